@@ -1,0 +1,1 @@
+//! Emulated networks on which every claim about Rove is shown.

@@ -1,0 +1,2 @@
+//! `rove-lab`: runs scenarios.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Every system call that Rove makes, and no protocol.

@@ -1,0 +1,1 @@
+//! Cryptography: library primitives, put together.

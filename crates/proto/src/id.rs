@@ -1,0 +1,47 @@
+//! The names of things: peers, sessions, paths, sockets, links. Numbers without behaviour.
+
+use std::fmt;
+
+/// A peer's X25519 public key: its identity.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerKey(pub [u8; 32]);
+
+impl fmt::Debug for PeerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, ..] = self.0;
+        write!(f, "peer:{a:02x}{b:02x}{c:02x}{d:02x}")
+    }
+}
+
+/// The name by which a datagram's receiver finds (peer, epoch, path); random, issued by the
+/// receiver, never an address. Big-endian on the wire. Zero is never issued.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionIndex(pub u32);
+
+impl fmt::Debug for SessionIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "index:{:08x}", self.0)
+    }
+}
+
+/// The ordinal of a session index among those that its receiver issued within one epoch, and so
+/// the path part of every nonce under it. Only grows, never reused within an epoch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PathSerial(pub u32);
+
+/// The number of a datagram on one path in one direction, from 0. 64 bits, of which the low 32
+/// travel.
+pub type PacketNumber = u64;
+
+/// The one-byte name of a profile on the wire: an alias from the epoch's secret permutation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ProfileId(pub u8);
+
+/// A local link (interface) as the shell numbers it: the kernel's interface index.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LinkId(pub u32);
+
+/// A local socket. A gateway's listening sockets are numbered by the shell from 0, a client's are
+/// opened at the core's request and numbered by it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SocketId(pub u32);

@@ -1,0 +1,20 @@
+//! The Rove protocol, whole and pure.
+//!
+//! Nothing here reads a clock, opens a socket or a file, starts a thread or asks for randomness:
+//! the shell says what happened and when ([`node::Node`]'s four verbs in), and takes what follows
+//! from it (an [`outbox::Outbox`] of datagrams and inner packets, events, the next timeout). The
+//! same bytes in the same order give the same bytes out, which is what lets the simulated world
+//! run years of trouble in minutes.
+//!
+//! Imports go down only, siblings never meet (checked by `cargo xtask tidy`):
+//! `node > peer > role, zone, policy, flow > pack > reliable > path > outbox > crypto > wire >
+//! id, time, error`.
+
+#![forbid(unsafe_code)]
+
+pub mod crypto;
+pub mod error;
+pub mod id;
+pub mod outbox;
+pub mod time;
+pub mod wire;

@@ -1,0 +1,1 @@
+//! What the shell must send.

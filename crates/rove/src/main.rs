@@ -1,0 +1,2 @@
+//! `rove`: the one binary.
+fn main() {}
