@@ -1,1 +1,44 @@
-//! Bytes on the wire.
+//! Bytes on the wire, both ways: views that are checked once and cannot panic afterwards, and the
+//! values that they mean. Normative text: `docs/spec/wire.md` and `docs/spec/handshake.md`.
+//!
+//! Knows layouts only: not what is expected next, not what a peer may do. All integers are
+//! big-endian.
+
+pub mod control;
+mod cursor;
+pub mod data;
+pub mod frame;
+pub mod inner;
+
+/// The first byte of every datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// First half of handshake message 1.
+    HandshakeA = 1,
+    /// Second half of handshake message 1.
+    HandshakeB = 2,
+    /// Handshake message 2.
+    Response = 3,
+    /// A cookie, demanded under load.
+    CookieReply = 4,
+    /// A gateway that lost its sessions says so (reserved: it comes with roaming gateways).
+    RestartNotice = 5,
+    /// A sealed datagram of a session.
+    Data = 0x10,
+}
+
+impl Kind {
+    /// The kind of `datagram`, `None` when it is empty or of a kind that this version lacks.
+    pub fn of(datagram: &[u8]) -> Option<Self> {
+        match datagram.first()? {
+            1 => Some(Self::HandshakeA),
+            2 => Some(Self::HandshakeB),
+            3 => Some(Self::Response),
+            4 => Some(Self::CookieReply),
+            5 => Some(Self::RestartNotice),
+            0x10 => Some(Self::Data),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The bodies of control frames: what peers tell each other once and for certain
+//! (docs/spec/wire.md, section 4).
+
+use std::net::IpAddr;
+
+use super::cursor::{Reader, Writer};
+use crate::error::DropReason;
+use crate::id::{PathSerial, SessionIndex};
+
+mod kind {
+    pub(super) const LEASE: u8 = 1;
+    pub(super) const ROUTES: u8 = 2;
+    pub(super) const INDICES: u8 = 3;
+}
+
+/// The most inner addresses, name servers or domains of one lease.
+pub const LEASE_ENTRIES_MAX: usize = 8;
+/// The most prefixes in one routes frame.
+pub const ROUTES_MAX: usize = 32;
+/// The most session indices in one frame.
+pub const INDICES_MAX: usize = 16;
+/// The longest body of a control frame, so that one always fits a datagram of the smallest path.
+pub const BODY_MAX: usize = 1_024;
+
+/// An address range: an address and the number of its leading bits that count.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Prefix {
+    /// Any address within the range.
+    pub address: IpAddr,
+    /// Leading bits that count: 0 to 32 or 0 to 128.
+    pub bits: u8,
+}
+
+impl Prefix {
+    /// Whether `address` lies within the range. Families never match each other.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits.min(32))).unwrap_or(0);
+                (u32::from(own) ^ u32::from(other)) & mask == 0
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits.min(128))).unwrap_or(0);
+                (u128::from(own) ^ u128::from(other)) & mask == 0
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+
+    /// The range of one address.
+    pub const fn host(address: IpAddr) -> Self {
+        let bits = match address {
+            IpAddr::V4(_) => 32,
+            IpAddr::V6(_) => 128,
+        };
+        Self { address, bits }
+    }
+
+    const fn is_valid(&self) -> bool {
+        match self.address {
+            IpAddr::V4(_) => self.bits <= 32,
+            IpAddr::V6(_) => self.bits <= 128,
+        }
+    }
+}
+
+/// What a gateway gives a client: its inner addresses and what goes with them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Lease {
+    /// The client's inner addresses, each with the size of the network it lies in.
+    pub addresses: Vec<Prefix>,
+    /// The gateway's own inner addresses.
+    pub gateway: Vec<IpAddr>,
+    /// Name servers to ask through the tunnel.
+    pub dns: Vec<IpAddr>,
+}
+
+/// One control message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Control {
+    /// Gateway to client: inner addresses and name servers.
+    Lease(Lease),
+    /// Either way: ranges that lie behind the sender.
+    Routes(Vec<Prefix>),
+    /// Session indices that the sender issues, for path serials `first`, `first + 1`, ...
+    Indices {
+        /// The serial of the first index.
+        first: PathSerial,
+        /// The indices, in order of their serials.
+        indices: Vec<SessionIndex>,
+    },
+    /// A kind of a later version: acknowledged and ignored.
+    Unknown(u8),
+}
+
+impl Control {
+    /// Parses kind and body.
+    ///
+    /// # Errors
+    /// [`DropReason::BadFrame`] when the body breaks its format or a bound.
+    pub fn parse(body: &[u8]) -> Result<Self, DropReason> {
+        let mut reader = Reader::new(body);
+        let control = match reader.u8()? {
+            kind::LEASE => Self::Lease(Lease {
+                addresses: list(&mut reader, LEASE_ENTRIES_MAX, prefix)?,
+                gateway: list(&mut reader, LEASE_ENTRIES_MAX, Reader::ip)?,
+                dns: list(&mut reader, LEASE_ENTRIES_MAX, Reader::ip)?,
+            }),
+            kind::ROUTES => Self::Routes(list(&mut reader, ROUTES_MAX, prefix)?),
+            kind::INDICES => Self::Indices {
+                first: PathSerial(reader.u32()?),
+                indices: list(&mut reader, INDICES_MAX, |r| r.u32().map(SessionIndex))?,
+            },
+            other => Self::Unknown(other),
+        };
+        Ok(control)
+    }
+
+    /// Appends kind and body to `out`.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut writer = Writer::new(out);
+        match self {
+            Self::Lease(lease) => {
+                writer.u8(kind::LEASE);
+                emit_list(&mut writer, &lease.addresses, emit_prefix);
+                emit_list(&mut writer, &lease.gateway, |w, ip| w.ip(*ip));
+                emit_list(&mut writer, &lease.dns, |w, ip| w.ip(*ip));
+            }
+            Self::Routes(routes) => {
+                writer.u8(kind::ROUTES);
+                emit_list(&mut writer, routes, emit_prefix);
+            }
+            Self::Indices { first, indices } => {
+                writer.u8(kind::INDICES);
+                writer.u32(first.0);
+                emit_list(&mut writer, indices, |w, index| w.u32(index.0));
+            }
+            Self::Unknown(kind) => writer.u8(*kind),
+        }
+        debug_assert!(out.len() - start <= BODY_MAX);
+    }
+}
+
+fn prefix(reader: &mut Reader<'_>) -> Result<Prefix, DropReason> {
+    let prefix = Prefix { bits: reader.u8()?, address: reader.ip()? };
+    if prefix.is_valid() { Ok(prefix) } else { Err(DropReason::BadFrame) }
+}
+
+fn emit_prefix(writer: &mut Writer<'_>, prefix: &Prefix) {
+    writer.u8(prefix.bits);
+    writer.ip(prefix.address);
+}
+
+fn list<'a, T>(
+    reader: &mut Reader<'a>,
+    max: usize,
+    mut item: impl FnMut(&mut Reader<'a>) -> Result<T, DropReason>,
+) -> Result<Vec<T>, DropReason> {
+    let count = usize::from(reader.u8()?);
+    if count > max {
+        return Err(DropReason::BadFrame);
+    }
+    (0..count).map(|_| item(reader)).collect()
+}
+
+fn emit_list<T>(
+    writer: &mut Writer<'_>,
+    items: &[T],
+    mut item: impl FnMut(&mut Writer<'_>, &T),
+) {
+    writer.u8(u8::try_from(items.len()).unwrap_or(u8::MAX));
+    for entry in items {
+        item(writer, entry);
+    }
+}

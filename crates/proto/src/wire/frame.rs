@@ -1,0 +1,376 @@
+//! Frames: the units inside a sealed datagram (docs/spec/wire.md, section 3).
+//!
+//! Three frames carry inner packets without a length of their own (the inner IP header has one, or
+//! the datagram's end does); all others are `type 1 | length 2 | body`, so that a later version's
+//! frame can be skipped. Bit 7 of the type says that a receiver which does not know it must close.
+
+use std::net::SocketAddr;
+
+use super::cursor::{Reader, Writer};
+use super::inner;
+use crate::error::{CloseCode, DropReason};
+use crate::id::PathSerial;
+
+/// Type bytes.
+mod kind {
+    pub(super) const PADDING: u8 = 0x00;
+    pub(super) const PACKET: u8 = 0x01;
+    pub(super) const SEQUENCED: u8 = 0x02;
+    pub(super) const FRAGMENT: u8 = 0x03;
+    pub(super) const FEEDBACK: u8 = 0x10;
+    pub(super) const CHALLENGE: u8 = 0x11;
+    pub(super) const RESPONSE: u8 = 0x12;
+    pub(super) const CLOSE: u8 = 0x13;
+    pub(super) const CONTROL: u8 = 0x14;
+    pub(super) const CONTROL_ACK: u8 = 0x15;
+    /// Set in the type of a frame that must not be skipped.
+    pub(super) const CRITICAL: u8 = 0x80;
+}
+
+/// Bytes of the type of a plain inner packet.
+pub const PACKET_OVERHEAD: usize = 1;
+/// Bytes before a sequenced inner packet: type, bucket, sequence.
+pub const SEQUENCED_OVERHEAD: usize = 6;
+/// Bytes before a piece of an inner packet: type, packet id, index.
+pub const FRAGMENT_OVERHEAD: usize = 6;
+/// Bytes of type and length before the body of every other frame.
+pub const TLV_OVERHEAD: usize = 3;
+/// Bytes of a challenge frame.
+pub const CHALLENGE_LEN: usize = TLV_OVERHEAD + 9;
+/// Bytes of a response frame.
+pub const RESPONSE_LEN: usize = TLV_OVERHEAD + 8 + SOCKET_ADDR_LEN;
+/// Runs of received and missing numbers that one feedback frame may carry.
+pub const FEEDBACK_RUNS_MAX: usize = 8;
+/// Bytes of the longest feedback frame.
+pub const FEEDBACK_LEN_MAX: usize = TLV_OVERHEAD + 33 + 8 * FEEDBACK_RUNS_MAX;
+/// Bytes of a control acknowledgement.
+pub const CONTROL_ACK_LEN: usize = TLV_OVERHEAD + 8;
+/// Bytes of a close frame.
+pub const CLOSE_LEN: usize = TLV_OVERHEAD + 1;
+/// Bytes of a control frame before its body.
+pub const CONTROL_OVERHEAD: usize = TLV_OVERHEAD + 4;
+/// Bytes of a socket address: family, 16 bytes of address, port.
+pub const SOCKET_ADDR_LEN: usize = 19;
+
+/// Index of a fragment's last piece carries this bit.
+pub const FRAGMENT_LAST: u8 = 0x80;
+/// The most pieces that an inner packet may be split into.
+pub const FRAGMENT_PIECES_MAX: u8 = 4;
+
+/// One frame, borrowed from a datagram that was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Frame<'a> {
+    /// An inner IP packet; exactly as long as its own header says.
+    Packet(&'a [u8]),
+    /// An inner packet that may arrive by several paths.
+    Sequenced {
+        /// Which of the sender's sequences this number belongs to.
+        bucket: u8,
+        /// Place within the bucket; wraps.
+        sequence: u32,
+        /// The inner IP packet.
+        packet: &'a [u8],
+    },
+    /// A piece of an inner packet that was larger than the path.
+    Fragment {
+        /// Names the packet; wraps.
+        packet_id: u32,
+        /// Place of this piece, from 0; [`FRAGMENT_LAST`] is set in the last one.
+        index: u8,
+        /// The piece: the rest of the datagram.
+        piece: &'a [u8],
+    },
+    /// What the sender of this frame received on one path.
+    Feedback(Feedback),
+    /// Asks for a response from the address that it was sent to.
+    Challenge(Challenge),
+    /// Answers a challenge.
+    Response(Response),
+    /// Ends the session.
+    Close(CloseCode),
+    /// A numbered frame that is repeated until it is acknowledged; its body is parsed by
+    /// [`super::control`].
+    Control {
+        /// Place in the sender's sequence of control frames within the session.
+        number: u32,
+        /// Kind and body.
+        body: &'a [u8],
+    },
+    /// Acknowledges control frames.
+    ControlAck(ControlAck),
+    /// A frame of a later version that may be skipped.
+    Unknown,
+    /// A frame of a later version that must not be skipped.
+    UnknownCritical(u8),
+}
+
+impl Frame<'_> {
+    /// Whether the receiver owes feedback for a datagram with this frame (RFC 9000, 13.2).
+    pub const fn elicits_feedback(&self) -> bool {
+        !matches!(self, Self::Feedback(_) | Self::Close(_) | Self::ControlAck(_) | Self::Unknown)
+    }
+}
+
+/// Path feedback: what arrived on one path in one direction. Counts are totals since the path's
+/// first number, so a lost feedback frame loses nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Feedback {
+    /// The path, by the serial that its sender seals with.
+    pub serial: PathSerial,
+    /// The highest number received.
+    pub largest: u64,
+    /// Time from the arrival of `largest` to the sending of this frame, in microseconds.
+    pub delay_us: u32,
+    /// Datagrams received so far.
+    pub received: u64,
+    /// Bytes of those datagrams, UDP payload.
+    pub bytes: u64,
+    /// Alternating lengths of runs received and missing, downwards from `largest`; zeros at the
+    /// end are absent.
+    pub runs: [(u32, u32); FEEDBACK_RUNS_MAX],
+}
+
+impl Feedback {
+    /// Whether `number` is among the numbers that this frame reports as received.
+    pub fn acknowledges(&self, number: u64) -> bool {
+        let mut top = self.largest;
+        for &(received, missing) in &self.runs {
+            if received == 0 || number > top {
+                return false;
+            }
+            let Some(bottom) = top.checked_sub(u64::from(received) - 1) else { return true };
+            if number >= bottom {
+                return true;
+            }
+            let Some(next) = bottom.checked_sub(u64::from(missing) + 1) else { return false };
+            top = next;
+        }
+        false
+    }
+}
+
+/// Path challenge (RFC 9000, 8.2), also the probe for a path's MTU: padding gives it its size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Challenge {
+    /// The sender will use this path from now on.
+    pub prefer: bool,
+    /// The sender's other paths are gone: nothing sent there will arrive.
+    pub abandon_others: bool,
+    /// Unpredictable; echoed by the response.
+    pub token: u64,
+}
+
+/// Path response: sent only to the address that the challenge came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Response {
+    /// The challenge's token.
+    pub token: u64,
+    /// The address that the challenge came from, as its receiver saw it: tells of a NAT.
+    pub observed: SocketAddr,
+}
+
+/// Acknowledges control frames: all below `next`, and those beyond it whose bit is set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ControlAck {
+    /// The lowest number not yet received.
+    pub next: u32,
+    /// Bit `i` stands for number `next + 1 + i`.
+    pub beyond: u32,
+}
+
+/// The frames of an opened datagram, in order. Ends at padding, at the end, or after an error.
+#[derive(Clone, Debug)]
+pub struct Frames<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Frames<'a> {
+    /// The frames of `plaintext`.
+    pub const fn new(plaintext: &'a [u8]) -> Self {
+        Self { rest: plaintext }
+    }
+
+    fn parse(&mut self) -> Result<Option<Frame<'a>>, DropReason> {
+        let Some((&first, rest)) = self.rest.split_first() else { return Ok(None) };
+        match first {
+            kind::PADDING => {
+                self.rest = &[];
+                Ok(None)
+            }
+            kind::PACKET => self.packet(rest).map(|packet| Some(Frame::Packet(packet))),
+            kind::SEQUENCED => {
+                let mut reader = Reader::new(rest);
+                let (bucket, sequence) = (reader.u8()?, reader.u32()?);
+                let packet = self.packet(reader.rest())?;
+                Ok(Some(Frame::Sequenced { bucket, sequence, packet }))
+            }
+            kind::FRAGMENT => {
+                let mut reader = Reader::new(rest);
+                let (packet_id, index) = (reader.u32()?, reader.u8()?);
+                self.rest = &[];
+                Ok(Some(Frame::Fragment { packet_id, index, piece: reader.rest() }))
+            }
+            kind => {
+                let mut reader = Reader::new(rest);
+                let length = usize::from(reader.u16()?);
+                let body = reader.take(length)?;
+                self.rest = reader.rest();
+                parse_body(kind, body).map(Some)
+            }
+        }
+    }
+
+    fn packet(&mut self, rest: &'a [u8]) -> Result<&'a [u8], DropReason> {
+        let length = inner::declared_len(rest).ok_or(DropReason::BadFrame)?;
+        if length > rest.len() {
+            return Err(DropReason::BadFrame);
+        }
+        let (packet, rest) = rest.split_at(length);
+        self.rest = rest;
+        Ok(packet)
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Result<Frame<'a>, DropReason>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let result = self.parse();
+        if result.is_err() {
+            self.rest = &[];
+        }
+        result.transpose()
+    }
+}
+
+fn parse_body(kind: u8, body: &[u8]) -> Result<Frame<'_>, DropReason> {
+    let mut reader = Reader::new(body);
+    let frame = match kind {
+        kind::FEEDBACK => Frame::Feedback(parse_feedback(&mut reader)?),
+        kind::CHALLENGE => {
+            let flags = reader.u8()?;
+            Frame::Challenge(Challenge {
+                prefer: flags & 1 != 0,
+                abandon_others: flags & 2 != 0,
+                token: reader.u64()?,
+            })
+        }
+        kind::RESPONSE => {
+            Frame::Response(Response { token: reader.u64()?, observed: reader.socket_addr()? })
+        }
+        kind::CLOSE => Frame::Close(CloseCode::from_byte(reader.u8()?)),
+        kind::CONTROL => Frame::Control { number: reader.u32()?, body: reader.rest() },
+        kind::CONTROL_ACK => {
+            Frame::ControlAck(ControlAck { next: reader.u32()?, beyond: reader.u32()? })
+        }
+        other if other & kind::CRITICAL != 0 => Frame::UnknownCritical(other),
+        _ => Frame::Unknown,
+    };
+    Ok(frame)
+}
+
+fn parse_feedback(reader: &mut Reader<'_>) -> Result<Feedback, DropReason> {
+    let serial = PathSerial(reader.u32()?);
+    let (largest, delay_us) = (reader.u64()?, reader.u32()?);
+    let (received, bytes) = (reader.u64()?, reader.u64()?);
+    let count = usize::from(reader.u8()?);
+    if count > FEEDBACK_RUNS_MAX {
+        return Err(DropReason::BadFrame);
+    }
+    let mut runs = [(0, 0); FEEDBACK_RUNS_MAX];
+    for run in &mut runs[..count] {
+        *run = (reader.u32()?, reader.u32()?);
+    }
+    Ok(Feedback { serial, largest, delay_us, received, bytes, runs })
+}
+
+/// Appends frames to a datagram under construction. The caller has seen to the room.
+impl Frame<'_> {
+    /// Appends this frame to `out`.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        match *self {
+            Frame::Packet(packet) => {
+                out.push(kind::PACKET);
+                out.extend_from_slice(packet);
+            }
+            Frame::Sequenced { bucket, sequence, packet } => {
+                emit_sequenced_header(out, bucket, sequence);
+                out.extend_from_slice(packet);
+            }
+            Frame::Fragment { packet_id, index, piece } => {
+                emit_fragment_header(out, packet_id, index);
+                out.extend_from_slice(piece);
+            }
+            Frame::Feedback(ref feedback) => emit_tlv(out, kind::FEEDBACK, |w| {
+                emit_feedback(w, feedback);
+            }),
+            Frame::Challenge(challenge) => emit_tlv(out, kind::CHALLENGE, |w| {
+                w.u8(u8::from(challenge.prefer) | u8::from(challenge.abandon_others) << 1);
+                w.u64(challenge.token);
+            }),
+            Frame::Response(response) => emit_tlv(out, kind::RESPONSE, |w| {
+                w.u64(response.token);
+                w.socket_addr(response.observed);
+            }),
+            Frame::Close(code) => emit_tlv(out, kind::CLOSE, |w| w.u8(code.to_byte())),
+            Frame::Control { number, body } => emit_tlv(out, kind::CONTROL, |w| {
+                w.u32(number);
+                w.bytes(body);
+            }),
+            Frame::ControlAck(ack) => emit_tlv(out, kind::CONTROL_ACK, |w| {
+                w.u32(ack.next);
+                w.u32(ack.beyond);
+            }),
+            Frame::Unknown | Frame::UnknownCritical(_) => {
+                debug_assert!(false, "frames of later versions are never sent");
+            }
+        }
+    }
+}
+
+/// Appends the type byte of a plain inner packet, whose bytes follow.
+pub fn emit_packet_header(out: &mut Vec<u8>) {
+    out.push(kind::PACKET);
+}
+
+/// Appends what precedes a sequenced inner packet, whose bytes follow.
+pub fn emit_sequenced_header(out: &mut Vec<u8>, bucket: u8, sequence: u32) {
+    out.extend_from_slice(&[kind::SEQUENCED, bucket]);
+    out.extend_from_slice(&sequence.to_be_bytes());
+}
+
+/// Appends what precedes a piece of an inner packet, which fills the rest of the datagram.
+pub fn emit_fragment_header(out: &mut Vec<u8>, packet_id: u32, index: u8) {
+    out.push(kind::FRAGMENT);
+    out.extend_from_slice(&packet_id.to_be_bytes());
+    out.push(index);
+}
+
+/// Appends `len` bytes of padding; a receiver ignores all that follows the first.
+pub fn emit_padding(out: &mut Vec<u8>, len: usize) {
+    out.resize(out.len() + len, kind::PADDING);
+}
+
+fn emit_tlv(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Writer<'_>)) {
+    out.extend_from_slice(&[kind, 0, 0]);
+    let start = out.len();
+    body(&mut Writer::new(out));
+    let length = out.len() - start;
+    debug_assert!(length <= usize::from(u16::MAX));
+    let length = u16::try_from(length).unwrap_or(u16::MAX);
+    out[start - 2..start].copy_from_slice(&length.to_be_bytes());
+}
+
+fn emit_feedback(writer: &mut Writer<'_>, feedback: &Feedback) {
+    writer.u32(feedback.serial.0);
+    writer.u64(feedback.largest);
+    writer.u32(feedback.delay_us);
+    writer.u64(feedback.received);
+    writer.u64(feedback.bytes);
+    let count = feedback.runs.iter().take_while(|run| run.0 > 0).count();
+    writer.u8(u8::try_from(count).unwrap_or(0));
+    for &(received, missing) in &feedback.runs[..count] {
+        writer.u32(received);
+        writer.u32(missing);
+    }
+}

@@ -1,0 +1,157 @@
+//! The inner IP packets that the tunnel carries: a view of their headers (RFC 791, RFC 8200,
+//! RFC 9293, RFC 768), checked once.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::error::DropReason;
+
+/// IP protocol number of TCP.
+pub const TCP: u8 = 6;
+/// IP protocol number of UDP.
+pub const UDP: u8 = 17;
+/// The largest inner packet that is accepted, in bytes.
+pub const MAX_PACKET: usize = 1_500;
+
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const DESTINATION: u8 = 60;
+/// Extension headers that are walked before a packet's transport counts as unknown.
+const EXTENSIONS_MAX: usize = 8;
+
+/// An inner packet as the shell hands it over: in two pieces, so that a segment of a super-packet
+/// needs its payload copied only once. `head` holds at least the IP and TCP headers of a TCP
+/// packet, or the whole packet.
+#[derive(Clone, Copy, Debug)]
+pub struct InnerPacket<'a> {
+    /// The packet's headers, or all of it.
+    pub head: &'a [u8],
+    /// What follows `head`.
+    pub tail: &'a [u8],
+}
+
+impl<'a> InnerPacket<'a> {
+    /// A packet in one piece.
+    pub const fn whole(packet: &'a [u8]) -> Self {
+        Self { head: packet, tail: &[] }
+    }
+
+    /// Bytes of the packet.
+    pub const fn len(&self) -> usize {
+        self.head.len() + self.tail.len()
+    }
+
+    /// Whether the packet has no byte at all.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends the packet to `out`.
+    pub fn copy_to(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.head);
+        out.extend_from_slice(self.tail);
+    }
+}
+
+/// The length that the IP header at the start of `bytes` declares; `None` when there is no valid
+/// header. IPv6 jumbograms count as invalid.
+pub fn declared_len(bytes: &[u8]) -> Option<usize> {
+    match bytes.first()? >> 4 {
+        4 if bytes.len() >= IPV4_HEADER => {
+            let length = usize::from(u16::from_be_bytes([bytes[2], bytes[3]]));
+            let header = usize::from(bytes[0] & 0xf) * 4;
+            (header >= IPV4_HEADER && length >= header).then_some(length)
+        }
+        6 if bytes.len() >= IPV6_HEADER => {
+            Some(IPV6_HEADER + usize::from(u16::from_be_bytes([bytes[4], bytes[5]])))
+        }
+        _ => None,
+    }
+}
+
+/// What the tunnel needs to know of an inner packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InnerView {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// IP protocol number of the transport, after extension headers.
+    pub protocol: u8,
+    /// Source and destination port, for TCP and UDP packets that are no later fragment.
+    pub ports: Option<(u16, u16)>,
+    /// Where the transport header starts; `None` in a later fragment.
+    pub transport: Option<usize>,
+}
+
+impl InnerView {
+    /// Reads the headers of a packet of `len` bytes of which `head` is the beginning.
+    ///
+    /// # Errors
+    /// [`DropReason::BadInner`] when the packet is no IPv4 or IPv6 packet of exactly that length.
+    pub fn parse(head: &[u8], len: usize) -> Result<Self, DropReason> {
+        if declared_len(head) != Some(len) || len > MAX_PACKET {
+            return Err(DropReason::BadInner);
+        }
+        let (source, destination, protocol, transport) = if head[0] >> 4 == 4 {
+            let header = usize::from(head[0] & 0xf) * 4;
+            let later_fragment = u16::from_be_bytes([head[6], head[7]]) & 0x1fff != 0;
+            let source = Ipv4Addr::new(head[12], head[13], head[14], head[15]);
+            let destination = Ipv4Addr::new(head[16], head[17], head[18], head[19]);
+            let transport = (!later_fragment).then_some(header);
+            (source.into(), destination.into(), head[9], transport)
+        } else {
+            let address = |at: usize| -> IpAddr {
+                let mut octets = [0; 16];
+                octets.copy_from_slice(&head[at..at + 16]);
+                Ipv6Addr::from(octets).into()
+            };
+            let (protocol, transport) = walk_extensions(head);
+            (address(8), address(24), protocol, transport)
+        };
+        let ports = match (protocol, transport) {
+            (TCP | UDP, Some(at)) if head.len() >= at + 4 => Some((
+                u16::from_be_bytes([head[at], head[at + 1]]),
+                u16::from_be_bytes([head[at + 2], head[at + 3]]),
+            )),
+            _ => None,
+        };
+        Ok(Self { source, destination, protocol, ports, transport })
+    }
+}
+
+/// The transport's protocol and place after IPv6 extension headers (RFC 8200, section 4).
+fn walk_extensions(head: &[u8]) -> (u8, Option<usize>) {
+    let (mut next, mut at) = (head[6], IPV6_HEADER);
+    for _ in 0..EXTENSIONS_MAX {
+        let (Some(&following), Some(&length)) = (head.get(at), head.get(at + 1)) else {
+            return (next, (!is_extension(next)).then_some(at));
+        };
+        match next {
+            HOP_BY_HOP | ROUTING | DESTINATION => at += (usize::from(length) + 1) * 8,
+            FRAGMENT => {
+                let later = match (head.get(at + 2), head.get(at + 3)) {
+                    (Some(&high), Some(&low)) => u16::from_be_bytes([high, low]) & !7 != 0,
+                    _ => true,
+                };
+                if later {
+                    return (following, None);
+                }
+                at += 8;
+            }
+            _ => return (next, Some(at)),
+        }
+        next = following;
+    }
+    (next, None)
+}
+
+const fn is_extension(protocol: u8) -> bool {
+    matches!(protocol, HOP_BY_HOP | ROUTING | DESTINATION | FRAGMENT)
+}
+
+#[cfg(test)]
+#[path = "inner_tests.rs"]
+mod tests;
