@@ -1,0 +1,67 @@
+//! Runs a tool from the root of the workspace, shows what it says, and keeps count of the tests.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::report;
+use crate::skips::Tally;
+
+/// The root of the workspace: one above this package.
+pub(crate) fn root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package).to_owned()
+}
+
+/// Cargo with these arguments, in the root of the workspace.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Runs a command to its end, its output shown as it comes.
+///
+/// # Errors
+/// When it cannot be started or ends with anything but success.
+pub(crate) fn run(mut command: Command) -> Result<(), String> {
+    let shown = show(&command);
+    report::line(format_args!("$ {shown}"));
+    let status = command.status().map_err(|error| cannot_start(&command, &error))?;
+    if status.success() { Ok(()) } else { Err(format!("`{shown}` ended with {status}")) }
+}
+
+/// Runs a `cargo test` to its end, counting tests and skips.
+///
+/// # Errors
+/// When it cannot be started or ends with anything but success.
+pub(crate) fn run_tests(mut command: Command) -> Result<Tally, String> {
+    let shown = show(&command);
+    report::line(format_args!("$ {shown}"));
+    command.stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| cannot_start(&command, &error))?;
+    let mut tally = Tally::default();
+    if let Some(out) = child.stdout.take() {
+        for line in BufReader::new(out).split(b'\n') {
+            let line = line.map_err(|error| format!("reading from `{shown}`: {error}"))?;
+            let line = String::from_utf8_lossy(&line);
+            if tally.read(&line) {
+                report::line(&line);
+            }
+        }
+    }
+    let status = child.wait().map_err(|error| format!("waiting for `{shown}`: {error}"))?;
+    if status.success() { Ok(tally) } else { Err(format!("`{shown}` ended with {status}")) }
+}
+
+/// The command as a person would type it, without the path of the tool.
+fn show(command: &Command) -> String {
+    let program = PathBuf::from(command.get_program());
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+    std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn cannot_start(command: &Command, error: &std::io::Error) -> String {
+    format!("cannot start `{}`: {error}; is it installed and on the path?", show(command))
+}

@@ -1,0 +1,94 @@
+//! Imports inside `rove-proto` go down only and siblings never meet; `rove-lab` knows the protocol
+//! in its simulated world only. Test code is free: it may look at anything it tests.
+
+use super::{Finding, Tree};
+
+/// The modules of `rove-proto`, highest level first.
+const LEVELS: &[&[&str]] = &[
+    &["node"],
+    &["peer"],
+    &["role", "zone", "policy", "flow"],
+    &["pack"],
+    &["reliable"],
+    &["path"],
+    &["outbox"],
+    &["crypto"],
+    &["wire"],
+    &["id", "time", "error"],
+];
+
+const PROTO: &str = "crates/proto/src/";
+const LAB: &str = "crates/lab/src/";
+const WORLD: &str = "crates/lab/src/world";
+
+fn level(module: &str) -> Option<usize> {
+    LEVELS.iter().position(|modules| modules.contains(&module))
+}
+
+/// The import table inside `rove-proto`.
+pub(crate) fn proto_modules(tree: &Tree, findings: &mut Vec<Finding>) {
+    for (path, source) in tree.sources(PROTO) {
+        let module = module_of(&path[PROTO.len()..]);
+        let Some(here) = module.first() else {
+            unknown_modules(path, &source, findings);
+            continue;
+        };
+        let Some(from) = level(here) else { continue };
+        for named in source.paths(&module).iter().filter(|named| !named.in_test) {
+            let [root, there, ..] = named.segments.as_slice() else { continue };
+            if root != "crate" || there == here {
+                continue;
+            }
+            if level(there).is_some_and(|to| to > from) {
+                continue;
+            }
+            findings.push(Finding {
+                path: path.to_owned(),
+                line: named.line,
+                what: format!("`{here}` imports `crate::{there}`"),
+                why: "imports go down only, siblings never meet (ARCHITECTURE.md)",
+                cure: "pass the value in from above, or move what both need to a lower module",
+            });
+        }
+    }
+}
+
+/// `lib.rs` may name everything, but only modules that have a place in the table.
+fn unknown_modules(path: &str, source: &super::Source<'_>, findings: &mut Vec<Finding>) {
+    for module in source.modules().filter(|module| level(module.text).is_none()) {
+        findings.push(Finding {
+            path: path.to_owned(),
+            line: module.line,
+            what: format!("module `{}` has no place in the import table", module.text),
+            why: "imports go down only, so every module needs a level",
+            cure: "make it part of an existing module, or record a decision and give it a level",
+        });
+    }
+}
+
+/// `rove-lab` outside its world stands for the outside: it must not know the protocol.
+pub(crate) fn lab_knows_the_protocol_in_its_world_only(tree: &Tree, findings: &mut Vec<Finding>) {
+    for (path, source) in tree.sources(LAB).filter(|(path, _)| !path.starts_with(WORLD)) {
+        for named in source.paths(&module_of(&path[LAB.len()..])) {
+            if named.segments.first().is_some_and(|first| first == "rove_proto") && !named.in_test {
+                findings.push(Finding {
+                    path: path.to_owned(),
+                    line: named.line,
+                    what: "the lab names `rove_proto`".to_owned(),
+                    why: "outside its world the lab is the outside: it sees datagrams, no protocol",
+                    cure: "move the code to world/, or do without",
+                });
+            }
+        }
+    }
+}
+
+/// The module path of a file below `src/`: `a/b.rs` and `a/b/mod.rs` are `[a, b]`.
+fn module_of(file: &str) -> Vec<String> {
+    let stem = file.trim_end_matches(".rs");
+    let stem = stem.strip_suffix("/mod").unwrap_or(stem);
+    if matches!(stem, "lib" | "main") {
+        return Vec::new();
+    }
+    stem.split('/').map(str::to_owned).collect()
+}
