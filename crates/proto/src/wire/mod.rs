@@ -8,6 +8,7 @@ pub mod control;
 mod cursor;
 pub mod data;
 pub mod frame;
+pub mod handshake;
 pub mod inner;
 
 /// The first byte of every datagram.
