@@ -1,1 +1,33 @@
-//! Cryptography: library primitives, put together.
+//! Cryptography: library primitives put together as docs/spec/handshake.md says. No primitive is
+//! written here.
+//!
+//! Decides what is authentic: handshake messages ([`Gate`], [`Initiator`], [`PendingA`]), and
+//! data datagrams ([`SealKey`], [`OpenKey`]). Refuses to know what follows from it, which numbers
+//! were used, and what time it is, but for the age of a cookie. Randomness comes from an [`Rng`]
+//! that is handed in, so the same inputs give the same bytes.
+//!
+//! Limits: authentication and the hiding of the initiator's identity are classical (X25519);
+//! confidentiality stands if X25519 or ML-KEM-768 stands. Secrets held here are erased when
+//! dropped; copies inside the libraries' own temporaries may not be.
+
+mod datagram;
+mod gate;
+mod handshake;
+mod kdf;
+mod kem;
+mod mac;
+mod noise;
+mod rng;
+mod schedule;
+mod suite;
+mod x25519;
+
+pub use self::datagram::{Nonce, OpenKey, SealKey, Unmasked};
+pub use self::gate::{COOKIE_ROTATION, Gate, Verdict};
+pub use self::handshake::{Complete, Initiator, Link, MessagePair, PendingA, UnusableKey};
+pub use self::mac::Cookie;
+pub use self::rng::{Rng, SeededRng, draw};
+pub use self::schedule::EpochKeys;
+pub use self::suite::{Profile, ProfileTable, Suite};
+pub use self::x25519::StaticSecret;
+pub use crate::wire::handshake::{Floor, HeaderCipher, Hello, Status, Token, Welcome};

@@ -1,0 +1,106 @@
+//! From a finished handshake to the keys of an epoch (docs/spec/handshake.md, section 8).
+//!
+//! Everything below the epoch secret is separated by a label that names direction, suite and
+//! zone, so no two uses share a key and adding a use changes none of the others.
+
+use std::sync::Arc;
+
+use aws_lc_rs::aead::quic::{self, HeaderProtectionKey};
+use aws_lc_rs::aead::{LessSafeKey, UnboundKey};
+use aws_lc_rs::hkdf::Prk;
+
+use super::datagram::{DirectionKeys, OpenKey, SealKey};
+use super::kdf;
+use super::suite::{ProfileTable, Suite};
+use crate::wire::handshake::{Floor, HeaderCipher};
+
+/// The keys of one epoch of one session, as one end holds them. Both halves are shared by
+/// reference and usable from any thread: sealing and opening change nothing in them.
+#[derive(Clone, Debug)]
+pub struct EpochKeys {
+    /// Seals what this end sends.
+    pub seal: Arc<SealKey>,
+    /// Opens what the peer sends.
+    pub open: Arc<OpenKey>,
+}
+
+/// Which end of the handshake this is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Role {
+    Initiator,
+    Responder,
+}
+
+/// What a finished handshake gives.
+pub(super) struct Finished<'a> {
+    pub(super) handshake_hash: &'a [u8; 32],
+    /// Noise's Split: both keys, initiator's first.
+    pub(super) split: &'a [u8; 64],
+    pub(super) header_cipher: HeaderCipher,
+    pub(super) floor: Floor,
+}
+
+impl EpochKeys {
+    /// epoch secret = HKDF-Extract(salt = handshake hash, ikm = split); the rest expands from it.
+    pub(super) fn derive(role: Role, finished: &Finished<'_>) -> Self {
+        let epoch = kdf::extract(finished.handshake_hash, finished.split);
+        let keys = |direction| direction_keys(&epoch, direction, finished);
+        let (initiators, responders) =
+            (keys(Direction::FromInitiator), keys(Direction::FromResponder));
+        let (sends, receives) = match role {
+            Role::Initiator => (initiators, responders),
+            Role::Responder => (responders, initiators),
+        };
+        Self { seal: Arc::new(SealKey::new(sends)), open: Arc::new(OpenKey::new(receives)) }
+    }
+}
+
+/// Who sends what the keys protect. The numbers are part of the labels.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Direction {
+    FromInitiator = 0,
+    FromResponder = 1,
+}
+
+/// The part of a packet that a key protects. The numbers are part of the labels; 1 (header) and
+/// 2 (payload) belong to zoned profiles, which this version does not define.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Zone {
+    Whole = 0,
+}
+
+fn direction_keys(epoch: &Prk, direction: Direction, finished: &Finished<'_>) -> DirectionKeys {
+    let by = [direction as u8];
+    let pick = kdf::expand::<8>(epoch, &[b"rove v1 alias pick", &by]);
+    DirectionKeys {
+        aead: Suite::ALL.map(|suite| aead_key(epoch, direction, suite, Zone::Whole)),
+        header: header_key(epoch, direction, finished.header_cipher),
+        profiles: ProfileTable::derive(epoch, &[b"rove v1 profiles", &by]),
+        alias_pick: u64::from_be_bytes(*pick),
+        floor: finished.floor,
+        header_cipher: finished.header_cipher,
+    }
+}
+
+fn aead_key(epoch: &Prk, direction: Direction, suite: Suite, zone: Zone) -> LessSafeKey {
+    let label = [direction as u8, suite as u8, zone as u8];
+    let key = kdf::expand::<32>(epoch, &[b"rove v1 aead", &label]);
+    let key = &key[..suite.algorithm().key_len()];
+    LessSafeKey::new(UnboundKey::new(suite.algorithm(), key).expect("the suite's own length"))
+}
+
+fn header_key(epoch: &Prk, direction: Direction, cipher: HeaderCipher) -> HeaderProtectionKey {
+    let label = [direction as u8, cipher.to_byte()];
+    let key = kdf::expand::<32>(epoch, &[b"rove v1 header", &label]);
+    let algorithm = match cipher {
+        HeaderCipher::Aes => &quic::AES_256,
+        HeaderCipher::ChaCha20 => &quic::CHACHA20,
+    };
+    HeaderProtectionKey::new(algorithm, key.as_ref()).expect("both ciphers take 32 bytes")
+}
+
+#[cfg(test)]
+#[path = "schedule_tests.rs"]
+mod tests;
