@@ -14,7 +14,11 @@
 
 pub mod crypto;
 pub mod error;
+pub mod flow;
 pub mod id;
 pub mod outbox;
+pub mod pack;
+pub mod path;
+pub mod reliable;
 pub mod time;
 pub mod wire;

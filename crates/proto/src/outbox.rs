@@ -1,1 +1,258 @@
-//! What the shell must send.
+//! What the core wants done, without doing it: datagrams to seal and send, inner packets for the
+//! TUN.
+//!
+//! Datagrams are laid end to end, and consecutive ones of one length to one place form a
+//! [`Run`]: one system call with segmentation offload, nine times cheaper than one call a
+//! datagram. Sealing is left to [`seal`], a pure function, so that the shell may run it inline or
+//! on a second core; the order is that of the runs. An outbox is reused from batch to batch and
+//! does not allocate once it has grown to its bounds.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::crypto::{Nonce, Profile, SealKey};
+use crate::id::{PacketNumber, PathSerial, SessionIndex, SocketId};
+use crate::wire::data::{HEADER_LEN, MAX_DATAGRAM, TAG_LEN};
+
+/// Datagrams in one run: what the kernel takes in one call (`UDP_MAX_SEGMENTS` is 128 in new
+/// kernels, 64 in older ones).
+pub const RUN_DATAGRAMS_MAX: usize = 64;
+/// Bytes of one run: what one UDP send with segmentation offload takes.
+pub const RUN_BYTES_MAX: usize = 65_000;
+/// Bytes of datagrams held before the shell must send; the next one is refused.
+pub const DATAGRAM_BYTES_MAX: usize = 1 << 20;
+/// Bytes of inner packets held before the shell must write them.
+pub const INNER_BYTES_MAX: usize = 1 << 20;
+
+const _: () = assert!(RUN_BYTES_MAX <= 65_507 && RUN_BYTES_MAX >= MAX_DATAGRAM);
+
+/// Where a datagram goes: which local socket, from which of its addresses, to whom.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Route {
+    /// The socket that sends.
+    pub socket: SocketId,
+    /// The source address, where the socket has several; `None` lets the kernel choose.
+    pub local: Option<IpAddr>,
+    /// The destination.
+    pub remote: SocketAddr,
+}
+
+/// What seals a run's datagrams.
+#[derive(Clone, Debug)]
+pub struct RunSeal {
+    /// The epoch's keys for sending.
+    pub key: Arc<SealKey>,
+    /// The index by which the receiver finds path and epoch.
+    pub index: SessionIndex,
+    /// The path part of the nonces.
+    pub serial: PathSerial,
+}
+
+/// Consecutive datagrams of one length to one place; only the last may be shorter.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Where it goes.
+    pub route: Route,
+    /// Bytes of each datagram but the last.
+    pub segment: usize,
+    /// Place of the bytes in [`Outbox::bytes`].
+    pub span: Range<usize>,
+    /// Place of the jobs in the outbox; empty when the datagrams travel as they are.
+    jobs: Range<usize>,
+    /// What seals the datagrams; `None` for handshake messages.
+    seal: Option<RunSeal>,
+}
+
+/// One datagram to seal: a header to be written, a plaintext, room for a tag.
+#[derive(Clone, Copy, Debug)]
+pub struct SealJob {
+    profile: Profile,
+    number: PacketNumber,
+    start: usize,
+    end: usize,
+}
+
+/// Datagrams and inner packets that a batch of input led to.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    bytes: Vec<u8>,
+    runs: Vec<Run>,
+    jobs: Vec<SealJob>,
+    inner: Vec<u8>,
+    inner_ends: Vec<usize>,
+}
+
+impl Outbox {
+    /// An empty outbox.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether there is nothing to send and nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty() && self.inner_ends.is_empty()
+    }
+
+    /// Whether the shell should send and write before it hands over more input.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() + RUN_BYTES_MAX > DATAGRAM_BYTES_MAX
+            || self.inner.len() + RUN_BYTES_MAX > INNER_BYTES_MAX
+    }
+
+    /// Forgets everything, keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.runs.clear();
+        self.jobs.clear();
+        self.inner.clear();
+        self.inner_ends.clear();
+    }
+
+    /// Seals every datagram in place, on this thread.
+    pub fn seal(&mut self) {
+        for run in &self.runs {
+            seal(run, &self.jobs[run.jobs.clone()], &mut self.bytes);
+        }
+    }
+
+    /// The runs, in the order in which they must leave. Their bytes are sealed once
+    /// [`Outbox::seal`] was called.
+    pub fn runs(&self) -> impl Iterator<Item = (&Run, &[u8])> {
+        self.runs.iter().map(|run| (run, &self.bytes[run.span.clone()]))
+    }
+
+    /// The inner packets for the TUN, in order.
+    pub fn inner(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.inner_ends.iter().copied());
+        starts.zip(&self.inner_ends).map(|(start, &end)| &self.inner[start..end])
+    }
+
+    /// Adds an inner packet for the TUN. Returns whether there was room.
+    pub fn push_inner(&mut self, packet: &[u8]) -> bool {
+        if self.inner.len() + packet.len() > INNER_BYTES_MAX {
+            return false;
+        }
+        self.inner.extend_from_slice(packet);
+        self.inner_ends.push(self.inner.len());
+        true
+    }
+
+    /// Adds a datagram that travels as it is (a handshake message). Returns whether there was
+    /// room.
+    pub fn push_clear(&mut self, route: Route, datagram: &[u8]) -> bool {
+        let start = self.bytes.len();
+        if start + datagram.len() > DATAGRAM_BYTES_MAX {
+            return false;
+        }
+        self.bytes.extend_from_slice(datagram);
+        let (segment, jobs) = (datagram.len(), self.jobs.len());
+        let span = start..start + segment;
+        self.runs.push(Run { route, segment, span, jobs: jobs..jobs, seal: None });
+        true
+    }
+
+    /// Starts a sealed datagram; its frames are appended to [`Draft::frames`]. `None` when there
+    /// is no room for one of the largest size.
+    pub fn begin(&mut self) -> Option<Draft<'_>> {
+        let start = self.bytes.len();
+        if start + MAX_DATAGRAM > DATAGRAM_BYTES_MAX {
+            return None;
+        }
+        self.bytes.resize(start + HEADER_LEN, 0);
+        Some(Draft { outbox: self, start })
+    }
+
+    fn finish(&mut self, start: usize, route: Route, seal: &RunSeal, job: SealJob) {
+        let len = job.end - start;
+        self.jobs.push(job);
+        if let Some(run) = self.runs.last_mut()
+            && run.accepts(route, seal, start, len)
+        {
+            run.span.end = job.end;
+            run.jobs.end = self.jobs.len();
+            return;
+        }
+        self.runs.push(Run {
+            route,
+            segment: len,
+            span: start..job.end,
+            jobs: self.jobs.len() - 1..self.jobs.len(),
+            seal: Some(seal.clone()),
+        });
+    }
+}
+
+impl Run {
+    /// Datagrams in the run.
+    pub fn datagrams(&self) -> usize {
+        self.span.len().div_ceil(self.segment.max(1))
+    }
+
+    fn accepts(&self, route: Route, seal: &RunSeal, start: usize, len: usize) -> bool {
+        let same_seal = self.seal.as_ref().is_some_and(|own| {
+            own.index == seal.index && own.serial == seal.serial && Arc::ptr_eq(&own.key, &seal.key)
+        });
+        same_seal
+            && self.route == route
+            && self.span.end == start
+            && self.span.len() % self.segment == 0
+            && len <= self.segment
+            && self.span.len() + len <= RUN_BYTES_MAX
+            && self.datagrams() < RUN_DATAGRAMS_MAX
+    }
+}
+
+/// A datagram under construction. Dropped without [`Draft::finish`], it leaves nothing behind.
+#[derive(Debug)]
+pub struct Draft<'a> {
+    outbox: &'a mut Outbox,
+    start: usize,
+}
+
+impl Draft<'_> {
+    /// Where frames are appended.
+    pub const fn frames(&mut self) -> &mut Vec<u8> {
+        &mut self.outbox.bytes
+    }
+
+    /// The frames so far.
+    pub fn written(&mut self) -> &mut [u8] {
+        &mut self.outbox.bytes[self.start + HEADER_LEN..]
+    }
+
+    /// Bytes that the datagram has so far, header and tag included.
+    pub fn len(&self) -> usize {
+        self.outbox.bytes.len() - self.start + TAG_LEN
+    }
+
+    /// Whether no frame was appended yet.
+    pub fn is_empty(&self) -> bool {
+        self.outbox.bytes.len() == self.start + HEADER_LEN
+    }
+
+    /// Ends the datagram and gives it its number.
+    pub fn finish(self, route: Route, seal: &RunSeal, profile: Profile, number: PacketNumber) {
+        let start = self.start;
+        let end = self.outbox.bytes.len() + TAG_LEN;
+        debug_assert!(end - start <= MAX_DATAGRAM && !self.is_empty());
+        self.outbox.bytes.resize(end, 0);
+        self.outbox.finish(start, route, seal, SealJob { profile, number, start, end });
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        self.outbox.bytes.truncate(self.start);
+    }
+}
+
+/// Seals the datagrams of one run within `bytes`, where the run was laid out.
+pub fn seal(run: &Run, jobs: &[SealJob], bytes: &mut [u8]) {
+    let Some(with) = &run.seal else { return };
+    for job in jobs {
+        let nonce = Nonce { serial: with.serial, number: job.number };
+        with.key.seal(with.index, job.profile, nonce, &mut bytes[job.start..job.end]);
+    }
+}

@@ -1,0 +1,125 @@
+//! Lowers the maximum segment size that a TCP SYN announces (RFC 9293, 3.7.1) to what fits one
+//! datagram, so that bulk flows are never split in pieces.
+
+const FLAG_SYN: u8 = 0x02;
+const OPTION_END: u8 = 0;
+const OPTION_NOP: u8 = 1;
+const OPTION_MSS: u8 = 2;
+const HEADER: usize = 20;
+/// No TCP is asked for segments smaller than this (RFC 9293's default less options).
+const MSS_MIN: u16 = 500;
+
+/// Whether the TCP header at the start of `tcp` is that of a SYN or SYN-ACK.
+pub fn is_syn(tcp: &[u8]) -> bool {
+    tcp.len() >= HEADER && tcp[13] & FLAG_SYN != 0
+}
+
+/// Lowers the segment size in the SYN `packet`, whose TCP header starts at `at`, so that a segment
+/// makes an inner packet of at most `packet_max` bytes; mends the checksum (RFC 1624). A packet
+/// without the option, or with a smaller value, is left alone.
+pub fn clamp(packet: &mut [u8], at: usize, packet_max: usize) {
+    let Some(tcp) = packet.get_mut(at..) else { return };
+    let Some(limit) = packet_max.checked_sub(at + HEADER).and_then(|m| u16::try_from(m).ok()) else {
+        return;
+    };
+    let limit = limit.max(MSS_MIN);
+    let Some(place) = find_mss(tcp) else { return };
+    let old = u16::from_be_bytes([tcp[place], tcp[place + 1]]);
+    if old <= limit {
+        return;
+    }
+    tcp[place..place + 2].copy_from_slice(&limit.to_be_bytes());
+    // A field at an odd offset enters the sum with its bytes swapped.
+    let (old, new) =
+        if place % 2 == 0 { (old, limit) } else { (old.swap_bytes(), limit.swap_bytes()) };
+    let sum = u16::from_be_bytes([tcp[16], tcp[17]]);
+    let mended = u32::from(!sum) + u32::from(!old) + u32::from(new);
+    let folded = (mended & 0xffff) + (mended >> 16);
+    #[expect(clippy::cast_possible_truncation, reason = "folded to 16 bits")]
+    let sum = !((folded & 0xffff) + (folded >> 16)) as u16;
+    tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Where the value of the segment size option stands in a TCP header.
+fn find_mss(tcp: &[u8]) -> Option<usize> {
+    let end = (usize::from(tcp.get(12)? >> 4) * 4).min(tcp.len());
+    let mut at = HEADER;
+    while at < end {
+        match tcp[at] {
+            OPTION_END => return None,
+            OPTION_NOP => at += 1,
+            kind => {
+                let length = usize::from(*tcp.get(at + 1)?);
+                if length < 2 || at + length > end {
+                    return None;
+                }
+                if kind == OPTION_MSS && length == 4 {
+                    return Some(at + 2);
+                }
+                at += length;
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sum(tcp: &[u8]) -> u16 {
+        let mut sum: u32 = tcp
+            .chunks(2)
+            .map(|c| u32::from(u16::from_be_bytes([c[0], c.get(1).copied().unwrap_or(0)])))
+            .sum();
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "folded")]
+        let sum = !sum as u16;
+        sum
+    }
+
+    fn syn(options: &[u8]) -> Vec<u8> {
+        let mut tcp = vec![0; HEADER];
+        tcp[13] = FLAG_SYN;
+        tcp.extend_from_slice(options);
+        tcp.resize(tcp.len().next_multiple_of(4), 0);
+        tcp[12] = u8::try_from(tcp.len() / 4).unwrap() << 4;
+        let check = sum(&tcp);
+        tcp[16..18].copy_from_slice(&check.to_be_bytes());
+        tcp
+    }
+
+    #[test]
+    fn lowers_and_mends_the_checksum() {
+        for options in [&[2, 4, 0x05, 0xb4][..], &[1, 2, 4, 0x05, 0xb4, 4, 2]] {
+            let mut packet = vec![0x45; 20];
+            packet.extend_from_slice(&syn(options));
+            clamp(&mut packet, 20, 1_205);
+            let tcp = &packet[20..];
+            let place = find_mss(tcp).unwrap();
+            assert_eq!(u16::from_be_bytes([tcp[place], tcp[place + 1]]), 1_165);
+            assert_eq!(sum(tcp), 0, "checksum after clamping {options:?}");
+        }
+    }
+
+    #[test]
+    fn smaller_values_stay() {
+        let mut packet = syn(&[2, 4, 0x02, 0x18]);
+        let before = packet.clone();
+        clamp(&mut packet, 0, 1_400);
+        assert_eq!(packet, before);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_never_panic(mut packet in proptest::collection::vec(any::<u8>(), 0..80), at in 0usize..90, max in 0usize..2_000) {
+            if at < packet.len() && is_syn(&packet[at..]) || at >= packet.len() {
+                clamp(&mut packet, at, max);
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Frames into datagrams and back: an inner packet that fits travels whole, a larger one in
+//! pieces.
+//!
+//! Knows sizes, not paths: the caller says how much a datagram may hold. Joining several small
+//! packets and compressing them will happen here.
+
+pub mod fragment;
+
+use crate::outbox::Draft;
+use crate::wire::frame;
+use crate::wire::inner::InnerPacket;
+
+/// How an inner packet is framed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Framing {
+    /// It travels by one path.
+    Plain,
+    /// It may arrive by several paths.
+    Sequenced {
+        /// The flow's bucket.
+        bucket: u8,
+        /// Its place there.
+        sequence: u32,
+    },
+}
+
+impl Framing {
+    /// Bytes before the packet.
+    pub const fn overhead(self) -> usize {
+        match self {
+            Self::Plain => frame::PACKET_OVERHEAD,
+            Self::Sequenced { .. } => frame::SEQUENCED_OVERHEAD,
+        }
+    }
+}
+
+/// Appends `packet` to `draft` as one frame. Returns where in the draft's frames the packet's
+/// bytes begin, for those that must be changed on the way.
+pub fn push(draft: &mut Draft<'_>, framing: Framing, packet: InnerPacket<'_>) -> usize {
+    let frames = draft.frames();
+    match framing {
+        Framing::Plain => frame::emit_packet_header(frames),
+        Framing::Sequenced { bucket, sequence } => {
+            frame::emit_sequenced_header(frames, bucket, sequence);
+        }
+    }
+    packet.copy_to(frames);
+    draft.written().len() - packet.len()
+}

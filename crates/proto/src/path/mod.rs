@@ -1,0 +1,165 @@
+//! One path: a local address, a remote address, a transport, and what is known of them.
+//!
+//! Decides whether the address at the other end is proven, how large a datagram the path carries,
+//! how long an answer takes and when silence means death. Knows nothing of keys, of the frames
+//! that it causes or of the other paths: the peer sends on its behalf.
+
+pub mod feedback;
+pub mod lane;
+pub mod mtu;
+pub mod probe;
+pub mod replay;
+pub mod rtt;
+pub mod sent;
+
+use crate::id::LinkId;
+use crate::outbox::Route;
+use crate::time::{Duration, Instant};
+use mtu::MtuSearch;
+use probe::{Answer, Probes};
+use rtt::Rtt;
+
+/// What may be sent to an unproven address for each byte that came from it (RFC 9000, 8.1).
+pub const AMPLIFICATION: u64 = 3;
+/// Silence for this long beyond three round trips, while an answer is owed, means that the path
+/// carries nothing.
+pub const SILENCE_GRACE: Duration = Duration::from_millis(200);
+
+/// Names a path within its peer; never reused within a session, never on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PathId(pub u32);
+
+/// How far the other end of a path is trusted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trust {
+    /// Somebody answered a challenge there, or only the peer could have sent from there.
+    Proven,
+    /// An address that this node chose itself: it may be sent to, but has not answered yet.
+    Chosen,
+    /// An address that a datagram came from: it gets three times what it sent.
+    Claimed {
+        /// Bytes received from it.
+        received: u64,
+        /// Bytes sent to it.
+        sent: u64,
+        /// The path whose lane the datagram arrived by, when it was not a fresh one: if that path
+        /// still answers, the change was forged.
+        instead_of: Option<PathId>,
+    },
+}
+
+/// Whether a path carries data, as far as its answers tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Health {
+    /// Nothing is owed, or answers come in time.
+    Good,
+    /// Answers are overdue since the given moment.
+    Silent {
+        /// When the silence was noticed.
+        since: Instant,
+    },
+    /// The local address is gone; nothing will ever arrive again.
+    Gone,
+}
+
+/// A path of one peer.
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// Its name.
+    pub id: PathId,
+    /// Where its datagrams go.
+    pub route: Route,
+    /// The local link, where this node chose it.
+    pub link: Option<LinkId>,
+    /// How far its other end is trusted.
+    pub trust: Trust,
+    /// Whether it carries data.
+    pub health: Health,
+    /// Its round-trip time.
+    pub rtt: Rtt,
+    /// The datagram size that it carries.
+    pub mtu: MtuSearch,
+    /// Its challenges.
+    pub probes: Probes,
+    /// When an authentic datagram last came by it.
+    pub heard_at: Option<Instant>,
+    /// When anything last left by it.
+    pub sent_at: Option<Instant>,
+    /// Whether the peer asked to use it.
+    pub preferred_by_peer: bool,
+    /// The local address as the peer saw it differs from the local one: there is a NAT.
+    pub natted: bool,
+    /// Bytes sent and received, UDP payload.
+    pub traffic: (u64, u64),
+}
+
+impl Path {
+    /// A path of which nothing is known yet.
+    pub fn new(id: PathId, route: Route, link: Option<LinkId>, trust: Trust) -> Self {
+        Self {
+            id,
+            route,
+            link,
+            trust,
+            health: Health::Good,
+            rtt: Rtt::default(),
+            mtu: MtuSearch::default(),
+            probes: Probes::default(),
+            heard_at: None,
+            sent_at: None,
+            preferred_by_peer: false,
+            natted: false,
+            traffic: (0, 0),
+        }
+    }
+
+    /// Whether `len` bytes may be sent now: always, except to a claimed address.
+    pub const fn allows(&self, len: usize) -> bool {
+        match self.trust {
+            Trust::Proven | Trust::Chosen => true,
+            Trust::Claimed { received, sent, .. } => sent + len as u64 <= received * AMPLIFICATION,
+        }
+    }
+
+    /// Whether the path may carry originals.
+    pub const fn is_proven(&self) -> bool {
+        matches!(self.trust, Trust::Proven)
+    }
+
+    /// Records that `len` bytes left.
+    pub const fn sent(&mut self, now: Instant, len: usize) {
+        self.sent_at = Some(now);
+        self.traffic.0 += len as u64;
+        if let Trust::Claimed { sent, .. } = &mut self.trust {
+            *sent += len as u64;
+        }
+    }
+
+    /// Records that an authentic datagram of `len` bytes came.
+    pub fn heard(&mut self, now: Instant, len: usize) {
+        self.heard_at = Some(now);
+        self.traffic.1 += len as u64;
+        if let Trust::Claimed { received, .. } = &mut self.trust {
+            *received += len as u64;
+        }
+    }
+
+    /// Takes the answer to a challenge: the address is proven and the path carries data.
+    pub fn proved(&mut self, now: Instant, answer: Answer) {
+        self.rtt.sample(answer.elapsed, Duration::ZERO);
+        self.trust = Trust::Proven;
+        if matches!(self.health, Health::Silent { .. }) && answer.size < self.mtu.datagram() {
+            // Only the small get through: the path may have shrunk.
+            self.mtu.restart();
+        }
+        self.mtu.confirm(now, answer.size);
+        if !matches!(self.health, Health::Gone) {
+            self.health = Health::Good;
+        }
+    }
+
+    /// How long an answer may be owed before the path counts as silent.
+    pub fn patience(&self) -> Duration {
+        self.rtt.smoothed() * 3 + SILENCE_GRACE
+    }
+}

@@ -1,0 +1,160 @@
+//! Challenges of one path: what is open, what an answer proves, when to ask again.
+//!
+//! An answer proves that the peer receives at the address that was challenged (RFC 9000, 8.2),
+//! gives a round-trip time, and confirms the size that the challenge was padded to.
+
+use std::net::SocketAddr;
+
+use super::rtt::Rtt;
+use crate::time::{Duration, Instant};
+
+/// Challenges that may be open at once on one path: a first flight and a few repeats.
+pub const OPEN_MAX: usize = 12;
+/// The shortest pause between repeats.
+const INTERVAL_MIN: Duration = Duration::from_millis(50);
+/// The longest pause between repeats during the first minute of trying.
+const INTERVAL_MAX: Duration = Duration::from_secs(1);
+/// After the first minute the pause is this part of the time tried so far (2 %).
+const INTERVAL_PART: u32 = 50;
+/// The longest pause of all.
+const INTERVAL_LAST: Duration = Duration::from_secs(60);
+
+/// One challenge that was sent and not yet answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Open {
+    token: u64,
+    at: Instant,
+    size: usize,
+    remote: SocketAddr,
+}
+
+/// What an answered challenge proves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// Time from challenge to answer.
+    pub elapsed: Duration,
+    /// Bytes of the datagram that carried the challenge.
+    pub size: usize,
+    /// When the challenge left.
+    pub asked_at: Instant,
+}
+
+/// The challenges of one path.
+#[derive(Clone, Debug, Default)]
+pub struct Probes {
+    open: Vec<Open>,
+    campaign: Option<Campaign>,
+}
+
+/// Repeated asking until there is an answer.
+#[derive(Clone, Copy, Debug)]
+struct Campaign {
+    since: Instant,
+    next: Instant,
+    interval: Duration,
+}
+
+impl Probes {
+    /// Starts asking, now and again until answered. No effect while already asking.
+    pub fn start(&mut self, now: Instant, rtt: &Rtt) {
+        if self.campaign.is_none() {
+            let interval = rtt.timeout().clamp(INTERVAL_MIN, INTERVAL_MAX);
+            self.campaign = Some(Campaign { since: now, next: now, interval });
+        }
+    }
+
+    /// Stops asking; open challenges may still be answered.
+    pub const fn stop(&mut self) {
+        self.campaign = None;
+    }
+
+    /// Since when the path has been asked without an answer; `None` while nothing is asked.
+    pub fn asking_since(&self) -> Option<Instant> {
+        self.campaign.map(|campaign| campaign.since)
+    }
+
+    /// When the next challenge is due; `None` while nothing is asked.
+    pub fn due(&self) -> Option<Instant> {
+        self.campaign.map(|campaign| campaign.next)
+    }
+
+    /// Asks as if anew: something changed that may have revived the path.
+    pub fn hurry(&mut self, now: Instant) {
+        if let Some(campaign) = &mut self.campaign {
+            campaign.next = now;
+            campaign.interval = INTERVAL_MIN;
+        }
+    }
+
+    /// Records a challenge that leaves now and sets when the next is due.
+    pub fn sent(&mut self, now: Instant, token: u64, size: usize, remote: SocketAddr) {
+        if self.open.len() >= OPEN_MAX {
+            self.open.remove(0);
+        }
+        self.open.push(Open { token, at: now, size, remote });
+        if let Some(campaign) = &mut self.campaign
+            && campaign.next <= now
+        {
+            campaign.next = now + campaign.interval;
+            let tried = now.saturating_since(campaign.since);
+            campaign.interval = if tried < Duration::from_secs(60) {
+                (campaign.interval * 3 / 2).min(INTERVAL_MAX)
+            } else {
+                (tried / INTERVAL_PART).clamp(INTERVAL_MAX, INTERVAL_LAST)
+            };
+        }
+    }
+
+    /// Takes a response that came from `remote`. `None` when it answers nothing that was asked
+    /// there: late, repeated or forged.
+    pub fn answered(&mut self, now: Instant, token: u64, remote: SocketAddr) -> Option<Answer> {
+        let place = self.open.iter().position(|o| o.token == token && o.remote == remote)?;
+        let open = self.open.remove(place);
+        self.campaign = None;
+        Some(Answer {
+            elapsed: now.saturating_since(open.at),
+            size: open.size,
+            asked_at: open.at,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remote(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], port))
+    }
+
+    #[test]
+    fn only_the_challenged_address_answers_and_once() {
+        let mut probes = Probes::default();
+        probes.sent(Instant::ZERO, 7, 1_200, remote(1));
+        let now = Instant::ZERO + Duration::from_millis(40);
+        assert_eq!(probes.answered(now, 7, remote(2)), None);
+        assert_eq!(probes.answered(now, 8, remote(1)), None);
+        let answer = probes.answered(now, 7, remote(1)).unwrap();
+        assert_eq!((answer.elapsed, answer.size), (Duration::from_millis(40), 1_200));
+        assert_eq!(probes.answered(now, 7, remote(1)), None);
+    }
+
+    #[test]
+    fn asks_ever_more_rarely_and_never_more_than_two_per_cent_late() {
+        let mut probes = Probes::default();
+        let mut now = Instant::ZERO;
+        probes.start(now, &Rtt::default());
+        let mut asked = 0;
+        while now < Instant::ZERO + Duration::from_secs(3_600) {
+            probes.sent(now, asked, 100, remote(1));
+            asked += 1;
+            let next = probes.due().unwrap();
+            let tried = now.saturating_since(Instant::ZERO);
+            let pause = next.saturating_since(now);
+            assert!(pause <= INTERVAL_MAX.max(tried / INTERVAL_PART), "{pause:?} at {tried:?}");
+            now = next;
+        }
+        assert!(asked < 300, "{asked} challenges in an hour");
+        assert!(probes.open.len() <= OPEN_MAX);
+    }
+}

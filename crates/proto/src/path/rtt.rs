@@ -1,0 +1,100 @@
+//! Round-trip time of one path (RFC 9002, section 5; RFC 6298).
+
+use crate::time::Duration;
+
+/// Assumed before the first sample (RFC 9002, 6.2.2 uses 333 ms; a phone's first cellular round
+/// trip is often longer than a cable's, and a wrong guess only delays the first retry).
+pub const INITIAL: Duration = Duration::from_millis(300);
+/// A variance below this is the granularity of the clock and of the schedulers on the way.
+const GRANULARITY: Duration = Duration::from_millis(1);
+
+/// Smoothed round-trip time, its variance and its minimum.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rtt {
+    smoothed: Option<Duration>,
+    variance: Duration,
+    minimum: Duration,
+    latest: Duration,
+}
+
+impl Rtt {
+    /// Takes a sample: `elapsed` since the sending, of which the peer held it for `delay`.
+    pub fn sample(&mut self, elapsed: Duration, delay: Duration) {
+        let Some(smoothed) = self.smoothed else {
+            let adjusted = elapsed.checked_sub(delay).filter(|d| !d.is_zero()).unwrap_or(elapsed);
+            *self = Self {
+                smoothed: Some(adjusted),
+                variance: adjusted / 2,
+                minimum: adjusted,
+                latest: adjusted,
+            };
+            return;
+        };
+        let adjusted = elapsed.checked_sub(delay).filter(|d| !d.is_zero()).unwrap_or(elapsed);
+        self.minimum = self.minimum.min(adjusted);
+        self.latest = adjusted;
+        let difference = smoothed.abs_diff(adjusted);
+        self.variance = (self.variance * 3 + difference) / 4;
+        self.smoothed = Some((smoothed * 7 + adjusted) / 8);
+    }
+
+    /// The smoothed value; `None` before the first sample.
+    pub const fn measured(&self) -> Option<Duration> {
+        self.smoothed
+    }
+
+    /// The smoothed value or [`INITIAL`].
+    pub fn smoothed(&self) -> Duration {
+        self.smoothed.unwrap_or(INITIAL)
+    }
+
+    /// The smallest sample; `None` before the first.
+    pub fn minimum(&self) -> Option<Duration> {
+        self.smoothed.map(|_| self.minimum)
+    }
+
+    /// How long an answer may take before it counts as missing: the smoothed value and four
+    /// variances.
+    pub fn timeout(&self) -> Duration {
+        match self.smoothed {
+            Some(smoothed) => smoothed + (self.variance * 4).max(GRANULARITY),
+            None => INITIAL * 2,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn first_sample_counts_whole() {
+        let mut rtt = Rtt::default();
+        assert_eq!(rtt.timeout(), INITIAL * 2);
+        rtt.sample(ms(50), ms(10));
+        assert_eq!(rtt.smoothed(), ms(40));
+        assert_eq!(rtt.timeout(), ms(120));
+    }
+
+    #[test]
+    fn settles_on_a_steady_path() {
+        let mut rtt = Rtt::default();
+        for _ in 0..100 {
+            rtt.sample(ms(40), Duration::ZERO);
+        }
+        assert_eq!(rtt.smoothed(), ms(40));
+        assert_eq!(rtt.timeout(), ms(41));
+        assert_eq!(rtt.minimum(), Some(ms(40)));
+    }
+
+    #[test]
+    fn a_peers_absurd_delay_does_not_make_it_zero() {
+        let mut rtt = Rtt::default();
+        rtt.sample(ms(40), ms(4_000));
+        assert_eq!(rtt.smoothed(), ms(40));
+    }
+}
