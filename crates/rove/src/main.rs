@@ -1,2 +1,14 @@
 //! `rove`: the one binary.
+#![forbid(unsafe_code)]
+#![allow(
+    unreachable_pub,
+    reason = "a binary has no outside: pub says that an item is for other modules than its own"
+)]
+
+mod encoding;
+mod files;
+mod invite;
+mod keys;
+mod values;
+
 fn main() {}

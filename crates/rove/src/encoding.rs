@@ -1,0 +1,61 @@
+//! Bytes as text: lower-case base32 without padding (RFC 4648 section 6), read in any case.
+//!
+//! Base32, because keys and invites are read aloud, typed, and printed as QR codes, whose
+//! alphanumeric mode makes them smaller than base64 would.
+
+use data_encoding::{Encoding, Specification};
+use std::sync::LazyLock;
+
+static BASE32: LazyLock<Encoding> = LazyLock::new(|| {
+    let mut specification = Specification::new();
+    specification.symbols.push_str("abcdefghijklmnopqrstuvwxyz234567");
+    specification.translate.from.push_str("ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    specification.translate.to.push_str("abcdefghijklmnopqrstuvwxyz");
+    // The alphabet above is fixed and valid, which the tests of this module show.
+    specification.encoding().unwrap_or(data_encoding::BASE32_NOPAD)
+});
+
+/// `bytes` as text.
+pub fn to_text(bytes: &[u8]) -> String {
+    BASE32.encode(bytes)
+}
+
+/// The bytes that `text` stands for.
+pub fn from_text(text: &str) -> Option<Vec<u8>> {
+    BASE32.decode(text.as_bytes()).ok()
+}
+
+/// Serialises a fixed number of bytes as text: `#[serde(with = "encoding::bytes")]`.
+pub mod bytes {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    /// Writes the text.
+    pub fn serialize<const N: usize, S: Serializer>(
+        bytes: &[u8; N],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&super::to_text(bytes))
+    }
+
+    /// Reads the text, which must stand for exactly `N` bytes.
+    pub fn deserialize<'de, const N: usize, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<[u8; N], D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(from)?;
+        let bytes = super::from_text(&text).ok_or_else(|| D::Error::custom("not base32"))?;
+        bytes.try_into().map_err(|_| D::Error::custom("wrong length"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base32_is_lower_case_and_reads_either() {
+        assert_eq!(to_text(b"foobar"), "mzxw6ytboi");
+        assert_eq!(from_text("MZXW6YTBOI").as_deref(), Some(&b"foobar"[..]));
+        assert_eq!(from_text("mzxw6ytbo1"), None);
+        assert_eq!(from_text("mzxw6ytboi======"), None);
+    }
+}

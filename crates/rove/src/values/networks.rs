@@ -1,0 +1,141 @@
+//! The inner networks of a service, and which addresses of them belong to whom.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use serde::{Deserialize, Serialize};
+
+use super::{Misspelt, serialise_as_text};
+
+/// How many subnets may lie behind one peer.
+pub const SUBNETS_MAX: usize = 16;
+
+/// A host's position in every inner network at once: 1 is the gateway, clients follow in the order
+/// of their enrolment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct HostIndex(pub u32);
+
+impl HostIndex {
+    /// The gateway's own.
+    pub const GATEWAY: Self = Self(1);
+    /// The first client's.
+    pub const FIRST_CLIENT: Self = Self(2);
+}
+
+/// One IPv4 network, one IPv6 network, or one of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Networks {
+    v4: Option<Ipv4Net>,
+    v6: Option<Ipv6Net>,
+}
+
+/// The inner addresses of one peer, at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lease {
+    /// The IPv4 address with the prefix length of its network.
+    pub v4: Option<Ipv4Net>,
+    /// The IPv6 address with the prefix length of its network.
+    pub v6: Option<Ipv6Net>,
+}
+
+impl Networks {
+    /// The IPv4 network, if there is one.
+    pub const fn v4(&self) -> Option<Ipv4Net> {
+        self.v4
+    }
+
+    /// The IPv6 network, if there is one.
+    pub const fn v6(&self) -> Option<Ipv6Net> {
+        self.v6
+    }
+
+    /// Every network.
+    pub fn iter(&self) -> impl Iterator<Item = IpNet> + use<> {
+        self.v4.map(IpNet::V4).into_iter().chain(self.v6.map(IpNet::V6))
+    }
+
+    /// The highest position that has an address in every network. IPv4 networks lose their last
+    /// address to broadcast.
+    pub fn last_host(&self) -> HostIndex {
+        let hosts = |bits: u32, reserved_last: u64| (1u64 << bits.min(32)) - 1 - reserved_last;
+        let v4 = self.v4.map(|net| hosts(32 - u32::from(net.prefix_len()), 1));
+        let v6 = self.v6.map(|net| hosts(128 - u32::from(net.prefix_len()), 0));
+        let last = v4.unwrap_or(u64::MAX).min(v6.unwrap_or(u64::MAX));
+        HostIndex(u32::try_from(last).unwrap_or(u32::MAX))
+    }
+
+    /// The addresses of position `host`; none beyond [`Networks::last_host`].
+    pub fn lease(&self, host: HostIndex) -> Option<Lease> {
+        if host > self.last_host() {
+            return None;
+        }
+        let v4 = self.v4.and_then(|net| {
+            let address = u32::from(net.network()).checked_add(host.0)?;
+            Ipv4Net::new(address.into(), net.prefix_len()).ok()
+        });
+        let v6 = self.v6.and_then(|net| {
+            let address = u128::from(net.network()).checked_add(u128::from(host.0))?;
+            Ipv6Net::new(address.into(), net.prefix_len()).ok()
+        });
+        Some(Lease { v4, v6 })
+    }
+}
+
+impl Lease {
+    /// The addresses, each with the prefix length of its network.
+    pub fn iter(&self) -> impl Iterator<Item = IpNet> + use<> {
+        self.v4.map(IpNet::V4).into_iter().chain(self.v6.map(IpNet::V6))
+    }
+
+    /// The bare addresses.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
+        self.iter().map(|net| net.addr())
+    }
+}
+
+impl FromStr for Networks {
+    type Err = Misspelt;
+
+    fn from_str(text: &str) -> Result<Self, Misspelt> {
+        let wrong = |what: String| {
+            Misspelt::new(format!(
+                "{what}: write one IPv4 network, one IPv6 network or both, for example \
+                 10.77.0.0/24,fd77::/64"
+            ))
+        };
+        let mut networks = Self { v4: None, v6: None };
+        for part in text.split(',') {
+            let part = part.trim();
+            let net: IpNet = part.parse().map_err(|_| wrong(format!("{part:?} is no network")))?;
+            if net.trunc() != net {
+                let meant = net.trunc();
+                return Err(Misspelt::new(format!(
+                    "{part:?} has bits beyond its prefix: write {meant}"
+                )));
+            }
+            let free = match net {
+                IpNet::V4(net) => net.prefix_len() <= 30 && networks.v4.replace(net).is_none(),
+                IpNet::V6(net) => net.prefix_len() <= 126 && networks.v6.replace(net).is_none(),
+            };
+            if !free {
+                return Err(wrong(format!("{part:?} is a second of its family, or too small")));
+            }
+        }
+        Ok(networks)
+    }
+}
+
+impl fmt::Display for Networks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, net) in self.iter().enumerate() {
+            write!(f, "{}{net}", if position == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+serialise_as_text!(Networks);
