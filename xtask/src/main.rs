@@ -9,6 +9,7 @@
 use std::process::ExitCode;
 
 mod ci;
+mod fuzz;
 mod report;
 mod run;
 mod skips;
@@ -29,6 +30,9 @@ the steps of the test command, in its order:
   fuzz-replay    every committed corpus, on the stable toolchain
 
   ci             all of the above in that order, then what was skipped and why
+
+by hand:
+  fuzz TARGET [--for SECONDS]   grows a corpus with libFuzzer (fuzz/README.md)
 ";
 
 /// The exit code for a command line that makes no sense.
@@ -43,6 +47,7 @@ fn main() -> ExitCode {
             report::line(USAGE.trim_end());
             return ExitCode::SUCCESS;
         }
+        ["fuzz", rest @ ..] => fuzz::grow(rest),
         [name] => match steps::Step::named(name) {
             Some(step) => ci::run_one(step),
             None => return usage(&format!("there is no step `{name}`")),

@@ -1,0 +1,93 @@
+//! The frames of an opened datagram: a peer that authenticated may still be hostile.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use rove_proto::error::CloseCode;
+use rove_proto::id::PathSerial;
+use rove_proto::wire::frame::{
+    Challenge, ControlAck, FEEDBACK_RUNS_MAX, Feedback, Frame, Frames, Response, emit_padding,
+};
+
+use super::inner_packet::udp_v4;
+use crate::Target;
+
+/// The target.
+pub const TARGET: Target = Target { name: "frames", run, seeds };
+
+fn run(data: &[u8]) {
+    let mut read = 0;
+    let mut frames = Frames::new(data);
+    while let Some(frame) = frames.next() {
+        read += 1;
+        assert!(read <= data.len(), "more frames than bytes: this would never end");
+        match frame {
+            Ok(frame) => said_again_it_is_the_same(&frame),
+            Err(_) => assert!(frames.next().is_none(), "nothing may follow an error"),
+        }
+    }
+}
+
+fn said_again_it_is_the_same(frame: &Frame<'_>) {
+    if matches!(frame, Frame::Unknown | Frame::UnknownCritical(_)) {
+        return;
+    }
+    let mut bytes = Vec::new();
+    frame.emit(&mut bytes);
+    let again = Frames::new(&bytes).next();
+    match (frame, again) {
+        (Frame::Feedback(one), Some(Ok(Frame::Feedback(two)))) => same_meaning(one, &two),
+        (one, Some(Ok(two))) => assert_eq!(*one, two),
+        (one, two) => panic!("{one:?} became {two:?}"),
+    }
+}
+
+/// Runs after the first empty one mean nothing, and are not said again.
+fn same_meaning(one: &Feedback, two: &Feedback) {
+    assert_eq!(Feedback { runs: two.runs, ..*one }, *two);
+    let mut number = one.largest;
+    for (received, missing) in one.runs {
+        for near in [number, number.saturating_add(1), number.saturating_sub(1)] {
+            assert_eq!(one.acknowledges(near), two.acknowledges(near), "number {near}");
+        }
+        number = number.saturating_sub(u64::from(received) + u64::from(missing));
+    }
+    assert!(!one.acknowledges(one.largest.saturating_add(1)) || one.largest == u64::MAX);
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let packet = udp_v4(b"ping");
+    let mut runs = [(0, 0); FEEDBACK_RUNS_MAX];
+    runs[0] = (3, 1);
+    runs[1] = (90, 0);
+    let serial = PathSerial(2);
+    let feedback =
+        Feedback { serial, largest: 96, delay_us: 250, received: 93, bytes: 120_000, runs };
+    let observed = SocketAddr::from((Ipv4Addr::new(203, 0, 113, 7), 4433));
+    let frames = [
+        Frame::Packet(&packet),
+        Frame::Sequenced { bucket: 3, sequence: 77, packet: &packet },
+        Frame::Fragment { packet_id: 9, index: 1, piece: &packet[..20] },
+        Frame::Feedback(feedback),
+        Frame::Challenge(Challenge { prefer: true, abandon_others: false, token: 0x0123_4567 }),
+        Frame::Response(Response { token: 0x0123_4567, observed }),
+        Frame::Close(CloseCode::Requested),
+        Frame::Control { number: 4, body: &[3, 0, 0, 0, 8, 1, 0, 0, 0, 9] },
+        Frame::ControlAck(ControlAck { next: 5, beyond: 2 }),
+    ];
+    let bytes = |frames: &[Frame<'_>]| {
+        let mut out = Vec::new();
+        for frame in frames {
+            frame.emit(&mut out);
+        }
+        out
+    };
+    let mut seeds: Vec<Vec<u8>> =
+        frames.iter().map(|frame| bytes(std::slice::from_ref(frame))).collect();
+    // What a real datagram looks like: feedback, acknowledgement, then packets; and a padded probe.
+    seeds.push(bytes(&[frames[3], frames[8], frames[0], frames[0]]));
+    let mut probe = bytes(&[frames[4]]);
+    emit_padding(&mut probe, 1_000);
+    seeds.push(probe);
+    seeds.push(vec![0x7f, 0, 2, 1, 1, 0xff, 0, 0]);
+    seeds
+}

@@ -1,0 +1,7 @@
+//! The targets, one file each.
+
+pub mod control;
+pub mod data_header;
+pub mod frames;
+pub mod handshake;
+pub mod inner_packet;
