@@ -6,6 +6,7 @@ use zeroize::Zeroizing;
 
 use super::kdf::{self, Secret};
 use super::rng::{Rng, draw};
+use crate::id::SessionIndex;
 use crate::wire::handshake::{CT_LEN, EK_LEN};
 
 /// An ephemeral decapsulation key, kept as the seed it grows from: erasing 64 bytes is certain,
@@ -54,28 +55,36 @@ impl KemPublic {
     }
 }
 
-/// The key for Noise's psk slot:
-/// HKDF(static psk or zeros || KEM secret, "rove pq v1" || h1 || H(ek) || H(ct)).
-///
-/// `h1` is the handshake hash after message 1. It and both hashes are in the label, so the key is
-/// good for this exchange and these KEM messages only.
-pub(super) fn hybrid_psk(
-    static_psk: Option<&[u8; 32]>,
-    kem_secret: &Secret,
-    h1: &[u8; 32],
-    ek_hash: &[u8; 32],
-    ciphertext: &[u8; CT_LEN],
-) -> Secret {
-    let mut secret = Zeroizing::new([0; 64]);
-    if let Some(psk) = static_psk {
-        secret[..32].copy_from_slice(psk);
-    }
-    secret[32..].copy_from_slice(kem_secret.as_ref());
-    let ct_hash = kdf::sha256(&[ciphertext]);
-    kdf::expand(&kdf::extract(&[], secret.as_ref()), &[LABEL, h1, ek_hash, &ct_hash])
+/// What of an exchange goes into its psk beside the secrets: everything of the response that
+/// Noise does not see, so that a change of any of it makes Noise message 2 fail, before the
+/// initiator's state has moved.
+pub(super) struct Exchange<'a> {
+    /// The handshake hash after message 1.
+    pub(super) h1: &'a [u8; 32],
+    /// SHA-256 of the encapsulation key.
+    pub(super) ek_hash: &'a [u8; 32],
+    pub(super) ciphertext: &'a [u8; CT_LEN],
+    /// The sender index of the response.
+    pub(super) sender: SessionIndex,
+    /// The receiver index of the response.
+    pub(super) receiver: SessionIndex,
 }
 
-const LABEL: &[u8] = b"rove pq v1";
+impl Exchange<'_> {
+    /// The key for Noise's psk slot: HKDF(static psk or zeros || KEM secret,
+    /// "rove pq v1" || h1 || H(ek) || H(ct) || sender || receiver).
+    pub(super) fn psk(&self, static_psk: Option<&[u8; 32]>, kem_secret: &Secret) -> Secret {
+        let mut secret = Zeroizing::new([0; 64]);
+        if let Some(psk) = static_psk {
+            secret[..32].copy_from_slice(psk);
+        }
+        secret[32..].copy_from_slice(kem_secret.as_ref());
+        let ct_hash = kdf::sha256(&[self.ciphertext]);
+        let (sender, receiver) = (self.sender.0.to_be_bytes(), self.receiver.0.to_be_bytes());
+        let info: [&[u8]; 6] = [b"rove pq v1", self.h1, self.ek_hash, &ct_hash, &sender, &receiver];
+        kdf::expand(&kdf::extract(&[], secret.as_ref()), &info)
+    }
+}
 
 #[cfg(test)]
 #[path = "kem_tests.rs"]

@@ -20,6 +20,8 @@ mod noise;
 mod rng;
 mod schedule;
 mod suite;
+#[cfg(test)]
+mod vectors;
 mod x25519;
 
 pub use self::datagram::{Nonce, OpenKey, SealKey, Unmasked};

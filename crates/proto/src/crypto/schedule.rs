@@ -10,7 +10,7 @@ use aws_lc_rs::aead::{LessSafeKey, UnboundKey};
 use aws_lc_rs::hkdf::Prk;
 
 use super::datagram::{DirectionKeys, OpenKey, SealKey};
-use super::kdf;
+use super::kdf::{self, Secret};
 use super::suite::{ProfileTable, Suite};
 use crate::wire::handshake::{Floor, HeaderCipher};
 
@@ -85,20 +85,29 @@ fn direction_keys(epoch: &Prk, direction: Direction, finished: &Finished<'_>) ->
 }
 
 fn aead_key(epoch: &Prk, direction: Direction, suite: Suite, zone: Zone) -> LessSafeKey {
-    let label = [direction as u8, suite as u8, zone as u8];
-    let key = kdf::expand::<32>(epoch, &[b"rove v1 aead", &label]);
+    let key = aead_key_bytes(epoch, direction, suite, zone);
     let key = &key[..suite.algorithm().key_len()];
     LessSafeKey::new(UnboundKey::new(suite.algorithm(), key).expect("the suite's own length"))
 }
 
+/// AES-128-GCM takes the first half.
+fn aead_key_bytes(epoch: &Prk, direction: Direction, suite: Suite, zone: Zone) -> Secret {
+    let label = [direction as u8, suite as u8, zone as u8];
+    kdf::expand(epoch, &[b"rove v1 aead", &label])
+}
+
 fn header_key(epoch: &Prk, direction: Direction, cipher: HeaderCipher) -> HeaderProtectionKey {
-    let label = [direction as u8, cipher.to_byte()];
-    let key = kdf::expand::<32>(epoch, &[b"rove v1 header", &label]);
+    let key = header_key_bytes(epoch, direction, cipher);
     let algorithm = match cipher {
         HeaderCipher::Aes => &quic::AES_256,
         HeaderCipher::ChaCha20 => &quic::CHACHA20,
     };
     HeaderProtectionKey::new(algorithm, key.as_ref()).expect("both ciphers take 32 bytes")
+}
+
+fn header_key_bytes(epoch: &Prk, direction: Direction, cipher: HeaderCipher) -> Secret {
+    let label = [direction as u8, cipher.to_byte()];
+    kdf::expand(epoch, &[b"rove v1 header", &label])
 }
 
 #[cfg(test)]

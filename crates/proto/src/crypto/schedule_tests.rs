@@ -1,1 +1,70 @@
+use std::collections::BTreeSet;
+
 use super::*;
+use crate::crypto::suite::Profile;
+use crate::crypto::vectors::Vectors;
+
+const DIRECTIONS: [(Direction, &str); 2] =
+    [(Direction::FromInitiator, "initiator"), (Direction::FromResponder, "responder")];
+
+#[test]
+fn key_schedule_vector() {
+    let mut vectors = Vectors::new(include_str!("vectors/schedule.txt"));
+    let hash: [u8; 32] = vectors.array("handshake_hash");
+    let split: [u8; 64] = vectors.array("split");
+    let epoch = kdf::extract(&hash, &split);
+    for (direction, name) in DIRECTIONS {
+        for suite in Suite::ALL {
+            let key = aead_key_bytes(&epoch, direction, suite, Zone::Whole);
+            let key = &key[..suite.algorithm().key_len()];
+            vectors.output(&format!("{name}_{suite:?}"), key);
+        }
+        for cipher in [HeaderCipher::Aes, HeaderCipher::ChaCha20] {
+            let key = header_key_bytes(&epoch, direction, cipher);
+            vectors.output(&format!("{name}_header_{cipher:?}"), key.as_ref());
+        }
+        let table = ProfileTable::derive(&epoch, &[b"rove v1 profiles", &[direction as u8]]);
+        let ids: Vec<u8> = (0..=255)
+            .map(|id| {
+                let profile = table.lookup(crate::id::ProfileId(id));
+                profile.map_or(0xff, Profile::number)
+            })
+            .collect();
+        vectors.output(&format!("{name}_profile_of_id"), &ids);
+        let aliases: Vec<u8> =
+            (0..4).map(|pick| table.alias(Profile::whole(Suite::Aes256Gcm), pick).0).collect();
+        vectors.output(&format!("{name}_aliases_of_profile_0"), &aliases);
+    }
+    vectors.verify();
+}
+
+#[test]
+fn no_two_uses_share_a_key() {
+    let epoch = kdf::extract(&[1; 32], &[2; 64]);
+    let mut keys = BTreeSet::new();
+    for (direction, _) in DIRECTIONS {
+        for suite in Suite::ALL {
+            let key = aead_key_bytes(&epoch, direction, suite, Zone::Whole);
+            assert!(keys.insert(key[..16].to_vec()), "{suite:?}");
+        }
+        for cipher in [HeaderCipher::Aes, HeaderCipher::ChaCha20] {
+            let key = header_key_bytes(&epoch, direction, cipher);
+            assert!(keys.insert(key[..16].to_vec()), "{cipher:?}");
+        }
+    }
+    assert_eq!(keys.len(), 10);
+}
+
+#[test]
+fn keys_are_shared_between_threads_and_shown_to_nobody() {
+    const fn crosses_threads<T: Send + Sync + 'static>() {}
+    crosses_threads::<EpochKeys>();
+    let finished = Finished {
+        handshake_hash: &[1; 32],
+        split: &[2; 64],
+        header_cipher: HeaderCipher::Aes,
+        floor: Floor::BITS_128,
+    };
+    let keys = EpochKeys::derive(Role::Initiator, &finished);
+    assert_eq!(format!("{keys:?}"), "EpochKeys { seal: SealKey(..), open: OpenKey(..) }");
+}

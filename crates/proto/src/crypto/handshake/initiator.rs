@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::{Link, noise_failed, put_mac1, raw_split};
 use crate::crypto::kdf::{self, Secret};
-use crate::crypto::kem::{self, KemSecret};
+use crate::crypto::kem::{Exchange, KemSecret};
 use crate::crypto::mac::{Cookie, Mac1Key, same};
 use crate::crypto::noise;
 use crate::crypto::rng::{Rng, draw};
@@ -178,8 +178,14 @@ impl Initiator {
     fn read_noise_2(&mut self, response: Response<'_>) -> Result<Welcome, DropReason> {
         let ciphertext = response.ciphertext();
         let kem_secret = self.kem.decapsulate(&ciphertext);
-        let psk = self.psk.as_deref();
-        let psk = kem::hybrid_psk(psk, &kem_secret, &self.h1, &self.ek_hash, &ciphertext);
+        let exchange = Exchange {
+            h1: &self.h1,
+            ek_hash: &self.ek_hash,
+            ciphertext: &ciphertext,
+            sender: response.sender(),
+            receiver: response.receiver(),
+        };
+        let psk = exchange.psk(self.psk.as_deref(), &kem_secret);
         self.noise.set_psk(noise::PSK_SLOT, psk.as_ref()).map_err(noise_failed)?;
         let mut payload = [0; WELCOME_LEN];
         self.noise.read_message(response.noise(), &mut payload).map_err(noise_failed)?;
@@ -234,4 +240,18 @@ fn write_messages(
     put_mac1(mac1, &mut b, MAC_LEN);
     debug_assert_eq!((a.len(), b.len()), (A_LEN, B_LEN));
     MessagePair { a, b }
+}
+
+/// Message 1 with a KEM key that is not ours to open: for tests of the responder.
+#[cfg(test)]
+pub(super) fn message_pair_with_ek(
+    rng: &mut dyn Rng,
+    secret: &StaticSecret,
+    remote: PeerKey,
+    hello: &Hello,
+    ek: [u8; EK_LEN],
+) -> MessagePair {
+    let mut noise = noise::initiator(secret, remote, Zeroizing::new(draw(rng))).unwrap();
+    let noise_1 = write_noise_1(&mut noise, hello, &ek, kdf::sha256(&[&ek])).unwrap();
+    write_messages(hello.indices[0], &noise_1, &ek, &Mac1Key::new(remote))
 }

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::{Link, noise_failed, put_mac1, raw_split};
 use crate::crypto::kdf;
-use crate::crypto::kem::{self, KemPublic};
+use crate::crypto::kem::{Exchange, KemPublic};
 use crate::crypto::mac::Mac1Key;
 use crate::crypto::noise;
 use crate::crypto::rng::{Rng, draw};
@@ -142,23 +142,36 @@ impl Complete {
     /// # Panics
     /// When `welcome` accepts with indices that are not distinct and non-zero.
     pub fn respond(
-        mut self,
+        self,
         rng: &mut dyn Rng,
         psk: Option<&[u8; 32]>,
         welcome: &Welcome,
     ) -> Result<(Vec<u8>, Option<EpochKeys>), DropReason> {
         let welcome = agreed(&self.hello, welcome);
+        self.write(rng, psk, &welcome)
+    }
+
+    /// Writes exactly this welcome.
+    pub(super) fn write(
+        mut self,
+        rng: &mut dyn Rng,
+        psk: Option<&[u8; 32]>,
+        welcome: &Welcome,
+    ) -> Result<(Vec<u8>, Option<EpochKeys>), DropReason> {
         let accepts = welcome.status == Status::Accepted;
         assert!(!accepts || welcome.has_issued_indices(), "indices are distinct and not zero");
         let h1 = noise::handshake_hash(&self.noise);
         let (ciphertext, kem_secret) = self.kem.encapsulate(rng);
-        let psk = kem::hybrid_psk(psk, &kem_secret, &h1, &self.ek_hash, &ciphertext);
+        let sender = if accepts { welcome.indices[0] } else { SessionIndex(0) };
+        let receiver = self.hello.indices[0];
+        let exchange =
+            Exchange { h1: &h1, ek_hash: &self.ek_hash, ciphertext: &ciphertext, sender, receiver };
+        let psk = exchange.psk(psk, &kem_secret);
         self.noise.set_psk(noise::PSK_SLOT, psk.as_ref()).map_err(noise_failed)?;
         let mut noise_2 = [0; NOISE_2_LEN];
         self.noise.write_message(&welcome.emit(), &mut noise_2).map_err(noise_failed)?;
 
-        let sender = if accepts { welcome.indices[0] } else { SessionIndex(0) };
-        let mut response = Response::emit(sender, self.hello.indices[0], &noise_2, &ciphertext);
+        let mut response = Response::emit(sender, receiver, &noise_2, &ciphertext);
         put_mac1(&Mac1Key::new(self.peer), &mut response, 0);
         if !accepts {
             return Ok((response, None));
