@@ -1,0 +1,166 @@
+//! What can go wrong between Rove and the operating system.
+//!
+//! Each variant that a person can cause or cure has its own line: the cause first, the cure after
+//! the colon. What no line was written for arrives as [`Error::Os`], which names the step that
+//! failed and what the kernel said.
+
+use std::{io, net::SocketAddr, path::PathBuf};
+
+use ipnet::IpNet;
+
+/// A refusal of the operating system, or of its present state.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// `/dev/net/tun` does not exist.
+    #[error(
+        "this machine has no TUN device (/dev/net/tun): load it with `modprobe tun`, or give the \
+         container the device with `--device /dev/net/tun`"
+    )]
+    NoTunDevice,
+
+    /// The process may not open or configure what it needs.
+    #[error("no permission to {what}: run as root, or grant CAP_NET_ADMIN to this program")]
+    NoPrivilege {
+        /// What was tried, after "no permission to".
+        what: String,
+    },
+
+    /// Another process holds the TUN of this name.
+    #[error(
+        "the interface {name} is in use by another process: stop that process, or choose another \
+         name"
+    )]
+    TunBusy {
+        /// The interface's name.
+        name: String,
+    },
+
+    /// The name cannot be an interface's name.
+    #[error("{name:?} cannot name an interface: use 1 to 15 letters, digits, - or _")]
+    BadInterfaceName {
+        /// The name as it was given.
+        name: String,
+    },
+
+    /// There is no such interface (any more).
+    #[error("there is no interface {name}: check `rove paths` or `ip link` for its name")]
+    NoInterface {
+        /// The interface's name.
+        name: String,
+    },
+
+    /// The UDP port is taken.
+    #[error("UDP port {} of {} is in use: stop the other program or choose another port",
+        addr.port(), addr.ip())]
+    PortInUse {
+        /// The address that could not be bound.
+        addr: SocketAddr,
+    },
+
+    /// No interface carries the address.
+    #[error("no interface of this machine has the address {}: use one of its own", addr.ip())]
+    AddressNotLocal {
+        /// The address that could not be bound.
+        addr: SocketAddr,
+    },
+
+    /// A network of the tunnel is also a network of a local interface.
+    #[error(
+        "the tunnel's network {tunnel} overlaps {local} on {interface}: choose another network \
+         for the tunnel, or leave that one"
+    )]
+    AddressOverlap {
+        /// The tunnel's network.
+        tunnel: IpNet,
+        /// The local network.
+        local: IpNet,
+        /// The interface with the local network.
+        interface: String,
+    },
+
+    /// A plan that contradicts itself.
+    #[error("the plan cannot be carried out: {why}")]
+    BadPlan {
+        /// What contradicts what, and the cure.
+        why: String,
+    },
+
+    /// The `nft` program is missing.
+    #[error(
+        "{what} needs the program nft, which is not installed: install the package nftables \
+         (`apt install nftables`, `dnf install nftables` or `apk add nftables`)"
+    )]
+    NftMissing {
+        /// What needs it: "NAT" or "the kill switch".
+        what: &'static str,
+    },
+
+    /// `nft` refused a transaction, or did not finish.
+    #[error(
+        "nft refused to install {what}: {said}: check `nft list ruleset` and the kernel's nf_tables"
+    )]
+    NftRefused {
+        /// What was being installed.
+        what: &'static str,
+        /// The first line that nft printed.
+        said: String,
+    },
+
+    /// systemd-resolved refused.
+    #[error(
+        "systemd-resolved refused the tunnel's DNS settings: {said}: check `resolvectl status`"
+    )]
+    Resolved {
+        /// What it answered.
+        said: String,
+    },
+
+    /// Another process of Rove uses the directory.
+    #[error("another rove (process {pid}) already uses {}: stop it, or give --dir another directory",
+        dir.display())]
+    SecondInstance {
+        /// The directory.
+        dir: PathBuf,
+        /// The process that holds it, "unknown" when it did not say.
+        pid: String,
+    },
+
+    /// The journal of the last run cannot be understood.
+    #[error(
+        "{} is damaged ({why}): remove it after checking `ip rule` and `nft list tables` for \
+         leftovers named rove", path.display()
+    )]
+    JournalDamaged {
+        /// The journal.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+
+    /// Privileges were to be dropped too late.
+    #[error("privileges must be dropped before the first thread starts, and {threads} run already")]
+    ThreadsRunning {
+        /// How many threads the process has.
+        threads: usize,
+    },
+
+    /// Anything else that the kernel refused.
+    #[error("cannot {what}: {source}")]
+    Os {
+        /// What was tried, after "cannot".
+        what: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// The error for a step named `what` ("read the list of links") that failed with `source`;
+    /// refusals for want of privilege become [`Error::NoPrivilege`].
+    pub(crate) fn os(what: impl Into<String>, source: io::Error) -> Self {
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::NoPrivilege { what: what.into() },
+            Some(_) | None => Self::Os { what: what.into(), source },
+        }
+    }
+}

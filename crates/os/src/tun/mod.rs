@@ -1,0 +1,295 @@
+//! The TUN device: inner packets in from the kernel, and out to it.
+//!
+//! Both directions move *super-packets* where the kernel agrees (`IFF_VNET_HDR` with TSO, and USO
+//! from Linux 6.2 on): one read or write carries up to 64 kB of one flow. [`Tun::read`] cuts what
+//! it reads into packets without copying payload, [`Tun::write`] joins what it is given. Where
+//! offloads are refused both fall back to one packet per call, and the caller notices nothing.
+//!
+//! It decides how packets are cut and joined, and refuses to know what is in them beyond IP, TCP
+//! and UDP headers. Addresses, MTU and routes of the device are a [`Plan`]'s.
+//! Limits: one queue per device; packets are at most 65,535 bytes.
+
+mod checksum;
+mod device;
+mod merge;
+mod split;
+#[cfg(test)]
+mod tests;
+mod vnet;
+
+use std::{
+    io::{self, IoSlice},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+};
+
+pub use self::split::{HEADER_LEN_MAX, Segment};
+use self::{
+    merge::{Allowed, BATCH_MAX, Output},
+    vnet::{Checksum, VNET_LEN, Vnet},
+};
+use crate::error::Error;
+
+/// Bytes of the largest packet that a TUN carries.
+pub const PACKET_LEN_MAX: usize = 65_535;
+
+/// How to open a TUN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TunOptions<'a> {
+    /// Name of the interface, 1 to 15 bytes; one `%d` in it lets the kernel choose a number.
+    pub name: &'a str,
+    /// The interface outlives the process, with its addresses and routes, and is adopted by the
+    /// next [`Tun::open`] of the same name.
+    pub persistent: bool,
+    /// Ask for super-packets. Without it (and where it is refused) every packet travels alone.
+    pub offload: bool,
+}
+
+/// What the kernel agreed to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offload {
+    /// Packets carry a `virtio_net_hdr`, and checksums may be left to us.
+    pub vnet_header: bool,
+    /// TCP super-packets, both directions.
+    pub tcp: bool,
+    /// UDP super-packets, both directions (Linux 6.2).
+    pub udp: bool,
+}
+
+/// What one [`Tun::read`] brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Read {
+    /// So many packets were handed over.
+    Packets(usize),
+    /// Nothing is there: wait until the descriptor is readable.
+    Empty,
+    /// The kernel handed over what is no packet; it was thrown away. Read on.
+    Malformed,
+}
+
+/// What one [`Tun::write`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Written {
+    /// Packets that the kernel took.
+    pub packets: usize,
+    /// Calls that it took, of which the rest were joined.
+    pub calls: usize,
+    /// Packets that the kernel refused: no IP packet, interface down, no memory.
+    pub refused: usize,
+}
+
+/// An open TUN. Dropping it removes the interface, unless it is persistent.
+#[derive(Debug)]
+pub struct Tun {
+    fd: OwnedFd,
+    name: String,
+    offload: Offload,
+    adopted: bool,
+    /// Super-packets are written. Ends for good when the kernel refuses one.
+    merging: bool,
+    buffer: Box<[u8]>,
+}
+
+impl Tun {
+    /// Opens the interface, and makes it if it is not there. It is non-blocking, down and
+    /// without addresses, unless it is a persistent one left by an earlier process.
+    ///
+    /// # Errors
+    /// [`Error::NoTunDevice`], [`Error::NoPrivilege`], [`Error::TunBusy`],
+    /// [`Error::BadInterfaceName`], or [`Error::Os`].
+    pub fn open(options: TunOptions<'_>) -> Result<Self, Error> {
+        let device = device::open(options)?;
+        let merging = device.offload.tcp;
+        Ok(Self {
+            fd: device.fd,
+            name: device.name,
+            offload: device.offload,
+            adopted: device.adopted,
+            merging,
+            buffer: vec![0; VNET_LEN + PACKET_LEN_MAX].into_boxed_slice(),
+        })
+    }
+
+    /// Name of the interface.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the kernel agreed to.
+    pub fn offload(&self) -> Offload {
+        self.offload
+    }
+
+    /// Whether the interface was there before it was opened.
+    pub fn adopted(&self) -> bool {
+        self.adopted
+    }
+
+    /// Reads once and calls `each` for every packet, in order. Both parts of a [`Segment`] are
+    /// valid during the call only.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`] when the interface was removed by somebody else; [`Error::Os`].
+    pub fn read(&mut self, each: impl FnMut(Segment<'_>)) -> Result<Read, Error> {
+        let headroom = if self.offload.vnet_header { VNET_LEN } else { 0 };
+        let room = &mut self.buffer[..headroom + PACKET_LEN_MAX];
+        // SAFETY: the pointer and the length are those of a live, writable slice.
+        let got = unsafe { libc::read(self.fd.as_raw_fd(), room.as_mut_ptr().cast(), room.len()) };
+        let Ok(got) = usize::try_from(got) else {
+            return self.read_error(io::Error::last_os_error());
+        };
+        let (vnet, packet) = match room[..got].split_first_chunk_mut::<VNET_LEN>() {
+            Some((header, packet)) if self.offload.vnet_header => (Vnet::decode(header), packet),
+            Some(_) | None if self.offload.vnet_header => return Ok(Read::Malformed),
+            Some(_) | None => (Some(Vnet::plain(Checksum::Present)), &mut room[..got]),
+        };
+        let Some(vnet) = vnet else { return Ok(Read::Malformed) };
+        Ok(split::split(vnet, packet, each).map_or(Read::Malformed, Read::Packets))
+    }
+
+    fn read_error(&self, error: io::Error) -> Result<Read, Error> {
+        match error.raw_os_error() {
+            // EIO: the interface is down, and says so on every read until it is up.
+            Some(libc::EAGAIN | libc::EINTR | libc::EIO) => Ok(Read::Empty),
+            Some(libc::EBADFD | libc::ENODEV) => {
+                Err(Error::NoInterface { name: self.name.clone() })
+            }
+            Some(_) | None => {
+                Err(Error::os(format!("read from the interface {}", self.name), error))
+            }
+        }
+    }
+
+    /// Writes inner packets; neighbours of one flow travel as one where the kernel allows it.
+    /// Packets of one flow stay in order. What the kernel refuses is counted and gone, as on any
+    /// network interface.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`] when the interface was removed by somebody else.
+    pub fn write<'a>(
+        &mut self,
+        packets: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Written, Error> {
+        let mut packets = packets.into_iter();
+        let mut written = Written::default();
+        loop {
+            let mut batch = [&[][..]; BATCH_MAX];
+            let mut count = 0;
+            for (slot, packet) in batch.iter_mut().zip(packets.by_ref()) {
+                *slot = packet;
+                count += 1;
+            }
+            self.write_batch(&batch[..count], &mut written)?;
+            if count < BATCH_MAX {
+                return Ok(written);
+            }
+        }
+    }
+
+    fn write_batch(&mut self, batch: &[&[u8]], written: &mut Written) -> Result<(), Error> {
+        let allowed = Allowed { tcp: self.merging, udp: self.merging && self.offload.udp };
+        let mut gone = false;
+        merge::merge(batch, allowed, &mut |output| {
+            let done = match output {
+                Output::Single { packet, verified } => self.write_single(packet, verified, written),
+                Output::Super { vnet, header, payloads, packets } => {
+                    self.write_super(vnet, header, payloads, packets, written)
+                }
+            };
+            gone |= done == Done::Gone;
+        });
+        if gone { Err(Error::NoInterface { name: self.name.clone() }) } else { Ok(()) }
+    }
+
+    fn write_single(&self, packet: &[u8], verified: bool, written: &mut Written) -> Done {
+        let checksum = if verified { Checksum::Verified } else { Checksum::Present };
+        let header = Vnet::plain(checksum).encode(false);
+        let pieces = [IoSlice::new(&header), IoSlice::new(packet)];
+        let pieces = if self.offload.vnet_header { &pieces[..] } else { &pieces[1..] };
+        let done = self.write_pieces(pieces);
+        written.count(done, 1);
+        done
+    }
+
+    fn write_super(
+        &mut self,
+        vnet: Vnet,
+        header: &[u8],
+        payloads: &[&[u8]],
+        packets: &[&[u8]],
+        written: &mut Written,
+    ) -> Done {
+        let vnet = vnet.encode(header[0] >> 4 == 6);
+        let mut pieces = [IoSlice::new(&[]); BATCH_MAX + 2];
+        pieces[0] = IoSlice::new(&vnet);
+        pieces[1] = IoSlice::new(header);
+        for (piece, payload) in pieces[2..].iter_mut().zip(payloads) {
+            *piece = IoSlice::new(payload);
+        }
+        let done = self.write_pieces(&pieces[..payloads.len() + 2]);
+        if done != Done::Invalid {
+            written.count(done, packets.len());
+            return done;
+        }
+        // Some kernels agree to offloads and then refuse what uses them. Joining ends for this
+        // session; these packets, whose checksums were found right, travel alone.
+        self.merging = false;
+        packets.iter().map(|packet| self.write_single(packet, true, written)).max().unwrap_or(done)
+    }
+
+    fn write_pieces(&self, pieces: &[IoSlice<'_>]) -> Done {
+        // SAFETY: IoSlice has the layout of iovec (its documentation promises it), the slices
+        // live through the call, and there are at most BATCH_MAX + 2 of them.
+        let put = unsafe {
+            libc::writev(self.fd.as_raw_fd(), pieces.as_ptr().cast(), pieces.len() as libc::c_int)
+        };
+        if put >= 0 {
+            return Done::Written;
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EINVAL) => Done::Invalid,
+            Some(libc::EBADFD | libc::ENODEV) => Done::Gone,
+            Some(_) | None => Done::Refused,
+        }
+    }
+
+    /// Whether super-packets are written: agreed at the start, and not refused since.
+    pub fn merging(&self) -> bool {
+        self.merging
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Tun {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+/// How one write ended; the worse, the greater.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Done {
+    Written,
+    /// Not taken now: interface down, no memory.
+    Refused,
+    /// Not taken ever: the kernel does not understand it.
+    Invalid,
+    /// The interface is no more.
+    Gone,
+}
+
+impl Written {
+    fn count(&mut self, done: Done, packets: usize) {
+        self.calls += 1;
+        match done {
+            Done::Written => self.packets += packets,
+            Done::Refused | Done::Invalid | Done::Gone => self.refused += packets,
+        }
+    }
+}
+
+const _: () = assert!(BATCH_MAX + 2 <= libc::UIO_MAXIOV as usize);

@@ -1,0 +1,108 @@
+//! A namespace for every test: each test of a `netns_*` file runs its body in a copy of the test
+//! program that was started inside fresh user, network and mount namespaces. So the tests need no
+//! root, see an empty network, and leave nothing behind.
+
+#![allow(dead_code)]
+
+pub(crate) mod net;
+
+use std::{
+    ffi::CString,
+    io,
+    os::unix::process::CommandExt,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+/// Says which test the copy is to run.
+const INSIDE: &str = "ROVE_OS_TEST_INSIDE";
+/// What a copy exits with when it had to skip.
+const EXIT_SKIPPED: i32 = 77;
+
+/// Prints why a test cannot run here; fails it where everything must run.
+pub(crate) fn skip(what: &str, why: &str) {
+    println!("SKIP {what}: {why}");
+    assert!(
+        std::env::var("ROVE_TEST_REQUIRE").as_deref() != Ok("all"),
+        "{what} was skipped although ROVE_TEST_REQUIRE=all: {why}"
+    );
+}
+
+/// Skips from inside a namespace.
+pub(crate) fn skip_inside(what: &str, why: &str) -> ! {
+    skip(what, why);
+    std::process::exit(EXIT_SKIPPED);
+}
+
+/// Runs `body` in namespaces of its own. `name` is the name of the calling test.
+pub(crate) fn in_namespace(name: &str, body: fn()) {
+    if std::env::var(INSIDE).as_deref() == Ok(name) {
+        net::up("lo");
+        body();
+        return;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(INSIDE, name);
+    enter_namespaces(&mut command);
+    let output = match command.stdin(Stdio::null()).output() {
+        Ok(output) => output,
+        Err(error) => return skip(name, &format!("namespaces are refused: {error}")),
+    };
+    let said =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    println!("{}", said.concat());
+    if output.status.code() == Some(EXIT_SKIPPED) {
+        return;
+    }
+    assert!(output.status.success(), "{name} failed inside its namespace: {}", output.status);
+    assert!(said[0].contains("1 passed"), "{name} ran no test inside its namespace");
+}
+
+/// Makes the command start in fresh user, network and mount namespaces, as root of them.
+pub(crate) fn enter_namespaces(command: &mut Command) {
+    // SAFETY: both only read the ids of the process.
+    let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+    let maps = [
+        ("/proc/self/setgroups", "deny".to_owned()),
+        ("/proc/self/uid_map", format!("0 {user} 1")),
+        ("/proc/self/gid_map", format!("0 {group} 1")),
+    ]
+    .map(|(path, text)| (CString::new(path).unwrap(), text));
+    // SAFETY: between fork and exec only system calls are made, on memory allocated before.
+    unsafe {
+        command.pre_exec(move || {
+            let flags = libc::CLONE_NEWUSER | libc::CLONE_NEWNET | libc::CLONE_NEWNS;
+            check(libc::unshare(flags))?;
+            for (path, text) in &maps {
+                let fd = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+                check(fd)?;
+                check(libc::write(fd, text.as_ptr().cast(), text.len()) as libc::c_int)?;
+                check(libc::close(fd))?;
+            }
+            Ok(())
+        });
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Whether a program is installed.
+pub(crate) fn has_program(name: &str) -> bool {
+    let system = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).chain(system).any(|dir| dir.join(name).is_file())
+}
+
+/// Opens a TUN for a test, or skips it where the device cannot be opened.
+pub(crate) fn tun(what: &str, options: rove_os::tun::TunOptions<'_>) -> rove_os::tun::Tun {
+    use rove_os::error::Error;
+    match rove_os::tun::Tun::open(options) {
+        Ok(tun) => tun,
+        Err(error @ (Error::NoTunDevice | Error::NoPrivilege { .. })) => {
+            skip_inside(what, &error.to_string())
+        }
+        Err(error) => panic!("{error}"),
+    }
+}

@@ -1,0 +1,141 @@
+//! The little of network set-up that tests need and Rove does not: links, addresses, routes.
+
+use std::net::IpAddr;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::{
+    AddressFamily, RouteNetlinkMessage,
+    address::{AddressAttribute, AddressMessage},
+    link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
+    route::{
+        RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope,
+        RouteType,
+    },
+};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+/// Sends one request and panics unless the kernel acknowledges it.
+pub(crate) fn request(message: RouteNetlinkMessage, flags: u16) {
+    let mut socket = Socket::new(NETLINK_ROUTE).unwrap();
+    socket.bind_auto().unwrap();
+    let mut packet = NetlinkMessage::from(message);
+    packet.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+    packet.header.sequence_number = 1;
+    packet.finalize();
+    let mut bytes = vec![0; packet.buffer_len()];
+    packet.serialize(&mut bytes);
+    socket.send_to(&bytes, &SocketAddr::new(0, 0), 0).unwrap();
+    let (answer, _) = socket.recv_from_full().unwrap();
+    let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).unwrap();
+    let NetlinkPayload::Error(error) = answer.payload else { panic!("{answer:?}") };
+    assert!(error.code.is_none(), "{error:?} for {packet:?}");
+}
+
+/// The index of an interface.
+pub(crate) fn index(name: &str) -> u32 {
+    let name = std::ffi::CString::new(name).unwrap();
+    // SAFETY: the name ends with NUL and lives through the call.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    assert!(index != 0, "no interface {name:?}");
+    index
+}
+
+/// Sets an interface up.
+pub(crate) fn up(name: &str) {
+    flag(name, LinkFlags::Up);
+}
+
+/// Sets an interface down.
+pub(crate) fn down(name: &str) {
+    flag(name, LinkFlags::empty());
+}
+
+fn flag(name: &str, flags: LinkFlags) {
+    let mut message = LinkMessage::default();
+    message.header.index = index(name);
+    message.header.flags = flags;
+    message.header.change_mask = LinkFlags::Up;
+    request(RouteNetlinkMessage::SetLink(message), 0);
+}
+
+/// Makes a pair of Ethernet interfaces.
+pub(crate) fn veth(one: &str, other: &str) {
+    let mut peer = LinkMessage::default();
+    peer.attributes.push(LinkAttribute::IfName(other.to_owned()));
+    let mut message = LinkMessage::default();
+    message.attributes.push(LinkAttribute::IfName(one.to_owned()));
+    message.attributes.push(LinkAttribute::LinkInfo(vec![
+        LinkInfo::Kind(InfoKind::Veth),
+        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+    ]));
+    request(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL);
+}
+
+/// Moves an interface into the network namespace of a process.
+pub(crate) fn give(name: &str, pid: u32) {
+    let mut message = LinkMessage::default();
+    message.header.index = index(name);
+    message.attributes.push(LinkAttribute::NetNsPid(pid));
+    request(RouteNetlinkMessage::SetLink(message), 0);
+}
+
+/// Removes an interface.
+pub(crate) fn remove(name: &str) {
+    let mut message = LinkMessage::default();
+    message.header.index = index(name);
+    request(RouteNetlinkMessage::DelLink(message), 0);
+}
+
+fn address_message(name: &str, address: &str) -> AddressMessage {
+    let net: ipnet::IpNet = address.parse().unwrap();
+    let mut message = AddressMessage::default();
+    message.header.family = family(net.addr());
+    message.header.prefix_len = net.prefix_len();
+    message.header.index = index(name);
+    message.attributes.push(AddressAttribute::Address(net.addr()));
+    message.attributes.push(AddressAttribute::Local(net.addr()));
+    if net.addr().is_ipv6() {
+        let flags = netlink_packet_route::address::AddressFlags::Nodad;
+        message.attributes.push(AddressAttribute::Flags(flags));
+    }
+    message
+}
+
+/// Gives an interface an address, such as `10.0.0.1/24`.
+pub(crate) fn address(name: &str, address: &str) {
+    let message = address_message(name, address);
+    request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL);
+}
+
+/// Takes an address away.
+pub(crate) fn remove_address(name: &str, address: &str) {
+    request(RouteNetlinkMessage::DelAddress(address_message(name, address)), 0);
+}
+
+/// Adds a route to the main table, through a gateway where one is given.
+pub(crate) fn route(destination: &str, via: Option<&str>, name: &str) {
+    let net: ipnet::IpNet = destination.parse().unwrap();
+    let mut message = RouteMessage::default();
+    message.header = RouteHeader {
+        address_family: family(net.addr()),
+        destination_prefix_length: net.prefix_len(),
+        table: RouteHeader::RT_TABLE_MAIN,
+        protocol: RouteProtocol::Static,
+        scope: if via.is_some() { RouteScope::Universe } else { RouteScope::Link },
+        kind: RouteType::Unicast,
+        ..RouteHeader::default()
+    };
+    message.attributes.push(RouteAttribute::Destination(net.addr().into()));
+    message.attributes.push(RouteAttribute::Oif(index(name)));
+    if let Some(via) = via {
+        let via: IpAddr = via.parse().unwrap();
+        message.attributes.push(RouteAttribute::Gateway(RouteAddress::from(via)));
+    }
+    request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL);
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
