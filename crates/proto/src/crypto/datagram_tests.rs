@@ -82,7 +82,9 @@ fn path_and_the_untransmitted_half_of_the_number_are_authentic() {
     let unmasked = b.open.unmask(&whole).unwrap();
     let open = |serial, number| {
         let mut datagram = whole.clone();
-        b.open.open(PathSerial(serial), number, &unmasked, &mut datagram).map(|inner| inner.to_vec())
+        b.open
+            .open(PathSerial(serial), number, &unmasked, &mut datagram)
+            .map(|inner| inner.to_vec())
     };
     assert_eq!(open(1, number), Ok(b"inner".to_vec()));
     assert_eq!(open(2, number), Err(DropReason::BadTag));

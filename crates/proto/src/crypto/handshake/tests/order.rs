@@ -11,11 +11,10 @@ struct Table {
     opened: usize,
 }
 
+type Answer = (Vec<u8>, Option<EpochKeys>);
+
 impl Table {
-    fn handle(
-        &mut self,
-        message: &[u8],
-    ) -> Result<Option<(Vec<u8>, Option<EpochKeys>)>, DropReason> {
+    fn handle(&mut self, message: &[u8]) -> Result<Option<Answer>, DropReason> {
         if let Ok(a) = MessageA::parse(message) {
             let link = Link::of(a);
             if !self.waiting.contains_key(&link) {
