@@ -9,11 +9,11 @@ mod encoding;
 mod files;
 mod invite;
 mod keys;
+mod ledger;
+mod quiet;
 mod store;
 mod values;
 
-fn main() {}
-
-fn quiet_panics<T>(f: impl FnOnce() -> T) -> T {
-    f()
+fn main() {
+    quiet::install();
 }

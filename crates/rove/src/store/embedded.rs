@@ -8,17 +8,14 @@
 use std::fs::OpenOptions;
 use std::io::{self, Read, Seek};
 use std::os::unix::fs::OpenOptionsExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use redb::{
-    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError,
-    TableDefinition, TableError,
-};
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 use serde::{Deserialize, Serialize};
 
 use super::{Records, Store, StoreError, Table, Write};
 use crate::files::PRIVATE;
+use crate::quiet;
 
 /// The version of the records' format; older ones are read for ever.
 const VERSION: u32 = 1;
@@ -82,7 +79,8 @@ impl EmbeddedStore {
             }
             Ok(store)
         };
-        let opened = guarded(open).unwrap_or_else(|| Err(damaged(path, "an impossible page")));
+        let opened =
+            quiet::catching(open).unwrap_or_else(|| Err(damaged(path, "an impossible page")));
         let store = opened?;
         store.check_about(role)?;
         Ok(store)
@@ -139,11 +137,6 @@ impl Store for EmbeddedStore {
 
 const fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
     TableDefinition::new(table.name())
-}
-
-/// Runs `open`; none if it panicked. The panic's message does not reach the terminal.
-fn guarded<T>(open: impl FnOnce() -> T) -> Option<T> {
-    crate::quiet_panics(|| catch_unwind(AssertUnwindSafe(open)).ok())
 }
 
 fn damaged(path: &Path, what: impl ToString) -> StoreError {

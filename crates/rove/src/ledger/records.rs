@@ -1,0 +1,152 @@
+//! What the ledger keeps, as it is written in the store: JSON objects to which keys are only added.
+
+use ipnet::IpNet;
+use rove_proto::id::PeerKey;
+use serde::{Deserialize, Serialize};
+
+use crate::encoding;
+use crate::invite::TokenHash;
+use crate::values::{Destination, HostIndex, PeerName};
+
+/// Seconds since 1970 by the gateway's wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UnixSeconds(pub u64);
+
+/// A peer's public key as records spell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KeyText(#[serde(with = "encoding::bytes")] pub [u8; 32]);
+
+impl From<PeerKey> for KeyText {
+    fn from(key: PeerKey) -> Self {
+        Self(key.0)
+    }
+}
+
+impl From<KeyText> for PeerKey {
+    fn from(key: KeyText) -> Self {
+        Self(key.0)
+    }
+}
+
+/// One peer that enrolled, also after it was revoked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Its public key.
+    pub key: KeyText,
+    /// What the operator calls it.
+    pub name: PeerName,
+    /// Its position in the inner networks, which gives its lease.
+    pub host: HostIndex,
+    /// The subnets behind it that it may advertise.
+    #[serde(default)]
+    pub subnets: Vec<IpNet>,
+    /// What it may reach beyond the Internet.
+    #[serde(default)]
+    pub allowed: Vec<Destination>,
+    /// When it enrolled.
+    pub enrolled: UnixSeconds,
+    /// By which invite.
+    pub invite: TokenHash,
+    /// Whether it still belongs.
+    pub standing: Standing,
+}
+
+impl Peer {
+    /// Whether it may hold a session.
+    pub const fn is_enrolled(&self) -> bool {
+        matches!(self.standing, Standing::Enrolled)
+    }
+}
+
+/// Whether a peer belongs to the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
+pub enum Standing {
+    /// It does.
+    Enrolled,
+    /// It did.
+    Revoked {
+        /// Since when it does not.
+        at: UnixSeconds,
+    },
+}
+
+/// An invite that was issued. The token itself is known to nobody but whoever holds the invite.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InviteRecord {
+    /// The hash of its token.
+    pub token: TokenHash,
+    /// The name of the first peer that it enrols.
+    pub name: PeerName,
+    /// How many peers it may enrol in all.
+    pub uses: u32,
+    /// How many it enrolled.
+    pub used: u32,
+    /// When it was issued.
+    pub issued: UnixSeconds,
+    /// When it expires.
+    pub expires: UnixSeconds,
+    /// The subnets that its peers may advertise.
+    #[serde(default)]
+    pub subnets: Vec<IpNet>,
+}
+
+/// One line of the audit log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditEntry {
+    /// When.
+    pub at: UnixSeconds,
+    /// What.
+    #[serde(flatten)]
+    pub event: AuditEvent,
+}
+
+/// What the audit log tells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum AuditEvent {
+    /// An invite was issued.
+    Invited {
+        /// For whom.
+        name: PeerName,
+        /// For how many.
+        uses: u32,
+    },
+    /// A peer enrolled.
+    Enrolled {
+        /// Its name.
+        name: PeerName,
+        /// Its key.
+        key: KeyText,
+    },
+    /// A stranger was refused.
+    Refused {
+        /// Its key.
+        key: KeyText,
+        /// Why.
+        why: String,
+    },
+    /// A peer was revoked.
+    Revoked {
+        /// Its name.
+        name: PeerName,
+        /// Its key.
+        key: KeyText,
+    },
+    /// An invite was withdrawn before all its uses were.
+    Withdrawn {
+        /// For whom it was.
+        name: PeerName,
+    },
+    /// A peer's allow-list was changed.
+    Allowed {
+        /// Its name.
+        name: PeerName,
+        /// The whole list after the change.
+        destinations: Vec<Destination>,
+    },
+    /// A backup was put in the place of the store.
+    Restored,
+}
