@@ -46,7 +46,7 @@ impl Gate {
     pub fn new(own: PeerKey, rng: &mut dyn Rng, now: Instant) -> Self {
         Self {
             own,
-            mac1: Mac1Key::new(own),
+            mac1: Mac1Key::of_responder(own),
             secret: Zeroizing::new(draw(rng)),
             previous: None,
             rotated_at: now,

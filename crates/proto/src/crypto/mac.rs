@@ -14,15 +14,24 @@ use crate::error::DropReason;
 use crate::id::PeerKey;
 use crate::wire::handshake::{COOKIE_LEN, COOKIE_NONCE_LEN, MAC_LEN};
 
-/// The key of mac1 for one receiver: whoever knows its public key can make it, so it proves only
-/// that the sender knows whom it talks to. It keeps scanners out, and binds nothing else.
-#[derive(Clone)]
+/// A key of mac1. It is no secret: the MAC keeps out who does not even know whom he talks to, for
+/// the price of one hash, and binds nothing else.
 pub(super) struct Mac1Key(hmac::Key);
 
 impl Mac1Key {
-    pub(super) fn new(receiver: PeerKey) -> Self {
-        let key = kdf::sha256(&[b"rove mac1 v1", &receiver.0]);
-        Self(hmac::Key::new(hmac::HMAC_SHA256, &key))
+    /// For A and B: whoever knows the responder's public key can make it.
+    pub(super) fn of_responder(responder: PeerKey) -> Self {
+        Self::derive(b"rove mac1 v1", &responder.0)
+    }
+
+    /// For the response: whoever saw A can make it. Not keyed by the initiator's public key, or an
+    /// observer could try the keys he knows and learn who asked.
+    pub(super) fn of_exchange(h1: &[u8; 32]) -> Self {
+        Self::derive(b"rove response mac v1", h1)
+    }
+
+    fn derive(label: &[u8], input: &[u8; 32]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, &kdf::sha256(&[label, input])))
     }
 
     pub(super) fn mac(&self, message: &[u8]) -> [u8; MAC_LEN] {

@@ -44,7 +44,6 @@ pub struct Initiator {
     psk: Option<Secret>,
     kem: KemSecret,
     ek_hash: [u8; 32],
-    own_mac1: Mac1Key,
     remote: PeerKey,
     offer: Offer,
     messages: MessagePair,
@@ -82,7 +81,7 @@ impl Initiator {
         let mut noise = noise::initiator(secret, remote, ephemeral).map_err(|_| UnusableKey)?;
         let noise_1 = write_noise_1(&mut noise, hello, &ek, ek_hash)?;
         let index = hello.indices[0];
-        let messages = write_messages(index, &noise_1, &ek, &Mac1Key::new(remote));
+        let messages = write_messages(index, &noise_1, &ek, &Mac1Key::of_responder(remote));
         let offer =
             Offer { index, features: hello.features, floor: hello.floor, has_aes: hello.has_aes };
         let initiator = Self {
@@ -91,7 +90,6 @@ impl Initiator {
             psk: psk.map(|psk| Zeroizing::new(*psk)),
             kem,
             ek_hash,
-            own_mac1: Mac1Key::new(secret.public()),
             remote,
             offer,
             messages: messages.clone(),
@@ -154,7 +152,7 @@ impl Initiator {
             return Err(DropReason::BadHandshake);
         }
         let (before_mac1, mac1) = bytes.split_at(RESPONSE_LEN - MAC_LEN);
-        if !same(&self.own_mac1.mac(before_mac1), mac1) {
+        if !same(&Mac1Key::of_exchange(&self.h1).mac(before_mac1), mac1) {
             return Err(DropReason::BadMac);
         }
         let welcome = self.read_noise_2(response)?;
@@ -242,6 +240,14 @@ fn write_messages(
     MessagePair { a, b }
 }
 
+#[cfg(test)]
+impl Initiator {
+    /// What whoever saw A knows.
+    pub(super) const fn h1(&self) -> &[u8; 32] {
+        &self.h1
+    }
+}
+
 /// Message 1 with a KEM key that is not ours to open: for tests of the responder.
 #[cfg(test)]
 pub(super) fn message_pair_with_ek(
@@ -253,5 +259,5 @@ pub(super) fn message_pair_with_ek(
 ) -> MessagePair {
     let mut noise = noise::initiator(secret, remote, Zeroizing::new(draw(rng))).unwrap();
     let noise_1 = write_noise_1(&mut noise, hello, &ek, kdf::sha256(&[&ek])).unwrap();
-    write_messages(hello.indices[0], &noise_1, &ek, &Mac1Key::new(remote))
+    write_messages(hello.indices[0], &noise_1, &ek, &Mac1Key::of_responder(remote))
 }

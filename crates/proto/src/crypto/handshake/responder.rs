@@ -172,7 +172,7 @@ impl Complete {
         self.noise.write_message(&welcome.emit(), &mut noise_2).map_err(noise_failed)?;
 
         let mut response = Response::emit(sender, receiver, &noise_2, &ciphertext);
-        put_mac1(&Mac1Key::new(self.peer), &mut response, 0);
+        put_mac1(&Mac1Key::of_exchange(&h1), &mut response, 0);
         if !accepts {
             return Ok((response, None));
         }

@@ -120,6 +120,10 @@ def with_mac1(message, receiver):
     return message + mac(sha256(b"rove mac1 v1", receiver), message)[:16]
 
 
+def with_response_mac(message, h1):
+    return message + mac(sha256(b"rove response mac v1", h1), message)[:16]
+
+
 class Direction:
     """The keys of what one end sends in one epoch."""
 
@@ -273,7 +277,7 @@ def handshake():
         symmetric.mix_key_and_hash(psk)
         welcome = status + bytes([AES]) + u32(4) + b"\0" + address(*seen_from) + u32(*indices)
         noise += symmetric.encrypt(welcome)
-        file.put(name, with_mac1(b"\x03" + ends + noise + ct, public(initiator)))
+        file.put(name, with_response_mac(b"\x03" + ends + noise + ct, began.h))
     both = directions(symmetric.h, symmetric.split())
     for name, keys in zip(("from_initiator", "from_responder"), both):
         file.put(name, keys.seal(AES, 0, 1, 0, 0, b"\0"))

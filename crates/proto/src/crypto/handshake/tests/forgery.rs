@@ -1,5 +1,5 @@
 //! Messages that an attacker changed, made up, or sent to the wrong place. He knows every public
-//! key, so he can always make a right mac1: each change is tried with and without.
+//! key and saw every message, so he can always make a right mac1: each change is tried with and without.
 
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn every_bit_of_message_1_counts() {
     let mut pair = Pair::new(21);
     let (_, messages) = pair.start(&hello());
     assert!(accepts(&mut pair, &messages.a, &messages.b));
-    let key = Mac1Key::new(pair.responder.public());
+    let key = Mac1Key::of_responder(pair.responder.public());
     for (step, at) in (0..A_LEN - 2 * MAC_LEN).step_by(STEP).chain(0..7).enumerate() {
         let mut a = messages.a.clone();
         a[at] ^= 1 << (step % 8);
@@ -45,7 +45,7 @@ fn every_bit_of_the_response_counts_and_a_forgery_destroys_nothing() {
     let mut pair = Pair::new(22);
     let (mut initiator, messages) = pair.start(&hello());
     let (response, theirs) = pair.respond(&messages, &welcome());
-    let key = Mac1Key::new(pair.initiator.public());
+    let key = Mac1Key::of_exchange(initiator.h1());
     for (step, at) in (0..RESPONSE_LEN).step_by(STEP).chain(0..9).enumerate() {
         let mut changed = response.clone();
         changed[at] ^= 1 << (step % 8);
@@ -98,7 +98,7 @@ fn another_version_is_refused() {
     for version in (0..=255).filter(|&version| version != messages.a[5]) {
         let mut a = messages.a.clone();
         a[5] = version;
-        put_mac1(&Mac1Key::new(pair.responder.public()), &mut a, MAC_LEN);
+        put_mac1(&Mac1Key::of_responder(pair.responder.public()), &mut a, MAC_LEN);
         assert_eq!(pair.open(&a).unwrap_err(), DropReason::BadHandshake);
     }
 }
@@ -121,7 +121,9 @@ fn a_response_to_another_exchange_is_refused() {
     let mut pair = Pair::new(26);
     let (mut first, _) = pair.start(&hello());
     let (_, second) = pair.start(&hello());
-    let (response, _) = pair.respond(&second, &welcome());
+    let (mut response, _) = pair.respond(&second, &welcome());
+    assert_eq!(first.finish(&response).unwrap_err(), DropReason::BadMac);
+    put_mac1(&Mac1Key::of_exchange(first.h1()), &mut response, 0);
     assert_eq!(first.finish(&response).unwrap_err(), DropReason::BadHandshake);
     let (mut third, messages) = pair.start(&Hello { indices: indices(900), ..hello() });
     assert_eq!(third.finish(&response).unwrap_err(), DropReason::BadHandshake);
@@ -171,16 +173,16 @@ proptest! {
             *first = kind;
         }
         let mut pair = Pair::new(29);
+        let (mut initiator, messages) = pair.start(&hello());
         if len == A_LEN {
             // Past the version and the MAC, so that Noise sees it.
             message[5] = 1;
-            put_mac1(&Mac1Key::new(pair.responder.public()), &mut message, MAC_LEN);
+            put_mac1(&Mac1Key::of_responder(pair.responder.public()), &mut message, MAC_LEN);
         }
         if len == RESPONSE_LEN {
             message[5..9].copy_from_slice(&100u32.to_be_bytes());
-            put_mac1(&Mac1Key::new(pair.initiator.public()), &mut message, 0);
+            put_mac1(&Mac1Key::of_exchange(initiator.h1()), &mut message, 0);
         }
-        let (mut initiator, messages) = pair.start(&hello());
         prop_assert!(pair.open(&message).is_err());
         prop_assert!(initiator.finish(&message).is_err());
         prop_assert!(initiator.open_cookie_reply(&message).is_err());

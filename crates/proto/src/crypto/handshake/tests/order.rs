@@ -121,7 +121,7 @@ fn halves_of_different_exchanges_do_not_mix() {
     // Forged with the right link and a right MAC: the hash inside A tells.
     let mut forged = second.b.clone();
     forged[..5 + LINK_LEN].copy_from_slice(&first.b[..5 + LINK_LEN]);
-    let key = Mac1Key::new(pair.responder.public());
+    let key = Mac1Key::of_responder(pair.responder.public());
     put_mac1(&key, &mut forged, MAC_LEN);
     assert_eq!(pending.complete(&forged).unwrap_err(), DropReason::BadHandshake);
     // The link is right but the index is another's.
