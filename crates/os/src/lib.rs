@@ -2,6 +2,8 @@
 
 pub mod clock;
 pub mod error;
+pub mod links;
+mod netlink;
 pub mod random;
 pub mod tun;
 pub mod udp;

@@ -182,7 +182,7 @@ fn transfer(offload: bool) -> Passed {
     assert_eq!(bytes.len(), TRANSFER_LEN);
     assert!(bytes.iter().enumerate().all(|(at, &byte)| byte == pattern(at)));
     let passed = bridge.stop();
-    println!("offload {offload}: {TRANSFER_LEN} bytes in {took:?}, {passed:?}");
+    eprintln!("offload {offload}: {TRANSFER_LEN} bytes in {took:?}, {passed:?}");
     passed
 }
 
@@ -236,7 +236,7 @@ fn udp_super_packets_arrive_as_datagrams() {
         }
         assert_eq!(got, bytes);
         let passed = bridge.stop();
-        println!("{passed:?}");
+        eprintln!("{passed:?}");
     });
 }
 

@@ -51,7 +51,7 @@ pub(super) fn open(options: TunOptions<'_>) -> Result<Device, Error> {
 
 /// Letters, digits, `-`, `_` and `.`, and `%d` once: what the kernel takes and what can be shown,
 /// used as a file name and put into a rule without quoting.
-fn check_name(name: &str) -> Result<(), Error> {
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     let plain = name.replacen("%d", "0", 1);
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let good = (1..libc::IFNAMSIZ).contains(&plain.len())

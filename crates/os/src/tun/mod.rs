@@ -22,6 +22,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
 };
 
+pub(crate) use self::device::check_name;
 pub use self::split::{HEADER_LEN_MAX, Segment};
 use self::{
     merge::{Allowed, BATCH_MAX, Output},

@@ -1,0 +1,144 @@
+//! Requests to the kernel's routing (rtnetlink(7)), one at a time, answered before they return.
+//!
+//! It knows messages and answers; which links, addresses, routes and rules there shall be is
+//! decided by the callers. Every wait is bounded: the kernel answers at once or not at all.
+
+pub(crate) mod monitor;
+
+use std::{io, os::fd::AsRawFd, time::Duration};
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use crate::error::Error;
+
+/// How long an answer may take. The kernel works synchronously: this only ends what is broken.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
+/// How often a dump that was disturbed by a change is repeated.
+const DUMP_TRIES_MAX: u32 = 8;
+/// Flag of a dump during which something changed (linux/netlink.h).
+const NLM_F_DUMP_INTR: u16 = 0x10;
+
+/// A socket for requests.
+#[derive(Debug)]
+pub(crate) struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// Opens a socket to the routing of the present network namespace.
+    pub(crate) fn open() -> Result<Self, Error> {
+        let what = "talk to the kernel's routing (netlink)";
+        let mut socket = Socket::new(NETLINK_ROUTE).map_err(|error| Error::os(what, error))?;
+        socket.bind_auto().map_err(|error| Error::os(what, error))?;
+        socket2::SockRef::from(&Borrowed(&socket))
+            .set_read_timeout(Some(ANSWER_TIME_MAX))
+            .map_err(|error| Error::os(what, error))?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// Changes something; returns when the kernel has done or refused it. `flags` are those
+    /// besides `NLM_F_REQUEST` and `NLM_F_ACK`.
+    pub(crate) fn change(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.send(message, NLM_F_ACK | flags)?;
+        loop {
+            let (bytes, _) = self.socket.recv_from_full()?;
+            for answer in Messages(&bytes) {
+                let answer = answer?;
+                if answer.header.sequence_number != self.sequence {
+                    continue;
+                }
+                if let NetlinkPayload::Error(error) = answer.payload {
+                    return if error.code.is_none() { Ok(()) } else { Err(error.to_io()) };
+                }
+            }
+        }
+    }
+
+    /// Everything of one kind. A message that this version cannot read is left out.
+    pub(crate) fn dump(
+        &mut self,
+        message: &RouteNetlinkMessage,
+    ) -> io::Result<Vec<RouteNetlinkMessage>> {
+        for _ in 0..DUMP_TRIES_MAX {
+            if let Some(entries) = self.dump_once(message.clone())? {
+                return Ok(entries);
+            }
+        }
+        Err(io::Error::other("the kernel's tables change faster than they can be read"))
+    }
+
+    /// `None` if something changed meanwhile.
+    fn dump_once(
+        &mut self,
+        message: RouteNetlinkMessage,
+    ) -> io::Result<Option<Vec<RouteNetlinkMessage>>> {
+        self.send(message, NLM_F_DUMP)?;
+        let mut entries = Vec::new();
+        let mut disturbed = false;
+        loop {
+            let (bytes, _) = self.socket.recv_from_full()?;
+            for answer in Messages(&bytes) {
+                let Ok(answer) = answer else { continue };
+                if answer.header.sequence_number != self.sequence {
+                    continue;
+                }
+                disturbed |= answer.header.flags & NLM_F_DUMP_INTR != 0;
+                match answer.payload {
+                    NetlinkPayload::InnerMessage(entry) => entries.push(entry),
+                    NetlinkPayload::Done(_) => return Ok((!disturbed).then_some(entries)),
+                    NetlinkPayload::Error(error) => return Err(error.to_io()),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut packet =
+            NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(message));
+        packet.header.flags = NLM_F_REQUEST | flags;
+        packet.header.sequence_number = self.sequence;
+        packet.finalize();
+        let mut bytes = vec![0; packet.buffer_len()];
+        packet.serialize(&mut bytes);
+        self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0).map(drop)
+    }
+}
+
+/// The messages in what one call received.
+struct Messages<'a>(&'a [u8]);
+
+/// Bytes of a netlink message's header (linux/netlink.h).
+const HEADER_LEN: usize = 16;
+
+impl Iterator for Messages<'_> {
+    type Item = io::Result<NetlinkMessage<RouteNetlinkMessage>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let length = self.0.first_chunk().map(|length| u32::from_ne_bytes(*length) as usize)?;
+        if length < HEADER_LEN || length > self.0.len() {
+            self.0 = &[];
+            return None;
+        }
+        let (message, _) = self.0.split_at(length);
+        // Messages start at multiples of four bytes.
+        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(NetlinkMessage::deserialize(message).map_err(io::Error::other))
+    }
+}
+
+/// A netlink socket as socket2 wants to borrow it.
+struct Borrowed<'a>(&'a Socket);
+
+impl std::os::fd::AsFd for Borrowed<'_> {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        // SAFETY: the descriptor belongs to the socket, which is borrowed as long as this is.
+        unsafe { std::os::fd::BorrowedFd::borrow_raw(self.0.as_raw_fd()) }
+    }
+}

@@ -1,0 +1,165 @@
+//! The single changes that a plan consists of.
+//!
+//! A plan becomes an ordered set of [`Item`]s; what is to be done is the difference of two sets.
+//! The order of the variants is the order in which they are put in place: first what keeps
+//! packets from leaving, last what leads new ones in.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use super::{Dns, Plan};
+
+/// One change of the host.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Item {
+    /// The kill switch's nftables table.
+    KillSwitch(Opening),
+    /// The TUN set up, with an MTU. A persistent one is removed with the plan.
+    Device {
+        name: String,
+        mtu: u32,
+        persistent: bool,
+    },
+    /// A kernel setting below `/proc/sys/net`.
+    Sysctl {
+        key: String,
+        value: String,
+    },
+    Address {
+        device: String,
+        net: IpNet,
+    },
+    /// A route in our table.
+    Route {
+        net: IpNet,
+        target: Target,
+    },
+    /// The NAT's nftables table.
+    Nat {
+        device: String,
+        networks: Vec<IpNet>,
+    },
+    Rule {
+        v6: bool,
+        kind: RuleKind,
+    },
+    Dns {
+        device: String,
+        dns: Dns,
+    },
+}
+
+/// Where a route leads.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Target {
+    /// Into the tunnel.
+    Device(String),
+    /// On to the next table: past the tunnel.
+    Throw,
+    /// Nowhere, with an answer that says so.
+    Unreachable,
+}
+
+/// What a policy rule does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RuleKind {
+    /// Use the main table's routes, but no default route.
+    Lan,
+    /// Send what has no mark to our table.
+    Tunnel,
+}
+
+/// What the kill switch lets through.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Opening {
+    pub(crate) device: String,
+    pub(crate) gateways: Vec<IpAddr>,
+    pub(crate) destinations: Vec<IpNet>,
+    pub(crate) allow_lan: bool,
+}
+
+impl Item {
+    /// Whether both stand in the same place, so that the one replaces the other.
+    pub(crate) fn same_place(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::KillSwitch(_), Self::KillSwitch(_)) | (Self::Nat { .. }, Self::Nat { .. }) => {
+                true
+            }
+            (Self::Device { name, .. }, Self::Device { name: other, .. }) => name == other,
+            (Self::Sysctl { key, .. }, Self::Sysctl { key: other, .. }) => key == other,
+            (Self::Route { net, .. }, Self::Route { net: other, .. }) => net == other,
+            (Self::Dns { device, .. }, Self::Dns { device: other, .. }) => device == other,
+            _ => self == other,
+        }
+    }
+}
+
+/// The changes that `plan` consists of, in order, without the settings that depend on the links.
+pub(crate) fn items(plan: &Plan) -> Vec<Item> {
+    let mut items = vec![Item::Device {
+        name: plan.device.clone(),
+        mtu: plan.mtu,
+        persistent: plan.persistent,
+    }];
+    if let Some(switch) = &plan.kill_switch {
+        items.push(Item::KillSwitch(Opening {
+            device: plan.device.clone(),
+            gateways: sorted(switch.gateways.clone()),
+            destinations: sorted(truncated(&plan.exclude)),
+            allow_lan: plan.allow_lan,
+        }));
+    }
+    let device = &plan.device;
+    items.extend(
+        plan.addresses.iter().map(|&net| Item::Address { device: device.clone(), net }),
+    );
+    push_routes(plan, &mut items);
+    if !plan.masquerade.is_empty() {
+        let networks = sorted(truncated(&plan.masquerade));
+        items.push(Item::Nat { device: device.clone(), networks });
+    }
+    if let Some(dns) = &plan.dns {
+        items.push(Item::Dns { device: device.clone(), dns: dns.clone() });
+    }
+    sorted(items)
+}
+
+fn push_routes(plan: &Plan, items: &mut Vec<Item>) {
+    let has_v6 = |v6: bool| plan.addresses.iter().any(|net| net.addr().is_ipv6() == v6);
+    for v6 in [false, true] {
+        let of_family = |nets: &[IpNet]| -> Vec<IpNet> {
+            truncated(nets).into_iter().filter(|net| net.addr().is_ipv6() == v6).collect()
+        };
+        let routes = of_family(&plan.routes);
+        if routes.is_empty() {
+            continue;
+        }
+        let exclude = of_family(&plan.exclude);
+        items.push(Item::Rule { v6, kind: RuleKind::Tunnel });
+        if plan.allow_lan {
+            items.push(Item::Rule { v6, kind: RuleKind::Lan });
+        }
+        let target =
+            if has_v6(v6) { Target::Device(plan.device.clone()) } else { Target::Unreachable };
+        // What is both a route and excluded is excluded.
+        let inside = routes.into_iter().filter(|net| !exclude.contains(net));
+        items.extend(inside.map(|net| Item::Route { net, target: target.clone() }));
+        items.extend(exclude.iter().map(|&net| Item::Route { net, target: Target::Throw }));
+    }
+}
+
+fn truncated(nets: &[IpNet]) -> Vec<IpNet> {
+    nets.iter().map(IpNet::trunc).collect()
+}
+
+fn sorted<T: Ord>(mut entries: Vec<T>) -> Vec<T> {
+    entries.sort();
+    entries.dedup();
+    entries
+}

@@ -1,0 +1,180 @@
+//! What the host shall look like for a tunnel, as a value.
+//!
+//! A [`Plan`] says everything that Rove changes about a host: addresses, routes, forwarding, NAT,
+//! kill switch and DNS. The [`Applier`] makes it so, by the difference to what it did before, and
+//! takes it back. Nothing else in Rove touches these.
+//!
+//! How traffic enters the tunnel, in the manner of wg-quick(8): the tunnel's routes lie in a
+//! table of their own ([`TABLE`]), which every packet without our mark is sent to before the main
+//! table; the datagrams of the tunnel itself carry the mark ([`MARK`]) and pass by. So a route to
+//! the gateway needs no exception that a roaming client would have to move, and undoing is
+//! emptying one table. With `allow_lan` a rule before it keeps every route of the main table that
+//! is more than a default route.
+//!
+//! It refuses to know gateways, peers and leases. Limits: one tunnel per host can carry marked
+//! traffic, as mark and table are fixed; on a host whose IPv6 is turned off, that half of a plan
+//! is left out, as nothing can leak there.
+
+mod applier;
+mod item;
+mod journal;
+mod routing;
+mod sysctl;
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+pub use self::applier::{Applier, Places};
+use crate::{error::Error, links::Link};
+
+/// Mark (`SO_MARK`) of the tunnel's own datagrams: "ro". No privilege, no mark: an ordinary
+/// program cannot slip by the tunnel with it.
+pub const MARK: u32 = 0x726f;
+/// Routing table with the tunnel's routes.
+pub const TABLE: u32 = 0x726f;
+/// Priority of the rule that keeps local networks reachable with [`Plan::allow_lan`].
+pub const RULE_PRIORITY_LAN: u32 = 5_190;
+/// Priority of the rule that sends unmarked packets to [`TABLE`].
+pub const RULE_PRIORITY_TUNNEL: u32 = 5_191;
+/// Originator (rtnetlink(7) `rtm_protocol`) of our routes and rules: "R".
+pub const ROUTE_PROTOCOL: u8 = b'R';
+/// nftables table (family inet) with the NAT of a gateway.
+pub const NAT_TABLE: &str = "rove_nat";
+/// nftables table (family inet) with the kill switch.
+pub const KILL_SWITCH_TABLE: &str = "rove_kill_switch";
+
+/// Entries that each list of a plan may have.
+pub const LIST_MAX: usize = 1_024;
+/// Domains and servers that DNS may have; resolv.conf(5) uses the first three servers.
+pub const DNS_MAX: usize = 64;
+/// The smallest MTU of a device that carries IPv6 (RFC 8200 section 5).
+pub const MTU_MIN: u32 = 1_280;
+
+/// What the host shall look like. The default is a host without a tunnel.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Plan {
+    /// The TUN, which must be open while the plan is applied.
+    pub device: String,
+    /// The TUN was opened to outlive the process; undoing removes it.
+    pub persistent: bool,
+    /// Bytes of the largest packet into the tunnel.
+    pub mtu: u32,
+    /// Addresses of the TUN. Their networks lead into the tunnel.
+    pub addresses: Vec<IpNet>,
+    /// Destinations that lead into the tunnel; `0.0.0.0/0` and `::/0` for everything. Those of a
+    /// family without an address are made unreachable instead: they must not leave elsewhere.
+    pub routes: Vec<IpNet>,
+    /// Destinations that do not, though a route says so.
+    pub exclude: Vec<IpNet>,
+    /// Local networks stay reachable beside the tunnel.
+    pub allow_lan: bool,
+    /// Pass packets on between interfaces, in the families of `addresses`.
+    pub forward: bool,
+    /// Networks of the tunnel whose packets leave with this host's address (NAT).
+    pub masquerade: Vec<IpNet>,
+    /// Let nothing out beside the tunnel. Once applied it stands until
+    /// [`Applier::remove_kill_switch`].
+    pub kill_switch: Option<KillSwitch>,
+    /// Name servers in the tunnel.
+    pub dns: Option<Dns>,
+}
+
+/// What the kill switch leaves open besides DHCP, neighbour discovery, marked datagrams, the
+/// tunnel, and the plan's `exclude` (and local networks with `allow_lan`, but for DNS).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct KillSwitch {
+    /// Addresses of the gateway, from which datagrams may come unasked.
+    pub gateways: Vec<IpAddr>,
+}
+
+/// Name servers in the tunnel.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct Dns {
+    /// The servers, the preferred first.
+    pub servers: Vec<IpAddr>,
+    /// Domains that they are asked for, and which are tried for short names.
+    pub domains: Vec<String>,
+    /// Ask them for every other name, too. Where systemd-resolved is missing they are asked for
+    /// every name in any case: resolv.conf(5) knows no split.
+    pub all: bool,
+}
+
+impl Plan {
+    /// Whether the plan makes sense by itself, and with the links that are there.
+    ///
+    /// # Errors
+    /// [`Error::BadPlan`], [`Error::BadInterfaceName`], or [`Error::AddressOverlap`] when a
+    /// network of the tunnel, or a chosen route, is also (part of) a local network: one of the two
+    /// could not be reached.
+    pub fn check(&self, links: &[Link]) -> Result<(), Error> {
+        self.check_alone()?;
+        let foreign = links.iter().filter(|link| link.name != self.device);
+        let locals = foreign.flat_map(|link| link.addresses.iter().map(move |net| (link, net)));
+        for (link, local) in locals {
+            let network = self.addresses.iter().find(|net| overlap(net, local));
+            // A wide route around a local network is a matter of `allow_lan`; one inside of it
+            // contradicts it.
+            let route = self.routes.iter().find(|route| local.trunc().contains(&route.trunc()));
+            // A single address (of a point-to-point link) is no network to collide with.
+            let single = local.prefix_len() == local.max_prefix_len();
+            if let Some(tunnel) = network.or(route.filter(|_| !single)) {
+                return Err(Error::AddressOverlap {
+                    tunnel: tunnel.trunc(),
+                    local: local.trunc(),
+                    interface: link.name.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_alone(&self) -> Result<(), Error> {
+        let bad = |why: String| Err(Error::BadPlan { why });
+        crate::tun::check_name(&self.device)?;
+        if self.mtu < MTU_MIN || self.mtu as usize > crate::tun::PACKET_LEN_MAX {
+            return bad(format!(
+                "its MTU of {} is not between {MTU_MIN} and {}",
+                self.mtu,
+                crate::tun::PACKET_LEN_MAX
+            ));
+        }
+        let lists = [&self.addresses, &self.routes, &self.exclude, &self.masquerade];
+        if lists.iter().any(|list| list.len() > LIST_MAX) {
+            return bad(format!("a list has more than {LIST_MAX} entries"));
+        }
+        if self.kill_switch.as_ref().is_some_and(|switch| switch.gateways.len() > LIST_MAX) {
+            return bad(format!("the kill switch has more than {LIST_MAX} gateways"));
+        }
+        if let Some(dns) = &self.dns {
+            if dns.servers.is_empty() || dns.servers.len() > DNS_MAX || dns.domains.len() > DNS_MAX
+            {
+                return bad(format!("DNS needs 1 to {DNS_MAX} servers and at most as many domains"));
+            }
+            if let Some(domain) = dns.domains.iter().find(|domain| !is_domain(domain)) {
+                return bad(format!("{domain:?} is no domain name"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn overlap(one: &IpNet, other: &IpNet) -> bool {
+    let (one, other) = (one.trunc(), other.trunc());
+    one.contains(&other) || other.contains(&one)
+}
+
+/// Letters, digits, hyphens, underscores and dots between them: nothing that could break a line
+/// of resolv.conf (RFC 1035 section 2.3.1, and the underscore of service names).
+fn is_domain(domain: &str) -> bool {
+    let domain = domain.strip_suffix('.').unwrap_or(domain);
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    domain.len() <= 253 && domain.split('.').all(label)
+}
+
+#[cfg(test)]
+mod tests;

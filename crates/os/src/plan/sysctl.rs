@@ -1,0 +1,61 @@
+//! Settings of the kernel below `/proc/sys/net`, and which of them a plan needs.
+
+use std::{fs, io, path::PathBuf};
+
+use super::{Plan, item::Item};
+use crate::{error::Error, links::Link};
+
+const ROOT: &str = "/proc/sys/net";
+/// Reverse path filter (ip-sysctl.rst): 1 drops what came by another way than its answer would
+/// take, which with policy routing are the tunnel's own datagrams; 2 drops what has no way back.
+const STRICT: &str = "1";
+const LOOSE: &str = "2";
+
+/// Whether the kernel speaks IPv6 at all.
+pub(super) fn has_ipv6() -> bool {
+    PathBuf::from(ROOT).join("ipv6").exists()
+}
+
+/// The settings that `plan` needs on a host with these links.
+pub(super) fn items(plan: &Plan, links: &[Link]) -> Vec<Item> {
+    let mut items = Vec::new();
+    let mut set = |key: String, value: &str| {
+        items.push(Item::Sysctl { key, value: value.to_owned() });
+    };
+    let inside = |v6: bool| plan.addresses.iter().any(|net| net.addr().is_ipv6() == v6);
+    if plan.forward && inside(false) {
+        set("ipv4/conf/all/forwarding".to_owned(), "1");
+    }
+    if plan.forward && inside(true) && has_ipv6() {
+        // A host that forwards ignores router advertisements, and would lose its own default
+        // route, unless told otherwise by 2.
+        for link in links.iter().filter(|link| link.name != plan.device) {
+            let key = format!("ipv6/conf/{}/accept_ra", link.name);
+            if read(&key).is_ok_and(|value| value == STRICT) {
+                set(key, LOOSE);
+            }
+        }
+        set("ipv6/conf/all/forwarding".to_owned(), "1");
+    }
+    let strict = links
+        .iter()
+        .map(|link| format!("ipv4/conf/{}/rp_filter", link.name))
+        .chain(["ipv4/conf/all/rp_filter".to_owned()])
+        .any(|key| read(&key).is_ok_and(|value| value == STRICT));
+    if !plan.routes.is_empty() && strict {
+        // The stricter of "all" and the interface counts, and 2 counts as the stricter number.
+        set("ipv4/conf/all/rp_filter".to_owned(), LOOSE);
+    }
+    items
+}
+
+/// The present value.
+pub(super) fn read(key: &str) -> io::Result<String> {
+    fs::read_to_string(PathBuf::from(ROOT).join(key)).map(|value| value.trim().to_owned())
+}
+
+/// Sets a value.
+pub(super) fn write(key: &str, value: &str) -> Result<(), Error> {
+    fs::write(PathBuf::from(ROOT).join(key), value)
+        .map_err(|error| Error::os(format!("set {ROOT}/{key} to {value}"), error))
+}
