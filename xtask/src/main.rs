@@ -8,6 +8,7 @@
 
 use std::process::ExitCode;
 
+mod bench;
 mod ci;
 mod fuzz;
 mod report;
@@ -32,7 +33,8 @@ the steps of the test command, in its order:
   ci             all of the above in that order, then what was skipped and why
 
 by hand:
-  fuzz TARGET [--for SECONDS]   grows a corpus with libFuzzer (fuzz/README.md)
+  fuzz TARGET [--for SECONDS]            grows a corpus with libFuzzer (fuzz/README.md)
+  bench [--rounds N] [--seconds N]       Rove beside wireguard-go (bench/README.md)
 ";
 
 /// The exit code for a command line that makes no sense.
@@ -47,6 +49,9 @@ fn main() -> ExitCode {
             report::line(USAGE.trim_end());
             return ExitCode::SUCCESS;
         }
+        ["bench", rest @ ..] => bench::run_bench(rest),
+        ["bench-inside", rest @ ..] => bench::inside(rest),
+        ["bench-program", rest @ ..] => bench::program(rest),
         ["fuzz", rest @ ..] => fuzz::grow(rest),
         [name] => match steps::Step::named(name) {
             Some(step) => ci::run_one(step),

@@ -1,0 +1,157 @@
+//! Rove beside wireguard-go and beside the bare link, on one machine in one run.
+//!
+//! Two hosts in network namespaces, one veth pair, and between them in turn: nothing, wireguard-go,
+//! Rove. The contenders take turns round by round, so that what else the machine does meets all of
+//! them; medians and their ratios are printed. Decides what is measured and how; how each tunnel is
+//! started is in [`tunnels`]. Figures of different runs are not comparable, ratios are.
+
+mod measure;
+mod place;
+mod programs;
+mod table;
+mod traffic;
+mod tunnels;
+
+use std::fs;
+use std::process::Command;
+
+use crate::report;
+use crate::run::{cargo, root, run};
+use measure::Figures;
+use place::Place;
+use tunnels::{Bare, Rove, Tunnel, WireguardGo};
+
+/// Rounds when nothing is said; the medians are over these.
+const ROUNDS: u32 = 5;
+/// The most rounds: an hour or so.
+const ROUNDS_MAX: u32 = 50;
+/// Seconds of each TCP flow when nothing is said.
+const SECONDS: u32 = 5;
+/// The longest TCP flow, in seconds.
+const SECONDS_MAX: u32 = 60;
+/// Idle clients of the crowded gateway.
+const CROWD: usize = 1_000;
+
+/// Where built programs are kept between runs.
+const CACHE: &str = "target/bench";
+/// The Go module that pins wireguard-go.
+const MODULE: &str = "bench/wireguard-go";
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    rounds: u32,
+    seconds: u32,
+}
+
+/// `bench [--rounds N] [--seconds N]`: builds what is compared, then runs it in a place of its own
+/// where nothing can be left behind.
+///
+/// # Errors
+/// When something that is needed is missing, or a contender that was built does not carry.
+pub(crate) fn run_bench(words: &[&str]) -> Result<(), String> {
+    let settings = parse(words)?;
+    build()?;
+    let mut command = Command::new("unshare");
+    if !is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command
+        .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
+        .arg(std::env::current_exe().map_err(|error| format!("own path: {error}"))?)
+        .args(["bench-inside", &settings.rounds.to_string(), &settings.seconds.to_string()]);
+    run(command).map_err(|error| {
+        format!("{error}; bench needs unshare, ip, /dev/net/tun, and root or user namespaces")
+    })
+}
+
+/// The same, already in a place of its own.
+///
+/// # Errors
+/// As [`run_bench`].
+pub(crate) fn inside(words: &[&str]) -> Result<(), String> {
+    let settings = match words {
+        [rounds, seconds] => parse(&["--rounds", rounds, "--seconds", seconds])?,
+        _ => return Err("bench-inside is started by bench".to_owned()),
+    };
+    let place = Place::new()?;
+    let mut contenders: Vec<(&dyn Tunnel, Vec<Figures>)> =
+        vec![(&Bare, Vec::new()), (&WireguardGo, Vec::new())];
+    match Rove::ready() {
+        Ok(()) => contenders.push((&Rove, Vec::new())),
+        Err(why) => report::line(format_args!("SKIP rove: {why}")),
+    }
+    for round in 1..=settings.rounds {
+        for (tunnel, figures) in &mut contenders {
+            let of_round = measure::round(*tunnel, &place, settings.seconds)?;
+            report::line(format_args!("round {round}, {}: {of_round}", tunnel.name()));
+            figures.push(of_round);
+        }
+    }
+    let mut crowds = Vec::new();
+    for (tunnel, _) in &contenders {
+        if let Some(kilobytes) = tunnel.crowd(&place, CROWD)? {
+            crowds.push((tunnel.name(), kilobytes));
+        }
+    }
+    let medians: Vec<(&str, Figures)> = contenders
+        .iter()
+        .map(|(tunnel, figures)| (tunnel.name(), table::median(figures)))
+        .collect();
+    report::line(table::render(&medians, &crowds, settings.rounds, settings.seconds));
+    Ok(())
+}
+
+/// The hidden programs that bench runs inside its hosts.
+///
+/// # Errors
+/// When a program's words make no sense or its sockets fail.
+pub(crate) fn program(words: &[&str]) -> Result<(), String> {
+    match words {
+        ["sink", address] => traffic::sink(address),
+        ["source", address, seconds] => traffic::source(address, seconds),
+        ["echo", address] => traffic::echo(address),
+        ["ping", address, count, size, gap_us] => traffic::ping(address, count, size, gap_us),
+        ["forward", listen, to] => traffic::forward(listen, to),
+        _ => Err("these programs are started by bench".to_owned()),
+    }
+}
+
+fn parse(words: &[&str]) -> Result<Settings, String> {
+    let mut settings = Settings { rounds: ROUNDS, seconds: SECONDS };
+    for pair in words.chunks(2) {
+        let (field, max) = match pair.first() {
+            Some(&"--rounds") => (&mut settings.rounds, ROUNDS_MAX),
+            Some(&"--seconds") => (&mut settings.seconds, SECONDS_MAX),
+            _ => return Err("usage: cargo xtask bench [--rounds N] [--seconds N]".to_owned()),
+        };
+        let value = pair.get(1).and_then(|text| text.parse().ok()).unwrap_or(0);
+        if value == 0 || value > max {
+            return Err(format!("{}: a number from 1 to {max} is wanted", pair[0]));
+        }
+        *field = value;
+    }
+    Ok(settings)
+}
+
+/// wireguard-go at the pinned version, the crowd of clients, and Rove, all optimised.
+fn build() -> Result<(), String> {
+    let cache = root().join(CACHE);
+    fs::create_dir_all(&cache).map_err(|error| format!("{CACHE}: {error}"))?;
+    for (name, package) in [("wireguard-go", "golang.zx2c4.com/wireguard"), ("crowd", "./crowd")] {
+        let mut command = Command::new("go");
+        command
+            .args(["build", "-trimpath", "-o"])
+            .arg(cache.join(name))
+            .arg(package)
+            .env("CGO_ENABLED", "0")
+            .current_dir(root().join(MODULE));
+        run(command).map_err(|error| format!("{error}; bench needs the Go toolchain"))?;
+    }
+    run(cargo(&["build", "--release", "--locked", "--bin", "rove"]))
+}
+
+fn is_root() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().any(|line| line.starts_with("Uid:\t0\t"))
+}

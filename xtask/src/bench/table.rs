@@ -1,0 +1,95 @@
+//! Medians, ratios and the table, in Markdown, ready for `bench/README.md`.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use super::measure::Figures;
+
+/// A row: what it is, its unit with decimals, where it is in the figures.
+type Row = (&'static str, usize, fn(&Figures) -> f64);
+
+const ROWS: &[Row] = &[
+    ("one TCP flow, client to gateway, Mbit/s", 0, |f| f.up_mbps),
+    ("one TCP flow, gateway to client, Mbit/s", 0, |f| f.down_mbps),
+    ("processor time of both ends, s/GB", 2, |f| f.cpu_s_per_gb),
+    ("idle round trip, median, us", 0, |f| f.rtt_us),
+    ("idle round trip, p99, us", 0, |f| f.rtt_p99_us),
+    ("handshake: first reply by the gateway, us", 0, |f| f.first_reply_us),
+    ("resident memory, gateway with one idle client, MB", 1, |f| f.idle_kb / 1_000.0),
+    ("resident memory, idle client, MB", 1, |f| f.client_idle_kb / 1_000.0),
+    ("bytes on the wire beyond the inner packet", 1, |f| f.overhead_bytes),
+];
+
+/// The median of each figure over the rounds.
+pub(super) fn median(rounds: &[Figures]) -> Figures {
+    let of = |pick: fn(&Figures) -> f64| {
+        let mut values: Vec<f64> = rounds.iter().map(pick).collect();
+        values.sort_by(f64::total_cmp);
+        let middle = values.len() / 2;
+        match values.as_slice() {
+            [] => f64::NAN,
+            values if values.len() % 2 == 1 => values[middle],
+            values => f64::midpoint(values[middle - 1], values[middle]),
+        }
+    };
+    Figures {
+        up_mbps: of(|f| f.up_mbps),
+        down_mbps: of(|f| f.down_mbps),
+        cpu_s_per_gb: of(|f| f.cpu_s_per_gb),
+        rtt_us: of(|f| f.rtt_us),
+        rtt_p99_us: of(|f| f.rtt_p99_us),
+        first_reply_us: of(|f| f.first_reply_us),
+        idle_kb: of(|f| f.idle_kb),
+        client_idle_kb: of(|f| f.client_idle_kb),
+        overhead_bytes: of(|f| f.overhead_bytes),
+    }
+}
+
+/// The table: a column for each contender, and the ratio of the last to wireguard-go.
+pub(super) fn render(
+    medians: &[(&str, Figures)],
+    crowds: &[(&str, u64)],
+    rounds: u32,
+    seconds: u32,
+) -> String {
+    let mut out = format!(
+        "\n{rounds} interleaved rounds, flows of {seconds} s, medians; {}\n\n",
+        machine().join(", ")
+    );
+    let names: Vec<&str> = medians.iter().map(|(name, _)| *name).collect();
+    let rival = medians.iter().find(|(name, _)| *name == "wireguard-go").map(|(_, f)| f);
+    let own = medians.iter().find(|(name, _)| *name == "rove").map(|(_, f)| f);
+    let _ = writeln!(out, "| | {} | rove / wireguard-go |", names.join(" | "));
+    let _ = writeln!(out, "|---|{}---|", "---|".repeat(names.len()));
+    for (title, decimals, pick) in ROWS {
+        let cells: Vec<String> =
+            medians.iter().map(|(_, figures)| cell(pick(figures), *decimals)).collect();
+        let ratio = own.zip(rival).map_or(f64::NAN, |(own, rival)| pick(own) / pick(rival));
+        let _ = writeln!(out, "| {title} | {} | {} |", cells.join(" | "), cell(ratio, 2));
+    }
+    let crowd = |name: &str| {
+        let found = crowds.iter().find(|(of, _)| *of == name);
+        found.map_or(f64::NAN, |(_, kilobytes)| *kilobytes as f64 / 1_000.0)
+    };
+    let cells: Vec<String> = names.iter().map(|name| cell(crowd(name), 1)).collect();
+    let ratio = cell(crowd("rove") / crowd("wireguard-go"), 2);
+    let title = "resident memory, gateway with 1,000 idle clients, MB";
+    let _ = writeln!(out, "| {title} | {} | {ratio} |", cells.join(" | "));
+    out
+}
+
+/// What does not apply is a dash.
+fn cell(value: f64, decimals: usize) -> String {
+    if value.is_finite() { format!("{value:.decimals$}") } else { "-".to_owned() }
+}
+
+/// Processors, kernel: what a ratio may depend on.
+fn machine() -> Vec<String> {
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu.lines().find_map(|line| line.strip_prefix("model name"));
+    let model = model.map_or("unknown processor", |rest| rest.trim_start_matches([':', ' ', '\t']));
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let kernel = kernel.trim().split('-').next().unwrap_or_default().to_owned();
+    vec![format!("{cores} cores of {model}"), format!("Linux {kernel}")]
+}
