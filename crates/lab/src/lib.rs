@@ -1,1 +1,7 @@
 //! Emulated networks on which every claim about Rove is shown.
+
+pub mod demo;
+pub mod emu;
+pub mod netns;
+pub mod programs;
+pub mod scenario;

@@ -1,0 +1,42 @@
+//! An emulated Internet: links, routers and NAT boxes, as a pure function of time.
+//!
+//! Nothing here owns a clock, a socket or a thread. The caller says what time it is with every
+//! call, in nanoseconds since a start of its own choosing, and asks when to call again. So one
+//! and the same emulator runs in virtual time (the simulated world), where its bounds are exact,
+//! and in real time between network namespaces ([`crate::netns`]), where they are as good as the
+//! machine's scheduling.
+//!
+//! Three verbs, after the example of sans-IO protocol cores:
+//! - [`Internet::push`] hands in a packet that a host sends on one of its links;
+//! - [`Internet::poll_delivery`] hands out, in order, the packets that have arrived at hosts;
+//! - [`Internet::poll_timeout`] says when the next one can possibly arrive.
+//!
+//! The law, tested: after `poll_delivery(t)` returned `None`, `poll_timeout()` is `None` or later
+//! than `t`. All chance comes from one seed, so the same pushes give the same deliveries.
+//!
+//! What it decides: whether, when and where a packet comes out. What it refuses to know: what the
+//! packet means beyond addresses and ports. Lengths are those of layer 3; there is no Ethernet,
+//! no ARP and no ICMP of its own here, and no fragmentation: links carry any length.
+
+mod frame;
+mod internet;
+mod loss;
+mod nat;
+mod pipe;
+mod preset;
+mod rng;
+mod trace;
+
+pub use frame::{Datagram, Endpoints, Frame, IpPacket, Protocol};
+pub use internet::{Delivery, DropCounts, End, Internet, LinkId, NodeId};
+pub use loss::{BitErrors, Loss};
+pub use nat::{Filtering, Mapping, NatConfig, NatKind};
+pub use pipe::{Carrier, PipeConfig, PipeStats, Rate, Reorder};
+pub use preset::LinkConfig;
+pub use rng::Rng;
+pub use trace::{Trace, TraceError};
+
+/// Nanoseconds in a millisecond.
+pub const MS: u64 = 1_000_000;
+/// Nanoseconds in a second.
+pub const SECOND: u64 = 1_000_000_000;

@@ -1,0 +1,220 @@
+//! The way into a world of our own: user, network and mount namespaces, and priority before.
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use rustix::thread::UnshareFlags;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where processes that share a terminal session share their weight (`autogroup` in sched(7)).
+const AUTOGROUP: &str = "/proc/self/autogroup";
+/// How the lab's private directories are called under the system's temporary directory.
+const DIRECTORY_PREFIX: &str = "rove-lab-";
+
+/// Proof that the process is in its own namespaces, and what to undo at the end.
+#[derive(Debug)]
+pub struct Entered {
+    directory: PathBuf,
+    priority: Priority,
+}
+
+/// What the scheduler granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Priority {
+    /// Nice -20 and, where there is one, the session's autogroup at -20; it had `before`.
+    Raised { autogroup_before: Option<i32> },
+    /// No right to.
+    Refused,
+}
+
+/// Why there can be no lab on this machine, and what would help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The kernel or a policy refuses new user namespaces.
+    UserNamespace(Errno),
+    /// A namespace was made but gives no rights in it.
+    Powerless(Errno),
+    /// There is no `/dev/net/tun`.
+    NoTun,
+    /// `/dev/net/tun` may not be opened.
+    TunDenied(Errno),
+    /// Something else in setting up.
+    Other(&'static str, Errno),
+}
+
+/// Moves the process into namespaces of its own, in which it is root over the network and nothing
+/// else. To be called before any thread is started.
+///
+/// Priority is asked for first, because the right to it is lost inside; without the right the lab
+/// runs on, and [`Entered::priority_note`] says so.
+pub fn enter() -> Result<Entered, Refusal> {
+    check_tun()?;
+    let priority = raise_priority();
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let flags = UnshareFlags::NEWUSER | UnshareFlags::NEWNET | UnshareFlags::NEWNS;
+    // SAFETY: `unshare` is unsafe for CLONE_FILES only, which would leave other threads with
+    // another descriptor table; it is not among the flags.
+    unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Refusal::UserNamespace)?;
+    // Without the right to set groups an unprivileged user must give it up before mapping one.
+    write("/proc/self/setgroups", "deny").map_err(Refusal::Powerless)?;
+    write("/proc/self/uid_map", &format!("0 {uid} 1")).map_err(Refusal::Powerless)?;
+    write("/proc/self/gid_map", &format!("0 {gid} 1")).map_err(Refusal::Powerless)?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", private).map_err(Refusal::Powerless)?;
+    let directory = private_directory()?;
+    let entered = Entered { directory, priority };
+    probe_tap()?;
+    Ok(entered)
+}
+
+impl Entered {
+    /// A directory on a file system of our own: nothing in it outlives the process.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What to tell people when the emulator runs at ordinary priority.
+    pub const fn priority_note(&self) -> Option<&'static str> {
+        match self.priority {
+            Priority::Raised { .. } => None,
+            Priority::Refused => {
+                Some("no right to raise the emulator's priority: expect more lateness under load")
+            }
+        }
+    }
+
+    /// Undoes what would outlive the process. Also called on drop.
+    pub fn leave(&mut self) {
+        if let Priority::Raised { autogroup_before: Some(before) } = self.priority {
+            let _ = fs::write(AUTOGROUP, before.to_string());
+            self.priority = Priority::Raised { autogroup_before: None };
+        }
+        // Both fail when they have been done before, and then there is nothing to do.
+        let _ = rustix::mount::unmount(&self.directory, UnmountFlags::DETACH);
+        let _ = fs::remove_dir(&self.directory);
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Opens and closes the TUN device, for a refusal that names the true cause.
+fn check_tun() -> Result<(), Refusal> {
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+    match rustix::fs::open("/dev/net/tun", flags, rustix::fs::Mode::empty()) {
+        Ok(_) => Ok(()),
+        Err(Errno::NOENT | Errno::NODEV | Errno::NXIO) => Err(Refusal::NoTun),
+        Err(error) => Err(Refusal::TunDenied(error)),
+    }
+}
+
+/// Makes one TAP device in the namespace just entered, and lets it go: some policies let a user
+/// into a namespace and refuse every right there.
+fn probe_tap() -> Result<(), Refusal> {
+    match super::tap::Tap::create("probe") {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Refusal::Powerless(errno(&error))),
+    }
+}
+
+/// Nice -20 for this process, and the same for its session's autogroup, without which niceness
+/// counts within the session only. Measured: real-time scheduling did worse under load.
+fn raise_priority() -> Priority {
+    if rustix::process::setpriority_process(None, -20).is_err() {
+        return Priority::Refused;
+    }
+    // "/autogroup-25 nice 0"; absent where the kernel has none.
+    let before = fs::read_to_string(AUTOGROUP)
+        .ok()
+        .and_then(|line| line.trim().rsplit(' ').next().and_then(|nice| nice.parse().ok()));
+    let raised = before.is_some() && fs::write(AUTOGROUP, "-20").is_ok();
+    Priority::Raised { autogroup_before: before.filter(|_| raised) }
+}
+
+/// A fresh tmpfs in the system's temporary directory, visible to us alone; what dead labs left
+/// there (an empty directory each) is removed.
+fn private_directory() -> Result<PathBuf, Refusal> {
+    let parent = std::env::temp_dir();
+    for entry in fs::read_dir(&parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(DIRECTORY_PREFIX));
+        let dead = owner.is_some_and(|pid| {
+            pid.bytes().all(|digit| digit.is_ascii_digit())
+                && !Path::new("/proc").join(pid).exists()
+        });
+        if dead {
+            // Not ours or not empty: then it stays.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+    let directory = parent.join(format!("{DIRECTORY_PREFIX}{}", std::process::id()));
+    let refuse = |error: io::Error| Refusal::Other("a private directory", errno(&error));
+    fs::create_dir_all(&directory).map_err(refuse)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    rustix::mount::mount("tmpfs", &directory, "tmpfs", flags, None)
+        .map_err(|error| Refusal::Other("a private file system", error))?;
+    Ok(directory)
+}
+
+fn write(path: &str, text: &str) -> Result<(), Errno> {
+    fs::write(path, text).map_err(|error| errno(&error))
+}
+
+fn errno(error: &io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::INVAL, Errno::from_raw_os_error)
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let io_error = |errno: &Errno| io::Error::from(*errno);
+        match self {
+            Self::UserNamespace(errno) => {
+                let cause = io_error(errno);
+                write!(f, "this machine refuses user namespaces ({cause}); {}", namespace_cure())
+            }
+            Self::Powerless(errno) => write!(
+                f,
+                "a user namespace has no rights here ({}); {}",
+                io_error(errno),
+                namespace_cure()
+            ),
+            Self::NoTun => write!(
+                f,
+                "there is no /dev/net/tun; load it with `sudo modprobe tun`, or start the \
+                 container with `--device /dev/net/tun`"
+            ),
+            Self::TunDenied(errno) => write!(
+                f,
+                "/dev/net/tun may not be opened ({}); allow it with `sudo chmod 666 /dev/net/tun` \
+                 (the usual mode), or run this with sudo",
+                io_error(errno)
+            ),
+            Self::Other(what, errno) => {
+                write!(f, "{what} was refused ({}); run this with sudo", io_error(errno))
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// The switch that most likely is off, by looking at each.
+fn namespace_cure() -> &'static str {
+    let reads =
+        |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|text| text.trim() == value);
+    if reads("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
+        "allow them with `sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or run this \
+         with sudo"
+    } else if reads("/proc/sys/kernel/unprivileged_userns_clone", "0") {
+        "allow them with `sudo sysctl kernel.unprivileged_userns_clone=1`, or run this with sudo"
+    } else if reads("/proc/sys/user/max_user_namespaces", "0") {
+        "allow them with `sudo sysctl user.max_user_namespaces=10000`, or run this with sudo"
+    } else {
+        "in a container, start it with `--privileged` or a seccomp profile that allows unshare(2)"
+    }
+}

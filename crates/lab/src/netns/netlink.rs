@@ -1,0 +1,209 @@
+//! What the lab asks of a host's kernel about its links, in routing netlink (RFC 3549), so that no
+//! `ip` program need be installed.
+
+use ipnet::IpNet;
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope,
+    RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// The longest answer that is read: an acknowledgement quotes the request.
+const ANSWER_BYTES: usize = 8_192;
+
+/// A netlink socket, and the network namespace in which it was made.
+pub(super) struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// Opens one in the network namespace of the calling thread; it stays there.
+    pub(super) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// Sets a link up or down.
+    pub(super) fn set_up(&mut self, index: u32, up: bool) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.header.change_mask = LinkFlags::Up;
+        message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
+        self.request(RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    /// Gives a link a hardware address and an MTU.
+    pub(super) fn set_hardware(&mut self, index: u32, mac: [u8; 6], mtu: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.attributes.push(LinkAttribute::Address(mac.to_vec()));
+        message.attributes.push(LinkAttribute::Mtu(mtu));
+        self.request(RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    /// Makes a pair of virtual Ethernet devices: `name` here, `peer_name` in the network
+    /// namespace `peer`. Both are down.
+    pub(super) fn add_veth(
+        &mut self,
+        name: &str,
+        peer_name: &str,
+        peer: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let mut other = LinkMessage::default();
+        other.attributes.push(LinkAttribute::IfName(peer_name.to_owned()));
+        other.attributes.push(LinkAttribute::NetNsFd(peer.as_raw_fd()));
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        message.attributes.push(LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Veth),
+            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(other))),
+        ]));
+        self.request(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Gives a link an address with its prefix; an IPv6 one is usable at once, without duplicate
+    /// address detection: the emulated networks have no duplicates.
+    pub(super) fn add_address(&mut self, index: u32, address: IpNet) -> io::Result<()> {
+        let mut message = address_message(index, address);
+        if let IpNet::V4(v4) = address {
+            message.attributes.push(AddressAttribute::Broadcast(v4.broadcast()));
+        } else {
+            message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+        }
+        self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// Takes an address away.
+    pub(super) fn remove_address(&mut self, index: u32, address: IpNet) -> io::Result<()> {
+        self.request(RouteNetlinkMessage::DelAddress(address_message(index, address)), 0)
+    }
+
+    /// Sends `prefix` to `gateway` on a link, which need not lie in a connected prefix; a route of
+    /// the same prefix and metric is replaced. Lower metrics win.
+    pub(super) fn add_route(
+        &mut self,
+        index: u32,
+        prefix: IpNet,
+        gateway: IpAddr,
+        metric: u32,
+    ) -> io::Result<()> {
+        let message = route_message(index, prefix, gateway, metric);
+        self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// Removes such a route.
+    pub(super) fn remove_route(
+        &mut self,
+        index: u32,
+        prefix: IpNet,
+        gateway: IpAddr,
+        metric: u32,
+    ) -> io::Result<()> {
+        let message = route_message(index, prefix, gateway, metric);
+        self.request(RouteNetlinkMessage::DelRoute(message), 0)
+    }
+
+    /// Fixes the hardware address of a neighbour for ever, so that no packet waits for ARP.
+    pub(super) fn fix_neighbour(
+        &mut self,
+        index: u32,
+        address: IpAddr,
+        mac: [u8; 6],
+    ) -> io::Result<()> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = family(address);
+        message.header.ifindex = index;
+        message.header.state = NeighbourState::Permanent;
+        message.header.kind = RouteType::Unicast;
+        message.attributes.push(NeighbourAttribute::Destination(match address {
+            IpAddr::V4(v4) => NeighbourAddress::Inet(v4),
+            IpAddr::V6(v6) => NeighbourAddress::Inet6(v6),
+        }));
+        message.attributes.push(NeighbourAttribute::LinkLayerAddress(mac.to_vec()));
+        self.request(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// Sends one request and waits for the kernel's acknowledgement, which comes at once.
+    fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.sequence += 1;
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        header.sequence_number = self.sequence;
+        let mut packet = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        packet.finalize();
+        let mut bytes = vec![0; packet.buffer_len()];
+        packet.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+
+        let mut answer = Vec::with_capacity(ANSWER_BYTES);
+        self.socket.recv(&mut answer, 0)?;
+        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+        match answer.payload {
+            NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn address_message(index: u32, address: IpNet) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = family(address.addr());
+    message.header.prefix_len = address.prefix_len();
+    message.header.index = index;
+    message.attributes.push(AddressAttribute::Address(address.addr()));
+    if address.addr().is_ipv4() {
+        message.attributes.push(AddressAttribute::Local(address.addr()));
+    }
+    message
+}
+
+fn route_message(index: u32, prefix: IpNet, gateway: IpAddr, metric: u32) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(gateway);
+    message.header.destination_prefix_length = prefix.prefix_len();
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.protocol = RouteProtocol::Static;
+    message.header.scope = RouteScope::Universe;
+    message.header.kind = RouteType::Unicast;
+    message.header.flags = RouteFlags::Onlink;
+    if prefix.prefix_len() > 0 {
+        message.attributes.push(RouteAttribute::Destination(route_address(prefix.network())));
+    }
+    message.attributes.push(RouteAttribute::Gateway(route_address(gateway)));
+    message.attributes.push(RouteAttribute::Oif(index));
+    message.attributes.push(RouteAttribute::Priority(metric));
+    message
+}
+
+const fn family(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}
+
+const fn route_address(address: IpAddr) -> RouteAddress {
+    match address {
+        IpAddr::V4(v4) => RouteAddress::Inet(v4),
+        IpAddr::V6(v6) => RouteAddress::Inet6(v6),
+    }
+}

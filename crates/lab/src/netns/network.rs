@@ -1,0 +1,298 @@
+//! Hosts, their cards, and the access networks to plug them into.
+
+use super::emulator::{Capture, Emulator};
+use super::enter::Entered;
+use super::host::Host;
+use super::lateness::Lateness;
+use super::monotonic_ns;
+use super::tap::{ROUTER_MAC, Tap};
+use crate::emu::{Carrier, End, LinkConfig, LinkId, NatConfig, NodeId, PipeConfig, PipeStats};
+use ipnet::IpNet;
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The MTU of every emulated card.
+const MTU: u32 = 1_500;
+
+/// A host of a [`Network`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostId(usize);
+
+/// A card of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CardId(usize);
+
+/// An access network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessId(usize);
+
+/// Hosts around one router, each behind access networks of its own.
+///
+/// The router in the middle is ideal: delay, rate and loss are those of the access links.
+#[derive(Debug)]
+pub struct Network {
+    emulator: Emulator,
+    core: NodeId,
+    directory: PathBuf,
+    hosts: Vec<HostEntry>,
+    cards: Vec<Card>,
+    accesses: Vec<Access>,
+}
+
+#[derive(Debug)]
+struct HostEntry {
+    host: Host,
+    node: NodeId,
+}
+
+#[derive(Debug)]
+struct Card {
+    host: HostId,
+    /// Number of the card at the emulator.
+    port: usize,
+    name: String,
+    index: u32,
+    access: Option<AccessId>,
+    addresses: Vec<IpNet>,
+}
+
+/// A network that one host can plug a card into: a link to the router in the middle, perhaps
+/// through a NAT box. The first address of each of its subnets is its gateway.
+#[derive(Clone, Debug)]
+pub struct Access {
+    host: HostId,
+    link: LinkId,
+    nat: Option<NodeId>,
+    subnets: Vec<IpNet>,
+}
+
+impl Network {
+    /// An empty network; all its chance follows from `seed`.
+    pub fn new(entered: &Entered, seed: u64) -> io::Result<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let directory = entered.directory().join(format!("network-{number}"));
+        std::fs::create_dir(&directory)?;
+        let emulator = Emulator::start(seed)?;
+        let core = emulator.with(|shell, _| shell.internet.router())?;
+        Ok(Self { emulator, core, directory, hosts: vec![], cards: vec![], accesses: vec![] })
+    }
+
+    /// Adds a host; `name` is a directory name of the lab's and stands in messages.
+    pub fn add_host(&mut self, name: &str) -> io::Result<HostId> {
+        let host = Host::new(name, &self.directory)?;
+        let node = self.emulator.with(|shell, _| shell.internet.host())?;
+        self.hosts.push(HostEntry { host, node });
+        Ok(HostId(self.hosts.len() - 1))
+    }
+
+    /// A host.
+    pub fn host(&self, id: HostId) -> &Host {
+        &self.hosts[id.0].host
+    }
+
+    /// Gives a host a network card, which is up but not plugged in.
+    pub fn add_card(&mut self, host: HostId, name: &str) -> io::Result<CardId> {
+        let number = self.cards.len();
+        let mac = [0x02, 0, 0, 1, (number >> 8) as u8, number as u8];
+        let owner = &mut self.hosts[host.0].host;
+        let tap = owner.inside(|| Tap::create(name))?;
+        tap.set_carrier(false)?;
+        let index = owner.interface(name)?;
+        owner.netlink.set_hardware(index, mac, MTU)?;
+        owner.netlink.set_up(index, true)?;
+        let port = self.emulator.with(move |shell, _| shell.add_card(tap, mac))??;
+        let (name, access, addresses) = (name.to_owned(), None, Vec::new());
+        self.cards.push(Card { host, port, name, index, access, addresses });
+        Ok(CardId(number))
+    }
+
+    /// Makes an access network for a host. With a NAT box, `subnets` lie inside it and the box's
+    /// outside addresses are what the rest of the Internet sees.
+    pub fn add_access(
+        &mut self,
+        host: HostId,
+        config: LinkConfig,
+        subnets: &[IpNet],
+        nat: Option<NatConfig>,
+    ) -> io::Result<AccessId> {
+        let (core, node) = (self.core, self.hosts[host.0].node);
+        let prefixes = subnets.to_vec();
+        let (link, nat) = self.emulator.with(move |shell, _| {
+            let internet = &mut shell.internet;
+            let Some(nat) = nat else {
+                let link = internet.connect(node, core, config);
+                prefixes.iter().for_each(|prefix| internet.route(core, *prefix, link));
+                return (link, None);
+            };
+            let outside = nat.outside.clone();
+            let translates = |prefix: &&IpNet| {
+                outside.iter().any(|address| address.is_ipv4() == prefix.addr().is_ipv4())
+            };
+            let nat_box = internet.nat(nat.clone());
+            let uplink = internet.connect(nat_box, core, LinkConfig::ideal());
+            let link = internet.connect(node, nat_box, config);
+            for prefix in &prefixes {
+                internet.route(nat_box, *prefix, link);
+            }
+            for address in &outside {
+                internet.route(core, IpNet::from(*address), uplink);
+            }
+            for prefix in prefixes.iter().filter(|prefix| !translates(prefix)) {
+                internet.route(core, *prefix, uplink);
+            }
+            (link, Some(nat_box))
+        })?;
+        self.accesses.push(Access { host, link, nat, subnets: subnets.to_vec() });
+        Ok(AccessId(self.accesses.len() - 1))
+    }
+
+    /// Plugs a card into an access network, gives it addresses there and default routes of this
+    /// metric through the network's gateways. What it had before is taken away first. Returns when
+    /// the first of the addresses became usable ([`monotonic_ns`]).
+    pub fn plug(
+        &mut self,
+        card: CardId,
+        access: AccessId,
+        addresses: &[IpNet],
+        metric: u32,
+    ) -> io::Result<u64> {
+        let (index, host) = (self.cards[card.0].index, self.cards[card.0].host);
+        let network = self.accesses[access.0].clone();
+        let node = self.hosts[network.host.0].node;
+        let netlink = &mut self.hosts[host.0].host.netlink;
+        for address in std::mem::take(&mut self.cards[card.0].addresses) {
+            netlink.remove_address(index, address)?;
+        }
+        for gateway in network.gateways() {
+            netlink.fix_neighbour(index, gateway, ROUTER_MAC)?;
+        }
+        let port = self.cards[card.0].port;
+        let plug = Some((node, network.link));
+        self.emulator.with(move |shell, _| shell.plug(port, plug))??;
+        let mut usable_ns = None;
+        for address in addresses {
+            netlink.add_address(index, *address)?;
+            usable_ns.get_or_insert_with(monotonic_ns);
+        }
+        for gateway in network.gateways() {
+            if addresses.iter().any(|address| address.addr().is_ipv4() == gateway.is_ipv4()) {
+                netlink.add_route(index, everything(gateway), gateway, metric)?;
+            }
+        }
+        self.cards[card.0].addresses = addresses.to_vec();
+        self.cards[card.0].access = Some(access);
+        Ok(usable_ns.unwrap_or_else(monotonic_ns))
+    }
+
+    /// Pulls the cable out: the kernel sees the carrier go; addresses stay until something takes
+    /// them away.
+    pub fn set_carrier(&self, card: CardId, up: bool) -> io::Result<()> {
+        let port = self.cards[card.0].port;
+        self.emulator.with(move |shell, _| shell.set_carrier(port, up))??;
+        if let Some(access) = self.cards[card.0].access {
+            self.set_access(access, if up { Carrier::Up } else { Carrier::Down })?;
+        }
+        Ok(())
+    }
+
+    /// Cuts, blackholes or restores the link of an access network, unseen by the host.
+    pub fn set_access(&self, access: AccessId, carrier: Carrier) -> io::Result<()> {
+        let link = self.accesses[access.0].link;
+        self.emulator.with(move |shell, now_ns| shell.internet.set_link(now_ns, link, carrier))
+    }
+
+    /// Changes one direction of an access network's link; [`End::A`] is the uplink.
+    pub fn set_pipe(&self, access: AccessId, end: End, config: PipeConfig) -> io::Result<()> {
+        let link = self.accesses[access.0].link;
+        self.emulator.with(move |shell, now| shell.internet.set_config(now, link, end, config))
+    }
+
+    /// What became of the packets in one direction of an access network; [`End::A`] is the uplink.
+    pub fn stats(&self, access: AccessId, end: End) -> io::Result<PipeStats> {
+        let link = self.accesses[access.0].link;
+        self.emulator.with(move |shell, _| shell.internet.stats(link, end))
+    }
+
+    /// Gives the NAT box of an access network new ports; nothing without a box.
+    pub fn rebind_nat(&self, access: AccessId) -> io::Result<()> {
+        let Some(nat) = self.accesses[access.0].nat else { return Ok(()) };
+        self.emulator.with(move |shell, _| shell.internet.rebind_nat(nat))
+    }
+
+    /// Sends a prefix to a host through one of its access networks, beyond its own subnets.
+    pub fn route_to(&self, prefix: IpNet, access: AccessId) -> io::Result<()> {
+        let (core, link) = (self.core, self.accesses[access.0].link);
+        self.emulator.with(move |shell, _| shell.internet.route(core, prefix, link))
+    }
+
+    /// Joins two hosts by a direct cable (veth), outside of the emulation: no delay, no loss, as
+    /// fast as the kernel. Each end is named and addressed.
+    pub fn cable(&mut self, a: (HostId, &str, IpNet), b: (HostId, &str, IpNet)) -> io::Result<()> {
+        let peer = self
+            .host(b.0)
+            .inside(|| Ok(()))
+            .and_then(|()| self.hosts[b.0.0].host.network_namespace().try_clone_to_owned())?;
+        let netlink = &mut self.hosts[a.0.0].host.netlink;
+        netlink.add_veth(a.1, b.1, std::os::fd::AsFd::as_fd(&peer))?;
+        for (host, name, address) in [a, b] {
+            let host = &mut self.hosts[host.0].host;
+            let index = host.interface(name)?;
+            host.netlink.set_up(index, true)?;
+            host.netlink.add_address(index, address)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a route on a host through a neighbour that one of its interfaces reaches.
+    pub fn add_host_route(
+        &mut self,
+        host: HostId,
+        interface: &str,
+        prefix: IpNet,
+        gateway: IpAddr,
+    ) -> io::Result<()> {
+        let host = &mut self.hosts[host.0].host;
+        let index = host.interface(interface)?;
+        host.netlink.add_route(index, prefix, gateway, 0)
+    }
+
+    /// The name of a card in its host.
+    pub fn card_name(&self, card: CardId) -> &str {
+        &self.cards[card.0].name
+    }
+
+    /// Begins to note every packet that passes a card.
+    pub fn start_capture(&self, card: CardId) -> io::Result<()> {
+        let port = self.cards[card.0].port;
+        self.emulator.with(move |shell, _| shell.start_capture(port))
+    }
+
+    /// Ends the capture of a card and returns it.
+    pub fn take_capture(&self, card: CardId) -> io::Result<Capture> {
+        let port = self.cards[card.0].port;
+        self.emulator.with(move |shell, _| shell.take_capture(port))
+    }
+
+    /// How late deliveries have been since the start or the last call, which clears it.
+    pub fn take_lateness(&self) -> io::Result<Lateness> {
+        self.emulator.take_lateness()
+    }
+}
+
+impl Access {
+    /// The first address of each subnet.
+    fn gateways(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.subnets.iter().filter_map(|subnet| subnet.hosts().next())
+    }
+}
+
+/// The prefix of all addresses of a family.
+fn everything(like: IpAddr) -> IpNet {
+    match like {
+        IpAddr::V4(_) => IpNet::V4(ipnet::Ipv4Net::default()),
+        IpAddr::V6(_) => IpNet::V6(ipnet::Ipv6Net::default()),
+    }
+}

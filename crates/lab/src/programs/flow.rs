@@ -1,0 +1,167 @@
+//! A steady one-way flow with sequence numbers, from a server to whoever subscribes.
+//!
+//! One way, because a round trip stands still when either direction does. The subscriber asks
+//! first, so the flow comes back through any NAT box.
+
+use super::arrivals::{Arrivals, Gap};
+use super::report::{Report, Reporter};
+use crate::netns::monotonic_ns;
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+/// How long after a flow's regular end late datagrams are waited for, in nanoseconds.
+const PATIENCE_NS: u64 = 1_500_000_000;
+/// How often a subscription is repeated until the flow begins, in nanoseconds.
+const REPEAT_NS: u64 = 250_000_000;
+/// How long the whole of it may be without an answer, in nanoseconds.
+const ANSWER_NS: u64 = 5_000_000_000;
+/// Flows sent at once.
+const MAX_FLOWS: usize = 64;
+/// The most datagrams of one flow.
+const MAX_COUNT: u32 = 10_000_000;
+/// Running number of a datagram; the answer to a subscription has none of these.
+const ACCEPTED: u64 = u64::MAX;
+
+/// A subscription, sent as JSON in a datagram.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowRequest {
+    /// Microseconds between two datagrams.
+    pub interval_us: u64,
+    /// Bytes of UDP payload, at least 16.
+    pub size: u16,
+    /// Milliseconds from the subscription to the first datagram.
+    pub wait_ms: u64,
+    /// How many datagrams.
+    pub count: u32,
+}
+
+/// What became of a flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowStats {
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Datagrams that never arrived.
+    pub lost: u64,
+    /// Datagrams that arrived more than once.
+    pub duplicates: u64,
+    /// When the first arrived, in nanoseconds; 0 if none did.
+    pub first_ns: u64,
+    /// When the last one arrived, in nanoseconds.
+    pub last_ns: u64,
+    /// All standstills of a millisecond and more.
+    pub gaps: Vec<Gap>,
+}
+
+/// Sends flows to those who ask, for ever.
+///
+/// # Errors
+/// When the address cannot be bound.
+pub fn send_flows(listen: SocketAddr, reporter: &Reporter) -> anyhow::Result<()> {
+    let socket = UdpSocket::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
+    reporter.tell(&Report::Ready)?;
+    let mut known = BTreeSet::new();
+    let mut buffer = [0; 2_048];
+    loop {
+        let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
+        let Ok(request) = serde_json::from_slice::<FlowRequest>(&buffer[..length]) else {
+            continue;
+        };
+        let _ = socket.send_to(&ACCEPTED.to_be_bytes(), from);
+        if request.count > MAX_COUNT || known.len() >= MAX_FLOWS || !known.insert(from) {
+            continue;
+        }
+        let sender = socket.try_clone()?;
+        std::thread::spawn(move || send_one(&sender, from, &request));
+    }
+}
+
+/// Sends one flow on time; datagrams that the network refuses count as sent.
+fn send_one(socket: &UdpSocket, to: SocketAddr, request: &FlowRequest) {
+    let mut datagram = vec![0; usize::from(request.size).max(16)];
+    let start_ns = monotonic_ns() + request.wait_ms * 1_000_000;
+    for number in 0..u64::from(request.count) {
+        let due_ns = start_ns + number * request.interval_us * 1_000;
+        let early_ns = due_ns.saturating_sub(monotonic_ns());
+        if early_ns > 0 {
+            std::thread::sleep(Duration::from_nanos(early_ns));
+        }
+        datagram[..8].copy_from_slice(&number.to_be_bytes());
+        datagram[8..16].copy_from_slice(&monotonic_ns().to_be_bytes());
+        let _ = socket.send_to(&datagram, to);
+    }
+}
+
+/// Subscribes to a flow and follows it to its end.
+///
+/// # Errors
+/// When nobody answers, or no socket can be had.
+pub fn subscribe(to: SocketAddr, request: &FlowRequest, reporter: &Reporter) -> anyhow::Result<()> {
+    let any: SocketAddr = if to.is_ipv4() { "0.0.0.0:0".parse()? } else { "[::]:0".parse()? };
+    let socket = UdpSocket::bind(any)?;
+    ask(&socket, to, request)?;
+    reporter.tell(&Report::Ready)?;
+    let length_ns = u64::from(request.count) * request.interval_us * 1_000;
+    let end_ns = monotonic_ns() + request.wait_ms * 1_000_000 + length_ns + PATIENCE_NS;
+    let mut seen = vec![false; request.count as usize];
+    let (mut received, mut duplicates, mut first_ns) = (0, 0, 0);
+    let mut arrivals = Arrivals::default();
+    let mut gaps = Vec::new();
+    let mut buffer = [0; 2_048];
+    while received < u64::from(request.count) {
+        let left_ns = end_ns.saturating_sub(monotonic_ns());
+        if left_ns == 0 {
+            break;
+        }
+        socket.set_read_timeout(Some(Duration::from_nanos(left_ns.max(1_000))))?;
+        let Some(number) = receive_number(&socket, &mut buffer) else { continue };
+        let Some(slot) = usize::try_from(number).ok().and_then(|at| seen.get_mut(at)) else {
+            continue;
+        };
+        let at_ns = monotonic_ns();
+        if first_ns == 0 {
+            first_ns = at_ns;
+            reporter.tell(&Report::Flowing { at_ns })?;
+        }
+        arrivals.note(at_ns);
+        gaps.append(&mut arrivals.take_gaps());
+        if std::mem::replace(slot, true) {
+            duplicates += 1;
+        } else {
+            received += 1;
+        }
+    }
+    reporter.tell(&Report::Flowed(FlowStats {
+        sent: u64::from(request.count),
+        lost: u64::from(request.count) - received,
+        duplicates,
+        first_ns,
+        last_ns: arrivals.latest_ns(),
+        gaps,
+    }))
+}
+
+/// Subscribes until the sender answers.
+fn ask(socket: &UdpSocket, to: SocketAddr, request: &FlowRequest) -> anyhow::Result<()> {
+    let question = serde_json::to_vec(request)?;
+    let give_up_ns = monotonic_ns() + ANSWER_NS;
+    socket.set_read_timeout(Some(Duration::from_nanos(REPEAT_NS)))?;
+    let mut buffer = [0; 2_048];
+    while monotonic_ns() < give_up_ns {
+        let _ = socket.send_to(&question, to);
+        if receive_number(socket, &mut buffer).is_some() {
+            return Ok(());
+        }
+    }
+    bail!("no flow from {to}: nobody answers")
+}
+
+/// The running number of the next datagram.
+fn receive_number(socket: &UdpSocket, buffer: &mut [u8]) -> Option<u64> {
+    let length = socket.recv(buffer).ok()?;
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(buffer[..length].get(..8)?);
+    Some(u64::from_be_bytes(bytes))
+}

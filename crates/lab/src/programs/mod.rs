@@ -1,0 +1,107 @@
+//! The programs that run in the lab's hosts: real sockets, real files, real checksums.
+//!
+//! They are this very binary, started again as `rove-lab program ...` inside a host. Each reports
+//! on its standard output in lines of JSON ([`Report`]), with times of the clock that all
+//! namespaces share ([`crate::netns::monotonic_ns`]), so that what the receiver noted can be held
+//! against when the lab pulled a cable.
+//!
+//! They know nothing of Rove. Content and sequence numbers are functions of a seed: a receiver's
+//! claim can be checked without trusting the sender.
+
+mod arrivals;
+mod content;
+mod echo;
+mod flow;
+mod http_client;
+mod http_server;
+mod report;
+
+pub use arrivals::{Arrivals, Gap};
+pub use content::{Content, sha256_of};
+pub use echo::{EchoStats, echo, ping};
+pub use flow::{FlowRequest, FlowStats, send_flows, subscribe};
+pub use http_client::fetch;
+pub use http_server::serve;
+pub use report::{Download, Report, Reporter};
+
+use clap::Subcommand;
+use std::net::SocketAddr;
+
+/// A program for a host.
+#[derive(Debug, Subcommand)]
+pub enum Program {
+    /// Serve files of random bytes over HTTP/1.1: GET /SEED/LENGTH
+    Serve {
+        /// Address and port to listen on
+        listen: SocketAddr,
+    },
+    /// Download http://ADDRESS:PORT/SEED/LENGTH and report progress, gaps and the SHA-256
+    Fetch {
+        /// What to download
+        url: String,
+    },
+    /// Send every datagram back where it came from
+    Echo {
+        /// Address and port to listen on
+        listen: SocketAddr,
+    },
+    /// Send datagrams to an echo at a steady pace and report round trips and losses
+    Ping {
+        /// The echo
+        to: SocketAddr,
+        /// How many
+        #[arg(long, default_value_t = 10)]
+        count: u32,
+        /// Microseconds between two
+        #[arg(long, default_value_t = 100_000)]
+        interval_us: u64,
+        /// Bytes of UDP payload, at least 16
+        #[arg(long, default_value_t = 64)]
+        size: u16,
+    },
+    /// Send numbered datagrams to whoever subscribes
+    Flow {
+        /// Address and port to listen on
+        listen: SocketAddr,
+    },
+    /// Subscribe to a flow and report gaps and losses
+    Subscribe {
+        /// The flow's source
+        to: SocketAddr,
+        /// Microseconds between two datagrams
+        #[arg(long, default_value_t = 1_000)]
+        interval_us: u64,
+        /// Bytes of UDP payload, at least 16
+        #[arg(long, default_value_t = 125)]
+        size: u16,
+        /// Milliseconds before the first one
+        #[arg(long, default_value_t = 0)]
+        wait_ms: u64,
+        /// How many
+        #[arg(long)]
+        count: u32,
+    },
+}
+
+impl Program {
+    /// Runs the program until it has done its work, or for ever.
+    ///
+    /// # Errors
+    /// What the network or a peer did wrong, in one line.
+    pub fn run(self) -> anyhow::Result<()> {
+        let reporter = Reporter::new();
+        match self {
+            Self::Serve { listen } => serve(listen, &reporter),
+            Self::Fetch { url } => fetch(&url, &reporter),
+            Self::Echo { listen } => echo(listen, &reporter),
+            Self::Ping { to, count, interval_us, size } => {
+                ping(to, count, interval_us, size, &reporter)
+            }
+            Self::Flow { listen } => send_flows(listen, &reporter),
+            Self::Subscribe { to, interval_us, size, wait_ms, count } => {
+                let request = FlowRequest { interval_us, size, wait_ms, count };
+                subscribe(to, &request, &reporter)
+            }
+        }
+    }
+}

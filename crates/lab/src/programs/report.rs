@@ -1,0 +1,83 @@
+//! What programs tell the lab, one JSON object a line.
+
+use super::arrivals::Gap;
+use super::echo::EchoStats;
+use super::flow::FlowStats;
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+
+/// One line of a program's output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Report {
+    /// A server accepts.
+    Ready,
+    /// A download is connected and has asked.
+    Connected {
+        /// When, on the shared clock, in nanoseconds.
+        at_ns: u64,
+    },
+    /// A download goes on.
+    Progress {
+        /// When this was said, in nanoseconds.
+        at_ns: u64,
+        /// Bytes of content so far.
+        bytes: u64,
+        /// Bytes of content in all.
+        length: u64,
+        /// When the latest bytes arrived, in nanoseconds.
+        latest_ns: u64,
+        /// Standstills that ended since the last report.
+        gaps: Vec<Gap>,
+    },
+    /// A download is complete.
+    Downloaded(Download),
+    /// A ping is over.
+    Pinged(EchoStats),
+    /// A flow runs: its first datagram arrived.
+    Flowing {
+        /// When, in nanoseconds.
+        at_ns: u64,
+    },
+    /// A flow is over.
+    Flowed(FlowStats),
+}
+
+/// A complete download.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Download {
+    /// When the request was sent, in nanoseconds.
+    pub start_ns: u64,
+    /// When the last byte arrived, in nanoseconds.
+    pub end_ns: u64,
+    /// Bytes of content.
+    pub bytes: u64,
+    /// SHA-256 of the content, in lowercase hexadecimal.
+    pub sha256: String,
+    /// Standstills that ended since the last report.
+    pub gaps: Vec<Gap>,
+}
+
+/// Writes reports.
+#[derive(Debug, Default)]
+pub struct Reporter(());
+
+impl Reporter {
+    /// One that writes to the standard output.
+    pub const fn new() -> Self {
+        Self(())
+    }
+
+    /// Writes one line and flushes it: a lab that waits for it must not wait for a buffer.
+    ///
+    /// # Errors
+    /// When nobody reads any more, which ends the program.
+    pub fn tell(&self, report: &Report) -> anyhow::Result<()> {
+        let mut line = serde_json::to_string(report)?;
+        line.push('\n');
+        let mut out = std::io::stdout().lock();
+        out.write_all(line.as_bytes())?;
+        out.flush()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,3 @@
+//! Scenarios: stories told on the emulated Internet, and what was measured in them.
+
+pub mod testbed;
