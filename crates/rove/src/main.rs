@@ -5,6 +5,7 @@
     reason = "a binary has no outside: pub says that an item is for other modules than its own"
 )]
 
+mod config;
 mod encoding;
 mod files;
 mod invite;

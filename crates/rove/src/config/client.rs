@@ -1,0 +1,150 @@
+//! `client.toml`: what `rove up` does unless the command line says otherwise.
+
+use std::path::Path;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::interface::InterfaceName;
+use super::log::{LogConfig, RawLog};
+use super::source::{ConfigError, Source};
+use crate::values::{Lifetime, Misspelt, SUBNETS_MAX};
+
+/// How many networks may be routed into the tunnel, or kept out of it.
+pub const ROUTES_MAX: usize = 256;
+const TIMEOUT: Lifetime = Lifetime::from_seconds(30);
+
+/// What a client is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// The tunnel's interface.
+    pub interface: InterfaceName,
+    /// What goes through the tunnel; empty means everything, IPv6 included.
+    pub route: Vec<IpNet>,
+    /// What does not, although `route` covers it.
+    pub exclude: Vec<IpNet>,
+    /// Whether nothing may leave by another way, from now until `rove down`.
+    pub kill_switch: bool,
+    /// Whether the local network stays reachable.
+    pub allow_lan: bool,
+    /// The subnets behind this client; the invite must allow them.
+    pub advertise: Vec<IpNet>,
+    /// How long `rove up` waits for the first round trip through the tunnel.
+    pub timeout: Lifetime,
+    /// What is logged.
+    pub log: LogConfig,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFile {
+    #[serde(default)]
+    client: RawClient,
+    #[serde(default)]
+    log: RawLog,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawClient {
+    interface: Option<Spanned<String>>,
+    route: Option<Spanned<Vec<Spanned<String>>>>,
+    exclude: Option<Spanned<Vec<Spanned<String>>>>,
+    kill_switch: Option<bool>,
+    allow_lan: Option<bool>,
+    advertise: Option<Spanned<Vec<Spanned<String>>>>,
+    timeout: Option<Spanned<String>>,
+}
+
+impl ClientConfig {
+    /// Reads and checks the file at `path`; the defaults when there is none.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        match Source::read(path) {
+            Ok(source) => Self::parse(&source),
+            Err(ConfigError::File(crate::files::FileError::Missing(_))) => Ok(Self::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn parse(source: &Source) -> Result<Self, ConfigError> {
+        let RawFile { client: raw, log } = source.parse()?;
+        let mut config = Self { log: log.validate(source)?, ..Self::default() };
+        if let Some(interface) = &raw.interface {
+            config.interface = source.value("client.interface", interface)?;
+        }
+        if let Some(timeout) = &raw.timeout {
+            config.timeout = source.value("client.timeout", timeout)?;
+        }
+        config.kill_switch = raw.kill_switch.unwrap_or(false);
+        config.allow_lan = raw.allow_lan.unwrap_or(false);
+        let networks = |key: &str, list: &Option<Spanned<Vec<Spanned<String>>>>, max| match list {
+            None => Ok(Vec::new()),
+            Some(list) => parse_networks(source, key, list, max),
+        };
+        config.route = networks("client.route", &raw.route, ROUTES_MAX)?;
+        config.exclude = networks("client.exclude", &raw.exclude, ROUTES_MAX)?;
+        config.advertise = networks("client.advertise", &raw.advertise, SUBNETS_MAX)?;
+        config.check().map_err(|error| source.invalid(&(0..0), "client", error))?;
+        Ok(config)
+    }
+
+    /// Checks what no single value shows.
+    pub fn check(&self) -> Result<(), Misspelt> {
+        if self.kill_switch && !self.route.is_empty() {
+            return Err(Misspelt::new(
+                "a kill switch lets nothing out but the tunnel, which only some routes use: leave \
+                 out route or kill-switch",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A network as a person writes it: host bits are an error, since one of the two was mistyped.
+pub fn parse_network(text: &str) -> Result<IpNet, Misspelt> {
+    let parsed =
+        text.parse::<IpNet>().or_else(|_| text.parse().map(|a: std::net::IpAddr| a.into()));
+    let network = parsed.map_err(|_| {
+        Misspelt::new(format!(
+            "{text:?} is no network: write CIDR, for example 10.0.0.0/8 or fd00::/8"
+        ))
+    })?;
+    if network.trunc() != network {
+        let meant = network.trunc();
+        return Err(Misspelt::new(format!("{text:?} has bits beyond its prefix: write {meant}")));
+    }
+    Ok(network)
+}
+
+fn parse_networks(
+    source: &Source,
+    key: &str,
+    list: &Spanned<Vec<Spanned<String>>>,
+    max: usize,
+) -> Result<Vec<IpNet>, ConfigError> {
+    if list.get_ref().len() > max {
+        let message = format!("has more than {max} entries: leave some out");
+        return Err(source.invalid(&list.span(), key, message));
+    }
+    let parse = |entry: &Spanned<String>| {
+        let parsed = parse_network(entry.get_ref());
+        parsed.map_err(|error| source.invalid(&entry.span(), key, error))
+    };
+    list.get_ref().iter().map(parse).collect()
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            interface: InterfaceName::client_default(),
+            route: Vec::new(),
+            exclude: Vec::new(),
+            kill_switch: false,
+            allow_lan: false,
+            advertise: Vec::new(),
+            timeout: TIMEOUT,
+            log: LogConfig::default(),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! `gateway.toml`.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::interface::InterfaceName;
+use super::log::{LogConfig, RawLog};
+use super::source::{ConfigError, Source};
+use crate::values::{ENDPOINTS_MAX, Endpoint, Misspelt, Networks};
+
+/// How many sockets a gateway listens on.
+const LISTEN_MAX: usize = 16;
+/// How many DNS servers clients are told of.
+const DNS_MAX: usize = 4;
+
+/// What a gateway is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewayConfig {
+    /// Where clients reach it, best first.
+    pub endpoints: Vec<Endpoint>,
+    /// The local addresses and ports that it listens on.
+    pub listen: Vec<SocketAddr>,
+    /// The inner networks.
+    pub networks: Networks,
+    /// The DNS servers that clients are to use.
+    pub dns: Vec<IpAddr>,
+    /// The tunnel's interface.
+    pub interface: InterfaceName,
+    /// Whether clients reach the Internet under the gateway's own address.
+    pub nat: bool,
+    /// Where peers are remembered.
+    pub store: StoreUrl,
+    /// What is logged.
+    pub log: LogConfig,
+}
+
+/// Where a gateway remembers its peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// `redb:FILE`: a file of the embedded database, relative to the gateway's directory.
+    Embedded(PathBuf),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFile {
+    gateway: RawGateway,
+    #[serde(default)]
+    log: RawLog,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawGateway {
+    endpoints: Spanned<Vec<Spanned<String>>>,
+    listen: Option<Spanned<Vec<Spanned<String>>>>,
+    networks: Spanned<Vec<Spanned<String>>>,
+    dns: Option<Spanned<Vec<Spanned<String>>>>,
+    interface: Option<Spanned<String>>,
+    nat: Option<bool>,
+    store: Option<Spanned<String>>,
+}
+
+impl GatewayConfig {
+    /// Reads and checks the file at `path`.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        Self::parse(&Source::read(path)?)
+    }
+
+    pub(super) fn parse(source: &Source) -> Result<Self, ConfigError> {
+        let RawFile { gateway: raw, log } = source.parse()?;
+        let endpoints: Vec<Endpoint> =
+            source.list("gateway.endpoints", &raw.endpoints, ENDPOINTS_MAX)?;
+        if endpoints.is_empty() {
+            let message = "is empty: name at least one HOST:PORT where clients reach this gateway";
+            return Err(source.invalid(&raw.endpoints.span(), "gateway.endpoints", message));
+        }
+        let listen = match &raw.listen {
+            Some(listen) => parse_listen(source, listen)?,
+            None => default_listen(&endpoints),
+        };
+        let interface = match &raw.interface {
+            Some(interface) => source.value("gateway.interface", interface)?,
+            None => InterfaceName::gateway_default(),
+        };
+        let dns = raw.dns.as_ref().map(|dns| parse_dns(source, dns)).transpose()?;
+        let store = raw.store.as_ref().map(|store| source.value("gateway.store", store));
+        Ok(Self {
+            listen,
+            networks: parse_networks(source, &raw.networks)?,
+            dns: dns.unwrap_or_default(),
+            interface,
+            nat: raw.nat.unwrap_or(true),
+            store: store.transpose()?.unwrap_or_default(),
+            log: log.validate(source)?,
+            endpoints,
+        })
+    }
+
+    /// The text of a new file with these values and a word about every key.
+    pub fn to_text(&self) -> String {
+        let list = |items: &mut dyn Iterator<Item = String>| {
+            let quoted: Vec<String> = items.map(|item| format!("\"{item}\"")).collect();
+            format!("[{}]", quoted.join(", "))
+        };
+        let Self { endpoints, listen, networks, dns, interface, nat, store, log: _ } = self;
+        let endpoints = list(&mut endpoints.iter().map(Endpoint::to_string));
+        let listen = list(&mut listen.iter().map(SocketAddr::to_string));
+        let networks = list(&mut networks.iter().map(|net| net.to_string()));
+        let dns = list(&mut dns.iter().map(IpAddr::to_string));
+        format!(
+            r#"# A Rove gateway. The whole file is checked before anything is touched; after a change,
+# `rove gateway run` takes it at its next start. Lines that begin with # show the default.
+
+[gateway]
+# Where clients reach this gateway, best first: HOST:PORT. The operator key signs these and the
+# networks, so operator.key must be in this directory when they change.
+endpoints = {endpoints}
+
+# Local addresses and ports to listen on. [::] takes IPv4 too.
+# listen = {listen}
+
+# The inner networks: one IPv4, one IPv6, or both. The gateway takes the first host address.
+networks = {networks}
+
+# DNS servers that clients use while the tunnel is up.
+dns = {dns}
+
+# The tunnel's interface.
+# interface = "{interface}"
+
+# Let clients reach the Internet under this gateway's address (needs the nft program).
+nat = {nat}
+
+# Where peers are remembered, relative to this directory.
+store = "{store}"
+
+[log]
+# level = "info"          # error, warn, info, debug, trace; addresses and names appear at debug
+# format = "text"         # text or json
+"#
+        )
+    }
+}
+
+/// Every address of the host, at the ports that clients are told.
+fn default_listen(endpoints: &[Endpoint]) -> Vec<SocketAddr> {
+    let mut ports: Vec<u16> = endpoints.iter().map(|endpoint| endpoint.port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports.into_iter().map(|port| (Ipv6Addr::UNSPECIFIED, port).into()).collect()
+}
+
+fn parse_listen(
+    source: &Source,
+    raw: &Spanned<Vec<Spanned<String>>>,
+) -> Result<Vec<SocketAddr>, ConfigError> {
+    let key = "gateway.listen";
+    if raw.get_ref().is_empty() || raw.get_ref().len() > LISTEN_MAX {
+        let message = format!("needs 1 to {LISTEN_MAX} entries: leave it out for the default");
+        return Err(source.invalid(&raw.span(), key, message));
+    }
+    let parse = |entry: &Spanned<String>| {
+        let text = entry.get_ref();
+        let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() > 0);
+        address.ok_or_else(|| {
+            let message = format!(
+                "{text:?} is no ADDRESS:PORT: write for example \"[::]:4500\" or \"0.0.0.0:4500\""
+            );
+            source.invalid(&entry.span(), key, message)
+        })
+    };
+    raw.get_ref().iter().map(parse).collect()
+}
+
+fn parse_dns(
+    source: &Source,
+    raw: &Spanned<Vec<Spanned<String>>>,
+) -> Result<Vec<IpAddr>, ConfigError> {
+    let key = "gateway.dns";
+    if raw.get_ref().len() > DNS_MAX {
+        let message = format!("has more than {DNS_MAX} entries: leave some out");
+        return Err(source.invalid(&raw.span(), key, message));
+    }
+    let parse = |entry: &Spanned<String>| {
+        entry.get_ref().parse().map_err(|_| {
+            let text = entry.get_ref();
+            let message = format!("{text:?} is no address: write for example \"9.9.9.9\"");
+            source.invalid(&entry.span(), key, message)
+        })
+    };
+    raw.get_ref().iter().map(parse).collect()
+}
+
+fn parse_networks(
+    source: &Source,
+    raw: &Spanned<Vec<Spanned<String>>>,
+) -> Result<Networks, ConfigError> {
+    let joined: Vec<&str> = raw.get_ref().iter().map(|entry| entry.get_ref().as_str()).collect();
+    let parsed = joined.join(",").parse::<Networks>();
+    parsed.map_err(|error| source.invalid(&raw.span(), "gateway.networks", error))
+}
+
+impl Default for StoreUrl {
+    fn default() -> Self {
+        Self::Embedded(PathBuf::from("gateway.redb"))
+    }
+}
+
+impl FromStr for StoreUrl {
+    type Err = Misspelt;
+
+    fn from_str(text: &str) -> Result<Self, Misspelt> {
+        let file = text.strip_prefix("redb:").map(Path::new);
+        match file {
+            Some(file) if file.file_name().is_some() && !text.contains(['"', '\\', '\n']) => {
+                Ok(Self::Embedded(file.to_owned()))
+            }
+            Some(_) | None => Err(Misspelt::new(format!(
+                "{text:?} is no store of this version: write redb:FILE, for example \
+                 redb:gateway.redb"
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Embedded(file) = self;
+        write!(f, "redb:{}", file.display())
+    }
+}

@@ -1,0 +1,20 @@
+//! Configuration files: TOML, checked as a whole before anything is touched.
+//!
+//! Two steps: serde reads the `Raw` shape and refuses unknown keys; then every value becomes a type
+//! that needs no more checks. Every error names file, line, key and cure. A missing client file
+//! means the defaults; a missing gateway file is an error, since nobody can guess its endpoints.
+
+mod client;
+mod gateway;
+mod interface;
+mod log;
+mod source;
+
+pub use client::ClientConfig;
+pub use gateway::{GatewayConfig, StoreUrl};
+pub use interface::InterfaceName;
+pub use log::{LogConfig, LogFormat, LogLevel};
+pub use source::ConfigError;
+
+#[cfg(test)]
+mod tests;

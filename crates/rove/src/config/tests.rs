@@ -1,0 +1,125 @@
+//! Good files read, bad ones are told apart by line and key.
+
+use proptest::prelude::*;
+
+use super::source::Source;
+use super::*;
+
+fn gateway(text: &str) -> Result<GatewayConfig, ConfigError> {
+    GatewayConfig::parse(&Source::of(text))
+}
+
+fn client(text: &str) -> Result<ClientConfig, ConfigError> {
+    ClientConfig::parse(&Source::of(text))
+}
+
+const SMALLEST: &str =
+    "[gateway]\nendpoints = [\"a.example:4500\"]\nnetworks = [\"10.0.0.0/24\"]\n";
+
+#[test]
+fn the_smallest_gateway_has_sound_defaults() {
+    let config = gateway(SMALLEST).unwrap();
+    assert_eq!(config.listen, ["[::]:4500".parse().unwrap()]);
+    assert!(config.nat);
+    assert_eq!(config.store, StoreUrl::default());
+    assert_eq!(config.interface.as_str(), "rove-gw");
+}
+
+#[test]
+fn a_new_file_reads_back_as_what_it_was_made_from() {
+    let mut config = gateway(SMALLEST).unwrap();
+    config.dns = vec!["9.9.9.9".parse().unwrap()];
+    config.networks = "10.9.0.0/16,fd09::/64".parse().unwrap();
+    config.endpoints.push("[2001:db8::1]:4500".parse().unwrap());
+    assert_eq!(gateway(&config.to_text()).unwrap(), config);
+}
+
+#[test]
+fn every_key_in_a_new_file_is_a_key() {
+    let text = gateway(SMALLEST).unwrap().to_text();
+    let uncommented = text.lines().map(|line| match line.strip_prefix("# ") {
+        Some(rest) if rest.contains(" = ") => rest,
+        Some(_) | None => line,
+    });
+    let uncommented = uncommented.collect::<Vec<_>>().join("\n");
+    assert_eq!(gateway(&uncommented).unwrap(), gateway(&text).unwrap());
+}
+
+#[test]
+fn errors_name_line_key_and_cure() {
+    let cases = [
+        ("", "test.toml:1: file: missing field `gateway`"),
+        ("[gateway]\nendpoints = 5\n", "test.toml:2: gateway.endpoints: invalid type: integer `5`"),
+        ("[gateway]\nendpoint = []\n", "test.toml:2: gateway.endpoint: unknown field `endpoint`"),
+        (
+            "[gateway]\nnetworks = [\"10.0.0.0/24\"]\nendpoints = [\n  \"a:1\",\n  \"b\",\n]\n",
+            "test.toml:5: gateway.endpoints: \"b\" has no port: write HOST:PORT",
+        ),
+        (
+            "[gateway]\nendpoints = [\"a:1\"]\nnetworks = [\"10.0.0.7/24\"]\n",
+            "test.toml:3: gateway.networks: \"10.0.0.7/24\" has bits beyond its prefix: write \
+             10.0.0.0/24",
+        ),
+        (
+            "[gateway]\nendpoints = []\nnetworks = [\"10.0.0.0/24\"]\n",
+            "test.toml:2: gateway.endpoints: is empty: name at least one",
+        ),
+        ("[gateway\n", "test.toml:1: "),
+        ("a = 1\na = 2\n", "test.toml:2: a: duplicate key"),
+    ];
+    for (text, expected) in cases {
+        let message = gateway(text).unwrap_err().to_string();
+        assert!(message.starts_with(expected), "{text:?}\n got {message}\nwant {expected}");
+        assert_eq!(message.lines().count(), 1);
+    }
+    for (line, key) in [
+        ("listen = [\"4500\"]", "gateway.listen"),
+        ("listen = []", "gateway.listen"),
+        ("dns = [\"localhost\"]", "gateway.dns"),
+        ("interface = \"a/b\"", "gateway.interface"),
+        ("store = \"etcd://x\"", "gateway.store"),
+        ("nat = \"yes\"", "gateway.nat"),
+        ("[log]\nlevel = \"loud\"", "log.level"),
+        ("[log]\nformat = \"xml\"", "log.format"),
+    ] {
+        let message = gateway(&format!("{SMALLEST}{line}\n")).unwrap_err().to_string();
+        assert!(message.contains(&format!(": {key}: ")), "{message}");
+    }
+}
+
+#[test]
+fn a_client_needs_no_file_and_its_keys_are_checked() {
+    assert_eq!(client("").unwrap(), ClientConfig::default());
+    let config = client(
+        "[client]\nroute = [\"10.0.0.0/8\", \"fd00::/8\"]\nexclude = [\"10.9.0.0/16\"]\n\
+         allow-lan = true\nadvertise = [\"192.168.7.0/24\"]\ntimeout = \"5s\"\n",
+    );
+    let config = config.unwrap();
+    assert_eq!(config.route.len(), 2);
+    assert_eq!(config.timeout.seconds(), 5);
+    for (text, expected) in [
+        ("[client]\nroute = [\"10.0.0.1/8\"]\n", "test.toml:2: client.route: "),
+        ("[client]\ntimeout = \"never\"\n", "test.toml:2: client.timeout: "),
+        ("[client]\nkill_switch = true\n", "test.toml:2: client.kill_switch: unknown field"),
+        (
+            "[client]\nkill-switch = true\nroute = [\"10.0.0.0/8\"]\n",
+            "test.toml:1: client: a kill switch lets nothing out",
+        ),
+    ] {
+        let message = client(text).unwrap_err().to_string();
+        assert!(message.starts_with(expected), "{message}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in "\\PC{0,120}", noise in "[\\[\\]{}\"'=,.#a-z0-9\n ]{0,120}") {
+        for text in [&text, &noise] {
+            let _ = gateway(text);
+            let _ = gateway(&format!("{SMALLEST}{text}"));
+            if let Err(error) = client(text) {
+                prop_assert_eq!(error.to_string().lines().count(), 1);
+            }
+        }
+    }
+}
