@@ -39,8 +39,7 @@ impl Owed {
             return;
         }
         self.unreported += 1;
-        let steady =
-            self.reported_at.is_some_and(|at| now.saturating_since(at) < 2 * DELAY_STEADY);
+        let steady = self.reported_at.is_some_and(|at| now.saturating_since(at) < 2 * DELAY_STEADY);
         let delay = if steady { DELAY_STEADY } else { DELAY_FIRST };
         let due = *self.due.get_or_insert(now + delay);
         if self.unreported >= DATAGRAMS_MAX {
@@ -146,10 +145,7 @@ impl Flight {
             }
             let (sent, received) = self.settled;
             let upto = feedback.largest + 1;
-            self.loss.sample(
-                upto.saturating_sub(sent),
-                feedback.received.saturating_sub(received),
-            );
+            self.loss.sample(upto.saturating_sub(sent), feedback.received.saturating_sub(received));
             self.settled = (upto, feedback.received.max(received));
             self.acknowledged = Some(feedback.largest);
         }

@@ -7,6 +7,7 @@ use super::PathId;
 use super::feedback::{Flight, Owed};
 use super::replay::ReplayWindow;
 use crate::id::{PacketNumber, PathSerial, SessionIndex};
+use crate::outbox::RunSeal;
 use crate::time::Instant;
 
 /// The sending half of a path within an epoch.
@@ -14,10 +15,8 @@ use crate::time::Instant;
 pub struct TxLane {
     /// The path that it sends on.
     pub path: PathId,
-    /// The index that the receiver issued for it.
-    pub index: SessionIndex,
-    /// The path part of its nonces.
-    pub serial: PathSerial,
+    /// What seals its datagrams: key, the receiver's index, serial.
+    pub seal: RunSeal,
     next: PacketNumber,
     /// What left and what the peer said of it.
     pub flight: Flight,
@@ -25,8 +24,8 @@ pub struct TxLane {
 
 impl TxLane {
     /// A lane that has sent nothing.
-    pub fn new(path: PathId, index: SessionIndex, serial: PathSerial) -> Self {
-        Self { path, index, serial, next: 0, flight: Flight::default() }
+    pub fn new(path: PathId, seal: RunSeal) -> Self {
+        Self { path, seal, next: 0, flight: Flight::default() }
     }
 
     /// The number of the next datagram, taken: no other datagram will get it.
@@ -56,12 +55,6 @@ pub struct RxLane {
 impl RxLane {
     /// A lane on which nothing arrived yet.
     pub fn new(index: SessionIndex, serial: PathSerial) -> Self {
-        Self {
-            index,
-            serial,
-            path: None,
-            window: ReplayWindow::default(),
-            owed: Owed::default(),
-        }
+        Self { index, serial, path: None, window: ReplayWindow::default(), owed: Owed::default() }
     }
 }

@@ -81,6 +81,10 @@ pub struct Path {
     pub mtu: MtuSearch,
     /// Its challenges.
     pub probes: Probes,
+    /// When it was first thought of.
+    pub since: Instant,
+    /// When the next probe of its MTU is due.
+    pub mtu_due: Option<Instant>,
     /// When an authentic datagram last came by it.
     pub heard_at: Option<Instant>,
     /// When anything last left by it.
@@ -95,7 +99,13 @@ pub struct Path {
 
 impl Path {
     /// A path of which nothing is known yet.
-    pub fn new(id: PathId, route: Route, link: Option<LinkId>, trust: Trust) -> Self {
+    pub fn new(
+        id: PathId,
+        route: Route,
+        link: Option<LinkId>,
+        since: Instant,
+        trust: Trust,
+    ) -> Self {
         Self {
             id,
             route,
@@ -105,6 +115,8 @@ impl Path {
             rtt: Rtt::default(),
             mtu: MtuSearch::default(),
             probes: Probes::default(),
+            since,
+            mtu_due: None,
             heard_at: None,
             sent_at: None,
             preferred_by_peer: false,

@@ -111,11 +111,7 @@ impl Probes {
         let place = self.open.iter().position(|o| o.token == token && o.remote == remote)?;
         let open = self.open.remove(place);
         self.campaign = None;
-        Some(Answer {
-            elapsed: now.saturating_since(open.at),
-            size: open.size,
-            asked_at: open.at,
-        })
+        Some(Answer { elapsed: now.saturating_since(open.at), size: open.size, asked_at: open.at })
     }
 }
 

@@ -155,8 +155,7 @@ impl ReplayWindow {
         for back in 0..old.len() as u64 {
             let Some(word) = newest.checked_sub(back) else { break };
             #[expect(clippy::cast_possible_truncation, reason = "below the lengths of vectors")]
-            let (from, to) =
-                ((word % old.len() as u64) as usize, (word % length as u64) as usize);
+            let (from, to) = ((word % old.len() as u64) as usize, (word % length as u64) as usize);
             self.words[to] = old[from];
         }
     }

@@ -3,8 +3,8 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::frame::Feedback;
 use crate::id::PathSerial;
+use crate::wire::frame::Feedback;
 
 fn accept(window: &mut ReplayWindow, number: u64) -> bool {
     let fresh = window.check(number).is_ok();

@@ -37,6 +37,14 @@ struct Pending {
     acknowledged: bool,
 }
 
+impl Pending {
+    /// Whether it is open and the receiver would keep it: it lies not too far beyond `first`, the
+    /// oldest that is open.
+    const fn may_leave(&self, first: u32) -> bool {
+        !self.acknowledged && self.number.wrapping_sub(first) <= AHEAD_MAX
+    }
+}
+
 impl ControlSender {
     /// Queues a message for sending at once. Returns whether there was room.
     pub fn push(&mut self, now: Instant, message: &Control) -> bool {
@@ -64,7 +72,8 @@ impl ControlSender {
 
     /// When the next frame is due; `None` while all is acknowledged.
     pub fn due(&self) -> Option<Instant> {
-        self.queue.iter().filter(|pending| !pending.acknowledged).map(|p| p.due).min()
+        let first = self.queue.front()?.number;
+        self.queue.iter().filter(|pending| pending.may_leave(first)).map(|p| p.due).min()
     }
 
     /// The next frame to send now: number and body, at most `room` bytes of body. It falls due
@@ -75,13 +84,9 @@ impl ControlSender {
         timeout: Duration,
         room: usize,
     ) -> Option<(u32, &[u8])> {
-        // A receiver keeps only so many frames beyond a gap.
         let first = self.queue.front()?.number;
         let pending = self.queue.iter_mut().find(|pending| {
-            !pending.acknowledged
-                && pending.due <= now
-                && pending.body.len() <= room
-                && pending.number.wrapping_sub(first) <= AHEAD_MAX
+            pending.may_leave(first) && pending.due <= now && pending.body.len() <= room
         })?;
         pending.pause = if pending.pause.is_zero() { timeout } else { pending.pause * 2 };
         pending.pause = pending.pause.clamp(Duration::from_millis(1), REPEAT_MAX);

@@ -1,0 +1,193 @@
+//! What the shell tells the core: the store's contents, what the user wants, what the links do.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::{Node, PEERS_MAX, PeerConfig};
+use crate::crypto::Status;
+use crate::error::{CloseCode, DropReason};
+use crate::id::PeerKey;
+use crate::outbox::Outbox;
+use crate::peer::index::Slot;
+use crate::peer::{Event, Link, Peer, SideConfig};
+use crate::role::Access;
+use crate::time::Instant;
+use crate::wire::control::Prefix;
+
+/// A change from the control plane.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Knows a peer from now on. A handshake of it that waits for this is answered. A peer that
+    /// is known already gets the new access; its session goes on.
+    AddPeer(Box<PeerConfig>),
+    /// Forgets a peer: its session ends at once, and its handshakes are refused as revoked.
+    RevokePeer(PeerKey),
+    /// Refuses a peer that asked to enrol.
+    RefuseEnrolment {
+        /// Its key.
+        peer: PeerKey,
+        /// What it is told.
+        status: Status,
+    },
+    /// Changes what a peer may do.
+    SetAccess {
+        /// Its key.
+        peer: PeerKey,
+        /// What it may do from now on.
+        access: Access,
+    },
+    /// Client: the usable links, best first.
+    SetLinks(Vec<Link>),
+    /// Client: where a gateway may be reached, best first.
+    SetRemotes {
+        /// The gateway.
+        peer: PeerKey,
+        /// Its addresses.
+        remotes: Vec<SocketAddr>,
+    },
+    /// Client: asks for a session with a gateway, and keeps asking.
+    Connect(PeerKey),
+    /// Ends the session with a peer; a client does not ask again until told to.
+    Close {
+        /// The peer.
+        peer: PeerKey,
+        /// What it is told.
+        code: CloseCode,
+    },
+    /// Gateway: the addresses that its listening sockets can send from.
+    SetLocals(Vec<IpAddr>),
+}
+
+impl Node {
+    /// A change from the control plane.
+    pub fn handle_command(&mut self, now: Instant, command: Command, out: &mut Outbox) {
+        let done = match command {
+            Command::AddPeer(config) => self.add_peer(now, *config, out),
+            Command::RevokePeer(peer) => self.revoke_peer(now, peer, out),
+            Command::RefuseEnrolment { peer, status } => {
+                self.refuse_enrolment(now, peer, status, out)
+            }
+            Command::SetAccess { peer, access } => self.set_access(peer, access),
+            Command::SetLinks(links) => {
+                self.each_peer(now, out, |p, cx| p.links_changed(cx, &links))
+            }
+            Command::SetRemotes { peer, remotes } => self.for_peer(now, peer, out, |peer, cx| {
+                peer.set_remotes(cx, remotes);
+            }),
+            Command::Connect(peer) => self.for_peer(now, peer, out, Peer::connect),
+            Command::Close { peer, code } => {
+                self.for_peer(now, peer, out, |peer, cx| peer.close(cx, code))
+            }
+            Command::SetLocals(locals) => {
+                self.each_peer(now, out, |peer, cx| peer.locals_changed(cx, &locals))
+            }
+        };
+        self.count(done);
+    }
+
+    fn add_peer(
+        &mut self,
+        now: Instant,
+        config: PeerConfig,
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        let key = config.key;
+        if self.by_key.contains_key(&key) {
+            return self.set_access(key, config.access);
+        }
+        let slot = match self.peers.iter().position(Option::is_none) {
+            Some(free) => free,
+            None if self.peers.len() < PEERS_MAX => {
+                self.peers.push(None);
+                self.peers.len() - 1
+            }
+            None => return Err(DropReason::TableFull),
+        };
+        let slot = Slot(u32::try_from(slot).map_err(|_| DropReason::TableFull)?);
+        // What lies behind a gateway is everything; a client's addresses are its own.
+        if matches!(config.side, SideConfig::Gateway { .. }) {
+            for address in [IpAddr::from([0u8; 4]), IpAddr::from([0u16; 8])] {
+                self.routes.insert(Prefix { address, bits: 0 }, slot);
+            }
+        }
+        for &prefix in config.access.own() {
+            self.routes.insert(prefix, slot);
+        }
+        self.by_key.insert(key, slot);
+        self.responder.known(key);
+        self.peers[slot.0 as usize] = Some(Peer::new(now, slot, config));
+        self.answer_waiting(now, key, out)
+    }
+
+    fn revoke_peer(
+        &mut self,
+        now: Instant,
+        key: PeerKey,
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        self.responder.revoke(key);
+        let Some(slot) = self.by_key.remove(&key) else { return Ok(()) };
+        let closed = self.with_peer(now, slot, out, |peer, cx| {
+            peer.close(cx, CloseCode::Revoked);
+            Ok(())
+        });
+        self.routes.remove(slot);
+        self.timers.stop(slot);
+        self.peers[slot.0 as usize] = None;
+        closed
+    }
+
+    fn refuse_enrolment(
+        &mut self,
+        now: Instant,
+        peer: PeerKey,
+        status: Status,
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        self.tell(Event::PeerRefused { peer, status });
+        self.refuse_waiting(now, peer, status, out)
+    }
+
+    fn set_access(&mut self, key: PeerKey, access: Access) -> Result<(), DropReason> {
+        let slot = *self.by_key.get(&key).ok_or(DropReason::NoRoute)?;
+        let peer = self.peers.get_mut(slot.0 as usize).and_then(Option::as_mut);
+        let peer = peer.ok_or(DropReason::NoRoute)?;
+        if peer.access().own() != access.own() {
+            self.routes.remove(slot);
+            for &prefix in access.own() {
+                self.routes.insert(prefix, slot);
+            }
+        }
+        peer.set_access(access);
+        Ok(())
+    }
+
+    fn for_peer(
+        &mut self,
+        now: Instant,
+        key: PeerKey,
+        out: &mut Outbox,
+        verb: impl FnOnce(&mut Peer, &mut crate::peer::Context<'_>),
+    ) -> Result<(), DropReason> {
+        let slot = *self.by_key.get(&key).ok_or(DropReason::NoRoute)?;
+        self.with_peer(now, slot, out, |peer, cx| {
+            verb(peer, cx);
+            Ok(())
+        })
+    }
+
+    fn each_peer(
+        &mut self,
+        now: Instant,
+        out: &mut Outbox,
+        mut verb: impl FnMut(&mut Peer, &mut crate::peer::Context<'_>),
+    ) -> Result<(), DropReason> {
+        let slots: Vec<_> = self.by_key.values().copied().collect();
+        for slot in slots {
+            self.with_peer(now, slot, out, |peer, cx| {
+                verb(peer, cx);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,233 @@
+//! A node: all its peers, and the four verbs by which the shell drives it.
+//!
+//! - **In**: [`Node::handle_tun`], [`Node::handle_datagram`], [`Node::handle_timeout`],
+//!   [`Node::handle_command`], each told the time, each filling an [`Outbox`].
+//! - **Out**: the outbox, to be sealed, sent and written; then [`Node::poll_event`] until it is
+//!   empty (sockets must be opened before the datagrams that use them are sent); then
+//!   [`Node::poll_timeout`].
+//!
+//! Law: once events are drained at `t`, the next timeout lies after `t`.
+//!
+//! One node serves one thread. It finds a peer by session index for datagrams and by inner
+//! address for packets, and knows nothing of what happens inside a session.
+
+mod command;
+mod respond;
+mod routes;
+mod timers;
+
+pub use crate::peer::{
+    Config, Event, Link, PathStatus, PeerConfig, PeerState, PeerStatus, Reason, SideConfig,
+};
+pub use command::Command;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+use crate::crypto::Rng;
+use crate::error::{DropReason, Drops};
+use crate::id::{PeerKey, SocketId};
+use crate::outbox::{Outbox, Route};
+use crate::peer::index::{IndexTable, Slot};
+use crate::peer::{Context, Peer};
+use crate::time::Instant;
+use crate::wire::{Kind, data, handshake, inner};
+use inner::{InnerPacket, InnerView};
+use respond::Responder;
+use routes::Routes;
+use timers::Timers;
+
+/// Peers of one node.
+pub const PEERS_MAX: usize = 65_536;
+
+/// Where a datagram came from and to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Meta {
+    /// The socket that received it.
+    pub socket: SocketId,
+    /// The local address that it was sent to, where the socket has several.
+    pub local: Option<IpAddr>,
+    /// Its source.
+    pub remote: SocketAddr,
+}
+
+/// All peers and how to find them.
+pub struct Node {
+    config: Config,
+    rng: Box<dyn Rng>,
+    peers: Vec<Option<Peer>>,
+    by_key: BTreeMap<PeerKey, Slot>,
+    indices: IndexTable,
+    routes: Routes,
+    timers: Timers,
+    responder: Responder,
+    events: VecDeque<Event>,
+    drops: Drops,
+    next_socket: u32,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("peers", &self.by_key.len()).finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// A node without peers. Sockets that it asks for are numbered from `first_socket`; numbers
+    /// below are the shell's own, listening.
+    pub fn new(now: Instant, config: Config, mut rng: Box<dyn Rng>, first_socket: u32) -> Self {
+        let responder = Responder::new(now, &config, rng.as_mut());
+        Self {
+            config,
+            rng,
+            peers: Vec::new(),
+            by_key: BTreeMap::new(),
+            indices: IndexTable::default(),
+            routes: Routes::default(),
+            timers: Timers::default(),
+            responder,
+            events: VecDeque::new(),
+            drops: Drops::default(),
+            next_socket: first_socket,
+        }
+    }
+
+    /// An inner packet from the TUN.
+    pub fn handle_tun(&mut self, now: Instant, packet: InnerPacket<'_>, out: &mut Outbox) {
+        let sent = InnerView::parse(packet.head, packet.len()).and_then(|view| {
+            let slot = self.routes.find(view.destination).ok_or(DropReason::NoRoute)?;
+            self.with_peer(now, slot, out, |peer, cx| peer.send_inner(cx, &view, packet))
+        });
+        self.count(sent);
+    }
+
+    /// A datagram from a socket. Its bytes are overwritten.
+    pub fn handle_datagram(
+        &mut self,
+        now: Instant,
+        meta: Meta,
+        datagram: &mut [u8],
+        out: &mut Outbox,
+    ) {
+        let route = Route { socket: meta.socket, local: meta.local, remote: meta.remote };
+        let taken = match Kind::of(datagram) {
+            Some(Kind::Data) => self.data(now, route, datagram, out),
+            Some(Kind::HandshakeA | Kind::HandshakeB) => self.handshake(now, route, datagram, out),
+            Some(Kind::Response) => self.response(now, datagram, out),
+            Some(Kind::CookieReply) => self.cookie_reply(now, datagram, out),
+            Some(Kind::RestartNotice) | None => Err(DropReason::UnknownKind),
+        };
+        self.count(taken);
+    }
+
+    /// Time has passed. Peers whose time has come do what is due.
+    pub fn handle_timeout(&mut self, now: Instant, out: &mut Outbox) {
+        self.responder.expire(now);
+        while let Some(slot) = self.timers.pop_due(now) {
+            let done = self.with_peer(now, slot, out, |peer, cx| {
+                peer.handle_timeout(cx);
+                Ok(())
+            });
+            self.count(done);
+        }
+    }
+
+    /// What happened; to be asked until there is no more.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When to call [`Node::handle_timeout`], and why; `None` while nothing is awaited.
+    pub fn poll_timeout(&self) -> Option<(Instant, Reason)> {
+        self.timers.next()
+    }
+
+    /// What was thrown away so far, by reason.
+    pub const fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// A snapshot of the session with `peer`.
+    pub fn status(&self, peer: PeerKey) -> Option<PeerStatus> {
+        let slot = *self.by_key.get(&peer)?;
+        self.peers.get(slot.0 as usize)?.as_ref().map(Peer::status)
+    }
+
+    /// Every peer, in the order of their keys.
+    pub fn peers(&self) -> impl Iterator<Item = PeerKey> + '_ {
+        self.by_key.keys().copied()
+    }
+
+    fn data(
+        &mut self,
+        now: Instant,
+        route: Route,
+        datagram: &mut [u8],
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        let index = data::session_index(datagram)?;
+        let lead = self.indices.find(index).ok_or(DropReason::UnknownIndex)?;
+        self.with_peer(now, lead.slot, out, |peer, cx| peer.receive(cx, lead, route, datagram))
+    }
+
+    fn response(
+        &mut self,
+        now: Instant,
+        datagram: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        let receiver = handshake::Response::parse(datagram)?.receiver();
+        let lead = self.indices.find(receiver).ok_or(DropReason::UnknownIndex)?;
+        self.with_peer(now, lead.slot, out, |p, cx| p.receive_response(cx, lead.epoch, datagram))
+    }
+
+    fn cookie_reply(
+        &mut self,
+        now: Instant,
+        datagram: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        let receiver = handshake::CookieReply::parse(datagram)?.receiver();
+        let lead = self.indices.find(receiver).ok_or(DropReason::UnknownIndex)?;
+        self.with_peer(now, lead.slot, out, |p, cx| p.receive_cookie(cx, lead.epoch, datagram))
+    }
+
+    /// Calls a verb of one peer, then sees to its timer.
+    fn with_peer(
+        &mut self,
+        now: Instant,
+        slot: Slot,
+        out: &mut Outbox,
+        verb: impl FnOnce(&mut Peer, &mut Context<'_>) -> Result<(), DropReason>,
+    ) -> Result<(), DropReason> {
+        let peer = self.peers.get_mut(slot.0 as usize).and_then(Option::as_mut);
+        let peer = peer.ok_or(DropReason::NoRoute)?;
+        let mut cx = Context {
+            now,
+            config: &self.config,
+            rng: self.rng.as_mut(),
+            indices: &mut self.indices,
+            next_socket: &mut self.next_socket,
+            out,
+            events: &mut self.events,
+            drops: &mut self.drops,
+        };
+        let result = verb(peer, &mut cx);
+        self.timers.set(slot, peer.poll_timeout(&self.config));
+        result
+    }
+
+    fn count(&mut self, result: Result<(), DropReason>) {
+        if let Err(reason) = result {
+            self.drops.count(reason);
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        if self.events.len() < crate::peer::EVENTS_MAX {
+            self.events.push_back(event);
+        } else {
+            self.drops.count(DropReason::QueueFull);
+        }
+    }
+}

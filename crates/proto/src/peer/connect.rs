@@ -1,0 +1,525 @@
+//! A client's handshakes: rounds over every candidate, each its own exchange, until one is
+//! answered.
+//!
+//! A first listed address, link or family may be dead, so candidates are raced, a little apart and
+//! best first. Old attempts stay answerable while new ones are made: on a slow path the answer
+//! comes after the next attempt.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use super::epoch::{Agreed, Epoch};
+use super::index::{EpochId, IndexTable};
+use super::{Context, Event, Link, Peer, PeerState, Side};
+use crate::crypto::{Cookie, EpochKeys, Hello, Initiator, Status, Token, Welcome};
+use crate::error::{CloseCode, DropReason};
+use crate::id::{LinkId, SessionIndex, SocketId};
+use crate::outbox::Route;
+use crate::path::{Health, Path, PathId, Trust};
+use crate::time::{Duration, Instant};
+use crate::wire::control::{Lease, Prefix};
+
+/// Time between the attempts of one round.
+const STAGGER: Duration = Duration::from_millis(30);
+/// Pause after the first round; doubles with each.
+const PAUSE_FIRST: Duration = Duration::from_millis(400);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Attempts that can be answered at once.
+const ATTEMPTS_MAX: usize = 16;
+/// Candidates of one round.
+const CANDIDATES_MAX: usize = 8;
+/// How long a cookie is used (the gateway accepts it for two to four minutes).
+const COOKIE_TIME: Duration = Duration::from_secs(110);
+
+/// The asking end of a session: where the gateway may be, from which links, and the handshakes
+/// under way.
+#[derive(Debug)]
+pub(super) struct Connector {
+    remotes: Vec<SocketAddr>,
+    links: Vec<Link>,
+    counter: u64,
+    token: Option<Token>,
+    pub(super) advertise: Vec<Prefix>,
+    pub(super) lease: Option<Lease>,
+    sockets: Vec<(SocketId, LinkId, IpAddr)>,
+    cookies: Vec<(Instant, SocketAddr, Cookie)>,
+    round: Option<Round>,
+}
+
+/// Handshakes under way.
+#[derive(Debug)]
+struct Round {
+    started: Instant,
+    next: Instant,
+    pause: Duration,
+    queue: VecDeque<Candidate>,
+    attempts: VecDeque<Attempt>,
+}
+
+/// A way to reach the gateway: from a link's address to one of the gateway's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Candidate {
+    pub(super) link: LinkId,
+    pub(super) local: IpAddr,
+    pub(super) remote: SocketAddr,
+}
+
+/// One exchange.
+struct Attempt {
+    epoch: EpochId,
+    initiator: Initiator,
+    indices: Vec<SessionIndex>,
+    route: Route,
+    link: LinkId,
+    sent_at: Instant,
+    /// Whether it was sent again with a cookie: once is enough.
+    has_cookie: bool,
+}
+
+impl std::fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attempt").field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}
+
+impl Connector {
+    pub(super) const fn new(
+        remotes: Vec<SocketAddr>,
+        counter: u64,
+        token: Option<Token>,
+        advertise: Vec<Prefix>,
+    ) -> Self {
+        Self {
+            remotes,
+            links: Vec::new(),
+            counter,
+            token,
+            advertise,
+            lease: None,
+            sockets: Vec::new(),
+            cookies: Vec::new(),
+            round: None,
+        }
+    }
+
+    pub(super) fn set_links(&mut self, links: &[Link]) {
+        self.links = links.to_vec();
+    }
+
+    /// Every pair of a local and a remote address of one family, best first.
+    pub(super) fn candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
+        self.links.iter().flat_map(move |link| {
+            self.remotes.iter().flat_map(move |&remote| {
+                let fits = move |local: &&IpAddr| local.is_ipv4() == remote.is_ipv4();
+                let local = link.addresses.iter().find(fits).copied();
+                local.map(|local| Candidate { link: link.id, local, remote })
+            })
+        })
+    }
+
+    pub(super) const fn is_trying(&self) -> bool {
+        self.round.is_some()
+    }
+
+    /// Whether a round could begin.
+    pub(super) const fn can_try(&self) -> bool {
+        self.round.is_none() && !self.links.is_empty()
+    }
+
+    /// When the next attempt is due.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.round.as_ref().map(|round| round.next)
+    }
+
+    pub(super) fn stop(&mut self, table: &mut IndexTable) {
+        for attempt in self.round.take().into_iter().flat_map(|round| round.attempts) {
+            table.revoke(attempt.indices);
+        }
+    }
+
+    /// A socket of its own for a new path: a new local port, which a bystander on one network
+    /// cannot link to the port used on another.
+    pub(super) fn open_socket(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: LinkId,
+        local: IpAddr,
+    ) -> SocketId {
+        let socket = cx.open_socket(link, local);
+        self.sockets.push((socket, link, local));
+        socket
+    }
+
+    fn is_attempting_from(&self, socket: SocketId) -> bool {
+        let attempts = self.round.iter().flat_map(|round| &round.attempts);
+        attempts.into_iter().any(|attempt| attempt.route.socket == socket)
+    }
+
+    /// The socket that this round's attempts from `candidate` share; those of paths are not taken.
+    fn attempt_socket(&mut self, cx: &mut Context<'_>, candidate: Candidate) -> SocketId {
+        let shared = self.round.iter().flat_map(|round| &round.attempts).find(|attempt| {
+            attempt.link == candidate.link && attempt.route.local == Some(candidate.local)
+        });
+        match shared.map(|attempt| attempt.route.socket) {
+            Some(socket) => socket,
+            None => self.open_socket(cx, candidate.link, candidate.local),
+        }
+    }
+
+    fn cookie(&self, now: Instant, remote: SocketAddr) -> Option<&Cookie> {
+        let fresh = |since: Instant| now.saturating_since(since) < COOKIE_TIME;
+        self.cookies.iter().find(|(since, r, _)| *r == remote && fresh(*since)).map(|(_, _, c)| c)
+    }
+
+    fn keep_cookie(&mut self, now: Instant, remote: SocketAddr, cookie: Cookie) {
+        self.cookies
+            .retain(|(since, r, _)| *r != remote && now.saturating_since(*since) < COOKIE_TIME);
+        if self.cookies.len() < CANDIDATES_MAX {
+            self.cookies.push((now, remote, cookie));
+        }
+    }
+}
+
+impl Peer {
+    /// Asks for a session, by every candidate. No effect while already asking, or while there is
+    /// no link.
+    pub(crate) fn connect(&mut self, cx: &mut Context<'_>) {
+        let Side::Gateway(connector) = &mut self.side else { return };
+        if connector.is_trying() || connector.links.is_empty() {
+            return;
+        }
+        if matches!(self.state, PeerState::Down(_)) {
+            self.state = PeerState::Unestablished;
+        }
+        connector.round = Some(Round {
+            started: cx.now,
+            next: cx.now,
+            pause: PAUSE_FIRST,
+            queue: VecDeque::new(),
+            attempts: VecDeque::new(),
+        });
+        self.attempt_due(cx);
+    }
+
+    /// Asks at once, as if for the first time: the links changed.
+    pub(super) fn reconnect(&mut self, cx: &mut Context<'_>) {
+        if matches!(self.state, PeerState::Down(_)) {
+            return;
+        }
+        if let Side::Gateway(connector) = &mut self.side
+            && let Some(round) = &mut connector.round
+        {
+            (round.next, round.pause) = (cx.now, PAUSE_FIRST);
+            round.queue.clear();
+        }
+        self.connect(cx);
+        self.attempt_due(cx);
+    }
+
+    /// Replaces the gateway's addresses.
+    pub(crate) fn set_remotes(&mut self, cx: &mut Context<'_>, remotes: Vec<SocketAddr>) {
+        if let Side::Gateway(connector) = &mut self.side
+            && connector.remotes != remotes
+        {
+            connector.remotes = remotes;
+            if self.epochs.current.is_none() {
+                self.reconnect(cx);
+            }
+        }
+    }
+
+    /// Asks for new keys when the old are due and traffic flows.
+    pub(super) fn rekey_if_due(&mut self, cx: &mut Context<'_>) {
+        if self.epochs.current.as_ref().is_some_and(|epoch| epoch.wants_rekey(cx.now)) {
+            self.connect(cx);
+        }
+    }
+
+    /// Makes the attempts that are due.
+    pub(super) fn attempt_due(&mut self, cx: &mut Context<'_>) {
+        let in_use = self.paths.active().filter(|path| path.health == Health::Good);
+        let in_use = in_use.map(|path| (path.link, path.route));
+        loop {
+            let epoch = EpochId(self.next_epoch + 1);
+            let Side::Gateway(connector) = &mut self.side else { return };
+            let Some(round) = &mut connector.round else { return };
+            if round.next > cx.now {
+                return;
+            }
+            if round.queue.is_empty() {
+                if round.pause >= PAUSE_MAX && in_use.is_some() {
+                    // The session works; the next traffic asks again.
+                    connector.stop(cx.indices);
+                    self.close_unused_sockets(cx);
+                    return;
+                }
+                let rekey = round.pause == PAUSE_FIRST && in_use.is_some();
+                let queue: VecDeque<_> = if rekey {
+                    in_use
+                        .iter()
+                        .filter_map(|(link, route)| in_use_candidate(*link, route))
+                        .collect()
+                } else {
+                    connector.candidates().take(CANDIDATES_MAX).collect()
+                };
+                let Some(round) = &mut connector.round else { return };
+                if queue.is_empty() {
+                    round.next = cx.now + round.pause;
+                    return;
+                }
+                round.queue = queue;
+            }
+            let Some(round) = &mut connector.round else { return };
+            let Some(candidate) = round.queue.pop_front() else { return };
+            round.next = cx.now + STAGGER;
+            if round.queue.is_empty() {
+                round.next = cx.now + round.pause;
+                round.pause = (round.pause * 2).min(PAUSE_MAX);
+            }
+            self.next_epoch = epoch.0;
+            self.attempt(cx, epoch, candidate, in_use);
+        }
+    }
+
+    /// One attempt: both halves of message 1.
+    fn attempt(
+        &mut self,
+        cx: &mut Context<'_>,
+        epoch: EpochId,
+        candidate: Candidate,
+        in_use: Option<(Option<LinkId>, Route)>,
+    ) {
+        let Side::Gateway(connector) = &mut self.side else { return };
+        let same = |(link, route): &(Option<LinkId>, Route)| {
+            in_use_candidate(*link, route) == Some(candidate)
+        };
+        let route = match in_use.filter(same) {
+            Some((_, route)) => route,
+            None => Route {
+                socket: connector.attempt_socket(cx, candidate),
+                local: Some(candidate.local),
+                remote: candidate.remote,
+            },
+        };
+        let indices = cx.indices.issue_first(cx.rng, self.slot, epoch);
+        let counter = connector.counter;
+        connector.counter += 1;
+        cx.tell(Event::HandshakeCounter { peer: self.key, counter });
+        let hello = Hello {
+            counter,
+            features: 0,
+            floor: cx.config.floor,
+            has_aes: cx.config.has_aes,
+            token: connector.token.clone(),
+            indices,
+        };
+        let started =
+            Initiator::start(cx.rng, &cx.config.secret, self.key, self.psk.as_deref(), &hello);
+        let Ok((mut initiator, _)) = started else {
+            cx.indices.revoke(indices); // the key was checked when the peer was added
+            return;
+        };
+        let cookie = connector.cookie(cx.now, candidate.remote);
+        let messages = match cookie {
+            Some(cookie) => initiator.add_cookie(cookie),
+            None => initiator.messages(),
+        };
+        for message in [&messages.a, &messages.b] {
+            if !cx.out.push_clear(route, message) {
+                cx.drops.count(DropReason::QueueFull);
+            }
+        }
+        let attempt = Attempt {
+            epoch,
+            has_cookie: cookie.is_some(),
+            initiator,
+            indices: indices.to_vec(),
+            route,
+            link: candidate.link,
+            sent_at: cx.now,
+        };
+        let Some(round) = &mut connector.round else { return };
+        round.attempts.push_back(attempt);
+        if round.attempts.len() > ATTEMPTS_MAX
+            && let Some(oldest) = round.attempts.pop_front()
+        {
+            cx.indices.revoke(oldest.indices);
+        }
+    }
+
+    /// Takes a cookie reply: the attempt is sent again with the cookie, once.
+    pub(crate) fn receive_cookie(
+        &mut self,
+        cx: &mut Context<'_>,
+        epoch: EpochId,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        let Side::Gateway(connector) = &mut self.side else {
+            return Err(DropReason::BadHandshake);
+        };
+        let attempts = connector.round.iter_mut().flat_map(|round| &mut round.attempts);
+        let attempt = attempts.into_iter().find(|attempt| attempt.epoch == epoch);
+        let attempt = attempt.ok_or(DropReason::BadHandshake)?;
+        let cookie = attempt.initiator.open_cookie_reply(bytes)?;
+        if std::mem::replace(&mut attempt.has_cookie, true) {
+            return Ok(());
+        }
+        let (route, remote) = (attempt.route, attempt.route.remote);
+        let messages = attempt.initiator.add_cookie(&cookie);
+        for message in [&messages.a, &messages.b] {
+            if !cx.out.push_clear(route, message) {
+                return Err(DropReason::QueueFull);
+            }
+        }
+        connector.keep_cookie(cx.now, remote, cookie);
+        Ok(())
+    }
+
+    /// Takes the answer to an attempt.
+    pub(crate) fn receive_response(
+        &mut self,
+        cx: &mut Context<'_>,
+        epoch: EpochId,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        let Side::Gateway(connector) = &mut self.side else {
+            return Err(DropReason::BadHandshake);
+        };
+        let round = connector.round.as_mut().ok_or(DropReason::BadHandshake)?;
+        let place = round.attempts.iter().position(|attempt| attempt.epoch == epoch);
+        let place = place.ok_or(DropReason::BadHandshake)?;
+        let attempt = round.attempts.get_mut(place).ok_or(DropReason::BadHandshake)?;
+        let (welcome, keys) = attempt.initiator.finish(bytes)?;
+        let Some(attempt) = round.attempts.remove(place) else { return Ok(()) };
+        match keys {
+            Some(keys) => self.install(cx, attempt, &welcome, keys),
+            None => self.refused(cx, attempt, welcome.status),
+        }
+        self.refresh_state(cx);
+        Ok(())
+    }
+
+    /// The gateway accepted: the new keys are used at once.
+    fn install(
+        &mut self,
+        cx: &mut Context<'_>,
+        attempt: Attempt,
+        welcome: &Welcome,
+        keys: EpochKeys,
+    ) {
+        let Side::Gateway(connector) = &mut self.side else { return };
+        let started = connector.round.as_ref().map_or(attempt.sent_at, |round| round.started);
+        connector.stop(cx.indices);
+        connector.token = None;
+        let (route, epoch) = (attempt.route, attempt.epoch);
+        let agreed = Agreed {
+            id: epoch,
+            keys,
+            initiator: true,
+            origin: route,
+            ours: attempt.indices,
+            theirs: welcome.indices.to_vec(),
+        };
+        self.epochs.install(cx.now, Epoch::new(cx.now, agreed), cx.indices);
+        let first = self.established.is_none();
+        self.established.get_or_insert(cx.now);
+        let id = self.path_of_answer(cx, route, attempt.link, attempt.sent_at);
+        if let Some(path) = self.paths.get_mut(id) {
+            path.natted = route.local.is_some_and(|local| local != welcome.observed.ip());
+        }
+        self.control.renumber(cx.now);
+        self.introduce(cx);
+        let took = Some(cx.now.saturating_since(started));
+        cx.tell(Event::Established { peer: self.key, first, took });
+        self.confirm(cx, id);
+        self.close_unused_sockets(cx);
+        self.flush_waiting(cx);
+    }
+
+    /// The path by which the answer came: it carries, and the gateway is there.
+    fn path_of_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        route: Route,
+        link: LinkId,
+        sent_at: Instant,
+    ) -> PathId {
+        let id = match self.paths.by_route(&route) {
+            Some(path) => path.id,
+            None => {
+                let id = self.paths.next_id();
+                self.add_path(cx, Path::new(id, route, Some(link), cx.now, Trust::Proven));
+                id
+            }
+        };
+        let carries = self.paths.active().is_some_and(|path| path.health == Health::Good);
+        if let Some(path) = self.paths.get_mut(id) {
+            path.trust = Trust::Proven;
+            path.health = Health::Good;
+            path.heard_at = Some(cx.now);
+            path.probes.stop();
+            path.rtt.sample(cx.now.saturating_since(sent_at), Duration::ZERO);
+        }
+        if !carries {
+            self.paths.activate(id);
+        }
+        id
+    }
+
+    /// Shows the gateway that the keys arrived, and probes the path's MTU while at it. What
+    /// confirms is small: it must arrive even where large datagrams do not.
+    fn confirm(&mut self, cx: &mut Context<'_>, id: PathId) {
+        self.ask(cx, id);
+        self.search_mtu(cx, id);
+        self.send_control(cx);
+    }
+
+    /// The gateway refused. Some refusals pass with time, others need a person.
+    fn refused(&mut self, cx: &mut Context<'_>, attempt: Attempt, status: Status) {
+        cx.indices.revoke(attempt.indices);
+        let Side::Gateway(connector) = &mut self.side else { return };
+        match status {
+            Status::StaleCounter { highest } => {
+                connector.counter = connector.counter.max(highest.saturating_add(1));
+                if let Some(round) = &mut connector.round {
+                    round.next = cx.now;
+                }
+                self.attempt_due(cx);
+            }
+            Status::Accepted | Status::Busy => {}
+            Status::NotEnrolled
+            | Status::TokenUsed
+            | Status::TokenExpired
+            | Status::TokenUnknown
+            | Status::Revoked
+            | Status::Unsupported
+            | Status::Other(_) => {
+                connector.stop(cx.indices);
+                cx.tell(Event::Refused { peer: self.key, status });
+                if self.epochs.current.is_none() {
+                    self.close_unused_sockets(cx);
+                    self.set_state(cx, PeerState::Down(CloseCode::Requested));
+                }
+            }
+        }
+    }
+
+    /// Closes the sockets that neither a path nor an attempt uses.
+    pub(super) fn close_unused_sockets(&mut self, cx: &mut Context<'_>) {
+        let Side::Gateway(connector) = &mut self.side else { return };
+        let mut kept = std::mem::take(&mut connector.sockets);
+        kept.retain(|&(socket, _, _)| {
+            let used = self.paths.uses(socket) || connector.is_attempting_from(socket);
+            if !used {
+                cx.tell(Event::CloseSocket { socket });
+            }
+            used
+        });
+        connector.sockets = kept;
+    }
+}
+
+fn in_use_candidate(link: Option<LinkId>, route: &Route) -> Option<Candidate> {
+    Some(Candidate { link: link?, local: route.local?, remote: route.remote })
+}

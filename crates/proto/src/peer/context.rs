@@ -1,0 +1,171 @@
+//! What a peer is given for the time of one call, and what it says to the shell.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use super::index::IndexTable;
+use super::status::PeerState;
+use crate::crypto::{Floor, Rng, StaticSecret, Status, Token};
+use crate::error::{DropReason, Drops, PeerError};
+use crate::id::{LinkId, PeerKey, SocketId};
+use crate::outbox::Outbox;
+use crate::time::{Duration, Instant};
+use crate::wire::control::{Lease, Prefix};
+
+/// Events that wait for the shell; beyond these the oldest are dropped (and counted), because a
+/// shell that does not ask must not cost memory.
+pub const EVENTS_MAX: usize = 4_096;
+
+/// What holds for all sessions of a node.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The node's identity.
+    pub secret: StaticSecret,
+    /// The weakest suite that it uses.
+    pub floor: Floor,
+    /// Whether it computes AES in hardware.
+    pub has_aes: bool,
+    /// How often a client behind a NAT sends something; `None` never.
+    pub keepalive: Option<Duration>,
+    /// How long a session without a word from the peer is kept, keys and all.
+    pub persistence_timeout: Duration,
+}
+
+/// One usable local link of a client, as the shell sees it; the first is the best.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// The interface.
+    pub id: LinkId,
+    /// Its usable addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What happened, for the shell to act on or to show.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Open a UDP socket bound to `local` on `link`, before the next datagrams are sent.
+    OpenSocket {
+        /// The number that routes will use.
+        socket: SocketId,
+        /// The interface to bind to.
+        link: LinkId,
+        /// The address to bind to.
+        local: IpAddr,
+    },
+    /// Nothing will be sent from this socket any more, nor is anything expected.
+    CloseSocket {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// A handshake used this counter: what is stored must be above it before a restart.
+    HandshakeCounter {
+        /// The peer that it was used with.
+        peer: PeerKey,
+        /// The counter.
+        counter: u64,
+    },
+    /// Gateway: an unknown peer showed a token. Answer with `AddPeer` or `RefuseEnrolment` within
+    /// two seconds.
+    EnrolmentRequested {
+        /// Its key.
+        peer: PeerKey,
+        /// The token.
+        token: Token,
+    },
+    /// Gateway: an unknown or revoked peer was refused.
+    PeerRefused {
+        /// Its key.
+        peer: PeerKey,
+        /// What it was told.
+        status: Status,
+    },
+    /// Client: the gateway refuses a session.
+    Refused {
+        /// The gateway.
+        peer: PeerKey,
+        /// Why.
+        status: Status,
+    },
+    /// A session has fresh keys and carries.
+    Established {
+        /// The other end.
+        peer: PeerKey,
+        /// Whether there was no session before.
+        first: bool,
+        /// Time from the first handshake message to the answer, where this node asked.
+        took: Option<Duration>,
+    },
+    /// Client: the gateway gave inner addresses.
+    Leased {
+        /// The gateway.
+        peer: PeerKey,
+        /// What it gave.
+        lease: Lease,
+    },
+    /// The peer says what lies behind it.
+    Routes {
+        /// The peer.
+        peer: PeerKey,
+        /// The ranges.
+        routes: Vec<Prefix>,
+    },
+    /// The session's state changed.
+    State {
+        /// The other end.
+        peer: PeerKey,
+        /// The state now.
+        state: PeerState,
+    },
+    /// The peer is reached at another address now.
+    Moved {
+        /// The peer.
+        peer: PeerKey,
+        /// Its address.
+        remote: SocketAddr,
+        /// Time from the first datagram of the move to its proof.
+        took: Duration,
+    },
+    /// The session ended.
+    Ended {
+        /// The other end.
+        peer: PeerKey,
+        /// Why.
+        error: PeerError,
+    },
+}
+
+/// What a peer is given for the time of one call.
+pub(crate) struct Context<'a> {
+    pub(crate) now: Instant,
+    pub(crate) config: &'a Config,
+    pub(crate) rng: &'a mut dyn Rng,
+    pub(crate) indices: &'a mut IndexTable,
+    pub(crate) next_socket: &'a mut u32,
+    pub(crate) out: &'a mut Outbox,
+    pub(crate) events: &'a mut VecDeque<Event>,
+    pub(crate) drops: &'a mut Drops,
+}
+
+impl Context<'_> {
+    /// Tells the shell.
+    pub(crate) fn tell(&mut self, event: Event) {
+        if self.events.len() >= EVENTS_MAX {
+            self.events.pop_front();
+            self.drops.count(DropReason::QueueFull);
+        }
+        self.events.push_back(event);
+    }
+
+    /// Has the shell open a socket.
+    pub(crate) fn open_socket(&mut self, link: LinkId, local: IpAddr) -> SocketId {
+        let socket = SocketId(*self.next_socket);
+        *self.next_socket = self.next_socket.wrapping_add(1);
+        self.tell(Event::OpenSocket { socket, link, local });
+        socket
+    }
+
+    /// An unpredictable number.
+    pub(crate) fn random(&mut self) -> u64 {
+        u64::from_be_bytes(crate::crypto::draw(self.rng))
+    }
+}

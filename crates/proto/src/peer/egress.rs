@@ -1,0 +1,202 @@
+//! Out: from an inner packet to a numbered datagram in the outbox. And the one place where a
+//! datagram of a session is made, whatever it carries.
+
+use super::epoch::Epoch;
+use super::paths::Choice;
+use super::{Context, Peer};
+use crate::error::{CloseCode, DropReason};
+use crate::flow::{self, Observed, clamp};
+use crate::outbox::Draft;
+use crate::pack::{self, Framing, fragment};
+use crate::path::{Health, Path, PathId};
+use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
+use crate::wire::frame::{self, Frame};
+use crate::wire::inner::{InnerPacket, InnerView};
+
+impl Peer {
+    /// Sends an inner packet, or keeps it for a moment while there is no path.
+    pub(crate) fn send_inner(
+        &mut self,
+        cx: &mut Context<'_>,
+        view: &InnerView,
+        packet: InnerPacket<'_>,
+    ) -> Result<(), DropReason> {
+        self.rekey_if_due(cx);
+        let observed = flow::observe(view, packet.head);
+        let choice = match self.paths.choose() {
+            Some(choice) if self.epochs.current.is_some() => choice,
+            Some(_) | None => return self.wait(cx, packet),
+        };
+        let framing = self.framing(choice, &observed);
+        let sent = self.send_packet(cx, choice.original, framing, &observed, packet);
+        self.ask_if_silent(cx, choice.original);
+        if let Some(copy) = choice.copy {
+            // A copy that does not fit the budget is no loss: the original is on its way.
+            let _ = self.send_packet(cx, copy, framing, &observed, packet);
+        }
+        match sent {
+            Err(DropReason::Amplification | DropReason::NoRoute) => self.wait(cx, packet),
+            other => other,
+        }
+    }
+
+    /// Data for a path that is silent and no longer asked: it is asked again.
+    fn ask_if_silent(&mut self, cx: &mut Context<'_>, id: PathId) {
+        let Some(path) = self.paths.get(id) else { return };
+        if matches!(path.health, Health::Silent { .. }) && path.probes.asking_since().is_none() {
+            self.ask(cx, id);
+        }
+    }
+
+    fn framing(&mut self, choice: Choice, observed: &Observed) -> Framing {
+        if choice.copy.is_none() {
+            return Framing::Plain;
+        }
+        let (bucket, sequence) = self.sequence_tx.take(observed.flow_hash);
+        Framing::Sequenced { bucket, sequence }
+    }
+
+    fn wait(&mut self, cx: &Context<'_>, packet: InnerPacket<'_>) -> Result<(), DropReason> {
+        if self.waiting.push(cx.now, packet) { Err(DropReason::QueueFull) } else { Ok(()) }
+    }
+
+    /// Sends what waited. Called when a path has become usable.
+    pub(super) fn flush_waiting(&mut self, cx: &mut Context<'_>) {
+        for packet in self.waiting.take(cx.now) {
+            if let Ok(view) = InnerView::parse(&packet, packet.len())
+                && let Err(reason) = self.send_inner(cx, &view, InnerPacket::whole(&packet))
+            {
+                cx.drops.count(reason);
+            }
+        }
+    }
+
+    /// One inner packet by one path: whole, or in pieces when the path is too small for it.
+    fn send_packet(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: PathId,
+        framing: Framing,
+        observed: &Observed,
+        packet: InnerPacket<'_>,
+    ) -> Result<(), DropReason> {
+        let room = self.paths.get(path).ok_or(DropReason::NoRoute)?.mtu.datagram() - OVERHEAD;
+        if packet.len() + framing.overhead() <= room {
+            return self.send_on(cx, path, true, |draft| {
+                let at = pack::push(draft, framing, packet);
+                if let Some(tcp) = observed.clamp_at {
+                    // The smallest framing that a full segment may need.
+                    let packet_max = room - frame::SEQUENCED_OVERHEAD;
+                    clamp::clamp(&mut draft.written()[at..], tcp, packet_max);
+                }
+            });
+        }
+        self.next_fragment = self.next_fragment.wrapping_add(1);
+        let packet_id = self.next_fragment;
+        let mut whole = Vec::with_capacity(packet.len());
+        packet.copy_to(&mut whole);
+        for (index, range) in fragment::pieces(whole.len(), room - frame::FRAGMENT_OVERHEAD) {
+            self.send_on(cx, path, true, |draft| {
+                frame::emit_fragment_header(draft.frames(), packet_id, index);
+                draft.frames().extend_from_slice(&whole[range]);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Sends one frame, padded to a datagram of `size` bytes.
+    pub(super) fn send_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: PathId,
+        frame: &Frame<'_>,
+        size: usize,
+    ) -> Result<(), DropReason> {
+        self.send_on(cx, path, frame.elicits_feedback(), |draft| {
+            frame.emit(draft.frames());
+            let padding = size.saturating_sub(draft.len());
+            frame::emit_padding(draft.frames(), padding);
+        })
+    }
+
+    /// Makes one datagram: frames by `fill`, lane and number, bookkeeping of the path.
+    pub(super) fn send_on(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: PathId,
+        eliciting: bool,
+        fill: impl FnOnce(&mut Draft<'_>),
+    ) -> Result<(), DropReason> {
+        let epoch = self.epochs.current.as_mut().ok_or(DropReason::NoRoute)?;
+        let path = self.paths.get_mut(path).ok_or(DropReason::NoRoute)?;
+        seal_into(cx, epoch, path, eliciting, fill)
+    }
+
+    /// Acknowledgements and control messages that are due, joined into as few datagrams as hold
+    /// them, by the path that answered last.
+    pub(super) fn send_control(&mut self, cx: &mut Context<'_>) {
+        let Some(path) = self.paths.active_id().or_else(|| self.paths.best_proven(None)) else {
+            return;
+        };
+        let (Some(epoch), Some(path)) = (self.epochs.current.as_mut(), self.paths.get_mut(path))
+        else {
+            return;
+        };
+        let ack = epoch.control.take_ack();
+        let room = BASE_DATAGRAM - OVERHEAD - frame::CONTROL_OVERHEAD - frame::CONTROL_ACK_LEN;
+        let mut frames = Vec::new();
+        if let Some(ack) = ack {
+            Frame::ControlAck(ack).emit(&mut frames);
+        }
+        let mut eliciting = false;
+        let timeout = path.rtt.timeout();
+        loop {
+            let left = room.saturating_sub(frames.len());
+            match self.control.take_due(cx.now, timeout, left) {
+                Some((number, body)) => {
+                    Frame::Control { number, body }.emit(&mut frames);
+                    eliciting = true;
+                }
+                None if frames.is_empty() => return,
+                None => {
+                    let fill = |draft: &mut Draft<'_>| draft.frames().extend_from_slice(&frames);
+                    if let Err(reason) = seal_into(cx, epoch, path, eliciting, fill) {
+                        cx.drops.count(reason);
+                        return;
+                    }
+                    frames.clear();
+                }
+            }
+        }
+    }
+
+    /// Says goodbye by every path, once: a lost goodbye is found out by silence.
+    pub(super) fn say_close(&mut self, cx: &mut Context<'_>, code: CloseCode) {
+        let paths: Vec<_> = self.paths.iter().map(|path| path.id).collect();
+        for path in paths {
+            let _ = self.send_frame(cx, path, &Frame::Close(code), 0);
+        }
+    }
+}
+
+/// Seals one datagram of `epoch` onto `path`.
+pub(super) fn seal_into(
+    cx: &mut Context<'_>,
+    epoch: &mut Epoch,
+    path: &mut Path,
+    eliciting: bool,
+    fill: impl FnOnce(&mut Draft<'_>),
+) -> Result<(), DropReason> {
+    let profile = epoch.profile;
+    let lane = epoch.lane(path.id).ok_or(DropReason::NoRoute)?;
+    let mut draft = cx.out.begin().ok_or(DropReason::QueueFull)?;
+    fill(&mut draft);
+    let len = draft.len();
+    if !path.allows(len) {
+        return Err(DropReason::Amplification);
+    }
+    let number = lane.take_number(cx.now, len, eliciting);
+    draft.finish(path.route, &lane.seal, profile, number);
+    path.sent(cx.now, len);
+    Ok(())
+}

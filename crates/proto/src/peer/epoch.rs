@@ -1,0 +1,285 @@
+//! Epochs: the keys of one handshake, the indices both ends issued for them, their lanes.
+//!
+//! A session has one epoch that it sends under, perhaps the one before it, still received for a
+//! while, and on the responder those that a handshake made and nobody used yet: a handshake
+//! replaces nothing until a datagram under its keys arrives.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::index::{EpochId, IndexTable, Lead, Slot};
+use crate::crypto::{EpochKeys, Profile, Rng};
+use crate::error::DropReason;
+use crate::id::{PathSerial, SessionIndex};
+use crate::outbox::{Route, RunSeal};
+use crate::path::PathId;
+use crate::path::lane::{RxLane, TxLane};
+use crate::policy;
+use crate::reliable::control::ControlReceiver;
+use crate::time::{Duration, Instant};
+use crate::wire::control::{Control, INDICES_MAX};
+use crate::wire::data::expand_number;
+
+/// Indices issued ahead of those in use.
+pub const INDICES_AHEAD: u32 = 8;
+/// Lanes in use that are kept for receiving; the oldest is given up for a new one.
+pub const LANES_MAX: usize = 8;
+/// Epochs of answered handshakes that nobody has used yet, per peer.
+pub const PENDING_MAX: usize = 8;
+/// How long the epoch before the current one is still received.
+pub const PREVIOUS_TIME: Duration = Duration::from_secs(15);
+/// How long an answered handshake may stay unused.
+pub const PENDING_TIME: Duration = Duration::from_secs(15);
+/// Age at which an epoch is replaced, if traffic flows.
+pub const REKEY_TIME: Duration = Duration::from_secs(120);
+/// Datagrams over all paths and suites at which an epoch is replaced.
+pub const REKEY_DATAGRAMS: u64 = 1 << 28;
+/// Datagrams at which sealing stops.
+pub const SEAL_DATAGRAMS_MAX: u64 = 1 << 30;
+
+/// One epoch.
+#[derive(Debug)]
+pub(crate) struct Epoch {
+    pub(crate) id: EpochId,
+    keys: EpochKeys,
+    pub(crate) profile: Profile,
+    /// Whether this node asked for it; only then does it ask for the next one.
+    pub(crate) initiator: bool,
+    pub(crate) since: Instant,
+    /// Where the handshake's answer went to or came from.
+    pub(crate) origin: Route,
+    theirs: BTreeMap<PathSerial, SessionIndex>,
+    next_tx: PathSerial,
+    pub(crate) tx: Vec<TxLane>,
+    pub(crate) rx: BTreeMap<PathSerial, RxLane>,
+    /// The serial of the next index to issue.
+    next_rx: PathSerial,
+    pub(crate) control: ControlReceiver,
+    sealed: u64,
+    opened: u64,
+}
+
+/// What both ends agreed on, to build an epoch from.
+pub(crate) struct Agreed {
+    pub(crate) id: EpochId,
+    pub(crate) keys: EpochKeys,
+    pub(crate) initiator: bool,
+    pub(crate) origin: Route,
+    pub(crate) ours: Vec<SessionIndex>,
+    pub(crate) theirs: Vec<SessionIndex>,
+}
+
+impl Epoch {
+    pub(crate) fn new(now: Instant, agreed: Agreed) -> Self {
+        let serials = || (0..).map(PathSerial);
+        let Agreed { id, keys, initiator, origin, ours, theirs } = agreed;
+        let next_rx = PathSerial(u32::try_from(ours.len()).unwrap_or(u32::MAX));
+        Self {
+            id,
+            profile: policy::profile(&keys.seal),
+            keys,
+            initiator,
+            since: now,
+            origin,
+            theirs: serials().zip(theirs).collect(),
+            next_tx: PathSerial(0),
+            tx: Vec::new(),
+            rx: serials().zip(ours).map(|(s, index)| (s, RxLane::new(index, s))).collect(),
+            next_rx,
+            control: ControlReceiver::default(),
+            sealed: 0,
+            opened: 0,
+        }
+    }
+
+    /// The lane that sends on `path`, made from the next unused index if need be; `None` when no
+    /// index is left or the keys are used up.
+    pub(crate) fn lane(&mut self, path: PathId) -> Option<&mut TxLane> {
+        if self.sealed >= SEAL_DATAGRAMS_MAX {
+            return None;
+        }
+        self.sealed += 1;
+        if let Some(place) = self.tx.iter().position(|lane| lane.path == path) {
+            return self.tx.get_mut(place);
+        }
+        let (&serial, &index) = self.theirs.range(self.next_tx..).next()?;
+        self.theirs.remove(&serial);
+        self.next_tx = PathSerial(serial.0 + 1);
+        let seal = RunSeal { key: Arc::clone(&self.keys.seal), index, serial };
+        self.tx.push(TxLane::new(path, seal));
+        self.tx.last_mut()
+    }
+
+    /// Whether a path without a lane could get one.
+    pub(crate) fn has_spare_index(&self) -> bool {
+        self.theirs.range(self.next_tx..).next().is_some()
+    }
+
+    /// Opens a datagram in place. The plaintext comes with whether it is the newest of its lane.
+    pub(crate) fn open<'d>(
+        &mut self,
+        now: Instant,
+        serial: PathSerial,
+        datagram: &'d mut [u8],
+    ) -> Result<(&'d mut [u8], bool), DropReason> {
+        let lane = self.rx.get_mut(&serial).ok_or(DropReason::UnknownIndex)?;
+        let unmasked = self.keys.open.unmask(datagram)?;
+        let number = expand_number(lane.window.highest(), unmasked.number);
+        lane.window.check(number)?;
+        let plaintext = self.keys.open.open(serial, number, &unmasked, datagram)?;
+        let newest = lane.window.commit(now, number);
+        self.opened += 1;
+        Ok((plaintext, newest))
+    }
+
+    /// Takes indices that the peer issued.
+    pub(crate) fn take_indices(&mut self, first: PathSerial, indices: &[SessionIndex]) {
+        for (serial, &index) in (first.0..).map(PathSerial).zip(indices) {
+            if serial >= self.next_tx && self.theirs.len() < 2 * INDICES_MAX && index.0 != 0 {
+                self.theirs.entry(serial).or_insert(index);
+            }
+        }
+    }
+
+    /// Issues indices until enough lie ahead of the newest in use, and gives up lanes long out of
+    /// use. Returns the message that tells the peer.
+    pub(crate) fn replenish(
+        &mut self,
+        rng: &mut dyn Rng,
+        table: &mut IndexTable,
+        slot: Slot,
+    ) -> Option<Control> {
+        let used = |lane: &RxLane| lane.path.is_some();
+        let newest = self.rx.values().filter(|lane| used(lane)).map(|lane| lane.serial).max()?;
+        let first = self.next_rx;
+        let mut indices = Vec::new();
+        while self.next_rx.0 <= newest.0.saturating_add(INDICES_AHEAD)
+            && indices.len() < INDICES_MAX
+        {
+            let lead = Lead { slot, epoch: self.id, serial: self.next_rx };
+            let index = table.issue(rng, lead);
+            self.rx.insert(self.next_rx, RxLane::new(index, self.next_rx));
+            self.next_rx.0 += 1;
+            indices.push(index);
+        }
+        // Serials only grow: what lies unused below the newest stays unused, or arrives late.
+        while self.rx.values().filter(|lane| lane.serial <= newest).count() > LANES_MAX {
+            if let Some((_, lane)) = self.rx.pop_first() {
+                table.revoke([lane.index]);
+            }
+        }
+        (!indices.is_empty()).then_some(Control::Indices { first, indices })
+    }
+
+    /// Whether a new epoch should be asked for, now that traffic flows.
+    pub(crate) fn wants_rekey(&self, now: Instant) -> bool {
+        self.initiator
+            && (now.saturating_since(self.since) >= REKEY_TIME
+                || self.sealed.max(self.opened) >= REKEY_DATAGRAMS)
+    }
+
+    /// Whether no datagram may be sealed any more.
+    pub(crate) const fn is_exhausted(&self) -> bool {
+        self.sealed >= SEAL_DATAGRAMS_MAX
+    }
+
+    /// Every index that this node issued for the epoch.
+    pub(crate) fn own_indices(&self) -> impl Iterator<Item = SessionIndex> + '_ {
+        self.rx.values().map(|lane| lane.index)
+    }
+
+    /// Forgets a path's sending lane; its serial is never used again.
+    pub(crate) fn drop_path(&mut self, path: PathId) {
+        self.tx.retain(|lane| lane.path != path);
+    }
+}
+
+/// The epochs of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Epochs {
+    pub(crate) current: Option<Epoch>,
+    previous: Option<(Epoch, Instant)>,
+    pending: Vec<Epoch>,
+}
+
+/// Which of the epochs a datagram belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    Current,
+    Previous,
+    Pending,
+}
+
+impl Epochs {
+    pub(crate) fn find(&mut self, id: EpochId) -> Option<(&mut Epoch, Standing)> {
+        if let Some(epoch) = self.current.as_mut().filter(|epoch| epoch.id == id) {
+            return Some((epoch, Standing::Current));
+        }
+        if let Some((epoch, _)) = self.previous.as_mut().filter(|(epoch, _)| epoch.id == id) {
+            return Some((epoch, Standing::Previous));
+        }
+        let pending = self.pending.iter_mut().find(|epoch| epoch.id == id)?;
+        Some((pending, Standing::Pending))
+    }
+
+    /// A handshake was answered: its epoch waits for its first datagram.
+    pub(crate) fn add_pending(&mut self, epoch: Epoch, table: &mut IndexTable) {
+        if self.pending.len() >= PENDING_MAX {
+            table.revoke(self.pending.remove(0).own_indices());
+        }
+        self.pending.push(epoch);
+    }
+
+    /// The pending epoch `id` was used: it becomes the current one. Those answered before it are
+    /// forgotten with it: the peer has given them up.
+    pub(crate) fn confirm(&mut self, now: Instant, id: EpochId, table: &mut IndexTable) {
+        let Some(place) = self.pending.iter().position(|epoch| epoch.id == id) else { return };
+        let mut rest = self.pending.split_off(place);
+        let epoch = rest.remove(0);
+        for older in std::mem::replace(&mut self.pending, rest) {
+            table.revoke(older.own_indices());
+        }
+        self.install(now, epoch, table);
+    }
+
+    /// Sends under `epoch` from now on.
+    pub(crate) fn install(&mut self, now: Instant, epoch: Epoch, table: &mut IndexTable) {
+        if let Some((oldest, _)) = self.previous.take() {
+            table.revoke(oldest.own_indices());
+        }
+        self.previous = self.current.replace(epoch).map(|old| (old, now + PREVIOUS_TIME));
+    }
+
+    /// When an epoch falls due to be forgotten.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let pending = self.pending.iter().map(|epoch| epoch.since + PENDING_TIME);
+        pending.chain(self.previous.as_ref().map(|&(_, due)| due)).min()
+    }
+
+    /// Forgets what is due.
+    pub(crate) fn expire(&mut self, now: Instant, table: &mut IndexTable) {
+        if let Some((old, _)) = self.previous.take_if(|(_, due)| *due <= now) {
+            table.revoke(old.own_indices());
+        }
+        self.pending.retain(|epoch| {
+            let keep = epoch.since + PENDING_TIME > now;
+            if !keep {
+                table.revoke(epoch.own_indices());
+            }
+            keep
+        });
+    }
+
+    /// Every epoch that still receives.
+    pub(crate) fn receiving(&mut self) -> impl Iterator<Item = &mut Epoch> {
+        self.current.iter_mut().chain(self.previous.iter_mut().map(|(epoch, _)| epoch))
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self, table: &mut IndexTable) {
+        let Self { current, previous, pending } = std::mem::take(self);
+        for epoch in current.into_iter().chain(previous.map(|(e, _)| e)).chain(pending) {
+            table.revoke(epoch.own_indices());
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! In: from an opened datagram to inner packets for the TUN, and to what its other frames change.
+
+use super::epoch::Standing;
+use super::index::{EpochId, Lead};
+use super::{Context, Event, Peer, Side};
+use crate::error::{DropReason, PeerError};
+use crate::outbox::Route;
+use crate::path::{Health, PathId, Trust};
+use crate::wire::control::Control;
+use crate::wire::frame::{Feedback, Frame, Frames};
+use crate::wire::inner::InnerView;
+
+/// Where a datagram came from, in the peer's own terms.
+#[derive(Clone, Copy)]
+struct Arrival {
+    epoch: EpochId,
+    standing: Standing,
+    path: Option<PathId>,
+    route: Route,
+    len: usize,
+}
+
+impl Peer {
+    /// Takes a data datagram that an index of this peer led to.
+    ///
+    /// Nothing changes unless it is authentic and new.
+    pub(crate) fn receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        lead: Lead,
+        route: Route,
+        datagram: &mut [u8],
+    ) -> Result<(), DropReason> {
+        let len = datagram.len();
+        let (epoch, standing) = self.epochs.find(lead.epoch).ok_or(DropReason::UnknownIndex)?;
+        let (plaintext, newest) = epoch.open(cx.now, lead.serial, datagram)?;
+        self.heard_at = cx.now;
+        let fresh = standing == Standing::Pending;
+        if fresh {
+            self.promote(cx, lead.epoch);
+        }
+        let path = self.locate(cx, lead, route, newest, fresh);
+        if let Some(path) = path.and_then(|id| self.paths.get_mut(id)) {
+            path.heard(cx.now, len);
+            if matches!(path.health, Health::Silent { .. }) {
+                // The peer gets through: perhaps this end does again.
+                path.probes.start(cx.now, &path.rtt.clone());
+                path.probes.hurry(cx.now);
+            }
+        }
+        let arrival = Arrival { epoch: lead.epoch, standing, path, route, len };
+        let eliciting = self.take_frames(cx, arrival, plaintext);
+        if let Some((epoch, _)) = self.epochs.find(lead.epoch)
+            && let Some(lane) = epoch.rx.get_mut(&lead.serial)
+        {
+            lane.owed.received(cx.now, len, newest, eliciting);
+        }
+        self.after_arrival(cx, lead, fresh);
+        Ok(())
+    }
+
+    /// What an arrival leads to once all its frames were taken.
+    fn after_arrival(&mut self, cx: &mut Context<'_>, lead: Lead, fresh: bool) {
+        if let Some((epoch, standing)) = self.epochs.find(lead.epoch) {
+            if standing == Standing::Current
+                && let Some(indices) = epoch.replenish(cx.rng, cx.indices, self.slot)
+            {
+                self.control.push(cx.now, &indices);
+            }
+            if epoch.control.owes_ack() {
+                self.send_control(cx);
+            }
+        }
+        if fresh {
+            self.send_control(cx);
+            self.flush_waiting(cx);
+        }
+        self.prove_claims(cx);
+        self.rekey_if_due(cx);
+        self.refresh_state(cx);
+    }
+
+    /// The first datagram under a pending epoch's keys: the peer has them, they replace the old.
+    fn promote(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
+        let first = self.established.is_none();
+        self.epochs.confirm(cx.now, epoch, cx.indices);
+        self.established.get_or_insert(cx.now);
+        self.control.renumber(cx.now);
+        self.introduce(cx);
+        cx.tell(Event::Established { peer: self.key, first, took: None });
+    }
+
+    /// Takes the frames one by one. Returns whether any of them elicits feedback.
+    fn take_frames(&mut self, cx: &mut Context<'_>, arrival: Arrival, plaintext: &[u8]) -> bool {
+        let mut eliciting = false;
+        for frame in Frames::new(plaintext) {
+            let taken = frame.and_then(|frame| {
+                eliciting |= frame.elicits_feedback();
+                self.take_frame(cx, arrival, frame)
+            });
+            if let Err(reason) = taken {
+                cx.drops.count(reason);
+            }
+            if self.epochs.current.is_none() {
+                return false; // a close ended the session
+            }
+        }
+        eliciting
+    }
+
+    fn take_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+        arrival: Arrival,
+        frame: Frame<'_>,
+    ) -> Result<(), DropReason> {
+        match frame {
+            Frame::Packet(packet) => self.deliver(cx, packet),
+            Frame::Sequenced { bucket, sequence, packet } => {
+                if self.sequence_rx.accept(bucket, sequence) {
+                    self.deliver(cx, packet)
+                } else {
+                    Ok(()) // the copy that came by the other path
+                }
+            }
+            Frame::Fragment { packet_id, index, piece } => {
+                match self.reassembly.receive(cx.now, packet_id, index, piece)? {
+                    Some(packet) => self.deliver(cx, &packet),
+                    None => Ok(()),
+                }
+            }
+            Frame::Feedback(feedback) => {
+                self.take_feedback(cx, arrival, &feedback);
+                Ok(())
+            }
+            Frame::Challenge(challenge) => {
+                self.take_challenge(cx, arrival.path, arrival.route, arrival.len, challenge)
+            }
+            Frame::Response(response) => {
+                self.take_response(cx, arrival.path, arrival.route, response);
+                Ok(())
+            }
+            Frame::Close(code) => {
+                self.end(cx, PeerError::Closed(code));
+                Ok(())
+            }
+            Frame::Control { number, body } => self.take_control_frame(cx, arrival, number, body),
+            Frame::ControlAck(ack) => {
+                if arrival.standing != Standing::Previous {
+                    self.control.acknowledged(ack);
+                }
+                Ok(())
+            }
+            Frame::Unknown => Ok(()),
+            Frame::UnknownCritical(kind) => {
+                self.say_close(cx, crate::error::CloseCode::Protocol);
+                self.end(cx, PeerError::UnknownFrame(kind));
+                Ok(())
+            }
+        }
+    }
+
+    /// An inner packet on its way to the TUN, if the peer may send it.
+    fn deliver(&self, cx: &mut Context<'_>, packet: &[u8]) -> Result<(), DropReason> {
+        let view = InnerView::parse(packet, packet.len())?;
+        self.access.admit(&view)?;
+        if cx.out.push_inner(packet) { Ok(()) } else { Err(DropReason::QueueFull) }
+    }
+
+    fn take_feedback(&mut self, cx: &Context<'_>, arrival: Arrival, feedback: &Feedback) {
+        let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return };
+        let Some(lane) = epoch.tx.iter_mut().find(|lane| lane.seal.serial == feedback.serial)
+        else {
+            return;
+        };
+        let Some(path) = self.paths.get_mut(lane.path) else { return };
+        let news = lane.flight.acknowledged(cx.now, feedback, &mut path.rtt);
+        if news && matches!(path.health, Health::Silent { .. }) && path.trust == Trust::Proven {
+            path.health = Health::Good;
+            path.probes.stop();
+        }
+    }
+
+    fn take_control_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+        arrival: Arrival,
+        number: u32,
+        body: &[u8],
+    ) -> Result<(), DropReason> {
+        let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
+        epoch.control.receive(number, body)?;
+        while let Some((epoch, _)) = self.epochs.find(arrival.epoch)
+            && let Some(body) = epoch.control.poll()
+        {
+            match Control::parse(&body)? {
+                Control::Lease(lease) => {
+                    if let Side::Gateway(connector) = &mut self.side {
+                        connector.lease = Some(lease.clone());
+                        cx.tell(Event::Leased { peer: self.key, lease });
+                    }
+                }
+                Control::Routes(routes) => cx.tell(Event::Routes { peer: self.key, routes }),
+                Control::Indices { first, indices } => epoch.take_indices(first, &indices),
+                Control::Unknown(_) => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,273 @@
+//! One peer: where the layers below meet. A session's epochs, its paths, what waits to be said.
+//!
+//! Each verb has a file, and a packet's way through it reads from top to bottom: [`egress`] (TUN
+//! to datagram), [`ingress`] (datagram to TUN), [`connect`] (a client's handshakes), [`moving`]
+//! (paths come, are proven, and go), [`timers`]. State is changed here and nowhere above.
+
+mod connect;
+mod context;
+mod egress;
+pub mod epoch;
+pub mod index;
+mod ingress;
+mod moving;
+pub mod paths;
+mod status;
+mod timers;
+pub mod waiting;
+
+pub(crate) use context::Context;
+pub use context::{Config, EVENTS_MAX, Event, Link};
+pub use status::{PathStatus, PeerState, PeerStatus};
+pub use timers::Reason;
+
+use std::net::SocketAddr;
+
+use zeroize::Zeroizing;
+
+use crate::error::{CloseCode, PeerError};
+use crate::id::PeerKey;
+use crate::pack::fragment::Reassembly;
+use crate::path::{Health, Trust};
+use crate::reliable::control::ControlSender;
+use crate::reliable::sequence::{SequenceReceiver, SequenceSender};
+use crate::role::Access;
+use crate::time::Instant;
+use crate::wire::control::{Control, Lease, Prefix};
+use connect::Connector;
+use epoch::Epochs;
+use index::{EpochId, Slot};
+use paths::Paths;
+use waiting::Waiting;
+
+/// What a node is told of a peer when it is added.
+#[derive(Clone, Debug)]
+pub struct PeerConfig {
+    /// Its public key.
+    pub key: PeerKey,
+    /// A static secret shared with it beforehand, if there is one.
+    pub psk: Option<Zeroizing<[u8; 32]>>,
+    /// What it may do.
+    pub access: Access,
+    /// Which end of the relation this node is.
+    pub side: SideConfig,
+}
+
+/// The part of a peer's configuration that depends on who asks whom.
+#[derive(Clone, Debug)]
+pub enum SideConfig {
+    /// The peer is a client, which will ask; this is what it is given.
+    Client {
+        /// Its inner addresses and what goes with them.
+        lease: Lease,
+        /// Ranges that it may reach through this node, announced to it.
+        routes: Vec<Prefix>,
+    },
+    /// The peer is a gateway, which this node asks.
+    Gateway {
+        /// Where it may be reached, best first.
+        remotes: Vec<SocketAddr>,
+        /// The lowest handshake counter that was never used with it.
+        counter: u64,
+        /// The right to enrol, if this node has not yet.
+        token: Option<crate::crypto::Token>,
+        /// Ranges behind this node, announced to it.
+        advertise: Vec<Prefix>,
+    },
+}
+
+/// A peer and the session with it.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    slot: Slot,
+    key: PeerKey,
+    psk: Option<Zeroizing<[u8; 32]>>,
+    access: Access,
+    side: Side,
+    epochs: Epochs,
+    next_epoch: u32,
+    established: Option<Instant>,
+    paths: Paths,
+    control: ControlSender,
+    sequence_tx: SequenceSender,
+    sequence_rx: SequenceReceiver,
+    reassembly: Reassembly,
+    next_fragment: u32,
+    waiting: Waiting,
+    heard_at: Instant,
+    state: PeerState,
+}
+
+/// Who asks whom.
+#[derive(Debug)]
+enum Side {
+    /// The peer asks.
+    Client { lease: Lease, routes: Vec<Prefix> },
+    /// This node asks.
+    Gateway(Box<Connector>),
+}
+
+impl Peer {
+    pub(crate) fn new(now: Instant, slot: Slot, config: PeerConfig) -> Self {
+        let side = match config.side {
+            SideConfig::Client { lease, routes } => Side::Client { lease, routes },
+            SideConfig::Gateway { remotes, counter, token, advertise } => {
+                Side::Gateway(Box::new(Connector::new(remotes, counter, token, advertise)))
+            }
+        };
+        Self {
+            slot,
+            key: config.key,
+            psk: config.psk,
+            access: config.access,
+            side,
+            epochs: Epochs::default(),
+            next_epoch: 0,
+            established: None,
+            paths: Paths::default(),
+            control: ControlSender::default(),
+            sequence_tx: SequenceSender::default(),
+            sequence_rx: SequenceReceiver::default(),
+            reassembly: Reassembly::default(),
+            next_fragment: 0,
+            waiting: Waiting::default(),
+            heard_at: now,
+            state: PeerState::Unestablished,
+        }
+    }
+
+    pub(crate) const fn access(&self) -> &Access {
+        &self.access
+    }
+
+    pub(crate) fn set_access(&mut self, access: Access) {
+        self.access = access;
+    }
+
+    pub(crate) fn psk(&self) -> Option<&[u8; 32]> {
+        self.psk.as_deref()
+    }
+
+    /// A handshake of the peer was answered: its keys wait for their first use.
+    pub(crate) fn add_pending(&mut self, cx: &mut Context<'_>, epoch: epoch::Epoch) {
+        self.epochs.add_pending(epoch, cx.indices);
+    }
+
+    /// A name for the epoch of a handshake that begins.
+    pub(crate) const fn next_epoch(&mut self) -> EpochId {
+        self.next_epoch += 1;
+        EpochId(self.next_epoch)
+    }
+
+    /// Says goodbye and forgets the session.
+    pub(crate) fn close(&mut self, cx: &mut Context<'_>, code: CloseCode) {
+        self.say_close(cx, code);
+        self.forget_session(cx);
+        if let Side::Gateway(connector) = &mut self.side {
+            connector.stop(cx.indices);
+        }
+        self.close_unused_sockets(cx);
+        self.set_state(cx, PeerState::Down(code));
+    }
+
+    /// The session is over: keys, paths and what was to be said are forgotten.
+    fn end(&mut self, cx: &mut Context<'_>, error: PeerError) {
+        self.forget_session(cx);
+        cx.tell(Event::Ended { peer: self.key, error });
+        let down = match error {
+            PeerError::Closed(code @ (CloseCode::Revoked | CloseCode::Requested)) => Some(code),
+            PeerError::Closed(_)
+            | PeerError::UnknownFrame(_)
+            | PeerError::EpochExhausted
+            | PeerError::TimedOut => None,
+        };
+        match (down, &mut self.side) {
+            (Some(code), Side::Gateway(connector)) => {
+                connector.stop(cx.indices);
+                self.close_unused_sockets(cx);
+                self.set_state(cx, PeerState::Down(code));
+            }
+            (None, Side::Gateway(_)) => self.connect(cx),
+            (_, Side::Client { .. }) => self.refresh_state(cx),
+        }
+    }
+
+    fn forget_session(&mut self, cx: &mut Context<'_>) {
+        self.epochs.clear(cx.indices);
+        self.paths = Paths::default();
+        self.control = ControlSender::default();
+        self.established = None;
+    }
+
+    /// Called at the end of each verb: works out the state and tells when it changed.
+    fn refresh_state(&mut self, cx: &mut Context<'_>) {
+        if matches!(self.state, PeerState::Down(_)) && self.epochs.current.is_none() {
+            return;
+        }
+        let state = match (&self.epochs.current, self.paths.active()) {
+            (None, _) => PeerState::Unestablished,
+            (Some(_), None) => PeerState::Suspended,
+            (Some(_), Some(path)) => match (path.health, path.trust) {
+                (Health::Good, Trust::Proven) => PeerState::Up,
+                (Health::Good, _) => PeerState::Moving,
+                (Health::Silent { .. } | Health::Gone, _) => PeerState::Suspended,
+            },
+        };
+        self.set_state(cx, state);
+    }
+
+    fn set_state(&mut self, cx: &mut Context<'_>, state: PeerState) {
+        if self.state != state {
+            self.state = state;
+            cx.tell(Event::State { peer: self.key, state });
+        }
+    }
+
+    /// A snapshot for people.
+    pub(crate) fn status(&self) -> PeerStatus {
+        let active = self.paths.active_id();
+        let mut paths: Vec<_> = self.paths.iter().map(|path| self.path_status(path)).collect();
+        paths.sort_by_key(|path| !path.in_use);
+        debug_assert!(paths.iter().filter(|p| p.in_use).count() <= usize::from(active.is_some()));
+        let (handshaking, lease) = match &self.side {
+            Side::Client { lease, .. } => (false, Some(lease.clone())),
+            Side::Gateway(connector) => (connector.is_trying(), connector.lease.clone()),
+        };
+        PeerStatus {
+            peer: self.key,
+            state: self.state,
+            established: self.established,
+            epoch_since: self.epochs.current.as_ref().map(|epoch| epoch.since),
+            handshaking,
+            lease,
+            paths,
+            waiting: self.waiting.len(),
+        }
+    }
+
+    fn path_status(&self, path: &crate::path::Path) -> PathStatus {
+        let lanes = self.epochs.current.iter().flat_map(|epoch| &epoch.tx);
+        let flight = lanes.filter(|lane| lane.path == path.id).map(|lane| &lane.flight).next();
+        PathStatus::of(
+            path,
+            self.paths.active_id() == Some(path.id),
+            flight.map_or(0.0, |flight| flight.loss().share()),
+            flight.and_then(crate::path::feedback::Flight::unanswered_since),
+        )
+    }
+
+    /// What a gateway tells a client at the beginning of an epoch, and a client its gateway.
+    fn introduce(&mut self, cx: &Context<'_>) {
+        let messages = match &self.side {
+            Side::Client { lease, routes } => {
+                vec![Control::Lease(lease.clone()), Control::Routes(routes.clone())]
+            }
+            Side::Gateway(connector) => vec![Control::Routes(connector.advertise.clone())],
+        };
+        for message in messages {
+            if message != Control::Routes(Vec::new()) {
+                self.control.push(cx.now, &message);
+            }
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! Paths come, are proven, and go (docs/spec/wire.md, section 6).
+//!
+//! The rules of a move: an unproven address gets copies only, within three times what came from
+//! it; the last proven path keeps the originals until the challenge succeeds or it is known dead.
+//! When a lane's source address changes, the old address is challenged too: if it still answers,
+//! the change was forged. A change counts only from the highest number seen.
+
+use super::index::Lead;
+use super::{Context, Event, Link, Peer, Side};
+use crate::error::DropReason;
+use crate::id::LinkId;
+use crate::outbox::Route;
+use crate::path::probe::Answer;
+use crate::path::{Health, Path, PathId, Trust};
+use crate::time::Duration;
+use crate::wire::frame::{self, Challenge, Frame, Response};
+
+/// Datagrams of a mover's first flight, padded to [`FLIGHT_SIZE`]: its amplification budget.
+const FLIGHT: usize = 6;
+/// UDP payload of the first flight's datagrams, and of the challenges that prove an address
+/// (RFC 9000, 8.2.1).
+const FLIGHT_SIZE: usize = 1_200;
+/// How long a claimed address has to prove itself.
+pub(super) const CLAIM_TIME: Duration = Duration::from_secs(5);
+
+impl Peer {
+    /// The path that a datagram came by; a new one if it came from a new address.
+    pub(super) fn locate(
+        &mut self,
+        cx: &mut Context<'_>,
+        lead: Lead,
+        route: Route,
+        newest: bool,
+        fresh: bool,
+    ) -> Option<PathId> {
+        let (epoch, _) = self.epochs.find(lead.epoch)?;
+        let origin = epoch.origin;
+        let lane = epoch.rx.get_mut(&lead.serial)?;
+        if let Some(path) = self.paths.by_route(&route) {
+            if lane.path.is_none() || (newest && path.is_proven()) {
+                lane.path = Some(path.id);
+            }
+            let id = path.id;
+            if fresh {
+                self.paths.activate(id);
+            }
+            return Some(id);
+        }
+        if !newest && lane.path.is_some() {
+            return None;
+        }
+        let instead_of = lane.path.filter(|&id| self.paths.get(id).is_some());
+        // The answer to the handshake went there, and only the peer could have read it.
+        let answered = fresh && origin.socket == route.socket && origin.remote == route.remote;
+        let trust = if answered {
+            Trust::Proven
+        } else {
+            Trust::Claimed { received: 0, sent: 0, instead_of }
+        };
+        let id = self.paths.next_id();
+        if instead_of.is_none() {
+            lane.path = Some(id);
+        }
+        let link = self.link_of(&route);
+        self.add_path(cx, Path::new(id, route, link, cx.now, trust));
+        if answered {
+            self.paths.activate(id);
+        }
+        Some(id)
+    }
+
+    /// Challenges what is claimed: the new address, and the old one that it would replace.
+    pub(super) fn prove_claims(&mut self, cx: &mut Context<'_>) {
+        let claims: Vec<_> = self
+            .paths
+            .iter()
+            .filter(|path| path.probes.asking_since().is_none())
+            .filter_map(|path| match path.trust {
+                Trust::Claimed { instead_of, .. } => Some((path.id, instead_of)),
+                Trust::Proven | Trust::Chosen => None,
+            })
+            .collect();
+        for (claimed, instead_of) in claims {
+            for id in [Some(claimed), instead_of].into_iter().flatten() {
+                self.ask(cx, id);
+            }
+        }
+    }
+
+    /// Begins to challenge a path and sends the first challenge.
+    pub(super) fn ask(&mut self, cx: &mut Context<'_>, id: PathId) {
+        if let Some(path) = self.paths.get_mut(id) {
+            let rtt = path.rtt;
+            path.probes.start(cx.now, &rtt);
+            self.send_probes_due(cx);
+        }
+    }
+
+    /// Sends every challenge that is due.
+    pub(super) fn send_probes_due(&mut self, cx: &mut Context<'_>) {
+        let due = |path: &&Path| path.probes.due().is_some_and(|due| due <= cx.now);
+        let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
+        for id in due {
+            let Some(path) = self.paths.get(id) else { continue };
+            // An address is proven at full size; a path that went silent is asked by small
+            // datagrams, which pass where large ones no longer do.
+            let size = if path.is_proven() { 0 } else { FLIGHT_SIZE };
+            self.challenge(cx, id, size);
+        }
+    }
+
+    /// Sends one challenge, padded to `size` bytes.
+    fn challenge(&mut self, cx: &mut Context<'_>, id: PathId, size: usize) {
+        let token = cx.random();
+        let client = matches!(self.side, Side::Gateway(_));
+        let prefer = client && self.paths.active_id() == Some(id);
+        let others_gone =
+            self.paths.iter().all(|path| path.id == id || path.health == Health::Gone);
+        let challenge = Challenge { prefer, abandon_others: prefer && others_gone, token };
+        let Some(path) = self.paths.get_mut(id) else { return };
+        // What the budget forbids counts as asked: the next try is due as if it had left.
+        path.probes.sent(cx.now, token, size, path.route.remote);
+        if let Err(reason) = self.send_frame(cx, id, &Frame::Challenge(challenge), size) {
+            cx.drops.count(reason);
+        }
+    }
+
+    /// Answers a challenge, to the address that it came from and nowhere else.
+    pub(super) fn take_challenge(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Option<PathId>,
+        route: Route,
+        len: usize,
+        challenge: Challenge,
+    ) -> Result<(), DropReason> {
+        let Some(id) = path else { return Err(DropReason::NoRoute) };
+        if challenge.prefer {
+            self.prefer(cx, id, challenge.abandon_others);
+        }
+        let response = Response { token: challenge.token, observed: route.remote };
+        self.send_frame(cx, id, &Frame::Response(response), len.min(FLIGHT_SIZE))
+    }
+
+    /// The peer wants to be reached by `id` from now on.
+    fn prefer(&mut self, cx: &mut Context<'_>, id: PathId, abandon_others: bool) {
+        for path in self.paths.iter_mut() {
+            path.preferred_by_peer = path.id == id;
+            if abandon_others && path.id != id {
+                path.health = Health::Gone;
+            }
+        }
+        if self.paths.get(id).is_some_and(Path::is_proven) {
+            self.activate(cx, id);
+        }
+    }
+
+    /// Takes the answer to a challenge.
+    pub(super) fn take_response(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Option<PathId>,
+        route: Route,
+        response: Response,
+    ) {
+        let Some(path) = path.and_then(|id| self.paths.get_mut(id)) else { return };
+        let Some(answer) = path.probes.answered(cx.now, response.token, route.remote) else {
+            return;
+        };
+        let (id, before) = (path.id, path.trust);
+        path.proved(cx.now, answer);
+        path.natted = path.route.local.is_some_and(|local| local != response.observed.ip());
+        self.forgive(id);
+        self.drop_forged(cx, id, answer);
+        if let Trust::Claimed { instead_of: Some(old), .. } = before {
+            self.replace_path(cx, old, id);
+        }
+        let Some(path) = self.paths.get(id) else { return };
+        let (preferred, good) = (path.preferred_by_peer, path.health == Health::Good);
+        let active_carries = self.paths.active().is_some_and(|p| p.health == Health::Good);
+        if preferred || (good && !active_carries) {
+            self.activate(cx, id);
+        } else if before == Trust::Chosen && self.paths.active_id() == Some(id) {
+            self.tell_moved(cx, id);
+        }
+        self.search_mtu(cx, id);
+        self.control.hurry(cx.now);
+        self.send_control(cx);
+        self.flush_waiting(cx);
+    }
+
+    /// A path has answered: what it owed before is forgiven.
+    fn forgive(&mut self, id: PathId) {
+        if let Some(epoch) = &mut self.epochs.current
+            && let Some(lane) = epoch.tx.iter_mut().find(|lane| lane.path == id)
+        {
+            lane.flight.forgive();
+        }
+    }
+
+    /// An address that still answers, after another was claimed in its place, was never left.
+    fn drop_forged(&mut self, cx: &mut Context<'_>, id: PathId, answer: Answer) {
+        let forged = |path: &&Path| match path.trust {
+            Trust::Claimed { instead_of, .. } => {
+                instead_of == Some(id) && answer.asked_at >= path.since
+            }
+            Trust::Proven | Trust::Chosen => false,
+        };
+        let forged: Vec<_> = self.paths.iter().filter(forged).map(|path| path.id).collect();
+        for id in forged {
+            self.remove_path(cx, id);
+        }
+    }
+
+    /// The path `new` is `old` with another address: its lanes go over to it.
+    fn replace_path(&mut self, cx: &mut Context<'_>, old: PathId, new: PathId) {
+        for epoch in self.epochs.receiving() {
+            for lane in epoch.rx.values_mut().filter(|lane| lane.path == Some(old)) {
+                lane.path = Some(new);
+            }
+        }
+        let was_active = self.paths.active_id() == Some(old);
+        self.remove_path(cx, old);
+        if was_active {
+            self.activate(cx, new);
+        }
+    }
+
+    /// Data goes by `id` from now on.
+    fn activate(&mut self, cx: &mut Context<'_>, id: PathId) {
+        if self.paths.active_id() != Some(id) {
+            self.paths.activate(id);
+            self.tell_moved(cx, id);
+        }
+    }
+
+    fn tell_moved(&self, cx: &mut Context<'_>, id: PathId) {
+        if let Some(path) = self.paths.get(id) {
+            let took = cx.now.saturating_since(path.since);
+            cx.tell(Event::Moved { peer: self.key, remote: path.route.remote, took });
+        }
+    }
+
+    /// Sends the next probe of a path's MTU, if one is wanted.
+    pub(super) fn search_mtu(&mut self, cx: &mut Context<'_>, id: PathId) {
+        let Some(path) = self.paths.get_mut(id) else { return };
+        if !path.is_proven() || path.health != Health::Good {
+            return;
+        }
+        path.mtu_due = None;
+        if let Some(size) = path.mtu.probe(cx.now) {
+            path.mtu_due = Some(cx.now + path.rtt.timeout() * 2);
+            self.challenge(cx, id, size);
+        }
+    }
+
+    /// Client: the usable links are these now. Paths whose link or address went are gone; with
+    /// the active one gone the session moves at once.
+    pub(crate) fn links_changed(&mut self, cx: &mut Context<'_>, links: &[Link]) {
+        let Side::Gateway(connector) = &mut self.side else { return };
+        connector.set_links(links);
+        for path in self.paths.iter_mut() {
+            let still = |link: &Link| {
+                Some(link.id) == path.link
+                    && path.route.local.is_none_or(|local| link.addresses.contains(&local))
+            };
+            if !links.iter().any(still) {
+                path.health = Health::Gone;
+            } else if path.health != Health::Good {
+                path.probes.hurry(cx.now);
+            }
+        }
+        if self.epochs.current.is_none() {
+            self.reconnect(cx);
+        } else if self.paths.active().is_none_or(|path| path.health == Health::Gone) {
+            self.migrate(cx);
+        } else {
+            self.send_probes_due(cx);
+        }
+        self.forget_gone(cx);
+        self.refresh_state(cx);
+    }
+
+    /// Gateway: its listening sockets can send from these addresses now. Paths from others are
+    /// gone but for their remote end: the kernel chooses the source, and the client is told by a
+    /// challenge from there.
+    pub(crate) fn locals_changed(&mut self, cx: &mut Context<'_>, locals: &[std::net::IpAddr]) {
+        if matches!(self.side, Side::Gateway(_)) {
+            return;
+        }
+        let mut moved = Vec::new();
+        for path in self.paths.iter_mut() {
+            if path.route.local.is_some_and(|local| !locals.contains(&local)) {
+                path.route.local = None;
+                moved.push(path.id);
+            }
+        }
+        for id in moved {
+            self.ask(cx, id);
+        }
+        self.refresh_state(cx);
+    }
+
+    /// Client: takes the best candidate that is not in use already, proven path or new address.
+    pub(super) fn migrate(&mut self, cx: &mut Context<'_>) {
+        if let Some(id) = self.paths.best_proven(self.paths.active_id()) {
+            self.activate(cx, id);
+            self.challenge(cx, id, FLIGHT_SIZE);
+            return;
+        }
+        if let Some(id) = self.open_next_path(cx) {
+            self.paths.activate(id);
+            self.send_first_flight(cx, id);
+            self.flush_waiting(cx);
+        } else if self.epochs.current.as_ref().is_some_and(|epoch| !epoch.has_spare_index()) {
+            self.connect(cx);
+        }
+    }
+
+    /// Client: a path by the best candidate that has none yet. `None` when there is no such
+    /// candidate or no index is left.
+    pub(super) fn open_next_path(&mut self, cx: &mut Context<'_>) -> Option<PathId> {
+        let Side::Gateway(connector) = &mut self.side else { return None };
+        if !self.epochs.current.as_ref()?.has_spare_index() {
+            return None;
+        }
+        let usable = |path: &&Path| path.health != Health::Gone;
+        let taken: Vec<_> = self
+            .paths
+            .iter()
+            .filter(usable)
+            .map(|p| (p.link, p.route.local, p.route.remote))
+            .collect();
+        let candidate = connector
+            .candidates()
+            .find(|c| !taken.contains(&(Some(c.link), Some(c.local), c.remote)))?;
+        let socket = connector.open_socket(cx, candidate.link, candidate.local);
+        let route = Route { socket, local: Some(candidate.local), remote: candidate.remote };
+        let id = self.paths.next_id();
+        self.add_path(cx, Path::new(id, route, Some(candidate.link), cx.now, Trust::Chosen));
+        Some(id)
+    }
+
+    /// Client: announces itself by a path that it just took: two challenges, one of them the first
+    /// MTU probe, and padding up to the budget that the gateway needs to answer with data.
+    pub(super) fn send_first_flight(&mut self, cx: &mut Context<'_>, id: PathId) {
+        self.ask(cx, id);
+        if let Some(path) = self.paths.get_mut(id)
+            && let Some(size) = path.mtu.probe(cx.now)
+        {
+            path.mtu_due = Some(cx.now + path.rtt.timeout() * 2);
+            self.challenge(cx, id, size);
+        }
+        for _ in 2..FLIGHT {
+            let sent = self.send_on(cx, id, false, |draft| {
+                let padding = FLIGHT_SIZE.saturating_sub(draft.len());
+                frame::emit_padding(draft.frames(), padding);
+            });
+            if let Err(reason) = sent {
+                cx.drops.count(reason);
+            }
+        }
+    }
+
+    fn link_of(&self, route: &Route) -> Option<LinkId> {
+        self.paths.iter().find(|path| path.route.socket == route.socket).and_then(|path| path.link)
+    }
+
+    pub(super) fn add_path(&mut self, cx: &mut Context<'_>, path: Path) {
+        if let Some(given_up) = self.paths.add(path) {
+            self.clean_up_after(cx, given_up.id);
+        }
+    }
+
+    pub(super) fn remove_path(&mut self, cx: &mut Context<'_>, id: PathId) {
+        self.paths.remove(id);
+        self.clean_up_after(cx, id);
+    }
+
+    fn clean_up_after(&mut self, cx: &mut Context<'_>, id: PathId) {
+        if let Some(epoch) = &mut self.epochs.current {
+            epoch.drop_path(id);
+        }
+        self.close_unused_sockets(cx);
+    }
+
+    /// Removes paths that are gone, but for the active one while nothing took its place.
+    pub(super) fn forget_gone(&mut self, cx: &mut Context<'_>) {
+        let active = self.paths.active_id();
+        let gone = |path: &&Path| path.health == Health::Gone && Some(path.id) != active;
+        let gone: Vec<_> = self.paths.iter().filter(gone).map(|path| path.id).collect();
+        for id in gone {
+            self.remove_path(cx, id);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The paths of one session and which of them carries: the active one, and while the peer moves,
+//! the claimed one that gets copies.
+
+use crate::id::SocketId;
+use crate::outbox::Route;
+use crate::path::{Health, Path, PathId, Trust};
+
+/// Paths of one session; the oldest that is not in use is given up for a new one.
+pub const PATHS_MAX: usize = 8;
+
+/// The paths of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Paths {
+    list: Vec<Path>,
+    active: Option<PathId>,
+    next: u32,
+}
+
+/// Where the next inner packet goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Choice {
+    /// The path that carries it.
+    pub(crate) original: PathId,
+    /// The unproven path that gets a copy, within its budget.
+    pub(crate) copy: Option<PathId>,
+}
+
+impl Paths {
+    /// The path named `id`.
+    pub(crate) fn get(&self, id: PathId) -> Option<&Path> {
+        self.list.iter().find(|path| path.id == id)
+    }
+
+    /// The path named `id`, to change.
+    pub(crate) fn get_mut(&mut self, id: PathId) -> Option<&mut Path> {
+        self.list.iter_mut().find(|path| path.id == id)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.list.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
+        self.list.iter_mut()
+    }
+
+    /// The path by which datagrams from `route` come: same socket, same remote address.
+    pub(crate) fn by_route(&self, route: &Route) -> Option<&Path> {
+        self.list.iter().find(|p| p.route.socket == route.socket && p.route.remote == route.remote)
+    }
+
+    pub(crate) const fn active_id(&self) -> Option<PathId> {
+        self.active
+    }
+
+    pub(crate) fn active(&self) -> Option<&Path> {
+        self.active.and_then(|id| self.get(id))
+    }
+
+    /// Data goes by `id` from now on.
+    pub(crate) const fn activate(&mut self, id: PathId) {
+        self.active = Some(id);
+    }
+
+    /// A name for a new path.
+    pub(crate) const fn next_id(&mut self) -> PathId {
+        self.next += 1;
+        PathId(self.next)
+    }
+
+    /// Adds a path. Returns one that had to make room.
+    pub(crate) fn add(&mut self, path: Path) -> Option<Path> {
+        let given_up = if self.list.len() >= PATHS_MAX {
+            let place = self.list.iter().position(|path| Some(path.id) != self.active);
+            place.map(|place| self.list.remove(place))
+        } else {
+            None
+        };
+        self.list.push(path);
+        given_up
+    }
+
+    /// Removes a path.
+    pub(crate) fn remove(&mut self, id: PathId) -> Option<Path> {
+        if self.active == Some(id) {
+            self.active = None;
+        }
+        let place = self.list.iter().position(|path| path.id == id)?;
+        Some(self.list.remove(place))
+    }
+
+    /// Whether any path sends from `socket`.
+    pub(crate) fn uses(&self, socket: SocketId) -> bool {
+        self.list.iter().any(|path| path.route.socket == socket)
+    }
+
+    /// Where the next inner packet goes; `None` while there is no path at all.
+    ///
+    /// A claimed address gets copies only; the last proven path keeps the originals until the
+    /// challenge succeeds or it is known dead (DESIGN: rules of a move).
+    pub(crate) fn choose(&self) -> Option<Choice> {
+        let claimed = self
+            .list
+            .iter()
+            .rev()
+            .find(|path| {
+                let rebound = matches!(path.trust, Trust::Claimed { instead_of: Some(_), .. });
+                let claimed = matches!(path.trust, Trust::Claimed { .. });
+                claimed && path.health != Health::Gone && (rebound || path.preferred_by_peer)
+            })
+            .map(|path| path.id);
+        let carries = |path: &&Path| path.health != Health::Gone;
+        match (self.active().filter(carries), claimed) {
+            (Some(active), copy) => Some(Choice { original: active.id, copy }),
+            (None, Some(claimed)) => Some(Choice { original: claimed, copy: None }),
+            (None, None) => None,
+        }
+    }
+
+    /// The proven path that answered last, other than `except`.
+    pub(crate) fn best_proven(&self, except: Option<PathId>) -> Option<PathId> {
+        self.list
+            .iter()
+            .filter(|p| p.is_proven() && p.health == Health::Good && Some(p.id) != except)
+            .max_by_key(|path| path.heard_at)
+            .map(|path| path.id)
+    }
+}

@@ -1,0 +1,105 @@
+//! What can be told of a session at any moment.
+
+use std::net::SocketAddr;
+
+use crate::error::CloseCode;
+use crate::id::{LinkId, PeerKey};
+use crate::outbox::Route;
+use crate::path::{Health, Path, Trust};
+use crate::time::{Duration, Instant};
+use crate::wire::control::Lease;
+
+/// The state of a session, as people read it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeerState {
+    /// There are no keys.
+    Unestablished,
+    /// A proven path carries.
+    Up,
+    /// Data goes to an address that has not answered yet.
+    Moving,
+    /// No path carries; the session waits for one.
+    Suspended,
+    /// Closed, and not to be opened without a command.
+    Down(CloseCode),
+}
+
+/// A snapshot of one session.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PeerStatus {
+    /// The other end.
+    pub peer: PeerKey,
+    /// Its state.
+    pub state: PeerState,
+    /// Since when there are keys without interruption.
+    pub established: Option<Instant>,
+    /// Since when the current keys are in use.
+    pub epoch_since: Option<Instant>,
+    /// Whether a handshake is under way.
+    pub handshaking: bool,
+    /// What the gateway gave, on a client.
+    pub lease: Option<Lease>,
+    /// The paths, the one in use first.
+    pub paths: Vec<PathStatus>,
+    /// Inner packets that wait for a path.
+    pub waiting: usize,
+}
+
+/// A snapshot of one path.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PathStatus {
+    /// Its number within the session.
+    pub id: u32,
+    /// Where it goes.
+    pub route: Route,
+    /// The local link, where this node chose it.
+    pub link: Option<LinkId>,
+    /// Whether data is sent on it.
+    pub in_use: bool,
+    /// How far its other end is trusted.
+    pub trust: Trust,
+    /// Whether it carries.
+    pub health: Health,
+    /// Smoothed round-trip time; `None` before the first sample.
+    pub rtt: Option<Duration>,
+    /// Lost part of what was sent, 0 to 1.
+    pub loss: f64,
+    /// The UDP payload that it is known to carry, in bytes.
+    pub mtu: usize,
+    /// Whether there is a NAT on it.
+    pub natted: bool,
+    /// UDP payload sent, in bytes.
+    pub tx_bytes: u64,
+    /// UDP payload received, in bytes.
+    pub rx_bytes: u64,
+    /// When an authentic datagram last came by it.
+    pub heard_at: Option<Instant>,
+    /// Since when an answer has been owed by the peer.
+    pub unanswered_since: Option<Instant>,
+}
+
+impl PathStatus {
+    pub(crate) fn of(path: &Path, in_use: bool, loss: f64, unanswered: Option<Instant>) -> Self {
+        Self {
+            id: path.id.0,
+            route: path.route,
+            link: path.link,
+            in_use,
+            trust: path.trust,
+            health: path.health,
+            rtt: path.rtt.measured(),
+            loss,
+            mtu: path.mtu.datagram(),
+            natted: path.natted,
+            tx_bytes: path.traffic.0,
+            rx_bytes: path.traffic.1,
+            heard_at: path.heard_at,
+            unanswered_since: unanswered,
+        }
+    }
+
+    /// The address at the other end.
+    pub const fn remote(&self) -> SocketAddr {
+        self.route.remote
+    }
+}

@@ -1,0 +1,236 @@
+//! What a peer does because time has passed. Every wake-up names its reason.
+
+use super::epoch::Epoch;
+use super::moving::CLAIM_TIME;
+use super::{Config, Context, Peer, Side};
+use crate::error::PeerError;
+use crate::path::{Health, Path, PathId, Trust};
+use crate::time::{Duration, Instant};
+use crate::wire::frame::{self, Frame};
+
+/// A path that was silent for this long makes a client ask for a new session in the background:
+/// the gateway may have lost its own.
+const HANDSHAKE_AFTER: Duration = Duration::from_secs(5);
+/// How long a gateway challenges a client that went silent; the next data begins anew.
+const GATEWAY_ASKS: Duration = Duration::from_secs(15);
+
+/// Why the core wants to be woken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Reason {
+    /// A handshake attempt.
+    Handshake,
+    /// Feedback about what arrived.
+    Feedback,
+    /// A control frame that is sent, or sent again.
+    Control,
+    /// A path challenge.
+    Challenge,
+    /// A probe of a path's MTU.
+    Mtu,
+    /// An answer that is overdue: the path may be dead.
+    Silence,
+    /// A claimed address that did not prove itself.
+    Claim,
+    /// Something for a NAT to see.
+    Keepalive,
+    /// Old keys to be forgotten.
+    Epoch,
+    /// A session that nobody came back to.
+    Persistence,
+}
+
+impl Peer {
+    /// When the peer must be woken, and why.
+    pub(crate) fn poll_timeout(&self, config: &Config) -> Option<(Instant, Reason)> {
+        let (cx_keepalive, persistence) = (config.keepalive, config.persistence_timeout);
+        let connector = match &self.side {
+            Side::Gateway(connector) => connector.due(),
+            Side::Client { .. } => None,
+        };
+        let epoch = self.epochs.current.as_ref();
+        let owed = epoch.into_iter().flat_map(|epoch| epoch.rx.values());
+        let owed = owed.filter_map(|lane| lane.owed.due()).min();
+        let control = if self.can_send() { self.control.due() } else { None };
+        let mut due = [
+            (connector, Reason::Handshake),
+            (owed.filter(|_| self.can_send()), Reason::Feedback),
+            (control, Reason::Control),
+            (self.epochs.due(), Reason::Epoch),
+            (self.established.map(|_| self.heard_at + persistence), Reason::Persistence),
+        ]
+        .into_iter()
+        .filter_map(|(due, reason)| due.map(|due| (due, reason)))
+        .min();
+        for path in self.paths.iter() {
+            let candidates = [
+                (path.probes.due(), Reason::Challenge),
+                (path.mtu_due, Reason::Mtu),
+                (self.silence_due(epoch, path), Reason::Silence),
+                (claim_due(path), Reason::Claim),
+                (self.keepalive_due(cx_keepalive, path), Reason::Keepalive),
+            ];
+            for (at, reason) in candidates {
+                if let Some(at) = at {
+                    due = Some(due.map_or((at, reason), |due| due.min((at, reason))));
+                }
+            }
+        }
+        due
+    }
+
+    /// Does what is due.
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        if self.established.is_some() && self.heard_at + cx.config.persistence_timeout <= cx.now {
+            self.end(cx, PeerError::TimedOut);
+        }
+        self.epochs.expire(cx.now, cx.indices);
+        self.attempt_due(cx);
+        self.notice_silence(cx);
+        self.drop_unproven(cx);
+        self.send_probes_due(cx);
+        self.search_mtus_due(cx);
+        self.report_due(cx);
+        if self.control.due().is_some_and(|due| due <= cx.now) {
+            self.send_control(cx);
+        }
+        self.keep_alive(cx);
+        if self.epochs.current.as_ref().is_some_and(Epoch::is_exhausted) {
+            self.end(cx, PeerError::EpochExhausted);
+        }
+        self.refresh_state(cx);
+    }
+
+    /// Whether there is a way to send control frames now.
+    fn can_send(&self) -> bool {
+        self.paths.active_id().is_some() || self.paths.best_proven(None).is_some()
+    }
+
+    /// When a path that owes an answer counts as silent.
+    fn silence_due(&self, epoch: Option<&Epoch>, path: &Path) -> Option<Instant> {
+        if path.health != Health::Good {
+            return self.silent_step_due(path);
+        }
+        let lane = epoch?.tx.iter().find(|lane| lane.path == path.id)?;
+        lane.flight.unanswered_since().map(|since| since + path.patience())
+    }
+
+    /// A silent path of a client: when to ask for a new session; of a gateway: when to give up
+    /// asking.
+    fn silent_step_due(&self, path: &Path) -> Option<Instant> {
+        let Health::Silent { since } = path.health else { return None };
+        match &self.side {
+            Side::Gateway(connector) => {
+                let wanted = self.paths.active_id() == Some(path.id) && connector.can_try();
+                wanted.then_some(since + HANDSHAKE_AFTER)
+            }
+            Side::Client { .. } => path.probes.asking_since().map(|since| since + GATEWAY_ASKS),
+        }
+    }
+
+    fn notice_silence(&mut self, cx: &mut Context<'_>) {
+        let epoch = self.epochs.current.as_ref();
+        let due = |path: &&Path| self.silence_due(epoch, path).is_some_and(|due| due <= cx.now);
+        let due: Vec<PathId> = self.paths.iter().filter(due).map(|path| path.id).collect();
+        for id in due {
+            let is_client = matches!(self.side, Side::Gateway(_));
+            let active = self.paths.active_id() == Some(id);
+            let Some(path) = self.paths.get_mut(id) else { continue };
+            if path.health == Health::Good {
+                path.health = Health::Silent { since: cx.now };
+                self.ask(cx, id);
+                if is_client && active {
+                    self.try_elsewhere(cx);
+                }
+            } else if is_client {
+                self.connect(cx);
+            } else {
+                path.probes.stop();
+            }
+        }
+    }
+
+    /// Client: the active path is silent. Another proven one takes over; else every other
+    /// candidate is asked, and the first to answer does.
+    fn try_elsewhere(&mut self, cx: &mut Context<'_>) {
+        if self.paths.best_proven(self.paths.active_id()).is_some() {
+            self.migrate(cx);
+            return;
+        }
+        while let Some(id) = self.open_next_path(cx) {
+            self.ask(cx, id);
+        }
+    }
+
+    fn drop_unproven(&mut self, cx: &mut Context<'_>) {
+        let due = |path: &&Path| claim_due(path).is_some_and(|due| due <= cx.now);
+        let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
+        for id in due {
+            self.remove_path(cx, id);
+        }
+    }
+
+    fn search_mtus_due(&mut self, cx: &mut Context<'_>) {
+        let due = |path: &&Path| path.mtu_due.is_some_and(|due| due <= cx.now);
+        let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
+        for id in due {
+            if let Some(path) = self.paths.get_mut(id) {
+                path.mtu_due = None;
+            }
+            self.search_mtu(cx, id);
+        }
+    }
+
+    /// Sends the feedback that is due, each by the path that it is about.
+    fn report_due(&mut self, cx: &mut Context<'_>) {
+        let fallback = self.paths.active_id().or_else(|| self.paths.best_proven(None));
+        let Some(epoch) = &mut self.epochs.current else { return };
+        let mut reports = Vec::new();
+        for lane in epoch.rx.values_mut() {
+            if lane.owed.due().is_some_and(|due| due <= cx.now)
+                && let Some(report) = lane.owed.report(cx.now, lane.serial, &lane.window)
+            {
+                reports.push((lane.path, report));
+            }
+        }
+        for (path, report) in reports {
+            let usable =
+                |id: &PathId| self.paths.get(*id).is_some_and(|p| p.health != Health::Gone);
+            let Some(path) = path.filter(usable).or(fallback) else { continue };
+            if let Err(reason) = self.send_frame(cx, path, &Frame::Feedback(report), 0) {
+                cx.drops.count(reason);
+            }
+        }
+    }
+
+    /// When a client behind a NAT must send something by `path`, the one in use.
+    fn keepalive_due(&self, interval: Option<Duration>, path: &Path) -> Option<Instant> {
+        let client = matches!(self.side, Side::Gateway(_));
+        let wanted = client && path.natted && self.paths.active_id() == Some(path.id);
+        if !wanted || path.health != Health::Good {
+            return None;
+        }
+        Some(path.sent_at? + interval?)
+    }
+
+    fn keep_alive(&mut self, cx: &mut Context<'_>) {
+        let Some(path) = self.paths.active() else { return };
+        let due = self.keepalive_due(cx.config.keepalive, path);
+        if due.is_some_and(|due| due <= cx.now) {
+            let id = path.id;
+            let sent = self.send_on(cx, id, false, |draft| frame::emit_padding(draft.frames(), 1));
+            if let Err(reason) = sent {
+                cx.drops.count(reason);
+                if let Some(path) = self.paths.get_mut(id) {
+                    path.sent_at = Some(cx.now); // not before the next interval again
+                }
+            }
+        }
+    }
+}
+
+fn claim_due(path: &Path) -> Option<Instant> {
+    match path.trust {
+        Trust::Claimed { .. } => Some(path.since + CLAIM_TIME),
+        Trust::Proven | Trust::Chosen => None,
+    }
+}

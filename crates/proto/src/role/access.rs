@@ -1,0 +1,184 @@
+//! Access of one peer: the inner addresses that it may use as source, the destinations that it
+//! may reach.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::error::DropReason;
+use crate::wire::control::Prefix;
+use crate::wire::inner::{InnerView, TCP, UDP};
+
+/// Entries of one allow-list.
+pub const ALLOW_MAX: usize = 256;
+
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+const DNS: u16 = 53;
+
+/// One destination that a peer may reach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Allow {
+    /// The addresses.
+    pub to: Prefix,
+    /// The destination port of TCP and UDP; `None` allows every port and protocol.
+    pub port: Option<u16>,
+}
+
+/// What one peer may do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// A client's view of its gateway: whatever it delivers is wanted.
+    Unrestricted,
+    /// A gateway's view of a client.
+    Restricted {
+        /// The addresses that are the peer's own: its lease and the subnets behind it.
+        own: Vec<Prefix>,
+        /// The gateway's inner addresses: they answer pings and name queries.
+        gateway: Vec<IpAddr>,
+        /// Whether global addresses may be reached, the gateway's own networks excepted.
+        internet: bool,
+        /// Networks that are the gateway's own: refused unless allowed by name.
+        local: Vec<Prefix>,
+        /// What is allowed by name; at most [`ALLOW_MAX`].
+        allow: Vec<Allow>,
+    },
+}
+
+impl Access {
+    /// Judges a packet that the peer sent.
+    ///
+    /// # Errors
+    /// [`DropReason::NotAllowed`] when its source is not the peer's own or its destination is not
+    /// allowed.
+    pub fn admit(&self, view: &InnerView) -> Result<(), DropReason> {
+        let Self::Restricted { own, gateway, internet, local, allow } = self else {
+            return Ok(());
+        };
+        let owns = own.iter().any(|prefix| prefix.contains(view.source));
+        let to = view.destination;
+        let port = view.ports.map(|(_, destination)| destination);
+        let allowed = allow
+            .iter()
+            .any(|entry| entry.to.contains(to) && (entry.port.is_none() || entry.port == port));
+        let reachable = allowed
+            || (gateway.contains(&to) && serves(view))
+            || (*internet && is_global(to) && !local.iter().any(|prefix| prefix.contains(to)));
+        if owns && reachable { Ok(()) } else { Err(DropReason::NotAllowed) }
+    }
+
+    /// The inner addresses that lead to this peer.
+    pub fn own(&self) -> &[Prefix] {
+        match self {
+            Self::Unrestricted => &[],
+            Self::Restricted { own, .. } => own,
+        }
+    }
+}
+
+/// What a gateway answers at its inner addresses: pings and name queries.
+fn serves(view: &InnerView) -> bool {
+    match view.protocol {
+        ICMP | ICMPV6 => true,
+        TCP | UDP => view.ports.is_some_and(|(_, destination)| destination == DNS),
+        _ => false,
+    }
+}
+
+/// Whether an address belongs to the public Internet (the IANA special-purpose registries,
+/// RFC 6890). The documentation networks count as public: test networks use them as such.
+pub fn is_global(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => is_global_v4(v4),
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(_) => false,
+            None => is_global_v6(v6),
+        },
+    }
+}
+
+const fn is_global_v4(v4: Ipv4Addr) -> bool {
+    let [a, b, ..] = v4.octets();
+    !(v4.is_private()
+        || v4.is_loopback()
+        || v4.is_link_local()
+        || v4.is_multicast()
+        || a == 0
+        || a >= 240
+        || (a == 100 && b & 0xc0 == 64)
+        || (a == 198 && b & 0xfe == 18))
+}
+
+const fn is_global_v6(v6: Ipv6Addr) -> bool {
+    let first = v6.segments()[0];
+    // Only 2000::/3 is allocated for global use, and 64:ff9b::/96 leads into IPv4 by way of NAT64.
+    first & 0xe000 == 0x2000 || first == 0x0064
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(source: &str, destination: &str, protocol: u8, port: u16) -> InnerView {
+        InnerView {
+            source: source.parse().unwrap(),
+            destination: destination.parse().unwrap(),
+            protocol,
+            ports: matches!(protocol, TCP | UDP).then_some((40_000, port)),
+            transport: Some(20),
+        }
+    }
+
+    fn access() -> Access {
+        Access::Restricted {
+            own: vec![Prefix::host([10, 1, 0, 2].into())],
+            gateway: vec![[10, 1, 0, 1].into()],
+            internet: true,
+            local: vec![Prefix { address: [198, 51, 100, 0].into(), bits: 24 }],
+            allow: vec![Allow {
+                to: Prefix { address: [192, 168, 7, 0].into(), bits: 24 },
+                port: Some(443),
+            }],
+        }
+    }
+
+    #[test]
+    fn the_internet_and_what_is_named() {
+        let me = "10.1.0.2";
+        for (to, protocol, port, ok) in [
+            ("93.184.216.34", TCP, 443, true),
+            ("198.51.100.9", TCP, 443, false),
+            ("192.168.7.1", TCP, 443, true),
+            ("192.168.7.1", TCP, 80, false),
+            ("192.168.7.1", ICMP, 0, false),
+            ("10.1.0.3", TCP, 80, false),
+            ("10.1.0.1", ICMP, 0, true),
+            ("10.1.0.1", UDP, 53, true),
+            ("10.1.0.1", TCP, 22, false),
+            ("127.0.0.1", TCP, 80, false),
+            ("169.254.169.254", TCP, 80, false),
+            ("255.255.255.255", UDP, 67, false),
+            ("224.0.0.251", UDP, 5353, false),
+        ] {
+            assert_eq!(access().admit(&view(me, to, protocol, port)).is_ok(), ok, "{to}:{port}");
+        }
+    }
+
+    #[test]
+    fn nobody_speaks_for_another() {
+        let forged = view("10.1.0.3", "93.184.216.34", TCP, 443);
+        assert_eq!(access().admit(&forged), Err(DropReason::NotAllowed));
+    }
+
+    #[test]
+    fn private_ipv6_is_not_the_internet() {
+        for (address, global) in [
+            ("2606:4700::1", true),
+            ("fd00::1", false),
+            ("fe80::1", false),
+            ("ff02::1", false),
+            ("::1", false),
+            ("::ffff:10.0.0.1", false),
+        ] {
+            assert_eq!(is_global(address.parse().unwrap()), global, "{address}");
+        }
+    }
+}
