@@ -57,8 +57,12 @@ fn no_two_uses_share_a_key() {
 
 #[test]
 fn keys_are_shared_between_threads_and_shown_to_nobody() {
-    const fn crosses_threads<T: Send + Sync + 'static>() {}
-    crosses_threads::<EpochKeys>();
+    const fn shared<T: Send + Sync + 'static>() {}
+    const fn moved<T: Send + 'static>() {}
+    shared::<EpochKeys>();
+    moved::<crate::crypto::Initiator>();
+    moved::<crate::crypto::PendingA>();
+    moved::<crate::crypto::Complete>();
     let finished = Finished {
         handshake_hash: &[1; 32],
         split: &[2; 64],
