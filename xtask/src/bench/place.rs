@@ -106,7 +106,7 @@ impl Place {
             .filter_map(|number| number.parse().ok())
             .collect();
         match numbers.as_slice() {
-            // Received bytes and packets, six more, then sent ones (Documentation/filesystems/proc).
+            // Received bytes and packets, six more, then the same of what was sent (proc(5)).
             [in_bytes, in_packets, _, _, _, _, _, _, out_bytes, out_packets, ..] => {
                 Ok(Counters { bytes: in_bytes + out_bytes, packets: in_packets + out_packets })
             }
