@@ -1,6 +1,8 @@
-//! Messages that an attacker changed, made up, or sent to the wrong place. He knows every public key
-//! and saw every message, so he can always make a right mac1: each change is tried with and
+//! Messages that an attacker changed, made up, or sent to the wrong place. He knows every public
+//! key and saw every message, so he can always make a right mac1: each change is tried with and
 //! without.
+
+use proptest::prelude::*;
 
 use super::*;
 use crate::wire::handshake::EK_LEN;
