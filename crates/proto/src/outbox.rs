@@ -56,7 +56,7 @@ pub struct Run {
     pub route: Route,
     /// Bytes of each datagram but the last.
     pub segment: usize,
-    /// Place of the bytes in [`Outbox::bytes`].
+    /// Place of the bytes within the outbox.
     pub span: Range<usize>,
     /// Place of the jobs in the outbox; empty when the datagrams travel as they are.
     jobs: Range<usize>,
@@ -196,7 +196,7 @@ impl Run {
         same_seal
             && self.route == route
             && self.span.end == start
-            && self.span.len() % self.segment == 0
+            && self.span.len().is_multiple_of(self.segment)
             && len <= self.segment
             && self.span.len() + len <= RUN_BYTES_MAX
             && self.datagrams() < RUN_DATAGRAMS_MAX

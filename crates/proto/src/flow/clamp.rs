@@ -19,7 +19,8 @@ pub fn is_syn(tcp: &[u8]) -> bool {
 /// without the option, or with a smaller value, is left alone.
 pub fn clamp(packet: &mut [u8], at: usize, packet_max: usize) {
     let Some(tcp) = packet.get_mut(at..) else { return };
-    let Some(limit) = packet_max.checked_sub(at + HEADER).and_then(|m| u16::try_from(m).ok()) else {
+    let Some(limit) = packet_max.checked_sub(at + HEADER).and_then(|m| u16::try_from(m).ok())
+    else {
         return;
     };
     let limit = limit.max(MSS_MIN);
@@ -116,7 +117,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_never_panic(mut packet in proptest::collection::vec(any::<u8>(), 0..80), at in 0usize..90, max in 0usize..2_000) {
+        fn any_bytes_never_panic(
+            mut packet in proptest::collection::vec(any::<u8>(), 0..80),
+            at in 0usize..90,
+            max in 0usize..2_000,
+        ) {
             if at < packet.len() && is_syn(&packet[at..]) || at >= packet.len() {
                 clamp(&mut packet, at, max);
             }

@@ -17,7 +17,7 @@ use crate::peer::epoch::{Agreed, Epoch};
 use crate::peer::{Config, Event};
 use crate::time::{Duration, Instant};
 use crate::wire::Kind;
-use crate::wire::handshake::{INDEX_COUNT, MessageB};
+use crate::wire::handshake::{INDEX_COUNT, MessageA, MessageB};
 
 /// First halves that may wait at once.
 const WAITING_MAX: usize = 256;
@@ -142,7 +142,7 @@ impl Responder {
         Ok(())
     }
 
-    fn take_half(&mut self, link: [u8; 16]) -> Option<usize> {
+    fn find_half(&self, link: [u8; 16]) -> Option<usize> {
         self.waiting.iter().position(|waiting| match &waiting.step {
             Step::Half(half) => half.link() == Link(link),
             Step::Enrolment(_) => false,
@@ -206,12 +206,11 @@ impl Node {
         route: Route,
         datagram: &[u8],
     ) -> Result<(), DropReason> {
-        self.responder.count_load(now);
-        let half = PendingA::open(self.rng.as_mut(), &self.config.secret, datagram)?;
-        let link = half.link();
-        if self.responder.take_half(link.0).is_some() {
+        if self.responder.find_half(Link::of(MessageA::parse(datagram)?).0).is_some() {
             return Err(DropReason::Replay); // the same datagram again
         }
+        self.responder.count_load(now);
+        let half = PendingA::open(self.rng.as_mut(), &self.config.secret, datagram)?;
         let peer = half.peer();
         let known = self.by_key.contains_key(&peer);
         let step = Step::Half(Box::new(half));
@@ -227,7 +226,7 @@ impl Node {
     ) -> Result<(), DropReason> {
         self.responder.expire(now);
         let link = MessageB::parse(datagram)?.link();
-        let place = self.responder.take_half(link).ok_or(DropReason::BadHandshake)?;
+        let place = self.responder.find_half(link).ok_or(DropReason::BadHandshake)?;
         let waiting = self.responder.waiting.get_mut(place).ok_or(DropReason::BadHandshake)?;
         let Step::Half(half) = &mut waiting.step else { return Err(DropReason::BadHandshake) };
         // The halves may have taken different ways; the answer goes where the first came from,

@@ -63,7 +63,8 @@ impl Reassembly {
         }
         let place = self.place(now, packet_id);
         let entry = &mut self.incomplete[place];
-        let contradicts = entry.last.is_some_and(|last| number > last || (is_last && number != last));
+        let contradicts =
+            entry.last.is_some_and(|last| number > last || (is_last && number != last));
         if contradicts || entry.arrived & (1 << number) != 0 {
             return Err(DropReason::Fragment);
         }
@@ -98,7 +99,8 @@ impl Reassembly {
             return place;
         }
         if self.incomplete.len() >= INCOMPLETE_MAX
-            && let Some(oldest) = (0..self.incomplete.len()).min_by_key(|&i| self.incomplete[i].since)
+            && let Some(oldest) =
+                (0..self.incomplete.len()).min_by_key(|&i| self.incomplete[i].since)
         {
             self.incomplete.swap_remove(oldest);
         }

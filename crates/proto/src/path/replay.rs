@@ -72,7 +72,7 @@ impl ReplayWindow {
     }
 
     /// Alternating lengths of runs received and missing, downwards from the highest number; at
-    /// most [`RUNS_DEPTH`] numbers deep.
+    /// most 1,024 numbers deep.
     pub fn runs(&self) -> [(u32, u32); FEEDBACK_RUNS_MAX] {
         let mut runs = [(0, 0); FEEDBACK_RUNS_MAX];
         let Some(highest) = self.highest else { return runs };
@@ -95,7 +95,6 @@ impl ReplayWindow {
 
     const fn place(&self, number: PacketNumber) -> (usize, u64) {
         let word = (number / WORD) % self.words.len() as u64;
-        #[expect(clippy::cast_possible_truncation, reason = "below the length of a vector")]
         (word as usize, 1 << (number % WORD))
     }
 
@@ -147,7 +146,6 @@ impl ReplayWindow {
     }
 
     fn widen(&mut self, span: u64) {
-        #[expect(clippy::cast_possible_truncation, reason = "at most WINDOW_MAX / 64")]
         let length = (span / WORD) as usize;
         let old = std::mem::replace(&mut self.words, vec![0; length]);
         let Some(highest) = self.highest else { return };

@@ -37,6 +37,10 @@ pub const REKEY_DATAGRAMS: u64 = 1 << 28;
 /// Datagrams at which sealing stops.
 pub const SEAL_DATAGRAMS_MAX: u64 = 1 << 30;
 
+/// Datagrams that failed to verify, after which an epoch opens nothing more: the integrity limit
+/// of ChaCha20-Poly1305 (RFC 9001, 6.6), the lowest of the suites.
+pub const FORGERIES_MAX: u64 = 1 << 36;
+
 /// One epoch.
 #[derive(Debug)]
 pub(crate) struct Epoch {
@@ -57,6 +61,7 @@ pub(crate) struct Epoch {
     pub(crate) control: ControlReceiver,
     sealed: u64,
     opened: u64,
+    forged: u64,
 }
 
 /// What both ends agreed on, to build an epoch from.
@@ -89,6 +94,7 @@ impl Epoch {
             control: ControlReceiver::default(),
             sealed: 0,
             opened: 0,
+            forged: 0,
         }
     }
 
@@ -126,7 +132,11 @@ impl Epoch {
         let unmasked = self.keys.open.unmask(datagram)?;
         let number = expand_number(lane.window.highest(), unmasked.number);
         lane.window.check(number)?;
-        let plaintext = self.keys.open.open(serial, number, &unmasked, datagram)?;
+        if self.forged >= FORGERIES_MAX {
+            return Err(DropReason::BadTag);
+        }
+        let opened = self.keys.open.open(serial, number, &unmasked, datagram);
+        let plaintext = opened.inspect_err(|_| self.forged += 1)?;
         let newest = lane.window.commit(now, number);
         self.opened += 1;
         Ok((plaintext, newest))
@@ -175,7 +185,8 @@ impl Epoch {
     pub(crate) fn wants_rekey(&self, now: Instant) -> bool {
         self.initiator
             && (now.saturating_since(self.since) >= REKEY_TIME
-                || self.sealed.max(self.opened) >= REKEY_DATAGRAMS)
+                || self.sealed.max(self.opened) >= REKEY_DATAGRAMS
+                || self.forged >= FORGERIES_MAX / 2)
     }
 
     /// Whether no datagram may be sealed any more.

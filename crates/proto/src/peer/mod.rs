@@ -1,8 +1,8 @@
 //! One peer: where the layers below meet. A session's epochs, its paths, what waits to be said.
 //!
-//! Each verb has a file, and a packet's way through it reads from top to bottom: [`egress`] (TUN
-//! to datagram), [`ingress`] (datagram to TUN), [`connect`] (a client's handshakes), [`moving`]
-//! (paths come, are proven, and go), [`timers`]. State is changed here and nowhere above.
+//! Each verb has a file, and a packet's way through it reads from top to bottom: `egress` (TUN
+//! to datagram), `ingress` (datagram to TUN), `connect` (a client's handshakes), `moving`
+//! (paths come, are proven, and go), `timers`. State is changed here and nowhere above.
 
 mod connect;
 mod context;

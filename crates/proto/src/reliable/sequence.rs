@@ -73,11 +73,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_is_delivered_once(start in any::<u32>(), order in proptest::collection::vec(0u32..100, 1..300)) {
+        fn each_is_delivered_once(
+            start in any::<u32>(),
+            order in proptest::collection::vec(0u32..100, 1..300),
+        ) {
             let mut receiver = SequenceReceiver::default();
             let mut seen = std::collections::BTreeSet::new();
             for offset in order {
-                prop_assert_eq!(receiver.accept(3, start.wrapping_add(offset)), seen.insert(offset));
+                let accepted = receiver.accept(3, start.wrapping_add(offset));
+                prop_assert_eq!(accepted, seen.insert(offset));
             }
         }
     }

@@ -164,11 +164,7 @@ fn list<'a, T>(
     (0..count).map(|_| item(reader)).collect()
 }
 
-fn emit_list<T>(
-    writer: &mut Writer<'_>,
-    items: &[T],
-    mut item: impl FnMut(&mut Writer<'_>, &T),
-) {
+fn emit_list<T>(writer: &mut Writer<'_>, items: &[T], mut item: impl FnMut(&mut Writer<'_>, &T)) {
     writer.u8(u8::try_from(items.len()).unwrap_or(u8::MAX));
     for entry in items {
         item(writer, entry);

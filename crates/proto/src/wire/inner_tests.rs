@@ -64,8 +64,10 @@ fn wrong_lengths_are_refused() {
 
 proptest! {
     #[test]
-    fn any_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..120), v6 in any::<bool>()) {
-        let mut bytes = bytes;
+    fn any_bytes_never_panic(
+        mut bytes in proptest::collection::vec(any::<u8>(), 0..120),
+        v6 in any::<bool>(),
+    ) {
         if let Some(first) = bytes.first_mut() {
             *first = if v6 { 0x60 } else { 0x45 };
         }

@@ -1,0 +1,281 @@
+//! A client and a gateway joined by a link with a delay and nothing else, in virtual time.
+
+#![allow(clippy::unwrap_used, reason = "a test harness: a panic is the report")]
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use rove_proto::crypto::{Floor, SeededRng, StaticSecret, Token};
+use rove_proto::id::{LinkId, PeerKey, SocketId};
+use rove_proto::node::{
+    Command, Config, Event, Link, Meta, Node, PeerConfig, PeerState, SideConfig,
+};
+use rove_proto::outbox::Outbox;
+use rove_proto::role::Access;
+use rove_proto::time::{Duration, Instant};
+use rove_proto::wire::control::{Lease, Prefix};
+use rove_proto::wire::inner::InnerPacket;
+
+/// One way.
+pub(crate) const DELAY: Duration = Duration::from_millis(20);
+pub(crate) const GATEWAY: &str = "192.0.2.1:4433";
+const SERVER: [u8; 4] = [198, 51, 100, 7];
+const INNER: [u8; 4] = [10, 9, 0, 2];
+
+pub(crate) struct Datagram {
+    pub(crate) at: Instant,
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) bytes: Vec<u8>,
+}
+
+pub(crate) struct Pair {
+    pub(crate) now: Instant,
+    pub(crate) client: Node,
+    pub(crate) gateway: Node,
+    pub(crate) client_key: PeerKey,
+    pub(crate) gateway_key: PeerKey,
+    /// The client's sockets and the addresses that they are bound to.
+    sockets: Vec<(SocketId, SocketAddr)>,
+    wire: VecDeque<Datagram>,
+    pub(crate) client_inner: Vec<(Instant, Vec<u8>)>,
+    pub(crate) gateway_inner: Vec<(Instant, Vec<u8>)>,
+    pub(crate) client_events: Vec<Event>,
+    pub(crate) gateway_events: Vec<Event>,
+    /// Whether a datagram gets through.
+    pub(crate) filter: Box<dyn FnMut(&Datagram) -> bool>,
+    /// Datagrams sent by either.
+    pub(crate) sent: usize,
+}
+
+pub(crate) fn lease() -> Lease {
+    Lease {
+        addresses: vec![Prefix { address: INNER.into(), bits: 24 }],
+        gateway: vec![[10, 9, 0, 1].into()],
+        dns: vec![],
+    }
+}
+
+fn config(secret: &StaticSecret) -> Config {
+    Config {
+        secret: secret.clone(),
+        floor: Floor::BITS_128,
+        has_aes: true,
+        keepalive: Some(Duration::from_secs(25)),
+        persistence_timeout: Duration::from_secs(86_400),
+    }
+}
+
+/// The client's links are these, one address each.
+pub(crate) fn links(addresses: &[[u8; 4]]) -> Command {
+    let link = |(i, a): (usize, &[u8; 4])| Link {
+        id: LinkId(u32::try_from(i).unwrap() + 1),
+        addresses: vec![IpAddr::from(*a)],
+    };
+    Command::SetLinks(addresses.iter().enumerate().map(link).collect())
+}
+
+/// A UDP packet of `len` bytes from the client to the server, or back.
+pub(crate) fn packet(len: usize, back: bool) -> Vec<u8> {
+    let mut packet = vec![0u8; len];
+    packet[0] = 0x45;
+    packet[2..4].copy_from_slice(&u16::try_from(len).unwrap().to_be_bytes());
+    packet[9] = 17;
+    let (source, destination) = if back { (SERVER, INNER) } else { (INNER, SERVER) };
+    packet[12..16].copy_from_slice(&source);
+    packet[16..20].copy_from_slice(&destination);
+    packet
+}
+
+fn secrets() -> (StaticSecret, StaticSecret) {
+    let mut rng = SeededRng::new(7);
+    (StaticSecret::generate(&mut rng), StaticSecret::generate(&mut rng))
+}
+
+impl Pair {
+    /// Both ends, which have not spoken yet. The gateway does not know the client.
+    pub(crate) fn new(token: Option<Token>) -> Self {
+        let (client, gateway) = secrets();
+        let now = Instant::from_nanos(1_000_000_000);
+        let (client_key, gateway_key) = (client.public(), gateway.public());
+        let node =
+            |secret, seed| Node::new(now, config(secret), Box::new(SeededRng::new(seed)), 100);
+        let mut pair = Self {
+            now,
+            client: node(&client, 1),
+            gateway: node(&gateway, 2),
+            client_key,
+            gateway_key,
+            sockets: Vec::new(),
+            wire: VecDeque::new(),
+            client_inner: Vec::new(),
+            gateway_inner: Vec::new(),
+            client_events: Vec::new(),
+            gateway_events: Vec::new(),
+            filter: Box::new(|_| true),
+            sent: 0,
+        };
+        let remotes = vec![GATEWAY.parse().unwrap()];
+        let side = SideConfig::Gateway { remotes, counter: 1, token, advertise: vec![] };
+        let access = Access::Unrestricted;
+        let config = PeerConfig { key: gateway_key, psk: None, access, side };
+        pair.tell_client(Command::AddPeer(Box::new(config)));
+        pair.tell_client(links(&[[203, 0, 113, 5]]));
+        pair
+    }
+
+    /// Both ends with a session that carries.
+    pub(crate) fn up() -> Self {
+        let mut pair = Self::new(None);
+        pair.admit_client();
+        pair.tell_client(Command::Connect(pair.gateway_key));
+        pair.run(Duration::from_millis(200));
+        assert_eq!(pair.state(), PeerState::Up);
+        pair
+    }
+
+    /// The gateway knows the client from now on.
+    pub(crate) fn admit_client(&mut self) {
+        let access = Access::Restricted {
+            own: vec![Prefix::host(INNER.into())],
+            gateway: vec![[10, 9, 0, 1].into()],
+            internet: true,
+            local: vec![],
+            allow: vec![],
+        };
+        let side = SideConfig::Client { lease: lease(), routes: vec![] };
+        let config = PeerConfig { key: self.client_key, psk: None, access, side };
+        self.tell_gateway(Command::AddPeer(Box::new(config)));
+    }
+
+    /// The gateway's process starts anew, with its store and without its sessions.
+    pub(crate) fn restart_gateway(&mut self) {
+        let (_, secret) = secrets();
+        self.gateway = Node::new(self.now, config(&secret), Box::new(SeededRng::new(3)), 100);
+        self.admit_client();
+    }
+
+    pub(crate) fn tell_client(&mut self, command: Command) {
+        let mut out = Outbox::new();
+        self.client.handle_command(self.now, command, &mut out);
+        self.flush_client(out);
+    }
+
+    pub(crate) fn tell_gateway(&mut self, command: Command) {
+        let mut out = Outbox::new();
+        self.gateway.handle_command(self.now, command, &mut out);
+        self.flush_gateway(out);
+    }
+
+    /// The client's host sends an inner packet.
+    pub(crate) fn send(&mut self, packet: &[u8]) {
+        let mut out = Outbox::new();
+        self.client.handle_tun(self.now, InnerPacket::whole(packet), &mut out);
+        self.flush_client(out);
+    }
+
+    /// The gateway's host sends an inner packet to the client.
+    pub(crate) fn send_back(&mut self, packet: &[u8]) {
+        let mut out = Outbox::new();
+        self.gateway.handle_tun(self.now, InnerPacket::whole(packet), &mut out);
+        self.flush_gateway(out);
+    }
+
+    /// The state of the session as the client sees it.
+    pub(crate) fn state(&self) -> PeerState {
+        self.client.status(self.gateway_key).unwrap().state
+    }
+
+    /// Handshakes that the client completed.
+    pub(crate) fn epochs(&self) -> usize {
+        self.client_events.iter().filter(|e| matches!(e, Event::Established { .. })).count()
+    }
+
+    /// Lets time pass.
+    pub(crate) fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        for _ in 0..100_000 {
+            let arrival = self.wire.front().map(|datagram| datagram.at);
+            let timers = [self.client.poll_timeout(), self.gateway.poll_timeout()];
+            let timers = timers.into_iter().flatten().map(|(at, _)| at);
+            let next = timers.chain(arrival).min().unwrap_or(end);
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = self.now.max(next);
+            if arrival == Some(next)
+                && let Some(datagram) = self.wire.pop_front()
+            {
+                self.arrive(datagram);
+            }
+            let (mut client, mut gateway) = (Outbox::new(), Outbox::new());
+            self.client.handle_timeout(self.now, &mut client);
+            self.gateway.handle_timeout(self.now, &mut gateway);
+            self.flush_client(client);
+            self.flush_gateway(gateway);
+            for node in [&self.client, &self.gateway] {
+                if let Some((at, reason)) = node.poll_timeout() {
+                    assert!(at > self.now, "{reason:?} is still due");
+                }
+            }
+            if next == end && self.wire.is_empty() {
+                return;
+            }
+        }
+        panic!("it never rests");
+    }
+
+    /// A datagram reaches its end.
+    pub(crate) fn arrive(&mut self, mut datagram: Datagram) {
+        let mut out = Outbox::new();
+        if datagram.to == GATEWAY.parse().unwrap() {
+            let meta = Meta { socket: SocketId(0), local: None, remote: datagram.from };
+            self.gateway.handle_datagram(self.now, meta, &mut datagram.bytes, &mut out);
+            self.flush_gateway(out);
+        } else if let Some(&(socket, at)) = self.sockets.iter().find(|s| s.1 == datagram.to) {
+            let meta = Meta { socket, local: Some(at.ip()), remote: datagram.from };
+            self.client.handle_datagram(self.now, meta, &mut datagram.bytes, &mut out);
+            self.flush_client(out);
+        }
+    }
+
+    fn flush_client(&mut self, mut out: Outbox) {
+        while let Some(event) = self.client.poll_event() {
+            if let Event::OpenSocket { socket, local, .. } = event {
+                let port = 40_000 + u16::try_from(socket.0).unwrap();
+                self.sockets.push((socket, SocketAddr::new(local, port)));
+            }
+            self.client_events.push(event);
+        }
+        out.seal();
+        for (run, bytes) in out.runs() {
+            let from = self.sockets.iter().find(|s| s.0 == run.route.socket).unwrap().1;
+            for datagram in bytes.chunks(run.segment) {
+                self.put(from, run.route.remote, datagram);
+            }
+        }
+        self.client_inner.extend(out.inner().map(|packet| (self.now, packet.to_vec())));
+    }
+
+    fn flush_gateway(&mut self, mut out: Outbox) {
+        while let Some(event) = self.gateway.poll_event() {
+            self.gateway_events.push(event);
+        }
+        out.seal();
+        for (run, bytes) in out.runs() {
+            for datagram in bytes.chunks(run.segment) {
+                self.put(GATEWAY.parse().unwrap(), run.route.remote, datagram);
+            }
+        }
+        self.gateway_inner.extend(out.inner().map(|packet| (self.now, packet.to_vec())));
+    }
+
+    fn put(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        let datagram = Datagram { at: self.now + DELAY, from, to, bytes: bytes.to_vec() };
+        self.sent += 1;
+        if (self.filter)(&datagram) {
+            self.wire.push_back(datagram);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The behaviours of a session that people notice, one test each, over a link with a delay and
+//! nothing else. Trouble of every kind is the simulated world's business.
+
+mod pair;
+
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use pair::{DELAY, Datagram, Pair, lease, links, packet};
+use rove_proto::crypto::{Status, Token};
+use rove_proto::error::{CloseCode, DropReason};
+use rove_proto::node::{Command, Event, PeerState};
+use rove_proto::time::Duration;
+
+#[test]
+fn a_session_in_one_round_trip_and_data_right_behind() {
+    let mut pair = Pair::new(None);
+    pair.admit_client();
+    let start = pair.now;
+    pair.send(&packet(100, false));
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(Duration::from_secs(1));
+    let took = Some(2 * DELAY);
+    let established = Event::Established { peer: pair.gateway_key, first: true, took };
+    assert!(pair.client_events.contains(&established));
+    let (at, inner) = &pair.gateway_inner[0];
+    assert_eq!((at.saturating_since(start), inner), (3 * DELAY, &packet(100, false)));
+    let leased = |e: &Event| matches!(e, Event::Leased { lease: l, .. } if *l == lease());
+    assert!(pair.client_events.iter().any(leased));
+    assert_eq!(pair.state(), PeerState::Up);
+}
+
+#[test]
+fn packets_of_every_size_both_ways() {
+    let mut pair = Pair::up();
+    for len in [20, 28, 100, 1_205, 1_206, 1_400, 1_420, 1_500] {
+        pair.send(&packet(len, false));
+        pair.send_back(&packet(len, true));
+        pair.run(Duration::from_millis(100));
+        assert_eq!(pair.gateway_inner.last().unwrap().1, packet(len, false), "{len} out");
+        assert_eq!(pair.client_inner.last().unwrap().1, packet(len, true), "{len} back");
+    }
+    let status = pair.client.status(pair.gateway_key).unwrap();
+    assert_eq!(status.paths[0].mtu, 1_452);
+    assert_eq!(status.paths[0].rtt, Some(2 * DELAY));
+}
+
+#[test]
+fn an_idle_session_is_silent() {
+    let mut pair = Pair::up();
+    pair.run(Duration::from_secs(10));
+    let sent = pair.sent;
+    pair.run(Duration::from_secs(3_600));
+    assert_eq!(pair.sent, sent, "nothing to say, and no NAT");
+}
+
+#[test]
+fn a_client_that_moves_is_back_in_one_round_trip() {
+    let mut pair = Pair::up();
+    pair.send(&packet(100, false));
+    pair.run(Duration::from_secs(1));
+    pair.tell_client(links(&[[203, 0, 113, 99]]));
+    let moved = pair.now;
+    pair.send(&packet(200, false));
+    pair.run(Duration::from_millis(21));
+    assert_eq!(pair.gateway_inner.last().unwrap().1, packet(200, false), "data at once");
+    pair.send_back(&packet(300, true));
+    pair.run(Duration::from_millis(21));
+    let (at, inner) = pair.client_inner.last().unwrap();
+    assert_eq!(inner, &packet(300, true), "the answer follows");
+    assert!(at.saturating_since(moved) <= Duration::from_millis(42));
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.state(), PeerState::Up);
+    let status = pair.gateway.status(pair.client_key).unwrap();
+    assert_eq!(status.paths[0].remote().ip(), IpAddr::from([203, 0, 113, 99]));
+    assert_eq!(pair.client_inner.len(), 1, "copies are delivered once");
+}
+
+#[test]
+fn many_moves_never_run_out_of_indices() {
+    let mut pair = Pair::up();
+    for i in 0..60u8 {
+        pair.tell_client(links(&[[203, 0, 113, 10 + i]]));
+        pair.send(&packet(100 + usize::from(i), false));
+        pair.run(Duration::from_millis(300));
+        assert_eq!(pair.gateway_inner.len(), usize::from(i) + 1, "move {i}");
+    }
+    assert_eq!(pair.epochs(), 1, "no handshake needed");
+}
+
+#[test]
+fn keys_are_replaced_while_traffic_flows_and_nothing_is_lost() {
+    let mut pair = Pair::up();
+    for i in 0..400 {
+        pair.send(&packet(100 + i, false));
+        pair.send_back(&packet(100 + i, true));
+        pair.run(Duration::from_secs(1));
+    }
+    assert_eq!(pair.epochs(), 4);
+    assert_eq!((pair.gateway_inner.len(), pair.client_inner.len()), (400, 400));
+}
+
+#[test]
+fn eight_hours_asleep_and_back_in_one_round_trip() {
+    let mut pair = Pair::up();
+    pair.now = pair.now + Duration::from_secs(8 * 3_600);
+    pair.send(&packet(100, false));
+    pair.run(Duration::from_millis(25));
+    assert_eq!(pair.gateway_inner.len(), 1, "the old keys still hold");
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.epochs(), 2, "and are replaced in the background");
+}
+
+#[test]
+fn a_silent_path_is_noticed_and_found_again() {
+    let mut pair = Pair::up();
+    pair.filter = Box::new(|_| false);
+    pair.send(&packet(100, false));
+    pair.run(Duration::from_millis(400));
+    assert_eq!(pair.state(), PeerState::Suspended);
+    pair.run(Duration::from_secs(30));
+    pair.filter = Box::new(|_| true);
+    pair.run(Duration::from_millis(1_100));
+    assert_eq!(pair.state(), PeerState::Up);
+    pair.send(&packet(100, false));
+    pair.run(Duration::from_millis(100));
+    assert!(!pair.gateway_inner.is_empty());
+}
+
+#[test]
+fn a_gateway_that_forgot_everything_is_found_by_a_handshake() {
+    let mut pair = Pair::up();
+    pair.restart_gateway();
+    pair.send(&packet(100, false));
+    pair.run(Duration::from_secs(8));
+    assert_eq!(pair.state(), PeerState::Up);
+    pair.send(&packet(100, false));
+    pair.run(Duration::from_millis(100));
+    assert!(!pair.gateway_inner.is_empty());
+}
+
+#[test]
+fn enrolment_waits_for_the_shell() {
+    let mut pair = Pair::new(Token::new(b"let me in"));
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(Duration::from_millis(50));
+    let asked = pair.gateway_events.iter().any(|event| {
+        matches!(event, Event::EnrolmentRequested { token, .. } if token.as_bytes() == b"let me in")
+    });
+    assert!(asked);
+    pair.admit_client();
+    pair.run(Duration::from_millis(100));
+    assert_eq!(pair.state(), PeerState::Up);
+}
+
+#[test]
+fn refusals_say_why() {
+    let mut pair = Pair::new(Token::new(b"old"));
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(Duration::from_millis(50));
+    let peer = pair.client_key;
+    pair.tell_gateway(Command::RefuseEnrolment { peer, status: Status::TokenExpired });
+    pair.run(Duration::from_millis(100));
+    let refused = Event::Refused { peer: pair.gateway_key, status: Status::TokenExpired };
+    assert!(pair.client_events.contains(&refused));
+    assert!(matches!(pair.state(), PeerState::Down(_)));
+
+    let mut pair = Pair::new(None);
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(Duration::from_secs(1));
+    let refused = Event::Refused { peer: pair.gateway_key, status: Status::NotEnrolled };
+    assert!(pair.client_events.contains(&refused));
+}
+
+#[test]
+fn a_revoked_client_is_cut_off_at_once() {
+    let mut pair = Pair::up();
+    pair.tell_gateway(Command::RevokePeer(pair.client_key));
+    pair.run(Duration::from_millis(100));
+    assert_eq!(pair.state(), PeerState::Down(CloseCode::Revoked));
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(Duration::from_secs(1));
+    let refused = Event::Refused { peer: pair.gateway_key, status: Status::Revoked };
+    assert!(pair.client_events.contains(&refused));
+}
+
+#[test]
+fn nobody_sends_from_anothers_address() {
+    let mut pair = Pair::up();
+    let mut forged = packet(100, false);
+    forged[15] = 77;
+    pair.send(&forged);
+    pair.run(Duration::from_millis(100));
+    assert!(pair.gateway_inner.is_empty());
+    assert_eq!(pair.gateway.drops().of(DropReason::NotAllowed), 1);
+}
+
+#[test]
+fn a_replayed_session_changes_nothing() {
+    let mut pair = Pair::new(None);
+    pair.admit_client();
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let tap = Rc::clone(&log);
+    pair.filter = Box::new(move |datagram| {
+        tap.borrow_mut().push((datagram.to, datagram.bytes.clone()));
+        true
+    });
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.send(&packet(100, false));
+    pair.run(Duration::from_secs(1));
+    pair.filter = Box::new(|_| true);
+    let before = pair.gateway.status(pair.client_key).unwrap();
+    let inner = pair.gateway_inner.len();
+    for (to, bytes) in log.borrow().iter() {
+        let from = "198.51.100.66:666".parse().unwrap();
+        pair.arrive(Datagram { at: pair.now, from, to: *to, bytes: bytes.clone() });
+    }
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.gateway_inner.len(), inner);
+    assert_eq!(pair.gateway.status(pair.client_key).unwrap().paths, before.paths);
+}
