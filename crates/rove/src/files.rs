@@ -45,6 +45,9 @@ pub enum FileError {
     /// It is not text.
     #[error("{} is not UTF-8 text: it is no file of this kind", .0.display())]
     NotText(PathBuf),
+    /// The user may not.
+    #[error("{}: permission denied: run as root", .0.display())]
+    Denied(PathBuf),
     /// The system refused.
     #[error("{}: {cause}", .path.display())]
     System {
@@ -61,6 +64,7 @@ impl FileError {
         match cause.kind() {
             io::ErrorKind::AlreadyExists => Self::Exists(path),
             io::ErrorKind::NotFound => Self::Missing(path),
+            io::ErrorKind::PermissionDenied => Self::Denied(path),
             _ => Self::System { path, cause },
         }
     }

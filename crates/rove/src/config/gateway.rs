@@ -82,7 +82,7 @@ impl GatewayConfig {
         }
         let listen = match &raw.listen {
             Some(listen) => parse_listen(source, listen)?,
-            None => default_listen(&endpoints),
+            None => Self::default_listen(&endpoints),
         };
         let interface = match &raw.interface {
             Some(interface) => source.value("gateway.interface", interface)?,
@@ -100,6 +100,34 @@ impl GatewayConfig {
             log: log.validate(source)?,
             endpoints,
         })
+    }
+
+    /// The configuration of a new gateway: these values, and defaults for the rest.
+    pub fn new(
+        endpoints: Vec<Endpoint>,
+        networks: Networks,
+        dns: Vec<IpAddr>,
+        store: StoreUrl,
+    ) -> Result<Self, Misspelt> {
+        let many =
+            |what: &str, max| Misspelt::new(format!("more than {max} {what}: leave some out"));
+        if endpoints.len() > ENDPOINTS_MAX {
+            return Err(many("endpoints", ENDPOINTS_MAX));
+        }
+        if dns.len() > DNS_MAX {
+            return Err(many("DNS servers", DNS_MAX));
+        }
+        let listen = Self::default_listen(&endpoints);
+        let (interface, log) = (InterfaceName::gateway_default(), LogConfig::default());
+        Ok(Self { endpoints, listen, networks, dns, interface, nat: true, store, log })
+    }
+
+    /// Every address of the host, at the ports that clients are told.
+    fn default_listen(endpoints: &[Endpoint]) -> Vec<SocketAddr> {
+        let mut ports: Vec<u16> = endpoints.iter().map(|endpoint| endpoint.port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports.into_iter().map(|port| (Ipv6Addr::UNSPECIFIED, port).into()).collect()
     }
 
     /// The text of a new file with these values and a word about every key.
@@ -146,14 +174,6 @@ store = "{store}"
 "#
         )
     }
-}
-
-/// Every address of the host, at the ports that clients are told.
-fn default_listen(endpoints: &[Endpoint]) -> Vec<SocketAddr> {
-    let mut ports: Vec<u16> = endpoints.iter().map(|endpoint| endpoint.port).collect();
-    ports.sort_unstable();
-    ports.dedup();
-    ports.into_iter().map(|port| (Ipv6Addr::UNSPECIFIED, port).into()).collect()
 }
 
 fn parse_listen(

@@ -10,7 +10,7 @@ mod interface;
 mod log;
 mod source;
 
-pub use client::ClientConfig;
+pub use client::{ClientConfig, ROUTES_MAX, parse_network};
 pub use gateway::{GatewayConfig, StoreUrl};
 pub use interface::InterfaceName;
 pub use log::{LogConfig, LogFormat, LogLevel};

@@ -1,0 +1,197 @@
+//! The command line: what was typed, as values that need no more checks.
+//!
+//! Decides spelling, help and defaults; acts on nothing. A usage error is clap's, with exit code 2.
+
+mod text;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use ipnet::IpNet;
+
+use crate::config::{LogFormat, StoreUrl, parse_network};
+use crate::invite::Invite;
+use crate::values::{Destination, Endpoint, Lifetime, Networks, PeerName};
+
+/// One VPN session that never drops.
+#[derive(Debug, Parser)]
+#[command(name = "rove", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(disable_help_subcommand = true, after_help = text::AFTER_HELP)]
+pub struct Cli {
+    /// The node's directory [default: /etc/rove for root, else the user's state directory]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Everywhere")]
+    pub dir: Option<PathBuf>,
+
+    /// The form of log lines: text or json [default: as configured, else text]
+    #[arg(long, global = true, value_name = "FORMAT", help_heading = "Everywhere")]
+    pub log_format: Option<LogFormat>,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Set up and run a gateway, and say who may use it
+    #[command(subcommand, arg_required_else_help = true)]
+    Gateway(GatewayCommand),
+    /// Connect this host; the first time with an invite
+    #[command(after_help = text::UP)]
+    Up(UpArgs),
+    /// Disconnect, and remove the kill switch
+    Down,
+    /// Show whether the tunnel carries, and since when
+    Status(OutputArgs),
+    /// Show every path: its link, addresses, round trip, rate, loss
+    Paths(OutputArgs),
+    /// Read the configuration again
+    Reload,
+    /// Print completions for a shell: bash, elvish, fish, powershell, zsh
+    #[command(hide = true)]
+    Completions {
+        /// The shell.
+        #[arg(value_name = "SHELL")]
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a directory
+    #[command(hide = true)]
+    Man {
+        /// Where to.
+        #[arg(value_name = "DIRECTORY")]
+        directory: PathBuf,
+    },
+}
+
+/// What to do with a gateway.
+#[derive(Debug, Subcommand)]
+pub enum GatewayCommand {
+    /// Make the directory, keys, configuration and store of a new gateway
+    #[command(after_help = text::INIT)]
+    Init(InitArgs),
+    /// Run the gateway in the foreground
+    Run,
+    /// Print an invite: one line that lets one client in
+    #[command(after_help = text::INVITE)]
+    Invite(InviteArgs),
+    /// Show whether the gateway runs, who is connected and what happened last
+    Status(OutputArgs),
+    /// List every peer and open invite
+    Peers(OutputArgs),
+    /// End a peer's membership and its session at once; withdraw an open invite
+    Revoke {
+        /// The peer's name.
+        #[arg(value_name = "NAME")]
+        name: PeerName,
+    },
+    /// Let a peer reach more than the Internet
+    #[command(after_help = text::ALLOW)]
+    Allow(AllowArgs),
+    /// Write everything but the operator key into one private file
+    Backup {
+        /// The file to make.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Put a backup in the place of the gateway's files; never gives back what was revoked since
+    Restore {
+        /// The backup.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+/// Where data comes out.
+#[derive(Args, Debug, Clone, Copy)]
+pub struct OutputArgs {
+    /// Print JSON; keys are only ever added
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a new gateway is.
+#[derive(Args, Debug)]
+pub struct InitArgs {
+    /// Where clients reach this gateway, best first; may be repeated
+    #[arg(long, required = true, num_args = 1.., value_name = "HOST:PORT")]
+    pub endpoint: Vec<Endpoint>,
+    /// The inner networks: one IPv4, one IPv6, or both
+    #[arg(long, value_name = "CIDR[,CIDR6]")]
+    pub network: Networks,
+    /// A DNS server that clients use while the tunnel is up; may be repeated
+    #[arg(long, num_args = 1.., value_name = "ADDR")]
+    pub dns: Vec<std::net::IpAddr>,
+    /// Where peers are remembered
+    #[arg(long, value_name = "URL", default_value_t)]
+    pub store: StoreUrl,
+}
+
+/// What an invite grants.
+#[derive(Args, Debug)]
+pub struct InviteArgs {
+    /// The peer's name; further peers of the same invite get a number
+    #[arg(value_name = "NAME")]
+    pub name: PeerName,
+    /// How many clients it lets in
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub uses: u32,
+    /// When it expires
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    pub expires: Lifetime,
+    /// A subnet behind the client that it may advertise; may be repeated
+    #[arg(long, value_name = "CIDR", value_parser = parse_network)]
+    pub subnet: Vec<IpNet>,
+    /// Print it as a QR code too
+    #[arg(long, conflicts_with = "json")]
+    pub qr: bool,
+    /// Print JSON; keys are only ever added
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a peer may reach.
+#[derive(Args, Debug)]
+pub struct AllowArgs {
+    /// The peer's name
+    #[arg(value_name = "NAME")]
+    pub name: PeerName,
+    /// What it may reach, TCP and UDP when a port is given
+    #[arg(value_name = "CIDR[:PORT]", required_unless_present = "reset")]
+    pub destinations: Vec<Destination>,
+    /// Forget first what was allowed before
+    #[arg(long)]
+    pub reset: bool,
+}
+
+/// How to connect.
+#[derive(Args, Debug)]
+pub struct UpArgs {
+    /// The invite, needed once
+    #[arg(value_name = "INVITE")]
+    pub invite: Option<Invite>,
+    /// Stay in the foreground; print one line when the tunnel carries
+    #[arg(long)]
+    pub foreground: bool,
+    /// Send only this network through the tunnel; may be repeated [default: everything]
+    #[arg(long, value_name = "CIDR", value_parser = parse_network)]
+    pub route: Vec<IpNet>,
+    /// Keep this network out of the tunnel; may be repeated
+    #[arg(long, value_name = "CIDR", value_parser = parse_network)]
+    pub exclude: Vec<IpNet>,
+    /// Let nothing out but the tunnel, until `rove down`
+    #[arg(long)]
+    pub kill_switch: bool,
+    /// Keep the local network reachable
+    #[arg(long)]
+    pub allow_lan: bool,
+    /// A subnet behind this client, as the invite allows; may be repeated
+    #[arg(long, value_name = "CIDR", value_parser = parse_network)]
+    pub advertise: Vec<IpNet>,
+    /// How long to wait until the tunnel carries [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    pub timeout: Option<Lifetime>,
+    /// Set when this is the background process of another `rove up`.
+    #[arg(long, hide = true, conflicts_with = "foreground")]
+    pub detached: bool,
+}

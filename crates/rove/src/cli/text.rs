@@ -1,0 +1,26 @@
+//! Examples below the help of commands.
+
+pub(super) const AFTER_HELP: &str = "\
+A gateway:  rove gateway init --endpoint vpn.example.org:4500 --network 10.77.0.0/24,fd77::/64
+            rove gateway run
+            rove gateway invite phone
+A client:   rove up rove://...
+
+Exit codes: 0 done, 1 failed (one line names cause and cure), 2 wrong usage.";
+
+pub(super) const UP: &str = "\
+Everything goes through the tunnel, IPv6 included, unless --route names what shall. Returns 0 only
+after a round trip through the tunnel, else 1 with the cause within --timeout. What is written in
+DIR/client.toml needs no option.";
+
+pub(super) const INIT: &str = "\
+Afterwards DIR holds gateway.toml, gateway.key, gateway.record, gateway.redb and operator.key. The
+operator key signs the gateway's endpoints and networks; move it offline when you are done.";
+
+pub(super) const INVITE: &str = "\
+The invite holds no private key. Whoever has it can enrol until it is used or expires, so hand it
+over as you would a password.";
+
+pub(super) const ALLOW: &str = "\
+A peer reaches the Internet, and neither other peers nor the gateway's own networks, unless allowed
+here. Examples: 10.1.0.0/16, 192.168.1.10:22, [fd00::5]:443, 10.77.0.3 (another peer).";

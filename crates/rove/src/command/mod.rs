@@ -1,0 +1,55 @@
+//! Commands: from what was typed to what is printed.
+
+mod client;
+mod gateway;
+mod output;
+mod reference;
+
+use anyhow::Result;
+
+use crate::cli::{Cli, Command, GatewayCommand};
+use crate::control::Request;
+use crate::home::{Home, Role};
+
+/// Does what was typed. An error is one line with cause and cure.
+pub fn run(cli: Cli) -> Result<()> {
+    let home = || Home::new(cli.dir.clone());
+    match cli.command {
+        Command::Gateway(command) => run_gateway(&home()?, command, cli.log_format),
+        Command::Up(args) => client::up(&home()?, args, cli.log_format),
+        Command::Down => client::down(&home()?),
+        Command::Status(args) => client::status(&home()?, args),
+        Command::Paths(args) => client::paths(&home()?, args),
+        Command::Reload => client::reload(&home()?),
+        Command::Completions { shell } => reference::completions(shell),
+        Command::Man { directory } => reference::manual(&directory),
+    }
+}
+
+fn run_gateway(
+    home: &Home,
+    command: GatewayCommand,
+    log_format: Option<crate::config::LogFormat>,
+) -> Result<()> {
+    match command {
+        GatewayCommand::Init(args) => gateway::init(home, args),
+        GatewayCommand::Run => gateway::run(home, log_format),
+        GatewayCommand::Invite(args) => gateway::invite(home, args),
+        GatewayCommand::Status(args) => gateway::status(home, args),
+        GatewayCommand::Peers(args) => gateway::peers(home, args),
+        GatewayCommand::Revoke { name } => gateway::revoke(home, name),
+        GatewayCommand::Allow(args) => gateway::allow(home, args),
+        GatewayCommand::Backup { file } => gateway::backup(home, &file),
+        GatewayCommand::Restore { file } => gateway::restore(home, &file),
+    }
+}
+
+/// Asks the running client.
+fn ask_client(home: &Home, request: &Request) -> Result<serde_json::Value> {
+    use crate::control::AskError;
+    match crate::control::ask(&home.socket(Role::Client)?, request) {
+        Ok(value) => Ok(value),
+        Err(AskError::NotRunning) => anyhow::bail!("not up: connect with `rove up`"),
+        Err(error) => Err(error.into()),
+    }
+}

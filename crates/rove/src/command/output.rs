@@ -1,0 +1,99 @@
+//! Printing: to standard output, as lines, tables or JSON.
+
+use std::io::{self, Write};
+
+use anyhow::Result;
+use serde_json::Value;
+
+/// Prints one line.
+pub(super) fn line(text: &str) -> Result<()> {
+    print(&format!("{text}\n"))
+}
+
+/// Prints a value as JSON on one line.
+pub(super) fn json(value: &Value) -> Result<()> {
+    line(&serde_json::to_string(value)?)
+}
+
+/// Prints text as it is. A reader that has gone away has read what it wanted.
+pub(super) fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Columns as wide as their widest cell; empty cells show as a hyphen.
+pub(super) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+    let mut widths = head.map(str::len);
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in std::iter::once(&head.map(str::to_owned)).chain(rows) {
+        let cells = row.iter().zip(widths).map(|(cell, width)| {
+            let cell = if cell.is_empty() { "-" } else { cell };
+            format!("{cell:width$}")
+        });
+        let cells: Vec<String> = cells.collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A string field of an object, or nothing.
+pub(super) fn field<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The strings in a list field of an object, joined by commas.
+pub(super) fn list(value: &Value, name: &str) -> String {
+    let items = value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
+}
+
+/// Seconds since 1970 in a field, as a date and time in UTC.
+pub(super) fn moment(value: &Value, name: &str) -> String {
+    value.get(name).and_then(Value::as_u64).map(utc).unwrap_or_default()
+}
+
+/// The proleptic Gregorian date of a moment (the days-from-civil algorithm turned round: years begin
+/// in March, so that leap days end them).
+fn utc(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_dates() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00Z");
+        assert_eq!(utc(951_782_399), "2000-02-28 23:59:59Z");
+        assert_eq!(utc(951_782_400), "2000-02-29 00:00:00Z");
+        assert_eq!(utc(1_767_225_599), "2025-12-31 23:59:59Z");
+        assert_eq!(utc(4_107_542_400), "2100-03-01 00:00:00Z");
+    }
+
+    #[test]
+    fn tables_align() {
+        let rows = [["a".to_owned(), String::new()], ["long".to_owned(), "x".to_owned()]];
+        assert_eq!(table(["N", "COLUMN"], &rows), "N     COLUMN\na     -\nlong  x\n");
+    }
+}

@@ -1,0 +1,64 @@
+//! The command's end of the control socket.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::REPLY_BYTES_MAX;
+use super::request::{Reply, Request};
+
+/// Longer than the node itself takes to give up on an answer.
+const REPLY_WITHIN: Duration = Duration::from_secs(30);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Nobody listens: the node does not run.
+    #[error("it is not running")]
+    NotRunning,
+    /// The node answered with an error: its one line.
+    #[error("{0}")]
+    Refused(String),
+    /// The connection failed.
+    #[error("{}: {cause}: see whether the node still runs", .path.display())]
+    Broken {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+}
+
+/// Asks the node that listens at `path`.
+pub fn ask(path: &Path, request: &Request) -> Result<Value, AskError> {
+    let broken = |cause| AskError::Broken { path: path.to_owned(), cause };
+    let stream = UnixStream::connect(path).map_err(|cause| match cause.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => AskError::NotRunning,
+        _ => broken(cause),
+    })?;
+    let reply = exchange(&stream, request).map_err(broken)?;
+    match reply {
+        Reply::Ok(value) => Ok(value),
+        Reply::Error(line) => Err(AskError::Refused(line)),
+    }
+}
+
+fn exchange(mut stream: &UnixStream, request: &Request) -> io::Result<Reply> {
+    stream.set_read_timeout(Some(REPLY_WITHIN))?;
+    stream.set_write_timeout(Some(REPLY_WITHIN))?;
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    // Somebody who may not ask is told so before the request is read.
+    let written = stream.write_all(&line);
+    let mut reply = Vec::new();
+    let read = BufReader::new(stream).take(REPLY_BYTES_MAX).read_until(b'\n', &mut reply);
+    if reply.is_empty() {
+        written?;
+        read?;
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(serde_json::from_slice(&reply)?)
+}

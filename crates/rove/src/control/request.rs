@@ -1,0 +1,60 @@
+//! What can be asked of a running node. Names and fields are only ever added.
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::values::{Destination, Lifetime, PeerName};
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// How is it?
+    Status,
+    /// Every path.
+    Paths,
+    /// Read the configuration again.
+    Reload,
+    /// End, and take down the kill switch.
+    Down,
+    /// Every peer and open invite.
+    Peers,
+    /// Issue an invite.
+    Invite {
+        /// The name of the first peer.
+        name: PeerName,
+        /// For how many.
+        uses: u32,
+        /// For how long.
+        expires: Lifetime,
+        /// What may lie behind the peer.
+        subnets: Vec<IpNet>,
+    },
+    /// End a membership.
+    Revoke {
+        /// Whose.
+        name: PeerName,
+    },
+    /// Change what a peer may reach.
+    Allow {
+        /// Whose list.
+        name: PeerName,
+        /// What to add.
+        destinations: Vec<Destination>,
+        /// Whether to forget the old list first.
+        reset: bool,
+    },
+    /// Everything in the store, for a backup.
+    Snapshot,
+}
+
+/// One reply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    /// What was asked for.
+    Ok(Value),
+    /// One line: cause and cure.
+    Error(String),
+}

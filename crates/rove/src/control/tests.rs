@@ -1,0 +1,135 @@
+//! The socket answers, whatever other clients do.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+/// A node that answers every request with its own name.
+struct Node {
+    server: Option<Server>,
+    path: PathBuf,
+    _dir: tempfile::TempDir,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Node {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sock");
+        let (to, requests) = sync_channel::<Asked>(4);
+        let server = Server::start(&path, to, |asked| asked).unwrap();
+        let thread = thread::spawn(move || {
+            for asked in requests {
+                let reply = match asked.request {
+                    Request::Reload => Reply::Error("cannot: do this".to_owned()),
+                    other => Reply::Ok(serde_json::to_value(other).unwrap()),
+                };
+                let _ = asked.reply.send(reply);
+            }
+        });
+        Self { server: Some(server), path, _dir: dir, thread: Some(thread) }
+    }
+
+    fn lines(&self, request: &[u8]) -> Vec<String> {
+        let mut stream = UnixStream::connect(&self.path).unwrap();
+        stream.write_all(request).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        BufReader::new(stream).lines().map_while(Result::ok).collect()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        drop(self.server.take());
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn a_request_gets_its_reply() {
+    let node = Node::start();
+    assert_eq!(ask(&node.path, &Request::Status).unwrap(), json!({"do": "status"}));
+    let refused = ask(&node.path, &Request::Reload);
+    assert!(matches!(refused, Err(AskError::Refused(line)) if line == "cannot: do this"));
+    assert_eq!(node.lines(b"{\"do\":\"status\"}\n{\"do\":\"paths\"}\n").len(), 2);
+}
+
+#[test]
+fn nobody_there_is_told_apart() {
+    let node = Node::start();
+    let path = node.path.clone();
+    assert!(matches!(ask(&path.with_extension("no"), &Request::Down), Err(AskError::NotRunning)));
+    drop(node);
+    assert!(!path.exists(), "the socket is removed");
+    assert!(matches!(ask(&path, &Request::Down), Err(AskError::NotRunning)));
+}
+
+#[test]
+fn a_socket_that_a_crash_left_is_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sock");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let (to, _requests) = sync_channel::<Asked>(1);
+    let _server = Server::start(&path, to, |asked| asked).unwrap();
+    assert!(UnixStream::connect(&path).is_ok());
+}
+
+#[test]
+fn garbage_gets_an_error_and_the_next_request_an_answer() {
+    let node = Node::start();
+    let replies = node.lines(b"nonsense\n\n{\"do\":\"fly\"}\n\xff\xfe\n{\"do\":\"status\"}\n");
+    assert_eq!(replies.len(), 5);
+    for reply in &replies[..4] {
+        assert!(reply.starts_with("{\"error\":\"not a request"), "{reply}");
+    }
+    assert_eq!(replies[4], "{\"ok\":{\"do\":\"status\"}}");
+}
+
+#[test]
+fn a_line_without_end_is_cut_off() {
+    let node = Node::start();
+    let mut stream = UnixStream::connect(&node.path).unwrap();
+    // The node may hang up before everything is written.
+    let _ = stream.write_all(&vec![b'x'; REQUEST_BYTES_MAX * 4]);
+    let mut reply = String::new();
+    let _ = BufReader::new(&stream).read_line(&mut reply);
+    assert!(reply.is_empty() || reply.contains("too long"), "{reply}");
+    assert!(ask(&node.path, &Request::Status).is_ok());
+}
+
+#[test]
+fn silent_clients_do_not_keep_others_out() {
+    let node = Node::start();
+    let silent: Vec<UnixStream> =
+        (0..CLIENTS_MAX - 1).map(|_| UnixStream::connect(&node.path).unwrap()).collect();
+    assert!(ask(&node.path, &Request::Status).is_ok());
+    let more: Vec<UnixStream> = (0..4).map(|_| UnixStream::connect(&node.path).unwrap()).collect();
+    let mut line = String::new();
+    BufReader::new(more.last().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("too many control connections"), "{line}");
+    drop((silent, more));
+    // Their threads notice within moments.
+    let answered = (0..100).any(|_| {
+        thread::sleep(std::time::Duration::from_millis(20));
+        ask(&node.path, &Request::Status).is_ok()
+    });
+    assert!(answered);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_are_a_request_by_accident(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(request) = serde_json::from_slice::<Request>(&bytes) {
+            let text = serde_json::to_vec(&request).unwrap();
+            prop_assert_eq!(serde_json::from_slice::<Request>(&text).unwrap(), request);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A gateway as it lies in its directory: configuration, identity and ledger.
+//!
+//! Decides what a new gateway consists of and whether the files of an old one fit together: the
+//! endpoints and networks of the configuration are those that the operator signed. The running
+//! gateway and the offline commands start from the same [`Gateway`].
+
+mod backup;
+mod desk;
+mod identity;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use crate::cli::InitArgs;
+use crate::config::{GatewayConfig, StoreUrl};
+use crate::files;
+use crate::home::{Home, Role};
+use crate::ledger::Ledger;
+use crate::store::EmbeddedStore;
+use crate::values::{HostIndex, Lease};
+
+pub use backup::{backup, restore};
+pub use desk::{Answer, Effect};
+pub use identity::Identity;
+
+/// A gateway's configuration, identity and memory.
+pub struct Gateway {
+    /// Where it lies.
+    pub home: Home,
+    /// What it is to do.
+    pub config: GatewayConfig,
+    /// Who it is.
+    pub identity: Identity,
+    /// Who belongs to it.
+    pub ledger: Ledger,
+}
+
+impl Gateway {
+    /// Makes the files of a new gateway. Nothing that exists is overwritten.
+    pub fn init(home: &Home, args: InitArgs) -> Result<()> {
+        let InitArgs { endpoint, network, dns, store } = args;
+        let config = GatewayConfig::new(endpoint, network, dns, store)?;
+        let store = store_path(home, &config);
+        let role = Role::Gateway;
+        let new =
+            [home.config(role), home.key(role), home.operator_key(), home.record(), store.clone()];
+        if let Some(there) = new.iter().find(|path| path.exists()) {
+            return Err(files::FileError::Exists(there.clone()).into());
+        }
+        files::make_directory(home.dir())?;
+        Identity::create(home, &config)?;
+        EmbeddedStore::create(&store, role.name())?;
+        // Last, so that a directory with a configuration is a complete one.
+        files::create(&home.config(role), files::PRIVATE, config.to_text().as_bytes())?;
+        Ok(())
+    }
+
+    /// Reads and checks everything.
+    pub fn open(home: &Home) -> Result<Self> {
+        let path = home.config(Role::Gateway);
+        if !path.exists() {
+            anyhow::bail!(
+                "no gateway in {}: run `rove gateway init`, or name its directory with --dir",
+                home.dir().display()
+            );
+        }
+        let config = GatewayConfig::load(&path)?;
+        let identity = Identity::load(home, &config)?;
+        let store = EmbeddedStore::open(&store_path(home, &config), Role::Gateway.name())?;
+        let ledger = Ledger::open(Box::new(store), config.networks)?;
+        Ok(Self { home: home.clone(), config, identity, ledger })
+    }
+
+    /// The gateway's own inner addresses.
+    pub fn lease(&self) -> Result<Lease> {
+        let lease = self.config.networks.lease(HostIndex::GATEWAY);
+        lease.context("the inner networks have no room for the gateway")
+    }
+}
+
+/// The file of the embedded store.
+fn store_path(home: &Home, config: &GatewayConfig) -> PathBuf {
+    let StoreUrl::Embedded(file) = &config.store;
+    home.dir().join(file)
+}
