@@ -18,15 +18,19 @@ pub struct Target {
     /// Valid inputs made from values, so that mutations start deep inside the format, and follow
     /// it when it changes.
     pub seeds: fn() -> Vec<Vec<u8>>,
+    /// How many mutations of known inputs the replay tries: about a second's worth at most.
+    pub mutations: usize,
 }
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
     targets::control::TARGET,
     targets::data_header::TARGET,
+    targets::exchange::TARGET,
     targets::frames::TARGET,
     targets::handshake::TARGET,
     targets::inner_packet::TARGET,
+    targets::sealed::TARGET,
 ];
 
 /// The target of that name.

@@ -8,9 +8,6 @@ use std::path::{Path, PathBuf};
 use rove_fuzz::mutation::Mutator;
 use rove_fuzz::{TARGETS, Target};
 
-/// Mutated inputs for each target.
-const MUTATIONS: usize = 20_000;
-
 /// The seed of the mutations: the same on every machine and every run.
 const SEED: u64 = 0x526f_7665;
 
@@ -66,7 +63,7 @@ fn seeds_and_their_mutations_hold() {
         }
         known.extend(committed(target).into_iter().map(|(_, input)| input));
         let mut mutator = Mutator::new(SEED);
-        for number in 0..MUTATIONS {
+        for number in 0..target.mutations {
             let input = mutator.input(&known);
             check(target, &format!("mutation {number}"), &input);
         }
@@ -87,7 +84,7 @@ fn a_target_that_breaks_is_reported() {
     fn breaks(input: &[u8]) {
         assert!(input.is_empty(), "not empty");
     }
-    let target = Target { name: "breaks", run: breaks, seeds: Vec::new };
+    let target = Target { name: "breaks", run: breaks, seeds: Vec::new, mutations: 0 };
     check(&target, "nothing", &[]);
     let message = catch_unwind(|| check(&target, "one byte", &[0xab])).unwrap_err();
     let message = message.downcast_ref::<String>().unwrap();

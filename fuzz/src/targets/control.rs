@@ -8,7 +8,7 @@ use rove_proto::wire::control::{BODY_MAX, Control, Lease, Prefix};
 use crate::Target;
 
 /// The target.
-pub const TARGET: Target = Target { name: "control", run, seeds };
+pub const TARGET: Target = Target { name: "control", run, seeds, mutations: 100_000 };
 
 fn run(data: &[u8]) {
     let Ok(control) = Control::parse(data) else { return };

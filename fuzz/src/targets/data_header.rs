@@ -6,7 +6,7 @@ use rove_proto::wire::data::{MAX_DATAGRAM, MIN_LEN, expand_number, session_index
 use crate::Target;
 
 /// The target.
-pub const TARGET: Target = Target { name: "data_header", run, seeds };
+pub const TARGET: Target = Target { name: "data_header", run, seeds, mutations: 100_000 };
 
 /// Half of the numbers that 32 bits tell apart.
 const HALF: u64 = 1 << 31;

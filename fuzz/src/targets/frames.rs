@@ -12,7 +12,7 @@ use super::inner_packet::udp_v4;
 use crate::Target;
 
 /// The target.
-pub const TARGET: Target = Target { name: "frames", run, seeds };
+pub const TARGET: Target = Target { name: "frames", run, seeds, mutations: 100_000 };
 
 fn run(data: &[u8]) {
     let mut read = 0;

@@ -13,7 +13,7 @@ use rove_proto::wire::handshake::{
 use crate::Target;
 
 /// The target.
-pub const TARGET: Target = Target { name: "handshake", run, seeds };
+pub const TARGET: Target = Target { name: "handshake", run, seeds, mutations: 100_000 };
 
 fn run(data: &[u8]) {
     if let Ok(a) = MessageA::parse(data) {

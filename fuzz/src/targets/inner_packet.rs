@@ -5,7 +5,7 @@ use rove_proto::wire::inner::{InnerPacket, InnerView, MAX_PACKET, declared_len};
 use crate::Target;
 
 /// The target.
-pub const TARGET: Target = Target { name: "inner_packet", run, seeds };
+pub const TARGET: Target = Target { name: "inner_packet", run, seeds, mutations: 100_000 };
 
 fn run(data: &[u8]) {
     let whole = InnerView::parse(data, data.len());

@@ -2,6 +2,8 @@
 
 pub mod control;
 pub mod data_header;
+pub mod exchange;
 pub mod frames;
 pub mod handshake;
 pub mod inner_packet;
+pub mod sealed;
