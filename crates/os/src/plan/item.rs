@@ -100,6 +100,21 @@ impl Item {
     }
 }
 
+impl Item {
+    /// Whether it needs a kernel with IPv6.
+    pub(crate) fn is_ipv6(&self) -> bool {
+        match self {
+            Self::Address { net, .. } | Self::Route { net, .. } => net.addr().is_ipv6(),
+            Self::Rule { v6, .. } => *v6,
+            Self::KillSwitch(_)
+            | Self::Device { .. }
+            | Self::Sysctl { .. }
+            | Self::Nat { .. }
+            | Self::Dns { .. } => false,
+        }
+    }
+}
+
 /// The changes that `plan` consists of, in order, without the settings that depend on the links.
 pub(crate) fn items(plan: &Plan) -> Vec<Item> {
     let mut items = vec![Item::Device {
@@ -116,9 +131,7 @@ pub(crate) fn items(plan: &Plan) -> Vec<Item> {
         }));
     }
     let device = &plan.device;
-    items.extend(
-        plan.addresses.iter().map(|&net| Item::Address { device: device.clone(), net }),
-    );
+    items.extend(plan.addresses.iter().map(|&net| Item::Address { device: device.clone(), net }));
     push_routes(plan, &mut items);
     if !plan.masquerade.is_empty() {
         let networks = sorted(truncated(&plan.masquerade));

@@ -27,6 +27,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use self::applier::{Applier, Places};
+pub(crate) use self::item::Opening;
 use crate::{error::Error, links::Link};
 
 /// Mark (`SO_MARK`) of the tunnel's own datagrams: "ro". No privilege, no mark: an ordinary
@@ -150,7 +151,9 @@ impl Plan {
         if let Some(dns) = &self.dns {
             if dns.servers.is_empty() || dns.servers.len() > DNS_MAX || dns.domains.len() > DNS_MAX
             {
-                return bad(format!("DNS needs 1 to {DNS_MAX} servers and at most as many domains"));
+                return bad(format!(
+                    "DNS needs 1 to {DNS_MAX} servers and at most as many domains"
+                ));
             }
             if let Some(domain) = dns.domains.iter().find(|domain| !is_domain(domain)) {
                 return bad(format!("{domain:?} is no domain name"));

@@ -16,8 +16,13 @@ pub(super) fn has_ipv6() -> bool {
     PathBuf::from(ROOT).join("ipv6").exists()
 }
 
-/// The settings that `plan` needs on a host with these links.
-pub(super) fn items(plan: &Plan, links: &[Link]) -> Vec<Item> {
+/// The settings that `plan` needs on a host with these links. `original` tells the value that a
+/// setting had before Rove changed it, or has.
+pub(super) fn items(
+    plan: &Plan,
+    links: &[Link],
+    original: impl Fn(&str) -> io::Result<String>,
+) -> Vec<Item> {
     let mut items = Vec::new();
     let mut set = |key: String, value: &str| {
         items.push(Item::Sysctl { key, value: value.to_owned() });
@@ -31,7 +36,7 @@ pub(super) fn items(plan: &Plan, links: &[Link]) -> Vec<Item> {
         // route, unless told otherwise by 2.
         for link in links.iter().filter(|link| link.name != plan.device) {
             let key = format!("ipv6/conf/{}/accept_ra", link.name);
-            if read(&key).is_ok_and(|value| value == STRICT) {
+            if original(&key).is_ok_and(|value| value == STRICT) {
                 set(key, LOOSE);
             }
         }
@@ -41,7 +46,7 @@ pub(super) fn items(plan: &Plan, links: &[Link]) -> Vec<Item> {
         .iter()
         .map(|link| format!("ipv4/conf/{}/rp_filter", link.name))
         .chain(["ipv4/conf/all/rp_filter".to_owned()])
-        .any(|key| read(&key).is_ok_and(|value| value == STRICT));
+        .any(|key| original(&key).is_ok_and(|value| value == STRICT));
     if !plan.routes.is_empty() && strict {
         // The stricter of "all" and the interface counts, and 2 counts as the stricter number.
         set("ipv4/conf/all/rp_filter".to_owned(), LOOSE);

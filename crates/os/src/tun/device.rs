@@ -41,7 +41,7 @@ pub(super) fn open(options: TunOptions<'_>) -> Result<Device, Error> {
         .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
         .open(TUN_DEVICE)
         .map_err(open_error)?;
-    let adopted = exists(options.name);
+    let adopted = index_of(options.name).is_some();
     let (name, vnet_header) = attach(&file, options)?;
     set_persistent(&file, options.persistent)?;
     let (tcp, udp) = if vnet_header { agree_on_offload(&file) } else { (false, false) };
@@ -67,9 +67,12 @@ fn open_error(error: io::Error) -> Error {
     }
 }
 
-fn exists(name: &str) -> bool {
+/// The kernel's number of an interface.
+pub(crate) fn index_of(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
     // SAFETY: the argument is a string that ends with NUL and lives through the call.
-    CString::new(name).is_ok_and(|name| unsafe { libc::if_nametoindex(name.as_ptr()) } != 0)
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (index != 0).then_some(index)
 }
 
 /// Takes the interface, with the header in front of packets where wanted and possible.

@@ -22,7 +22,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
 };
 
-pub(crate) use self::device::check_name;
+pub(crate) use self::device::{check_name, index_of};
 pub use self::split::{HEADER_LEN_MAX, Segment};
 use self::{
     merge::{Allowed, BATCH_MAX, Output},

@@ -106,3 +106,13 @@ pub(crate) fn tun(what: &str, options: rove_os::tun::TunOptions<'_>) -> rove_os:
         Err(error) => panic!("{error}"),
     }
 }
+
+/// Puts an empty file system over a directory, in this namespace alone.
+pub(crate) fn hide(dir: &str) {
+    let dir = CString::new(dir).unwrap();
+    // SAFETY: all arguments are strings that end with NUL, or null, and live through the call.
+    let result = unsafe {
+        libc::mount(c"none".as_ptr(), dir.as_ptr(), c"tmpfs".as_ptr(), 0, std::ptr::null())
+    };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+}

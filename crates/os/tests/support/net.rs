@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
@@ -13,6 +13,7 @@ use netlink_packet_route::{
         RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope,
         RouteType,
     },
+    rule::RuleMessage,
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
@@ -31,6 +32,73 @@ pub(crate) fn request(message: RouteNetlinkMessage, flags: u16) {
     let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).unwrap();
     let NetlinkPayload::Error(error) = answer.payload else { panic!("{answer:?}") };
     assert!(error.code.is_none(), "{error:?} for {packet:?}");
+}
+
+/// Everything of one kind that the kernel has, sorted, as text without what changes by itself.
+fn dump(message: RouteNetlinkMessage) -> Vec<String> {
+    let mut socket = Socket::new(NETLINK_ROUTE).unwrap();
+    socket.bind_auto().unwrap();
+    let mut packet = NetlinkMessage::from(message);
+    packet.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    packet.finalize();
+    let mut bytes = vec![0; packet.buffer_len()];
+    packet.serialize(&mut bytes);
+    socket.send_to(&bytes, &SocketAddr::new(0, 0), 0).unwrap();
+    let mut entries = Vec::new();
+    loop {
+        let (bytes, _) = socket.recv_from_full().unwrap();
+        let mut rest = &bytes[..];
+        while rest.len() >= 16 {
+            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).unwrap();
+            match answer.payload {
+                NetlinkPayload::InnerMessage(entry) => entries.extend(describe(entry)),
+                NetlinkPayload::Done(_) => {
+                    entries.sort();
+                    return entries;
+                }
+                other => panic!("{other:?}"),
+            }
+            rest = &rest[(answer.header.length as usize).next_multiple_of(4).min(rest.len())..];
+        }
+    }
+}
+
+fn describe(entry: RouteNetlinkMessage) -> Option<String> {
+    match entry {
+        RouteNetlinkMessage::NewAddress(mut message) => {
+            message.attributes.retain(|one| !matches!(one, AddressAttribute::CacheInfo(_)));
+            Some(format!("{message:?}"))
+        }
+        RouteNetlinkMessage::NewRoute(mut message) => {
+            message.attributes.retain(|one| !matches!(one, RouteAttribute::CacheInfo(_)));
+            Some(format!("{message:?}"))
+        }
+        RouteNetlinkMessage::NewRule(message) => Some(format!("{message:?}")),
+        _ => None,
+    }
+}
+
+/// All addresses, routes of all tables and rules of both families.
+pub(crate) fn everything() -> Vec<String> {
+    let mut entries = dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()));
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family;
+        entries.extend(dump(RouteNetlinkMessage::GetRoute(message)));
+        let mut message = RuleMessage::default();
+        message.header.family = family;
+        entries.extend(dump(RouteNetlinkMessage::GetRule(message)));
+    }
+    entries
+}
+
+/// Needs no neighbour to send to: frames go out without asking for one.
+pub(crate) fn without_neighbours(name: &str) {
+    let mut message = LinkMessage::default();
+    message.header.index = index(name);
+    message.header.flags = LinkFlags::Noarp;
+    message.header.change_mask = LinkFlags::Noarp;
+    request(RouteNetlinkMessage::SetLink(message), 0);
 }
 
 /// The index of an interface.

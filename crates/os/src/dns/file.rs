@@ -1,0 +1,160 @@
+//! The resolver's file, resolv.conf(5).
+//!
+//! What was there is saved, and put back only if the file is still the one that we wrote: what a
+//! DHCP client or a person has written since is newer knowledge than ours.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{error::Error, plan::Dns};
+
+/// Bytes of a resolver's file that are saved; one that is longer is none.
+const LEN_MAX: u64 = 64 << 10;
+/// Servers that the C library asks (MAXNS of resolv.h).
+const SERVERS_MAX: usize = 3;
+/// Domains that it tries (MAXDNSRCH); newer ones try more.
+const SEARCH_MAX: usize = 6;
+
+/// What was there, and what we wrote.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Saved {
+    original: Original,
+    /// Texts of ours that the file may have: the one to be written, and before it is, also the
+    /// one that it replaces.
+    ours: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Original {
+    Missing,
+    Link(PathBuf),
+    File { text: String, mode: u32 },
+}
+
+impl Saved {
+    pub(super) fn settle(&mut self) {
+        let keep = self.ours.len().saturating_sub(1);
+        self.ours.drain(..keep);
+    }
+}
+
+/// Saves what is there. If that is `earlier`'s text, what `earlier` saved is the original.
+pub(super) fn save(dns: &Dns, earlier: Option<&Saved>, path: &Path) -> Result<Saved, Error> {
+    let now = read(path)?;
+    if let Some(earlier) = earlier.filter(|earlier| is_ours(&now, earlier)) {
+        let ours = earlier.ours.iter().cloned().chain([text(dns)]).collect();
+        return Ok(Saved { original: earlier.original.clone(), ours });
+    }
+    Ok(Saved { original: now, ours: vec![text(dns)] })
+}
+
+/// Writes the settings.
+pub(super) fn install(dns: &Dns, path: &Path) -> Result<(), Error> {
+    write(path, &text(dns), 0o644).map_err(|error| failed("write", path, error))
+}
+
+/// Puts the original back, unless somebody else has written since.
+pub(super) fn remove(saved: &Saved, path: &Path) -> Result<(), Error> {
+    if !is_ours(&read(path)?, saved) {
+        return Ok(());
+    }
+    let restored = match &saved.original {
+        Original::Missing => fs::remove_file(path),
+        Original::Link(target) => replace_by_link(path, target),
+        Original::File { text, mode } => write(path, text, *mode),
+    };
+    restored.map_err(|error| failed("restore", path, error))
+}
+
+fn is_ours(now: &Original, saved: &Saved) -> bool {
+    match now {
+        Original::File { text, mode: _ } => saved.ours.contains(text),
+        Original::Missing | Original::Link(_) => false,
+    }
+}
+
+fn text(dns: &Dns) -> String {
+    let mut text =
+        "# Written by rove while its tunnel is up; the original comes back after it.\n".to_owned();
+    for server in dns.servers.iter().take(SERVERS_MAX) {
+        text.push_str(&format!("nameserver {server}\n"));
+    }
+    if !dns.domains.is_empty() {
+        let domains: Vec<&str> = dns.domains.iter().take(SEARCH_MAX).map(String::as_str).collect();
+        text.push_str(&format!("search {}\n", domains.join(" ")));
+    }
+    text
+}
+
+fn read(path: &Path) -> Result<Original, Error> {
+    let read = || -> io::Result<Original> {
+        let about = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Original::Missing),
+            result => result?,
+        };
+        if about.is_symlink() {
+            return fs::read_link(path).map(Original::Link);
+        }
+        if !about.is_file() || about.len() > LEN_MAX {
+            return Err(io::Error::other("it is no resolver's file"));
+        }
+        let mode = about.permissions().mode() & 0o7777;
+        let bytes = fs::read(path)?;
+        Ok(Original::File { text: String::from_utf8_lossy(&bytes).into_owned(), mode })
+    };
+    read().map_err(|error| failed("read", path, error))
+}
+
+/// Replaces the file at once; where it is a mount of its own, as in containers, and cannot be
+/// replaced, writes into it.
+fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let new = beside(path);
+    let replaced = create(&new, text, mode).and_then(|()| fs::rename(&new, path));
+    match replaced {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            let _ = fs::remove_file(&new);
+            match error.raw_os_error() {
+                Some(libc::EBUSY | libc::EACCES | libc::EROFS | libc::EXDEV) => {
+                    fs::write(path, text)
+                }
+                Some(_) | None => Err(error),
+            }
+        }
+    }
+}
+
+fn create(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    // The mask of the process shall not decide who can resolve names.
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    file.sync_all()
+}
+
+fn replace_by_link(path: &Path, target: &Path) -> io::Result<()> {
+    let new = beside(path);
+    let _ = fs::remove_file(&new);
+    symlink(target, &new)?;
+    fs::rename(&new, path)
+}
+
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension("rove-new")
+}
+
+fn failed(what: &str, path: &Path, error: io::Error) -> Error {
+    Error::os(format!("{what} {}", path.display()), error)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! What was there comes back, and nothing else is overwritten.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::PathBuf,
+};
+
+use super::*;
+
+const ORIGINAL: &str = "nameserver 192.0.2.1\noptions edns0\n";
+
+struct Host {
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Host {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("resolv.conf");
+        Self { _dir: dir, path }
+    }
+
+    fn with_file() -> Self {
+        let host = Self::new();
+        fs::write(&host.path, ORIGINAL).unwrap();
+        fs::set_permissions(&host.path, fs::Permissions::from_mode(0o640)).unwrap();
+        host
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(&self.path).unwrap()
+    }
+}
+
+fn dns(server: &str) -> Dns {
+    Dns {
+        servers: vec![server.parse().unwrap()],
+        domains: vec!["corp.example".to_owned()],
+        all: true,
+    }
+}
+
+#[test]
+fn a_file_comes_back_with_its_mode() {
+    let host = Host::with_file();
+    let saved = save(&dns("10.7.0.1"), None, &host.path).unwrap();
+    install(&dns("10.7.0.1"), &host.path).unwrap();
+    let text = host.text();
+    assert!(text.contains("\nnameserver 10.7.0.1\nsearch corp.example\n"), "{text}");
+    assert!(!text.contains("192.0.2.1"));
+    assert_eq!(fs::metadata(&host.path).unwrap().permissions().mode() & 0o777, 0o644);
+    remove(&saved, &host.path).unwrap();
+    assert_eq!(host.text(), ORIGINAL);
+    assert_eq!(fs::metadata(&host.path).unwrap().permissions().mode() & 0o777, 0o640);
+}
+
+#[test]
+fn a_link_comes_back_as_a_link_and_its_target_is_not_touched() {
+    let host = Host::new();
+    let target = host.path.with_file_name("stub-resolv.conf");
+    fs::write(&target, ORIGINAL).unwrap();
+    symlink("stub-resolv.conf", &host.path).unwrap();
+    let saved = save(&dns("10.7.0.1"), None, &host.path).unwrap();
+    install(&dns("10.7.0.1"), &host.path).unwrap();
+    assert_eq!(fs::read_to_string(&target).unwrap(), ORIGINAL);
+    remove(&saved, &host.path).unwrap();
+    assert_eq!(fs::read_link(&host.path).unwrap(), PathBuf::from("stub-resolv.conf"));
+}
+
+#[test]
+fn where_nothing_was_nothing_stays() {
+    let host = Host::new();
+    let saved = save(&dns("10.7.0.1"), None, &host.path).unwrap();
+    install(&dns("10.7.0.1"), &host.path).unwrap();
+    remove(&saved, &host.path).unwrap();
+    assert!(!host.path.exists());
+}
+
+#[test]
+fn what_somebody_else_wrote_is_kept() {
+    let host = Host::with_file();
+    let saved = save(&dns("10.7.0.1"), None, &host.path).unwrap();
+    install(&dns("10.7.0.1"), &host.path).unwrap();
+    fs::write(&host.path, "nameserver 198.51.100.1\n").unwrap();
+    remove(&saved, &host.path).unwrap();
+    assert_eq!(host.text(), "nameserver 198.51.100.1\n");
+}
+
+#[test]
+fn new_settings_keep_the_first_original_whichever_text_a_crash_leaves() {
+    for crashed_before_writing in [false, true] {
+        let host = Host::with_file();
+        let mut first = save(&dns("10.7.0.1"), None, &host.path).unwrap();
+        install(&dns("10.7.0.1"), &host.path).unwrap();
+        first.settle();
+        let mut second = save(&dns("10.7.0.2"), Some(&first), &host.path).unwrap();
+        if !crashed_before_writing {
+            install(&dns("10.7.0.2"), &host.path).unwrap();
+            second.settle();
+        }
+        remove(&second, &host.path).unwrap();
+        assert_eq!(host.text(), ORIGINAL);
+    }
+}
+
+#[test]
+fn what_came_between_two_settings_is_the_new_original() {
+    let host = Host::with_file();
+    let first = save(&dns("10.7.0.1"), None, &host.path).unwrap();
+    install(&dns("10.7.0.1"), &host.path).unwrap();
+    fs::write(&host.path, "nameserver 198.51.100.1\n").unwrap();
+    let second = save(&dns("10.7.0.2"), Some(&first), &host.path).unwrap();
+    install(&dns("10.7.0.2"), &host.path).unwrap();
+    remove(&second, &host.path).unwrap();
+    assert_eq!(host.text(), "nameserver 198.51.100.1\n");
+}

@@ -1,0 +1,71 @@
+//! Name servers of the tunnel: through systemd-resolved where it resolves for this host, else in
+//! resolv.conf.
+//!
+//! It decides which of the two, and keeps what was there before. It refuses to know why a name
+//! goes into the tunnel. Limits: resolv.conf(5) knows no split, so there all names are asked
+//! inside; a program that speaks DNS by itself is held by routes and kill switch, not by this.
+
+mod bus;
+mod file;
+mod resolved;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::Error,
+    plan::{Dns, Places},
+};
+
+/// What the settings replaced, and in which way they were made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Saved {
+    /// systemd-resolved keeps settings per link: reverting the link's is enough.
+    Resolved,
+    /// The resolver's file.
+    File(file::Saved),
+}
+
+impl Saved {
+    /// The change was made: only its result is to be expected from now on.
+    pub(crate) fn settle(&mut self) {
+        match self {
+            Self::Resolved => {}
+            Self::File(saved) => saved.settle(),
+        }
+    }
+}
+
+/// Finds the way, and saves what is there, before anything is changed. `earlier` is what was
+/// saved for the settings that are to be replaced.
+pub(crate) fn save(dns: &Dns, earlier: Option<&Saved>, places: &Places) -> Result<Saved, Error> {
+    if places.resolved && resolved::resolves_for_this_host(&places.resolv_conf) {
+        return Ok(Saved::Resolved);
+    }
+    let earlier = match earlier {
+        Some(Saved::File(saved)) => Some(saved),
+        Some(Saved::Resolved) | None => None,
+    };
+    file::save(dns, earlier, &places.resolv_conf).map(Saved::File)
+}
+
+/// Makes the settings.
+pub(crate) fn install(
+    device: &str,
+    dns: &Dns,
+    saved: &Saved,
+    places: &Places,
+) -> Result<(), Error> {
+    match saved {
+        Saved::Resolved => resolved::install(device, dns),
+        Saved::File(_) => file::install(dns, &places.resolv_conf),
+    }
+}
+
+/// Takes them back.
+pub(crate) fn remove(device: &str, saved: &Saved, places: &Places) -> Result<(), Error> {
+    match saved {
+        Saved::Resolved => resolved::remove(device),
+        Saved::File(saved) => file::remove(saved, &places.resolv_conf),
+    }
+}

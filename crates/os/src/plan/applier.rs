@@ -1,0 +1,304 @@
+//! Making a host what a plan says, and taking it back.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    Plan,
+    item::{self, Item},
+    journal::{Before, Entry, Journal},
+    routing::{self, Present},
+    sysctl,
+};
+use crate::{dns, error::Error, links, netlink::Netlink, nft};
+
+/// Where the host keeps what a plan changes besides the kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Places {
+    /// Directory of ours, for the journal. It must exist, and be ours alone.
+    pub state: PathBuf,
+    /// The resolver's configuration, usually `/etc/resolv.conf`.
+    pub resolv_conf: PathBuf,
+    /// Whether systemd-resolved may be asked. Tests and containers say no.
+    pub resolved: bool,
+}
+
+impl Places {
+    /// The usual ones, with the journal in `state`.
+    pub fn usual(state: &Path) -> Self {
+        Self {
+            state: state.to_owned(),
+            resolv_conf: PathBuf::from("/etc/resolv.conf"),
+            resolved: true,
+        }
+    }
+}
+
+/// Applies plans to this host, one after the other.
+///
+/// Dropping it changes nothing: what is in place stays, as a restart of a gateway wants it, and
+/// the next applier with the same directory takes over. What the next plan wants, too, is kept
+/// without a moment's absence.
+#[derive(Debug)]
+pub struct Applier {
+    places: Places,
+    journal: Journal,
+    /// Everything that may be in place, in the order in which it was put there.
+    entries: Vec<Held>,
+}
+
+/// An entry of the journal, and what this process knows about it.
+#[derive(Clone, Debug)]
+struct Held {
+    entry: Entry,
+    /// This process put it in place; what an earlier one left may be half there.
+    confirmed: bool,
+}
+
+impl Applier {
+    /// Takes over what an earlier process left, according to its journal. Nothing is changed yet:
+    /// [`Applier::apply`] keeps what its plan wants, [`Applier::undo`] sweeps.
+    ///
+    /// # Errors
+    /// [`Error::JournalDamaged`] or [`Error::Os`].
+    pub fn open(places: Places) -> Result<Self, Error> {
+        let journal = Journal::new(&places.state);
+        let entries = journal.load()?;
+        let entries = entries.into_iter().map(|entry| Held { entry, confirmed: false }).collect();
+        Ok(Self { places, journal, entries })
+    }
+
+    /// Makes the host what `plan` says: first what is missing, then what is too much. A kill
+    /// switch that stands stays, also when the plan has none.
+    ///
+    /// Whether the tunnel's networks collide with local ones is a question for
+    /// [`Plan::check`] before the first plan; a tunnel that is up is not torn down for it.
+    ///
+    /// # Errors
+    /// [`Error::BadPlan`] before anything is touched. Any other error leaves the host between two
+    /// plans: apply again, or [`Applier::undo`].
+    pub fn apply(&mut self, plan: &Plan) -> Result<(), Error> {
+        plan.check(&[])?;
+        let wanted = self.wanted(plan)?;
+        let mut next = Vec::with_capacity(wanted.len());
+        for item in wanted {
+            next.push(self.prepare(item)?);
+        }
+        let stale = |held: &&Held| {
+            let replaced =
+                next.iter().any(|new: &Held| new.entry.item.same_place(&held.entry.item));
+            !replaced
+        };
+        let (standing, obsolete): (Vec<_>, Vec<_>) = self
+            .entries
+            .iter()
+            .filter(stale)
+            .cloned()
+            .partition(|held| matches!(held.entry.item, Item::KillSwitch(_)));
+        next.splice(0..0, standing);
+        let keep = next.len();
+        next.extend(obsolete);
+        self.entries = next;
+        self.store()?;
+        let mut netlink = Netlink::open()?;
+        for at in 0..keep {
+            if !self.entries[at].confirmed && !self.stands_untouched(at, plan) {
+                let entry = &self.entries[at].entry;
+                install(&mut netlink, entry, &self.places, Present::Replace)?;
+            }
+            self.entries[at].confirmed = true;
+        }
+        self.remove_from(&mut netlink, keep)?;
+        for held in &mut self.entries {
+            if let Before::Dns(saved) = &mut held.entry.before {
+                saved.settle();
+            }
+        }
+        self.store()
+    }
+
+    /// A kill switch that the plan does not speak of is left exactly as it is.
+    fn stands_untouched(&self, at: usize, plan: &Plan) -> bool {
+        plan.kill_switch.is_none() && matches!(self.entries[at].entry.item, Item::KillSwitch(_))
+    }
+
+    /// Puts back what somebody else removed: the tunnel set up, its addresses, routes and rules.
+    /// Where nothing is missing nothing is changed, and no [`links::Monitor`] hears of it.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`] when the TUN is gone; [`Error::Os`].
+    pub fn reassert(&mut self) -> Result<(), Error> {
+        let mut netlink = Netlink::open()?;
+        for held in self.entries.iter().filter(|held| held.confirmed) {
+            match held.entry.item {
+                Item::Device { .. }
+                | Item::Address { .. }
+                | Item::Route { .. }
+                | Item::Rule { .. } => {
+                    install(&mut netlink, &held.entry, &self.places, Present::Leave)?;
+                }
+                Item::KillSwitch(_) | Item::Sysctl { .. } | Item::Nat { .. } | Item::Dns { .. } => {
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes everything back, what an earlier process left included, but for the kill switch. Goes on
+    /// after a failure.
+    ///
+    /// # Errors
+    /// The first failure. What could not be taken back stays in the journal.
+    pub fn undo(&mut self) -> Result<(), Error> {
+        self.entries.sort_by(|one, other| one.entry.item.cmp(&other.entry.item));
+        let standing = self.entries.iter().filter(|held| held.is_kill_switch()).count();
+        let mut netlink = Netlink::open()?;
+        let removed = self.remove_from(&mut netlink, standing);
+        self.store()?;
+        removed
+    }
+
+    /// Takes the kill switch away, if one stands.
+    ///
+    /// # Errors
+    /// [`Error::NftMissing`], [`Error::NftRefused`] or [`Error::Os`]; then it still stands.
+    pub fn remove_kill_switch(&mut self) -> Result<(), Error> {
+        if self.kill_switch_stands() {
+            nft::remove_kill_switch()?;
+            self.entries.retain(|held| !held.is_kill_switch());
+            self.store()?;
+        }
+        Ok(())
+    }
+
+    /// Puts the kill switch of the journal in place, if it has one: at boot, before the network.
+    /// Returns whether it has.
+    ///
+    /// # Errors
+    /// [`Error::NftMissing`], [`Error::NftRefused`] or [`Error::Os`].
+    pub fn stand_kill_switch(&mut self) -> Result<bool, Error> {
+        for held in &self.entries {
+            if let Item::KillSwitch(opening) = &held.entry.item {
+                nft::install_kill_switch(opening)?;
+            }
+        }
+        Ok(self.kill_switch_stands())
+    }
+
+    /// Whether a kill switch was applied and not removed since, by any process.
+    pub fn kill_switch_stands(&self) -> bool {
+        self.entries.iter().any(Held::is_kill_switch)
+    }
+
+    /// Whether an earlier process left anything but a kill switch.
+    pub fn has_leftovers(&self) -> bool {
+        self.entries.iter().any(|held| !held.confirmed && !held.is_kill_switch())
+    }
+
+    /// The items of the plan, in order, less what this kernel cannot have.
+    fn wanted(&self, plan: &Plan) -> Result<Vec<Item>, Error> {
+        let original = |key: &str| {
+            let known = self.entries.iter().find_map(|held| match &held.entry {
+                Entry { item: Item::Sysctl { key: known, .. }, before: Before::Sysctl(value) }
+                    if known == key =>
+                {
+                    Some(value.clone())
+                }
+                _ => None,
+            });
+            known.map_or_else(|| sysctl::read(key), Ok)
+        };
+        let mut items = item::items(plan);
+        items.extend(sysctl::items(plan, &links::snapshot()?, original));
+        items.sort();
+        items.dedup();
+        if !sysctl::has_ipv6() {
+            items.retain(|item| !item.is_ipv6());
+        }
+        Ok(items)
+    }
+
+    /// The entry for `item`, with what it replaces: what was there before Rove, not before now.
+    fn prepare(&self, item: Item) -> Result<Held, Error> {
+        let old = self.entries.iter().find(|held| held.entry.item.same_place(&item));
+        let confirmed = old.is_some_and(|old| old.confirmed && old.entry.item == item);
+        let before = match (&item, old.map(|old| &old.entry.before)) {
+            (Item::Dns { dns, .. }, Some(Before::Dns(saved))) if !confirmed => {
+                Before::Dns(dns::save(dns, Some(saved), &self.places)?)
+            }
+            (_, Some(before)) => before.clone(),
+            (Item::Dns { dns, .. }, None) => Before::Dns(dns::save(dns, None, &self.places)?),
+            (Item::Sysctl { key, .. }, None) => Before::Sysctl(
+                sysctl::read(key)
+                    .map_err(|error| Error::os(format!("read the setting {key}"), error))?,
+            ),
+            (_, None) => Before::Nothing,
+        };
+        Ok(Held { entry: Entry { item, before }, confirmed })
+    }
+
+    /// Removes the entries from `keep` on, the last first; those that resist stay.
+    fn remove_from(&mut self, netlink: &mut Netlink, keep: usize) -> Result<(), Error> {
+        let mut result = Ok(());
+        for at in (keep..self.entries.len()).rev() {
+            match remove(netlink, &self.entries[at].entry, &self.places) {
+                Ok(()) => drop(self.entries.remove(at)),
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        result
+    }
+
+    fn store(&self) -> Result<(), Error> {
+        let entries: Vec<Entry> = self.entries.iter().map(|held| held.entry.clone()).collect();
+        self.journal.store(&entries)
+    }
+}
+
+impl Held {
+    fn is_kill_switch(&self) -> bool {
+        matches!(self.entry.item, Item::KillSwitch(_))
+    }
+}
+
+fn install(
+    netlink: &mut Netlink,
+    entry: &Entry,
+    places: &Places,
+    present: Present,
+) -> Result<(), Error> {
+    match &entry.item {
+        Item::KillSwitch(opening) => nft::install_kill_switch(opening),
+        Item::Device { name, mtu, persistent: _ } => routing::set_up(netlink, name, *mtu),
+        Item::Sysctl { key, value } => sysctl::write(key, value),
+        Item::Address { device, net } => routing::add_address(netlink, device, *net),
+        Item::Route { net, target } => routing::add_route(netlink, *net, target, present),
+        Item::Nat { device, networks } => nft::install_nat(device, networks),
+        Item::Rule { v6, kind } => routing::add_rule(netlink, *v6, *kind),
+        Item::Dns { device, dns } => match &entry.before {
+            Before::Dns(saved) => dns::install(device, dns, saved, places),
+            Before::Nothing | Before::Sysctl(_) => Ok(()),
+        },
+    }
+}
+
+fn remove(netlink: &mut Netlink, entry: &Entry, places: &Places) -> Result<(), Error> {
+    match (&entry.item, &entry.before) {
+        (Item::KillSwitch(_), _) => nft::remove_kill_switch(),
+        (Item::Device { name, persistent: true, .. }, _) => routing::remove_device(netlink, name),
+        // It goes with the process that holds it.
+        (Item::Device { .. }, _) => Ok(()),
+        (Item::Sysctl { key, value }, Before::Sysctl(before)) => {
+            // Restored only where nobody else has set it since.
+            match sysctl::read(key) {
+                Ok(now) if now == *value => sysctl::write(key, before),
+                Ok(_) | Err(_) => Ok(()),
+            }
+        }
+        (Item::Address { device, net }, _) => routing::remove_address(netlink, device, *net),
+        (Item::Route { net, .. }, _) => routing::remove_route(netlink, *net),
+        (Item::Nat { .. }, _) => nft::remove_nat(),
+        (Item::Rule { v6, kind }, _) => routing::remove_rule(netlink, *v6, *kind),
+        (Item::Dns { device, .. }, Before::Dns(saved)) => dns::remove(device, saved, places),
+        (Item::Sysctl { .. } | Item::Dns { .. }, _) => Ok(()),
+    }
+}

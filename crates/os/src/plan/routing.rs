@@ -1,0 +1,216 @@
+//! Addresses, routes and rules of a plan, as requests to the kernel.
+//!
+//! Putting in place what is there already, and removing what is not, both succeed: after a crash
+//! nobody knows how far the last process came.
+
+use std::io;
+
+use ipnet::IpNet;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::{
+    AddressFamily, RouteNetlinkMessage,
+    address::{AddressAttribute, AddressFlags, AddressMessage},
+    link::{LinkAttribute, LinkFlags, LinkMessage},
+    route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType},
+    rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage},
+};
+
+use super::{
+    MARK, ROUTE_PROTOCOL, RULE_PRIORITY_LAN, RULE_PRIORITY_TUNNEL, TABLE,
+    item::{RuleKind, Target},
+    sysctl,
+};
+use crate::{error::Error, netlink::Netlink};
+
+/// What to do when something else already stands in the place of a route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Present {
+    /// Replace it.
+    Replace,
+    /// Leave it; then a request that changes nothing is not news to anyone either.
+    Leave,
+}
+
+/// Sets the TUN up. IPv6 is turned on for it, but it speaks for itself no more than it must: no
+/// link-local address, no router solicitations into the tunnel.
+pub(super) fn set_up(netlink: &mut Netlink, name: &str, mtu: u32) -> Result<(), Error> {
+    for (key, value) in [("disable_ipv6", "0"), ("accept_ra", "0"), ("addr_gen_mode", "1")] {
+        // A kernel without IPv6 has none of them, and needs none.
+        let _ = sysctl::write(&format!("ipv6/conf/{name}/{key}"), value);
+    }
+    let mut message = LinkMessage::default();
+    message.header.index = index_of(name)?;
+    message.header.flags = LinkFlags::Up;
+    message.header.change_mask = LinkFlags::Up;
+    message.attributes.push(LinkAttribute::Mtu(mtu));
+    netlink
+        .change(RouteNetlinkMessage::SetLink(message), 0)
+        .map_err(|error| Error::os(format!("set the interface {name} up"), error))
+}
+
+/// Removes an interface, if it is there.
+pub(super) fn remove_device(netlink: &mut Netlink, name: &str) -> Result<(), Error> {
+    let Ok(index) = index_of(name) else { return Ok(()) };
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    netlink
+        .change(RouteNetlinkMessage::DelLink(message), 0)
+        .or_else(unless_absent)
+        .map_err(|error| Error::os(format!("remove the interface {name}"), error))
+}
+
+pub(super) fn add_address(netlink: &mut Netlink, device: &str, net: IpNet) -> Result<(), Error> {
+    let message = address(index_of(device)?, net);
+    netlink
+        .change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+        .or_else(unless_present)
+        .map_err(|error| Error::os(format!("give {device} the address {net}"), error))
+}
+
+pub(super) fn remove_address(netlink: &mut Netlink, device: &str, net: IpNet) -> Result<(), Error> {
+    // An interface that is gone took its addresses with it.
+    let Ok(index) = index_of(device) else { return Ok(()) };
+    netlink
+        .change(RouteNetlinkMessage::DelAddress(address(index, net)), 0)
+        .or_else(unless_absent)
+        .map_err(|error| Error::os(format!("take the address {net} from {device}"), error))
+}
+
+fn address(index: u32, net: IpNet) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = family(net.addr().is_ipv6());
+    message.header.prefix_len = net.prefix_len();
+    message.header.index = index;
+    message.attributes.push(AddressAttribute::Local(net.addr()));
+    message.attributes.push(AddressAttribute::Address(net.addr()));
+    if net.addr().is_ipv6() {
+        // Nobody else can have it, so nothing is to be waited for.
+        message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+    }
+    message
+}
+
+pub(super) fn add_route(
+    netlink: &mut Netlink,
+    net: IpNet,
+    target: &Target,
+    present: Present,
+) -> Result<(), Error> {
+    let mut message = route(net);
+    match target {
+        Target::Device(device) => {
+            message.header.kind = RouteType::Unicast;
+            message.header.scope = RouteScope::Link;
+            message.attributes.push(RouteAttribute::Oif(index_of(device)?));
+        }
+        Target::Throw | Target::Unreachable => {
+            message.header.scope = RouteScope::Universe;
+            message.header.kind = match target {
+                Target::Throw => RouteType::Throw,
+                Target::Device(_) | Target::Unreachable => RouteType::Unreachable,
+            };
+        }
+    }
+    let result = netlink
+        .change(RouteNetlinkMessage::NewRoute(message.clone()), NLM_F_CREATE | NLM_F_EXCL)
+        .or_else(|error| match present {
+            Present::Replace if error.raw_os_error() == Some(libc::EEXIST) => {
+                netlink.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE)
+            }
+            Present::Replace | Present::Leave => unless_present(error),
+        });
+    result.map_err(|error| Error::os(format!("add the route to {net}"), error))
+}
+
+pub(super) fn remove_route(netlink: &mut Netlink, net: IpNet) -> Result<(), Error> {
+    netlink
+        .change(RouteNetlinkMessage::DelRoute(route(net)), 0)
+        .or_else(unless_absent)
+        .map_err(|error| Error::os(format!("remove the route to {net}"), error))
+}
+
+/// What names a route in our table.
+fn route(net: IpNet) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header = RouteHeader {
+        address_family: family(net.addr().is_ipv6()),
+        destination_prefix_length: net.prefix_len(),
+        table: RouteHeader::RT_TABLE_UNSPEC,
+        protocol: RouteProtocol::Other(ROUTE_PROTOCOL),
+        // Any, when removing.
+        scope: if net.addr().is_ipv6() { RouteScope::Universe } else { RouteScope::NoWhere },
+        kind: RouteType::Unspec,
+        ..RouteHeader::default()
+    };
+    message.attributes.push(RouteAttribute::Table(TABLE));
+    if net.prefix_len() > 0 {
+        message.attributes.push(RouteAttribute::Destination(net.addr().into()));
+    }
+    message
+}
+
+pub(super) fn add_rule(netlink: &mut Netlink, v6: bool, kind: RuleKind) -> Result<(), Error> {
+    netlink
+        .change(RouteNetlinkMessage::NewRule(rule(v6, kind)), NLM_F_CREATE | NLM_F_EXCL)
+        .or_else(unless_present)
+        .map_err(|error| Error::os("add the policy rule of the tunnel", error))
+}
+
+pub(super) fn remove_rule(netlink: &mut Netlink, v6: bool, kind: RuleKind) -> Result<(), Error> {
+    netlink
+        .change(RouteNetlinkMessage::DelRule(rule(v6, kind)), 0)
+        .or_else(unless_absent)
+        .map_err(|error| Error::os("remove the policy rule of the tunnel", error))
+}
+
+fn rule(v6: bool, kind: RuleKind) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = family(v6);
+    message.header.action = RuleAction::ToTable;
+    let protocol = RouteProtocol::Other(ROUTE_PROTOCOL);
+    message.attributes.push(RuleAttribute::Protocol(protocol));
+    match kind {
+        RuleKind::Lan => {
+            message.header.table = RouteHeader::RT_TABLE_MAIN;
+            message.attributes.push(RuleAttribute::Priority(RULE_PRIORITY_LAN));
+            message.attributes.push(RuleAttribute::SuppressPrefixLen(0));
+        }
+        RuleKind::Tunnel => {
+            message.header.flags = RuleFlags::Invert;
+            message.attributes.push(RuleAttribute::Priority(RULE_PRIORITY_TUNNEL));
+            message.attributes.push(RuleAttribute::FwMark(MARK));
+            message.attributes.push(RuleAttribute::FwMask(u32::MAX));
+            message.attributes.push(RuleAttribute::Table(TABLE));
+        }
+    }
+    message
+}
+
+fn family(v6: bool) -> AddressFamily {
+    if v6 { AddressFamily::Inet6 } else { AddressFamily::Inet }
+}
+
+fn index_of(name: &str) -> Result<u32, Error> {
+    crate::tun::index_of(name).ok_or_else(|| Error::NoInterface { name: name.to_owned() })
+}
+
+/// Already there is as good as done.
+fn unless_present(error: io::Error) -> io::Result<()> {
+    if error.raw_os_error() == Some(libc::EEXIST) { Ok(()) } else { Err(error) }
+}
+
+/// Already gone is as good as done, whichever way the kernel says it.
+fn unless_absent(error: io::Error) -> io::Result<()> {
+    match error.raw_os_error() {
+        Some(
+            libc::ENOENT
+            | libc::ESRCH
+            | libc::ENODEV
+            | libc::EADDRNOTAVAIL
+            // No IPv6 in this kernel: nothing of it to remove.
+            | libc::EAFNOSUPPORT
+            | libc::EOPNOTSUPP,
+        ) => Ok(()),
+        Some(_) | None => Err(error),
+    }
+}
