@@ -22,22 +22,22 @@ pub use responder::{Complete, PendingA};
 /// What names message A: the first half of the SHA-256 of all of it but mac2. B carries it, so
 /// that a B belongs to one A only, whoever mixes halves of different exchanges.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Link(pub [u8; LINK_LEN]);
+pub struct ExchangeId(pub [u8; LINK_LEN]);
 
-impl Link {
+impl ExchangeId {
     /// The name of this A; cheap, so that a repeated A is known before it is decrypted.
     pub fn of(a: MessageA<'_>) -> Self {
         let hash = kdf::sha256(&[a.linked()]);
-        let mut link = [0; LINK_LEN];
-        link.copy_from_slice(&hash[..LINK_LEN]);
-        Self(link)
+        let mut id = [0; LINK_LEN];
+        id.copy_from_slice(&hash[..LINK_LEN]);
+        Self(id)
     }
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for ExchangeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, ..] = self.0;
-        write!(f, "link:{a:02x}{b:02x}{c:02x}{d:02x}")
+        write!(f, "exchange:{a:02x}{b:02x}{c:02x}{d:02x}")
     }
 }
 

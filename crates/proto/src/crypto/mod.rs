@@ -26,7 +26,7 @@ mod x25519;
 
 pub use self::datagram::{Nonce, OpenKey, SealKey, Unmasked};
 pub use self::gate::{COOKIE_ROTATION, Gate, Verdict};
-pub use self::handshake::{Complete, Initiator, Link, MessagePair, PendingA, UnusableKey};
+pub use self::handshake::{Complete, ExchangeId, Initiator, MessagePair, PendingA, UnusableKey};
 pub use self::mac::Cookie;
 pub use self::rng::{Rng, SeededRng, draw};
 pub use self::schedule::EpochKeys;

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use super::Node;
-use crate::crypto::{Complete, Gate, HeaderCipher, Link, PendingA, Rng, Status, Verdict, Welcome};
+use crate::crypto::{
+    Complete, ExchangeId, Gate, HeaderCipher, PendingA, Rng, Status, Verdict, Welcome,
+};
 use crate::error::DropReason;
 use crate::id::{PeerKey, SessionIndex};
 use crate::outbox::{Outbox, Route};
@@ -144,7 +146,7 @@ impl Responder {
 
     fn find_half(&self, link: [u8; 16]) -> Option<usize> {
         self.waiting.iter().position(|waiting| match &waiting.step {
-            Step::Half(half) => half.link() == Link(link),
+            Step::Half(half) => half.link() == ExchangeId(link),
             Step::Enrolment(_) => false,
         })
     }
@@ -206,7 +208,7 @@ impl Node {
         route: Route,
         datagram: &[u8],
     ) -> Result<(), DropReason> {
-        if self.responder.find_half(Link::of(MessageA::parse(datagram)?).0).is_some() {
+        if self.responder.find_half(ExchangeId::of(MessageA::parse(datagram)?).0).is_some() {
             return Err(DropReason::Replay); // the same datagram again
         }
         self.responder.count_load(now);

@@ -5,7 +5,7 @@ use std::fmt;
 use snow::HandshakeState;
 use zeroize::Zeroizing;
 
-use super::{Link, noise_failed, put_mac1, raw_split};
+use super::{ExchangeId, noise_failed, put_mac1, raw_split};
 use crate::crypto::kdf::{self, Secret};
 use crate::crypto::kem::{Exchange, KemSecret};
 use crate::crypto::mac::{Cookie, Mac1Key, same};
@@ -232,7 +232,7 @@ fn write_messages(
 ) -> MessagePair {
     let mut a = MessageA::emit(index, noise_1);
     put_mac1(mac1, &mut a, MAC_LEN);
-    let link = Link::of(MessageA::parse(&a).expect("just written"));
+    let link = ExchangeId::of(MessageA::parse(&a).expect("just written"));
     let tail = ek.last_chunk().expect("B carries the end of the key");
     let mut b = MessageB::emit(index, &link.0, tail);
     put_mac1(mac1, &mut b, MAC_LEN);

@@ -5,7 +5,7 @@ use std::fmt;
 use snow::HandshakeState;
 use zeroize::Zeroizing;
 
-use super::{Link, noise_failed, put_mac1, raw_split};
+use super::{ExchangeId, noise_failed, put_mac1, raw_split};
 use crate::crypto::kdf;
 use crate::crypto::kem::{Exchange, KemPublic};
 use crate::crypto::mac::Mac1Key;
@@ -25,7 +25,7 @@ use crate::wire::handshake::{
 /// What it says is authentic except for one thing: it may be a replay. Only a counter above the
 /// last one accepted from [`Self::peer`] says otherwise, and that the caller knows.
 pub struct PendingA {
-    link: Link,
+    link: ExchangeId,
     peer: PeerKey,
     hello: Hello,
     ek_hash: [u8; 32],
@@ -57,11 +57,11 @@ impl PendingA {
         if peer == secret.public() || hello.indices[0] != a.sender() {
             return Err(DropReason::BadHandshake);
         }
-        Ok(Self { link: Link::of(a), peer, hello, ek_hash, ek_head, noise: Some(noise) })
+        Ok(Self { link: ExchangeId::of(a), peer, hello, ek_hash, ek_head, noise: Some(noise) })
     }
 
     /// The name by which B finds it.
-    pub const fn link(&self) -> Link {
+    pub const fn link(&self) -> ExchangeId {
         self.link
     }
 

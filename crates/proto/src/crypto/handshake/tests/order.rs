@@ -6,7 +6,7 @@ use super::*;
 /// the link in B, accepts each counter once.
 struct Table {
     pair: Pair,
-    waiting: BTreeMap<Link, PendingA>,
+    waiting: BTreeMap<ExchangeId, PendingA>,
     highest: u64,
     opened: usize,
 }
@@ -16,7 +16,7 @@ type Answer = (Vec<u8>, Option<EpochKeys>);
 impl Table {
     fn handle(&mut self, message: &[u8]) -> Result<Option<Answer>, DropReason> {
         if let Ok(a) = MessageA::parse(message) {
-            let link = Link::of(a);
+            let link = ExchangeId::of(a);
             if !self.waiting.contains_key(&link) {
                 let pending = self.pair.open(message)?;
                 assert_eq!(pending.link(), link);
@@ -25,7 +25,7 @@ impl Table {
             }
             return Ok(None);
         }
-        let link = Link(crate::wire::handshake::MessageB::parse(message)?.link());
+        let link = ExchangeId(crate::wire::handshake::MessageB::parse(message)?.link());
         let pending = self.waiting.get_mut(&link).ok_or(DropReason::BadHandshake)?;
         let complete = pending.complete(message)?;
         self.waiting.remove(&link);
