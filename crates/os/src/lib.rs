@@ -1,12 +1,59 @@
 //! Every system call that Rove makes, and no protocol.
+//!
+//! The protocol is a pure core that is told what happened; this crate is where it happens. It
+//! moves packets and changes hosts, decides nothing about peers and paths, and knows no byte of
+//! Rove's wire format. It is synchronous: the data thread waits on raw descriptors, nothing here
+//! starts a thread that lives on (the exception: `nft` is fed by two that end with it).
+//!
+//! Moving packets, for the data thread; all non-blocking, no allocation per packet:
+//! - [`tun::Tun`]: `open`, `read` (one super-packet of the kernel, cut into packets of which each
+//!   is a header of ours and a borrowed payload), `write` (many packets, joined again).
+//! - [`udp::UdpSocket`]: `bind` (address, interface, mark), `send` (a run of equal datagrams, one
+//!   call), `receive` (many, into a [`udp::ReceiveBuffer`]).
+//! - [`links::snapshot`] and [`links::Monitor`]: the links there are, and "something changed".
+//! - [`clock::Clock`]: nanoseconds that count sleep. [`random::fill`]: the kernel's randomness.
+//!
+//! Changing the host, for the control thread; blocking, some milliseconds:
+//! - [`plan::Plan`] says what the host shall look like, [`plan::Applier`] makes it so.
+//! - [`lock::Lock`]: one process per directory. [`privileges::drop()`]: what is not needed goes.
+//!
+//! A client's order of business, all of it as root or with CAP_NET_ADMIN:
+//! ```no_run
+//! use std::path::Path;
+//! use rove_os::{error::Error, links, lock::Lock, plan, privileges, tun, udp};
+//!
+//! fn start(dir: &Path, plan: &plan::Plan) -> Result<(), Error> {
+//!     let _lock = Lock::take(dir)?;
+//!     let mut applier = plan::Applier::open(plan::Places::usual(dir))?;
+//!     plan.check(&links::snapshot()?)?;
+//!     let options = tun::TunOptions { name: &plan.device, persistent: false, offload: true };
+//!     let mut tun = tun::Tun::open(options)?;
+//!     let mut socket = udp::UdpSocket::bind(udp::UdpOptions {
+//!         local: "[::]:0".parse().expect("an address"),
+//!         ipv6_only: false,
+//!         interface: None,
+//!         mark: Some(plan::MARK),
+//!     })?;
+//!     let monitor = links::Monitor::open()?;
+//!     privileges::drop(&[dir, Path::new("/etc"), Path::new("/proc/sys/net")])?;
+//!     applier.apply(plan)?; // sweeps what a crash left and this plan does not want
+//!     // ... the data thread; on news of the monitor `applier.reassert()`; at the end:
+//!     applier.undo()?; // all but the kill switch, which `remove_kill_switch` removes
+//!     Ok(())
+//! }
+//! ```
+//! Errors for people are the lines of [`error::Error`]; trouble of single packets is counted in
+//! what `read`, `write` and `send` return. Limits: Linux; one queue per TUN.
 
 pub mod clock;
 mod dns;
 pub mod error;
 pub mod links;
+pub mod lock;
 mod netlink;
 mod nft;
 pub mod plan;
+pub mod privileges;
 pub mod random;
 pub mod tun;
 pub mod udp;

@@ -81,6 +81,21 @@ impl Host {
         fs::read_to_string(self.places().resolv_conf).unwrap()
     }
 
+    /// Waits until everything is as it was; the kernel does some of it in its own time.
+    fn assert_is(&self, expected: &[String]) {
+        let mut now = self.dump();
+        for _ in 0..100 {
+            if now == expected {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            now = self.dump();
+        }
+        let added: Vec<_> = now.iter().filter(|entry| !expected.contains(entry)).collect();
+        let missing: Vec<_> = expected.iter().filter(|entry| !now.contains(entry)).collect();
+        panic!("added: {added:#?}, missing: {missing:#?}");
+    }
+
     /// Everything that a plan could change.
     fn dump(&self) -> Vec<String> {
         let mut entries = net::everything();
@@ -177,7 +192,7 @@ fn a_full_tunnel_takes_all_but_marked_packets_and_undo_leaves_nothing() {
 
         applier.undo().unwrap();
         drop(device);
-        assert_eq!(host.dump(), before);
+        host.assert_is(&before);
         assert!(!host.journal_exists());
     });
 }
@@ -222,7 +237,7 @@ fn chosen_routes_and_exclusions_are_exact() {
         assert_eq!(way("198.51.100.200", None), Some(ip("10.7.0.2")));
         applier.undo().unwrap();
         drop(device);
-        assert_eq!(host.dump(), before);
+        host.assert_is(&before);
     });
 }
 
@@ -243,7 +258,7 @@ fn strict_reverse_path_filters_are_loosened_and_put_back() {
         }
         applier.undo().unwrap();
         drop(device);
-        assert_eq!(host.dump(), before);
+        host.assert_is(&before);
     });
 }
 
@@ -288,12 +303,12 @@ fn a_gateway_is_reconciled_by_its_next_process_and_swept_by_undo() {
         assert!(applier.has_leftovers());
         applier.apply(&gateway()).unwrap();
         assert!(!applier.has_leftovers());
-        assert_eq!(host.dump(), running);
+        host.assert_is(&running);
         assert_eq!(net::index("rove0"), index);
 
         applier.undo().unwrap();
         drop(device);
-        assert_eq!(host.dump(), before);
+        host.assert_is(&before);
         assert!(!host.journal_exists());
     });
 }
@@ -319,7 +334,7 @@ fn a_new_plan_sweeps_what_it_does_not_want() {
         assert_eq!(forwarding.trim(), "0");
         applier.undo().unwrap();
         drop(device);
-        assert_eq!(host.dump(), before);
+        host.assert_is(&before);
     });
 }
 
@@ -376,7 +391,7 @@ fn whenever_it_is_killed_a_sweep_leaves_nothing() {
                 assert_eq!(round, 0, "the persistent TUN is left over");
                 net::remove("rove0");
             }
-            assert_eq!(host.dump(), before, "round {round}");
+            host.assert_is(&before);
             assert!(!host.journal_exists());
         }
     });
@@ -398,10 +413,10 @@ fn what_others_remove_is_put_back_and_quiet_otherwise() {
         assert_ne!(host.dump(), running);
         applier.reassert().unwrap();
         assert!(monitor.drain().unwrap());
-        assert_eq!(host.dump(), running);
+        host.assert_is(&running);
         net::remove_address("rove0", "10.7.0.2/24");
         applier.reassert().unwrap();
-        assert_eq!(host.dump(), running);
+        host.assert_is(&running);
         drop(device);
     });
 }
@@ -441,9 +456,8 @@ fn without_nft_the_error_names_the_package() {
         assert!(error.to_string().contains("apt install nftables"));
         applier.undo().unwrap();
         drop(device);
-        let now = host.dump();
         // Without nft the dump has no ruleset, and before it had an empty one.
-        assert_eq!(now, before);
+        host.assert_is(&before);
     });
 }
 
@@ -492,7 +506,7 @@ fn a_kill_switch_outlives_everything_but_its_removal() {
 
         applier.remove_kill_switch().unwrap();
         assert!(!applier.kill_switch_stands());
-        assert_eq!(host.dump(), before);
+        host.assert_is(&before);
         assert!(!host.journal_exists());
     });
 }

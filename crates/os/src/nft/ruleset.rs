@@ -80,8 +80,8 @@ fn output(opening: &Opening) -> Vec<Vec<Value>> {
             json!({ "mangle": { "key": { "ct": { "key": "mark" } }, "value": MARK } }),
             accept(),
         ],
-        vec![ports("udp", 68, 67), accept()],
-        vec![ports("udp", 546, 547), accept()],
+        udp(68, 67),
+        udp(546, 547),
         neighbour(&NEIGHBOUR_OUT),
     ];
     rules.extend(towards("daddr", &opening.destinations));
@@ -102,8 +102,8 @@ fn input(opening: &Opening) -> Vec<Vec<Value>> {
         vec![equals(meta("iifname"), json!("lo")), accept()],
         vec![equals(meta("iifname"), json!(opening.device)), accept()],
         vec![equals(json!({ "ct": { "key": "mark" } }), json!(MARK)), accept()],
-        vec![ports("udp", 67, 68), accept()],
-        vec![ports("udp", 547, 546), accept()],
+        udp(67, 68),
+        udp(547, 546),
         neighbour(&NEIGHBOUR_IN),
     ];
     let gateways: Vec<IpNet> = opening.gateways.iter().copied().map(IpNet::from).collect();
@@ -155,13 +155,12 @@ fn neighbour(types: &[&str]) -> Vec<Value> {
     vec![equals(payload("icmpv6", "type"), json!({ "set": types })), accept()]
 }
 
-fn ports(protocol: &str, source: u16, destination: u16) -> Value {
-    // One concatenated match, so that both ports are of one packet in one expression.
-    json!({ "match": {
-        "op": "==",
-        "left": { "concat": [payload(protocol, "sport"), payload(protocol, "dport")] },
-        "right": { "concat": [source, destination] },
-    } })
+fn udp(source: u16, destination: u16) -> Vec<Value> {
+    vec![
+        equals(payload("udp", "sport"), json!(source)),
+        equals(payload("udp", "dport"), json!(destination)),
+        accept(),
+    ]
 }
 
 fn replace(table: &str) -> Vec<Value> {

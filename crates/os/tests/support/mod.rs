@@ -116,3 +116,19 @@ pub(crate) fn hide(dir: &str) {
     };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }
+
+/// Runs `body` in a copy of this process that has one thread, which a test by itself never has.
+pub(crate) fn in_fork(body: fn()) {
+    // SAFETY: the other threads of the process wait; none holds a lock that the copy needs.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "{}", io::Error::last_os_error());
+    if pid == 0 {
+        let failed = std::panic::catch_unwind(body).is_err();
+        // SAFETY: ends the copy without running what belongs to the original.
+        unsafe { libc::_exit(libc::c_int::from(failed)) };
+    }
+    let mut status = 0;
+    // SAFETY: the status lives through the call.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    assert_eq!(status, 0, "failed in the copy of the process");
+}

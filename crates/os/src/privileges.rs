@@ -1,0 +1,152 @@
+//! Giving up what is not needed any more.
+//!
+//! [`drop()`] is called once everything that needs more is open or done: keys read, control socket
+//! made and given to its group, `/dev/net/tun` open, ports below 1024 bound or not wanted.
+//! Afterwards this process and its children (`nft`)
+//! - have CAP_NET_ADMIN (marks, routes, rules, nftables, a TUN taken up again), CAP_NET_RAW
+//!   (`SO_BINDTODEVICE` before Linux 5.7) and CAP_NET_BIND_SERVICE (another socket on 443) and no
+//!   other capability, nor a way to regain one: no set-uid program and no file capability counts;
+//! - keep their user. Root without capabilities owns root's files and the rest of a host's
+//!   settings under /proc/sys/net, which plans need, and is nobody special else;
+//! - may write files only below the paths that were named, where the kernel has Landlock (5.13);
+//!   reading and starting programs stay as they were.
+//!
+//! There is no system call filter: the calls that one would forbid need capabilities that are
+//! gone.
+
+use std::{fs, io, path::Path};
+
+use landlock::{
+    ABI, AccessFs, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
+    RulesetCreatedAttr as _,
+};
+
+use crate::error::Error;
+
+// linux/capability.h
+const CAP_NET_BIND_SERVICE: u32 = 10;
+const CAP_NET_ADMIN: u32 = 12;
+const CAP_NET_RAW: u32 = 13;
+const KEPT: [u32; 3] = [CAP_NET_BIND_SERVICE, CAP_NET_ADMIN, CAP_NET_RAW];
+/// Capabilities that a kernel could have; beyond its last one prctl says EINVAL.
+const CAP_MAX: u32 = 63;
+/// Version 3 of the interface: two words of 32 bits per set.
+const CAPABILITY_VERSION: u32 = 0x2008_0522;
+/// The newest set of file rights that is asked for; older kernels grant what they know.
+const LANDLOCK: ABI = ABI::V5;
+
+/// Where the output of children goes that nobody wants.
+const NULL: &str = "/dev/null";
+
+/// What could be given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dropped {
+    /// Landlock confines writing; without it only capabilities are gone.
+    pub files_confined: bool,
+}
+
+/// Gives up everything but what the module names, for this thread and all that start later.
+/// `writable` are the directories and files that may be written and need to exist, such as the
+/// state directory, that of resolv.conf, `/proc/sys/net` and `/dev/net/tun`.
+///
+/// # Errors
+/// [`Error::ThreadsRunning`] if another thread runs, which would keep what it has;
+/// [`Error::Os`] when the kernel refuses.
+pub fn drop(writable: &[&Path]) -> Result<Dropped, Error> {
+    let threads = fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+    if threads > 1 {
+        return Err(Error::ThreadsRunning { threads });
+    }
+    let failed = |error| Error::os("drop privileges", error);
+    drop_bounding_set().map_err(failed)?;
+    set_capabilities().map_err(failed)?;
+    keep_for_children().map_err(failed)?;
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).map_err(failed)?;
+    let files_confined = confine_files(writable).map_err(failed)?;
+    Ok(Dropped { files_confined })
+}
+
+/// What can never be had again. Dropping needs CAP_SETPCAP; a process that was started without
+/// it has nothing but what it was given.
+fn drop_bounding_set() -> io::Result<()> {
+    for capability in (0..=CAP_MAX).filter(|capability| !KEPT.contains(capability)) {
+        match prctl(libc::PR_CAPBSET_DROP, capability.into(), 0) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => break,
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+#[repr(C)]
+struct CapabilityHeader {
+    version: u32,
+    pid: libc::c_int,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct CapabilityData {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+fn set_capabilities() -> io::Result<()> {
+    let mut header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
+    let mut data = [CapabilityData::default(); 2];
+    // SAFETY: the header and both words of data live through the call and have the layout of
+    // version 3 (capget(2)).
+    let result = unsafe { libc::syscall(libc::SYS_capget, &raw mut header, data.as_mut_ptr()) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let kept = KEPT.iter().fold(0, |set, capability| set | 1 << capability);
+    let left = data[0].permitted & kept;
+    let sets = CapabilityData { effective: left, permitted: left, inheritable: left };
+    let data = [sets, CapabilityData::default()];
+    // SAFETY: as above.
+    let result = unsafe { libc::syscall(libc::SYS_capset, &raw mut header, data.as_ptr()) };
+    if result != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// A user other than root hands capabilities to `nft` only if they are ambient (capabilities(7)).
+fn keep_for_children() -> io::Result<()> {
+    for capability in KEPT {
+        match prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE as u64, capability.into()) {
+            // We do not have it ourselves.
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+fn prctl(option: libc::c_int, first: u64, second: u64) -> io::Result<()> {
+    let (first, second) = (first as libc::c_ulong, second as libc::c_ulong);
+    let zero: libc::c_ulong = 0;
+    // SAFETY: the options used here take numbers and touch no memory.
+    let result = unsafe { libc::prctl(option, first, second, zero, zero) };
+    if result != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Whether writing is confined; a kernel without Landlock, or with it turned off, is no error.
+fn confine_files(writable: &[&Path]) -> io::Result<bool> {
+    let write = AccessFs::from_write(LANDLOCK);
+    let confine = || -> Result<landlock::RestrictionStatus, landlock::RulesetError> {
+        let mut ruleset = Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(write)?
+            .create()?;
+        for path in writable.iter().copied().chain([Path::new(NULL)]) {
+            let Ok(fd) = PathFd::new(path) else { continue };
+            // A file can have fewer rights than a directory.
+            let rights = if path.is_dir() { write } else { write & AccessFs::from_file(LANDLOCK) };
+            ruleset = ruleset.add_rule(PathBeneath::new(fd, rights))?;
+        }
+        ruleset.restrict_self()
+    };
+    let status = confine().map_err(io::Error::other)?;
+    Ok(status.ruleset != landlock::RulesetStatus::NotEnforced)
+}
