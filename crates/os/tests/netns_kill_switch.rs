@@ -1,0 +1,390 @@
+//! The kill switch, captured: what an unprotected program sends does not reach the wire.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+mod support;
+
+use std::{
+    fs, io,
+    net::{IpAddr, SocketAddr},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    process::Command,
+    time::Duration,
+};
+
+use rove_os::{
+    plan::{Applier, KillSwitch, MARK, Places, Plan},
+    tun::{Tun, TunOptions},
+    udp::{Datagrams, Ecn, ReceiveBuffer, UdpOptions, UdpSocket},
+};
+use support::{has_program, in_namespace, net, skip_inside};
+
+/// Frames seen at the far end of the only cable.
+struct Capture {
+    socket: OwnedFd,
+}
+
+impl Capture {
+    fn start(interface: &str) -> Self {
+        let protocol = (libc::ETH_P_ALL as u16).to_be();
+        // SAFETY: makes a descriptor that nobody else owns.
+        let fd = unsafe {
+            libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, protocol.into())
+        };
+        assert!(fd >= 0, "{}", io::Error::last_os_error());
+        // SAFETY: the descriptor was just made.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: all-zero bytes are a valid sockaddr_ll.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = protocol;
+        address.sll_ifindex = net::index(interface) as i32;
+        let length = size_of::<libc::sockaddr_ll>() as u32;
+        // SAFETY: the address lives through the call and has the length that is given.
+        let result = unsafe { libc::bind(fd, (&raw const address).cast(), length) };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+        Self { socket }
+    }
+
+    /// What came since the last call, as "protocol destination:port", without what the kernel
+    /// says by itself to have IPv6 at all.
+    fn take(&self) -> Vec<String> {
+        std::thread::sleep(Duration::from_millis(30));
+        let mut seen = Vec::new();
+        let mut frame = [0u8; 2_048];
+        loop {
+            // SAFETY: the pointer and the length are those of a live, writable array.
+            let got = unsafe {
+                libc::recv(self.socket.as_raw_fd(), frame.as_mut_ptr().cast(), frame.len(), 0)
+            };
+            let Ok(got) = usize::try_from(got) else { return seen };
+            // Both ends of the cable are in this namespace; what "far" sends itself is no leak.
+            seen.extend(describe(&frame[14..got]));
+        }
+    }
+}
+
+fn describe(packet: &[u8]) -> Option<String> {
+    let (protocol, destination, transport) = match packet.first()? >> 4 {
+        4 => {
+            let octets: [u8; 4] = packet[16..20].try_into().unwrap();
+            (packet[9], IpAddr::from(octets), &packet[20..])
+        }
+        6 => {
+            let octets: [u8; 16] = packet[24..40].try_into().unwrap();
+            (packet[6], IpAddr::from(octets), &packet[40..])
+        }
+        _ => return None,
+    };
+    let port = |at: usize| u16::from_be_bytes([transport[at], transport[at + 1]]);
+    match protocol {
+        17 => Some(format!("udp {}", SocketAddr::new(destination, port(2)))),
+        6 => Some(format!("tcp {}", SocketAddr::new(destination, port(2)))),
+        1 => Some(format!("icmp {destination}")),
+        // Multicast listener reports come with a hop-by-hop header, neighbour discovery without.
+        0 | 58 => None,
+        other => Some(format!("protocol {other} {destination}")),
+    }
+}
+
+struct Host {
+    capture: Capture,
+    _tun: Tun,
+    applier: Applier,
+    dir: tempfile::TempDir,
+}
+
+const GATEWAY: &str = "203.0.113.7:443";
+
+fn plan() -> Plan {
+    Plan {
+        device: "rove0".to_owned(),
+        mtu: 1_400,
+        addresses: vec!["10.7.0.2/24".parse().unwrap(), "fd07::2/64".parse().unwrap()],
+        routes: vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()],
+        kill_switch: Some(KillSwitch { gateways: vec!["203.0.113.7".parse().unwrap()] }),
+        ..Plan::default()
+    }
+}
+
+impl Host {
+    fn new(plan: &Plan) -> Self {
+        if !has_program("nft") {
+            skip_inside("the kill switch", "the program nft is missing (package nftables)");
+        }
+        net::veth("wan", "far");
+        net::without_neighbours("wan");
+        for (name, address) in [("wan", "192.168.5.2/24"), ("wan", "fd05::2/64")] {
+            net::address(name, address);
+        }
+        net::up("wan");
+        net::up("far");
+        net::route("0.0.0.0/0", Some("192.168.5.1"), "wan");
+        net::route("::/0", Some("fd05::1"), "wan");
+        let tun =
+            support::tun("TUN", TunOptions { name: "rove0", persistent: false, offload: true });
+        let dir = tempfile::tempdir().unwrap();
+        let resolv_conf = dir.path().join("resolv.conf");
+        fs::write(&resolv_conf, "").unwrap();
+        let places = Places { state: dir.path().to_owned(), resolv_conf, resolved: false };
+        let mut applier = Applier::open(places).unwrap();
+        let capture = Capture::start("far");
+        assert!(sends("192.0.2.1:9", None, 0).is_ok());
+        assert_eq!(capture.take(), ["udp 192.0.2.1:9"], "the capture sees nothing");
+        applier.apply(plan).unwrap();
+        Self { capture, _tun: tun, applier, dir }
+    }
+
+    fn places(&self) -> Places {
+        let state = self.dir.path().to_owned();
+        Places { resolv_conf: state.join("resolv.conf"), state, resolved: false }
+    }
+
+    /// Tries everything that must not leave by the cable, from the interface itself too.
+    fn assert_closed(&self, when: &str) {
+        for remote in
+            ["192.0.2.1:53", "192.0.2.1:443", "203.0.113.7:443", "192.168.5.9:80", "1.2.3.4:67"]
+        {
+            let _ = sends(remote, None, 0);
+            let _ = sends_through("wan", remote);
+        }
+        for remote in ["[2001:db8::1]:53", "[fd05::9]:80", "[2001:db8::1]:547"] {
+            let _ = sends(remote, None, 0);
+            let _ = sends_through("wan", remote);
+        }
+        let seen = self.capture.take();
+        assert!(seen.is_empty(), "{when}: {seen:?}");
+    }
+}
+
+fn sends(remote: &str, mark: Option<u32>, port: u16) -> Result<(), String> {
+    let remote: SocketAddr = remote.parse().unwrap();
+    let any = if remote.is_ipv4() { "0.0.0.0" } else { "::" };
+    let local = SocketAddr::new(any.parse().unwrap(), port);
+    send(UdpOptions { local, ipv6_only: true, interface: None, mark }, remote)
+}
+
+/// As a program would that chooses its own interface, past all routing.
+fn sends_through(interface: &str, remote: &str) -> Result<(), String> {
+    let remote: SocketAddr = remote.parse().unwrap();
+    let local = if remote.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let local = local.parse().unwrap();
+    let interface = Some(interface);
+    send(UdpOptions { local, ipv6_only: true, interface, mark: None }, remote)
+}
+
+fn send(options: UdpOptions<'_>, remote: SocketAddr) -> Result<(), String> {
+    let mut socket = UdpSocket::bind(options).map_err(|error| error.to_string())?;
+    let contents = b"secret";
+    let datagrams =
+        Datagrams { remote, source: None, ecn: Ecn::NotCapable, contents, segment: None };
+    socket.send(datagrams).map_err(|error| error.to_string())
+}
+
+#[test]
+fn only_the_tunnels_own_datagrams_leave() {
+    in_namespace("only_the_tunnels_own_datagrams_leave", || {
+        let host = Host::new(&plan());
+        host.assert_closed("with the tunnel up");
+        sends(GATEWAY, Some(MARK), 0).unwrap();
+        assert_eq!(host.capture.take(), [format!("udp {GATEWAY}")]);
+        // A refusal is told at once.
+        let started = std::time::Instant::now();
+        sends_through("wan", "192.0.2.1:9").unwrap_err();
+        assert!(started.elapsed() < Duration::from_secs(1));
+    });
+}
+
+#[test]
+fn dhcp_stays_open() {
+    in_namespace("dhcp_stays_open", || {
+        let host = Host::new(&plan());
+        // From the interface, as a DHCP client does.
+        let local = "0.0.0.0:68".parse().unwrap();
+        let client = UdpOptions { local, ipv6_only: false, interface: Some("wan"), mark: None };
+        send(client, "192.168.5.1:67".parse().unwrap()).unwrap();
+        let local = "[::]:546".parse().unwrap();
+        let client = UdpOptions { local, ipv6_only: true, interface: Some("wan"), mark: None };
+        send(client, "[fd05::1]:547".parse().unwrap()).unwrap();
+        assert_eq!(host.capture.take(), ["udp 192.168.5.1:67", "udp [fd05::1]:547"]);
+    });
+}
+
+#[test]
+fn answers_to_the_tunnel_come_in_and_nothing_else_does() {
+    in_namespace("answers_to_the_tunnel_come_in_and_nothing_else_does", || {
+        let host = Host::new(&plan());
+        let options = |mark| UdpOptions {
+            local: "192.168.5.2:4000".parse().unwrap(),
+            ipv6_only: false,
+            interface: None,
+            mark,
+        };
+        let mut socket = UdpSocket::bind(options(Some(MARK))).unwrap();
+        let contents = b"hello";
+        let remote = "198.51.100.1:443".parse().unwrap();
+        let datagrams =
+            Datagrams { remote, source: None, ecn: Ecn::NotCapable, contents, segment: None };
+        socket.send(datagrams).unwrap();
+        let mut buffer = ReceiveBuffer::new(4);
+        let mut heard = Vec::new();
+        let senders = ["198.51.100.1:443", "203.0.113.7:4500", "192.0.2.66:443"];
+        for sender in senders {
+            inject("far", sender.parse().unwrap(), "192.168.5.2:4000".parse().unwrap());
+        }
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(10));
+            socket.receive(&mut buffer, |meta, _| heard.push(meta.remote.to_string())).unwrap();
+        }
+        // The one that was asked, and a gateway that speaks first from a new port.
+        assert_eq!(heard, senders[..2]);
+        drop(host);
+    });
+}
+
+/// Puts a datagram on the cable at its far end.
+fn inject(interface: &str, from: SocketAddr, to: SocketAddr) {
+    let (IpAddr::V4(source), IpAddr::V4(destination)) = (from.ip(), to.ip()) else { panic!() };
+    let mut packet = vec![0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0];
+    packet.extend(source.octets());
+    packet.extend(destination.octets());
+    let sum =
+        packet.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u32>();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    for word in [from.port(), to.port(), 12, 0] {
+        packet.extend(word.to_be_bytes());
+    }
+    packet.extend(b"news");
+    let target = fs::read_to_string("/proc/net/dev").unwrap();
+    assert!(target.contains(interface));
+    let mac = mac_of("wan");
+    let frame = [&mac[..], &[2, 0, 0, 0, 0, 9], &[8, 0], &packet].concat();
+    let capture = Capture::start(interface);
+    // SAFETY: the pointer and the length are those of a live slice.
+    let sent =
+        unsafe { libc::send(capture.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+    assert_eq!(sent, frame.len() as isize, "{}", io::Error::last_os_error());
+}
+
+fn mac_of(name: &str) -> Vec<u8> {
+    // SAFETY: all-zero bytes are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (slot, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *slot = byte as libc::c_char;
+    }
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    // SAFETY: SIOCGIFHWADDR fills one ifreq, which lives through the call.
+    let mac = unsafe {
+        assert_eq!(libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request), 0);
+        request.ifr_ifru.ifru_hwaddr.sa_data
+    };
+    mac[..6].iter().map(|&byte| byte as u8).collect()
+}
+
+#[test]
+fn the_lan_opens_only_when_allowed_and_never_for_dns() {
+    in_namespace("the_lan_opens_only_when_allowed_and_never_for_dns", || {
+        let mut host = Host::new(&plan());
+        host.assert_closed("without the LAN");
+        let open = Plan { allow_lan: true, ..plan() };
+        host.applier.apply(&open).unwrap();
+        sends("192.168.5.9:80", None, 0).unwrap();
+        sends("[fd05::9]:80", None, 0).unwrap();
+        let _ = sends("192.168.5.9:53", None, 0);
+        let _ = sends("[fd05::9]:853", None, 0);
+        let _ = sends_through("wan", "192.0.2.1:80");
+        assert_eq!(host.capture.take(), ["udp 192.168.5.9:80", "udp [fd05::9]:80"]);
+        host.applier.apply(&plan()).unwrap();
+        host.assert_closed("after the LAN was closed again");
+    });
+}
+
+#[test]
+fn what_is_excluded_from_the_tunnel_stays_open() {
+    in_namespace("what_is_excluded_from_the_tunnel_stays_open", || {
+        let exclude = vec!["198.51.100.0/24".parse().unwrap(), "198.51.100.0/25".parse().unwrap()];
+        let host = Host::new(&Plan { exclude, ..plan() });
+        sends("198.51.100.200:80", None, 0).unwrap();
+        assert_eq!(host.capture.take(), ["udp 198.51.100.200:80"]);
+        host.assert_closed("with an exclusion");
+    });
+}
+
+#[test]
+fn it_stands_after_a_crash_through_the_sweep_and_the_next_start() {
+    in_namespace("it_stands_after_a_crash_through_the_sweep_and_the_next_start", || {
+        let mut host = Host::new(&plan());
+        // The process is gone, and its TUN with it.
+        net::remove("rove0");
+        host.assert_closed("after a crash");
+        host.applier = Applier::open(host.places()).unwrap();
+        host.assert_closed("after the next start");
+        host.applier.undo().unwrap();
+        host.assert_closed("after the sweep");
+        let tun =
+            Tun::open(TunOptions { name: "rove0", persistent: false, offload: true }).unwrap();
+        host.applier.apply(&plan()).unwrap();
+        host.assert_closed("with the next plan");
+        drop(tun);
+        host.applier.undo().unwrap();
+        host.applier.remove_kill_switch().unwrap();
+        sends("192.0.2.1:53", None, 0).unwrap();
+        assert_eq!(host.capture.take(), ["udp 192.0.2.1:53"], "removing it opens nothing");
+    });
+}
+
+#[test]
+fn replacing_it_opens_nothing_for_an_instant() {
+    in_namespace("replacing_it_opens_nothing_for_an_instant", || {
+        let mut host = Host::new(&plan());
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let told = stop.clone();
+        let sender = std::thread::spawn(move || {
+            let local = "0.0.0.0:0".parse().unwrap();
+            let interface = Some("wan");
+            let options = UdpOptions { local, ipv6_only: false, interface, mark: None };
+            let mut socket = UdpSocket::bind(options).unwrap();
+            let remote = "192.0.2.1:9".parse().unwrap();
+            let contents = b"leak";
+            let mut tries = 0u64;
+            while !told.load(std::sync::atomic::Ordering::Relaxed) && tries < 50_000_000 {
+                let ecn = Ecn::NotCapable;
+                let _ =
+                    socket.send(Datagrams { remote, source: None, ecn, contents, segment: None });
+                tries += 1;
+            }
+            tries
+        });
+        for round in 0..30u8 {
+            let gateways = vec![IpAddr::from([203, 0, 113, round])];
+            let switch = Some(KillSwitch { gateways });
+            host.applier.apply(&Plan { kill_switch: switch, ..plan() }).unwrap();
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let tries = sender.join().unwrap();
+        assert!(tries > 1_000, "the sender hardly tried: {tries}");
+        let seen = host.capture.take();
+        assert!(seen.is_empty(), "{} of {tries} leaked: {seen:?}", seen.len());
+    });
+}
+
+#[test]
+fn nft_shows_the_rules_as_they_are_meant() {
+    in_namespace("nft_shows_the_rules_as_they_are_meant", || {
+        let _host = Host::new(&Plan { allow_lan: true, ..plan() });
+        let output = Command::new("nft").args(["list", "ruleset"]).output().unwrap();
+        let rules = String::from_utf8(output.stdout).unwrap();
+        for expected in [
+            "hook output priority filter; policy drop;",
+            "hook input priority filter; policy drop;",
+            "hook forward priority filter; policy drop;",
+            "meta mark 0x0000726f ct mark set 0x0000726f accept",
+            "udp sport 68 udp dport 67 accept",
+            "ip saddr 203.0.113.7 accept",
+            "oifname \"rove0\" accept",
+        ] {
+            assert!(rules.contains(expected), "{expected} is missing in {rules}");
+        }
+    });
+}
