@@ -5,6 +5,7 @@
 //! both; and by libFuzzer, which looks for new inputs (`cargo xtask fuzz TARGET`). A target states
 //! laws, not only the absence of panics. It refuses to know where its input came from.
 
+mod between;
 pub mod mutation;
 pub mod targets;
 
@@ -31,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     targets::handshake::TARGET,
     targets::inner_packet::TARGET,
     targets::sealed::TARGET,
+    targets::session::TARGET,
 ];
 
 /// The target of that name.

@@ -7,3 +7,4 @@ pub mod frames;
 pub mod handshake;
 pub mod inner_packet;
 pub mod sealed;
+pub mod session;
