@@ -6,6 +6,11 @@
 //! Limits: default routes are those of the main table; Wi-Fi and cellular devices are recognised
 //! by sysfs, and are Ethernet or unknown where it is not mounted.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the kernel's lists of attributes and types are open, and mostly not our business"
+)]
+
 use std::{collections::BTreeMap, fs, path::Path};
 
 use ipnet::IpNet;

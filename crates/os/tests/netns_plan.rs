@@ -6,7 +6,7 @@ mod support;
 
 use std::{
     fs,
-    io::Read as _,
+    io::{Read as _, Write as _},
     net::{IpAddr, SocketAddr, UdpSocket as StdUdpSocket},
     path::Path,
     process::{Command, Stdio},
@@ -344,9 +344,9 @@ const VICTIM: &str = "ROVE_OS_TEST_VICTIM";
 fn victim(dir: &str) {
     let device = tun("rove0", true);
     let mut applier = Applier::open(places(Path::new(dir))).unwrap();
-    print!("#");
-    use std::io::Write as _;
-    std::io::stdout().flush().unwrap();
+    let mut out = std::io::stdout();
+    out.write_all(b"#").unwrap();
+    out.flush().unwrap();
     for round in 0..1_000 {
         let mut plan = if has_program("nft") { gateway() } else { client("rove0") };
         plan.persistent = true;

@@ -88,11 +88,12 @@ impl Netlink {
                     continue;
                 }
                 disturbed |= answer.header.flags & NLM_F_DUMP_INTR != 0;
-                match answer.payload {
-                    NetlinkPayload::InnerMessage(entry) => entries.push(entry),
-                    NetlinkPayload::Done(_) => return Ok((!disturbed).then_some(entries)),
-                    NetlinkPayload::Error(error) => return Err(error.to_io()),
-                    _ => {}
+                if let NetlinkPayload::Error(error) = answer.payload {
+                    return Err(error.to_io());
+                } else if let NetlinkPayload::InnerMessage(entry) = answer.payload {
+                    entries.push(entry);
+                } else if let NetlinkPayload::Done(_) = answer.payload {
+                    return Ok((!disturbed).then_some(entries));
                 }
             }
         }

@@ -120,7 +120,7 @@ impl Plan {
             let route = self.routes.iter().find(|route| local.trunc().contains(&route.trunc()));
             // A single address (of a point-to-point link) is no network to collide with.
             let single = local.prefix_len() == local.max_prefix_len();
-            if let Some(tunnel) = network.or(route.filter(|_| !single)) {
+            if let Some(tunnel) = network.or_else(|| route.filter(|_| !single)) {
                 return Err(Error::AddressOverlap {
                     tunnel: tunnel.trunc(),
                     local: local.trunc(),

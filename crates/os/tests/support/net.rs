@@ -50,31 +50,28 @@ fn dump(message: RouteNetlinkMessage) -> Vec<String> {
         let mut rest = &bytes[..];
         while rest.len() >= 16 {
             let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).unwrap();
-            match answer.payload {
-                NetlinkPayload::InnerMessage(entry) => entries.extend(describe(entry)),
-                NetlinkPayload::Done(_) => {
-                    entries.sort();
-                    return entries;
-                }
-                other => panic!("{other:?}"),
+            if let NetlinkPayload::Done(_) = answer.payload {
+                entries.sort();
+                return entries;
             }
+            let NetlinkPayload::InnerMessage(entry) = answer.payload else { panic!("{answer:?}") };
+            entries.extend(describe(entry));
             rest = &rest[(answer.header.length as usize).next_multiple_of(4).min(rest.len())..];
         }
     }
 }
 
 fn describe(entry: RouteNetlinkMessage) -> Option<String> {
-    match entry {
-        RouteNetlinkMessage::NewAddress(mut message) => {
-            message.attributes.retain(|one| !matches!(one, AddressAttribute::CacheInfo(_)));
-            Some(format!("{message:?}"))
-        }
-        RouteNetlinkMessage::NewRoute(mut message) => {
-            message.attributes.retain(|one| !matches!(one, RouteAttribute::CacheInfo(_)));
-            Some(format!("{message:?}"))
-        }
-        RouteNetlinkMessage::NewRule(message) => Some(format!("{message:?}")),
-        _ => None,
+    if let RouteNetlinkMessage::NewAddress(mut message) = entry {
+        message.attributes.retain(|one| !matches!(one, AddressAttribute::CacheInfo(_)));
+        Some(format!("{message:?}"))
+    } else if let RouteNetlinkMessage::NewRoute(mut message) = entry {
+        message.attributes.retain(|one| !matches!(one, RouteAttribute::CacheInfo(_)));
+        Some(format!("{message:?}"))
+    } else if let RouteNetlinkMessage::NewRule(message) = entry {
+        Some(format!("{message:?}"))
+    } else {
+        None
     }
 }
 
