@@ -91,6 +91,14 @@ impl Bus {
     }
 }
 
+/// A message as it arrived, its header's fields by their code.
+struct Message {
+    kind: u8,
+    serial: u32,
+    fields: BTreeMap<u8, String>,
+    body: Vec<u8>,
+}
+
 /// The stand-in's connection. It shares no code with what it tests.
 struct Service {
     stream: UnixStream,
@@ -129,7 +137,7 @@ impl Service {
             ];
             service.send(1, &fields, None, &body);
             // Answers and the signal that a name was acquired: 2 is a method's return.
-            while service.receive().unwrap().0 != 2 {}
+            while service.receive().unwrap().kind != 2 {}
         }
         service
     }
@@ -163,8 +171,7 @@ impl Service {
         self.stream.write_all(&head).unwrap();
     }
 
-    /// Kind, serial, fields by code, body.
-    fn receive(&mut self) -> Option<(u8, u32, BTreeMap<u8, String>, Vec<u8>)> {
+    fn receive(&mut self) -> Option<Message> {
         let mut head = [0; 16];
         self.stream.read_exact(&mut head).ok()?;
         let mut fields = vec![0; word(&head, 12).next_multiple_of(8)];
@@ -184,11 +191,11 @@ impl Service {
             found.insert(code, text);
             at = next.next_multiple_of(8);
         }
-        Some((head[1], word(&head, 8) as u32, found, body))
+        Some(Message { kind: head[1], serial: word(&head, 8) as u32, fields: found, body })
     }
 
     fn serve(&mut self, tell: &Sender<Call>, refused: &str) -> Option<()> {
-        let (kind, serial, mut fields, body) = self.receive()?;
+        let Message { kind, serial, mut fields, body } = self.receive()?;
         if kind != 1 {
             return Some(());
         }
