@@ -1,10 +1,24 @@
-//! `rove-lab`: runs scenarios.
+//! `rove-lab`: lists and runs scenarios, and shows newcomers what Rove does.
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use rove_lab::demo::{self, Screen};
 use rove_lab::netns;
 use rove_lab::programs::Program;
+use rove_lab::scenario::binary::{Binary, Profile};
+use rove_lab::scenario::run::{Place, Request};
+use rove_lab::scenario::settings::Settings;
+use rove_lab::scenario::{self, SCENARIOS};
+use std::io::Write;
 use std::process::ExitCode;
+
+/// A scenario failed, or the demonstration did.
+const FAILED: u8 = 1;
+/// The command line makes no sense.
+const USAGE: u8 = 2;
+/// The story could not be told, or lateness voids it.
+const COULD_NOT_RUN: u8 = 3;
+/// The most seeds of one command.
+const MAX_SEEDS: u64 = 10_000;
 
 #[derive(Parser)]
 #[command(version, about = "Emulated networks on which every claim about Rove is shown")]
@@ -15,30 +29,111 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Name every scenario
+    List,
     /// Show what Rove does: a download that survives a change of address
-    Demo,
+    Demo {
+        /// Without Rove, over a link that lets the address follow the client.
+        #[arg(long, hide = true)]
+        bare: bool,
+    },
+    /// Run a scenario and print what it measured, beside the paper's own number
+    ///
+    /// Exit status: 0 it passed, 1 it did not, 2 usage, 3 it could not be run.
+    Run(Run),
     /// A program that runs in a host of the lab
     #[command(hide = true, subcommand)]
     Program(Program),
 }
 
+#[derive(Args)]
+struct Run {
+    /// Which one; `rove-lab list` names them
+    scenario: String,
+    /// Real binaries in namespaces, or the production core in virtual time
+    #[arg(long = "where", value_enum, default_value = "netns")]
+    place: Place,
+    /// All chance follows from it
+    #[arg(long, default_value_t = 1, conflicts_with = "seeds")]
+    seed: u64,
+    /// Run the seeds 1 to N; a last object has the median and the worst of each key
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_SEEDS))]
+    seeds: Option<u64>,
+    /// How much of the grid of conditions to cover
+    #[arg(long, value_enum, default_value = "default")]
+    grid: scenario::Grid,
+    /// Print one JSON object a line and nothing else
+    #[arg(long)]
+    json: bool,
+    /// Change a setting of the scenario; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+}
+
 fn main() -> ExitCode {
-    match run(Arguments::parse().command) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("rove-lab: {error:#}");
-            ExitCode::FAILURE
-        }
+    match Arguments::parse().command {
+        Command::List => list(),
+        Command::Demo { bare } => finish(show(bare), FAILED),
+        Command::Run(run) => start(run),
+        Command::Program(program) => finish(program.run().map(|()| 0), FAILED),
     }
 }
 
-fn run(command: Command) -> anyhow::Result<bool> {
-    match command {
-        Command::Program(program) => program.run().map(|()| true),
-        Command::Demo => {
-            let entered = netns::enter()?;
-            demo::run(&entered, &mut Screen::stdout())
-        }
+/// The names, one a line. A reader who has closed the pipe has seen enough.
+fn list() -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    for scenario in SCENARIOS {
+        let _ = writeln!(out, "{:<14} {}", scenario.name(), scenario.summary());
     }
+    ExitCode::SUCCESS
+}
+
+fn show(bare: bool) -> anyhow::Result<u8> {
+    // The build comes before the namespaces: inside them nothing but the lab's network exists.
+    let rove = if bare { None } else { Some(Binary::of_this_lab(Profile::Release)?) };
+    let entered = netns::enter()?;
+    let good = demo::run(&entered, rove.as_ref(), &mut Screen::stdout())?;
+    Ok(if good { 0 } else { FAILED })
+}
+
+fn start(run: Run) -> ExitCode {
+    let Some(scenario) = scenario::find(&run.scenario) else {
+        let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name()).collect();
+        complain(&format!(
+            "no scenario is called {}; there are {}",
+            run.scenario,
+            names.join(", ")
+        ));
+        return ExitCode::from(USAGE);
+    };
+    let settings = match Settings::parse(scenario.settings(), &run.settings) {
+        Ok(settings) => settings,
+        Err(bad) => {
+            complain(&bad.to_string());
+            return ExitCode::from(USAGE);
+        }
+    };
+    let request = Request {
+        place: run.place,
+        seeds: run.seeds.map_or_else(|| vec![run.seed], |count| (1..=count).collect()),
+        summarise: run.seeds.is_some(),
+        grid: run.grid,
+        json: run.json,
+        settings,
+    };
+    finish(scenario::run::run(scenario, &request, &mut std::io::stdout()), COULD_NOT_RUN)
+}
+
+fn finish(result: anyhow::Result<u8>, on_error: u8) -> ExitCode {
+    result.map_or_else(
+        |error| {
+            complain(&format!("{error:#}"));
+            ExitCode::from(on_error)
+        },
+        ExitCode::from,
+    )
+}
+
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "rove-lab: {text}");
 }

@@ -44,6 +44,12 @@ impl Screen {
         self.line(&format!("{label}  {text}"));
     }
 
+    /// Something that befell the story.
+    pub fn event(&mut self, label: &str, text: &str) {
+        let text = self.painted("1;33", &format!("{label:>10}  {text}"));
+        self.line(&text);
+    }
+
     /// Something the reader should know but need not.
     pub fn note(&mut self, text: &str) {
         let text = self.painted("2", &format!("      note  {text}"));

@@ -1,5 +1,6 @@
 //! The way into a world of our own: user, network and mount namespaces, and priority before.
 
+use super::interrupt;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::thread::UnshareFlags;
@@ -16,6 +17,12 @@ const DIRECTORY_PREFIX: &str = "rove-lab-";
 /// Proof that the process is in its own namespaces, and what to undo at the end.
 #[derive(Debug)]
 pub struct Entered {
+    traces: Traces,
+}
+
+/// What outlives a process unless it is undone.
+#[derive(Clone, Debug)]
+struct Traces {
     directory: PathBuf,
     priority: Priority,
 }
@@ -63,43 +70,46 @@ pub fn enter() -> Result<Entered, Refusal> {
     write("/proc/self/gid_map", &format!("0 {gid} 1")).map_err(Refusal::Powerless)?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", private).map_err(Refusal::Powerless)?;
-    let directory = private_directory()?;
-    let entered = Entered { directory, priority };
+    let traces = Traces { directory: private_directory()?, priority };
+    let entered = Entered { traces: traces.clone() };
     probe_tap()?;
+    interrupt::block();
+    interrupt::clean_up_on_signal(move || traces.remove())
+        .map_err(|error| Refusal::Other("a thread", errno(&error)))?;
     Ok(entered)
 }
 
 impl Entered {
     /// A directory on a file system of our own: nothing in it outlives the process.
     pub fn directory(&self) -> &Path {
-        &self.directory
+        &self.traces.directory
     }
 
     /// What to tell people when the emulator runs at ordinary priority.
     pub const fn priority_note(&self) -> Option<&'static str> {
-        match self.priority {
+        match self.traces.priority {
             Priority::Raised { .. } => None,
             Priority::Refused => {
                 Some("no right to raise the emulator's priority: expect more lateness under load")
             }
         }
     }
-
-    /// Undoes what would outlive the process. Also called on drop.
-    pub fn leave(&mut self) {
-        if let Priority::Raised { autogroup_before: Some(before) } = self.priority {
-            let _ = fs::write(AUTOGROUP, before.to_string());
-            self.priority = Priority::Raised { autogroup_before: None };
-        }
-        // Both fail when they have been done before, and then there is nothing to do.
-        let _ = rustix::mount::unmount(&self.directory, UnmountFlags::DETACH);
-        let _ = fs::remove_dir(&self.directory);
-    }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.leave();
+        self.traces.remove();
+    }
+}
+
+impl Traces {
+    /// Undoes what would outlive the process. What has been undone before fails, to no harm.
+    fn remove(&self) {
+        if let Priority::Raised { autogroup_before: Some(before) } = self.priority {
+            let _ = fs::write(AUTOGROUP, before.to_string());
+        }
+        let _ = rustix::mount::unmount(&self.directory, UnmountFlags::DETACH);
+        let _ = fs::remove_dir(&self.directory);
     }
 }
 

@@ -1,5 +1,6 @@
 //! One host: a network namespace and a mount namespace, and programs started inside.
 
+use super::interrupt;
 use super::netlink::Netlink;
 use super::process::Process;
 use rustix::mount::MountFlags;
@@ -151,7 +152,7 @@ impl Host {
                     Some(LinkNameSpaceType::Mount),
                 )?;
                 rustix::process::setpriority_process(None, 0)?;
-                unblock_signals();
+                interrupt::unblock_all();
                 Ok(())
             });
         }
@@ -182,17 +183,6 @@ fn mount_own(resolv_conf: &Path) {
     let _ = rustix::mount::mount_bind(resolv_conf, "/etc/resolv.conf");
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     let _ = rustix::mount::mount("sysfs", "/sys", "sysfs", flags, None);
-}
-
-/// Undoes the signal mask that the lab sets for its own sake (see `scenario::interrupt`).
-fn unblock_signals() {
-    // SAFETY: `sigset_t` is plain memory that `sigemptyset` initialises; both calls only touch
-    // the set and the calling thread's mask and are async-signal-safe (signal-safety(7)).
-    unsafe {
-        let mut none = std::mem::zeroed::<libc::sigset_t>();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
-    }
 }
 
 /// Runs a function on a thread of its own and waits for it.

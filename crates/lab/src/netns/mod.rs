@@ -21,6 +21,7 @@
 mod emulator;
 mod enter;
 mod host;
+mod interrupt;
 mod lateness;
 mod netlink;
 mod network;

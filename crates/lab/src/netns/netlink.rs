@@ -157,10 +157,12 @@ impl Netlink {
         self.socket.recv(&mut answer, 0)?;
         let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-        match answer.payload {
-            NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()),
-            _ => Ok(()),
+        if let NetlinkPayload::Error(error) = answer.payload
+            && error.code.is_some()
+        {
+            return Err(error.to_io());
         }
+        Ok(())
     }
 }
 

@@ -131,7 +131,7 @@ impl Network {
             let translates = |prefix: &&IpNet| {
                 outside.iter().any(|address| address.is_ipv4() == prefix.addr().is_ipv4())
             };
-            let nat_box = internet.nat(nat.clone());
+            let nat_box = internet.nat(nat);
             let uplink = internet.connect(nat_box, core, LinkConfig::ideal());
             let link = internet.connect(node, nat_box, config);
             for prefix in &prefixes {
@@ -187,6 +187,42 @@ impl Network {
         Ok(usable_ns.unwrap_or_else(monotonic_ns))
     }
 
+    /// Plugs a card into another access network without its host noticing: the addresses stay, and
+    /// the middle of the Internet sends them there from now on. Returns when.
+    pub fn hand_over(&mut self, card: CardId, access: AccessId) -> io::Result<u64> {
+        let network = self.accesses[access.0].clone();
+        let node = self.hosts[network.host.0].node;
+        let (core, port) = (self.core, self.cards[card.0].port);
+        let addresses = self.cards[card.0].addresses.clone();
+        self.cards[card.0].access = Some(access);
+        self.emulator.with(move |shell, now_ns| {
+            for address in &addresses {
+                shell.internet.route(core, IpNet::from(address.addr()), network.link);
+            }
+            shell.plug(port, Some((node, network.link))).map(|()| now_ns)
+        })?
+    }
+
+    /// Takes the default routes of a card away, as a network service does that is about to leave a
+    /// network; its addresses and its link stay.
+    pub fn withdraw_routes(&mut self, card: CardId, metric: u32) -> io::Result<()> {
+        let Card { host, index, access: Some(access), .. } = self.cards[card.0] else {
+            return Ok(());
+        };
+        let network = self.accesses[access.0].clone();
+        let netlink = &mut self.hosts[host.0].host.netlink;
+        for gateway in network.gateways() {
+            let routed = self.cards[card.0]
+                .addresses
+                .iter()
+                .any(|address| address.addr().is_ipv4() == gateway.is_ipv4());
+            if routed {
+                netlink.remove_route(index, everything(gateway), gateway, metric)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Pulls the cable out: the kernel sees the carrier go; addresses stay until something takes
     /// them away.
     pub fn set_carrier(&self, card: CardId, up: bool) -> io::Result<()> {
@@ -231,10 +267,7 @@ impl Network {
     /// Joins two hosts by a direct cable (veth), outside of the emulation: no delay, no loss, as
     /// fast as the kernel. Each end is named and addressed.
     pub fn cable(&mut self, a: (HostId, &str, IpNet), b: (HostId, &str, IpNet)) -> io::Result<()> {
-        let peer = self
-            .host(b.0)
-            .inside(|| Ok(()))
-            .and_then(|()| self.hosts[b.0.0].host.network_namespace().try_clone_to_owned())?;
+        let peer = self.host(b.0).network_namespace().try_clone_to_owned()?;
         let netlink = &mut self.hosts[a.0.0].host.netlink;
         netlink.add_veth(a.1, b.1, std::os::fd::AsFd::as_fd(&peer))?;
         for (host, name, address) in [a, b] {
@@ -244,6 +277,13 @@ impl Network {
             host.netlink.add_address(index, address)?;
         }
         Ok(())
+    }
+
+    /// Gives an interface of a host another address.
+    pub fn add_address(&mut self, host: HostId, interface: &str, address: IpNet) -> io::Result<()> {
+        let host = &mut self.hosts[host.0].host;
+        let index = host.interface(interface)?;
+        host.netlink.add_address(index, address)
     }
 
     /// Adds a route on a host through a neighbour that one of its interfaces reaches.

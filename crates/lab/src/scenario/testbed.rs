@@ -2,18 +2,18 @@
 //!
 //! ```text
 //!  client            access networks                         gateway            server
-//!  wlan0 --- home  198.51.100.0/24 ---+                    +- eth0  192.0.2.2
-//!     or --- cafe  203.0.113.0/24  ---+---- Internet ------+  lan0  10.20.0.1 --- eth0 10.20.0.2
-//!  wwan0 --- mobile 100.64.0.0/24 ----+
+//!  wlan0 --- home   198.51.100.0/24 --+                    +- eth0  192.0.2.2
+//!     or --- cafe   203.0.113.0/24  --+---- Internet ------+  lan0  10.20.0.1 --- eth0 10.20.0.2
+//!  wwan0 --- mobile 100.64.0.0/24 ----+                                                10.20.0.3
 //! ```
-//! Every network has IPv6 as well, from 2001:db8::/32 (RFC 3849) and fd00::/8. The access networks
-//! are emulated; the cable between gateway and server is the kernel's (veth) and costs nothing, so
-//! a download without a tunnel takes the very same way and differs in nothing else.
+//! The access networks are emulated; the cable between gateway and server is the kernel's (veth)
+//! and costs nothing. The server has two addresses: a tunnel carries the first, the second is
+//! always reached without it, over the very same links, so both can be measured in one run.
 
 use crate::emu::LinkConfig;
 use crate::netns::{AccessId, CardId, Entered, HostId, Network, Process};
-use crate::programs::Report;
-use ipnet::IpNet;
+use crate::programs::{EchoStats, FlowRequest, Report};
+use ipnet::{IpNet, Ipv4Net};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -30,21 +30,29 @@ const FLOW_PORT: u16 = 9;
 
 /// Address of the gateway on the Internet.
 pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
-/// Address of the server.
+/// Address of the server, which tunnels carry.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 20, 0, 2);
+/// The server's other address, which no tunnel carries.
+pub const OPEN_SERVER: Ipv4Addr = Ipv4Addr::new(10, 20, 0, 3);
 /// Network inside the tunnel.
 pub const TUNNEL_NETWORK: &str = "10.77.0.0/24";
-/// The client's address in each of its access networks.
-pub const CLIENT_HOME: &str = "198.51.100.2/24";
-/// See [`CLIENT_HOME`].
-pub const CLIENT_CAFE: &str = "203.0.113.2/24";
-/// See [`CLIENT_HOME`].
-pub const CLIENT_MOBILE: &str = "100.64.0.2/24";
+/// Where the gateway is on the Internet.
+const DATA_CENTRE: &str = "192.0.2.2/24";
+/// The client's access networks. Its address in them grows with every move.
+const HOME: &str = "198.51.100.0/24";
+/// See [`HOME`].
+const CAFE: &str = "203.0.113.0/24";
+/// See [`HOME`].
+const MOBILE: &str = "100.64.0.0/24";
+/// First address of the client in a network; the one before is the network's gateway.
+const FIRST_ADDRESS: u32 = 2;
+/// Moves after which addresses begin again.
+const ADDRESSES: u32 = 250;
 
 /// Metric of the default route over the first card; the second card's is higher.
 const METRIC: u32 = 100;
 
-/// Client, gateway and server, with their programs running.
+/// Client, gateway and server, with the server's programs running.
 #[derive(Debug)]
 pub struct Testbed {
     /// Hosts and links.
@@ -57,14 +65,42 @@ pub struct Testbed {
     pub server: HostId,
     /// The client's first card.
     pub wlan: CardId,
-    /// The gateway's card on the Internet.
-    pub uplink: CardId,
     /// Where the client begins.
     pub home: AccessId,
     /// Where it goes.
     pub cafe: AccessId,
+    mobile: AccessId,
+    moves: u32,
     lab: PathBuf,
     servers: Vec<Process>,
+}
+
+/// Which of the server's addresses a program talks to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// The one that tunnels carry.
+    Tunnelled,
+    /// The one that they do not.
+    Open,
+}
+
+/// What a move does to the client's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// Another network, another address: what happens to a host.
+    Changes,
+    /// The whole Internet learns in no time that the old address is reached through the other
+    /// network: what no network does, and the least that a move can cost.
+    Follows,
+}
+
+/// A move of the client.
+#[derive(Clone, Copy, Debug)]
+pub struct Move {
+    /// When the new address was usable, in nanoseconds on the shared clock.
+    pub usable_ns: u64,
+    /// The address after it.
+    pub address: IpAddr,
 }
 
 impl Testbed {
@@ -72,39 +108,35 @@ impl Testbed {
     ///
     /// # Errors
     /// What the kernel refused.
-    pub fn new(entered: &Entered, link: &LinkConfig, seed: u64) -> io::Result<Self> {
+    pub fn new(entered: &Entered, link: &LinkConfig, seed: u64) -> anyhow::Result<Self> {
         let mut network = Network::new(entered, seed)?;
         let client = network.add_host("client")?;
         let gateway = network.add_host("gateway")?;
         let server = network.add_host("server")?;
         let wlan = network.add_card(client, "wlan0")?;
-        let uplink = network.add_card(gateway, "eth0")?;
-        let at_home = net(CLIENT_HOME);
-        let home = network.add_access(client, link.clone(), &[at_home.trunc()], None)?;
-        let at_cafe = net(CLIENT_CAFE);
-        let cafe = network.add_access(client, link.clone(), &[at_cafe.trunc()], None)?;
-        let data_centre = net("192.0.2.2/24");
-        let hosting =
-            network.add_access(gateway, LinkConfig::ideal(), &[data_centre.trunc()], None)?;
-        network.plug(uplink, hosting, &[data_centre], METRIC)?;
-        network.plug(wlan, home, &[at_home], METRIC)?;
-        let (near, far) = (net("10.20.0.1/24"), net("10.20.0.2/24"));
-        network.cable((gateway, "lan0", near), (server, "eth0", far))?;
-        network.add_host_route(server, "eth0", IpNet::default(), near.addr())?;
-        network.route_to(near.trunc(), hosting)?;
-        network.host(gateway).enable_forwarding()?;
+        let mut access = |subnet: &str| -> anyhow::Result<AccessId> {
+            Ok(network.add_access(client, link.clone(), &[net(subnet)?], None)?)
+        };
+        let (home, cafe, mobile) = (access(HOME)?, access(CAFE)?, access(MOBILE)?);
+        connect_server(&mut network, gateway, server)?;
         let lab = std::env::current_exe()?;
-        let servers = Vec::new();
-        let mut testbed =
-            Self { network, client, gateway, server, wlan, uplink, home, cafe, lab, servers };
-        for (program, port) in [("serve", HTTP_PORT), ("echo", ECHO_PORT), ("flow", FLOW_PORT)] {
-            let listen = SocketAddr::from((SERVER, port)).to_string();
-            let running = testbed.start(server, program, &[&listen])?;
-            testbed.servers.push(running);
-        }
-        for running in &mut testbed.servers {
-            running.line_where(START, |line| (report(line)? == Report::Ready).then_some(()))?;
-        }
+        let (moves, servers) = (0, Vec::new());
+        let mut testbed = Self {
+            network,
+            client,
+            gateway,
+            server,
+            wlan,
+            home,
+            cafe,
+            mobile,
+            moves,
+            lab,
+            servers,
+        };
+        let at_home = address_in(HOME, 0)?;
+        testbed.network.plug(wlan, home, &[at_home], METRIC)?;
+        testbed.start_servers()?;
         Ok(testbed)
     }
 
@@ -123,37 +155,137 @@ impl Testbed {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn download(&self, seed: u64, length: u64) -> io::Result<Process> {
-        let url = format!("http://{SERVER}:{HTTP_PORT}/{seed}/{length}");
-        self.start(self.client, "fetch", &[&url])
+    pub fn download(&self, route: Route, seed: u64, length: u64) -> io::Result<Process> {
+        let server = SocketAddr::from((route.server(), HTTP_PORT));
+        self.start(self.client, "fetch", &[&format!("http://{server}/{seed}/{length}")])
     }
 
-    /// The address of the echo on the server.
-    pub fn echo(&self) -> SocketAddr {
-        SocketAddr::from((SERVER, ECHO_PORT))
+    /// Measures round trips from the client to the server: `count` of them, one every
+    /// `interval_us` microseconds.
+    ///
+    /// # Errors
+    /// When the program fails; losses are no failure.
+    pub fn ping(&self, route: Route, count: u32, interval_us: u64) -> io::Result<EchoStats> {
+        let echo = SocketAddr::from((route.server(), ECHO_PORT)).to_string();
+        let (count_text, interval) = (count.to_string(), interval_us.to_string());
+        let options = [&echo, "--count", &count_text, "--interval-us", &interval];
+        let mut ping = self.start(self.client, "ping", &options)?;
+        let patience = Duration::from_micros(u64::from(count) * interval_us) + START;
+        ping.line_where(patience, |line| {
+            if let Report::Pinged(stats) = report(line)? { Some(stats) } else { None }
+        })
     }
 
-    /// The address of the steady flow on the server.
-    pub fn flow(&self) -> SocketAddr {
-        SocketAddr::from((SERVER, FLOW_PORT))
+    /// Lets the server send a steady flow to the client, and waits until the client has
+    /// subscribed to it.
+    ///
+    /// # Errors
+    /// When the program fails, or the server cannot be reached.
+    pub fn subscribe(&self, route: Route, request: &FlowRequest) -> io::Result<Process> {
+        let flow = SocketAddr::from((route.server(), FLOW_PORT)).to_string();
+        let FlowRequest { interval_us, size, wait_ms, count } = *request;
+        let [interval, size] = [interval_us.to_string(), size.to_string()];
+        let [wait, count] = [wait_ms.to_string(), count.to_string()];
+        let options = [
+            &flow,
+            "--interval-us",
+            &interval,
+            "--size",
+            &size,
+            "--wait-ms",
+            &wait,
+            "--count",
+            &count,
+        ];
+        let mut subscriber = self.start(self.client, "subscribe", &options)?;
+        subscriber.line_where(START, |line| (report(line)? == Report::Ready).then_some(()))?;
+        Ok(subscriber)
     }
 
-    /// The client goes to the café: same card, another network, another address. Returns when
-    /// that became usable, in nanoseconds on the shared clock.
+    /// Moves the client between home and the café.
     ///
     /// # Errors
     /// What the kernel refused.
-    pub fn move_to_cafe(&mut self) -> io::Result<u64> {
-        self.network.plug(self.wlan, self.cafe, &[net(CLIENT_CAFE)], METRIC)
+    pub fn relocate(&mut self, address: Address) -> anyhow::Result<Move> {
+        self.moves += 1;
+        let (access, subnet) =
+            if self.moves % 2 == 1 { (self.cafe, CAFE) } else { (self.home, HOME) };
+        match address {
+            Address::Changes => {
+                let address = address_in(subnet, self.moves)?;
+                let usable_ns = self.network.plug(self.wlan, access, &[address], METRIC)?;
+                Ok(Move { usable_ns, address: address.addr() })
+            }
+            Address::Follows => {
+                let usable_ns = self.network.hand_over(self.wlan, access)?;
+                let address = address_in(HOME, 0)?.addr();
+                Ok(Move { usable_ns, address })
+            }
+        }
     }
 
-    /// The client goes home again.
+    /// The access network to which the client will move next.
+    pub const fn next_access(&self) -> AccessId {
+        if self.moves.is_multiple_of(2) { self.cafe } else { self.home }
+    }
+
+    /// Gives the client a second card, on the mobile network, as a spare: its default route has a
+    /// higher metric.
     ///
     /// # Errors
     /// What the kernel refused.
-    pub fn move_home(&mut self) -> io::Result<u64> {
-        self.network.plug(self.wlan, self.home, &[net(CLIENT_HOME)], METRIC)
+    pub fn add_spare(&mut self) -> anyhow::Result<CardId> {
+        let card = self.network.add_card(self.client, "wwan0")?;
+        self.network.plug(card, self.mobile, &[address_in(MOBILE, 0)?], METRIC * 2)?;
+        Ok(card)
     }
+
+    /// The client's first link is about to go: its default routes are taken away, it still carries.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn announce_departure(&mut self) -> io::Result<()> {
+        self.network.withdraw_routes(self.wlan, METRIC)
+    }
+
+    fn start_servers(&mut self) -> io::Result<()> {
+        for server in [SERVER, OPEN_SERVER] {
+            for (program, port) in [("serve", HTTP_PORT), ("echo", ECHO_PORT), ("flow", FLOW_PORT)]
+            {
+                let listen = SocketAddr::from((server, port)).to_string();
+                self.servers.push(self.start(self.server, program, &[&listen])?);
+            }
+        }
+        for running in &mut self.servers {
+            running.line_where(START, |line| (report(line)? == Report::Ready).then_some(()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Route {
+    /// The server's address.
+    pub const fn server(self) -> Ipv4Addr {
+        match self {
+            Self::Tunnelled => SERVER,
+            Self::Open => OPEN_SERVER,
+        }
+    }
+}
+
+/// Puts the gateway on the Internet and the server behind it.
+fn connect_server(network: &mut Network, gateway: HostId, server: HostId) -> anyhow::Result<()> {
+    let uplink = network.add_card(gateway, "eth0")?;
+    let address = net(DATA_CENTRE)?;
+    let hosting = network.add_access(gateway, LinkConfig::ideal(), &[address.trunc()], None)?;
+    network.plug(uplink, hosting, &[address], METRIC)?;
+    let (near, far) = (net("10.20.0.1/24")?, IpNet::new(SERVER.into(), 24)?);
+    network.cable((gateway, "lan0", near), (server, "eth0", far))?;
+    network.add_address(server, "eth0", IpNet::new(OPEN_SERVER.into(), 24)?)?;
+    network.add_host_route(server, "eth0", IpNet::default(), near.addr())?;
+    network.route_to(near.trunc(), hosting)?;
+    network.host(gateway).enable_forwarding()?;
+    Ok(())
 }
 
 /// What a program said, if the line is a report.
@@ -161,10 +293,13 @@ pub fn report(line: &str) -> Option<Report> {
     serde_json::from_str(line).ok()
 }
 
-/// A prefix or an address with its prefix, as constants above have it.
-///
-/// # Panics
-/// Never for those.
-pub fn net(text: &str) -> IpNet {
-    text.parse().unwrap_or_else(|_| IpNet::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))
+/// The client's address in a network after so many moves.
+fn address_in(subnet: &str, moves: u32) -> anyhow::Result<IpNet> {
+    let subnet: Ipv4Net = subnet.parse()?;
+    let host = u32::from(subnet.network()) + FIRST_ADDRESS + moves % ADDRESSES;
+    Ok(IpNet::V4(Ipv4Net::new(Ipv4Addr::from(host), subnet.prefix_len())?))
+}
+
+fn net(text: &str) -> anyhow::Result<IpNet> {
+    Ok(text.parse()?)
 }

@@ -1,0 +1,100 @@
+//! The binary under test, and proof of which one it was.
+
+use anyhow::{Context as _, bail};
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// How far above the lab's own binary cargo's target directory may lie.
+const TARGET_DEPTH: usize = 5;
+/// The file by which cargo marks its target directory.
+const TARGET_MARK: &str = "CACHEDIR.TAG";
+
+/// A `rove` binary.
+#[derive(Clone, Debug)]
+pub struct Binary {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What it calls itself.
+    pub version: String,
+    /// SHA-256 of the file, in lowercase hexadecimal.
+    pub sha256: String,
+}
+
+/// How it is built from a checkout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// As it is shipped: for every figure.
+    Release,
+    /// Quickly: for tests of the lab itself, which judge no figure.
+    Dev,
+}
+
+impl Binary {
+    /// The binary that belongs to this lab: in a checkout it is built, so that it is that of the
+    /// sources at hand; an installed lab takes the one beside itself.
+    ///
+    /// # Errors
+    /// When it cannot be built or is not there.
+    pub fn of_this_lab(profile: Profile) -> anyhow::Result<Self> {
+        let lab = std::env::current_exe().context("cannot find out where this lab lies")?;
+        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let built = lab.ancestors().take(TARGET_DEPTH).any(|dir| dir.join(TARGET_MARK).exists());
+        if built && checkout.join("crates/rove/Cargo.toml").exists() {
+            return Self::at(&build(&checkout, profile)?);
+        }
+        let beside = lab.with_file_name("rove");
+        if !beside.exists() {
+            bail!("there is no rove beside {}; install it there", lab.display());
+        }
+        Self::at(&beside)
+    }
+
+    /// The binary at a path.
+    ///
+    /// # Errors
+    /// When it cannot be read or run.
+    pub fn at(path: &Path) -> anyhow::Result<Self> {
+        let path = path.canonicalize().with_context(|| format!("no rove at {}", path.display()))?;
+        let mut file =
+            File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let mut hash = Sha256::new();
+        std::io::copy(&mut file, &mut hash)?;
+        let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let said = Command::new(&path)
+            .arg("--version")
+            .output()
+            .with_context(|| format!("cannot run {}", path.display()))?;
+        // "rove 0.1.0"
+        let version = String::from_utf8_lossy(&said.stdout);
+        let version = version.split_whitespace().last().unwrap_or("unknown").to_owned();
+        Ok(Self { path, version, sha256 })
+    }
+}
+
+/// Builds the binary and asks cargo where it lies.
+fn build(checkout: &Path, profile: Profile) -> anyhow::Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .current_dir(checkout)
+        .args(["build", "--bin", "rove", "--message-format=json-render-diagnostics"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit());
+    if profile == Profile::Release {
+        command.arg("--release");
+    }
+    let output = command.output().context("cannot run cargo; install a Rust toolchain")?;
+    if !output.status.success() {
+        bail!("rove does not build; see above");
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let executable = messages.lines().find_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let is_rove = message.get("target")?.get("name")? == "rove";
+        let path = message.get("executable")?.as_str()?;
+        is_rove.then(|| PathBuf::from(path))
+    });
+    executable.context("cargo built rove but did not say where")
+}

@@ -1,0 +1,194 @@
+//! What carries the traffic: nothing but the link, or Rove as a person would deploy it.
+
+use super::binary::Binary;
+use super::testbed::{Address, GATEWAY, SERVER, TUNNEL_NETWORK, Testbed};
+use crate::netns::{Host, Process};
+use anyhow::{Context as _, bail};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// UDP port of the gateway.
+const PORT: u16 = 51_820;
+/// How long a command of the gateway may take.
+const COMMAND: Duration = Duration::from_secs(10);
+/// How long the gateway may take to answer its first command.
+const GATEWAY_START: Duration = Duration::from_secs(10);
+/// How long the tunnel may take to carry.
+const TUNNEL_START: Duration = Duration::from_secs(30);
+/// What the client's peer is called at the gateway.
+const PEER: &str = "phone";
+
+/// What carries the traffic to the server's first address. It is torn down on drop.
+#[derive(Debug)]
+pub enum Deployment {
+    /// Nothing but the link.
+    Bare,
+    /// A Rove gateway and a Rove client.
+    Rove(Box<Rove>),
+}
+
+/// The processes of a deployed Rove.
+#[derive(Debug)]
+pub struct Rove {
+    /// Torn down first.
+    client: Process,
+    gateway: Process,
+}
+
+impl Deployment {
+    /// Deploys a binary, or nothing.
+    ///
+    /// # Errors
+    /// What a command answered, if it is not success; a tunnel that does not carry in time.
+    pub fn start(testbed: &Testbed, rove: Option<&Binary>) -> anyhow::Result<Self> {
+        match rove {
+            None => Ok(Self::Bare),
+            Some(binary) => Ok(Self::Rove(Box::new(Rove::start(testbed, binary)?))),
+        }
+    }
+
+    /// Its name in reports.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Rove(_) => "rove",
+        }
+    }
+
+    /// How a move of the client looks to it: a bare connection cannot survive another address, so
+    /// under it the address follows the client, as no network does.
+    pub const fn on_move(&self) -> Address {
+        match self {
+            Self::Bare => Address::Follows,
+            Self::Rove(_) => Address::Changes,
+        }
+    }
+
+    /// An error with the last words of whatever has died; `Ok` while everything runs.
+    ///
+    /// # Errors
+    /// When a part of it has ended.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::Bare => Ok(()),
+            Self::Rove(rove) => {
+                for process in [&mut rove.gateway, &mut rove.client] {
+                    if !process.is_running() {
+                        bail!(process.failure("ended"));
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Rove {
+    /// Deploys as the README tells: a gateway, an invite, a client.
+    fn start(testbed: &Testbed, binary: &Binary) -> anyhow::Result<Self> {
+        let host = testbed.network.host(testbed.gateway);
+        let gateway = Commands { host, binary, directory: host.directory().join("rove") };
+        let endpoint = format!("{GATEWAY}:{PORT}");
+        let init = ["gateway", "init", "--endpoint", &endpoint, "--network", TUNNEL_NETWORK];
+        gateway.run(&init)?;
+        let mut running = gateway.start(&["gateway", "run"])?;
+        gateway.wait_until_answers(&mut running)?;
+        let invite = gateway.run(&["gateway", "invite", PEER])?;
+        let invite = invite
+            .iter()
+            .find(|line| line.starts_with("rove://"))
+            .context("`rove gateway invite` printed no invite")?;
+
+        let host = testbed.network.host(testbed.client);
+        let client = Commands { host, binary, directory: host.directory().join("rove") };
+        let route = format!("{SERVER}/32");
+        let mut up = client.start(&["up", invite, "--foreground", "--route", &route])?;
+        // The one line that says that the tunnel carries.
+        up.line_where(TUNNEL_START, |line| (!line.trim().is_empty()).then_some(()))
+            .context("the tunnel does not carry")?;
+        // The server is on the gateway's own network, which no peer may reach unless allowed.
+        gateway.run(&["gateway", "allow", PEER, &route])?;
+        Ok(Self { client: up, gateway: running })
+    }
+
+    /// The client's process ID.
+    pub fn client_id(&self) -> u32 {
+        self.client.id()
+    }
+
+    /// The gateway's process ID.
+    pub fn gateway_id(&self) -> u32 {
+        self.gateway.id()
+    }
+}
+
+/// Commands of one node.
+struct Commands<'a> {
+    host: &'a Host,
+    binary: &'a Binary,
+    directory: PathBuf,
+}
+
+impl Commands<'_> {
+    /// Starts a command that stays.
+    fn start(&self, arguments: &[&str]) -> anyhow::Result<Process> {
+        let mut command = self.host.command(&self.binary.path)?;
+        command.args(arguments).arg("--dir").arg(&self.directory);
+        let what = arguments.iter().take(2).copied().collect::<Vec<_>>();
+        let what = if what.first() == Some(&"up") {
+            "rove up".to_owned()
+        } else {
+            format!("rove {}", what.join(" "))
+        };
+        Ok(self.host.spawn(&what, command)?)
+    }
+
+    /// Runs a command to its end and returns what it printed.
+    fn run(&self, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
+        let running = self.start(arguments)?;
+        let name = running.name().to_owned();
+        let mut lines = Vec::new();
+        loop {
+            match running.line(COMMAND) {
+                Ok(Some(line)) => lines.push(line),
+                Ok(None) => bail!("{name} does not end"),
+                Err(_) => break,
+            }
+        }
+        let output = running.wait(COMMAND)?;
+        if !output.status.success() {
+            let said = output.errors.last().map_or("nothing", String::as_str);
+            bail!("{name} failed: {said}");
+        }
+        Ok(lines)
+    }
+
+    /// Waits until a gateway that was just started answers.
+    fn wait_until_answers(&self, gateway: &mut Process) -> anyhow::Result<()> {
+        let end = std::time::Instant::now() + GATEWAY_START;
+        loop {
+            if !gateway.is_running() {
+                bail!(gateway.failure("ended"));
+            }
+            // Without a gateway that runs, status says so and succeeds: it is asked for what only
+            // a running one knows.
+            let said = self.run(&["gateway", "status", "--json"]).unwrap_or_default().concat();
+            let running = serde_json::from_str::<serde_json::Value>(&said)
+                .is_ok_and(|status| status.get("running") == Some(&serde_json::Value::Bool(true)));
+            if running {
+                return Ok(());
+            }
+            if std::time::Instant::now() > end {
+                bail!(gateway.failure("does not answer"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Resident memory of a process in bytes, as the kernel counts it; `None` when it has ended.
+pub fn resident_bytes(id: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1_024)
+}

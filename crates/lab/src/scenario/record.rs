@@ -1,0 +1,273 @@
+//! The one JSON object in which a run says what it found.
+
+use super::{Baseline, Key, Outcome, Worse, statistics};
+use crate::emu::MS;
+use crate::netns::Lateness;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Measured values by key: numbers, flags, or null where there was nothing to measure.
+pub type Values = BTreeMap<String, Value>;
+
+/// A condition on a measured key, written `[key, operator, bound]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    key: &'static str,
+    operator: Operator,
+    bound: Value,
+}
+
+/// How a value is held against a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// At most.
+    AtMost,
+    /// At least.
+    AtLeast,
+    /// Exactly.
+    Equal,
+}
+
+/// How the emulator kept time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LatenessRecord {
+    /// 99 of 100 packets were at most so late, in milliseconds.
+    pub p99_ms: f64,
+    /// The latest, in milliseconds.
+    pub max_ms: f64,
+    /// Packets handed over.
+    pub packets: u64,
+}
+
+/// What a run found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Record {
+    /// Name of the scenario.
+    pub scenario: &'static str,
+    /// The seed; in the last object of several seeds, their number stands in `seeds` instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// How many seeds were run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seeds: Option<u64>,
+    /// What the binary under test calls itself; null without one.
+    pub rove_version: Option<String>,
+    /// SHA-256 of the binary under test.
+    pub rove_sha256: Option<String>,
+    /// `netns` or `virtual`.
+    #[serde(rename = "where")]
+    pub place: &'static str,
+    /// What was set on the command line.
+    pub settings: BTreeMap<String, String>,
+    /// The paper's numbers.
+    pub paper: Value,
+    /// What was measured; over several seeds, the medians.
+    pub measured: Values,
+    /// Over several seeds, the worst of each key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst: Option<Values>,
+    /// The single values behind medians.
+    pub samples: BTreeMap<String, Vec<f64>>,
+    /// The same without Rove.
+    pub baseline: Option<BTreeMap<String, Values>>,
+    /// Why there is none.
+    pub baseline_reason: Option<String>,
+    /// How the emulator kept time; null in virtual time.
+    pub lateness: Option<LatenessRecord>,
+    /// How often the story was told until the emulator was on time.
+    pub attempts: u32,
+    /// What had to hold.
+    pub limits: Vec<Limit>,
+    /// Whether it did; null only when lateness voids the run.
+    pub pass: Option<bool>,
+    /// Why it did not, or why that cannot be said.
+    pub reason: Option<String>,
+}
+
+impl Limit {
+    /// The value must be at most this.
+    pub fn at_most(key: &'static str, bound: impl Into<Value>) -> Self {
+        Self { key, operator: Operator::AtMost, bound: bound.into() }
+    }
+
+    /// The value must be at least this.
+    pub fn at_least(key: &'static str, bound: impl Into<Value>) -> Self {
+        Self { key, operator: Operator::AtLeast, bound: bound.into() }
+    }
+
+    /// The value must be this.
+    pub fn equal(key: &'static str, bound: impl Into<Value>) -> Self {
+        Self { key, operator: Operator::Equal, bound: bound.into() }
+    }
+
+    /// The key it is about.
+    pub const fn key(&self) -> &'static str {
+        self.key
+    }
+
+    /// Whether it holds; a value that is missing or null holds nothing.
+    pub fn holds(&self, measured: &Values) -> bool {
+        let Some(value) = measured.get(self.key) else { return false };
+        if self.operator == Operator::Equal && !self.bound.is_number() {
+            return *value == self.bound;
+        }
+        match (value.as_f64(), self.bound.as_f64()) {
+            (Some(value), Some(bound)) => match self.operator {
+                Operator::AtMost => value <= bound,
+                Operator::AtLeast => value >= bound,
+                Operator::Equal => value == bound,
+            },
+            _ => false,
+        }
+    }
+
+    /// The condition in words, with what was measured.
+    pub fn describe(&self, measured: &Values) -> String {
+        let value = measured.get(self.key).unwrap_or(&Value::Null);
+        format!("{} is {value}, must be {} {}", self.key, self.operator.symbol(), self.bound)
+    }
+}
+
+impl Operator {
+    /// As it stands in the JSON.
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            Self::AtMost => "<=",
+            Self::AtLeast => ">=",
+            Self::Equal => "==",
+        }
+    }
+}
+
+impl Serialize for Limit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.key, self.operator.symbol(), &self.bound).serialize(serializer)
+    }
+}
+
+impl From<&Lateness> for LatenessRecord {
+    fn from(lateness: &Lateness) -> Self {
+        let ms = |ns: u64| statistics::rounded(ns as f64 / MS as f64);
+        Self {
+            p99_ms: ms(lateness.quantile_ns(0.99)),
+            max_ms: ms(lateness.max_ns()),
+            packets: lateness.count(),
+        }
+    }
+}
+
+impl Record {
+    /// Takes over an outcome and judges it.
+    pub fn judge(&mut self, outcome: Outcome) {
+        self.measured = outcome.measured;
+        self.samples = outcome.samples;
+        self.lateness = outcome.lateness.as_ref().map(LatenessRecord::from);
+        (self.baseline, self.baseline_reason) = match outcome.baseline {
+            Baseline::Measured(values) => (Some(values), None),
+            Baseline::None(reason) => (None, Some(reason)),
+        };
+        self.judge_limits();
+    }
+
+    /// Withdraws the verdict because the emulator was too late.
+    pub fn void(&mut self, reason: String) {
+        self.pass = None;
+        self.reason = Some(reason);
+    }
+
+    /// The object that stands for all seeds: medians, worst values, and the verdict of the
+    /// medians. A void run makes the whole void.
+    ///
+    /// Returns `None` of nothing.
+    pub fn summary(records: &[Self], keys: &[Key]) -> Option<Self> {
+        let first = records.first()?;
+        let names: std::collections::BTreeSet<&String> =
+            records.iter().flat_map(|record| record.measured.keys()).collect();
+        let mut measured = Values::new();
+        let mut worst = Values::new();
+        for name in names {
+            let values: Vec<&Value> = records
+                .iter()
+                .map(|record| record.measured.get(name).unwrap_or(&Value::Null))
+                .collect();
+            let worse =
+                keys.iter().find(|key| key.name == name).map_or(Worse::Higher, |key| key.worse);
+            measured.insert(name.clone(), middle_of(&values));
+            worst.insert(name.clone(), worst_of(&values, worse));
+        }
+        let mut summary = Self {
+            seed: None,
+            seeds: Some(records.len() as u64),
+            measured,
+            worst: Some(worst),
+            samples: BTreeMap::new(),
+            lateness: worst_lateness(records),
+            attempts: records.iter().map(|record| record.attempts).sum(),
+            ..first.clone()
+        };
+        summary.judge_limits();
+        let void = records.iter().filter(|record| record.pass.is_none()).count();
+        if void > 0 {
+            summary.void(format!("{void} of {} runs are void", records.len()));
+        }
+        Some(summary)
+    }
+
+    /// The exit status: 0 passed, 1 not, 3 void.
+    pub const fn exit_status(&self) -> u8 {
+        match self.pass {
+            Some(true) => 0,
+            Some(false) => 1,
+            None => 3,
+        }
+    }
+
+    fn judge_limits(&mut self) {
+        let broken: Vec<String> = self
+            .limits
+            .iter()
+            .filter(|limit| !limit.holds(&self.measured))
+            .map(|limit| limit.describe(&self.measured))
+            .collect();
+        self.pass = Some(broken.is_empty());
+        self.reason = (!broken.is_empty()).then(|| broken.join("; "));
+    }
+}
+
+/// The median of numbers; of flags, whether all hold; null when any value is missing.
+fn middle_of(values: &[&Value]) -> Value {
+    if let Some(flags) = values.iter().map(|value| value.as_bool()).collect::<Option<Vec<_>>>() {
+        return Value::Bool(flags.into_iter().all(|flag| flag));
+    }
+    let numbers = values.iter().map(|value| value.as_f64()).collect::<Option<Vec<_>>>();
+    numbers.and_then(|numbers| statistics::median(&numbers)).map_or(Value::Null, Value::from)
+}
+
+fn worst_of(values: &[&Value], worse: Worse) -> Value {
+    let numbers = || values.iter().map(|value| value.as_f64()).collect::<Option<Vec<_>>>();
+    match worse {
+        Worse::False => middle_of(values),
+        Worse::Higher => {
+            numbers().and_then(|all| statistics::max(&all)).map_or(Value::Null, Value::from)
+        }
+        Worse::Lower => {
+            numbers().and_then(|all| statistics::min(&all)).map_or(Value::Null, Value::from)
+        }
+    }
+}
+
+fn worst_lateness(records: &[Record]) -> Option<LatenessRecord> {
+    let all: Vec<_> = records.iter().filter_map(|record| record.lateness).collect();
+    let max =
+        |of: fn(&LatenessRecord) -> f64| statistics::max(&all.iter().map(of).collect::<Vec<_>>());
+    Some(LatenessRecord {
+        p99_ms: max(|lateness| lateness.p99_ms)?,
+        max_ms: max(|lateness| lateness.max_ms)?,
+        packets: all.iter().map(|lateness| lateness.packets).sum(),
+    })
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

@@ -1,0 +1,122 @@
+//! Verdicts follow from limits and measured values, and from nothing else.
+
+use super::*;
+use serde_json::json;
+
+fn record(measured: Value, limits: Vec<Limit>) -> Record {
+    let mut record = Record {
+        scenario: "test",
+        seed: Some(7),
+        seeds: None,
+        rove_version: Some("0.1.0".to_owned()),
+        rove_sha256: Some("ab".to_owned()),
+        place: "virtual",
+        settings: BTreeMap::new(),
+        paper: json!({"still_ms": 222}),
+        measured: Values::new(),
+        worst: None,
+        samples: BTreeMap::new(),
+        baseline: None,
+        baseline_reason: None,
+        lateness: None,
+        attempts: 1,
+        limits,
+        pass: None,
+        reason: None,
+    };
+    let measured = serde_json::from_value(measured).unwrap();
+    record.judge(Outcome { measured, ..Outcome::default() });
+    record
+}
+
+fn limits() -> Vec<Limit> {
+    vec![
+        Limit::at_most("still_ms", 50.0),
+        Limit::at_least("share", 0.9),
+        Limit::equal("checksum_ok", true),
+        Limit::equal("lost", 0),
+    ]
+}
+
+#[test]
+fn a_pass_needs_every_limit() {
+    let good = json!({"still_ms": 50.0, "share": 0.9, "checksum_ok": true, "lost": 0.0});
+    assert_eq!(record(good.clone(), limits()).pass, Some(true));
+    let bad = [
+        ("still_ms", json!(50.1)),
+        ("share", json!(0.899)),
+        ("checksum_ok", json!(false)),
+        ("lost", json!(1)),
+        ("still_ms", Value::Null),
+        ("still_ms", json!("fast")),
+        ("checksum_ok", json!(1)),
+    ];
+    for (key, value) in bad {
+        let mut measured = good.clone();
+        measured[key] = value;
+        let record = record(measured, limits());
+        assert_eq!(record.pass, Some(false), "{:?}", record.measured);
+        assert_eq!(record.exit_status(), 1);
+        assert!(record.reason.unwrap().contains(key));
+    }
+    let mut missing = good;
+    missing.as_object_mut().unwrap().remove("lost");
+    assert_eq!(record(missing, limits()).pass, Some(false), "a missing key is no pass");
+}
+
+#[test]
+fn a_summary_judges_medians_and_shows_the_worst() {
+    let keys = [Key::lower_is_better("still_ms"), Key::higher_is_better("share")];
+    let runs: Vec<Record> = [(40.0, 0.95, true), (45.0, 0.91, true), (90.0, 0.5, true)]
+        .map(|(still, share, ok)| {
+            let measured = json!({"still_ms": still, "share": share, "checksum_ok": ok, "lost": 0});
+            record(measured, limits())
+        })
+        .into();
+    assert_eq!(runs[2].pass, Some(false));
+    let summary = Record::summary(&runs, &keys).unwrap();
+    assert_eq!(summary.pass, Some(true), "the medians hold: {:?}", summary.reason);
+    assert_eq!((summary.seed, summary.seeds), (None, Some(3)));
+    assert_eq!(summary.measured["still_ms"], json!(45.0));
+    let worst = summary.worst.unwrap();
+    assert_eq!((&worst["still_ms"], &worst["share"]), (&json!(90.0), &json!(0.5)));
+
+    let mut voided = runs;
+    voided[0].void("late".to_owned());
+    let summary = Record::summary(&voided, &keys).unwrap();
+    assert_eq!((summary.pass, summary.exit_status()), (None, 3), "never true");
+}
+
+#[test]
+fn one_broken_checksum_breaks_the_summary() {
+    let runs: Vec<Record> = [true, true, false]
+        .map(|ok| record(json!({"checksum_ok": ok}), vec![Limit::equal("checksum_ok", true)]))
+        .into();
+    let summary = Record::summary(&runs, &[Key::must_hold("checksum_ok")]).unwrap();
+    assert_eq!(summary.pass, Some(false));
+}
+
+#[test]
+fn the_json_has_the_agreed_keys() {
+    let text = serde_json::to_string(&record(json!({"still_ms": 1}), limits())).unwrap();
+    let object: Value = serde_json::from_str(&text).unwrap();
+    for key in [
+        "scenario",
+        "seed",
+        "rove_version",
+        "rove_sha256",
+        "where",
+        "paper",
+        "measured",
+        "samples",
+        "baseline",
+        "baseline_reason",
+        "limits",
+        "pass",
+    ] {
+        assert!(object.get(key).is_some(), "{key}");
+    }
+    assert_eq!(object["where"], "virtual");
+    assert_eq!(object["limits"][0], json!(["still_ms", "<=", 50.0]));
+    assert!(!text.contains('\n'));
+}

@@ -1,0 +1,209 @@
+//! Running a scenario: over seeds, again when the emulator was late, with a verdict at the end.
+
+use super::binary::{Binary, Profile};
+use super::record::{LatenessRecord, Record};
+use super::settings::Settings;
+use super::{Grid, Scenario, Stage, statistics};
+use crate::netns::{self, Entered};
+use anyhow::Context as _;
+use serde_json::Value;
+use std::io::Write;
+use std::path::Path;
+
+/// How often a story is told before lateness voids it.
+const MAX_ATTEMPTS: u32 = 5;
+/// The share of the bound under test that the emulator's p99 lateness may be.
+const LATENESS_SHARE: f64 = 0.1;
+
+/// Where a story is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Place {
+    /// Real binaries between network namespaces, in real time.
+    Netns,
+    /// The production core in virtual time.
+    Virtual,
+}
+
+/// What was asked for.
+#[derive(Debug)]
+pub struct Request {
+    /// Where.
+    pub place: Place,
+    /// The seeds to run, at least one.
+    pub seeds: Vec<u64>,
+    /// Whether a last object stands for all of them.
+    pub summarise: bool,
+    /// How much of the grid of conditions to cover.
+    pub grid: Grid,
+    /// Print JSON objects and nothing else.
+    pub json: bool,
+    /// Checked settings.
+    pub settings: Settings,
+}
+
+/// Runs a scenario and prints what it found; returns the exit status of the command: 0 passed, 1
+/// not, 3 void.
+///
+/// # Errors
+/// What kept it from running at all.
+pub fn run(scenario: &dyn Scenario, request: &Request, out: &mut dyn Write) -> anyhow::Result<u8> {
+    // The build comes before the namespaces: inside them nothing but the lab's network exists.
+    let rove = binary_under_test(request)?;
+    let entered = match request.place {
+        Place::Netns => Some(netns::enter()?),
+        Place::Virtual => None,
+    };
+    let mut records = Vec::new();
+    for &seed in &request.seeds {
+        let record = run_seed(scenario, request, seed, entered.as_ref(), rove.as_ref())?;
+        print(&record, request.json, out)?;
+        records.push(record);
+    }
+    let verdict = if request.summarise {
+        let summary = Record::summary(&records, scenario.keys()).context("no seed was run")?;
+        print(&summary, request.json, out)?;
+        summary.exit_status()
+    } else {
+        records.iter().map(Record::exit_status).max().unwrap_or(3)
+    };
+    Ok(verdict)
+}
+
+/// Tells the story of one seed, again while the emulator is late.
+fn run_seed(
+    scenario: &dyn Scenario,
+    request: &Request,
+    seed: u64,
+    entered: Option<&Entered>,
+    rove: Option<&Binary>,
+) -> anyhow::Result<Record> {
+    let mut record = Record {
+        scenario: scenario.name(),
+        seed: Some(seed),
+        seeds: None,
+        rove_version: rove.map(|rove| rove.version.clone()),
+        rove_sha256: rove.map(|rove| rove.sha256.clone()),
+        place: if entered.is_some() { "netns" } else { "virtual" },
+        settings: request.settings.set().clone(),
+        paper: scenario.paper(&request.settings),
+        measured: Default::default(),
+        worst: None,
+        samples: Default::default(),
+        baseline: None,
+        baseline_reason: None,
+        lateness: None,
+        attempts: 0,
+        limits: scenario.limits(&request.settings),
+        pass: None,
+        reason: None,
+    };
+    let allowed_ms = scenario.bound_ms(&request.settings) * LATENESS_SHARE;
+    let tell = |text: &str| {
+        if !request.json {
+            let _ = writeln!(std::io::stderr(), "  {text}");
+        }
+    };
+    while record.attempts < MAX_ATTEMPTS {
+        record.attempts += 1;
+        let outcome = match entered {
+            Some(entered) => {
+                let settings = &request.settings;
+                scenario.run_netns(&Stage {
+                    entered,
+                    seed,
+                    settings,
+                    grid: request.grid,
+                    rove,
+                    tell: &tell,
+                })?
+            }
+            None => scenario
+                .run_virtual(seed, request.grid, &request.settings)
+                .with_context(|| format!("{} cannot be told in virtual time", scenario.name()))??,
+        };
+        record.judge(outcome);
+        match record.lateness.filter(|lateness| lateness.p99_ms > allowed_ms) {
+            None => return Ok(record),
+            Some(late) => record.void(too_late(&late, allowed_ms)),
+        }
+        tell("the emulator was late; once more");
+    }
+    Ok(record)
+}
+
+fn too_late(late: &LatenessRecord, allowed_ms: f64) -> String {
+    let allowed_ms = statistics::rounded(allowed_ms);
+    format!(
+        "void: the emulator's p99 lateness was {} ms, {allowed_ms} ms are allowed; run it on a \
+         quieter machine",
+        late.p99_ms
+    )
+}
+
+/// The binary that the settings name, or the one that belongs to this lab; none for the bare link
+/// and in virtual time, which runs the core that is linked in.
+fn binary_under_test(request: &Request) -> anyhow::Result<Option<Binary>> {
+    if request.place == Place::Virtual || request.settings.flag("bare") {
+        return Ok(None);
+    }
+    match request.settings.text("rove") {
+        "" => Binary::of_this_lab(Profile::Release).map(Some),
+        path => Binary::at(Path::new(path)).map(Some),
+    }
+}
+
+/// Prints a record: one line of JSON, or a table beside the paper's numbers.
+fn print(record: &Record, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    if json {
+        writeln!(out, "{}", serde_json::to_string(record)?)?;
+        return Ok(());
+    }
+    let of = match (record.seed, record.seeds) {
+        (Some(seed), _) => format!("seed {seed}"),
+        (None, Some(seeds)) => format!("median of {seeds} seeds (worst)"),
+        (None, None) => String::new(),
+    };
+    writeln!(out, "{}, {}, {of}", record.scenario, record.place)?;
+    for (key, value) in &record.measured {
+        let limit = record.limits.iter().find(|limit| limit.key() == key);
+        let mark = match limit {
+            Some(limit) if limit.holds(&record.measured) => "ok",
+            Some(_) => "NOT",
+            None => "",
+        };
+        let worst = record.worst.as_ref().and_then(|worst| worst.get(key));
+        let worst = worst.map_or_else(String::new, |worst| format!(" ({})", shown(worst)));
+        let paper =
+            record.paper.get(key).map_or_else(String::new, |paper| format!("paper {paper}"));
+        let value = format!("{}{worst}", shown(value));
+        writeln!(out, "  {key:<26} {value:>18}  {mark:<3}  {paper}")?;
+    }
+    for (name, values) in record.baseline.iter().flatten() {
+        for (key, value) in values {
+            writeln!(out, "  {:<26} {:>18}", format!("{name}: {key}"), shown(value))?;
+        }
+    }
+    if let Some(reason) = &record.baseline_reason {
+        writeln!(out, "  no baseline: {reason}")?;
+    }
+    if let Some(lateness) = &record.lateness {
+        let LatenessRecord { p99_ms, max_ms, packets } = lateness;
+        writeln!(out, "  emulator late by p99 {p99_ms} ms, max {max_ms} ms, {packets} packets")?;
+    }
+    let reason = record.reason.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
+    let verdict = match record.pass {
+        Some(true) => "pass",
+        Some(false) => "FAIL",
+        None => "VOID",
+    };
+    writeln!(out, "  {verdict}{reason}")?;
+    Ok(())
+}
+
+fn shown(value: &Value) -> String {
+    match value.as_f64() {
+        Some(number) => format!("{}", statistics::rounded(number)),
+        None if value.is_null() => "-".to_owned(),
+        None => value.to_string(),
+    }
+}

@@ -1,0 +1,187 @@
+//! `--set key=value`: checked as a whole before anything is touched.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The most values that are set.
+const MAX_SETTINGS: usize = 64;
+
+/// Settings that every scenario understands.
+pub const EVERYWHERE: &[Setting] = &[
+    Setting::new("control", Kind::Flag(false), "break the mechanism: the run must fail"),
+    Setting::new("bare", Kind::Flag(false), "the bare link in place of Rove"),
+    Setting::new("rove", Kind::Text(""), "another binary than the one that was built"),
+];
+
+/// A key that a scenario understands.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// What people type before the `=`.
+    pub key: &'static str,
+    /// What may stand after it.
+    pub kind: Kind,
+    /// One line on what it does.
+    pub help: &'static str,
+}
+
+/// What a setting may be, and its default.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// `true` or `false`.
+    Flag(bool),
+    /// A whole number.
+    Number {
+        /// Unless set.
+        default: u64,
+        /// The smallest allowed.
+        min: u64,
+        /// The greatest allowed.
+        max: u64,
+    },
+    /// One of some words, the first unless set.
+    Choice(&'static [&'static str]),
+    /// Any text.
+    Text(&'static str),
+}
+
+/// What was set, checked against what a scenario understands.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    known: Vec<Setting>,
+    set: BTreeMap<String, String>,
+}
+
+/// What is wrong with a setting; the text names the cure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSetting(String);
+
+impl Setting {
+    /// A setting.
+    pub const fn new(key: &'static str, kind: Kind, help: &'static str) -> Self {
+        Self { key, kind, help }
+    }
+}
+
+impl Settings {
+    /// Checks `key=value` texts against the common settings and a scenario's own.
+    ///
+    /// # Errors
+    /// The first text that is not understood, with what would be.
+    pub fn parse(own: &[Setting], texts: &[String]) -> Result<Self, BadSetting> {
+        if texts.len() > MAX_SETTINGS {
+            return Err(BadSetting(format!("more than {MAX_SETTINGS} settings")));
+        }
+        let known: Vec<Setting> = EVERYWHERE.iter().chain(own).copied().collect();
+        let mut set = BTreeMap::new();
+        for text in texts {
+            let Some((key, value)) = text.split_once('=') else {
+                return Err(BadSetting(format!("--set {text}: write --set KEY=VALUE")));
+            };
+            let Some(setting) = known.iter().find(|setting| setting.key == key) else {
+                let keys: Vec<_> = known.iter().map(|setting| setting.key).collect();
+                let keys = keys.join(", ");
+                return Err(BadSetting(format!("--set {text}: the keys are {keys}")));
+            };
+            setting.check(value).map_err(|cure| BadSetting(format!("--set {text}: {cure}")))?;
+            set.insert(key.to_owned(), value.to_owned());
+        }
+        Ok(Self { known, set })
+    }
+
+    /// What was set, for the report.
+    pub const fn set(&self) -> &BTreeMap<String, String> {
+        &self.set
+    }
+
+    /// A flag; false when the scenario has no such setting.
+    pub fn flag(&self, key: &str) -> bool {
+        match self.set.get(key) {
+            Some(value) => value == "true",
+            None => matches!(self.kind(key), Some(Kind::Flag(true))),
+        }
+    }
+
+    /// A number; 0 when the scenario has no such setting.
+    pub fn number(&self, key: &str) -> u64 {
+        let set = self.set.get(key).and_then(|value| value.parse().ok());
+        set.or_else(|| match self.kind(key)? {
+            Kind::Number { default, .. } => Some(default),
+            Kind::Flag(_) | Kind::Choice(_) | Kind::Text(_) => None,
+        })
+        .unwrap_or(0)
+    }
+
+    /// A word or a text; empty when the scenario has no such setting.
+    pub fn text(&self, key: &str) -> &str {
+        match (self.set.get(key), self.kind(key)) {
+            (Some(value), _) => value,
+            (None, Some(Kind::Choice(words))) => words.first().copied().unwrap_or(""),
+            (None, Some(Kind::Text(default))) => default,
+            (None, Some(Kind::Flag(_) | Kind::Number { .. }) | None) => "",
+        }
+    }
+
+    fn kind(&self, key: &str) -> Option<Kind> {
+        self.known.iter().find(|setting| setting.key == key).map(|setting| setting.kind)
+    }
+}
+
+impl Setting {
+    /// What is wrong with a value, as an instruction.
+    fn check(&self, value: &str) -> Result<(), String> {
+        match self.kind {
+            Kind::Flag(_) if matches!(value, "true" | "false") => Ok(()),
+            Kind::Flag(_) => Err("say true or false".to_owned()),
+            Kind::Number { min, max, .. } => match value.parse::<u64>() {
+                Ok(number) if (min..=max).contains(&number) => Ok(()),
+                _ => Err(format!("say a number from {min} to {max}")),
+            },
+            Kind::Choice(words) if words.contains(&value) => Ok(()),
+            Kind::Choice(words) => Err(format!("say one of {}", words.join(", "))),
+            Kind::Text(_) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for BadSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadSetting {}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Setting, Settings};
+
+    const OWN: &[Setting] = &[
+        Setting::new("moves", Kind::Number { default: 20, min: 1, max: 100 }, ""),
+        Setting::new("place", Kind::Choice(&["distant", "local"]), ""),
+    ];
+
+    fn parse(texts: &[&str]) -> Result<Settings, String> {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        Settings::parse(OWN, &texts).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn defaults_hold_until_something_is_set() {
+        let settings = parse(&[]).unwrap();
+        assert_eq!((settings.number("moves"), settings.text("place")), (20, "distant"));
+        assert!(!settings.flag("control") && !settings.flag("unheard of"));
+        let settings = parse(&["moves=5", "place=local", "control=true"]).unwrap();
+        assert_eq!((settings.number("moves"), settings.text("place")), (5, "local"));
+        assert!(settings.flag("control"));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_answered_with_what_would_be() {
+        let said = |text| parse(&[text]).unwrap_err();
+        assert_eq!(said("moves"), "--set moves: write --set KEY=VALUE");
+        assert_eq!(said("moves=0"), "--set moves=0: say a number from 1 to 100");
+        assert_eq!(said("place=moon"), "--set place=moon: say one of distant, local");
+        assert_eq!(said("control=1"), "--set control=1: say true or false");
+        assert_eq!(said("x=1"), "--set x=1: the keys are control, bare, rove, moves, place");
+    }
+}

@@ -1,0 +1,205 @@
+//! `tunnel`: what the tunnel costs, beside the same link without it, in one run.
+
+use super::deploy::Deployment;
+use super::record::{Limit, Values};
+use super::settings::{Kind, Setting, Settings};
+use super::statistics::{median, rounded};
+use super::story::{FLOW_BYTES, FLOW_INTERVAL_US, Transfer, flow_stats};
+use super::testbed::{GATEWAY, Route, Testbed};
+use super::{Baseline, Key, Outcome, Scenario, Stage};
+use crate::emu::{BitErrors, End, LinkConfig, MS, SECOND};
+use crate::netns::{Captured, Way};
+use crate::programs::{FlowRequest, sha256_of};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Rate of the link in bits per second.
+const RATE: u64 = 20_000_000;
+/// Its round trip in nanoseconds.
+const ROUND_TRIP_NS: u64 = 40 * MS;
+/// The beginning of a transfer that does not count, as LAB.md has it.
+const SLOW_START_NS: u64 = 5 * SECOND;
+/// Rounds of pings, each without and with the tunnel.
+const PING_ROUNDS: usize = 4;
+/// Pings in a round.
+const PINGS: u32 = 25;
+/// UDP payload of the flow that losses are counted on: its inner packet is longer.
+const INNER_HEADERS: usize = 28;
+/// How many of a hundred thousand bits are turned when the mechanism is broken on purpose.
+const CONTROL_BIT_ERRORS: f64 = 3e-5;
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[Setting::new(
+    "seconds",
+    Kind::Number { default: 30, min: 2, max: 600 },
+    "length of each transfer",
+)];
+
+/// What is measured at least.
+const KEYS: &[Key] = &[
+    Key::higher_is_better("goodput_mbps"),
+    Key::higher_is_better("bare_goodput_mbps"),
+    Key::higher_is_better("goodput_over_bare"),
+    Key::lower_is_better("rtt_us"),
+    Key::lower_is_better("bare_rtt_us"),
+    Key::lower_is_better("rtt_over_bare_us"),
+    Key::lower_is_better("overhead_bytes"),
+    Key::lower_is_better("lost_packets"),
+    Key::must_hold("checksum_ok"),
+];
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct Tunnel;
+
+impl Scenario for Tunnel {
+    fn name(&self) -> &'static str {
+        "tunnel"
+    }
+
+    fn summary(&self) -> &'static str {
+        "one client, one gateway: goodput, round trip and overhead beside the bare link"
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        SETTINGS
+    }
+
+    fn keys(&self) -> &'static [Key] {
+        KEYS
+    }
+
+    fn paper(&self, _settings: &Settings) -> Value {
+        Value::Null
+    }
+
+    fn limits(&self, settings: &Settings) -> Vec<Limit> {
+        let mut limits = vec![
+            Limit::at_least("goodput_over_bare", 0.92),
+            Limit::at_most("rtt_over_bare_us", 1_000),
+            Limit::equal("lost_packets", 0),
+            Limit::equal("checksum_ok", true),
+        ];
+        if !settings.flag("bare") {
+            limits.push(Limit::at_most("overhead_bytes", 32));
+        }
+        limits
+    }
+
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        ROUND_TRIP_NS as f64 / MS as f64
+    }
+
+    fn run_netns(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let link = LinkConfig::lossless(RATE, ROUND_TRIP_NS);
+        let testbed = Testbed::new(stage.entered, &link, stage.seed)?;
+        (stage.tell)("deploying");
+        let mut deployment = Deployment::start(&testbed, stage.rove)?;
+        if stage.control() {
+            for (end, mut pipe) in [(End::A, link.up), (End::B, link.down)] {
+                pipe.bit_errors = BitErrors::Delivered(CONTROL_BIT_ERRORS);
+                testbed.network.set_pipe(testbed.home, end, pipe)?;
+            }
+        }
+        let mut outcome = Outcome::default();
+        (stage.tell)("round trips");
+        measure_round_trips(&testbed, &mut outcome)?;
+        (stage.tell)("losses and overhead");
+        measure_flow(&testbed, stage, &mut outcome.measured)?;
+        (stage.tell)("goodput, without and with the tunnel");
+        measure_goodput(&testbed, stage, &mut outcome)?;
+        deployment.check()?;
+        outcome.lateness = Some(testbed.network.take_lateness()?);
+        Ok(outcome)
+    }
+}
+
+/// Round trips in turns, so that what the machine does meanwhile befalls both.
+fn measure_round_trips(testbed: &Testbed, outcome: &mut Outcome) -> anyhow::Result<()> {
+    let mut samples: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for _ in 0..PING_ROUNDS {
+        for (key, route) in [("bare_rtt_us", Route::Open), ("rtt_us", Route::Tunnelled)] {
+            let stats = testbed.ping(route, PINGS, 10_000)?;
+            let trips = stats.round_trips_ns.iter().map(|ns| *ns as f64 / 1e3);
+            samples.entry(key).or_default().extend(trips);
+        }
+    }
+    let middle = |key: &str| samples.get(key).and_then(|trips| median(trips));
+    let (bare, tunnelled) = (middle("bare_rtt_us"), middle("rtt_us"));
+    let over = bare.zip(tunnelled).map(|(bare, tunnelled)| rounded(tunnelled - bare));
+    let measured = [("rtt_us", tunnelled), ("bare_rtt_us", bare), ("rtt_over_bare_us", over)];
+    for (key, value) in measured {
+        outcome.measured.insert(key.to_owned(), json!(value));
+    }
+    for (key, trips) in samples {
+        outcome.samples.insert(key.to_owned(), trips);
+    }
+    Ok(())
+}
+
+/// Datagrams lost on a link that loses none, and bytes that the tunnel adds to each.
+fn measure_flow(testbed: &Testbed, stage: &Stage<'_>, measured: &mut Values) -> anyhow::Result<()> {
+    let count = 3_000;
+    let request =
+        FlowRequest { interval_us: FLOW_INTERVAL_US, size: FLOW_BYTES, wait_ms: 0, count };
+    testbed.network.start_capture(testbed.wlan)?;
+    let flow = testbed.subscribe(Route::Tunnelled, &request)?;
+    let stats = flow_stats(flow, Duration::from_secs(30))?;
+    let capture = testbed.network.take_capture(testbed.wlan)?;
+    measured.insert("lost_packets".to_owned(), json!(stats.lost));
+    let overhead = stage.rove.and_then(|_| {
+        let outer: Vec<f64> = capture
+            .packets
+            .iter()
+            .filter(|packet| is_tunnelled(packet))
+            .map(|packet| (packet.bytes - INNER_HEADERS) as f64)
+            .collect();
+        let inner = f64::from(FLOW_BYTES) + INNER_HEADERS as f64;
+        median(&outer).map(|outer| outer - inner)
+    });
+    let overhead = if stage.rove.is_some() { overhead } else { Some(0.0) };
+    measured.insert("overhead_bytes".to_owned(), json!(overhead));
+    Ok(())
+}
+
+/// A datagram from the gateway itself.
+fn is_tunnelled(packet: &Captured) -> bool {
+    packet.way == Way::In
+        && packet.bytes > usize::from(FLOW_BYTES) + INNER_HEADERS
+        && packet.endpoints.is_some_and(|ends| ends.source.ip() == GATEWAY)
+}
+
+/// One transfer over the bare link, one through the tunnel.
+fn measure_goodput(
+    testbed: &Testbed,
+    stage: &Stage<'_>,
+    outcome: &mut Outcome,
+) -> anyhow::Result<()> {
+    let seconds = stage.settings.number("seconds");
+    let length = RATE / 8 * seconds;
+    // Short runs are for tests of the lab: they skip in proportion.
+    let skip_ns = SLOW_START_NS.min(seconds * SECOND / 6);
+    let expected = sha256_of(stage.seed, length);
+    let mut intact = true;
+    let mut rates = [None, None];
+    for (rate, route) in rates.iter_mut().zip([Route::Open, Route::Tunnelled]) {
+        let download = testbed.download(route, stage.seed, length)?;
+        let patience = stage.control().then(|| Duration::from_secs(5));
+        let transfer = Transfer::watch(download, patience, |_| Ok(()))?;
+        *rate = transfer.goodput_mbps(skip_ns).map(rounded);
+        intact &= transfer.is_intact(&expected);
+    }
+    let [bare, tunnelled] = rates;
+    let over = bare.zip(tunnelled).map(|(bare, tunnelled)| rounded(tunnelled / bare));
+    let measured = &mut outcome.measured;
+    measured.insert("bare_goodput_mbps".to_owned(), json!(bare));
+    measured.insert("goodput_mbps".to_owned(), json!(tunnelled));
+    measured.insert("goodput_over_bare".to_owned(), json!(over));
+    measured.insert("checksum_ok".to_owned(), json!(intact));
+    let bare_values = [("goodput_mbps", json!(bare)), ("rtt_us", measured["bare_rtt_us"].clone())];
+    let bare_values = bare_values.map(|(key, value)| (key.to_owned(), value));
+    outcome.baseline =
+        Baseline::Measured(BTreeMap::from([("bare".to_owned(), BTreeMap::from(bare_values))]));
+    Ok(())
+}

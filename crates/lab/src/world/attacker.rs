@@ -1,0 +1,231 @@
+//! The attacker: on every wire, with an address of its own and everybody else's when it sends.
+//!
+//! It cannot break keys. It sees all, keeps the latest of it, and may drop, delay, redirect,
+//! repeat, alter and make up datagrams. What it never does here is to relay in both directions
+//! at once: a relay *is* a path, and no protocol can tell.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+
+use rove_proto::crypto::{Floor, Hello, Initiator, SeededRng, StaticSecret};
+use rove_proto::id::{PeerKey, SessionIndex};
+
+use super::op::{Intercept, Way};
+use super::parcel::HostId;
+use super::place::bystander;
+use crate::emu::{Datagram, MS, Rng, SECOND};
+
+/// Datagrams that it remembers.
+const RECORDED_MAX: usize = 600;
+/// How long after a reflection nothing is redirected: both together would be a relay.
+const NO_RELAY: u64 = 30 * SECOND;
+/// Well-formed first halves made once for all worlds: each costs some 150 us.
+const FLOOD_MESSAGES: u64 = 160;
+
+/// What becomes of a datagram that a host sends.
+#[derive(Debug)]
+pub(super) enum Fate {
+    /// It goes its way.
+    Passes,
+    /// It does not.
+    Vanishes,
+    /// It goes later.
+    Held {
+        /// How much later.
+        by_ns: u64,
+    },
+    /// This one comes first, from elsewhere; then what the other fate says.
+    Redirected {
+        /// The copy.
+        copy: Datagram,
+        /// When the original goes, if it does.
+        original_after_ns: Option<u64>,
+    },
+}
+
+/// The attacker.
+#[derive(Debug)]
+pub(super) struct Attacker {
+    address: SocketAddr,
+    recorded: VecDeque<(HostId, Datagram)>,
+    /// What the gateway sent to the attacker's own address.
+    caught: VecDeque<Datagram>,
+    task: Option<Task>,
+    reflected_ns: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    client: HostId,
+    way: Way,
+    how: Intercept,
+    left: u16,
+}
+
+impl Attacker {
+    pub(super) fn new() -> Self {
+        Self {
+            address: SocketAddr::new(bystander(66), 666),
+            recorded: VecDeque::new(),
+            caught: VecDeque::new(),
+            task: None,
+            reflected_ns: None,
+        }
+    }
+
+    /// From now on interferes with the next datagrams of a client.
+    pub(super) const fn intercept(&mut self, client: HostId, way: Way, how: Intercept, left: u16) {
+        self.task = Some(Task { client, way, how, left });
+    }
+
+    /// Leaves everybody alone.
+    pub(super) const fn rest(&mut self) {
+        self.task = None;
+    }
+
+    /// A datagram passes; `client` is the client that it comes from or goes to.
+    pub(super) fn sees(
+        &mut self,
+        now_ns: u64,
+        client: Option<HostId>,
+        way: Way,
+        datagram: &Datagram,
+    ) -> Fate {
+        let from = if way == Way::Up { client.unwrap_or(0) } else { 0 };
+        self.record(from, datagram.clone());
+        let Some(task) = &mut self.task else { return Fate::Passes };
+        if Some(task.client) != client || task.way != way || task.left == 0 {
+            return Fate::Passes;
+        }
+        task.left -= 1;
+        let relays = self.reflected_ns.is_some_and(|at| now_ns < at + NO_RELAY);
+        let redirects = way == Way::Up && !relays;
+        let copy = || Datagram { source: self.address, ..datagram.clone() };
+        match task.how {
+            Intercept::Drop => Fate::Vanishes,
+            Intercept::Hold { ms } => Fate::Held { by_ns: u64::from(ms) * MS },
+            Intercept::Move if redirects => {
+                Fate::Redirected { copy: copy(), original_after_ns: None }
+            }
+            Intercept::Race if redirects => {
+                Fate::Redirected { copy: copy(), original_after_ns: Some(50 * MS) }
+            }
+            Intercept::Move | Intercept::Race => Fate::Passes,
+        }
+    }
+
+    /// Remembers a datagram of `from` as it looks on the wire.
+    pub(super) fn record(&mut self, from: HostId, datagram: Datagram) {
+        if self.recorded.len() >= RECORDED_MAX {
+            self.recorded.pop_front();
+        }
+        self.recorded.push_back((from, datagram));
+    }
+
+    /// A datagram reached an address of the attacker's.
+    pub(super) fn catches(&mut self, datagram: Datagram) {
+        if datagram.destination == self.address && self.caught.len() < RECORDED_MAX {
+            self.caught.push_back(datagram);
+        }
+    }
+
+    /// What was caught, on its way to where the gateway last sent for the client.
+    pub(super) fn reflect(&mut self, now_ns: u64, client: SocketAddr) -> Vec<Datagram> {
+        if matches!(self.task, Some(Task { how: Intercept::Move | Intercept::Race, .. })) {
+            self.task = None;
+        }
+        self.reflected_ns = Some(now_ns);
+        let caught = std::mem::take(&mut self.caught);
+        caught.into_iter().map(|datagram| Datagram { destination: client, ..datagram }).collect()
+    }
+
+    /// Some of what was recorded, again.
+    pub(super) fn replay(
+        &self,
+        count: u16,
+        own_address: bool,
+        altered: bool,
+        chance: u64,
+    ) -> Vec<Datagram> {
+        let mut rng = Rng::new(chance);
+        let mut again = |_| {
+            let pick = rng.below(self.recorded.len() as u64) as usize;
+            let (_, mut datagram) = self.recorded.get(pick).cloned()?;
+            if own_address {
+                datagram.source = self.address;
+            }
+            if altered {
+                for _ in 0..=rng.below(3) {
+                    let bit = rng.below(datagram.payload.len().max(1) as u64 * 8) as usize;
+                    datagram.payload[bit / 8] ^= 1 << (bit % 8);
+                }
+            }
+            Some(datagram)
+        };
+        (0..count).filter_map(&mut again).collect()
+    }
+
+    /// Noise that looks like datagrams of every kind.
+    pub(super) fn garbage(&self, to: SocketAddr, count: u16, chance: u64) -> Vec<Datagram> {
+        let mut rng = Rng::new(chance);
+        let mut noise = |_| {
+            let len = [0, 1, 26, 27, 60, 1_232, 1_472, 1_473][rng.below(8) as usize];
+            let mut payload = vec![0; len];
+            rng.fill(&mut payload);
+            if let Some(first) = payload.first_mut() {
+                *first = [1, 2, 3, 4, 5, 0x10, 0x10, 0x10][rng.below(8) as usize];
+            }
+            // A session index that is in use makes it look right as far as can be seen.
+            let pick = rng.below(self.recorded.len().max(1) as u64) as usize;
+            if let Some((_, seen)) = self.recorded.get(pick)
+                && let (Some(index), Some(place)) = (seen.payload.get(1..5), payload.get_mut(1..5))
+            {
+                place.copy_from_slice(index);
+            }
+            Datagram { source: self.address, destination: to, payload }
+        };
+        (0..count).map(&mut noise).collect()
+    }
+
+    /// Well-formed first halves of handshakes by nobody, each from another address.
+    pub(super) fn flood(
+        gateway: PeerKey,
+        to: SocketAddr,
+        messages: u16,
+        chance: u64,
+    ) -> Vec<Datagram> {
+        let mut rng = Rng::new(chance);
+        let halves = first_halves(gateway);
+        let mut half = |_| {
+            let source = SocketAddr::new(bystander(rng.below(1 << 24) as u32), 1_024);
+            let payload = halves.get(rng.below(halves.len() as u64) as usize)?.clone();
+            Some(Datagram { source, destination: to, payload })
+        };
+        (0..messages).filter_map(&mut half).collect()
+    }
+}
+
+/// First halves that pass the gate's first check: whoever knows the gateway's public key can make
+/// them. The gateway of every world has the same key, so they are made once.
+fn first_halves(gateway: PeerKey) -> &'static [Vec<u8>] {
+    static HALVES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    HALVES.get_or_init(|| {
+        let mut rng = SeededRng::new(0xf100d);
+        let half = |counter| {
+            let secret = StaticSecret::generate(&mut rng);
+            let indices = std::array::from_fn(|i| SessionIndex(i as u32 + 1));
+            let hello = Hello {
+                counter,
+                features: 0,
+                floor: Floor::BITS_128,
+                has_aes: true,
+                token: None,
+                indices,
+            };
+            let started = Initiator::start(&mut rng, &secret, gateway, None, &hello);
+            started.ok().map(|(initiator, _)| initiator.messages().a.to_vec())
+        };
+        (1..=FLOOD_MESSAGES).filter_map(half).collect()
+    })
+}

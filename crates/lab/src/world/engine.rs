@@ -1,0 +1,481 @@
+//! The world itself: time, wires, hosts, and the laws at every step of them.
+//!
+//! Nothing here decides what happens (that is [`super::apply`]); it carries out and watches. One
+//! event at a time: a datagram arrives, a timer rings, a task of the agenda is due. After each,
+//! every law that it could have broken is checked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use rove_proto::crypto::{SeededRng, StaticSecret, Status, Token};
+use rove_proto::id::PeerKey;
+use rove_proto::node::{Command, Event, Meta, Node, PeerStatus};
+use rove_proto::outbox::Outbox;
+use rove_proto::time::Instant;
+use rove_proto::wire::Kind;
+use rove_proto::wire::inner::InnerPacket;
+
+use super::attacker::{Attacker, Fate};
+use super::hash::{TraceHash, hash};
+use super::host::{Host, Outgoing, Power, Turn};
+use super::inner::Body;
+use super::laws::{Amplification, Breach, Delivery, Handshakes, Hijack, Law, Nonces, check_status};
+use super::op::{CARDS, CLIENTS_MAX, Way};
+use super::parcel::{HostId, Origin, Parcel};
+use super::place::Place;
+use super::store::{ClientStore, GatewayStore};
+use crate::emu::{self, Datagram, Rng};
+
+/// Events in one stretch of time, after which the world counts as never resting.
+const EVENTS_MAX: u32 = 400_000;
+/// The gateway.
+pub(super) const GATEWAY: HostId = 0;
+/// The key of every gateway and of every client number is the same in all worlds.
+const KEY_SEED: u64 = 7;
+
+/// What is due at a time.
+#[derive(Debug)]
+pub(super) enum Task {
+    /// An inner packet is sent.
+    Send { client: usize, way: Way, body: Body },
+    /// A datagram that was held goes its way.
+    Release { host: HostId, link: emu::LinkId, parcel: Parcel },
+    /// The gateway's desk has decided about an enrolment.
+    Decide { peer: PeerKey, client: usize, token: Token },
+    /// A client learns where the gateway is now.
+    Tell { client: usize },
+    /// A host wakes up or starts.
+    PowerOn { host: HostId, reboot: bool },
+}
+
+/// A client's side of things outside of its node.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) key: PeerKey,
+    pub(super) store: ClientStore,
+    pub(super) backup: ClientStore,
+    /// Where it was told that the gateway is.
+    pub(super) remotes: Vec<SocketAddr>,
+    pub(super) handshakes: Handshakes,
+    /// What the gateway last said when it refused.
+    pub(super) refused: Option<Status>,
+    /// Whether the user wants it connected.
+    pub(super) wanted: bool,
+    /// When a packet last got through, either way.
+    pub(super) carried_ns: u64,
+    /// Invites made for it.
+    pub(super) invites: u32,
+}
+
+/// The whole world.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) now_ns: u64,
+    pub(super) place: Place,
+    pub(super) hosts: Vec<Host>,
+    pub(super) clients: Vec<Client>,
+    pub(super) gateway_key: PeerKey,
+    pub(super) gateway_store: GatewayStore,
+    pub(super) attacker: Attacker,
+    pub(super) delivery: Delivery,
+    pub(super) trace: TraceHash,
+    pub(super) datagrams: u64,
+    /// What clients sent, per client: for the law of silence.
+    pub(super) client_bytes: Vec<u64>,
+    pub(super) worst_back_ns: u64,
+    agenda: BTreeMap<(u64, u64), Task>,
+    scheduled: u64,
+    amplification: Amplification,
+    hijack: Hijack,
+    nonces: Nonces,
+    /// Hashes of everything that a host sent.
+    genuine: BTreeSet<u64>,
+    /// Hashes of what each running process received.
+    taken: Vec<BTreeSet<u64>>,
+    starts: u64,
+    seed: Rng,
+}
+
+impl World {
+    /// A world in which everybody was just switched on; one to three clients.
+    pub(super) fn new(seed: u64) -> Result<Self, Breach> {
+        let rng = Rng::new(seed).fork(0x776f);
+        let count = 1 + rng.clone().below(CLIENTS_MAX.into()) as usize;
+        let mut keys = SeededRng::new(KEY_SEED);
+        let mut secret = || StaticSecret::generate(&mut keys);
+        let gateway = secret();
+        let gateway_key = gateway.public();
+        let mut world = Self {
+            now_ns: emu::SECOND,
+            place: Place::new(seed, count),
+            hosts: vec![Host::new(0, GATEWAY, gateway, 1)],
+            clients: Vec::new(),
+            gateway_key,
+            gateway_store: GatewayStore::default(),
+            attacker: Attacker::new(),
+            delivery: Delivery::default(),
+            trace: TraceHash::default(),
+            datagrams: 0,
+            client_bytes: vec![0; count],
+            worst_back_ns: 0,
+            agenda: BTreeMap::new(),
+            scheduled: 0,
+            amplification: Amplification::default(),
+            hijack: Hijack::default(),
+            nonces: Nonces::default(),
+            genuine: BTreeSet::new(),
+            taken: vec![BTreeSet::new(); count + 1],
+            starts: 0,
+            seed: rng,
+        };
+        for client in 0..count {
+            let (secret, host) = (secret(), client + 1);
+            let key = secret.public();
+            world.hosts.push(Host::new(0, host, secret, CARDS.into()));
+            world.add_client(client, key);
+        }
+        world.move_gateway()?;
+        world.power_on(GATEWAY, true)?;
+        for client in 0..count {
+            world.plug(client, 0, Some(client))?;
+            world.tell(client)?;
+            world.power_on(client + 1, true)?;
+        }
+        Ok(world)
+    }
+
+    fn add_client(&mut self, client: usize, key: PeerKey) {
+        let token = self.invite(client, 0);
+        let store = ClientStore::invited(token);
+        self.clients.push(Client {
+            key,
+            backup: store.clone(),
+            store,
+            remotes: Vec::new(),
+            handshakes: Handshakes::default(),
+            refused: None,
+            wanted: true,
+            carried_ns: self.now_ns,
+            invites: 0,
+        });
+    }
+
+    /// The operator makes an invite for a client.
+    pub(super) fn invite(&mut self, client: usize, number: u32) -> Token {
+        let mut bytes = [0; 16];
+        self.seed.fork(0x1_0000 + client as u64 * 0x1_0000 + u64::from(number)).fill(&mut bytes);
+        // Sixteen bytes are a token, always.
+        let token = Token::new(&bytes).unwrap_or_else(|| unreachable!("a token of 16 bytes"));
+        self.gateway_store.invite(&token);
+        token
+    }
+
+    /// Lets time pass.
+    pub(super) fn advance(&mut self, by_ns: u64) -> Result<(), Breach> {
+        let end_ns = self.now_ns + by_ns;
+        for _ in 0..EVENTS_MAX {
+            let task = self.agenda.first_key_value().map(|(&(at, _), _)| at);
+            let wakes = self.hosts.iter().filter_map(Host::wake_ns);
+            let next = wakes.chain(task).chain(self.place.net.poll_timeout()).min();
+            let Some(next) = next.filter(|&next| next <= end_ns) else {
+                self.now_ns = end_ns;
+                return Ok(());
+            };
+            self.now_ns = self.now_ns.max(next);
+            self.step()?;
+        }
+        let timeouts: Vec<_> = self.hosts.iter().map(|host| host.node.poll_timeout()).collect();
+        Err(Breach::new(Law::Timeout, format!("it never rests: {timeouts:?}")))
+    }
+
+    /// Everything that is due now.
+    fn step(&mut self) -> Result<(), Breach> {
+        while let Some(delivery) = self.place.net.poll_delivery(self.now_ns) {
+            self.arrive(delivery)?;
+        }
+        while let Some(entry) = self.agenda.first_entry() {
+            if entry.key().0 > self.now_ns {
+                break;
+            }
+            let task = entry.remove();
+            self.perform(task)?;
+        }
+        for host in 0..self.hosts.len() {
+            if self.hosts[host].wake_ns().is_some_and(|at| at <= self.now_ns) {
+                self.act(host, Node::handle_timeout)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a task on the agenda.
+    pub(super) fn schedule(&mut self, after_ns: u64, task: Task) {
+        self.scheduled += 1;
+        self.agenda.insert((self.now_ns + after_ns, self.scheduled), task);
+    }
+
+    /// Carries out at once whatever was held back.
+    pub(super) fn release_all(&mut self) -> Result<(), Breach> {
+        for (_, task) in std::mem::take(&mut self.agenda) {
+            self.perform(task)?;
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, task: Task) -> Result<(), Breach> {
+        match task {
+            Task::Send { client, way, body } => self.send_now(client, way, body).map(drop),
+            Task::Release { host, link, parcel } => {
+                self.place.net.push(self.now_ns, self.place.hosts[host], link, parcel);
+                Ok(())
+            }
+            Task::Decide { peer, client, token } => self.decide(peer, client, &token),
+            Task::Tell { client } => self.tell(client),
+            Task::PowerOn { host, reboot } => self.power_on(host, reboot),
+        }
+    }
+
+    /// An inner packet is handed to the node at its origin. Returns its number; `None` when the
+    /// machine does not run.
+    pub(super) fn send_now(
+        &mut self,
+        client: usize,
+        way: Way,
+        body: Body,
+    ) -> Result<Option<u32>, Breach> {
+        let host = if way == Way::Up { client + 1 } else { GATEWAY };
+        if self.hosts[host].power != Power::On {
+            return Ok(None);
+        }
+        let inner = self.delivery.send(self.now_ns, client, way, body);
+        let packet = inner.bytes();
+        self.act(host, |node, now, out| node.handle_tun(now, InnerPacket::whole(&packet), out))?;
+        Ok(Some(inner.id))
+    }
+
+    /// Tells a node something.
+    pub(super) fn command(&mut self, host: HostId, command: Command) -> Result<(), Breach> {
+        if self.hosts[host].power == Power::Off {
+            return Ok(());
+        }
+        self.act(host, |node, now, out| node.handle_command(now, command, out))
+    }
+
+    /// Calls a verb of a node and does all that follows.
+    fn act(
+        &mut self,
+        host: HostId,
+        verb: impl FnOnce(&mut Node, Instant, &mut Outbox),
+    ) -> Result<(), Breach> {
+        let turn = self.hosts[host].turn(self.now_ns, verb);
+        if let Some(due) = turn.still_due {
+            return Err(Breach::new(Law::Timeout, format!("host {host}: {due}")));
+        }
+        if let Some(socket) = turn.not_open.first() {
+            return Err(Breach::new(Law::Sockets, format!("host {host} sends from {socket:?}")));
+        }
+        let Turn { events, sealed, inner, sends, .. } = turn;
+        for (seal, number) in &sealed {
+            self.nonces.sealed(seal, *number)?;
+        }
+        for event in events {
+            self.react(host, event)?;
+        }
+        for packet in &inner {
+            self.deliver(host, packet)?;
+        }
+        for outgoing in sends {
+            self.transmit(host, outgoing)?;
+        }
+        self.inspect(host)
+    }
+
+    /// Every peer of a host, by host number, with its status.
+    fn statuses(&self, host: HostId) -> Vec<(HostId, PeerStatus)> {
+        let node = &self.hosts[host].node;
+        if host != GATEWAY {
+            return node.status(self.gateway_key).map(|status| (GATEWAY, status)).into_iter().collect();
+        }
+        let clients = self.clients.iter().enumerate();
+        clients.filter_map(|(i, c)| node.status(c.key).map(|status| (i + 1, status))).collect()
+    }
+
+    /// The laws that look at a node's status.
+    fn inspect(&self, host: HostId) -> Result<(), Breach> {
+        let statuses = self.statuses(host);
+        for (peer, status) in &statuses {
+            let Host { node, .. } = &self.hosts[host];
+            check_status(node, status, self.hosts[host].sockets(), statuses.len())?;
+            self.hijack.check(host, *peer, status)?;
+        }
+        Ok(())
+    }
+
+    /// What a shell does when its core tells it something.
+    fn react(&mut self, host: HostId, event: Event) -> Result<(), Breach> {
+        self.trace.add(&[host as u64, hash(format!("{event:?}").as_bytes())]);
+        match event {
+            Event::EnrolmentRequested { peer, token } => {
+                if let Some(client) = self.clients.iter().position(|c| c.key == peer) {
+                    let after_ns = self.seed.below(200) * emu::MS;
+                    self.schedule(after_ns, Task::Decide { peer, client, token });
+                }
+            }
+            Event::HandshakeCounter { counter, .. } => {
+                let client = &mut self.clients[host - 1];
+                client.store.reserve(counter);
+                client.handshakes.begin(self.now_ns, counter)?;
+            }
+            Event::Established { .. } if host != GATEWAY => {
+                self.clients[host - 1].store.token = None;
+                self.clients[host - 1].refused = None;
+            }
+            Event::Refused { status, .. } => self.clients[host - 1].refused = Some(status),
+            Event::Established { .. }
+            | Event::OpenSocket { .. }
+            | Event::CloseSocket { .. }
+            | Event::PeerRefused { .. }
+            | Event::Leased { .. }
+            | Event::Routes { .. }
+            | Event::State { .. }
+            | Event::Moved { .. }
+            | Event::Ended { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// An inner packet comes out of the tunnel.
+    fn deliver(&mut self, host: HostId, packet: &[u8]) -> Result<(), Breach> {
+        let at = host.checked_sub(1);
+        let (inner, _) = self.delivery.arrived(self.now_ns, at, packet)?;
+        self.clients[inner.client].carried_ns = self.now_ns;
+        self.trace.add(&[self.now_ns, u64::from(inner.id)]);
+        Ok(())
+    }
+
+    /// A node sends a datagram.
+    fn transmit(&mut self, host: HostId, outgoing: Outgoing) -> Result<(), Breach> {
+        let Outgoing { link, access, from, to, payload } = outgoing;
+        let mark = hash(&payload);
+        self.trace.add(&[self.now_ns, host as u64, mark]);
+        self.datagrams += 1;
+        self.amplification.sent(host, to, payload.len())?;
+        let new = self.genuine.insert(mark);
+        if !new && Kind::of(&payload) == Some(Kind::Data) {
+            return Err(Breach::new(Law::Nonces, format!("host {host} sent a datagram twice")));
+        }
+        let datagram = Datagram { source: from, destination: to, payload };
+        let client = if host == GATEWAY { self.client_at(to) } else { Some(host) };
+        let way = if host == GATEWAY { Way::Down } else { Way::Up };
+        let parcel =
+            Parcel { datagram, origin: Origin::Host { host, at_ns: self.now_ns, to } };
+        if host != GATEWAY {
+            let len = emu::Frame::wire_len(&parcel);
+            self.client_bytes[host - 1] += len as u64;
+            if len > self.place.access(host - 1, access).mtu {
+                return Ok(());
+            }
+        }
+        match self.attacker.sees(self.now_ns, client, way, &parcel.datagram) {
+            Fate::Vanishes => {}
+            Fate::Passes => self.place.net.push(self.now_ns, self.place.hosts[host], link, parcel),
+            Fate::Held { by_ns } => self.schedule(by_ns, Task::Release { host, link, parcel }),
+            Fate::Redirected { copy, original_after_ns } => {
+                self.inject(copy);
+                if let Some(after_ns) = original_after_ns {
+                    self.schedule(after_ns, Task::Release { host, link, parcel });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The attacker sends.
+    pub(super) fn inject(&mut self, datagram: Datagram) {
+        let (host, link) = self.place.attacker;
+        let parcel = Parcel { datagram, origin: Origin::Attacker };
+        self.place.net.push(self.now_ns, host, link, parcel);
+    }
+
+    /// The client that the gateway reaches at `remote`, as far as it thinks.
+    fn client_at(&self, remote: SocketAddr) -> Option<HostId> {
+        let statuses = self.statuses(GATEWAY);
+        let there = |status: &PeerStatus| status.paths.iter().any(|p| p.remote() == remote);
+        statuses.into_iter().find(|(_, status)| there(status)).map(|(host, _)| host)
+    }
+
+    /// A datagram reaches a machine.
+    fn arrive(&mut self, delivery: emu::Delivery<Parcel>) -> Result<(), Breach> {
+        let emu::Delivery { host: place, link, frame, .. } = delivery;
+        let len = emu::Frame::wire_len(&frame);
+        let Parcel { datagram, origin } = frame;
+        if place == self.place.attacker.0 {
+            self.attacker.catches(datagram);
+            return Ok(());
+        }
+        let Some(host) = self.place.hosts.iter().position(|&at| at == place) else {
+            return Ok(());
+        };
+        let Some(received) = self.hosts[host].receive(link, datagram.destination) else {
+            return Ok(());
+        };
+        if host != GATEWAY && !self.fits(host, link, len) {
+            return Ok(());
+        }
+        let Datagram { source, mut payload, .. } = datagram;
+        let sent_ns = self.witness(host, source, &payload, origin);
+        self.amplification.received(host, source, payload.len(), sent_ns);
+        let meta = Meta { socket: received.socket, local: Some(received.local), remote: source };
+        let mark = hash(&payload);
+        let new = self.genuine.contains(&mark) && self.taken[host].insert(mark);
+        let before = if new { Vec::new() } else { self.statuses(host) };
+        let carried = self.delivery.totals();
+        self.act(host, |node, now, out| node.handle_datagram(now, meta, &mut payload, out))?;
+        if !new && (self.statuses(host) != before || self.delivery.totals() != carried) {
+            let what = format!("host {host} by {source}: {before:?} -> {:?}", self.statuses(host));
+            return Err(Breach::new(Law::Unauthenticated, what));
+        }
+        Ok(())
+    }
+
+    /// What the laws learn from an arrival. Returns when an honest host sent it.
+    fn witness(
+        &mut self,
+        at: HostId,
+        source: SocketAddr,
+        payload: &[u8],
+        origin: Origin,
+    ) -> Option<u64> {
+        let Origin::Host { host, at_ns, to } = origin else { return None };
+        self.hijack.honest(at, host, source);
+        self.amplification.reached(self.now_ns, host, to);
+        if at == GATEWAY {
+            // Seen from the Internet side, a NAT box has given it another source.
+            let payload = payload.to_vec();
+            self.attacker.record(host, Datagram { source, destination: to, payload });
+        }
+        Some(at_ns)
+    }
+
+    fn fits(&self, host: HostId, link: emu::LinkId, len: usize) -> bool {
+        let cards = self.hosts[host].cards.iter().flatten();
+        let access = cards.into_iter().find(|card| card.link == link).map(|card| card.access);
+        access.is_some_and(|access| len <= self.place.access(host - 1, access).mtu)
+    }
+
+    /// A new process of `host` begins: what its predecessor took is nothing to it.
+    pub(super) fn begin_process(&mut self, host: HostId, reboot: bool) {
+        self.starts += 1;
+        let mut seed = self.seed.fork(self.starts);
+        self.taken[host].clear();
+        self.hosts[host].start(self.now_ns, seed.next_u64(), reboot);
+    }
+
+    /// A client may be reached at, or was told of, `remotes`.
+    pub(super) fn trust(&mut self, client: usize, remotes: &[SocketAddr]) {
+        for &remote in remotes {
+            self.amplification.chosen(client + 1, remote);
+            self.hijack.honest(client + 1, GATEWAY, remote);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! One node's shell, as the real one is: it opens and closes sockets when the core says so, seals,
+//! sends runs, writes inner packets, wakes the core when it asked to be woken.
+//!
+//! It also has what a machine has: cards with addresses, a clock that counts sleep and begins anew
+//! at a reboot, a power switch.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
+use rove_proto::id::{LinkId, PacketNumber, SocketId};
+use rove_proto::node::{Config, Event, Link, Node};
+use rove_proto::outbox::{Outbox, RunSeal};
+use rove_proto::time::{Duration, Instant};
+
+use super::parcel::HostId;
+use crate::emu;
+
+/// Port on which the gateway listens.
+pub(super) const PORT: u16 = 4433;
+/// Socket of the gateway.
+const LISTENING: SocketId = SocketId(0);
+/// Sockets that the core asks for are numbered from here.
+const FIRST_SOCKET: u32 = 100;
+/// Local ports of a client.
+const PORTS: std::ops::Range<u16> = 32_768..61_000;
+/// What a clock shows after a reboot, in nanoseconds.
+const BOOT_TIME_NS: u64 = 7 * emu::SECOND;
+
+/// Whether the machine runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Power {
+    /// It runs.
+    On,
+    /// It sleeps: nothing is taken in, no timer rings.
+    Asleep,
+    /// The process is gone; what arrives is refused.
+    Off,
+}
+
+/// A network card that is plugged in.
+#[derive(Clone, Debug)]
+pub(super) struct Card {
+    /// The emulated link.
+    pub(super) link: emu::LinkId,
+    /// The access network's number.
+    pub(super) access: usize,
+    /// The addresses that it has now.
+    pub(super) addresses: Vec<IpAddr>,
+}
+
+/// A machine with a node.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) id: HostId,
+    pub(super) node: Node,
+    pub(super) power: Power,
+    /// The cards by number; `None` is unplugged.
+    pub(super) cards: Vec<Option<Card>>,
+    secret: StaticSecret,
+    out: Outbox,
+    sockets: BTreeMap<SocketId, (usize, SocketAddr)>,
+    next_port: u16,
+    /// World time at which the clock showed [`BOOT_TIME_NS`].
+    booted_ns: u64,
+    /// What a wall clock would be wrong by, in seconds: nothing may depend on it.
+    pub(super) wall_error_s: i64,
+}
+
+/// A datagram that a node sends.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) link: emu::LinkId,
+    pub(super) access: usize,
+    pub(super) from: SocketAddr,
+    pub(super) to: SocketAddr,
+    pub(super) payload: Vec<u8>,
+}
+
+/// What one call of the core led to.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    pub(super) events: Vec<Event>,
+    pub(super) sealed: Vec<(RunSeal, PacketNumber)>,
+    pub(super) inner: Vec<Vec<u8>>,
+    pub(super) sends: Vec<Outgoing>,
+    /// Sockets that were sent from and are not open: a fault of the core.
+    pub(super) not_open: Vec<SocketId>,
+    /// The next timeout, if it is not later than the call: a fault of the core.
+    pub(super) still_due: Option<String>,
+}
+
+/// How a datagram was received.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Received {
+    pub(super) socket: SocketId,
+    pub(super) local: IpAddr,
+}
+
+impl Host {
+    /// A machine that was just switched on, with a node that knows nobody.
+    pub(super) fn new(now_ns: u64, id: HostId, secret: StaticSecret, cards: usize) -> Self {
+        let mut host = Self {
+            id,
+            node: node(Instant::ZERO, &secret, 0),
+            power: Power::On,
+            cards: vec![None; cards],
+            secret,
+            out: Outbox::new(),
+            sockets: BTreeMap::new(),
+            next_port: PORTS.start,
+            booted_ns: now_ns,
+            wall_error_s: 0,
+        };
+        host.stop();
+        host
+    }
+
+    /// The process ends, wherever it is.
+    pub(super) fn stop(&mut self) {
+        self.power = Power::Off;
+        self.sockets.clear();
+    }
+
+    /// The process starts. Its randomness follows from `seed`; with `reboot` the clock begins anew.
+    pub(super) fn start(&mut self, now_ns: u64, seed: u64, reboot: bool) {
+        if reboot {
+            self.booted_ns = now_ns;
+        }
+        self.node = node(self.clock(now_ns), &self.secret, seed);
+        self.power = Power::On;
+        self.sockets.clear();
+        if self.id == 0 {
+            let any = SocketAddr::new(IpAddr::from([0; 4]), PORT);
+            self.sockets.insert(LISTENING, (0, any));
+        }
+    }
+
+    /// Calls the core and does what it wants.
+    pub(super) fn turn(
+        &mut self,
+        now_ns: u64,
+        verb: impl FnOnce(&mut Node, Instant, &mut Outbox),
+    ) -> Turn {
+        let now = self.clock(now_ns);
+        self.out.clear();
+        verb(&mut self.node, now, &mut self.out);
+        let mut turn = Turn::default();
+        while let Some(event) = self.node.poll_event() {
+            if let Event::OpenSocket { socket, link, local } = &event {
+                self.open(*socket, *link, *local);
+            }
+            turn.events.push(event);
+        }
+        turn.sealed = self.out.sealed().map(|(seal, number)| (seal.clone(), number)).collect();
+        self.out.seal();
+        let mut sends = Vec::new();
+        for (run, bytes) in self.out.runs() {
+            for payload in bytes.chunks(run.segment.max(1)) {
+                match self.sockets.get(&run.route.socket) {
+                    None => turn.not_open.push(run.route.socket),
+                    Some(&(card, bound)) => {
+                        let from = self.source(card, bound, run.route.local, run.route.remote);
+                        sends.extend(from.map(|(link, access, from)| Outgoing {
+                            link,
+                            access,
+                            from,
+                            to: run.route.remote,
+                            payload: payload.to_vec(),
+                        }));
+                    }
+                }
+            }
+        }
+        turn.sends = sends;
+        turn.inner = self.out.inner().map(<[u8]>::to_vec).collect();
+        // What was said goodbye with has left: now the sockets may go.
+        for event in &turn.events {
+            if let Event::CloseSocket { socket } = event {
+                self.sockets.remove(socket);
+            }
+        }
+        if let Some((at, reason)) = self.node.poll_timeout().filter(|(at, _)| *at <= now) {
+            turn.still_due = Some(format!("{reason:?} at {at:?}, now {now:?}"));
+        }
+        turn
+    }
+
+    /// When the core wants to be woken, in world time; never while the machine does not run.
+    pub(super) fn wake_ns(&self) -> Option<u64> {
+        if self.power != Power::On {
+            return None;
+        }
+        let (at, _) = self.node.poll_timeout()?;
+        Some((at.as_nanos() - BOOT_TIME_NS).saturating_add(self.booted_ns))
+    }
+
+    /// How a datagram that arrived over `link` reaches the core, if it does.
+    pub(super) fn receive(&self, link: emu::LinkId, to: SocketAddr) -> Option<Received> {
+        if self.power != Power::On {
+            return None;
+        }
+        let own = |card: &Card| card.link == link && card.addresses.contains(&to.ip());
+        let card = self.cards.iter().position(|card| card.as_ref().is_some_and(own))?;
+        if self.id == 0 {
+            return (to.port() == PORT).then_some(Received { socket: LISTENING, local: to.ip() });
+        }
+        let bound = self.sockets.iter().find(|(_, bound)| **bound == (card, to));
+        bound.map(|(&socket, _)| Received { socket, local: to.ip() })
+    }
+
+    /// The links as the core is to be told of them.
+    pub(super) fn links(&self, usable: impl Fn(usize) -> bool) -> Vec<Link> {
+        let link = |(number, card): (usize, &Option<Card>)| {
+            let card = card.as_ref().filter(|card| usable(card.access))?;
+            Some(Link { id: LinkId(number as u32 + 1), addresses: card.addresses.clone() })
+        };
+        self.cards.iter().enumerate().filter_map(link).collect()
+    }
+
+    /// Sockets that are open.
+    pub(super) fn sockets(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// The clock of the machine.
+    pub(super) const fn clock(&self, now_ns: u64) -> Instant {
+        Instant::from_nanos(now_ns - self.booted_ns + BOOT_TIME_NS)
+    }
+
+    fn open(&mut self, socket: SocketId, link: LinkId, local: IpAddr) {
+        let port = self.next_port;
+        self.next_port = if port + 1 < PORTS.end { port + 1 } else { PORTS.start };
+        self.sockets.insert(socket, (link.0 as usize - 1, SocketAddr::new(local, port)));
+    }
+
+    /// Where a datagram leaves: by which card, from which address. `None` when the kernel would
+    /// refuse: the card or the address is gone.
+    fn source(
+        &self,
+        card: usize,
+        bound: SocketAddr,
+        local: Option<IpAddr>,
+        to: SocketAddr,
+    ) -> Option<(emu::LinkId, usize, SocketAddr)> {
+        let card = self.cards.get(card)?.as_ref()?;
+        let own = card.addresses.iter().find(|own| own.is_ipv4() == to.is_ipv4());
+        let wanted = if bound.ip().is_unspecified() { local } else { Some(bound.ip()) };
+        let from = wanted.or_else(|| own.copied())?;
+        let there = card.addresses.contains(&from) && from.is_ipv4() == to.is_ipv4();
+        there.then_some((card.link, card.access, SocketAddr::new(from, bound.port())))
+    }
+}
+
+fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
+    let config = Config {
+        secret: secret.clone(),
+        floor: Floor::BITS_128,
+        has_aes: true,
+        keepalive: Some(Duration::from_secs(25)),
+        persistence_timeout: Duration::from_secs(86_400),
+    };
+    Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET)
+}

@@ -1,0 +1,137 @@
+//! The inner packets of the world: numbered, checkable, of every size.
+//!
+//! A packet follows entirely from its [`Inner`], so the reference model keeps no bytes: it makes
+//! the packet again and compares. The number stands in the IPv4 identification and header checksum
+//! (which the tunnel must not touch), so even a packet of 20 bytes has one.
+
+use std::net::Ipv4Addr;
+
+use super::op::Way;
+use crate::emu::Rng;
+
+/// A server behind the gateway.
+pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
+/// The gateway inside the tunnel.
+pub(super) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// The shortest packet: a header and nothing else.
+pub(super) const LEN_MIN: u16 = 20;
+/// The longest: the MTU of the tunnel's interface.
+pub(super) const LEN_MAX: u16 = 1_420;
+
+const UDP: u8 = 17;
+const TCP: u8 = 6;
+/// Protocol number for experiments (RFC 3692).
+const EXPERIMENT: u8 = 253;
+const TCP_LEN: usize = 24;
+const SYN: u8 = 2;
+const MSS_AT: usize = 42;
+const SUM_AT: usize = 36;
+
+/// An inner packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Inner {
+    pub(super) id: u32,
+    pub(super) client: usize,
+    pub(super) way: Way,
+    pub(super) body: Body,
+}
+
+/// What is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    /// Random bytes up to this length.
+    Data(u16),
+    /// A TCP SYN that announces this segment size.
+    Syn(u16),
+}
+
+/// The inner address of a client.
+pub(super) const fn address(client: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, 0, 2 + client as u8)
+}
+
+/// The number of a packet that came out of the tunnel.
+pub(super) fn id_of(packet: &[u8]) -> Option<u32> {
+    let header = packet.get(..usize::from(LEN_MIN))?;
+    Some(u32::from_be_bytes([header[4], header[5], header[10], header[11]]))
+}
+
+impl Inner {
+    /// The packet.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut packet = match self.body {
+            Body::Data(len) => self.data(len.clamp(LEN_MIN, LEN_MAX)),
+            Body::Syn(mss) => self.syn(mss),
+        };
+        let [a, b, c, d] = self.id.to_be_bytes();
+        (packet[4], packet[5], packet[10], packet[11]) = (a, b, c, d);
+        packet
+    }
+
+    /// Whether `packet` is this one as a tunnel may deliver it: the same, but for the segment size
+    /// of a SYN, which may have become smaller.
+    pub(super) fn may_arrive_as(&self, packet: &[u8]) -> bool {
+        let sent = self.bytes();
+        let Body::Syn(mss) = self.body else { return packet == sent };
+        if packet.len() != sent.len() {
+            return false;
+        }
+        let announced = u16::from_be_bytes([packet[MSS_AT], packet[MSS_AT + 1]]);
+        let mut mended = packet.to_vec();
+        mended[MSS_AT..MSS_AT + 2].copy_from_slice(&sent[MSS_AT..MSS_AT + 2]);
+        mended[SUM_AT..SUM_AT + 2].copy_from_slice(&sent[SUM_AT..SUM_AT + 2]);
+        mended == sent && announced <= mss && tcp_sum(packet) == 0
+    }
+
+    fn header(&self, len: usize, protocol: u8) -> Vec<u8> {
+        let client = address(self.client);
+        let (source, destination) = match self.way {
+            Way::Up => (client, SERVER),
+            Way::Down => (SERVER, client),
+        };
+        let mut packet = vec![0u8; len];
+        packet[0] = 0x45;
+        packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+        (packet[8], packet[9]) = (64, protocol);
+        packet[12..16].copy_from_slice(&source.octets());
+        packet[16..20].copy_from_slice(&destination.octets());
+        packet
+    }
+
+    fn data(&self, len: u16) -> Vec<u8> {
+        let len = usize::from(len);
+        let protocol = if len >= 28 { UDP } else { EXPERIMENT };
+        let mut packet = self.header(len, protocol);
+        let mut rng = Rng::new(self.id.into()).fork(0x696e);
+        rng.fill(&mut packet[20..]);
+        if protocol == UDP {
+            let flow = (self.id % 5) as u8;
+            packet[20..24].copy_from_slice(&[0x40, flow, 0x01, 0xbb]);
+            packet[24..26].copy_from_slice(&(len as u16 - 20).to_be_bytes());
+        }
+        packet
+    }
+
+    fn syn(&self, mss: u16) -> Vec<u8> {
+        let mut packet = self.header(20 + TCP_LEN, TCP);
+        packet[20..24].copy_from_slice(&[0x40, 1, 0x01, 0xbb]);
+        packet[32] = (TCP_LEN as u8 / 4) << 4;
+        packet[33] = SYN;
+        packet[40..42].copy_from_slice(&[2, 4]);
+        packet[MSS_AT..MSS_AT + 2].copy_from_slice(&mss.to_be_bytes());
+        let sum = tcp_sum(&packet);
+        packet[SUM_AT..SUM_AT + 2].copy_from_slice(&sum.to_be_bytes());
+        packet
+    }
+}
+
+/// The checksum of the TCP segment (RFC 9293, 3.1); 0 over one that has the right one.
+fn tcp_sum(packet: &[u8]) -> u16 {
+    let words = packet[12..20].chunks_exact(2).chain(packet[20..].chunks_exact(2));
+    let words = words.map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let mut sum = words.sum::<u32>() + u32::from(TCP) + TCP_LEN as u32;
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}

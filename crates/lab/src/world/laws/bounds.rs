@@ -1,0 +1,85 @@
+//! Nothing grows without bound: paths, queues, sockets, indices, the rate of handshakes.
+
+use std::collections::VecDeque;
+
+use rove_proto::node::{Node, PeerStatus};
+use rove_proto::peer::epoch::{INDICES_AHEAD, LANES_MAX, PENDING_MAX};
+use rove_proto::peer::paths::PATHS_MAX;
+use rove_proto::peer::waiting::WAITING_MAX;
+use rove_proto::wire::control::INDICES_MAX;
+use rove_proto::wire::handshake::INDEX_COUNT;
+
+use super::{Breach, Law};
+use crate::emu::SECOND;
+
+/// Handshakes that a client may begin in a minute, whatever happens: a round of eight candidates
+/// every five seconds, and a fresh start for each of a few changes of its links.
+const PER_MINUTE_MAX: usize = 400;
+/// Sockets of a client: one a path, and one for each address that it tries in a round.
+const SOCKETS_MAX: usize = PATHS_MAX + 8;
+/// Indices of one peer: current, previous and pending epochs, and a client's attempts.
+const INDICES_PER_PEER: usize = (2 + PENDING_MAX)
+    * (LANES_MAX + INDICES_AHEAD as usize + INDICES_MAX + INDEX_COUNT)
+    + 16 * INDEX_COUNT;
+
+/// Checks one session, and its node.
+pub(in crate::world) fn check_status(
+    node: &Node,
+    status: &PeerStatus,
+    sockets: usize,
+    peers: usize,
+) -> Result<(), Breach> {
+    let breach = |what: String| Err(Breach::new(Law::Bounds, what));
+    if status.paths.len() > PATHS_MAX {
+        return breach(format!("{} paths", status.paths.len()));
+    }
+    if status.waiting > WAITING_MAX {
+        return breach(format!("{} packets wait", status.waiting));
+    }
+    if sockets > SOCKETS_MAX {
+        return breach(format!("{sockets} sockets"));
+    }
+    if node.indices_issued() > peers.max(1) * INDICES_PER_PEER {
+        return breach(format!("{} session indices", node.indices_issued()));
+    }
+    Ok(())
+}
+
+/// When a client began its latest handshakes, and with which counters.
+#[derive(Debug, Default)]
+pub(in crate::world) struct Handshakes {
+    recent_ns: VecDeque<u64>,
+    highest: Option<u64>,
+    total: u64,
+}
+
+impl Handshakes {
+    /// A handshake begins.
+    pub(in crate::world) fn begin(&mut self, now_ns: u64, counter: u64) -> Result<(), Breach> {
+        if self.highest.is_some_and(|highest| counter <= highest) {
+            let what = format!("counter {counter} after {:?}", self.highest);
+            return Err(Breach::new(Law::Restart, what));
+        }
+        self.highest = Some(counter);
+        self.total += 1;
+        self.recent_ns.push_back(now_ns);
+        while self.recent_ns.front().is_some_and(|&at| at + 60 * SECOND < now_ns) {
+            self.recent_ns.pop_front();
+        }
+        if self.recent_ns.len() > PER_MINUTE_MAX {
+            let what = format!("{} handshakes in a minute", self.recent_ns.len());
+            return Err(Breach::new(Law::Bounds, what));
+        }
+        Ok(())
+    }
+
+    /// The store went back in time: counters may repeat, and the gateway will say so.
+    pub(in crate::world) const fn forget_counter(&mut self) {
+        self.highest = None;
+    }
+
+    /// Handshakes so far.
+    pub(in crate::world) const fn total(&self) -> u64 {
+        self.total
+    }
+}

@@ -1,0 +1,67 @@
+//! The laws of the world, checked as it goes, one file each.
+//!
+//! A law sees what no node sees: who really sent a datagram, what every address is for, what was
+//! handed in on the other side. It never looks at a node's private state.
+
+mod amplification;
+mod bounds;
+mod delivery;
+mod hijack;
+mod nonces;
+
+use std::fmt;
+
+pub(super) use amplification::Amplification;
+pub(super) use bounds::{Handshakes, check_status};
+pub(super) use delivery::Delivery;
+pub(super) use hijack::Hijack;
+pub(super) use nonces::Nonces;
+
+/// The laws, by number and name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Law {
+    /// What is delivered was sent, unaltered, by that peer, once.
+    Delivery,
+    /// No pair of key and nonce is used twice.
+    Nonces,
+    /// An unproven address gets at most three times what came from it.
+    Amplification,
+    /// After a turn at `t`, the next timeout lies after `t`; and the world comes to rest.
+    Timeout,
+    /// When trouble has ended, packets get through again within [`super::BACK_WITHIN`] and 2 % of
+    /// the outage; and then none is lost.
+    AlwaysBack,
+    /// A session's path never becomes an address that its peer did not send from.
+    Hijack,
+    /// What is not authentic, or not new, changes nothing.
+    Unauthenticated,
+    /// Paths, queues, indices, sockets and handshakes are bounded.
+    Bounds,
+    /// An idle session is silent, or sends what a NAT needs and no more.
+    Silence,
+    /// A revoked client gets nothing through within a second.
+    Revocation,
+    /// A restart loses no enrolment and repeats no handshake counter.
+    Restart,
+    /// Datagrams leave only from sockets that are open.
+    Sockets,
+}
+
+/// A law was broken.
+#[derive(Clone, Debug)]
+pub(super) struct Breach {
+    pub(super) law: Law,
+    pub(super) what: String,
+}
+
+impl Breach {
+    pub(super) const fn new(law: Law, what: String) -> Self {
+        Self { law, what }
+    }
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.law, self.what)
+    }
+}

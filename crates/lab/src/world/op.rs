@@ -1,0 +1,281 @@
+//! What can happen in the world: operations, made from a seed, printable, each meaningful alone.
+//!
+//! An operation carries everything that it needs, so a list of them can be cut anywhere and still
+//! be replayed: that is what makes failures small. Which kinds a list contains is drawn first
+//! ("swarm testing", Groce et al., ISSTA 2012): a run without restarts gets deeper into moves than
+//! one that has a bit of everything.
+
+use crate::emu::{Carrier, Rng};
+
+/// Clients of a world.
+pub const CLIENTS_MAX: u8 = 3;
+/// Access networks that each client can use: at home (NAT), in a café (none), mobile (symmetric
+/// NAT).
+pub const ACCESSES: u8 = 3;
+/// Cards of each client.
+pub const CARDS: u8 = 2;
+
+/// A direction of traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// From the client to the gateway.
+    Up,
+    /// From the gateway to the client.
+    Down,
+}
+
+/// What the attacker does to datagrams on a client's access, each for a number of datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intercept {
+    /// They vanish.
+    Drop,
+    /// They arrive later by this many milliseconds.
+    Hold {
+        /// How much later.
+        ms: u16,
+    },
+    /// They arrive from the attacker's address instead of the client's (from the client only).
+    Move,
+    /// A copy from the attacker's address arrives first (from the client only).
+    Race,
+}
+
+/// Which store a restarted client finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The one that it wrote.
+    Latest,
+    /// An older one, as from a backup or a cloned disk.
+    Backup,
+}
+
+/// One thing that happens. Clients, accesses and cards beyond those of the world wrap around.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the variants say what, and their fields are named for it")]
+pub enum Op {
+    /// Inner packets are sent; a length of 0 means random ones from 20 to 1,420 bytes.
+    Send { client: u8, way: Way, packets: u16, len: u16, gap_us: u32 },
+    /// A TCP SYN is sent, whose segment size must fit the tunnel.
+    Syn { client: u8, way: Way, mss: u16 },
+    /// Time passes.
+    Wait { ms: u32 },
+    /// An access network becomes like this, in both directions.
+    Quality { client: u8, access: u8, quality: Quality },
+    /// An access network is unplugged (the client sees it), dead (it does not), or well again.
+    Carrier { client: u8, access: u8, carrier: Carrier },
+    /// One direction of an access network dies silently.
+    OneWay { client: u8, access: u8, way: Way },
+    /// An access network carries no larger layer-3 packets than this any more.
+    Mtu { client: u8, access: u8, mtu: u16 },
+    /// The client gets another address in the same network.
+    Readdress { client: u8, card: u8 },
+    /// A card is plugged into an access network, or out.
+    Plug { client: u8, card: u8, access: Option<u8> },
+    /// The gateway gets other addresses; its clients learn them by name after a while.
+    MoveGateway { told_after_ms: u32 },
+    /// A NAT box maps to other ports.
+    RebindNat { client: u8, access: u8 },
+    /// A NAT box forgets everything, perhaps gets another address.
+    RebootNat { client: u8, access: u8, readdress: bool },
+    /// The client's lid is closed; its clock runs on.
+    Sleep { client: u8, seconds: u32 },
+    /// The client's process starts anew; with `reboot` its clock does too.
+    RestartClient { client: u8, found: Found, reboot: bool, down_ms: u32 },
+    /// The gateway's process starts anew.
+    RestartGateway { reboot: bool, down_ms: u32 },
+    /// A copy is made of the client's store.
+    Backup { client: u8 },
+    /// A wall clock jumps, by years if need be.
+    StepClock { host: u8, by_s: i64 },
+    /// The attacker interferes with the next datagrams of a client.
+    Intercept { client: u8, way: Way, how: Intercept, datagrams: u16 },
+    /// The attacker sends again what it recorded, from where it came from or from its own address,
+    /// unaltered or with bits turned.
+    Replay { count: u16, own_address: bool, altered: bool, chance: u64 },
+    /// The attacker sends noise that looks like datagrams, to the gateway or to a client.
+    Garbage { client: Option<u8>, count: u16, chance: u64 },
+    /// The attacker passes on to the client what the gateway sent to the attacker's address.
+    Reflect { client: u8 },
+    /// First halves of handshakes from spoofed addresses, well formed.
+    Flood { messages: u16, chance: u64 },
+    /// The operator takes a client's access away.
+    Revoke { client: u8 },
+    /// The operator gives it back, and the user connects.
+    Readmit { client: u8 },
+    /// A stranger tries the token that a client has used.
+    Enrol { client: u8 },
+    /// Trouble ends; everything must work again within a bounded time.
+    Settle { quiet: bool },
+}
+
+/// What an access network is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Quality {
+    /// Delay of one direction, in milliseconds.
+    pub delay_ms: u16,
+    /// Random further delay that keeps order, in milliseconds.
+    pub jitter_ms: u16,
+    /// Lost packets of a thousand.
+    pub loss: u16,
+    /// Doubled packets of a thousand.
+    pub duplicate: u16,
+    /// Packets of a thousand that are overtaken.
+    pub reorder: u16,
+    /// Packets of a million bits that are altered.
+    pub bit_errors: u16,
+    /// Rate in kbit/s.
+    pub rate_kbps: u32,
+}
+
+impl Quality {
+    /// A network that loses nothing.
+    pub const CLEAN: Self = Self {
+        delay_ms: 20,
+        jitter_ms: 0,
+        loss: 0,
+        duplicate: 0,
+        reorder: 0,
+        bit_errors: 0,
+        rate_kbps: 20_000,
+    };
+
+    fn draw(rng: &mut Rng) -> Self {
+        let mut some = |most: u64| match rng.below(2) {
+            0 => 0,
+            _ => rng.below(most + 1) as u16,
+        };
+        Self {
+            delay_ms: 1 + some(150),
+            jitter_ms: some(40),
+            loss: some(300),
+            duplicate: some(200),
+            reorder: some(300),
+            bit_errors: some(20),
+            rate_kbps: 300 + 100 * u32::from(some(200)),
+        }
+    }
+}
+
+/// The kinds that a list may contain or not.
+const KINDS: u64 = 22;
+
+/// Makes a list of `steps` operations; the last is always [`Op::Settle`].
+pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
+    let mut rng = Rng::new(seed).fork(0x6f70);
+    let allowed: Vec<u64> = (0..KINDS).filter(|_| rng.chance(0.45)).collect();
+    let mut ops = Vec::with_capacity(steps);
+    for _ in 1..steps {
+        ops.push(match rng.below(10) {
+            0..3 => traffic(&mut rng),
+            3..6 => Op::Wait { ms: wait(&mut rng) },
+            _ if allowed.is_empty() => traffic(&mut rng),
+            _ => trouble(&mut rng, allowed[rng.clone().below(allowed.len() as u64) as usize]),
+        });
+    }
+    ops.push(Op::Settle { quiet: rng.chance(0.2) });
+    ops
+}
+
+fn wait(rng: &mut Rng) -> u32 {
+    match rng.below(12) {
+        0..4 => rng.below(60) as u32,
+        4..8 => rng.below(1_000) as u32,
+        8..10 => rng.below(8_000) as u32,
+        10 => rng.below(60_000) as u32,
+        _ => rng.below(400_000) as u32,
+    }
+}
+
+fn client(rng: &mut Rng) -> u8 {
+    rng.below(CLIENTS_MAX.into()) as u8
+}
+
+fn way(rng: &mut Rng) -> Way {
+    if rng.chance(0.5) { Way::Up } else { Way::Down }
+}
+
+fn traffic(rng: &mut Rng) -> Op {
+    let (client, way) = (client(rng), way(rng));
+    match rng.below(8) {
+        0 => Op::Syn { client, way, mss: 400 + rng.below(1_300) as u16 },
+        1 => Op::Send { client, way, packets: 60, len: 1_420, gap_us: 200 },
+        2 => Op::Send { client, way, packets: 1, len: 0, gap_us: 0 },
+        _ => {
+            let packets = 1 + rng.below(12) as u16;
+            let gap_us = [0, 500, 20_000, 300_000][rng.below(4) as usize];
+            Op::Send { client, way, packets, len: 0, gap_us }
+        }
+    }
+}
+
+fn trouble(rng: &mut Rng, kind: u64) -> Op {
+    let client = client(rng);
+    let access = rng.below(ACCESSES.into()) as u8;
+    match kind {
+        0 | 1 => Op::Quality { client, access, quality: Quality::draw(rng) },
+        2 => {
+            let carriers = [Carrier::Up, Carrier::Down, Carrier::Down, Carrier::BlackHole];
+            Op::Carrier { client, access, carrier: carriers[rng.below(4) as usize] }
+        }
+        3 => Op::OneWay { client, access, way: way(rng) },
+        4 => {
+            Op::Mtu { client, access, mtu: [1_280, 1_300, 1_400, 1_500][rng.below(4) as usize] }
+        }
+        5 => Op::Readdress { client, card: rng.below(CARDS.into()) as u8 },
+        6 | 7 => {
+            let access = rng.chance(0.75).then_some(access);
+            Op::Plug { client, card: rng.below(CARDS.into()) as u8, access }
+        }
+        8 => Op::MoveGateway { told_after_ms: rng.below(20_000) as u32 },
+        9 => Op::RebindNat { client, access },
+        10 => Op::RebootNat { client, access, readdress: rng.chance(0.5) },
+        11 => {
+            let most = [60, 600, 28_800][rng.below(3) as usize];
+            Op::Sleep { client, seconds: 1 + rng.below(most) as u32 }
+        }
+        12..=15 => restart(rng, kind, client),
+        _ => attack(rng, kind, client),
+    }
+}
+
+fn restart(rng: &mut Rng, kind: u64, client: u8) -> Op {
+    let down_ms = [0, 200, 10_000][rng.below(3) as usize];
+    match kind {
+        12 => {
+            let found = if rng.chance(0.25) { Found::Backup } else { Found::Latest };
+            Op::RestartClient { client, found, reboot: rng.chance(0.3), down_ms }
+        }
+        13 => Op::RestartGateway { reboot: rng.chance(0.3), down_ms },
+        14 if rng.chance(0.5) => Op::Backup { client },
+        14 => Op::StepClock { host: client, by_s: rng.below(1 << 30) as i64 - (1 << 29) },
+        _ => match rng.below(3) {
+            0 => Op::Revoke { client },
+            1 => Op::Readmit { client },
+            _ => Op::Enrol { client },
+        },
+    }
+}
+
+fn attack(rng: &mut Rng, kind: u64, client: u8) -> Op {
+    let count = 1 + rng.below(60) as u16;
+    let chance = rng.next_u64();
+    match kind {
+        16 | 17 => {
+            let how = match rng.below(4) {
+                0 => Intercept::Drop,
+                1 => Intercept::Hold { ms: 1 + rng.below(3_000) as u16 },
+                2 => Intercept::Move,
+                _ => Intercept::Race,
+            };
+            Op::Intercept { client, way: way(rng), how, datagrams: 1 + rng.below(30) as u16 }
+        }
+        18 => {
+            let (own_address, altered) = (rng.chance(0.5), rng.chance(0.4));
+            Op::Replay { count, own_address, altered, chance }
+        }
+        19 => Op::Garbage { client: rng.chance(0.5).then_some(client), count, chance },
+        20 if rng.chance(0.7) => Op::Reflect { client },
+        20 => Op::Flood { messages: 1 + rng.below(300) as u16, chance },
+        _ => Op::Settle { quiet: false },
+    }
+}

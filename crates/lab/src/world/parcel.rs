@@ -1,0 +1,55 @@
+//! What travels in the world: a UDP datagram that remembers who really sent it.
+
+use std::net::SocketAddr;
+
+use crate::emu::{Datagram, Endpoints, Frame};
+
+/// A host of the world: 0 is the gateway, then the clients.
+pub(super) type HostId = usize;
+
+/// A datagram on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Parcel {
+    /// What the network sees.
+    pub(super) datagram: Datagram,
+    /// Who put it there; no node can see this, the laws can.
+    pub(super) origin: Origin,
+}
+
+/// Who put a datagram on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A host, by itself.
+    Host {
+        /// Which.
+        host: HostId,
+        /// When, in nanoseconds.
+        at_ns: u64,
+        /// Where it wanted it to go: what a NAT box does to the destination is not seen here.
+        to: SocketAddr,
+    },
+    /// The attacker: made up, altered, sent again or from elsewhere.
+    Attacker,
+}
+
+impl Frame for Parcel {
+    fn wire_len(&self) -> usize {
+        self.datagram.wire_len()
+    }
+
+    fn endpoints(&self) -> Option<Endpoints> {
+        self.datagram.endpoints()
+    }
+
+    fn set_source(&mut self, source: SocketAddr) {
+        self.datagram.set_source(source);
+    }
+
+    fn set_destination(&mut self, destination: SocketAddr) {
+        self.datagram.set_destination(destination);
+    }
+
+    fn flip_bit(&mut self, bit: usize) {
+        self.datagram.flip_bit(bit);
+    }
+}

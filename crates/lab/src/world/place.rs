@@ -1,0 +1,246 @@
+//! The geography of the world: who can be where, and how each way is.
+//!
+//! ```text
+//!  client i --- access 0: home, behind a NAT ------------+
+//!           --- access 1: café, open, IPv4 and IPv6 -----+--- Internet --- gateway
+//!           --- access 2: mobile, behind a symmetric NAT-+         |
+//!                                                              attacker, and whoever it pretends
+//!                                                              to be
+//! ```
+//! Every client has three access networks of its own; a card is plugged into one of them. The
+//! links between an access network and the Internet change nothing.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+
+use super::op::{ACCESSES, Quality, Way};
+use super::parcel::Parcel;
+use crate::emu::{
+    BitErrors, Carrier, End, Internet, LinkConfig, LinkId, Loss, MS, NatConfig, NatKind, NodeId,
+    PipeConfig, Rate, Reorder, SECOND,
+};
+
+/// Layer-3 length that every network carries unless it was shrunk.
+const MTU: usize = 1_500;
+/// The kind of each access network.
+const OPEN: usize = 1;
+/// Queue of an access network in milliseconds at its rate.
+const QUEUE_MS: u64 = 200;
+
+/// An access network of one client.
+#[derive(Debug)]
+pub(super) struct Access {
+    /// Between the client and its router or NAT box.
+    pub(super) link: LinkId,
+    /// The NAT box; `None` where there is none.
+    pub(super) nat: Option<NodeId>,
+    /// The longest layer-3 packet that it carries.
+    pub(super) mtu: usize,
+    /// Whether the client can see that the network is there.
+    pub(super) carrier: bool,
+    label: u8,
+    /// Addresses given out so far, inside and outside.
+    given: (u16, u16),
+}
+
+/// Everything that has a place.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The wires.
+    pub(super) net: Internet<Parcel>,
+    /// Hosts by number: 0 is the gateway.
+    pub(super) hosts: Vec<NodeId>,
+    /// The gateway's link.
+    pub(super) gateway: LinkId,
+    /// The attacker and its link.
+    pub(super) attacker: (NodeId, LinkId),
+    /// Each client's access networks.
+    accesses: Vec<Vec<Access>>,
+    gateway_moves: u16,
+}
+
+impl Place {
+    /// A world of `clients` clients.
+    pub(super) fn new(seed: u64, clients: usize) -> Self {
+        let mut net = Internet::new(seed);
+        let core = net.router();
+        let gateway_host = net.host();
+        let gateway = net.connect(gateway_host, core, LinkConfig::ideal());
+        for prefix in [v4([192, 0, 2, 0], 24), v6(0xffff, 0, 48)] {
+            net.route(core, prefix, gateway);
+        }
+        let attacker_host = net.host();
+        let attacker = net.connect(attacker_host, core, LinkConfig::ideal());
+        net.route(core, v4([66, 0, 0, 0], 8), attacker);
+        let mut place = Self {
+            net,
+            hosts: vec![gateway_host],
+            gateway,
+            attacker: (attacker_host, attacker),
+            accesses: Vec::new(),
+            gateway_moves: 0,
+        };
+        for client in 0..clients {
+            let host = place.net.host();
+            place.hosts.push(host);
+            let accesses = (0..usize::from(ACCESSES));
+            let accesses = accesses.map(|kind| place.access_network(core, host, client, kind));
+            let accesses = accesses.collect();
+            place.accesses.push(accesses);
+        }
+        place
+    }
+
+    fn access_network(
+        &mut self,
+        core: NodeId,
+        host: NodeId,
+        client: usize,
+        kind: usize,
+    ) -> Access {
+        let label = (client * usize::from(ACCESSES) + kind) as u8;
+        let net = &mut self.net;
+        let (router, nat, prefixes) = if kind == OPEN {
+            let prefixes = vec![v4([60, label, 0, 0], 16), v6(label.into(), 0, 48)];
+            (net.router(), None, prefixes)
+        } else {
+            let kind = if kind == 0 { NatKind::PortRestricted } else { NatKind::Symmetric };
+            let mut config = NatConfig::new(kind, vec![outside(label, 0)]);
+            // Just above the keepalive: the least that must be survived.
+            config.expiry_ns = 40 * SECOND;
+            let nat = net.nat(config);
+            (nat, Some(nat), vec![v4([61, label, 0, 0], 16)])
+        };
+        // The first link of a NAT box is the one that leads outside.
+        let up = net.connect(router, core, LinkConfig::ideal());
+        let link = net.connect(host, router, LinkConfig::ideal());
+        for prefix in prefixes {
+            net.route(core, prefix, up);
+            if nat.is_none() {
+                net.route(router, prefix, link);
+            }
+        }
+        net.route(router, v4([10, label, 0, 0], 16), link);
+        if nat.is_none() {
+            for default in [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
+                net.route(router, IpNet::new(default, 0).unwrap_or_default(), up);
+            }
+        }
+        Access { link, nat, mtu: MTU, carrier: true, label, given: (0, 0) }
+    }
+
+    /// An access network, by numbers that wrap around.
+    pub(super) fn access(&self, client: usize, access: usize) -> &Access {
+        &self.accesses[client][access % usize::from(ACCESSES)]
+    }
+
+    /// The same, to change.
+    pub(super) fn access_mut(&mut self, client: usize, access: usize) -> &mut Access {
+        &mut self.accesses[client][access % usize::from(ACCESSES)]
+    }
+
+    /// Sets how an access network is, both ways.
+    pub(super) fn set_quality(&mut self, now_ns: u64, client: usize, access: usize, q: Quality) {
+        let link = self.access(client, access).link;
+        let pipe = pipe(q);
+        self.net.set_config(now_ns, link, End::A, pipe.clone());
+        self.net.set_config(now_ns, link, End::B, pipe);
+    }
+
+    /// Plugs, unplugs or blackholes an access network.
+    pub(super) fn set_carrier(
+        &mut self,
+        now_ns: u64,
+        client: usize,
+        access: usize,
+        carrier: Carrier,
+    ) {
+        let entry = self.access_mut(client, access);
+        entry.carrier = carrier != Carrier::Down;
+        let link = entry.link;
+        self.net.set_link(now_ns, link, carrier);
+    }
+
+    /// Makes one direction of an access network swallow everything.
+    pub(super) fn kill_way(&mut self, now_ns: u64, client: usize, access: usize, way: Way) {
+        let link = self.access(client, access).link;
+        let end = match way {
+            Way::Up => End::A,
+            Way::Down => End::B,
+        };
+        self.net.set_carrier(now_ns, link, end, Carrier::BlackHole);
+    }
+
+    /// The addresses that a client is given next in an access network.
+    pub(super) fn next_addresses(&mut self, client: usize, access: usize) -> Vec<IpAddr> {
+        let entry = self.access_mut(client, access);
+        entry.given.0 = entry.given.0.wrapping_add(1);
+        let ([high, low], label) = (entry.given.0.to_be_bytes(), entry.label);
+        match entry.nat {
+            Some(_) => vec![Ipv4Addr::new(10, label, high, low).into()],
+            None => vec![
+                Ipv4Addr::new(60, label, high, low).into(),
+                host_v6(label.into(), entry.given.0),
+            ],
+        }
+    }
+
+    /// A NAT box forgets everything; with `readdress` it also gets another outside address.
+    pub(super) fn reboot_nat(&mut self, client: usize, access: usize, readdress: bool) {
+        let entry = self.access_mut(client, access);
+        let Some(nat) = entry.nat else { return };
+        let address = readdress.then(|| {
+            entry.given.1 = entry.given.1.wrapping_add(1);
+            outside(entry.label, entry.given.1)
+        });
+        self.net.reboot_nat(nat, address);
+    }
+
+    /// The addresses that the gateway has next.
+    pub(super) fn next_gateway_addresses(&mut self) -> Vec<IpAddr> {
+        self.gateway_moves = self.gateway_moves % 250 + 1;
+        let last = self.gateway_moves;
+        vec![Ipv4Addr::new(192, 0, 2, last as u8).into(), host_v6(0xffff, last)]
+    }
+}
+
+/// An address of whoever the attacker pretends to be.
+pub(super) fn bystander(number: u32) -> IpAddr {
+    let [_, b, c, d] = number.to_be_bytes();
+    Ipv4Addr::new(66, b, c, d).into()
+}
+
+fn pipe(q: Quality) -> PipeConfig {
+    let share = |thousandth: u16| f64::from(thousandth) / 1_000.0;
+    let errors = f64::from(q.bit_errors) / 1_000_000.0;
+    let loss = if q.loss == 0 { Loss::None } else { Loss::Bernoulli(share(q.loss)) };
+    PipeConfig {
+        rate: Rate::BitsPerSecond(u64::from(q.rate_kbps.max(100)) * 1_000),
+        delay_ns: u64::from(q.delay_ms) * MS,
+        jitter_ns: u64::from(q.jitter_ms) * MS,
+        loss,
+        bit_errors: if q.bit_errors == 0 { BitErrors::None } else { BitErrors::Delivered(errors) },
+        duplicate: share(q.duplicate),
+        reorder: Reorder { probability: share(q.reorder), hold_ns: 30 * MS },
+        ..PipeConfig::default()
+    }
+    .with_queue_ms(QUEUE_MS)
+}
+
+fn outside(label: u8, number: u16) -> IpAddr {
+    let [high, low] = number.to_be_bytes();
+    Ipv4Addr::new(61, label, high, low.wrapping_add(1)).into()
+}
+
+fn host_v6(site: u16, host: u16) -> IpAddr {
+    Ipv6Addr::new(0x2001, 0xdb8, site, 0, 0, 0, 0, host).into()
+}
+
+fn v4(octets: [u8; 4], bits: u8) -> IpNet {
+    IpNet::new(octets.into(), bits).unwrap_or_default()
+}
+
+fn v6(site: u16, host: u16, bits: u8) -> IpNet {
+    IpNet::new(host_v6(site, host), bits).unwrap_or_default()
+}

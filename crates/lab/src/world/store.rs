@@ -1,0 +1,101 @@
+//! What survives the end of a process.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rove_proto::crypto::{Status, Token};
+use rove_proto::id::PeerKey;
+
+/// How far ahead of the counter in use a client writes the one to begin with: a write for every
+/// handshake would put a disk into the path, and after a crash the numbers between are lost, not
+/// repeated.
+const RESERVE: u64 = 64;
+
+/// A client's store.
+#[derive(Clone, Debug)]
+pub(super) struct ClientStore {
+    /// The handshake counter to begin with after a restart; above every one that was used.
+    pub(super) counter: u64,
+    /// The right to enrol, until it was used.
+    pub(super) token: Option<Token>,
+}
+
+impl ClientStore {
+    /// The store of a client that was just invited.
+    pub(super) const fn invited(token: Token) -> Self {
+        Self { counter: 1, token: Some(token) }
+    }
+
+    /// A handshake uses `counter`: called before its message leaves.
+    pub(super) fn reserve(&mut self, counter: u64) {
+        if counter >= self.counter {
+            self.counter = counter + RESERVE;
+        }
+    }
+}
+
+/// The gateway's store.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GatewayStore {
+    enrolled: BTreeMap<PeerKey, usize>,
+    revoked: BTreeSet<PeerKey>,
+    tokens: BTreeMap<Vec<u8>, Option<PeerKey>>,
+}
+
+impl GatewayStore {
+    /// The operator makes an invite.
+    pub(super) fn invite(&mut self, token: &Token) {
+        self.tokens.entry(token.as_bytes().to_vec()).or_insert(None);
+    }
+
+    /// A peer shows a token: enrols it, or says why not.
+    pub(super) fn enrol(
+        &mut self,
+        peer: PeerKey,
+        client: usize,
+        token: &Token,
+    ) -> Result<(), Status> {
+        if self.revoked.contains(&peer) {
+            return Err(Status::Revoked);
+        }
+        if self.enrolled.contains_key(&peer) {
+            return Ok(());
+        }
+        match self.tokens.get_mut(token.as_bytes()) {
+            None => Err(Status::TokenUnknown),
+            Some(Some(user)) if *user != peer => Err(Status::TokenUsed),
+            Some(user) => {
+                *user = Some(peer);
+                self.enrolled.insert(peer, client);
+                Ok(())
+            }
+        }
+    }
+
+    /// Who may come in.
+    pub(super) fn enrolled(&self) -> impl Iterator<Item = (PeerKey, usize)> + '_ {
+        self.enrolled.iter().map(|(&peer, &client)| (peer, client))
+    }
+
+    /// Whether `peer` may come in.
+    pub(super) fn is_enrolled(&self, peer: PeerKey) -> bool {
+        self.enrolled.contains_key(&peer)
+    }
+
+    /// The operator takes a peer's access away.
+    pub(super) fn revoke(&mut self, peer: PeerKey) {
+        self.enrolled.remove(&peer);
+        self.revoked.insert(peer);
+    }
+
+    /// The revoked peers.
+    pub(super) fn revoked(&self) -> impl Iterator<Item = PeerKey> + '_ {
+        self.revoked.iter().copied()
+    }
+
+    /// The operator gives a revoked peer its access back.
+    pub(super) fn readmit(&mut self, peer: PeerKey, client: usize) {
+        if self.revoked.remove(&peer) {
+            self.enrolled.insert(peer, client);
+        }
+    }
+}
