@@ -1,16 +1,18 @@
 //! Runs a tool from the root of the workspace, shows what it says, and keeps count of the tests.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::report;
 use crate::skips::Tally;
 
-/// The root of the workspace: one above this package.
+/// The root of the workspace: one above this package. Cargo says where that is when it runs us; a
+/// program kept from an earlier build may have been made elsewhere.
 pub(crate) fn root() -> PathBuf {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    package.parent().unwrap_or(package).to_owned()
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let package = package.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    package.parent().unwrap_or(&package).to_owned()
 }
 
 /// Cargo with these arguments, in the root of the workspace.

@@ -173,7 +173,7 @@ impl Tunnel for Rove {
         let endpoint = format!("{}:{PORT}", Host::Gateway.outer());
         let (gateway, invite) = rove_gateway(place, &endpoint)?;
         let mut client = rove_client(place, &invite)?;
-        client.line().map_err(|error| format!("{error}: rove up did not carry"))?;
+        client.line().map_err(|error| format!("{error}; see {CACHE}/rove-client.log"))?;
         Ok(Running::tunnel(gateway, client))
     }
 
@@ -283,11 +283,11 @@ fn rove_gateway(place: &Place, endpoint: &str) -> Result<(Program, String), Stri
     let dir = ["--dir", "/run/rove-gateway"];
     let init = ["gateway", "init", "--endpoint", endpoint, "--network", "10.9.0.0/16"];
     finished(place.on(Host::Gateway, &rove(), &[&init[..], &dir].concat()))?;
+    let invite = ["gateway", "invite", "bench"];
+    let invite = finished(place.on(Host::Gateway, &rove(), &[&invite[..], &dir].concat()))?;
     let mut run = place.on(Host::Gateway, &rove(), &[&["gateway", "run"][..], &dir].concat());
     run.stderr(log("rove-gateway")?);
     let gateway = Program::start(run)?;
-    let invite = ["gateway", "invite", "bench"];
-    let invite = finished(place.on(Host::Gateway, &rove(), &[&invite[..], &dir].concat()))?;
     Ok((gateway, invite.trim().to_owned()))
 }
 
