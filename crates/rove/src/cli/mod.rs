@@ -48,6 +48,9 @@ pub enum Command {
     Paths(OutputArgs),
     /// Read the configuration again
     Reload,
+    /// Put back a kill switch that stood: for the unit that runs at boot, before the network
+    #[command(hide = true)]
+    StandKillSwitch,
     /// Print completions for a shell: bash, elvish, fish, powershell, zsh
     #[command(hide = true)]
     Completions {

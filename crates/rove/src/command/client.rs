@@ -1,33 +1,272 @@
 //! `rove up`, `down`, `status`, `paths`, `reload`.
 
-use anyhow::{Result, bail};
+use std::cell::Cell;
+use std::env;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Child, Stdio};
 
-use super::{ask_client, output};
+use anyhow::{Context, Result, anyhow, bail};
+use rove_os::lock::Lock;
+use rove_os::plan::{Applier, Places};
+use serde_json::{Value, json};
+
+use super::output::{self, field, list, moment};
 use crate::cli::{OutputArgs, UpArgs};
-use crate::config::LogFormat;
-use crate::control::Request;
-use crate::home::Home;
+use crate::config::{ClientConfig, LogFormat};
+use crate::control::{self, AskError, Request};
+use crate::daemon::{self, Wishes};
+use crate::files;
+use crate::home::{Home, Role};
+use crate::invite::Invite;
 
-pub(super) fn up(_home: &Home, _args: UpArgs, _log_format: Option<LogFormat>) -> Result<()> {
-    bail!("this build has no data plane")
+/// The log of a background process is begun anew when it is larger.
+const LOG_BYTES_MAX: u64 = 1 << 20;
+/// What the background process writes to its parent, before the line.
+const CARRIES: &str = "carries ";
+const FAILED: &str = "failed ";
+
+pub(super) fn up(home: &Home, mut args: UpArgs, format: Option<LogFormat>) -> Result<()> {
+    if args.detached {
+        rustix::process::setsid().context("cannot leave the terminal")?;
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text).context("cannot read from the starting process")?;
+        args.invite = (!text.trim().is_empty()).then(|| text.parse()).transpose()?;
+        return run_detached(home, &args, format);
+    }
+    if args.foreground {
+        return run(home, &args, format, &mut |line| {
+            notify(&[sd_notify::NotifyState::Ready]);
+            output::line(line)
+        });
+    }
+    let mut child = start_detached(home, args.invite.as_ref())?;
+    let line = first_line(&mut child)?;
+    match (line.strip_prefix(CARRIES), line.strip_prefix(FAILED)) {
+        (Some(line), _) => output::line(line),
+        (None, Some(why)) => Err(anyhow!("{why}")),
+        (None, None) => bail!(
+            "the background process ended without a word: see {}",
+            home.client_log().display()
+        ),
+    }
+}
+
+/// Runs the client in this process; `carries` is told when it carries.
+fn run(
+    home: &Home,
+    args: &UpArgs,
+    format: Option<LogFormat>,
+    carries: &mut dyn FnMut(&str) -> Result<()>,
+) -> Result<()> {
+    let configure = || configure(home, args);
+    daemon::start_log(configure()?.log, format);
+    let invite = args.invite.as_ref();
+    let ended = daemon::run_client(home, Wishes { configure: &configure, invite, carries });
+    notify(&[sd_notify::NotifyState::Stopping]);
+    ended
+}
+
+/// The file's values, overruled by the command line's.
+fn configure(home: &Home, args: &UpArgs) -> Result<ClientConfig> {
+    let mut config = ClientConfig::load(&home.config(Role::Client))?;
+    for (typed, configured) in [
+        (&args.route, &mut config.route),
+        (&args.exclude, &mut config.exclude),
+        (&args.advertise, &mut config.advertise),
+    ] {
+        if !typed.is_empty() {
+            configured.clone_from(typed);
+        }
+    }
+    config.kill_switch |= args.kill_switch;
+    config.allow_lan |= args.allow_lan;
+    config.timeout = args.timeout.unwrap_or(config.timeout);
+    config.check()?;
+    Ok(config)
+}
+
+/// The background half: tells its parent how it went, then lets go of it.
+fn run_detached(home: &Home, args: &UpArgs, format: Option<LogFormat>) -> Result<()> {
+    let told = Cell::new(false);
+    let ended = run(home, args, format, &mut |line| {
+        // A parent that is gone was interrupted: nobody wants the tunnel any more.
+        write_line(CARRIES, line).context("the starting process is gone")?;
+        told.set(true);
+        let null = OpenOptions::new().write(true).open("/dev/null")?;
+        Ok(rustix::stdio::dup2_stdout(&null)?)
+    });
+    if let (Err(error), false) = (&ended, told.get()) {
+        // A parent that is gone needs no answer.
+        let _ = write_line(FAILED, &format!("{error:#}").replace('\n', " "));
+    }
+    ended
+}
+
+fn write_line(kind: &str, line: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{kind}{line}")?;
+    out.flush()
+}
+
+/// Starts this program again, without a terminal. The invite goes by a pipe: arguments can be read by
+/// everybody.
+fn start_detached(home: &Home, invite: Option<&Invite>) -> Result<Child> {
+    files::make_directory(home.dir())?;
+    let path = home.client_log();
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(files::PRIVATE);
+    let log: File = options.open(&path).with_context(|| path.display().to_string())?;
+    if log.metadata().is_ok_and(|about| about.len() > LOG_BYTES_MAX) {
+        log.set_len(0).with_context(|| path.display().to_string())?;
+    }
+    let program = env::current_exe().context("cannot find this program's own file")?;
+    let is_invite = |text: &std::ffi::OsString| {
+        text.to_str().is_some_and(|text| text.parse::<Invite>().is_ok())
+    };
+    let arguments = env::args_os().skip(1).filter(|argument| !is_invite(argument));
+    let mut command = std::process::Command::new(program);
+    command.args(arguments).arg("--detached").current_dir("/");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+    let mut child = command.spawn().context("cannot start the background process")?;
+    if let Some(mut pipe) = child.stdin.take() {
+        let text = invite.map(Invite::to_text).unwrap_or_default();
+        // A child that ended already says so on the other pipe.
+        let _ = pipe.write_all(text.as_bytes());
+    }
+    Ok(child)
+}
+
+fn first_line(child: &mut Child) -> Result<String> {
+    let mut line = String::new();
+    let pipe = child.stdout.take().context("no pipe to the background process")?;
+    BufReader::new(pipe).read_line(&mut line).context("cannot hear the background process")?;
+    Ok(line.trim_end().to_owned())
+}
+
+fn notify(state: &[sd_notify::NotifyState<'_>]) {
+    // Not started by systemd, or it does not listen: nobody waits.
+    let _ = sd_notify::notify(state);
 }
 
 pub(super) fn down(home: &Home) -> Result<()> {
-    ask_client(home, &Request::Down)?;
+    match control::ask(&home.socket(Role::Client)?, &Request::Down) {
+        Ok(_) => return output::line("down"),
+        Err(AskError::NotRunning) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let state = home.state(Role::Client);
+    if !state.exists() {
+        return output::line("not up");
+    }
+    // What a crash left, and a kill switch that stands.
+    let _lock = Lock::take(&state)?;
+    let mut applier = Applier::open(Places::usual(&state))?;
+    if !applier.has_leftovers() && !applier.kill_switch_stands() {
+        return output::line("not up");
+    }
+    applier.undo()?;
+    applier.remove_kill_switch()?;
     output::line("down")
 }
 
+/// Puts a kill switch that stood back in its place, at boot, before the network.
+pub(super) fn stand(home: &Home) -> Result<()> {
+    let state = home.state(Role::Client);
+    if !state.exists() {
+        return Ok(());
+    }
+    let _lock = Lock::take(&state)?;
+    Applier::open(Places::usual(&state))?.stand_kill_switch()?;
+    Ok(())
+}
+
 pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
-    let _ = args;
-    output::json(&ask_client(home, &Request::Status)?)
+    let status = match control::ask(&home.socket(Role::Client)?, &Request::Status) {
+        Ok(status) => status,
+        Err(AskError::NotRunning) => not_running(home),
+        Err(error) => return Err(error.into()),
+    };
+    if args.json {
+        return output::json(&status);
+    }
+    let truth = |name| status.get(name).and_then(Value::as_bool).unwrap_or(false);
+    let yes = |name| if truth(name) { "yes" } else { "no" }.to_owned();
+    let mut text = String::new();
+    for (name, value) in [
+        ("state", field(&status, "state").to_owned()),
+        ("carrying", yes("carrying")),
+        ("doing", field(&status, "doing").to_owned()),
+        ("since", moment(&status, "since")),
+        ("inner", list(&status, "inner")),
+        ("gateway", field(&status, "gateway").to_owned()),
+        ("kill switch", yes("kill_switch")),
+        ("dns", list(&status, "dns")),
+    ] {
+        if !value.is_empty() {
+            text.push_str(&format!("{name:13}{value}\n"));
+        }
+    }
+    output::print(&text)
+}
+
+/// The status of a client that does not run.
+fn not_running(home: &Home) -> Value {
+    let state = home.state(Role::Client);
+    let applier = state.exists().then(|| Applier::open(Places::usual(&state)));
+    let stands = applier.and_then(Result::ok).map(|applier| applier.kill_switch_stands());
+    let doing = match stands {
+        Some(true) => "down; the kill switch lets nothing out: `rove up`, or `rove down`",
+        Some(false) | None => "down: connect with `rove up`",
+    };
+    json!({
+        "state": "down",
+        "carrying": false,
+        "since": null,
+        "gateway": null,
+        "inner": [],
+        "path_in_use": null,
+        "transport": null,
+        "doing": doing,
+        "kill_switch": stands.unwrap_or(false),
+        "dns": [],
+    })
 }
 
 pub(super) fn paths(home: &Home, args: OutputArgs) -> Result<()> {
-    let _ = args;
-    output::json(&ask_client(home, &Request::Paths)?)
+    let reply = match control::ask(&home.socket(Role::Client)?, &Request::Paths) {
+        Err(AskError::NotRunning) => json!([]),
+        reply => reply?,
+    };
+    if args.json {
+        return output::json(&reply);
+    }
+    let paths = reply.as_array().map(Vec::as_slice).unwrap_or_default();
+    let number = |path: &Value, name| path.get(name).and_then(Value::as_f64);
+    let row = |path: &Value| {
+        let shown = |name, scale: f64, unit| {
+            number(path, name).map_or_else(String::new, |n| format!("{:.1}{unit}", n * scale))
+        };
+        [
+            field(path, "link").to_owned(),
+            field(path, "state").to_owned(),
+            field(path, "local").to_owned(),
+            field(path, "remote").to_owned(),
+            shown("rtt_us", 1e-3, " ms"),
+            shown("loss", 100.0, " %"),
+            shown("last_heard_ms", 1e-3, " s ago"),
+        ]
+    };
+    let rows: Vec<[String; 7]> = paths.iter().map(row).collect();
+    let head = ["LINK", "STATE", "LOCAL", "REMOTE", "RTT", "LOSS", "HEARD"];
+    output::print(&output::table(head, &rows))
 }
 
 pub(super) fn reload(home: &Home) -> Result<()> {
-    ask_client(home, &Request::Reload)?;
-    output::line("reloaded")
+    match control::ask(&home.socket(Role::Client)?, &Request::Reload) {
+        Ok(_) => output::line("reloaded"),
+        Err(AskError::NotRunning) => bail!("not up: connect with `rove up`"),
+        Err(error) => Err(error.into()),
+    }
 }

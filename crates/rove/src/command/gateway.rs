@@ -33,9 +33,11 @@ pub(super) fn init(home: &Home, args: InitArgs) -> Result<()> {
     ))
 }
 
-pub(super) fn run(home: &Home, _log_format: Option<LogFormat>) -> Result<()> {
-    let _gateway = Gateway::open(home)?;
-    bail!("this build has no data plane")
+pub(super) fn run(home: &Home, format: Option<LogFormat>) -> Result<()> {
+    crate::daemon::run_gateway(home, format, || {
+        // Not started by systemd, or it does not listen: nobody waits.
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    })
 }
 
 pub(super) fn invite(home: &Home, args: InviteArgs) -> Result<()> {

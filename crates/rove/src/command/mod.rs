@@ -8,8 +8,7 @@ mod reference;
 use anyhow::Result;
 
 use crate::cli::{Cli, Command, GatewayCommand};
-use crate::control::Request;
-use crate::home::{Home, Role};
+use crate::home::Home;
 
 /// Does what was typed. An error is one line with cause and cure.
 pub fn run(cli: Cli) -> Result<()> {
@@ -21,6 +20,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Status(args) => client::status(&home()?, args),
         Command::Paths(args) => client::paths(&home()?, args),
         Command::Reload => client::reload(&home()?),
+        Command::StandKillSwitch => client::stand(&home()?),
         Command::Completions { shell } => reference::completions(shell),
         Command::Man { directory } => reference::manual(&directory),
     }
@@ -41,15 +41,5 @@ fn run_gateway(
         GatewayCommand::Allow(args) => gateway::allow(home, args),
         GatewayCommand::Backup { file } => gateway::backup(home, &file),
         GatewayCommand::Restore { file } => gateway::restore(home, &file),
-    }
-}
-
-/// Asks the running client.
-fn ask_client(home: &Home, request: &Request) -> Result<serde_json::Value> {
-    use crate::control::AskError;
-    match crate::control::ask(&home.socket(Role::Client)?, request) {
-        Ok(value) => Ok(value),
-        Err(AskError::NotRunning) => anyhow::bail!("not up: connect with `rove up`"),
-        Err(error) => Err(error.into()),
     }
 }

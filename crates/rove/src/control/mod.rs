@@ -12,7 +12,7 @@ mod server;
 
 pub use client::{AskError, ask};
 pub use request::{Reply, Request};
-pub use server::{Asked, Server};
+pub use server::{Asked, Listener};
 
 /// How many connections are served at once; further ones are told to come again.
 const CLIENTS_MAX: usize = 32;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::request::{Reply, Request};
 use super::{CLIENTS_MAX, REQUEST_BYTES_MAX, asker};
@@ -19,6 +19,8 @@ use crate::files::FileError;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the node may take to answer: committing to a slow disk, applying a plan.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+/// How long an ending node waits for its replies to be written.
+const LINGER: Duration = Duration::from_millis(200);
 /// Anyone may connect, so that anyone can be told that it is not for them.
 const SOCKET_MODE: u32 = 0o666;
 
@@ -31,24 +33,25 @@ pub struct Asked {
     pub reply: SyncSender<Reply>,
 }
 
-/// The listening socket and its thread. Removes the socket when dropped.
+/// A socket that listens and is not served yet: made while the process still may, served when it
+/// has dropped what it does not need.
+pub struct Listener {
+    path: PathBuf,
+    listener: UnixListener,
+}
+
+/// The thread that serves a [`Listener`]. Removes the socket when dropped.
 pub struct Server {
     path: PathBuf,
     ending: Arc<AtomicBool>,
+    serving: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Server {
+impl Listener {
     /// Listens at `path`, in the place of a socket that a crash left there: whoever calls holds the
-    /// node's lock. Requests go to `to`.
-    pub fn start<T>(
-        path: &Path,
-        to: SyncSender<T>,
-        wrap: impl Fn(Asked) -> T + Clone + Send + 'static,
-    ) -> Result<Self, FileError>
-    where
-        T: Send + 'static,
-    {
+    /// node's lock.
+    pub fn bind(path: &Path) -> Result<Self, FileError> {
         let failed = |cause| FileError::System { path: path.to_owned(), cause };
         match fs::remove_file(path) {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(failed(cause)),
@@ -56,14 +59,26 @@ impl Server {
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
         fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
-        let ending = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&ending);
+        Ok(Self { path: path.to_owned(), listener })
+    }
+
+    /// Passes requests on to `to` from now on.
+    pub fn serve<T: Send + 'static>(
+        self,
+        to: SyncSender<T>,
+        wrap: impl Fn(Asked) -> T + Clone + Send + 'static,
+    ) -> Result<Server, FileError> {
+        let Self { path, listener } = self;
+        let (ending, serving) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let (flag, count) = (Arc::clone(&ending), Arc::clone(&serving));
         let pass_on = move |asked| to.send(wrap(asked)).is_ok();
-        let thread = thread::Builder::new()
+        let spawned = thread::Builder::new()
             .name("rove-control".to_owned())
-            .spawn(move || accept(&listener, &flag, &pass_on))
-            .map_err(failed)?;
-        Ok(Self { path: path.to_owned(), ending, thread: Some(thread) })
+            .spawn(move || accept(&listener, &flag, &count, &pass_on));
+        match spawned {
+            Ok(thread) => Ok(Server { path, ending, serving, thread: Some(thread) }),
+            Err(cause) => Err(FileError::System { path, cause }),
+        }
     }
 }
 
@@ -78,16 +93,20 @@ impl Drop for Server {
             // It holds nothing that could be lost: a panic in it was printed already.
             let _ = thread.join();
         }
+        // Replies that were given are written before the process ends.
+        let give_up = Instant::now() + LINGER;
+        while self.serving.load(Ordering::Acquire) > 0 && Instant::now() < give_up {
+            thread::sleep(Duration::from_millis(5));
+        }
         // Gone already means somebody cleaned up.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-fn accept<F>(listener: &UnixListener, ending: &AtomicBool, pass_on: &F)
+fn accept<F>(listener: &UnixListener, ending: &AtomicBool, serving: &Arc<AtomicUsize>, pass_on: &F)
 where
     F: Fn(Asked) -> bool + Clone + Send + 'static,
 {
-    let serving = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
         if ending.load(Ordering::Acquire) {
             return;
@@ -102,7 +121,7 @@ where
             refuse(&stream, "too many control connections: try again in a moment");
             continue;
         }
-        let slot = Slot(Arc::clone(&serving));
+        let slot = Slot(Arc::clone(serving));
         let pass_on = pass_on.clone();
         let spawned = thread::Builder::new().name("rove-asker".to_owned()).spawn(move || {
             let _slot = slot;

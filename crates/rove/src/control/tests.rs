@@ -9,6 +9,7 @@ use std::thread;
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::server::Server;
 use super::*;
 
 /// A node that answers every request with its own name.
@@ -24,7 +25,7 @@ impl Node {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sock");
         let (to, requests) = sync_channel::<Asked>(4);
-        let server = Server::start(&path, to, |asked| asked).unwrap();
+        let server = Listener::bind(&path).unwrap().serve(to, |asked| asked).unwrap();
         let thread = thread::spawn(move || {
             for asked in requests {
                 let reply = match asked.request {
@@ -78,7 +79,7 @@ fn a_socket_that_a_crash_left_is_taken_over() {
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let (to, _requests) = sync_channel::<Asked>(1);
-    let _server = Server::start(&path, to, |asked| asked).unwrap();
+    let _server = Listener::bind(&path).unwrap().serve(to, |asked| asked).unwrap();
     assert!(UnixStream::connect(&path).is_ok());
 }
 

@@ -8,7 +8,7 @@ mod backup;
 mod desk;
 mod identity;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -70,6 +70,12 @@ impl Gateway {
         let store = EmbeddedStore::open(&store_path(home, &config), Role::Gateway.name())?;
         let ledger = Ledger::open(Box::new(store), config.networks)?;
         Ok(Self { home: home.clone(), config, identity, ledger })
+    }
+
+    /// The directory in which the store lies.
+    pub fn store_directory(&self) -> PathBuf {
+        let path = store_path(&self.home, &self.config);
+        path.parent().map_or_else(|| self.home.dir().to_owned(), Path::to_owned)
     }
 
     /// The gateway's own inner addresses.

@@ -12,7 +12,6 @@ mod records;
 mod registry;
 mod snapshot;
 
-use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rove_proto::id::PeerKey;
@@ -59,16 +58,12 @@ impl Ledger {
     pub fn open(store: Box<dyn Store>, networks: Networks) -> Result<Self, LedgerError> {
         let peers = decode(&*store, Table::Peers)?;
         let invites = decode(&*store, Table::Invites)?;
-        let counters = store.read(Table::Counters)?;
-        let counters = counters.iter().map(|(key, value)| decode_counter(key, value));
-        let counters: Option<BTreeMap<PeerKey, u64>> = counters.collect();
-        let counters = counters.ok_or(LedgerError::Record(Table::Counters.name()))?;
         let numbers = store.read(Table::Audit)?;
         let number = |key: &Vec<u8>| key.as_slice().try_into().map(u64::from_be_bytes).ok();
         let first = numbers.keys().next().and_then(number).unwrap_or(0);
         let last = numbers.keys().next_back().and_then(number);
         let audit = AuditWindow { first, next: last.map_or(0, |last| last.saturating_add(1)) };
-        let registry = Registry::new(networks, peers, invites, counters);
+        let registry = Registry::new(networks, peers, invites);
         Ok(Self { registry, store, audit, refusals: RefusalBudget::default() })
     }
 
@@ -88,9 +83,6 @@ impl Ledger {
         }
         for token in &change.forgotten {
             writes.push(Write::remove(Table::Invites, token.0));
-        }
-        for (peer, counter) in &change.counters {
-            writes.push(Write::put(Table::Counters, peer.0, counter.to_be_bytes()));
         }
         let mut audit = self.audit;
         for event in &change.audit {
@@ -176,10 +168,6 @@ fn decode<T: serde::de::DeserializeOwned>(
     let records = store.read(table)?;
     let decoded = records.values().map(|bytes| serde_json::from_slice(bytes));
     decoded.collect::<Result<_, _>>().map_err(|_| LedgerError::Record(table.name()))
-}
-
-fn decode_counter(key: &[u8], value: &[u8]) -> Option<(PeerKey, u64)> {
-    Some((PeerKey(key.try_into().ok()?), u64::from_be_bytes(value.try_into().ok()?)))
 }
 
 #[cfg(test)]

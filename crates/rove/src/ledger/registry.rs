@@ -23,7 +23,6 @@ pub struct Registry {
     networks: Networks,
     peers: BTreeMap<PeerKey, Peer>,
     invites: BTreeMap<TokenHash, InviteRecord>,
-    counters: BTreeMap<PeerKey, u64>,
 }
 
 /// What is to become true, all of it or nothing.
@@ -35,8 +34,6 @@ pub struct Change {
     pub invites: Vec<InviteRecord>,
     /// Invites to forget: closed long ago, and in the way of new ones.
     pub forgotten: Vec<TokenHash>,
-    /// The highest handshake counter of a peer.
-    pub counters: Vec<(PeerKey, u64)>,
     /// What to write down about it.
     pub audit: Vec<AuditEvent>,
 }
@@ -133,15 +130,10 @@ pub enum AllowError {
 
 impl Registry {
     /// The state that these records describe.
-    pub fn new(
-        networks: Networks,
-        peers: Vec<Peer>,
-        invites: Vec<InviteRecord>,
-        counters: BTreeMap<PeerKey, u64>,
-    ) -> Self {
+    pub fn new(networks: Networks, peers: Vec<Peer>, invites: Vec<InviteRecord>) -> Self {
         let peers = peers.into_iter().map(|peer| (peer.key.into(), peer)).collect();
         let invites = invites.into_iter().map(|invite| (invite.token, invite)).collect();
-        Self { networks, peers, invites, counters }
+        Self { networks, peers, invites }
     }
 
     /// Every peer, revoked ones included, by key.
@@ -162,11 +154,6 @@ impl Registry {
     /// The peer's inner addresses; none when the networks became too small for it.
     pub fn lease(&self, peer: &Peer) -> Option<Lease> {
         self.networks.lease(peer.host)
-    }
-
-    /// The highest handshake counter accepted from a peer; 0 before the first.
-    pub fn counter(&self, key: PeerKey) -> u64 {
-        self.counters.get(&key).copied().unwrap_or(0)
     }
 
     /// Issues an invite whose token has the hash `token`.
@@ -345,31 +332,23 @@ impl Registry {
         Ok(Change { peers: vec![peer], audit: vec![event], ..Change::default() })
     }
 
-    /// Remembers the handshake counter of a peer, which only grows.
-    pub fn note_counter(&self, key: PeerKey, counter: u64) -> Change {
-        let counter = counter.max(self.counter(key));
-        Change { counters: vec![(key, counter)], ..Change::default() }
-    }
-
     /// Everything, with the log that the store keeps.
     pub(super) fn snapshot(&self, audit: Vec<AuditEntry>) -> Snapshot {
         Snapshot {
             peers: self.peers.values().cloned().collect(),
             invites: self.invites.values().cloned().collect(),
-            counters: self.counters.iter().map(|(&key, &counter)| (key.into(), counter)).collect(),
             audit,
         }
     }
 
     /// Makes a change true in memory.
     pub(super) fn apply(&mut self, change: Change) {
-        let Change { peers, invites, forgotten, counters, audit: _ } = change;
+        let Change { peers, invites, forgotten, audit: _ } = change;
         for token in forgotten {
             self.invites.remove(&token);
         }
         self.peers.extend(peers.into_iter().map(|peer| (peer.key.into(), peer)));
         self.invites.extend(invites.into_iter().map(|invite| (invite.token, invite)));
-        self.counters.extend(counters);
     }
 }
 

@@ -17,8 +17,6 @@ pub struct Snapshot {
     pub peers: Vec<Peer>,
     /// Invites, spent ones included.
     pub invites: Vec<InviteRecord>,
-    /// The highest handshake counter of each peer.
-    pub counters: BTreeMap<KeyText, u64>,
     /// The audit log, oldest first.
     pub audit: Vec<AuditEntry>,
 }
@@ -26,7 +24,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// This snapshot put over a state that lived on after it was taken. It must not give back what
     /// was taken since: revocations stay, spent uses stay spent, withdrawn invites stay withdrawn,
-    /// handshake counters do not go back, and the log goes on.
+    /// and the log goes on.
     pub fn over(self, present: Self, now: UnixSeconds) -> Self {
         let mut peers: BTreeMap<KeyText, Peer> =
             self.peers.into_iter().map(|peer| (peer.key, peer)).collect();
@@ -43,15 +41,10 @@ impl Snapshot {
                 restored.expires = restored.expires.min(invite.expires);
             }
         }
-        let mut counters = self.counters;
-        for (key, counter) in present.counters {
-            let restored = counters.entry(key).or_default();
-            *restored = counter.max(*restored);
-        }
         let mut audit = if present.audit.is_empty() { self.audit } else { present.audit };
         audit.push(AuditEntry { at: now, event: AuditEvent::Restored });
         let peers = peers.into_values().collect();
-        Self { peers, invites: invites.into_values().collect(), counters, audit }
+        Self { peers, invites: invites.into_values().collect(), audit }
     }
 
     /// Fills an empty store.
@@ -62,9 +55,6 @@ impl Snapshot {
         }
         for invite in &self.invites {
             writes.push(Write::put(Table::Invites, invite.token.0, super::encode(invite)?));
-        }
-        for (key, counter) in &self.counters {
-            writes.push(Write::put(Table::Counters, key.0, counter.to_be_bytes()));
         }
         for (number, entry) in (0u64..).zip(&self.audit) {
             writes.push(Write::put(Table::Audit, number.to_be_bytes(), super::encode(entry)?));

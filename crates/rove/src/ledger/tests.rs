@@ -176,13 +176,10 @@ fn a_restart_remembers_everything() {
     invite(&mut before, "phone", 2, token(1));
     enrol(&mut before, key(1), token(1)).unwrap();
     before.note_refusal(key(5), Refusal::Used, NOW).unwrap();
-    let change = before.registry().note_counter(key(1), 77);
-    before.make(change, NOW).unwrap();
     let (registry, audit) = (before.registry().clone(), before.audit(10).unwrap());
     drop(before);
     let after = ledger(dir.path());
     assert_eq!(*after.registry(), registry);
-    assert_eq!(after.registry().counter(key(1)), 77);
     assert_eq!(after.audit(10).unwrap(), audit);
     assert_eq!(audit.len(), 3);
 }
@@ -210,16 +207,12 @@ fn an_old_backup_gives_nothing_back_that_was_taken_since() {
     enrol(&mut ledger, key(2), token(2)).unwrap();
     let change = ledger.registry().revoke(&name("phone"), NOW).unwrap();
     ledger.make(change, NOW).unwrap();
-    let change = ledger.registry().note_counter(key(1), 9);
-    ledger.make(change, NOW).unwrap();
-
     let restored = old.over(ledger.snapshot().unwrap(), LATER);
     let mut store = EmbeddedStore::create(&dir.path().join("other"), "gateway").unwrap();
     restored.write_to(&mut store).unwrap();
     let networks = "10.77.0.0/24".parse().unwrap();
     let ledger = Ledger::open(Box::new(store), networks).unwrap();
     assert!(!ledger.registry().peer(key(1)).unwrap().is_enrolled());
-    assert_eq!(ledger.registry().counter(key(1)), 9);
     let uses: Vec<u32> = ledger.registry().open_invites(NOW).map(|invite| invite.used).collect();
     assert_eq!(uses, [1], "the use that was spent since stays spent");
     assert_eq!(ledger.audit(1).unwrap()[0].event, AuditEvent::Restored);
@@ -247,7 +240,7 @@ proptest! {
     #[test]
     fn no_two_members_share_a_name_or_an_address(ops in proptest::collection::vec(op(), 0..60)) {
         let networks: Networks = "10.0.0.0/29".parse().unwrap();
-        let mut registry = Registry::new(networks, Vec::new(), Vec::new(), BTreeMap::new());
+        let mut registry = Registry::new(networks, Vec::new(), Vec::new());
         let mut now = NOW;
         for op in ops {
             let change = match op {

@@ -19,7 +19,7 @@ pub enum Table {
     Peers,
     /// One record per invite, under the hash of its token.
     Invites,
-    /// The highest handshake counter per peer, 8 bytes big-endian.
+    /// The lowest handshake counter never used with a gateway, 8 bytes big-endian, on a client.
     Counters,
     /// What happened, under a number that only grows, 8 bytes big-endian.
     Audit,

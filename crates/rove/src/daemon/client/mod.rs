@@ -1,0 +1,334 @@
+//! A running client: from a membership to a tunnel that carries, and what follows from links, names
+//! and requests while it does.
+//!
+//! The order: everything that can be wrong is found before anything is touched; the kill switch
+//! stands before the first datagram leaves; routes and DNS come with the lease. At the end all is
+//! taken back but the kill switch, which only [`Request::Down`] removes.
+
+mod news;
+mod requests;
+
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use rove_os::links::Link;
+use rove_os::lock::Lock;
+use rove_os::plan::{Applier, MARK, Places, Plan};
+use rove_os::tun::{Tun, TunOptions};
+use rove_proto::crypto::Token;
+use rove_proto::error::CloseCode;
+use rove_proto::id::PeerKey;
+use rove_proto::node::{Command, PeerConfig, SideConfig};
+use rove_proto::role::Access;
+use rove_proto::wire::control::Lease;
+
+use super::data::{Handle, News, Order, Setup};
+use super::message::{MESSAGES_MAX, Message};
+use super::resolve::{self, ADDRESSES_MAX, Resolver};
+use super::signals::{self, Signal};
+use super::{confine, links, node, plan};
+use crate::config::ClientConfig;
+use crate::control::{Listener, Reply};
+use crate::home::{Home, Role};
+use crate::invite::{GatewayRecord, Invite};
+use crate::membership::Membership;
+use crate::values::Endpoint;
+
+/// How long the core's own proof waits for a ping to prove the rest of the way too: a gateway's
+/// firewall may swallow pings.
+const PING_WITHIN: Duration = Duration::from_secs(2);
+/// How often a gateway's name is resolved again while nobody answers at the known addresses.
+const RESOLVE_EVERY: Duration = Duration::from_secs(15);
+
+/// What a client is to do, and whom it tells.
+pub struct Wishes<'a> {
+    /// The configuration, from the file and the command line; asked again for a reload.
+    pub configure: &'a dyn Fn() -> Result<ClientConfig>,
+    /// The invite, if one was given.
+    pub invite: Option<&'a Invite>,
+    /// Called once, with one line, when the first round trip through the tunnel is done.
+    pub carries: &'a mut dyn FnMut(&str) -> Result<()>,
+}
+
+/// Runs the client until it is told to end. An error before [`Wishes::carries`] was called says why
+/// the tunnel does not carry.
+pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
+    let config = (wishes.configure)()?;
+    let deadline = Instant::now() + config.timeout.duration();
+    let state = home.state(Role::Client);
+    crate::files::make_directory(home.dir())?;
+    crate::files::make_directory(&state)?;
+    let _lock = Lock::take(&state)?;
+    let membership = Membership::open(home, wishes.invite)?;
+    let record = membership.gateway.record().clone();
+    overlap(&config, &record, &rove_os::links::snapshot()?)?;
+    let name = config.interface.as_str();
+    let tun = Tun::open(TunOptions { name, persistent: false, offload: true })?;
+    let mut applier = Applier::open(Places::usual(&state))?;
+    let remotes = first_remotes(&record.endpoints, membership.answered());
+    // Sweeps what a crash left, too: none of it is wanted before there is a lease.
+    applier.apply(&plan::client_before(&config, &remotes))?;
+    let listener = Listener::bind(&home.socket(Role::Client)?)?;
+    confine::to(&[home.dir()]);
+
+    let (inbox, messages) = sync_channel(MESSAGES_MAX);
+    signals::watch(inbox.clone())?;
+    let setup = Setup {
+        config: node::config(&membership.key),
+        tun,
+        listening: Vec::new(),
+        mark: Some(MARK),
+    };
+    let data = Handle::start(setup, inbox.clone(), Message::News)?;
+    let links = links::watch(inbox.clone())?;
+    let mut client = Client {
+        gateway: record.key,
+        endpoints: record.endpoints,
+        resolver: Resolver::new(inbox.clone()),
+        resolve_at: Instant::now(),
+        unresolved: None,
+        lease: None,
+        progress: Progress::Asking,
+        leaving: None,
+        inbox: inbox.clone(),
+        configure: wishes.configure,
+        config,
+        membership,
+        remotes,
+        links,
+        applier,
+        data,
+    };
+    let server = listener.serve(inbox, Message::Asked)?;
+    client.connect();
+    let ended = client.serve(&messages, deadline, wishes.carries);
+    let undone = client.end();
+    drop(server);
+    ended.and(undone)
+}
+
+/// The control thread's belongings.
+struct Client<'a> {
+    configure: &'a dyn Fn() -> Result<ClientConfig>,
+    config: ClientConfig,
+    membership: Membership,
+    gateway: PeerKey,
+    endpoints: Vec<Endpoint>,
+    remotes: Vec<SocketAddr>,
+    resolver: Resolver,
+    /// When the name is to be resolved next, if nobody answers until then.
+    resolve_at: Instant,
+    /// A name that did not resolve.
+    unresolved: Option<String>,
+    links: Vec<Link>,
+    lease: Option<Lease>,
+    applier: Applier,
+    data: Handle,
+    inbox: SyncSender<Message>,
+    progress: Progress,
+    /// Who waits to hear that everything is taken down.
+    leaving: Option<SyncSender<Reply>>,
+}
+
+/// How far the way to a tunnel that carries is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// No keys, or no lease.
+    Asking,
+    /// Addresses and routes are in place, and a ping is under way.
+    Proving {
+        /// Since when.
+        since: Instant,
+    },
+    /// The first round trip is done; nobody was told yet.
+    Proven,
+    /// It was told.
+    Told,
+}
+
+/// Whether the control thread goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Turn,
+    End,
+}
+
+impl Client<'_> {
+    fn connect(&mut self) {
+        let token = self.membership.token().and_then(|token| Token::new(&token.0));
+        let side = SideConfig::Gateway {
+            remotes: self.remotes.clone(),
+            counter: self.membership.counter(),
+            token,
+            advertise: self.config.advertise.iter().map(|&net| plan::prefix(net)).collect(),
+        };
+        let key = self.gateway;
+        let peer = PeerConfig { key, psk: None, access: Access::Unrestricted, side };
+        self.data.command(Command::AddPeer(Box::new(peer)));
+        self.data.order(Order::Links(self.usable_links()));
+        self.data.command(Command::Connect(key));
+    }
+
+    fn usable_links(&self) -> Vec<Link> {
+        links::usable(&self.links, self.config.interface.as_str())
+    }
+
+    fn serve(
+        &mut self,
+        messages: &Receiver<Message>,
+        deadline: Instant,
+        carries: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<()> {
+        loop {
+            self.resolve_when_due();
+            match messages.recv_timeout(self.patience(deadline)) {
+                Ok(message) => {
+                    if self.take(message)? == Next::End {
+                        return Ok(());
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            self.advance(deadline, carries)?;
+        }
+    }
+
+    /// How long nothing is due but messages.
+    fn patience(&self, deadline: Instant) -> Duration {
+        let due = match self.progress {
+            Progress::Asking | Progress::Proven => deadline.min(self.resolve_at),
+            Progress::Proving { since } => deadline.min(since + PING_WITHIN),
+            Progress::Told => self.resolve_at,
+        };
+        due.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+    }
+
+    fn take(&mut self, message: Message) -> Result<Next> {
+        match message {
+            Message::Asked(asked) => return Ok(self.answer(asked)),
+            Message::News(News::Event(event)) => self.note(event)?,
+            Message::News(News::Ended(why)) => {
+                let why = why.unwrap_or_else(|| "it was not told to".to_owned());
+                return Err(anyhow!(why)).context("the data thread has ended");
+            }
+            Message::Links(links) => self.relink(links),
+            Message::Signal(Signal::Reload) => {
+                if let Err(error) = self.reload() {
+                    tracing::error!("the configuration is not taken: {error:#}");
+                }
+            }
+            Message::Signal(Signal::End) if self.progress == Progress::Told => {
+                return Ok(Next::End);
+            }
+            Message::Signal(Signal::End) => {
+                return Err(anyhow!("interrupted before the tunnel carried"));
+            }
+            Message::Resolved(resolved) => self.readdress(resolved),
+            Message::Answered => {
+                if matches!(self.progress, Progress::Proving { .. }) {
+                    self.progress = Progress::Proven;
+                }
+            }
+        }
+        Ok(Next::Turn)
+    }
+
+    /// Goes one step further towards a tunnel that carries, or gives up.
+    fn advance(
+        &mut self,
+        deadline: Instant,
+        carries: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<()> {
+        let now = Instant::now();
+        if let Progress::Proving { since } = self.progress
+            && now >= since + PING_WITHIN
+        {
+            // The lease came through the tunnel, so the session carries; the gateway's host may
+            // well drop pings.
+            tracing::info!("the gateway answers, but not pings");
+            self.progress = Progress::Proven;
+        }
+        match self.progress {
+            Progress::Proven => {
+                self.progress = Progress::Told;
+                let inner = self.lease.iter().flat_map(|lease| &lease.addresses);
+                let inner: Vec<String> = inner.map(|net| net.address.to_string()).collect();
+                carries(&format!("up: {} on {}", inner.join(" and "), self.config.interface))
+            }
+            Progress::Asking | Progress::Proving { .. } if now >= deadline => Err(self.why_not()),
+            Progress::Asking | Progress::Proving { .. } | Progress::Told => Ok(()),
+        }
+    }
+
+    /// Why nothing carries at the deadline.
+    fn why_not(&self) -> anyhow::Error {
+        let within = self.config.timeout;
+        if self.usable_links().is_empty() {
+            return anyhow!("no network: connect this host to one and try again");
+        }
+        if let (Some(name), true) = (&self.unresolved, self.remotes.is_empty()) {
+            return anyhow!("{name} does not resolve: check the name, and this host's DNS");
+        }
+        let asked: Vec<String> = self.endpoints.iter().map(Endpoint::to_string).collect();
+        let asked = asked.join(" or ");
+        if self.progress == Progress::Asking {
+            anyhow!(
+                "no answer from {asked} within {within}: check that the gateway runs and that \
+                 nothing on the way blocks UDP to it"
+            )
+        } else {
+            anyhow!("{asked} answers, but no round trip through the tunnel within {within}")
+        }
+    }
+
+    /// Takes everything back but the kill switch, and that too when asked to leave.
+    fn end(&mut self) -> Result<()> {
+        let (peer, code) = (self.gateway, CloseCode::Requested);
+        self.data.command(Command::Close { peer, code });
+        self.data.stop();
+        let mut ended = self.applier.undo();
+        let Some(leaving) = self.leaving.take() else { return Ok(ended?) };
+        ended = ended.and(self.applier.remove_kill_switch());
+        let reply = match &ended {
+            Ok(()) => Reply::Ok(serde_json::json!({})),
+            Err(error) => Reply::Error(error.to_string()),
+        };
+        // An asker that gave up waiting is no loss.
+        let _ = leaving.try_send(reply);
+        Ok(ended?)
+    }
+
+    fn apply(&mut self) -> Result<()> {
+        let plan = match &self.lease {
+            Some(lease) => plan::client(&self.config, lease, &self.remotes),
+            None => plan::client_before(&self.config, &self.remotes),
+        };
+        Ok(self.applier.apply(&plan)?)
+    }
+}
+
+/// The gateway's addresses that are known without asking anybody.
+fn first_remotes(endpoints: &[Endpoint], answered: &[SocketAddr]) -> Vec<SocketAddr> {
+    merge(&resolve::literal(endpoints), answered)
+}
+
+/// Both lists, the first first, without repetition.
+fn merge(first: &[SocketAddr], then: &[SocketAddr]) -> Vec<SocketAddr> {
+    let mut merged: Vec<SocketAddr> = Vec::new();
+    for address in first.iter().chain(then) {
+        if !merged.contains(address) && merged.len() < ADDRESSES_MAX {
+            merged.push(*address);
+        }
+    }
+    merged
+}
+
+/// Whether the service's networks are also local ones: found before anything is touched.
+fn overlap(config: &ClientConfig, record: &GatewayRecord, links: &[Link]) -> Result<()> {
+    let before = plan::client_before(config, &[]);
+    let plan = Plan { addresses: record.networks.iter().collect(), ..before };
+    Ok(plan.check(links)?)
+}

@@ -1,0 +1,170 @@
+//! What a client does about news: of the core, the links, and the gateway's name.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use anyhow::{Result, anyhow};
+use rove_os::links::Link;
+use rove_proto::crypto::Status;
+use rove_proto::node::{Command, Event, PeerState};
+use rove_proto::wire::control::Lease;
+
+use super::{Client, Progress, RESOLVE_EVERY, merge};
+use crate::daemon::data::Order;
+use crate::daemon::{probe, resolve, status};
+
+impl Client<'_> {
+    /// Something happened in the core. An error ends the client: only before it ever carried.
+    pub(super) fn note(&mut self, event: Event) -> Result<()> {
+        match event {
+            Event::Leased { lease, .. } => return self.lease_came(lease),
+            Event::HandshakeCounter { counter, .. } => {
+                if let Err(error) = self.membership.note_counter(counter) {
+                    tracing::error!("handshake counters cannot be stored: {error:#}");
+                }
+            }
+            Event::Established { took, first, .. } => {
+                tracing::debug!(?took, first, "fresh keys");
+                self.accepted();
+            }
+            Event::Refused { status, .. } => {
+                let refused = anyhow!(refusal(status));
+                if self.progress != Progress::Told {
+                    return Err(refused);
+                }
+                tracing::error!("{refused}");
+            }
+            Event::State { state, .. } => self.state_changed(state),
+            Event::Moved { remote, took, .. } => {
+                tracing::info!(took_ms = took.as_millis(), "moved");
+                tracing::debug!(%remote, "moved");
+            }
+            Event::Ended { error, .. } => tracing::warn!(%error, "the session ended"),
+            Event::Routes { routes, .. } => tracing::debug!(?routes, "the gateway advertises"),
+            Event::OpenSocket { .. }
+            | Event::CloseSocket { .. }
+            | Event::EnrolmentRequested { .. }
+            | Event::PeerRefused { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// The gateway gave addresses: routes and DNS follow, and the first ping.
+    fn lease_came(&mut self, lease: Lease) -> Result<()> {
+        if self.lease.as_ref() == Some(&lease) {
+            return Ok(());
+        }
+        let ping = lease.gateway.first().copied();
+        self.lease = Some(lease);
+        if let Err(error) = self.apply() {
+            if self.progress != Progress::Told {
+                return Err(error);
+            }
+            tracing::error!("the new lease cannot be applied: {error:#}");
+        }
+        if self.progress == Progress::Asking {
+            self.progress = Progress::Proving { since: Instant::now() };
+            if let Some(gateway) = ping {
+                probe::start(gateway, super::PING_WITHIN, self.inbox.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// The gateway knows this client: remembers it, and where the gateway answered.
+    fn accepted(&mut self) {
+        let snapshot = self.data.status(Some(vec![self.gateway]));
+        let sessions = snapshot.iter().flat_map(|snapshot| &snapshot.peers);
+        let path = sessions.flat_map(|session| &session.paths).find(|path| path.in_use);
+        let remote = path.map(|path| path.route.remote);
+        if let Err(error) = self.membership.note_accepted(remote) {
+            tracing::error!("the membership cannot be stored: {error:#}");
+        }
+    }
+
+    fn state_changed(&mut self, state: PeerState) {
+        tracing::info!(state = status::state(state), "session");
+        if state != PeerState::Up {
+            // The gateway may have another address by now.
+            self.resolve_at = self.resolve_at.min(Instant::now() + RESOLVE_EVERY);
+        }
+    }
+
+    /// The links changed: the core takes other paths, and what others removed is put back.
+    pub(super) fn relink(&mut self, links: Vec<Link>) {
+        self.links = links;
+        self.data.order(Order::Links(self.usable_links()));
+        if let Err(error) = self.applier.reassert() {
+            tracing::error!(%error, "the tunnel's addresses or routes could not be put back");
+        }
+        if self.unresolved.is_some() {
+            self.resolve_at = Instant::now();
+        }
+    }
+
+    /// Resolves the gateway's name at the start, and again while nobody answers.
+    pub(super) fn resolve_when_due(&mut self) {
+        if Instant::now() < self.resolve_at {
+            return;
+        }
+        self.resolve_at = Instant::now() + RESOLVE_EVERY;
+        if !resolve::has_names(&self.endpoints) {
+            return;
+        }
+        let first = self.progress != Progress::Told;
+        let up = || {
+            let snapshot = self.data.status(Some(vec![self.gateway]))?;
+            Some(snapshot.peers.first()?.state == PeerState::Up)
+        };
+        if first || up() != Some(true) {
+            self.resolver.ask(&self.endpoints);
+        }
+    }
+
+    /// The gateway's addresses by its name, before those where it answered last.
+    pub(super) fn readdress(&mut self, resolved: Result<Vec<SocketAddr>, String>) {
+        match resolved {
+            Err(name) => self.unresolved = Some(name),
+            Ok(found) => {
+                self.unresolved = None;
+                let remotes = merge(&found, self.membership.answered());
+                if remotes == self.remotes {
+                    return;
+                }
+                self.remotes.clone_from(&remotes);
+                if let Err(error) = self.apply() {
+                    tracing::error!("the gateway's new addresses cannot be let through: {error:#}");
+                }
+                let peer = self.gateway;
+                self.data.command(Command::SetRemotes { peer, remotes });
+            }
+        }
+    }
+}
+
+/// Why the gateway refused, and what can be done.
+fn refusal(status: Status) -> String {
+    let text = match status {
+        Status::NotEnrolled => {
+            "the gateway does not know this client: ask its operator for a new invite"
+        }
+        Status::TokenUsed => {
+            "the invite was used before, by another client: ask for a new one, each is for one"
+        }
+        Status::TokenExpired => "the invite has expired: ask for a new one",
+        Status::TokenUnknown => {
+            "the gateway did not issue this invite, or withdrew it: ask for a new one"
+        }
+        Status::Revoked => "the gateway's operator revoked this client: ask for a new invite",
+        Status::StaleCounter { .. } => {
+            "the gateway saw a later handshake of this client: was its directory restored or copied?"
+        }
+        Status::Busy => "the gateway cannot take another client now: try again later",
+        Status::Unsupported => "this version and the gateway's do not fit: update the older one",
+        Status::Accepted => "the gateway accepted and gave no keys: update the older of the two",
+        Status::Other(code) => {
+            return format!("the gateway refused for reason {code}: install a newer rove");
+        }
+    };
+    text.to_owned()
+}

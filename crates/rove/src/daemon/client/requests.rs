@@ -1,0 +1,80 @@
+//! What a client answers on its control socket.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::{Client, Next};
+use crate::config::ClientConfig;
+use crate::control::{Asked, Reply, Request};
+use crate::daemon::plan;
+use crate::daemon::status::{self, Surroundings};
+
+impl Client<'_> {
+    pub(super) fn answer(&mut self, asked: Asked) -> Next {
+        let Asked { request, reply } = asked;
+        if request == Request::Down {
+            // Answered when everything is taken down.
+            self.leaving = Some(reply);
+            return Next::End;
+        }
+        let answer = match self.carry_out(request) {
+            Ok(value) => Reply::Ok(value),
+            Err(error) => Reply::Error(format!("{error:#}").replace('\n', " ")),
+        };
+        // An asker that gave up waiting is no loss.
+        let _ = reply.try_send(answer);
+        Next::Turn
+    }
+
+    fn carry_out(&mut self, request: Request) -> Result<Value> {
+        match request {
+            Request::Status | Request::Paths => self.tell(&request),
+            Request::Reload => {
+                self.reload()?;
+                Ok(json!({}))
+            }
+            Request::Down
+            | Request::Peers
+            | Request::Invite { .. }
+            | Request::Revoke { .. }
+            | Request::Allow { .. }
+            | Request::Snapshot => bail!("a client has no such command: see `rove --help`"),
+        }
+    }
+
+    fn tell(&self, request: &Request) -> Result<Value> {
+        let snapshot = self.data.status(Some(vec![self.gateway]));
+        let snapshot = snapshot.context("the data thread does not answer: see the log")?;
+        let session = snapshot.peers.first().context("the session is gone: see the log")?;
+        let links: BTreeMap<u32, String> =
+            self.links.iter().map(|link| (link.index, link.name.clone())).collect();
+        let plan = self.lease.as_ref().map(|l| plan::client(&self.config, l, &self.remotes));
+        let dns = plan.and_then(|plan| plan.dns).map(|dns| dns.servers).unwrap_or_default();
+        let kill_switch = self.applier.kill_switch_stands();
+        let around = Surroundings { kill_switch, dns: &dns, links: &links };
+        if *request == Request::Paths {
+            return Ok(status::paths(session, snapshot.now, &around));
+        }
+        Ok(status::status(session, snapshot.now, &around))
+    }
+
+    /// Takes the configuration again, but for the interface's name.
+    pub(super) fn reload(&mut self) -> Result<()> {
+        let new = (self.configure)()?;
+        if new.interface != self.config.interface {
+            bail!("the interface cannot change while the client runs: `rove down` first");
+        }
+        if new.advertise != self.config.advertise {
+            bail!("advertised networks cannot change while the client runs: `rove down` first");
+        }
+        let new = ClientConfig { log: self.config.log, ..new };
+        let old = std::mem::replace(&mut self.config, new);
+        if let Err(error) = self.apply() {
+            self.config = old;
+            return Err(error);
+        }
+        Ok(())
+    }
+}

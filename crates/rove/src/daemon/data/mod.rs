@@ -1,0 +1,212 @@
+//! The data thread: sockets and TUN in, core, sockets and TUN out.
+//!
+//! One turn: wait for readiness, a command or the core's own timeout; hand everything to the core;
+//! open and close the sockets that it asks for; seal and send what it wants sent; write what it
+//! wants written. It never waits for anything else, and never for the control thread: what that
+//! thread has no room for is kept here, up to a bound.
+//!
+//! Limits: one thread and one [`Node`]; sharding by session index comes with the step that needs it.
+
+mod sockets;
+mod turn;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use mio::{Poll, Token, Waker};
+use rove_os::clock::Clock;
+use rove_os::links::Link;
+use rove_os::tun::Tun;
+use rove_os::udp::UdpSocket;
+use rove_proto::crypto::Rng;
+use rove_proto::error::DropReason;
+use rove_proto::id::PeerKey;
+use rove_proto::node::{Command, Config, Event, Node, PeerStatus};
+use rove_proto::outbox::Outbox;
+use rove_proto::time::Instant;
+use sockets::Sockets;
+
+/// Orders that wait for the data thread.
+const ORDERS_MAX: usize = 1_024;
+/// Events kept while the control thread has no room; the core itself bounds as many.
+const EVENTS_MAX: usize = 4_096;
+
+const WAKE: Token = Token(0);
+const TUN: Token = Token(1);
+const FIRST_SOCKET: usize = 2;
+
+/// What the control thread wants.
+pub enum Order {
+    /// A change for the core.
+    Command(Box<Command>),
+    /// The usable links, best first: for the core, and for the names of interfaces.
+    Links(Vec<Link>),
+    /// A snapshot of some sessions, all of them if none are named.
+    Status {
+        /// Whose.
+        peers: Option<Vec<PeerKey>>,
+        /// Where to.
+        reply: SyncSender<Snapshot>,
+    },
+    /// Say goodbye, send what is left and end.
+    Stop,
+}
+
+/// The sessions at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// That moment.
+    pub now: Instant,
+    /// One entry per peer that was asked for and is known.
+    pub peers: Vec<PeerStatus>,
+    /// What was thrown away so far.
+    pub drops: Vec<(DropReason, u64)>,
+}
+
+/// What the data thread tells.
+#[derive(Debug)]
+pub enum News {
+    /// Something happened in the core.
+    Event(Event),
+    /// The thread has ended: why, unless it was told to.
+    Ended(Option<String>),
+}
+
+/// How a data thread is set up.
+pub struct Setup {
+    /// What holds for all sessions.
+    pub config: Config,
+    /// Inner packets.
+    pub tun: Tun,
+    /// Sockets that listen, numbered from 0.
+    pub listening: Vec<UdpSocket>,
+    /// The mark of the sockets that it opens.
+    pub mark: Option<u32>,
+}
+
+/// The control thread's end.
+pub struct Handle {
+    orders: SyncSender<Order>,
+    waker: Arc<Waker>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Handle {
+    /// Starts the thread; news goes to `to`.
+    pub fn start<T: Send + 'static>(
+        setup: Setup,
+        to: SyncSender<T>,
+        wrap: impl Fn(News) -> T + Send + 'static,
+    ) -> Result<Self> {
+        let poll = Poll::new().context("cannot make an epoll")?;
+        let waker = Waker::new(poll.registry(), WAKE).context("cannot make an eventfd")?;
+        let waker = Arc::new(waker);
+        let (orders, inbox) = sync_channel(ORDERS_MAX);
+        let mut data = Data::new(setup, poll, inbox)?;
+        let thread = thread::Builder::new().name("rove-data".to_owned()).spawn(move || {
+            let mut tell = |news| match to.try_send(wrap(news)) {
+                Ok(()) => true,
+                Err(std::sync::mpsc::TrySendError::Full(_)) => false,
+                // Nobody listens any more: nothing is lost.
+                Err(std::sync::mpsc::TrySendError::Disconnected(_)) => true,
+            };
+            let ended = data.run(&mut tell).err().map(|error| format!("{error:#}"));
+            // The one message that must arrive; the control thread is about to read.
+            let _ = to.send(wrap(News::Ended(ended)));
+        });
+        let thread = Some(thread.context("cannot start the data thread")?);
+        Ok(Self { orders, waker, thread })
+    }
+
+    /// Gives an order. Waits while [`ORDERS_MAX`] wait already; an ended thread takes none.
+    pub fn order(&self, order: Order) {
+        if self.orders.send(order).is_ok() {
+            // An eventfd that cannot be written wakes its reader by being full.
+            let _ = self.waker.wake();
+        }
+    }
+
+    /// Gives the core a command.
+    pub fn command(&self, command: Command) {
+        self.order(Order::Command(Box::new(command)));
+    }
+
+    /// A snapshot of the sessions with `peers`, or with all; none when the thread has ended.
+    pub fn status(&self, peers: Option<Vec<PeerKey>>) -> Option<Snapshot> {
+        let (reply, replied) = sync_channel(1);
+        self.order(Order::Status { peers, reply });
+        replied.recv_timeout(Duration::from_secs(5)).ok()
+    }
+
+    /// Ends the thread and waits for it.
+    pub fn stop(&mut self) {
+        self.order(Order::Stop);
+        if let Some(thread) = self.thread.take() {
+            // A panic in it was printed, and there is nothing to save.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.stop();
+        }
+    }
+}
+
+/// What the thread owns.
+struct Data {
+    clock: Clock,
+    node: Node,
+    out: Outbox,
+    tun: Tun,
+    tun_ready: bool,
+    sockets: Sockets,
+    poll: Poll,
+    inbox: Receiver<Order>,
+    backlog: VecDeque<Event>,
+}
+
+impl Data {
+    fn new(setup: Setup, poll: Poll, inbox: Receiver<Order>) -> Result<Self> {
+        let Setup { config, tun, listening, mark } = setup;
+        let clock = Clock::new();
+        let first_socket = u32::try_from(listening.len())?;
+        let now = Instant::from_nanos(clock.now());
+        let node = Node::new(now, config, Box::new(SystemRng), first_socket);
+        let registry = poll.registry().try_clone().context("cannot share an epoll")?;
+        let mut sockets = Sockets::new(registry, mark);
+        for (number, socket) in (0..).zip(listening) {
+            sockets.add(number, socket).context("cannot watch a socket")?;
+        }
+        let source = &mut mio::unix::SourceFd(&std::os::fd::AsRawFd::as_raw_fd(&tun));
+        let watched = poll.registry().register(source, TUN, mio::Interest::READABLE);
+        watched.context("cannot watch the TUN")?;
+        let out = Outbox::new();
+        let backlog = VecDeque::new();
+        Ok(Self { clock, node, out, tun, tun_ready: true, sockets, poll, inbox, backlog })
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.clock.now())
+    }
+}
+
+/// The operating system's randomness, for the core.
+struct SystemRng;
+
+impl Rng for SystemRng {
+    fn fill(&mut self, dest: &mut [u8]) {
+        if rove_os::random::fill(dest).is_err() {
+            // No key may be made of anything less, and the core cannot go on without.
+            tracing::error!("the operating system gives no randomness");
+            std::process::abort();
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The turns of the data thread, in the order in which a packet meets them.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use mio::Events;
+use rove_os::links::Link;
+use rove_os::tun::{Read, Segment};
+use rove_os::udp::{ReceiveBuffer, Received};
+use rove_proto::id::{LinkId, SocketId};
+use rove_proto::node::{self, Command, Event, Meta, PeerStatus};
+use rove_proto::wire::inner::InnerPacket;
+
+use super::{Data, EVENTS_MAX, FIRST_SOCKET, News, Order, Snapshot, TUN, WAKE};
+
+/// Readiness that one wait reports.
+const READY_MAX: usize = 64;
+/// Reads of the TUN, and receives of sockets, in one turn: then the others have theirs.
+const READS_MAX: usize = 32;
+/// Slots of one receive: with segmentation offload half a megabyte, which the outbox can hold.
+const RECEIVE_SLOTS: usize = 8;
+/// Orders taken in one turn.
+const ORDERS_PER_TURN: usize = 64;
+/// The longest wait: nothing depends on it.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// How soon the control thread is asked again whether it has room for events.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// Whether the thread goes on.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Turn,
+    Stop,
+}
+
+impl Data {
+    /// Turns until told to stop. `tell` returns false while its receiver has no room.
+    pub(super) fn run(&mut self, tell: &mut impl FnMut(News) -> bool) -> Result<()> {
+        let mut events = Events::with_capacity(READY_MAX);
+        let mut buffer = ReceiveBuffer::new(RECEIVE_SLOTS);
+        loop {
+            self.wait(&mut events)?;
+            let next = self.take_orders();
+            self.receive_all(&mut buffer)?;
+            self.read_tun()?;
+            self.keep_time()?;
+            self.flush()?;
+            self.pass_events(tell);
+            if next == Next::Stop {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wait(&mut self, events: &mut Events) -> Result<()> {
+        let busy = self.tun_ready || self.sockets.is_any_ready();
+        let timeout = if busy { Duration::ZERO } else { self.patience() };
+        match self.poll.poll(events, Some(timeout)) {
+            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
+                return Err(error).context("cannot wait for packets");
+            }
+            Ok(()) | Err(_) => {}
+        }
+        for event in events.iter() {
+            match event.token() {
+                WAKE => {}
+                TUN => self.tun_ready = true,
+                token if token.0 >= FIRST_SOCKET => self.sockets.set_ready(token),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// How long nothing is due.
+    fn patience(&self) -> Duration {
+        let due = self.node.poll_timeout().map(|(due, _)| due.saturating_since(self.now()));
+        let patience = due.unwrap_or(WAIT_MAX).min(WAIT_MAX);
+        if self.backlog.is_empty() { patience } else { patience.min(RETRY) }
+    }
+
+    fn take_orders(&mut self) -> Next {
+        for _ in 0..ORDERS_PER_TURN {
+            match self.inbox.try_recv() {
+                Ok(Order::Command(command)) => {
+                    self.node.handle_command(self.now(), *command, &mut self.out);
+                }
+                Ok(Order::Links(links)) => {
+                    self.sockets.set_links(&links);
+                    let links = links.iter().map(core_link).collect();
+                    let command = Command::SetLinks(links);
+                    self.node.handle_command(self.now(), command, &mut self.out);
+                }
+                Ok(Order::Status { peers, reply }) => {
+                    // An asker that gave up waiting is no loss.
+                    let _ = reply.try_send(self.snapshot(peers));
+                }
+                Ok(Order::Stop) | Err(std::sync::mpsc::TryRecvError::Disconnected) => {
+                    return Next::Stop;
+                }
+                Err(std::sync::mpsc::TryRecvError::Empty) => return Next::Turn,
+            }
+        }
+        // More may wait: be woken again at once.
+        self.tun_ready = true;
+        Next::Turn
+    }
+
+    fn snapshot(&self, peers: Option<Vec<rove_proto::id::PeerKey>>) -> Snapshot {
+        let peers: Vec<_> = peers.unwrap_or_else(|| self.node.peers().collect());
+        let peers: Vec<PeerStatus> =
+            peers.into_iter().filter_map(|peer| self.node.status(peer)).collect();
+        Snapshot { now: self.now(), peers, drops: self.node.drops().iter().collect() }
+    }
+
+    fn receive_all(&mut self, buffer: &mut ReceiveBuffer) -> Result<()> {
+        let mut last = None;
+        for _ in 0..READS_MAX {
+            let Some(id) = self.sockets.next_ready(last) else { return Ok(()) };
+            last = Some(id);
+            self.receive(id, buffer);
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, id: SocketId, buffer: &mut ReceiveBuffer) {
+        let now = self.now();
+        let Self { node, out, sockets, .. } = self;
+        let Some(socket) = sockets.get(id) else { return sockets.set_drained(id) };
+        let received = socket.receive(buffer, |from: Received, bytes: &mut [u8]| {
+            let meta = Meta { socket: id, local: from.local, remote: from.remote };
+            for datagram in bytes.chunks_mut(from.stride) {
+                node.handle_datagram(now, meta, datagram, out);
+            }
+        });
+        match received {
+            Ok(0) => sockets.set_drained(id),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(%error, "a socket failed");
+                sockets.close(id);
+            }
+        }
+    }
+
+    fn read_tun(&mut self) -> Result<()> {
+        if !self.tun_ready {
+            return Ok(());
+        }
+        for _ in 0..READS_MAX {
+            let now = self.now();
+            let Self { node, out, tun, .. } = self;
+            let read = tun.read(|segment: Segment<'_>| {
+                let packet = InnerPacket { head: segment.header, tail: segment.payload };
+                node.handle_tun(now, packet, out);
+            })?;
+            if read == Read::Empty {
+                self.tun_ready = false;
+                return Ok(());
+            }
+            if self.out.is_full() {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_time(&mut self) -> Result<()> {
+        let now = self.now();
+        if self.node.poll_timeout().is_some_and(|(due, _)| due <= now) {
+            self.flush()?;
+            self.node.handle_timeout(now, &mut self.out);
+        }
+        Ok(())
+    }
+
+    /// Opens what must be open, sends and writes everything, closes what is not needed any more.
+    fn flush(&mut self) -> Result<()> {
+        let mut closing: Vec<SocketId> = Vec::new();
+        while let Some(event) = self.node.poll_event() {
+            match event {
+                Event::OpenSocket { socket, link, local } => self.sockets.open(socket, link, local),
+                Event::CloseSocket { socket } => closing.push(socket),
+                event => push_bounded(&mut self.backlog, event),
+            }
+        }
+        if !self.out.is_empty() {
+            self.out.seal();
+            for (run, contents) in self.out.runs() {
+                self.sockets.send(run, contents);
+            }
+            self.tun.write(self.out.inner())?;
+            self.out.clear();
+        }
+        for socket in closing {
+            self.sockets.close(socket);
+        }
+        Ok(())
+    }
+
+    /// Tells what happened, as far as there is room.
+    fn pass_events(&mut self, tell: &mut impl FnMut(News) -> bool) {
+        while let Some(event) = self.backlog.pop_front() {
+            if !tell(News::Event(event.clone())) {
+                self.backlog.push_front(event);
+                return;
+            }
+        }
+    }
+}
+
+fn push_bounded(backlog: &mut VecDeque<Event>, event: Event) {
+    if backlog.len() < EVENTS_MAX {
+        backlog.push_back(event);
+    }
+}
+
+/// A link as the core wants it.
+fn core_link(link: &Link) -> node::Link {
+    let addresses = link.addresses.iter().map(ipnet::IpNet::addr).collect();
+    node::Link { id: LinkId(link.index), addresses }
+}

@@ -1,0 +1,373 @@
+//! A running gateway: the ledger's decisions become commands for the core, the core's questions are
+//! answered from the ledger.
+//!
+//! The order at start: everything that can be wrong is found before anything is touched. At the end
+//! the TUN, NAT and routes stay, so that a restart keeps every connection; `rove gateway run` finds
+//! and reconciles them.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rove_os::links::Link;
+use rove_os::lock::Lock;
+use rove_os::plan::{Applier, MARK, Places};
+use rove_os::tun::{Tun, TunOptions};
+use rove_os::udp::{UdpOptions, UdpSocket};
+use rove_proto::crypto::Status;
+use rove_proto::error::PeerError;
+use rove_proto::id::PeerKey;
+use rove_proto::node::{Command, Event, PeerConfig, PeerState, SideConfig};
+use serde_json::{Value, json};
+
+use super::data::{Handle, News, Setup, Snapshot};
+use super::message::{MESSAGES_MAX, Message};
+use super::signals::{self, Signal};
+use super::{confine, links, log, node, plan, status};
+use crate::config::{GatewayConfig, LogFormat};
+use crate::control::{Asked, Listener, Reply, Request};
+use crate::encoding;
+use crate::files;
+use crate::gateway::{Effect, Gateway};
+use crate::home::{Home, Role};
+use crate::invite::TokenHash;
+use crate::ledger::{Enrolment, Peer, Refusal, wall_clock};
+use crate::values::Lease;
+
+/// How long the core has to answer that it noticed a revocation.
+const EXPEL_WITHIN: Duration = Duration::from_secs(1);
+
+/// Runs the gateway in `home` until a signal ends it. `ready` is called once when clients can
+/// connect.
+pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Result<()> {
+    let state = home.state(Role::Gateway);
+    anyhow::ensure!(
+        home.config(Role::Gateway).exists(),
+        "no gateway in {}: run `rove gateway init`, or name its directory with --dir",
+        home.dir().display()
+    );
+    files::make_directory(&state)?;
+    let _lock = Lock::take(&state)?;
+    let gateway = Gateway::open(home)?;
+    log::start(gateway.config.log, format);
+    let own = gateway.lease()?;
+    let plan = plan::gateway(&gateway.config, &own, gateway.ledger.registry());
+    plan.check(&rove_os::links::snapshot()?)?;
+    let listening = listen(&gateway.config)?;
+    let name = gateway.config.interface.as_str();
+    let tun = Tun::open(TunOptions { name, persistent: true, offload: true })?;
+    let mut applier = Applier::open(Places::usual(&state))?;
+    applier.apply(&plan)?;
+    let listener = Listener::bind(&home.socket(Role::Gateway)?)?;
+    confine::to(&[home.dir(), &gateway.store_directory()]);
+
+    let (inbox, messages) = sync_channel(MESSAGES_MAX);
+    signals::watch(inbox.clone())?;
+    let config = node::config(&gateway.identity.key);
+    let setup = Setup { config, tun, listening, mark: Some(MARK) };
+    let data = Handle::start(setup, inbox.clone(), Message::News)?;
+    let links = links::watch(inbox.clone())?;
+    let mut daemon = Daemon { gateway, own, links, applier, data };
+    daemon.introduce_everybody();
+    let server = listener.serve(inbox, Message::Asked)?;
+    tracing::info!("the gateway runs");
+    ready();
+    let ended = daemon.serve(&messages);
+    daemon.data.stop();
+    drop(server);
+    tracing::info!("the gateway has ended");
+    ended
+}
+
+/// The control thread's belongings.
+struct Daemon {
+    gateway: Gateway,
+    own: Lease,
+    links: Vec<Link>,
+    applier: Applier,
+    data: Handle,
+}
+
+impl Daemon {
+    /// Tells the core what the ledger knows.
+    fn introduce_everybody(&self) {
+        self.data.command(Command::SetLocals(self.locals()));
+        for peer in self.gateway.ledger.registry().peers() {
+            if peer.is_enrolled() {
+                self.admit(peer);
+            } else {
+                self.data.command(Command::RevokePeer(peer.key.into()));
+            }
+        }
+    }
+
+    /// The addresses that clients may write to.
+    fn locals(&self) -> Vec<IpAddr> {
+        let tunnel = self.gateway.config.interface.as_str();
+        let outside = self.links.iter().filter(|link| link.name != tunnel);
+        outside.flat_map(|link| link.addresses.iter().map(ipnet::IpNet::addr)).collect()
+    }
+
+    fn admit(&self, peer: &Peer) {
+        let Some(lease) = self.gateway.ledger.registry().lease(peer) else {
+            tracing::warn!("a peer has no address in the networks any more and is left out");
+            return;
+        };
+        let dns = &self.gateway.config.dns;
+        let side = SideConfig::Client {
+            lease: plan::core_lease(&lease, &self.own, dns),
+            routes: Vec::new(),
+        };
+        let access = self.access(peer, &lease);
+        let config = PeerConfig { key: peer.key.into(), psk: None, access, side };
+        self.data.command(Command::AddPeer(Box::new(config)));
+    }
+
+    fn access(&self, peer: &Peer, lease: &Lease) -> rove_proto::role::Access {
+        let tunnel = self.gateway.config.interface.as_str();
+        let local = plan::local_networks(&self.links, tunnel);
+        plan::access(peer, lease, &self.own, &local)
+    }
+
+    fn serve(&mut self, messages: &Receiver<Message>) -> Result<()> {
+        for message in messages {
+            match message {
+                Message::Asked(asked) => self.answer(asked),
+                Message::News(News::Event(event)) => self.note(event),
+                Message::News(News::Ended(why)) => {
+                    return Err(anyhow::anyhow!(why.unwrap_or_else(|| "ended".to_owned())))
+                        .context("the data thread has ended");
+                }
+                Message::Links(links) => self.relink(links),
+                Message::Signal(Signal::End) => return Ok(()),
+                Message::Signal(Signal::Reload) => self.reload(),
+                Message::Resolved(_) | Message::Answered => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, asked: Asked) {
+        let reply = match self.carry_out(asked.request) {
+            Ok(value) => Reply::Ok(value),
+            Err(error) => Reply::Error(format!("{error:#}").replace('\n', " ")),
+        };
+        // An asker that gave up waiting is no loss.
+        let _ = asked.reply.try_send(reply);
+    }
+
+    fn carry_out(&mut self, request: Request) -> Result<Value> {
+        let live = matches!(request, Request::Status | Request::Peers);
+        let replan = matches!(request, Request::Revoke { .. });
+        let answer = self.gateway.answer(request, wall_clock())?;
+        for effect in &answer.effects {
+            self.take_effect(effect);
+        }
+        if replan {
+            self.replan();
+        }
+        if answer.effects.iter().any(|effect| matches!(effect, Effect::Expel(_))) {
+            // The reply says that the session has ended, so it waits until the core has seen to it.
+            self.await_core();
+        }
+        let mut reply = answer.reply;
+        if live && let Some(snapshot) = self.data.status(None) {
+            add_sessions(&mut reply, &snapshot);
+        }
+        Ok(reply)
+    }
+
+    fn take_effect(&self, effect: &Effect) {
+        match *effect {
+            Effect::Expel(key) => self.data.command(Command::RevokePeer(key)),
+            Effect::Permit(key) => {
+                let registry = self.gateway.ledger.registry();
+                let Some(peer) = registry.peer(key) else { return };
+                let Some(lease) = registry.lease(peer) else { return };
+                let access = self.access(peer, &lease);
+                self.data.command(Command::SetAccess { peer: key, access });
+            }
+        }
+    }
+
+    fn await_core(&self) {
+        let (reply, replied) = sync_channel(1);
+        self.data.order(super::data::Order::Status { peers: Some(Vec::new()), reply });
+        if replied.recv_timeout(EXPEL_WITHIN).is_err() {
+            tracing::warn!("the data thread is slow to answer");
+        }
+    }
+
+    fn note(&mut self, event: Event) {
+        match event {
+            Event::EnrolmentRequested { peer, token } => {
+                self.enrol(peer, TokenHash::of(token.as_bytes()));
+            }
+            Event::PeerRefused { peer, status } => self.note_refusal(peer, status),
+            Event::State { peer, state } => {
+                tracing::debug!(?peer, state = status::state(state), "session");
+            }
+            Event::Established { peer, first, .. } => {
+                tracing::debug!(?peer, first, "fresh keys");
+            }
+            Event::Moved { peer, remote, took } => {
+                tracing::debug!(?peer, %remote, ?took, "moved");
+            }
+            Event::Ended { peer, error } => {
+                let timed_out = matches!(error, PeerError::TimedOut);
+                tracing::debug!(?peer, %error, timed_out, "session ended");
+            }
+            Event::Routes { peer, routes } => tracing::debug!(?peer, ?routes, "advertises"),
+            Event::OpenSocket { .. }
+            | Event::CloseSocket { .. }
+            | Event::HandshakeCounter { .. }
+            | Event::Refused { .. }
+            | Event::Leased { .. } => {}
+        }
+    }
+
+    /// A stranger with a token: durable first, admitted after.
+    fn enrol(&mut self, key: PeerKey, token: TokenHash) {
+        let now = wall_clock();
+        let refusal = match self.gateway.ledger.registry().enrol(key, Some(token), now) {
+            Ok(Enrolment::Known) => None,
+            Ok(Enrolment::New(change)) => match self.gateway.ledger.make(change, now) {
+                Ok(()) => None,
+                Err(error) => {
+                    tracing::error!(%error, "an enrolment could not be stored");
+                    Some(Status::Busy)
+                }
+            },
+            Err(refusal) => {
+                let status = status_of(refusal);
+                self.remember_refusal(key, refusal);
+                Some(status)
+            }
+        };
+        if let Some(status) = refusal {
+            return self.data.command(Command::RefuseEnrolment { peer: key, status });
+        }
+        if let Some(peer) = self.gateway.ledger.registry().peer(key).cloned() {
+            tracing::info!("a peer enrolled");
+            self.admit(&peer);
+            if !peer.subnets.is_empty() {
+                self.replan();
+            }
+        }
+    }
+
+    fn note_refusal(&mut self, key: PeerKey, status: Status) {
+        match status {
+            Status::NotEnrolled => self.remember_refusal(key, Refusal::NotEnrolled),
+            Status::Revoked => self.remember_refusal(key, Refusal::Revoked),
+            // What this thread refused itself is written down already.
+            Status::Accepted
+            | Status::TokenUsed
+            | Status::TokenExpired
+            | Status::TokenUnknown
+            | Status::StaleCounter { .. }
+            | Status::Busy
+            | Status::Unsupported
+            | Status::Other(_) => {}
+        }
+    }
+
+    fn remember_refusal(&mut self, key: PeerKey, refusal: Refusal) {
+        tracing::debug!(peer = ?key, %refusal, "refused");
+        if let Err(error) = self.gateway.ledger.note_refusal(key, refusal, wall_clock()) {
+            tracing::error!(%error, "a refusal could not be written down");
+        }
+    }
+
+    /// The links changed: other addresses to answer from, other networks that are not the Internet.
+    fn relink(&mut self, links: Vec<Link>) {
+        self.links = links;
+        self.data.command(Command::SetLocals(self.locals()));
+        let registry = self.gateway.ledger.registry();
+        for peer in registry.peers().filter(|peer| peer.is_enrolled()) {
+            self.take_effect(&Effect::Permit(peer.key.into()));
+        }
+        if let Err(error) = self.applier.reassert() {
+            tracing::error!(%error, "the tunnel's addresses or routes could not be put back");
+        }
+    }
+
+    fn replan(&mut self) {
+        let plan = plan::gateway(&self.gateway.config, &self.own, self.gateway.ledger.registry());
+        if let Err(error) = self.applier.apply(&plan) {
+            tracing::error!(%error, "the plan could not be applied");
+        }
+    }
+
+    /// Takes what can be changed while running: NAT and DNS.
+    fn reload(&mut self) {
+        let path = self.gateway.home.config(Role::Gateway);
+        let new = match GatewayConfig::load(&path) {
+            Ok(new) => new,
+            Err(error) => return tracing::error!(%error, "the configuration is not taken"),
+        };
+        let taken =
+            GatewayConfig { nat: new.nat, dns: new.dns.clone(), ..self.gateway.config.clone() };
+        if new != taken {
+            tracing::warn!(
+                "only nat and dns change while the gateway runs: restart it for the rest"
+            );
+        }
+        self.gateway.config = taken;
+        self.replan();
+        tracing::info!("configuration read again");
+    }
+}
+
+/// Opens the listening sockets. A host without IPv6 listens on IPv4 only.
+fn listen(config: &GatewayConfig) -> Result<Vec<UdpSocket>> {
+    let bind = |local: SocketAddr| {
+        UdpSocket::bind(UdpOptions { local, ipv6_only: false, interface: None, mark: Some(MARK) })
+    };
+    let open = |&local: &SocketAddr| match bind(local) {
+        Err(rove_os::error::Error::Os { .. }) if local.ip().is_unspecified() => {
+            bind((Ipv4Addr::UNSPECIFIED, local.port()).into())
+        }
+        opened => opened,
+    };
+    config.listen.iter().map(|local| Ok(open(local)?)).collect()
+}
+
+const fn status_of(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::NotEnrolled => Status::NotEnrolled,
+        Refusal::Used => Status::TokenUsed,
+        Refusal::Expired => Status::TokenExpired,
+        Refusal::Unknown => Status::TokenUnknown,
+        Refusal::Revoked => Status::Revoked,
+        Refusal::Full => Status::Busy,
+    }
+}
+
+/// Adds to a reply what only the running gateway knows.
+fn add_sessions(reply: &mut Value, snapshot: &Snapshot) {
+    let alive = |state| matches!(state, PeerState::Up | PeerState::Moving);
+    if let Some(running) = reply.get_mut("running") {
+        *running = true.into();
+        let connected = snapshot.peers.iter().filter(|peer| alive(peer.state)).count();
+        reply["connected"] = connected.into();
+        let drops = snapshot.drops.iter();
+        let drops = drops.map(|(reason, count)| (reason.label().to_owned(), json!(count)));
+        reply["drops"] = Value::Object(drops.collect());
+    }
+    let peers = reply.get_mut("peers").and_then(Value::as_array_mut);
+    for peer in peers.into_iter().flatten() {
+        let key = peer.get("key").and_then(Value::as_str).and_then(encoding::from_text);
+        let session = snapshot.peers.iter().find(|live| Some(&live.peer.0[..]) == key.as_deref());
+        let Some(session) = session else { continue };
+        let path = session.paths.first();
+        let heard = path.and_then(|path| path.heard_at);
+        let heard = heard.map(|at| snapshot.now.saturating_since(at).as_secs());
+        peer["session"] = status::state(session.state).into();
+        peer["remote"] = path.map(|path| path.route.remote.to_string()).into();
+        peer["last_heard_s"] = heard.into();
+        peer["tx_bytes"] = session.paths.iter().map(|path| path.tx_bytes).sum::<u64>().into();
+        peer["rx_bytes"] = session.paths.iter().map(|path| path.rx_bytes).sum::<u64>().into();
+    }
+}

@@ -1,0 +1,28 @@
+//! What reaches the control thread, from every other one, through one bounded channel.
+
+use std::net::SocketAddr;
+
+use rove_os::links::Link;
+
+use super::data::News;
+use super::signals::Signal;
+use crate::control::Asked;
+
+/// Messages that wait for the control thread.
+pub(super) const MESSAGES_MAX: usize = 1_024;
+
+/// One thing for the control thread to see to.
+pub(super) enum Message {
+    /// A command of a person or a program.
+    Asked(Asked),
+    /// From the data thread.
+    News(News),
+    /// The links as they are now.
+    Links(Vec<Link>),
+    /// From the system.
+    Signal(Signal),
+    /// The gateway's addresses, or why its names do not resolve.
+    Resolved(Result<Vec<SocketAddr>, String>),
+    /// An answer came back through the tunnel.
+    Answered,
+}

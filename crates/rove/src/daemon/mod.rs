@@ -1,0 +1,25 @@
+//! A node that runs: one thread for data, a few for control.
+//!
+//! The **data thread** ([`data`]) owns the core, the TUN and the sockets, and does nothing that can
+//! wait for a disk, a name server or another process. The **control thread** (the main thread, in
+//! [`gateway`] or [`client`]) owns the store and the plan, and answers the control socket; small
+//! threads bring it signals, link changes, names and requests. They talk over bounded channels: a
+//! slow store delays an enrolment and no packet.
+
+mod client;
+mod confine;
+mod data;
+mod gateway;
+mod links;
+mod log;
+mod message;
+mod node;
+mod plan;
+mod probe;
+mod resolve;
+mod signals;
+mod status;
+
+pub use client::{Wishes, run as run_client};
+pub use gateway::run as run_gateway;
+pub use log::start as start_log;

@@ -1,0 +1,42 @@
+//! How this shell sets up the core.
+
+use std::time::Duration;
+
+use rove_proto::crypto::{Floor, StaticSecret};
+use rove_proto::node::Config;
+
+use crate::keys::StaticKey;
+
+/// Most NATs forget a UDP mapping after 30 s or more (RFC 4787 REQ-5 asks for two minutes, many home
+/// routers use 30 s).
+const KEEPALIVE: Duration = Duration::from_secs(25);
+/// A session is kept through a night and a weekend's travel.
+const PERSISTENCE_TIMEOUT: Duration = Duration::from_secs(72 * 3_600);
+
+/// What holds for all sessions of a node with this key.
+pub(super) fn config(key: &StaticKey) -> Config {
+    Config {
+        secret: StaticSecret::new(*key.secret()),
+        floor: Floor::BITS_128,
+        has_aes: has_aes(),
+        keepalive: Some(KEEPALIVE),
+        persistence_timeout: PERSISTENCE_TIMEOUT,
+    }
+}
+
+/// Whether the processor computes AES by itself.
+fn has_aes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        std::arch::is_x86_feature_detected!("aes")
+            && std::arch::is_x86_feature_detected!("pclmulqdq")
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        std::arch::is_aarch64_feature_detected!("aes")
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        false
+    }
+}

@@ -1,0 +1,123 @@
+//! One round trip through the whole tunnel, as any program would make it.
+//!
+//! A ping to the gateway's inner address, out of this host's TUN and back into it. Echo requests
+//! need no program at the other end (RFC 1122 section 3.2.2.6, RFC 4443 section 4.2). Where no raw
+//! socket is to be had (CAP_NET_RAW), the core's own proof must do.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::SyncSender;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketType, connect, ipproto, recv, send, socket, sockopt,
+};
+
+use super::message::Message;
+
+/// Time between two requests.
+const EVERY: Duration = Duration::from_millis(250);
+const ECHO_V4: u8 = 8;
+const REPLY_V4: u8 = 0;
+const ECHO_V6: u8 = 128;
+const REPLY_V6: u8 = 129;
+
+/// Asks `gateway` until it answers or `patience` is over; says [`Message::Answered`] when it does.
+pub(super) fn start(gateway: IpAddr, patience: Duration, to: SyncSender<Message>) {
+    let spawned = thread::Builder::new().name("rove-probe".to_owned()).spawn(move || {
+        match ask(gateway, patience) {
+            // The node may have ended meanwhile.
+            Ok(true) => drop(to.send(Message::Answered)),
+            Ok(false) => tracing::debug!("no ping came back through the tunnel"),
+            Err(error) => tracing::debug!(%error, "no ping can be sent"),
+        }
+    });
+    if let Err(error) = spawned {
+        tracing::warn!(%error, "no thread for a ping");
+    }
+}
+
+fn ask(gateway: IpAddr, patience: Duration) -> rustix::io::Result<bool> {
+    let (family, protocol, echo) = match gateway {
+        IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP, ECHO_V4),
+        IpAddr::V6(_) => (AddressFamily::INET6, ipproto::ICMPV6, ECHO_V6),
+    };
+    let socket = socket(family, SocketType::RAW, Some(protocol))?;
+    connect(&socket, &SocketAddr::new(gateway, 0))?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(EVERY))?;
+    let identifier = u16::try_from(std::process::id() & 0xffff).unwrap_or(0).to_be_bytes();
+    let give_up = Instant::now() + patience;
+    let mut sequence: u16 = 0;
+    while Instant::now() < give_up {
+        sequence = sequence.wrapping_add(1);
+        send(&socket, &request(echo, identifier, sequence), SendFlags::empty())?;
+        let next = Instant::now() + EVERY;
+        let mut bytes = [0; 256];
+        while let Ok((_, length)) = recv(&socket, &mut bytes, RecvFlags::empty()) {
+            if is_reply(&bytes[..length.min(bytes.len())], gateway, identifier) {
+                return Ok(true);
+            }
+            if Instant::now() >= next {
+                break;
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// An echo request. The kernel fills in the checksum for IPv6 (RFC 3542 section 3.1).
+fn request(kind: u8, identifier: [u8; 2], sequence: u16) -> [u8; 8] {
+    let [high, low] = sequence.to_be_bytes();
+    let mut bytes = [kind, 0, 0, 0, identifier[0], identifier[1], high, low];
+    if kind == ECHO_V4 {
+        let sum = bytes.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+        let sum: u32 = sum.sum();
+        let folded = (sum & 0xffff) + (sum >> 16);
+        let checksum = !u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap_or(0);
+        bytes[2..4].copy_from_slice(&checksum.to_be_bytes());
+    }
+    bytes
+}
+
+/// Raw IPv4 sockets deliver the IP header too (raw(7)), IPv6 ones do not.
+fn is_reply(bytes: &[u8], gateway: IpAddr, identifier: [u8; 2]) -> bool {
+    let (message, kind) = match gateway {
+        IpAddr::V4(_) => {
+            let header = bytes.first().map_or(0, |first| usize::from(first & 0xf) * 4);
+            (bytes.get(header..).unwrap_or_default(), REPLY_V4)
+        }
+        IpAddr::V6(_) => (bytes, REPLY_V6),
+    };
+    message.len() >= 8 && message[0] == kind && message[4..6] == identifier
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_have_a_right_checksum() {
+        for sequence in [0, 1, 0xffff] {
+            let bytes = request(ECHO_V4, [0xff, 0xfe], sequence);
+            let pairs =
+                bytes.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+            let sum: u32 = pairs.sum();
+            assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
+        }
+    }
+
+    #[test]
+    fn only_an_answer_to_this_process_counts() {
+        let v4: IpAddr = [10, 0, 0, 1].into();
+        let mut packet = vec![0x45; 20];
+        packet.extend([REPLY_V4, 0, 0, 0, 7, 7, 0, 1]);
+        assert!(is_reply(&packet, v4, [7, 7]));
+        assert!(!is_reply(&packet, v4, [7, 8]));
+        packet[20] = ECHO_V4;
+        assert!(!is_reply(&packet, v4, [7, 7]));
+        for length in 0..packet.len() {
+            assert!(!is_reply(&packet[..length], v4, [7, 7]));
+            assert!(!is_reply(&packet[..length], [0u16; 8].into(), [7, 7]));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What `rove status` and `rove paths` tell, from a snapshot of the core. Keys are only ever added.
+//!
+//! Nothing here says "connected": a tunnel carries if something lately proved that it does.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rove_proto::node::{PathStatus, PeerState, PeerStatus};
+use rove_proto::path::Health;
+use rove_proto::time::Instant;
+use serde_json::{Value, json};
+
+use crate::encoding;
+use crate::ledger::wall_clock;
+
+/// An answer that is owed for longer than this means that the path carries nothing.
+const OWED_MAX: Duration = Duration::from_secs(2);
+/// A word from the peer is news for so long.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// What surrounds the session and the core does not know.
+pub(super) struct Surroundings<'a> {
+    pub(super) kill_switch: bool,
+    pub(super) dns: &'a [std::net::IpAddr],
+    pub(super) links: &'a BTreeMap<u32, String>,
+}
+
+/// The word for a state.
+pub(super) const fn state(state: PeerState) -> &'static str {
+    match state {
+        PeerState::Unestablished => "unestablished",
+        PeerState::Up => "up",
+        PeerState::Moving => "moving",
+        PeerState::Suspended => "suspended",
+        PeerState::Down(_) => "down",
+    }
+}
+
+/// Whether data sent now would arrive, as far as anybody can tell.
+pub(super) fn is_carrying(peer: &PeerStatus, now: Instant) -> bool {
+    peer.state == PeerState::Up
+        && peer.paths.first().is_some_and(|path| {
+            path.in_use && path.health == Health::Good && owed_for(path, now) < OWED_MAX
+        })
+}
+
+fn owed_for(path: &PathStatus, now: Instant) -> Duration {
+    path.unanswered_since.map_or(Duration::ZERO, |since| now.saturating_since(since))
+}
+
+/// `rove status`.
+pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> Value {
+    let in_use = peer.paths.first().filter(|path| path.in_use);
+    let lease = peer.lease.as_ref();
+    let inner: Vec<_> =
+        lease.iter().flat_map(|lease| &lease.addresses).map(|net| net.address).collect();
+    let since = peer
+        .established
+        .map(|since| wall_clock().0.saturating_sub(now.saturating_since(since).as_secs()));
+    json!({
+        "state": state(peer.state),
+        "carrying": is_carrying(peer, now),
+        "since": since,
+        "gateway": encoding::to_text(&peer.peer.0),
+        "inner": inner,
+        "path_in_use": in_use.map(|path| path.id),
+        "transport": in_use.map(|_| "udp"),
+        "doing": doing(peer, now),
+        "kill_switch": around.kill_switch,
+        "dns": around.dns,
+    })
+}
+
+/// One sentence about what is going on.
+pub(super) fn doing(peer: &PeerStatus, now: Instant) -> String {
+    let path = peer.paths.first();
+    let heard = path.and_then(|path| path.heard_at).map(|at| now.saturating_since(at));
+    let ago = heard.map_or_else(|| "never heard".to_owned(), |heard| format!("{heard:.0?} ago"));
+    match peer.state {
+        PeerState::Unestablished if peer.handshaking => "asking the gateway for a session".into(),
+        PeerState::Unestablished => "waiting for a link to ask the gateway by".into(),
+        PeerState::Up => match (path.map(|path| owed_for(path, now)), heard) {
+            (Some(owed), _) if owed >= OWED_MAX => {
+                format!("sending, and nothing has come back for {}", seconds(owed))
+            }
+            (_, Some(heard)) if heard < FRESH => "carrying".into(),
+            (_, Some(heard)) => format!("idle, last proven {} ago", seconds(heard)),
+            (_, None) => "up, not proven yet".into(),
+        },
+        PeerState::Moving => format!("moving to another address, last proven {ago}"),
+        PeerState::Suspended => match heard {
+            Some(heard) => {
+                format!("no path carries; last heard {} ago, trying again", seconds(heard))
+            }
+            None => "no path carries; trying".into(),
+        },
+        PeerState::Down(code) => format!("closed: {code}"),
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_secs())
+}
+
+/// `rove paths`.
+pub(super) fn paths(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> Value {
+    let paths = peer.paths.iter().map(|path| self::path(path, now, around));
+    Value::Array(paths.collect())
+}
+
+fn path(path: &PathStatus, now: Instant, around: &Surroundings<'_>) -> Value {
+    let state = match (path.health, path.in_use) {
+        (Health::Gone, _) => "gone",
+        (Health::Silent { .. }, _) => "silent",
+        (Health::Good, true) => "in use",
+        (Health::Good, false) => "standby",
+    };
+    let link = path.link.and_then(|link| around.links.get(&link.0));
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let heard = path.heard_at.map(|at| micros(now.saturating_since(at)) / 1_000);
+    json!({
+        "id": path.id,
+        "link": link,
+        "local": path.route.local,
+        "remote": path.route.remote,
+        "transport": "udp",
+        "state": state,
+        "rtt_us": path.rtt.map(micros),
+        "rate_mbps": null,
+        "loss": path.loss,
+        "queue_ms": null,
+        "share": if path.in_use { 1.0 } else { 0.0 },
+        "tx_bytes": path.tx_bytes,
+        "rx_bytes": path.rx_bytes,
+        "last_heard_ms": heard,
+        "mtu": path.mtu,
+    })
+}

@@ -1,0 +1,243 @@
+//! What a client remembers of the service that it belongs to, so that the next `rove up` needs no
+//! invite: the operator, the signed gateways, its own key, where the gateway was last reached.
+//!
+//! A new invite is first a *pending* membership with a key of its own and replaces the present one
+//! only when the gateway has accepted it: an invite that turns out to be used or expired costs
+//! nothing. The handshake counter is reserved ahead in the store, so that no crash repeats one.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use rove_proto::id::PeerKey;
+use serde::{Deserialize, Serialize};
+
+use crate::encoding;
+use crate::files;
+use crate::home::{Home, Role};
+use crate::invite::{Invite, SignedRecord, Token, TokenHash};
+use crate::keys::{OperatorPublic, StaticKey};
+use crate::store::{EmbeddedStore, Store, Table, Write};
+
+/// Handshake counters reserved at once; a handshake attempt uses one.
+const COUNTERS_RESERVED: u64 = 1_024;
+/// When so few are left, more are reserved.
+const COUNTERS_LOW: u64 = 256;
+/// Addresses remembered of a gateway.
+const ADDRESSES_MAX: usize = 8;
+
+const PRESENT: &[u8] = b"service";
+const PENDING: &[u8] = b"pending-service";
+
+/// A service, as the store keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Service {
+    operator: OperatorPublic,
+    /// Signed records, base32.
+    gateways: Vec<String>,
+    /// The hash of the token by which the client enrolled, or will.
+    invite: TokenHash,
+    /// The token itself, until the gateway has accepted it.
+    #[serde(default)]
+    token: Option<Token>,
+    /// Where the gateway answered last, newest first.
+    #[serde(default)]
+    answered: Vec<SocketAddr>,
+}
+
+/// The membership with which a client runs, and the store that remembers it.
+pub struct Membership {
+    /// The client's identity towards this service.
+    pub key: StaticKey,
+    /// The gateway to connect to.
+    pub gateway: SignedRecord,
+    home: Home,
+    store: EmbeddedStore,
+    service: Service,
+    standing: Standing,
+    counter: CounterRange,
+}
+
+/// Whether the gateway has accepted this membership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Pending,
+    Present,
+}
+
+/// Handshake counters that the store has reserved and the core may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CounterRange {
+    next: u64,
+    reserved: u64,
+}
+
+impl Membership {
+    /// The membership that `invite` gives, else the one that is remembered.
+    pub fn open(home: &Home, invite: Option<&Invite>) -> Result<Self> {
+        files::make_directory(home.dir())?;
+        let path = home.client_store();
+        let store = match EmbeddedStore::open(&path, Role::Client.name()) {
+            Err(crate::store::StoreError::Missing(_)) => {
+                EmbeddedStore::create(&path, Role::Client.name())?
+            }
+            opened => opened?,
+        };
+        let present = read_service(&store, PRESENT)?;
+        let pending = read_service(&store, PENDING)?;
+        let (service, standing) = match (invite, present, pending) {
+            (None, Some(present), _) => (present, Standing::Present),
+            (None, None, Some(pending)) => (pending, Standing::Pending),
+            (None, None, None) => bail!(
+                "no gateway is known here: run `rove up INVITE` with the invite that the gateway's \
+                 operator gave you"
+            ),
+            (Some(invite), Some(present), _) if present.invite == invite.token.hash() => {
+                (present, Standing::Present)
+            }
+            (Some(invite), _, Some(pending)) if pending.invite == invite.token.hash() => {
+                (pending, Standing::Pending)
+            }
+            (Some(invite), _, _) => (Service::of(invite), Standing::Pending),
+        };
+        Self::with(home, store, service, standing)
+    }
+
+    fn with(
+        home: &Home,
+        mut store: EmbeddedStore,
+        service: Service,
+        standing: Standing,
+    ) -> Result<Self> {
+        let key = match standing {
+            Standing::Present => StaticKey::load(&home.key(Role::Client))?,
+            Standing::Pending => pending_key(home, &mut store, &service)?,
+        };
+        let gateway = service.first_gateway().with_context(|| {
+            format!(
+                "{} holds no signed gateway: ask for a new invite",
+                home.client_store().display()
+            )
+        })?;
+        let next = read_counter(&store, gateway.record().key)?;
+        let counter = CounterRange { next, reserved: next };
+        let home = home.clone();
+        let mut membership = Self { key, gateway, home, store, service, standing, counter };
+        membership.reserve_counters()?;
+        Ok(membership)
+    }
+
+    /// The token to show, while the gateway has not accepted this client.
+    pub fn token(&self) -> Option<Token> {
+        self.service.token
+    }
+
+    /// The first handshake counter that was never used.
+    pub const fn counter(&self) -> u64 {
+        self.counter.next
+    }
+
+    /// Where the gateway answered before, newest first.
+    pub fn answered(&self) -> &[SocketAddr] {
+        &self.service.answered
+    }
+
+    /// The core used `counter`: reserves more before the reserve runs out.
+    pub fn note_counter(&mut self, counter: u64) -> Result<()> {
+        self.counter.next = self.counter.next.max(counter.saturating_add(1));
+        if self.counter.next + COUNTERS_LOW > self.counter.reserved {
+            self.reserve_counters()?;
+        }
+        Ok(())
+    }
+
+    fn reserve_counters(&mut self) -> Result<()> {
+        let reserved = self.counter.next.saturating_add(COUNTERS_RESERVED);
+        let key = self.gateway.record().key.0;
+        self.store.commit(&[Write::put(Table::Counters, key, reserved.to_be_bytes())])?;
+        self.counter.reserved = reserved;
+        Ok(())
+    }
+
+    /// The gateway answered from `remote`, so this client belongs to it: the membership becomes the
+    /// present one, and the token is forgotten.
+    pub fn note_accepted(&mut self, remote: Option<SocketAddr>) -> Result<()> {
+        let mut service = Service { token: None, ..self.service.clone() };
+        if let Some(remote) = remote {
+            service.answered.retain(|known| *known != remote);
+            service.answered.insert(0, remote);
+            service.answered.truncate(ADDRESSES_MAX);
+        }
+        if service == self.service && self.standing == Standing::Present {
+            return Ok(());
+        }
+        let text = serde_json::to_vec(&service)?;
+        let mut writes = vec![Write::put(Table::Facts, PRESENT, text)];
+        if self.standing == Standing::Pending {
+            // The key first: a crash between the two leaves a pending service whose key is the
+            // present one, and the next start takes it from there.
+            let key = self.key.file_text();
+            files::replace(&self.home.key(Role::Client), files::PRIVATE, key.as_bytes())?;
+            writes.push(Write::remove(Table::Facts, PENDING));
+        }
+        self.store.commit(&writes)?;
+        if self.standing == Standing::Pending {
+            // Nobody reads it any more; the next pending key takes its place.
+            let _ = std::fs::remove_file(pending_key_path(&self.home));
+        }
+        (self.service, self.standing) = (service, Standing::Present);
+        Ok(())
+    }
+}
+
+impl Service {
+    fn of(invite: &Invite) -> Self {
+        Self {
+            operator: invite.operator,
+            gateways: invite.gateways.iter().map(|g| encoding::to_text(g.as_bytes())).collect(),
+            invite: invite.token.hash(),
+            token: Some(invite.token),
+            answered: Vec::new(),
+        }
+    }
+
+    /// The first gateway whose signature still verifies.
+    fn first_gateway(&self) -> Option<SignedRecord> {
+        let verify =
+            |text: &String| SignedRecord::verify(&encoding::from_text(text)?, self.operator);
+        self.gateways.iter().find_map(verify)
+    }
+}
+
+/// The key of a pending membership: the one made when this invite was first tried, else a new one.
+fn pending_key(home: &Home, store: &mut EmbeddedStore, service: &Service) -> Result<StaticKey> {
+    let path = pending_key_path(home);
+    let known = read_service(store, PENDING)?.is_some_and(|known| known.invite == service.invite);
+    if known && path.exists() {
+        return Ok(StaticKey::load(&path)?);
+    }
+    let key = StaticKey::generate()?;
+    files::replace(&path, files::PRIVATE, key.file_text().as_bytes())?;
+    store.commit(&[Write::put(Table::Facts, PENDING, serde_json::to_vec(service)?)])?;
+    Ok(key)
+}
+
+fn pending_key_path(home: &Home) -> PathBuf {
+    home.key(Role::Client).with_extension("key.pending")
+}
+
+fn read_service(store: &EmbeddedStore, name: &[u8]) -> Result<Option<Service>> {
+    let facts = store.read(Table::Facts)?;
+    let service = facts.get(name).map(|bytes| serde_json::from_slice(bytes)).transpose();
+    service.context("the client's store holds a service that does not read: ask for a new invite")
+}
+
+fn read_counter(store: &EmbeddedStore, gateway: PeerKey) -> Result<u64> {
+    let counters = store.read(Table::Counters)?;
+    let Some(bytes) = counters.get(&gateway.0[..]) else { return Ok(1) };
+    let bytes: Result<[u8; 8], _> = bytes.as_slice().try_into();
+    bytes.map(u64::from_be_bytes).ok().context("the client's store holds a damaged counter")
+}
+
+#[cfg(test)]
+mod tests;

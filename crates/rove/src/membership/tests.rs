@@ -1,0 +1,109 @@
+//! A membership survives restarts and bad invites.
+
+use super::*;
+use crate::invite::GatewayRecord;
+use crate::keys::OperatorKey;
+
+fn invite(token: u8) -> Invite {
+    let operator = OperatorKey::generate().unwrap();
+    let record = GatewayRecord {
+        serial: 1,
+        key: PeerKey([token; 32]),
+        endpoints: vec!["192.0.2.1:4500".parse().unwrap()],
+        networks: "10.77.0.0/24".parse().unwrap(),
+    };
+    Invite {
+        operator: operator.public(),
+        gateways: vec![record.sign(&operator)],
+        token: Token([token; 16]),
+    }
+}
+
+fn home(dir: &tempfile::TempDir) -> Home {
+    Home::new(Some(dir.path().join("client"))).unwrap()
+}
+
+#[test]
+fn without_an_invite_there_is_nothing_to_join() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = Membership::open(&home(&dir), None).err().unwrap().to_string();
+    assert!(error.contains("rove up INVITE"), "{error}");
+}
+
+#[test]
+fn an_accepted_invite_is_needed_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home(&dir);
+    let invite = invite(1);
+    let mut first = Membership::open(&home, Some(&invite)).unwrap();
+    assert_eq!(first.token(), Some(invite.token));
+    let key = first.key.public();
+    first.note_accepted(Some("192.0.2.1:4500".parse().unwrap())).unwrap();
+    drop(first);
+    for again in [None, Some(&invite)] {
+        let next = Membership::open(&home, again).unwrap();
+        assert_eq!(next.token(), None);
+        assert_eq!(next.key.public(), key);
+        assert_eq!(next.answered(), ["192.0.2.1:4500".parse().unwrap()]);
+    }
+}
+
+#[test]
+fn the_same_invite_tried_again_has_the_same_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home(&dir);
+    let invite = invite(1);
+    let keys = [Some(&invite), Some(&invite), None].map(|invite| {
+        let membership = Membership::open(&home, invite).unwrap();
+        assert!(membership.token().is_some());
+        membership.key.public()
+    });
+    assert!(keys.iter().all(|key| *key == keys[0]));
+}
+
+#[test]
+fn an_invite_that_is_refused_costs_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home(&dir);
+    let mut good = Membership::open(&home, Some(&invite(1))).unwrap();
+    good.note_accepted(None).unwrap();
+    let key = good.key.public();
+    drop(good);
+    let refused = Membership::open(&home, Some(&invite(2))).unwrap();
+    assert_ne!(refused.key.public(), key);
+    drop(refused);
+    let back = Membership::open(&home, None).unwrap();
+    assert_eq!(back.key.public(), key);
+    assert_eq!(back.gateway.record().key, PeerKey([1; 32]));
+}
+
+#[test]
+fn no_handshake_counter_is_used_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home(&dir);
+    let invite = invite(1);
+    let mut used = 0;
+    for _ in 0..3 {
+        let mut membership = Membership::open(&home, Some(&invite)).unwrap();
+        assert!(membership.counter() > used);
+        // Far more than is reserved at once, then a crash.
+        for counter in membership.counter()..membership.counter() + 5_000 {
+            assert!(counter < membership.counter.reserved);
+            membership.note_counter(counter).unwrap();
+            used = counter;
+        }
+    }
+}
+
+#[test]
+fn no_token_remains_after_acceptance() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home(&dir);
+    let mut membership = Membership::open(&home, Some(&invite(3))).unwrap();
+    membership.note_accepted(None).unwrap();
+    let facts = membership.store.read(Table::Facts).unwrap();
+    let token = encoding::to_text(&[3; 16]);
+    for value in facts.values() {
+        assert!(!String::from_utf8_lossy(value).contains(&token));
+    }
+}
