@@ -20,14 +20,13 @@
 //! A client's order of business, all of it as root or with CAP_NET_ADMIN:
 //! ```no_run
 //! use std::path::Path;
-//! use rove_os::{error::Error, links, lock::Lock, plan, privileges, tun, udp};
+//! use rove_os::{error::Error, links, lock::Lock, plan, privileges, udp};
 //!
 //! fn start(dir: &Path, plan: &plan::Plan) -> Result<(), Error> {
 //!     let _lock = Lock::take(dir)?;
 //!     let mut applier = plan::Applier::open(plan::Places::usual(dir))?;
 //!     plan.check(&links::snapshot()?)?;
-//!     let options = tun::TunOptions { name: &plan.device, persistent: false, offload: true };
-//!     let mut tun = tun::Tun::open(options)?;
+//!     let mut tun = applier.open_device(plan)?;
 //!     let mut socket = udp::UdpSocket::bind(udp::UdpOptions {
 //!         local: "[::]:0".parse().expect("an address"),
 //!         ipv6_only: false,

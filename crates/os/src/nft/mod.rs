@@ -11,6 +11,7 @@ mod ruleset;
 
 use std::{
     io::{self, Read as _, Write as _},
+    os::unix::process::CommandExt as _,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -78,18 +79,37 @@ fn run(what: &'static str, commands: Vec<Value>) -> Result<(), Error> {
 
 fn start(what: &'static str) -> Result<Child, Error> {
     for program in PROGRAMS {
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["-j", "-f", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn();
-        match child {
+            .stderr(Stdio::piped());
+        die_with_us(&mut command);
+        match command.spawn() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => return result.map_err(|error| Error::os(format!("start {program}"), error)),
         }
     }
     Err(Error::NftMissing { what })
+}
+
+/// Lets the kernel end nft when this thread ends: what a killed process had begun must not come
+/// into force after the next one has swept.
+fn die_with_us(command: &mut Command) {
+    let parent = std::process::id();
+    // SAFETY: between fork and exec only system calls are made, and no memory is touched.
+    unsafe {
+        command.pre_exec(move || {
+            let kill = libc::SIGKILL as libc::c_ulong;
+            if libc::prctl(libc::PR_SET_PDEATHSIG, kill) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // We may have died before the kernel was asked.
+            let orphaned = libc::getppid().cast_unsigned() != parent;
+            if orphaned { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+        });
+    }
 }
 
 /// Writes the ruleset from a thread, as nft may stop reading it and start to complain.

@@ -9,7 +9,14 @@ use super::{
     routing::{self, Present},
     sysctl,
 };
-use crate::{dns, error::Error, links, netlink::Netlink, nft};
+use crate::{
+    dns,
+    error::Error,
+    links,
+    netlink::Netlink,
+    nft,
+    tun::{Tun, TunOptions},
+};
 
 /// Where the host keeps what a plan changes besides the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,6 +72,24 @@ impl Applier {
         let entries = journal.load()?;
         let entries = entries.into_iter().map(|entry| Held { entry, confirmed: false }).collect();
         Ok(Self { places, journal, entries })
+    }
+
+    /// Opens the TUN of `plan`, with offloads. One that outlives the process is in the journal before it is
+    /// in the kernel, so that whenever this process dies, the next one knows whose it is.
+    ///
+    /// # Errors
+    /// Those of [`Tun::open`], and [`Error::Os`] when the journal cannot be written.
+    pub fn open_device(&mut self, plan: &Plan) -> Result<Tun, Error> {
+        if plan.persistent {
+            let device = self.prepare(item::device(plan))?;
+            let known = |held: &Held| held.entry.item.same_place(&device.entry.item);
+            if !self.entries.iter().any(known) {
+                self.entries.push(device);
+                self.store()?;
+            }
+        }
+        let (name, persistent) = (&*plan.device, plan.persistent);
+        Tun::open(TunOptions { name, persistent, offload: true })
     }
 
     /// Makes the host what `plan` says: first what is missing, then what is too much. A kill

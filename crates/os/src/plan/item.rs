@@ -115,13 +115,14 @@ impl Item {
     }
 }
 
+/// The TUN set up.
+pub(crate) fn device(plan: &Plan) -> Item {
+    Item::Device { name: plan.device.clone(), mtu: plan.mtu, persistent: plan.persistent }
+}
+
 /// The changes that `plan` consists of, in order, without the settings that depend on the links.
 pub(crate) fn items(plan: &Plan) -> Vec<Item> {
-    let mut items = vec![Item::Device {
-        name: plan.device.clone(),
-        mtu: plan.mtu,
-        persistent: plan.persistent,
-    }];
+    let mut items = vec![device(plan)];
     if let Some(switch) = &plan.kill_switch {
         items.push(Item::KillSwitch(Opening {
             device: plan.device.clone(),

@@ -58,7 +58,8 @@ pub const MTU_MIN: u32 = 1_280;
 pub struct Plan {
     /// The TUN, which must be open while the plan is applied.
     pub device: String,
-    /// The TUN was opened to outlive the process; undoing removes it.
+    /// The TUN outlives the process, and is adopted by the next ([`Applier::open_device`]);
+    /// undoing removes it.
     pub persistent: bool,
     /// Bytes of the largest packet into the tunnel.
     pub mtu: u32,

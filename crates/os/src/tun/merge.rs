@@ -76,6 +76,11 @@ pub(crate) fn merge<'a>(
                 batch.close_flow(&flow, packet, emit);
                 emit(Output::Single { packet, verified: false });
             }
+            Inspected::OfNoFlow => {
+                // A fragment, perhaps, of a flow that is open.
+                batch.close_all(emit);
+                emit(Output::Single { packet, verified: false });
+            }
             Inspected::Alone => emit(Output::Single { packet, verified: false }),
         }
     }
@@ -135,12 +140,14 @@ enum Inspected {
     Candidate(Candidate),
     /// Must not be joined, nor overtake the packets of its flow.
     OfFlow(Flow),
-    /// Belongs to no flow that could be open.
+    /// Belongs to no flow that can be told: must overtake nothing.
+    OfNoFlow,
+    /// Belongs to a flow that is never joined.
     Alone,
 }
 
 fn inspect(packet: &[u8], allowed: Allowed) -> Inspected {
-    let Some(flow) = flow_of(packet) else { return Inspected::Alone };
+    let Some(flow) = flow_of(packet) else { return Inspected::OfNoFlow };
     let wanted = if flow.protocol == PROTOCOL_TCP { allowed.tcp } else { allowed.udp };
     if !wanted {
         return Inspected::Alone;
