@@ -8,7 +8,7 @@ fn invite(token: u8) -> Invite {
     let operator = OperatorKey::generate().unwrap();
     let record = GatewayRecord {
         serial: 1,
-        key: PeerKey([token; 32]),
+        key: PeerKey([!token; 32]),
         endpoints: vec!["192.0.2.1:4500".parse().unwrap()],
         networks: "10.77.0.0/24".parse().unwrap(),
     };
@@ -74,7 +74,7 @@ fn an_invite_that_is_refused_costs_nothing() {
     drop(refused);
     let back = Membership::open(&home, None).unwrap();
     assert_eq!(back.key.public(), key);
-    assert_eq!(back.gateway.record().key, PeerKey([1; 32]));
+    assert_eq!(back.gateway.record().key, PeerKey([!1; 32]));
 }
 
 #[test]
