@@ -4,6 +4,7 @@
 
 #![allow(dead_code)]
 
+pub(crate) mod capture;
 pub(crate) mod net;
 
 use std::{

@@ -138,6 +138,13 @@ pub(crate) fn veth(one: &str, other: &str) {
     request(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL);
 }
 
+/// Lets IPv6 addresses of an interface, which is down yet, be of use at once.
+pub(crate) fn without_checks(name: &str) {
+    for (key, value) in [("accept_dad", "0"), ("addr_gen_mode", "1")] {
+        std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/{key}"), value).unwrap();
+    }
+}
+
 /// Moves an interface into the network namespace of a process.
 pub(crate) fn give(name: &str, pid: u32) {
     let mut message = LinkMessage::default();
