@@ -1,1 +1,196 @@
+//! Plans as values: what they consist of, and which make no sense.
 
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::{
+    item::{Item, RuleKind, Target, items},
+    journal::{Before, Entry, Journal},
+    *,
+};
+use crate::links::LinkKind;
+
+fn nets(nets: &[&str]) -> Vec<IpNet> {
+    nets.iter().map(|net| net.parse().unwrap()).collect()
+}
+
+fn plan() -> Plan {
+    Plan {
+        device: "rove0".to_owned(),
+        mtu: 1_400,
+        addresses: nets(&["10.7.0.2/24"]),
+        routes: nets(&["0.0.0.0/0", "::/0"]),
+        ..Plan::default()
+    }
+}
+
+fn link(name: &str, addresses: &[&str]) -> Link {
+    Link {
+        index: 2,
+        name: name.to_owned(),
+        kind: LinkKind::Ethernet,
+        up: true,
+        carrier: true,
+        mtu: 1_500,
+        addresses: nets(addresses),
+        default_v4: None,
+        default_v6: None,
+    }
+}
+
+fn why(plan: &Plan) -> String {
+    plan.check(&[]).unwrap_err().to_string()
+}
+
+#[test]
+fn a_full_tunnel_consists_of_these() {
+    let plan = Plan { allow_lan: true, exclude: nets(&["198.51.100.7/24"]), ..plan() };
+    let device = Target::Device("rove0".to_owned());
+    let route = |net: &str, target| Item::Route { net: net.parse().unwrap(), target };
+    assert_eq!(
+        items(&plan),
+        [
+            Item::Device { name: "rove0".to_owned(), mtu: 1_400, persistent: false },
+            Item::Address { device: "rove0".to_owned(), net: "10.7.0.2/24".parse().unwrap() },
+            route("0.0.0.0/0", device),
+            route("198.51.100.0/24", Target::Throw),
+            route("::/0", Target::Unreachable),
+            Item::Rule { v6: false, kind: RuleKind::Lan },
+            Item::Rule { v6: false, kind: RuleKind::Tunnel },
+            Item::Rule { v6: true, kind: RuleKind::Lan },
+            Item::Rule { v6: true, kind: RuleKind::Tunnel },
+        ]
+    );
+}
+
+#[test]
+fn packets_are_held_back_before_anything_leads_them_in() {
+    let dns = Some(Dns { servers: vec!["10.7.0.1".parse().unwrap()], ..Dns::default() });
+    let items = items(&Plan { kill_switch: Some(KillSwitch::default()), dns, ..plan() });
+    assert!(matches!(items.first(), Some(Item::KillSwitch(_))));
+    assert!(matches!(items.last(), Some(Item::Dns { .. })));
+    let first_rule = items.iter().position(|item| matches!(item, Item::Rule { .. }));
+    let last_route = items.iter().rposition(|item| matches!(item, Item::Route { .. }));
+    assert!(first_rule > last_route, "a rule leads into a table that is not complete");
+}
+
+#[test]
+fn without_routes_there_is_neither_rule_nor_table() {
+    let items = items(&Plan { routes: Vec::new(), exclude: nets(&["::/0"]), ..plan() });
+    assert!(items.iter().all(|item| !matches!(item, Item::Route { .. } | Item::Rule { .. })));
+}
+
+#[test]
+fn what_is_both_route_and_exclusion_is_excluded() {
+    let net = nets(&["198.51.100.0/24"]);
+    let items = items(&Plan { routes: net.clone(), exclude: net, ..plan() });
+    let targets: Vec<_> = items
+        .iter()
+        .filter_map(|item| match item {
+            Item::Route { target, .. } => Some(target.clone()),
+            Item::KillSwitch(_)
+            | Item::Device { .. }
+            | Item::Sysctl { .. }
+            | Item::Address { .. }
+            | Item::Nat { .. }
+            | Item::Rule { .. }
+            | Item::Dns { .. } => None,
+        })
+        .collect();
+    assert_eq!(targets, [Target::Throw]);
+}
+
+#[test]
+fn plans_that_make_no_sense_say_why() {
+    assert!(why(&Plan { mtu: 1_279, ..plan() }).contains("MTU of 1279"));
+    assert!(why(&Plan { mtu: 70_000, ..plan() }).contains("MTU of 70000"));
+    assert!(why(&Plan { device: "a b".to_owned(), ..plan() }).contains("\"a b\""));
+    let many = vec!["192.0.2.1/32".parse().unwrap(); LIST_MAX + 1];
+    assert!(why(&Plan { exclude: many, ..plan() }).contains("1024"));
+    assert!(why(&Plan { dns: Some(Dns::default()), ..plan() }).contains("1 to 64 servers"));
+    for domain in ["", "a..b", "a b", "x\nnameserver 1.2.3.4", "ü.example", "-"] {
+        let domains = vec![domain.to_owned()];
+        let servers = vec!["10.7.0.1".parse().unwrap()];
+        let dns = Some(Dns { servers, domains, all: true });
+        let checked = Plan { dns, ..plan() }.check(&[]);
+        // A lone hyphen is odd, and harmless.
+        assert_eq!(checked.is_ok(), domain == "-", "{domain:?}");
+    }
+}
+
+#[test]
+fn collisions_with_local_networks_are_found_either_way_round() {
+    let here = [link("wlan0", &["10.0.0.5/8"]), link("rove0", &["10.7.0.2/24"])];
+    assert!(matches!(plan().check(&here), Err(Error::AddressOverlap { .. })));
+    // Its own addresses are no collision; those of a single peer neither.
+    plan().check(&here[1..]).unwrap();
+    let peer = [link("ppp0", &["198.51.100.4/32"])];
+    let routes = nets(&["198.51.100.4/32"]);
+    Plan { routes: routes.clone(), ..plan() }.check(&peer).unwrap();
+    let lan = [link("eth0", &["198.51.100.9/24"])];
+    assert!(Plan { routes, ..plan() }.check(&lan).is_err());
+}
+
+fn any_net() -> impl Strategy<Value = IpNet> {
+    prop_oneof![
+        (any::<[u8; 4]>(), 0u8..=32).prop_map(|(ip, len)| IpNet::new(ip.into(), len).unwrap()),
+        (any::<[u8; 16]>(), 0u8..=128).prop_map(|(ip, len)| IpNet::new(ip.into(), len).unwrap()),
+    ]
+}
+
+fn any_plan() -> impl Strategy<Value = Plan> {
+    let list = || prop::collection::vec(any_net(), 0..6);
+    (list(), list(), list(), list(), any::<[bool; 4]>()).prop_map(
+        |(addresses, routes, exclude, masquerade, [allow_lan, forward, persistent, kill])| Plan {
+            addresses,
+            routes,
+            exclude,
+            masquerade,
+            allow_lan,
+            forward,
+            persistent,
+            kill_switch: kill.then(KillSwitch::default),
+            ..plan()
+        },
+    )
+}
+
+proptest! {
+    /// Two items in one place would undo each other.
+    #[test]
+    fn every_place_is_taken_once(plan in any_plan()) {
+        let items = items(&plan);
+        let unique: BTreeSet<_> = items.iter().collect();
+        prop_assert_eq!(unique.len(), items.len());
+        for (at, item) in items.iter().enumerate() {
+            prop_assert!(!items[at + 1..].iter().any(|other| other.same_place(item)), "{item:?}");
+        }
+    }
+
+    /// Two networks overlap if and only if they have an address in common: the first of the
+    /// narrower one.
+    #[test]
+    fn overlap_is_having_an_address_in_common(one in any_net(), other in any_net()) {
+        let common = one.contains(&other.network()) || other.contains(&one.network());
+        prop_assert_eq!(overlap(&one, &other), common);
+    }
+}
+
+proptest! {
+    // Every store waits for the disk.
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// What the next process reads is what this one did.
+    #[test]
+    fn the_journal_returns_what_it_was_given(plan in any_plan()) {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::new(dir.path());
+        let entry = |item| Entry { item, before: Before::Nothing };
+        let entries: Vec<_> = items(&plan).into_iter().map(entry).collect();
+        journal.store(&entries).unwrap();
+        prop_assert_eq!(journal.load().unwrap(), entries);
+        journal.store(&[]).unwrap();
+        prop_assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,41 @@
+//! The lines that people read, word for word.
+
+use std::{io, path::PathBuf};
+
+use super::Error;
+
+#[test]
+fn every_line_names_cause_and_cure_on_one_line() {
+    let lines = [
+        (Error::NoTunDevice, "modprobe tun"),
+        (Error::NoPrivilege { what: "open /dev/net/tun".to_owned() }, "run as root"),
+        (Error::TunBusy { name: "rove0".to_owned() }, "stop that process"),
+        (Error::BadInterfaceName { name: "a\nb".to_owned() }, "1 to 15 letters"),
+        (Error::NoInterface { name: "wan".to_owned() }, "ip link"),
+        (Error::PortInUse { addr: "[::]:443".parse().unwrap() }, "UDP port 443 of :: is in use"),
+        (Error::AddressNotLocal { addr: "192.0.2.1:1".parse().unwrap() }, "one of its own"),
+        (Error::NftMissing { what: "NAT" }, "install the package nftables"),
+        (Error::NftRefused { what: "NAT", said: "no".to_owned() }, "nft list ruleset"),
+        (Error::Resolved { said: "no".to_owned() }, "resolvectl status"),
+        (
+            Error::SecondInstance { dir: PathBuf::from("/etc/rove"), pid: "7".to_owned() },
+            "another rove (process 7) already uses /etc/rove: stop it",
+        ),
+        (Error::BadPlan { why: "its MTU is 3".to_owned() }, "cannot be carried out"),
+    ];
+    for (error, part) in lines {
+        let line = error.to_string();
+        assert!(line.contains(part), "{line}");
+        assert!(!line.contains('\n') && !line.contains("  "), "{line:?}");
+    }
+}
+
+#[test]
+fn want_of_privilege_is_told_from_other_refusals() {
+    for (code, lacks) in [(libc::EPERM, true), (libc::EACCES, true), (libc::EIO, false)] {
+        let error = Error::os("set a mark", io::Error::from_raw_os_error(code));
+        assert_eq!(matches!(error, Error::NoPrivilege { .. }), lacks);
+    }
+    let error = Error::os("set a mark", io::Error::other("odd"));
+    assert_eq!(error.to_string(), "cannot set a mark: odd");
+}
