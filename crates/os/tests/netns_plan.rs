@@ -48,7 +48,9 @@ struct Host {
 impl Host {
     fn new() -> Self {
         net::veth("wan", "far");
-        ["wan", "far"].map(net::without_checks);
+        for name in ["wan", "far"] {
+            net::without_checks(name);
+        }
         net::address("wan", "192.168.5.2/24");
         net::address("wan", "fd05::2/64");
         net::up("wan");
@@ -283,6 +285,7 @@ fn a_gateway_is_reconciled_by_its_next_process_and_swept_by_undo() {
         let host = Host::new();
         fs::write("/proc/sys/net/ipv6/conf/wan/accept_ra", "1").unwrap();
         let before = host.dump();
+        drop(tun("probe", false));
         let mut applier = host.applier();
         let device = applier.open_device(&gateway()).unwrap();
         applier.apply(&gateway()).unwrap();
@@ -346,6 +349,7 @@ fn packets_of_clients_leave_with_the_gateways_address() {
         let host = Host::new();
         net::without_neighbours("wan");
         let mut applier = host.applier();
+        drop(tun("probe", false));
         let mut device = applier.open_device(&gateway()).unwrap();
         applier.apply(&gateway()).unwrap();
         let capture = Capture::start("far");
