@@ -203,6 +203,9 @@ impl World {
         for host in 0..self.hosts.len() {
             if self.hosts[host].wake_ns().is_some_and(|at| at <= self.now_ns) {
                 self.act(host, Node::handle_timeout)?;
+                if let Some(due) = self.hosts[host].still_due(self.now_ns) {
+                    return Err(Breach::new(Law::Timeout, format!("host {host}: {due}")));
+                }
             }
         }
         Ok(())
@@ -255,8 +258,8 @@ impl World {
 
     /// Tells a node something.
     pub(super) fn command(&mut self, host: HostId, command: Command) -> Result<(), Breach> {
-        if self.hosts[host].power == Power::Off {
-            return Ok(());
+        if self.hosts[host].power != Power::On {
+            return Ok(()); // it is told when it runs again
         }
         self.act(host, |node, now, out| node.handle_command(now, command, out))
     }
@@ -268,9 +271,6 @@ impl World {
         verb: impl FnOnce(&mut Node, Instant, &mut Outbox),
     ) -> Result<(), Breach> {
         let turn = self.hosts[host].turn(self.now_ns, verb);
-        if let Some(due) = turn.still_due {
-            return Err(Breach::new(Law::Timeout, format!("host {host}: {due}")));
-        }
         if let Some(socket) = turn.not_open.first() {
             return Err(Breach::new(Law::Sockets, format!("host {host} sends from {socket:?}")));
         }
@@ -294,7 +294,11 @@ impl World {
     fn statuses(&self, host: HostId) -> Vec<(HostId, PeerStatus)> {
         let node = &self.hosts[host].node;
         if host != GATEWAY {
-            return node.status(self.gateway_key).map(|status| (GATEWAY, status)).into_iter().collect();
+            return node
+                .status(self.gateway_key)
+                .map(|status| (GATEWAY, status))
+                .into_iter()
+                .collect();
         }
         let clients = self.clients.iter().enumerate();
         clients.filter_map(|(i, c)| node.status(c.key).map(|status| (i + 1, status))).collect()
@@ -367,8 +371,7 @@ impl World {
         let datagram = Datagram { source: from, destination: to, payload };
         let client = if host == GATEWAY { self.client_at(to) } else { Some(host) };
         let way = if host == GATEWAY { Way::Down } else { Way::Up };
-        let parcel =
-            Parcel { datagram, origin: Origin::Host { host, at_ns: self.now_ns, to } };
+        let parcel = Parcel { datagram, origin: Origin::Host { host, at_ns: self.now_ns, to } };
         if host != GATEWAY {
             let len = emu::Frame::wire_len(&parcel);
             self.client_bytes[host - 1] += len as u64;

@@ -86,8 +86,6 @@ pub(super) struct Turn {
     pub(super) sends: Vec<Outgoing>,
     /// Sockets that were sent from and are not open: a fault of the core.
     pub(super) not_open: Vec<SocketId>,
-    /// The next timeout, if it is not later than the call: a fault of the core.
-    pub(super) still_due: Option<String>,
 }
 
 /// How a datagram was received.
@@ -180,10 +178,14 @@ impl Host {
                 self.sockets.remove(socket);
             }
         }
-        if let Some((at, reason)) = self.node.poll_timeout().filter(|(at, _)| *at <= now) {
-            turn.still_due = Some(format!("{reason:?} at {at:?}, now {now:?}"));
-        }
         turn
+    }
+
+    /// What is due although its time has just been given; a fault of the core.
+    pub(super) fn still_due(&self, now_ns: u64) -> Option<String> {
+        let now = self.clock(now_ns);
+        let (at, reason) = self.node.poll_timeout().filter(|(at, _)| *at <= now)?;
+        Some(format!("{reason:?} at {at:?}, now {now:?}"))
     }
 
     /// When the core wants to be woken, in world time; never while the machine does not run.
@@ -192,7 +194,7 @@ impl Host {
             return None;
         }
         let (at, _) = self.node.poll_timeout()?;
-        Some((at.as_nanos() - BOOT_TIME_NS).saturating_add(self.booted_ns))
+        Some(at.as_nanos().saturating_sub(BOOT_TIME_NS).saturating_add(self.booted_ns))
     }
 
     /// How a datagram that arrived over `link` reaches the core, if it does.

@@ -8,12 +8,12 @@
 use crate::emu::{Carrier, Rng};
 
 /// Clients of a world.
-pub const CLIENTS_MAX: u8 = 3;
+pub(super) const CLIENTS_MAX: u8 = 3;
 /// Access networks that each client can use: at home (NAT), in a café (none), mobile (symmetric
 /// NAT).
-pub const ACCESSES: u8 = 3;
+pub(super) const ACCESSES: u8 = 3;
 /// Cards of each client.
-pub const CARDS: u8 = 2;
+pub(super) const CARDS: u8 = 2;
 
 /// A direction of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -169,7 +169,10 @@ pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
             0..3 => traffic(&mut rng),
             3..6 => Op::Wait { ms: wait(&mut rng) },
             _ if allowed.is_empty() => traffic(&mut rng),
-            _ => trouble(&mut rng, allowed[rng.clone().below(allowed.len() as u64) as usize]),
+            _ => {
+                let kind = allowed[rng.below(allowed.len() as u64) as usize];
+                trouble(&mut rng, kind)
+            }
         });
     }
     ops.push(Op::Settle { quiet: rng.chance(0.2) });
@@ -218,9 +221,7 @@ fn trouble(rng: &mut Rng, kind: u64) -> Op {
             Op::Carrier { client, access, carrier: carriers[rng.below(4) as usize] }
         }
         3 => Op::OneWay { client, access, way: way(rng) },
-        4 => {
-            Op::Mtu { client, access, mtu: [1_280, 1_300, 1_400, 1_500][rng.below(4) as usize] }
-        }
+        4 => Op::Mtu { client, access, mtu: [1_280, 1_300, 1_400, 1_500][rng.below(4) as usize] },
         5 => Op::Readdress { client, card: rng.below(CARDS.into()) as u8 },
         6 | 7 => {
             let access = rng.chance(0.75).then_some(access);

@@ -84,7 +84,7 @@ impl Place {
         for client in 0..clients {
             let host = place.net.host();
             place.hosts.push(host);
-            let accesses = (0..usize::from(ACCESSES));
+            let accesses = 0..usize::from(ACCESSES);
             let accesses = accesses.map(|kind| place.access_network(core, host, client, kind));
             let accesses = accesses.collect();
             place.accesses.push(accesses);
@@ -92,13 +92,7 @@ impl Place {
         place
     }
 
-    fn access_network(
-        &mut self,
-        core: NodeId,
-        host: NodeId,
-        client: usize,
-        kind: usize,
-    ) -> Access {
+    fn access_network(&mut self, core: NodeId, host: NodeId, client: usize, kind: usize) -> Access {
         let label = (client * usize::from(ACCESSES) + kind) as u8;
         let net = &mut self.net;
         let (router, nat, prefixes) = if kind == OPEN {

@@ -15,12 +15,14 @@ use crate::emu::SECOND;
 /// Handshakes that a client may begin in a minute, whatever happens: a round of eight candidates
 /// every five seconds, and a fresh start for each of a few changes of its links.
 const PER_MINUTE_MAX: usize = 400;
-/// Sockets of a client: one a path, and one for each address that it tries in a round.
-const SOCKETS_MAX: usize = PATHS_MAX + 8;
+/// Handshakes of one client that can be answered at once.
+const ATTEMPTS_MAX: usize = 16;
+/// Sockets of a client: one a path, and one for each handshake that can still be answered.
+const SOCKETS_MAX: usize = PATHS_MAX + ATTEMPTS_MAX;
 /// Indices of one peer: current, previous and pending epochs, and a client's attempts.
 const INDICES_PER_PEER: usize = (2 + PENDING_MAX)
     * (LANES_MAX + INDICES_AHEAD as usize + INDICES_MAX + INDEX_COUNT)
-    + 16 * INDEX_COUNT;
+    + ATTEMPTS_MAX * INDEX_COUNT;
 
 /// Checks one session, and its node.
 pub(in crate::world) fn check_status(

@@ -1,0 +1,367 @@
+//! What each operation does to the world.
+
+use std::net::{IpAddr, SocketAddr};
+
+use rove_proto::crypto::Token;
+use rove_proto::id::PeerKey;
+use rove_proto::node::{Command, PeerConfig, SideConfig};
+use rove_proto::role::Access;
+use rove_proto::wire::control::{Lease, Prefix};
+
+use super::attacker::Attacker;
+use super::engine::{GATEWAY, Task, World};
+use super::host::{Card, PORT, Power};
+use super::inner::{self, Body, LEN_MAX, LEN_MIN};
+use super::laws::Breach;
+use super::op::{CARDS, Found, Op, Way};
+use super::parcel::HostId;
+use crate::emu::{MS, Rng, SECOND};
+
+impl World {
+    /// Does what `op` says.
+    pub(super) fn apply(&mut self, op: &Op) -> Result<(), Breach> {
+        match *op {
+            Op::Send { client, way, packets, len, gap_us } => {
+                self.send(self.client(client), way, packets, len, gap_us);
+            }
+            Op::Syn { client, way, mss } => {
+                let client = self.client(client);
+                self.schedule(0, Task::Send { client, way, body: Body::Syn(mss) });
+            }
+            Op::Wait { ms } => return self.advance(u64::from(ms) * MS),
+            Op::Quality { .. }
+            | Op::Carrier { .. }
+            | Op::OneWay { .. }
+            | Op::Mtu { .. }
+            | Op::Readdress { .. }
+            | Op::Plug { .. }
+            | Op::MoveGateway { .. }
+            | Op::RebindNat { .. }
+            | Op::RebootNat { .. } => return self.change_network(op),
+            Op::Sleep { .. }
+            | Op::RestartClient { .. }
+            | Op::RestartGateway { .. }
+            | Op::Backup { .. }
+            | Op::StepClock { .. } => return self.change_machine(op),
+            Op::Intercept { .. }
+            | Op::Replay { .. }
+            | Op::Garbage { .. }
+            | Op::Reflect { .. }
+            | Op::Flood { .. } => self.attack(op),
+            Op::Revoke { client } => return self.revoke(self.client(client)),
+            Op::Readmit { client } => return self.readmit(self.client(client)),
+            Op::Enrol { client } => return self.enrol_again(self.client(client)),
+            Op::Settle { quiet } => return self.settle(quiet),
+        }
+        self.advance(0)
+    }
+
+    fn client(&self, number: u8) -> usize {
+        usize::from(number) % self.clients.len()
+    }
+
+    fn send(&mut self, client: usize, way: Way, packets: u16, len: u16, gap_us: u32) {
+        for packet in 0..u64::from(packets) {
+            let len = match len {
+                0 => {
+                    let mut rng = Rng::new(self.delivery.totals().0.into()).fork(packet);
+                    LEN_MIN + rng.below(u64::from(LEN_MAX - LEN_MIN) + 1) as u16
+                }
+                len => len,
+            };
+            let after_ns = packet * u64::from(gap_us) * 1_000;
+            self.schedule(after_ns, Task::Send { client, way, body: Body::Data(len) });
+        }
+    }
+
+    fn change_network(&mut self, op: &Op) -> Result<(), Breach> {
+        match *op {
+            Op::Quality { client, access, quality } => {
+                let client = self.client(client);
+                self.place.set_quality(self.now_ns, client, access.into(), quality);
+            }
+            Op::Carrier { client, access, carrier } => {
+                let client = self.client(client);
+                self.place.set_carrier(self.now_ns, client, access.into(), carrier);
+                return self.tell_links(client);
+            }
+            Op::OneWay { client, access, way } => {
+                let client = self.client(client);
+                self.place.kill_way(self.now_ns, client, access.into(), way);
+            }
+            Op::Mtu { client, access, mtu } => {
+                let client = self.client(client);
+                self.place.access_mut(client, access.into()).mtu = mtu.into();
+            }
+            Op::Readdress { client, card } => {
+                let (client, card) = (self.client(client), usize::from(card % CARDS));
+                let here = self.hosts[client + 1].cards[card].as_ref().map(|card| card.access);
+                if let Some(access) = here {
+                    return self.plug(client, card, Some(access));
+                }
+            }
+            Op::Plug { client, card, access } => {
+                let (client, card) = (self.client(client), usize::from(card % CARDS));
+                return self.plug(client, card, access.map(usize::from));
+            }
+            Op::MoveGateway { told_after_ms } => {
+                self.move_gateway()?;
+                for client in 0..self.clients.len() {
+                    self.schedule(u64::from(told_after_ms) * MS, Task::Tell { client });
+                }
+            }
+            Op::RebindNat { client, access } => {
+                let client = self.client(client);
+                if let Some(nat) = self.place.access(client, access.into()).nat {
+                    self.place.net.rebind_nat(nat);
+                }
+            }
+            Op::RebootNat { client, access, readdress } => {
+                let client = self.client(client);
+                self.place.reboot_nat(client, access.into(), readdress);
+            }
+            _ => unreachable!("not of the network"),
+        }
+        self.advance(0)
+    }
+
+    fn change_machine(&mut self, op: &Op) -> Result<(), Breach> {
+        match *op {
+            Op::Sleep { client, seconds } => {
+                let host = self.client(client) + 1;
+                if self.hosts[host].power == Power::On {
+                    self.hosts[host].power = Power::Asleep;
+                    let after_ns = u64::from(seconds) * SECOND;
+                    self.schedule(after_ns, Task::PowerOn { host, reboot: false });
+                    return self.advance(after_ns);
+                }
+            }
+            Op::RestartClient { client, found, reboot, down_ms } => {
+                let client = self.client(client);
+                if found == Found::Backup {
+                    self.clients[client].store = self.clients[client].backup.clone();
+                    self.clients[client].handshakes.forget_counter();
+                }
+                self.hosts[client + 1].stop();
+                let after_ns = u64::from(down_ms) * MS;
+                self.schedule(after_ns, Task::PowerOn { host: client + 1, reboot });
+            }
+            Op::RestartGateway { reboot, down_ms } => {
+                self.hosts[GATEWAY].stop();
+                let after_ns = u64::from(down_ms) * MS;
+                self.schedule(after_ns, Task::PowerOn { host: GATEWAY, reboot });
+            }
+            Op::Backup { client } => {
+                let client = self.client(client);
+                self.clients[client].backup = self.clients[client].store.clone();
+            }
+            Op::StepClock { host, by_s } => {
+                let host = usize::from(host) % self.hosts.len();
+                self.hosts[host].wall_error_s = by_s;
+            }
+            _ => unreachable!("not of a machine"),
+        }
+        self.advance(0)
+    }
+
+    fn attack(&mut self, op: &Op) {
+        let gateway = self.gateway_addresses().first().copied();
+        let Some(gateway) = gateway else { return };
+        let sent = match *op {
+            Op::Intercept { client, way, how, datagrams } => {
+                let host = self.client(client) + 1;
+                self.attacker.intercept(host, way, how, datagrams);
+                Vec::new()
+            }
+            Op::Replay { count, own_address, altered, chance } => {
+                self.attacker.replay(count, own_address, altered, chance)
+            }
+            Op::Garbage { client, count, chance } => {
+                let client = client.and_then(|client| self.outside(self.client(client)));
+                self.attacker.garbage(client.unwrap_or(gateway), count, chance)
+            }
+            Op::Reflect { client } => match self.outside(self.client(client)) {
+                Some(client) => self.attacker.reflect(self.now_ns, client),
+                None => Vec::new(),
+            },
+            Op::Flood { messages, chance } => {
+                Attacker::flood(self.gateway_key, gateway, messages, chance)
+            }
+            _ => unreachable!("no attack"),
+        };
+        for datagram in sent {
+            self.inject(datagram);
+        }
+    }
+
+    /// Where the gateway reaches a client, as everybody on the wire can see.
+    fn outside(&self, client: usize) -> Option<SocketAddr> {
+        let status = self.hosts[GATEWAY].node.status(self.clients[client].key)?;
+        status.paths.first().map(|path| path.remote())
+    }
+
+    /// Plugs a card in or out; a network gives new addresses each time.
+    pub(super) fn plug(
+        &mut self,
+        client: usize,
+        card: usize,
+        access: Option<usize>,
+    ) -> Result<(), Breach> {
+        let plugged = access.map(|access| {
+            let addresses = self.place.next_addresses(client, access);
+            let link = self.place.access(client, access).link;
+            Card { link, access, addresses }
+        });
+        // A machine has one card in one network: the other one leaves it.
+        let cards = &mut self.hosts[client + 1].cards;
+        for other in cards.iter_mut() {
+            if other.as_ref().is_some_and(|other| Some(other.access) == access) {
+                *other = None;
+            }
+        }
+        cards[card] = plugged;
+        self.tell_links(client)
+    }
+
+    /// Tells a client's node what links there are.
+    pub(super) fn tell_links(&mut self, client: usize) -> Result<(), Breach> {
+        let usable = |access| self.place.access(client, access).carrier;
+        let links = self.hosts[client + 1].links(usable);
+        self.command(client + 1, Command::SetLinks(links))
+    }
+
+    /// The gateway gets new addresses.
+    pub(super) fn move_gateway(&mut self) -> Result<(), Breach> {
+        let addresses = self.place.next_gateway_addresses();
+        let link = self.place.gateway;
+        let card = Card { link, access: 0, addresses: addresses.clone() };
+        self.hosts[GATEWAY].cards[0] = Some(card);
+        self.command(GATEWAY, Command::SetLocals(addresses))
+    }
+
+    /// Where the gateway listens now.
+    pub(super) fn gateway_addresses(&self) -> Vec<SocketAddr> {
+        let card = self.hosts[GATEWAY].cards[0].iter();
+        card.flat_map(|card| &card.addresses).map(|&ip| SocketAddr::new(ip, PORT)).collect()
+    }
+
+    /// A client resolves the gateway's name: the new addresses first, then the last good ones.
+    pub(super) fn tell(&mut self, client: usize) -> Result<(), Breach> {
+        let mut remotes = self.gateway_addresses();
+        let old = self.clients[client].remotes.clone();
+        remotes
+            .extend(old.iter().filter(|old| !remotes.contains(old)).copied().collect::<Vec<_>>());
+        remotes.truncate(4);
+        self.trust(client, &remotes);
+        self.clients[client].remotes.clone_from(&remotes);
+        let peer = self.gateway_key;
+        self.command(client + 1, Command::SetRemotes { peer, remotes })
+    }
+
+    /// A machine wakes up, or its process starts with what its store holds.
+    pub(super) fn power_on(&mut self, host: HostId, reboot: bool) -> Result<(), Breach> {
+        match self.hosts[host].power {
+            Power::On => return Ok(()),
+            Power::Asleep => self.hosts[host].power = Power::On,
+            Power::Off => {
+                self.begin_process(host, reboot);
+                self.load_store(host)?;
+            }
+        }
+        let Some(client) = host.checked_sub(1) else {
+            let locals = self.gateway_addresses().iter().map(SocketAddr::ip).collect();
+            return self.command(GATEWAY, Command::SetLocals(locals));
+        };
+        self.tell(client)?;
+        self.tell_links(client)
+    }
+
+    fn load_store(&mut self, host: HostId) -> Result<(), Breach> {
+        let Some(client) = host.checked_sub(1) else {
+            for peer in self.gateway_store.revoked().collect::<Vec<_>>() {
+                self.command(GATEWAY, Command::RevokePeer(peer))?;
+            }
+            for (peer, client) in self.gateway_store.enrolled().collect::<Vec<_>>() {
+                self.command(GATEWAY, Command::AddPeer(Box::new(peer_config(peer, client))))?;
+            }
+            return Ok(());
+        };
+        let Self { clients, gateway_key, .. } = self;
+        let client = &clients[client];
+        let side = SideConfig::Gateway {
+            remotes: client.remotes.clone(),
+            counter: client.store.counter,
+            token: client.store.token.clone(),
+            advertise: vec![],
+        };
+        let access = Access::Unrestricted;
+        let config = PeerConfig { key: *gateway_key, psk: None, access, side };
+        let (wanted, peer) = (client.wanted, *gateway_key);
+        self.command(host, Command::AddPeer(Box::new(config)))?;
+        self.tell_links(host - 1)?;
+        if wanted { self.command(host, Command::Connect(peer)) } else { Ok(()) }
+    }
+
+    /// The gateway's desk answers a request to enrol.
+    pub(super) fn decide(
+        &mut self,
+        peer: PeerKey,
+        client: usize,
+        token: &Token,
+    ) -> Result<(), Breach> {
+        let answer = match self.gateway_store.enrol(peer, client, token) {
+            Ok(()) => Command::AddPeer(Box::new(peer_config(peer, client))),
+            Err(status) => Command::RefuseEnrolment { peer, status },
+        };
+        self.command(GATEWAY, answer)
+    }
+
+    fn revoke(&mut self, client: usize) -> Result<(), Breach> {
+        let key = self.clients[client].key;
+        if self.gateway_store.is_enrolled(key) {
+            self.gateway_store.revoke(key);
+            self.delivery.revoke(self.now_ns, client);
+            return self.command(GATEWAY, Command::RevokePeer(key));
+        }
+        Ok(())
+    }
+
+    /// The operator gives access back, and the user connects again.
+    pub(super) fn readmit(&mut self, client: usize) -> Result<(), Breach> {
+        let key = self.clients[client].key;
+        self.gateway_store.readmit(key, client);
+        if self.gateway_store.is_enrolled(key) {
+            self.delivery.readmit(client);
+            self.command(GATEWAY, Command::AddPeer(Box::new(peer_config(key, client))))?;
+        }
+        self.clients[client].refused = None;
+        self.command(client + 1, Command::Connect(self.gateway_key))
+    }
+
+    /// The next client starts with the first invite of this one, which was used already.
+    fn enrol_again(&mut self, client: usize) -> Result<(), Breach> {
+        let thief = (client + 1) % self.clients.len();
+        let token = self.invite(client, 0);
+        self.clients[thief].store.token = Some(token);
+        self.hosts[thief + 1].stop();
+        self.power_on(thief + 1, false)
+    }
+}
+
+/// What the gateway's node is told of a client.
+fn peer_config(key: PeerKey, client: usize) -> PeerConfig {
+    let address = IpAddr::from(inner::address(client));
+    let lease = Lease {
+        addresses: vec![Prefix { address, bits: 24 }],
+        gateway: vec![inner::GATEWAY.into()],
+        dns: vec![],
+    };
+    let access = Access::Restricted {
+        own: vec![Prefix::host(address)],
+        gateway: vec![inner::GATEWAY.into()],
+        internet: true,
+        local: vec![],
+        allow: vec![],
+    };
+    PeerConfig { key, psk: None, access, side: SideConfig::Client { lease, routes: vec![] } }
+}

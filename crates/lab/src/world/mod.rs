@@ -1,0 +1,143 @@
+//! The simulated world: production nodes, emulated networks, an attacker, and a clock that is told
+//! what time it is.
+//!
+//! A run is a seed and a list of operations ([`Op`]): send, lose, move, sleep, restart, replay.
+//! After every event the laws ([`Law`]) are checked against a reference model that sees what no
+//! node sees. A breach is a [`Failure`]: the operations that lead to it, made few by [`shrink`],
+//! which anyone can replay, because nothing depends on anything but the seed.
+//!
+//! What it decides: who is where, what happens to datagrams, what the shells do. What it refuses
+//! to know: a node's private state. It drives the same four verbs as the real shell and looks at
+//! the same status. Its limits: time passes only between calls, so nothing is learned about
+//! speed of code; and there is one gateway.
+
+mod apply;
+mod attacker;
+mod engine;
+mod hash;
+mod host;
+mod inner;
+mod laws;
+mod op;
+mod parcel;
+mod place;
+mod settle;
+mod store;
+
+use std::fmt;
+
+pub use laws::Law;
+pub use op::{Found, Intercept, Op, Quality, Way, generate};
+
+use engine::World;
+use laws::Breach;
+
+/// How soon packets get through after trouble has ended, in seconds, besides 2 % of the outage.
+pub const BACK_WITHIN: u64 = settle::BACK_WITHIN_NS / crate::emu::SECOND;
+
+/// The operations of one run when nothing else is said.
+pub const STEPS: usize = 120;
+
+/// What a run came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// The hash of everything that happened: the same seed gives the same.
+    pub trace: u64,
+    /// Virtual time that passed, in nanoseconds.
+    pub time_ns: u64,
+    /// Inner packets handed in.
+    pub sent: u32,
+    /// Inner packets that came out.
+    pub delivered: u32,
+    /// Datagrams that nodes sent.
+    pub datagrams: u64,
+    /// Handshakes that clients began.
+    pub handshakes: u64,
+    /// The longest time from the end of trouble until everything got through, in nanoseconds.
+    pub back_ns: u64,
+}
+
+/// A law was broken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// The seed of the world.
+    pub seed: u64,
+    /// The operation at which it happened, counted from 0.
+    pub step: usize,
+    /// The operations.
+    pub ops: Vec<Op>,
+    /// The law.
+    pub law: Law,
+    /// What was seen.
+    pub what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, step, ops, law, what } = self;
+        writeln!(f, "seed {seed}, operation {step} of {}: {law:?}: {what}", ops.len())?;
+        for (number, op) in ops.iter().enumerate() {
+            writeln!(f, "  {} {op:?},", if number == *step { ">" } else { " " })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Makes a world of `seed` and lets `steps` operations of the same seed happen in it.
+///
+/// # Errors
+/// The first breach of a law.
+pub fn run(seed: u64, steps: usize) -> Result<Report, Failure> {
+    replay(seed, &generate(seed, steps))
+}
+
+/// Makes a world of `seed` and lets `ops` happen in it.
+///
+/// # Errors
+/// The first breach of a law.
+pub fn replay(seed: u64, ops: &[Op]) -> Result<Report, Failure> {
+    let fails = |step: usize, breach: Breach| {
+        let Breach { law, what } = breach;
+        Failure { seed, step, ops: ops.to_vec(), law, what }
+    };
+    let mut world = World::new(seed).map_err(|breach| fails(0, breach))?;
+    for (step, op) in ops.iter().enumerate() {
+        world.apply(op).map_err(|breach| fails(step, breach))?;
+    }
+    let (sent, delivered) = world.delivery.totals();
+    Ok(Report {
+        trace: world.trace.value(),
+        time_ns: world.now_ns,
+        sent,
+        delivered,
+        datagrams: world.datagrams,
+        handshakes: world.clients.iter().map(|client| client.handshakes.total()).sum(),
+        back_ns: world.worst_back_ns,
+    })
+}
+
+/// Leaves out operations, as long as the same law is broken without them: first what came after,
+/// then ever smaller parts ("ddmin", Zeller and Hildebrandt, IEEE TSE 2002).
+pub fn shrink(failure: Failure) -> Failure {
+    let mut best = failure;
+    best.ops.truncate(best.step + 1);
+    let mut part = best.ops.len().div_ceil(2);
+    while part > 0 {
+        let mut start = 0;
+        while start < best.ops.len() {
+            let mut fewer = best.ops.clone();
+            fewer.drain(start..(start + part).min(fewer.len()));
+            match replay(best.seed, &fewer) {
+                Err(again) if again.law == best.law => {
+                    best = again;
+                    best.ops.truncate(best.step + 1);
+                }
+                Err(_) | Ok(_) => start += part,
+            }
+        }
+        part /= 2;
+    }
+    best
+}

@@ -1,0 +1,234 @@
+//! Trouble ends, and the laws of what must then be true again.
+//!
+//! 1. *Always back*: within [`BACK_WITHIN_NS`] and 2 % of the outage, small and full-sized packets
+//!    get through both ways.
+//! 2. Then nothing is lost: the links lose nothing, so the tunnel may not.
+//! 3. *Silence*: with nothing to say nothing is sent; behind a NAT what keeps its mapping, within
+//!    the budget of 250 KB a day.
+
+use rove_proto::node::{Command, PeerState};
+
+use super::engine::{GATEWAY, Task, World};
+use super::inner::{Body, LEN_MAX};
+use super::laws::{Breach, Law};
+use super::op::{ACCESSES, Quality, Way};
+use crate::emu::{Carrier, MS, SECOND};
+
+/// The longest time until packets get through, besides 2 % of the outage, in nanoseconds.
+pub(super) const BACK_WITHIN_NS: u64 = 60 * SECOND;
+/// The part of an outage that the return may take: a mobile in a tunnel must not ask all the time.
+const BACK_PART: u64 = 50;
+/// Time between the packets that try to get through, in nanoseconds.
+const TRY_NS: u64 = SECOND / 4;
+/// Packets each way that must all arrive once a session is back.
+const LOSSLESS: u64 = 25;
+/// Time in which what was under way comes to rest.
+const REST_NS: u64 = 400 * SECOND;
+/// Time for which silence is watched.
+const QUIET_NS: u64 = 3_600 * SECOND;
+/// What a session behind a NAT may send in [`QUIET_NS`], in layer-3 bytes: 250 KB a day.
+const QUIET_BYTES_MAX: u64 = 250_000 / 24;
+
+impl World {
+    /// Ends all trouble and checks that everything works again.
+    pub(super) fn settle(&mut self, quiet: bool) -> Result<(), Breach> {
+        self.end_trouble()?;
+        self.always_back()?;
+        self.nothing_is_lost()?;
+        if quiet { self.silence() } else { Ok(()) }
+    }
+
+    fn end_trouble(&mut self) -> Result<(), Breach> {
+        self.attacker.rest();
+        self.release_all()?;
+        for client in 0..self.clients.len() {
+            for access in 0..usize::from(ACCESSES) {
+                self.place.set_carrier(self.now_ns, client, access, Carrier::Up);
+                self.place.set_quality(self.now_ns, client, access, Quality::CLEAN);
+            }
+            let cards = &self.hosts[client + 1].cards;
+            if cards.iter().all(Option::is_none) {
+                self.plug(client, 0, Some(0))?;
+            }
+        }
+        self.power_on(GATEWAY, false)?;
+        for client in 0..self.clients.len() {
+            self.power_on(client + 1, false)?;
+            self.tell(client)?;
+            self.tell_links(client)?;
+            self.welcome(client)?;
+        }
+        self.advance(0)
+    }
+
+    /// Whoever was refused gets what is needed to be let in: the operator's word or a new invite.
+    fn welcome(&mut self, client: usize) -> Result<(), Breach> {
+        let key = self.clients[client].key;
+        self.readmit(client)?;
+        let enrolled = self.gateway_store.is_enrolled(key);
+        let had_used_one = self.clients[client].store.token.is_some();
+        if !enrolled || had_used_one {
+            let entry = &mut self.clients[client];
+            entry.invites += 1;
+            let number = entry.invites;
+            let token = self.invite(client, number);
+            self.clients[client].store.token = Some(token);
+            self.hosts[client + 1].stop();
+            self.power_on(client + 1, false)?;
+        }
+        Ok(())
+    }
+
+    fn always_back(&mut self) -> Result<(), Breach> {
+        let start_ns = self.now_ns;
+        let mut open: Vec<Try> = (0..self.clients.len()).flat_map(Try::all).collect();
+        let limit = |world: &Self, client: usize| {
+            let outage_ns = start_ns - world.clients[client].carried_ns.min(start_ns);
+            BACK_WITHIN_NS + outage_ns / BACK_PART
+        };
+        let limits: Vec<u64> = (0..self.clients.len()).map(|i| limit(self, i)).collect();
+        loop {
+            for attempt in &mut open {
+                let sent = self.send_now(attempt.client, attempt.way, Body::Data(attempt.len))?;
+                attempt.sent.extend(sent);
+            }
+            self.advance(TRY_NS)?;
+            self.connect_those_down()?;
+            open.retain(|attempt| !attempt.sent.iter().any(|&id| self.delivery.has_arrived(id)));
+            let elapsed_ns = self.now_ns - start_ns;
+            let Some(late) = open.iter().find(|attempt| elapsed_ns > limits[attempt.client]) else {
+                if open.is_empty() {
+                    self.worst_back_ns = self.worst_back_ns.max(elapsed_ns);
+                    return Ok(());
+                }
+                continue;
+            };
+            let Try { client, way, len, .. } = late;
+            let what = format!(
+                "client {client}: no packet of {len} bytes got through ({way:?}) for {} s\n{}",
+                elapsed_ns / SECOND,
+                self.portrait(*client),
+            );
+            return Err(Breach::new(Law::AlwaysBack, what));
+        }
+    }
+
+    /// A user who reads that the session is down asks for it again: a goodbye that was under way
+    /// may have crossed the last time.
+    fn connect_those_down(&mut self) -> Result<(), Breach> {
+        for host in 1..self.hosts.len() {
+            let status = self.hosts[host].node.status(self.gateway_key);
+            if status.is_some_and(|status| matches!(status.state, PeerState::Down(_))) {
+                self.command(host, Command::Connect(self.gateway_key))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn nothing_is_lost(&mut self) -> Result<(), Breach> {
+        self.advance(5 * SECOND)?;
+        let first = self.delivery.totals().0 + 1;
+        for number in 0..LOSSLESS {
+            for client in 0..self.clients.len() {
+                for way in [Way::Up, Way::Down] {
+                    let len = [64, 600, 1_200, LEN_MAX][number as usize % 4];
+                    let body = Body::Data(len);
+                    self.schedule(number * 40 * MS, Task::Send { client, way, body });
+                }
+            }
+        }
+        self.advance(LOSSLESS * 40 * MS + 3 * SECOND)?;
+        let last = self.delivery.totals().0;
+        let lost: Vec<u32> = (first..=last).filter(|&id| !self.delivery.has_arrived(id)).collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let portraits: Vec<_> = (0..self.clients.len()).map(|i| self.portrait(i)).collect();
+        let what = format!(
+            "{} of {} packets lost on links that lose nothing\n{}",
+            lost.len(),
+            last - first + 1,
+            portraits.join("\n"),
+        );
+        Err(Breach::new(Law::AlwaysBack, what))
+    }
+
+    fn silence(&mut self) -> Result<(), Breach> {
+        self.advance(REST_NS)?;
+        let before = self.client_bytes.clone();
+        self.advance(QUIET_NS)?;
+        for (client, before) in before.into_iter().enumerate() {
+            let sent = self.client_bytes[client] - before;
+            let status = self.hosts[client + 1].node.status(self.gateway_key);
+            let natted = status.is_some_and(|s| s.paths.iter().any(|p| p.in_use && p.natted));
+            let limit = if natted { QUIET_BYTES_MAX } else { 0 };
+            if sent > limit {
+                let what = format!(
+                    "client {client} sent {sent} bytes in an idle hour, {limit} allowed\n{}",
+                    self.portrait(client)
+                );
+                return Err(Breach::new(Law::Silence, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Both ends of a session, for the report of a failure.
+    fn portrait(&self, client: usize) -> String {
+        let ends = [
+            ("client", &self.hosts[client + 1], self.gateway_key),
+            ("gateway", &self.hosts[GATEWAY], self.clients[client].key),
+        ];
+        let lines = ends.map(|(name, host, peer)| {
+            let status = host.node.status(peer).map(|status| {
+                let paths = status.paths.iter().map(|p| {
+                    format!(
+                        "\n    #{} {:?} -> {} use {} {:?} {:?} mtu {} nat {} heard {:?}",
+                        p.id,
+                        p.route.local,
+                        p.remote(),
+                        p.in_use,
+                        p.trust,
+                        p.health,
+                        p.mtu,
+                        p.natted,
+                        p.heard_at,
+                    )
+                });
+                format!(
+                    "{:?} handshaking {} waiting {}{}",
+                    status.state,
+                    status.handshaking,
+                    status.waiting,
+                    paths.collect::<String>()
+                )
+            });
+            let drops: Vec<_> = host.node.drops().iter().map(|(r, n)| (r.label(), n)).collect();
+            format!(
+                "  {name} {:?} at {:?}: {}\n    cards {:?}\n    drops {drops:?}",
+                host.power,
+                host.clock(self.now_ns),
+                status.unwrap_or_else(|| "no session".to_owned()),
+                host.cards.iter().flatten().map(|c| (c.access, &c.addresses)).collect::<Vec<_>>(),
+            )
+        });
+        format!("{}\n  refused {:?}", lines.join("\n"), self.clients[client].refused)
+    }
+}
+
+/// A kind of packet that must get through.
+struct Try {
+    client: usize,
+    way: Way,
+    len: u16,
+    sent: Vec<u32>,
+}
+
+impl Try {
+    fn all(client: usize) -> impl Iterator<Item = Self> {
+        let kinds = [(Way::Up, 100), (Way::Up, LEN_MAX), (Way::Down, 100), (Way::Down, LEN_MAX)];
+        kinds.into_iter().map(move |(way, len)| Self { client, way, len, sent: Vec::new() })
+    }
+}
+
+const _: () = assert!(TRY_NS < BACK_WITHIN_NS);
