@@ -122,6 +122,15 @@ impl Outbox {
         self.runs.iter().map(|run| (run, &self.bytes[run.span.clone()]))
     }
 
+    /// What each sealed datagram is sealed with, and its number: for who checks that no nonce is
+    /// used twice.
+    pub fn sealed(&self) -> impl Iterator<Item = (&RunSeal, PacketNumber)> {
+        self.runs.iter().flat_map(|run| {
+            let jobs = &self.jobs[run.jobs.clone()];
+            run.seal.iter().flat_map(move |seal| jobs.iter().map(move |job| (seal, job.number)))
+        })
+    }
+
     /// The inner packets for the TUN, in order.
     pub fn inner(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.inner_ends.iter().copied());

@@ -158,6 +158,11 @@ impl Node {
         self.by_key.keys().copied()
     }
 
+    /// Session indices that lead somewhere now: what all sessions and handshakes hold together.
+    pub fn indices_issued(&self) -> usize {
+        self.indices.len()
+    }
+
     fn data(
         &mut self,
         now: Instant,
