@@ -16,8 +16,8 @@ use crate::{report, tidy};
 const WORLD: &str = "world";
 /// The integration test that replays the corpora.
 const REPLAY: &str = "replay";
-/// How integration tests begin that build network namespaces.
-const NETNS: &str = "netns_";
+/// How the names of integration tests begin that build network namespaces.
+const NETNS: &str = "netns";
 
 /// One step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
