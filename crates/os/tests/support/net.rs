@@ -175,10 +175,30 @@ fn address_message(name: &str, address: &str) -> AddressMessage {
     message
 }
 
-/// Gives an interface an address, such as `10.0.0.1/24`.
+/// Gives an interface an address, such as `10.0.0.1/24`. On one that is up it is of use then.
 pub(crate) fn address(name: &str, address: &str) {
     let message = address_message(name, address);
     request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL);
+    let net: ipnet::IpNet = address.parse().unwrap();
+    if net.addr().is_ipv4() || !is_up(name) {
+        return;
+    }
+    // The kernel makes the route to an IPv6 address of its own in its own time.
+    for _ in 0..200 {
+        let socket = std::net::UdpSocket::bind("[::]:0").unwrap();
+        if socket.connect((net.addr(), 9)).is_ok()
+            && socket.local_addr().unwrap().ip() == net.addr()
+        {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("{address} is of no use on {name}");
+}
+
+fn is_up(name: &str) -> bool {
+    let links = rove_os::links::snapshot().unwrap();
+    links.iter().any(|link| link.name == name && link.up)
 }
 
 /// Takes an address away.
