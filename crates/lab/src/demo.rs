@@ -72,8 +72,7 @@ fn introduce(testbed: &Testbed, rove: Option<&Binary>, screen: &mut Screen) -> a
         }
         None => screen.step("bare", "no tunnel: the Internet itself lets the address follow"),
     }
-    let trips = testbed.ping(Route::Tunnelled, 10, 20_000)?.round_trips_ns;
-    let trips: Vec<f64> = trips.iter().map(|ns| *ns as f64 / MS as f64).collect();
+    let trips = testbed.ping(Route::Tunnelled, 10, 20_000)?.finish()?.round_trips_ms();
     let trip = median(&trips).context("the server does not answer")?;
     screen.step("ping", &format!("{trip:.1} ms to the server and back"));
     Ok(())

@@ -41,6 +41,8 @@ enum Command {
     ///
     /// Exit status: 0 it passed, 1 it did not, 2 usage, 3 it could not be run.
     Run(Run),
+    /// Say whether there can be namespaces and network devices here; exit status 3 if not
+    Probe,
     /// A program that runs in a host of the lab
     #[command(hide = true, subcommand)]
     Program(Program),
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Command::List => list(),
         Command::Demo { bare } => finish(show(bare), FAILED),
         Command::Run(run) => start(run),
+        Command::Probe => finish(probe(), COULD_NOT_RUN),
         Command::Program(program) => finish(program.run().map(|()| 0), FAILED),
     }
 }
@@ -89,11 +92,19 @@ fn list() -> ExitCode {
 }
 
 fn show(bare: bool) -> anyhow::Result<u8> {
+    netns::check_tun()?;
     // The build comes before the namespaces: inside them nothing but the lab's network exists.
     let rove = if bare { None } else { Some(Binary::of_this_lab(Profile::Release)?) };
     let entered = netns::enter()?;
     let good = demo::run(&entered, rove.as_ref(), &mut Screen::stdout())?;
     Ok(if good { 0 } else { FAILED })
+}
+
+fn probe() -> anyhow::Result<u8> {
+    let entered = netns::enter()?;
+    let note = entered.priority_note().map_or_else(String::new, |note| format!("; {note}"));
+    let _ = writeln!(std::io::stdout(), "namespaces and network devices can be had{note}");
+    Ok(0)
 }
 
 fn start(run: Run) -> ExitCode {

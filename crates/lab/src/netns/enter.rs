@@ -56,6 +56,9 @@ pub enum Refusal {
 ///
 /// Priority is asked for first, because the right to it is lost inside; without the right the lab
 /// runs on, and [`Entered::priority_note`] says so.
+///
+/// # Errors
+/// What was refused, and what would help.
 pub fn enter() -> Result<Entered, Refusal> {
     check_tun()?;
     let priority = raise_priority();
@@ -113,8 +116,11 @@ impl Traces {
     }
 }
 
-/// Opens and closes the TUN device, for a refusal that names the true cause.
-fn check_tun() -> Result<(), Refusal> {
+/// Opens and closes the TUN device, for a refusal that comes early and names the true cause.
+///
+/// # Errors
+/// Why it cannot be had.
+pub fn check_tun() -> Result<(), Refusal> {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
     match rustix::fs::open("/dev/net/tun", flags, rustix::fs::Mode::empty()) {
         Ok(_) => Ok(()),

@@ -29,7 +29,7 @@ mod process;
 mod tap;
 
 pub use emulator::{Capture, Captured, Emulator, Shell, Way};
-pub use enter::{Entered, Refusal, enter};
+pub use enter::{Entered, Refusal, check_tun, enter};
 pub use host::Host;
 pub use lateness::Lateness;
 pub use network::{Access, AccessId, CardId, HostId, Network};

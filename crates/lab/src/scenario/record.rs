@@ -158,9 +158,12 @@ impl From<&Lateness> for LatenessRecord {
 }
 
 impl Record {
-    /// Takes over an outcome and judges it.
-    pub fn judge(&mut self, outcome: Outcome) {
+    /// Takes over an outcome and judges it. Keys that were not measured are null.
+    pub fn judge(&mut self, outcome: Outcome, keys: &[Key]) {
         self.measured = outcome.measured;
+        for key in keys {
+            self.measured.entry(key.name.to_owned()).or_insert(Value::Null);
+        }
         self.samples = outcome.samples;
         self.lateness = outcome.lateness.as_ref().map(LatenessRecord::from);
         (self.baseline, self.baseline_reason) = match outcome.baseline {

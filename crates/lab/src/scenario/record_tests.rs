@@ -25,7 +25,7 @@ fn record(measured: Value, limits: Vec<Limit>) -> Record {
         reason: None,
     };
     let measured = serde_json::from_value(measured).unwrap();
-    record.judge(Outcome { measured, ..Outcome::default() });
+    record.judge(Outcome { measured, ..Outcome::default() }, &[]);
     record
 }
 

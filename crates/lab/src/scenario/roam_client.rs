@@ -32,6 +32,10 @@ const IDLE_MS: u64 = 1_200;
 const MOVE_AT_NS: u64 = 7 * SECOND;
 /// How long the old link still carries after its routes have gone.
 const NOTICE: Duration = Duration::from_millis(300);
+/// How long the download may take.
+const TRANSFER_LIMIT: Duration = Duration::from_secs(300);
+/// The same when the mechanism is broken on purpose.
+const CONTROL_LIMIT: Duration = Duration::from_secs(3);
 /// Moves when the mechanism is broken on purpose.
 const CONTROL_MOVES: u32 = 2;
 
@@ -172,9 +176,8 @@ struct Story<'a> {
 impl Story<'_> {
     /// Round trips before anything moves.
     fn rest(&mut self, testbed: &Testbed) -> anyhow::Result<()> {
-        let stats = testbed.ping(Route::Tunnelled, 20, 50_000)?;
-        let trips: Vec<f64> = stats.round_trips_ns.iter().map(|ns| *ns as f64 / 1e6).collect();
-        self.measure("rtt_ms", median(&trips));
+        let stats = testbed.ping(Route::Tunnelled, 20, 50_000)?.finish()?;
+        self.measure("rtt_ms", median(&stats.round_trips_ms()));
         Ok(())
     }
 
@@ -210,8 +213,8 @@ impl Story<'_> {
         let start_ns = monotonic_ns();
         let on_move = self.deployment.on_move();
         let mut moved: Option<Move> = None;
-        let patience = self.stage.control().then(|| Duration::from_secs(3));
-        let transfer = Transfer::watch(download, patience, |bytes| {
+        let limit = if self.stage.control() { CONTROL_LIMIT } else { TRANSFER_LIMIT };
+        let transfer = Transfer::watch(download, limit, |bytes| {
             let due = monotonic_ns() - start_ns >= MOVE_AT_NS || bytes >= length / 2;
             if moved.is_none() && due {
                 moved = Some(testbed.relocate(on_move)?);
@@ -234,7 +237,8 @@ impl Story<'_> {
         (self.stage.tell)("moves while the tunnel is idle");
         let half_trip_ns = (self.place.round_trip_ms * MS as f64 / 2.0) as u64;
         let mut still = Vec::new();
-        for _ in 0..IDLE_MOVES {
+        let moves = u64::from(IDLE_MOVES).min(self.stage.settings.number("moves"));
+        for _ in 0..moves {
             let request = FlowRequest {
                 interval_us: FLOW_INTERVAL_US,
                 size: FLOW_BYTES,

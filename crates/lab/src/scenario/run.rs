@@ -121,7 +121,7 @@ fn run_seed(
                 .run_virtual(seed, request.grid, &request.settings)
                 .with_context(|| format!("{} cannot be told in virtual time", scenario.name()))??,
         };
-        record.judge(outcome);
+        record.judge(outcome, scenario.keys());
         match record.lateness.filter(|lateness| lateness.p99_ms > allowed_ms) {
             None => return Ok(record),
             Some(late) => record.void(too_late(&late, allowed_ms)),

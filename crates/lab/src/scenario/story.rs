@@ -5,7 +5,7 @@ use super::testbed::{Move, Route, Testbed, report};
 use crate::emu::{Carrier, Rng, SECOND};
 use crate::netns::{Process, monotonic_ns};
 use crate::programs::{Download, FlowRequest, FlowStats, Gap, Report};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a transfer may be silent before it counts as dead.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -22,16 +22,19 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// Watches a download; `tick` is called with the bytes so far and may move things.
+    /// Watches a download for at most `limit`; `tick` is called with the bytes so far and may move
+    /// things.
     pub(super) fn watch(
         mut download: Process,
-        patience: Option<Duration>,
+        limit: Duration,
         mut tick: impl FnMut(u64) -> anyhow::Result<()>,
     ) -> anyhow::Result<Self> {
         let mut transfer = Self::default();
+        let end = Instant::now() + limit;
         loop {
-            // The program is told by its reports; silence or an early end is how it fails.
-            let Ok(next) = download.line_where(patience.unwrap_or(SILENCE), report) else {
+            let left = end.saturating_duration_since(Instant::now());
+            // It fails by silence, an early end, or by going on for too long.
+            let Ok(next) = download.line_where(left.min(SILENCE), report) else {
                 return Ok(transfer);
             };
             match next {

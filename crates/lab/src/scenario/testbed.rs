@@ -10,7 +10,7 @@
 //! and costs nothing. The server has two addresses: a tunnel carries the first, the second is
 //! always reached without it, over the very same links, so both can be measured in one run.
 
-use crate::emu::LinkConfig;
+use crate::emu::{LinkConfig, MS};
 use crate::netns::{AccessId, CardId, Entered, HostId, Network, Process};
 use crate::programs::{EchoStats, FlowRequest, Report};
 use ipnet::{IpNet, Ipv4Net};
@@ -160,20 +160,18 @@ impl Testbed {
         self.start(self.client, "fetch", &[&format!("http://{server}/{seed}/{length}")])
     }
 
-    /// Measures round trips from the client to the server: `count` of them, one every
+    /// Begins to measure round trips from the client to the server: `count` of them, one every
     /// `interval_us` microseconds.
     ///
     /// # Errors
-    /// When the program fails; losses are no failure.
-    pub fn ping(&self, route: Route, count: u32, interval_us: u64) -> io::Result<EchoStats> {
+    /// When the program cannot be started.
+    pub fn ping(&self, route: Route, count: u32, interval_us: u64) -> io::Result<Pinging> {
         let echo = SocketAddr::from((route.server(), ECHO_PORT)).to_string();
         let (count_text, interval) = (count.to_string(), interval_us.to_string());
         let options = [&echo, "--count", &count_text, "--interval-us", &interval];
-        let mut ping = self.start(self.client, "ping", &options)?;
+        let process = self.start(self.client, "ping", &options)?;
         let patience = Duration::from_micros(u64::from(count) * interval_us) + START;
-        ping.line_where(patience, |line| {
-            if let Report::Pinged(stats) = report(line)? { Some(stats) } else { None }
-        })
+        Ok(Pinging { process, patience })
     }
 
     /// Lets the server send a steady flow to the client, and waits until the client has
@@ -260,6 +258,32 @@ impl Testbed {
             running.line_where(START, |line| (report(line)? == Report::Ready).then_some(()))?;
         }
         Ok(())
+    }
+}
+
+/// Round trips that are being measured.
+#[derive(Debug)]
+pub struct Pinging {
+    process: Process,
+    patience: Duration,
+}
+
+impl Pinging {
+    /// Waits for the result.
+    ///
+    /// # Errors
+    /// When the program fails; losses are no failure.
+    pub fn finish(mut self) -> io::Result<EchoStats> {
+        self.process.line_where(self.patience, |line| {
+            if let Report::Pinged(stats) = report(line)? { Some(stats) } else { None }
+        })
+    }
+}
+
+impl EchoStats {
+    /// The round trips in milliseconds, in the order of sending.
+    pub fn round_trips_ms(&self) -> Vec<f64> {
+        self.round_trips_ns.iter().map(|ns| *ns as f64 / MS as f64).collect()
     }
 }
 

@@ -9,7 +9,7 @@ use super::testbed::{GATEWAY, Route, Testbed};
 use super::{Baseline, Key, Outcome, Scenario, Stage};
 use crate::emu::{BitErrors, End, LinkConfig, MS, SECOND};
 use crate::netns::{Captured, Way};
-use crate::programs::{FlowRequest, sha256_of};
+use crate::programs::{EchoStats, FlowRequest, sha256_of};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,12 +20,12 @@ const RATE: u64 = 20_000_000;
 const ROUND_TRIP_NS: u64 = 40 * MS;
 /// The beginning of a transfer that does not count, as LAB.md has it.
 const SLOW_START_NS: u64 = 5 * SECOND;
-/// Rounds of pings, each without and with the tunnel.
-const PING_ROUNDS: usize = 4;
-/// Pings in a round.
-const PINGS: u32 = 25;
-/// UDP payload of the flow that losses are counted on: its inner packet is longer.
-const INNER_HEADERS: usize = 28;
+/// Round trips measured, without and with the tunnel.
+const PINGS: u32 = 100;
+/// Microseconds between two.
+const PING_INTERVAL_US: u64 = 20_000;
+/// IPv4 and UDP header: what a payload grows by, inside the tunnel and outside.
+const UDP_HEADERS: usize = 28;
 /// How many of a hundred thousand bits are turned when the mechanism is broken on purpose.
 const CONTROL_BIT_ERRORS: f64 = 3e-5;
 
@@ -115,26 +115,26 @@ impl Scenario for Tunnel {
     }
 }
 
-/// Round trips in turns, so that what the machine does meanwhile befalls both.
+/// Round trips with and without the tunnel at the same time, so that what the machine does
+/// meanwhile befalls both.
 fn measure_round_trips(testbed: &Testbed, outcome: &mut Outcome) -> anyhow::Result<()> {
-    let mut samples: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for _ in 0..PING_ROUNDS {
-        for (key, route) in [("bare_rtt_us", Route::Open), ("rtt_us", Route::Tunnelled)] {
-            let stats = testbed.ping(route, PINGS, 10_000)?;
-            let trips = stats.round_trips_ns.iter().map(|ns| *ns as f64 / 1e3);
-            samples.entry(key).or_default().extend(trips);
-        }
-    }
-    let middle = |key: &str| samples.get(key).and_then(|trips| median(trips));
-    let (bare, tunnelled) = (middle("bare_rtt_us"), middle("rtt_us"));
-    let over = bare.zip(tunnelled).map(|(bare, tunnelled)| rounded(tunnelled - bare));
-    let measured = [("rtt_us", tunnelled), ("bare_rtt_us", bare), ("rtt_over_bare_us", over)];
+    let bare = testbed.ping(Route::Open, PINGS, PING_INTERVAL_US)?;
+    let tunnelled = testbed.ping(Route::Tunnelled, PINGS, PING_INTERVAL_US)?;
+    let microseconds = |stats: EchoStats| -> Vec<f64> {
+        stats.round_trips_ns.iter().map(|ns| *ns as f64 / 1e3).collect()
+    };
+    let (bare, tunnelled) = (microseconds(bare.finish()?), microseconds(tunnelled.finish()?));
+    let over = median(&bare).zip(median(&tunnelled)).map(|(bare, through)| through - bare);
+    let measured = [
+        ("rtt_us", median(&tunnelled)),
+        ("bare_rtt_us", median(&bare)),
+        ("rtt_over_bare_us", over),
+    ];
     for (key, value) in measured {
-        outcome.measured.insert(key.to_owned(), json!(value));
+        outcome.measured.insert(key.to_owned(), json!(value.map(rounded)));
     }
-    for (key, trips) in samples {
-        outcome.samples.insert(key.to_owned(), trips);
-    }
+    outcome.samples.insert("bare_rtt_us".to_owned(), bare);
+    outcome.samples.insert("rtt_us".to_owned(), tunnelled);
     Ok(())
 }
 
@@ -153,9 +153,9 @@ fn measure_flow(testbed: &Testbed, stage: &Stage<'_>, measured: &mut Values) -> 
             .packets
             .iter()
             .filter(|packet| is_tunnelled(packet))
-            .map(|packet| (packet.bytes - INNER_HEADERS) as f64)
+            .map(|packet| (packet.bytes - UDP_HEADERS) as f64)
             .collect();
-        let inner = f64::from(FLOW_BYTES) + INNER_HEADERS as f64;
+        let inner = f64::from(FLOW_BYTES) + UDP_HEADERS as f64;
         median(&outer).map(|outer| outer - inner)
     });
     let overhead = if stage.rove.is_some() { overhead } else { Some(0.0) };
@@ -166,7 +166,7 @@ fn measure_flow(testbed: &Testbed, stage: &Stage<'_>, measured: &mut Values) -> 
 /// A datagram from the gateway itself.
 fn is_tunnelled(packet: &Captured) -> bool {
     packet.way == Way::In
-        && packet.bytes > usize::from(FLOW_BYTES) + INNER_HEADERS
+        && packet.bytes > usize::from(FLOW_BYTES) + UDP_HEADERS
         && packet.endpoints.is_some_and(|ends| ends.source.ip() == GATEWAY)
 }
 
@@ -185,8 +185,9 @@ fn measure_goodput(
     let mut rates = [None, None];
     for (rate, route) in rates.iter_mut().zip([Route::Open, Route::Tunnelled]) {
         let download = testbed.download(route, stage.seed, length)?;
-        let patience = stage.control().then(|| Duration::from_secs(5));
-        let transfer = Transfer::watch(download, patience, |_| Ok(()))?;
+        let limit =
+            Duration::from_secs(if stage.control() { seconds + 3 } else { seconds * 4 + 10 });
+        let transfer = Transfer::watch(download, limit, |_| Ok(()))?;
         *rate = transfer.goodput_mbps(skip_ns).map(rounded);
         intact &= transfer.is_intact(&expected);
     }
