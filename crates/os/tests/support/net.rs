@@ -184,14 +184,13 @@ pub(crate) fn address(name: &str, address: &str) {
         return;
     }
     // The kernel makes the route to an IPv6 address of its own in its own time.
+    let socket = std::net::UdpSocket::bind((net.addr(), 0)).unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_millis(10))).unwrap();
     for _ in 0..200 {
-        let socket = std::net::UdpSocket::bind("[::]:0").unwrap();
-        if socket.connect((net.addr(), 9)).is_ok()
-            && socket.local_addr().unwrap().ip() == net.addr()
-        {
+        let sent = socket.send_to(b"me", socket.local_addr().unwrap());
+        if sent.is_ok() && socket.recv(&mut [0; 2]).is_ok() {
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(10));
     }
     panic!("{address} is of no use on {name}");
 }
