@@ -4,6 +4,8 @@
 //! alphanumeric mode makes them smaller than base64 would.
 
 use data_encoding::{Encoding, Specification};
+use rove_proto::id::PeerKey;
+use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
 static BASE32: LazyLock<Encoding> = LazyLock::new(|| {
@@ -23,6 +25,23 @@ pub fn to_text(bytes: &[u8]) -> String {
 /// The bytes that `text` stands for.
 pub fn from_text(text: &str) -> Option<Vec<u8>> {
     BASE32.decode(text.as_bytes()).ok()
+}
+
+/// A peer's public key as records spell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct KeyText(#[serde(with = "bytes")] pub [u8; 32]);
+
+impl From<PeerKey> for KeyText {
+    fn from(key: PeerKey) -> Self {
+        Self(key.0)
+    }
+}
+
+impl From<KeyText> for PeerKey {
+    fn from(key: KeyText) -> Self {
+        Self(key.0)
+    }
 }
 
 /// Serialises a fixed number of bytes as text: `#[serde(with = "encoding::bytes")]`.

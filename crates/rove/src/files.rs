@@ -61,11 +61,15 @@ pub enum FileError {
 impl FileError {
     fn system(path: &Path, cause: io::Error) -> Self {
         let path = path.to_owned();
-        match cause.kind() {
-            io::ErrorKind::AlreadyExists => Self::Exists(path),
-            io::ErrorKind::NotFound => Self::Missing(path),
-            io::ErrorKind::PermissionDenied => Self::Denied(path),
-            _ => Self::System { path, cause },
+        let kind = cause.kind();
+        if kind == io::ErrorKind::AlreadyExists {
+            Self::Exists(path)
+        } else if kind == io::ErrorKind::NotFound {
+            Self::Missing(path)
+        } else if kind == io::ErrorKind::PermissionDenied {
+            Self::Denied(path)
+        } else {
+            Self::System { path, cause }
         }
     }
 }
@@ -122,12 +126,6 @@ pub fn read_text(path: &Path) -> Result<String, FileError> {
     let file = File::open(path).map_err(|cause| FileError::system(path, cause))?;
     let text = read_bounded(path, file)?;
     String::from_utf8(text.to_vec()).map_err(|_| FileError::NotText(path.to_owned()))
-}
-
-/// Reads a whole file of any bytes.
-pub fn read_bytes(path: &Path) -> Result<Vec<u8>, FileError> {
-    let file = File::open(path).map_err(|cause| FileError::system(path, cause))?;
-    Ok(read_bounded(path, file)?.to_vec())
 }
 
 /// Reads a secret, wiped when dropped, unless anybody but its owner could read it too.

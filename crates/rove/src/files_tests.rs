@@ -42,7 +42,7 @@ fn a_replacement_survives_what_a_crash_left() {
     fs::write(dir.path().join("file.new"), b"half").unwrap();
     replace(&path, PRIVATE, b"one").unwrap();
     replace(&path, PRIVATE, b"two").unwrap();
-    assert_eq!(read_bytes(&path).unwrap(), b"two");
+    assert_eq!(fs::read(&path).unwrap(), b"two");
     assert!(!dir.path().join("file.new").exists());
 }
 

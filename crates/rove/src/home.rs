@@ -82,12 +82,8 @@ impl Home {
         self.file(Role::Client, "log")
     }
 
-    /// The file whose lock says that a node runs.
-    pub fn lock(&self, role: Role) -> PathBuf {
-        self.file(role, "lock")
-    }
-
-    /// Where `rove-os` notes what it changed on the host.
+    /// The directory of the lock that says that a node runs, and of the journal of what it changed
+    /// on this host.
     pub fn state(&self, role: Role) -> PathBuf {
         self.file(role, "state")
     }

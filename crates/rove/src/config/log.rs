@@ -20,7 +20,6 @@ pub struct LogConfig {
 
 /// The least important event that is logged. Addresses and names appear at `debug` only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub enum LogLevel {
     Error,
     Warn,

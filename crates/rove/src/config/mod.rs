@@ -10,11 +10,9 @@ mod interface;
 mod log;
 mod source;
 
-pub use client::{ClientConfig, ROUTES_MAX, parse_network};
+pub use client::{ClientConfig, parse_network};
 pub use gateway::{GatewayConfig, StoreUrl};
-pub use interface::InterfaceName;
 pub use log::{LogConfig, LogFormat, LogLevel};
-pub use source::ConfigError;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::source::Source;
+use super::source::{ConfigError, Source};
 use super::*;
 
 fn gateway(text: &str) -> Result<GatewayConfig, ConfigError> {

@@ -35,10 +35,11 @@ pub enum AskError {
 /// Asks the node that listens at `path`.
 pub fn ask(path: &Path, request: &Request) -> Result<Value, AskError> {
     let broken = |cause| AskError::Broken { path: path.to_owned(), cause };
-    let stream = UnixStream::connect(path).map_err(|cause| match cause.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => AskError::NotRunning,
-        _ => broken(cause),
-    })?;
+    let nobody = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
+    let stream = match UnixStream::connect(path) {
+        Err(cause) if nobody.contains(&cause.kind()) => return Err(AskError::NotRunning),
+        connected => connected.map_err(broken)?,
+    };
     let reply = exchange(&stream, request).map_err(broken)?;
     match reply {
         Reply::Ok(value) => Ok(value),

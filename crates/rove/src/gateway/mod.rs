@@ -21,7 +21,7 @@ use crate::store::EmbeddedStore;
 use crate::values::{HostIndex, Lease};
 
 pub use backup::{backup, restore};
-pub use desk::{Answer, Effect};
+pub use desk::Effect;
 pub use identity::Identity;
 
 /// A gateway's configuration, identity and memory.

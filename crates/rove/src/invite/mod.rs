@@ -47,7 +47,7 @@ pub struct Invite {
 /// The secret part of an invite: 16 random bytes. `Debug` does not show them.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Token(#[serde(with = "encoding::bytes")] pub [u8; Token::BYTES]);
+pub struct Token(#[serde(with = "encoding::bytes")] pub [u8; Self::BYTES]);
 
 /// What a gateway keeps of a token: SHA-256 of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

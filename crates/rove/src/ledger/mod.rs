@@ -19,10 +19,8 @@ use rove_proto::id::PeerKey;
 use crate::store::{Store, StoreError, Table, Write};
 use crate::values::Networks;
 
-pub use records::{AuditEntry, AuditEvent, InviteRecord, KeyText, Peer, Standing, UnixSeconds};
-pub use registry::{
-    AllowError, Change, Enrolment, InviteTerms, NewInviteError, Refusal, Registry, RevokeError,
-};
+pub use records::{AuditEntry, AuditEvent, InviteRecord, Peer, Standing, UnixSeconds};
+pub use registry::{Change, Enrolment, InviteTerms, Refusal, Registry};
 pub use snapshot::Snapshot;
 
 /// How many entries of the audit log are kept; the oldest go first.

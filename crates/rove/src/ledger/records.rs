@@ -1,10 +1,9 @@
 //! What the ledger keeps, as it is written in the store: JSON objects to which keys are only added.
 
 use ipnet::IpNet;
-use rove_proto::id::PeerKey;
 use serde::{Deserialize, Serialize};
 
-use crate::encoding;
+use crate::encoding::KeyText;
 use crate::invite::TokenHash;
 use crate::values::{Destination, HostIndex, PeerName};
 
@@ -12,23 +11,6 @@ use crate::values::{Destination, HostIndex, PeerName};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UnixSeconds(pub u64);
-
-/// A peer's public key as records spell it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct KeyText(#[serde(with = "encoding::bytes")] pub [u8; 32]);
-
-impl From<PeerKey> for KeyText {
-    fn from(key: PeerKey) -> Self {
-        Self(key.0)
-    }
-}
-
-impl From<KeyText> for PeerKey {
-    fn from(key: KeyText) -> Self {
-        Self(key.0)
-    }
-}
 
 /// One peer that enrolled, also after it was revoked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

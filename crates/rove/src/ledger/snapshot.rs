@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::records::{InviteRecord, KeyText, Peer};
+use super::records::{InviteRecord, Peer};
 use super::{AuditEntry, AuditEvent, LedgerError, UnixSeconds};
+use crate::encoding::KeyText;
 use crate::invite::TokenHash;
 use crate::store::{Store, Table, Write};
 

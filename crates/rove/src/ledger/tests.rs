@@ -4,6 +4,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
+use super::registry::{AllowError, NewInviteError, RevokeError};
 use super::*;
 use crate::invite::{Token, TokenHash};
 use crate::store::EmbeddedStore;
@@ -100,7 +101,7 @@ fn an_invite_with_many_uses_numbers_its_peers() {
         enrol(&mut ledger, key(n), token(1)).unwrap();
     }
     assert_eq!(enrol(&mut ledger, key(4), token(1)), Err(Refusal::Used));
-    let names: Vec<&str> = ledger.registry().peers().map(|peer| peer.name.as_str()).collect();
+    let names: Vec<String> = ledger.registry().peers().map(|peer| peer.name.to_string()).collect();
     assert_eq!(names, ["team", "team-3", "team-4", "team-2"]);
 }
 

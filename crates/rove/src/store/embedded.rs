@@ -57,10 +57,12 @@ impl EmbeddedStore {
     /// The store for `role` at `path`.
     pub fn open(path: &Path, role: &str) -> Result<Self, StoreError> {
         let file = OpenOptions::new().read(true).write(true).open(path);
-        let mut file = file.map_err(|cause| match cause.kind() {
-            io::ErrorKind::NotFound => StoreError::Missing(path.to_owned()),
-            _ => system(path, cause),
-        })?;
+        let mut file = match file {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreError::Missing(path.to_owned()));
+            }
+            opened => opened.map_err(|cause| system(path, cause))?,
+        };
         let mut magic = [0; MAGIC.len()];
         // redb would take an empty file for a new one.
         if file.read_exact(&mut magic).is_err() || magic != MAGIC {

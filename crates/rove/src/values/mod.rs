@@ -13,7 +13,7 @@ mod networks;
 pub use destination::{DESTINATIONS_MAX, Destination};
 pub use endpoint::{ENDPOINTS_MAX, Endpoint, Host};
 pub use lifetime::Lifetime;
-pub use name::{NAME_BYTES_MAX, PeerName};
+pub use name::PeerName;
 pub use networks::{HostIndex, Lease, Networks, SUBNETS_MAX};
 
 /// Why a text is not the value it should be: what is wrong, then what to write instead.

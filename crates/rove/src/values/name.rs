@@ -14,11 +14,6 @@ pub const NAME_BYTES_MAX: usize = 48;
 pub struct PeerName(String);
 
 impl PeerName {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// The name of the `n`-th peer enrolled by one invite; the first has the invite's own.
     pub fn numbered(&self, n: u32) -> Self {
         if n <= 1 {

@@ -43,16 +43,6 @@ pub struct Lease {
 }
 
 impl Networks {
-    /// The IPv4 network, if there is one.
-    pub const fn v4(&self) -> Option<Ipv4Net> {
-        self.v4
-    }
-
-    /// The IPv6 network, if there is one.
-    pub const fn v6(&self) -> Option<Ipv6Net> {
-        self.v6
-    }
-
     /// Every network.
     pub fn iter(&self) -> impl Iterator<Item = IpNet> + use<> {
         self.v4.map(IpNet::V4).into_iter().chain(self.v6.map(IpNet::V6))

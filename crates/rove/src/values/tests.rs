@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::name::NAME_BYTES_MAX;
 use super::*;
 
 fn endpoint(text: &str) -> Result<Endpoint, Misspelt> {
@@ -80,10 +81,10 @@ fn lifetimes_are_whole_seconds() {
 #[test]
 fn numbered_names_stay_names() {
     let name: PeerName = "phone".parse().unwrap();
-    assert_eq!(name.numbered(1).as_str(), "phone");
-    assert_eq!(name.numbered(2).as_str(), "phone-2");
+    assert_eq!(name.numbered(1).to_string(), "phone");
+    assert_eq!(name.numbered(2).to_string(), "phone-2");
     let long: PeerName = "x".repeat(NAME_BYTES_MAX).parse().unwrap();
-    assert!(long.numbered(u32::MAX).as_str().parse::<PeerName>().is_ok());
+    assert!(long.numbered(u32::MAX).to_string().parse::<PeerName>().is_ok());
     for text in ["", "-x", ".x", "A", "a b", "ä", "a/b", "a\n"] {
         assert!(text.parse::<PeerName>().is_err(), "{text:?}");
     }

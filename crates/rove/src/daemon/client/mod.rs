@@ -289,9 +289,11 @@ impl Client<'_> {
         let (peer, code) = (self.gateway, CloseCode::Requested);
         self.data.command(Command::Close { peer, code });
         self.data.stop();
-        let mut ended = self.applier.undo();
-        let Some(leaving) = self.leaving.take() else { return Ok(ended?) };
-        ended = ended.and(self.applier.remove_kill_switch());
+        let undone = self.applier.undo();
+        let Some(leaving) = self.leaving.take() else { return Ok(undone?) };
+        // Even if something else resisted: whoever asks to leave wants the network back.
+        let opened = self.applier.remove_kill_switch();
+        let ended = undone.and(opened);
         let reply = match &ended {
             Ok(()) => Reply::Ok(serde_json::json!({})),
             Err(error) => Reply::Error(error.to_string()),

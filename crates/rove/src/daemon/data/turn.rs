@@ -183,7 +183,16 @@ impl Data {
             match event {
                 Event::OpenSocket { socket, link, local } => self.sockets.open(socket, link, local),
                 Event::CloseSocket { socket } => closing.push(socket),
-                event => push_bounded(&mut self.backlog, event),
+                Event::HandshakeCounter { .. }
+                | Event::EnrolmentRequested { .. }
+                | Event::PeerRefused { .. }
+                | Event::Refused { .. }
+                | Event::Established { .. }
+                | Event::Leased { .. }
+                | Event::Routes { .. }
+                | Event::State { .. }
+                | Event::Moved { .. }
+                | Event::Ended { .. } => push_bounded(&mut self.backlog, event),
             }
         }
         if !self.out.is_empty() {
