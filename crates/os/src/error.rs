@@ -115,9 +115,25 @@ pub enum Error {
         said: String,
     },
 
+    /// A name server says that the name has no address.
+    #[error("the name {name} has no address: check how it is written")]
+    NameUnknown {
+        /// The name.
+        name: String,
+    },
+
+    /// No name server answered.
+    #[error("no name server answers for {name}: check this machine's network and its DNS")]
+    NameUnanswered {
+        /// The name.
+        name: String,
+    },
+
     /// Another process of Rove uses the directory.
-    #[error("another rove (process {pid}) already uses {}: stop it, or give --dir another directory",
-        dir.display())]
+    #[error(
+        "another rove (process {pid}) already uses {}: stop it, or give --dir another directory",
+        dir.display()
+    )]
     SecondInstance {
         /// The directory.
         dir: PathBuf,

@@ -21,6 +21,8 @@ fn every_line_names_cause_and_cure_on_one_line() {
             Error::SecondInstance { dir: PathBuf::from("/etc/rove"), pid: "7".to_owned() },
             "another rove (process 7) already uses /etc/rove: stop it",
         ),
+        (Error::NameUnknown { name: "x.example".to_owned() }, "how it is written"),
+        (Error::NameUnanswered { name: "x.example".to_owned() }, "its DNS"),
         (Error::BadPlan { why: "its MTU is 3".to_owned() }, "cannot be carried out"),
     ];
     for (error, part) in lines {

@@ -15,6 +15,7 @@
 //!
 //! Changing the host, for the control thread; blocking, some milliseconds:
 //! - [`plan::Plan`] says what the host shall look like, [`plan::Applier`] makes it so.
+//! - [`names::resolve`]: the gateway's own name, asked for outside the tunnel.
 //! - [`lock::Lock`]: one process per directory. [`privileges::drop()`]: what is not needed goes.
 //!
 //! A client's order of business, all of it as root or with CAP_NET_ADMIN:
@@ -49,6 +50,7 @@ mod dns;
 pub mod error;
 pub mod links;
 pub mod lock;
+pub mod names;
 mod netlink;
 mod nft;
 pub mod plan;

@@ -6,6 +6,7 @@
 use std::{
     fs::{self, OpenOptions},
     io::{self, Write as _},
+    net::IpAddr,
     os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
@@ -72,6 +73,24 @@ pub(super) fn remove(saved: &Saved, path: &Path) -> Result<(), Error> {
         Original::File { text, mode } => write(path, text, *mode),
     };
     restored.map_err(|error| failed("restore", path, error))
+}
+
+/// The servers of the original, or of the file as it is where nothing was saved.
+pub(super) fn servers(saved: Option<&Saved>, path: &Path) -> Vec<IpAddr> {
+    let text = match saved.map(|saved| &saved.original) {
+        Some(Original::File { text, mode: _ }) => text.clone(),
+        Some(Original::Missing) => String::new(),
+        Some(Original::Link(target)) => {
+            let target = path.parent().unwrap_or(path).join(target);
+            fs::read_to_string(target).unwrap_or_default()
+        }
+        None => fs::read_to_string(path).unwrap_or_default(),
+    };
+    text.lines()
+        .filter_map(|line| line.trim().strip_prefix("nameserver"))
+        .filter_map(|server| server.trim().parse().ok())
+        .take(SERVERS_MAX)
+        .collect()
 }
 
 fn is_ours(now: &Original, saved: &Saved) -> bool {

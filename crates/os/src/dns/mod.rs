@@ -9,6 +9,8 @@ mod bus;
 mod file;
 mod resolved;
 
+use std::{net::IpAddr, path::Path};
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -60,6 +62,22 @@ pub(crate) fn install(
         Saved::Resolved => resolved::install(device, dns),
         Saved::File(_) => file::install(dns, &places.resolv_conf),
     }
+}
+
+/// The servers that this host asks beside the tunnel. `inside` are the tunnel's settings that are
+/// in place, and what they replaced.
+pub(crate) fn outside_servers(inside: Option<(&Dns, &Saved)>, places: &Places) -> Vec<IpAddr> {
+    let saved = match inside {
+        Some((_, Saved::File(saved))) => Some(saved),
+        Some((_, Saved::Resolved)) | None => None,
+    };
+    let mut servers = file::servers(saved, &places.resolv_conf);
+    if places.resolved && servers.iter().all(IpAddr::is_loopback) {
+        servers = file::servers(None, Path::new(resolved::UPSTREAM));
+    }
+    let ours = inside.map_or(&[][..], |(dns, _)| &dns.servers);
+    servers.retain(|server| !server.is_loopback() && !ours.contains(server));
+    servers
 }
 
 /// Takes them back.

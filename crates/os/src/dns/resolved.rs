@@ -14,6 +14,8 @@ const OBJECT: &str = "/org/freedesktop/resolve1";
 const MANAGER: &str = "org.freedesktop.resolve1.Manager";
 const BUS_VARIABLE: &str = "DBUS_SYSTEM_BUS_ADDRESS";
 const BUS_SOCKET: &str = "/run/dbus/system_bus_socket";
+/// The servers that resolved asks, of all links, in the format of resolv.conf.
+pub(super) const UPSTREAM: &str = "/run/systemd/resolve/resolv.conf";
 /// Addresses on which resolved answers for this host.
 const STUBS: [&str; 2] = ["127.0.0.53", "127.0.0.54"];
 /// Where its files lie that resolv.conf may be a link to.

@@ -1,6 +1,9 @@
 //! Making a host what a plan says, and taking it back.
 
-use std::path::{Path, PathBuf};
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
 
 use super::{
     Plan,
@@ -74,8 +77,9 @@ impl Applier {
         Ok(Self { places, journal, entries })
     }
 
-    /// Opens the TUN of `plan`, with offloads. One that outlives the process is in the journal before it is
-    /// in the kernel, so that whenever this process dies, the next one knows whose it is.
+    /// Opens the TUN of `plan`, with offloads. One that outlives the process is in the journal
+    /// before it is in the kernel, so that whenever this process dies, the next one knows whose
+    /// it is.
     ///
     /// # Errors
     /// Those of [`Tun::open`], and [`Error::Os`] when the journal cannot be written.
@@ -168,8 +172,8 @@ impl Applier {
         Ok(())
     }
 
-    /// Takes everything back, what an earlier process left included, but for the kill switch. Goes on
-    /// after a failure.
+    /// Takes everything back, what an earlier process left included, but for the kill switch. Goes
+    /// on after a failure.
     ///
     /// # Errors
     /// The first failure. What could not be taken back stays in the journal.
@@ -217,6 +221,17 @@ impl Applier {
     /// Whether an earlier process left anything but a kill switch.
     pub fn has_leftovers(&self) -> bool {
         self.entries.iter().any(|held| !held.confirmed && !held.is_kill_switch())
+    }
+
+    /// The name servers that this host has beside the tunnel, for [`crate::names::resolve`]; none
+    /// where they cannot be told, as with a resolver on this host that asks for itself.
+    pub fn outside_servers(&self) -> Vec<IpAddr> {
+        let entry =
+            self.entries.iter().find_map(|held| match (&held.entry.item, &held.entry.before) {
+                (Item::Dns { dns, .. }, Before::Dns(saved)) => Some((dns, saved)),
+                _ => None,
+            });
+        dns::outside_servers(entry, &self.places)
     }
 
     /// The items of the plan, in order, less what this kernel cannot have.
