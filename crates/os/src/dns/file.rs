@@ -57,6 +57,11 @@ pub(super) fn save(dns: &Dns, earlier: Option<&Saved>, path: &Path) -> Result<Sa
     Ok(Saved { original: now, ours: vec![text(dns)] })
 }
 
+/// Whether the file is still the one that we wrote.
+pub(super) fn is_in_place(saved: &Saved, path: &Path) -> Result<bool, Error> {
+    Ok(is_ours(&read(path)?, saved))
+}
+
 /// Writes the settings.
 pub(super) fn install(dns: &Dns, path: &Path) -> Result<(), Error> {
     write(path, &text(dns), 0o644).map_err(|error| failed("write", path, error))

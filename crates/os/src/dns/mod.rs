@@ -51,6 +51,14 @@ pub(crate) fn save(dns: &Dns, earlier: Option<&Saved>, places: &Places) -> Resul
     file::save(dns, earlier, &places.resolv_conf).map(Saved::File)
 }
 
+/// Whether the settings are still there. What resolved was told it keeps, also over its restart.
+pub(crate) fn is_in_place(saved: &Saved, places: &Places) -> Result<bool, Error> {
+    match saved {
+        Saved::Resolved => Ok(true),
+        Saved::File(saved) => file::is_in_place(saved, &places.resolv_conf),
+    }
+}
+
 /// Makes the settings.
 pub(crate) fn install(
     device: &str,

@@ -150,26 +150,47 @@ impl Applier {
         plan.kill_switch.is_none() && matches!(self.entries[at].entry.item, Item::KillSwitch(_))
     }
 
-    /// Puts back what somebody else removed: the tunnel set up, its addresses, routes and rules.
-    /// Where nothing is missing nothing is changed, and no [`links::Monitor`] hears of it.
+    /// Puts back what somebody else removed: the tunnel set up, its addresses, routes and rules,
+    /// and its servers in resolv.conf, where what was written there since is the new original.
+    /// Where nothing is missing nothing is changed, and no [`links::Monitor`] hears of it; so it may
+    /// be called on every change of the network, and now and then.
     ///
     /// # Errors
     /// [`Error::NoInterface`] when the TUN is gone; [`Error::Os`].
     pub fn reassert(&mut self) -> Result<(), Error> {
         let mut netlink = Netlink::open()?;
-        for held in self.entries.iter().filter(|held| held.confirmed) {
-            match held.entry.item {
+        for at in 0..self.entries.len() {
+            let held = &self.entries[at];
+            if !held.confirmed {
+                continue;
+            }
+            match &held.entry.item {
                 Item::Device { .. }
                 | Item::Address { .. }
                 | Item::Route { .. }
                 | Item::Rule { .. } => {
                     install(&mut netlink, &held.entry, &self.places, Present::Leave)?;
                 }
-                Item::KillSwitch(_) | Item::Sysctl { .. } | Item::Nat { .. } | Item::Dns { .. } => {
-                }
+                Item::Dns { .. } => self.reassert_dns(at)?,
+                Item::KillSwitch(_) | Item::Sysctl { .. } | Item::Nat { .. } => {}
             }
         }
         Ok(())
+    }
+
+    fn reassert_dns(&mut self, at: usize) -> Result<(), Error> {
+        let entry = &self.entries[at].entry;
+        let (Item::Dns { device, dns }, Before::Dns(saved)) = (&entry.item, &entry.before) else {
+            return Ok(());
+        };
+        if dns::is_in_place(saved, &self.places)? {
+            return Ok(());
+        }
+        let saved = dns::save(dns, Some(saved), &self.places)?;
+        let (device, dns) = (device.clone(), dns.clone());
+        self.entries[at].entry.before = Before::Dns(saved.clone());
+        self.store()?;
+        dns::install(&device, &dns, &saved, &self.places)
     }
 
     /// Takes everything back, what an earlier process left included, but for the kill switch. Goes
