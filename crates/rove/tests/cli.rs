@@ -1,0 +1,276 @@
+//! The command line as people see it: help, errors, exit codes, and gateway commands without a
+//! running gateway.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::Value;
+use support::{golden, init, rove, rove_in};
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+#[test]
+fn help_is_everywhere_and_does_not_change_by_accident() {
+    for (name, line) in [
+        ("help.txt", "--help"),
+        ("help-gateway.txt", "gateway --help"),
+        ("help-gateway-init.txt", "gateway init --help"),
+        ("help-gateway-invite.txt", "gateway invite --help"),
+        ("help-gateway-allow.txt", "gateway allow --help"),
+        ("help-up.txt", "up --help"),
+        ("help-status.txt", "status --help"),
+    ] {
+        let help = rove(words(line)).ok();
+        assert!(help.lines().all(|line| line.chars().count() <= 100), "{line}");
+        golden(name, &help);
+    }
+    for command in ["run", "status", "peers", "revoke", "backup", "restore"] {
+        rove(["gateway", command, "--help"]).ok();
+    }
+    for command in ["down", "paths", "reload"] {
+        rove([command, "--help"]).ok();
+    }
+}
+
+#[test]
+fn wrong_usage_is_two() {
+    for line in [
+        "",
+        "fly",
+        "gateway",
+        "gateway init",
+        "gateway init --endpoint x --network 10.0.0.0/24",
+        "gateway init --endpoint a.example:1 --network 10.0.0.1/24",
+        "gateway init --endpoint a.example:1 --network 10.0.0.0/24 --store etcd://x",
+        "gateway invite",
+        "gateway invite UPPER",
+        "gateway invite phone --expires never",
+        "gateway invite phone --qr --json",
+        "gateway allow phone",
+        "gateway allow phone 10.0.0.0/99",
+        "up not-an-invite",
+        "up --route 10.0.0.1/8",
+        "up --timeout 0s",
+        "status --log-format xml",
+    ] {
+        let ran = rove(words(line));
+        assert_eq!(ran.code, Some(2), "{line}: {}", ran.err);
+        assert!(ran.out.is_empty() && !ran.err.is_empty(), "{line}");
+    }
+    let usage =
+        rove(["gateway", "init", "--endpoint", "vpn.example.org", "--network", "10.0.0.0/8"]);
+    golden("usage-endpoint.txt", &usage.err);
+}
+
+#[test]
+fn versions_completions_and_manual_pages() {
+    assert_eq!(rove(["--version"]).ok(), format!("rove {}\n", env!("CARGO_PKG_VERSION")));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(rove(["completions", shell]).ok().contains("kill-switch"), "{shell}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    rove([Path::new("man"), dir.path()]).ok();
+    let page = fs::read_to_string(dir.path().join("rove-gateway-invite.1")).unwrap();
+    assert!(page.contains("invite"), "{page}");
+}
+
+#[test]
+fn a_new_gateway_is_complete_and_private() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("new/gateway");
+    init(&dir);
+    let mut names: Vec<String> = fs::read_dir(&dir)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+            format!("{} {mode:04o}", entry.file_name().into_string().unwrap())
+        })
+        .collect();
+    names.sort();
+    let expected =
+        ["gateway.key", "gateway.record", "gateway.redb", "gateway.toml", "operator.key"];
+    assert_eq!(names, expected.map(|name| format!("{name} 0600")));
+    assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o711);
+    golden("gateway.toml", &fs::read_to_string(dir.join("gateway.toml")).unwrap());
+
+    let line = "gateway init --endpoint b.example:1 --network 10.0.0.0/24";
+    let again = rove_in(&dir, line).fails();
+    assert!(again.contains("gateway.toml exists already: remove it, or choose another"), "{again}");
+}
+
+#[test]
+fn invites_peers_and_audit_without_a_running_gateway() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    init(dir);
+    let invite = rove_in(dir, "gateway invite phone --expires 2h").ok();
+    assert!(invite.starts_with("rove://") && invite.lines().count() == 1, "{invite}");
+    let json = rove_in(dir, "gateway invite team --uses 3 --json").ok();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["uses"], 3);
+    assert!(json["invite"].as_str().unwrap().starts_with("rove://"));
+    let qr = rove_in(dir, "gateway invite office --subnet 192.168.7.0/24 --qr").ok();
+    assert!(qr.lines().count() > 20, "{qr}");
+
+    let peers = rove_in(dir, "gateway peers --json").ok();
+    let peers: Value = serde_json::from_str(&peers).unwrap();
+    let names: Vec<&str> =
+        peers["invites"].as_array().unwrap().iter().map(|i| i["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["office", "phone", "team"]);
+    assert_eq!(rove_in(dir, "gateway revoke team").ok().lines().count(), 1);
+
+    let status: Value = serde_json::from_str(&rove_in(dir, "gateway status --json").ok()).unwrap();
+    assert_eq!(status["running"], false);
+    assert_eq!(status["open_invites"], 2);
+    let events: Vec<&str> =
+        status["recent"].as_array().unwrap().iter().map(|e| e["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["invited", "invited", "invited", "withdrawn"]);
+
+    for (line, expected) in [
+        ("gateway invite phone", "phone has an open invite: choose another name"),
+        ("gateway invite x --uses 0", "an invite has 1 to 10000 uses"),
+        ("gateway invite x --subnet 10.77.0.0/28", "overlaps the inner network"),
+        ("gateway invite x --uses 2 --subnet 10.1.0.0/24", "an invite with subnets has one use"),
+        ("gateway revoke nobody", "no peer or open invite is called nobody"),
+        ("gateway allow phone 10.0.0.0/8", "no enrolled peer is called phone"),
+    ] {
+        let error = rove_in(dir, line).fails();
+        assert!(error.contains(expected), "{line}: {error}");
+    }
+}
+
+#[test]
+fn a_directory_without_a_gateway_says_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    for line in ["run", "peers", "status", "invite phone", "revoke phone"] {
+        let error = rove_in(dir.path(), &format!("gateway {line}")).fails();
+        assert!(error.contains("no gateway in") && error.contains("rove gateway init"), "{error}");
+    }
+    let error = rove_in(dir.path(), "up --foreground").fails();
+    assert!(error.contains("rove up INVITE"), "{error}");
+    let long = dir.path().join("x".repeat(120));
+    let error = rove_in(&long, "gateway peers").fails();
+    assert!(error.contains("choose a shorter --dir"), "{error}");
+}
+
+#[test]
+fn damaged_files_are_named_with_the_cure() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    init(dir);
+    let peers = || rove_in(dir, "gateway peers").fails();
+    let with = |name: &str, content: &[u8], expected: &str| {
+        let path = dir.join(name);
+        let before = fs::read(&path).unwrap();
+        fs::write(&path, content).unwrap();
+        let error = peers();
+        assert!(error.contains(expected), "{name}: {error}");
+        fs::write(&path, before).unwrap();
+    };
+    with("gateway.toml", b"[gateway]\nendpoints = 3\n", "gateway.toml:2: gateway.endpoints: ");
+    with("gateway.toml", b"\xff\xfe", "gateway.toml is not UTF-8 text");
+    with("gateway.key", b"nonsense", "gateway.key holds no rove-static-key-1: restore it");
+    with("gateway.record", b"nonsense", "gateway.record holds no signed record: restore it");
+    with("gateway.redb", b"nonsense", "gateway.redb is no store of Rove: restore a backup");
+    fs::set_permissions(dir.join("gateway.key"), fs::Permissions::from_mode(0o644)).unwrap();
+    let error = peers();
+    assert!(error.contains("gateway.key can be read by others (mode 0644): chmod 600 "), "{error}");
+}
+
+#[test]
+fn changed_endpoints_need_the_operator_key_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    init(dir);
+    let operator = dir.join("operator.key");
+    let elsewhere = dir.join("elsewhere");
+    fs::rename(&operator, &elsewhere).unwrap();
+    rove_in(dir, "gateway invite phone").ok();
+    let path = dir.join("gateway.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("vpn.example.org", "vpn.example.net")).unwrap();
+    let error = rove_in(dir, "gateway invite tablet").fails();
+    assert!(error.contains("put operator.key back into"), "{error}");
+    fs::rename(&elsewhere, &operator).unwrap();
+    rove_in(dir, "gateway invite tablet").ok();
+    fs::rename(&operator, &elsewhere).unwrap();
+    rove_in(dir, "gateway invite laptop").ok();
+
+    let other = tempfile::tempdir().unwrap();
+    init(other.path());
+    fs::copy(other.path().join("operator.key"), &operator).unwrap();
+    fs::write(&path, text).unwrap();
+    let error = rove_in(dir, "gateway peers").fails();
+    assert!(error.contains("is another operator's key"), "{error}");
+}
+
+#[test]
+fn a_backup_brings_a_gateway_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new, file) =
+        (dir.path().join("old"), dir.path().join("new"), dir.path().join("backup"));
+    init(&old);
+    rove_in(&old, "gateway invite phone").ok();
+    let backup = format!("gateway backup {}", file.display());
+    let restore = format!("gateway restore {}", file.display());
+    rove_in(&old, &backup).ok();
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(rove_in(&old, &backup).fails().contains("exists already"));
+
+    rove_in(&new, &restore).ok();
+    let invites = |dir: &Path| {
+        let peers: Value =
+            serde_json::from_str(&rove_in(dir, "gateway peers --json").ok()).unwrap();
+        peers["invites"].clone()
+    };
+    assert_eq!(invites(&new), invites(&old));
+    assert!(!new.join("operator.key").exists(), "the operator key stays where it is");
+
+    // Over a gateway that lived on: what was withdrawn since stays so.
+    rove_in(&old, "gateway revoke phone").ok();
+    rove_in(&old, &restore).ok();
+    assert_eq!(invites(&old), Value::Array(Vec::new()));
+
+    let other = dir.path().join("other");
+    init(&other);
+    assert!(rove_in(&other, &restore).fails().contains("holds another gateway"));
+
+    let text = fs::read_to_string(&file).unwrap();
+    for damage in [text.replacen("phone", "phony", 1), text[..text.len() - 9].to_owned()] {
+        fs::write(&file, damage).unwrap();
+        let error = rove_in(&new, &restore).fails();
+        assert!(error.contains("is damaged or no backup"), "{error}");
+    }
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(rove_in(&new, &restore).fails().contains("chmod 600"));
+}
+
+#[test]
+fn a_client_that_does_not_run_is_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let status: Value = serde_json::from_str(&rove_in(dir.path(), "status --json").ok()).unwrap();
+    assert_eq!(status["state"], "down");
+    assert_eq!(status["carrying"], false);
+    assert_eq!(rove_in(dir.path(), "paths --json").ok(), "[]\n");
+    assert_eq!(rove_in(dir.path(), "down").ok(), "not up\n");
+    assert!(rove_in(dir.path(), "reload").fails().contains("not up: connect with `rove up`"));
+    golden("status-down.txt", &rove_in(dir.path(), "status").ok());
+}
+
+#[test]
+fn damaged_invites_are_usage_errors_with_the_cure() {
+    let dir = tempfile::tempdir().unwrap();
+    init(dir.path());
+    let invite = rove_in(dir.path(), "gateway invite phone").ok();
+    let invite = invite.trim();
+    let shorter = &invite[..invite.len() - 3];
+    let error = rove(["up", shorter]);
+    assert_eq!(error.code, Some(2));
+    assert!(error.err.contains("copy the whole line again"), "{}", error.err);
+}
