@@ -6,10 +6,12 @@ use super::process::Process;
 use rustix::mount::MountFlags;
 use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -128,14 +130,15 @@ impl Host {
         fs::write(self.directory.join("resolv.conf"), text)
     }
 
-    /// A command that will run inside the host: at ordinary priority, in a process group of its
-    /// own, and killed by the kernel when the thread that starts it ends, so start it from one
-    /// that lasts.
+    /// A command that will run inside the host, in the host's own directory, at ordinary priority
+    /// and in a process group of its own. The kernel kills it when the thread that starts it ends:
+    /// start it from one that lasts.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> io::Result<Command> {
         let (net, mnt) = (self.net.try_clone()?, self.mnt.try_clone()?);
         let lab = rustix::process::getpid();
         let mut command = Command::new(program);
-        command.current_dir(&self.directory).process_group(0);
+        command.process_group(0);
+        let directory = CString::new(self.directory.as_os_str().as_bytes())?;
         // SAFETY: between fork and exec only system calls are made, nothing is allocated and no
         // lock is taken: rustix calls the kernel directly, and an `io::Error` made from an error
         // number does not allocate.
@@ -151,6 +154,8 @@ impl Host {
                     mnt.as_fd(),
                     Some(LinkNameSpaceType::Mount),
                 )?;
+                // Changing the mount namespace has changed the working directory to its root.
+                rustix::process::chdir(directory.as_c_str())?;
                 rustix::process::setpriority_process(None, 0)?;
                 interrupt::unblock_all();
                 Ok(())

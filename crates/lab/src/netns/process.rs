@@ -1,5 +1,6 @@
 //! Programs that run in hosts, and never longer than the lab.
 
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -11,6 +12,9 @@ const GRACE: Duration = Duration::from_secs(3);
 /// The most lines of a program's error output that are kept to show when it fails.
 const KEPT_LINES: usize = 200;
 
+/// The lines that a message quotes.
+const QUOTED_LINES: usize = 5;
+
 /// A running program; it is killed when this is dropped.
 #[derive(Debug)]
 pub struct Process {
@@ -19,6 +23,8 @@ pub struct Process {
     lines: Receiver<String>,
     readers: Vec<JoinHandle<()>>,
     errors: Receiver<String>,
+    /// The latest lines of output that nobody wanted, for messages.
+    unwanted: VecDeque<String>,
 }
 
 /// What a program left behind.
@@ -44,7 +50,8 @@ impl Process {
         if let Some(err) = child.stderr.take() {
             readers.push(read_lines(err, error_sender));
         }
-        Ok(Self { name: name.to_owned(), child, lines, readers, errors })
+        let unwanted = VecDeque::new();
+        Ok(Self { name: name.to_owned(), child, lines, readers, errors, unwanted })
     }
 
     /// Its name in messages.
@@ -88,6 +95,10 @@ impl Process {
                     if let Some(found) = wanted(&line) {
                         return Ok(found);
                     }
+                    if self.unwanted.len() == QUOTED_LINES {
+                        self.unwanted.pop_front();
+                    }
+                    self.unwanted.push_back(line);
                 }
                 Ok(None) => return Err(self.failure("did not say in time what it should")),
                 Err(_) => return Err(self.failure("ended early")),
@@ -138,8 +149,14 @@ impl Process {
     /// An error about this program that quotes the last it said.
     pub fn failure(&mut self, what: &str) -> io::Error {
         let errors = self.drain_errors();
-        let said = errors.iter().rev().take(5).rev().cloned().collect::<Vec<_>>().join(" | ");
-        let said = if said.is_empty() { String::new() } else { format!("; it said: {said}") };
+        let said: Vec<&str> = if errors.is_empty() {
+            self.unwanted.iter().map(String::as_str).collect()
+        } else {
+            let skip = errors.len().saturating_sub(QUOTED_LINES);
+            errors.iter().skip(skip).map(String::as_str).collect()
+        };
+        let said = said.join(" | ");
+        let said = if said.is_empty() { said } else { format!("; it said: {said}") };
         io::Error::other(format!("{} {what}{said}", self.name))
     }
 

@@ -5,7 +5,7 @@
 //! congestion control slows down: from the moment the new address was usable to the first
 //! datagram that comes after it. What a TCP download makes of the same move stands beside it.
 
-use super::deploy::Deployment;
+use super::deploy::{Deployment, openvpn_absent};
 use super::record::Limit;
 use super::settings::{Kind, Setting, Settings};
 use super::statistics::{max, median, rounded};
@@ -18,6 +18,7 @@ use crate::emu::{LinkConfig, MS, Rng, SECOND};
 use crate::netns::{Capture, Way, monotonic_ns};
 use crate::programs::{FlowRequest, Gap, sha256_of};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What a move may cost beyond a round trip of the new link, in milliseconds.
@@ -32,6 +33,8 @@ const IDLE_MS: u64 = 1_200;
 const MOVE_AT_NS: u64 = 7 * SECOND;
 /// How long the old link still carries after its routes have gone.
 const NOTICE: Duration = Duration::from_millis(300);
+/// Moves that OpenVPN is put through.
+const BASELINE_MOVES: u32 = 3;
 /// How long the download may take.
 const TRANSFER_LIMIT: Duration = Duration::from_secs(300);
 /// The same when the mechanism is broken on purpose.
@@ -47,6 +50,7 @@ const SETTINGS: &[Setting] = &[
         "20 Mbit/s and 40 ms with 40 MB, or 100 Mbit/s and 1 ms with 200 MB",
     ),
     Setting::new("moves", Kind::Number { default: 20, min: 1, max: 200 }, "moves of the busy part"),
+    Setting::new("baseline", Kind::Flag(true), "the same with OpenVPN, if it is installed"),
     Setting::new(
         "megabytes",
         Kind::Number { default: 0, min: 0, max: 2_000 },
@@ -150,19 +154,45 @@ impl Scenario for RoamClient {
         (stage.tell)("deploying");
         let deployment = Deployment::start(&testbed, stage.rove)?;
         let mut story = Story { stage, place, deployment, outcome: Outcome::default() };
-        story.rest(&testbed)?;
         let mut rng = Rng::new(stage.seed);
-        story.busy(&mut testbed, &mut rng)?;
+        let moves = stage.settings.number("moves") as u32;
+        story.rest(&testbed)?;
+        story.busy(&mut testbed, moves, &mut rng)?;
         story.download(&mut testbed)?;
         if !stage.control() {
             story.idle(&mut testbed)?;
             story.known_link(&mut testbed)?;
             story.deployment.check()?;
         }
-        story.outcome.lateness = Some(testbed.network.take_lateness()?);
-        story.outcome.baseline = Baseline::None("see the run with bare=true".to_owned());
-        Ok(story.outcome)
+        let mut outcome = story.outcome;
+        outcome.lateness = Some(testbed.network.take_lateness()?);
+        drop(testbed);
+        outcome.baseline = tell_of_openvpn(stage)?;
+        Ok(outcome)
     }
+}
+
+/// The same story with OpenVPN, if it is installed: with fewer moves, because each may cost it a
+/// minute, and without the idle ones.
+fn tell_of_openvpn(stage: &Stage<'_>) -> anyhow::Result<Baseline> {
+    if stage.control() || stage.rove.is_none() || !stage.settings.flag("baseline") {
+        return Ok(Baseline::None("not asked for".to_owned()));
+    }
+    if let Some(reason) = openvpn_absent() {
+        return Ok(Baseline::None(reason));
+    }
+    (stage.tell)("the same with OpenVPN");
+    let place = Place::of(stage.settings);
+    let mut testbed = Testbed::new(stage.entered, &place.link, stage.seed)?;
+    let deployment = match Deployment::start_openvpn(&testbed) {
+        Ok(deployment) => deployment,
+        Err(error) => return Ok(Baseline::None(format!("OpenVPN does not start: {error:#}"))),
+    };
+    let mut story = Story { stage, place, deployment, outcome: Outcome::default() };
+    story.rest(&testbed)?;
+    story.busy(&mut testbed, BASELINE_MOVES, &mut Rng::new(stage.seed))?;
+    story.download(&mut testbed)?;
+    Ok(Baseline::Measured(BTreeMap::from([("openvpn".to_owned(), story.outcome.measured)])))
 }
 
 /// The story as it is told.
@@ -182,9 +212,8 @@ impl Story<'_> {
     }
 
     /// A steady flow, and moves.
-    fn busy(&mut self, testbed: &mut Testbed, rng: &mut Rng) -> anyhow::Result<()> {
+    fn busy(&mut self, testbed: &mut Testbed, moves: u32, rng: &mut Rng) -> anyhow::Result<()> {
         let control = self.stage.control();
-        let moves = self.stage.settings.number("moves") as u32;
         let moves = if control { moves.min(CONTROL_MOVES) } else { moves };
         (self.stage.tell)(&format!("{moves} moves under a steady flow"));
         let plan = MovingFlowPlan { moves, pause_ns: PAUSE_NS, dead_ends: control };
@@ -267,8 +296,6 @@ impl Story<'_> {
     fn known_link(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         if matches!(self.deployment, Deployment::Bare) {
             // A bare connection has one address: there is no second link for it.
-            self.measure("known_link_still_ms", None);
-            self.measure("known_link_lost", None);
             return Ok(());
         }
         (self.stage.tell)("a known second link takes over");

@@ -1,7 +1,7 @@
-//! What carries the traffic: nothing but the link, or Rove as a person would deploy it.
+//! Rove as a person deploys it: a gateway, an invite, a client.
 
-use super::binary::Binary;
-use super::testbed::{Address, GATEWAY, SERVER, TUNNEL_NETWORK, Testbed};
+use super::super::binary::Binary;
+use super::super::testbed::{GATEWAY, SERVER, TUNNEL_NETWORK, Testbed};
 use crate::netns::{Host, Process};
 use anyhow::{Context as _, bail};
 use std::path::PathBuf;
@@ -18,74 +18,17 @@ const TUNNEL_START: Duration = Duration::from_secs(30);
 /// What the client's peer is called at the gateway.
 const PEER: &str = "phone";
 
-/// What carries the traffic to the server's first address. It is torn down on drop.
-#[derive(Debug)]
-pub enum Deployment {
-    /// Nothing but the link.
-    Bare,
-    /// A Rove gateway and a Rove client.
-    Rove(Box<Rove>),
-}
-
 /// The processes of a deployed Rove.
 #[derive(Debug)]
 pub struct Rove {
     /// Torn down first.
-    client: Process,
-    gateway: Process,
-}
-
-impl Deployment {
-    /// Deploys a binary, or nothing.
-    ///
-    /// # Errors
-    /// What a command answered, if it is not success; a tunnel that does not carry in time.
-    pub fn start(testbed: &Testbed, rove: Option<&Binary>) -> anyhow::Result<Self> {
-        match rove {
-            None => Ok(Self::Bare),
-            Some(binary) => Ok(Self::Rove(Box::new(Rove::start(testbed, binary)?))),
-        }
-    }
-
-    /// Its name in reports.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Bare => "bare",
-            Self::Rove(_) => "rove",
-        }
-    }
-
-    /// How a move of the client looks to it: a bare connection cannot survive another address, so
-    /// under it the address follows the client, as no network does.
-    pub const fn on_move(&self) -> Address {
-        match self {
-            Self::Bare => Address::Follows,
-            Self::Rove(_) => Address::Changes,
-        }
-    }
-
-    /// An error with the last words of whatever has died; `Ok` while everything runs.
-    ///
-    /// # Errors
-    /// When a part of it has ended.
-    pub fn check(&mut self) -> anyhow::Result<()> {
-        match self {
-            Self::Bare => Ok(()),
-            Self::Rove(rove) => {
-                for process in [&mut rove.gateway, &mut rove.client] {
-                    if !process.is_running() {
-                        bail!(process.failure("ended"));
-                    }
-                }
-                Ok(())
-            }
-        }
-    }
+    pub(super) client: Process,
+    pub(super) gateway: Process,
 }
 
 impl Rove {
     /// Deploys as the README tells: a gateway, an invite, a client.
-    fn start(testbed: &Testbed, binary: &Binary) -> anyhow::Result<Self> {
+    pub(super) fn start(testbed: &Testbed, binary: &Binary) -> anyhow::Result<Self> {
         let host = testbed.network.host(testbed.gateway);
         let gateway = Commands { host, binary, directory: host.directory().join("rove") };
         let endpoint = format!("{GATEWAY}:{PORT}");
@@ -184,11 +127,4 @@ impl Commands<'_> {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-}
-
-/// Resident memory of a process in bytes, as the kernel counts it; `None` when it has ended.
-pub fn resident_bytes(id: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
-    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1_024)
 }

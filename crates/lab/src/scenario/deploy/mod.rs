@@ -1,0 +1,69 @@
+//! What carries the traffic: nothing but the link, Rove, or something to compare it with.
+
+mod openvpn;
+mod rove;
+
+use super::binary::Binary;
+use super::testbed::{Address, Testbed};
+use anyhow::bail;
+pub use openvpn::{OpenVpn, absent as openvpn_absent};
+pub use rove::Rove;
+
+/// What carries the traffic to the server's first address. It is torn down on drop.
+#[derive(Debug)]
+pub enum Deployment {
+    /// Nothing but the link.
+    Bare,
+    /// A Rove gateway and a Rove client.
+    Rove(Box<Rove>),
+    /// An OpenVPN server and an OpenVPN client.
+    OpenVpn(Box<OpenVpn>),
+}
+
+impl Deployment {
+    /// Deploys a binary, or nothing.
+    ///
+    /// # Errors
+    /// What a command answered, if it is not success; a tunnel that does not carry in time.
+    pub fn start(testbed: &Testbed, rove: Option<&Binary>) -> anyhow::Result<Self> {
+        match rove {
+            None => Ok(Self::Bare),
+            Some(binary) => Ok(Self::Rove(Box::new(Rove::start(testbed, binary)?))),
+        }
+    }
+
+    /// Deploys OpenVPN.
+    ///
+    /// # Errors
+    /// What went wrong; whether it is installed says [`openvpn_absent`].
+    pub fn start_openvpn(testbed: &Testbed) -> anyhow::Result<Self> {
+        Ok(Self::OpenVpn(Box::new(OpenVpn::start(testbed)?)))
+    }
+
+    /// How a move of the client looks to it: a bare connection cannot survive another address, so
+    /// under it the address follows the client, as no network does.
+    pub const fn on_move(&self) -> Address {
+        match self {
+            Self::Bare => Address::Follows,
+            Self::Rove(_) | Self::OpenVpn(_) => Address::Changes,
+        }
+    }
+
+    /// Notices that a part of it has ended.
+    ///
+    /// # Errors
+    /// With the last words of what has died.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        let processes = match self {
+            Self::Bare => return Ok(()),
+            Self::Rove(rove) => [&mut rove.gateway, &mut rove.client],
+            Self::OpenVpn(openvpn) => [&mut openvpn.server, &mut openvpn.client],
+        };
+        for process in processes {
+            if !process.is_running() {
+                bail!(process.failure("ended"));
+            }
+        }
+        Ok(())
+    }
+}
