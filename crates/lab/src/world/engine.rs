@@ -20,7 +20,7 @@ use super::hash::{TraceHash, hash};
 use super::host::{Host, Outgoing, Power, Turn};
 use super::inner::Body;
 use super::laws::{Amplification, Breach, Delivery, Handshakes, Hijack, Law, Nonces, check_status};
-use super::op::{CARDS, CLIENTS_MAX, Way};
+use super::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
 use super::parcel::{HostId, Origin, Parcel};
 use super::place::Place;
 use super::store::{ClientStore, GatewayStore};
@@ -137,6 +137,9 @@ impl World {
         world.move_gateway()?;
         world.power_on(GATEWAY, true)?;
         for client in 0..count {
+            for access in 0..usize::from(ACCESSES) {
+                world.place.set_quality(world.now_ns, client, access, Quality::CLEAN);
+            }
             world.plug(client, 0, Some(client))?;
             world.tell(client)?;
             world.power_on(client + 1, true)?;
@@ -379,6 +382,14 @@ impl World {
                 return Ok(());
             }
         }
+        #[cfg(any())] // TRACE
+        eprintln!(
+            "{:>14.6} {host} {} -> {to} {} kind {:?}",
+            self.now_ns as f64 / 1e9,
+            parcel.datagram.source,
+            parcel.datagram.payload.len(),
+            parcel.datagram.payload.first()
+        );
         match self.attacker.sees(self.now_ns, client, way, &parcel.datagram) {
             Fate::Vanishes => {}
             Fate::Passes => self.place.net.push(self.now_ns, self.place.hosts[host], link, parcel),
