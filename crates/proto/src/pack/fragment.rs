@@ -1,11 +1,14 @@
 //! Inner packets larger than the path: split into pieces, put together again.
 //!
+//! What is split is the packet's whole frame, its sequence included: a packet that travels whole by
+//! one path and in pieces by another is still delivered once.
+//!
 //! Only until the path's MTU is known, or on paths whose MTU really is small: the table is small
 //! and a packet's pieces must arrive within two seconds.
 
 use crate::error::DropReason;
 use crate::time::{Duration, Instant};
-use crate::wire::frame::{FRAGMENT_LAST, FRAGMENT_PIECES_MAX};
+use crate::wire::frame::{FRAGMENT_LAST, FRAGMENT_PIECES_MAX, SEQUENCED_OVERHEAD};
 use crate::wire::inner::MAX_PACKET;
 
 /// Packets that may be incomplete at once.
@@ -13,10 +16,13 @@ pub const INCOMPLETE_MAX: usize = 32;
 /// How long a packet may stay incomplete.
 pub const INCOMPLETE_TIME: Duration = Duration::from_secs(2);
 
-const _: () = assert!(INCOMPLETE_MAX * MAX_PACKET <= 48 * 1_024);
+/// The longest frame that is split, in bytes.
+pub const FRAME_MAX: usize = MAX_PACKET + SEQUENCED_OVERHEAD;
+
+const _: () = assert!(INCOMPLETE_MAX * FRAME_MAX <= 48 * 1_024);
 const _: () = assert!(FRAGMENT_PIECES_MAX <= 8, "arrivals are bits of a byte");
 
-/// The pieces of a packet of `len` bytes, none longer than `room`: index byte and range. Empty
+/// The pieces of a frame of `len` bytes, none longer than `room`: index byte and range. Empty
 /// when it would take too many.
 pub fn pieces(len: usize, room: usize) -> impl Iterator<Item = (u8, std::ops::Range<usize>)> {
     let count = len.div_ceil(room.max(1));
@@ -46,7 +52,7 @@ struct Incomplete {
 }
 
 impl Reassembly {
-    /// Takes a piece. Returns the packet when this completes it.
+    /// Takes a piece. Returns the frame when this completes it.
     ///
     /// # Errors
     /// [`DropReason::Fragment`] when the piece contradicts what is known of its packet.
@@ -58,7 +64,7 @@ impl Reassembly {
         piece: &[u8],
     ) -> Result<Option<Vec<u8>>, DropReason> {
         let (number, is_last) = (index & !FRAGMENT_LAST, index & FRAGMENT_LAST != 0);
-        if number >= FRAGMENT_PIECES_MAX || piece.is_empty() || piece.len() > MAX_PACKET {
+        if number >= FRAGMENT_PIECES_MAX || piece.is_empty() || piece.len() > FRAME_MAX {
             return Err(DropReason::Fragment);
         }
         let place = self.place(now, packet_id);
@@ -66,6 +72,10 @@ impl Reassembly {
         let contradicts =
             entry.last.is_some_and(|last| number > last || (is_last && number != last));
         if contradicts || entry.arrived & (1 << number) != 0 {
+            return Err(DropReason::Fragment);
+        }
+        let held: usize = entry.pieces.iter().map(Vec::len).sum();
+        if held + piece.len() > FRAME_MAX {
             return Err(DropReason::Fragment);
         }
         if is_last {
@@ -79,7 +89,7 @@ impl Reassembly {
         }
         let entry = self.incomplete.swap_remove(place);
         let packet = entry.pieces.concat();
-        if packet.len() > MAX_PACKET { Err(DropReason::Fragment) } else { Ok(Some(packet)) }
+        if packet.len() > FRAME_MAX { Err(DropReason::Fragment) } else { Ok(Some(packet)) }
     }
 
     /// Packets that are incomplete now.

@@ -52,7 +52,8 @@ impl Peer {
         if choice.copy.is_none() {
             return Framing::Plain;
         }
-        let (bucket, sequence) = self.sequence_tx.take(observed.flow_hash);
+        let Some(epoch) = &mut self.epochs.current else { return Framing::Plain };
+        let (bucket, sequence) = epoch.sequence_tx.take(observed.flow_hash);
         Framing::Sequenced { bucket, sequence }
     }
 
@@ -91,10 +92,9 @@ impl Peer {
                 }
             });
         }
-        self.next_fragment = self.next_fragment.wrapping_add(1);
-        let packet_id = self.next_fragment;
-        let mut whole = Vec::with_capacity(packet.len());
-        packet.copy_to(&mut whole);
+        let epoch = self.epochs.current.as_mut().ok_or(DropReason::NoRoute)?;
+        let packet_id = epoch.next_fragment();
+        let whole = pack::frame(framing, packet);
         for (index, range) in fragment::pieces(whole.len(), room - frame::FRAGMENT_OVERHEAD) {
             self.send_on(cx, path, true, |draft| {
                 frame::emit_fragment_header(draft.frames(), packet_id, index);

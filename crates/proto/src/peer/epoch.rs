@@ -12,16 +12,20 @@ use crate::crypto::{EpochKeys, Profile, Rng};
 use crate::error::DropReason;
 use crate::id::{PathSerial, SessionIndex};
 use crate::outbox::{Route, RunSeal};
+use crate::pack::fragment::Reassembly;
 use crate::path::PathId;
 use crate::path::lane::{RxLane, TxLane};
 use crate::policy;
 use crate::reliable::control::ControlReceiver;
+use crate::reliable::sequence::{SequenceReceiver, SequenceSender};
 use crate::time::{Duration, Instant};
 use crate::wire::control::{Control, INDICES_MAX};
 use crate::wire::data::expand_number;
 
 /// Indices issued ahead of those in use.
 pub const INDICES_AHEAD: u32 = 8;
+/// How far beyond the next serial an index of the peer's is taken, and so how many are kept.
+const SERIALS_AHEAD_MAX: u32 = 2 * INDICES_MAX as u32;
 /// Lanes in use that are kept for receiving; the oldest is given up for a new one.
 pub const LANES_MAX: usize = 8;
 /// Epochs of answered handshakes that nobody has used yet, per peer.
@@ -59,6 +63,11 @@ pub(crate) struct Epoch {
     /// The serial of the next index to issue.
     next_rx: PathSerial,
     pub(crate) control: ControlReceiver,
+    /// Counted anew in every epoch: a peer that was restarted begins at 0 as well.
+    pub(crate) sequence_tx: SequenceSender,
+    pub(crate) sequence_rx: SequenceReceiver,
+    pub(crate) reassembly: Reassembly,
+    next_fragment: u32,
     sealed: u64,
     opened: u64,
     forged: u64,
@@ -92,6 +101,10 @@ impl Epoch {
             rx: serials().zip(ours).map(|(s, index)| (s, RxLane::new(index, s))).collect(),
             next_rx,
             control: ControlReceiver::default(),
+            sequence_tx: SequenceSender::default(),
+            sequence_rx: SequenceReceiver::default(),
+            reassembly: Reassembly::default(),
+            next_fragment: 0,
             sealed: 0,
             opened: 0,
             forged: 0,
@@ -114,6 +127,12 @@ impl Epoch {
         let seal = RunSeal { key: Arc::clone(&self.keys.seal), index, serial };
         self.tx.push(TxLane::new(path, seal));
         self.tx.last_mut()
+    }
+
+    /// A name for the next packet that is split.
+    pub(crate) const fn next_fragment(&mut self) -> u32 {
+        self.next_fragment = self.next_fragment.wrapping_add(1);
+        self.next_fragment
     }
 
     /// Whether a path without a lane could get one.
@@ -144,8 +163,10 @@ impl Epoch {
 
     /// Takes indices that the peer issued.
     pub(crate) fn take_indices(&mut self, first: PathSerial, indices: &[SessionIndex]) {
-        for (serial, &index) in (first.0..).map(PathSerial).zip(indices) {
-            if serial >= self.next_tx && self.theirs.len() < 2 * INDICES_MAX && index.0 != 0 {
+        let furthest = self.next_tx.0.saturating_add(SERIALS_AHEAD_MAX);
+        for (offset, &index) in (0..).zip(indices) {
+            let serial = PathSerial(first.0.saturating_add(offset));
+            if (self.next_tx.0..furthest).contains(&serial.0) && index.0 != 0 {
                 self.theirs.entry(serial).or_insert(index);
             }
         }
@@ -192,6 +213,18 @@ impl Epoch {
     /// Whether no datagram may be sealed any more.
     pub(crate) const fn is_exhausted(&self) -> bool {
         self.sealed >= SEAL_DATAGRAMS_MAX
+    }
+
+    /// The newest serial that arrives by `path`.
+    pub(crate) fn rx_serial(&self, path: PathId) -> Option<PathSerial> {
+        let lanes = self.rx.values().filter(|lane| lane.path == Some(path));
+        lanes.map(|lane| lane.serial).max()
+    }
+
+    /// Whether the peer has taken up a lane since the one of this serial.
+    pub(crate) fn has_newer_lane(&self, serial: PathSerial) -> bool {
+        let next = PathSerial(serial.0.saturating_add(1));
+        self.rx.range(next..).any(|(_, lane)| lane.path.is_some())
     }
 
     /// Every index that this node issued for the epoch.

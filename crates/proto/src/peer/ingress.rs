@@ -117,15 +117,17 @@ impl Peer {
         match frame {
             Frame::Packet(packet) => self.deliver(cx, packet),
             Frame::Sequenced { bucket, sequence, packet } => {
-                if self.sequence_rx.accept(bucket, sequence) {
+                let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
+                if epoch.sequence_rx.accept(bucket, sequence) {
                     self.deliver(cx, packet)
                 } else {
                     Ok(()) // the copy that came by the other path
                 }
             }
             Frame::Fragment { packet_id, index, piece } => {
-                match self.reassembly.receive(cx.now, packet_id, index, piece)? {
-                    Some(packet) => self.deliver(cx, &packet),
+                let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
+                match epoch.reassembly.receive(cx.now, packet_id, index, piece)? {
+                    Some(whole) => self.take_reassembled(cx, arrival, &whole),
                     None => Ok(()),
                 }
             }
@@ -157,6 +159,21 @@ impl Peer {
                 self.end(cx, PeerError::UnknownFrame(kind));
                 Ok(())
             }
+        }
+    }
+
+    /// A frame that came in pieces: an inner packet, and nothing else.
+    fn take_reassembled(
+        &mut self,
+        cx: &mut Context<'_>,
+        arrival: Arrival,
+        whole: &[u8],
+    ) -> Result<(), DropReason> {
+        match Frames::new(whole).next() {
+            Some(Ok(frame @ (Frame::Packet(_) | Frame::Sequenced { .. }))) => {
+                self.take_frame(cx, arrival, frame)
+            }
+            Some(_) | None => Err(DropReason::Fragment),
         }
     }
 

@@ -27,13 +27,11 @@ use zeroize::Zeroizing;
 
 use crate::error::{CloseCode, PeerError};
 use crate::id::PeerKey;
-use crate::pack::fragment::Reassembly;
 use crate::path::{Health, Trust};
 use crate::reliable::control::ControlSender;
-use crate::reliable::sequence::{SequenceReceiver, SequenceSender};
 use crate::role::Access;
 use crate::time::Instant;
-use crate::wire::control::{Control, Lease, Prefix};
+use crate::wire::control::{Control, Lease, Prefix, ROUTES_MAX};
 use connect::Connector;
 use epoch::Epochs;
 use index::{EpochId, Slot};
@@ -89,10 +87,6 @@ pub(crate) struct Peer {
     established: Option<Instant>,
     paths: Paths,
     control: ControlSender,
-    sequence_tx: SequenceSender,
-    sequence_rx: SequenceReceiver,
-    reassembly: Reassembly,
-    next_fragment: u32,
     waiting: Waiting,
     heard_at: Instant,
     state: PeerState,
@@ -126,10 +120,6 @@ impl Peer {
             established: None,
             paths: Paths::default(),
             control: ControlSender::default(),
-            sequence_tx: SequenceSender::default(),
-            sequence_rx: SequenceReceiver::default(),
-            reassembly: Reassembly::default(),
-            next_fragment: 0,
             waiting: Waiting::default(),
             heard_at: now,
             state: PeerState::Unestablished,
@@ -151,6 +141,11 @@ impl Peer {
     /// A handshake of the peer was answered: its keys wait for their first use.
     pub(crate) fn add_pending(&mut self, cx: &mut Context<'_>, epoch: epoch::Epoch) {
         self.epochs.add_pending(epoch, cx.indices);
+    }
+
+    /// Whether the peer is the one that asks.
+    pub(crate) const fn is_client(&self) -> bool {
+        matches!(self.side, Side::Client { .. })
     }
 
     /// A name for the epoch of a handshake that begins.
@@ -258,16 +253,15 @@ impl Peer {
 
     /// What a gateway tells a client at the beginning of an epoch, and a client its gateway.
     fn introduce(&mut self, cx: &Context<'_>) {
-        let messages = match &self.side {
+        let routes = match &self.side {
             Side::Client { lease, routes } => {
-                vec![Control::Lease(lease.clone()), Control::Routes(routes.clone())]
+                self.control.push(cx.now, &Control::Lease(lease.clone()));
+                routes
             }
-            Side::Gateway(connector) => vec![Control::Routes(connector.advertise.clone())],
+            Side::Gateway(connector) => &connector.advertise,
         };
-        for message in messages {
-            if message != Control::Routes(Vec::new()) {
-                self.control.push(cx.now, &message);
-            }
+        for routes in routes.chunks(ROUTES_MAX) {
+            self.control.push(cx.now, &Control::Routes(routes.to_vec()));
         }
     }
 }
