@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-use super::epoch::{Agreed, Epoch};
+use super::epoch::{Agreed, Epoch, PENDING_TIME};
 use super::index::{EpochId, IndexTable};
 use super::{Context, Event, Link, Peer, PeerState, Side};
 use crate::crypto::{Cookie, EpochKeys, Hello, Initiator, Status, Token, Welcome};
@@ -23,14 +23,23 @@ use crate::wire::control::{Lease, Prefix};
 const STAGGER: Duration = Duration::from_millis(30);
 /// Pause after the first round; doubles with each.
 const PAUSE_FIRST: Duration = Duration::from_millis(400);
-/// The longest pause.
+/// The longest pause of the first minutes, after which a session that works is not asked for.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Later the pause is this part of the time tried so far (2 %),
+const PAUSE_PART: u32 = 50;
+/// and this at most.
+const PAUSE_LAST: Duration = Duration::from_secs(60);
 /// Attempts that can be answered at once.
 const ATTEMPTS_MAX: usize = 16;
 /// Candidates of one round.
 const CANDIDATES_MAX: usize = 8;
+/// How long an attempt can be answered: the gateway forgets its own answer a little later
+/// ([`PENDING_TIME`]), and keys that only one end has are of no use.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// How long a cookie is used (the gateway accepts it for two to four minutes).
 const COOKIE_TIME: Duration = Duration::from_secs(110);
+
+const _: () = assert!(ANSWER_TIME.as_secs() < PENDING_TIME.as_secs());
 
 /// The asking end of a session: where the gateway may be, from which links, and the handshakes
 /// under way.
@@ -43,7 +52,8 @@ pub(super) struct Connector {
     pub(super) advertise: Vec<Prefix>,
     pub(super) lease: Option<Lease>,
     sockets: Vec<(SocketId, LinkId, IpAddr)>,
-    cookies: Vec<(Instant, SocketAddr, Cookie)>,
+    /// Cookies by the way that they were got: a gateway makes them for a source address.
+    cookies: Vec<(Instant, Route, Cookie)>,
     round: Option<Round>,
 }
 
@@ -74,7 +84,7 @@ struct Attempt {
     link: LinkId,
     sent_at: Instant,
     /// Whether it was sent again with a cookie: once is enough.
-    has_cookie: bool,
+    repeated: bool,
 }
 
 impl std::fmt::Debug for Attempt {
@@ -167,16 +177,16 @@ impl Connector {
         }
     }
 
-    fn cookie(&self, now: Instant, remote: SocketAddr) -> Option<&Cookie> {
+    fn cookie(&self, now: Instant, route: &Route) -> Option<&Cookie> {
         let fresh = |since: Instant| now.saturating_since(since) < COOKIE_TIME;
-        self.cookies.iter().find(|(since, r, _)| *r == remote && fresh(*since)).map(|(_, _, c)| c)
+        self.cookies.iter().find(|(since, by, _)| by == route && fresh(*since)).map(|(_, _, c)| c)
     }
 
-    fn keep_cookie(&mut self, now: Instant, remote: SocketAddr, cookie: Cookie) {
-        self.cookies
-            .retain(|(since, r, _)| *r != remote && now.saturating_since(*since) < COOKIE_TIME);
+    fn keep_cookie(&mut self, now: Instant, route: Route, cookie: Cookie) {
+        let fresh = |since: Instant| now.saturating_since(since) < COOKIE_TIME;
+        self.cookies.retain(|(since, by, _)| *by != route && fresh(*since));
         if self.cookies.len() < CANDIDATES_MAX {
-            self.cookies.push((now, remote, cookie));
+            self.cookies.push((now, route, cookie));
         }
     }
 }
@@ -275,7 +285,9 @@ impl Peer {
             round.next = cx.now + STAGGER;
             if round.queue.is_empty() {
                 round.next = cx.now + round.pause;
-                round.pause = (round.pause * 2).min(PAUSE_MAX);
+                let tried = cx.now.saturating_since(round.started);
+                let longest = (tried / PAUSE_PART).clamp(PAUSE_MAX, PAUSE_LAST);
+                round.pause = (round.pause * 2).min(longest);
             }
             self.next_epoch = epoch.0;
             self.attempt(cx, epoch, candidate, in_use);
@@ -304,7 +316,7 @@ impl Peer {
         };
         let indices = cx.indices.issue_first(cx.rng, self.slot, epoch);
         let counter = connector.counter;
-        connector.counter += 1;
+        connector.counter = connector.counter.saturating_add(1);
         cx.tell(Event::HandshakeCounter { peer: self.key, counter });
         let hello = Hello {
             counter,
@@ -320,7 +332,7 @@ impl Peer {
             cx.indices.revoke(indices); // the key was checked when the peer was added
             return;
         };
-        let cookie = connector.cookie(cx.now, candidate.remote);
+        let cookie = connector.cookie(cx.now, &route);
         let messages = match cookie {
             Some(cookie) => initiator.add_cookie(cookie),
             None => initiator.messages(),
@@ -332,7 +344,7 @@ impl Peer {
         }
         let attempt = Attempt {
             epoch,
-            has_cookie: cookie.is_some(),
+            repeated: false,
             initiator,
             indices: indices.to_vec(),
             route,
@@ -362,17 +374,16 @@ impl Peer {
         let attempt = attempts.into_iter().find(|attempt| attempt.epoch == epoch);
         let attempt = attempt.ok_or(DropReason::BadHandshake)?;
         let cookie = attempt.initiator.open_cookie_reply(bytes)?;
-        if std::mem::replace(&mut attempt.has_cookie, true) {
-            return Ok(());
-        }
-        let (route, remote) = (attempt.route, attempt.route.remote);
-        let messages = attempt.initiator.add_cookie(&cookie);
-        for message in [&messages.a, &messages.b] {
-            if !cx.out.push_clear(route, message) {
-                return Err(DropReason::QueueFull);
+        let route = attempt.route;
+        if !std::mem::replace(&mut attempt.repeated, true) {
+            let messages = attempt.initiator.add_cookie(&cookie);
+            for message in [&messages.a, &messages.b] {
+                if !cx.out.push_clear(route, message) {
+                    cx.drops.count(DropReason::QueueFull);
+                }
             }
         }
-        connector.keep_cookie(cx.now, remote, cookie);
+        connector.keep_cookie(cx.now, route, cookie);
         Ok(())
     }
 
@@ -390,6 +401,9 @@ impl Peer {
         let place = round.attempts.iter().position(|attempt| attempt.epoch == epoch);
         let place = place.ok_or(DropReason::BadHandshake)?;
         let attempt = round.attempts.get_mut(place).ok_or(DropReason::BadHandshake)?;
+        if cx.now.saturating_since(attempt.sent_at) >= ANSWER_TIME {
+            return Err(DropReason::BadHandshake);
+        }
         let (welcome, keys) = attempt.initiator.finish(bytes)?;
         let Some(attempt) = round.attempts.remove(place) else { return Ok(()) };
         match keys {
@@ -424,6 +438,7 @@ impl Peer {
         self.epochs.install(cx.now, Epoch::new(cx.now, agreed), cx.indices);
         let first = self.established.is_none();
         self.established.get_or_insert(cx.now);
+        self.heard_at = cx.now;
         let id = self.path_of_answer(cx, route, attempt.link, attempt.sent_at);
         if let Some(path) = self.paths.get_mut(id) {
             path.natted = route.local.is_some_and(|local| local != welcome.observed.ip());
@@ -487,20 +502,22 @@ impl Peer {
                 }
                 self.attempt_due(cx);
             }
-            Status::Accepted | Status::Busy => {}
+            Status::Accepted | Status::Busy | Status::Other(_) => {}
             Status::NotEnrolled
             | Status::TokenUsed
             | Status::TokenExpired
             | Status::TokenUnknown
             | Status::Revoked
-            | Status::Unsupported
-            | Status::Other(_) => {
+            | Status::Unsupported => {
+                // A gateway that refuses has no session for us: to go on asking by the old one
+                // would ask again at every round trip.
                 connector.stop(cx.indices);
                 cx.tell(Event::Refused { peer: self.key, status });
-                if self.epochs.current.is_none() {
-                    self.close_unused_sockets(cx);
-                    self.set_state(cx, PeerState::Down(CloseCode::Requested));
-                }
+                self.forget_session(cx);
+                self.close_unused_sockets(cx);
+                let revoked = status == Status::Revoked;
+                let code = if revoked { CloseCode::Revoked } else { CloseCode::Requested };
+                self.set_state(cx, PeerState::Down(code));
             }
         }
     }

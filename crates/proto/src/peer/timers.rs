@@ -11,6 +11,10 @@ use crate::wire::frame::{self, Frame};
 /// A path that was silent for this long makes a client ask for a new session in the background:
 /// the gateway may have lost its own.
 const HANDSHAKE_AFTER: Duration = Duration::from_secs(5);
+/// A path of a client that is not in use is asked for this long after it went silent, then given
+/// up: a session that carries must not ask by a dead path for ever, and one that does not tries
+/// every candidate anew.
+const SPARE_ASKED: Duration = Duration::from_secs(60);
 /// How long a gateway challenges a client that went silent; the next data begins anew.
 const GATEWAY_ASKS: Duration = Duration::from_secs(15);
 
@@ -114,14 +118,16 @@ impl Peer {
         lane.flight.unanswered_since().map(|since| since + path.patience())
     }
 
-    /// A silent path of a client: when to ask for a new session; of a gateway: when to give up
-    /// asking.
+    /// A silent path of a client: when to ask for a new session, or to give up the path if it is
+    /// a spare one; of a gateway: when to give up asking.
     fn silent_step_due(&self, path: &Path) -> Option<Instant> {
         let Health::Silent { since } = path.health else { return None };
         match &self.side {
             Side::Gateway(connector) => {
-                let wanted = self.paths.active_id() == Some(path.id) && connector.can_try();
-                wanted.then_some(since + HANDSHAKE_AFTER)
+                if self.paths.active_id() != Some(path.id) {
+                    return Some(since + SPARE_ASKED);
+                }
+                connector.can_try().then_some(since + HANDSHAKE_AFTER)
             }
             Side::Client { .. } => path.probes.asking_since().map(|since| since + GATEWAY_ASKS),
         }
@@ -138,19 +144,21 @@ impl Peer {
             if path.health == Health::Good {
                 path.health = Health::Silent { since: cx.now };
                 self.ask(cx, id);
-                if is_client && active {
+                if active {
                     self.try_elsewhere(cx);
                 }
-            } else if is_client {
+            } else if !is_client {
+                path.probes.stop();
+            } else if active {
                 self.connect(cx);
             } else {
-                path.probes.stop();
+                self.remove_path(cx, id);
             }
         }
     }
 
-    /// Client: the active path is silent. Another proven one takes over; else every other
-    /// candidate is asked, and the first to answer does.
+    /// The active path is silent. Another proven one takes over; else a client asks every other
+    /// candidate, and the first to answer does.
     fn try_elsewhere(&mut self, cx: &mut Context<'_>) {
         if self.paths.best_proven(self.paths.active_id()).is_some() {
             self.migrate(cx);
