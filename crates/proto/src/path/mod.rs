@@ -15,6 +15,7 @@ pub mod sent;
 use crate::id::LinkId;
 use crate::outbox::Route;
 use crate::time::{Duration, Instant};
+use crate::wire::data::BASE_DATAGRAM;
 use mtu::MtuSearch;
 use probe::{Answer, Probes};
 use rtt::Rtt;
@@ -160,12 +161,21 @@ impl Path {
     pub fn proved(&mut self, now: Instant, answer: Answer) {
         self.rtt.sample(answer.elapsed, Duration::ZERO);
         self.trust = Trust::Proven;
-        if matches!(self.health, Health::Silent { .. }) && answer.size < self.mtu.datagram() {
+        let small = answer.size < self.mtu.datagram() && self.mtu.datagram() > BASE_DATAGRAM;
+        if small && matches!(self.health, Health::Silent { .. }) {
             // Only the small get through: the path may have shrunk.
             self.mtu.restart();
         }
         self.mtu.confirm(now, answer.size);
         if !matches!(self.health, Health::Gone) {
+            self.health = Health::Good;
+        }
+    }
+
+    /// The peer sends by a path that was said to be gone: by somebody else's doing it was taken for
+    /// another, and it is there.
+    pub fn speaks_again(&mut self) {
+        if self.health == Health::Gone {
             self.health = Health::Good;
         }
     }

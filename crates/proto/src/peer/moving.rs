@@ -5,6 +5,7 @@
 //! When a lane's source address changes, the old address is challenged too: if it still answers,
 //! the change was forged. A change counts only from the highest number seen.
 
+use super::epoch::Standing;
 use super::index::Lead;
 use super::{Context, Event, Link, Peer, Side};
 use crate::error::DropReason;
@@ -33,15 +34,24 @@ impl Peer {
         newest: bool,
         fresh: bool,
     ) -> Option<PathId> {
-        let (epoch, _) = self.epochs.find(lead.epoch)?;
+        let (epoch, standing) = self.epochs.find(lead.epoch)?;
         let origin = epoch.origin;
+        // The answer to the handshake went there, and only the peer could have read it.
+        let answered = fresh && origin.socket == route.socket && origin.remote == route.remote;
+        let latest = standing == Standing::Current && !epoch.has_newer_lane(lead.serial);
         let lane = epoch.rx.get_mut(&lead.serial)?;
-        if let Some(path) = self.paths.by_route(&route) {
+        if let Some(path) = self.paths.by_route_mut(&route) {
             if lane.path.is_none() || (newest && path.is_proven()) {
                 lane.path = Some(path.id);
             }
-            let id = path.id;
-            if fresh {
+            if newest && latest && matches!(self.side, Side::Client { .. }) {
+                path.speaks_again();
+            }
+            if answered {
+                path.trust = Trust::Proven;
+            }
+            let (id, proven) = (path.id, path.is_proven());
+            if fresh && proven {
                 self.paths.activate(id);
             }
             return Some(id);
@@ -50,8 +60,6 @@ impl Peer {
             return None;
         }
         let instead_of = lane.path.filter(|&id| self.paths.get(id).is_some());
-        // The answer to the handshake went there, and only the peer could have read it.
-        let answered = fresh && origin.socket == route.socket && origin.remote == route.remote;
         let trust = if answered {
             Trust::Proven
         } else {
@@ -120,7 +128,14 @@ impl Peer {
         let Some(path) = self.paths.get_mut(id) else { return };
         // What the budget forbids counts as asked: the next try is due as if it had left.
         path.probes.sent(cx.now, token, size, path.route.remote);
-        if let Err(reason) = self.send_frame(cx, id, &Frame::Challenge(challenge), size) {
+        // A probe of the MTU may well be lost: its silence tells nothing of the path.
+        let owes_answer = size <= path.mtu.datagram();
+        let sent = self.send_on(cx, id, owes_answer, |draft| {
+            Frame::Challenge(challenge).emit(draft.frames());
+            let padding = size.saturating_sub(draft.len());
+            frame::emit_padding(draft.frames(), padding);
+        });
+        if let Err(reason) = sent {
             cx.drops.count(reason);
         }
     }
@@ -143,10 +158,27 @@ impl Peer {
     }
 
     /// The peer wants to be reached by `id` from now on.
+    ///
+    /// What it says of its other paths holds for those that it had when it said so, and a challenge
+    /// may be late: paths that it has taken since (their lanes have higher serials) are as they
+    /// were. And it speaks of the lane that it sends by: if somebody else's address is claimed for
+    /// that lane, the path that was there before is the one that it means.
     fn prefer(&mut self, cx: &mut Context<'_>, id: PathId, abandon_others: bool) {
+        let meant = match self.paths.get(id).map(|path| path.trust) {
+            Some(Trust::Claimed { instead_of: Some(before), .. }) => [id, before],
+            Some(_) | None => [id, id],
+        };
+        let serial = |id: PathId| self.epochs.current.as_ref().and_then(|e| e.rx_serial(id));
+        let said_by = meant.into_iter().filter_map(serial).max();
+        let others: Vec<_> = self
+            .paths
+            .iter()
+            .filter(|path| !meant.contains(&path.id) && serial(path.id) <= said_by)
+            .map(|path| path.id)
+            .collect();
         for path in self.paths.iter_mut() {
             path.preferred_by_peer = path.id == id;
-            if abandon_others && path.id != id {
+            if abandon_others && others.contains(&path.id) {
                 path.health = Health::Gone;
             }
         }

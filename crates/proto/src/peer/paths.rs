@@ -49,6 +49,12 @@ impl Paths {
         self.list.iter().find(|p| p.route.socket == route.socket && p.route.remote == route.remote)
     }
 
+    /// The same, to change.
+    pub(crate) fn by_route_mut(&mut self, route: &Route) -> Option<&mut Path> {
+        let id = self.by_route(route)?.id;
+        self.get_mut(id)
+    }
+
     pub(crate) const fn active_id(&self) -> Option<PathId> {
         self.active
     }
