@@ -144,7 +144,10 @@ fn networks_by_family(networks: &[IpNet]) -> Vec<Vec<IpNet>> {
 /// Matches an address against networks of one family.
 fn address(field: &str, networks: &[IpNet]) -> Value {
     let v6 = networks.first().is_some_and(|net| net.addr().is_ipv6());
-    let prefix = |net: &IpNet| json!({ "prefix": { "addr": net.network().to_string(), "len": net.prefix_len() } });
+    let prefix = |net: &IpNet| {
+        let address = net.network().to_string();
+        json!({ "prefix": { "addr": address, "len": net.prefix_len() } })
+    };
     let set: Vec<Value> = networks.iter().map(prefix).collect();
     equals(payload(if v6 { "ip6" } else { "ip" }, field), json!({ "set": set }))
 }

@@ -152,8 +152,8 @@ impl Applier {
 
     /// Puts back what somebody else removed: the tunnel set up, its addresses, routes and rules,
     /// and its servers in resolv.conf, where what was written there since is the new original.
-    /// Where nothing is missing nothing is changed, and no [`links::Monitor`] hears of it; so it may
-    /// be called on every change of the network, and now and then.
+    /// Where nothing is missing nothing is changed, and no [`links::Monitor`] hears of it; so it
+    /// may be called on every change of the network, and now and then.
     ///
     /// # Errors
     /// [`Error::NoInterface`] when the TUN is gone; [`Error::Os`].

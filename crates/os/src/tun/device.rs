@@ -130,9 +130,8 @@ fn agree_on_offload(file: &File) -> (bool, bool) {
     (false, false)
 }
 
-fn set(file: &File, request: libc::c_ulong, value: libc::c_ulong) -> io::Result<()> {
-    // SAFETY: these TUN requests take an integer and touch no memory of ours. The type of the
-    // request differs between glibc and musl, hence the cast.
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), request as _, value) };
+fn set(file: &File, request: libc::Ioctl, value: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: these TUN requests take an integer and touch no memory of ours.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), request, value) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -6,7 +6,7 @@
 //! offloads are refused both fall back to one packet per call, and the caller notices nothing.
 //!
 //! It decides how packets are cut and joined, and refuses to know what is in them beyond IP, TCP
-//! and UDP headers. Addresses, MTU and routes of the device are a [`Plan`]'s.
+//! and UDP headers. Addresses, MTU and routes of the device are a [`Plan`](crate::plan::Plan)'s.
 //! Limits: one queue per device; packets are at most 65,535 bytes.
 
 mod checksum;
