@@ -48,7 +48,7 @@ impl Host {
         for name in ["wan", "far"] {
             net::without_checks(name);
         }
-        net::without_neighbours("wan");
+        net::neighbours("wan", false);
         for (name, address) in [("wan", "192.168.5.2/24"), ("wan", "fd05::2/64")] {
             net::address(name, address);
         }
@@ -147,6 +147,19 @@ fn dhcp_stays_open() {
         let client = UdpOptions { local, ipv6_only: true, interface: Some("wan"), mark: None };
         send(client, "[fd05::1]:547".parse().unwrap()).unwrap();
         assert_eq!(host.capture.take(), ["udp 192.168.5.1:67", "udp [fd05::1]:547"]);
+    });
+}
+
+#[test]
+fn neighbour_discovery_stays_open() {
+    in_namespace("neighbour_discovery_stays_open", || {
+        let host = Host::new(&plan());
+        net::neighbours("wan", true);
+        // The router has to be found before the tunnel's datagram can leave.
+        sends("[2001:db8::1]:443", Some(MARK), 0).unwrap();
+        let solicits =
+            |packet: &Vec<u8>| packet[0] >> 4 == 6 && packet[6] == 58 && packet[40] == 135;
+        assert!((0..50).any(|_| host.capture.packets().iter().any(solicits)));
     });
 }
 

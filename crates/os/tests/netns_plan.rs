@@ -351,7 +351,7 @@ fn packets_of_clients_leave_with_the_gateways_address() {
     in_namespace("packets_of_clients_leave_with_the_gateways_address", || {
         need_nft("NAT");
         let host = Host::new();
-        net::without_neighbours("wan");
+        net::neighbours("wan", false);
         let mut applier = host.applier();
         drop(tun("probe", false));
         let mut device = applier.open_device(&gateway()).unwrap();

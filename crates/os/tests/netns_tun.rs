@@ -109,7 +109,8 @@ fn fix_checksums(packet: &mut [u8]) {
 
 struct Bridge {
     stop: Arc<AtomicBool>,
-    thread: thread::JoinHandle<Passed>,
+    /// What passed, and whether both TUNs still write super-packets.
+    thread: thread::JoinHandle<(Passed, bool)>,
 }
 
 impl Bridge {
@@ -138,12 +139,12 @@ impl Bridge {
                     wait([one.as_raw_fd(), two.as_raw_fd()]);
                 }
             }
-            total
+            (total, one.merging() && two.merging())
         });
         Self { stop, thread }
     }
 
-    fn stop(self) -> Passed {
+    fn stop(self) -> (Passed, bool) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }
@@ -181,7 +182,8 @@ fn transfer(offload: bool) -> Passed {
     sender.join().unwrap();
     assert_eq!(bytes.len(), TRANSFER_LEN);
     assert!(bytes.iter().enumerate().all(|(at, &byte)| byte == pattern(at)));
-    let passed = bridge.stop();
+    let (passed, merging) = bridge.stop();
+    assert_eq!(merging, offload, "the kernel refused super-packets");
     eprintln!("offload {offload}: {TRANSFER_LEN} bytes in {took:?}, {passed:?}");
     passed
 }
@@ -235,8 +237,8 @@ fn udp_super_packets_arrive_as_datagrams() {
             got.extend(&room[..length]);
         }
         assert_eq!(got, bytes);
-        let passed = bridge.stop();
-        eprintln!("{passed:?}");
+        let (passed, merging) = bridge.stop();
+        assert!(merging, "the kernel refused super-packets: {passed:?}");
     });
 }
 

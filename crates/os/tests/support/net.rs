@@ -89,11 +89,11 @@ pub(crate) fn everything() -> Vec<String> {
     entries
 }
 
-/// Needs no neighbour to send to: frames go out without asking for one.
-pub(crate) fn without_neighbours(name: &str) {
+/// Whether frames go out only to a neighbour that was asked for, as usual, or to anybody.
+pub(crate) fn neighbours(name: &str, asked: bool) {
     let mut message = LinkMessage::default();
     message.header.index = index(name);
-    message.header.flags = LinkFlags::Noarp;
+    message.header.flags = if asked { LinkFlags::empty() } else { LinkFlags::Noarp };
     message.header.change_mask = LinkFlags::Noarp;
     request(RouteNetlinkMessage::SetLink(message), 0);
 }
