@@ -21,7 +21,7 @@ pub struct Observed {
 /// Observes a packet whose first bytes are `head`.
 pub fn observe(view: &InnerView, head: &[u8]) -> Observed {
     let clamp_at = match view.transport {
-        Some(at) if view.protocol == TCP && clamp::is_syn(&head[at..]) => Some(at),
+        Some(at) if view.protocol == TCP && head.get(at..).is_some_and(clamp::is_syn) => Some(at),
         _ => None,
     };
     Observed { flow_hash: hash(view), clamp_at }

@@ -73,7 +73,7 @@ impl Node {
             Command::SetRemotes { peer, remotes } => self.for_peer(now, peer, out, |peer, cx| {
                 peer.set_remotes(cx, remotes);
             }),
-            Command::Connect(peer) => self.for_peer(now, peer, out, Peer::connect),
+            Command::Connect(peer) => self.for_peer(now, peer, out, Peer::want),
             Command::Close { peer, code } => {
                 self.for_peer(now, peer, out, |peer, cx| peer.close(cx, code))
             }

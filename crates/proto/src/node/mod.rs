@@ -123,7 +123,9 @@ impl Node {
     /// Time has passed. Peers whose time has come do what is due.
     pub fn handle_timeout(&mut self, now: Instant, out: &mut Outbox) {
         self.responder.expire(now);
-        while let Some(slot) = self.timers.pop_due(now) {
+        // Each peer once: what is still due afterwards is a mistake that must not hang the thread.
+        for _ in 0..self.by_key.len() {
+            let Some(slot) = self.timers.pop_due(now) else { break };
             let done = self.with_peer(now, slot, out, |peer, cx| {
                 peer.handle_timeout(cx);
                 Ok(())
@@ -150,7 +152,7 @@ impl Node {
     /// A snapshot of the session with `peer`.
     pub fn status(&self, peer: PeerKey) -> Option<PeerStatus> {
         let slot = *self.by_key.get(&peer)?;
-        self.peers.get(slot.0 as usize)?.as_ref().map(Peer::status)
+        self.peer(slot).map(Peer::status)
     }
 
     /// Every peer, in the order of their keys.
@@ -220,6 +222,10 @@ impl Node {
         let result = verb(peer, &mut cx);
         self.timers.set(slot, peer.poll_timeout(&self.config));
         result
+    }
+
+    fn peer(&self, slot: Slot) -> Option<&Peer> {
+        self.peers.get(slot.0 as usize)?.as_ref()
     }
 
     fn count(&mut self, result: Result<(), DropReason>) {

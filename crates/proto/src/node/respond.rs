@@ -16,7 +16,7 @@ use crate::error::DropReason;
 use crate::id::{PeerKey, SessionIndex};
 use crate::outbox::{Outbox, Route};
 use crate::peer::epoch::{Agreed, Epoch};
-use crate::peer::{Config, Event};
+use crate::peer::{Config, Event, Peer};
 use crate::time::{Duration, Instant};
 use crate::wire::Kind;
 use crate::wire::handshake::{INDEX_COUNT, MessageA, MessageB};
@@ -25,11 +25,15 @@ use crate::wire::handshake::{INDEX_COUNT, MessageA, MessageB};
 const WAITING_MAX: usize = 256;
 /// Of these, for peers that are not known.
 const WAITING_UNKNOWN_MAX: usize = 32;
+/// Of these, for one peer: as many as the candidates that a client races.
+const WAITING_PEER_MAX: usize = 8;
 /// How long a first half waits for its second, and an enrolment for the shell.
 const WAITING_TIME: Duration = Duration::from_secs(2);
 /// First halves that pass the gate in [`LOAD_TIME`] before cookies are demanded: each costs two
 /// Diffie-Hellmans, some 120 us, so this bounds them to a sixth of a core.
 const LOAD_MAX: u32 = 128;
+/// First halves in [`LOAD_TIME`] after which all are dropped, with or without a cookie.
+const LOAD_LAST: u32 = 256;
 /// The period over which the load is counted.
 const LOAD_TIME: Duration = Duration::from_millis(100);
 /// Peers whose revocation is remembered here; the store knows all of them, and a key that is
@@ -120,24 +124,35 @@ impl Responder {
         }
     }
 
-    /// Counts one expensive message; whether there were too many of late.
+    /// Whether a cookie is demanded: too many expensive messages of late, or a table that fills.
     fn under_load(&self, now: Instant) -> bool {
-        now.saturating_since(self.load.0) < LOAD_TIME && self.load.1 >= LOAD_MAX
+        let busy = now.saturating_since(self.load.0) < LOAD_TIME && self.load.1 >= LOAD_MAX;
+        busy || self.waiting.len() >= WAITING_MAX / 2 || self.unknown() >= WAITING_UNKNOWN_MAX / 2
     }
 
-    fn count_load(&mut self, now: Instant) {
+    /// Counts one expensive message. Beyond [`LOAD_LAST`] even those with a cookie are dropped:
+    /// sessions that exist need the processor too.
+    fn count_load(&mut self, now: Instant) -> Result<(), DropReason> {
         if now.saturating_since(self.load.0) >= LOAD_TIME {
             // A flood that just ended its period is still a flood: begin half full.
             let before = if self.load.1 >= LOAD_MAX { LOAD_MAX / 2 } else { 0 };
             self.load = (now, before);
         }
         self.load.1 += 1;
+        if self.load.1 > LOAD_LAST { Err(DropReason::QueueFull) } else { Ok(()) }
+    }
+
+    fn unknown(&self) -> usize {
+        self.waiting.iter().filter(|waiting| !waiting.known).count()
     }
 
     fn keep(&mut self, waiting: Waiting) -> Result<(), DropReason> {
         self.expire(waiting.since);
-        let unknown = self.waiting.iter().filter(|waiting| !waiting.known).count();
-        if self.waiting.len() >= WAITING_MAX || (!waiting.known && unknown >= WAITING_UNKNOWN_MAX) {
+        let same = self.waiting.iter().filter(|other| other.peer == waiting.peer).count();
+        let full = self.waiting.len() >= WAITING_MAX
+            || same >= WAITING_PEER_MAX
+            || (!waiting.known && self.unknown() >= WAITING_UNKNOWN_MAX);
+        if full {
             return Err(DropReason::TableFull);
         }
         self.waiting.push_back(waiting);
@@ -183,7 +198,7 @@ impl Node {
         }
         match Kind::of(datagram) {
             Some(Kind::HandshakeA) => self.first_half(now, route, datagram),
-            _ => self.second_half(now, route, datagram, out),
+            _ => self.second_half(now, datagram, out),
         }
     }
 
@@ -211,10 +226,13 @@ impl Node {
         if self.responder.find_half(ExchangeId::of(MessageA::parse(datagram)?).0).is_some() {
             return Err(DropReason::Replay); // the same datagram again
         }
-        self.responder.count_load(now);
+        self.responder.count_load(now)?;
         let half = PendingA::open(self.rng.as_mut(), &self.config.secret, datagram)?;
         let peer = half.peer();
-        let known = self.by_key.contains_key(&peer);
+        // A replay of a known peer's message has no better place than a stranger's.
+        let mut counters = self.responder.counters.get(&peer).copied().unwrap_or_default();
+        let fresh = counters.accept(half.hello().counter).is_ok();
+        let known = fresh && self.by_key.contains_key(&peer);
         let step = Step::Half(Box::new(half));
         self.responder.keep(Waiting { since: now, route, peer, known, step })
     }
@@ -222,7 +240,6 @@ impl Node {
     fn second_half(
         &mut self,
         now: Instant,
-        route: Route,
         datagram: &[u8],
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
@@ -234,7 +251,7 @@ impl Node {
         // The halves may have taken different ways; the answer goes where the first came from,
         // whose address a cookie can vouch for.
         let complete = half.complete(datagram)?;
-        let route = Route { remote: waiting.route.remote, ..route };
+        let route = waiting.route;
         self.responder.waiting.remove(place);
         self.decide(now, route, complete, out)
     }
@@ -248,7 +265,10 @@ impl Node {
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
         let peer = complete.peer();
-        if self.by_key.contains_key(&peer) {
+        if let Some(&slot) = self.by_key.get(&peer) {
+            if !self.peer(slot).is_some_and(Peer::is_client) {
+                return Err(DropReason::BadHandshake); // a gateway answers, it does not ask
+            }
             let counters = self.responder.counters.entry(peer).or_default();
             return match counters.accept(complete.hello().counter) {
                 Ok(()) => self.accept(now, route, complete, out),
@@ -287,7 +307,8 @@ impl Node {
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
         for (route, complete) in self.responder.take_enrolments(peer) {
-            self.decide(now, route, complete, out)?;
+            let answered = self.decide(now, route, complete, out);
+            self.count(answered);
         }
         Ok(())
     }
@@ -302,7 +323,8 @@ impl Node {
     ) -> Result<(), DropReason> {
         self.responder.expire(now);
         for (route, complete) in self.responder.take_enrolments(peer) {
-            self.refuse(route, complete, status, out)?;
+            let refused = self.refuse(route, complete, status, out);
+            self.count(refused);
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use super::rtt::Rtt;
 use super::sent::SentTimes;
 use crate::id::{PacketNumber, PathSerial};
 use crate::time::{Duration, Instant};
+use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame::Feedback;
 
 /// How long the first datagram after a quiet time may wait for its feedback.
@@ -15,6 +16,10 @@ pub const DELAY_FIRST: Duration = Duration::from_millis(10);
 pub const DELAY_STEADY: Duration = Duration::from_millis(100);
 /// Feedback is due at once after this many datagrams without any.
 pub const DATAGRAMS_MAX: u32 = 64;
+
+/// Large datagrams lost one after the other, of those watched, that mean that the path shrank. At
+/// 10 % loss this happens by chance once in a hundred thousand.
+const LARGE_LOST_MAX: u8 = 5;
 
 /// The receiving side of one path: what it owes the peer.
 #[derive(Clone, Debug, Default)]
@@ -91,9 +96,38 @@ pub struct Flight {
     newest_eliciting: Option<PacketNumber>,
     newest_sent_at: Instant,
     acknowledged: Option<PacketNumber>,
+    large: Large,
     /// Totals at the last feedback, for the loss of the interval: sent up to it, received.
     settled: (u64, u64),
     loss: Loss,
+}
+
+/// Samples the fate of datagrams larger than every path carries, one at a time: a path that
+/// shrinks loses all of them while the small ones arrive.
+#[derive(Clone, Copy, Debug, Default)]
+struct Large {
+    watched: Option<PacketNumber>,
+    lost: u8,
+}
+
+impl Large {
+    fn sent(&mut self, number: PacketNumber, len: usize) {
+        if len > BASE_DATAGRAM {
+            self.watched.get_or_insert(number);
+        }
+    }
+
+    fn judge(&mut self, feedback: &Feedback) {
+        let Some(number) = self.watched.filter(|&number| number <= feedback.largest) else {
+            return;
+        };
+        self.watched = None;
+        if feedback.acknowledges(number) {
+            self.lost = 0;
+        } else if feedback.reaches(number) {
+            self.lost = self.lost.saturating_add(1);
+        }
+    }
 }
 
 /// Loss of a path as an exponentially weighted mean over the intervals between feedback frames.
@@ -126,6 +160,7 @@ impl Flight {
         self.sent_times.record(now, number);
         self.sent += 1;
         self.bytes += len as u64;
+        self.large.sent(number, len);
         if eliciting {
             self.oldest_unanswered.get_or_insert((number, now));
             self.newest_eliciting = Some(number);
@@ -149,6 +184,7 @@ impl Flight {
             self.settled = (upto, feedback.received.max(received));
             self.acknowledged = Some(feedback.largest);
         }
+        self.large.judge(feedback);
         self.settle(feedback.largest);
         newer
     }
@@ -156,6 +192,15 @@ impl Flight {
     /// Since when the peer has owed feedback for what was sent; `None` when nothing is open.
     pub fn unanswered_since(&self) -> Option<Instant> {
         self.oldest_unanswered.map(|(_, at)| at)
+    }
+
+    /// Whether large datagrams vanish while others arrive: said once, then watched anew.
+    pub const fn takes_shrunk(&mut self) -> bool {
+        let shrunk = self.large.lost >= LARGE_LOST_MAX;
+        if shrunk {
+            self.large.lost = 0;
+        }
+        shrunk
     }
 
     /// Forgets what is open: the path was declared dead or has answered by other means.

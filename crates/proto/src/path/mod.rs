@@ -15,7 +15,7 @@ pub mod sent;
 use crate::id::LinkId;
 use crate::outbox::Route;
 use crate::time::{Duration, Instant};
-use crate::wire::data::BASE_DATAGRAM;
+use crate::wire::data::{BASE_DATAGRAM, MAX_DATAGRAM};
 use mtu::MtuSearch;
 use probe::{Answer, Probes};
 use rtt::Rtt;
@@ -127,10 +127,19 @@ impl Path {
     }
 
     /// Whether `len` bytes may be sent now: always, except to a claimed address.
-    pub const fn allows(&self, len: usize) -> bool {
+    pub fn allows(&self, len: usize) -> bool {
+        len <= self.budget()
+    }
+
+    /// Bytes that may be sent now, as far as it matters: as many as a datagram has, or what a
+    /// claimed address has left.
+    pub fn budget(&self) -> usize {
         match self.trust {
-            Trust::Proven | Trust::Chosen => true,
-            Trust::Claimed { received, sent, .. } => sent + len as u64 <= received * AMPLIFICATION,
+            Trust::Proven | Trust::Chosen => MAX_DATAGRAM,
+            Trust::Claimed { received, sent, .. } => {
+                let left = (received * AMPLIFICATION).saturating_sub(sent);
+                usize::try_from(left).unwrap_or(MAX_DATAGRAM).min(MAX_DATAGRAM)
+            }
         }
     }
 

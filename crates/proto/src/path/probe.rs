@@ -78,10 +78,12 @@ impl Probes {
         self.campaign.map(|campaign| campaign.next)
     }
 
-    /// Asks as if anew: something changed that may have revived the path.
+    /// Asks as if anew, and at once unless it was asked a moment ago: something changed that may
+    /// have revived the path.
     pub fn hurry(&mut self, now: Instant) {
+        let last = self.open.last().map(|open| open.at + INTERVAL_MIN);
         if let Some(campaign) = &mut self.campaign {
-            campaign.next = now;
+            campaign.next = last.map_or(now, |soonest| soonest.max(now));
             campaign.interval = INTERVAL_MIN;
         }
     }

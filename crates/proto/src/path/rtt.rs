@@ -5,6 +5,10 @@ use crate::time::Duration;
 /// Assumed before the first sample (RFC 9002, 6.2.2 uses 333 ms; a phone's first cellular round
 /// trip is often longer than a cable's, and a wrong guess only delays the first retry).
 pub const INITIAL: Duration = Duration::from_millis(300);
+/// No path holds a datagram for longer.
+pub const SAMPLE_MAX: Duration = Duration::from_secs(5);
+/// No answer is waited for longer before the next try.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(2);
 /// A variance below this is the granularity of the clock and of the schedulers on the way.
 const GRANULARITY: Duration = Duration::from_millis(1);
 
@@ -19,7 +23,12 @@ pub struct Rtt {
 
 impl Rtt {
     /// Takes a sample: `elapsed` since the sending, of which the peer held it for `delay`.
+    ///
+    /// Longer than [`SAMPLE_MAX`] is not the path's doing: a host slept, and its clock went on.
     pub fn sample(&mut self, elapsed: Duration, delay: Duration) {
+        if elapsed > SAMPLE_MAX {
+            return;
+        }
         let Some(smoothed) = self.smoothed else {
             let adjusted = elapsed.checked_sub(delay).filter(|d| !d.is_zero()).unwrap_or(elapsed);
             *self = Self {
@@ -54,10 +63,10 @@ impl Rtt {
     }
 
     /// How long an answer may take before it counts as missing: the smoothed value and four
-    /// variances.
+    /// variances, at most [`TIMEOUT_MAX`].
     pub fn timeout(&self) -> Duration {
         match self.smoothed {
-            Some(smoothed) => smoothed + (self.variance * 4).max(GRANULARITY),
+            Some(smoothed) => (smoothed + (self.variance * 4).max(GRANULARITY)).min(TIMEOUT_MAX),
             None => INITIAL * 2,
         }
     }
@@ -89,6 +98,14 @@ mod tests {
         assert_eq!(rtt.smoothed(), ms(40));
         assert_eq!(rtt.timeout(), ms(41));
         assert_eq!(rtt.minimum(), Some(ms(40)));
+    }
+
+    #[test]
+    fn sleep_is_no_round_trip() {
+        let mut rtt = Rtt::default();
+        rtt.sample(ms(40), Duration::ZERO);
+        rtt.sample(Duration::from_secs(8 * 3_600), Duration::ZERO);
+        assert_eq!(rtt.smoothed(), ms(40));
     }
 
     #[test]

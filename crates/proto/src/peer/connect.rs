@@ -55,6 +55,8 @@ pub(super) struct Connector {
     /// Cookies by the way that they were got: a gateway makes them for a source address.
     cookies: Vec<(Instant, Route, Cookie)>,
     round: Option<Round>,
+    /// Whether the user wants a session.
+    wanted: bool,
 }
 
 /// Handshakes under way.
@@ -110,6 +112,7 @@ impl Connector {
             sockets: Vec::new(),
             cookies: Vec::new(),
             round: None,
+            wanted: false,
         }
     }
 
@@ -140,6 +143,11 @@ impl Connector {
     /// When the next attempt is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.round.as_ref().map(|round| round.next)
+    }
+
+    /// Whether the user wants a session.
+    pub(super) const fn set_wanted(&mut self, wanted: bool) {
+        self.wanted = wanted;
     }
 
     pub(super) fn stop(&mut self, table: &mut IndexTable) {
@@ -192,11 +200,19 @@ impl Connector {
 }
 
 impl Peer {
-    /// Asks for a session, by every candidate. No effect while already asking, or while there is
-    /// no link.
-    pub(crate) fn connect(&mut self, cx: &mut Context<'_>) {
+    /// The user wants a session with the peer, a gateway.
+    pub(crate) fn want(&mut self, cx: &mut Context<'_>) {
+        if let Side::Gateway(connector) = &mut self.side {
+            connector.set_wanted(true);
+        }
+        self.connect(cx);
+    }
+
+    /// Asks for a session, by every candidate. No effect while already asking, while there is
+    /// no link, or when no session is wanted.
+    pub(super) fn connect(&mut self, cx: &mut Context<'_>) {
         let Side::Gateway(connector) = &mut self.side else { return };
-        if connector.is_trying() || connector.links.is_empty() {
+        if !connector.wanted || connector.is_trying() || connector.links.is_empty() {
             return;
         }
         if matches!(self.state, PeerState::Down(_)) {

@@ -162,6 +162,9 @@ impl Peer {
                     let fill = |draft: &mut Draft<'_>| draft.frames().extend_from_slice(&frames);
                     if let Err(reason) = seal_into(cx, epoch, path, eliciting, fill) {
                         cx.drops.count(reason);
+                        if ack.is_some() {
+                            epoch.control.restore_ack();
+                        }
                         return;
                     }
                     frames.clear();
@@ -187,6 +190,9 @@ pub(super) fn seal_into(
     eliciting: bool,
     fill: impl FnOnce(&mut Draft<'_>),
 ) -> Result<(), DropReason> {
+    if path.budget() == 0 {
+        return Err(DropReason::Amplification); // before an index is spent on it
+    }
     let profile = epoch.profile;
     let lane = epoch.lane(path.id).ok_or(DropReason::NoRoute)?;
     let mut draft = cx.out.begin().ok_or(DropReason::QueueFull)?;

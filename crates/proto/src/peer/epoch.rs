@@ -179,6 +179,7 @@ impl Epoch {
         rng: &mut dyn Rng,
         table: &mut IndexTable,
         slot: Slot,
+        in_use: Option<PathId>,
     ) -> Option<Control> {
         let used = |lane: &RxLane| lane.path.is_some();
         let newest = self.rx.values().filter(|lane| used(lane)).map(|lane| lane.serial).max()?;
@@ -195,7 +196,9 @@ impl Epoch {
         }
         // Serials only grow: what lies unused below the newest stays unused, or arrives late.
         while self.rx.values().filter(|lane| lane.serial <= newest).count() > LANES_MAX {
-            if let Some((_, lane)) = self.rx.pop_first() {
+            let spare = |lane: &&RxLane| in_use.is_none() || lane.path != in_use;
+            let Some(oldest) = self.rx.values().find(spare).map(|lane| lane.serial) else { break };
+            if let Some(lane) = self.rx.remove(&oldest) {
                 table.revoke([lane.index]);
             }
         }

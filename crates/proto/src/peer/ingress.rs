@@ -7,6 +7,7 @@ use crate::error::{DropReason, PeerError};
 use crate::outbox::Route;
 use crate::path::{Health, PathId, Trust};
 use crate::wire::control::Control;
+use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame::{Feedback, Frame, Frames};
 use crate::wire::inner::InnerView;
 
@@ -63,11 +64,12 @@ impl Peer {
     fn after_arrival(&mut self, cx: &mut Context<'_>, lead: Lead, fresh: bool) {
         if let Some((epoch, standing)) = self.epochs.find(lead.epoch) {
             if standing == Standing::Current
-                && let Some(indices) = epoch.replenish(cx.rng, cx.indices, self.slot)
+                && let Some(indices) =
+                    epoch.replenish(cx.rng, cx.indices, self.slot, self.paths.active_id())
             {
                 self.control.push(cx.now, &indices);
             }
-            if epoch.control.owes_ack() {
+            if standing == Standing::Current && epoch.control.owes_ack() {
                 self.send_control(cx);
             }
         }
@@ -184,7 +186,7 @@ impl Peer {
         if cx.out.push_inner(packet) { Ok(()) } else { Err(DropReason::QueueFull) }
     }
 
-    fn take_feedback(&mut self, cx: &Context<'_>, arrival: Arrival, feedback: &Feedback) {
+    fn take_feedback(&mut self, cx: &mut Context<'_>, arrival: Arrival, feedback: &Feedback) {
         let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return };
         let Some(lane) = epoch.tx.iter_mut().find(|lane| lane.seal.serial == feedback.serial)
         else {
@@ -192,6 +194,10 @@ impl Peer {
         };
         let Some(path) = self.paths.get_mut(lane.path) else { return };
         let news = lane.flight.acknowledged(cx.now, feedback, &mut path.rtt);
+        if lane.flight.takes_shrunk() && path.mtu.datagram() > BASE_DATAGRAM {
+            path.mtu.restart();
+            path.mtu_due = Some(cx.now + path.rtt.timeout());
+        }
         if news && matches!(path.health, Health::Silent { .. }) && path.trust == Trust::Proven {
             path.health = Health::Good;
             path.probes.stop();
@@ -210,7 +216,14 @@ impl Peer {
         while let Some((epoch, _)) = self.epochs.find(arrival.epoch)
             && let Some(body) = epoch.control.poll()
         {
-            match Control::parse(&body)? {
+            let message = match Control::parse(&body) {
+                Ok(message) => message,
+                Err(reason) => {
+                    cx.drops.count(reason);
+                    continue; // those behind it count all the same
+                }
+            };
+            match message {
                 Control::Lease(lease) => {
                     if let Side::Gateway(connector) = &mut self.side {
                         connector.lease = Some(lease.clone());

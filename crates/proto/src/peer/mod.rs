@@ -159,6 +159,7 @@ impl Peer {
         self.say_close(cx, code);
         self.forget_session(cx);
         if let Side::Gateway(connector) = &mut self.side {
+            connector.set_wanted(false);
             connector.stop(cx.indices);
         }
         self.close_unused_sockets(cx);
@@ -178,6 +179,7 @@ impl Peer {
         };
         match (down, &mut self.side) {
             (Some(code), Side::Gateway(connector)) => {
+                connector.set_wanted(false);
                 connector.stop(cx.indices);
                 self.close_unused_sockets(cx);
                 self.set_state(cx, PeerState::Down(code));

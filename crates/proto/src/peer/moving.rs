@@ -21,6 +21,8 @@ const FLIGHT: usize = 6;
 /// UDP payload of the first flight's datagrams, and of the challenges that prove an address
 /// (RFC 9000, 8.2.1).
 const FLIGHT_SIZE: usize = 1_200;
+/// Addresses that may be claimed at once; each takes an index.
+const CLAIMS_MAX: usize = 2;
 /// How long a claimed address has to prove itself.
 pub(super) const CLAIM_TIME: Duration = Duration::from_secs(5);
 
@@ -60,6 +62,9 @@ impl Peer {
             return None;
         }
         let instead_of = lane.path.filter(|&id| self.paths.get(id).is_some());
+        if !answered && self.paths.claims() >= CLAIMS_MAX {
+            return None;
+        }
         let trust = if answered {
             Trust::Proven
         } else {
@@ -112,7 +117,7 @@ impl Peer {
             let Some(path) = self.paths.get(id) else { continue };
             // An address is proven at full size; a path that went silent is asked by small
             // datagrams, which pass where large ones no longer do.
-            let size = if path.is_proven() { 0 } else { FLIGHT_SIZE };
+            let size = if path.is_proven() { 0 } else { FLIGHT_SIZE.min(path.budget()) };
             self.challenge(cx, id, size);
         }
     }
@@ -252,17 +257,25 @@ impl Peer {
             }
         }
         let was_active = self.paths.active_id() == Some(old);
-        self.remove_path(cx, old);
+        let preferred = self.paths.get(old).is_some_and(|path| path.preferred_by_peer);
+        if let Some(path) = self.paths.get_mut(new) {
+            path.preferred_by_peer |= preferred;
+        }
         if was_active {
             self.activate(cx, new);
         }
+        self.remove_path(cx, old);
     }
 
     /// Data goes by `id` from now on.
     fn activate(&mut self, cx: &mut Context<'_>, id: PathId) {
-        if self.paths.active_id() != Some(id) {
-            self.paths.activate(id);
-            self.tell_moved(cx, id);
+        if self.paths.active_id() == Some(id) {
+            return;
+        }
+        self.paths.activate(id);
+        self.tell_moved(cx, id);
+        if !self.is_client() {
+            self.ask(cx, id); // says "reach me here", and again until it is answered
         }
     }
 
@@ -308,6 +321,9 @@ impl Peer {
             self.migrate(cx);
         } else {
             self.send_probes_due(cx);
+            if self.paths.active().is_some_and(|path| path.health != Health::Good) {
+                self.try_elsewhere(cx);
+            }
         }
         self.forget_gone(cx);
         self.refresh_state(cx);
@@ -337,7 +353,6 @@ impl Peer {
     pub(super) fn migrate(&mut self, cx: &mut Context<'_>) {
         if let Some(id) = self.paths.best_proven(self.paths.active_id()) {
             self.activate(cx, id);
-            self.challenge(cx, id, FLIGHT_SIZE);
             return;
         }
         if let Some(id) = self.open_next_path(cx) {
@@ -412,6 +427,11 @@ impl Peer {
     fn clean_up_after(&mut self, cx: &mut Context<'_>, id: PathId) {
         if let Some(epoch) = &mut self.epochs.current {
             epoch.drop_path(id);
+        }
+        if self.paths.active_id().is_none()
+            && let Some(proven) = self.paths.best_proven(None)
+        {
+            self.activate(cx, proven);
         }
         self.close_unused_sockets(cx);
     }

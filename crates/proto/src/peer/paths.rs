@@ -5,7 +5,8 @@ use crate::id::SocketId;
 use crate::outbox::Route;
 use crate::path::{Health, Path, PathId, Trust};
 
-/// Paths of one session; the oldest that is not in use is given up for a new one.
+/// Paths of one session; for a new one the least of those not in use is given up: unproven before
+/// proven, longest silent first.
 pub const PATHS_MAX: usize = 8;
 
 /// The paths of one session.
@@ -68,16 +69,28 @@ impl Paths {
         self.active = Some(id);
     }
 
+    /// Addresses that are claimed and not proven.
+    pub(crate) fn claims(&self) -> usize {
+        self.list.iter().filter(|path| matches!(path.trust, Trust::Claimed { .. })).count()
+    }
+
     /// A name for a new path.
     pub(crate) const fn next_id(&mut self) -> PathId {
         self.next += 1;
         PathId(self.next)
     }
 
+    /// Whether a path can be added without giving one up.
+    pub(crate) const fn has_room(&self) -> bool {
+        self.list.len() < PATHS_MAX
+    }
+
     /// Adds a path. Returns one that had to make room.
     pub(crate) fn add(&mut self, path: Path) -> Option<Path> {
         let given_up = if self.list.len() >= PATHS_MAX {
-            let place = self.list.iter().position(|path| Some(path.id) != self.active);
+            let rank = |path: &Path| (path.is_proven(), path.heard_at);
+            let spare = self.list.iter().enumerate().filter(|(_, p)| Some(p.id) != self.active);
+            let place = spare.min_by_key(|(_, path)| rank(path)).map(|(place, _)| place);
             place.map(|place| self.list.remove(place))
         } else {
             None

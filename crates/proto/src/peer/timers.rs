@@ -70,7 +70,7 @@ impl Peer {
                 (path.probes.due(), Reason::Challenge),
                 (path.mtu_due, Reason::Mtu),
                 (self.silence_due(epoch, path), Reason::Silence),
-                (claim_due(path), Reason::Claim),
+                (self.claim_due(path), Reason::Claim),
                 (self.keepalive_due(cx_keepalive, path), Reason::Keepalive),
             ];
             for (at, reason) in candidates {
@@ -143,6 +143,7 @@ impl Peer {
             let Some(path) = self.paths.get_mut(id) else { continue };
             if path.health == Health::Good {
                 path.health = Health::Silent { since: cx.now };
+                path.probes.stop(); // what was asked before was about something else
                 self.ask(cx, id);
                 if active {
                     self.try_elsewhere(cx);
@@ -157,20 +158,26 @@ impl Peer {
         }
     }
 
-    /// The active path is silent. Another proven one takes over; else a client asks every other
-    /// candidate, and the first to answer does.
-    fn try_elsewhere(&mut self, cx: &mut Context<'_>) {
-        if self.paths.best_proven(self.paths.active_id()).is_some() {
-            self.migrate(cx);
-            return;
+    /// The active path is silent: every other proven path is asked, and by a client every
+    /// candidate that has none. The first to answer takes over, be it the silent one: a single
+    /// datagram lost moves nothing.
+    pub(super) fn try_elsewhere(&mut self, cx: &mut Context<'_>) {
+        let spare = |path: &&Path| path.is_proven() && path.health == Health::Good;
+        let active = self.paths.active_id();
+        let spare = self.paths.iter().filter(spare).map(|path| path.id);
+        let spare: Vec<_> = spare.filter(|&id| Some(id) != active).collect();
+        for id in spare {
+            self.ask(cx, id);
         }
-        while let Some(id) = self.open_next_path(cx) {
+        while self.paths.has_room()
+            && let Some(id) = self.open_next_path(cx)
+        {
             self.ask(cx, id);
         }
     }
 
     fn drop_unproven(&mut self, cx: &mut Context<'_>) {
-        let due = |path: &&Path| claim_due(path).is_some_and(|due| due <= cx.now);
+        let due = |path: &&Path| self.claim_due(path).is_some_and(|due| due <= cx.now);
         let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
         for id in due {
             self.remove_path(cx, id);
@@ -234,11 +241,15 @@ impl Peer {
             }
         }
     }
-}
 
-fn claim_due(path: &Path) -> Option<Instant> {
-    match path.trust {
-        Trust::Claimed { .. } => Some(path.since + CLAIM_TIME),
-        Trust::Proven | Trust::Chosen => None,
+    /// When an address that did not prove itself is given up.
+    fn claim_due(&self, path: &Path) -> Option<Instant> {
+        match path.trust {
+            Trust::Claimed { .. } => Some(path.since + CLAIM_TIME),
+            Trust::Chosen if self.paths.active_id() != Some(path.id) => {
+                Some(path.since + SPARE_ASKED)
+            }
+            Trust::Proven | Trust::Chosen => None,
+        }
     }
 }

@@ -180,6 +180,11 @@ impl ControlReceiver {
         Some(ControlAck { next: self.next, beyond })
     }
 
+    /// The acknowledgement that was taken could not be sent.
+    pub const fn restore_ack(&mut self) {
+        self.owes_ack = true;
+    }
+
     /// Whether an acknowledgement is owed.
     pub const fn owes_ack(&self) -> bool {
         self.owes_ack

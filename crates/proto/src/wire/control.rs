@@ -123,18 +123,18 @@ impl Control {
         match self {
             Self::Lease(lease) => {
                 writer.u8(kind::LEASE);
-                emit_list(&mut writer, &lease.addresses, emit_prefix);
-                emit_list(&mut writer, &lease.gateway, |w, ip| w.ip(*ip));
-                emit_list(&mut writer, &lease.dns, |w, ip| w.ip(*ip));
+                emit_list(&mut writer, &lease.addresses, LEASE_ENTRIES_MAX, emit_prefix);
+                emit_list(&mut writer, &lease.gateway, LEASE_ENTRIES_MAX, |w, ip| w.ip(*ip));
+                emit_list(&mut writer, &lease.dns, LEASE_ENTRIES_MAX, |w, ip| w.ip(*ip));
             }
             Self::Routes(routes) => {
                 writer.u8(kind::ROUTES);
-                emit_list(&mut writer, routes, emit_prefix);
+                emit_list(&mut writer, routes, ROUTES_MAX, emit_prefix);
             }
             Self::Indices { first, indices } => {
                 writer.u8(kind::INDICES);
                 writer.u32(first.0);
-                emit_list(&mut writer, indices, |w, index| w.u32(index.0));
+                emit_list(&mut writer, indices, INDICES_MAX, |w, index| w.u32(index.0));
             }
             Self::Unknown(kind) => writer.u8(*kind),
         }
@@ -164,7 +164,14 @@ fn list<'a, T>(
     (0..count).map(|_| item(reader)).collect()
 }
 
-fn emit_list<T>(writer: &mut Writer<'_>, items: &[T], mut item: impl FnMut(&mut Writer<'_>, &T)) {
+/// Appends a list; what is beyond `max` is left out, because no receiver would take it.
+fn emit_list<T>(
+    writer: &mut Writer<'_>,
+    items: &[T],
+    max: usize,
+    mut item: impl FnMut(&mut Writer<'_>, &T),
+) {
+    let items = &items[..items.len().min(max)];
     writer.u8(u8::try_from(items.len()).unwrap_or(u8::MAX));
     for entry in items {
         item(writer, entry);

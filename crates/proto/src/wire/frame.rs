@@ -107,7 +107,7 @@ pub enum Frame<'a> {
 impl Frame<'_> {
     /// Whether the receiver owes feedback for a datagram with this frame (RFC 9000, 13.2).
     pub const fn elicits_feedback(&self) -> bool {
-        !matches!(self, Self::Feedback(_) | Self::Close(_) | Self::ControlAck(_) | Self::Unknown)
+        !matches!(self, Self::Feedback(_) | Self::Close(_) | Self::ControlAck(_))
     }
 }
 
@@ -146,6 +146,14 @@ impl Feedback {
             top = next;
         }
         false
+    }
+}
+
+impl Feedback {
+    /// Whether `number` is among those that the runs speak of, received or missing.
+    pub fn reaches(&self, number: u64) -> bool {
+        let told = self.runs.iter().map(|run| u64::from(run.0) + u64::from(run.1)).sum();
+        number <= self.largest && self.largest - number < told
     }
 }
 

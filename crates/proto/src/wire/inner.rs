@@ -82,7 +82,8 @@ pub struct InnerView {
     pub protocol: u8,
     /// Source and destination port, for TCP and UDP packets that are no later fragment.
     pub ports: Option<(u16, u16)>,
-    /// Where the transport header starts; `None` in a later fragment.
+    /// Where the transport header starts, within the bytes that were read; `None` in a later
+    /// fragment, and when the headers before it reach further than those bytes.
     pub transport: Option<usize>,
 }
 
@@ -100,7 +101,7 @@ impl InnerView {
             let later_fragment = u16::from_be_bytes([head[6], head[7]]) & 0x1fff != 0;
             let source = Ipv4Addr::new(head[12], head[13], head[14], head[15]);
             let destination = Ipv4Addr::new(head[16], head[17], head[18], head[19]);
-            let transport = (!later_fragment).then_some(header);
+            let transport = (!later_fragment && header <= head.len()).then_some(header);
             (source.into(), destination.into(), head[9], transport)
         } else {
             let address = |at: usize| -> IpAddr {
@@ -127,7 +128,7 @@ fn walk_extensions(head: &[u8]) -> (u8, Option<usize>) {
     let (mut next, mut at) = (head[6], IPV6_HEADER);
     for _ in 0..EXTENSIONS_MAX {
         let (Some(&following), Some(&length)) = (head.get(at), head.get(at + 1)) else {
-            return (next, (!is_extension(next)).then_some(at));
+            return (next, (!is_extension(next) && at <= head.len()).then_some(at));
         };
         match next {
             HOP_BY_HOP | ROUTING | DESTINATION => at += (usize::from(length) + 1) * 8,

@@ -53,6 +53,13 @@ fn extension_headers_are_walked() {
 }
 
 #[test]
+fn an_extension_header_longer_than_the_packet_hides_the_transport() {
+    let packet = v6(DESTINATION, &[TCP, 255, 0, 0, 0, 0, 0, 0]);
+    let view = InnerView::parse(&packet, packet.len()).unwrap();
+    assert_eq!((view.ports, view.transport), (None, None));
+}
+
+#[test]
 fn wrong_lengths_are_refused() {
     let mut packet = v4(UDP, 0, &[0; 8]);
     packet.push(0);
@@ -71,9 +78,11 @@ proptest! {
         if let Some(first) = bytes.first_mut() {
             *first = if v6 { 0x60 } else { 0x45 };
         }
-        if let Some(len) = declared_len(&bytes) {
-            let _ = InnerView::parse(&bytes, len);
+        for len in [declared_len(&bytes).unwrap_or(0), bytes.len()] {
+            if let Ok(view) = InnerView::parse(&bytes, len) {
+                let _ = crate::flow::observe(&view, &bytes);
+                prop_assert!(view.transport.is_none_or(|at| at <= bytes.len()));
+            }
         }
-        let _ = InnerView::parse(&bytes, bytes.len());
     }
 }
