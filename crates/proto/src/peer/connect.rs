@@ -484,6 +484,7 @@ impl Peer {
                 id
             }
         };
+        self.replace_twins(cx, id);
         let carries = self.paths.active().is_some_and(|path| path.health == Health::Good);
         if let Some(path) = self.paths.get_mut(id) {
             path.trust = Trust::Proven;
@@ -496,6 +497,18 @@ impl Peer {
             self.paths.activate(id);
         }
         id
+    }
+
+    /// The answer came by a socket of its own: what was there between the same two addresses does
+    /// not carry, or it would have been asked by it.
+    fn replace_twins(&mut self, cx: &mut Context<'_>, id: PathId) {
+        let Some(new) = self.paths.get(id) else { return };
+        let place = |path: &Path| (path.link, path.route.local, path.route.remote);
+        let same = |path: &&Path| path.id != id && place(path) == place(new);
+        let twins: Vec<_> = self.paths.iter().filter(same).map(|path| path.id).collect();
+        for twin in twins {
+            self.remove_path(cx, twin);
+        }
     }
 
     /// Shows the gateway that the keys arrived, and probes the path's MTU while at it. What

@@ -5,8 +5,8 @@ use crate::id::SocketId;
 use crate::outbox::Route;
 use crate::path::{Health, Path, PathId, Trust};
 
-/// Paths of one session; for a new one the least of those not in use is given up: unproven before
-/// proven, longest silent first.
+/// Paths of one session; for a new one the least of those not in use is given up: those that are
+/// gone first, then unproven before proven, longest silent first.
 pub const PATHS_MAX: usize = 8;
 
 /// The paths of one session.
@@ -88,7 +88,7 @@ impl Paths {
     /// Adds a path. Returns one that had to make room.
     pub(crate) fn add(&mut self, path: Path) -> Option<Path> {
         let given_up = if self.list.len() >= PATHS_MAX {
-            let rank = |path: &Path| (path.is_proven(), path.heard_at);
+            let rank = |p: &Path| (p.health != Health::Gone, p.is_proven(), p.heard_at);
             let spare = self.list.iter().enumerate().filter(|(_, p)| Some(p.id) != self.active);
             let place = spare.min_by_key(|(_, path)| rank(path)).map(|(place, _)| place);
             place.map(|place| self.list.remove(place))
