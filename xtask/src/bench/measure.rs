@@ -123,14 +123,17 @@ fn carries(place: &Place, echo: &str) -> Result<(), String> {
     ping(place, echo, 3, PING_SIZE, 1_000).map(drop)
 }
 
-/// Bytes on the link for a packet, from the counters of the interface, less the packet itself.
+/// Bytes on the link for each inner packet beyond the packet itself, from the counters of the
+/// interface: headers, tags, and whatever else the tunnel sent meanwhile.
 fn overhead(place: &Place, echo: &str) -> Result<f64, String> {
     let before = place.counters()?;
     ping(place, echo, OVERHEAD_COUNT, OVERHEAD_PACKET - IP_UDP, 0)?;
     let after = place.counters()?;
-    let bytes = (after.bytes - before.bytes) as f64;
     let packets = (after.packets - before.packets) as f64;
-    Ok(bytes / packets - ETHERNET - OVERHEAD_PACKET as f64)
+    let layer_3 = (after.bytes - before.bytes) as f64 - packets * ETHERNET;
+    // There and back again.
+    let inner = f64::from(2 * OVERHEAD_COUNT);
+    Ok(layer_3 / inner - OVERHEAD_PACKET as f64)
 }
 
 /// Not a number where there is no program.

@@ -2,6 +2,12 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// How often, and how many times, it is looked whether a program has ended as it was asked.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+const LOOKS: u32 = 300;
 
 /// A started program whose output is read line by line.
 pub(super) struct Program {
@@ -72,8 +78,19 @@ impl Program {
 }
 
 impl Drop for Program {
+    /// Asks it to end, so that it can put its host back in order, and makes it end if it does not.
     fn drop(&mut self) {
-        // It may have ended by itself: then there is nothing to kill.
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        // It may end by itself just now: then all of this fails, and nothing is lost.
+        let _ = Command::new("kill").arg(self.pid().to_string()).status();
+        for _ in 0..LOOKS {
+            match self.child.try_wait() {
+                Ok(None) => sleep(LOOK_EVERY),
+                Ok(Some(_)) | Err(_) => return,
+            }
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

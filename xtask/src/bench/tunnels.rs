@@ -174,11 +174,14 @@ impl Tunnel for Rove {
         let (gateway, invite) = rove_gateway(place, &endpoint)?;
         let mut client = rove_client(place, &invite)?;
         client.line().map_err(|error| format!("{error}; see {CACHE}/rove-client.log"))?;
+        // By itself a gateway serves pings and name queries only; here it is the other end.
+        let allow = ["gateway", "allow", "bench", GATEWAY_INNER, "--dir", "/run/rove-gateway"];
+        finished(place.on(Host::Gateway, &rove(), &allow))?;
         Ok(Running::tunnel(gateway, client))
     }
 
     fn first_reply_us(&self, place: &Place) -> Result<Option<f64>, String> {
-        let endpoint = format!("{}:{FORWARD_PORT}", Host::Client.outer());
+        let endpoint = format!("{}:{FORWARD_PORT}", Host::Gateway.outer());
         let (_gateway, invite) = rove_gateway(place, &endpoint)?;
         let (mut forwarder, _) = forwarder(place)?;
         let _client = rove_client(place, &invite)?;
@@ -283,12 +286,28 @@ fn rove_gateway(place: &Place, endpoint: &str) -> Result<(Program, String), Stri
     let dir = ["--dir", "/run/rove-gateway"];
     let init = ["gateway", "init", "--endpoint", endpoint, "--network", "10.9.0.0/16"];
     finished(place.on(Host::Gateway, &rove(), &[&init[..], &dir].concat()))?;
+    listen_on_port("/run/rove-gateway/gateway.toml")?;
     let invite = ["gateway", "invite", "bench"];
     let invite = finished(place.on(Host::Gateway, &rove(), &[&invite[..], &dir].concat()))?;
     let mut run = place.on(Host::Gateway, &rove(), &[&["gateway", "run"][..], &dir].concat());
     run.stderr(log("rove-gateway")?);
     let gateway = Program::start(run)?;
     Ok((gateway, invite.trim().to_owned()))
+}
+
+/// Makes the gateway listen on [`PORT`] whatever its endpoint says, as behind a port forwarding.
+fn listen_on_port(config: &str) -> Result<(), String> {
+    let text = fs::read_to_string(config).map_err(|error| format!("{config}: {error}"))?;
+    let listen = format!("listen = [\"[::]:{PORT}\"]");
+    let own = |line: &str| {
+        let line = if line.starts_with("# listen = ") { &listen } else { line };
+        format!("{line}\n")
+    };
+    let text: String = text.lines().map(own).collect();
+    if !text.contains(&listen) {
+        return Err(format!("{config} has no commented `listen` to set"));
+    }
+    fs::write(config, text).map_err(|error| format!("{config}: {error}"))
 }
 
 fn rove_client(place: &Place, invite: &str) -> Result<Program, String> {
@@ -308,11 +327,12 @@ fn finished(mut command: Command) -> Result<String, String> {
     Err(format!("rove: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// The forwarder in front of the gateway, and where it listens.
+/// The forwarder in front of the gateway, and where it listens: on the gateway's host, because a
+/// client that binds its socket to a link does not reach its own host.
 fn forwarder(place: &Place) -> Result<(Program, String), String> {
-    let listen = format!("{}:{FORWARD_PORT}", Host::Client.outer());
+    let listen = format!("{}:{FORWARD_PORT}", Host::Gateway.outer());
     let to = format!("{}:{PORT}", Host::Gateway.outer());
-    let mut forwarder = place.traffic(Host::Client, &["forward", &listen, &to])?;
+    let mut forwarder = place.traffic(Host::Gateway, &["forward", &listen, &to])?;
     forwarder.wait_for("ready")?;
     Ok((forwarder, listen))
 }
