@@ -9,6 +9,7 @@ use rove_lab::scenario::run::{Place, Request};
 use rove_lab::scenario::settings::Settings;
 use rove_lab::scenario::{self, SCENARIOS};
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// A scenario failed, or the demonstration did.
@@ -36,6 +37,9 @@ enum Command {
         /// Without Rove, over a link that lets the address follow the client.
         #[arg(long, hide = true)]
         bare: bool,
+        /// Another binary than the one that belongs to this lab.
+        #[arg(long, hide = true, value_name = "PATH", conflicts_with = "bare")]
+        rove: Option<PathBuf>,
     },
     /// Run a scenario and print what it measured, beside the paper's own number
     ///
@@ -75,7 +79,7 @@ struct Run {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::List => list(),
-        Command::Demo { bare } => finish(show(bare), FAILED),
+        Command::Demo { bare, rove } => finish(show(bare, rove.as_deref()), FAILED),
         Command::Run(run) => start(run),
         Command::Probe => finish(probe(), COULD_NOT_RUN),
         Command::Program(program) => finish(program.run().map(|()| 0), FAILED),
@@ -91,10 +95,14 @@ fn list() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn show(bare: bool) -> anyhow::Result<u8> {
+fn show(bare: bool, rove: Option<&Path>) -> anyhow::Result<u8> {
     netns::check_tun()?;
     // The build comes before the namespaces: inside them nothing but the lab's network exists.
-    let rove = if bare { None } else { Some(Binary::of_this_lab(Profile::Release)?) };
+    let rove = match rove {
+        _ if bare => None,
+        Some(path) => Some(Binary::at(path)?),
+        None => Some(Binary::of_this_lab(Profile::Release)?),
+    };
     let entered = netns::enter()?;
     let good = demo::run(&entered, rove.as_ref(), &mut Screen::stdout())?;
     Ok(if good { 0 } else { FAILED })

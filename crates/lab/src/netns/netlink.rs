@@ -22,9 +22,13 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
-/// The longest answer that is read: an acknowledgement quotes the request.
-const ANSWER_BYTES: usize = 8_192;
+/// How long a link may take to carry.
+const CARRIER_LIMIT: Duration = Duration::from_secs(5);
+/// The longest answer that is read: an acknowledgement quotes the request, a link's description
+/// has statistics.
+const ANSWER_BYTES: usize = 16_384;
 
 /// A netlink socket, and the network namespace in which it was made.
 pub(super) struct Netlink {
@@ -48,6 +52,19 @@ impl Netlink {
         message.header.change_mask = LinkFlags::Up;
         message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
         self.request(RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    /// Waits until a link carries: its cable is plugged in at both ends and the kernel, which does
+    /// this in its own time, has begun to send through it.
+    pub(super) fn await_carrier(&mut self, index: u32) -> io::Result<()> {
+        let end = Instant::now() + CARRIER_LIMIT;
+        while !self.is_running(index)? {
+            if Instant::now() >= end {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "a link does not come up"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Gives a link a hardware address and an MTU.
@@ -141,11 +158,31 @@ impl Netlink {
         self.request(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
+    /// Whether a link is up and its operational state too (`IFF_RUNNING`).
+    fn is_running(&mut self, index: u32) -> io::Result<bool> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        let answer = self.exchange(RouteNetlinkMessage::GetLink(message), 0)?;
+        if let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) = answer {
+            return Ok(link.header.flags.contains(LinkFlags::Running));
+        }
+        Ok(false)
+    }
+
     /// Sends one request and waits for the kernel's acknowledgement, which comes at once.
     fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.exchange(message, NLM_F_ACK | flags).map(drop)
+    }
+
+    /// Sends one request and returns the first answer to it.
+    fn exchange(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<NetlinkPayload<RouteNetlinkMessage>> {
         self.sequence += 1;
         let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        header.flags = NLM_F_REQUEST | flags;
         header.sequence_number = self.sequence;
         let mut packet = NetlinkMessage::new(header, NetlinkPayload::from(message));
         packet.finalize();
@@ -157,12 +194,12 @@ impl Netlink {
         self.socket.recv(&mut answer, 0)?;
         let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-        if let NetlinkPayload::Error(error) = answer.payload
+        if let NetlinkPayload::Error(error) = &answer.payload
             && error.code.is_some()
         {
             return Err(error.to_io());
         }
-        Ok(())
+        Ok(answer.payload)
     }
 }
 

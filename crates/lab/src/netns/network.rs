@@ -172,6 +172,7 @@ impl Network {
         let port = self.cards[card.0].port;
         let plug = Some((node, network.link));
         self.emulator.with(move |shell, _| shell.plug(port, plug))??;
+        netlink.await_carrier(index)?;
         let mut usable_ns = None;
         for address in addresses {
             netlink.add_address(index, *address)?;
@@ -275,6 +276,11 @@ impl Network {
             let index = host.interface(name)?;
             host.netlink.set_up(index, true)?;
             host.netlink.add_address(index, address)?;
+        }
+        for (host, name, _) in [a, b] {
+            let host = &mut self.hosts[host.0].host;
+            let index = host.interface(name)?;
+            host.netlink.await_carrier(index)?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 /// How long after a flow's regular end late datagrams are waited for, in nanoseconds.
-const PATIENCE_NS: u64 = 1_500_000_000;
+const PATIENCE_NS: u64 = 1_000_000_000;
 /// How often a subscription is repeated until the flow begins, in nanoseconds.
 const REPEAT_NS: u64 = 250_000_000;
 /// How long the whole of it may be without an answer, in nanoseconds.

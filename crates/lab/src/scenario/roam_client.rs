@@ -29,6 +29,8 @@ const PAUSE_NS: u64 = 700 * MS;
 const IDLE_MOVES: u32 = 5;
 /// How long the tunnel is silent before such a move, in milliseconds.
 const IDLE_MS: u64 = 1_200;
+/// Datagrams that the server then has to say.
+const IDLE_COUNT: u32 = 500;
 /// When the client moves during the download, after its start: as in the thesis.
 const MOVE_AT_NS: u64 = 7 * SECOND;
 /// How long the old link still carries after its routes have gone.
@@ -272,7 +274,7 @@ impl Story<'_> {
                 interval_us: FLOW_INTERVAL_US,
                 size: FLOW_BYTES,
                 wait_ms: IDLE_MS,
-                count: 1_000,
+                count: IDLE_COUNT,
             };
             let flow = testbed.subscribe(Route::Tunnelled, &request)?;
             // The server counts from when the subscription reached it, half a round trip ago.
@@ -283,7 +285,7 @@ impl Story<'_> {
             let first_ns = stats.gaps.iter().map(|gap| gap.to_ns).find(|to| *to > moved.usable_ns);
             let first_ns =
                 if stats.first_ns > moved.usable_ns { Some(stats.first_ns) } else { first_ns };
-            let end_ns = moved.usable_ns + 1_000 * MS;
+            let end_ns = moved.usable_ns + u64::from(IDLE_COUNT) * FLOW_INTERVAL_US * 1_000;
             still.push((first_ns.unwrap_or(end_ns) - moved.usable_ns) as f64 / 1e6);
         }
         self.measure("idle_still_ms", median(&still));

@@ -26,7 +26,9 @@ const PINGS: u32 = 100;
 const PING_INTERVAL_US: u64 = 20_000;
 /// IPv4 and UDP header: what a payload grows by, inside the tunnel and outside.
 const UDP_HEADERS: usize = 28;
-/// How many of a hundred thousand bits are turned when the mechanism is broken on purpose.
+/// The longest flow on which losses are counted, in seconds.
+const FLOW_SECONDS_MAX: u64 = 5;
+/// The share of bits that are turned when the mechanism is broken on purpose.
 const CONTROL_BIT_ERRORS: f64 = 3e-5;
 
 /// What can be set.
@@ -140,7 +142,8 @@ fn measure_round_trips(testbed: &Testbed, outcome: &mut Outcome) -> anyhow::Resu
 
 /// Datagrams lost on a link that loses none, and bytes that the tunnel adds to each.
 fn measure_flow(testbed: &Testbed, stage: &Stage<'_>, measured: &mut Values) -> anyhow::Result<()> {
-    let count = 3_000;
+    let seconds = stage.settings.number("seconds").min(FLOW_SECONDS_MAX);
+    let count = (seconds * 1_000_000 / FLOW_INTERVAL_US) as u32;
     let request =
         FlowRequest { interval_us: FLOW_INTERVAL_US, size: FLOW_BYTES, wait_ms: 0, count };
     testbed.network.start_capture(testbed.wlan)?;

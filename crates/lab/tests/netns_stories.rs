@@ -1,0 +1,329 @@
+//! Stories told to their end on namespaces, most of them through the real binary, and what the
+//! lab leaves behind when it is ended in the middle of one.
+//!
+//! The machine may be busy, so nothing here judges milliseconds: checksums, counts, what the JSON
+//! holds, and that every control fails. They take turns: each is in real time.
+
+use rove_lab::scenario::SCENARIOS;
+use rove_lab::scenario::binary::{Binary, Profile};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+const LAB: &str = env!("CARGO_BIN_EXE_rove-lab");
+
+/// Stories in real time take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn lab(arguments: &[&str]) -> Output {
+    Command::new(LAB).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Waits for a turn, or says why there can be none.
+fn turn() -> Option<MutexGuard<'static, ()>> {
+    let probe = lab(&["probe"]);
+    if probe.status.success() {
+        return Some(TURN.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+    skip("namespaces", text(&probe.stderr).trim());
+    None
+}
+
+/// Something is missing that a test needs: visible, and a failure where everything must be there.
+fn skip(what: &str, why: &str) {
+    println!("SKIP {what}: {why}");
+    let required = std::env::var("ROVE_TEST_REQUIRE").is_ok_and(|value| value == "all");
+    assert!(!required, "ROVE_TEST_REQUIRE=all forbids to skip");
+}
+
+/// The binary of these sources, quickly built: no figure is judged here.
+fn rove() -> &'static Binary {
+    static ROVE: OnceLock<Binary> = OnceLock::new();
+    ROVE.get_or_init(|| Binary::of_this_lab(Profile::Dev).unwrap())
+}
+
+/// Runs a scenario with `--json` and returns its objects and exit status.
+fn run(scenario: &str, options: &[&str], settings: &[&str]) -> (Vec<Value>, i32) {
+    let mut arguments = [&["run", scenario, "--json"], options].concat();
+    for setting in settings {
+        arguments.extend(["--set", *setting]);
+    }
+    let output = lab(&arguments);
+    let said = text(&output.stderr);
+    assert!(said.is_empty(), "{said}");
+    let objects = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    (objects, output.status.code().unwrap())
+}
+
+/// The settings of a scenario that make it short, over the real binary.
+fn quick(scenario: &str) -> Vec<String> {
+    let short: &[&str] = match scenario {
+        "tunnel" => &["seconds=2"],
+        "roam-client" => &["moves=2", "megabytes=2", "baseline=false"],
+        other => panic!("{other} needs its quick settings here"),
+    };
+    let mut settings: Vec<String> = short.iter().map(|setting| (*setting).to_owned()).collect();
+    settings.push(format!("rove={}", rove().path.display()));
+    settings
+}
+
+/// The one object of a quick run over the real binary, and the exit status.
+fn run_quick(scenario: &str, more: &[&str]) -> (Value, i32) {
+    let quick = quick(scenario);
+    let settings: Vec<&str> =
+        quick.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    let (mut objects, status) = run(scenario, &[], &settings);
+    assert_eq!(objects.len(), 1);
+    let object = objects.remove(0);
+    assert_schema(&object, scenario, false);
+    assert_verdict_follows(&object, status);
+    (object, status)
+}
+
+/// Every key that the specification of the JSON names, with what its value may be.
+fn assert_schema(object: &Value, scenario: &str, bare: bool) {
+    assert_eq!(object["scenario"], scenario);
+    assert_eq!(object["where"], "netns");
+    assert!(object["seed"].is_u64());
+    for key in ["rove_version", "rove_sha256"] {
+        assert_eq!(object[key].is_null(), bare, "which binary took part: {}", object[key]);
+    }
+    assert!(object["measured"].is_object() && object["samples"].is_object());
+    assert!(object["baseline"].is_object() != object["baseline_reason"].is_string());
+    assert!(object["paper"].is_object() || object["paper"].is_null());
+    assert!(object["lateness"]["p99_ms"].is_number() && object["lateness"]["max_ms"].is_number());
+    for limit in object["limits"].as_array().unwrap() {
+        let [key, operator, _bound] = limit.as_array().unwrap().as_slice() else {
+            panic!("{limit} is no triple")
+        };
+        assert!(object["measured"].get(key.as_str().unwrap()).is_some(), "{key}");
+        assert!(["<=", ">=", "=="].contains(&operator.as_str().unwrap()));
+    }
+    for (key, value) in object["measured"].as_object().unwrap() {
+        assert!(value.is_null() || value.is_number() || value.is_boolean(), "{key}: {value}");
+    }
+}
+
+/// The verdict follows from limits and measured values. What those are in milliseconds is not for
+/// this suite to judge: the machine may be busy.
+fn assert_verdict_follows(object: &Value, status: i32) {
+    let holds = |limit: &Value| {
+        let value = &object["measured"][limit[0].as_str().unwrap()];
+        let (bound, number) = (&limit[2], value.as_f64());
+        match limit[1].as_str().unwrap() {
+            "<=" => number.is_some_and(|number| number <= bound.as_f64().unwrap()),
+            ">=" => number.is_some_and(|number| number >= bound.as_f64().unwrap()),
+            _ => value == bound || number.is_some_and(|number| Some(number) == bound.as_f64()),
+        }
+    };
+    let all_hold = object["limits"].as_array().unwrap().iter().all(holds);
+    match object["pass"].as_bool() {
+        Some(pass) => assert_eq!((pass, status), (all_hold, i32::from(!all_hold)), "{object}"),
+        // Lateness voids the run, after five attempts.
+        None => assert_eq!((object["attempts"].as_u64(), status), (Some(5), 3), "{object}"),
+    }
+}
+
+#[test]
+fn a_tunnel_loses_nothing_and_costs_27_bytes_a_packet() {
+    let Some(_turn) = turn() else { return };
+    let (object, _) = run_quick("tunnel", &[]);
+    let measured = &object["measured"];
+    assert_eq!(measured["checksum_ok"], true, "{object}");
+    assert_eq!(measured["lost_packets"], 0, "{object}");
+    assert_eq!(measured["overhead_bytes"], 27.0, "{object}");
+    let number = |key: &str| measured[key].as_f64().unwrap();
+    assert!(number("goodput_mbps") < 20.0, "no faster than the link: {object}");
+    assert!(number("rtt_us") >= 40_000.0, "no shorter than the link: {object}");
+    assert_eq!(object["rove_sha256"], rove().sha256.as_str());
+    assert_eq!(object["settings"]["seconds"], "2");
+}
+
+#[test]
+fn a_client_that_moves_keeps_its_download() {
+    let Some(_turn) = turn() else { return };
+    let (object, _) = run_quick("roam-client", &[]);
+    let measured = &object["measured"];
+    assert_eq!(measured["checksum_ok"], true, "{object}");
+    for key in ["still_ms_median", "idle_still_ms"] {
+        let still_ms = measured[key].as_f64().unwrap();
+        assert!(still_ms >= 40.0, "not faster than a round trip can be: {object}");
+    }
+    assert_eq!(object["samples"]["still_ms"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_move_over_the_bare_link_costs_half_a_round_trip_and_seeds_have_a_summary() {
+    let Some(_turn) = turn() else { return };
+    let settings = ["bare=true", "moves=1", "megabytes=1"];
+    let (objects, status) = run("roam-client", &["--seeds", "2"], &settings);
+    let [first, second, summary] = objects.as_slice() else { panic!("{} objects", objects.len()) };
+    assert_schema(first, "roam-client", true);
+    let still = |object: &Value| object["measured"]["still_ms_median"].as_f64().unwrap();
+    for object in [first, second] {
+        assert_eq!(object["measured"]["checksum_ok"], true);
+        assert!((20.0..500.0).contains(&still(object)), "the address follows: {object}");
+    }
+    assert_eq!((&summary["seeds"], &summary["seed"]), (&2.into(), &Value::Null));
+    let mean = f64::midpoint(still(first), still(second));
+    assert!((still(summary) - mean).abs() < 1e-9, "the median of two");
+    let worst = summary["worst"]["still_ms_median"].as_f64().unwrap();
+    assert!(worst >= still(first) && worst >= still(second));
+    assert_verdict_follows_all(summary, status);
+}
+
+/// As [`assert_verdict_follows`], for the object that stands for several runs.
+fn assert_verdict_follows_all(summary: &Value, status: i32) {
+    if summary["pass"].is_null() {
+        assert_eq!(status, 3);
+    } else {
+        assert_verdict_follows(summary, status);
+    }
+}
+
+#[test]
+fn every_control_fails() {
+    let Some(_turn) = turn() else { return };
+    for scenario in SCENARIOS {
+        let (object, status) = run_quick(scenario.name(), &["control=true"]);
+        assert_eq!((object["pass"].as_bool(), status), (Some(false), 1), "{object}");
+    }
+}
+
+#[test]
+fn the_demonstration_shows_a_download_that_survives_within_40_s() {
+    let Some(_turn) = turn() else { return };
+    let path = &rove().path;
+    let start = Instant::now();
+    let output = lab(&["demo", "--rove", &path.display().to_string()]);
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{shown}{}", text(&output.stderr));
+    assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
+    let expected =
+        ["gateway", "of 30.0 MB", "leaves home for the cafe", "just what the server holds"];
+    for part in expected.iter().chain(&["standstill", "The connection never noticed"]) {
+        assert!(shown.contains(part), "{part} is missing:\n{shown}");
+    }
+    assert!(!shown.contains('\x1b'), "no colour where there is no terminal");
+}
+
+/// Starts the demonstration and waits until its download runs.
+fn start_demo() -> (std::process::Child, Vec<u32>) {
+    let mut child = Command::new(LAB)
+        .args(["demo", "--bare"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let begun = lines.any(|line| line.unwrap().contains("MB over HTTP"));
+    assert!(begun, "the demonstration ended early");
+    std::thread::spawn(move || lines.for_each(drop));
+    let children = children_of(child.id());
+    assert!(children.len() >= 7, "six servers and a download: {children:?}");
+    (child, children)
+}
+
+/// The fields of `/proc/ID/stat` after the name: state, parent, ... Empty when it is gone.
+fn status_of(id: u32) -> Vec<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or("");
+    after_name.split_whitespace().map(str::to_owned).collect()
+}
+
+fn children_of(parent: u32) -> Vec<u32> {
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|id| status_of(*id).get(1) == Some(&parent.to_string()))
+        .collect()
+}
+
+fn assert_gone(processes: &[u32]) {
+    let end = Instant::now() + Duration::from_secs(5);
+    // A zombie that nobody has reaped yet is gone for our purposes.
+    let alive = |id: &u32| status_of(*id).first().is_some_and(|state| state != "Z");
+    while processes.iter().any(alive) {
+        assert!(Instant::now() < end, "still there: {processes:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn directory_of(lab: u32) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("rove-lab-{lab}"))
+}
+
+#[test]
+fn a_killed_lab_leaves_no_process_behind() {
+    let Some(_turn) = turn() else { return };
+    let (mut demo, children) = start_demo();
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+    assert_gone(&children);
+    // Its empty directory is swept by the next lab.
+    assert!(lab(&["probe"]).status.success());
+    assert!(!directory_of(demo.id()).exists());
+}
+
+#[test]
+fn an_interrupted_lab_cleans_up_and_says_so_by_its_status() {
+    let Some(_turn) = turn() else { return };
+    let (mut demo, children) = start_demo();
+    let pid = rustix::process::Pid::from_child(&demo);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(demo.wait().unwrap().code(), Some(130));
+    assert_gone(&children);
+    assert!(!directory_of(demo.id()).exists());
+}
+
+/// Runs the lab where the device is there and may not be opened.
+fn probe_without_the_device() -> std::io::Result<Output> {
+    let forbidden = std::env::temp_dir().join(format!("rove-lab-test-{}", std::process::id()));
+    std::fs::create_dir(&forbidden)?;
+    // The user nobody may not be able to reach the binary where it was built.
+    let copy = forbidden.join("rove-lab");
+    std::fs::copy(LAB, &copy)?;
+    // To root of the machine everything opens, so root becomes nobody. Whoever else makes a
+    // namespace is root in it, but not over what is root's outside.
+    let (unshare, hide, run) = if rustix::process::getuid().is_root() {
+        let file = forbidden.join("tun");
+        std::fs::write(&file, "")?;
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        (&["-m"][..], file, "exec setpriv --reuid=65534 --clear-groups \"$2\" probe")
+    } else {
+        (&["-U", "-r", "-m"][..], Path::new("/etc/shadow").into(), "exec \"$2\" probe")
+    };
+    let script = format!("mount --bind \"$1\" /dev/net/tun && {run}");
+    let output = Command::new("unshare")
+        .args(unshare)
+        .args(["sh", "-c", &script, "sh"])
+        .args([&hide, &copy])
+        .output();
+    std::fs::remove_dir_all(&forbidden)?;
+    output
+}
+
+#[test]
+fn a_refused_device_is_named_with_its_cure() {
+    let Some(_turn) = turn() else { return };
+    let output = match probe_without_the_device() {
+        Ok(output) => output,
+        Err(error) => return skip("unshare", &format!("the program cannot be used: {error}")),
+    };
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("/dev/net/tun may not be opened"), "{said}");
+    assert!(said.contains("sudo chmod 666 /dev/net/tun"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
