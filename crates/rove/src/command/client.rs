@@ -5,7 +5,10 @@ use std::env;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use rove_os::lock::Lock;
@@ -23,6 +26,8 @@ use crate::invite::Invite;
 
 /// The log of a background process is begun anew when it is larger.
 const LOG_BYTES_MAX: u64 = 1 << 20;
+/// How long a node may take from its last answer to its end.
+const END_WITHIN: Duration = Duration::from_secs(5);
 /// What the background process writes to its parent, before the line.
 const CARRIES: &str = "carries ";
 const FAILED: &str = "failed ";
@@ -152,7 +157,11 @@ fn notify(state: &[sd_notify::NotifyState<'_>]) {
 
 pub(super) fn down(home: &Home) -> Result<()> {
     match control::ask(&home.socket(Role::Client)?, &Request::Down) {
-        Ok(_) => return output::line("down"),
+        Ok(_) => {
+            // The next `rove up` may follow at once: only an ended process has let go of everything.
+            wait_for_end(&home.state(Role::Client))?;
+            return output::line("down");
+        }
         Err(AskError::NotRunning) => {}
         Err(error) => return Err(error.into()),
     }
@@ -169,6 +178,20 @@ pub(super) fn down(home: &Home) -> Result<()> {
     applier.undo()?;
     applier.remove_kill_switch()?;
     output::line("down")
+}
+
+/// Waits until the process that answered has ended: it holds the lock to its last moment.
+fn wait_for_end(state: &Path) -> Result<()> {
+    let give_up = Instant::now() + END_WITHIN;
+    loop {
+        match Lock::take(state) {
+            Ok(_) => return Ok(()),
+            Err(rove_os::error::Error::SecondInstance { .. }) if Instant::now() < give_up => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Puts a kill switch that stood back in its place, at boot, before the network.

@@ -1,6 +1,8 @@
 //! `rove gateway ...`: through the control socket while the gateway runs, else on its files.
 
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
@@ -15,12 +17,26 @@ use crate::home::{Home, Role};
 use crate::ledger::wall_clock;
 use crate::values::PeerName;
 
-/// Asks the running gateway, else its files.
-fn ask(home: &Home, request: Request) -> Result<Value> {
-    match control::ask(&home.socket(Role::Gateway)?, &request) {
-        Ok(reply) => Ok(reply),
-        Err(AskError::NotRunning) => Ok(Gateway::open(home)?.answer(request, wall_clock())?.reply),
-        Err(error) => Err(error.into()),
+/// How long the files may be held by somebody who does not answer.
+const IN_USE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Asks the running gateway, else its files. One that is just starting, or another command, may hold
+/// the files for a moment without answering yet.
+fn ask(home: &Home, request: &Request) -> Result<Value> {
+    let socket = home.socket(Role::Gateway)?;
+    let give_up = Instant::now() + IN_USE_WITHIN;
+    loop {
+        match control::ask(&socket, request) {
+            Err(AskError::NotRunning) => {}
+            answered => return Ok(answered?),
+        }
+        match Gateway::open(home) {
+            Ok(mut gateway) => return Ok(gateway.answer(request.clone(), wall_clock())?.reply),
+            Err(error) if gateway::is_in_use(&error) && Instant::now() < give_up => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -42,7 +58,7 @@ pub(super) fn run(home: &Home, format: Option<LogFormat>) -> Result<()> {
 
 pub(super) fn invite(home: &Home, args: InviteArgs) -> Result<()> {
     let InviteArgs { name, uses, expires, subnet, qr, json } = args;
-    let reply = ask(home, Request::Invite { name, uses, expires, subnets: subnet })?;
+    let reply = ask(home, &Request::Invite { name, uses, expires, subnets: subnet })?;
     if json {
         return output::json(&reply);
     }
@@ -58,7 +74,7 @@ pub(super) fn invite(home: &Home, args: InviteArgs) -> Result<()> {
 }
 
 pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
-    let reply = ask(home, Request::Status)?;
+    let reply = ask(home, &Request::Status)?;
     if args.json {
         return output::json(&reply);
     }
@@ -86,7 +102,7 @@ pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
 }
 
 pub(super) fn peers(home: &Home, args: OutputArgs) -> Result<()> {
-    let reply = ask(home, Request::Peers)?;
+    let reply = ask(home, &Request::Peers)?;
     if args.json {
         return output::json(&reply);
     }
@@ -122,7 +138,7 @@ pub(super) fn peers(home: &Home, args: OutputArgs) -> Result<()> {
 }
 
 pub(super) fn revoke(home: &Home, name: PeerName) -> Result<()> {
-    let reply = ask(home, Request::Revoke { name: name.clone() })?;
+    let reply = ask(home, &Request::Revoke { name: name.clone() })?;
     let did = |what| reply.get(what).and_then(Value::as_bool).unwrap_or(false);
     let text = match (did("revoked"), did("withdrawn")) {
         (true, true) => "revoked, and its open invite withdrawn",
@@ -134,14 +150,14 @@ pub(super) fn revoke(home: &Home, name: PeerName) -> Result<()> {
 
 pub(super) fn allow(home: &Home, args: AllowArgs) -> Result<()> {
     let AllowArgs { name, destinations, reset } = args;
-    let reply = ask(home, Request::Allow { name: name.clone(), destinations, reset })?;
+    let reply = ask(home, &Request::Allow { name: name.clone(), destinations, reset })?;
     let allowed = list(&reply, "allowed");
     let allowed = if allowed.is_empty() { "nothing" } else { &allowed };
     output::line(&format!("{name} may reach the Internet and {allowed}"))
 }
 
 pub(super) fn backup(home: &Home, file: &Path) -> Result<()> {
-    let reply = ask(home, Request::Snapshot)?;
+    let reply = ask(home, &Request::Snapshot)?;
     let ledger = serde_json::from_value(reply)
         .context("the running gateway is of another version: restart it with this one")?;
     gateway::backup(home, ledger, file)?;

@@ -49,7 +49,7 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     );
     files::make_directory(&state)?;
     let _lock = Lock::take(&state)?;
-    let gateway = Gateway::open(home)?;
+    let gateway = Gateway::open_to_run(home)?;
     log::start(gateway.config.log, format);
     let own = gateway.lease()?;
     let plan = plan::gateway(&gateway.config, &own, gateway.ledger.registry());

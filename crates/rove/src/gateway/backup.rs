@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::identity::parse_record;
-use super::{Gateway, store_path};
+use super::{Gateway, is_in_use, store_path};
 use crate::config::GatewayConfig;
 use crate::encoding;
 use crate::files::{self, PRIVATE};
 use crate::home::{Home, Role};
 use crate::keys::StaticKey;
 use crate::ledger::{Snapshot, wall_clock};
-use crate::store::{EmbeddedStore, StoreError};
+use crate::store::EmbeddedStore;
 
 const LABEL: &str = "rove-backup-1";
 
@@ -87,11 +87,9 @@ fn present_ledger(home: &Home, key: &StaticKey) -> Result<Option<Snapshot>> {
     }
     match Gateway::open(home) {
         Ok(gateway) => Ok(Some(gateway.ledger.snapshot()?)),
-        Err(error) => match error.downcast_ref::<StoreError>() {
-            Some(StoreError::InUse(_)) => Err(error),
-            // Damaged or missing: what backups are for.
-            Some(_) | None => Ok(None),
-        },
+        Err(error) if is_in_use(&error) => Err(error),
+        // Damaged or missing: what backups are for.
+        Err(_) => Ok(None),
     }
 }
 

@@ -9,6 +9,8 @@ mod desk;
 mod identity;
 
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -17,12 +19,15 @@ use crate::config::{GatewayConfig, StoreUrl};
 use crate::files;
 use crate::home::{Home, Role};
 use crate::ledger::Ledger;
-use crate::store::EmbeddedStore;
+use crate::store::{EmbeddedStore, StoreError};
 use crate::values::{HostIndex, Lease};
 
 pub use backup::{backup, restore};
 pub use desk::Effect;
 pub use identity::Identity;
+
+/// How long a command may take that works on the files.
+const COMMAND_WITHIN: Duration = Duration::from_secs(5);
 
 /// A gateway's configuration, identity and memory.
 pub struct Gateway {
@@ -72,6 +77,19 @@ impl Gateway {
         Ok(Self { home: home.clone(), config, identity, ledger })
     }
 
+    /// Reads and checks everything, to run: a command that has the files for a moment is waited for.
+    pub fn open_to_run(home: &Home) -> Result<Self> {
+        let give_up = Instant::now() + COMMAND_WITHIN;
+        loop {
+            match Self::open(home) {
+                Err(error) if is_in_use(&error) && Instant::now() < give_up => {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                opened => return opened,
+            }
+        }
+    }
+
     /// The directory in which the store lies.
     pub fn store_directory(&self) -> PathBuf {
         let path = store_path(&self.home, &self.config);
@@ -83,6 +101,11 @@ impl Gateway {
         let lease = self.config.networks.lease(HostIndex::GATEWAY);
         lease.context("the inner networks have no room for the gateway")
     }
+}
+
+/// Whether an error says that another process has the store open.
+pub fn is_in_use(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<StoreError>(), Some(StoreError::InUse(_)))
 }
 
 /// The file of the embedded store.

@@ -47,7 +47,7 @@ pub(crate) fn binary() -> &'static str {
 /// Runs the binary.
 pub(crate) fn rove<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
     let mut command = Command::new(binary());
-    command.args(arguments).stdin(Stdio::null()).env_remove("NOTIFY_SOCKET");
+    command.args(arguments).stdin(Stdio::null()).env_remove("NOTIFY_SOCKET").env_remove("COLUMNS");
     Ran::of(command.output().unwrap())
 }
 

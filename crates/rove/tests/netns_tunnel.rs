@@ -1,0 +1,197 @@
+//! The real binary, gateway and clients, in namespaces: what a person does with it works.
+
+mod support;
+
+use serde_json::Value;
+use support::netns::{
+    Lab, download, in_namespace, inside, need_program, pattern, reaches, serve_pattern, sh,
+    wait_until,
+};
+
+const WEB: &str = "198.51.100.80:80";
+const WEB_V6: &str = "[2001:db8:b::2]:80";
+
+fn status(lab: &Lab, host: &str) -> Value {
+    serde_json::from_str(&lab.rove(host, "status --json").ok()).unwrap()
+}
+
+#[test]
+fn everything_goes_through_and_everything_is_taken_back() {
+    in_namespace("everything_goes_through_and_everything_is_taken_back", || {
+        let lab = Lab::new("a tunnel");
+        let _gateway = lab.gateway();
+        let callers = serve_pattern("server", WEB, 3_000_000);
+        let callers_v6 = serve_pattern("server", WEB_V6, 100_000);
+        let before = lab.state_of("client");
+        let invite = lab.invite("laptop");
+        let up = lab.rove("client", &format!("up {invite}")).ok();
+        assert_eq!(up, "up: 10.77.0.2 and fd77::2 on rove0\n");
+
+        let told = status(&lab, "client");
+        assert_eq!(told["state"], "up");
+        assert_eq!(told["carrying"], true);
+        assert_eq!(told["kill_switch"], false);
+        assert_eq!(told["inner"], serde_json::json!(["10.77.0.2", "fd77::2"]));
+        let paths: Value = serde_json::from_str(&lab.rove("client", "paths --json").ok()).unwrap();
+        assert_eq!(paths[0]["link"], "to-router");
+        assert_eq!(paths[0]["remote"], "192.0.2.1:4500");
+        let peers: Value =
+            serde_json::from_str(&lab.rove("gateway", "gateway peers --json").ok()).unwrap();
+        assert_eq!(peers["peers"][0]["name"], "laptop");
+        assert_eq!(peers["peers"][0]["session"], "up");
+
+        assert_eq!(download("client", WEB).unwrap(), pattern(3_000_000));
+        assert_eq!(download("client", WEB_V6).unwrap(), pattern(100_000));
+        assert_eq!((callers.last(), callers_v6.last()), ("10.77.0.2".into(), "fd77::2".into()));
+
+        assert_eq!(lab.rove("client", "down").ok(), "down\n");
+        assert_eq!(lab.state_of("client"), before, "nothing is left of it");
+        // The second time needs no invite.
+        let up = lab.rove("client", "up").ok();
+        assert_eq!(up, "up: 10.77.0.2 and fd77::2 on rove0\n");
+        assert_eq!(download("client", WEB).unwrap(), pattern(3_000_000));
+        assert_eq!(callers.last(), "10.77.0.2");
+        lab.rove("client", "down").ok();
+        assert_eq!(download("client", WEB).unwrap(), pattern(3_000_000));
+        assert_eq!(callers.last(), "203.0.113.2", "without the tunnel it is another way");
+    });
+}
+
+#[test]
+fn chosen_routes_leave_the_rest_alone() {
+    in_namespace("chosen_routes_leave_the_rest_alone", || {
+        let lab = Lab::new("chosen routes");
+        let _gateway = lab.gateway();
+        let source = |of: &'static str| {
+            let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.connect(of).unwrap();
+            socket.local_addr().unwrap().ip().to_string()
+        };
+        let source_of = |address| inside("client", move || source(address)).join().unwrap();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite} --route 198.51.100.0/24")).ok();
+        assert_eq!(source_of("198.51.100.80:80"), "10.77.0.2");
+        assert_eq!(source_of("192.0.2.254:80"), "203.0.113.2");
+        lab.rove("client", "down").ok();
+        lab.rove("client", "up --exclude 198.51.100.0/24").ok();
+        assert_eq!(source_of("198.51.100.80:80"), "203.0.113.2");
+        assert_eq!(source_of("192.0.2.254:80"), "10.77.0.2");
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
+fn the_foreground_says_one_line_and_ends_cleanly() {
+    in_namespace("the_foreground_says_one_line_and_ends_cleanly", || {
+        let lab = Lab::new("a foreground client");
+        let gateway = lab.gateway();
+        let before = lab.state_of("client");
+        let invite = lab.invite("laptop");
+        let client = lab.start("client", &format!("up {invite} --foreground"));
+        wait_until("it says so", || lab.log("client").contains("up: 10.77.0.2"));
+        let lines = lab.log("client");
+        let said: Vec<&str> = lines.lines().filter(|line| !line.contains("INFO")).collect();
+        assert_eq!(said, ["up: 10.77.0.2 and fd77::2 on rove0"]);
+        assert_eq!(client.terminate(), Some(0));
+        assert_eq!(lab.state_of("client"), before);
+        assert_eq!(gateway.terminate(), Some(0));
+    });
+}
+
+#[test]
+fn two_clients_reach_the_internet_and_not_each_other() {
+    in_namespace("two_clients_reach_the_internet_and_not_each_other", || {
+        let lab = Lab::new("two clients");
+        let _gateway = lab.gateway();
+        serve_pattern("server", WEB, 100_000);
+        for host in ["client", "phone"] {
+            let invite = lab.invite(host);
+            lab.rove(host, &format!("up {invite}")).ok();
+            assert_eq!(download(host, WEB).unwrap(), pattern(100_000));
+        }
+        serve_pattern("phone", "10.77.0.3:8080", 1_000);
+        serve_pattern("gateway", "10.77.0.1:22", 1_000);
+        // The gateway's own networks are not the Internet.
+        serve_pattern("router", "192.0.2.254:22", 1_000);
+        for closed in ["10.77.0.3:8080", "10.77.0.1:22", "192.0.2.254:22"] {
+            assert!(!reaches("client", closed), "{closed}");
+        }
+        lab.rove("gateway", "gateway allow client 10.77.0.3:8080 192.0.2.254/32:22").ok();
+        assert!(reaches("client", "192.0.2.254:22"));
+        lab.rove("gateway", "gateway allow phone 10.77.0.2").ok();
+        assert_eq!(download("client", "10.77.0.3:8080").unwrap(), pattern(1_000));
+        assert!(!reaches("client", "10.77.0.1:22"));
+        lab.rove("gateway", "gateway allow client --reset").ok();
+        assert!(!reaches("client", "10.77.0.3:8080"));
+        for host in ["client", "phone"] {
+            lab.rove(host, "down").ok();
+        }
+    });
+}
+
+#[test]
+fn a_subnet_behind_a_client_is_reached_if_the_invite_says_so() {
+    in_namespace("a_subnet_behind_a_client_is_reached_if_the_invite_says_so", || {
+        let lab = Lab::new("a subnet");
+        let _gateway = lab.gateway();
+        sh("ip netns add office && ip -n office link set lo up
+            ip link add eth0 netns office type veth peer name to-office netns client
+            ip -n office addr add 192.168.7.10/24 dev eth0 && ip -n office link set eth0 up
+            ip -n client addr add 192.168.7.1/24 dev to-office && ip -n client link set to-office up
+            ip -n office route add default via 192.168.7.1");
+        serve_pattern("office", "192.168.7.10:80", 50_000);
+        let invite = lab.invite("office --subnet 192.168.7.0/24");
+        let up = format!("up {invite} --advertise 192.168.7.0/24 --allow-lan");
+        lab.rove("client", &up).ok();
+        let invite = lab.invite("phone");
+        lab.rove("phone", &format!("up {invite}")).ok();
+        assert!(!reaches("phone", "192.168.7.10:80"), "nobody allowed it");
+        lab.rove("gateway", "gateway allow phone 192.168.7.0/24:80").ok();
+        lab.rove("gateway", "gateway allow office 10.77.0.3").ok();
+        assert_eq!(download("phone", "192.168.7.10:80").unwrap(), pattern(50_000));
+        lab.rove("phone", "down").ok();
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
+fn a_gateway_translates_for_clients_that_the_world_does_not_know() {
+    in_namespace("a_gateway_translates_for_clients_that_the_world_does_not_know", || {
+        need_program("NAT", "nft");
+        let lab = Lab::new("NAT");
+        let line = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24,fd77::/64";
+        lab.rove("gateway", line).ok();
+        sh("ip -n router route del 10.77.0.0/24 && ip -n router -6 route del fd77::/64");
+        let _gateway = lab.gateway();
+        let callers = serve_pattern("server", WEB, 100_000);
+        let callers_v6 = serve_pattern("server", WEB_V6, 100_000);
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        assert_eq!(download("client", WEB).unwrap(), pattern(100_000));
+        assert_eq!(download("client", WEB_V6).unwrap(), pattern(100_000));
+        let seen = (callers.last(), callers_v6.last());
+        assert_eq!(seen, ("192.0.2.1".into(), "2001:db8:a::2".into()));
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
+fn a_download_survives_a_change_of_address() {
+    in_namespace("a_download_survives_a_change_of_address", || {
+        let lab = Lab::new("a move");
+        let _gateway = lab.gateway();
+        serve_pattern("server", WEB, 60_000_000);
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        let fetched = std::thread::spawn(|| download("client", WEB));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        sh("ip -n client addr del 203.0.113.2/24 dev to-router
+            ip -n client addr add 203.0.113.77/24 dev to-router
+            ip -n client route replace default via 203.0.113.254 dev to-router");
+        let content = fetched.join().unwrap().unwrap();
+        assert!(content == pattern(60_000_000), "the download arrived whole and unchanged");
+        let paths: Value = serde_json::from_str(&lab.rove("client", "paths --json").ok()).unwrap();
+        assert_eq!(paths[0]["local"], "203.0.113.77");
+        lab.rove("client", "down").ok();
+    });
+}
