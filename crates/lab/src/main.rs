@@ -1,5 +1,6 @@
 //! `rove-lab`: lists and runs scenarios, and shows newcomers what Rove does.
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use rove_lab::demo::{self, Screen};
 use rove_lab::netns;
@@ -18,6 +19,8 @@ const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 /// The story could not be told, or lateness voids it.
 const COULD_NOT_RUN: u8 = 3;
+/// How every complaint begins.
+const COMPLAINT: &str = "rove-lab: ";
 /// The most seeds of one command.
 const MAX_SEEDS: u64 = 10_000;
 
@@ -96,7 +99,12 @@ fn list() -> ExitCode {
 }
 
 fn show(bare: bool, rove: Option<&Path>) -> anyhow::Result<u8> {
-    netns::check_tun()?;
+    let mut screen = Screen::stdout();
+    if let Some(refusal) = refusal()? {
+        complain(&refusal);
+        let good = demo::run_simulated(&mut screen).context("there is no demonstration here")??;
+        return Ok(if good { 0 } else { FAILED });
+    }
     // The build comes before the namespaces: inside them nothing but the lab's network exists.
     let rove = match rove {
         _ if bare => None,
@@ -104,8 +112,18 @@ fn show(bare: bool, rove: Option<&Path>) -> anyhow::Result<u8> {
         None => Some(Binary::of_this_lab(Profile::Release)?),
     };
     let entered = netns::enter()?;
-    let good = demo::run(&entered, rove.as_ref(), &mut Screen::stdout())?;
+    let good = demo::run(&entered, rove.as_ref(), &mut screen)?;
     Ok(if good { 0 } else { FAILED })
+}
+
+/// Why there can be no namespaces here, if so. Asked of a process of its own, because there is no
+/// way back from them, and before anything is built.
+fn refusal() -> anyhow::Result<Option<String>> {
+    let lab = std::env::current_exe().context("cannot find out where this lab lies")?;
+    let probe = std::process::Command::new(lab).arg("probe").output()?;
+    let said = String::from_utf8_lossy(&probe.stderr);
+    let said = said.trim().trim_start_matches(COMPLAINT).to_owned();
+    Ok((!probe.status.success()).then_some(said))
 }
 
 fn probe() -> anyhow::Result<u8> {
@@ -154,5 +172,5 @@ fn finish(result: anyhow::Result<u8>, on_error: u8) -> ExitCode {
 }
 
 fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr(), "rove-lab: {text}");
+    let _ = writeln!(std::io::stderr(), "{COMPLAINT}{text}");
 }
