@@ -1,5 +1,7 @@
 //! The command line as people and scripts meet it, where no namespace is needed.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking and shows what it prints")]
+
 use std::process::{Command, Output};
 
 const LAB: &str = env!("CARGO_BIN_EXE_rove-lab");

@@ -3,6 +3,12 @@
 //! This test has a main function of its own, because a process that already has threads, as the
 //! usual test runner's does, may not make a user namespace.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and shows what it prints"
+)]
+
 use rove_lab::emu::{Carrier, End, LinkConfig, MS, NatConfig, NatKind, SECOND};
 use rove_lab::netns::{self, Entered, HostId, Network, Way, monotonic_ns};
 use std::fs;

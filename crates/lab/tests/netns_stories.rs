@@ -4,6 +4,12 @@
 //! The machine may be busy, so nothing here judges milliseconds: checksums, counts, what the JSON
 //! holds, and that every control fails. They take turns: each is in real time.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and shows what it prints"
+)]
+
 use rove_lab::scenario::SCENARIOS;
 use rove_lab::scenario::binary::{Binary, Profile};
 use serde_json::Value;
