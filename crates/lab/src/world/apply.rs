@@ -13,7 +13,7 @@ use super::engine::{GATEWAY, Task, World};
 use super::host::{Card, PORT, Power};
 use super::inner::{self, Body, LEN_MAX, LEN_MIN};
 use super::laws::Breach;
-use super::op::{CARDS, Found, Op, Way};
+use super::op::{Attack, CARDS, Found, Machine, Network, Op, Way};
 use super::parcel::HostId;
 use crate::emu::{MS, Rng, SECOND};
 
@@ -29,25 +29,9 @@ impl World {
                 self.schedule(0, Task::Send { client, way, body: Body::Syn(mss) });
             }
             Op::Wait { ms } => return self.advance(u64::from(ms) * MS),
-            Op::Quality { .. }
-            | Op::Carrier { .. }
-            | Op::OneWay { .. }
-            | Op::Mtu { .. }
-            | Op::Readdress { .. }
-            | Op::Plug { .. }
-            | Op::MoveGateway { .. }
-            | Op::RebindNat { .. }
-            | Op::RebootNat { .. } => return self.change_network(op),
-            Op::Sleep { .. }
-            | Op::RestartClient { .. }
-            | Op::RestartGateway { .. }
-            | Op::Backup { .. }
-            | Op::StepClock { .. } => return self.change_machine(op),
-            Op::Intercept { .. }
-            | Op::Replay { .. }
-            | Op::Garbage { .. }
-            | Op::Reflect { .. }
-            | Op::Flood { .. } => self.attack(op),
+            Op::Network(ref change) => return self.change_network(change),
+            Op::Machine(ref change) => return self.change_machine(change),
+            Op::Attack(ref attack) => self.attack(attack),
             Op::Revoke { client } => return self.revoke(self.client(client)),
             Op::Readmit { client } => return self.readmit(self.client(client)),
             Op::Enrol { client } => return self.enrol_again(self.client(client)),
@@ -74,60 +58,59 @@ impl World {
         }
     }
 
-    fn change_network(&mut self, op: &Op) -> Result<(), Breach> {
-        match *op {
-            Op::Quality { client, access, quality } => {
+    fn change_network(&mut self, change: &Network) -> Result<(), Breach> {
+        match *change {
+            Network::Quality { client, access, quality } => {
                 let client = self.client(client);
                 self.place.set_quality(self.now_ns, client, access.into(), quality);
             }
-            Op::Carrier { client, access, carrier } => {
+            Network::Carrier { client, access, carrier } => {
                 let client = self.client(client);
                 self.place.set_carrier(self.now_ns, client, access.into(), carrier);
                 return self.tell_links(client);
             }
-            Op::OneWay { client, access, way } => {
+            Network::OneWay { client, access, way } => {
                 let client = self.client(client);
                 self.place.kill_way(self.now_ns, client, access.into(), way);
             }
-            Op::Mtu { client, access, mtu } => {
+            Network::Mtu { client, access, mtu } => {
                 let client = self.client(client);
                 self.place.access_mut(client, access.into()).mtu = mtu.into();
             }
-            Op::Readdress { client, card } => {
+            Network::Readdress { client, card } => {
                 let (client, card) = (self.client(client), usize::from(card % CARDS));
                 let here = self.hosts[client + 1].cards[card].as_ref().map(|card| card.access);
                 if let Some(access) = here {
                     return self.plug(client, card, Some(access));
                 }
             }
-            Op::Plug { client, card, access } => {
+            Network::Plug { client, card, access } => {
                 let (client, card) = (self.client(client), usize::from(card % CARDS));
                 return self.plug(client, card, access.map(usize::from));
             }
-            Op::MoveGateway { told_after_ms } => {
+            Network::MoveGateway { told_after_ms } => {
                 self.move_gateway()?;
                 for client in 0..self.clients.len() {
                     self.schedule(u64::from(told_after_ms) * MS, Task::Tell { client });
                 }
             }
-            Op::RebindNat { client, access } => {
+            Network::RebindNat { client, access } => {
                 let client = self.client(client);
                 if let Some(nat) = self.place.access(client, access.into()).nat {
                     self.place.net.rebind_nat(nat);
                 }
             }
-            Op::RebootNat { client, access, readdress } => {
+            Network::RebootNat { client, access, readdress } => {
                 let client = self.client(client);
                 self.place.reboot_nat(client, access.into(), readdress);
             }
-            _ => unreachable!("not of the network"),
         }
         self.advance(0)
     }
 
-    fn change_machine(&mut self, op: &Op) -> Result<(), Breach> {
-        match *op {
-            Op::Sleep { client, seconds } => {
+    fn change_machine(&mut self, change: &Machine) -> Result<(), Breach> {
+        match *change {
+            Machine::Sleep { client, seconds } => {
                 let host = self.client(client) + 1;
                 if self.hosts[host].power == Power::On {
                     self.hosts[host].power = Power::Asleep;
@@ -136,7 +119,7 @@ impl World {
                     return self.advance(after_ns);
                 }
             }
-            Op::RestartClient { client, found, reboot, down_ms } => {
+            Machine::RestartClient { client, found, reboot, down_ms } => {
                 let client = self.client(client);
                 if found == Found::Backup {
                     self.clients[client].store = self.clients[client].backup.clone();
@@ -146,48 +129,46 @@ impl World {
                 let after_ns = u64::from(down_ms) * MS;
                 self.schedule(after_ns, Task::PowerOn { host: client + 1, reboot });
             }
-            Op::RestartGateway { reboot, down_ms } => {
+            Machine::RestartGateway { reboot, down_ms } => {
                 self.hosts[GATEWAY].stop();
                 let after_ns = u64::from(down_ms) * MS;
                 self.schedule(after_ns, Task::PowerOn { host: GATEWAY, reboot });
             }
-            Op::Backup { client } => {
+            Machine::Backup { client } => {
                 let client = self.client(client);
                 self.clients[client].backup = self.clients[client].store.clone();
             }
-            Op::StepClock { host, by_s } => {
+            Machine::StepClock { host, by_s } => {
                 let host = usize::from(host) % self.hosts.len();
                 self.hosts[host].wall_error_s = by_s;
             }
-            _ => unreachable!("not of a machine"),
         }
         self.advance(0)
     }
 
-    fn attack(&mut self, op: &Op) {
+    fn attack(&mut self, attack: &Attack) {
         let gateway = self.gateway_addresses().first().copied();
         let Some(gateway) = gateway else { return };
-        let sent = match *op {
-            Op::Intercept { client, way, how, datagrams } => {
+        let sent = match *attack {
+            Attack::Intercept { client, way, how, datagrams } => {
                 let host = self.client(client) + 1;
                 self.attacker.intercept(host, way, how, datagrams);
                 Vec::new()
             }
-            Op::Replay { count, own_address, altered, chance } => {
+            Attack::Replay { count, own_address, altered, chance } => {
                 self.attacker.replay(count, own_address, altered, chance)
             }
-            Op::Garbage { client, count, chance } => {
+            Attack::Garbage { client, count, chance } => {
                 let client = client.and_then(|client| self.outside(self.client(client)));
                 self.attacker.garbage(client.unwrap_or(gateway), count, chance)
             }
-            Op::Reflect { client } => match self.outside(self.client(client)) {
+            Attack::Reflect { client } => match self.outside(self.client(client)) {
                 Some(client) => self.attacker.reflect(self.now_ns, client),
                 None => Vec::new(),
             },
-            Op::Flood { messages, chance } => {
+            Attack::Flood { messages, chance } => {
                 Attacker::flood(self.gateway_key, gateway, messages, chance)
             }
-            _ => unreachable!("no attack"),
         };
         for datagram in sent {
             self.inject(datagram);

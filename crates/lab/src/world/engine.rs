@@ -24,6 +24,7 @@ use super::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
 use super::parcel::{HostId, Origin, Parcel};
 use super::place::Place;
 use super::store::{ClientStore, GatewayStore};
+use super::watch::Watch;
 use crate::emu::{self, Datagram, Rng};
 
 /// Events in one stretch of time, after which the world counts as never resting.
@@ -83,6 +84,7 @@ pub(super) struct World {
     /// What clients sent, per client: for the law of silence.
     pub(super) client_bytes: Vec<u64>,
     pub(super) worst_back_ns: u64,
+    pub(super) watch: Watch,
     agenda: BTreeMap<(u64, u64), Task>,
     scheduled: u64,
     amplification: Amplification,
@@ -98,7 +100,7 @@ pub(super) struct World {
 
 impl World {
     /// A world in which everybody was just switched on; one to three clients.
-    pub(super) fn new(seed: u64) -> Result<Self, Breach> {
+    pub(super) fn new(seed: u64, watch: Watch) -> Result<Self, Breach> {
         let rng = Rng::new(seed).fork(0x776f);
         let count = 1 + rng.clone().below(CLIENTS_MAX.into()) as usize;
         let mut keys = SeededRng::new(KEY_SEED);
@@ -118,6 +120,7 @@ impl World {
             datagrams: 0,
             client_bytes: vec![0; count],
             worst_back_ns: 0,
+            watch,
             agenda: BTreeMap::new(),
             scheduled: 0,
             amplification: Amplification::default(),
@@ -321,6 +324,7 @@ impl World {
     /// What a shell does when its core tells it something.
     fn react(&mut self, host: HostId, event: Event) -> Result<(), Breach> {
         self.trace.add(&[host as u64, hash(format!("{event:?}").as_bytes())]);
+        self.watch.tell(self.now_ns, || format!("{host}: {event:?}"));
         match event {
             Event::EnrolmentRequested { peer, token } => {
                 if let Some(client) = self.clients.iter().position(|c| c.key == peer) {
@@ -382,14 +386,10 @@ impl World {
                 return Ok(());
             }
         }
-        #[cfg(any())] // TRACE
-        eprintln!(
-            "{:>14.6} {host} {} -> {to} {} kind {:?}",
-            self.now_ns as f64 / 1e9,
-            parcel.datagram.source,
-            parcel.datagram.payload.len(),
-            parcel.datagram.payload.first()
-        );
+        self.watch.tell(self.now_ns, || {
+            let Datagram { source, payload, .. } = &parcel.datagram;
+            format!("{host}: {source} -> {to}, {:?}, {} B", Kind::of(payload), payload.len())
+        });
         match self.attacker.sees(self.now_ns, client, way, &parcel.datagram) {
             Fate::Vanishes => {}
             Fate::Passes => self.place.net.push(self.now_ns, self.place.hosts[host], link, parcel),

@@ -23,14 +23,17 @@ mod parcel;
 mod place;
 mod settle;
 mod store;
+mod watch;
 
 use std::fmt;
 
 pub use laws::Law;
-pub use op::{Found, Intercept, Op, Quality, Way, generate};
+pub use op::{Attack, Found, Intercept, Machine, Network, Op, Quality, Way, generate};
+pub use watch::Teller;
 
 use engine::World;
 use laws::Breach;
+use watch::Watch;
 
 /// How soon packets get through after trouble has ended, in seconds, besides 2 % of the outage.
 pub const BACK_WITHIN: u64 = settle::BACK_WITHIN_NS / crate::emu::SECOND;
@@ -98,12 +101,25 @@ pub fn run(seed: u64, steps: usize) -> Result<Report, Failure> {
 /// # Errors
 /// The first breach of a law.
 pub fn replay(seed: u64, ops: &[Op]) -> Result<Report, Failure> {
+    go_through(seed, ops, Watch::default())
+}
+
+/// The same, told line by line.
+///
+/// # Errors
+/// The first breach of a law.
+pub fn replay_told(seed: u64, ops: &[Op], teller: Teller) -> Result<Report, Failure> {
+    go_through(seed, ops, Watch::new(teller))
+}
+
+fn go_through(seed: u64, ops: &[Op], watch: Watch) -> Result<Report, Failure> {
     let fails = |step: usize, breach: Breach| {
         let Breach { law, what } = breach;
         Failure { seed, step, ops: ops.to_vec(), law, what }
     };
-    let mut world = World::new(seed).map_err(|breach| fails(0, breach))?;
+    let mut world = World::new(seed, watch).map_err(|breach| fails(0, breach))?;
     for (step, op) in ops.iter().enumerate() {
+        world.watch.tell(world.now_ns, || format!("{op:?}"));
         world.apply(op).map_err(|breach| fails(step, breach))?;
     }
     let (sent, delivered) = world.delivery.totals();

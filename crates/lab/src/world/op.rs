@@ -59,6 +59,26 @@ pub enum Op {
     Syn { client: u8, way: Way, mss: u16 },
     /// Time passes.
     Wait { ms: u32 },
+    /// Something changes on the way.
+    Network(Network),
+    /// Something happens to a machine.
+    Machine(Machine),
+    /// The attacker acts.
+    Attack(Attack),
+    /// The operator takes a client's access away.
+    Revoke { client: u8 },
+    /// The operator gives it back, and the user connects.
+    Readmit { client: u8 },
+    /// A stranger tries the token that a client has used.
+    Enrol { client: u8 },
+    /// Trouble ends; everything must work again within a bounded time.
+    Settle { quiet: bool },
+}
+
+/// A change on the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the variants say what, and their fields are named for it")]
+pub enum Network {
     /// An access network becomes like this, in both directions.
     Quality { client: u8, access: u8, quality: Quality },
     /// An access network is unplugged (the client sees it), dead (it does not), or well again.
@@ -77,6 +97,12 @@ pub enum Op {
     RebindNat { client: u8, access: u8 },
     /// A NAT box forgets everything, perhaps gets another address.
     RebootNat { client: u8, access: u8, readdress: bool },
+}
+
+/// What happens to a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the variants say what, and their fields are named for it")]
+pub enum Machine {
     /// The client's lid is closed; its clock runs on.
     Sleep { client: u8, seconds: u32 },
     /// The client's process starts anew; with `reboot` its clock does too.
@@ -87,25 +113,23 @@ pub enum Op {
     Backup { client: u8 },
     /// A wall clock jumps, by years if need be.
     StepClock { host: u8, by_s: i64 },
-    /// The attacker interferes with the next datagrams of a client.
+}
+
+/// What the attacker does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the variants say what, and their fields are named for it")]
+pub enum Attack {
+    /// It interferes with the next datagrams of a client.
     Intercept { client: u8, way: Way, how: Intercept, datagrams: u16 },
-    /// The attacker sends again what it recorded, from where it came from or from its own address,
+    /// It sends again what it recorded, from where it came from or from its own address,
     /// unaltered or with bits turned.
     Replay { count: u16, own_address: bool, altered: bool, chance: u64 },
-    /// The attacker sends noise that looks like datagrams, to the gateway or to a client.
+    /// It sends noise that looks like datagrams, to the gateway or to a client.
     Garbage { client: Option<u8>, count: u16, chance: u64 },
-    /// The attacker passes on to the client what the gateway sent to the attacker's address.
+    /// It passes on to the client what the gateway sent to the attacker's address.
     Reflect { client: u8 },
-    /// First halves of handshakes from spoofed addresses, well formed.
+    /// It sends first halves of handshakes from spoofed addresses, well formed.
     Flood { messages: u16, chance: u64 },
-    /// The operator takes a client's access away.
-    Revoke { client: u8 },
-    /// The operator gives it back, and the user connects.
-    Readmit { client: u8 },
-    /// A stranger tries the token that a client has used.
-    Enrol { client: u8 },
-    /// Trouble ends; everything must work again within a bounded time.
-    Settle { quiet: bool },
 }
 
 /// What an access network is like.
@@ -213,51 +237,65 @@ fn traffic(rng: &mut Rng) -> Op {
 
 fn trouble(rng: &mut Rng, kind: u64) -> Op {
     let client = client(rng);
-    let access = rng.below(ACCESSES.into()) as u8;
     match kind {
-        0 | 1 => Op::Quality { client, access, quality: Quality::draw(rng) },
-        2 => {
-            let carriers = [Carrier::Up, Carrier::Down, Carrier::Down, Carrier::BlackHole];
-            Op::Carrier { client, access, carrier: carriers[rng.below(4) as usize] }
+        0..=10 => Op::Network(network(rng, kind, client)),
+        11 | 12 => Op::Machine(client_machine(rng, kind, client)),
+        13 => {
+            let (reboot, down_ms) = (rng.chance(0.3), down(rng));
+            Op::Machine(Machine::RestartGateway { reboot, down_ms })
         }
-        3 => Op::OneWay { client, access, way: way(rng) },
-        4 => Op::Mtu { client, access, mtu: [1_280, 1_300, 1_400, 1_500][rng.below(4) as usize] },
-        5 => Op::Readdress { client, card: rng.below(CARDS.into()) as u8 },
-        6 | 7 => {
-            let access = rng.chance(0.75).then_some(access);
-            Op::Plug { client, card: rng.below(CARDS.into()) as u8, access }
+        14 if rng.chance(0.5) => Op::Machine(Machine::Backup { client }),
+        14 => {
+            let by_s = rng.below(1 << 30) as i64 - (1 << 29);
+            Op::Machine(Machine::StepClock { host: client, by_s })
         }
-        8 => Op::MoveGateway { told_after_ms: rng.below(20_000) as u32 },
-        9 => Op::RebindNat { client, access },
-        10 => Op::RebootNat { client, access, readdress: rng.chance(0.5) },
-        11 => {
-            let most = [60, 600, 28_800][rng.below(3) as usize];
-            Op::Sleep { client, seconds: 1 + rng.below(most) as u32 }
-        }
-        12..=15 => restart(rng, kind, client),
-        _ => attack(rng, kind, client),
-    }
-}
-
-fn restart(rng: &mut Rng, kind: u64, client: u8) -> Op {
-    let down_ms = [0, 200, 10_000][rng.below(3) as usize];
-    match kind {
-        12 => {
-            let found = if rng.chance(0.25) { Found::Backup } else { Found::Latest };
-            Op::RestartClient { client, found, reboot: rng.chance(0.3), down_ms }
-        }
-        13 => Op::RestartGateway { reboot: rng.chance(0.3), down_ms },
-        14 if rng.chance(0.5) => Op::Backup { client },
-        14 => Op::StepClock { host: client, by_s: rng.below(1 << 30) as i64 - (1 << 29) },
-        _ => match rng.below(3) {
+        15 => match rng.below(3) {
             0 => Op::Revoke { client },
             1 => Op::Readmit { client },
             _ => Op::Enrol { client },
         },
+        16..=20 => Op::Attack(attack(rng, kind, client)),
+        _ => Op::Settle { quiet: false },
     }
 }
 
-fn attack(rng: &mut Rng, kind: u64, client: u8) -> Op {
+fn network(rng: &mut Rng, kind: u64, client: u8) -> Network {
+    let access = rng.below(ACCESSES.into()) as u8;
+    let card = rng.below(CARDS.into()) as u8;
+    match kind {
+        0 | 1 => Network::Quality { client, access, quality: Quality::draw(rng) },
+        2 => {
+            let carriers = [Carrier::Up, Carrier::Down, Carrier::Down, Carrier::BlackHole];
+            Network::Carrier { client, access, carrier: carriers[rng.below(4) as usize] }
+        }
+        3 => Network::OneWay { client, access, way: way(rng) },
+        4 => {
+            let mtu = [1_280, 1_300, 1_400, 1_500][rng.below(4) as usize];
+            Network::Mtu { client, access, mtu }
+        }
+        5 => Network::Readdress { client, card },
+        6 | 7 => Network::Plug { client, card, access: rng.chance(0.75).then_some(access) },
+        8 => Network::MoveGateway { told_after_ms: rng.below(20_000) as u32 },
+        9 => Network::RebindNat { client, access },
+        _ => Network::RebootNat { client, access, readdress: rng.chance(0.5) },
+    }
+}
+
+fn down(rng: &mut Rng) -> u32 {
+    [0, 200, 10_000][rng.below(3) as usize]
+}
+
+fn client_machine(rng: &mut Rng, kind: u64, client: u8) -> Machine {
+    if kind == 11 {
+        let most = [60, 600, 28_800][rng.below(3) as usize];
+        return Machine::Sleep { client, seconds: 1 + rng.below(most) as u32 };
+    }
+    let found = if rng.chance(0.25) { Found::Backup } else { Found::Latest };
+    let (reboot, down_ms) = (rng.chance(0.3), down(rng));
+    Machine::RestartClient { client, found, reboot, down_ms }
+}
+
+fn attack(rng: &mut Rng, kind: u64, client: u8) -> Attack {
     let count = 1 + rng.below(60) as u16;
     let chance = rng.next_u64();
     match kind {
@@ -268,15 +306,14 @@ fn attack(rng: &mut Rng, kind: u64, client: u8) -> Op {
                 2 => Intercept::Move,
                 _ => Intercept::Race,
             };
-            Op::Intercept { client, way: way(rng), how, datagrams: 1 + rng.below(30) as u16 }
+            Attack::Intercept { client, way: way(rng), how, datagrams: 1 + rng.below(30) as u16 }
         }
         18 => {
             let (own_address, altered) = (rng.chance(0.5), rng.chance(0.4));
-            Op::Replay { count, own_address, altered, chance }
+            Attack::Replay { count, own_address, altered, chance }
         }
-        19 => Op::Garbage { client: rng.chance(0.5).then_some(client), count, chance },
-        20 if rng.chance(0.7) => Op::Reflect { client },
-        20 => Op::Flood { messages: 1 + rng.below(300) as u16, chance },
-        _ => Op::Settle { quiet: false },
+        19 => Attack::Garbage { client: rng.chance(0.5).then_some(client), count, chance },
+        _ if rng.chance(0.7) => Attack::Reflect { client },
+        _ => Attack::Flood { messages: 1 + rng.below(300) as u16, chance },
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! 1. *Always back*: within [`BACK_WITHIN_NS`] and 2 % of the outage, small and full-sized packets
 //!    get through both ways.
-//! 2. Then nothing is lost: the links lose nothing, so the tunnel may not.
+//! 2. Then, once a few large packets have told where a path shrank, nothing is lost: the links lose
+//!    nothing, so the tunnel may not.
 //! 3. *Silence*: with nothing to say nothing is sent; behind a NAT what keeps its mapping, within
 //!    the budget of 250 KB a day.
 
@@ -22,6 +23,8 @@ const BACK_PART: u64 = 50;
 const TRY_NS: u64 = SECOND / 4;
 /// Packets each way that must all arrive once a session is back.
 const LOSSLESS: u64 = 25;
+/// Large packets each way before that, which may be lost.
+const LEARNING: u64 = 12;
 /// Time in which what was under way comes to rest.
 const REST_NS: u64 = 400 * SECOND;
 /// Time for which silence is watched.
@@ -126,7 +129,16 @@ impl World {
     }
 
     fn nothing_is_lost(&mut self) -> Result<(), Breach> {
-        self.advance(5 * SECOND)?;
+        // A path that shrank is found out by the loss of a few large packets.
+        for number in 0..LEARNING {
+            for client in 0..self.clients.len() {
+                for way in [Way::Up, Way::Down] {
+                    let body = Body::Data(LEN_MAX);
+                    self.schedule(number * 400 * MS, Task::Send { client, way, body });
+                }
+            }
+        }
+        self.advance(LEARNING * 400 * MS + 5 * SECOND)?;
         let first = self.delivery.totals().0 + 1;
         for number in 0..LOSSLESS {
             for client in 0..self.clients.len() {
