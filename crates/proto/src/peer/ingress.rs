@@ -138,6 +138,10 @@ impl Peer {
                 Ok(())
             }
             Frame::Challenge(challenge) => {
+                // Under old keys it is late: the peer has said since what it prefers.
+                if challenge.prefer && arrival.standing != Standing::Previous {
+                    self.prefer(cx, arrival.path, challenge.abandon_others);
+                }
                 self.take_challenge(cx, arrival.path, arrival.route, arrival.len, challenge)
             }
             Frame::Response(response) => {

@@ -155,9 +155,6 @@ impl Peer {
         challenge: Challenge,
     ) -> Result<(), DropReason> {
         let Some(id) = path else { return Err(DropReason::NoRoute) };
-        if challenge.prefer {
-            self.prefer(cx, id, challenge.abandon_others);
-        }
         let response = Response { token: challenge.token, observed: route.remote };
         self.send_frame(cx, id, &Frame::Response(response), len.min(FLIGHT_SIZE))
     }
@@ -168,7 +165,13 @@ impl Peer {
     /// may be late: paths that it has taken since (their lanes have higher serials) are as they
     /// were. And it speaks of the lane that it sends by: if somebody else's address is claimed for
     /// that lane, the path that was there before is the one that it means.
-    fn prefer(&mut self, cx: &mut Context<'_>, id: PathId, abandon_others: bool) {
+    pub(super) fn prefer(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Option<PathId>,
+        abandon_others: bool,
+    ) {
+        let Some(id) = path else { return };
         let meant = match self.paths.get(id).map(|path| path.trust) {
             Some(Trust::Claimed { instead_of: Some(before), .. }) => [id, before],
             Some(_) | None => [id, id],
@@ -187,7 +190,8 @@ impl Peer {
                 path.health = Health::Gone;
             }
         }
-        if self.paths.get(id).is_some_and(Path::is_proven) {
+        let carries = |path: &Path| path.is_proven() && path.health != Health::Gone;
+        if self.paths.get(id).is_some_and(carries) {
             self.activate(cx, id);
         }
     }
