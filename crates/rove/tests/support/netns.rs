@@ -54,6 +54,18 @@ fn find(program: &str) -> Option<PathBuf> {
 
 /// Runs `body` as root of namespaces of its own. `name` is the calling test's.
 pub(crate) fn in_namespace(name: &str, body: fn()) {
+    run_in(name, &["--user", "--map-root-user", "--net", "--mount"], body);
+}
+
+/// The same, with all users there are: for a test of who may do what. Skipped without root.
+pub(crate) fn in_namespace_of_root(name: &str, body: fn()) {
+    if !rustix::process::geteuid().is_root() {
+        return skip(name, "other users can be played by root only");
+    }
+    run_in(name, &["--net", "--mount"], body);
+}
+
+fn run_in(name: &str, namespaces: &[&str], body: fn()) {
     if std::env::var(INSIDE).as_deref() == Ok(name) {
         sh("mount -t tmpfs none /run && mkdir /run/netns");
         body();
@@ -65,8 +77,7 @@ pub(crate) fn in_namespace(name: &str, body: fn()) {
         }
     }
     let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--net", "--mount", "--"]);
-    command.arg(std::env::current_exe().unwrap());
+    command.args(namespaces).arg("--").arg(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(INSIDE, name);
     let output = command.stdin(Stdio::null()).output().unwrap();
     let ran = Ran::of(output);
