@@ -5,3 +5,4 @@ pub mod emu;
 pub mod netns;
 pub mod programs;
 pub mod scenario;
+pub mod world;
