@@ -22,6 +22,9 @@ pub const RUN_DATAGRAMS_MAX: usize = 64;
 pub const RUN_BYTES_MAX: usize = 65_000;
 /// Bytes of datagrams held before the shell must send; the next one is refused.
 pub const DATAGRAM_BYTES_MAX: usize = 1 << 20;
+/// Bytes that one piece of input may lead to: a super-packet of 64 KB, sealed segment by segment,
+/// with a copy for a path that is being proven.
+const INPUT_BYTES_MAX: usize = 160 * 1_024;
 /// Bytes of inner packets held before the shell must write them.
 pub const INNER_BYTES_MAX: usize = 1 << 20;
 
@@ -96,8 +99,8 @@ impl Outbox {
 
     /// Whether the shell should send and write before it hands over more input.
     pub fn is_full(&self) -> bool {
-        self.bytes.len() + RUN_BYTES_MAX > DATAGRAM_BYTES_MAX
-            || self.inner.len() + RUN_BYTES_MAX > INNER_BYTES_MAX
+        self.bytes.len() + INPUT_BYTES_MAX > DATAGRAM_BYTES_MAX
+            || self.inner.len() + INPUT_BYTES_MAX > INNER_BYTES_MAX
     }
 
     /// Forgets everything, keeps the memory.
