@@ -32,6 +32,9 @@ const SECONDS_MAX: u32 = 60;
 /// Idle clients of the crowded gateway.
 const CROWD: usize = 1_000;
 
+/// Open files that a thousand clients need.
+const FILES: &str = "--nofile=8192:8192";
+
 /// Where built programs are kept between runs.
 const CACHE: &str = "target/bench";
 /// The Go module that pins wireguard-go.
@@ -52,7 +55,8 @@ struct Settings {
 pub(crate) fn run_bench(words: &[&str]) -> Result<(), String> {
     let settings = parse(words)?;
     build()?;
-    let mut command = Command::new("unshare");
+    let mut command = Command::new("prlimit");
+    command.args([FILES, "unshare"]);
     if !is_root() {
         command.args(["--user", "--map-root-user"]);
     }
@@ -61,7 +65,9 @@ pub(crate) fn run_bench(words: &[&str]) -> Result<(), String> {
         .arg(std::env::current_exe().map_err(|error| format!("own path: {error}"))?)
         .args(["bench-inside", &settings.rounds.to_string(), &settings.seconds.to_string()]);
     run(command).map_err(|error| {
-        format!("{error}; bench needs unshare, ip, /dev/net/tun, and root or user namespaces")
+        format!(
+            "{error}; bench needs prlimit, unshare, ip, /dev/net/tun, and root or user namespaces"
+        )
     })
 }
 

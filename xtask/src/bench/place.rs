@@ -78,10 +78,41 @@ impl Place {
         Ok(Self { own })
     }
 
-    /// A program on a host, its words after it.
+    /// Hosts for a crowd of clients, on a bridge of the gateway; gives the gateway's address there.
+    pub(super) fn crowd(&self, clients: usize) -> Result<&'static str, String> {
+        const GATEWAY: &str = "10.1.0.1";
+        let mut lines = format!(
+            "link add crowd netns gateway type bridge\n\
+             -n gateway addr add {GATEWAY}/16 dev crowd\n\
+             -n gateway link set crowd up\n"
+        );
+        for number in 0..clients {
+            let name = crowd_host(number);
+            let (high, low) = ((number + 2) / 256, (number + 2) % 256);
+            lines += &format!(
+                "netns add {name}\n\
+                 link add v-{name} netns gateway type veth peer name uplink netns {name}\n\
+                 -n gateway link set v-{name} master crowd up\n\
+                 -n {name} addr add 10.1.{high}.{low}/16 dev uplink\n\
+                 -n {name} link set lo up\n\
+                 -n {name} link set uplink up\n"
+            );
+        }
+        for line in lines.lines() {
+            command(&format!("ip {line}"))?;
+        }
+        Ok(GATEWAY)
+    }
+
+    /// A program on one of the two hosts, its words after it.
     pub(super) fn on(&self, host: Host, program: &str, words: &[&str]) -> Command {
+        self.on_host(host.name(), program, words)
+    }
+
+    /// A program on the host of that name, its words after it.
+    pub(super) fn on_host(&self, host: &str, program: &str, words: &[&str]) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", host.name(), program]).args(words).current_dir(root());
+        command.args(["netns", "exec", host, program]).args(words).current_dir(root());
         command
     }
 
@@ -113,6 +144,11 @@ impl Place {
             _ => Err("the link has no counters".to_owned()),
         }
     }
+}
+
+/// The name of a host of the crowd.
+pub(super) fn crowd_host(number: usize) -> String {
+    format!("crowd-{number}")
 }
 
 /// Runs a short command to its end.

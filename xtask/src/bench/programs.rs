@@ -77,6 +77,14 @@ impl Program {
     }
 }
 
+/// Ends many programs together: each is asked before the first is waited for.
+pub(super) fn end_all(programs: Vec<Program>) {
+    let numbers = programs.iter().map(|program| program.pid().to_string());
+    // One that ended by itself makes this fail, and loses nothing.
+    let _ = Command::new("kill").args(numbers).stderr(Stdio::null()).status();
+    drop(programs);
+}
+
 impl Drop for Program {
     /// Asks it to end, so that it can put its host back in order, and makes it end if it does not.
     fn drop(&mut self) {
@@ -84,7 +92,7 @@ impl Drop for Program {
             return;
         }
         // It may end by itself just now: then all of this fails, and nothing is lost.
-        let _ = Command::new("kill").arg(self.pid().to_string()).status();
+        let _ = Command::new("kill").arg(self.pid().to_string()).stderr(Stdio::null()).status();
         for _ in 0..LOOKS {
             match self.child.try_wait() {
                 Ok(None) => sleep(LOOK_EVERY),

@@ -8,8 +8,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::CACHE;
-use super::place::{Host, Place, command, resident_kb};
-use super::programs::Program;
+use super::place::{Host, Place, command, crowd_host, resident_kb};
+use super::programs::{Program, end_all};
 use crate::run::root;
 
 /// The port of every gateway.
@@ -24,6 +24,10 @@ const WIREGUARD_MTU: u16 = 1_420;
 /// How often and how long a program's control socket is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const LOOKS: u32 = 500;
+/// Where Rove's client keeps what it knows.
+const ROVE_CLIENT_DIR: &str = "/run/rove-client";
+/// Clients of a crowd that start at one time.
+const CROWD_BATCH: usize = 16;
 /// How long a crowd is left alone before the gateway's memory is read.
 const CROWD_IDLE: Duration = Duration::from_secs(5);
 
@@ -171,8 +175,8 @@ impl Tunnel for Rove {
 
     fn start(&self, place: &Place) -> Result<Running, String> {
         let endpoint = format!("{}:{PORT}", Host::Gateway.outer());
-        let (gateway, invite) = rove_gateway(place, &endpoint)?;
-        let mut client = rove_client(place, &invite)?;
+        let (gateway, invite) = rove_gateway(place, &endpoint, 1)?;
+        let mut client = rove_client(place, Host::Client.name(), &invite, ROVE_CLIENT_DIR)?;
         client.line().map_err(|error| format!("{error}; see {CACHE}/rove-client.log"))?;
         // By itself a gateway serves pings and name queries only; here it is the other end.
         let allow = ["gateway", "allow", "bench", GATEWAY_INNER, "--dir", "/run/rove-gateway"];
@@ -182,14 +186,31 @@ impl Tunnel for Rove {
 
     fn first_reply_us(&self, place: &Place) -> Result<Option<f64>, String> {
         let endpoint = format!("{}:{FORWARD_PORT}", Host::Gateway.outer());
-        let (_gateway, invite) = rove_gateway(place, &endpoint)?;
+        let (_gateway, invite) = rove_gateway(place, &endpoint, 1)?;
         let (mut forwarder, _) = forwarder(place)?;
-        let _client = rove_client(place, &invite)?;
+        let _client = rove_client(place, Host::Client.name(), &invite, ROVE_CLIENT_DIR)?;
         forwarder.line()?.parse().map(Some).map_err(|_| "the forwarder timed nothing".to_owned())
     }
 
-    fn crowd(&self, _: &Place, _: usize) -> Result<Option<u64>, String> {
-        Ok(None)
+    fn crowd(&self, place: &Place, clients: usize) -> Result<Option<u64>, String> {
+        let address = place.crowd(clients)?;
+        let (gateway, invite) = rove_gateway(place, &format!("{address}:{PORT}"), clients)?;
+        let numbers: Vec<usize> = (0..clients).collect();
+        let mut crowd = Vec::with_capacity(clients);
+        for batch in numbers.chunks(CROWD_BATCH) {
+            for number in batch {
+                let dir = format!("/run/rove-crowd/{number}");
+                crowd.push(rove_client(place, &crowd_host(*number), &invite, &dir)?);
+            }
+            let started = crowd.len() - batch.len();
+            for client in &mut crowd[started..] {
+                client.line().map_err(|error| format!("{error}; see {CACHE}/rove-client.log"))?;
+            }
+        }
+        sleep(CROWD_IDLE);
+        let kilobytes = resident_kb(gateway.pid())?;
+        end_all(crowd);
+        Ok(Some(kilobytes))
     }
 }
 
@@ -273,9 +294,9 @@ fn connect(path: &str) -> Result<UnixStream, String> {
     Err(format!("{path} did not appear; see {CACHE}/wireguard-go.log"))
 }
 
-/// A fresh gateway that names `endpoint` in its invites, and an invite.
-fn rove_gateway(place: &Place, endpoint: &str) -> Result<(Program, String), String> {
-    for folder in ["/run/rove-gateway", "/run/rove-client"] {
+/// A fresh gateway that names `endpoint` in its invites, and an invite for so many clients.
+fn rove_gateway(place: &Place, endpoint: &str, uses: usize) -> Result<(Program, String), String> {
+    for folder in ["/run/rove-gateway", ROVE_CLIENT_DIR] {
         match fs::remove_dir_all(folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(format!("{folder}: {error}"));
@@ -287,7 +308,8 @@ fn rove_gateway(place: &Place, endpoint: &str) -> Result<(Program, String), Stri
     let init = ["gateway", "init", "--endpoint", endpoint, "--network", "10.9.0.0/16"];
     finished(place.on(Host::Gateway, &rove(), &[&init[..], &dir].concat()))?;
     listen_on_port("/run/rove-gateway/gateway.toml")?;
-    let invite = ["gateway", "invite", "bench"];
+    let uses = uses.to_string();
+    let invite = ["gateway", "invite", "bench", "--uses", &uses];
     let invite = finished(place.on(Host::Gateway, &rove(), &[&invite[..], &dir].concat()))?;
     let mut run = place.on(Host::Gateway, &rove(), &[&["gateway", "run"][..], &dir].concat());
     run.stderr(log("rove-gateway")?);
@@ -310,10 +332,9 @@ fn listen_on_port(config: &str) -> Result<(), String> {
     fs::write(config, text).map_err(|error| format!("{config}: {error}"))
 }
 
-fn rove_client(place: &Place, invite: &str) -> Result<Program, String> {
-    let words = ["up", invite, "--dir", "/run/rove-client", "--foreground"];
-    let words = [&words[..], &["--route", "10.9.0.0/16"]].concat();
-    let mut up = place.on(Host::Client, &rove(), &words);
+fn rove_client(place: &Place, host: &str, invite: &str, dir: &str) -> Result<Program, String> {
+    let words = ["up", invite, "--dir", dir, "--foreground", "--route", "10.9.0.0/16"];
+    let mut up = place.on_host(host, &rove(), &words);
     up.stderr(log("rove-client")?);
     Program::start(up)
 }
