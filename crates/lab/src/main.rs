@@ -9,9 +9,11 @@ use rove_lab::scenario::binary::{Binary, Profile};
 use rove_lab::scenario::run::{Place, Request};
 use rove_lab::scenario::settings::Settings;
 use rove_lab::scenario::{self, SCENARIOS};
+use rove_lab::world::{self, Hunt};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// A scenario failed, or the demonstration did.
 const FAILED: u8 = 1;
@@ -48,6 +50,10 @@ enum Command {
     ///
     /// Exit status: 0 it passed, 1 it did not, 2 usage, 3 it could not be run.
     Run(Run),
+    /// Let random operations happen in the simulated world, seed after seed, and check every law
+    ///
+    /// Exit status: 0 every law held, 1 one was broken: the operations that lead to it are printed.
+    World(World),
     /// Say whether there can be namespaces and network devices here; exit status 3 if not
     Probe,
     /// A program that runs in a host of the lab
@@ -79,11 +85,28 @@ struct Run {
     settings: Vec<String>,
 }
 
+#[derive(Args)]
+struct World {
+    /// Go on with further seeds for this long
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=604_800))]
+    seconds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Operations of each run
+    #[arg(long, default_value_t = world::STEPS, value_name = "N")]
+    steps: usize,
+    /// Run one seed and tell everything that happens in it
+    #[arg(long, conflicts_with = "seconds")]
+    watch: bool,
+}
+
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::List => list(),
         Command::Demo { bare, rove } => finish(show(bare, rove.as_deref()), FAILED),
         Command::Run(run) => start(run),
+        Command::World(world) => finish(simulate(&world), COULD_NOT_RUN),
         Command::Probe => finish(probe(), COULD_NOT_RUN),
         Command::Program(program) => finish(program.run().map(|()| 0), FAILED),
     }
@@ -124,6 +147,17 @@ fn refusal() -> anyhow::Result<Option<String>> {
     let said = String::from_utf8_lossy(&probe.stderr);
     let said = said.trim().trim_start_matches(COMPLAINT).to_owned();
     Ok((!probe.status.success()).then_some(said))
+}
+
+fn simulate(asked: &World) -> anyhow::Result<u8> {
+    let World { seconds, seed, steps, watch } = *asked;
+    let out = &mut std::io::stdout();
+    let held = if watch {
+        world::watch(seed, steps, out)?
+    } else {
+        world::hunt(&Hunt { seed, time: Duration::from_secs(seconds), steps }, out)?
+    };
+    Ok(if held { 0 } else { FAILED })
 }
 
 fn probe() -> anyhow::Result<u8> {

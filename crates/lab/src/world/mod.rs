@@ -16,6 +16,7 @@ mod attacker;
 mod engine;
 mod hash;
 mod host;
+mod hunt;
 mod inner;
 mod laws;
 mod op;
@@ -27,6 +28,7 @@ mod watch;
 
 use std::fmt;
 
+pub use hunt::{Hunt, hunt, watch};
 pub use laws::Law;
 pub use op::{Attack, Found, Intercept, Machine, Network, Op, Quality, Way, generate};
 pub use watch::Teller;
