@@ -1,0 +1,173 @@
+//! What once broke a law in the simulated world, as few operations as show it.
+//!
+//! A new one: `rove-lab world` prints the operations of a failure; put them here under a name that
+//! says what was wrong, see the test fail, then mend the core.
+
+use rove_lab::emu::Carrier;
+use rove_lab::world::{
+    Attack, Found, Intercept, Machine, Network, Op, Quality, Way, replay, shrink,
+};
+
+fn holds(seed: u64, ops: &[Op]) {
+    if let Err(failure) = replay(seed, ops) {
+        panic!("{}", shrink(failure));
+    }
+}
+
+fn send_up(client: u8, packets: u16, len: u16, gap_us: u32) -> Op {
+    Op::Send { client, way: Way::Up, packets, len, gap_us }
+}
+
+const fn wait(ms: u32) -> Op {
+    Op::Wait { ms }
+}
+
+const fn settle(quiet: bool) -> Op {
+    Op::Settle { quiet }
+}
+
+const fn plug(client: u8, card: u8, access: u8) -> Op {
+    Op::Network(Network::Plug { client, card, access: Some(access) })
+}
+
+const fn move_gateway(told_after_ms: u32) -> Op {
+    Op::Network(Network::MoveGateway { told_after_ms })
+}
+
+const fn restart_client(client: u8, found: Found, reboot: bool, down_ms: u32) -> Op {
+    Op::Machine(Machine::RestartClient { client, found, reboot, down_ms })
+}
+
+const fn quality(client: u8, access: u8, quality: Quality) -> Op {
+    Op::Network(Network::Quality { client, access, quality })
+}
+
+const fn redirect(client: u8, datagrams: u16) -> Op {
+    Op::Attack(Attack::Intercept { client, way: Way::Up, how: Intercept::Move, datagrams })
+}
+
+/// A slow network that loses nothing.
+const SLOW: Quality = Quality { delay_ms: 147, jitter_ms: 20, rate_kbps: 300, ..Quality::CLEAN };
+
+#[test]
+fn a_packet_whole_by_one_path_and_in_pieces_by_another_is_one_packet() {
+    let reboot = Op::Network(Network::RebootNat { client: 1, access: 2, readdress: true });
+    let sleep = Op::Machine(Machine::Sleep { client: 1, seconds: 322 });
+    holds(5, &[sleep, plug(1, 0, 2), wait(160), reboot, settle(false)]);
+}
+
+#[test]
+fn a_refused_client_does_not_ask_at_every_round_trip() {
+    let restart = Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 10_000 });
+    let sleep = Op::Machine(Machine::Sleep { client: 2, seconds: 53 });
+    let revoke = Op::Revoke { client: 0 };
+    holds(14, &[wait(944), restart, revoke, plug(2, 0, 0), wait(749), wait(939), sleep]);
+}
+
+#[test]
+fn a_goodbye_that_crosses_a_connect_is_no_end() {
+    holds(15, &[settle(false), Op::Revoke { client: 2 }, settle(false)]);
+}
+
+#[test]
+fn a_dead_spare_path_is_not_asked_for_ever() {
+    holds(15, &[wait(170), move_gateway(19_894), settle(true)]);
+}
+
+#[test]
+fn a_late_challenge_takes_no_newer_path_away() {
+    let lossy = Quality { delay_ms: 1, jitter_ms: 40, loss: 191, duplicate: 52, ..SLOW };
+    let ops = [
+        wait(3_151),
+        send_up(2, 9, 0, 500),
+        quality(2, 2, lossy),
+        send_up(2, 2, 0, 20_000),
+        plug(2, 1, 0),
+        wait(2_034),
+        settle(false),
+    ];
+    holds(24, &ops);
+}
+
+#[test]
+fn a_late_challenge_under_old_keys_prefers_nothing() {
+    let ops = [
+        plug(0, 1, 2),
+        wait(420),
+        Op::Machine(Machine::RestartGateway { reboot: true, down_ms: 0 }),
+        send_up(2, 4, 0, 20_000),
+        Op::Machine(Machine::Sleep { client: 1, seconds: 57 }),
+        quality(2, 2, SLOW),
+        plug(2, 0, 1),
+        wait(28),
+        restart_client(0, Found::Backup, false, 200),
+        settle(true),
+    ];
+    holds(1_281, &ops);
+}
+
+#[test]
+fn redirected_datagrams_leave_the_true_path_alone() {
+    let held = Quality { delay_ms: 147, jitter_ms: 27, reorder: 182, rate_kbps: 300, ..SLOW };
+    let ops = [
+        wait(236_044),
+        send_up(0, 6, 0, 300_000),
+        quality(2, 0, held),
+        send_up(0, 7, 0, 0),
+        redirect(0, 16),
+        wait(775),
+        settle(false),
+    ];
+    holds(27, &ops);
+}
+
+#[test]
+fn the_first_datagram_under_new_keys_proves_no_address_of_somebody_else() {
+    let sleep = Op::Machine(Machine::Sleep { client: 1, seconds: 317 });
+    let syn = Op::Syn { client: 2, way: Way::Up, mss: 1_135 };
+    holds(62, &[sleep, send_up(2, 4, 0, 0), redirect(2, 23), syn, wait(764), settle(false)]);
+}
+
+#[test]
+fn a_lost_probe_of_the_mtu_is_no_silence() {
+    let shrink = Op::Network(Network::Mtu { client: 0, access: 0, mtu: 1_280 });
+    holds(48, &[shrink, settle(true)]);
+}
+
+#[test]
+fn a_shrunk_path_is_found_out_while_small_packets_pass() {
+    let shrink = Op::Network(Network::Mtu { client: 2, access: 1, mtu: 1_300 });
+    holds(322, &[wait(25_375), plug(0, 0, 1), shrink, settle(true)]);
+}
+
+#[test]
+fn a_path_that_falls_silent_again_is_asked_anew() {
+    let rebind = Op::Network(Network::RebindNat { client: 0, access: 0 });
+    let lossy = Quality { delay_ms: 1, jitter_ms: 17, loss: 211, duplicate: 158, ..SLOW };
+    let gone = Op::Network(Network::Carrier { client: 0, access: 0, carrier: Carrier::BlackHole });
+    let ops = [wait(731), rebind, settle(false), quality(2, 0, lossy), gone, wait(390_793)];
+    holds(263, &ops);
+}
+
+#[test]
+fn a_gateway_that_moves_often_leaves_room_for_paths() {
+    let readdress = |client| Op::Network(Network::Readdress { client, card: 0 });
+    let ops = [
+        wait(56_591),
+        move_gateway(5_563),
+        settle(false),
+        plug(1, 1, 2),
+        Op::Enrol { client: 1 },
+        settle(false),
+        readdress(2),
+        Op::Machine(Machine::Sleep { client: 1, seconds: 51 }),
+        wait(47),
+        Op::Enrol { client: 0 },
+        wait(25_704),
+        readdress(1),
+        wait(7_056),
+        move_gateway(3_832),
+        settle(true),
+    ];
+    holds(307, &ops);
+}
