@@ -1,8 +1,8 @@
 //! Files that must be whole, private or both.
 //!
 //! Decides how a file comes to exist (new, or replaced as a whole, in both cases durable before the
-//! call returns) and who may read a secret. Refuses to know what is inside. A reader never sees half
-//! a file: a replacement is written beside it and renamed.
+//! call returns) and who may read a secret. Refuses to know what is inside. A reader never sees
+//! half a file: a replacement is written beside it and renamed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -1,7 +1,7 @@
 //! `rove`: the one binary.
 //!
-//! From arguments to an exit code: 0 done, 1 failed with one line that names cause and cure, 2 wrong
-//! usage. What a command does is in [`command`]; a node that runs is in [`daemon`].
+//! From arguments to an exit code: 0 done, 1 failed with one line that names cause and cure, 2
+//! wrong usage. What a command does is in [`command`]; a node that runs is in [`daemon`].
 
 #![forbid(unsafe_code)]
 #![allow(

@@ -115,8 +115,8 @@ fn write_line(kind: &str, line: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Starts this program again, without a terminal. The invite goes by a pipe: arguments can be read by
-/// everybody.
+/// Starts this program again, without a terminal. The invite goes by a pipe: arguments can be read
+/// by everybody.
 fn start_detached(home: &Home, invite: Option<&Invite>) -> Result<Child> {
     files::make_directory(home.dir())?;
     let path = home.client_log();
@@ -158,7 +158,8 @@ fn notify(state: &[sd_notify::NotifyState<'_>]) {
 pub(super) fn down(home: &Home) -> Result<()> {
     match control::ask(&home.socket(Role::Client)?, &Request::Down) {
         Ok(_) => {
-            // The next `rove up` may follow at once: only an ended process has let go of everything.
+            // The next `rove up` may follow at once: only an ended process has let go of
+            // everything.
             wait_for_end(&home.state(Role::Client))?;
             return output::line("down");
         }

@@ -20,8 +20,8 @@ use crate::values::PeerName;
 /// How long the files may be held by somebody who does not answer.
 const IN_USE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Asks the running gateway, else its files. One that is just starting, or another command, may hold
-/// the files for a moment without answering yet.
+/// Asks the running gateway, else its files. One that is just starting, or another command, may
+/// hold the files for a moment without answering yet.
 fn ask(home: &Home, request: &Request) -> Result<Value> {
     let socket = home.socket(Role::Gateway)?;
     let give_up = Instant::now() + IN_USE_WITHIN;

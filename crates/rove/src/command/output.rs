@@ -61,8 +61,8 @@ pub(super) fn moment(value: &Value, name: &str) -> String {
     value.get(name).and_then(Value::as_u64).map(utc).unwrap_or_default()
 }
 
-/// The proleptic Gregorian date of a moment (the days-from-civil algorithm turned round: years begin
-/// in March, so that leap days end them).
+/// The proleptic Gregorian date of a moment (the days-from-civil algorithm turned round: years
+/// begin in March, so that leap days end them).
 fn utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let days = days + 719_468;

@@ -142,8 +142,8 @@ impl GatewayConfig {
         let networks = list(&mut networks.iter().map(|net| net.to_string()));
         let dns = list(&mut dns.iter().map(IpAddr::to_string));
         format!(
-            r#"# A Rove gateway. The whole file is checked before anything is touched; after a change,
-# `rove gateway run` takes it at its next start. Lines that begin with # show the default.
+            r#"# A Rove gateway. Checked as a whole before anything is touched, when the gateway
+# starts; nat and dns are read again on SIGHUP. Lines that begin with # show the default.
 
 [gateway]
 # Where clients reach this gateway, best first: HOST:PORT. The operator key signs these and the

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 const WRITTEN: [&str; 2] = ["/etc", "/proc/sys/net"];
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// Confines this process to the network and to `directories`. A kernel that cannot is told of in the
-/// log: the node is as safe as on that kernel it can be.
+/// Confines this process to the network and to `directories`. A kernel that cannot is told of in
+/// the log: the node is as safe as on that kernel it can be.
 pub(super) fn to(directories: &[&Path]) {
     let mut writable: Vec<PathBuf> = WRITTEN.iter().map(PathBuf::from).collect();
     writable.extend(directories.iter().map(|path| path.to_path_buf()));

@@ -41,7 +41,7 @@ const EXPEL_WITHIN: Duration = Duration::from_secs(1);
 /// Runs the gateway in `home` until a signal ends it. `ready` is called once when clients can
 /// connect.
 pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Result<()> {
-    let state = home.state(Role::Gateway);
+    let (state, socket) = (home.state(Role::Gateway), home.socket(Role::Gateway)?);
     anyhow::ensure!(
         home.config(Role::Gateway).exists(),
         "no gateway in {}: run `rove gateway init`, or name its directory with --dir",
@@ -57,9 +57,16 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     let listening = listen(&gateway.config)?;
     let name = gateway.config.interface.as_str();
     let tun = Tun::open(TunOptions { name, persistent: true, offload: true })?;
+    let listener = Listener::bind(&socket)?;
     let mut applier = Applier::open(Places::usual(&state))?;
-    applier.apply(&plan)?;
-    let listener = Listener::bind(&home.socket(Role::Gateway)?)?;
+    let took_over = applier.has_leftovers();
+    if let Err(error) = applier.apply(&plan) {
+        // What an earlier gateway left carries its clients' connections, and stays.
+        if !took_over {
+            applier.undo()?;
+        }
+        return Err(error.into());
+    }
     confine::to(&[home.dir(), &gateway.store_directory()]);
 
     let (inbox, messages) = sync_channel(MESSAGES_MAX);

@@ -7,8 +7,8 @@ use rove_proto::node::Config;
 
 use crate::keys::StaticKey;
 
-/// Most NATs forget a UDP mapping after 30 s or more (RFC 4787 REQ-5 asks for two minutes, many home
-/// routers use 30 s).
+/// Most NATs forget a UDP mapping after 30 s or more (RFC 4787 REQ-5 asks for two minutes, many
+/// home routers use 30 s).
 const KEEPALIVE: Duration = Duration::from_secs(25);
 /// A session is kept through a night and a weekend's travel.
 const PERSISTENCE_TIMEOUT: Duration = Duration::from_secs(72 * 3_600);

@@ -12,8 +12,8 @@ use crate::config::{ClientConfig, GatewayConfig};
 use crate::ledger::{Peer, Registry};
 use crate::values::Lease;
 
-/// The largest inner packet, in bytes: with all that is put around it, it fits an Ethernet link over
-/// IPv6 (1,500 - 40 - 8 - 32). Where less fits the core splits and clamps.
+/// The largest inner packet, in bytes: with all that is put around it, it fits an Ethernet link
+/// over IPv6 (1,500 - 40 - 8 - 32). Where less fits the core splits and clamps.
 pub(super) const TUN_MTU: u32 = 1_420;
 
 /// A gateway's host.

@@ -1,7 +1,7 @@
 //! The gateway's own name, resolved outside the tunnel.
 //!
-//! By the system's resolver, on a thread of its own: it may take half a minute to fail and cannot be
-//! interrupted, so its answer is a message. Meanwhile the last good addresses are tried.
+//! By the system's resolver, on a thread of its own: it may take half a minute to fail and cannot
+//! be interrupted, so its answer is a message. Meanwhile the last good addresses are tried.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;

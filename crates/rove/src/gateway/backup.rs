@@ -45,8 +45,8 @@ pub fn backup(home: &Home, ledger: Snapshot, to: &Path) -> Result<()> {
     Ok(files::create(to, PRIVATE, text.as_bytes())?)
 }
 
-/// Puts the backup in `from` in the place of whatever gateway is in `home`; the caller has made sure
-/// that none runs.
+/// Puts the backup in `from` in the place of whatever gateway is in `home`; the caller has made
+/// sure that none runs.
 pub fn restore(home: &Home, from: &Path) -> Result<()> {
     let secret = files::read_secret(from)?;
     let name = from.display();

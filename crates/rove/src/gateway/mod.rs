@@ -77,7 +77,8 @@ impl Gateway {
         Ok(Self { home: home.clone(), config, identity, ledger })
     }
 
-    /// Reads and checks everything, to run: a command that has the files for a moment is waited for.
+    /// Reads and checks everything, to run: a command that has the files for a moment is waited
+    /// for.
     pub fn open_to_run(home: &Home) -> Result<Self> {
         let give_up = Instant::now() + COMMAND_WITHIN;
         loop {

@@ -1,12 +1,12 @@
 //! Who belongs to a service: invites, peers, their leases and allow-lists, and what happened.
 //!
-//! The rules are pure ([`registry`]): from the present state, a request and the wall clock they make
-//! a [`Change`] or a refusal. The [`Ledger`] makes a change durable in the store first, and true in
-//! memory after, so that nobody is admitted whom a crash would forget. Both the running gateway and
-//! the offline commands act through it.
+//! The rules are pure ([`registry`]): from the present state, a request and the wall clock they
+//! make a [`Change`] or a refusal. The [`Ledger`] makes a change durable in the store first, and
+//! true in memory after, so that nobody is admitted whom a crash would forget. Both the running
+//! gateway and the offline commands act through it.
 //!
-//! The wall clock is used for what people read and for the expiry of invites only; it is always this
-//! gateway's own.
+//! The wall clock is used for what people read and for the expiry of invites only; it is always
+//! this gateway's own.
 
 mod records;
 mod registry;
@@ -25,8 +25,8 @@ pub use snapshot::Snapshot;
 
 /// How many entries of the audit log are kept; the oldest go first.
 pub const AUDIT_ENTRIES_MAX: u64 = 100_000;
-/// How many refusals a minute are written down: a stranger must not be able to fill the disk, nor to
-/// push what matters out of the log.
+/// How many refusals a minute are written down: a stranger must not be able to fill the disk, nor
+/// to push what matters out of the log.
 const REFUSALS_PER_MINUTE_MAX: u32 = 30;
 
 /// The registry and the store that remembers it.

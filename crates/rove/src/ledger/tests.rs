@@ -254,10 +254,12 @@ proptest! {
                         .then(|| registry.invite(terms, token(t), now).ok())
                         .flatten()
                 }
-                Op::Enrol { key: k, token: t } => match registry.enrol(key(k), Some(token(t)), now) {
-                    Ok(Enrolment::New(change)) => Some(change),
-                    Ok(Enrolment::Known) | Err(_) => None,
-                },
+                Op::Enrol { key: k, token: t } => {
+                    match registry.enrol(key(k), Some(token(t)), now) {
+                        Ok(Enrolment::New(change)) => Some(change),
+                        Ok(Enrolment::Known) | Err(_) => None,
+                    }
+                }
                 Op::Revoke { name: n } => registry.revoke(&name(&format!("n{n}")), now).ok(),
                 Op::Wait { seconds } => {
                     now.0 += seconds;

@@ -107,3 +107,25 @@ fn no_token_remains_after_acceptance() {
         assert!(!String::from_utf8_lossy(value).contains(&token));
     }
 }
+
+#[test]
+fn memberships_of_every_release_load() {
+    use std::os::unix::fs::PermissionsExt;
+    let compat = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compat");
+    for release in ["0.1.0"] {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["client.key", "client.redb"] {
+            let copy = dir.path().join(name);
+            std::fs::copy(compat.join(release).join("client").join(name), &copy).unwrap();
+            std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        let membership =
+            Membership::open(&Home::new(Some(dir.path().to_owned())).unwrap(), None).unwrap();
+        assert_eq!(membership.token(), None);
+        assert!(membership.counter() > 1);
+        assert_eq!(membership.answered(), ["192.0.2.1:4500".parse().unwrap()]);
+        let gateway = membership.gateway.record();
+        assert_eq!(gateway.endpoints[1].to_string(), "vpn.example.org:443");
+        assert_eq!(gateway.networks.to_string(), "10.77.0.0/24,fd77::/64");
+    }
+}

@@ -7,8 +7,8 @@
 //!                      +- router -+
 //! phone  203.0.114.2 --+          +-- 198.51.100.80 server
 //! ```
-//! IPv6: 2001:db8:c::2, 2001:db8:d::2, 2001:db8:a::2, 2001:db8:b::2. The documentation networks stand
-//! for the public Internet (RFC 5737, RFC 3849); nobody else has them.
+//! IPv6: 2001:db8:c::2, 2001:db8:d::2, 2001:db8:a::2, 2001:db8:b::2. The documentation networks
+//! stand for the public Internet (RFC 5737, RFC 3849); nobody else has them.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -130,8 +130,10 @@ impl Lab {
         // The world knows the tunnel's networks, so that most tests need no NAT.
         sh("ip -n router route add 10.77.0.0/24 via 192.0.2.1
             ip -n router route add fd77::/64 via 2001:db8:a::2");
-        sh("nsenter --net=/run/netns/router sh -c \
-            'echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding'");
+        for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+            let file = format!("/proc/sys/net/{setting}");
+            sh(&format!("nsenter --net=/run/netns/router sh -c 'echo 1 > {file}'"));
+        }
         Self { dir: tempfile::tempdir().unwrap() }
     }
 

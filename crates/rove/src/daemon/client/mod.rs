@@ -57,7 +57,7 @@ pub struct Wishes<'a> {
 pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     let config = (wishes.configure)()?;
     let deadline = Instant::now() + config.timeout.duration();
-    let state = home.state(Role::Client);
+    let (state, socket) = (home.state(Role::Client), home.socket(Role::Client)?);
     crate::files::make_directory(home.dir())?;
     crate::files::make_directory(&state)?;
     let _lock = Lock::take(&state)?;
@@ -66,11 +66,14 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     overlap(&config, &record, &rove_os::links::snapshot()?)?;
     let name = config.interface.as_str();
     let tun = Tun::open(TunOptions { name, persistent: false, offload: true })?;
+    let listener = Listener::bind(&socket)?;
     let mut applier = Applier::open(Places::usual(&state))?;
     let remotes = first_remotes(&record.endpoints, membership.answered());
     // Sweeps what a crash left, too: none of it is wanted before there is a lease.
-    applier.apply(&plan::client_before(&config, &remotes))?;
-    let listener = Listener::bind(&home.socket(Role::Client)?)?;
+    if let Err(error) = applier.apply(&plan::client_before(&config, &remotes)) {
+        applier.undo()?;
+        return Err(error.into());
+    }
     confine::to(&[home.dir()]);
 
     let (inbox, messages) = sync_channel(MESSAGES_MAX);

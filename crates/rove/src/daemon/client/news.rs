@@ -157,7 +157,7 @@ fn refusal(status: Status) -> String {
         }
         Status::Revoked => "the gateway's operator revoked this client: ask for a new invite",
         Status::StaleCounter { .. } => {
-            "the gateway saw a later handshake of this client: was its directory restored or copied?"
+            "the gateway saw a later handshake of this client: was its directory copied?"
         }
         Status::Busy => "the gateway cannot take another client now: try again later",
         Status::Unsupported => "this version and the gateway's do not fit: update the older one",

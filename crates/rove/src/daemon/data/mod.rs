@@ -5,7 +5,8 @@
 //! wants written. It never waits for anything else, and never for the control thread: what that
 //! thread has no room for is kept here, up to a bound.
 //!
-//! Limits: one thread and one [`Node`]; sharding by session index comes with the step that needs it.
+//! Limits: one thread and one [`Node`]; sharding by session index comes with the step that needs
+//! it.
 
 mod sockets;
 mod turn;
