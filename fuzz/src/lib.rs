@@ -33,6 +33,7 @@ pub const TARGETS: &[Target] = &[
     targets::inner_packet::TARGET,
     targets::sealed::TARGET,
     targets::session::TARGET,
+    targets::world::TARGET,
 ];
 
 /// The target of that name.

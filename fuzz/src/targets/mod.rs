@@ -8,3 +8,4 @@ pub mod handshake;
 pub mod inner_packet;
 pub mod sealed;
 pub mod session;
+pub mod world;

@@ -30,7 +30,7 @@ use std::fmt;
 
 pub use hunt::{Hunt, hunt, watch};
 pub use laws::Law;
-pub use op::{Attack, Found, Intercept, Machine, Network, Op, Quality, Way, generate};
+pub use op::{Attack, Found, Intercept, Machine, Network, Op, Quality, Way, decode, generate};
 pub use watch::Teller;
 
 use engine::World;

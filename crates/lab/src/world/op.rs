@@ -203,6 +203,28 @@ pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
     ops
 }
 
+/// The most operations that [`decode`] makes: a run of a fraction of a second.
+pub const DECODED_MAX: usize = 40;
+/// Bytes of one operation in the input of [`decode`].
+const DECODED_LEN: usize = 3;
+
+/// Any bytes as a world's seed and operations, for fuzzing: a byte of seed, then three for each
+/// operation, its kind and what the rest follows from. To change one changes nothing before it, and
+/// leaves those behind it what they are.
+pub fn decode(bytes: &[u8]) -> (u64, Vec<Op>) {
+    let Some((&seed, rest)) = bytes.split_first() else { return (0, Vec::new()) };
+    let op = |chunk: &[u8]| {
+        let [kind, high, low] = [chunk[0], chunk[1], chunk[2]];
+        let mut rng = Rng::new(u64::from(u16::from_be_bytes([high, low])));
+        match kind % 64 {
+            0..16 => traffic(&mut rng),
+            16..28 => Op::Wait { ms: wait(&mut rng) },
+            other => trouble(&mut rng, u64::from(other) % KINDS),
+        }
+    };
+    (seed.into(), rest.chunks_exact(DECODED_LEN).take(DECODED_MAX).map(op).collect())
+}
+
 fn wait(rng: &mut Rng) -> u32 {
     match rng.below(12) {
         0..4 => rng.below(60) as u32,
