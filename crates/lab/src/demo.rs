@@ -8,6 +8,7 @@ mod screen;
 use crate::emu::{LinkConfig, MS, SECOND};
 use crate::netns::{Entered, Process, monotonic_ns};
 use crate::programs::{Download, Gap, Report, sha256_of};
+use crate::scenario::addresses::Family;
 use crate::scenario::binary::Binary;
 use crate::scenario::deploy::Deployment;
 use crate::scenario::settings::Settings;
@@ -41,7 +42,7 @@ pub fn run(entered: &Entered, rove: Option<&Binary>, screen: &mut Screen) -> any
         screen.note(note);
     }
     let link = LinkConfig::lossless(RATE, ROUND_TRIP_NS);
-    let mut testbed = Testbed::new(entered, &link, SEED)?;
+    let mut testbed = Testbed::new(entered, &link, Family::V4, SEED)?;
     screen.step("hosts", "client, gateway and server are up, each in a namespace of its own");
     let mut deployment = Deployment::start(&testbed, rove)?;
     introduce(&testbed, rove, screen)?;

@@ -7,6 +7,7 @@
 //! What a scenario decides: the story, the keys it measures, and the limits. What it refuses to
 //! know: whether it passed; that is computed from limits and measured values alone.
 
+pub mod addresses;
 pub mod binary;
 pub mod deploy;
 pub mod record;
@@ -19,10 +20,11 @@ pub mod testbed;
 mod tunnel;
 
 use crate::netns::{Entered, Lateness};
+use addresses::Family;
 use binary::Binary;
 use record::{Limit, Values};
 use serde_json::Value;
-use settings::{Setting, Settings};
+use settings::{Kind, Setting, Settings};
 use std::collections::BTreeMap;
 
 /// Every scenario, in the order of `rove-lab list`.
@@ -82,6 +84,10 @@ pub enum Grid {
     /// All of them.
     Full,
 }
+
+/// The setting behind [`Stage::family`].
+const FAMILY: Setting =
+    Setting::new("family", Kind::Choice(&["4", "6"]), "IP version outside of the tunnel");
 
 /// A measured key.
 #[derive(Clone, Copy, Debug)]
@@ -148,6 +154,11 @@ impl Default for Baseline {
 }
 
 impl Stage<'_> {
+    /// The family that the tunnel uses outside.
+    pub fn family(&self) -> Family {
+        if self.settings.text("family") == "6" { Family::V6 } else { Family::V4 }
+    }
+
     /// True when the mechanism is to be broken on purpose: the run must fail.
     pub fn control(&self) -> bool {
         self.settings.flag("control")

@@ -199,7 +199,10 @@ impl Record {
             measured.insert(name.clone(), middle_of(&values));
             worst.insert(name.clone(), worst_of(&values, worse));
         }
+        let baseline = summary_of_baselines(records);
         let mut summary = Self {
+            baseline_reason: first.baseline_reason.clone().filter(|_| baseline.is_none()),
+            baseline,
             seed: None,
             seeds: Some(records.len() as u64),
             measured,
@@ -236,6 +239,19 @@ impl Record {
         self.pass = Some(broken.is_empty());
         self.reason = (!broken.is_empty()).then(|| broken.join("; "));
     }
+}
+
+/// The medians of each value of each other that was measured in every run.
+fn summary_of_baselines(records: &[Record]) -> Option<BTreeMap<String, Values>> {
+    let mut summary = records.first()?.baseline.clone()?;
+    for (name, values) in &mut summary {
+        for (key, value) in values {
+            let of = |record: &Record| record.baseline.as_ref()?.get(name)?.get(key).cloned();
+            let all: Option<Vec<Value>> = records.iter().map(of).collect();
+            *value = all.map_or(Value::Null, |all| middle_of(&all.iter().collect::<Vec<_>>()));
+        }
+    }
+    Some(summary)
 }
 
 /// The median of numbers; of flags, whether all hold; null when any value is missing.

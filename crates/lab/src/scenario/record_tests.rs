@@ -120,3 +120,21 @@ fn the_json_has_the_agreed_keys() {
     assert_eq!(object["limits"][0], json!(["still_ms", "<=", 50.0]));
     assert!(!text.contains('\n'));
 }
+
+#[test]
+fn baselines_are_summarised_by_their_medians() {
+    let runs: Vec<Record> = [1.0, 3.0, 8.0]
+        .map(|still| {
+            let mut record = record(json!({}), Vec::new());
+            let values = Values::from([("still_ms".to_owned(), json!(still))]);
+            record.baseline = Some(BTreeMap::from([("openvpn".to_owned(), values)]));
+            record
+        })
+        .into();
+    let summary = Record::summary(&runs, &[]).unwrap();
+    assert_eq!(summary.baseline.unwrap()["openvpn"]["still_ms"], json!(3.0));
+    let mut one_without = runs;
+    one_without[1].baseline = None;
+    let summary = Record::summary(&one_without, &[]).unwrap();
+    assert_eq!(summary.baseline.unwrap()["openvpn"]["still_ms"], Value::Null);
+}

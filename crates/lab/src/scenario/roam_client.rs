@@ -13,7 +13,7 @@ use super::story::{
     FLOW_BYTES, FLOW_INTERVAL_US, MovingFlow, MovingFlowPlan, Transfer, flow_stats,
 };
 use super::testbed::{Move, Route, Testbed};
-use super::{Baseline, Key, Outcome, Scenario, Stage};
+use super::{Baseline, FAMILY, Key, Outcome, Scenario, Stage};
 use crate::emu::{LinkConfig, MS, Rng, SECOND};
 use crate::netns::{Capture, Way, monotonic_ns};
 use crate::programs::{FlowRequest, Gap, sha256_of};
@@ -52,6 +52,7 @@ const SETTINGS: &[Setting] = &[
         "20 Mbit/s and 40 ms with 40 MB, or 100 Mbit/s and 1 ms with 200 MB",
     ),
     Setting::new("moves", Kind::Number { default: 20, min: 1, max: 200 }, "moves of the busy part"),
+    FAMILY,
     Setting::new("baseline", Kind::Flag(true), "the same with OpenVPN, if it is installed"),
     Setting::new(
         "megabytes",
@@ -152,7 +153,7 @@ impl Scenario for RoamClient {
 
     fn run_netns(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let place = Place::of(stage.settings);
-        let mut testbed = Testbed::new(stage.entered, &place.link, stage.seed)?;
+        let mut testbed = Testbed::new(stage.entered, &place.link, stage.family(), stage.seed)?;
         (stage.tell)("deploying");
         let deployment = Deployment::start(&testbed, stage.rove)?;
         let mut story = Story { stage, place, deployment, outcome: Outcome::default() };
@@ -185,7 +186,7 @@ fn tell_of_openvpn(stage: &Stage<'_>) -> anyhow::Result<Baseline> {
     }
     (stage.tell)("the same with OpenVPN");
     let place = Place::of(stage.settings);
-    let mut testbed = Testbed::new(stage.entered, &place.link, stage.seed)?;
+    let mut testbed = Testbed::new(stage.entered, &place.link, stage.family(), stage.seed)?;
     let deployment = match Deployment::start_openvpn(&testbed) {
         Ok(deployment) => deployment,
         Err(error) => return Ok(Baseline::None(format!("OpenVPN does not start: {error:#}"))),

@@ -207,3 +207,7 @@ fn shown(value: &Value) -> String {
         None => value.to_string(),
     }
 }
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -10,10 +10,12 @@
 //! and costs nothing. The server has two addresses: a tunnel carries the first, the second is
 //! always reached without it, over the very same links, so both can be measured in one run.
 
+use super::addresses::{Family, NEAR_SERVER, OPEN_SERVER, SERVER, SERVER_PREFIX, Site};
 use crate::emu::{LinkConfig, MS};
 use crate::netns::{AccessId, CardId, Entered, HostId, Network, Process};
 use crate::programs::{EchoStats, FlowRequest, Report};
-use ipnet::{IpNet, Ipv4Net};
+use anyhow::Context as _;
+use ipnet::IpNet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -27,27 +29,6 @@ const HTTP_PORT: u16 = 8080;
 const ECHO_PORT: u16 = 7;
 /// Port of the steady flow.
 const FLOW_PORT: u16 = 9;
-
-/// Address of the gateway on the Internet.
-pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
-/// Address of the server, which tunnels carry.
-pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 20, 0, 2);
-/// The server's other address, which no tunnel carries.
-pub const OPEN_SERVER: Ipv4Addr = Ipv4Addr::new(10, 20, 0, 3);
-/// Network inside the tunnel.
-pub const TUNNEL_NETWORK: &str = "10.77.0.0/24";
-/// Where the gateway is on the Internet.
-const DATA_CENTRE: &str = "192.0.2.2/24";
-/// The client's access networks. Its address in them grows with every move.
-const HOME: &str = "198.51.100.0/24";
-/// See [`HOME`].
-const CAFE: &str = "203.0.113.0/24";
-/// See [`HOME`].
-const MOBILE: &str = "100.64.0.0/24";
-/// First address of the client in a network; the one before is the network's gateway.
-const FIRST_ADDRESS: u32 = 2;
-/// Moves after which addresses begin again.
-const ADDRESSES: u32 = 250;
 
 /// Metric of the default route over the first card; the second card's is higher.
 const METRIC: u32 = 100;
@@ -70,6 +51,7 @@ pub struct Testbed {
     /// Where it goes.
     pub cafe: AccessId,
     mobile: AccessId,
+    family: Family,
     moves: u32,
     lab: PathBuf,
     servers: Vec<Process>,
@@ -108,17 +90,22 @@ impl Testbed {
     ///
     /// # Errors
     /// What the kernel refused.
-    pub fn new(entered: &Entered, link: &LinkConfig, seed: u64) -> anyhow::Result<Self> {
+    pub fn new(
+        entered: &Entered,
+        link: &LinkConfig,
+        family: Family,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
         let mut network = Network::new(entered, seed)?;
         let client = network.add_host("client")?;
         let gateway = network.add_host("gateway")?;
         let server = network.add_host("server")?;
         let wlan = network.add_card(client, "wlan0")?;
-        let mut access = |subnet: &str| -> anyhow::Result<AccessId> {
-            Ok(network.add_access(client, link.clone(), &[net(subnet)?], None)?)
-        };
-        let (home, cafe, mobile) = (access(HOME)?, access(CAFE)?, access(MOBILE)?);
-        connect_server(&mut network, gateway, server)?;
+        let mut access =
+            |site: Site| network.add_access(client, link.clone(), &site.subnets(family), None);
+        let (home, cafe) = (access(Site::Home)?, access(Site::Cafe)?);
+        let mobile = access(Site::Mobile)?;
+        connect_server(&mut network, gateway, server, family)?;
         let lab = std::env::current_exe()?;
         let (moves, servers) = (0, Vec::new());
         let mut testbed = Self {
@@ -130,12 +117,13 @@ impl Testbed {
             home,
             cafe,
             mobile,
+            family,
             moves,
             lab,
             servers,
         };
-        let at_home = address_in(HOME, 0)?;
-        testbed.network.plug(wlan, home, &[at_home], METRIC)?;
+        let at_home = Site::Home.host(family, 0);
+        testbed.network.plug(wlan, home, &at_home, METRIC)?;
         testbed.start_servers()?;
         Ok(testbed)
     }
@@ -206,20 +194,33 @@ impl Testbed {
     /// What the kernel refused.
     pub fn relocate(&mut self, address: Address) -> anyhow::Result<Move> {
         self.moves += 1;
-        let (access, subnet) =
-            if self.moves % 2 == 1 { (self.cafe, CAFE) } else { (self.home, HOME) };
-        match address {
+        let (access, site) = if self.moves.is_multiple_of(2) {
+            (self.home, Site::Home)
+        } else {
+            (self.cafe, Site::Cafe)
+        };
+        let (usable_ns, addresses) = match address {
             Address::Changes => {
-                let address = address_in(subnet, self.moves)?;
-                let usable_ns = self.network.plug(self.wlan, access, &[address], METRIC)?;
-                Ok(Move { usable_ns, address: address.addr() })
+                let addresses = site.host(self.family, self.moves);
+                (self.network.plug(self.wlan, access, &addresses, METRIC)?, addresses)
             }
             Address::Follows => {
-                let usable_ns = self.network.hand_over(self.wlan, access)?;
-                let address = address_in(HOME, 0)?.addr();
-                Ok(Move { usable_ns, address })
+                let kept = Site::Home.host(self.family, 0);
+                (self.network.hand_over(self.wlan, access)?, kept)
             }
-        }
+        };
+        let address = addresses.first().context("a site has no address")?.addr();
+        Ok(Move { usable_ns, address })
+    }
+
+    /// The gateway's address on the Internet.
+    pub fn gateway_address(&self) -> IpAddr {
+        self.family.gateway()
+    }
+
+    /// The family that tunnels use outside.
+    pub const fn family(&self) -> Family {
+        self.family
     }
 
     /// The access network to which the client will move next.
@@ -234,7 +235,8 @@ impl Testbed {
     /// What the kernel refused.
     pub fn add_spare(&mut self) -> anyhow::Result<CardId> {
         let card = self.network.add_card(self.client, "wwan0")?;
-        self.network.plug(card, self.mobile, &[address_in(MOBILE, 0)?], METRIC * 2)?;
+        let addresses = Site::Mobile.host(self.family, 0);
+        self.network.plug(card, self.mobile, &addresses, METRIC * 2)?;
         Ok(card)
     }
 
@@ -298,14 +300,20 @@ impl Route {
 }
 
 /// Puts the gateway on the Internet and the server behind it.
-fn connect_server(network: &mut Network, gateway: HostId, server: HostId) -> anyhow::Result<()> {
+fn connect_server(
+    network: &mut Network,
+    gateway: HostId,
+    server: HostId,
+    family: Family,
+) -> anyhow::Result<()> {
     let uplink = network.add_card(gateway, "eth0")?;
-    let address = net(DATA_CENTRE)?;
-    let hosting = network.add_access(gateway, LinkConfig::ideal(), &[address.trunc()], None)?;
-    network.plug(uplink, hosting, &[address], METRIC)?;
-    let (near, far) = (net("10.20.0.1/24")?, IpNet::new(SERVER.into(), 24)?);
+    let subnets = Site::DataCentre.subnets(family);
+    let hosting = network.add_access(gateway, LinkConfig::ideal(), &subnets, None)?;
+    network.plug(uplink, hosting, &Site::DataCentre.host(family, 0), METRIC)?;
+    let inside = |address: Ipv4Addr| IpNet::new(address.into(), SERVER_PREFIX);
+    let (near, far) = (inside(NEAR_SERVER)?, inside(SERVER)?);
     network.cable((gateway, "lan0", near), (server, "eth0", far))?;
-    network.add_address(server, "eth0", IpNet::new(OPEN_SERVER.into(), 24)?)?;
+    network.add_address(server, "eth0", inside(OPEN_SERVER)?)?;
     network.add_host_route(server, "eth0", IpNet::default(), near.addr())?;
     network.route_to(near.trunc(), hosting)?;
     network.host(gateway).enable_forwarding()?;
@@ -315,15 +323,4 @@ fn connect_server(network: &mut Network, gateway: HostId, server: HostId) -> any
 /// What a program said, if the line is a report.
 pub fn report(line: &str) -> Option<Report> {
     serde_json::from_str(line).ok()
-}
-
-/// The client's address in a network after so many moves.
-fn address_in(subnet: &str, moves: u32) -> anyhow::Result<IpNet> {
-    let subnet: Ipv4Net = subnet.parse()?;
-    let host = u32::from(subnet.network()) + FIRST_ADDRESS + moves % ADDRESSES;
-    Ok(IpNet::V4(Ipv4Net::new(Ipv4Addr::from(host), subnet.prefix_len())?))
-}
-
-fn net(text: &str) -> anyhow::Result<IpNet> {
-    Ok(text.parse()?)
 }

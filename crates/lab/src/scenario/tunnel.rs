@@ -5,10 +5,10 @@ use super::record::{Limit, Values};
 use super::settings::{Kind, Setting, Settings};
 use super::statistics::{median, rounded};
 use super::story::{FLOW_BYTES, FLOW_INTERVAL_US, Transfer, flow_stats};
-use super::testbed::{GATEWAY, Route, Testbed};
-use super::{Baseline, Key, Outcome, Scenario, Stage};
+use super::testbed::{Route, Testbed};
+use super::{Baseline, FAMILY, Key, Outcome, Scenario, Stage};
 use crate::emu::{BitErrors, End, LinkConfig, MS, SECOND};
-use crate::netns::{Captured, Way};
+use crate::netns::{Capture, Way};
 use crate::programs::{EchoStats, FlowRequest, sha256_of};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -24,19 +24,22 @@ const SLOW_START_NS: u64 = 5 * SECOND;
 const PINGS: u32 = 100;
 /// Microseconds between two.
 const PING_INTERVAL_US: u64 = 20_000;
-/// IPv4 and UDP header: what a payload grows by, inside the tunnel and outside.
-const UDP_HEADERS: usize = 28;
+/// IPv4 and UDP header of the flow inside the tunnel.
+const INNER_HEADERS: usize = 28;
 /// The longest flow on which losses are counted, in seconds.
 const FLOW_SECONDS_MAX: u64 = 5;
 /// The share of bits that are turned when the mechanism is broken on purpose.
 const CONTROL_BIT_ERRORS: f64 = 3e-5;
 
 /// What can be set.
-const SETTINGS: &[Setting] = &[Setting::new(
-    "seconds",
-    Kind::Number { default: 30, min: 2, max: 600 },
-    "length of each transfer",
-)];
+const SETTINGS: &[Setting] = &[
+    Setting::new(
+        "seconds",
+        Kind::Number { default: 30, min: 2, max: 600 },
+        "length of each transfer",
+    ),
+    FAMILY,
+];
 
 /// What is measured at least.
 const KEYS: &[Key] = &[
@@ -95,7 +98,7 @@ impl Scenario for Tunnel {
 
     fn run_netns(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let link = LinkConfig::lossless(RATE, ROUND_TRIP_NS);
-        let testbed = Testbed::new(stage.entered, &link, stage.seed)?;
+        let testbed = Testbed::new(stage.entered, &link, stage.family(), stage.seed)?;
         (stage.tell)("deploying");
         let mut deployment = Deployment::start(&testbed, stage.rove)?;
         if stage.control() {
@@ -151,26 +154,27 @@ fn measure_flow(testbed: &Testbed, stage: &Stage<'_>, measured: &mut Values) -> 
     let stats = flow_stats(flow, Duration::from_secs(30))?;
     let capture = testbed.network.take_capture(testbed.wlan)?;
     measured.insert("lost_packets".to_owned(), json!(stats.lost));
-    let overhead = stage.rove.and_then(|_| {
-        let outer: Vec<f64> = capture
-            .packets
-            .iter()
-            .filter(|packet| is_tunnelled(packet))
-            .map(|packet| (packet.bytes - UDP_HEADERS) as f64)
-            .collect();
-        let inner = f64::from(FLOW_BYTES) + UDP_HEADERS as f64;
-        median(&outer).map(|outer| outer - inner)
-    });
-    let overhead = if stage.rove.is_some() { overhead } else { Some(0.0) };
+    let overhead = match stage.rove {
+        Some(_) => overhead_bytes(testbed, &capture),
+        None => Some(0.0),
+    };
     measured.insert("overhead_bytes".to_owned(), json!(overhead));
     Ok(())
 }
 
-/// A datagram from the gateway itself.
-fn is_tunnelled(packet: &Captured) -> bool {
-    packet.way == Way::In
-        && packet.bytes > usize::from(FLOW_BYTES) + UDP_HEADERS
-        && packet.endpoints.is_some_and(|ends| ends.source.ip() == GATEWAY)
+/// What the UDP payload from the gateway is longer than the inner packets of the flow.
+fn overhead_bytes(testbed: &Testbed, capture: &Capture) -> Option<f64> {
+    let inner = usize::from(FLOW_BYTES) + INNER_HEADERS;
+    let headers = testbed.family().udp_headers();
+    let gateway = testbed.gateway_address();
+    let outer: Vec<f64> = capture
+        .packets
+        .iter()
+        .filter(|packet| packet.way == Way::In && packet.bytes > inner + headers)
+        .filter(|packet| packet.endpoints.is_some_and(|ends| ends.source.ip() == gateway))
+        .map(|packet| (packet.bytes - headers - inner) as f64)
+        .collect();
+    median(&outer)
 }
 
 /// One transfer over the bare link, one through the tunnel.

@@ -1,6 +1,7 @@
 //! OpenVPN 2.6 as its manual deploys it: TLS, one server, one client, certificates by fingerprint.
 
-use super::super::testbed::{GATEWAY, SERVER, Testbed};
+use super::super::addresses::SERVER;
+use super::super::testbed::Testbed;
 use crate::netns::{Host, Process};
 use anyhow::{Context as _, bail};
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 /// UDP port of the server.
-const PORT: &str = "1194";
+const PORT: u16 = 1_194;
 /// How long either end may take until it has said that it is ready.
 const START: Duration = Duration::from_secs(30);
 /// What it says then.
@@ -45,36 +46,17 @@ impl OpenVpn {
         let client = testbed.network.host(testbed.client);
         let server_print = make_certificate(gateway.directory(), "server")?;
         let client_print = make_certificate(client.directory(), "client")?;
-        let server = [
-            "--server",
-            "10.77.0.0",
-            "255.255.255.0",
-            "--topology",
-            "subnet",
-            "--port",
-            PORT,
-            "--dh",
-            "none",
-            "--keepalive",
-            "10",
-            "60",
-            "--peer-fingerprint",
-            &client_print,
-        ];
+        let protocol = if testbed.gateway_address().is_ipv6() { "udp6" } else { "udp" };
+        let server = format!(
+            "--proto {protocol} --server 10.77.0.0 255.255.255.0 --topology subnet --port {PORT} \
+             --dh none --keepalive 10 60 --peer-fingerprint {client_print}"
+        );
+        let remote = testbed.gateway_address();
+        let arguments = format!(
+            "--proto {protocol} --client --remote {remote} {PORT} --nobind \
+             --route {SERVER} 255.255.255.255 --peer-fingerprint {server_print}"
+        );
         let mut server = start(gateway, "server", &server)?;
-        let (remote, target) = (GATEWAY.to_string(), SERVER.to_string());
-        let arguments = [
-            "--client",
-            "--remote",
-            &remote,
-            PORT,
-            "--nobind",
-            "--route",
-            &target,
-            "255.255.255.255",
-            "--peer-fingerprint",
-            &server_print,
-        ];
         await_ready(&mut server)?;
         let mut client = start(client, "client", &arguments)?;
         await_ready(&mut client)?;
@@ -82,11 +64,11 @@ impl OpenVpn {
     }
 }
 
-fn start(host: &Host, name: &str, arguments: &[&str]) -> anyhow::Result<Process> {
+fn start(host: &Host, name: &str, arguments: &str) -> anyhow::Result<Process> {
     let mut command = host.command("openvpn")?;
     let (certificate, key) = (format!("{name}.crt"), format!("{name}.key"));
-    command.args(["--dev", "tun", "--proto", "udp", "--verb", "3", "--disable-dco"]);
-    command.args(["--cert", &certificate, "--key", &key]).args(arguments);
+    command.args(["--dev", "tun", "--verb", "3", "--disable-dco"]);
+    command.args(["--cert", &certificate, "--key", &key]).args(arguments.split_whitespace());
     Ok(host.spawn("openvpn", command)?)
 }
 

@@ -1,9 +1,11 @@
 //! Rove as a person deploys it: a gateway, an invite, a client.
 
+use super::super::addresses::{SERVER, TUNNEL_NETWORK};
 use super::super::binary::Binary;
-use super::super::testbed::{GATEWAY, SERVER, TUNNEL_NETWORK, Testbed};
+use super::super::testbed::Testbed;
 use crate::netns::{Host, Process};
 use anyhow::{Context as _, bail};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,7 +33,7 @@ impl Rove {
     pub(super) fn start(testbed: &Testbed, binary: &Binary) -> anyhow::Result<Self> {
         let host = testbed.network.host(testbed.gateway);
         let gateway = Commands { host, binary, directory: host.directory().join("rove") };
-        let endpoint = format!("{GATEWAY}:{PORT}");
+        let endpoint = SocketAddr::new(testbed.gateway_address(), PORT).to_string();
         let init = ["gateway", "init", "--endpoint", &endpoint, "--network", TUNNEL_NETWORK];
         gateway.run(&init)?;
         let mut running = gateway.start(&["gateway", "run"])?;

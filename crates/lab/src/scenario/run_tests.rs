@@ -1,0 +1,149 @@
+//! The way from outcomes to exit statuses, on a scenario that does what the test says.
+
+use super::super::record::Limit;
+use super::super::settings::Setting;
+use super::super::{Key, Outcome};
+use super::*;
+use crate::emu::MS;
+use crate::netns::Lateness;
+use serde_json::json;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Measures `still_ms`, the seed, against a bound of 10, with an emulator that is late in its
+/// first runs.
+#[derive(Debug, Default)]
+struct Fake {
+    late_runs: AtomicU32,
+}
+
+impl Scenario for Fake {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
+    fn summary(&self) -> &'static str {
+        "does what the test says"
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        &[]
+    }
+
+    fn keys(&self) -> &'static [Key] {
+        const KEYS: &[Key] = &[Key::lower_is_better("still_ms"), Key::must_hold("checksum_ok")];
+        KEYS
+    }
+
+    fn paper(&self, _settings: &Settings) -> Value {
+        json!({"still_ms": 222})
+    }
+
+    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
+        vec![Limit::at_most("still_ms", 10)]
+    }
+
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        10.0
+    }
+
+    fn run_netns(&self, _stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        anyhow::bail!("not here")
+    }
+
+    fn run_virtual(
+        &self,
+        seed: u64,
+        _grid: Grid,
+        _settings: &Settings,
+    ) -> Option<anyhow::Result<Outcome>> {
+        let late = self.late_runs.load(Ordering::Relaxed) > 0;
+        if late {
+            self.late_runs.fetch_sub(1, Ordering::Relaxed);
+        }
+        let mut lateness = Lateness::default();
+        // One tenth of the bound is allowed, a sixteenth of the histogram's grain aside.
+        lateness.record(if late { 2 * MS } else { MS / 2 });
+        let mut outcome = Outcome { lateness: Some(lateness), ..Outcome::default() };
+        outcome.measured.insert("still_ms".to_owned(), json!(seed));
+        Some(Ok(outcome))
+    }
+}
+
+/// The objects and the exit status of a run in virtual time.
+fn run_fake(late_runs: u32, seeds: Vec<u64>, summarise: bool) -> (Vec<Value>, u8) {
+    let fake = Fake { late_runs: AtomicU32::new(late_runs) };
+    let settings = Settings::parse(fake.settings(), &[]).unwrap();
+    let (place, grid) = (Place::Virtual, Grid::Default);
+    let request = Request { place, seeds, summarise, grid, json: true, settings };
+    let mut out = Vec::new();
+    let status = run(&fake, &request, &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    (text.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), status)
+}
+
+#[test]
+fn the_exit_status_is_the_verdict() {
+    let (objects, status) = run_fake(0, vec![10], false);
+    assert_eq!((objects[0]["pass"].as_bool(), status), (Some(true), 0));
+    assert_eq!(objects[0]["measured"]["checksum_ok"], Value::Null, "not measured, but there");
+    let (objects, status) = run_fake(0, vec![11], false);
+    assert_eq!((objects[0]["pass"].as_bool(), status), (Some(false), 1));
+    assert_eq!(objects[0]["reason"], "still_ms is 11, must be <= 10");
+}
+
+#[test]
+fn a_late_run_is_told_again_and_at_last_void() {
+    let (objects, status) = run_fake(4, vec![1], false);
+    assert_eq!((objects[0]["attempts"].as_u64(), status), (Some(5), 0));
+    assert_eq!(objects[0]["pass"], true);
+    let (objects, status) = run_fake(5, vec![1], false);
+    assert_eq!((&objects[0]["pass"], status), (&Value::Null, 3), "never true");
+    assert!(objects[0]["reason"].as_str().unwrap().starts_with("void: the emulator's p99"));
+}
+
+#[test]
+fn over_several_seeds_the_medians_judge() {
+    let (objects, status) = run_fake(0, vec![9, 10, 99], true);
+    assert_eq!((objects.len(), status), (4, 0), "one object a seed and a last one");
+    assert_eq!(objects[2]["pass"], false);
+    assert_eq!((&objects[3]["pass"], &objects[3]["seeds"]), (&json!(true), &json!(3)));
+    assert_eq!(objects[3]["worst"]["still_ms"], 99.0);
+    let (objects, status) = run_fake(0, vec![9, 99, 99], true);
+    assert_eq!((&objects[3]["pass"], status), (&json!(false), 1));
+}
+
+#[test]
+fn what_has_no_virtual_runner_says_so() {
+    struct Real;
+    impl Scenario for Real {
+        fn name(&self) -> &'static str {
+            "real"
+        }
+        fn summary(&self) -> &'static str {
+            ""
+        }
+        fn settings(&self) -> &'static [Setting] {
+            &[]
+        }
+        fn keys(&self) -> &'static [Key] {
+            &[]
+        }
+        fn paper(&self, _settings: &Settings) -> Value {
+            Value::Null
+        }
+        fn limits(&self, _settings: &Settings) -> Vec<Limit> {
+            Vec::new()
+        }
+        fn bound_ms(&self, _settings: &Settings) -> f64 {
+            1.0
+        }
+        fn run_netns(&self, _stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+            anyhow::bail!("not here")
+        }
+    }
+    let settings = Settings::default();
+    let (place, grid, seeds) = (Place::Virtual, Grid::Default, vec![1]);
+    let request = Request { place, seeds, summarise: false, grid, json: true, settings };
+    let error = run(&Real, &request, &mut Vec::new()).unwrap_err();
+    assert_eq!(error.to_string(), "real cannot be told in virtual time");
+}
