@@ -13,10 +13,9 @@ use anyhow::{Context, Result};
 use rove_os::links::Link;
 use rove_os::lock::Lock;
 use rove_os::plan::{Applier, MARK, Places};
-use rove_os::tun::{Tun, TunOptions};
 use rove_os::udp::{UdpOptions, UdpSocket};
 use rove_proto::crypto::Status;
-use rove_proto::error::PeerError;
+use rove_proto::error::{CloseCode, PeerError};
 use rove_proto::id::PeerKey;
 use rove_proto::node::{Command, Event, PeerConfig, PeerState, SideConfig};
 use serde_json::{Value, json};
@@ -55,11 +54,10 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     let plan = plan::gateway(&gateway.config, &own, gateway.ledger.registry());
     plan.check(&rove_os::links::snapshot()?)?;
     let listening = listen(&gateway.config)?;
-    let name = gateway.config.interface.as_str();
-    let tun = Tun::open(TunOptions { name, persistent: true, offload: true })?;
     let listener = Listener::bind(&socket)?;
     let mut applier = Applier::open(Places::usual(&state))?;
     let took_over = applier.has_leftovers();
+    let tun = applier.open_device(&plan)?;
     if let Err(error) = applier.apply(&plan) {
         // What an earlier gateway left carries its clients' connections, and stays.
         if !took_over {
@@ -81,7 +79,7 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     tracing::info!("the gateway runs");
     ready();
     let ended = daemon.serve(&messages);
-    daemon.data.stop();
+    daemon.say_goodbye();
     drop(server);
     tracing::info!("the gateway has ended");
     ended
@@ -135,6 +133,15 @@ impl Daemon {
         let tunnel = self.gateway.config.interface.as_str();
         let local = plan::local_networks(&self.links, tunnel);
         plan::access(peer, lease, &self.own, &local)
+    }
+
+    /// Tells every client to ask again, so that it need not find out by silence.
+    fn say_goodbye(&mut self) {
+        for peer in self.gateway.ledger.registry().peers().filter(|peer| peer.is_enrolled()) {
+            let (peer, code) = (peer.key.into(), CloseCode::Restarting);
+            self.data.command(Command::Close { peer, code });
+        }
+        self.data.stop();
     }
 
     fn serve(&mut self, messages: &Receiver<Message>) -> Result<()> {

@@ -1,19 +1,28 @@
 //! The gateway's own name, resolved outside the tunnel.
 //!
-//! By the system's resolver, on a thread of its own: it may take half a minute to fail and cannot
-//! be interrupted, so its answer is a message. Meanwhile the last good addresses are tried.
+//! First by the name servers that this host has beside the tunnel, with marked queries: they pass
+//! by a tunnel that is dead and through a kill switch. Then by the system's resolver, which knows
+//! what no server does. On a thread of its own: it may take half a minute to fail and cannot be
+//! interrupted, so its answer is a message. Meanwhile the last good addresses are tried.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread;
+use std::time::Duration;
+
+use rove_os::names;
+use rove_os::plan::MARK;
 
 use super::message::Message;
 use crate::values::{Endpoint, Host};
 
 /// Addresses that are tried, in all.
 pub(super) const ADDRESSES_MAX: usize = 16;
+
+/// How long the servers outside the tunnel have to answer.
+const OUTSIDE: Duration = Duration::from_secs(5);
 
 /// Asks for the addresses of a gateway, one question at a time.
 pub(super) struct Resolver {
@@ -27,15 +36,15 @@ impl Resolver {
         Self { to, asking: Arc::default() }
     }
 
-    /// Asks, unless the last question is still open.
-    pub(super) fn ask(&self, endpoints: &[Endpoint]) {
+    /// Asks `servers` and then the system, unless the last question is still open.
+    pub(super) fn ask(&self, endpoints: &[Endpoint], servers: Vec<IpAddr>) {
         if self.asking.swap(true, Ordering::AcqRel) {
             return;
         }
         let (to, asking, endpoints) =
             (self.to.clone(), Arc::clone(&self.asking), endpoints.to_vec());
         let spawned = thread::Builder::new().name("rove-resolve".to_owned()).spawn(move || {
-            let resolved = resolve(&endpoints);
+            let resolved = resolve(&endpoints, &servers);
             asking.store(false, Ordering::Release);
             // The node may have ended meanwhile.
             let _ = to.send(Message::Resolved(resolved));
@@ -61,13 +70,13 @@ pub(super) fn has_names(endpoints: &[Endpoint]) -> bool {
 }
 
 /// The addresses of `endpoints`, in their order; why there is none, if there is none.
-fn resolve(endpoints: &[Endpoint]) -> Result<Vec<SocketAddr>, String> {
+fn resolve(endpoints: &[Endpoint], servers: &[IpAddr]) -> Result<Vec<SocketAddr>, String> {
     let mut addresses = Vec::new();
     let mut failure = None;
     for endpoint in endpoints {
         match &endpoint.host {
             Host::Address(address) => addresses.push(SocketAddr::new(*address, endpoint.port)),
-            Host::Name(name) => match (name.as_str(), endpoint.port).to_socket_addrs() {
+            Host::Name(name) => match look_up(name, endpoint.port, servers) {
                 Ok(found) => addresses.extend(found),
                 Err(error) => {
                     tracing::debug!(%error, name, "a name does not resolve");
@@ -80,5 +89,15 @@ fn resolve(endpoints: &[Endpoint]) -> Result<Vec<SocketAddr>, String> {
     match failure {
         Some(name) if addresses.is_empty() => Err(name),
         Some(_) | None => Ok(addresses),
+    }
+}
+
+fn look_up(name: &str, port: u16, servers: &[IpAddr]) -> std::io::Result<Vec<SocketAddr>> {
+    match names::resolve(name, servers, Some(MARK), OUTSIDE) {
+        Ok(found) => Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()),
+        Err(error) => {
+            tracing::debug!(%error, "no answer from outside the tunnel, asking the system");
+            (name, port).to_socket_addrs().map(Iterator::collect)
+        }
     }
 }

@@ -117,7 +117,7 @@ impl Client<'_> {
             Some(snapshot.peers.first()?.state == PeerState::Up)
         };
         if first || up() != Some(true) {
-            self.resolver.ask(&self.endpoints);
+            self.resolver.ask(&self.endpoints, self.applier.outside_servers());
         }
     }
 

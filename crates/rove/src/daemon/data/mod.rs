@@ -116,6 +116,8 @@ impl Handle {
                 Err(std::sync::mpsc::TrySendError::Disconnected(_)) => true,
             };
             let ended = data.run(&mut tell).err().map(|error| format!("{error:#}"));
+            // From here on orders are refused, so that nobody waits for room among them.
+            drop(data);
             // The one message that must arrive; the control thread is about to read.
             let _ = to.send(wrap(News::Ended(ended)));
         });
