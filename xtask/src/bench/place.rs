@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::programs::Program;
+use crate::report;
 use crate::run::root;
 
 /// A host of the bench.
@@ -61,10 +62,14 @@ pub(super) struct Counters {
 }
 
 impl Place {
+    /// Makes room for any number of places: names of hosts and control sockets live below /run,
+    /// and ours hides the machine's.
+    pub(super) fn prepare() -> Result<(), String> {
+        command("mount -t tmpfs none /run")
+    }
+
     /// Makes the hosts and the link.
     pub(super) fn new() -> Result<Self, String> {
-        // Names of namespaces and control sockets live below /run; ours hides the machine's.
-        command("mount -t tmpfs none /run")?;
         command("ip netns add client")?;
         command("ip netns add gateway")?;
         command("ip link add veth-c netns client type veth peer name veth-g netns gateway")?;
@@ -142,6 +147,17 @@ impl Place {
                 Ok(Counters { bytes: in_bytes + out_bytes, packets: in_packets + out_packets })
             }
             _ => Err("the link has no counters".to_owned()),
+        }
+    }
+}
+
+impl Drop for Place {
+    /// Its hosts go, and with them their ends of every link.
+    fn drop(&mut self) {
+        for host in [Host::Client, Host::Gateway] {
+            if let Err(error) = command(&format!("ip netns del {}", host.name())) {
+                report::line(format_args!("a host is left behind until the run ends: {error}"));
+            }
         }
     }
 }
