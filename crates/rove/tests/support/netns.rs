@@ -207,7 +207,28 @@ impl Lab {
         }
         let passing = ["fe80:", "valid_lft", "ff00::/8"];
         let lines = state.lines().filter(|line| !passing.iter().any(|word| line.contains(word)));
-        lines.map(|line| line.trim_end().to_owned()).collect()
+        // A TUN says UP after its first loss of carrier, and UNKNOWN before it.
+        lines.map(|line| line.trim_end().replace("state UNKNOWN", "state UP")).collect()
+    }
+}
+
+impl Lab {
+    /// Waits until a host's state is as expected, else shows where it differs.
+    #[track_caller]
+    pub(crate) fn becomes(&self, host: &str, expected: &[String]) {
+        let give_up = Instant::now() + Duration::from_secs(3);
+        loop {
+            let state = self.state_of(host);
+            if state == expected {
+                return;
+            }
+            let differs = |one: &[String], other: &[String]| -> Vec<String> {
+                one.iter().filter(|line| !other.contains(line)).cloned().collect()
+            };
+            let (more, less) = (differs(&state, expected), differs(expected, &state));
+            assert!(Instant::now() < give_up, "too much: {more:#?}\nmissing: {less:#?}");
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -248,6 +269,13 @@ fn wire(host: &str, net: &str, number: u8, v6: &str) {
          ip -n {host} route add default via {net}254
          ip -n {host} route add default via {v6}1"
     ));
+}
+
+/// Gives this test an /etc of its own, which it may change.
+pub(crate) fn own_etc() {
+    sh("cp -r /etc /run/etc 2>/dev/null || true; mount --bind /run/etc /etc");
+    std::fs::write("/etc/resolv.conf", "nameserver 192.0.2.53\n").unwrap();
+    std::fs::write("/etc/nsswitch.conf", "hosts: files dns\n").unwrap();
 }
 
 /// A command on a host.

@@ -1,0 +1,86 @@
+//! Names: the gateway's own, and those that are asked for through the tunnel.
+
+mod support;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use support::netns::{Lab, edit, in_namespace, own_etc, sh, wait_until};
+
+const HOSTS: &str = "127.0.0.1 localhost\n192.0.2.1 vpn.example.org\n";
+
+fn resolv_conf() -> String {
+    fs::read_to_string("/etc/resolv.conf").unwrap()
+}
+
+/// A gateway that is reached by name.
+fn init(lab: &Lab, more: &str) {
+    let line = "gateway init --endpoint vpn.example.org:4500 --network 10.77.0.0/24,fd77::/64";
+    lab.rove("gateway", &format!("{line} {more}")).ok();
+    edit(&lab.home("gateway").join("gateway.toml"), "nat = true", "nat = false");
+}
+
+#[test]
+fn the_tunnels_name_servers_are_asked_while_it_is_up() {
+    in_namespace("the_tunnels_name_servers_are_asked_while_it_is_up", || {
+        own_etc();
+        fs::write("/etc/hosts", HOSTS).unwrap();
+        let lab = Lab::new("DNS");
+        init(&lab, "--dns 10.77.0.1 fd77::1");
+        let _gateway = lab.gateway();
+        let before = resolv_conf();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        let inside = resolv_conf();
+        assert!(inside.contains("nameserver 10.77.0.1\nnameserver fd77::1\n"), "{inside}");
+        assert!(!inside.contains("192.0.2.53"), "{inside}");
+        let status = lab.rove("client", "status").ok();
+        assert!(status.contains("dns          10.77.0.1,fd77::1"), "{status}");
+        lab.rove("client", "down").ok();
+        assert_eq!(resolv_conf(), before);
+
+        // With chosen routes every name is asked where it was asked before.
+        lab.rove("client", "up --route 198.51.100.0/24").ok();
+        assert_eq!(resolv_conf(), before);
+        lab.rove("client", "down").ok();
+
+        // A crash leaves the tunnel's servers, and the next start, or `down`, sweeps them.
+        let client = lab.start("client", "up --foreground");
+        wait_until("it carries", || lab.log("client").contains("up: 10.77.0.2"));
+        client.kill();
+        assert_eq!(resolv_conf(), inside);
+        lab.rove("client", "down").ok();
+        assert_eq!(resolv_conf(), before);
+    });
+}
+
+#[test]
+fn a_gateway_is_found_by_name_and_without_it_where_it_was_last() {
+    in_namespace("a_gateway_is_found_by_name_and_without_it_where_it_was_last", || {
+        own_etc();
+        fs::write("/etc/hosts", HOSTS).unwrap();
+        let lab = Lab::new("the gateway's name");
+        init(&lab, "");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        lab.rove("client", "down").ok();
+
+        // No name server answers any more; nobody waits for it.
+        fs::write("/etc/hosts", "127.0.0.1 localhost\n").unwrap();
+        let began = Instant::now();
+        lab.rove("client", "up").ok();
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        lab.rove("client", "down").ok();
+
+        // The gateway moved, and the name knows it while the last good address is dead.
+        sh("ip -n gateway addr del 192.0.2.1/24 dev to-router
+            ip -n gateway addr add 192.0.2.7/24 dev to-router
+            ip -n gateway route replace default via 192.0.2.254 dev to-router");
+        fs::write("/etc/hosts", "127.0.0.1 localhost\n192.0.2.7 vpn.example.org\n").unwrap();
+        lab.rove("client", "up").ok();
+        let paths = lab.rove("client", "paths").ok();
+        assert!(paths.contains("192.0.2.7:4500"), "{paths}");
+        lab.rove("client", "down").ok();
+    });
+}
