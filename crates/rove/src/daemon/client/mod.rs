@@ -272,11 +272,13 @@ impl Client<'_> {
         if self.usable_links().is_empty() {
             return anyhow!("no network: connect this host to one and try again");
         }
-        if let (Some(name), true) = (&self.unresolved, self.remotes.is_empty()) {
-            return anyhow!("{name} does not resolve: check the name, and this host's DNS");
-        }
         let asked: Vec<String> = self.endpoints.iter().map(Endpoint::to_string).collect();
         let asked = asked.join(" or ");
+        if self.remotes.is_empty() {
+            // The resolver said so, or is still waiting for its servers.
+            let name = self.unresolved.as_ref().unwrap_or(&asked);
+            return anyhow!("{name} does not resolve: check the name, and this host's DNS");
+        }
         if self.progress == Progress::Asking {
             anyhow!(
                 "no answer from {asked} within {within}: check that the gateway runs and that \
