@@ -1,6 +1,8 @@
 //! The command line as people see it: help, errors, exit codes, and gateway commands without a
 //! running gateway.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
 mod support;
 
 use std::fs;
@@ -273,4 +275,19 @@ fn damaged_invites_are_usage_errors_with_the_cure() {
     let error = rove(["up", shorter]);
     assert_eq!(error.code, Some(2));
     assert!(error.err.contains("copy the whole line again"), "{}", error.err);
+}
+
+#[test]
+fn the_units_call_commands_that_there_are() {
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+    let mut commands = 0;
+    for entry in fs::read_dir(units).unwrap() {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        for line in text.lines().filter_map(|line| line.strip_prefix("ExecStart=/usr/bin/rove ")) {
+            // With --help everything before it is parsed, and nothing is done.
+            rove(words(line).into_iter().chain(["--help"])).ok();
+            commands += 1;
+        }
+    }
+    assert_eq!(commands, 3);
 }

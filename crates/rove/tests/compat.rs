@@ -1,6 +1,8 @@
 //! Files of earlier releases load for ever: `tests/compat/RELEASE` keeps what each release wrote.
 //! The keys in them are nobody's.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
 mod support;
 
 use std::fs;

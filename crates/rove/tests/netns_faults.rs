@@ -1,5 +1,7 @@
 //! What goes wrong has its own line, and leaves nothing behind.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
 mod support;
 
 use std::time::{Duration, Instant};

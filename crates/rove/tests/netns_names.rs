@@ -1,5 +1,7 @@
 //! Names: the gateway's own, and those that are asked for through the tunnel.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
 mod support;
 
 use std::fs;

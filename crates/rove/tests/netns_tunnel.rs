@@ -1,5 +1,7 @@
 //! The real binary, gateway and clients, in namespaces: what a person does with it works.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
 mod support;
 
 use serde_json::Value;
