@@ -7,7 +7,7 @@ use rove_lab::netns;
 use rove_lab::programs::Program;
 use rove_lab::scenario::binary::{Binary, Profile};
 use rove_lab::scenario::run::{Place, Request};
-use rove_lab::scenario::settings::Settings;
+use rove_lab::scenario::settings::{self, Setting, Settings};
 use rove_lab::scenario::{self, SCENARIOS};
 use rove_lab::world::{self, Hunt};
 use std::io::Write;
@@ -49,6 +49,7 @@ enum Command {
     /// Run a scenario and print what it measured, beside the paper's own number
     ///
     /// Exit status: 0 it passed, 1 it did not, 2 usage, 3 it could not be run.
+    #[command(after_long_help = settings_help())]
     Run(Run),
     /// Let random operations happen in the simulated world, seed after seed, and check every law
     ///
@@ -193,6 +194,19 @@ fn start(run: Run) -> ExitCode {
         settings,
     };
     finish(scenario::run::run(scenario, &request, &mut std::io::stdout()), COULD_NOT_RUN)
+}
+
+/// Every key that `--set` understands.
+fn settings_help() -> String {
+    let lines = |settings: &[Setting]| -> String {
+        settings.iter().map(|one| format!("  {:<28} {}\n", one.usage(), one.help)).collect()
+    };
+    let mut text = format!("Settings of every scenario:\n{}", lines(settings::EVERYWHERE));
+    for scenario in SCENARIOS {
+        let own = lines(scenario.settings());
+        text.push_str(&format!("\nSettings of {}:\n{own}", scenario.name()));
+    }
+    text
 }
 
 fn finish(result: anyhow::Result<u8>, on_error: u8) -> ExitCode {

@@ -6,7 +6,7 @@
 //! datagram that comes after it. What a TCP download makes of the same move stands beside it.
 
 use super::deploy::{Deployment, openvpn_absent};
-use super::record::Limit;
+use super::record::{Limit, Values};
 use super::settings::{Kind, Setting, Settings};
 use super::statistics::{max, median, rounded};
 use super::story::{
@@ -35,7 +35,7 @@ const IDLE_COUNT: u32 = 500;
 const MOVE_AT_NS: u64 = 7 * SECOND;
 /// How long the old link still carries after its routes have gone.
 const NOTICE: Duration = Duration::from_millis(300);
-/// Moves that OpenVPN is put through.
+/// Moves that others are put through.
 const BASELINE_MOVES: u32 = 3;
 /// How long the download may take.
 const TRANSFER_LIMIT: Duration = Duration::from_secs(300);
@@ -53,7 +53,11 @@ const SETTINGS: &[Setting] = &[
     ),
     Setting::new("moves", Kind::Number { default: 20, min: 1, max: 200 }, "moves of the busy part"),
     FAMILY,
-    Setting::new("baseline", Kind::Flag(true), "the same with OpenVPN, if it is installed"),
+    Setting::new(
+        "baseline",
+        Kind::Flag(true),
+        "the same without a tunnel, and with OpenVPN if it is installed",
+    ),
     Setting::new(
         "megabytes",
         Kind::Number { default: 0, min: 0, max: 2_000 },
@@ -170,32 +174,44 @@ impl Scenario for RoamClient {
         let mut outcome = story.outcome;
         outcome.lateness = Some(testbed.network.take_lateness()?);
         drop(testbed);
-        outcome.baseline = tell_of_openvpn(stage)?;
+        outcome.baseline = tell_of_others(stage)?;
         Ok(outcome)
     }
 }
 
-/// The same story with OpenVPN, if it is installed: with fewer moves, because each may cost it a
-/// minute, and without the idle ones.
-fn tell_of_openvpn(stage: &Stage<'_>) -> anyhow::Result<Baseline> {
-    if stage.control() || stage.rove.is_none() || !stage.settings.flag("baseline") {
+/// The same story without a tunnel, and with OpenVPN if it is installed: with fewer moves, because
+/// each may cost OpenVPN a minute, and without the idle ones.
+fn tell_of_others(stage: &Stage<'_>) -> anyhow::Result<Baseline> {
+    if stage.rove.is_none() {
+        return Ok(Baseline::None("the bare link is what was measured".to_owned()));
+    }
+    if stage.control() || !stage.settings.flag("baseline") {
         return Ok(Baseline::None("not asked for".to_owned()));
     }
-    if let Some(reason) = openvpn_absent() {
-        return Ok(Baseline::None(reason));
+    (stage.tell)("the same without a tunnel");
+    let mut baselines = BTreeMap::new();
+    baselines.insert("bare".to_owned(), tell_of_other(stage, |_| Ok(Deployment::Bare))?);
+    if openvpn_absent().is_none() {
+        (stage.tell)("the same with OpenVPN");
+        let values = tell_of_other(stage, Deployment::start_openvpn)?;
+        baselines.insert("openvpn".to_owned(), values);
     }
-    (stage.tell)("the same with OpenVPN");
+    Ok(Baseline::Measured(baselines))
+}
+
+/// The shorter story, with something else than Rove.
+fn tell_of_other(
+    stage: &Stage<'_>,
+    deploy: impl Fn(&Testbed) -> anyhow::Result<Deployment>,
+) -> anyhow::Result<Values> {
     let place = Place::of(stage.settings);
     let mut testbed = Testbed::new(stage.entered, &place.link, stage.family(), stage.seed)?;
-    let deployment = match Deployment::start_openvpn(&testbed) {
-        Ok(deployment) => deployment,
-        Err(error) => return Ok(Baseline::None(format!("OpenVPN does not start: {error:#}"))),
-    };
+    let deployment = deploy(&testbed)?;
     let mut story = Story { stage, place, deployment, outcome: Outcome::default() };
     story.rest(&testbed)?;
     story.busy(&mut testbed, BASELINE_MOVES, &mut Rng::new(stage.seed))?;
     story.download(&mut testbed)?;
-    Ok(Baseline::Measured(BTreeMap::from([("openvpn".to_owned(), story.outcome.measured)])))
+    Ok(story.outcome.measured)
 }
 
 /// The story as it is told.

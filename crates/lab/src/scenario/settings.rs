@@ -127,6 +127,17 @@ impl Settings {
 }
 
 impl Setting {
+    /// The key with its default or its choices, as a help text has it.
+    pub fn usage(&self) -> String {
+        let key = self.key;
+        match self.kind {
+            Kind::Flag(default) => format!("{key}={default}"),
+            Kind::Number { default, .. } => format!("{key}={default}"),
+            Kind::Choice(words) => format!("{key}={}", words.join("|")),
+            Kind::Text(_) => format!("{key}=..."),
+        }
+    }
+
     /// What is wrong with a value, as an instruction.
     fn check(&self, value: &str) -> Result<(), String> {
         match self.kind {
