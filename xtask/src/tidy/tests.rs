@@ -195,6 +195,8 @@ fn paths_of_one_machine_are_refused() {
     let text = |root: &str| format!("see /{root}/me/rove\n");
     assert_eq!(findings(&[("a.md", &text("home"))]).len(), 1);
     assert_eq!(findings(&[("a.md", &text("Users"))]).len(), 1);
+    assert_eq!(findings(&[("a.md", &text("root/.cache"))]).len(), 1);
+    assert_eq!(findings(&[("a.md", &text("root"))]).len(), 0);
     assert_eq!(findings(&[("a.md", &text("etc"))]).len(), 0);
     assert_eq!(findings(&[("a.md", "https://example.org/home/x ~/work/x\n")]).len(), 0);
 }

@@ -45,8 +45,9 @@ pub(crate) fn spaces(tree: &Tree, findings: &mut Vec<Finding>) {
 
 /// No path that exists on the writer's machine only.
 pub(crate) fn paths_of_a_machine(tree: &Tree, findings: &mut Vec<Finding>) {
-    // Put together here, so that this file does not find itself.
-    let roots = ["home", "root", "Users", "work"].map(|root| format!("/{root}/"));
+    // Put together here, so that this file does not find itself. Of root's own folder only hidden
+    // files (toolchains, caches) count: a page for administrators may name the others.
+    let roots = ["home/", "root/.", "Users/", "work/"].map(|root| format!("/{root}"));
     for (path, text) in tree.texts() {
         for (number, line) in (1..).zip(text.lines()) {
             if let Some(root) = roots.iter().find(|root| names_root(line, root)) {
