@@ -23,6 +23,7 @@ use super::laws::{Amplification, Breach, Delivery, Handshakes, Hijack, Law, Nonc
 use super::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
 use super::parcel::{HostId, Origin, Parcel};
 use super::place::Place;
+use super::road::{Arrival, Passed};
 use super::store::{ClientStore, GatewayStore};
 use super::watch::Watch;
 use crate::emu::{self, Datagram, Rng};
@@ -81,10 +82,14 @@ pub(super) struct World {
     pub(super) delivery: Delivery,
     pub(super) trace: TraceHash,
     pub(super) datagrams: u64,
-    /// What clients sent, per client: for the law of silence.
-    pub(super) client_bytes: Vec<u64>,
+    /// Layer-3 bytes that each host sent: for the law of silence.
+    pub(super) bytes: Vec<u64>,
     pub(super) worst_back_ns: u64,
     pub(super) watch: Watch,
+    /// What came out of the tunnel, for who asks.
+    pub(super) arrivals: Vec<Arrival>,
+    /// What passed the clients' cards, if anybody listens.
+    pub(super) overheard: Option<Vec<Passed>>,
     agenda: BTreeMap<(u64, u64), Task>,
     scheduled: u64,
     amplification: Amplification,
@@ -101,8 +106,13 @@ pub(super) struct World {
 impl World {
     /// A world in which everybody was just switched on; one to three clients.
     pub(super) fn new(seed: u64, watch: Watch) -> Result<Self, Breach> {
+        let count = 1 + Rng::new(seed).fork(0x776f).below(CLIENTS_MAX.into()) as usize;
+        Self::of(count, seed, watch)
+    }
+
+    /// The same with so many clients.
+    pub(super) fn of(count: usize, seed: u64, watch: Watch) -> Result<Self, Breach> {
         let rng = Rng::new(seed).fork(0x776f);
-        let count = 1 + rng.clone().below(CLIENTS_MAX.into()) as usize;
         let mut keys = SeededRng::new(KEY_SEED);
         let mut secret = || StaticSecret::generate(&mut keys);
         let gateway = secret();
@@ -118,9 +128,11 @@ impl World {
             delivery: Delivery::default(),
             trace: TraceHash::default(),
             datagrams: 0,
-            client_bytes: vec![0; count],
+            bytes: vec![0; count + 1],
             worst_back_ns: 0,
             watch,
+            arrivals: Vec::new(),
+            overheard: None,
             agenda: BTreeMap::new(),
             scheduled: 0,
             amplification: Amplification::default(),
@@ -180,10 +192,7 @@ impl World {
     pub(super) fn advance(&mut self, by_ns: u64) -> Result<(), Breach> {
         let end_ns = self.now_ns + by_ns;
         for _ in 0..EVENTS_MAX {
-            let task = self.agenda.first_key_value().map(|(&(at, _), _)| at);
-            let wakes = self.hosts.iter().filter_map(Host::wake_ns);
-            let next = wakes.chain(task).chain(self.place.net.poll_timeout()).min();
-            let Some(next) = next.filter(|&next| next <= end_ns) else {
+            let Some(next) = self.next_ns().filter(|&next| next <= end_ns) else {
                 self.now_ns = end_ns;
                 return Ok(());
             };
@@ -192,6 +201,13 @@ impl World {
         }
         let timeouts: Vec<_> = self.hosts.iter().map(|host| host.node.poll_timeout()).collect();
         Err(Breach::new(Law::Timeout, format!("it never rests: {timeouts:?}")))
+    }
+
+    /// When anything happens next.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        let task = self.agenda.first_key_value().map(|(&(at, _), _)| at);
+        let wakes = self.hosts.iter().filter_map(Host::wake_ns);
+        wakes.chain(task).chain(self.place.net.poll_timeout()).min()
     }
 
     /// Everything that is due now.
@@ -361,6 +377,9 @@ impl World {
         let (inner, _) = self.delivery.arrived(self.now_ns, at, packet)?;
         self.clients[inner.client].carried_ns = self.now_ns;
         self.trace.add(&[self.now_ns, u64::from(inner.id)]);
+        if self.overheard.is_some() {
+            self.arrivals.push(Arrival { at_ns: self.now_ns, id: inner.id });
+        }
         Ok(())
     }
 
@@ -379,9 +398,10 @@ impl World {
         let client = if host == GATEWAY { self.client_at(to) } else { Some(host) };
         let way = if host == GATEWAY { Way::Down } else { Way::Up };
         let parcel = Parcel { datagram, origin: Origin::Host { host, at_ns: self.now_ns, to } };
+        let len = emu::Frame::wire_len(&parcel);
+        self.bytes[host] += len as u64;
         if host != GATEWAY {
-            let len = emu::Frame::wire_len(&parcel);
-            self.client_bytes[host - 1] += len as u64;
+            self.overhear(Way::Up, &parcel.datagram.payload);
             if len > self.place.access(host - 1, access).mtu {
                 return Ok(());
             }
@@ -436,6 +456,9 @@ impl World {
         if host != GATEWAY && !self.fits(host, link, len) {
             return Ok(());
         }
+        if host != GATEWAY {
+            self.overhear(Way::Down, &datagram.payload);
+        }
         let Datagram { source, mut payload, .. } = datagram;
         let sent_ns = self.witness(host, source, &payload, origin);
         self.amplification.received(host, source, payload.len(), sent_ns);
@@ -450,6 +473,13 @@ impl World {
             return Err(Breach::new(Law::Unauthenticated, what));
         }
         Ok(())
+    }
+
+    fn overhear(&mut self, way: Way, payload: &[u8]) {
+        if let Some(overheard) = &mut self.overheard {
+            let (at_ns, kind, len) = (self.now_ns, Kind::of(payload), payload.len());
+            overheard.push(Passed { at_ns, way, kind, len });
+        }
     }
 
     /// What the laws learn from an arrival. Returns when an honest host sent it.

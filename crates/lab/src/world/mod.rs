@@ -13,15 +13,18 @@
 
 mod apply;
 mod attacker;
+mod bulk;
 mod engine;
 mod hash;
 mod host;
 mod hunt;
 mod inner;
+mod journey;
 mod laws;
 mod op;
 mod parcel;
 mod place;
+mod road;
 mod settle;
 mod store;
 mod watch;
@@ -29,6 +32,7 @@ mod watch;
 use std::fmt;
 
 pub use hunt::{Hunt, hunt, watch};
+pub use journey::{Broken, RoamPlan, RoamTale, TunnelTale, roam_client, tunnel};
 pub use laws::Law;
 pub use op::{Attack, Found, Intercept, Machine, Network, Op, Quality, Way, decode, generate};
 pub use watch::Teller;

@@ -204,7 +204,7 @@ pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
 }
 
 /// The most operations that [`decode`] makes: a run of a fraction of a second.
-pub const DECODED_MAX: usize = 40;
+pub(super) const DECODED_MAX: usize = 40;
 /// Bytes of one operation in the input of [`decode`].
 const DECODED_LEN: usize = 3;
 

@@ -167,16 +167,17 @@ impl World {
 
     fn silence(&mut self) -> Result<(), Breach> {
         self.advance(REST_NS)?;
-        let before = self.client_bytes.clone();
+        let before = self.bytes.clone();
         self.advance(QUIET_NS)?;
-        for (client, before) in before.into_iter().enumerate() {
-            let sent = self.client_bytes[client] - before;
-            let status = self.hosts[client + 1].node.status(self.gateway_key);
+        for (host, before) in before.into_iter().enumerate() {
+            let sent = self.bytes[host] - before;
+            let status = self.hosts[host].node.status(self.gateway_key);
             let natted = status.is_some_and(|s| s.paths.iter().any(|p| p.in_use && p.natted));
             let limit = if natted { QUIET_BYTES_MAX } else { 0 };
             if sent > limit {
+                let client = host.saturating_sub(1);
                 let what = format!(
-                    "client {client} sent {sent} bytes in an idle hour, {limit} allowed\n{}",
+                    "host {host} sent {sent} bytes in an idle hour, {limit} allowed\n{}",
                     self.portrait(client)
                 );
                 return Err(Breach::new(Law::Silence, what));

@@ -1,0 +1,198 @@
+//! Two ways between a client and a server for the stories that are told in virtual time: through
+//! the tunnel of a [`World`] whose laws stay on, and over the bare link beside it.
+
+use rove_proto::wire::Kind;
+
+use super::engine::World;
+use super::inner::Body;
+use super::laws::Breach;
+use super::op::Way;
+use super::watch::Watch;
+use crate::emu::{Carrier, Datagram, End, Internet, LinkConfig, LinkId, NodeId, SECOND};
+
+/// The access network without a NAT box.
+const OPEN: usize = 1;
+/// The only client.
+const CLIENT: usize = 0;
+
+/// An inner packet that arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) at_ns: u64,
+    /// What [`Road::send`] returned.
+    pub(super) id: u32,
+}
+
+/// A way by which packets go.
+pub(super) trait Road {
+    /// The longest packet in bytes, IP header included.
+    const PACKET_MAX: u16;
+
+    /// The time.
+    fn now_ns(&self) -> u64;
+
+    /// When something happens next by itself.
+    fn next_ns(&self) -> Option<u64>;
+
+    /// Lets time pass until `until_ns`.
+    fn pass(&mut self, until_ns: u64) -> Result<(), Breach>;
+
+    /// Sends a packet; its number comes back with its arrival.
+    fn send(&mut self, way: Way, len: u16) -> Result<u32, Breach>;
+
+    /// What has arrived since the last call.
+    fn arrivals(&mut self) -> Vec<Arrival>;
+}
+
+/// Through the tunnel.
+#[derive(Debug)]
+pub(super) struct Tunnelled {
+    pub(super) world: World,
+}
+
+/// A datagram that passed a card of the client.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passed {
+    pub(super) at_ns: u64,
+    pub(super) way: Way,
+    pub(super) kind: Option<Kind>,
+    /// UDP payload in bytes.
+    pub(super) len: usize,
+}
+
+impl Tunnelled {
+    /// A session that carries, over a link like this.
+    pub(super) fn new(seed: u64, link: &LinkConfig) -> Result<Self, Breach> {
+        let mut world = World::of(1, seed, Watch::default())?;
+        world.overheard = Some(Vec::new());
+        let mut road = Self { world };
+        road.set_link(link);
+        road.world.plug(CLIENT, 0, Some(OPEN))?;
+        road.world.advance(2 * SECOND)?;
+        Ok(road)
+    }
+
+    /// Makes the client's networks like `link`.
+    pub(super) fn set_link(&mut self, link: &LinkConfig) {
+        for access in 0..3 {
+            let id = self.world.place.access(CLIENT, access).link;
+            for (end, pipe) in [(End::A, &link.up), (End::B, &link.down)] {
+                self.world.place.net.set_config(self.world.now_ns, id, end, pipe.clone());
+            }
+        }
+    }
+
+    /// The client's card is in another network, with another address, from now on.
+    pub(super) fn relocate(&mut self) -> Result<(), Breach> {
+        self.world.plug(CLIENT, 0, Some(OPEN))
+    }
+
+    /// The network that the client moves to takes everything and delivers nothing.
+    pub(super) fn swallow(&mut self) {
+        self.world.place.set_carrier(self.world.now_ns, CLIENT, OPEN, Carrier::BlackHole);
+    }
+
+    /// A second card is plugged in.
+    pub(super) fn add_spare(&mut self) -> Result<(), Breach> {
+        self.world.plug(CLIENT, 1, Some(2))
+    }
+
+    /// The routes of the first card are gone; it carries on until it is unplugged.
+    pub(super) fn announce_departure(&mut self) -> Result<(), Breach> {
+        self.world.tell_links_but(CLIENT, 0)
+    }
+
+    /// The first card is unplugged.
+    pub(super) fn depart(&mut self) -> Result<(), Breach> {
+        self.world.plug(CLIENT, 0, None)
+    }
+
+    /// What has passed the client's cards since the last call.
+    pub(super) fn overheard(&mut self) -> Vec<Passed> {
+        self.world.overheard.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+}
+
+impl Road for Tunnelled {
+    const PACKET_MAX: u16 = super::inner::LEN_MAX;
+
+    fn now_ns(&self) -> u64 {
+        self.world.now_ns
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.world.next_ns()
+    }
+
+    fn pass(&mut self, until_ns: u64) -> Result<(), Breach> {
+        self.world.advance(until_ns.saturating_sub(self.world.now_ns))
+    }
+
+    fn send(&mut self, way: Way, len: u16) -> Result<u32, Breach> {
+        Ok(self.world.send_now(CLIENT, way, Body::Data(len))?.unwrap_or(0))
+    }
+
+    fn arrivals(&mut self) -> Vec<Arrival> {
+        std::mem::take(&mut self.world.arrivals)
+    }
+}
+
+/// Over the bare link.
+#[derive(Debug)]
+pub(super) struct Bare {
+    net: Internet<Datagram>,
+    client: NodeId,
+    server: NodeId,
+    link: LinkId,
+    now_ns: u64,
+    sent: u32,
+    arrivals: Vec<Arrival>,
+}
+
+impl Bare {
+    /// A link like this between client and server.
+    pub(super) fn new(seed: u64, link: &LinkConfig) -> Self {
+        let mut net = Internet::new(seed);
+        let (client, server) = (net.host(), net.host());
+        let link = net.connect(client, server, link.clone());
+        let arrivals = Vec::new();
+        Self { net, client, server, link, now_ns: 0, sent: 0, arrivals }
+    }
+}
+
+impl Road for Bare {
+    const PACKET_MAX: u16 = 1_500;
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.net.poll_timeout()
+    }
+
+    fn pass(&mut self, until_ns: u64) -> Result<(), Breach> {
+        while let Some(delivery) = self.net.poll_delivery(until_ns) {
+            let id = delivery.frame.payload.first_chunk().map_or(0, |id| u32::from_be_bytes(*id));
+            self.arrivals.push(Arrival { at_ns: delivery.at_ns, id });
+        }
+        self.now_ns = self.now_ns.max(until_ns);
+        Ok(())
+    }
+
+    fn send(&mut self, way: Way, len: u16) -> Result<u32, Breach> {
+        self.sent += 1;
+        let from = if way == Way::Up { self.client } else { self.server };
+        let end = |last| std::net::SocketAddr::from(([192, 0, 2, last], 9));
+        // The headers are counted by the frame itself: 28 bytes.
+        let mut payload = vec![0; usize::from(len).saturating_sub(28).max(4)];
+        payload[..4].copy_from_slice(&self.sent.to_be_bytes());
+        let datagram = Datagram { source: end(1), destination: end(2), payload };
+        self.net.push(self.now_ns, from, self.link, datagram);
+        Ok(self.sent)
+    }
+
+    fn arrivals(&mut self) -> Vec<Arrival> {
+        std::mem::take(&mut self.arrivals)
+    }
+}
