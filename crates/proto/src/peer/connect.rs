@@ -459,6 +459,7 @@ impl Peer {
         if let Some(path) = self.paths.get_mut(id) {
             path.natted = route.local.is_some_and(|local| local != welcome.observed.ip());
         }
+        self.forget_gone(cx);
         self.control.renumber(cx.now);
         self.introduce(cx);
         let took = Some(cx.now.saturating_since(started));

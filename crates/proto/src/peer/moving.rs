@@ -278,6 +278,7 @@ impl Peer {
         }
         self.paths.activate(id);
         self.tell_moved(cx, id);
+        self.forget_gone(cx);
         if !self.is_client() {
             self.ask(cx, id); // says "reach me here", and again until it is answered
         }
@@ -440,8 +441,12 @@ impl Peer {
         self.close_unused_sockets(cx);
     }
 
-    /// Removes paths that are gone, but for the active one while nothing took its place.
+    /// Client: removes paths that are gone, but for the active one while nothing took its place. A
+    /// gateway keeps them: the peer may turn out to be there after all.
     pub(super) fn forget_gone(&mut self, cx: &mut Context<'_>) {
+        if self.is_client() {
+            return;
+        }
         let active = self.paths.active_id();
         let gone = |path: &&Path| path.health == Health::Gone && Some(path.id) != active;
         let gone: Vec<_> = self.paths.iter().filter(gone).map(|path| path.id).collect();

@@ -70,6 +70,7 @@ impl Peer {
                 (path.probes.due(), Reason::Challenge),
                 (path.mtu_due, Reason::Mtu),
                 (self.silence_due(epoch, path), Reason::Silence),
+                (self.asked_enough_due(path), Reason::Challenge),
                 (self.claim_due(path), Reason::Claim),
                 (self.keepalive_due(cx_keepalive, path), Reason::Keepalive),
             ];
@@ -90,6 +91,7 @@ impl Peer {
         self.epochs.expire(cx.now, cx.indices);
         self.attempt_due(cx);
         self.notice_silence(cx);
+        self.stop_asking(cx.now);
         self.drop_unproven(cx);
         self.send_probes_due(cx);
         self.search_mtus_due(cx);
@@ -119,7 +121,7 @@ impl Peer {
     }
 
     /// A silent path of a client: when to ask for a new session, or to give up the path if it is
-    /// a spare one; of a gateway: when to give up asking.
+    /// a spare one.
     fn silent_step_due(&self, path: &Path) -> Option<Instant> {
         let Health::Silent { since } = path.health else { return None };
         match &self.side {
@@ -129,7 +131,24 @@ impl Peer {
                 }
                 connector.can_try().then_some(since + HANDSHAKE_AFTER)
             }
-            Side::Client { .. } => path.probes.asking_since().map(|since| since + GATEWAY_ASKS),
+            Side::Client { .. } => None,
+        }
+    }
+
+    /// When a gateway has challenged `path` for long enough, whatever it is taken for: a client
+    /// that is there will send, and one that is not must not be asked for ever.
+    fn asked_enough_due(&self, path: &Path) -> Option<Instant> {
+        let asking = path.probes.asking_since().filter(|_| self.is_client());
+        asking.map(|since| since + GATEWAY_ASKS)
+    }
+
+    fn stop_asking(&mut self, now: Instant) {
+        let enough = |path: &&Path| self.asked_enough_due(path).is_some_and(|due| due <= now);
+        let enough: Vec<_> = self.paths.iter().filter(enough).map(|path| path.id).collect();
+        for id in enough {
+            if let Some(path) = self.paths.get_mut(id) {
+                path.probes.stop();
+            }
         }
     }
 
@@ -138,7 +157,6 @@ impl Peer {
         let due = |path: &&Path| self.silence_due(epoch, path).is_some_and(|due| due <= cx.now);
         let due: Vec<PathId> = self.paths.iter().filter(due).map(|path| path.id).collect();
         for id in due {
-            let is_client = matches!(self.side, Side::Gateway(_));
             let active = self.paths.active_id() == Some(id);
             let Some(path) = self.paths.get_mut(id) else { continue };
             if path.health == Health::Good {
@@ -148,8 +166,6 @@ impl Peer {
                 if active {
                     self.try_elsewhere(cx);
                 }
-            } else if !is_client {
-                path.probes.stop();
             } else if active {
                 self.connect(cx);
             } else {
