@@ -367,7 +367,7 @@ fn add_sessions(reply: &mut Value, snapshot: &Snapshot) {
         let connected = snapshot.peers.iter().filter(|peer| alive(peer.state)).count();
         reply["connected"] = connected.into();
         let drops = snapshot.drops.iter();
-        let drops = drops.map(|(reason, count)| (reason.label().to_owned(), json!(count)));
+        let drops = drops.map(|&(name, count)| (name.to_owned(), json!(count)));
         reply["drops"] = Value::Object(drops.collect());
     }
     let peers = reply.get_mut("peers").and_then(Value::as_array_mut);

@@ -1,14 +1,14 @@
 //! The gateway's own name, resolved outside the tunnel.
 //!
-//! First by the name servers that this host has beside the tunnel, with marked queries: they pass
-//! by a tunnel that is dead and through a kill switch. Then by the system's resolver, which knows
-//! what no server does. On a thread of its own: it may take half a minute to fail and cannot be
-//! interrupted, so its answer is a message. Meanwhile the last good addresses are tried.
+//! Two ways at once: the name servers that this host has beside the tunnel, with marked queries,
+//! which pass by a tunnel that is dead and through a kill switch; and the system's resolver, which
+//! knows what no server does, and may take half a minute to fail. So the answer is a message, and
+//! meanwhile the last good addresses are tried.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ use crate::values::{Endpoint, Host};
 /// Addresses that are tried, in all.
 pub(super) const ADDRESSES_MAX: usize = 16;
 
+/// The servers outside the tunnel, and the system.
+const WAYS: usize = 2;
 /// How long the servers outside the tunnel have to answer.
 const OUTSIDE: Duration = Duration::from_secs(5);
 
@@ -92,12 +94,33 @@ fn resolve(endpoints: &[Endpoint], servers: &[IpAddr]) -> Result<Vec<SocketAddr>
     }
 }
 
-fn look_up(name: &str, port: u16, servers: &[IpAddr]) -> std::io::Result<Vec<SocketAddr>> {
-    match names::resolve(name, servers, Some(MARK), OUTSIDE) {
-        Ok(found) => Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()),
-        Err(error) => {
-            tracing::debug!(%error, "no answer from outside the tunnel, asking the system");
-            (name, port).to_socket_addrs().map(Iterator::collect)
+/// Asks both ways at once; the first that knows an address wins.
+fn look_up(name: &str, port: u16, servers: &[IpAddr]) -> Result<Vec<SocketAddr>, String> {
+    let (to, answers) = sync_channel(WAYS);
+    let system = to.clone();
+    let (outside_name, system_name) = (name.to_owned(), name.to_owned());
+    let servers = servers.to_vec();
+    // Answers that come too late are dropped with the channel.
+    let outside = move || {
+        let found = names::resolve(&outside_name, &servers, Some(MARK), OUTSIDE);
+        let found = found.map(|ips| ips.into_iter().map(|ip| (ip, port).into()).collect());
+        drop(to.send(found.map_err(|error| error.to_string())));
+    };
+    let system = move || {
+        let found = (system_name.as_str(), port).to_socket_addrs();
+        drop(system.send(found.map(Iterator::collect).map_err(|error| error.to_string())));
+    };
+    for way in [Box::new(outside) as Box<dyn FnOnce() + Send>, Box::new(system)] {
+        let spawned = thread::Builder::new().name("rove-resolve".to_owned()).spawn(way);
+        spawned.map_err(|error| error.to_string())?;
+    }
+    let mut failure = String::new();
+    for answer in answers {
+        match answer {
+            Ok(found) if !Vec::is_empty(&found) => return Ok(found),
+            Ok(_) => {}
+            Err(error) => failure = error,
         }
     }
+    Err(failure)
 }

@@ -57,7 +57,10 @@ impl Client<'_> {
         if *request == Request::Paths {
             return Ok(status::paths(session, snapshot.now, &around));
         }
-        Ok(status::status(session, snapshot.now, &around))
+        let mut told = status::status(session, snapshot.now, &around);
+        told["drops"] =
+            snapshot.drops.iter().map(|&(name, n)| (name.to_owned(), json!(n))).collect();
+        Ok(told)
     }
 
     /// Takes the configuration again, but for the interface's name.

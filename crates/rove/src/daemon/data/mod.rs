@@ -24,7 +24,6 @@ use rove_os::links::Link;
 use rove_os::tun::Tun;
 use rove_os::udp::UdpSocket;
 use rove_proto::crypto::Rng;
-use rove_proto::error::DropReason;
 use rove_proto::id::PeerKey;
 use rove_proto::node::{Command, Config, Event, Node, PeerStatus};
 use rove_proto::outbox::Outbox;
@@ -64,8 +63,8 @@ pub struct Snapshot {
     pub now: Instant,
     /// One entry per peer that was asked for and is known.
     pub peers: Vec<PeerStatus>,
-    /// What was thrown away so far.
-    pub drops: Vec<(DropReason, u64)>,
+    /// What was thrown away so far, by the core and by the kernel, by name; without what never was.
+    pub drops: Vec<(&'static str, u64)>,
 }
 
 /// What the data thread tells.
@@ -170,6 +169,7 @@ struct Data {
     out: Outbox,
     tun: Tun,
     tun_ready: bool,
+    tun_refused: u64,
     sockets: Sockets,
     poll: Poll,
     inbox: Receiver<Order>,
@@ -193,7 +193,8 @@ impl Data {
         watched.context("cannot watch the TUN")?;
         let out = Outbox::new();
         let backlog = VecDeque::new();
-        Ok(Self { clock, node, out, tun, tun_ready: true, sockets, poll, inbox, backlog })
+        let (tun_ready, tun_refused) = (true, 0);
+        Ok(Self { clock, node, out, tun, tun_ready, tun_refused, sockets, poll, inbox, backlog })
     }
 
     fn now(&self) -> Instant {

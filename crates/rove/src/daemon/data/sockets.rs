@@ -21,12 +21,31 @@ pub(super) struct Sockets {
     open: BTreeMap<SocketId, UdpSocket>,
     ready: BTreeSet<SocketId>,
     names: BTreeMap<LinkId, String>,
+    unsent: Unsent,
+}
+
+/// Runs of datagrams that the kernel did not take, by reason.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unsent {
+    /// The socket's buffer was full.
+    pub(super) full: u64,
+    /// Longer than the link allows, which is how a path's MTU shows.
+    pub(super) too_long: u64,
+    /// No route, no such source address, or the socket is gone.
+    pub(super) unreachable: u64,
 }
 
 impl Sockets {
     pub(super) const fn new(registry: Registry, mark: Option<u32>) -> Self {
         let open = BTreeMap::new();
-        Self { registry, mark, open, ready: BTreeSet::new(), names: BTreeMap::new() }
+        Self {
+            registry,
+            mark,
+            open,
+            ready: BTreeSet::new(),
+            names: BTreeMap::new(),
+            unsent: Unsent { full: 0, too_long: 0, unreachable: 0 },
+        }
     }
 
     /// Takes a socket that is bound already.
@@ -105,7 +124,10 @@ impl Sockets {
     /// Sends one run. What cannot leave now is lost, as it would be on the way: the layers that
     /// need to know find out by what is acknowledged.
     pub(super) fn send(&mut self, run: &Run, contents: &[u8]) {
-        let Some(socket) = self.open.get_mut(&run.route.socket) else { return };
+        let Some(socket) = self.open.get_mut(&run.route.socket) else {
+            self.unsent.unreachable += 1;
+            return;
+        };
         let sent = socket.send(Datagrams {
             remote: run.route.remote,
             source: run.route.local,
@@ -114,15 +136,24 @@ impl Sockets {
             segment: Some(run.segment),
         });
         match sent {
-            Ok(()) | Err(SendError::WouldBlock | SendError::TooLong) => {}
+            Ok(()) => {}
+            Err(SendError::WouldBlock) => self.unsent.full += 1,
+            Err(SendError::TooLong) => self.unsent.too_long += 1,
             Err(error @ SendError::Unreachable(_)) => {
+                self.unsent.unreachable += 1;
                 tracing::trace!(%error, remote = %run.route.remote, "not sent");
             }
             Err(error @ SendError::Fatal(_)) => {
+                self.unsent.unreachable += 1;
                 tracing::debug!(%error, "a socket failed");
                 self.close(run.route.socket);
             }
         }
+    }
+
+    /// What the kernel did not take so far.
+    pub(super) const fn unsent(&self) -> Unsent {
+        self.unsent
     }
 }
 

@@ -111,7 +111,19 @@ impl Data {
         let peers: Vec<_> = peers.unwrap_or_else(|| self.node.peers().collect());
         let peers: Vec<PeerStatus> =
             peers.into_iter().filter_map(|peer| self.node.status(peer)).collect();
-        Snapshot { now: self.now(), peers, drops: self.node.drops().iter().collect() }
+        Snapshot { now: self.now(), peers, drops: self.drops() }
+    }
+
+    fn drops(&self) -> Vec<(&'static str, u64)> {
+        let unsent = self.sockets.unsent();
+        let kernel = [
+            ("send_full", unsent.full),
+            ("send_too_long", unsent.too_long),
+            ("send_unreachable", unsent.unreachable),
+            ("tun_refused", self.tun_refused),
+        ];
+        let core = self.node.drops().iter().map(|(reason, count)| (reason.label(), count));
+        core.chain(kernel.into_iter().filter(|&(_, count)| count > 0)).collect()
     }
 
     fn receive_all(&mut self, buffer: &mut ReceiveBuffer) -> Result<()> {
@@ -200,7 +212,8 @@ impl Data {
             for (run, contents) in self.out.runs() {
                 self.sockets.send(run, contents);
             }
-            self.tun.write(self.out.inner())?;
+            let written = self.tun.write(self.out.inner())?;
+            self.tun_refused += written.refused as u64;
             self.out.clear();
         }
         for socket in closing {
