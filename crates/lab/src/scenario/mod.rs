@@ -10,6 +10,7 @@
 pub mod addresses;
 pub mod binary;
 pub mod deploy;
+mod in_virtual_time;
 pub mod record;
 mod roam_client;
 pub mod run;

@@ -13,10 +13,11 @@ use super::story::{
     FLOW_BYTES, FLOW_INTERVAL_US, MovingFlow, MovingFlowPlan, Transfer, flow_stats,
 };
 use super::testbed::{Move, Route, Testbed};
-use super::{Baseline, FAMILY, Key, Outcome, Scenario, Stage};
+use super::{Baseline, FAMILY, Grid, Key, Outcome, Scenario, Stage, in_virtual_time};
 use crate::emu::{LinkConfig, MS, Rng, SECOND};
 use crate::netns::{Capture, Way, monotonic_ns};
 use crate::programs::{FlowRequest, Gap, sha256_of};
+use crate::world::RoamPlan;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -176,6 +177,27 @@ impl Scenario for RoamClient {
         drop(testbed);
         outcome.baseline = tell_of_others(stage)?;
         Ok(outcome)
+    }
+
+    fn run_virtual(
+        &self,
+        seed: u64,
+        _grid: Grid,
+        settings: &Settings,
+    ) -> Option<anyhow::Result<Outcome>> {
+        let place = Place::of(settings);
+        let (moves, broken) = (settings.number("moves") as u32, settings.flag("control"));
+        let plan = RoamPlan {
+            moves: if broken { moves.min(CONTROL_MOVES) } else { moves },
+            pause_ns: PAUSE_NS,
+            idle: (moves.min(IDLE_MOVES), IDLE_MS * MS),
+            length: place.length,
+            move_at_ns: MOVE_AT_NS,
+            broken,
+        };
+        let told = in_virtual_time::check(settings)
+            .and_then(|()| in_virtual_time::roam_client(seed, &place.link, &plan));
+        Some(told)
     }
 }
 

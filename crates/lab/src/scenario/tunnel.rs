@@ -6,7 +6,7 @@ use super::settings::{Kind, Setting, Settings};
 use super::statistics::{median, rounded};
 use super::story::{FLOW_BYTES, FLOW_INTERVAL_US, Transfer, flow_stats};
 use super::testbed::{Route, Testbed};
-use super::{Baseline, FAMILY, Key, Outcome, Scenario, Stage};
+use super::{Baseline, FAMILY, Grid, Key, Outcome, Scenario, Stage, in_virtual_time};
 use crate::emu::{BitErrors, End, LinkConfig, MS, SECOND};
 use crate::netns::{Capture, Way};
 use crate::programs::{EchoStats, FlowRequest, sha256_of};
@@ -117,6 +117,22 @@ impl Scenario for Tunnel {
         deployment.check()?;
         outcome.lateness = Some(testbed.network.take_lateness()?);
         Ok(outcome)
+    }
+
+    fn run_virtual(
+        &self,
+        seed: u64,
+        _grid: Grid,
+        settings: &Settings,
+    ) -> Option<anyhow::Result<Outcome>> {
+        let link = LinkConfig::lossless(RATE, ROUND_TRIP_NS);
+        let seconds = settings.number("seconds");
+        let skip_ns = SLOW_START_NS.min(seconds * SECOND / 6);
+        let told = in_virtual_time::check(settings).and_then(|()| {
+            let (length, control) = (RATE / 8 * seconds, settings.flag("control"));
+            in_virtual_time::tunnel(seed, &link, length, skip_ns, control)
+        });
+        Some(told)
     }
 }
 
