@@ -122,8 +122,9 @@ fn invites_peers_and_audit_without_a_running_gateway() {
 
     let peers = rove_in(dir, "gateway peers --json").ok();
     let peers: Value = serde_json::from_str(&peers).unwrap();
-    let names: Vec<&str> =
+    let mut names: Vec<&str> =
         peers["invites"].as_array().unwrap().iter().map(|i| i["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
     assert_eq!(names, ["office", "phone", "team"]);
     assert_eq!(rove_in(dir, "gateway revoke team").ok().lines().count(), 1);
 
