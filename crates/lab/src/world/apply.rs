@@ -156,7 +156,7 @@ impl World {
                 Vec::new()
             }
             Attack::Replay { count, own_address, altered, chance } => {
-                self.attacker.replay(count, own_address, altered, chance)
+                self.attacker.replay(self.now_ns, count, own_address, altered, chance)
             }
             Attack::Garbage { client, count, chance } => {
                 let client = client.and_then(|client| self.outside(self.client(client)));

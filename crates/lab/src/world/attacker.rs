@@ -99,8 +99,8 @@ impl Attacker {
             return Fate::Passes;
         }
         task.left -= 1;
-        let relays = self.reflected_ns.is_some_and(|at| now_ns < at + NO_RELAY);
-        let redirects = way == Way::Up && !relays;
+        let reflects = self.reflected_ns.is_some_and(|at| now_ns < at + NO_RELAY);
+        let redirects = way == Way::Up && !reflects;
         let copy = || Datagram { source: self.address, ..datagram.clone() };
         match task.how {
             Intercept::Drop => Fate::Vanishes,
@@ -143,16 +143,18 @@ impl Attacker {
     /// Some of what was recorded, again.
     pub(super) fn replay(
         &self,
+        now_ns: u64,
         count: u16,
         own_address: bool,
         altered: bool,
         chance: u64,
     ) -> Vec<Datagram> {
         let mut rng = Rng::new(chance);
+        let reflects = self.reflected_ns.is_some_and(|at| now_ns < at + NO_RELAY);
         let mut again = |_| {
             let pick = rng.below(self.recorded.len() as u64) as usize;
             let (_, mut datagram) = self.recorded.get(pick).cloned()?;
-            if own_address {
+            if own_address && !reflects {
                 datagram.source = self.address;
             }
             if altered {

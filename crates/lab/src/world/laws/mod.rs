@@ -39,7 +39,7 @@ pub enum Law {
     Bounds,
     /// An idle session is silent, or sends what a NAT needs and no more.
     Silence,
-    /// A revoked client gets nothing through within a second.
+    /// A revoked client gets nothing through any more.
     Revocation,
     /// A restart loses no enrolment and repeats no handshake counter.
     Restart,
