@@ -315,3 +315,86 @@ fn only_those_who_may_ask_get_an_answer() {
         assert!(error.contains("gateway.toml: permission denied: run as root"), "{error}");
     });
 }
+
+#[test]
+fn a_client_killed_at_any_moment_leaves_nothing_that_down_does_not_take_back() {
+    in_namespace(
+        "a_client_killed_at_any_moment_leaves_nothing_that_down_does_not_take_back",
+        || {
+            need_program("the kill switch", "nft");
+            let lab = Lab::new("kills");
+            let _gateway = lab.gateway();
+            let before = lab.state_of("client");
+            let invite = lab.invite("laptop");
+            lab.rove("client", &format!("up {invite}")).ok();
+            lab.rove("client", "down").ok();
+            for ms in [0, 2, 4, 6, 8, 10, 13, 16, 20, 25, 30, 40, 60, 90, 150] {
+                let client = lab.start("client", "up --foreground --kill-switch");
+                std::thread::sleep(Duration::from_millis(ms));
+                client.kill();
+                lab.rove("client", "down").ok();
+                lab.becomes("client", &before);
+            }
+        },
+    );
+}
+
+#[test]
+fn a_gateway_killed_at_any_moment_starts_again() {
+    in_namespace("a_gateway_killed_at_any_moment_starts_again", || {
+        let lab = Lab::new("kills");
+        let gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        lab.rove("client", "down").ok();
+        let running = lab.state_of("gateway");
+        gateway.kill();
+        for ms in [0, 2, 4, 6, 8, 10, 13, 16, 20, 25, 30, 40, 60, 90] {
+            let gateway = lab.start("gateway", "gateway run");
+            std::thread::sleep(Duration::from_millis(ms));
+            gateway.kill();
+        }
+        let _gateway = lab.gateway();
+        lab.becomes("gateway", &running);
+        lab.rove("client", "up").ok();
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
+fn a_configuration_is_read_again_or_refused_as_a_whole() {
+    in_namespace("a_configuration_is_read_again_or_refused_as_a_whole", || {
+        let lab = Lab::new("reload");
+        let gateway = lab.gateway();
+        let callers = serve_pattern("server", WEB, 1_000);
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        let from = || {
+            // Whoever has the whole of it was accepted, and so counted, before.
+            assert_eq!(download("client", WEB).unwrap(), pattern(1_000));
+            callers.last()
+        };
+        assert_eq!(from(), "10.77.0.2");
+        let path = lab.home("client").join("client.toml");
+        std::fs::write(&path, "[client]\nroute = [\"10.77.0.0/24\"]\n").unwrap();
+        lab.rove("client", "reload").ok();
+        assert_eq!(from(), "203.0.113.2");
+        std::fs::write(&path, "[client]\nroute = [\"10.77.0.1/24\"]\n").unwrap();
+        let error = lab.rove("client", "reload").fails();
+        assert!(error.contains("client.toml:2: client.route: "), "{error}");
+        assert_eq!(from(), "203.0.113.2", "the old one stays");
+        std::fs::write(&path, "").unwrap();
+        lab.rove("client", "reload").ok();
+        assert_eq!(from(), "10.77.0.2");
+        lab.rove("client", "down").ok();
+
+        let config = lab.home("gateway").join("gateway.toml");
+        edit(&config, "dns = []", "dns = [\"10.77.0.1\"]");
+        sh(&format!("kill -HUP {}", gateway.child.id()));
+        wait_until("it says so", || lab.log("gateway").contains("configuration read again"));
+        edit(&config, "dns = [", "dms = [");
+        sh(&format!("kill -HUP {}", gateway.child.id()));
+        wait_until("it says so", || lab.log("gateway").contains("gateway.toml:16: gateway.dms"));
+        assert_eq!(gateway.terminate(), Some(0));
+    });
+}
