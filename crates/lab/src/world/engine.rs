@@ -95,8 +95,8 @@ pub(super) struct World {
     amplification: Amplification,
     hijack: Hijack,
     nonces: Nonces,
-    /// Hashes of everything that a host sent.
-    genuine: BTreeSet<u64>,
+    /// Hashes of everything that a host sent, and when.
+    genuine: BTreeMap<u64, u64>,
     /// Hashes of what each running process received.
     taken: Vec<BTreeSet<u64>>,
     starts: u64,
@@ -138,7 +138,7 @@ impl World {
             amplification: Amplification::default(),
             hijack: Hijack::default(),
             nonces: Nonces::default(),
-            genuine: BTreeSet::new(),
+            genuine: BTreeMap::new(),
             taken: vec![BTreeSet::new(); count + 1],
             starts: 0,
             seed: rng,
@@ -390,14 +390,17 @@ impl World {
         self.trace.add(&[self.now_ns, host as u64, mark]);
         self.datagrams += 1;
         self.amplification.sent(host, to, payload.len())?;
-        let new = self.genuine.insert(mark);
+        let new = self.genuine.insert(mark, self.now_ns).is_none();
         if !new && Kind::of(&payload) == Some(Kind::Data) {
             return Err(Breach::new(Law::Nonces, format!("host {host} sent a datagram twice")));
+        }
+        for other in 0..self.hosts.len() {
+            self.hijack.honest(other, host, from); // a copy of it may be faster than it is
         }
         let datagram = Datagram { source: from, destination: to, payload };
         let client = if host == GATEWAY { self.client_at(to) } else { Some(host) };
         let way = if host == GATEWAY { Way::Down } else { Way::Up };
-        let parcel = Parcel { datagram, origin: Origin::Host { host, at_ns: self.now_ns, to } };
+        let parcel = Parcel { datagram, origin: Origin::Host { host, to } };
         let len = emu::Frame::wire_len(&parcel);
         self.bytes[host] += len as u64;
         if host != GATEWAY {
@@ -460,11 +463,13 @@ impl World {
             self.overhear(Way::Down, &datagram.payload);
         }
         let Datagram { source, mut payload, .. } = datagram;
-        let sent_ns = self.witness(host, source, &payload, origin);
+        self.witness(host, source, &payload, origin);
+        let mark = hash(&payload);
+        // Whoever brings it: it is a word of the host's, from where the host may be.
+        let sent_ns = self.genuine.get(&mark).copied();
         self.amplification.received(host, source, payload.len(), sent_ns);
         let meta = Meta { socket: received.socket, local: Some(received.local), remote: source };
-        let mark = hash(&payload);
-        let new = self.genuine.contains(&mark) && self.taken[host].insert(mark);
+        let new = sent_ns.is_some() && self.taken[host].insert(mark);
         let before = if new { Vec::new() } else { self.statuses(host) };
         let carried = self.delivery.totals();
         self.act(host, |node, now, out| node.handle_datagram(now, meta, &mut payload, out))?;
@@ -482,15 +487,9 @@ impl World {
         }
     }
 
-    /// What the laws learn from an arrival. Returns when an honest host sent it.
-    fn witness(
-        &mut self,
-        at: HostId,
-        source: SocketAddr,
-        payload: &[u8],
-        origin: Origin,
-    ) -> Option<u64> {
-        let Origin::Host { host, at_ns, to } = origin else { return None };
+    /// What the laws and the attacker learn from an arrival.
+    fn witness(&mut self, at: HostId, source: SocketAddr, payload: &[u8], origin: Origin) {
+        let Origin::Host { host, to } = origin else { return };
         self.hijack.honest(at, host, source);
         self.amplification.reached(self.now_ns, host, to);
         if at == GATEWAY {
@@ -498,7 +497,6 @@ impl World {
             let payload = payload.to_vec();
             self.attacker.record(host, Datagram { source, destination: to, payload });
         }
-        Some(at_ns)
     }
 
     fn fits(&self, host: HostId, link: emu::LinkId, len: usize) -> bool {

@@ -23,8 +23,6 @@ pub(super) enum Origin {
     Host {
         /// Which.
         host: HostId,
-        /// When, in nanoseconds.
-        at_ns: u64,
         /// Where it wanted it to go: what a NAT box does to the destination is not seen here.
         to: SocketAddr,
     },

@@ -35,7 +35,8 @@ impl Amplification {
         self.tallies.entry((node, remote)).or_default().reached_ns.get_or_insert(now_ns);
     }
 
-    /// `node` receives `len` bytes from `remote`; `sent_ns` is when an honest host sent them.
+    /// `node` receives `len` bytes from `remote`; `sent_ns` is when a host first
+    /// sent these very bytes, if one did.
     pub(in crate::world) fn received(
         &mut self,
         node: HostId,
