@@ -30,11 +30,16 @@ pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// Prints why a test cannot run here; fails it where everything must run.
 pub(crate) fn skip(what: &str, why: &str) {
-    let _ = writeln!(io::stderr(), "SKIP {what}: {why}");
+    tell(&format!("SKIP {what}: {why}"));
     assert!(
         std::env::var("ROVE_TEST_REQUIRE").as_deref() != Ok("all"),
         "{what} was skipped although ROVE_TEST_REQUIRE=all: {why}"
     );
+}
+
+/// Says something past the test runner's capture, which hides what a passing test prints.
+fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Skips from inside the namespaces if a program is not installed.
@@ -82,7 +87,10 @@ fn run_in(name: &str, namespaces: &[&str], body: fn()) {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let ran = Ran::of(output);
     for line in ran.out.lines().chain(ran.err.lines()) {
-        eprintln!("{line}");
+        match line.find("SKIP ") {
+            Some(at) => tell(&line[at..]),
+            None => eprintln!("{line}"),
+        }
     }
     if ran.err.contains("unshare failed") || ran.err.contains("write failed /proc/self") {
         return skip(name, "namespaces are refused");

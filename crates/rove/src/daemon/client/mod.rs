@@ -3,7 +3,7 @@
 //!
 //! The order: everything that can be wrong is found before anything is touched; the kill switch
 //! stands before the first datagram leaves; routes and DNS come with the lease. At the end all is
-//! taken back but the kill switch, which only [`Request::Down`] removes.
+//! taken back but the kill switch, which only `rove down` removes.
 
 mod news;
 mod requests;
