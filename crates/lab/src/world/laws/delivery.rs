@@ -1,4 +1,5 @@
-//! What is delivered was sent by that peer, unaltered, and is delivered once. And from the moment of
+//! What is delivered was sent by that peer, unaltered, and is delivered once. And from the moment
+//! of
 //! its revocation a client gets nothing through, and nothing is sent to it (the issue allows a
 //! second; here the operator's word reaches the gateway at once).
 

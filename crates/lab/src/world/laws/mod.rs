@@ -65,3 +65,6 @@ impl fmt::Display for Breach {
         write!(f, "{:?}: {}", self.law, self.what)
     }
 }
+
+#[cfg(test)]
+mod tests;

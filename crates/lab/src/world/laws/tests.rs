@@ -1,0 +1,113 @@
+//! Every law can be broken, and says so.
+
+use std::net::SocketAddr;
+
+use rove_proto::wire::inner::InnerPacket;
+
+use super::*;
+use crate::emu::SECOND;
+use crate::world::engine::World;
+use crate::world::inner::Body;
+use crate::world::op::Way;
+use crate::world::watch::Watch;
+
+fn remote(last: u8) -> SocketAddr {
+    SocketAddr::from(([203, 0, 113, last], 4433))
+}
+
+fn law<T>(result: Result<T, Breach>) -> Option<Law> {
+    result.err().map(|breach| breach.law)
+}
+
+#[test]
+fn a_packet_arrives_once_whole_and_where_it_should() {
+    let mut delivery = Delivery::default();
+    let inner = delivery.send(0, 0, Way::Up, Body::Data(100));
+    let packet = inner.bytes();
+    assert_eq!(law(delivery.arrived(1, Some(0), &packet)), Some(Law::Delivery), "wrong end");
+    let mut altered = packet.clone();
+    altered[50] ^= 1;
+    assert_eq!(law(delivery.arrived(1, None, &altered)), Some(Law::Delivery), "altered");
+    assert_eq!(law(delivery.arrived(1, None, &packet[..90])), Some(Law::Delivery), "cut");
+    assert_eq!(law(delivery.arrived(1, None, &packet)), None);
+    assert_eq!(law(delivery.arrived(2, None, &packet)), Some(Law::Delivery), "twice");
+    assert_eq!(law(delivery.arrived(2, None, &[0x45; 60])), Some(Law::Delivery), "never sent");
+}
+
+#[test]
+fn every_length_has_a_number_and_a_smaller_segment_size_is_no_alteration() {
+    let mut delivery = Delivery::default();
+    for len in [20, 21, 27, 28, 1_420] {
+        let inner = delivery.send(0, 1, Way::Down, Body::Data(len));
+        assert_eq!(law(delivery.arrived(1, Some(1), &inner.bytes())), None, "{len} bytes");
+    }
+    let syn = delivery.send(0, 1, Way::Down, Body::Syn(1_460));
+    let mut clamped = syn.bytes();
+    rove_proto::flow::clamp::clamp(&mut clamped, 20, 1_205);
+    assert_ne!(clamped, syn.bytes());
+    assert!(syn.may_arrive_as(&clamped));
+    clamped[36] ^= 1;
+    assert!(!syn.may_arrive_as(&clamped), "the checksum must fit");
+}
+
+#[test]
+fn a_revoked_client_gets_nothing_through() {
+    let mut delivery = Delivery::default();
+    let before = delivery.send(0, 0, Way::Down, Body::Data(100)).bytes();
+    let up = delivery.send(0, 0, Way::Up, Body::Data(100)).bytes();
+    delivery.revoke(SECOND, 0);
+    assert_eq!(law(delivery.arrived(2 * SECOND, Some(0), &before)), None, "it was on its way");
+    assert_eq!(law(delivery.arrived(2 * SECOND, None, &up)), Some(Law::Revocation));
+    let after = delivery.send(2 * SECOND, 0, Way::Down, Body::Data(100)).bytes();
+    assert_eq!(law(delivery.arrived(3 * SECOND, Some(0), &after)), Some(Law::Revocation));
+    delivery.readmit(0);
+    let again = delivery.send(4 * SECOND, 0, Way::Up, Body::Data(100)).bytes();
+    assert_eq!(law(delivery.arrived(4 * SECOND, None, &again)), None);
+}
+
+#[test]
+fn three_times_what_came_and_no_more() {
+    let mut tallies = Amplification::default();
+    assert_eq!(law(tallies.sent(0, remote(1), 1)), Some(Law::Amplification), "out of the blue");
+    let mut tallies = Amplification::default();
+    tallies.received(0, remote(1), 100, Some(5));
+    assert_eq!(law(tallies.sent(0, remote(1), 300)), None);
+    tallies.reached(10, 0, remote(1));
+    tallies.received(0, remote(1), 100, Some(9));
+    assert_eq!(law(tallies.sent(0, remote(1), 301)), Some(Law::Amplification), "sent before");
+    tallies.received(0, remote(1), 100, Some(10));
+    assert_eq!(law(tallies.sent(0, remote(1), 9_000)), None, "it has answered");
+    tallies.chosen(1, remote(2));
+    assert_eq!(law(tallies.sent(1, remote(2), 9_000)), None, "by the user's choice");
+}
+
+#[test]
+fn counters_only_grow_and_handshakes_have_a_rate() {
+    let mut handshakes = Handshakes::default();
+    assert_eq!(law(handshakes.begin(0, 7)), None);
+    assert_eq!(law(handshakes.begin(0, 7)), Some(Law::Restart), "repeated");
+    handshakes.forget_counter();
+    assert_eq!(law(handshakes.begin(0, 3)), None, "the store went back in time");
+    let mut storm = (4..1_000).map(|counter| law(handshakes.begin(1, counter)));
+    assert!(storm.any(|broken| broken == Some(Law::Bounds)));
+}
+
+/// Sealed datagrams are to be had from a world only: its own are fine, and are not when they come
+/// twice.
+#[test]
+fn numbers_of_a_lane_only_grow() {
+    let mut world = World::of(1, 1, Watch::default()).unwrap();
+    world.advance(SECOND).unwrap();
+    let packet = world.delivery.send(world.now_ns, 0, Way::Up, Body::Data(100)).bytes();
+    let sealed = world.hosts[1]
+        .turn(world.now_ns, |node, now, out| {
+            node.handle_tun(now, InnerPacket::whole(&packet), out);
+        })
+        .sealed;
+    let mut nonces = Nonces::default();
+    for (seal, number) in &sealed {
+        assert_eq!(law(nonces.sealed(seal, *number)), None);
+    }
+    let (seal, number) = sealed.first().unwrap();
+    assert_eq!(law(nonces.sealed(seal, *number)), Some(Law::Nonces));
+}
