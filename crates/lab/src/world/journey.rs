@@ -65,8 +65,8 @@ pub struct TunnelTale {
     pub intact: bool,
 }
 
-/// Tells of a tunnel over `link`: round trips, a steady flow, and a transfer of `length` bytes whose
-/// first `skip_ns` do not count. A `broken` link turns bits and must be noticed.
+/// Tells of a tunnel over `link`: round trips, a steady flow, and a transfer of `length` bytes
+/// whose first `skip_ns` do not count. A `broken` link turns bits and must be noticed.
 ///
 /// # Errors
 /// A breach of a law.

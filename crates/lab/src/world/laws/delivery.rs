@@ -1,7 +1,6 @@
 //! What is delivered was sent by that peer, unaltered, and is delivered once. And from the moment
-//! of
-//! its revocation a client gets nothing through, and nothing is sent to it (the issue allows a
-//! second; here the operator's word reaches the gateway at once).
+//! of its revocation a client gets nothing through, and nothing is sent to it (a second would be
+//! allowed; here the operator's word reaches the gateway at once).
 
 use std::collections::BTreeMap;
 
