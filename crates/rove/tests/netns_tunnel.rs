@@ -29,6 +29,9 @@ fn everything_goes_through_and_everything_is_taken_back() {
         let up = lab.rove("client", &format!("up {invite}")).ok();
         assert_eq!(up, "up: 10.77.0.2 and fd77::2 on rove0\n");
 
+        let error = lab.rove("client", "up").fails();
+        assert!(error.contains("already up (process ") && error.contains("`rove down`"), "{error}");
+
         let told = status(&lab, "client");
         assert_eq!(told["state"], "up");
         assert_eq!(told["carrying"], true);

@@ -9,10 +9,11 @@ mod news;
 mod requests;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use rove_os::links::Link;
 use rove_os::lock::Lock;
 use rove_os::plan::{Applier, MARK, Places, Plan};
@@ -60,7 +61,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     let (state, socket) = (home.state(Role::Client), home.socket(Role::Client)?);
     crate::files::make_directory(home.dir())?;
     crate::files::make_directory(&state)?;
-    let _lock = Lock::take(&state)?;
+    let _lock = take_lock(&state)?;
     let membership = Membership::open(home, wishes.invite)?;
     let record = membership.gateway.record().clone();
     overlap(&config, &record, &rove_os::links::snapshot()?)?;
@@ -315,6 +316,15 @@ impl Client<'_> {
         };
         Ok(self.applier.apply(&plan)?)
     }
+}
+
+/// Of a client people know that it is up, not which process it is.
+fn take_lock(state: &Path) -> Result<Lock> {
+    let taken = Lock::take(state);
+    if let Err(rove_os::error::Error::SecondInstance { pid, .. }) = &taken {
+        bail!("already up (process {pid}): see `rove status`, or `rove down` first");
+    }
+    Ok(taken?)
 }
 
 /// The gateway's addresses that are known without asking anybody.
