@@ -240,6 +240,20 @@ impl Lab {
     }
 }
 
+/// Background clients are no children of the test, and would outlive one that failed.
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for host in ["client", "phone"] {
+            let lock = self.home(host).join("client.state/lock");
+            let pid = std::fs::read_to_string(lock).unwrap_or_default();
+            let program = std::fs::read_link(format!("/proc/{}/exe", pid.trim()));
+            if program.is_ok_and(|program| program == Path::new(binary())) {
+                let _ = Command::new("kill").args(["-KILL", pid.trim()]).status();
+            }
+        }
+    }
+}
+
 impl Running {
     /// Ends it at once, as a crash would.
     pub(crate) fn kill(mut self) {
