@@ -373,6 +373,7 @@ impl Peer {
             && let Some(oldest) = round.attempts.pop_front()
         {
             cx.indices.revoke(oldest.indices);
+            self.close_unused_sockets(cx); // links come and go while nobody answers
         }
     }
 
