@@ -171,3 +171,14 @@ fn a_gateway_that_moves_often_leaves_room_for_paths() {
     ];
     holds(307, &ops);
 }
+
+#[test]
+fn links_that_come_and_go_while_nobody_answers_leave_no_sockets() {
+    let dead = |access| Op::Network(Network::OneWay { client: 0, access, way: Way::Down });
+    let mut ops = vec![dead(0), dead(1), dead(2)];
+    for place in 0..60 {
+        ops.extend([plug(0, 0, place % 3), wait(10_000)]);
+    }
+    ops.push(settle(false));
+    holds(1, &ops);
+}
