@@ -95,8 +95,8 @@ pub(super) struct World {
     amplification: Amplification,
     hijack: Hijack,
     nonces: Nonces,
-    /// Hashes of everything that a host sent, and when.
-    genuine: BTreeMap<u64, u64>,
+    /// Hashes of everything that a host sent: who did, and when.
+    genuine: BTreeMap<u64, (HostId, u64)>,
     /// Hashes of what each running process received.
     taken: Vec<BTreeSet<u64>>,
     starts: u64,
@@ -390,7 +390,7 @@ impl World {
         self.trace.add(&[self.now_ns, host as u64, mark]);
         self.datagrams += 1;
         self.amplification.sent(host, to, payload.len())?;
-        let new = self.genuine.insert(mark, self.now_ns).is_none();
+        let new = self.genuine.insert(mark, (host, self.now_ns)).is_none();
         if !new && Kind::of(&payload) == Some(Kind::Data) {
             return Err(Breach::new(Law::Nonces, format!("host {host} sent a datagram twice")));
         }
@@ -400,7 +400,7 @@ impl World {
         let datagram = Datagram { source: from, destination: to, payload };
         let client = if host == GATEWAY { self.client_at(to) } else { Some(host) };
         let way = if host == GATEWAY { Way::Down } else { Way::Up };
-        let parcel = Parcel { datagram, origin: Origin::Host { host, to } };
+        let parcel = Parcel { datagram, origin: Origin::Host(host), to };
         let len = emu::Frame::wire_len(&parcel);
         self.bytes[host] += len as u64;
         if host != GATEWAY {
@@ -430,7 +430,8 @@ impl World {
     /// The attacker sends.
     pub(super) fn inject(&mut self, datagram: Datagram) {
         let (host, link) = self.place.attacker;
-        let parcel = Parcel { datagram, origin: Origin::Attacker };
+        let to = datagram.destination;
+        let parcel = Parcel { datagram, origin: Origin::Attacker, to };
         self.place.net.push(self.now_ns, host, link, parcel);
     }
 
@@ -445,7 +446,7 @@ impl World {
     fn arrive(&mut self, delivery: emu::Delivery<Parcel>) -> Result<(), Breach> {
         let emu::Delivery { host: place, link, frame, .. } = delivery;
         let len = emu::Frame::wire_len(&frame);
-        let Parcel { datagram, origin } = frame;
+        let Parcel { datagram, origin, to } = frame;
         if place == self.place.attacker.0 {
             self.attacker.catches(datagram);
             return Ok(());
@@ -463,10 +464,13 @@ impl World {
             self.overhear(Way::Down, &datagram.payload);
         }
         let Datagram { source, mut payload, .. } = datagram;
-        self.witness(host, source, &payload, origin);
+        self.witness(host, source, to, &payload, origin);
         let mark = hash(&payload);
         // Whoever brings it: it is a word of the host's, from where the host may be.
-        let sent_ns = self.genuine.get(&mark).copied();
+        let (sender, sent_ns) = self.genuine.get(&mark).copied().unzip();
+        if let Some(sender) = sender {
+            self.amplification.reached(self.now_ns, sender, to);
+        }
         self.amplification.received(host, source, payload.len(), sent_ns);
         let meta = Meta { socket: received.socket, local: Some(received.local), remote: source };
         let new = sent_ns.is_some() && self.taken[host].insert(mark);
@@ -488,10 +492,16 @@ impl World {
     }
 
     /// What the laws and the attacker learn from an arrival.
-    fn witness(&mut self, at: HostId, source: SocketAddr, payload: &[u8], origin: Origin) {
-        let Origin::Host { host, to } = origin else { return };
+    fn witness(
+        &mut self,
+        at: HostId,
+        source: SocketAddr,
+        to: SocketAddr,
+        payload: &[u8],
+        origin: Origin,
+    ) {
+        let Origin::Host(host) = origin else { return };
         self.hijack.honest(at, host, source);
-        self.amplification.reached(self.now_ns, host, to);
         if at == GATEWAY {
             // Seen from the Internet side, a NAT box has given it another source.
             let payload = payload.to_vec();

@@ -14,18 +14,15 @@ pub(super) struct Parcel {
     pub(super) datagram: Datagram,
     /// Who put it there; no node can see this, the laws can.
     pub(super) origin: Origin,
+    /// Where it was to go: what a NAT box does to the destination is not seen here.
+    pub(super) to: SocketAddr,
 }
 
 /// Who put a datagram on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// A host, by itself.
-    Host {
-        /// Which.
-        host: HostId,
-        /// Where it wanted it to go: what a NAT box does to the destination is not seen here.
-        to: SocketAddr,
-    },
+    Host(HostId),
     /// The attacker: made up, altered, sent again or from elsewhere.
     Attacker,
 }
