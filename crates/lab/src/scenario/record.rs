@@ -254,13 +254,14 @@ fn summary_of_baselines(records: &[Record]) -> Option<BTreeMap<String, Values>> 
     Some(summary)
 }
 
-/// The median of numbers; of flags, whether all hold; null when any value is missing.
+/// The median of numbers, rounded; of flags, whether all hold; null when any value is missing.
 fn middle_of(values: &[&Value]) -> Value {
     if let Some(flags) = values.iter().map(|value| value.as_bool()).collect::<Option<Vec<_>>>() {
         return Value::Bool(flags.into_iter().all(|flag| flag));
     }
     let numbers = values.iter().map(|value| value.as_f64()).collect::<Option<Vec<_>>>();
-    numbers.and_then(|numbers| statistics::median(&numbers)).map_or(Value::Null, Value::from)
+    let middle = numbers.and_then(|numbers| statistics::median(&numbers));
+    middle.map_or(Value::Null, |middle| Value::from(statistics::rounded(middle)))
 }
 
 fn worst_of(values: &[&Value], worse: Worse) -> Value {
