@@ -148,6 +148,8 @@ fn raise_priority() -> Priority {
     let before = fs::read_to_string(AUTOGROUP)
         .ok()
         .and_then(|line| line.trim().rsplit(' ').next().and_then(|nice| nice.parse().ok()));
+    // A session that is there already was left so by a lab that was killed: it gets the usual.
+    let before = before.map(|nice| if nice == -20 { 0 } else { nice });
     let raised = before.is_some() && fs::write(AUTOGROUP, "-20").is_ok();
     Priority::Raised { autogroup_before: before.filter(|_| raised) }
 }
