@@ -8,9 +8,14 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Where processes that share a terminal session share their weight (`autogroup` in sched(7)).
 const AUTOGROUP: &str = "/proc/self/autogroup";
+/// How often a change of it is tried, and how long is waited in between.
+const AUTOGROUP_TRIES: u32 = 5;
+/// See [`AUTOGROUP_TRIES`].
+const AUTOGROUP_PAUSE: Duration = Duration::from_millis(50);
 /// How the lab's private directories are called under the system's temporary directory.
 const DIRECTORY_PREFIX: &str = "rove-lab-";
 
@@ -109,7 +114,15 @@ impl Traces {
     /// Undoes what would outlive the process. What has been undone before fails, to no harm.
     fn remove(&self) {
         if let Priority::Raised { autogroup_before: Some(before) } = self.priority {
-            let _ = fs::write(AUTOGROUP, before.to_string());
+            // The kernel takes one change in 100 ms from who is not the machine's root.
+            for _ in 0..AUTOGROUP_TRIES {
+                match fs::write(AUTOGROUP, before.to_string()) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        std::thread::sleep(AUTOGROUP_PAUSE);
+                    }
+                    Ok(()) | Err(_) => break,
+                }
+            }
         }
         let _ = rustix::mount::unmount(&self.directory, UnmountFlags::DETACH);
         let _ = fs::remove_dir(&self.directory);
