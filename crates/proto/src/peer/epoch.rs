@@ -224,6 +224,13 @@ impl Epoch {
         lanes.map(|lane| lane.serial).max()
     }
 
+    /// Whether another lane arrives by the same path as the one of this serial.
+    pub(crate) fn shares_path(&self, serial: PathSerial) -> bool {
+        let path = self.rx.get(&serial).and_then(|lane| lane.path);
+        let same = |lane: &RxLane| lane.serial != serial && lane.path == path;
+        path.is_some() && self.rx.values().any(same)
+    }
+
     /// Whether the peer has taken up a lane since the one of this serial.
     pub(crate) fn has_newer_lane(&self, serial: PathSerial) -> bool {
         let next = PathSerial(serial.0.saturating_add(1));

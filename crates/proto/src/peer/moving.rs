@@ -41,6 +41,7 @@ impl Peer {
         // The answer to the handshake went there, and only the peer could have read it.
         let answered = fresh && origin.socket == route.socket && origin.remote == route.remote;
         let latest = standing == Standing::Current && !epoch.has_newer_lane(lead.serial);
+        let shared = epoch.shares_path(lead.serial);
         let lane = epoch.rx.get_mut(&lead.serial)?;
         if let Some(path) = self.paths.by_route_mut(&route) {
             if lane.path.is_none() || (newest && path.is_proven()) {
@@ -61,7 +62,9 @@ impl Peer {
         if !newest && lane.path.is_some() {
             return None;
         }
-        let instead_of = lane.path.filter(|&id| self.paths.get(id).is_some());
+        // Two lanes of one epoch are two paths of the peer's. Where both seemed to come by one, it
+        // was somebody else's doing: this lane goes its own way and replaces nothing.
+        let instead_of = lane.path.filter(|&id| self.paths.get(id).is_some() && !shared);
         if !answered && self.paths.claims() >= CLAIMS_MAX {
             return None;
         }
