@@ -182,3 +182,27 @@ fn links_that_come_and_go_while_nobody_answers_leave_no_sockets() {
     ops.push(settle(false));
     holds(1, &ops);
 }
+
+#[test]
+fn lanes_that_were_seen_at_one_address_part_again() {
+    let dead = Op::Network(Network::OneWay { client: 2, access: 1, way: Way::Up });
+    let unplugged = Op::Network(Network::Carrier { client: 2, access: 2, carrier: Carrier::Down });
+    let replayed = Op::Attack(Attack::Replay {
+        count: 54,
+        own_address: true,
+        altered: false,
+        chance: 4_447_990_948_368_925_950,
+    });
+    let ops = [
+        plug(2, 1, 1),
+        dead,
+        wait(15_817),
+        unplugged,
+        move_gateway(9_574),
+        Op::Machine(Machine::Sleep { client: 2, seconds: 44 }),
+        wait(10_100),
+        replayed,
+        settle(true),
+    ];
+    holds(4_001_113, &ops);
+}
