@@ -6,7 +6,7 @@ use crate::outbox::Route;
 use crate::path::{Health, Path, PathId, Trust};
 
 /// Paths of one session; for a new one the least of those not in use is given up: those that are
-/// gone first, then unproven before proven, longest silent first.
+/// gone first, then those that are silent, then unproven before proven, longest silent first.
 pub const PATHS_MAX: usize = 8;
 
 /// The paths of one session.
@@ -88,7 +88,7 @@ impl Paths {
     /// Adds a path. Returns one that had to make room.
     pub(crate) fn add(&mut self, path: Path) -> Option<Path> {
         let given_up = if self.list.len() >= PATHS_MAX {
-            let rank = |p: &Path| (p.health != Health::Gone, p.is_proven(), p.heard_at);
+            let rank = |p: &Path| (liveliness(p.health), p.is_proven(), p.heard_at);
             let spare = self.list.iter().enumerate().filter(|(_, p)| Some(p.id) != self.active);
             let place = spare.min_by_key(|(_, path)| rank(path)).map(|(place, _)| place);
             place.map(|place| self.list.remove(place))
@@ -143,5 +143,15 @@ impl Paths {
             .filter(|p| p.is_proven() && p.health == Health::Good && Some(p.id) != except)
             .max_by_key(|path| path.heard_at)
             .map(|path| path.id)
+    }
+}
+
+/// What silent paths are worth beside others: nothing alive may make room for them, else two that
+/// are new push each other out for ever.
+const fn liveliness(health: Health) -> u8 {
+    match health {
+        Health::Gone => 0,
+        Health::Silent { .. } => 1,
+        Health::Good => 2,
     }
 }
