@@ -206,3 +206,34 @@ fn lanes_that_were_seen_at_one_address_part_again() {
     ];
     holds(4_001_113, &ops);
 }
+
+#[test]
+fn new_paths_do_not_push_each_other_out_for_dead_ones() {
+    let drop = Op::Attack(Attack::Intercept {
+        client: 1,
+        way: Way::Up,
+        how: Intercept::Drop,
+        datagrams: 29,
+    });
+    let reboot = Op::Network(Network::RebootNat { client: 1, access: 2, readdress: true });
+    let unplug = Op::Network(Network::Plug { client: 1, card: 0, access: None });
+    let ops = [
+        restart_client(1, Found::Latest, false, 200),
+        plug(1, 1, 2),
+        wait(566),
+        send_up(1, 12, 0, 500),
+        wait(1),
+        drop,
+        wait(7_592),
+        plug(1, 0, 1),
+        move_gateway(10_554),
+        settle(false),
+        reboot,
+        unplug,
+        wait(776),
+        plug(1, 0, 1),
+        move_gateway(10_322),
+        settle(true),
+    ];
+    holds(7_003_718, &ops);
+}

@@ -199,8 +199,8 @@ impl World {
             self.now_ns = self.now_ns.max(next);
             self.step()?;
         }
-        let timeouts: Vec<_> = self.hosts.iter().map(|host| host.node.poll_timeout()).collect();
-        Err(Breach::new(Law::Timeout, format!("it never rests: {timeouts:?}")))
+        let portraits: Vec<_> = (0..self.clients.len()).map(|i| self.portrait(i)).collect();
+        Err(Breach::new(Law::Timeout, format!("it never rests\n{}", portraits.join("\n"))))
     }
 
     /// When anything happens next.

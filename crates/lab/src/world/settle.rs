@@ -187,7 +187,7 @@ impl World {
     }
 
     /// Both ends of a session, for the report of a failure.
-    fn portrait(&self, client: usize) -> String {
+    pub(super) fn portrait(&self, client: usize) -> String {
         let ends = [
             ("client", &self.hosts[client + 1], self.gateway_key),
             ("gateway", &self.hosts[GATEWAY], self.clients[client].key),
