@@ -5,11 +5,15 @@ use std::{
     io::{Read as _, Seek as _, Write as _},
     os::unix::fs::OpenOptionsExt,
     path::Path,
+    time::Duration,
 };
 
 use crate::error::Error;
 
 const FILE: &str = "lock";
+/// How often, and how long apart, a lock is tried again that another process holds.
+const DYING_TRIES: u32 = 20;
+const DYING_PAUSE: Duration = Duration::from_millis(20);
 /// Bytes of a process number and a line end, generously.
 const PID_LEN_MAX: u64 = 16;
 
@@ -36,7 +40,17 @@ impl Lock {
             .mode(0o600)
             .open(&path)
             .map_err(failed)?;
-        match file.try_lock() {
+        // A process that was killed keeps its lock until the kernel has taken it apart, and so does
+        // a child that it was just starting.
+        let mut locked = file.try_lock();
+        for _ in 0..DYING_TRIES {
+            if !matches!(locked, Err(TryLockError::WouldBlock)) {
+                break;
+            }
+            std::thread::sleep(DYING_PAUSE);
+            locked = file.try_lock();
+        }
+        match locked {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(Error::SecondInstance { dir: dir.to_owned(), pid: holder(&file) });
