@@ -4,7 +4,7 @@ use std::fmt;
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::place::{Host, Place, cpu_seconds, resident_kb};
+use super::place::{Host, Place, Processors, cpu_seconds, resident_kb};
 use super::tunnels::{Running, Tunnel};
 
 /// Where the sink listens.
@@ -44,6 +44,9 @@ pub(super) struct Figures {
     pub(super) rtt_us: f64,
     /// Idle round trip, 99th percentile, microseconds.
     pub(super) rtt_p99_us: f64,
+    /// The same with every program on one processor, so that none has to be woken: what the
+    /// tunnel itself takes. Median, microseconds.
+    pub(super) rtt_one_us: f64,
     /// From the client's first datagram to the gateway's first answer, microseconds.
     pub(super) first_reply_us: f64,
     /// Resident memory of the idle gateway with one client, kB.
@@ -65,11 +68,19 @@ pub(super) fn round(tunnel: &dyn Tunnel, place: &Place, seconds: u32) -> Result<
     let echo_at = format!("{inner}:{ECHO_PORT}");
     let mut echo = place.traffic(Host::Gateway, &["echo", &echo_at])?;
     echo.wait_for("ready")?;
+    let pids: Vec<u32> = [running.gateway_pid(), running.client_pid(), Some(echo.pid())]
+        .into_iter()
+        .flatten()
+        .collect();
     carries(place, &echo_at)?;
     sleep(IDLE);
     let idle = |pid: Option<u32>| pid.map_or(Ok(f64::NAN), |pid| resident_kb(pid).map(kilobytes));
     let (idle_kb, client_idle_kb) = (idle(running.gateway_pid())?, idle(running.client_pid())?);
-    let (rtt_us, rtt_p99_us) = ping(place, &echo_at, PINGS, PING_SIZE, PING_GAP_US)?;
+    let idle_ping = |on| ping(place, on, &echo_at, PINGS, PING_SIZE, PING_GAP_US);
+    let (rtt_us, rtt_p99_us) = idle_ping(Processors::All)?;
+    pids.iter().try_for_each(|&pid| Processors::One.confine(pid))?;
+    let (rtt_one_us, _) = idle_ping(Processors::One)?;
+    pids.iter().try_for_each(|&pid| Processors::All.confine(pid))?;
     let overhead_bytes = overhead(place, &echo_at)?;
     let before = cpu(&running)?;
     let (up_mbps, gigabytes) = flow(place, Host::Gateway, inner, seconds)?;
@@ -81,6 +92,7 @@ pub(super) fn round(tunnel: &dyn Tunnel, place: &Place, seconds: u32) -> Result<
         cpu_s_per_gb,
         rtt_us,
         rtt_p99_us,
+        rtt_one_us,
         first_reply_us,
         idle_kb,
         client_idle_kb,
@@ -106,9 +118,16 @@ fn flow(place: &Place, to: Host, inner: &str, seconds: u32) -> Result<(f64, f64)
 }
 
 /// Median and 99th percentile of round trips, in microseconds.
-fn ping(place: &Place, to: &str, count: u32, size: usize, gap: u32) -> Result<(f64, f64), String> {
+fn ping(
+    place: &Place,
+    on: Processors,
+    to: &str,
+    count: u32,
+    size: usize,
+    gap: u32,
+) -> Result<(f64, f64), String> {
     let (count, size, gap) = (count.to_string(), size.to_string(), gap.to_string());
-    let program = place.traffic(Host::Client, &["ping", to, &count, &size, &gap])?;
+    let program = place.traffic_on(Host::Client, on, &["ping", to, &count, &size, &gap])?;
     let line = program.finish()?;
     let numbers: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     match numbers.as_slice() {
@@ -120,14 +139,14 @@ fn ping(place: &Place, to: &str, count: u32, size: usize, gap: u32) -> Result<(f
 
 /// The tunnel must answer before anything is measured.
 fn carries(place: &Place, echo: &str) -> Result<(), String> {
-    ping(place, echo, 3, PING_SIZE, 1_000).map(drop)
+    ping(place, Processors::All, echo, 3, PING_SIZE, 1_000).map(drop)
 }
 
 /// Bytes on the link for each inner packet beyond the packet itself, from the counters of the
 /// interface: headers, tags, and whatever else the tunnel sent meanwhile.
 fn overhead(place: &Place, echo: &str) -> Result<f64, String> {
     let before = place.counters()?;
-    ping(place, echo, OVERHEAD_COUNT, OVERHEAD_PACKET - IP_UDP, 0)?;
+    ping(place, Processors::All, echo, OVERHEAD_COUNT, OVERHEAD_PACKET - IP_UDP, 0)?;
     let after = place.counters()?;
     let packets = (after.packets - before.packets) as f64;
     let layer_3 = (after.bytes - before.bytes) as f64 - packets * ETHERNET;

@@ -52,6 +52,31 @@ pub(super) struct Place {
     own: PathBuf,
 }
 
+/// On which processors a program runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Processors {
+    /// Where the kernel likes.
+    All,
+    /// The first: what hands over to another program there wakes no sleeping processor.
+    One,
+}
+
+impl Processors {
+    /// As taskset(1) wants it.
+    fn list(self) -> String {
+        let last = std::thread::available_parallelism().map_or(0, |all| all.get() - 1);
+        match self {
+            Self::All => format!("0-{last}"),
+            Self::One => "0".to_owned(),
+        }
+    }
+
+    /// Moves every thread of a running program there.
+    pub(super) fn confine(self, pid: u32) -> Result<(), String> {
+        command(&format!("taskset --all-tasks --cpu-list --pid {} {pid}", self.list()))
+    }
+}
+
 /// What went over the link so far, both directions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counters {
@@ -123,8 +148,18 @@ impl Place {
 
     /// One of our own traffic programs on a host.
     pub(super) fn traffic(&self, host: Host, words: &[&str]) -> Result<Program, String> {
+        self.traffic_on(host, Processors::All, words)
+    }
+
+    /// One of our own traffic programs on a host, on those processors from its start.
+    pub(super) fn traffic_on(
+        &self,
+        host: Host,
+        on: Processors,
+        words: &[&str],
+    ) -> Result<Program, String> {
         let own = self.own.to_string_lossy();
-        let mut command = self.on(host, &own, &["bench-program"]);
+        let mut command = self.on(host, "taskset", &["-c", &on.list(), &own, "bench-program"]);
         command.args(words);
         Program::start(command)
     }

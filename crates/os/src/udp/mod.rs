@@ -12,7 +12,7 @@
 mod socket;
 
 use std::{
-    io::IoSliceMut,
+    io::{ErrorKind, IoSliceMut},
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
 };
@@ -101,6 +101,15 @@ pub struct Received {
     pub ecn: Ecn,
     /// Bytes of each datagram but the last, which may be shorter. Never zero.
     pub stride: usize,
+}
+
+/// What a receive leaves behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Queue {
+    /// Nothing: wait until the socket is readable. What came since has made it so once more.
+    Empty,
+    /// There may be more.
+    Unknown,
 }
 
 /// Room for one [`UdpSocket::receive`], reused from call to call.
@@ -225,9 +234,8 @@ impl UdpSocket {
         }
     }
 
-    /// Receives what is there, up to the slots of `buffer`, and calls `each` with the bytes of
-    /// every piece, in order. Returns the number of pieces; zero: nothing is there, wait until
-    /// the socket is readable.
+    /// Receives what is there, up to the slots of `buffer`, calls `each` with the bytes of every
+    /// piece, in order, and tells whether to call again.
     ///
     /// An error that ICMP reported for an earlier datagram is not the socket's: it is passed over.
     ///
@@ -237,7 +245,7 @@ impl UdpSocket {
         &self,
         buffer: &mut ReceiveBuffer,
         mut each: impl FnMut(Received, &mut [u8]),
-    ) -> Result<usize, Error> {
+    ) -> Result<Queue, Error> {
         let slots = buffer.slots;
         let mut meta = [RecvMeta::default(); RECEIVE_SLOTS_MAX];
         let mut rooms = [const { None }; RECEIVE_SLOTS_MAX];
@@ -249,7 +257,8 @@ impl UdpSocket {
             self.state.recv((&self.socket).into(), &mut rooms[..slots], &mut meta[..slots]);
         let count = match received {
             Ok(count) => count,
-            Err(error) if passes(&error) => return Ok(0),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Queue::Empty),
+            Err(error) if passes(&error) => return Ok(Queue::Unknown),
             Err(error) => return Err(Error::os("receive from a UDP socket", error)),
         };
         for (meta, room) in meta.iter().zip(&mut rooms).take(count) {
@@ -258,7 +267,7 @@ impl UdpSocket {
                 each(self.describe(meta), &mut room[..meta.len]);
             }
         }
-        Ok(count)
+        Ok(if count < slots { Queue::Empty } else { Queue::Unknown })
     }
 
     fn describe(&self, meta: &RecvMeta) -> Received {
@@ -297,13 +306,12 @@ fn source_is_gone(source: Option<IpAddr>) -> bool {
     })
 }
 
-/// Whether a failure to receive is the fate of one datagram, or of none yet.
+/// Whether a failure to receive is the fate of one datagram.
 fn passes(error: &std::io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(
-            libc::EAGAIN
-                | libc::EINTR
+            libc::EINTR
                 | libc::ECONNREFUSED
                 | libc::EHOSTUNREACH
                 | libc::ENETUNREACH

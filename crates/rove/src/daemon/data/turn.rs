@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use mio::Events;
 use rove_os::links::Link;
 use rove_os::tun::{Read, Segment};
-use rove_os::udp::{ReceiveBuffer, Received};
+use rove_os::udp::{Queue, ReceiveBuffer, Received};
 use rove_proto::id::{LinkId, SocketId};
 use rove_proto::node::{self, Command, Event, Meta, PeerStatus};
 use rove_proto::wire::inner::InnerPacket;
@@ -148,8 +148,8 @@ impl Data {
             }
         });
         match received {
-            Ok(0) => sockets.set_drained(id),
-            Ok(_) => {}
+            Ok(Queue::Empty) => sockets.set_drained(id),
+            Ok(Queue::Unknown) => {}
             Err(error) => {
                 tracing::debug!(%error, "a socket failed");
                 sockets.close(id);
