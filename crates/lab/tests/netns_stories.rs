@@ -320,3 +320,42 @@ fn a_refused_device_is_named_with_its_cure() {
     assert!(said.contains("sudo chmod 666 /dev/net/tun"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }
+
+/// Refuses the lab its namespaces in a session of its own: nobody may make a user namespace whose
+/// root directory is not the machine's (user_namespaces(7)). Says what the session's weight in the
+/// scheduler was, before and after.
+fn refuse_in_a_session_of_its_own() -> std::io::Result<Output> {
+    const SCRIPT: &str = "cat /proc/self/autogroup
+        mount --rbind / \"$1\" && chroot \"$1\" \"$2\" probe
+        echo $?
+        cat /proc/self/autogroup";
+    let root = std::env::temp_dir().join(format!("rove-lab-root-{}", std::process::id()));
+    std::fs::create_dir(&root)?;
+    let as_root: &[&str] =
+        if rustix::process::getuid().is_root() { &["-m"] } else { &["-U", "-r", "-m"] };
+    let output = Command::new("setsid")
+        .args(["-w", "unshare"])
+        .args(as_root)
+        .args(["sh", "-c", SCRIPT, "sh"])
+        .args([&root, Path::new(LAB)])
+        .output();
+    std::fs::remove_dir(&root)?;
+    output
+}
+
+#[test]
+fn a_refusal_gives_the_sessions_weight_back() {
+    let Some(_turn) = turn() else { return };
+    let output = match refuse_in_a_session_of_its_own() {
+        Ok(output) => output,
+        Err(error) => return skip("setsid", &format!("the program cannot be used: {error}")),
+    };
+    let said = text(&output.stdout);
+    assert!(text(&output.stderr).contains("refuses user namespaces"), "{output:?}");
+    let lines: Vec<&str> = said.lines().collect();
+    // A kernel without autogroups has no weight to lose, and says nothing of it.
+    match lines.as_slice() {
+        [before, status, after] => assert_eq!((*status, before), ("3", after)),
+        other => assert_eq!(other, ["3"], "{output:?}"),
+    }
+}

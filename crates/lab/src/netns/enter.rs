@@ -8,6 +8,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Where processes that share a terminal session share their weight (`autogroup` in sched(7)).
@@ -22,24 +23,28 @@ const DIRECTORY_PREFIX: &str = "rove-lab-";
 /// Proof that the process is in its own namespaces, and what to undo at the end.
 #[derive(Debug)]
 pub struct Entered {
-    traces: Traces,
+    traces: Arc<Traces>,
 }
 
-/// What outlives a process unless it is undone.
-#[derive(Clone, Debug)]
+/// What outlives a process unless it is undone, in the order in which it is undone: on drop, or at
+/// once when a signal ends the lab.
+#[derive(Debug)]
 struct Traces {
-    directory: PathBuf,
+    directory: PrivateDirectory,
     priority: Priority,
 }
 
-/// What the scheduler granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Priority {
-    /// Nice -20 and, where there is one, the session's autogroup at -20; it had `before`.
-    Raised { autogroup_before: Option<i32> },
-    /// No right to.
-    Refused,
+/// What the scheduler granted: nice -20 and, where there is one, the session's autogroup at -20.
+#[derive(Debug)]
+struct Priority {
+    raised: bool,
+    /// What the autogroup had, if it was changed.
+    autogroup_before: Option<i32>,
 }
+
+/// A directory with a file system of our own on it.
+#[derive(Debug)]
+struct PrivateDirectory(PathBuf);
 
 /// Why there can be no lab on this machine, and what would help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +71,8 @@ pub enum Refusal {
 /// What was refused, and what would help.
 pub fn enter() -> Result<Entered, Refusal> {
     check_tun()?;
-    let priority = raise_priority();
+    // From here on a refusal drops it, and the session gets its weight back.
+    let priority = Priority::raise();
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let flags = UnshareFlags::NEWUSER | UnshareFlags::NEWNET | UnshareFlags::NEWNS;
     // SAFETY: `unshare` is unsafe for CLONE_FILES only, which would leave other threads with
@@ -78,54 +84,119 @@ pub fn enter() -> Result<Entered, Refusal> {
     write("/proc/self/gid_map", &format!("0 {gid} 1")).map_err(Refusal::Powerless)?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", private).map_err(Refusal::Powerless)?;
-    let traces = Traces { directory: private_directory()?, priority };
-    let entered = Entered { traces: traces.clone() };
+    let traces = Arc::new(Traces { directory: PrivateDirectory::mount()?, priority });
+    let entered = Entered { traces: Arc::clone(&traces) };
     probe_tap()?;
     interrupt::block();
-    interrupt::clean_up_on_signal(move || traces.remove())
-        .map_err(|error| Refusal::Other("a thread", errno(&error)))?;
+    let ended = Arc::downgrade(&traces);
+    interrupt::clean_up_on_signal(move || {
+        if let Some(traces) = ended.upgrade() {
+            traces.remove();
+        }
+    })
+    .map_err(|error| Refusal::Other("a thread", errno(&error)))?;
     Ok(entered)
 }
 
 impl Entered {
     /// A directory on a file system of our own: nothing in it outlives the process.
     pub fn directory(&self) -> &Path {
-        &self.traces.directory
+        &self.traces.directory.0
     }
 
     /// What to tell people when the emulator runs at ordinary priority.
-    pub const fn priority_note(&self) -> Option<&'static str> {
-        match self.traces.priority {
-            Priority::Raised { .. } => None,
-            Priority::Refused => {
-                Some("no right to raise the emulator's priority: expect more lateness under load")
-            }
-        }
-    }
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        self.traces.remove();
+    pub fn priority_note(&self) -> Option<&'static str> {
+        (!self.traces.priority.raised)
+            .then_some("no right to raise the emulator's priority: expect more lateness under load")
     }
 }
 
 impl Traces {
     /// Undoes what would outlive the process. What has been undone before fails, to no harm.
     fn remove(&self) {
-        if let Priority::Raised { autogroup_before: Some(before) } = self.priority {
-            // The kernel takes one change in 100 ms from who is not the machine's root.
-            for _ in 0..AUTOGROUP_TRIES {
-                match fs::write(AUTOGROUP, before.to_string()) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        std::thread::sleep(AUTOGROUP_PAUSE);
-                    }
-                    Ok(()) | Err(_) => break,
+        self.directory.remove();
+        self.priority.give_back();
+    }
+}
+
+impl Priority {
+    /// Nice -20 for this process, and the same for its session's autogroup, without which niceness
+    /// counts within the session only. Measured: real-time scheduling did worse under load.
+    fn raise() -> Self {
+        if rustix::process::setpriority_process(None, -20).is_err() {
+            return Self { raised: false, autogroup_before: None };
+        }
+        // "/autogroup-25 nice 0"; absent where the kernel has none.
+        let before = fs::read_to_string(AUTOGROUP)
+            .ok()
+            .and_then(|line| line.trim().rsplit(' ').next().and_then(|nice| nice.parse().ok()));
+        // A session that is there already was left so by a lab that was killed: it gets the usual.
+        let before = before.map(|nice| if nice == -20 { 0 } else { nice });
+        let changed = before.is_some() && fs::write(AUTOGROUP, "-20").is_ok();
+        Self { raised: true, autogroup_before: before.filter(|_| changed) }
+    }
+
+    /// Gives the session its weight back.
+    fn give_back(&self) {
+        let Some(before) = self.autogroup_before else { return };
+        // The kernel takes one change in 100 ms from who is not the machine's root.
+        for _ in 0..AUTOGROUP_TRIES {
+            match fs::write(AUTOGROUP, before.to_string()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(AUTOGROUP_PAUSE);
                 }
+                Ok(()) | Err(_) => break,
             }
         }
-        let _ = rustix::mount::unmount(&self.directory, UnmountFlags::DETACH);
-        let _ = fs::remove_dir(&self.directory);
+    }
+}
+
+impl Drop for Priority {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+impl PrivateDirectory {
+    /// A fresh tmpfs in the system's temporary directory, visible to us alone; what dead labs left
+    /// there (an empty directory each) is removed.
+    fn mount() -> Result<Self, Refusal> {
+        let parent = std::env::temp_dir();
+        sweep(&parent);
+        let directory = Self(parent.join(format!("{DIRECTORY_PREFIX}{}", std::process::id())));
+        fs::create_dir_all(&directory.0)
+            .map_err(|error| Refusal::Other("a private directory", errno(&error)))?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        rustix::mount::mount("tmpfs", &directory.0, "tmpfs", flags, None)
+            .map_err(|error| Refusal::Other("a private file system", error))?;
+        Ok(directory)
+    }
+
+    fn remove(&self) {
+        let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+impl Drop for PrivateDirectory {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// Removes the empty directories of labs that are dead.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(DIRECTORY_PREFIX));
+        let dead = owner.is_some_and(|pid| {
+            pid.bytes().all(|digit| digit.is_ascii_digit())
+                && !Path::new("/proc").join(pid).exists()
+        });
+        if dead {
+            // Not ours or not empty: then it stays.
+            let _ = fs::remove_dir(entry.path());
+        }
     }
 }
 
@@ -149,47 +220,6 @@ fn probe_tap() -> Result<(), Refusal> {
         Ok(_) => Ok(()),
         Err(error) => Err(Refusal::Powerless(errno(&error))),
     }
-}
-
-/// Nice -20 for this process, and the same for its session's autogroup, without which niceness
-/// counts within the session only. Measured: real-time scheduling did worse under load.
-fn raise_priority() -> Priority {
-    if rustix::process::setpriority_process(None, -20).is_err() {
-        return Priority::Refused;
-    }
-    // "/autogroup-25 nice 0"; absent where the kernel has none.
-    let before = fs::read_to_string(AUTOGROUP)
-        .ok()
-        .and_then(|line| line.trim().rsplit(' ').next().and_then(|nice| nice.parse().ok()));
-    // A session that is there already was left so by a lab that was killed: it gets the usual.
-    let before = before.map(|nice| if nice == -20 { 0 } else { nice });
-    let raised = before.is_some() && fs::write(AUTOGROUP, "-20").is_ok();
-    Priority::Raised { autogroup_before: before.filter(|_| raised) }
-}
-
-/// A fresh tmpfs in the system's temporary directory, visible to us alone; what dead labs left
-/// there (an empty directory each) is removed.
-fn private_directory() -> Result<PathBuf, Refusal> {
-    let parent = std::env::temp_dir();
-    for entry in fs::read_dir(&parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| name.strip_prefix(DIRECTORY_PREFIX));
-        let dead = owner.is_some_and(|pid| {
-            pid.bytes().all(|digit| digit.is_ascii_digit())
-                && !Path::new("/proc").join(pid).exists()
-        });
-        if dead {
-            // Not ours or not empty: then it stays.
-            let _ = fs::remove_dir(entry.path());
-        }
-    }
-    let directory = parent.join(format!("{DIRECTORY_PREFIX}{}", std::process::id()));
-    let refuse = |error: io::Error| Refusal::Other("a private directory", errno(&error));
-    fs::create_dir_all(&directory).map_err(refuse)?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    rustix::mount::mount("tmpfs", &directory, "tmpfs", flags, None)
-        .map_err(|error| Refusal::Other("a private file system", error))?;
-    Ok(directory)
 }
 
 fn write(path: &str, text: &str) -> Result<(), Errno> {
@@ -226,7 +256,7 @@ impl fmt::Display for Refusal {
                 io_error(errno)
             ),
             Self::Other(what, errno) => {
-                write!(f, "{what} was refused ({}); run this with sudo", io_error(errno))
+                write!(f, "{what} was refused inside of a user namespace ({})", io_error(errno))
             }
         }
     }
@@ -244,7 +274,7 @@ fn namespace_cure() -> &'static str {
     } else if reads("/proc/sys/kernel/unprivileged_userns_clone", "0") {
         "allow them with `sudo sysctl kernel.unprivileged_userns_clone=1`, or run this with sudo"
     } else if reads("/proc/sys/user/max_user_namespaces", "0") {
-        "allow them with `sudo sysctl user.max_user_namespaces=10000`, or run this with sudo"
+        "allow them with `sudo sysctl user.max_user_namespaces=10000`"
     } else {
         "in a container, start it with `--privileged` or a seccomp profile that allows unshare(2)"
     }
