@@ -3,8 +3,8 @@
 use crate::emu::SECOND;
 use std::io::{IsTerminal as _, Write};
 
-/// Columns of a progress bar.
-const BAR: usize = 40;
+/// Columns of a progress bar: what fits a terminal of 80 beside its figures.
+const BAR: usize = 30;
 
 /// Where the story is told. Failures to write are ignored: a reader who has closed the pipe has
 /// seen enough, and the exit status still tells the outcome.
@@ -72,12 +72,7 @@ impl Screen {
         }
         self.shown = Some((at_ns, bytes));
         let rate = (bytes - last_bytes) as f64 * 8e3 / interval_ns as f64;
-        let done = (bytes as u128 * BAR as u128 / u128::from(length.max(1))) as usize;
-        let bar = format!("{}{}", "#".repeat(done), ".".repeat(BAR - done));
-        let megabytes = bytes as f64 / 1e6;
-        let total = length as f64 / 1e6;
-        let text =
-            format!("            [{bar}] {megabytes:5.1} of {total:.1} MB  {rate:5.1} Mbit/s");
+        let text = bar(bytes, length, rate);
         if self.live {
             let _ = write!(self.out, "\r{text}\x1b[K");
             let _ = self.out.flush();
@@ -101,5 +96,25 @@ impl Screen {
 
     fn painted(&self, colour: &str, text: &str) -> String {
         if self.live { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// How far a transfer is, as one line.
+fn bar(bytes: u64, length: u64, mbps: f64) -> String {
+    let done = (u128::from(bytes) * BAR as u128 / u128::from(length.max(1))) as usize;
+    let bar = format!("{}{}", "#".repeat(done), ".".repeat(BAR - done));
+    let (megabytes, total) = (bytes as f64 / 1e6, length as f64 / 1e6);
+    format!("            [{bar}] {megabytes:5.1} of {total:.1} MB  {mbps:5.1} Mbit/s")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn progress_fits_a_terminal_of_80_columns() {
+        // A line that wraps cannot be drawn over.
+        for bytes in [0, 1, 999_999_999, 1_000_000_000] {
+            let line = super::bar(bytes, 1_000_000_000, 999.9);
+            assert!(line.chars().count() < 80, "{line}");
+        }
     }
 }
