@@ -28,6 +28,7 @@ mod road;
 mod settle;
 mod store;
 mod watch;
+mod wire;
 
 use std::fmt;
 

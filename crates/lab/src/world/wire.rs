@@ -1,0 +1,151 @@
+//! The wires: datagrams leave a node, pass the attacker, and reach a machine. Each on its way meets
+//! the laws that look at datagrams.
+
+use std::net::SocketAddr;
+
+use rove_proto::node::{Meta, PeerStatus};
+use rove_proto::wire::Kind;
+
+use super::attacker::Fate;
+use super::engine::{GATEWAY, Task, World};
+use super::hash::hash;
+use super::host::Outgoing;
+use super::laws::{Breach, Law};
+use super::op::Way;
+use super::parcel::{HostId, Origin, Parcel};
+use super::road::Passed;
+use crate::emu::{self, Datagram};
+
+impl World {
+    /// A node sends a datagram.
+    pub(super) fn transmit(&mut self, host: HostId, outgoing: Outgoing) -> Result<(), Breach> {
+        let Outgoing { link, access, from, to, payload } = outgoing;
+        let mark = hash(&payload);
+        self.trace.add(&[self.now_ns, host as u64, mark]);
+        self.datagrams += 1;
+        self.amplification.sent(host, to, payload.len())?;
+        let new = self.genuine.insert(mark, (host, self.now_ns)).is_none();
+        if !new && Kind::of(&payload) == Some(Kind::Data) {
+            return Err(Breach::new(Law::Nonces, format!("host {host} sent a datagram twice")));
+        }
+        for other in 0..self.hosts.len() {
+            self.hijack.honest(other, host, from); // a copy of it may be faster than it is
+        }
+        let datagram = Datagram { source: from, destination: to, payload };
+        let client = if host == GATEWAY { self.client_at(to) } else { Some(host) };
+        let way = if host == GATEWAY { Way::Down } else { Way::Up };
+        let parcel = Parcel { datagram, origin: Origin::Host(host), to };
+        let len = emu::Frame::wire_len(&parcel);
+        self.bytes[host] += len as u64;
+        if host != GATEWAY {
+            self.overhear(Way::Up, &parcel.datagram.payload);
+            if len > self.place.access(host - 1, access).mtu {
+                return Ok(());
+            }
+        }
+        self.watch.tell(self.now_ns, || {
+            let Datagram { source, payload, .. } = &parcel.datagram;
+            format!("{host}: {source} -> {to}, {:?}, {} B", Kind::of(payload), payload.len())
+        });
+        match self.attacker.sees(self.now_ns, client, way, &parcel.datagram) {
+            Fate::Vanishes => {}
+            Fate::Passes => self.place.net.push(self.now_ns, self.place.hosts[host], link, parcel),
+            Fate::Held { by_ns } => self.schedule(by_ns, Task::Release { host, link, parcel }),
+            Fate::Redirected { copy, original_after_ns } => {
+                self.inject(copy);
+                if let Some(after_ns) = original_after_ns {
+                    self.schedule(after_ns, Task::Release { host, link, parcel });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The attacker sends.
+    pub(super) fn inject(&mut self, datagram: Datagram) {
+        let (host, link) = self.place.attacker;
+        let to = datagram.destination;
+        let parcel = Parcel { datagram, origin: Origin::Attacker, to };
+        self.place.net.push(self.now_ns, host, link, parcel);
+    }
+
+    /// The client that the gateway reaches at `remote`, as far as it thinks.
+    fn client_at(&self, remote: SocketAddr) -> Option<HostId> {
+        let statuses = self.statuses(GATEWAY);
+        let there = |status: &PeerStatus| status.paths.iter().any(|p| p.remote() == remote);
+        statuses.into_iter().find(|(_, status)| there(status)).map(|(host, _)| host)
+    }
+
+    /// A datagram reaches a machine.
+    pub(super) fn arrive(&mut self, delivery: emu::Delivery<Parcel>) -> Result<(), Breach> {
+        let emu::Delivery { host: place, link, frame, .. } = delivery;
+        let len = emu::Frame::wire_len(&frame);
+        let Parcel { datagram, origin, to } = frame;
+        if place == self.place.attacker.0 {
+            self.attacker.catches(datagram);
+            return Ok(());
+        }
+        let Some(host) = self.place.hosts.iter().position(|&at| at == place) else {
+            return Ok(());
+        };
+        let Some(received) = self.hosts[host].receive(link, datagram.destination) else {
+            return Ok(());
+        };
+        if host != GATEWAY && !self.fits(host, link, len) {
+            return Ok(());
+        }
+        if host != GATEWAY {
+            self.overhear(Way::Down, &datagram.payload);
+        }
+        let Datagram { source, mut payload, .. } = datagram;
+        self.witness(host, source, to, &payload, origin);
+        let mark = hash(&payload);
+        // Whoever brings it: it is a word of the host's, from where the host may be.
+        let (sender, sent_ns) = self.genuine.get(&mark).copied().unzip();
+        if let Some(sender) = sender {
+            self.amplification.reached(self.now_ns, sender, to);
+        }
+        self.amplification.received(host, source, payload.len(), sent_ns);
+        let meta = Meta { socket: received.socket, local: Some(received.local), remote: source };
+        let new = sent_ns.is_some() && self.taken[host].insert(mark);
+        let before = if new { Vec::new() } else { self.statuses(host) };
+        let carried = self.delivery.totals();
+        self.act(host, |node, now, out| node.handle_datagram(now, meta, &mut payload, out))?;
+        if !new && (self.statuses(host) != before || self.delivery.totals() != carried) {
+            let what = format!("host {host} by {source}: {before:?} -> {:?}", self.statuses(host));
+            return Err(Breach::new(Law::Unauthenticated, what));
+        }
+        Ok(())
+    }
+
+    fn overhear(&mut self, way: Way, payload: &[u8]) {
+        if let Some(overheard) = &mut self.overheard {
+            let (at_ns, kind, len) = (self.now_ns, Kind::of(payload), payload.len());
+            overheard.push(Passed { at_ns, way, kind, len });
+        }
+    }
+
+    /// What the laws and the attacker learn from an arrival.
+    fn witness(
+        &mut self,
+        at: HostId,
+        source: SocketAddr,
+        to: SocketAddr,
+        payload: &[u8],
+        origin: Origin,
+    ) {
+        let Origin::Host(host) = origin else { return };
+        self.hijack.honest(at, host, source);
+        if at == GATEWAY {
+            // Seen from the Internet side, a NAT box has given it another source.
+            let payload = payload.to_vec();
+            self.attacker.record(host, Datagram { source, destination: to, payload });
+        }
+    }
+
+    fn fits(&self, host: HostId, link: emu::LinkId, len: usize) -> bool {
+        let cards = self.hosts[host].cards.iter().flatten();
+        let access = cards.into_iter().find(|card| card.link == link).map(|card| card.access);
+        access.is_some_and(|access| len <= self.place.access(host - 1, access).mtu)
+    }
+}
