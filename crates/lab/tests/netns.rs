@@ -31,6 +31,7 @@ const TESTS: &[Test] = &[
     ("a_cable_joins_two_hosts_directly", a_cable_joins_two_hosts),
     ("hosts_have_their_own_resolv_conf", hosts_have_their_own_resolv_conf),
     ("a_process_dies_with_its_handle", a_process_dies_with_its_handle),
+    ("a_grandchild_dies_too_and_holds_nobody_up", a_grandchild_dies_too),
 ];
 
 fn main() -> ExitCode {
@@ -295,4 +296,39 @@ fn a_process_dies_with_its_handle(entered: &Entered) {
     assert!(!fs::exists(&path).unwrap());
     let output = start().stop().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(15));
+}
+
+fn a_grandchild_dies_too(entered: &Entered) {
+    let mut network = Network::new(entered, 1).unwrap();
+    let host = network.add_host("client").unwrap();
+    let start = |script: &str| {
+        let mut command = network.host(host).command("sh").unwrap();
+        command.args(["-c", script]);
+        network.host(host).spawn("sh", command).unwrap()
+    };
+    let grandchild_of = |process: &netns::Process| {
+        let line = process.line(Duration::from_secs(10)).unwrap().unwrap();
+        format!("/proc/{line}/stat")
+    };
+    let alive = |path: &str| {
+        let stat = fs::read_to_string(path).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+    };
+    let process = start("sleep 1000 & echo $!; wait");
+    let path = grandchild_of(&process);
+    assert!(alive(&path));
+    drop(process);
+    // The kill is a signal: the kernel may take a moment.
+    let end = std::time::Instant::now() + Duration::from_secs(5);
+    while alive(&path) {
+        assert!(std::time::Instant::now() < end, "{path} is still there");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // One that ends and leaves a child that holds its output.
+    let process = start("sleep 1000 & echo $!");
+    let path = grandchild_of(&process);
+    let output = process.wait(Duration::from_secs(5)).unwrap();
+    assert!(output.status.success() && output.errors.is_empty());
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!alive(&path), "it went with its parent");
 }

@@ -13,7 +13,8 @@
 //! What it decides: how namespaces, devices and threads are set up and taken down. What it refuses
 //! to know: what a link is like (that is `emu`) and what is being measured (that is `scenario`).
 //! Everything here disappears with the process, however it dies: namespaces when their last file
-//! descriptor closes, children by the kernel's parent-death signal, files on a private tmpfs.
+//! descriptor closes, programs by the kernel's parent-death signal, files on a private tmpfs. What
+//! a program has started itself goes with its [`Process`]; only a lab that is killed leaves it.
 //!
 //! Limits: timing is as good as the machine's scheduling; [`Lateness`] says how good that was.
 //! `unsafe` stands in this folder for the system calls that have no safe wrapper.
@@ -23,6 +24,7 @@ mod enter;
 mod host;
 mod interrupt;
 mod lateness;
+mod lines;
 mod netlink;
 mod network;
 mod process;

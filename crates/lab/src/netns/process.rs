@@ -1,28 +1,34 @@
 //! Programs that run in hosts, and never longer than the lab.
 
+use super::lines::{Lines, Next};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a program may take to end after a polite request.
 const GRACE: Duration = Duration::from_secs(3);
 /// The most lines of a program's error output that are kept to show when it fails.
-const KEPT_LINES: usize = 200;
-
+const KEPT_ERRORS: usize = 200;
+/// The most lines of its output that are kept for who may ask: a download tells its progress 20
+/// times a second, and nobody looks away for three minutes.
+const KEPT_LINES: usize = 4_096;
+/// How long the last words of a program that has ended are waited for.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 /// The lines that a message quotes.
 const QUOTED_LINES: usize = 5;
 
-/// A running program; it is killed when this is dropped.
+/// A running program; it is killed when this is dropped, and with it whatever it has started in
+/// its process group.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     child: Child,
-    lines: Receiver<String>,
-    readers: Vec<JoinHandle<()>>,
-    errors: Receiver<String>,
+    /// Its ID may be another's by now.
+    reaped: bool,
+    lines: Lines,
+    errors: Lines,
     /// The latest lines of output that nobody wanted, for messages.
     unwanted: VecDeque<String>,
 }
@@ -41,17 +47,17 @@ impl Process {
     pub(super) fn spawn(name: &str, mut command: Command) -> io::Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
-        let (sender, lines) = channel();
-        let (error_sender, errors) = channel();
-        let mut readers = Vec::new();
-        if let Some(out) = child.stdout.take() {
-            readers.push(read_lines(out, sender));
-        }
-        if let Some(err) = child.stderr.take() {
-            readers.push(read_lines(err, error_sender));
-        }
-        let unwanted = VecDeque::new();
-        Ok(Self { name: name.to_owned(), child, lines, readers, errors, unwanted })
+        let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
+            return Err(io::Error::other("it has no output"));
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            reaped: false,
+            lines: Lines::read(out, KEPT_LINES),
+            errors: Lines::read(err, KEPT_ERRORS),
+            unwanted: VecDeque::new(),
+        })
     }
 
     /// Its name in messages.
@@ -69,10 +75,10 @@ impl Process {
     /// # Errors
     /// `UnexpectedEof` when its output has ended.
     pub fn line(&self, timeout: Duration) -> io::Result<Option<String>> {
-        match self.lines.recv_timeout(timeout) {
-            Ok(line) => Ok(Some(line)),
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => {
+        match self.lines.next(timeout) {
+            Next::Line(line) => Ok(Some(line)),
+            Next::Late => Ok(None),
+            Next::Ended => {
                 Err(io::Error::new(io::ErrorKind::UnexpectedEof, "its output has ended"))
             }
         }
@@ -119,8 +125,9 @@ impl Process {
     pub fn wait(mut self, timeout: Duration) -> io::Result<ProcessOutput> {
         let end = Instant::now() + timeout;
         loop {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(ProcessOutput { status, errors: self.drain_errors() });
+            if !self.is_running() {
+                let errors = self.errors.take_all(LAST_WORDS);
+                return Ok(ProcessOutput { status: self.reap()?, errors });
             }
             if Instant::now() >= end {
                 return Err(self.failure("did not end in time"));
@@ -129,26 +136,32 @@ impl Process {
         }
     }
 
-    /// True while it runs.
-    pub fn is_running(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+    /// True while it runs. It is not reaped when it has ended, so that its ID, which is that of its
+    /// group as well, stays its own.
+    pub fn is_running(&self) -> bool {
+        let Some(id) = self.pid() else { return false };
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        matches!(rustix::process::waitid(WaitId::Pid(id), look), Ok(None))
     }
 
     /// Sends SIGTERM.
     pub fn terminate(&self) {
-        self.signal(rustix::process::Signal::TERM);
+        if let Some(id) = self.pid() {
+            // An error means that it has ended already.
+            let _ = rustix::process::kill_process(id, Signal::TERM);
+        }
     }
 
-    /// Sends SIGKILL, as a crash would end it.
+    /// Sends SIGKILL, as a crash would end it, to it and to what it has started.
     pub fn kill(&mut self) {
-        // An error means that it has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // An error means that it was reaped already.
+        let _ = self.reap();
     }
 
     /// An error about this program that quotes the last it said.
-    pub fn failure(&mut self, what: &str) -> io::Error {
-        let errors = self.drain_errors();
+    pub fn failure(&self, what: &str) -> io::Error {
+        let patience = if self.is_running() { Duration::ZERO } else { LAST_WORDS };
+        let errors = self.errors.take_all(patience);
         let said: Vec<&str> = if errors.is_empty() {
             self.unwanted.iter().map(String::as_str).collect()
         } else {
@@ -160,23 +173,19 @@ impl Process {
         io::Error::other(format!("{} {what}{said}", self.name))
     }
 
-    fn signal(&self, signal: rustix::process::Signal) {
-        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
-            // An error means that it has ended already; it is not reaped yet, so the ID is its.
-            let _ = rustix::process::kill_process(pid, signal);
+    /// Ends what is left of its process group, and takes its status.
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        if let Some(group) = self.pid() {
+            // An error means that all of it has ended already.
+            let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
+        self.reaped = true;
+        self.child.wait()
     }
 
-    fn drain_errors(&mut self) -> Vec<String> {
-        if !self.is_running() {
-            // Let the readers finish, so that the last words are not lost.
-            for reader in self.readers.drain(..) {
-                let _ = reader.join();
-            }
-        }
-        let all: Vec<String> = self.errors.try_iter().collect();
-        let skip = all.len().saturating_sub(KEPT_LINES);
-        all.into_iter().skip(skip).collect()
+    /// Its ID, which is that of its group as well; none when it was reaped.
+    fn pid(&self) -> Option<Pid> {
+        if self.reaped { None } else { Pid::from_raw(self.child.id().cast_signed()) }
     }
 }
 
@@ -184,18 +193,4 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn read_lines(
-    stream: impl io::Read + Send + 'static,
-    lines: std::sync::mpsc::Sender<String>,
-) -> JoinHandle<()> {
-    std::thread::spawn(move || {
-        for line in BufReader::new(stream).lines() {
-            let Ok(line) = line else { return };
-            if lines.send(line).is_err() {
-                return;
-            }
-        }
-    })
 }

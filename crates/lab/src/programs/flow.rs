@@ -10,6 +10,7 @@ use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long after a flow's regular end late datagrams are waited for, in nanoseconds.
@@ -55,26 +56,36 @@ pub struct FlowStats {
     pub gaps: Vec<Gap>,
 }
 
-/// Sends flows to those who ask, for ever.
+/// Sends flows to those who ask, for ever; who is not answered is not served.
 ///
 /// # Errors
 /// When the address cannot be bound.
 pub fn send_flows(listen: SocketAddr, reporter: &Reporter) -> anyhow::Result<()> {
     let socket = UdpSocket::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
     reporter.tell(&Report::Ready)?;
-    let mut known = BTreeSet::new();
+    let served = Arc::new(Mutex::new(BTreeSet::new()));
     let mut buffer = [0; 2_048];
     loop {
         let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
         let Ok(request) = serde_json::from_slice::<FlowRequest>(&buffer[..length]) else {
             continue;
         };
-        let _ = socket.send_to(&ACCEPTED.to_be_bytes(), from);
-        if request.count > MAX_COUNT || known.len() >= MAX_FLOWS || !known.insert(from) {
+        let mut now_served = served.lock().unwrap_or_else(PoisonError::into_inner);
+        // A question that was repeated is answered again: its answer may be lost.
+        let again = now_served.contains(&from);
+        if !again && (request.count > MAX_COUNT || now_served.len() >= MAX_FLOWS) {
             continue;
         }
-        let sender = socket.try_clone()?;
-        std::thread::spawn(move || send_one(&sender, from, &request));
+        let _ = socket.send_to(&ACCEPTED.to_be_bytes(), from);
+        if again {
+            continue;
+        }
+        now_served.insert(from);
+        let (sender, served) = (socket.try_clone()?, Arc::clone(&served));
+        std::thread::spawn(move || {
+            send_one(&sender, from, &request);
+            served.lock().unwrap_or_else(PoisonError::into_inner).remove(&from);
+        });
     }
 }
 
@@ -164,4 +175,32 @@ fn receive_number(socket: &UdpSocket, buffer: &mut [u8]) -> Option<u64> {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(buffer[..length].get(..8)?);
     Some(u64::from_be_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FlowRequest, MAX_FLOWS, ask, send_flows};
+    use crate::programs::Reporter;
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    #[test]
+    fn places_are_given_again_and_who_gets_none_is_told_nothing() {
+        let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // It serves for ever, and ends with the test's process.
+        std::thread::spawn(move || send_flows(free, &Reporter::new()));
+        let request = |count| FlowRequest { interval_us: 1_000, size: 16, wait_ms: 500, count };
+        let client = || UdpSocket::bind("127.0.0.1:0").unwrap();
+        let all: Vec<UdpSocket> = (0..MAX_FLOWS).map(|_| client()).collect();
+        for one in &all {
+            ask(one, free, &request(1)).unwrap();
+        }
+        let late = client();
+        late.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let question = serde_json::to_vec(&request(1)).unwrap();
+        late.send_to(&question, free).unwrap();
+        assert!(late.recv(&mut [0; 16]).is_err(), "all places are taken");
+        // Once one flow is over there is a place.
+        ask(&late, free, &request(1)).unwrap();
+    }
 }
