@@ -95,7 +95,19 @@ pub enum Error {
         what: &'static str,
     },
 
-    /// `nft` refused a transaction, or did not finish.
+    /// `nft` did not finish: what it was to do may be done or not.
+    #[error(
+        "nft did not install {what} within {seconds} s: try again, and check that \
+         `nft list ruleset` answers"
+    )]
+    NftSilent {
+        /// What was being installed.
+        what: &'static str,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+
+    /// `nft` refused a transaction.
     #[error(
         "nft refused to install {what}: {said}: check `nft list ruleset` and the kernel's nf_tables"
     )]

@@ -16,6 +16,7 @@ fn every_line_names_cause_and_cure_on_one_line() {
         (Error::AddressNotLocal { addr: "192.0.2.1:1".parse().unwrap() }, "one of its own"),
         (Error::NftMissing { what: "NAT" }, "install the package nftables"),
         (Error::NftRefused { what: "NAT", said: "no".to_owned() }, "nft list ruleset"),
+        (Error::NftSilent { what: "NAT", seconds: 10 }, "nft did not install NAT within 10 s"),
         (Error::Resolved { said: "no".to_owned() }, "resolvectl status"),
         (
             Error::SecondInstance { dir: PathBuf::from("/etc/rove"), pid: "7".to_owned() },

@@ -13,6 +13,7 @@ use std::{
 };
 
 use rove_os::{
+    error::Error,
     plan::{Applier, KillSwitch, MARK, Places, Plan},
     tun::{Tun, TunOptions},
     udp::{Datagrams, Ecn, ReceiveBuffer, UdpOptions, UdpSocket},
@@ -339,5 +340,56 @@ fn nft_shows_the_rules_as_they_are_meant() {
         ] {
             assert!(rules.contains(expected), "{expected} is missing in {rules}");
         }
+    });
+}
+
+fn hide_nft() {
+    // An empty file system over every place where nft could be.
+    for dir in ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/local/bin", "/bin", "/usr/bin"] {
+        support::hide(dir);
+    }
+}
+
+#[test]
+fn one_that_could_not_be_installed_does_not_stand() {
+    in_namespace("one_that_could_not_be_installed_does_not_stand", || {
+        let mut host = Host::new(&Plan { kill_switch: None, ..plan() });
+        hide_nft();
+        let error = host.applier.apply(&plan()).unwrap_err();
+        assert!(matches!(error, Error::NftMissing { what: "the kill switch" }), "{error}");
+        assert!(!host.applier.kill_switch_stands());
+        host.applier.undo().unwrap();
+        host.applier.remove_kill_switch().unwrap();
+        assert!(!host.dir.path().join("plan.json").exists(), "nor does the next process say so");
+    });
+}
+
+#[test]
+fn after_a_boot_it_comes_back_or_goes_for_good() {
+    in_namespace("after_a_boot_it_comes_back_or_goes_for_good", || {
+        let mut host = Host::new(&plan());
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        let path = host.dir.path().join("plan.json");
+        // The rules are gone, and the journal is of another life.
+        let reboot = |applier: &mut Applier| {
+            applier.undo().unwrap();
+            Command::new("nft").args(["flush", "ruleset"]).status().unwrap();
+            let text = fs::read_to_string(&path).unwrap();
+            assert!(text.contains(boot.trim()));
+            fs::write(&path, text.replace(boot.trim(), "another")).unwrap();
+        };
+        reboot(&mut host.applier);
+        host.applier = Applier::open(host.places()).unwrap();
+        host.applier.apply(&Plan { kill_switch: None, ..plan() }).unwrap();
+        host.assert_closed("after the next plan, which has none");
+
+        reboot(&mut host.applier);
+        hide_nft();
+        host.applier = Applier::open(host.places()).unwrap();
+        let error = host.applier.stand_kill_switch().unwrap_err();
+        assert!(matches!(error, Error::NftMissing { what: "the kill switch" }), "{error}");
+        host.applier.undo().unwrap();
+        host.applier.remove_kill_switch().unwrap();
+        assert!(!path.exists());
     });
 }

@@ -73,7 +73,7 @@ fn run(what: &'static str, commands: Vec<Value>) -> Result<(), Error> {
     match status? {
         Some(status) if status.success() => Ok(()),
         Some(_) => Err(Error::NftRefused { what, said: first_line(&said) }),
-        None => Err(Error::NftRefused { what, said: format!("no answer within {TIME_MAX:?}") }),
+        None => Err(Error::NftSilent { what, seconds: TIME_MAX.as_secs() }),
     }
 }
 

@@ -54,6 +54,9 @@ pub struct Applier {
     journal: Journal,
     /// Everything that may be in place, in the order in which it was put there.
     entries: Vec<Held>,
+    /// The machine was started anew since the journal was written, and the rules of its kill
+    /// switch, which went with the kernel, are not back yet.
+    rebooted: bool,
 }
 
 /// An entry of the journal, and what this process knows about it.
@@ -72,9 +75,11 @@ impl Applier {
     /// [`Error::JournalDamaged`] or [`Error::Os`].
     pub fn open(places: Places) -> Result<Self, Error> {
         let journal = Journal::new(&places.state);
-        let entries = journal.load()?;
-        let entries = entries.into_iter().map(|entry| Held { entry, confirmed: false }).collect();
-        Ok(Self { places, journal, entries })
+        let left = journal.load()?;
+        let rebooted = left.rebooted;
+        let held = |entry| Held { entry, confirmed: false };
+        let entries = left.entries.into_iter().map(held).collect();
+        Ok(Self { places, journal, entries, rebooted })
     }
 
     /// Opens the TUN of `plan`, with offloads. One that outlives the process is in the journal
@@ -97,16 +102,18 @@ impl Applier {
     }
 
     /// Makes the host what `plan` says: first what is missing, then what is too much. A kill
-    /// switch that stands stays, also when the plan has none.
+    /// switch that stands stays, also when the plan has none, and comes back after a boot.
     ///
     /// Whether the tunnel's networks collide with local ones is a question for
     /// [`Plan::check`] before the first plan; a tunnel that is up is not torn down for it.
     ///
     /// # Errors
     /// [`Error::BadPlan`] before anything is touched. Any other error leaves the host between two
-    /// plans: apply again, or [`Applier::undo`].
+    /// plans: apply again, or [`Applier::undo`]. A first kill switch that was refused does not
+    /// stand then.
     pub fn apply(&mut self, plan: &Plan) -> Result<(), Error> {
         plan.check(&[])?;
+        let stood = self.kill_switch_stands();
         let wanted = self.wanted(plan)?;
         let mut next = Vec::with_capacity(wanted.len());
         for item in wanted {
@@ -132,10 +139,17 @@ impl Applier {
         for at in 0..keep {
             if !self.entries[at].confirmed && !self.stands_untouched(at, plan) {
                 let entry = &self.entries[at].entry;
-                install(&mut netlink, entry, &self.places, Present::Replace)?;
+                let installed = install(&mut netlink, entry, &self.places, Present::Replace);
+                if let Err(error) = installed {
+                    if !stood {
+                        self.forget_refused_switch(at, &error)?;
+                    }
+                    return Err(error);
+                }
             }
             self.entries[at].confirmed = true;
         }
+        self.rebooted = false;
         self.remove_from(&mut netlink, keep)?;
         for held in &mut self.entries {
             if let Before::Dns(saved) = &mut held.entry.before {
@@ -145,9 +159,20 @@ impl Applier {
         self.store()
     }
 
-    /// A kill switch that the plan does not speak of is left exactly as it is.
+    /// Its rules are one transaction: refused, nothing of them is there, and an entry that stayed
+    /// would be a promise that nobody keeps and nobody can take back.
+    fn forget_refused_switch(&mut self, at: usize, error: &Error) -> Result<(), Error> {
+        let may_be_in_place = matches!(error, Error::NftSilent { .. });
+        if self.entries[at].is_kill_switch() && !may_be_in_place {
+            self.entries.remove(at);
+            self.store()?;
+        }
+        Ok(())
+    }
+
+    /// A kill switch that the plan does not speak of is left exactly as it is, if it is there.
     fn stands_untouched(&self, at: usize, plan: &Plan) -> bool {
-        plan.kill_switch.is_none() && matches!(self.entries[at].entry.item, Item::KillSwitch(_))
+        plan.kill_switch.is_none() && self.entries[at].is_kill_switch() && !self.rebooted
     }
 
     /// Puts back what somebody else removed: the tunnel set up, its addresses, routes and rules,
@@ -210,10 +235,15 @@ impl Applier {
     /// Takes the kill switch away, if one stands.
     ///
     /// # Errors
-    /// [`Error::NftMissing`], [`Error::NftRefused`] or [`Error::Os`]; then it still stands.
+    /// [`Error::NftMissing`], [`Error::NftRefused`], [`Error::NftSilent`] or [`Error::Os`]; then
+    /// it still stands.
     pub fn remove_kill_switch(&mut self) -> Result<(), Error> {
         if self.kill_switch_stands() {
-            nft::remove_kill_switch()?;
+            match nft::remove_kill_switch() {
+                // Its rules went with the last life of the machine; none came since.
+                Err(Error::NftMissing { .. }) if self.rebooted => {}
+                result => result?,
+            }
             self.entries.retain(|held| !held.is_kill_switch());
             self.store()?;
         }
@@ -224,14 +254,20 @@ impl Applier {
     /// Returns whether it has.
     ///
     /// # Errors
-    /// [`Error::NftMissing`], [`Error::NftRefused`] or [`Error::Os`].
+    /// [`Error::NftMissing`], [`Error::NftRefused`], [`Error::NftSilent`] or [`Error::Os`].
     pub fn stand_kill_switch(&mut self) -> Result<bool, Error> {
         for held in &self.entries {
             if let Item::KillSwitch(opening) = &held.entry.item {
                 nft::install_kill_switch(opening)?;
             }
         }
-        Ok(self.kill_switch_stands())
+        let stands = self.kill_switch_stands();
+        if stands {
+            // The journal is of this life of the machine from now on.
+            self.store()?;
+            self.rebooted = false;
+        }
+        Ok(stands)
     }
 
     /// Whether a kill switch was applied and not removed since, by any process.

@@ -50,6 +50,14 @@ struct Contents {
     entries: Vec<Entry>,
 }
 
+/// What the last process left.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    pub(super) entries: Vec<Entry>,
+    /// The entries were made in an earlier life of the machine.
+    pub(super) rebooted: bool,
+}
+
 /// The journal in a directory.
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -63,7 +71,7 @@ impl Journal {
 
     /// The entries that the last process left. Those that cannot have outlived a reboot are left
     /// out: their present value is somebody else's.
-    pub(super) fn load(&self) -> Result<Vec<Entry>, Error> {
+    pub(super) fn load(&self) -> Result<Left, Error> {
         let path = self.dir.join(FILE);
         let damaged = |why: String| Error::JournalDamaged { path: path.clone(), why };
         let mut text = String::new();
@@ -72,7 +80,7 @@ impl Journal {
                 .take(LEN_MAX)
                 .read_to_string(&mut text)
                 .map_err(|error| damaged(error.to_string()))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Left::default()),
             Err(error) => return Err(Error::os(format!("read {}", path.display()), error)),
         };
         let contents: Contents =
@@ -81,10 +89,11 @@ impl Journal {
             return Err(damaged(format!("version {} is not {VERSION}", contents.version)));
         }
         let mut entries = contents.entries;
-        if contents.boot != boot() {
+        let rebooted = contents.boot != boot();
+        if rebooted {
             entries.retain(|entry| !matches!(entry.before, Before::Sysctl(_)));
         }
-        Ok(entries)
+        Ok(Left { entries, rebooted })
     }
 
     /// Writes all entries; without any, the file is removed.
