@@ -15,6 +15,7 @@ use crate::crypto::{Cookie, EpochKeys, Hello, Initiator, Status, Token, Welcome}
 use crate::error::{CloseCode, DropReason};
 use crate::id::{LinkId, SessionIndex, SocketId};
 use crate::outbox::Route;
+use crate::path::probe::Probes;
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 use crate::wire::control::{Lease, Prefix};
@@ -518,7 +519,19 @@ impl Peer {
     fn confirm(&mut self, cx: &mut Context<'_>, id: PathId) {
         self.ask(cx, id);
         self.search_mtu(cx, id);
+        self.insist(cx, id);
         self.send_control(cx);
+    }
+
+    /// The gateway takes the path `answered` for the one in use from now on. If data goes by
+    /// another that carries, it is told so under the new keys, whatever was asked before.
+    fn insist(&mut self, cx: &mut Context<'_>, answered: PathId) {
+        if let Some(id) = self.paths.active_id().filter(|&id| id != answered)
+            && let Some(path) = self.paths.get_mut(id)
+        {
+            path.probes = Probes::default();
+            self.ask(cx, id);
+        }
     }
 
     /// The gateway refused. Some refusals pass with time, others need a person.
