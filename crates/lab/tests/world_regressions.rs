@@ -237,3 +237,8 @@ fn new_paths_do_not_push_each_other_out_for_dead_ones() {
     ];
     holds(7_003_718, &ops);
 }
+
+#[test]
+fn a_client_that_stays_with_its_path_under_new_keys_says_so() {
+    holds(307, &[plug(1, 1, 2), wait(7_056), move_gateway(3_832), settle(true)]);
+}

@@ -18,7 +18,9 @@ use super::attacker::Attacker;
 use super::hash::{TraceHash, hash};
 use super::host::{Host, Power, Turn};
 use super::inner::Body;
-use super::laws::{Amplification, Breach, Delivery, Handshakes, Hijack, Law, Nonces, check_status};
+use super::laws::{
+    Amplification, Breach, Delivery, Handshakes, Hijack, Law, Nonces, check_indices, check_status,
+};
 use super::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
 use super::parcel::{HostId, Parcel};
 use super::place::Place;
@@ -84,6 +86,8 @@ pub(super) struct World {
     /// Layer-3 bytes that each host sent: for the law of silence.
     pub(super) bytes: Vec<u64>,
     pub(super) worst_back_ns: u64,
+    /// Events that nodes told their shells.
+    pub(super) told: u64,
     pub(super) watch: Watch,
     /// What came out of the tunnel, for who asks.
     pub(super) arrivals: Vec<Arrival>,
@@ -129,6 +133,7 @@ impl World {
             datagrams: 0,
             bytes: vec![0; count + 1],
             worst_back_ns: 0,
+            told: 0,
             watch,
             arrivals: Vec::new(),
             overheard: None,
@@ -327,11 +332,11 @@ impl World {
 
     /// The laws that look at a node's status.
     fn inspect(&self, host: HostId) -> Result<(), Breach> {
-        let statuses = self.statuses(host);
-        for (peer, status) in &statuses {
-            let Host { node, .. } = &self.hosts[host];
-            check_status(node, status, self.hosts[host].sockets(), statuses.len())?;
-            self.hijack.check(host, *peer, status)?;
+        let Host { node, .. } = &self.hosts[host];
+        check_indices(node.indices_issued(), node.peers().count())?;
+        for (peer, status) in self.statuses(host) {
+            check_status(&status, self.hosts[host].sockets())?;
+            self.hijack.check(host, peer, &status)?;
         }
         Ok(())
     }
@@ -340,6 +345,7 @@ impl World {
     fn react(&mut self, host: HostId, event: Event) -> Result<(), Breach> {
         self.trace.add(&[host as u64, hash(format!("{event:?}").as_bytes())]);
         self.watch.tell(self.now_ns, || format!("{host}: {event:?}"));
+        self.told += 1;
         match event {
             Event::EnrolmentRequested { peer, token } => {
                 if let Some(client) = self.clients.iter().position(|c| c.key == peer) {
@@ -387,6 +393,7 @@ impl World {
         self.starts += 1;
         let mut seed = self.seed.fork(self.starts);
         self.taken[host].clear();
+        self.amplification.restarted(host);
         self.hosts[host].start(self.now_ns, seed.next_u64(), reboot);
     }
 

@@ -5,7 +5,7 @@
 //! 2. Then, once a few large packets have told where a path shrank, nothing is lost: the links lose
 //!    nothing, so the tunnel may not.
 //! 3. *Silence*: with nothing to say nothing is sent; behind a NAT what keeps its mapping, within
-//!    the budget of 250 KB a day.
+//!    the budget of 250 KB a day. It does keep it: afterwards the gateway gets through at once.
 
 use rove_proto::node::{Command, PeerState};
 
@@ -31,6 +31,9 @@ const REST_NS: u64 = 400 * SECOND;
 const QUIET_NS: u64 = 3_600 * SECOND;
 /// What a session behind a NAT may send in [`QUIET_NS`], in layer-3 bytes: 250 KB a day.
 const QUIET_BYTES_MAX: u64 = 250_000 / 24;
+/// How soon a packet from the gateway reaches an idle client: half a round trip on the way, and as
+/// much for what is due at that moment.
+const REACHED_WITHIN_NS: u64 = 40 * MS;
 
 impl World {
     /// Ends all trouble and checks that everything works again.
@@ -82,7 +85,7 @@ impl World {
         Ok(())
     }
 
-    fn always_back(&mut self) -> Result<(), Breach> {
+    pub(super) fn always_back(&mut self) -> Result<(), Breach> {
         let start_ns = self.now_ns;
         let mut open: Vec<Try> = (0..self.clients.len()).flat_map(Try::all).collect();
         let limit = |world: &Self, client: usize| {
@@ -128,7 +131,7 @@ impl World {
         Ok(())
     }
 
-    fn nothing_is_lost(&mut self) -> Result<(), Breach> {
+    pub(super) fn nothing_is_lost(&mut self) -> Result<(), Breach> {
         // A path that shrank is found out by the loss of a few large packets.
         for number in 0..LEARNING {
             for client in 0..self.clients.len() {
@@ -165,25 +168,48 @@ impl World {
         Err(Breach::new(Law::AlwaysBack, what))
     }
 
-    fn silence(&mut self) -> Result<(), Breach> {
+    pub(super) fn silence(&mut self) -> Result<(), Breach> {
         self.advance(REST_NS)?;
         let before = self.bytes.clone();
         self.advance(QUIET_NS)?;
         for (host, before) in before.into_iter().enumerate() {
             let sent = self.bytes[host] - before;
-            let status = self.hosts[host].node.status(self.gateway_key);
-            let natted = status.is_some_and(|s| s.paths.iter().any(|p| p.in_use && p.natted));
+            let client = host.checked_sub(1);
+            let natted = client.is_some_and(|client| self.is_behind_nat(client));
             let limit = if natted { QUIET_BYTES_MAX } else { 0 };
             if sent > limit {
-                let client = host.saturating_sub(1);
+                let portrait = self.portrait(client.unwrap_or_default());
                 let what = format!(
-                    "host {host} sent {sent} bytes in an idle hour, {limit} allowed\n{}",
-                    self.portrait(client)
+                    "host {host} sent {sent} bytes in an idle hour, {limit} allowed\n{portrait}"
                 );
                 return Err(Breach::new(Law::Silence, what));
             }
         }
-        Ok(())
+        (0..self.clients.len()).try_for_each(|client| self.is_still_reached(client))
+    }
+
+    /// Whether the card that a client's session uses is behind a NAT box: the world's truth, not
+    /// what the node thinks.
+    fn is_behind_nat(&self, client: usize) -> bool {
+        let host = &self.hosts[client + 1];
+        let Some(status) = host.node.status(self.gateway_key) else { return false };
+        let link = status.paths.iter().find(|path| path.in_use).and_then(|path| path.link);
+        let card = link.and_then(|link| host.cards.get(link.0 as usize - 1)?.as_ref());
+        card.is_some_and(|card| self.place.access(client, card.access).nat.is_some())
+    }
+
+    /// After all that silence the gateway still gets through at once, by the mapping that was kept.
+    fn is_still_reached(&mut self, client: usize) -> Result<(), Breach> {
+        let sent = self.send_now(client, Way::Down, Body::Data(100))?;
+        self.advance(REACHED_WITHIN_NS)?;
+        if sent.is_some_and(|id| self.delivery.has_arrived(id)) {
+            return Ok(());
+        }
+        let ms = REACHED_WITHIN_NS / MS;
+        let portrait = self.portrait(client);
+        let what =
+            format!("after an idle hour client {client} is not reached in {ms} ms\n{portrait}");
+        Err(Breach::new(Law::Silence, what))
     }
 
     /// Both ends of a session, for the report of a failure.

@@ -16,6 +16,16 @@ use super::parcel::{HostId, Origin, Parcel};
 use super::road::Passed;
 use crate::emu::{self, Datagram};
 
+/// What a datagram that is not authentic, or not new, must leave as it is.
+#[derive(Debug, PartialEq)]
+struct View {
+    statuses: Vec<(HostId, PeerStatus)>,
+    peers: usize,
+    indices: usize,
+    told: u64,
+    delivered: u32,
+}
+
 impl World {
     /// A node sends a datagram.
     pub(super) fn transmit(&mut self, host: HostId, outgoing: Outgoing) -> Result<(), Breach> {
@@ -23,9 +33,10 @@ impl World {
         let mark = hash(&payload);
         self.trace.add(&[self.now_ns, host as u64, mark]);
         self.datagrams += 1;
-        self.amplification.sent(host, to, payload.len())?;
+        let sealed = Kind::of(&payload) == Some(Kind::Data);
+        self.amplification.sent(host, to, payload.len(), sealed)?;
         let new = self.genuine.insert(mark, (host, self.now_ns)).is_none();
-        if !new && Kind::of(&payload) == Some(Kind::Data) {
+        if !new && sealed {
             return Err(Breach::new(Law::Nonces, format!("host {host} sent a datagram twice")));
         }
         for other in 0..self.hosts.len() {
@@ -105,17 +116,39 @@ impl World {
         if let Some(sender) = sender {
             self.amplification.reached(self.now_ns, sender, to);
         }
-        self.amplification.received(host, source, payload.len(), sent_ns);
+        let new = sent_ns.is_some() && !self.taken[host].contains(&mark);
+        let authentic = sent_ns.filter(|_| new);
+        self.amplification.received(host, source, payload.len(), authentic);
         let meta = Meta { socket: received.socket, local: Some(received.local), remote: source };
-        let new = sent_ns.is_some() && self.taken[host].insert(mark);
-        let before = if new { Vec::new() } else { self.statuses(host) };
-        let carried = self.delivery.totals();
+        let kind = Kind::of(&payload);
+        // A second half that came before its first is as new the next time.
+        let may_be_early = new && kind == Some(Kind::HandshakeB);
+        let before = if new && !may_be_early { None } else { Some(self.view(host)) };
         self.act(host, |node, now, out| node.handle_datagram(now, meta, &mut payload, out))?;
-        if !new && (self.statuses(host) != before || self.delivery.totals() != carried) {
-            let what = format!("host {host} by {source}: {before:?} -> {:?}", self.statuses(host));
+        let changed = before.as_ref().is_some_and(|before| *before != self.view(host));
+        if changed && !new {
+            let what = format!(
+                "host {host} by {kind:?} from {source}: {before:?} -> {:?}",
+                self.view(host)
+            );
             return Err(Breach::new(Law::Unauthenticated, what));
         }
+        if new && (changed || !may_be_early) {
+            self.taken[host].insert(mark);
+        }
         Ok(())
+    }
+
+    /// Everything that can be seen of a host's node.
+    fn view(&self, host: HostId) -> View {
+        let node = &self.hosts[host].node;
+        View {
+            statuses: self.statuses(host),
+            peers: node.peers().count(),
+            indices: node.indices_issued(),
+            told: self.told,
+            delivered: self.delivery.totals().1,
+        }
     }
 
     fn overhear(&mut self, way: Way, payload: &[u8]) {

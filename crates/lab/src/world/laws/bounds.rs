@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rove_proto::node::{Node, PeerStatus};
+use rove_proto::node::PeerStatus;
 use rove_proto::peer::epoch::{INDICES_AHEAD, LANES_MAX, PENDING_MAX};
 use rove_proto::peer::paths::PATHS_MAX;
 use rove_proto::peer::waiting::WAITING_MAX;
@@ -18,20 +18,14 @@ const PER_MINUTE_MAX: usize = 400;
 /// Handshakes of one client that can be answered at once.
 const ATTEMPTS_MAX: usize = 16;
 /// Sockets of a client: one a path, and one for each handshake that can still be answered.
-const SOCKETS_MAX: usize = PATHS_MAX + ATTEMPTS_MAX;
+pub(super) const SOCKETS_MAX: usize = PATHS_MAX + ATTEMPTS_MAX;
 /// Indices of one peer: current, previous and pending epochs, and a client's attempts.
-const INDICES_PER_PEER: usize = (2 + PENDING_MAX)
+pub(super) const INDICES_PER_PEER: usize = (2 + PENDING_MAX)
     * (LANES_MAX + INDICES_AHEAD as usize + INDICES_MAX + INDEX_COUNT)
     + ATTEMPTS_MAX * INDEX_COUNT;
 
-/// Checks one session, and its node.
-pub(in crate::world) fn check_status(
-    node: &Node,
-    status: &PeerStatus,
-    sockets: usize,
-    peers: usize,
-) -> Result<(), Breach> {
-    let breach = |what: String| Err(Breach::new(Law::Bounds, what));
+/// Checks one session, and the sockets of its host.
+pub(in crate::world) fn check_status(status: &PeerStatus, sockets: usize) -> Result<(), Breach> {
     if status.paths.len() > PATHS_MAX {
         return breach(format!("{} paths", status.paths.len()));
     }
@@ -41,10 +35,19 @@ pub(in crate::world) fn check_status(
     if sockets > SOCKETS_MAX {
         return breach(format!("{sockets} sockets"));
     }
-    if node.indices_issued() > peers.max(1) * INDICES_PER_PEER {
-        return breach(format!("{} session indices", node.indices_issued()));
+    Ok(())
+}
+
+/// Checks a node that has `issued` session indices to `peers` peers.
+pub(in crate::world) fn check_indices(issued: usize, peers: usize) -> Result<(), Breach> {
+    if issued > peers * INDICES_PER_PEER {
+        return breach(format!("{issued} session indices for {peers} peers"));
     }
     Ok(())
+}
+
+const fn breach(what: String) -> Result<(), Breach> {
+    Err(Breach::new(Law::Bounds, what))
 }
 
 /// When a client began its latest handshakes, and with which counters.
@@ -69,8 +72,7 @@ impl Handshakes {
             self.recent_ns.pop_front();
         }
         if self.recent_ns.len() > PER_MINUTE_MAX {
-            let what = format!("{} handshakes in a minute", self.recent_ns.len());
-            return Err(Breach::new(Law::Bounds, what));
+            return breach(format!("{} handshakes in a minute", self.recent_ns.len()));
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ mod nonces;
 use std::fmt;
 
 pub(super) use amplification::Amplification;
-pub(super) use bounds::{Handshakes, check_status};
+pub(super) use bounds::{Handshakes, check_indices, check_status};
 pub(super) use delivery::Delivery;
 pub(super) use hijack::Hijack;
 pub(super) use nonces::Nonces;

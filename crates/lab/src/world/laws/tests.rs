@@ -68,17 +68,31 @@ fn a_revoked_client_gets_nothing_through() {
 #[test]
 fn three_times_what_came_and_no_more() {
     let mut tallies = Amplification::default();
-    assert_eq!(law(tallies.sent(0, remote(1), 1)), Some(Law::Amplification), "out of the blue");
+    assert_eq!(law(tallies.sent(0, remote(1), 1, true)), Some(Law::Amplification), "for nothing");
     let mut tallies = Amplification::default();
     tallies.received(0, remote(1), 100, Some(5));
-    assert_eq!(law(tallies.sent(0, remote(1), 300)), None);
+    assert_eq!(law(tallies.sent(0, remote(1), 300, true)), None);
     tallies.reached(10, 0, remote(1));
     tallies.received(0, remote(1), 100, Some(9));
-    assert_eq!(law(tallies.sent(0, remote(1), 301)), Some(Law::Amplification), "sent before");
+    assert_eq!(law(tallies.sent(0, remote(1), 301, true)), Some(Law::Amplification), "too early");
     tallies.received(0, remote(1), 100, Some(10));
-    assert_eq!(law(tallies.sent(0, remote(1), 9_000)), None, "it has answered");
+    assert_eq!(law(tallies.sent(0, remote(1), 9_000, true)), None, "it has answered");
+    tallies.restarted(0);
+    assert_eq!(law(tallies.sent(0, remote(1), 1, true)), Some(Law::Amplification), "forgotten");
     tallies.chosen(1, remote(2));
-    assert_eq!(law(tallies.sent(1, remote(2), 9_000)), None, "by the user's choice");
+    tallies.restarted(1);
+    assert_eq!(law(tallies.sent(1, remote(2), 9_000, true)), None, "by the user's choice");
+}
+
+#[test]
+fn noise_buys_an_answer_of_its_own_length_and_nothing_sealed() {
+    let mut tallies = Amplification::default();
+    tallies.received(0, remote(1), 1_000, None);
+    assert_eq!(law(tallies.sent(0, remote(1), 1_000, false)), None);
+    assert_eq!(law(tallies.sent(0, remote(1), 1, false)), Some(Law::Amplification));
+    let mut tallies = Amplification::default();
+    tallies.received(0, remote(1), 1_000, None);
+    assert_eq!(law(tallies.sent(0, remote(1), 1, true)), Some(Law::Amplification));
 }
 
 #[test]
