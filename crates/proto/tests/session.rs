@@ -174,6 +174,20 @@ fn refusals_say_why() {
 }
 
 #[test]
+fn a_busy_gateway_is_asked_again_and_the_reason_is_kept() {
+    let mut pair = Pair::new(Token::new(b"good"));
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(Duration::from_millis(50));
+    let peer = pair.client_key;
+    let why = |pair: &Pair| pair.client.status(pair.gateway_key).unwrap().refused;
+    assert_eq!(why(&pair), None);
+    pair.tell_gateway(Command::RefuseEnrolment { peer, status: Status::Busy });
+    pair.run(Duration::from_millis(100));
+    assert_eq!(why(&pair), Some(Status::Busy));
+    assert_eq!(pair.state(), PeerState::Unestablished, "it goes on asking");
+}
+
+#[test]
 fn a_revoked_client_is_cut_off_at_once() {
     let mut pair = Pair::up();
     pair.tell_gateway(Command::RevokePeer(pair.client_key));

@@ -52,6 +52,8 @@ pub(super) struct Connector {
     token: Option<Token>,
     pub(super) advertise: Vec<Prefix>,
     pub(super) lease: Option<Lease>,
+    /// The gateway's last answer, if it was no.
+    pub(super) refused: Option<Status>,
     sockets: Vec<(SocketId, LinkId, IpAddr)>,
     /// Cookies by the way that they were got: a gateway makes them for a source address.
     cookies: Vec<(Instant, Route, Cookie)>,
@@ -110,6 +112,7 @@ impl Connector {
             token,
             advertise,
             lease: None,
+            refused: None,
             sockets: Vec::new(),
             cookies: Vec::new(),
             round: None,
@@ -444,6 +447,7 @@ impl Peer {
         let started = connector.round.as_ref().map_or(attempt.sent_at, |round| round.started);
         connector.stop(cx.indices);
         connector.token = None;
+        connector.refused = None;
         let (route, epoch) = (attempt.route, attempt.epoch);
         let agreed = Agreed {
             id: epoch,
@@ -538,6 +542,7 @@ impl Peer {
     fn refused(&mut self, cx: &mut Context<'_>, attempt: Attempt, status: Status) {
         cx.indices.revoke(attempt.indices);
         let Side::Gateway(connector) = &mut self.side else { return };
+        connector.refused = Some(status);
         match status {
             Status::StaleCounter { highest } => {
                 connector.counter = connector.counter.max(highest.saturating_add(1));

@@ -230,12 +230,17 @@ impl Peer {
             Side::Client { lease, .. } => (false, Some(lease.clone())),
             Side::Gateway(connector) => (connector.is_trying(), connector.lease.clone()),
         };
+        let refused = match &self.side {
+            Side::Client { .. } => None,
+            Side::Gateway(connector) => connector.refused,
+        };
         PeerStatus {
             peer: self.key,
             state: self.state,
             established: self.established,
             epoch_since: self.epochs.current.as_ref().map(|epoch| epoch.since),
             handshaking,
+            refused,
             lease,
             paths,
             waiting: self.waiting.len(),

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crate::crypto::Status;
 use crate::error::CloseCode;
 use crate::id::{LinkId, PeerKey};
 use crate::outbox::Route;
@@ -37,6 +38,9 @@ pub struct PeerStatus {
     pub epoch_since: Option<Instant>,
     /// Whether a handshake is under way.
     pub handshaking: bool,
+    /// Why the gateway refused last, on a client: also where that is no reason not to ask again,
+    /// as when it is busy. `None` since it accepted.
+    pub refused: Option<Status>,
     /// What the gateway gave, on a client.
     pub lease: Option<Lease>,
     /// The paths, the one in use first.
