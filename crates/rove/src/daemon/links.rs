@@ -10,21 +10,24 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rove_os::links::{self, Link, Monitor};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::message::Message;
 
 /// The rest between two looks: a burst of changes costs one look per rest.
 const REST: Duration = Duration::from_millis(10);
+/// After a failure the kernel is asked this often, whether it told of a change or not.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Looks at the links now, and sends `to` every later state that differs. The thread lives as long
-/// as the process.
+/// as the process, and does not give up: a kernel that cannot be heard is asked.
 pub(super) fn watch(to: SyncSender<Message>) -> Result<Vec<Link>> {
-    let mut monitor = Monitor::open()?;
-    let first = links::snapshot()?;
+    let mut kernel = Kernel { monitor: Some(Monitor::open()?) };
+    let first = kernel.look()?;
     let mut known = first.clone();
     let spawned = thread::Builder::new().name("rove-links".to_owned()).spawn(move || {
-        while let Some(links) = next_change(&mut monitor, &known) {
+        loop {
+            let links = next_change(&mut kernel, &known);
             known.clone_from(&links);
             if to.send(Message::Links(links)).is_err() {
                 return;
@@ -35,24 +38,59 @@ pub(super) fn watch(to: SyncSender<Message>) -> Result<Vec<Link>> {
     Ok(first)
 }
 
-/// Waits until the links are not as `known`; none when the kernel does not tell any more.
-fn next_change(monitor: &mut Monitor, known: &[Link]) -> Option<Vec<Link>> {
-    loop {
-        let mut watched = [PollFd::new(&*monitor, PollFlags::IN)];
-        match poll(&mut watched, None) {
+/// Where changes are heard of and links are seen.
+trait Source {
+    /// Waits for a change, but not longer than `patience`.
+    fn wait(&mut self, patience: Option<Duration>) -> Result<()>;
+    /// The links as they are.
+    fn look(&mut self) -> Result<Vec<Link>>;
+}
+
+struct Kernel {
+    /// None after it failed, until it can be opened again.
+    monitor: Option<Monitor>,
+}
+
+impl Source for Kernel {
+    fn wait(&mut self, patience: Option<Duration>) -> Result<()> {
+        let mut monitor = match self.monitor.take() {
+            Some(monitor) => monitor,
+            None => {
+                thread::sleep(RETRY);
+                Monitor::open()?
+            }
+        };
+        let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
+        match poll(&mut [PollFd::new(&monitor, PollFlags::IN)], patience.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return None,
+            Err(error) => return Err(error.into()),
         }
-        if let Err(error) = monitor.drain() {
-            tracing::warn!(%error, "changes of links are not heard any more");
-            return None;
+        monitor.drain()?;
+        self.monitor = Some(monitor);
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<Vec<Link>> {
+        Ok(links::snapshot()?)
+    }
+}
+
+/// Waits until the links are not as `known`.
+fn next_change(source: &mut impl Source, known: &[Link]) -> Vec<Link> {
+    let mut patience = None;
+    loop {
+        let heard = source.wait(patience);
+        let seen = source.look();
+        for error in heard.as_ref().err().into_iter().chain(seen.as_ref().err()) {
+            if patience.is_none() {
+                tracing::warn!("links are asked for every {RETRY:?}: {error:#}");
+            }
         }
-        match links::snapshot() {
-            Ok(links) if links != known => return Some(links),
-            Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "the links cannot be read"),
+        patience = (heard.is_err() || seen.is_err()).then_some(RETRY);
+        match seen {
+            Ok(links) if links != known => return links,
+            Ok(_) | Err(_) => thread::sleep(REST),
         }
-        thread::sleep(REST);
     }
 }
 
@@ -66,4 +104,66 @@ pub(super) fn usable(links: &[Link], tunnel: &str) -> Vec<Link> {
         (metric.is_none(), metric, link.index)
     });
     usable
+}
+
+#[cfg(test)]
+mod tests {
+    use rove_os::links::LinkKind;
+
+    use super::*;
+
+    /// What happens, in order; each look takes one.
+    struct Script {
+        looks: Vec<Result<Vec<Link>>>,
+        waits: Vec<Option<Duration>>,
+        deaf: bool,
+    }
+
+    impl Source for Script {
+        fn wait(&mut self, patience: Option<Duration>) -> Result<()> {
+            self.waits.push(patience);
+            if self.deaf { Err(anyhow::anyhow!("deaf")) } else { Ok(()) }
+        }
+
+        fn look(&mut self) -> Result<Vec<Link>> {
+            self.looks.remove(0)
+        }
+    }
+
+    fn link() -> Link {
+        Link {
+            index: 2,
+            name: "eth0".to_owned(),
+            kind: LinkKind::Ethernet,
+            up: true,
+            carrier: true,
+            mtu: 1_500,
+            addresses: Vec::new(),
+            default_v4: None,
+            default_v6: None,
+        }
+    }
+
+    #[test]
+    fn a_look_that_failed_is_taken_again_without_waiting_for_news() {
+        let looks = vec![Err(anyhow::anyhow!("no")), Ok(Vec::new()), Ok(vec![link()])];
+        let mut script = Script { looks, waits: Vec::new(), deaf: false };
+        assert_eq!(next_change(&mut script, &[]), [link()]);
+        assert_eq!(script.waits, [None, Some(RETRY), None]);
+    }
+
+    #[test]
+    fn changes_are_found_by_a_monitor_that_hears_nothing_any_more() {
+        let looks = vec![Ok(Vec::new()), Ok(vec![link()])];
+        let mut script = Script { looks, waits: Vec::new(), deaf: true };
+        assert_eq!(next_change(&mut script, &[]), [link()]);
+        assert_eq!(script.waits, [None, Some(RETRY)]);
+    }
+
+    #[test]
+    fn a_monitor_that_was_lost_is_opened_again() {
+        let mut kernel = Kernel { monitor: None };
+        kernel.wait(Some(Duration::ZERO)).unwrap();
+        assert!(kernel.monitor.is_some());
+    }
 }
