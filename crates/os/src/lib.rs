@@ -35,7 +35,8 @@
 //!         mark: Some(plan::MARK),
 //!     })?;
 //!     let monitor = links::Monitor::open()?;
-//!     privileges::drop(&[dir, Path::new("/etc"), Path::new("/proc/sys/net")])?;
+//!     let writable = [dir, Path::new("/proc/sys/net")].map(privileges::Writable::Within);
+//!     privileges::drop(&writable)?;
 //!     applier.apply(plan)?; // sweeps what a crash left and this plan does not want
 //!     // ... the data thread; on news of the monitor `applier.reassert()`; at the end:
 //!     applier.undo()?; // all but the kill switch, which `remove_kill_switch` removes

@@ -14,7 +14,12 @@
 //! There is no system call filter: the calls that one would forbid need capabilities that are
 //! gone.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use landlock::{
     ABI, AccessFs, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
@@ -35,6 +40,11 @@ const CAPABILITY_VERSION: u32 = 0x2008_0522;
 /// The newest set of file rights that is asked for; older kernels grant what they know.
 const LANDLOCK: ABI = ABI::V5;
 
+/// How long a thread that has ended may still be listed: the one that joined it is told a moment
+/// before the kernel takes it off the list.
+const ENDING: Duration = Duration::from_millis(50);
+const ENDING_PAUSE: Duration = Duration::from_millis(1);
+
 /// Where the output of children goes that nobody wants.
 const NULL: &str = "/dev/null";
 
@@ -45,18 +55,26 @@ pub struct Dropped {
     pub files_confined: bool,
 }
 
+/// What may still be written. A path that does not exist grants nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Writable<'a> {
+    /// A file, or everything in and below a directory.
+    Within(&'a Path),
+    /// Ordinary files and links below a directory may be made, written, renamed and removed, and
+    /// nothing else: what replacing a file as a whole takes. Landlock knows rights of whole
+    /// hierarchies only, so there is nothing narrower for a file whose directory is not ours.
+    Replaced(&'a Path),
+}
+
 /// Gives up everything but what the module names, for this thread and all that start later.
-/// `writable` are the directories and files that may be written and need to exist, such as the
-/// state directory, that of resolv.conf, `/proc/sys/net` and `/dev/net/tun`.
+/// `writable` is what plans and the process itself write: the state directory, `/proc/sys/net`,
+/// and what [`crate::plan::Places::resolver_files`] names.
 ///
 /// # Errors
 /// [`Error::ThreadsRunning`] if another thread runs, which would keep what it has;
 /// [`Error::Os`] when the kernel refuses.
-pub fn drop(writable: &[&Path]) -> Result<Dropped, Error> {
-    let threads = fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
-    if threads > 1 {
-        return Err(Error::ThreadsRunning { threads });
-    }
+pub fn drop(writable: &[Writable<'_>]) -> Result<Dropped, Error> {
+    be_alone()?;
     let failed = |error| Error::os("drop privileges", error);
     drop_bounding_set().map_err(failed)?;
     set_capabilities().map_err(failed)?;
@@ -64,6 +82,20 @@ pub fn drop(writable: &[&Path]) -> Result<Dropped, Error> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).map_err(failed)?;
     let files_confined = confine_files(writable).map_err(failed)?;
     Ok(Dropped { files_confined })
+}
+
+fn be_alone() -> Result<(), Error> {
+    let give_up = Instant::now() + ENDING;
+    loop {
+        let threads = fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+        if threads <= 1 {
+            return Ok(());
+        }
+        if Instant::now() >= give_up {
+            return Err(Error::ThreadsRunning { threads });
+        }
+        thread::sleep(ENDING_PAUSE);
+    }
 }
 
 /// What can never be had again. Dropping needs CAP_SETPCAP; a process that was started without
@@ -132,17 +164,27 @@ fn prctl(option: libc::c_int, first: u64, second: u64) -> io::Result<()> {
 }
 
 /// Whether writing is confined; a kernel without Landlock, or with it turned off, is no error.
-fn confine_files(writable: &[&Path]) -> io::Result<bool> {
+fn confine_files(writable: &[Writable<'_>]) -> io::Result<bool> {
     let write = AccessFs::from_write(LANDLOCK);
+    let replace = AccessFs::WriteFile
+        | AccessFs::MakeReg
+        | AccessFs::MakeSym
+        | AccessFs::RemoveFile
+        | AccessFs::Truncate;
     let confine = || -> Result<landlock::RestrictionStatus, landlock::RulesetError> {
         let mut ruleset = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(write)?
             .create()?;
-        for path in writable.iter().copied().chain([Path::new(NULL)]) {
+        for writable in writable.iter().copied().chain([Writable::Within(Path::new(NULL))]) {
+            let (path, rights) = match writable {
+                Writable::Within(path) => (path, write),
+                Writable::Replaced(path) => (path, replace),
+            };
             let Ok(fd) = PathFd::new(path) else { continue };
             // A file can have fewer rights than a directory.
-            let rights = if path.is_dir() { write } else { write & AccessFs::from_file(LANDLOCK) };
+            let rights =
+                if path.is_dir() { rights } else { rights & AccessFs::from_file(LANDLOCK) };
             ruleset = ruleset.add_rule(PathBeneath::new(fd, rights))?;
         }
         ruleset.restrict_self()

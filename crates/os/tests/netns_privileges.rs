@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 
 use rove_os::{
     plan::{Applier, Dns, KillSwitch, MARK, Places, Plan},
-    privileges,
+    privileges::{self, Writable},
     tun::TunOptions,
     udp::{UdpOptions, UdpSocket},
 };
@@ -34,12 +34,16 @@ fn drop_and_go_on() {
     net::up("wan");
     let dir = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
-    let resolv_conf = dir.path().join("resolv.conf");
+    let etc = tempfile::tempdir().unwrap();
+    let resolv_conf = etc.path().join("resolv.conf");
     fs::write(&resolv_conf, "nameserver 192.0.2.53\n").unwrap();
     let tun = support::tun("TUN", TunOptions { name: "rove0", persistent: false, offload: true });
-    let dropped =
-        privileges::drop(&[dir.path(), Path::new("/proc/sys/net"), Path::new("/dev/net/tun")])
-            .unwrap();
+    // Taken down, and perhaps still on the kernel's list.
+    std::thread::spawn(|| {}).join().unwrap();
+    let within = [dir.path(), Path::new("/proc/sys/net"), Path::new("/dev/net/tun")];
+    let mut writable = within.map(Writable::Within).to_vec();
+    writable.push(Writable::Replaced(etc.path()));
+    let dropped = privileges::drop(&writable).unwrap();
 
     let kept = NET_BIND_SERVICE | NET_ADMIN | NET_RAW;
     for set in ["CapEff", "CapPrm", "CapBnd"] {
@@ -55,6 +59,9 @@ fn drop_and_go_on() {
     }
     if dropped.files_confined {
         fs::write(elsewhere.path().join("file"), "x").unwrap_err();
+        // Where a file may be replaced, nothing else may be made.
+        fs::create_dir(etc.path().join("cron.d")).unwrap_err();
+        std::os::unix::net::UnixListener::bind(etc.path().join("socket")).unwrap_err();
     } else {
         support::skip("confinement of files", "this kernel has no Landlock");
     }

@@ -13,7 +13,12 @@ const SOCKET_BYTES_MAX: usize = 107;
 #[derive(Clone, Debug)]
 pub struct Home {
     dir: PathBuf,
+    /// Whether it was named, rather than the usual one.
+    named: bool,
 }
+
+/// The usual directory of root, which is that of the system's units.
+const SYSTEM: &str = "/etc/rove";
 
 /// Which of the nodes that a directory may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,14 +42,24 @@ impl Role {
 impl Home {
     /// The directory that was named, else the usual one.
     pub fn new(dir: Option<PathBuf>) -> Result<Self> {
+        let named = dir.is_some();
         let dir = match dir {
             Some(dir) => dir,
-            None if rustix::process::geteuid().is_root() => PathBuf::from("/etc/rove"),
+            None if rustix::process::geteuid().is_root() => PathBuf::from(SYSTEM),
             None => user_state().context("no home directory is known: name one with --dir")?,
         };
         // A background process changes its working directory.
         let dir = std::path::absolute(&dir).with_context(|| dir.display().to_string())?;
-        Ok(Self { dir })
+        Ok(Self { dir, named })
+    }
+
+    /// A hint at the client that somebody may have meant who named no directory and whose own is
+    /// not that of the system's units.
+    pub fn other(&self) -> Option<String> {
+        let system = Self { dir: PathBuf::from(SYSTEM), named: true };
+        let elsewhere = !self.named && self.dir != system.dir;
+        let runs = || system.file(Role::Client, "sock").exists();
+        (elsewhere && runs()).then(|| format!("this host's client is asked with --dir {SYSTEM}"))
     }
 
     /// The directory itself.

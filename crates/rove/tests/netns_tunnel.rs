@@ -6,8 +6,8 @@ mod support;
 
 use serde_json::Value;
 use support::netns::{
-    Lab, download, in_namespace, inside, need_program, pattern, reaches, serve_pattern, sh,
-    wait_until,
+    Lab, download, in_namespace, inside, need_program, own_etc, pattern, reaches, serve_pattern,
+    sh, wait_until,
 };
 
 const WEB: &str = "198.51.100.80:80";
@@ -88,6 +88,7 @@ fn chosen_routes_leave_the_rest_alone() {
 #[test]
 fn the_foreground_says_one_line_and_ends_cleanly() {
     in_namespace("the_foreground_says_one_line_and_ends_cleanly", || {
+        own_etc();
         let lab = Lab::new("a foreground client");
         let gateway = lab.gateway();
         let before = lab.state_of("client");

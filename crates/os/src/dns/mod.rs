@@ -9,7 +9,11 @@ mod bus;
 mod file;
 mod resolved;
 
-use std::{net::IpAddr, path::Path};
+use std::{
+    fs,
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +53,17 @@ pub(crate) fn save(dns: &Dns, earlier: Option<&Saved>, places: &Places) -> Resul
         Some(Saved::Resolved) | None => None,
     };
     file::save(dns, earlier, &places.resolv_conf).map(Saved::File)
+}
+
+/// The directory and file that are written, now that nothing has been changed.
+pub(crate) fn written(places: &Places) -> Vec<PathBuf> {
+    if places.resolved && resolved::resolves_for_this_host(&places.resolv_conf) {
+        return Vec::new();
+    }
+    let directory = places.resolv_conf.parent().map(Path::to_owned);
+    let linked = fs::canonicalize(&places.resolv_conf).ok();
+    let linked = linked.filter(|path| *path != places.resolv_conf);
+    directory.into_iter().chain(linked).collect()
 }
 
 /// Whether the settings are still there. What resolved was told it keeps, also over its restart.

@@ -41,6 +41,13 @@ impl Places {
             resolved: true,
         }
     }
+
+    /// Where plans with DNS write on this host as it is now: nowhere while systemd-resolved
+    /// resolves, else the directory in which the resolver's file is replaced, and the file itself
+    /// where a link leads to it.
+    pub fn resolver_files(&self) -> Vec<PathBuf> {
+        dns::written(self)
+    }
 }
 
 /// Applies plans to this host, one after the other.
@@ -278,6 +285,14 @@ impl Applier {
     /// Whether an earlier process left anything but a kill switch.
     pub fn has_leftovers(&self) -> bool {
         self.entries.iter().any(|held| !held.confirmed && !held.is_kill_switch())
+    }
+
+    /// Whether the interface called `device` is a TUN of a plan, also of an earlier process's plan
+    /// under another name: [`Applier::apply`] removes that one.
+    pub fn holds(&self, device: &str) -> bool {
+        self.entries
+            .iter()
+            .any(|held| matches!(&held.entry.item, Item::Device { name, .. } if name == device))
     }
 
     /// The name servers that this host has beside the tunnel, for [`crate::names::resolve`]; none

@@ -5,12 +5,13 @@
 mod text;
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 use ipnet::IpNet;
 
 use crate::config::{LogFormat, StoreUrl, parse_network};
-use crate::invite::Invite;
+use crate::invite::{Invite, InviteError};
 use crate::values::{Destination, Endpoint, Lifetime, Networks, PeerName};
 
 /// One VPN session that never drops.
@@ -170,9 +171,9 @@ pub struct AllowArgs {
 /// How to connect.
 #[derive(Args, Debug)]
 pub struct UpArgs {
-    /// The invite, needed once
+    /// The invite, needed once; - reads it from standard input, where no other user sees it
     #[arg(value_name = "INVITE")]
-    pub invite: Option<Invite>,
+    pub invite: Option<InviteArg>,
     /// Stay in the foreground; print one line when the tunnel carries
     #[arg(long)]
     pub foreground: bool,
@@ -197,4 +198,31 @@ pub struct UpArgs {
     /// Set when this is the background process of another `rove up`.
     #[arg(long, hide = true, conflicts_with = "foreground")]
     pub detached: bool,
+}
+
+impl UpArgs {
+    /// The invite, once it was read from wherever it comes.
+    pub const fn invite(&self) -> Option<&Invite> {
+        match &self.invite {
+            Some(InviteArg::Given(invite)) => Some(invite),
+            Some(InviteArg::Stdin) | None => None,
+        }
+    }
+}
+
+/// An invite, or where it comes from.
+#[derive(Clone, Debug)]
+pub enum InviteArg {
+    /// The invite itself. While the command runs, arguments can be read by every user.
+    Given(Invite),
+    /// One line of standard input.
+    Stdin,
+}
+
+impl FromStr for InviteArg {
+    type Err = InviteError;
+
+    fn from_str(text: &str) -> Result<Self, InviteError> {
+        if text == "-" { Ok(Self::Stdin) } else { text.parse().map(Self::Given) }
+    }
 }

@@ -16,39 +16,55 @@ use rove_os::plan::{Applier, Places};
 use serde_json::{Value, json};
 
 use super::output::{self, field, list, moment};
-use crate::cli::{OutputArgs, UpArgs};
+use crate::cli::{InviteArg, OutputArgs, UpArgs};
 use crate::config::{ClientConfig, LogFormat};
 use crate::control::{self, AskError, Request};
-use crate::daemon::{self, Wishes};
+use crate::daemon::{self, Carries, Wishes};
 use crate::files;
 use crate::home::{Home, Role};
 use crate::invite::Invite;
 
 /// The log of a background process is begun anew when it is larger.
 const LOG_BYTES_MAX: u64 = 1 << 20;
+/// Bytes that are read in search of an invite.
+const INPUT_MAX: u64 = 64 << 10;
 /// How long a node may take from its last answer to its end.
 const END_WITHIN: Duration = Duration::from_secs(5);
-/// What the background process writes to its parent, before the line.
+/// What the background process writes to its parent, before each line.
 const CARRIES: &str = "carries ";
+const WARNING: &str = "warning ";
 const FAILED: &str = "failed ";
+/// Bytes of all that it writes, generously.
+const SAID_MAX: u64 = 64 << 10;
 
 pub(super) fn up(home: &Home, mut args: UpArgs, format: Option<LogFormat>) -> Result<()> {
     if args.detached {
+        // The directory that the caller was in may be unmounted while the tunnel is up.
+        env::set_current_dir("/").context("cannot change to /")?;
         rustix::process::setsid().context("cannot leave the terminal")?;
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text).context("cannot read from the starting process")?;
-        args.invite = (!text.trim().is_empty()).then(|| text.parse()).transpose()?;
+        args.invite = read_invite(usize::MAX)?;
         return run_detached(home, &args, format);
     }
+    if let Some(InviteArg::Stdin) = args.invite {
+        args.invite = read_invite(1)?;
+        anyhow::ensure!(args.invite.is_some(), "no invite on the standard input: give one line");
+    }
     if args.foreground {
-        return run(home, &args, format, &mut |line| {
+        return run(home, &args, format, &mut |carries| {
             notify(&[sd_notify::NotifyState::Ready]);
-            output::line(line)
+            if let Some(warning) = &carries.warning {
+                tracing::warn!("{warning}");
+            }
+            output::line(&carries.line)
         });
     }
-    let mut child = start_detached(home, args.invite.as_ref())?;
-    let line = first_line(&mut child)?;
-    match (line.strip_prefix(CARRIES), line.strip_prefix(FAILED)) {
+    let mut child = start_detached(home, args.invite())?;
+    let said = hear(&mut child)?;
+    let line = |kind| said.lines().find_map(|line| line.strip_prefix(kind));
+    if let Some(warning) = line(WARNING) {
+        output::warning(warning);
+    }
+    match (line(CARRIES), line(FAILED)) {
         (Some(line), _) => output::line(line),
         (None, Some(why)) => Err(anyhow!("{why}")),
         (None, None) => bail!(
@@ -63,14 +79,30 @@ fn run(
     home: &Home,
     args: &UpArgs,
     format: Option<LogFormat>,
-    carries: &mut dyn FnMut(&str) -> Result<()>,
+    carries: &mut dyn FnMut(&Carries) -> Result<()>,
 ) -> Result<()> {
     let configure = || configure(home, args);
-    daemon::start_log(configure()?.log, format);
-    let invite = args.invite.as_ref();
-    let ended = daemon::run_client(home, Wishes { configure: &configure, invite, carries });
-    notify(&[sd_notify::NotifyState::Stopping]);
-    ended
+    let mut run = || {
+        daemon::start_log(configure()?.log, format);
+        let invite = args.invite();
+        let ended = daemon::run_client(home, Wishes { configure: &configure, invite, carries });
+        notify(&[sd_notify::NotifyState::Stopping]);
+        ended
+    };
+    run().map_err(|error| match kill_switch(home) {
+        // Else nobody would know why the network is gone.
+        Ok(true) => anyhow!("{error:#}; the kill switch stands: `rove down` lifts it"),
+        Ok(false) | Err(_) => error,
+    })
+}
+
+/// Whether a kill switch stands, by the journal of a client that may run or not.
+fn kill_switch(home: &Home) -> Result<bool> {
+    let state = home.state(Role::Client);
+    match state.try_exists() {
+        Ok(false) => Ok(false),
+        Ok(true) | Err(_) => Ok(Applier::open(Places::usual(&state))?.kill_switch_stands()),
+    }
 }
 
 /// The file's values, overruled by the command line's.
@@ -95,9 +127,13 @@ fn configure(home: &Home, args: &UpArgs) -> Result<ClientConfig> {
 /// The background half: tells its parent how it went, then lets go of it.
 fn run_detached(home: &Home, args: &UpArgs, format: Option<LogFormat>) -> Result<()> {
     let told = Cell::new(false);
-    let ended = run(home, args, format, &mut |line| {
+    let ended = run(home, args, format, &mut |carries| {
         // A parent that is gone was interrupted: nobody wants the tunnel any more.
-        write_line(CARRIES, line).context("the starting process is gone")?;
+        let gone = "the starting process is gone";
+        if let Some(warning) = &carries.warning {
+            write_line(WARNING, warning).context(gone)?;
+        }
+        write_line(CARRIES, &carries.line).context(gone)?;
         told.set(true);
         let null = OpenOptions::new().write(true).open("/dev/null")?;
         Ok(rustix::stdio::dup2_stdout(&null)?)
@@ -107,6 +143,20 @@ fn run_detached(home: &Home, args: &UpArgs, format: Option<LogFormat>) -> Result
         let _ = write_line(FAILED, &format!("{error:#}").replace('\n', " "));
     }
     ended
+}
+
+/// The invite on the standard input, in at most `lines` lines; none if there is nothing.
+fn read_invite(lines: usize) -> Result<Option<InviteArg>> {
+    let mut text = String::new();
+    let mut input = BufReader::new(io::stdin().lock().take(INPUT_MAX));
+    for _ in 0..lines {
+        let read = input.read_line(&mut text).context("cannot read the standard input")?;
+        if read == 0 {
+            break;
+        }
+    }
+    let text = text.trim();
+    Ok((!text.is_empty()).then(|| text.parse()).transpose()?.map(InviteArg::Given))
 }
 
 fn write_line(kind: &str, line: &str) -> io::Result<()> {
@@ -132,7 +182,7 @@ fn start_detached(home: &Home, invite: Option<&Invite>) -> Result<Child> {
     };
     let arguments = env::args_os().skip(1).filter(|argument| !is_invite(argument));
     let mut command = std::process::Command::new(program);
-    command.args(arguments).arg("--detached").current_dir("/");
+    command.args(arguments).arg("--detached");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
     let mut child = command.spawn().context("cannot start the background process")?;
     if let Some(mut pipe) = child.stdin.take() {
@@ -143,11 +193,13 @@ fn start_detached(home: &Home, invite: Option<&Invite>) -> Result<Child> {
     Ok(child)
 }
 
-fn first_line(child: &mut Child) -> Result<String> {
-    let mut line = String::new();
+/// What the background process says until it lets go of this one, or ends.
+fn hear(child: &mut Child) -> Result<String> {
+    let mut said = String::new();
     let pipe = child.stdout.take().context("no pipe to the background process")?;
-    BufReader::new(pipe).read_line(&mut line).context("cannot hear the background process")?;
-    Ok(line.trim_end().to_owned())
+    let read = pipe.take(SAID_MAX).read_to_string(&mut said);
+    read.context("cannot hear the background process")?;
+    Ok(said)
 }
 
 fn notify(state: &[sd_notify::NotifyState<'_>]) {
@@ -167,17 +219,23 @@ pub(super) fn down(home: &Home) -> Result<()> {
         Err(error) => return Err(error.into()),
     }
     let state = home.state(Role::Client);
+    let not_up = || match home.other() {
+        Some(other) => output::line(&format!("not up here: {other}")),
+        None => output::line("not up"),
+    };
     if !state.exists() {
-        return output::line("not up");
+        return not_up();
     }
     // What a crash left, and a kill switch that stands.
     let _lock = Lock::take(&state)?;
     let mut applier = Applier::open(Places::usual(&state))?;
     if !applier.has_leftovers() && !applier.kill_switch_stands() {
-        return output::line("not up");
+        return not_up();
     }
-    applier.undo()?;
+    // Even if something else resists: whoever asks to leave wants the network back.
+    let undone = applier.undo();
     applier.remove_kill_switch()?;
+    undone?;
     output::line("down")
 }
 
@@ -215,8 +273,12 @@ pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
     if args.json {
         return output::json(&status);
     }
-    let truth = |name| status.get(name).and_then(Value::as_bool).unwrap_or(false);
-    let yes = |name| if truth(name) { "yes" } else { "no" }.to_owned();
+    let truth = |name| status.get(name).and_then(Value::as_bool);
+    let yes = |name| match truth(name) {
+        Some(true) => "yes".to_owned(),
+        Some(false) => "no".to_owned(),
+        None => "unknown: ask as root".to_owned(),
+    };
     let mut text = String::new();
     for (name, value) in [
         ("state", field(&status, "state").to_owned()),
@@ -237,12 +299,12 @@ pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
 
 /// The status of a client that does not run.
 fn not_running(home: &Home) -> Value {
-    let state = home.state(Role::Client);
-    let applier = state.exists().then(|| Applier::open(Places::usual(&state)));
-    let stands = applier.and_then(Result::ok).map(|applier| applier.kill_switch_stands());
-    let doing = match stands {
-        Some(true) => "down; the kill switch lets nothing out: `rove up`, or `rove down`",
-        Some(false) | None => "down: connect with `rove up`",
+    let stands = kill_switch(home);
+    let doing = match (&stands, home.other()) {
+        (Ok(true), _) => "down; the kill switch lets nothing out: `rove up`, or `rove down`".into(),
+        (Err(error), _) => format!("down; whether a kill switch stands is not known: {error:#}"),
+        (Ok(false), Some(other)) => format!("down: connect with `rove up`; {other}"),
+        (Ok(false), None) => "down: connect with `rove up`".to_owned(),
     };
     json!({
         "state": "down",
@@ -253,7 +315,7 @@ fn not_running(home: &Home) -> Value {
         "path_in_use": null,
         "transport": null,
         "doing": doing,
-        "kill_switch": stands.unwrap_or(false),
+        "kill_switch": stands.ok(),
         "dns": [],
     })
 }

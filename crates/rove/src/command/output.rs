@@ -10,6 +10,12 @@ pub(super) fn line(text: &str) -> Result<()> {
     print(&format!("{text}\n"))
 }
 
+/// Tells of something beside the answer, on standard error.
+pub(super) fn warning(text: &str) {
+    // With standard error gone nobody is left to tell.
+    let _ = writeln!(io::stderr(), "rove: {text}");
+}
+
 /// Prints a value as JSON on one line.
 pub(super) fn json(value: &Value) -> Result<()> {
     line(&serde_json::to_string(value)?)

@@ -65,7 +65,7 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
         }
         return Err(error.into());
     }
-    confine::to(&[home.dir(), &gateway.store_directory()]);
+    confine::to(&[home.dir(), &gateway.store_directory()])?;
 
     let (inbox, messages) = sync_channel(MESSAGES_MAX);
     signals::watch(inbox.clone())?;

@@ -20,6 +20,6 @@ mod resolve;
 mod signals;
 mod status;
 
-pub use client::{Wishes, run as run_client};
+pub use client::{Carries, Wishes, run as run_client};
 pub use gateway::run as run_gateway;
 pub use log::start as start_log;

@@ -1,10 +1,12 @@
 //! One round trip through the whole tunnel, as any program would make it.
 //!
 //! A ping to the gateway's inner address, out of this host's TUN and back into it. Echo requests
-//! need no program at the other end (RFC 1122 section 3.2.2.6, RFC 4443 section 4.2). Where no raw
-//! socket is to be had (CAP_NET_RAW), the core's own proof must do.
+//! need no program at the other end (RFC 1122 section 3.2.2.6, RFC 4443 section 4.2), only a raw
+//! socket here (CAP_NET_RAW).
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,52 +19,76 @@ use super::message::Message;
 
 /// Time between two requests.
 const EVERY: Duration = Duration::from_millis(250);
+/// Addresses that are asked, each by a thread of its own: one per family is what gateways have.
+const ASKED_MAX: usize = 4;
 const ECHO_V4: u8 = 8;
 const REPLY_V4: u8 = 0;
 const ECHO_V6: u8 = 128;
 const REPLY_V6: u8 = 129;
 
-/// Asks `gateway` until it answers or `patience` is over; says [`Message::Answered`] when it does.
-pub(super) fn start(gateway: IpAddr, patience: Duration, to: SyncSender<Message>) {
-    let spawned = thread::Builder::new().name("rove-probe".to_owned()).spawn(move || {
-        match ask(gateway, patience) {
-            // The node may have ended meanwhile.
-            Ok(true) => drop(to.send(Message::Answered)),
-            Ok(false) => tracing::debug!("no ping came back through the tunnel"),
-            Err(error) => tracing::debug!(%error, "no ping can be sent"),
+/// Asks at all of the `gateways` addresses until one answers or it is `give_up`; says
+/// [`Message::Answered`] when one does. An error if none can be asked.
+pub(super) fn start(
+    gateways: &[IpAddr],
+    give_up: Instant,
+    to: &SyncSender<Message>,
+) -> io::Result<()> {
+    let mut started = None;
+    for &gateway in gateways.iter().take(ASKED_MAX) {
+        let opened = open(gateway).map_err(io::Error::from).and_then(|socket| {
+            let to = to.clone();
+            thread::Builder::new().name("rove-probe".to_owned()).spawn(move || {
+                if ask(&socket, gateway, give_up) {
+                    // The node may have ended meanwhile.
+                    drop(to.send(Message::Answered));
+                }
+            })
+        });
+        match opened {
+            Ok(_) => started = Some(Ok(())),
+            Err(error) => drop(started.get_or_insert(Err(error))),
         }
-    });
-    if let Err(error) = spawned {
-        tracing::warn!(%error, "no thread for a ping");
     }
+    started.unwrap_or(Ok(()))
 }
 
-fn ask(gateway: IpAddr, patience: Duration) -> rustix::io::Result<bool> {
-    let (family, protocol, echo) = match gateway {
-        IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP, ECHO_V4),
-        IpAddr::V6(_) => (AddressFamily::INET6, ipproto::ICMPV6, ECHO_V6),
+fn open(gateway: IpAddr) -> rustix::io::Result<OwnedFd> {
+    let (family, protocol) = match gateway {
+        IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP),
+        IpAddr::V6(_) => (AddressFamily::INET6, ipproto::ICMPV6),
     };
     let socket = socket(family, SocketType::RAW, Some(protocol))?;
     connect(&socket, &SocketAddr::new(gateway, 0))?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(EVERY))?;
+    Ok(socket)
+}
+
+/// Whether `gateway` answered before `give_up`.
+fn ask(socket: &OwnedFd, gateway: IpAddr, give_up: Instant) -> bool {
+    let echo = if gateway.is_ipv4() { ECHO_V4 } else { ECHO_V6 };
     let identifier = u16::try_from(std::process::id() & 0xffff).unwrap_or(0).to_be_bytes();
-    let give_up = Instant::now() + patience;
     let mut sequence: u16 = 0;
     while Instant::now() < give_up {
         sequence = sequence.wrapping_add(1);
-        send(&socket, &request(echo, identifier, sequence), SendFlags::empty())?;
+        // What cannot be sent now may be sent the next time: links come and go.
+        if let Err(error) = send(socket, &request(echo, identifier, sequence), SendFlags::empty()) {
+            tracing::debug!(%error, "a ping cannot be sent");
+        }
         let next = Instant::now() + EVERY;
         let mut bytes = [0; 256];
-        while let Ok((_, length)) = recv(&socket, &mut bytes, RecvFlags::empty()) {
+        while let Ok((_, length)) = recv(socket, &mut bytes, RecvFlags::empty()) {
             if is_reply(&bytes[..length.min(bytes.len())], gateway, identifier) {
-                return Ok(true);
+                return true;
             }
             if Instant::now() >= next {
                 break;
             }
         }
+        // An error that is pending ends the wait before its time.
+        thread::sleep(next.saturating_duration_since(Instant::now()));
     }
-    Ok(false)
+    tracing::debug!("no ping came back through the tunnel");
+    false
 }
 
 /// An echo request. The kernel fills in the checksum for IPv6 (RFC 3542 section 3.1).

@@ -23,6 +23,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) kill_switch: bool,
     pub(super) dns: &'a [std::net::IpAddr],
     pub(super) links: &'a BTreeMap<u32, String>,
+    /// Why the gateway refused last, and the cure.
+    pub(super) refused: Option<String>,
 }
 
 /// The word for a state.
@@ -65,19 +67,23 @@ pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         "inner": inner,
         "path_in_use": in_use.map(|path| path.id),
         "transport": in_use.map(|_| "udp"),
-        "doing": doing(peer, now),
+        "doing": doing(peer, now, around.refused.as_deref()),
         "kill_switch": around.kill_switch,
         "dns": around.dns,
     })
 }
 
-/// One sentence about what is going on.
-pub(super) fn doing(peer: &PeerStatus, now: Instant) -> String {
+/// One sentence about what is going on; `refused` is what the gateway said to the last question, if
+/// it said no.
+fn doing(peer: &PeerStatus, now: Instant, refused: Option<&str>) -> String {
     let path = peer.paths.first();
     let heard = path.and_then(|path| path.heard_at).map(|at| now.saturating_since(at));
     let ago = heard.map_or_else(|| "never heard".to_owned(), |heard| format!("{heard:.0?} ago"));
     match peer.state {
-        PeerState::Unestablished if peer.handshaking => "asking the gateway for a session".into(),
+        PeerState::Unestablished if peer.handshaking => match refused {
+            Some(why) => format!("asking the gateway again: {why}"),
+            None => "asking the gateway for a session".into(),
+        },
         PeerState::Unestablished => "waiting for a link to ask the gateway by".into(),
         PeerState::Up => match (path.map(|path| owed_for(path, now)), heard) {
             (Some(owed), _) if owed >= OWED_MAX => {
@@ -94,7 +100,10 @@ pub(super) fn doing(peer: &PeerStatus, now: Instant) -> String {
             }
             None => "no path carries; trying".into(),
         },
-        PeerState::Down(code) => format!("closed: {code}"),
+        PeerState::Down(code) => match refused {
+            Some(why) => format!("closed: {why}"),
+            None => format!("closed: {code}"),
+        },
     }
 }
 

@@ -5,6 +5,7 @@
 //! stands before the first datagram leaves; routes and DNS come with the lease. At the end all is
 //! taken back but the kill switch, which only `rove down` removes.
 
+mod lease;
 mod news;
 mod requests;
 
@@ -35,11 +36,8 @@ use crate::control::{Listener, Reply};
 use crate::home::{Home, Role};
 use crate::invite::{GatewayRecord, Invite};
 use crate::membership::Membership;
-use crate::values::Endpoint;
+use crate::values::{Endpoint, Networks};
 
-/// How long the core's own proof waits for a ping to prove the rest of the way too: a gateway's
-/// firewall may swallow pings.
-const PING_WITHIN: Duration = Duration::from_secs(2);
 /// How often a gateway's name is resolved again while nobody answers at the known addresses.
 const RESOLVE_EVERY: Duration = Duration::from_secs(15);
 
@@ -49,8 +47,17 @@ pub struct Wishes<'a> {
     pub configure: &'a dyn Fn() -> Result<ClientConfig>,
     /// The invite, if one was given.
     pub invite: Option<&'a Invite>,
-    /// Called once, with one line, when the first round trip through the tunnel is done.
-    pub carries: &'a mut dyn FnMut(&str) -> Result<()>,
+    /// Called once, when the first round trip through the tunnel is done.
+    pub carries: &'a mut dyn FnMut(&Carries) -> Result<()>,
+}
+
+/// The tunnel carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carries {
+    /// One line that says so, with addresses and interface.
+    pub line: String,
+    /// What does not work all the same, and the cure.
+    pub warning: Option<String>,
 }
 
 /// Runs the client until it is told to end. An error before [`Wishes::carries`] was called says why
@@ -68,35 +75,41 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     let name = config.interface.as_str();
     let tun = Tun::open(TunOptions { name, persistent: false, offload: true })?;
     let listener = Listener::bind(&socket)?;
-    let mut applier = Applier::open(Places::usual(&state))?;
+    let places = Places::usual(&state);
+    let mut applier = Applier::open(places.clone())?;
     let remotes = first_remotes(&record.endpoints, membership.answered());
-    // Sweeps what a crash left, too: none of it is wanted before there is a lease.
-    if let Err(error) = applier.apply(&plan::client_before(&config, &remotes)) {
-        applier.undo()?;
-        return Err(error.into());
-    }
-    confine::to(&[home.dir()]);
-
     let (inbox, messages) = sync_channel(MESSAGES_MAX);
-    signals::watch(inbox.clone())?;
-    let setup = Setup {
-        config: node::config(&membership.key),
-        tun,
-        listening: Vec::new(),
-        mark: Some(MARK),
+    let started = || -> Result<_> {
+        // Sweeps what a crash left, too: none of it is wanted before there is a lease.
+        applier.apply(&plan::client_before(&config, &remotes))?;
+        confine::with_resolver(&[home.dir()], &places.resolver_files())?;
+        signals::watch(inbox.clone())?;
+        let (listening, mark) = (Vec::new(), Some(MARK));
+        let setup = Setup { config: node::config(&membership.key), tun, listening, mark };
+        let data = Handle::start(setup, inbox.clone(), Message::News)?;
+        let links = links::watch(inbox.clone())?;
+        let server = listener.serve(inbox.clone(), Message::Asked)?;
+        Ok((data, links, server))
     };
-    let data = Handle::start(setup, inbox.clone(), Message::News)?;
-    let links = links::watch(inbox.clone())?;
+    let (data, links, server) = match started() {
+        Ok(started) => started,
+        Err(error) => {
+            applier.undo()?;
+            return Err(error);
+        }
+    };
     let mut client = Client {
         gateway: record.key,
+        networks: record.networks,
         endpoints: record.endpoints,
         resolver: Resolver::new(inbox.clone()),
         resolve_at: Instant::now(),
         unresolved: None,
         lease: None,
         progress: Progress::Asking,
+        deadline,
         leaving: None,
-        inbox: inbox.clone(),
+        inbox,
         configure: wishes.configure,
         config,
         membership,
@@ -105,9 +118,8 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         applier,
         data,
     };
-    let server = listener.serve(inbox, Message::Asked)?;
     client.connect();
-    let ended = client.serve(&messages, deadline, wishes.carries);
+    let ended = client.serve(&messages, wishes.carries);
     let undone = client.end();
     drop(server);
     ended.and(undone)
@@ -119,6 +131,8 @@ struct Client<'a> {
     config: ClientConfig,
     membership: Membership,
     gateway: PeerKey,
+    /// What the operator signed: no lease may leave them.
+    networks: Networks,
     endpoints: Vec<Endpoint>,
     remotes: Vec<SocketAddr>,
     resolver: Resolver,
@@ -132,6 +146,8 @@ struct Client<'a> {
     data: Handle,
     inbox: SyncSender<Message>,
     progress: Progress,
+    /// When the tunnel must carry.
+    deadline: Instant,
     /// Who waits to hear that everything is taken down.
     leaving: Option<SyncSender<Reply>>,
 }
@@ -142,10 +158,7 @@ enum Progress {
     /// No keys, or no lease.
     Asking,
     /// Addresses and routes are in place, and a ping is under way.
-    Proving {
-        /// Since when.
-        since: Instant,
-    },
+    Proving,
     /// The first round trip is done; nobody was told yet.
     Proven,
     /// It was told.
@@ -182,12 +195,11 @@ impl Client<'_> {
     fn serve(
         &mut self,
         messages: &Receiver<Message>,
-        deadline: Instant,
-        carries: &mut dyn FnMut(&str) -> Result<()>,
+        carries: &mut dyn FnMut(&Carries) -> Result<()>,
     ) -> Result<()> {
         loop {
             self.resolve_when_due();
-            match messages.recv_timeout(self.patience(deadline)) {
+            match messages.recv_timeout(self.patience()) {
                 Ok(message) => {
                     if self.take(message)? == Next::End {
                         return Ok(());
@@ -196,15 +208,16 @@ impl Client<'_> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
-            self.advance(deadline, carries)?;
+            self.advance(carries)?;
         }
     }
 
     /// How long nothing is due but messages.
-    fn patience(&self, deadline: Instant) -> Duration {
+    fn patience(&self) -> Duration {
         let due = match self.progress {
-            Progress::Asking | Progress::Proven => deadline.min(self.resolve_at),
-            Progress::Proving { since } => deadline.min(since + PING_WITHIN),
+            Progress::Asking | Progress::Proving | Progress::Proven => {
+                self.deadline.min(self.resolve_at)
+            }
             Progress::Told => self.resolve_at,
         };
         due.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
@@ -212,7 +225,13 @@ impl Client<'_> {
 
     fn take(&mut self, message: Message) -> Result<Next> {
         match message {
-            Message::Asked(asked) => return Ok(self.answer(asked)),
+            Message::Asked(asked) => {
+                let next = self.answer(asked);
+                if next == Next::End && self.progress != Progress::Told {
+                    return Err(anyhow!("taken down by `rove down` before the tunnel carried"));
+                }
+                return Ok(next);
+            }
             Message::News(News::Event(event)) => self.note(event)?,
             Message::News(News::Ended(why)) => {
                 let why = why.unwrap_or_else(|| "it was not told to".to_owned());
@@ -232,7 +251,7 @@ impl Client<'_> {
             }
             Message::Resolved(resolved) => self.readdress(resolved),
             Message::Answered => {
-                if matches!(self.progress, Progress::Proving { .. }) {
+                if self.progress == Progress::Proving {
                     self.progress = Progress::Proven;
                 }
             }
@@ -240,30 +259,23 @@ impl Client<'_> {
         Ok(Next::Turn)
     }
 
-    /// Goes one step further towards a tunnel that carries, or gives up.
-    fn advance(
-        &mut self,
-        deadline: Instant,
-        carries: &mut dyn FnMut(&str) -> Result<()>,
-    ) -> Result<()> {
-        let now = Instant::now();
-        if let Progress::Proving { since } = self.progress
-            && now >= since + PING_WITHIN
-        {
-            // The lease came through the tunnel, so the session carries; the gateway's host may
-            // well drop pings.
-            tracing::info!("the gateway answers, but not pings");
-            self.progress = Progress::Proven;
-        }
+    /// Says that the tunnel carries when it is proven, and gives up at the deadline.
+    fn advance(&mut self, carries: &mut dyn FnMut(&Carries) -> Result<()>) -> Result<()> {
         match self.progress {
             Progress::Proven => {
                 self.progress = Progress::Told;
                 let inner = self.lease.iter().flat_map(|lease| &lease.addresses);
                 let inner: Vec<String> = inner.map(|net| net.address.to_string()).collect();
-                carries(&format!("up: {} on {}", inner.join(" and "), self.config.interface))
+                let line = format!("up: {} on {}", inner.join(" and "), self.config.interface);
+                let outside = self.applier.outside_servers();
+                let lease = self.lease.as_ref();
+                let warning = lease.and_then(|l| lease::no_names(&self.config, l, &outside));
+                carries(&Carries { line, warning })
             }
-            Progress::Asking | Progress::Proving { .. } if now >= deadline => Err(self.why_not()),
-            Progress::Asking | Progress::Proving { .. } | Progress::Told => Ok(()),
+            Progress::Asking | Progress::Proving if Instant::now() >= self.deadline => {
+                Err(self.why_not())
+            }
+            Progress::Asking | Progress::Proving | Progress::Told => Ok(()),
         }
     }
 
@@ -280,13 +292,20 @@ impl Client<'_> {
             let name = self.unresolved.as_ref().unwrap_or(&asked);
             return anyhow!("{name} does not resolve: check the name, and this host's DNS");
         }
-        if self.progress == Progress::Asking {
-            anyhow!(
+        if self.progress == Progress::Proving {
+            return anyhow!(
+                "{asked} answers, but no ping came back through the tunnel within {within}: let \
+                 the gateway's firewall answer pings from its tunnel"
+            );
+        }
+        let snapshot = self.data.status(Some(vec![self.gateway]));
+        let session = snapshot.as_ref().and_then(|snapshot| snapshot.peers.first());
+        match session.and_then(|session| session.refused) {
+            Some(status) => anyhow!(news::refusal(status)),
+            None => anyhow!(
                 "no answer from {asked} within {within}: check that the gateway runs and that \
                  nothing on the way blocks UDP to it"
-            )
-        } else {
-            anyhow!("{asked} answers, but no round trip through the tunnel within {within}")
+            ),
         }
     }
 
@@ -343,9 +362,11 @@ fn merge(first: &[SocketAddr], then: &[SocketAddr]) -> Vec<SocketAddr> {
     merged
 }
 
-/// Whether the service's networks are also local ones: found before anything is touched.
+/// Whether the service's networks, or the chosen routes, are also local ones: found before anything
+/// is touched.
 fn overlap(config: &ClientConfig, record: &GatewayRecord, links: &[Link]) -> Result<()> {
     let before = plan::client_before(config, &[]);
-    let plan = Plan { addresses: record.networks.iter().collect(), ..before };
+    let addresses = record.networks.iter().collect();
+    let plan = Plan { addresses, routes: config.route.clone(), ..before };
     Ok(plan.check(links)?)
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use rove_os::links::Link;
 use rove_proto::crypto::Status;
 use rove_proto::node::{Command, Event, PeerState};
@@ -11,7 +11,7 @@ use rove_proto::wire::control::Lease;
 
 use super::{Client, Progress, RESOLVE_EVERY, merge};
 use crate::daemon::data::Order;
-use crate::daemon::{probe, resolve, status};
+use crate::daemon::{plan, probe, resolve, status};
 
 impl Client<'_> {
     /// Something happened in the core. An error ends the client: only before it ever carried.
@@ -54,21 +54,34 @@ impl Client<'_> {
         if self.lease.as_ref() == Some(&lease) {
             return Ok(());
         }
-        let ping = lease.gateway.first().copied();
-        self.lease = Some(lease);
-        if let Err(error) = self.apply() {
+        if let Err(error) = self.take_lease(lease) {
             if self.progress != Progress::Told {
                 return Err(error);
             }
-            tracing::error!("the new lease cannot be applied: {error:#}");
+            tracing::error!("the new lease is not taken: {error:#}");
         }
         if self.progress == Progress::Asking {
-            self.progress = Progress::Proving { since: Instant::now() };
-            if let Some(gateway) = ping {
-                probe::start(gateway, super::PING_WITHIN, self.inbox.clone());
-            }
+            self.progress = Progress::Proving;
+            let gateways = self.lease.as_ref().map_or(&[][..], |lease| &lease.gateway);
+            probe::start(gateways, self.deadline, &self.inbox).context(
+                "no ping can be sent through the tunnel (run as root, or grant CAP_NET_RAW to this \
+                 program)",
+            )?;
         }
         Ok(())
+    }
+
+    fn take_lease(&mut self, lease: Lease) -> Result<()> {
+        super::lease::check(&lease, &self.networks)?;
+        if self.progress == Progress::Asking {
+            plan::client(&self.config, &lease, &self.remotes).check(&self.links)?;
+        }
+        let old = self.lease.replace(lease);
+        let applied = self.apply();
+        if applied.is_err() && self.progress == Progress::Told {
+            self.lease = old;
+        }
+        applied
     }
 
     /// The gateway knows this client: remembers it, and where the gateway answered.
@@ -143,7 +156,7 @@ impl Client<'_> {
 }
 
 /// Why the gateway refused, and what can be done.
-fn refusal(status: Status) -> String {
+pub(super) fn refusal(status: Status) -> String {
     let text = match status {
         Status::NotEnrolled => {
             "the gateway does not know this client: ask its operator for a new invite"
@@ -159,7 +172,10 @@ fn refusal(status: Status) -> String {
         Status::StaleCounter { .. } => {
             "the gateway saw a later handshake of this client: was its directory copied?"
         }
-        Status::Busy => "the gateway cannot take another client now: try again later",
+        Status::Busy => {
+            "the gateway cannot take another client now: try again later, or ask its operator \
+             whether it is full"
+        }
         Status::Unsupported => "this version and the gateway's do not fit: update the older one",
         Status::Accepted => "the gateway accepted and gave no keys: update the older of the two",
         Status::Other(code) => {

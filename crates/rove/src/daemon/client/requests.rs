@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::{Client, Next};
+use super::{Client, Next, news};
 use crate::config::ClientConfig;
 use crate::control::{Asked, Reply, Request};
 use crate::daemon::plan;
@@ -53,7 +53,8 @@ impl Client<'_> {
         let plan = self.lease.as_ref().map(|l| plan::client(&self.config, l, &self.remotes));
         let dns = plan.and_then(|plan| plan.dns).map(|dns| dns.servers).unwrap_or_default();
         let kill_switch = self.applier.kill_switch_stands();
-        let around = Surroundings { kill_switch, dns: &dns, links: &links };
+        let refused = session.refused.map(news::refusal);
+        let around = Surroundings { kill_switch, dns: &dns, links: &links, refused };
         if *request == Request::Paths {
             return Ok(status::paths(session, snapshot.now, &around));
         }

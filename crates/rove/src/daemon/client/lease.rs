@@ -1,0 +1,127 @@
+//! What a client takes from its gateway, and what it does not.
+//!
+//! A gateway is trusted to carry packets, not to say which of them: the operator signed the inner
+//! networks, and an address outside of them, or a wider network around it, would draw into the
+//! tunnel what nobody agreed to.
+
+use std::net::IpAddr;
+
+use anyhow::{Result, bail, ensure};
+use rove_proto::role::access::is_global;
+use rove_proto::wire::control::Lease;
+
+use crate::config::ClientConfig;
+use crate::daemon::plan;
+use crate::values::Networks;
+
+/// Refuses a lease that is not what the operator signed.
+pub(super) fn check(lease: &Lease, signed: &Networks) -> Result<()> {
+    ensure!(
+        !lease.addresses.is_empty() && !lease.gateway.is_empty(),
+        "the gateway gave no addresses: ask its operator to look at its log"
+    );
+    for given in &lease.addresses {
+        let fits =
+            |net: ipnet::IpNet| net.prefix_len() == given.bits && net.contains(&given.address);
+        if !signed.iter().any(fits) {
+            let shown = plan::network(given).map_or_else(String::new, |net| net.to_string());
+            bail!(
+                "the gateway gave {shown}, which is not of {signed}, the networks that its \
+                 operator signed: ask the operator for a new invite"
+            );
+        }
+    }
+    for gateway in &lease.gateway {
+        ensure!(
+            signed.iter().any(|net| net.contains(gateway)),
+            "the gateway calls itself {gateway}, which is not in {signed}, the networks that its \
+             operator signed: ask the operator for a new invite"
+        );
+    }
+    Ok(())
+}
+
+/// A line for people whose names will not resolve: everything goes through the tunnel, which has no
+/// name server of its own, and this host's is one of a network that is not reached through it.
+pub(super) fn no_names(config: &ClientConfig, lease: &Lease, outside: &[IpAddr]) -> Option<String> {
+    let lan_is_reached = config.allow_lan && !config.kill_switch;
+    if !config.route.is_empty() || !lease.dns.is_empty() || lan_is_reached {
+        return None;
+    }
+    let excluded = |server: &IpAddr| config.exclude.iter().any(|net| net.contains(server));
+    let lost = outside.iter().find(|server| !is_global(**server) && !excluded(server))?;
+    Some(format!(
+        "names may not resolve: the gateway gives no name server, and this host's, {lost}, is not \
+         reached through the tunnel: ask the gateway's operator to set dns, or add --exclude {lost}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use rove_proto::wire::control::Prefix;
+
+    use super::*;
+
+    fn lease(addresses: &[(&str, u8)], gateway: &[&str]) -> Lease {
+        let address = |&(text, bits): &(&str, u8)| Prefix { address: text.parse().unwrap(), bits };
+        Lease {
+            addresses: addresses.iter().map(address).collect(),
+            gateway: gateway.iter().map(|text| text.parse().unwrap()).collect(),
+            dns: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn only_addresses_of_the_signed_networks_are_taken() {
+        let signed: Networks = "10.77.0.0/24,fd77::/64".parse().unwrap();
+        let gateway = ["10.77.0.1", "fd77::1"];
+        let both = [("10.77.0.2", 24), ("fd77::2", 64)];
+        check(&lease(&both, &gateway), &signed).unwrap();
+        check(&lease(&both[1..], &gateway[1..]), &signed).unwrap();
+        for hostile in [
+            ("192.168.1.77", 24),
+            ("200.0.0.1", 2),
+            ("10.77.0.2", 8),
+            ("10.77.0.2", 32),
+            ("0.0.0.0", 0),
+            ("fd77::2", 8),
+            ("::", 0),
+            ("fd78::2", 64),
+        ] {
+            let error = check(&lease(&[both[0], hostile], &gateway), &signed).unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains(hostile.0) && error.contains("new invite"), "{error}");
+        }
+        let error = check(&lease(&both, &["192.168.1.1"]), &signed).unwrap_err().to_string();
+        assert!(error.contains("calls itself 192.168.1.1"), "{error}");
+        for (addresses, gateway) in [(&both[..], &[][..]), (&[][..], &gateway[..])] {
+            let error = check(&lease(addresses, gateway), &signed).unwrap_err().to_string();
+            assert!(error.contains("gave no addresses"), "{error}");
+        }
+    }
+
+    #[test]
+    fn lost_names_are_told_of_and_only_those() {
+        let all = ClientConfig::default();
+        let none = lease(&[("10.77.0.2", 24)], &["10.77.0.1"]);
+        let local: Vec<IpAddr> = vec!["9.9.9.9".parse().unwrap(), "192.168.1.1".parse().unwrap()];
+        let line = no_names(&all, &none, &local).unwrap();
+        assert!(line.contains("192.168.1.1") && line.contains("--exclude"), "{line}");
+        assert_eq!(no_names(&all, &none, &local[..1]), None, "a public one is reached");
+        assert_eq!(no_names(&all, &none, &[]), None);
+        let some = Lease { dns: vec!["10.77.0.1".parse().unwrap()], ..none.clone() };
+        assert_eq!(no_names(&all, &some, &local), None);
+        let exclude = vec!["192.168.1.0/24".parse().unwrap()];
+        let chosen = vec!["10.0.0.0/8".parse().unwrap()];
+        for config in [
+            ClientConfig { exclude, ..all.clone() },
+            ClientConfig { route: chosen, ..all.clone() },
+            ClientConfig { allow_lan: true, ..all.clone() },
+        ] {
+            assert_eq!(no_names(&config, &none, &local), None);
+        }
+        // Behind a kill switch the LAN is open for everything but names.
+        let config = ClientConfig { allow_lan: true, kill_switch: true, ..all };
+        assert!(no_names(&config, &none, &local).is_some());
+    }
+}
