@@ -6,7 +6,7 @@ use rove_lab::demo::{self, Screen};
 use rove_lab::netns;
 use rove_lab::programs::Program;
 use rove_lab::scenario::binary::{Binary, Profile};
-use rove_lab::scenario::run::{Place, Request};
+use rove_lab::scenario::run::{Request, Where};
 use rove_lab::scenario::settings::{self, Setting, Settings};
 use rove_lab::scenario::{self, SCENARIOS};
 use rove_lab::world::{self, Hunt};
@@ -68,7 +68,7 @@ struct Run {
     scenario: String,
     /// Real binaries in namespaces, or the production core in virtual time
     #[arg(long = "where", value_enum, default_value = "netns")]
-    place: Place,
+    told: Where,
     /// All chance follows from it
     #[arg(long, default_value_t = 1, conflicts_with = "seeds")]
     seed: u64,
@@ -126,7 +126,7 @@ fn show(bare: bool, rove: Option<&Path>) -> anyhow::Result<u8> {
     let mut screen = Screen::stdout();
     if let Some(refusal) = refusal()? {
         complain(&refusal);
-        let good = demo::run_simulated(&mut screen).context("there is no demonstration here")??;
+        let good = demo::run_simulated(&mut screen)?;
         return Ok(if good { 0 } else { FAILED });
     }
     // The build comes before the namespaces: inside them nothing but the lab's network exists.
@@ -186,7 +186,7 @@ fn start(run: Run) -> ExitCode {
         }
     };
     let request = Request {
-        place: run.place,
+        told: run.told,
         seeds: run.seeds.map_or_else(|| vec![run.seed], |count| (1..=count).collect()),
         summarise: run.seeds.is_some(),
         grid: run.grid,

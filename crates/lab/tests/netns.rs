@@ -10,7 +10,7 @@
 )]
 
 use rove_lab::emu::{Carrier, End, LinkConfig, MS, NatConfig, NatKind, SECOND};
-use rove_lab::netns::{self, Entered, HostId, Network, Way, monotonic_ns};
+use rove_lab::netns::{self, Direction, Entered, HostId, Network, monotonic_ns};
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -193,13 +193,13 @@ fn a_move_replaces_the_address(entered: &Entered) {
     let old = pass(&there, &here, &before.to_string());
     assert!(old.is_err(), "nobody has the old address: {old:?}");
     let capture = network.take_capture(wlan).unwrap();
-    let ways: Vec<Way> = capture
+    let ways: Vec<Direction> = capture
         .packets
         .iter()
         .filter(|packet| packet.endpoints.is_some_and(|ends| ends.source.port() > 0))
-        .map(|packet| packet.way)
+        .map(|packet| packet.direction)
         .collect();
-    assert_eq!(ways, [Way::Out, Way::In]);
+    assert_eq!(ways, [Direction::Out, Direction::In]);
     assert_eq!(network.stats(access, End::B).unwrap().delivered, 1, "sent to the empty chair");
 }
 

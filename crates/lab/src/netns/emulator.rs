@@ -63,7 +63,7 @@ struct Card {
 
 /// Which way a captured packet went, seen from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// From the host.
     Out,
     /// To the host.
@@ -76,7 +76,7 @@ pub struct Captured {
     /// When the emulator took it or handed it over ([`monotonic_ns`]).
     pub at_ns: u64,
     /// Which way it went.
-    pub way: Way,
+    pub direction: Direction,
     /// Layer-3 length in bytes.
     pub bytes: usize,
     /// Its addresses, if it is a packet that can be forwarded.
@@ -227,7 +227,7 @@ impl Shell {
             let Some(packet) = ip_packet(frame) else { continue };
             let packet = IpPacket::new(packet.to_vec());
             if let Some(capture) = &mut self.cards[card].capture {
-                capture.note(now_ns, Way::Out, &packet);
+                capture.note(now_ns, Direction::Out, &packet);
             }
             if let Some((host, link)) = self.cards[card].plug {
                 self.internet.push(now_ns, host, link, packet);
@@ -246,7 +246,7 @@ impl Shell {
             now_ns = monotonic_ns();
             self.lateness.record(now_ns.saturating_sub(delivery.at_ns));
             if let Some(capture) = &mut card.capture {
-                capture.note(now_ns, Way::In, &delivery.frame);
+                capture.note(now_ns, Direction::In, &delivery.frame);
             }
         }
     }
@@ -286,13 +286,13 @@ impl Shell {
 }
 
 impl Capture {
-    fn note(&mut self, at_ns: u64, way: Way, packet: &IpPacket) {
+    fn note(&mut self, at_ns: u64, direction: Direction, packet: &IpPacket) {
         if self.packets.len() == CAPTURED_MAX {
             self.missed += 1;
             return;
         }
         let (bytes, endpoints) = (packet.wire_len(), packet.endpoints());
-        self.packets.push(Captured { at_ns, way, bytes, endpoints });
+        self.packets.push(Captured { at_ns, direction, bytes, endpoints });
     }
 }
 

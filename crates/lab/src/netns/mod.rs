@@ -30,7 +30,7 @@ mod network;
 mod process;
 mod tap;
 
-pub use emulator::{Capture, Captured, Emulator, Shell, Way};
+pub use emulator::{Capture, Captured, Direction, Emulator, Shell};
 pub use enter::{Entered, Refusal, check_tun, enter};
 pub use host::Host;
 pub use lateness::Lateness;

@@ -16,12 +16,8 @@ const HEADER: usize = 16;
 /// What became of a series of pings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EchoStats {
-    /// Datagrams sent.
-    pub sent: u64,
-    /// Datagrams that never came back.
-    pub lost: u64,
-    /// Round trips in nanoseconds, in the order of sending, of those that did.
-    pub round_trips_ns: Vec<u64>,
+    /// Round trips in nanoseconds, in the order of sending; none where a datagram never came back.
+    pub round_trips_ns: Vec<Option<u64>>,
 }
 
 /// Sends every datagram back, for ever.
@@ -65,11 +61,8 @@ pub fn ping(
         let _ = socket.send_to(&datagram, to);
     }
     collect(&socket, monotonic_ns() + PATIENCE_NS, count, &mut round_trips)?;
-    reporter.tell(&Report::Pinged(EchoStats {
-        sent: u64::from(count),
-        lost: u64::from(count) - round_trips.len() as u64,
-        round_trips_ns: round_trips.into_values().collect(),
-    }))
+    let round_trips_ns = (0..u64::from(count)).map(|number| round_trips.remove(&number)).collect();
+    reporter.tell(&Report::Pinged(EchoStats { round_trips_ns }))
 }
 
 /// Takes echoes until `end_ns`, or until all have come.

@@ -1,8 +1,8 @@
 //! A download as a person would make it: one connection, a checksum at the end.
 
-use super::arrivals::Arrivals;
 use super::content::hex;
 use super::report::{Download, Report, Reporter};
+use crate::arrivals::Arrivals;
 use crate::netns::monotonic_ns;
 use anyhow::{Context as _, bail};
 use sha2::{Digest, Sha256};
@@ -40,7 +40,7 @@ pub fn fetch(url: &str, reporter: &Reporter) -> anyhow::Result<()> {
         if at_ns - told_ns >= REPORT_NS {
             told_ns = at_ns;
             let (bytes, latest_ns, gaps) = (body.bytes, at_ns, arrivals.take_gaps());
-            reporter.tell(&Report::Progress { at_ns, bytes, length, latest_ns, gaps })?;
+            reporter.tell(&Report::Progress { at_ns, bytes, latest_ns, gaps })?;
         }
     }
     reporter.tell(&Report::Downloaded(Download {

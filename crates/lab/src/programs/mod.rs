@@ -8,7 +8,6 @@
 //! They know nothing of Rove. Content and sequence numbers are functions of a seed: a receiver's
 //! claim can be checked without trusting the sender.
 
-mod arrivals;
 mod content;
 mod echo;
 mod flow;
@@ -16,13 +15,12 @@ mod http_client;
 mod http_server;
 mod report;
 
-pub use arrivals::{Arrivals, Gap};
 pub use content::{Content, sha256_of};
 pub use echo::{EchoStats, echo, ping};
 pub use flow::{FlowRequest, FlowStats, send_flows, subscribe};
 pub use http_client::fetch;
 pub use http_server::serve;
-pub use report::{Download, Report, Reporter};
+pub use report::{Download, Report, Reporter, report};
 
 use clap::Subcommand;
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 //! What programs tell the lab, one JSON object a line.
 
-use super::arrivals::Gap;
 use super::echo::EchoStats;
 use super::flow::FlowStats;
+use crate::arrivals::Gap;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 
@@ -23,8 +23,6 @@ pub enum Report {
         at_ns: u64,
         /// Bytes of content so far.
         bytes: u64,
-        /// Bytes of content in all.
-        length: u64,
         /// When the latest bytes arrived, in nanoseconds.
         latest_ns: u64,
         /// Standstills that ended since the last report.
@@ -34,13 +32,15 @@ pub enum Report {
     Downloaded(Download),
     /// A ping is over.
     Pinged(EchoStats),
-    /// A flow runs: its first datagram arrived.
-    Flowing {
-        /// When, in nanoseconds.
-        at_ns: u64,
-    },
+    /// Nobody answered a subscription.
+    Unanswered,
     /// A flow is over.
     Flowed(FlowStats),
+}
+
+/// What a program said, if the line is a report.
+pub fn report(line: &str) -> Option<Report> {
+    serde_json::from_str(line).ok()
 }
 
 /// A complete download.

@@ -1,8 +1,9 @@
 //! Scenarios: stories told on an emulated network, what was measured in them, and the verdict.
 //!
-//! A scenario has two runners: on namespaces with the real binary, and in virtual time over the
-//! production core. Both return the same [`Outcome`]; everything around them (settings, seeds,
-//! limits, lateness, JSON, exit status) is in [`run`] and knows no scenario.
+//! A scenario is told once, over a [`crate::ground::Ground`]: on namespaces with the real binary,
+//! or in virtual time over the production core. Its two runners only build the ground. Everything
+//! around them (settings, seeds, limits, lateness, JSON, exit status) is in [`run`] and knows no
+//! scenario.
 //!
 //! What a scenario decides: the story, the keys it measures, and the limits. What it refuses to
 //! know: whether it passed; that is computed from limits and measured values alone.
@@ -10,22 +11,21 @@
 pub mod addresses;
 pub mod binary;
 pub mod deploy;
-mod in_virtual_time;
+pub mod hosts;
 pub mod record;
 mod roam_client;
 pub mod run;
 pub mod settings;
+mod stage;
 pub mod statistics;
-mod story;
 pub mod testbed;
 mod tunnel;
 
 use crate::netns::{Entered, Lateness};
-use addresses::Family;
-use binary::Binary;
 use record::{Limit, Values};
-use serde_json::Value;
+use serde_json::{Value, json};
 use settings::{Kind, Setting, Settings};
+pub use stage::Stage;
 use std::collections::BTreeMap;
 
 /// Every scenario, in the order of `rove-lab list`.
@@ -45,7 +45,7 @@ pub trait Scenario: Sync {
     /// What it measures at least, and which way is better.
     fn keys(&self) -> &'static [Key];
 
-    /// The paper's own numbers under these settings, with where they stand; null where no paper
+    /// The paper's own numbers under these settings, with where they stand; empty where no paper
     /// measured this.
     fn paper(&self, settings: &Settings) -> Value;
 
@@ -59,20 +59,15 @@ pub trait Scenario: Sync {
     /// Tells the story on namespaces.
     ///
     /// # Errors
-    /// What kept it from being told: a program that failed, a refusal of the kernel. A bad result
-    /// is no error.
-    fn run_netns(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome>;
+    /// What kept it from being told: a program of the lab that failed, a refusal of the kernel. A
+    /// bad result is no error, nor is it one that what is under test breaks down.
+    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome>;
 
     /// Tells the story in virtual time; `None` where that cannot be, for want of a model.
     ///
     /// # Errors
     /// As for namespaces.
-    fn run_virtual(
-        &self,
-        _seed: u64,
-        _grid: Grid,
-        _settings: &Settings,
-    ) -> Option<anyhow::Result<Outcome>> {
+    fn run_virtual(&self, _stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
         None
     }
 }
@@ -110,22 +105,6 @@ pub enum Worse {
     False,
 }
 
-/// Where a story on namespaces is told, and under which conditions.
-pub struct Stage<'a> {
-    /// Proof that there are namespaces.
-    pub entered: &'a Entered,
-    /// All chance follows from it.
-    pub seed: u64,
-    /// What was set.
-    pub settings: &'a Settings,
-    /// How much of the grid to cover.
-    pub grid: Grid,
-    /// The binary under test; none when the bare link is.
-    pub rove: Option<&'a Binary>,
-    /// Tells people what goes on.
-    pub tell: &'a dyn Fn(&str),
-}
-
 /// What a story brought to light.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -135,6 +114,8 @@ pub struct Outcome {
     pub samples: BTreeMap<String, Vec<f64>>,
     /// The same story without Rove; or why there is none.
     pub baseline: Baseline,
+    /// What broke down of what is under test, before the story's end.
+    pub broke: Option<String>,
     /// How late the emulator was; none in virtual time, which is never late.
     pub lateness: Option<Lateness>,
 }
@@ -154,15 +135,10 @@ impl Default for Baseline {
     }
 }
 
-impl Stage<'_> {
-    /// The family that the tunnel uses outside.
-    pub fn family(&self) -> Family {
-        if self.settings.text("family") == "6" { Family::V6 } else { Family::V4 }
-    }
-
-    /// True when the mechanism is to be broken on purpose: the run must fail.
-    pub fn control(&self) -> bool {
-        self.settings.flag("control")
+impl Outcome {
+    /// Notes a measured value, rounded; null where there is none.
+    fn measure(&mut self, key: &str, value: Option<f64>) {
+        self.measured.insert(key.to_owned(), json!(value.map(statistics::rounded)));
     }
 }
 

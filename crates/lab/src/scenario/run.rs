@@ -17,7 +17,7 @@ const LATENESS_SHARE: f64 = 0.1;
 
 /// Where a story is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Place {
+pub enum Where {
     /// Real binaries between network namespaces, in real time.
     Netns,
     /// The production core in virtual time.
@@ -28,7 +28,7 @@ pub enum Place {
 #[derive(Debug)]
 pub struct Request {
     /// Where.
-    pub place: Place,
+    pub told: Where,
     /// The seeds to run, at least one.
     pub seeds: Vec<u64>,
     /// Whether a last object stands for all of them.
@@ -49,9 +49,9 @@ pub struct Request {
 pub fn run(scenario: &dyn Scenario, request: &Request, out: &mut dyn Write) -> anyhow::Result<u8> {
     // The build comes before the namespaces: inside them nothing but the lab's network exists.
     let rove = binary_under_test(request)?;
-    let entered = match request.place {
-        Place::Netns => Some(netns::enter()?),
-        Place::Virtual => None,
+    let entered = match request.told {
+        Where::Netns => Some(netns::enter()?),
+        Where::Virtual => None,
     };
     let mut records = Vec::new();
     for &seed in &request.seeds {
@@ -103,22 +103,14 @@ fn run_seed(
             let _ = writeln!(std::io::stderr(), "  {text}");
         }
     };
+    let (settings, grid) = (&request.settings, request.grid);
+    let stage = Stage { seed, settings, grid, rove, tell: &tell };
     while record.attempts < MAX_ATTEMPTS {
         record.attempts += 1;
         let outcome = match entered {
-            Some(entered) => {
-                let settings = &request.settings;
-                scenario.run_netns(&Stage {
-                    entered,
-                    seed,
-                    settings,
-                    grid: request.grid,
-                    rove,
-                    tell: &tell,
-                })?
-            }
+            Some(entered) => scenario.run_netns(entered, &stage)?,
             None => scenario
-                .run_virtual(seed, request.grid, &request.settings)
+                .run_virtual(&stage)
                 .with_context(|| format!("{} cannot be told in virtual time", scenario.name()))??,
         };
         record.judge(outcome, scenario.keys());
@@ -143,7 +135,7 @@ fn too_late(late: &LatenessRecord, allowed_ms: f64) -> String {
 /// The binary that the settings name, or the one that belongs to this lab; none for the bare link
 /// and in virtual time, which runs the core that is linked in.
 fn binary_under_test(request: &Request) -> anyhow::Result<Option<Binary>> {
-    if request.place == Place::Virtual || request.settings.flag("bare") {
+    if request.told == Where::Virtual || request.settings.flag("bare") {
         return Ok(None);
     }
     match request.settings.text("rove") {

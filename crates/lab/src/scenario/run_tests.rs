@@ -46,16 +46,11 @@ impl Scenario for Fake {
         10.0
     }
 
-    fn run_netns(&self, _stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+    fn run_netns(&self, _entered: &Entered, _stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         anyhow::bail!("not here")
     }
 
-    fn run_virtual(
-        &self,
-        seed: u64,
-        _grid: Grid,
-        _settings: &Settings,
-    ) -> Option<anyhow::Result<Outcome>> {
+    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
         let late = self.late_runs.load(Ordering::Relaxed) > 0;
         if late {
             self.late_runs.fetch_sub(1, Ordering::Relaxed);
@@ -64,7 +59,7 @@ impl Scenario for Fake {
         // One tenth of the bound is allowed, a sixteenth of the histogram's grain aside.
         lateness.record(if late { 2 * MS } else { MS / 2 });
         let mut outcome = Outcome { lateness: Some(lateness), ..Outcome::default() };
-        outcome.measured.insert("still_ms".to_owned(), json!(seed));
+        outcome.measured.insert("still_ms".to_owned(), json!(stage.seed));
         Some(Ok(outcome))
     }
 }
@@ -73,8 +68,8 @@ impl Scenario for Fake {
 fn run_fake(late_runs: u32, seeds: Vec<u64>, summarise: bool) -> (Vec<Value>, u8) {
     let fake = Fake { late_runs: AtomicU32::new(late_runs) };
     let settings = Settings::parse(fake.settings(), &[]).unwrap();
-    let (place, grid) = (Place::Virtual, Grid::Default);
-    let request = Request { place, seeds, summarise, grid, json: true, settings };
+    let (told, grid) = (Where::Virtual, Grid::Default);
+    let request = Request { told, seeds, summarise, grid, json: true, settings };
     let mut out = Vec::new();
     let status = run(&fake, &request, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
@@ -137,13 +132,13 @@ fn what_has_no_virtual_runner_says_so() {
         fn bound_ms(&self, _settings: &Settings) -> f64 {
             1.0
         }
-        fn run_netns(&self, _stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        fn run_netns(&self, _entered: &Entered, _stage: &Stage<'_>) -> anyhow::Result<Outcome> {
             anyhow::bail!("not here")
         }
     }
     let settings = Settings::default();
-    let (place, grid, seeds) = (Place::Virtual, Grid::Default, vec![1]);
-    let request = Request { place, seeds, summarise: false, grid, json: true, settings };
+    let (told, grid, seeds) = (Where::Virtual, Grid::Default, vec![1]);
+    let request = Request { told, seeds, summarise: false, grid, json: true, settings };
     let error = run(&Real, &request, &mut Vec::new()).unwrap_err();
     assert_eq!(error.to_string(), "real cannot be told in virtual time");
 }

@@ -11,9 +11,10 @@
 //! always reached without it, over the very same links, so both can be measured in one run.
 
 use super::addresses::{Family, NEAR_SERVER, OPEN_SERVER, SERVER, SERVER_PREFIX, Site};
-use crate::emu::{LinkConfig, MS};
+use crate::emu::LinkConfig;
+use crate::ground::Route;
 use crate::netns::{AccessId, CardId, Entered, HostId, Network, Process};
-use crate::programs::{EchoStats, FlowRequest, Report};
+use crate::programs::{EchoStats, FlowRequest, Report, report};
 use anyhow::Context as _;
 use ipnet::IpNet;
 use std::io;
@@ -55,15 +56,6 @@ pub struct Testbed {
     moves: u32,
     lab: PathBuf,
     servers: Vec<Process>,
-}
-
-/// Which of the server's addresses a program talks to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
-    /// The one that tunnels carry.
-    Tunnelled,
-    /// The one that they do not.
-    Open,
 }
 
 /// What a move does to the client's address.
@@ -144,7 +136,7 @@ impl Testbed {
     /// # Errors
     /// When it cannot be started.
     pub fn download(&self, route: Route, seed: u64, length: u64) -> io::Result<Process> {
-        let server = SocketAddr::from((route.server(), HTTP_PORT));
+        let server = SocketAddr::from((server(route), HTTP_PORT));
         self.start(self.client, "fetch", &[&format!("http://{server}/{seed}/{length}")])
     }
 
@@ -154,7 +146,7 @@ impl Testbed {
     /// # Errors
     /// When the program cannot be started.
     pub fn ping(&self, route: Route, count: u32, interval_us: u64) -> io::Result<Pinging> {
-        let echo = SocketAddr::from((route.server(), ECHO_PORT)).to_string();
+        let echo = SocketAddr::from((server(route), ECHO_PORT)).to_string();
         let (count_text, interval) = (count.to_string(), interval_us.to_string());
         let options = [&echo, "--count", &count_text, "--interval-us", &interval];
         let process = self.start(self.client, "ping", &options)?;
@@ -163,12 +155,12 @@ impl Testbed {
     }
 
     /// Lets the server send a steady flow to the client, and waits until the client has
-    /// subscribed to it.
+    /// subscribed to it; none when nobody answered it.
     ///
     /// # Errors
-    /// When the program fails, or the server cannot be reached.
-    pub fn subscribe(&self, route: Route, request: &FlowRequest) -> io::Result<Process> {
-        let flow = SocketAddr::from((route.server(), FLOW_PORT)).to_string();
+    /// When the program fails.
+    pub fn subscribe(&self, route: Route, request: &FlowRequest) -> io::Result<Option<Process>> {
+        let flow = SocketAddr::from((server(route), FLOW_PORT)).to_string();
         let FlowRequest { interval_us, size, wait_ms, count } = *request;
         let [interval, size] = [interval_us.to_string(), size.to_string()];
         let [wait, count] = [wait_ms.to_string(), count.to_string()];
@@ -184,8 +176,16 @@ impl Testbed {
             &count,
         ];
         let mut subscriber = self.start(self.client, "subscribe", &options)?;
-        subscriber.line_where(START, |line| (report(line)? == Report::Ready).then_some(()))?;
-        Ok(subscriber)
+        let answered = subscriber.line_where(START, |line| match report(line)? {
+            Report::Ready => Some(true),
+            Report::Unanswered => Some(false),
+            Report::Connected { .. }
+            | Report::Progress { .. }
+            | Report::Downloaded(_)
+            | Report::Pinged(_)
+            | Report::Flowed(_) => None,
+        })?;
+        Ok(answered.then_some(subscriber))
     }
 
     /// Moves the client between home and the café.
@@ -282,20 +282,11 @@ impl Pinging {
     }
 }
 
-impl EchoStats {
-    /// The round trips in milliseconds, in the order of sending.
-    pub fn round_trips_ms(&self) -> Vec<f64> {
-        self.round_trips_ns.iter().map(|ns| *ns as f64 / MS as f64).collect()
-    }
-}
-
-impl Route {
-    /// The server's address.
-    pub const fn server(self) -> Ipv4Addr {
-        match self {
-            Self::Tunnelled => SERVER,
-            Self::Open => OPEN_SERVER,
-        }
+/// The address of the server that is reached this way.
+const fn server(route: Route) -> Ipv4Addr {
+    match route {
+        Route::Tunnelled => SERVER,
+        Route::Open => OPEN_SERVER,
     }
 }
 
@@ -318,9 +309,4 @@ fn connect_server(
     network.route_to(near.trunc(), hosting)?;
     network.host(gateway).enable_forwarding()?;
     Ok(())
-}
-
-/// What a program said, if the line is a report.
-pub fn report(line: &str) -> Option<Report> {
-    serde_json::from_str(line).ok()
 }

@@ -32,23 +32,10 @@ const REORDERED_MAX: u64 = 3;
 /// How a transfer went.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Transfer {
-    /// When it began and, if it did, ended, in nanoseconds.
-    pub(super) start_ns: u64,
+    /// When it ended, if it did, in nanoseconds.
     pub(super) end_ns: Option<u64>,
     /// When data arrived in order, and how many bytes there were then.
     pub(super) progress: Vec<(u64, u64)>,
-}
-
-impl Transfer {
-    /// Mean rate in Mbit/s from `skip_ns` after the beginning to the end.
-    pub(super) fn goodput_mbps(&self, skip_ns: u64) -> Option<f64> {
-        self.end_ns?;
-        let (from_ns, from) =
-            *self.progress.iter().find(|(at, _)| *at >= self.start_ns + skip_ns)?;
-        let (to_ns, to) = *self.progress.last()?;
-        let seconds = to_ns.checked_sub(from_ns).filter(|ns| *ns > 0)? as f64 / SECOND as f64;
-        Some((to - from) as f64 * 8.0 / 1e6 / seconds)
-    }
 }
 
 /// Both ends of a download.
@@ -102,7 +89,7 @@ struct Sent {
 
 impl Bulk {
     /// A download of `length` bytes in packets of at most `packet_max`.
-    pub(super) fn new(now_ns: u64, length: u64, packet_max: u16) -> Self {
+    pub(super) fn new(length: u64, packet_max: u16) -> Self {
         let payload = u64::from(packet_max - HEADERS);
         Self {
             segments: length.div_ceil(payload) as u32,
@@ -121,7 +108,7 @@ impl Bulk {
                 due_ns: None,
             },
             receiver: Receiver::default(),
-            transfer: Transfer { start_ns: now_ns, ..Transfer::default() },
+            transfer: Transfer::default(),
         }
     }
 
@@ -272,12 +259,19 @@ impl Sender {
 mod tests {
     use super::*;
     use crate::emu::{LinkConfig, Loss};
+    use crate::ground;
     use crate::world::road::Bare;
 
     fn goodput(link: &LinkConfig) -> f64 {
         let mut road = Bare::new(1, link);
-        let bulk = Bulk::new(0, 20_000_000, Bare::PACKET_MAX);
+        let bulk = Bulk::new(20_000_000, Bare::PACKET_MAX);
         let transfer = bulk.run(&mut road, 100 * SECOND, |_, _| Ok(())).unwrap();
+        let complete = transfer.end_ns.is_some();
+        let transfer = ground::Transfer {
+            complete,
+            progress: transfer.progress,
+            ..ground::Transfer::default()
+        };
         transfer.goodput_mbps(SECOND).unwrap()
     }
 
@@ -299,7 +293,7 @@ mod tests {
     fn a_dead_link_ends_nothing() {
         let dead = LinkConfig::lossless(20_000_000, 40 * MS).loss(Loss::Bernoulli(1.0));
         let mut road = Bare::new(1, &dead);
-        let bulk = Bulk::new(0, 1_000_000, Bare::PACKET_MAX);
+        let bulk = Bulk::new(1_000_000, Bare::PACKET_MAX);
         let transfer = bulk.run(&mut road, 60 * SECOND, |_, _| Ok(())).unwrap();
         assert_eq!(transfer.end_ns, None);
     }

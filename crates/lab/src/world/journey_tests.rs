@@ -1,51 +1,70 @@
 use super::*;
 
-const RATE: u64 = 20_000_000;
-
-fn link() -> LinkConfig {
-    LinkConfig::lossless(RATE, 40 * MS)
+fn journey() -> Journey {
+    Journey::new(1, &LinkConfig::lossless(20_000_000, 40 * MS)).unwrap()
 }
 
-fn plan(broken: bool) -> RoamPlan {
-    RoamPlan {
-        moves: 4,
-        pause_ns: 700 * MS,
-        idle: (2, 1_200 * MS),
-        length: 4_000_000,
-        move_at_ns: SECOND,
-        broken,
-    }
+fn no_one() -> impl FnMut(Heard<'_>) {
+    |_| {}
 }
 
 #[test]
 fn a_tunnel_costs_its_overhead_and_no_time() {
-    let tale = tunnel(1, &link(), 10_000_000, SECOND, false).unwrap();
-    let [bare, tunnelled] = tale.goodput_mbps.map(Option::unwrap);
+    let mut journey = journey();
+    let pings = Pings { count: 20, interval_ns: 20 * MS };
+    let trips = journey.ping(&[Route::Open, Route::Tunnelled], pings).unwrap();
+    let longer = trips[1].longer_than(&trips[0]);
+    assert!(longer.len() == 20 && longer.iter().all(|us| *us < 1_000.0), "{longer:?} us");
+    let run = journey.flow(Flow::lasting(SECOND), &[]).unwrap();
+    assert_eq!((run.lost, run.still_ms()), (0, vec![]));
+    assert!(run.added_bytes.iter().all(|bytes| *bytes == 27.0), "{:?}", run.added_bytes);
+    let [bare, tunnelled] = [Route::Open, Route::Tunnelled].map(|route| {
+        let download = Download { route, length: 10_000_000, limit_ns: 20 * SECOND };
+        let transfer = journey.download(download, &[], &mut no_one()).unwrap();
+        assert!(transfer.complete && transfer.intact);
+        transfer.goodput_mbps(SECOND).unwrap()
+    });
     assert!(tunnelled / bare > 0.92, "{tunnelled} of {bare} Mbit/s");
-    assert_eq!((tale.lost, tale.intact), (0, true));
-    assert!(tale.overhead_bytes.iter().all(|bytes| *bytes == 27.0), "{:?}", tale.overhead_bytes);
-    let [bare, tunnelled] = tale.round_trips_us.map(|trips| trips.into_iter().fold(0.0, f64::max));
-    assert!(tunnelled - bare < 1_000.0, "{tunnelled} us against {bare} us");
 }
 
 #[test]
-fn a_broken_tunnel_is_noticed() {
-    let tale = tunnel(1, &link(), 10_000_000, SECOND, true).unwrap();
-    assert!(tale.lost > 0);
+fn bit_errors_are_losses() {
+    let mut journey = journey();
+    journey.harm(Harm::BitErrors(3e-5)).unwrap();
+    assert!(journey.flow(Flow::lasting(SECOND), &[]).unwrap().lost > 0);
 }
 
 #[test]
-fn a_client_moves_within_a_round_trip() {
-    let tale = roam_client(1, &link(), &plan(false)).unwrap();
-    assert_eq!(tale.still_ms.len(), 4);
-    assert!(tale.still_ms.iter().all(|ms| *ms <= 50.0), "{:?}", tale.still_ms);
-    assert!(tale.idle_still_ms.iter().all(|ms| *ms <= 50.0), "{:?}", tale.idle_still_ms);
-    assert!(tale.download.is_some());
+fn each_act_comes_when_it_is_due() {
+    let mut journey = journey();
+    let start_ns = journey.tunnelled.now_ns();
+    let script = [500, 1_200].map(|ms| Cue::at(ms * MS, Act::Relocate));
+    let run = journey.flow(Flow::lasting(2 * SECOND), &script).unwrap();
+    let began: Vec<u64> = run.moments.iter().map(|moment| moment.began_ns - start_ns).collect();
+    assert_eq!(began, [500 * MS, 1_200 * MS]);
+    assert!(run.moments[0].address != run.moments[1].address);
+    assert!(run.still_ms().iter().all(|ms| *ms <= 50.0), "{:?}", run.still_ms());
+    assert!(run.resumption_ms().iter().all(|ms| (40.0..50.0).contains(ms)));
+}
+
+#[test]
+fn ten_silent_minutes_later_a_move_is_still_announced() {
+    let mut journey = journey();
+    let silence_ns = 600 * SECOND;
+    let flow = Flow { silence_ns, count: 500 };
+    let run = journey.flow(flow, &[Cue::at(silence_ns, Act::Relocate)]).unwrap();
+    assert!(run.back_ms()[0] <= 50.0, "{:?} ms", run.back_ms());
 }
 
 #[test]
 fn a_client_that_moves_into_a_hole_stands_still() {
-    let tale = roam_client(1, &link(), &plan(true)).unwrap();
-    assert!(tale.still_ms.iter().all(|ms| *ms > 500.0), "{:?}", tale.still_ms);
-    assert_eq!(tale.download, None);
+    let mut journey = journey();
+    journey.harm(Harm::DeadEnds).unwrap();
+    let script = [Cue { at_ns: u64::MAX / 2, at_bytes: 2_000_000, act: Act::Relocate }];
+    let download = Download { route: Route::Tunnelled, length: 4_000_000, limit_ns: 10 * SECOND };
+    let mut heard = 0;
+    let mut listen = |news: Heard<'_>| heard += usize::from(matches!(news, Heard::Done(_)));
+    let transfer = journey.download(download, &script, &mut listen).unwrap();
+    assert!(!transfer.complete && transfer.still_ms().unwrap() > 8_000.0, "{transfer:?}");
+    assert_eq!((heard, transfer.moments.len()), (1, 1));
 }

@@ -33,7 +33,7 @@ mod wire;
 use std::fmt;
 
 pub use hunt::{Hunt, hunt, watch};
-pub use journey::{Broken, RoamPlan, RoamTale, TunnelTale, roam_client, tunnel};
+pub use journey::Journey;
 pub use laws::Law;
 pub use op::{Attack, Found, Intercept, Machine, Network, Op, Quality, Way, decode, generate};
 pub use watch::Teller;

@@ -1,17 +1,23 @@
 //! Two ways between a client and a server for the stories that are told in virtual time: through
 //! the tunnel of a [`World`] whose laws stay on, and over the bare link beside it.
 
+use std::net::IpAddr;
+
 use rove_proto::wire::Kind;
 
 use super::engine::World;
 use super::inner::Body;
 use super::laws::Breach;
-use super::op::Way;
+use super::op::{ACCESSES, Way};
 use super::watch::Watch;
 use crate::emu::{Carrier, Datagram, End, Internet, LinkConfig, LinkId, NodeId, SECOND};
 
-/// The access network without a NAT box.
-const OPEN: usize = 1;
+/// Where the client begins: behind a NAT box.
+const HOME: usize = 0;
+/// Where it goes: an open network.
+const CAFE: usize = 1;
+/// Where its spare card is: behind a NAT box that gives every flow a port of its own.
+const MOBILE: usize = 2;
 /// The only client.
 const CLIENT: usize = 0;
 
@@ -48,6 +54,8 @@ pub(super) trait Road {
 #[derive(Debug)]
 pub(super) struct Tunnelled {
     pub(super) world: World,
+    /// The network that the client's first card is in.
+    here: usize,
 }
 
 /// A datagram that passed a card of the client.
@@ -65,16 +73,16 @@ impl Tunnelled {
     pub(super) fn new(seed: u64, link: &LinkConfig) -> Result<Self, Breach> {
         let mut world = World::of(1, seed, Watch::default())?;
         world.overheard = Some(Vec::new());
-        let mut road = Self { world };
+        let mut road = Self { world, here: HOME };
         road.set_link(link);
-        road.world.plug(CLIENT, 0, Some(OPEN))?;
+        road.world.plug(CLIENT, 0, Some(HOME))?;
         road.world.advance(2 * SECOND)?;
         Ok(road)
     }
 
     /// Makes the client's networks like `link`.
     pub(super) fn set_link(&mut self, link: &LinkConfig) {
-        for access in 0..3 {
+        for access in 0..usize::from(ACCESSES) {
             let id = self.world.place.access(CLIENT, access).link;
             for (end, pipe) in [(End::A, &link.up), (End::B, &link.down)] {
                 self.world.place.net.set_config(self.world.now_ns, id, end, pipe.clone());
@@ -82,19 +90,31 @@ impl Tunnelled {
         }
     }
 
-    /// The client's card is in another network, with another address, from now on.
+    /// The client's first card is in the other of two networks, with a new address, from now on.
     pub(super) fn relocate(&mut self) -> Result<(), Breach> {
-        self.world.plug(CLIENT, 0, Some(OPEN))
+        self.here = self.next();
+        self.world.plug(CLIENT, 0, Some(self.here))
     }
 
-    /// The network that the client moves to takes everything and delivers nothing.
+    /// The network that the client moves to next takes everything and delivers nothing.
     pub(super) fn swallow(&mut self) {
-        self.world.place.set_carrier(self.world.now_ns, CLIENT, OPEN, Carrier::BlackHole);
+        let next = self.next();
+        self.world.place.set_carrier(self.world.now_ns, CLIENT, next, Carrier::BlackHole);
+    }
+
+    /// The address of the client's first card.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        let card = self.world.hosts.get(CLIENT + 1)?.cards.first()?.as_ref()?;
+        card.addresses.first().copied()
+    }
+
+    const fn next(&self) -> usize {
+        if self.here == HOME { CAFE } else { HOME }
     }
 
     /// A second card is plugged in.
     pub(super) fn add_spare(&mut self) -> Result<(), Breach> {
-        self.world.plug(CLIENT, 1, Some(2))
+        self.world.plug(CLIENT, 1, Some(MOBILE))
     }
 
     /// The routes of the first card are gone; it carries on until it is unplugged.

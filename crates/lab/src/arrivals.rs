@@ -1,4 +1,7 @@
 //! When data came, remembered as when it did not.
+//!
+//! Decides what a standstill is and which part of it an event is to blame for. Knows no clock: the
+//! times are the caller's, real or virtual.
 
 use serde::{Deserialize, Serialize};
 
@@ -61,15 +64,14 @@ impl Gap {
         self.to_ns.saturating_sub(self.from_ns)
     }
 
-    /// How long data stood still because of an event: the longest part after `event_ns` of any
-    /// standstill that touches the time from `event_ns` to `until_ns`, in nanoseconds. Less than
-    /// a millisecond counts as nothing.
-    pub fn longest_after(gaps: &[Self], event_ns: u64, until_ns: u64) -> u64 {
-        gaps.iter()
-            .filter(|gap| gap.to_ns > event_ns && gap.from_ns < until_ns)
-            .map(|gap| gap.to_ns - gap.from_ns.max(event_ns))
-            .max()
-            .unwrap_or(0)
+    /// How long data stood still between two moments, in nanoseconds: the longest part of any
+    /// standstill that lies between them.
+    ///
+    /// What begins before `from_ns` counts from there, and what lasts beyond `until_ns` counts up
+    /// to there: the rest of it is the next event's.
+    pub fn longest_within(gaps: &[Self], from_ns: u64, until_ns: u64) -> u64 {
+        let part = |gap: &Self| gap.to_ns.min(until_ns).saturating_sub(gap.from_ns.max(from_ns));
+        gaps.iter().map(part).max().unwrap_or(0)
     }
 }
 
@@ -84,11 +86,12 @@ mod tests {
             arrivals.note(at_ms * SHORTEST_NS);
         }
         let gaps = arrivals.take_gaps();
-        let ms = |event, until| {
-            Gap::longest_after(&gaps, event * SHORTEST_NS, until * SHORTEST_NS) / SHORTEST_NS
+        let ms = |from, until| {
+            Gap::longest_within(&gaps, from * SHORTEST_NS, until * SHORTEST_NS) / SHORTEST_NS
         };
         assert_eq!(ms(10, 31), 20, "the gap began before the event");
-        assert_eq!(ms(10, 60), 69, "a later, longer gap within the window counts too");
+        assert_eq!(ms(10, 60), 29, "of the one that lasts beyond the window, what is in it");
+        assert_eq!(ms(10, 33), 20, "the next event's standstill is not this one's");
         assert_eq!(ms(100, 200), 0, "nothing stood still afterwards");
     }
 }

@@ -1,0 +1,410 @@
+//! What a story stands on: the acts and measurements of which every scenario is made.
+//!
+//! A scenario is told once, over a [`Ground`]. One ground is real hosts between namespaces with the
+//! real binary, the other the production core in virtual time; both return the same plain values,
+//! so that a figure means the same wherever it was taken.
+//!
+//! What this decides: what there is to do and to measure, and how figures follow from arrivals.
+//! What it refuses to know: who carries it out, and what a scenario makes of it. Times are in
+//! nanoseconds on the ground's own clock.
+
+use crate::arrivals::Gap;
+use crate::emu::{MS, SECOND};
+use std::net::IpAddr;
+
+/// Where a story is told.
+pub trait Ground {
+    /// Whether time costs time.
+    fn clock(&self) -> Clock;
+
+    /// Lets time pass in which the story does nothing.
+    ///
+    /// # Errors
+    /// See [`Trouble`]; so for all that follows.
+    fn pause(&mut self, length_ns: u64) -> Result<(), Trouble>;
+
+    /// Measures round trips from the client to the server on each of these routes, at the same
+    /// time, so that what befalls one befalls the others.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    fn ping(&mut self, routes: &[Route], pings: Pings) -> Result<Vec<RoundTrips>, Trouble>;
+
+    /// Lets the server send a steady flow to the client through the tunnel, and acts in it at the
+    /// times of the script, which count from when the server takes the flow up.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    fn flow(&mut self, flow: Flow, script: &[Cue]) -> Result<FlowRun, Trouble>;
+
+    /// Downloads from the server to the client and acts on the way; `listen` hears how it goes.
+    ///
+    /// # Errors
+    /// See [`Trouble`]. A download that does not end is none.
+    fn download(
+        &mut self,
+        download: Download,
+        script: &[Cue],
+        listen: &mut dyn FnMut(Heard<'_>),
+    ) -> Result<Transfer, Trouble>;
+
+    /// Breaks something on purpose, from now on.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    fn harm(&mut self, harm: Harm) -> Result<(), Trouble>;
+
+    /// Gives the client a second link, as a spare.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    fn add_spare(&mut self) -> Result<(), Trouble>;
+}
+
+/// Whether time costs time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// It does: stories are short.
+    Real,
+    /// It does not: a silence may last as long as it does in life.
+    Virtual,
+}
+
+/// Why a story could not be told to its end.
+#[derive(Debug)]
+pub enum Trouble {
+    /// What is under test broke down: a bad result, but a result.
+    UnderTest(String),
+    /// The lab itself could not: no result.
+    Lab(anyhow::Error),
+}
+
+/// Which way packets take to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// Through the tunnel.
+    Tunnelled,
+    /// Over the very same link, without it.
+    Open,
+}
+
+/// What is done to a client in the middle of something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// It is in another network, with another address.
+    Relocate,
+    /// Its first link is about to go: its routes are gone, it still carries.
+    AnnounceDeparture,
+    /// Its first link is gone.
+    Depart,
+}
+
+/// An act and when it is due.
+#[derive(Clone, Copy, Debug)]
+pub struct Cue {
+    /// After so many nanoseconds,
+    pub at_ns: u64,
+    /// or so many bytes of a download, whichever comes first.
+    pub at_bytes: u64,
+    /// What is done.
+    pub act: Act,
+}
+
+/// What can be broken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Harm {
+    /// The link turns this share of the bits it delivers.
+    BitErrors(f64),
+    /// Every network that the client moves to swallows everything.
+    DeadEnds,
+}
+
+/// A series of pings.
+#[derive(Clone, Copy, Debug)]
+pub struct Pings {
+    /// How many.
+    pub count: u32,
+    /// Time between two, in nanoseconds.
+    pub interval_ns: u64,
+}
+
+/// A steady flow of datagrams.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    /// How long the server is silent before the first.
+    pub silence_ns: u64,
+    /// How many.
+    pub count: u32,
+}
+
+/// A download.
+#[derive(Clone, Copy, Debug)]
+pub struct Download {
+    /// Over which route.
+    pub route: Route,
+    /// Bytes.
+    pub length: u64,
+    /// After what time it is given up, in nanoseconds.
+    pub limit_ns: u64,
+}
+
+/// What is heard of a download while it goes on.
+#[derive(Clone, Copy, Debug)]
+pub enum Heard<'a> {
+    /// It has come this far.
+    Progress {
+        /// When.
+        at_ns: u64,
+        /// Bytes so far.
+        bytes: u64,
+    },
+    /// Something was done.
+    Done(&'a Moment),
+}
+
+/// Round trips in the order of sending, in nanoseconds; `None` where the answer was lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoundTrips(pub Vec<Option<u64>>);
+
+/// Something that was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// What.
+    pub act: Act,
+    /// When it began: the old address carries no more.
+    pub began_ns: u64,
+    /// When it was done: the new address can be used.
+    pub done_ns: u64,
+    /// The client's address after it.
+    pub address: Option<IpAddr>,
+    /// When the first packet of the tunnel left from there, and when the first came, if any did
+    /// before the next act.
+    pub left_ns: Option<u64>,
+    /// See `left_ns`.
+    pub came_ns: Option<u64>,
+}
+
+/// How a flow went.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FlowRun {
+    /// Datagrams that never arrived.
+    pub lost: u64,
+    /// When nothing arrived, from the beginning to the end.
+    pub gaps: Vec<Gap>,
+    /// When it should have ended.
+    pub end_ns: u64,
+    /// What was done in it.
+    pub moments: Vec<Moment>,
+    /// What the tunnel adds to each datagram, in bytes; outer IP and UDP headers are not counted.
+    pub added_bytes: Vec<f64>,
+}
+
+/// How a download went.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Transfer {
+    /// When the request was sent.
+    pub start_ns: u64,
+    /// When the last byte arrived, or when it was given up.
+    pub end_ns: u64,
+    /// Whether it ended.
+    pub complete: bool,
+    /// Whether every byte is what the server sent.
+    pub intact: bool,
+    /// The SHA-256 of what arrived, in lowercase hexadecimal, where there are bytes to hash.
+    pub sha256: Option<String>,
+    /// How far it was, and when: time, bytes.
+    pub progress: Vec<(u64, u64)>,
+    /// When nothing arrived, up to the end.
+    pub gaps: Vec<Gap>,
+    /// What was done in it.
+    pub moments: Vec<Moment>,
+}
+
+impl Flow {
+    /// Payload of each datagram in bytes: that of the papers.
+    pub const BYTES: u16 = 125;
+    /// Time between two: with 125 bytes, the 1 Mbit/s of the papers.
+    pub const INTERVAL_NS: u64 = MS;
+    /// How long after its regular end late datagrams are waited for.
+    pub const PATIENCE_NS: u64 = SECOND;
+
+    /// A flow that lasts so long.
+    pub const fn lasting(length_ns: u64) -> Self {
+        Self { silence_ns: 0, count: (length_ns / Self::INTERVAL_NS) as u32 }
+    }
+
+    /// The time from its beginning to its regular end.
+    pub fn length_ns(self) -> u64 {
+        self.silence_ns + u64::from(self.count) * Self::INTERVAL_NS
+    }
+}
+
+impl Cue {
+    /// An act after so many nanoseconds.
+    pub const fn at(at_ns: u64, act: Act) -> Self {
+        Self { at_ns, at_bytes: u64::MAX, act }
+    }
+}
+
+impl RoundTrips {
+    /// Those that there are, in microseconds.
+    pub fn microseconds(&self) -> Vec<f64> {
+        self.0.iter().flatten().map(|ns| *ns as f64 / 1e3).collect()
+    }
+
+    /// Those that there are, in milliseconds.
+    pub fn milliseconds(&self) -> Vec<f64> {
+        self.0.iter().flatten().map(|ns| ms(*ns)).collect()
+    }
+
+    /// What each is longer than its counterpart of another series, in microseconds; pairs of which
+    /// one was lost are left out.
+    pub fn longer_than(&self, other: &Self) -> Vec<f64> {
+        let pairs = self.0.iter().zip(&other.0);
+        pairs
+            .filter_map(|pair| Some((*pair.0)? as f64 - (*pair.1)? as f64))
+            .map(|ns| ns / 1e3)
+            .collect()
+    }
+}
+
+impl FlowRun {
+    /// A flow of which `gaps` are the standstills between the `first` and the `last` arrival.
+    pub fn new(start_ns: u64, end_ns: u64, arrived: Option<(u64, u64)>, gaps: Vec<Gap>) -> Self {
+        let gaps = enclosed(start_ns, end_ns, arrived, gaps);
+        Self { gaps, end_ns, ..Self::default() }
+    }
+
+    /// How long data stood still after each act, in milliseconds, up to the next act at most.
+    pub fn still_ms(&self) -> Vec<f64> {
+        let still = |(at, until): (usize, u64)| {
+            ms(Gap::longest_within(&self.gaps, self.moments[at].done_ns, until))
+        };
+        self.windows().map(still).collect()
+    }
+
+    /// How long it took until the first datagram after each act, in milliseconds.
+    pub fn back_ms(&self) -> Vec<f64> {
+        let back = |(at, until): (usize, u64)| {
+            let from_ns = self.moments[at].done_ns;
+            let open = |gap: &&Gap| gap.from_ns <= from_ns && from_ns < gap.to_ns;
+            let gap = self.gaps.iter().find(open);
+            ms(gap.map_or(0, |gap| gap.to_ns.min(until).saturating_sub(from_ns)))
+        };
+        self.windows().map(back).collect()
+    }
+
+    /// From the new address being usable to the first packet of the tunnel that comes there, for
+    /// each act, in milliseconds; where none came, up to the next act.
+    pub fn resumption_ms(&self) -> Vec<f64> {
+        let seen = |(at, until): (usize, u64)| {
+            let moment = &self.moments[at];
+            ms(moment.came_ns.unwrap_or(until).saturating_sub(moment.done_ns))
+        };
+        self.windows().map(seen).collect()
+    }
+
+    /// From the first packet of the tunnel that leaves from there to the first that comes; where
+    /// none came, up to the next act.
+    pub fn signalling_ms(&self) -> Vec<f64> {
+        let seen = |(at, until): (usize, u64)| {
+            let moment = &self.moments[at];
+            let left_ns = moment.left_ns.unwrap_or(moment.done_ns);
+            ms(moment.came_ns.unwrap_or(until).saturating_sub(left_ns))
+        };
+        self.windows().map(seen).collect()
+    }
+
+    /// Notes for each act the first packets that left and came after it. `passed` says when each
+    /// packet of the tunnel passed the client's card, in order, and whether it came.
+    pub fn see(&mut self, mut passed: impl FnMut(&Moment) -> Vec<(u64, bool)>) {
+        let windows: Vec<_> = self.windows().collect();
+        for (at, until) in windows {
+            let moment = &mut self.moments[at];
+            let within = moment.done_ns..until;
+            let passed = passed(moment);
+            let first = |came: bool| {
+                let mut all = passed.iter().filter(|one| within.contains(&one.0));
+                all.find(|one| one.1 == came).map(|one| one.0)
+            };
+            (moment.left_ns, moment.came_ns) = (first(false), first(true));
+        }
+    }
+
+    /// Each act, and when what it is to blame for ends.
+    fn windows(&self) -> impl Iterator<Item = (usize, u64)> {
+        (0..self.moments.len()).map(|at| {
+            let next = self.moments.get(at + 1);
+            (at, next.map_or(self.end_ns, |next| next.began_ns))
+        })
+    }
+}
+
+impl Transfer {
+    /// Mean rate in Mbit/s from `skip_ns` after the request to the end; `None` when the transfer
+    /// did not last that long or did not end.
+    pub fn goodput_mbps(&self, skip_ns: u64) -> Option<f64> {
+        let begun = |(at_ns, _): &&(u64, u64)| *at_ns >= self.start_ns + skip_ns;
+        let (from_ns, from) = *self.progress.iter().find(begun).filter(|_| self.complete)?;
+        let (to_ns, to) = *self.progress.last()?;
+        let seconds = to_ns.checked_sub(from_ns).filter(|ns| *ns > 0)? as f64 / SECOND as f64;
+        Some((to - from) as f64 * 8.0 / 1e6 / seconds)
+    }
+
+    /// How long it stood still after its first act, in milliseconds: to the end, if it never came
+    /// back. `None` when nothing was done in it.
+    pub fn still_ms(&self) -> Option<f64> {
+        let from_ns = self.moments.first()?.done_ns;
+        Some(ms(Gap::longest_within(&self.gaps, from_ns, self.end_ns)))
+    }
+
+    /// How long it took, in seconds; `None` when it did not end.
+    pub fn seconds(&self) -> Option<f64> {
+        let length_ns = self.end_ns - self.start_ns;
+        self.complete.then(|| length_ns as f64 / SECOND as f64)
+    }
+}
+
+/// The standstills between arrivals, with those before the first and after the last.
+pub(crate) fn enclosed(
+    start_ns: u64,
+    end_ns: u64,
+    arrived: Option<(u64, u64)>,
+    mut gaps: Vec<Gap>,
+) -> Vec<Gap> {
+    let (first_ns, last_ns) = arrived.unwrap_or((end_ns, end_ns));
+    gaps.insert(0, Gap { from_ns: start_ns, to_ns: first_ns });
+    if last_ns < end_ns {
+        gaps.push(Gap { from_ns: last_ns, to_ns: end_ns });
+    }
+    gaps
+}
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / MS as f64
+}
+
+impl From<Trouble> for anyhow::Error {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::UnderTest(what) => Self::msg(what),
+            Trouble::Lab(error) => error,
+        }
+    }
+}
+
+impl From<anyhow::Error> for Trouble {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Lab(error)
+    }
+}
+
+impl From<std::io::Error> for Trouble {
+    fn from(error: std::io::Error) -> Self {
+        Self::Lab(error.into())
+    }
+}
+
+#[cfg(test)]
+#[path = "ground_tests.rs"]
+mod tests;

@@ -1,0 +1,86 @@
+use super::*;
+
+fn moved(began_ms: u64, done_ms: u64) -> Moment {
+    Moment {
+        act: Act::Relocate,
+        began_ns: began_ms * MS,
+        done_ns: done_ms * MS,
+        address: None,
+        left_ns: None,
+        came_ns: None,
+    }
+}
+
+fn gap(from_ms: u64, to_ms: u64) -> Gap {
+    Gap { from_ns: from_ms * MS, to_ns: to_ms * MS }
+}
+
+/// Arrivals from 20 ms on, with these standstills and moves, of a flow that should end at 3 s.
+fn run(last_ms: u64, gaps: Vec<Gap>, moments: Vec<Moment>) -> FlowRun {
+    let run = FlowRun::new(0, 3 * SECOND, Some((20 * MS, last_ms * MS)), gaps);
+    FlowRun { moments, ..run }
+}
+
+#[test]
+fn a_standstill_belongs_to_the_move_that_made_it() {
+    // The second move takes the address away at 990 ms, and the gap begins with the last arrival
+    // before that; it takes 10 ms until the new one is there, and 100 ms until data comes.
+    let gaps = vec![gap(500, 545), gap(989, 1_100)];
+    let flow = run(3_000, gaps, vec![moved(500, 502), moved(990, 1_000)]);
+    assert_eq!(flow.still_ms(), [43.0, 100.0]);
+    assert_eq!(flow.back_ms(), [43.0, 100.0]);
+}
+
+#[test]
+fn a_flow_that_never_comes_back_stood_still_to_its_end() {
+    let flow = run(1_010, vec![gap(500, 545)], vec![moved(500, 502), moved(999, 1_000)]);
+    assert_eq!(flow.still_ms(), [43.0, 1_990.0]);
+    let dead = FlowRun { moments: vec![moved(500, 502)], ..FlowRun::new(0, SECOND, None, vec![]) };
+    assert_eq!((dead.still_ms(), dead.back_ms()), (vec![498.0], vec![498.0]));
+}
+
+#[test]
+fn a_move_without_an_answer_counts_to_the_next() {
+    let mut flow = run(3_000, vec![], vec![moved(500, 502), moved(990, 1_000)]);
+    flow.see(|moment| {
+        let at_ns = moment.done_ns;
+        if at_ns > 900 * MS { vec![] } else { vec![(at_ns + MS, false), (at_ns + 41 * MS, true)] }
+    });
+    assert_eq!(flow.resumption_ms(), [41.0, 2_000.0]);
+    assert_eq!(flow.signalling_ms(), [40.0, 2_000.0]);
+}
+
+#[test]
+fn a_pair_of_which_one_is_lost_says_nothing() {
+    let series =
+        |us: &[Option<u64>]| RoundTrips(us.iter().map(|us| us.map(|us| us * 1_000)).collect());
+    let bare = series(&[Some(40), Some(41), None]);
+    let tunnelled = series(&[Some(45), None, Some(50)]);
+    assert_eq!(tunnelled.longer_than(&bare), [5.0]);
+    assert_eq!(tunnelled.microseconds(), [45.0, 50.0]);
+}
+
+#[test]
+fn goodput_is_measured_after_the_start() {
+    let mut transfer = Transfer {
+        progress: (0..=10)
+            .map(|s| (s * SECOND, if s < 5 { 0 } else { (s - 5) * 1_000_000 }))
+            .collect(),
+        ..Transfer::default()
+    };
+    assert_eq!(transfer.goodput_mbps(0), None, "it has not ended");
+    (transfer.complete, transfer.end_ns) = (true, 10 * SECOND);
+    assert_eq!(transfer.goodput_mbps(5 * SECOND), Some(8.0));
+    assert_eq!(transfer.goodput_mbps(11 * SECOND), None);
+    assert_eq!(transfer.seconds(), Some(10.0));
+}
+
+#[test]
+fn a_download_that_dies_after_the_move_stood_still_to_the_end() {
+    let gaps = enclosed(0, 9 * SECOND, Some((20 * MS, 1_000 * MS)), vec![]);
+    let transfer = Transfer { end_ns: 9 * SECOND, gaps, ..Transfer::default() };
+    assert_eq!(transfer.still_ms(), None, "nothing was done in it");
+    let transfer = Transfer { moments: vec![moved(990, 1_000)], ..transfer };
+    assert_eq!(transfer.still_ms(), Some(8_000.0));
+    assert_eq!(transfer.seconds(), None);
+}

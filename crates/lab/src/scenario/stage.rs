@@ -1,0 +1,99 @@
+//! Building the ground for a story, and what its end means.
+
+use super::addresses::Family;
+use super::binary::Binary;
+use super::deploy::Deployment;
+use super::hosts::Hosts;
+use super::settings::Settings;
+use super::testbed::Testbed;
+use super::{Grid, Outcome};
+use crate::emu::LinkConfig;
+use crate::ground::{Ground, Trouble};
+use crate::netns::Entered;
+use crate::world::Journey;
+use anyhow::ensure;
+
+/// Under which conditions a story is told.
+pub struct Stage<'a> {
+    /// All chance follows from it.
+    pub seed: u64,
+    /// What was set.
+    pub settings: &'a Settings,
+    /// How much of the grid to cover.
+    pub grid: Grid,
+    /// The binary under test; none when the bare link is, and in virtual time, which runs the core
+    /// that is linked in.
+    pub rove: Option<&'a Binary>,
+    /// Tells people what goes on.
+    pub tell: &'a dyn Fn(&str),
+}
+
+/// A story: what it brings to light goes into the outcome as it comes, so that what was measured
+/// before trouble is kept.
+pub(super) type Story<'a> = &'a mut dyn FnMut(&mut dyn Ground, &mut Outcome) -> Result<(), Trouble>;
+
+impl Stage<'_> {
+    /// The family that the tunnel uses outside.
+    pub fn family(&self) -> Family {
+        if self.settings.text("family") == "6" { Family::V6 } else { Family::V4 }
+    }
+
+    /// True when the mechanism is to be broken on purpose: the run must fail.
+    pub fn control(&self) -> bool {
+        self.settings.flag("control")
+    }
+
+    /// Tells a story on hosts whose access networks are like `link`, over what `deploy` puts there.
+    ///
+    /// # Errors
+    /// What kept it from being told. That what is under test breaks down is no error.
+    pub(super) fn on_hosts(
+        &self,
+        entered: &Entered,
+        link: &LinkConfig,
+        deploy: &dyn Fn(&Testbed) -> anyhow::Result<Deployment>,
+        story: Story<'_>,
+    ) -> anyhow::Result<Outcome> {
+        let testbed = Testbed::new(entered, link, self.family(), self.seed)?;
+        (self.tell)("deploying");
+        let deployment = deploy(&testbed)?;
+        let mut hosts = Hosts::new(testbed, deployment, link.clone(), self.seed);
+        let mut outcome = Outcome::default();
+        let told = story(&mut hosts, &mut outcome).and_then(|()| hosts.check());
+        outcome.broke = what_broke(told)?;
+        outcome.lateness = Some(hosts.testbed().network.take_lateness()?);
+        Ok(outcome)
+    }
+
+    /// Tells a story in virtual time, over a link like this.
+    ///
+    /// # Errors
+    /// Settings that mean nothing there.
+    pub(super) fn in_virtual_time(
+        &self,
+        link: &LinkConfig,
+        story: Story<'_>,
+    ) -> anyhow::Result<Outcome> {
+        for (set, what) in [
+            (self.settings.flag("bare"), "bare=true"),
+            (self.family() == Family::V6, "family=6"),
+            (!self.settings.text("rove").is_empty(), "rove=..."),
+        ] {
+            ensure!(!set, "--set {what} is told in namespaces only");
+        }
+        let mut outcome = Outcome::default();
+        let told =
+            Journey::new(self.seed, link).and_then(|mut journey| story(&mut journey, &mut outcome));
+        outcome.broke = what_broke(told)?;
+        Ok(outcome)
+    }
+}
+
+/// What broke down of what is under test, if anything did.
+fn what_broke(told: Result<(), Trouble>) -> anyhow::Result<Option<String>> {
+    match told {
+        Ok(()) => Ok(None),
+        Err(Trouble::UnderTest(what)) => Ok(Some(what)),
+        Err(Trouble::Lab(error)) => Err(error),
+    }
+}
