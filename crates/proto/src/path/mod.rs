@@ -173,11 +173,18 @@ impl Path {
         let small = answer.size < self.mtu.datagram() && self.mtu.datagram() > BASE_DATAGRAM;
         if small && matches!(self.health, Health::Silent { .. }) {
             // Only the small get through: the path may have shrunk.
-            self.mtu.restart();
+            self.doubt_mtu(now);
         }
         self.mtu.confirm(now, answer.size);
         if !matches!(self.health, Health::Gone) {
             self.health = Health::Good;
+        }
+    }
+
+    /// Large datagrams vanish while small ones arrive.
+    pub fn doubt_mtu(&mut self, now: Instant) {
+        if self.mtu.doubt() {
+            self.mtu_due = Some(now);
         }
     }
 

@@ -1,8 +1,10 @@
 //! Path MTU discovery by acknowledged probes alone, no ICMP needed (RFC 8899).
 //!
 //! A new path is assumed to carry [`BASE_DATAGRAM`]. Probes are challenges padded to a candidate
-//! size; the first ride in the challenge flight. A path that shrinks shows as a small probe that
-//! is answered while large data is not: the search begins again from the base.
+//! size; the first ride in the challenge flight. A path that may have shrunk (large data vanishes
+//! while small datagrams arrive) is doubted first: what it carried is probed again, and only when
+//! that is lost the search goes on below. A burst of loss, or a minute in a tunnel, looks the same
+//! at first, and to cut every packet in two is what an overloaded path can bear least.
 
 use crate::time::{Duration, Instant};
 use crate::wire::data::BASE_DATAGRAM;
@@ -13,14 +15,19 @@ use crate::wire::data::BASE_DATAGRAM;
 pub const CANDIDATES: [u16; 6] = [1_452, 1_412, 1_372, 1_332, 1_292, 1_262];
 /// Losses of one size before it counts as too large.
 const TRIES: u8 = 3;
-/// A search that ended below the largest size is repeated after this long, while data flows.
-pub const AGAIN: Duration = Duration::from_secs(600);
+/// A search that ended below the largest size is repeated after this long, while data flows; the
+/// pause doubles with each,
+pub const AGAIN_FIRST: Duration = Duration::from_secs(10);
+/// up to this (RFC 8899, 5.1.1).
+pub const AGAIN_MAX: Duration = Duration::from_secs(600);
 
 /// What is known of one path's MTU.
 #[derive(Clone, Copy, Debug)]
 pub struct MtuSearch {
     confirmed: usize,
     state: State,
+    /// The pause after the next search that ends below the largest size.
+    pause: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -29,11 +36,17 @@ enum State {
     Searching { candidate: usize, tries: u8 },
     /// Nothing larger than the confirmed size works; looked at again at this time.
     Settled { again: Instant },
+    /// The confirmed size may not be carried any more, and is being tried.
+    Doubted { tries: u8 },
 }
 
 impl Default for MtuSearch {
     fn default() -> Self {
-        Self { confirmed: BASE_DATAGRAM, state: State::Searching { candidate: 0, tries: 0 } }
+        Self {
+            confirmed: BASE_DATAGRAM,
+            state: State::Searching { candidate: 0, tries: 0 },
+            pause: AGAIN_FIRST,
+        }
     }
 }
 
@@ -43,46 +56,88 @@ impl MtuSearch {
         self.confirmed
     }
 
-    /// Whether probes are wanted now.
-    pub const fn is_searching(&self) -> bool {
-        matches!(self.state, State::Searching { .. })
+    /// Whether the loss of a datagram of `size` bytes says something about the path, and nothing
+    /// about its MTU.
+    pub const fn surely_carries(&self, size: usize) -> bool {
+        match self.state {
+            State::Doubted { .. } => size <= BASE_DATAGRAM,
+            State::Searching { .. } | State::Settled { .. } => size <= self.confirmed,
+        }
+    }
+
+    /// Whether a probe is wanted now.
+    pub fn wants_probe(&self, now: Instant) -> bool {
+        match self.state {
+            State::Searching { .. } | State::Doubted { .. } => true,
+            State::Settled { again } => now >= again && !self.is_largest(),
+        }
     }
 
     /// The size of the next probe; `None` while none is wanted. Each call counts as one try.
     pub fn probe(&mut self, now: Instant) -> Option<usize> {
-        if let State::Settled { again } = self.state {
-            if now < again || self.confirmed >= usize::from(CANDIDATES[0]) {
-                return None;
+        match self.state {
+            State::Settled { .. } if !self.wants_probe(now) => return None,
+            State::Settled { .. } => self.search_below(usize::MAX),
+            State::Doubted { tries } if tries < TRIES => {
+                self.state = State::Doubted { tries: tries + 1 };
+                return Some(self.confirmed);
             }
-            self.state = State::Searching { candidate: 0, tries: 0 };
+            State::Doubted { .. } => {
+                let lost = std::mem::replace(&mut self.confirmed, BASE_DATAGRAM);
+                self.search_below(lost);
+            }
+            State::Searching { candidate, tries: TRIES.. } => {
+                self.state = State::Searching { candidate: candidate + 1, tries: 0 };
+            }
+            State::Searching { .. } => {}
         }
-        let State::Searching { mut candidate, mut tries } = self.state else { return None };
-        if tries >= TRIES {
-            (candidate, tries) = (candidate + 1, 0);
+        let State::Searching { candidate, tries } = self.state else { return None };
+        match CANDIDATES.get(candidate).map(|&size| usize::from(size)) {
+            Some(size) if size > self.confirmed => {
+                self.state = State::Searching { candidate, tries: tries + 1 };
+                Some(size)
+            }
+            Some(_) | None => {
+                self.settle(now);
+                None
+            }
         }
-        let size = CANDIDATES.get(candidate).map(|&size| usize::from(size));
-        if size.is_none_or(|size| size <= self.confirmed) {
-            self.state = State::Settled { again: now + AGAIN };
-            return None;
-        }
-        self.state = State::Searching { candidate, tries: tries + 1 };
-        size
     }
 
     /// A datagram of `size` bytes was acknowledged.
     pub fn confirm(&mut self, now: Instant, size: usize) {
-        if size <= self.confirmed {
-            return;
+        let answers_doubt = matches!(self.state, State::Doubted { .. }) && size >= self.confirmed;
+        self.confirmed = self.confirmed.max(size);
+        if self.is_largest() {
+            self.pause = AGAIN_FIRST;
         }
-        self.confirmed = size;
-        if size >= usize::from(CANDIDATES[0]) {
-            self.state = State::Settled { again: now + AGAIN };
+        if answers_doubt || (self.is_largest() && size >= self.confirmed) {
+            self.settle(now);
         }
     }
 
-    /// Large datagrams vanish while small ones arrive, or the path changed underneath.
-    pub fn restart(&mut self) {
-        *self = Self::default();
+    /// Large datagrams vanish while small ones arrive. Returns whether that is news.
+    pub const fn doubt(&mut self) -> bool {
+        let news = self.confirmed > BASE_DATAGRAM && !matches!(self.state, State::Doubted { .. });
+        if news {
+            self.state = State::Doubted { tries: 0 };
+        }
+        news
+    }
+
+    fn is_largest(&self) -> bool {
+        self.confirmed >= usize::from(CANDIDATES[0])
+    }
+
+    fn search_below(&mut self, size: usize) {
+        let candidate = CANDIDATES.iter().position(|&candidate| usize::from(candidate) < size);
+        self.state =
+            State::Searching { candidate: candidate.unwrap_or(CANDIDATES.len()), tries: 0 };
+    }
+
+    fn settle(&mut self, now: Instant) {
+        self.state = State::Settled { again: now + self.pause };
+        self.pause = (self.pause * 2).min(AGAIN_MAX);
     }
 }
 
@@ -90,16 +145,21 @@ impl MtuSearch {
 mod tests {
     use super::*;
 
-    /// Runs a search over a path that carries at most `mtu`; returns what it finds.
-    fn search(mtu: usize) -> (usize, u32) {
-        let (mut search, mut probes) = (MtuSearch::default(), 0);
-        while let Some(size) = search.probe(Instant::ZERO) {
+    /// Lets a search go on over a path that carries at most `mtu`; returns what it finds, and by
+    /// how many probes.
+    fn go_on(search: &mut MtuSearch, now: Instant, mtu: usize) -> (usize, u32) {
+        let mut probes = 0;
+        while let Some(size) = search.probe(now) {
             probes += 1;
             if size <= mtu {
-                search.confirm(Instant::ZERO, size);
+                search.confirm(now, size);
             }
         }
         (search.datagram(), probes)
+    }
+
+    fn search(mtu: usize) -> (usize, u32) {
+        go_on(&mut MtuSearch::default(), Instant::ZERO, mtu)
     }
 
     #[test]
@@ -111,20 +171,43 @@ mod tests {
     }
 
     #[test]
-    fn looks_again_later() {
+    fn looks_again_ever_later_and_finds_what_it_missed() {
         let mut search = MtuSearch::default();
-        while search.probe(Instant::ZERO).is_some() {}
-        assert_eq!(search.probe(Instant::ZERO + AGAIN - Duration::from_secs(1)), None);
-        assert_eq!(search.probe(Instant::ZERO + AGAIN), Some(1_452));
+        let mut now = Instant::ZERO;
+        for pause in [10, 20, 40, 80, 160, 320, 600, 600] {
+            assert_eq!(go_on(&mut search, now, 1_300).0, 1_292);
+            now = now + Duration::from_secs(pause);
+            assert!(!search.wants_probe(now - Duration::from_nanos(1)));
+            assert!(search.wants_probe(now));
+        }
+        assert_eq!(go_on(&mut search, now, 1_500), (1_452, 1));
+        assert!(!search.wants_probe(now + AGAIN_MAX * 100));
     }
 
     #[test]
-    fn a_shrunk_path_falls_to_the_base() {
+    fn a_doubt_that_is_answered_costs_one_probe_and_no_byte_of_room() {
         let mut search = MtuSearch::default();
         search.confirm(Instant::ZERO, 1_452);
-        assert!(!search.is_searching());
-        search.restart();
+        assert!(search.doubt() && !search.doubt());
+        assert_eq!(search.datagram(), 1_452);
+        assert!(search.surely_carries(1_200) && !search.surely_carries(1_452));
+        assert_eq!(go_on(&mut search, Instant::ZERO, 1_500), (1_452, 1));
+        assert!(search.surely_carries(1_452));
+    }
+
+    #[test]
+    fn a_shrunk_path_is_measured_anew_below_what_it_lost() {
+        let mut search = MtuSearch::default();
+        search.confirm(Instant::ZERO, 1_452);
+        search.doubt();
+        let sizes: Vec<_> = std::iter::from_fn(|| search.probe(Instant::ZERO)).take(4).collect();
+        assert_eq!(sizes, [1_452, 1_452, 1_452, 1_412]);
         assert_eq!(search.datagram(), BASE_DATAGRAM);
-        assert!(search.is_searching());
+        assert_eq!(go_on(&mut search, Instant::ZERO, 1_300).0, 1_292);
+    }
+
+    #[test]
+    fn the_base_is_not_doubted() {
+        assert!(!MtuSearch::default().doubt());
     }
 }

@@ -7,7 +7,6 @@ use crate::error::{DropReason, PeerError};
 use crate::outbox::Route;
 use crate::path::{Health, PathId, Trust};
 use crate::wire::control::Control;
-use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame::{Feedback, Frame, Frames};
 use crate::wire::inner::InnerView;
 
@@ -198,13 +197,16 @@ impl Peer {
         };
         let Some(path) = self.paths.get_mut(lane.path) else { return };
         let news = lane.flight.acknowledged(cx.now, feedback, &mut path.rtt);
-        if lane.flight.takes_shrunk() && path.mtu.datagram() > BASE_DATAGRAM {
-            path.mtu.restart();
-            path.mtu_due = Some(cx.now + path.rtt.timeout());
+        if lane.flight.takes_shrunk() {
+            path.doubt_mtu(cx.now);
         }
         if news && matches!(path.health, Health::Silent { .. }) && path.trust == Trust::Proven {
             path.health = Health::Good;
             path.probes.stop();
+        }
+        // Data flows: time to look again whether the path carries more.
+        if news && path.mtu_due.is_none() && path.mtu.wants_probe(cx.now) {
+            path.mtu_due = Some(cx.now);
         }
     }
 

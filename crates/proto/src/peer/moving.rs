@@ -137,7 +137,7 @@ impl Peer {
         // What the budget forbids counts as asked: the next try is due as if it had left.
         path.probes.sent(cx.now, token, size, path.route.remote);
         // A probe of the MTU may well be lost: its silence tells nothing of the path.
-        let owes_answer = size <= path.mtu.datagram();
+        let owes_answer = path.mtu.surely_carries(size);
         let sent = self.send_on(cx, id, owes_answer, |draft| {
             Frame::Challenge(challenge).emit(draft.frames());
             let padding = size.saturating_sub(draft.len());
