@@ -17,7 +17,7 @@ use ipnet::IpNet;
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
-    link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage, State},
+    link::{LinkAttribute, LinkExtentMask, LinkFlags, LinkLayerType, LinkMessage, State},
     route::{RouteAttribute, RouteHeader, RouteMessage, RouteType},
 };
 
@@ -96,34 +96,41 @@ impl Link {
 /// [`Error::Os`] where a sandbox forbids netlink.
 pub fn snapshot() -> Result<Vec<Link>, Error> {
     let mut netlink = Netlink::open()?;
-    let mut dump = |what: &str, message| {
-        netlink.dump(&message).map_err(|error| Error::os(format!("read the list of {what}"), error))
-    };
-    let mut links = BTreeMap::new();
-    for entry in dump("links", RouteNetlinkMessage::GetLink(LinkMessage::default()))? {
-        if let RouteNetlinkMessage::NewLink(message) = entry
-            && let Some(link) = read_link(&message)
-        {
-            links.insert(link.index, link);
-        }
-    }
-    for entry in dump("addresses", RouteNetlinkMessage::GetAddress(AddressMessage::default()))? {
-        if let RouteNetlinkMessage::NewAddress(message) = entry {
-            add_address(&mut links, &message);
-        }
+    let failed = |what| move |error| Error::os(format!("read the list of {what}"), error);
+    let found = netlink.dump(&every_link(), |entry| match entry {
+        RouteNetlinkMessage::NewLink(message) => read_link(&message),
+        _ => None,
+    });
+    let found = found.map_err(failed("links"))?;
+    let mut links: BTreeMap<_, _> = found.into_iter().map(|link| (link.index, link)).collect();
+    let every_address = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+    let found = netlink.dump(&every_address, |entry| match entry {
+        RouteNetlinkMessage::NewAddress(message) => read_address(&message),
+        _ => None,
+    });
+    for address in found.map_err(failed("addresses"))? {
+        address.add_to(&mut links);
     }
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
         let mut message = RouteMessage::default();
         message.header.address_family = family;
+        let found = netlink.dump(&RouteNetlinkMessage::GetRoute(message), |entry| match entry {
+            RouteNetlinkMessage::NewRoute(message) => read_default_route(&message),
+            _ => None,
+        });
         // A kernel without IPv6 has no routes of it to list.
-        let Ok(entries) = dump("routes", RouteNetlinkMessage::GetRoute(message)) else { continue };
-        for entry in entries {
-            if let RouteNetlinkMessage::NewRoute(message) = entry {
-                add_default_route(&mut links, &message);
-            }
+        for route in found.unwrap_or_default() {
+            route.add_to(&mut links);
         }
     }
     Ok(links.into_values().collect())
+}
+
+/// Asks for every link without its counters, which are most of what the kernel would send.
+fn every_link() -> RouteNetlinkMessage {
+    let mut message = LinkMessage::default();
+    message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+    RouteNetlinkMessage::GetLink(message)
 }
 
 fn read_link(message: &LinkMessage) -> Option<Link> {
@@ -181,8 +188,23 @@ fn kind_of(message: &LinkMessage, name: &str) -> LinkKind {
 const UNUSABLE: AddressFlags =
     AddressFlags::Tentative.union(AddressFlags::Dadfailed).union(AddressFlags::Deprecated);
 
-fn add_address(links: &mut BTreeMap<u32, Link>, message: &AddressMessage) {
-    let Some(link) = links.get_mut(&message.header.index) else { return };
+/// An address that can be used, and whose.
+struct Address {
+    link: u32,
+    net: IpNet,
+    /// Made by the privacy extensions (RFC 8981): preferred to the lasting one.
+    temporary: bool,
+}
+
+impl Address {
+    fn add_to(self, links: &mut BTreeMap<u32, Link>) {
+        let Some(link) = links.get_mut(&self.link) else { return };
+        let place = if self.temporary { 0 } else { link.addresses.len() };
+        link.addresses.insert(place, self.net);
+    }
+}
+
+fn read_address(message: &AddressMessage) -> Option<Address> {
     let (mut address, mut local) = (None, None);
     let mut flags = AddressFlags::from_bits_retain(message.header.flags.bits().into());
     for attribute in &message.attributes {
@@ -194,17 +216,11 @@ fn add_address(links: &mut BTreeMap<u32, Link>, message: &AddressMessage) {
         }
     }
     // On a point-to-point link "address" is the other end.
-    let Some(ip) = local.or(address) else { return };
-    let Ok(net) = IpNet::new(ip, message.header.prefix_len) else { return };
-    if flags.intersects(UNUSABLE) || reaches_link_only(net) {
-        return;
-    }
-    let temporary = message.header.flags.contains(AddressHeaderFlags::Secondary);
-    if temporary && net.addr().is_ipv6() {
-        link.addresses.insert(0, net);
-    } else {
-        link.addresses.push(net);
-    }
+    let net = IpNet::new(local.or(address)?, message.header.prefix_len).ok()?;
+    let secondary = message.header.flags.contains(AddressHeaderFlags::Secondary);
+    let temporary = secondary && net.addr().is_ipv6();
+    let usable = !flags.intersects(UNUSABLE) && !reaches_link_only(net);
+    usable.then_some(Address { link: message.header.index, net, temporary })
 }
 
 fn reaches_link_only(net: IpNet) -> bool {
@@ -214,33 +230,46 @@ fn reaches_link_only(net: IpNet) -> bool {
     }
 }
 
-fn add_default_route(links: &mut BTreeMap<u32, Link>, message: &RouteMessage) {
+/// A route to everywhere.
+struct DefaultRoute {
+    family: AddressFamily,
+    metric: u32,
+    /// The links that it leads through.
+    through: Vec<u32>,
+}
+
+impl DefaultRoute {
+    fn add_to(self, links: &mut BTreeMap<u32, Link>) {
+        for index in self.through {
+            let Some(link) = links.get_mut(&index) else { continue };
+            let slot = match self.family {
+                AddressFamily::Inet => &mut link.default_v4,
+                AddressFamily::Inet6 => &mut link.default_v6,
+                _ => continue,
+            };
+            *slot = Some(slot.map_or(self.metric, |known| known.min(self.metric)));
+        }
+    }
+}
+
+fn read_default_route(message: &RouteMessage) -> Option<DefaultRoute> {
     let header = &message.header;
     if header.destination_prefix_length != 0
         || header.table != RouteHeader::RT_TABLE_MAIN
         || header.kind != RouteType::Unicast
     {
-        return;
+        return None;
     }
-    let mut metric = 0;
-    let mut indices = Vec::new();
+    let mut route = DefaultRoute { family: header.address_family, metric: 0, through: Vec::new() };
     for attribute in &message.attributes {
         match attribute {
-            RouteAttribute::Priority(priority) => metric = *priority,
-            RouteAttribute::Oif(index) => indices.push(*index),
+            RouteAttribute::Priority(metric) => route.metric = *metric,
+            RouteAttribute::Oif(index) => route.through.push(*index),
             RouteAttribute::MultiPath(hops) => {
-                indices.extend(hops.iter().map(|hop| hop.interface_index));
+                route.through.extend(hops.iter().map(|hop| hop.interface_index));
             }
             _ => {}
         }
     }
-    for index in indices {
-        let Some(link) = links.get_mut(&index) else { continue };
-        let slot = match header.address_family {
-            AddressFamily::Inet => &mut link.default_v4,
-            AddressFamily::Inet6 => &mut link.default_v6,
-            _ => continue,
-        };
-        *slot = Some(slot.map_or(metric, |known| known.min(metric)));
-    }
+    Some(route)
 }

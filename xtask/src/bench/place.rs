@@ -108,11 +108,16 @@ impl Place {
         Ok(Self { own })
     }
 
-    /// Hosts for a crowd of clients, on a bridge of the gateway; gives the gateway's address there.
+    /// Hosts for a crowd of clients, on a switch of their own with one cable to the gateway; gives
+    /// the gateway's address there.
     pub(super) fn crowd(&self, clients: usize) -> Result<&'static str, String> {
         const GATEWAY: &str = "10.1.0.1";
         let mut lines = format!(
-            "link add crowd netns gateway type bridge\n\
+            "netns add switch\n\
+             link add crowd netns switch type bridge\n\
+             -n switch link set crowd up\n\
+             link add trunk netns switch type veth peer name crowd netns gateway\n\
+             -n switch link set trunk master crowd up\n\
              -n gateway addr add {GATEWAY}/16 dev crowd\n\
              -n gateway link set crowd up\n"
         );
@@ -121,8 +126,8 @@ impl Place {
             let (high, low) = ((number + 2) / 256, (number + 2) % 256);
             lines += &format!(
                 "netns add {name}\n\
-                 link add v-{name} netns gateway type veth peer name uplink netns {name}\n\
-                 -n gateway link set v-{name} master crowd up\n\
+                 link add v-{name} netns switch type veth peer name uplink netns {name}\n\
+                 -n switch link set v-{name} master crowd up\n\
                  -n {name} addr add 10.1.{high}.{low}/16 dev uplink\n\
                  -n {name} link set lo up\n\
                  -n {name} link set uplink up\n"

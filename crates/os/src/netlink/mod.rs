@@ -59,13 +59,16 @@ impl Netlink {
         }
     }
 
-    /// Everything of one kind. A message that this version cannot read is left out.
-    pub(crate) fn dump(
+    /// What `read` finds in everything of one kind. Of a host with a thousand links, or the
+    /// Internet's routes, no more than that is kept. A message that this version cannot read is
+    /// left out.
+    pub(crate) fn dump<T>(
         &mut self,
         message: &RouteNetlinkMessage,
-    ) -> io::Result<Vec<RouteNetlinkMessage>> {
+        read: impl Fn(RouteNetlinkMessage) -> Option<T>,
+    ) -> io::Result<Vec<T>> {
         for _ in 0..DUMP_TRIES_MAX {
-            if let Some(entries) = self.dump_once(message.clone())? {
+            if let Some(entries) = self.dump_once(message.clone(), &read)? {
                 return Ok(entries);
             }
         }
@@ -73,10 +76,11 @@ impl Netlink {
     }
 
     /// `None` if something changed meanwhile.
-    fn dump_once(
+    fn dump_once<T>(
         &mut self,
         message: RouteNetlinkMessage,
-    ) -> io::Result<Option<Vec<RouteNetlinkMessage>>> {
+        read: impl Fn(RouteNetlinkMessage) -> Option<T>,
+    ) -> io::Result<Option<Vec<T>>> {
         self.send(message, NLM_F_DUMP)?;
         let mut entries = Vec::new();
         let mut disturbed = false;
@@ -91,7 +95,7 @@ impl Netlink {
                 if let NetlinkPayload::Error(error) = answer.payload {
                     return Err(error.to_io());
                 } else if let NetlinkPayload::InnerMessage(entry) = answer.payload {
-                    entries.push(entry);
+                    entries.extend(read(entry));
                 } else if let NetlinkPayload::Done(_) = answer.payload {
                     return Ok((!disturbed).then_some(entries));
                 }
