@@ -140,10 +140,10 @@ impl StaticKey {
     }
 
     fn from_secret(secret: Zeroizing<[u8; SECRET_BYTES]>) -> Result<Self, KeyError> {
-        let refused = |_| KeyError::Library("no X25519 key");
-        let private = PrivateKey::from_private_key(&agreement::X25519, secret.as_slice())
-            .map_err(|_| KeyError::Library("no X25519 key"))?;
-        let computed = private.compute_public_key().map_err(refused)?;
+        let refused = || KeyError::Library("no X25519 key");
+        let private = PrivateKey::from_private_key(&agreement::X25519, secret.as_slice());
+        let private = private.map_err(|_| refused())?;
+        let computed = private.compute_public_key().map_err(|_| refused())?;
         let mut public = [0; 32];
         public.copy_from_slice(computed.as_ref());
         Ok(Self { secret, public: PeerKey(public) })

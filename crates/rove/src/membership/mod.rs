@@ -3,7 +3,9 @@
 //!
 //! A new invite is first a *pending* membership with a key of its own and replaces the present one
 //! only when the gateway has accepted it: an invite that turns out to be used or expired costs
-//! nothing. The handshake counter is reserved ahead in the store, so that no crash repeats one.
+//! nothing. Store and key file cannot change at once, so the store names the key that belongs to
+//! the membership, and a crash between the two is made good at the next start. The handshake
+//! counter is reserved ahead in the store, so that no crash repeats one.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -35,6 +37,10 @@ struct Service {
     operator: OperatorPublic,
     /// Signed records, base32.
     gateways: Vec<String>,
+    /// The public half of the key that the gateway accepted, base32. Not there while it is pending,
+    /// nor in what 0.1.0 wrote.
+    #[serde(default)]
+    key: Option<String>,
     /// The hash of the token by which the client enrolled, or will.
     invite: TokenHash,
     /// The token itself, until the gateway has accepted it.
@@ -54,13 +60,13 @@ pub struct Membership {
     home: Home,
     store: EmbeddedStore,
     service: Service,
-    standing: Standing,
+    acceptance: Acceptance,
     counter: CounterRange,
 }
 
 /// Whether the gateway has accepted this membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum Acceptance {
     Pending,
     Present,
 }
@@ -84,34 +90,37 @@ impl Membership {
             opened => opened?,
         };
         let present = read_service(&store, PRESENT)?;
+        if let Some(present) = &present {
+            place_key(home, present)?;
+        }
         let pending = read_service(&store, PENDING)?;
-        let (service, standing) = match (invite, present, pending) {
-            (None, Some(present), _) => (present, Standing::Present),
-            (None, None, Some(pending)) => (pending, Standing::Pending),
+        let (service, acceptance) = match (invite, present, pending) {
+            (None, Some(present), _) => (present, Acceptance::Present),
+            (None, None, Some(pending)) => (pending, Acceptance::Pending),
             (None, None, None) => bail!(
                 "no gateway is known here: run `rove up INVITE` with the invite that the gateway's \
                  operator gave you"
             ),
             (Some(invite), Some(present), _) if present.invite == invite.token.hash() => {
-                (present, Standing::Present)
+                (present, Acceptance::Present)
             }
             (Some(invite), _, Some(pending)) if pending.invite == invite.token.hash() => {
-                (pending, Standing::Pending)
+                (pending, Acceptance::Pending)
             }
-            (Some(invite), _, _) => (Service::of(invite), Standing::Pending),
+            (Some(invite), _, _) => (Service::of(invite), Acceptance::Pending),
         };
-        Self::with(home, store, service, standing)
+        Self::with(home, store, service, acceptance)
     }
 
     fn with(
         home: &Home,
         mut store: EmbeddedStore,
         service: Service,
-        standing: Standing,
+        acceptance: Acceptance,
     ) -> Result<Self> {
-        let key = match standing {
-            Standing::Present => StaticKey::load(&home.key(Role::Client))?,
-            Standing::Pending => pending_key(home, &mut store, &service)?,
+        let key = match acceptance {
+            Acceptance::Present => present_key(home, &service)?,
+            Acceptance::Pending => pending_key(home, &mut store, &service)?,
         };
         let gateway = service.first_gateway().with_context(|| {
             format!(
@@ -122,7 +131,7 @@ impl Membership {
         let next = read_counter(&store, gateway.record().key)?;
         let counter = CounterRange { next, reserved: next };
         let home = home.clone();
-        let mut membership = Self { key, gateway, home, store, service, standing, counter };
+        let mut membership = Self { key, gateway, home, store, service, acceptance, counter };
         membership.reserve_counters()?;
         Ok(membership)
     }
@@ -162,30 +171,27 @@ impl Membership {
     /// The gateway answered from `remote`, so this client belongs to it: the membership becomes the
     /// present one, and the token is forgotten.
     pub fn note_accepted(&mut self, remote: Option<SocketAddr>) -> Result<()> {
-        let mut service = Service { token: None, ..self.service.clone() };
+        let key = Some(encoding::to_text(&self.key.public().0));
+        let mut service = Service { token: None, key, ..self.service.clone() };
         if let Some(remote) = remote {
             service.answered.retain(|known| *known != remote);
             service.answered.insert(0, remote);
             service.answered.truncate(ADDRESSES_MAX);
         }
-        if service == self.service && self.standing == Standing::Present {
+        if service == self.service && self.acceptance == Acceptance::Present {
             return Ok(());
         }
         let text = serde_json::to_vec(&service)?;
         let mut writes = vec![Write::put(Table::Facts, PRESENT, text)];
-        if self.standing == Standing::Pending {
-            // The key first: a crash between the two leaves a pending service whose key is the
-            // present one, and the next start takes it from there.
-            let key = self.key.file_text();
-            files::replace(&self.home.key(Role::Client), files::PRIVATE, key.as_bytes())?;
+        if self.acceptance == Acceptance::Pending {
             writes.push(Write::remove(Table::Facts, PENDING));
         }
         self.store.commit(&writes)?;
-        if self.standing == Standing::Pending {
-            // Nobody reads it any more; the next pending key takes its place.
-            let _ = std::fs::remove_file(pending_key_path(&self.home));
+        if self.acceptance == Acceptance::Pending {
+            // After the store: the pending key is there until it is in its place.
+            place_key(&self.home, &service)?;
         }
-        (self.service, self.standing) = (service, Standing::Present);
+        (self.service, self.acceptance) = (service, Acceptance::Present);
         Ok(())
     }
 }
@@ -194,6 +200,7 @@ impl Service {
     fn of(invite: &Invite) -> Self {
         Self {
             operator: invite.operator,
+            key: None,
             gateways: invite.gateways.iter().map(|g| encoding::to_text(g.as_bytes())).collect(),
             invite: invite.token.hash(),
             token: Some(invite.token),
@@ -219,6 +226,32 @@ fn pending_key(home: &Home, store: &mut EmbeddedStore, service: &Service) -> Res
     let key = StaticKey::generate()?;
     files::replace(&path, files::PRIVATE, key.file_text().as_bytes())?;
     store.commit(&[Write::put(Table::Facts, PENDING, serde_json::to_vec(service)?)])?;
+    Ok(key)
+}
+
+/// Puts the key of an accepted membership in its place, if it still lies where it was pending.
+fn place_key(home: &Home, service: &Service) -> Result<()> {
+    let pending = pending_key_path(home);
+    // Another key, or one that does not read, is that of a later invite.
+    let Ok(key) = StaticKey::load(&pending) else { return Ok(()) };
+    if service.key.as_ref() == Some(&encoding::to_text(&key.public().0)) {
+        files::replace(&home.key(Role::Client), files::PRIVATE, key.file_text().as_bytes())?;
+        // Nobody reads it any more; the next pending key takes its place.
+        let _ = std::fs::remove_file(pending);
+    }
+    Ok(())
+}
+
+/// The key of the present membership.
+fn present_key(home: &Home, service: &Service) -> Result<StaticKey> {
+    let path = home.key(Role::Client);
+    let key = StaticKey::load(&path)?;
+    let fits = |accepted: &String| *accepted == encoding::to_text(&key.public().0);
+    anyhow::ensure!(
+        service.key.as_ref().is_none_or(fits),
+        "{} is not the key that the gateway knows: restore it, or ask for a new invite",
+        path.display()
+    );
     Ok(key)
 }
 

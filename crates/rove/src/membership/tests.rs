@@ -78,6 +78,38 @@ fn an_invite_that_is_refused_costs_nothing() {
 }
 
 #[test]
+fn a_crash_between_store_and_key_loses_neither_identity() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home(&dir);
+    let (key_file, pending_file) = (home.key(Role::Client), pending_key_path(&home));
+    let mut old = Membership::open(&home, Some(&invite(1))).unwrap();
+    old.note_accepted(None).unwrap();
+    let (old_key, old_text) = (old.key.public(), std::fs::read(&key_file).unwrap());
+    drop(old);
+    let mut new = Membership::open(&home, Some(&invite(2))).unwrap();
+    let (new_key, new_text) = (new.key.public(), std::fs::read(&pending_file).unwrap());
+    new.note_accepted(None).unwrap();
+    drop(new);
+    assert!(!pending_file.exists());
+    let crash = || {
+        files::replace(&key_file, files::PRIVATE, &old_text).unwrap();
+        files::replace(&pending_file, files::PRIVATE, &new_text).unwrap();
+    };
+    crash();
+    assert_eq!(Membership::open(&home, None).unwrap().key.public(), new_key);
+    assert!(!pending_file.exists(), "and it is in its place now");
+    // Not even another invite, which needs the place of a pending key, loses it.
+    crash();
+    drop(Membership::open(&home, Some(&invite(3))).unwrap());
+    assert_eq!(Membership::open(&home, None).unwrap().key.public(), new_key);
+    assert_ne!(new_key, old_key);
+
+    files::replace(&key_file, files::PRIVATE, &old_text).unwrap();
+    let error = Membership::open(&home, None).err().unwrap().to_string();
+    assert!(error.contains("client.key is not the key that the gateway knows"), "{error}");
+}
+
+#[test]
 fn no_handshake_counter_is_used_twice() {
     let dir = tempfile::tempdir().unwrap();
     let home = home(&dir);
