@@ -10,9 +10,9 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand};
 use ipnet::IpNet;
 
-use crate::config::{LogFormat, StoreUrl, parse_network};
+use crate::config::{LogFormat, StoreUrl};
 use crate::invite::{Invite, InviteError};
-use crate::values::{Destination, Endpoint, Lifetime, Networks, PeerName};
+use crate::values::{Destination, Endpoint, Lifetime, Networks, PeerName, parse_network};
 
 /// One VPN session that never drops.
 #[derive(Debug, Parser)]

@@ -2,9 +2,8 @@
 
 use std::cell::Cell;
 use std::env;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread;
@@ -19,13 +18,11 @@ use super::output::{self, field, list, moment};
 use crate::cli::{InviteArg, OutputArgs, UpArgs};
 use crate::config::{ClientConfig, LogFormat};
 use crate::control::{self, AskError, Request};
-use crate::daemon::{self, Carries, Wishes};
+use crate::daemon::{self, Carries, LogFile, Wishes};
 use crate::files;
 use crate::home::{Home, Role};
 use crate::invite::Invite;
 
-/// The log of a background process is begun anew when it is larger.
-const LOG_BYTES_MAX: u64 = 1 << 20;
 /// Bytes that are read in search of an invite.
 const INPUT_MAX: u64 = 64 << 10;
 /// How long a node may take from its last answer to its end.
@@ -82,8 +79,16 @@ fn run(
     carries: &mut dyn FnMut(&Carries) -> Result<()>,
 ) -> Result<()> {
     let configure = || configure(home, args);
+    let log_file = args.detached.then(|| home.client_log());
     let mut run = || {
-        daemon::start_log(configure()?.log, format);
+        let log = configure()?.log;
+        match &log_file {
+            Some(path) => {
+                let file = LogFile::open(path).with_context(|| path.display().to_string())?;
+                daemon::start_log_in(file, log, format);
+            }
+            None => daemon::start_log(log, format),
+        }
         let invite = args.invite();
         let ended = daemon::run_client(home, Wishes { configure: &configure, invite, carries });
         notify(&[sd_notify::NotifyState::Stopping]);
@@ -170,12 +175,7 @@ fn write_line(kind: &str, line: &str) -> io::Result<()> {
 fn start_detached(home: &Home, invite: Option<&Invite>) -> Result<Child> {
     files::make_directory(home.dir())?;
     let path = home.client_log();
-    let mut options = OpenOptions::new();
-    options.create(true).append(true).mode(files::PRIVATE);
-    let log: File = options.open(&path).with_context(|| path.display().to_string())?;
-    if log.metadata().is_ok_and(|about| about.len() > LOG_BYTES_MAX) {
-        log.set_len(0).with_context(|| path.display().to_string())?;
-    }
+    let log = LogFile::open(&path).with_context(|| path.display().to_string())?.into_file();
     let program = env::current_exe().context("cannot find this program's own file")?;
     let is_invite = |text: &std::ffi::OsString| {
         text.to_str().is_some_and(|text| text.parse::<Invite>().is_ok())
@@ -289,6 +289,7 @@ pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
         ("gateway", field(&status, "gateway").to_owned()),
         ("kill switch", yes("kill_switch")),
         ("dns", list(&status, "dns")),
+        ("domains", list(&status, "dns_domains")),
     ] {
         if !value.is_empty() {
             text.push_str(&format!("{name:13}{value}\n"));
@@ -317,6 +318,7 @@ fn not_running(home: &Home) -> Value {
         "doing": doing,
         "kill_switch": stands.ok(),
         "dns": [],
+        "dns_domains": [],
     })
 }
 

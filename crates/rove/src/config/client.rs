@@ -9,7 +9,7 @@ use toml::Spanned;
 use super::interface::InterfaceName;
 use super::log::{LogConfig, RawLog};
 use super::source::{ConfigError, Source};
-use crate::values::{Lifetime, Misspelt, SUBNETS_MAX};
+use crate::values::{DOMAINS_MAX, Domain, Lifetime, Misspelt, SUBNETS_MAX, parse_network};
 
 /// How many networks may be routed into the tunnel, or kept out of it.
 pub const ROUTES_MAX: usize = 256;
@@ -30,6 +30,9 @@ pub struct ClientConfig {
     pub allow_lan: bool,
     /// The subnets behind this client; the invite must allow them.
     pub advertise: Vec<IpNet>,
+    /// Domains that the gateway's name servers know. With `route` only their names are asked
+    /// there, and without these none; else all names are, and these are tried for short names.
+    pub domains: Vec<Domain>,
     /// How long `rove up` waits for the first round trip through the tunnel.
     pub timeout: Lifetime,
     /// What is logged.
@@ -54,6 +57,7 @@ struct RawClient {
     kill_switch: Option<bool>,
     allow_lan: Option<bool>,
     advertise: Option<Spanned<Vec<Spanned<String>>>>,
+    domains: Option<Spanned<Vec<Spanned<String>>>>,
     timeout: Option<Spanned<String>>,
 }
 
@@ -75,6 +79,9 @@ impl ClientConfig {
         }
         if let Some(timeout) = &raw.timeout {
             config.timeout = source.value("client.timeout", timeout)?;
+        }
+        if let Some(domains) = &raw.domains {
+            config.domains = source.list("client.domains", domains, DOMAINS_MAX)?;
         }
         config.kill_switch = raw.kill_switch.unwrap_or(false);
         config.allow_lan = raw.allow_lan.unwrap_or(false);
@@ -99,22 +106,6 @@ impl ClientConfig {
         }
         Ok(())
     }
-}
-
-/// A network as a person writes it: host bits are an error, since one of the two was mistyped.
-pub fn parse_network(text: &str) -> Result<IpNet, Misspelt> {
-    let parsed =
-        text.parse::<IpNet>().or_else(|_| text.parse().map(|a: std::net::IpAddr| a.into()));
-    let network = parsed.map_err(|_| {
-        Misspelt::new(format!(
-            "{text:?} is no network: write CIDR, for example 10.0.0.0/8 or fd00::/8"
-        ))
-    })?;
-    if network.trunc() != network {
-        let meant = network.trunc();
-        return Err(Misspelt::new(format!("{text:?} has bits beyond its prefix: write {meant}")));
-    }
-    Ok(network)
 }
 
 fn parse_networks(
@@ -143,6 +134,7 @@ impl Default for ClientConfig {
             kill_switch: false,
             allow_lan: false,
             advertise: Vec::new(),
+            domains: Vec::new(),
             timeout: TIMEOUT,
             log: LogConfig::default(),
         }

@@ -10,7 +10,7 @@ mod interface;
 mod log;
 mod source;
 
-pub use client::{ClientConfig, parse_network};
+pub use client::ClientConfig;
 pub use gateway::{GatewayConfig, StoreUrl};
 pub use log::{LogConfig, LogFormat, LogLevel};
 

@@ -26,6 +26,22 @@ fn the_smallest_gateway_has_sound_defaults() {
 }
 
 #[test]
+fn a_client_may_name_domains_and_they_are_checked() {
+    let config = client("[client]\ndomains = [\"Corp.Example.org.\", \"_tcp.lan\"]\n").unwrap();
+    let shown: Vec<String> = config.domains.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["corp.example.org", "_tcp.lan"]);
+    for wrong in ["", ".", "a..b", "a b", "x\\nnameserver 192.0.2.1", "\u{fc}.example"] {
+        let text =
+            format!("[client]\nroute = []\ndomains = [\n  \"ok.example\",\n  \"{wrong}\",\n]\n");
+        let error = client(&text).unwrap_err().to_string();
+        assert!(error.starts_with("test.toml:5: client.domains: "), "{error}");
+        assert!(error.contains("is no domain: write letters"), "{error}");
+    }
+    let many = format!("[client]\ndomains = [{}]\n", "\"a\",".repeat(65));
+    assert!(client(&many).unwrap_err().to_string().contains("has more than 64 entries"));
+}
+
+#[test]
 fn a_new_file_reads_back_as_what_it_was_made_from() {
     let mut config = gateway(SMALLEST).unwrap();
     config.dns = vec!["9.9.9.9".parse().unwrap()];

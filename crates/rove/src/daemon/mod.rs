@@ -22,4 +22,4 @@ mod status;
 
 pub use client::{Carries, Wishes, run as run_client};
 pub use gateway::run as run_gateway;
-pub use log::start as start_log;
+pub use log::{LogFile, start as start_log, start_in as start_log_in};

@@ -10,7 +10,7 @@ use rove_proto::wire::control::{Lease as CoreLease, Prefix};
 
 use crate::config::{ClientConfig, GatewayConfig};
 use crate::ledger::{Peer, Registry};
-use crate::values::Lease;
+use crate::values::{Domain, Lease};
 
 /// The largest inner packet, in bytes: with all that is put around it, it fits an Ethernet link
 /// over IPv6 (1,500 - 40 - 8 - 32). Where less fits the core splits and clamps.
@@ -47,10 +47,17 @@ pub(super) fn client_before(config: &ClientConfig, remotes: &[SocketAddr]) -> Pl
 /// A client's host once the gateway gave a lease.
 pub(super) fn client(config: &ClientConfig, lease: &CoreLease, remotes: &[SocketAddr]) -> Plan {
     let everything = config.route.is_empty();
-    let routes = if everything { all() } else { config.route.clone() };
-    // With chosen routes only, every name is still asked where it was asked before.
-    let servers = if everything { lease.dns.clone() } else { Vec::new() };
-    let dns = (!servers.is_empty()).then(|| Dns { servers, domains: Vec::new(), all: true });
+    let mut routes = if everything { all() } else { config.route.clone() };
+    // With chosen routes only the chosen domains are asked in the tunnel, and every other name
+    // where it was asked before.
+    let asked = everything || !config.domains.is_empty();
+    let servers = if asked { lease.dns.clone() } else { Vec::new() };
+    if !everything {
+        // Wherever the servers are, the way to them is the tunnel.
+        routes.extend(servers.iter().map(|&server| IpNet::from(server)));
+    }
+    let domains = config.domains.iter().map(Domain::to_string).collect();
+    let dns = (!servers.is_empty()).then_some(Dns { servers, domains, all: everything });
     Plan {
         addresses: lease.addresses.iter().filter_map(network).collect(),
         routes,

@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use rove_os::plan::Dns;
+use rove_proto::error::CloseCode;
 use rove_proto::node::{PathStatus, PeerState, PeerStatus};
 use rove_proto::path::Health;
 use rove_proto::time::Instant;
@@ -21,7 +23,7 @@ const FRESH: Duration = Duration::from_secs(2);
 /// What surrounds the session and the core does not know.
 pub(super) struct Surroundings<'a> {
     pub(super) kill_switch: bool,
-    pub(super) dns: &'a [std::net::IpAddr],
+    pub(super) dns: &'a Dns,
     pub(super) links: &'a BTreeMap<u32, String>,
     /// Why the gateway refused last, and the cure.
     pub(super) refused: Option<String>,
@@ -69,7 +71,8 @@ pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         "transport": in_use.map(|_| "udp"),
         "doing": doing(peer, now, around.refused.as_deref()),
         "kill_switch": around.kill_switch,
-        "dns": around.dns,
+        "dns": around.dns.servers,
+        "dns_domains": around.dns.domains,
     })
 }
 
@@ -100,9 +103,12 @@ fn doing(peer: &PeerStatus, now: Instant, refused: Option<&str>) -> String {
             }
             None => "no path carries; trying".into(),
         },
-        PeerState::Down(code) => match refused {
-            Some(why) => format!("closed: {why}"),
-            None => format!("closed: {code}"),
+        PeerState::Down(code) => match (refused, code) {
+            (Some(why), _) => format!("closed: {why}"),
+            (None, CloseCode::Revoked) => {
+                format!("closed: {code}: ask the gateway's operator for a new invite")
+            }
+            (None, _) => format!("closed: {code}: connect with `rove down` and `rove up`"),
         },
     }
 }

@@ -5,16 +5,18 @@
 //! Limits: nothing here knows where the text came from; whoever read it adds file, line and key.
 
 mod destination;
+mod domain;
 mod endpoint;
 mod lifetime;
 mod name;
 mod networks;
 
 pub use destination::{DESTINATIONS_MAX, Destination};
+pub use domain::{DOMAINS_MAX, Domain};
 pub use endpoint::{ENDPOINTS_MAX, Endpoint, Host};
 pub use lifetime::Lifetime;
 pub use name::PeerName;
-pub use networks::{HostIndex, Lease, Networks, SUBNETS_MAX};
+pub use networks::{HostIndex, Lease, Networks, SUBNETS_MAX, parse_network};
 
 /// Why a text is not the value it should be: what is wrong, then what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -87,6 +87,21 @@ impl Lease {
     }
 }
 
+/// A network as a person writes it: host bits are an error, since one of the two was mistyped.
+pub fn parse_network(text: &str) -> Result<IpNet, Misspelt> {
+    let parsed = text.parse::<IpNet>().or_else(|_| text.parse().map(|a: IpAddr| a.into()));
+    let network = parsed.map_err(|_| {
+        Misspelt::new(format!(
+            "{text:?} is no network: write CIDR, for example 10.0.0.0/8 or fd00::/8"
+        ))
+    })?;
+    if network.trunc() != network {
+        let meant = network.trunc();
+        return Err(Misspelt::new(format!("{text:?} has bits beyond its prefix: write {meant}")));
+    }
+    Ok(network)
+}
+
 impl FromStr for Networks {
     type Err = Misspelt;
 

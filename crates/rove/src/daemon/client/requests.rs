@@ -51,7 +51,7 @@ impl Client<'_> {
         let links: BTreeMap<u32, String> =
             self.links.iter().map(|link| (link.index, link.name.clone())).collect();
         let plan = self.lease.as_ref().map(|l| plan::client(&self.config, l, &self.remotes));
-        let dns = plan.and_then(|plan| plan.dns).map(|dns| dns.servers).unwrap_or_default();
+        let dns = plan.and_then(|plan| plan.dns).unwrap_or_default();
         let kill_switch = self.applier.kill_switch_stands();
         let refused = session.refused.map(news::refusal);
         let around = Surroundings { kill_switch, dns: &dns, links: &links, refused };
