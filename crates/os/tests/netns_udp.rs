@@ -160,7 +160,9 @@ fn an_unreachable_port_does_not_end_the_socket() {
         let (mut sender, receiver) = (bind("127.0.0.1:0"), bind("127.0.0.1:0"));
         let _ = sender.send(to("127.0.0.1:1".parse().unwrap(), b"nobody"));
         let mut buffer = ReceiveBuffer::new(1);
-        while sender.receive(&mut buffer, |_, _| panic!("nobody answers")).unwrap() != Queue::Empty {}
+        while sender.receive(&mut buffer, |_, _| panic!("nobody answers")).unwrap() != Queue::Empty
+        {
+        }
         sender.send(to(receiver.local(), b"somebody")).unwrap();
         assert_eq!(receive(&receiver, 8)[0].1, b"somebody");
     });

@@ -150,8 +150,7 @@ impl Daemon {
                 Message::Asked(asked) => self.answer(asked),
                 Message::News(News::Event(event)) => self.note(event),
                 Message::News(News::Ended(why)) => {
-                    return Err(anyhow::anyhow!(why.unwrap_or_else(|| "ended".to_owned())))
-                        .context("the data thread has ended");
+                    return Err(anyhow::anyhow!(why)).context("the data thread has ended");
                 }
                 Message::Links(links) => self.relink(links),
                 Message::Signal(Signal::End) => return Ok(()),

@@ -234,7 +234,6 @@ impl Client<'_> {
             }
             Message::News(News::Event(event)) => self.note(event)?,
             Message::News(News::Ended(why)) => {
-                let why = why.unwrap_or_else(|| "it was not told to".to_owned());
                 return Err(anyhow!(why)).context("the data thread has ended");
             }
             Message::Links(links) => self.relink(links),

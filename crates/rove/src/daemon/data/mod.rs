@@ -12,6 +12,7 @@ mod sockets;
 mod turn;
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -72,8 +73,8 @@ pub struct Snapshot {
 pub enum News {
     /// Something happened in the core.
     Event(Event),
-    /// The thread has ended: why, unless it was told to.
-    Ended(Option<String>),
+    /// The thread has ended without being told to: why.
+    Ended(String),
 }
 
 /// How a data thread is set up.
@@ -114,11 +115,18 @@ impl Handle {
                 // Nobody listens any more: nothing is lost.
                 Err(std::sync::mpsc::TrySendError::Disconnected(_)) => true,
             };
-            let ended = data.run(&mut tell).err().map(|error| format!("{error:#}"));
+            // A panic is printed where it happens; the daemon must not live on without a data path.
+            let ended = catch_unwind(AssertUnwindSafe(|| data.run(&mut tell)));
             // From here on orders are refused, so that nobody waits for room among them.
             drop(data);
+            let why = match ended {
+                // Whoever gave that order is waiting for the end, and reads nothing any more.
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => format!("{error:#}"),
+                Err(_) => "it panicked".to_owned(),
+            };
             // The one message that must arrive; the control thread is about to read.
-            let _ = to.send(wrap(News::Ended(ended)));
+            let _ = to.send(wrap(News::Ended(why)));
         });
         let thread = Some(thread.context("cannot start the data thread")?);
         Ok(Self { orders, waker, thread })
@@ -169,11 +177,14 @@ struct Data {
     out: Outbox,
     tun: Tun,
     tun_ready: bool,
+    /// Whether orders may be left from the last turn.
+    orders_wait: bool,
     tun_refused: u64,
     sockets: Sockets,
     poll: Poll,
     inbox: Receiver<Order>,
     backlog: VecDeque<Event>,
+    events_lost: u64,
 }
 
 impl Data {
@@ -191,10 +202,20 @@ impl Data {
         let source = &mut mio::unix::SourceFd(&std::os::fd::AsRawFd::as_raw_fd(&tun));
         let watched = poll.registry().register(source, TUN, mio::Interest::READABLE);
         watched.context("cannot watch the TUN")?;
-        let out = Outbox::new();
-        let backlog = VecDeque::new();
-        let (tun_ready, tun_refused) = (true, 0);
-        Ok(Self { clock, node, out, tun, tun_ready, tun_refused, sockets, poll, inbox, backlog })
+        Ok(Self {
+            clock,
+            node,
+            out: Outbox::new(),
+            tun,
+            tun_ready: true,
+            orders_wait: false,
+            tun_refused: 0,
+            events_lost: 0,
+            sockets,
+            poll,
+            inbox,
+            backlog: VecDeque::new(),
+        })
     }
 
     fn now(&self) -> Instant {

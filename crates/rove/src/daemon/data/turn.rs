@@ -1,6 +1,5 @@
 //! The turns of the data thread, in the order in which a packet meets them.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -54,7 +53,7 @@ impl Data {
     }
 
     fn wait(&mut self, events: &mut Events) -> Result<()> {
-        let busy = self.tun_ready || self.sockets.is_any_ready();
+        let busy = self.tun_ready || self.orders_wait || self.sockets.is_any_ready();
         let timeout = if busy { Duration::ZERO } else { self.patience() };
         match self.poll.poll(events, Some(timeout)) {
             Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
@@ -81,6 +80,7 @@ impl Data {
     }
 
     fn take_orders(&mut self) -> Next {
+        self.orders_wait = false;
         for _ in 0..ORDERS_PER_TURN {
             match self.inbox.try_recv() {
                 Ok(Order::Command(command)) => {
@@ -102,8 +102,7 @@ impl Data {
                 Err(std::sync::mpsc::TryRecvError::Empty) => return Next::Turn,
             }
         }
-        // More may wait: be woken again at once.
-        self.tun_ready = true;
+        self.orders_wait = true;
         Next::Turn
     }
 
@@ -121,6 +120,7 @@ impl Data {
             ("send_too_long", unsent.too_long),
             ("send_unreachable", unsent.unreachable),
             ("tun_refused", self.tun_refused),
+            ("events_lost", self.events_lost),
         ];
         let core = self.node.drops().iter().map(|(reason, count)| (reason.label(), count));
         core.chain(kernel.into_iter().filter(|&(_, count)| count > 0)).collect()
@@ -204,7 +204,7 @@ impl Data {
                 | Event::Routes { .. }
                 | Event::State { .. }
                 | Event::Moved { .. }
-                | Event::Ended { .. } => push_bounded(&mut self.backlog, event),
+                | Event::Ended { .. } => self.keep(event),
             }
         }
         if !self.out.is_empty() {
@@ -222,6 +222,21 @@ impl Data {
         Ok(())
     }
 
+    /// Keeps an event until the control thread has room. When there is none here either, the first
+    /// to go is a refusal: any stranger can cause those, and nothing waits for them.
+    fn keep(&mut self, event: Event) {
+        if self.backlog.len() >= EVENTS_MAX {
+            self.events_lost += 1;
+            let refusal = |event: &Event| matches!(event, Event::PeerRefused { .. });
+            match self.backlog.iter().position(refusal) {
+                _ if refusal(&event) => return,
+                Some(place) => drop(self.backlog.remove(place)),
+                None => drop(self.backlog.pop_front()),
+            }
+        }
+        self.backlog.push_back(event);
+    }
+
     /// Tells what happened, as far as there is room.
     fn pass_events(&mut self, tell: &mut impl FnMut(News) -> bool) {
         while let Some(event) = self.backlog.pop_front() {
@@ -230,12 +245,6 @@ impl Data {
                 return;
             }
         }
-    }
-}
-
-fn push_bounded(backlog: &mut VecDeque<Event>, event: Event) {
-    if backlog.len() < EVENTS_MAX {
-        backlog.push_back(event);
     }
 }
 
