@@ -1,8 +1,9 @@
 //! Runs a tool from the root of the workspace, shows what it says, and keeps count of the tests.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use crate::report;
 use crate::skips::Tally;
@@ -33,27 +34,37 @@ pub(crate) fn run(mut command: Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`{shown}` ended with {status}")) }
 }
 
-/// Runs a `cargo test` to its end, counting tests and skips.
+/// Runs a `cargo test` to its end, counting tests and skips. Skips are told on either output: the
+/// test harness captures the one, and tests that run in processes of their own use the other.
 ///
 /// # Errors
 /// When it cannot be started or ends with anything but success.
 pub(crate) fn run_tests(mut command: Command) -> Result<Tally, String> {
     let shown = show(&command);
     report::line(format_args!("$ {shown}"));
-    command.stdout(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| cannot_start(&command, &error))?;
-    let mut tally = Tally::default();
-    if let Some(out) = child.stdout.take() {
-        for line in BufReader::new(out).split(b'\n') {
-            let line = line.map_err(|error| format!("reading from `{shown}`: {error}"))?;
-            let line = String::from_utf8_lossy(&line);
-            if tally.read(&line) {
-                report::line(&line);
-            }
-        }
-    }
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let (mut tally, told_aside) = thread::scope(|scope| {
+        let aside = scope.spawn(move || read(err));
+        (read(out), aside.join().unwrap_or_default())
+    });
+    tally.add(told_aside);
     let status = child.wait().map_err(|error| format!("waiting for `{shown}`: {error}"))?;
     if status.success() { Ok(tally) } else { Err(format!("`{shown}` ended with {status}")) }
+}
+
+/// Counts what an output says until it ends, and shows of it what a reader should see.
+fn read(output: Option<impl Read>) -> Tally {
+    let mut tally = Tally::default();
+    let Some(output) = output else { return tally };
+    for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line);
+        if tally.read(&line) {
+            report::line(&line);
+        }
+    }
+    tally
 }
 
 /// The command as a person would type it, without the path of the tool.
@@ -66,4 +77,17 @@ fn show(command: &Command) -> String {
 
 fn cannot_start(command: &Command, error: &std::io::Error) -> String {
     format!("cannot start `{}`: {error}; is it installed and on the path?", show(command))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skips_are_counted_on_either_output() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo SKIP a: one; echo SKIP b: two >&2; echo chatter >&2"]);
+        let tally = run_tests(command).unwrap();
+        assert_eq!(tally.skipped.keys().collect::<Vec<_>>(), ["a: one", "b: two"]);
+    }
 }
