@@ -59,8 +59,8 @@ pub fn run(entered: &Entered, rove: Option<&Binary>, screen: &mut Screen) -> any
     let mut hosts = Hosts::new(testbed, deployment, link(), SEED);
     let good = tell(&mut hosts, screen).and_then(|good| hosts.check().map(|()| good));
     let good = good.map_err(anyhow::Error::from)?;
-    let lateness = hosts.testbed().network.take_lateness()?;
-    let late_ms = lateness.quantile_ns(0.99) as f64 / MS as f64;
+    let timekeeping = hosts.testbed().network.take_timekeeping()?;
+    let late_ms = timekeeping.all.quantile_ns(0.99) as f64 / MS as f64;
     screen.note(&format!("the emulated links were at most {late_ms:.2} ms late (p99)"));
     Ok(good)
 }

@@ -163,6 +163,7 @@ fn simulate(asked: &World) -> anyhow::Result<u8> {
 
 fn probe() -> anyhow::Result<u8> {
     let entered = netns::enter()?;
+    netns::Network::rehearse(&entered)?;
     let note = entered.priority_note().map_or_else(String::new, |note| format!("; {note}"));
     let _ = writeln!(std::io::stdout(), "namespaces and network devices can be had{note}");
     Ok(0)

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking and shows what it prints")]
 
+use rove_lab::scenario::SCENARIOS;
+use serde_json::Value;
 use std::process::{Command, Output};
 
 const LAB: &str = env!("CARGO_BIN_EXE_rove-lab");
@@ -35,5 +37,80 @@ fn a_command_line_that_makes_no_sense_is_answered_with_2_and_the_cure() {
         let output = lab(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(text(&output.stderr).contains(said), "{arguments:?}: {}", text(&output.stderr));
+    }
+}
+
+/// The one object of a run in virtual time, and the exit status.
+fn run_virtual(scenario: &str, settings: &[&str]) -> (Value, Option<i32>) {
+    let mut arguments = vec!["run", scenario, "--where", "virtual", "--json"];
+    settings.iter().for_each(|setting| arguments.extend(["--set", *setting]));
+    let output = lab(&arguments);
+    let said = text(&output.stdout);
+    assert_eq!(said.lines().count(), 1, "{}", text(&output.stderr));
+    (serde_json::from_str(&said).unwrap(), output.status.code())
+}
+
+/// Settings that make a scenario short.
+fn short(scenario: &str) -> &'static [&'static str] {
+    match scenario {
+        "tunnel" => &["seconds=3"],
+        "roam-client" => &["moves=4", "megabytes=8"],
+        other => panic!("{other} needs its short settings here"),
+    }
+}
+
+#[test]
+fn every_scenario_measures_every_key_in_virtual_time_and_passes() {
+    for scenario in SCENARIOS {
+        let name = scenario.name();
+        let (object, status) = run_virtual(name, short(name));
+        assert_eq!((object["pass"].as_bool(), status), (Some(true), Some(0)), "{object}");
+        for key in scenario.keys() {
+            assert!(!object["measured"][key.name].is_null(), "{name}: {} of {object}", key.name);
+        }
+        let known = |key: &String| key == "alive" || scenario.keys().iter().any(|k| k.name == key);
+        let measured = object["measured"].as_object().unwrap();
+        assert!(measured.keys().all(known), "{name} measures what it does not name: {object}");
+    }
+}
+
+#[test]
+fn every_control_fails_in_virtual_time_by_what_it_breaks() {
+    for scenario in SCENARIOS {
+        let name = scenario.name();
+        let (object, status) = run_virtual(name, &[short(name), &["control=true"]].concat());
+        assert_eq!((object["pass"].as_bool(), status), (Some(false), Some(1)), "{object}");
+        let broken: &[&str] = match name {
+            "tunnel" => &["lost_packets is"],
+            "roam-client" => &["still_ms_median is", "checksum_ok is"],
+            other => panic!("{other}: name here what its control breaks"),
+        };
+        let reason = object["reason"].as_str().unwrap();
+        assert!(broken.iter().all(|key| reason.contains(key)), "{reason}");
+        assert!(!reason.contains("alive"), "{reason}");
+    }
+}
+
+/// What each scenario measures at least is agreed: whoever reads the JSON relies on it.
+#[test]
+fn the_agreed_keys_are_measured() {
+    let agreed = include_str!("golden/keys.txt");
+    let lines: Vec<(&str, &str)> = agreed.lines().filter_map(|l| l.split_once(": ")).collect();
+    assert_eq!(lines.len(), SCENARIOS.len(), "a line for each scenario");
+    for (name, keys) in lines {
+        let scenario = SCENARIOS.iter().find(|scenario| scenario.name() == name).unwrap();
+        for key in keys.split(", ") {
+            assert!(scenario.keys().iter().any(|known| known.name == key), "{name}: {key}");
+        }
+    }
+}
+
+#[test]
+fn what_means_nothing_in_virtual_time_is_refused() {
+    for setting in ["bare=true", "family=6", "rove=/bin/true"] {
+        let output = lab(&["run", "tunnel", "--where", "virtual", "--set", setting]);
+        assert_eq!(output.status.code(), Some(3), "{setting}");
+        let said = text(&output.stderr);
+        assert!(said.contains("is told in namespaces only"), "{setting}: {said}");
     }
 }

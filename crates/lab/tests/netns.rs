@@ -131,7 +131,7 @@ fn a_round_trip(entered: &Entered) {
     // shortest of twenty must be close.
     assert!(trips[0] >= 30 * MS, "{trips:?}");
     assert!(trips[0] < 32 * MS, "{trips:?}");
-    assert!(network.take_lateness().unwrap().count() >= 40);
+    assert!(network.take_timekeeping().unwrap().all.count() >= 40);
 }
 
 fn the_link_carries_its_rate(entered: &Entered) {
@@ -258,7 +258,11 @@ fn a_cable_joins_two_hosts(entered: &Entered) {
     network.cable(ends.0, ends.1).unwrap();
     let (here, there) = (socket(&network, a, "0.0.0.0:0"), socket(&network, b, "0.0.0.0:7"));
     pass(&here, &there, "10.1.0.2:7").unwrap();
-    assert_eq!(network.take_lateness().unwrap().count(), 0, "the emulator has no part in it");
+    assert_eq!(
+        network.take_timekeeping().unwrap().all.count(),
+        0,
+        "the emulator has no part in it"
+    );
 }
 
 fn hosts_have_their_own_resolv_conf(entered: &Entered) {

@@ -106,8 +106,10 @@ fn assert_schema(object: &Value, scenario: &str, bare: bool) {
     }
     assert!(object["measured"].is_object() && object["samples"].is_object());
     assert!(object["baseline"].is_object() != object["baseline_reason"].is_string());
-    assert!(object["paper"].is_object() || object["paper"].is_null());
-    assert!(object["lateness"]["p99_ms"].is_number() && object["lateness"]["max_ms"].is_number());
+    assert!(object["paper"].is_object());
+    for key in ["p99_ms", "max_ms", "after_moves_p99_ms"] {
+        assert!(object["lateness"][key].is_number(), "{key}");
+    }
     for limit in object["limits"].as_array().unwrap() {
         let [key, operator, _bound] = limit.as_array().unwrap().as_slice() else {
             panic!("{limit} is no triple")
@@ -123,20 +125,25 @@ fn assert_schema(object: &Value, scenario: &str, bare: bool) {
 /// The verdict follows from limits and measured values. What those are in milliseconds is not for
 /// this suite to judge: the machine may be busy.
 fn assert_verdict_follows(object: &Value, status: i32) {
-    let holds = |limit: &Value| {
-        let value = &object["measured"][limit[0].as_str().unwrap()];
-        let (bound, number) = (&limit[2], value.as_f64());
-        match limit[1].as_str().unwrap() {
-            "<=" => number.is_some_and(|number| number <= bound.as_f64().unwrap()),
-            ">=" => number.is_some_and(|number| number >= bound.as_f64().unwrap()),
-            _ => value == bound || number.is_some_and(|number| Some(number) == bound.as_f64()),
-        }
-    };
-    let all_hold = object["limits"].as_array().unwrap().iter().all(holds);
+    let mut limits = object["limits"].as_array().unwrap().iter();
+    let all_hold = limits.all(|limit| holds(object, limit[0].as_str().unwrap()));
     match object["pass"].as_bool() {
         Some(pass) => assert_eq!((pass, status), (all_hold, i32::from(!all_hold)), "{object}"),
         // Lateness voids the run, after five attempts.
         None => assert_eq!((object["attempts"].as_u64(), status), (Some(5), 3), "{object}"),
+    }
+}
+
+/// Whether the limit on a key holds.
+fn holds(object: &Value, key: &str) -> bool {
+    let mut limits = object["limits"].as_array().unwrap().iter();
+    let limit = limits.find(|limit| limit[0] == key).unwrap();
+    let value = &object["measured"][key];
+    let (bound, number) = (&limit[2], value.as_f64());
+    match limit[1].as_str().unwrap() {
+        "<=" => number.is_some_and(|number| number <= bound.as_f64().unwrap()),
+        ">=" => number.is_some_and(|number| number >= bound.as_f64().unwrap()),
+        _ => value == bound || number.is_some_and(|number| Some(number) == bound.as_f64()),
     }
 }
 
@@ -188,8 +195,16 @@ fn a_move_over_the_bare_link_costs_half_a_round_trip_and_seeds_have_a_summary() 
 fn every_control_fails() {
     let Some(_turn) = turn() else { return };
     for scenario in SCENARIOS {
-        let (object, status) = run_quick(scenario.name(), &["control=true"]);
-        assert_eq!((object["pass"].as_bool(), status), (Some(false), 1), "{object}");
+        let (object, _) = run_quick(scenario.name(), &["control=true"]);
+        let broken: &[&str] = match scenario.name() {
+            "tunnel" => &["lost_packets"],
+            "roam-client" => &["still_ms_median", "checksum_ok"],
+            other => panic!("{other}: name here what its control breaks"),
+        };
+        // Not by the verdict, which a late emulator withdraws.
+        for key in broken {
+            assert!(!holds(&object, key), "{key} should not hold: {object}");
+        }
     }
 }
 
@@ -280,8 +295,8 @@ fn an_interrupted_lab_cleans_up_and_says_so_by_its_status() {
     assert!(!directory_of(demo.id()).exists());
 }
 
-/// Runs the lab where the device is there and may not be opened.
-fn probe_without_the_device() -> std::io::Result<Output> {
+/// Runs a command of the lab where the device is there and may not be opened.
+fn without_the_device(command: &str) -> std::io::Result<Output> {
     let forbidden = std::env::temp_dir().join(format!("rove-lab-test-{}", std::process::id()));
     std::fs::create_dir(&forbidden)?;
     // The user nobody may not be able to reach the binary where it was built.
@@ -293,15 +308,16 @@ fn probe_without_the_device() -> std::io::Result<Output> {
         let file = forbidden.join("tun");
         std::fs::write(&file, "")?;
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-        (&["-m"][..], file, "exec setpriv --reuid=65534 --clear-groups \"$2\" probe")
+        (&["-m"][..], file, "exec setpriv --reuid=65534 --clear-groups \"$2\" \"$3\"")
     } else {
-        (&["-U", "-r", "-m"][..], Path::new("/etc/shadow").into(), "exec \"$2\" probe")
+        (&["-U", "-r", "-m"][..], Path::new("/etc/shadow").into(), "exec \"$2\" \"$3\"")
     };
     let script = format!("mount --bind \"$1\" /dev/net/tun && {run}");
     let output = Command::new("unshare")
         .args(unshare)
         .args(["sh", "-c", &script, "sh"])
         .args([&hide, &copy])
+        .arg(command)
         .output();
     std::fs::remove_dir_all(&forbidden)?;
     output
@@ -310,7 +326,7 @@ fn probe_without_the_device() -> std::io::Result<Output> {
 #[test]
 fn a_refused_device_is_named_with_its_cure() {
     let Some(_turn) = turn() else { return };
-    let output = match probe_without_the_device() {
+    let output = match without_the_device("probe") {
         Ok(output) => output,
         Err(error) => return skip("unshare", &format!("the program cannot be used: {error}")),
     };
@@ -357,5 +373,51 @@ fn a_refusal_gives_the_sessions_weight_back() {
     match lines.as_slice() {
         [before, status, after] => assert_eq!((*status, before), ("3", after)),
         other => assert_eq!(other, ["3"], "{output:?}"),
+    }
+}
+
+#[test]
+fn without_namespaces_the_demonstration_is_simulated() {
+    let Some(_turn) = turn() else { return };
+    let output = match without_the_device("demo") {
+        Ok(output) => output,
+        Err(error) => return skip("unshare", &format!("the program cannot be used: {error}")),
+    };
+    assert!(text(&output.stderr).contains("/dev/net/tun may not be opened"), "{output:?}");
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{shown}");
+    for part in ["(simulated)", "of 30.0 MB", "leaves home for the cafe", "never noticed"] {
+        assert!(shown.contains(part), "{part} is missing:\n{shown}");
+    }
+    // Nothing is shown that is not there.
+    for part in ["192.0.2.2", "sha-256"] {
+        assert!(!shown.contains(part), "{part}:\n{shown}");
+    }
+}
+
+/// What a scenario measures in virtual time or on namespaces.
+fn measured(scenario: &str, key: &str, place: &str, settings: &[&str]) -> f64 {
+    let (objects, _) = run(scenario, &["--where", place], settings);
+    objects[0]["measured"][key].as_f64().unwrap()
+}
+
+#[test]
+fn virtual_time_agrees_with_namespaces_within_5_percent() {
+    let Some(_turn) = turn() else { return };
+    let rove = format!("rove={}", rove().path.display());
+    let moves = ["moves=8", "megabytes=2", "baseline=false"];
+    for (scenario, key, short) in [
+        ("tunnel", "goodput_mbps", &["seconds=6"][..]),
+        ("roam-client", "still_ms_median", &moves[..]),
+    ] {
+        let simulated = measured(scenario, key, "virtual", short);
+        // A busy machine makes real time worse, never better: the best of some must agree.
+        let mut seen = Vec::new();
+        let agrees = (0..5).any(|_| {
+            let real = measured(scenario, key, "netns", &[short, &[&*rove]].concat());
+            seen.push(real);
+            (real / simulated - 1.0).abs() <= 0.05
+        });
+        assert!(agrees, "{scenario}: {key} is {simulated} in virtual time, {seen:?} in real time");
     }
 }

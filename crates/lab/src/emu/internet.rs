@@ -157,11 +157,6 @@ impl<F: Frame> Internet<F> {
         }
     }
 
-    /// Removes a route; true if there was one.
-    pub fn unroute(&mut self, router: NodeId, prefix: IpNet) -> bool {
-        self.routes_mut(router).is_some_and(|routes| routes.0.remove(&prefix.trunc()).is_some())
-    }
-
     /// A packet that `host` sends over `link`, one of its own.
     pub fn push(&mut self, now_ns: u64, host: NodeId, link: LinkId, frame: F) {
         self.send(now_ns, host, link, Hop { frame, hops: 0 });

@@ -90,7 +90,7 @@ fn the_longest_prefix_wins_and_an_unknown_address_is_counted() {
         internet.push(0, a, from, datagram(HOME, to, 0));
         assert_eq!(drain(&mut internet, 0)[0].host, host);
     }
-    assert!(internet.unroute(core, prefix("198.51.100.0/24")));
+    internet.route(core, prefix("198.51.100.0/24"), wide);
     internet.push(0, a, from, datagram(HOME, "198.51.100.1:1", 0));
     assert_eq!(drain(&mut internet, 0)[0].host, b);
     for nowhere in ["8.8.8.8:53", "[2001:db8::1]:53"] {

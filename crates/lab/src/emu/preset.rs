@@ -1,9 +1,9 @@
 //! Links as people meet them, by name.
 
+use super::MS;
 use super::loss::Loss;
 use super::pipe::{PipeConfig, Rate};
 use super::trace::Trace;
-use super::{MS, SECOND};
 use std::sync::Arc;
 
 /// Both directions of a link.
@@ -104,30 +104,6 @@ impl LinkConfig {
     /// Its round trip for a packet that meets no queue and takes no time to send, in nanoseconds.
     pub const fn round_trip_ns(&self) -> u64 {
         self.up.delay_ns + self.down.delay_ns
-    }
-
-    /// Its slower direction in bits per second; `None` when both are unlimited.
-    pub fn bottleneck_bits_per_second(&self) -> Option<u64> {
-        let rate = |pipe: &PipeConfig| match &pipe.rate {
-            Rate::Unlimited => None,
-            Rate::BitsPerSecond(rate) => Some(*rate),
-            Rate::Trace(trace) => Some(trace.mean_bits_per_second()),
-        };
-        [rate(&self.up), rate(&self.down)].into_iter().flatten().min()
-    }
-
-    /// One line for people: rates, round trip.
-    pub fn describe(&self) -> String {
-        let mbit = |pipe: &PipeConfig| match &pipe.rate {
-            Rate::Unlimited => "unlimited".to_owned(),
-            Rate::BitsPerSecond(rate) => format!("{} Mbit/s", *rate as f64 / 1e6),
-            Rate::Trace(trace) => {
-                format!("recorded, mean {:.1} Mbit/s", trace.mean_bits_per_second() as f64 / 1e6)
-            }
-        };
-        let (up, down) = (mbit(&self.up), mbit(&self.down));
-        let rates = if up == down { down } else { format!("{down} down, {up} up") };
-        format!("{rates}, {} ms", self.round_trip_ns() as f64 * 1e3 / SECOND as f64)
     }
 }
 

@@ -5,7 +5,7 @@
 //! late that was. Nothing else touches the emulator, so there is no lock: [`Emulator::with`] sends
 //! a function to the thread and waits for its answer.
 
-use super::lateness::Lateness;
+use super::lateness::Timekeeping;
 use super::monotonic_ns;
 use super::tap::{ETHERNET_HEADER, Tap};
 use crate::emu::{Endpoints, Frame, Internet, IpPacket, LinkId, NodeId, SECOND};
@@ -47,7 +47,9 @@ pub struct Shell {
     cards: Vec<Card>,
     /// Which card a link is plugged into, by its number.
     plugged: BTreeMap<LinkId, usize>,
-    lateness: Lateness,
+    timekeeping: Timekeeping,
+    /// The card that was plugged in last, until the first packet comes to it.
+    awaited: Option<usize>,
     epoll: OwnedFd,
 }
 
@@ -108,7 +110,8 @@ impl Emulator {
             internet: Internet::new(seed),
             cards: Vec::new(),
             plugged: BTreeMap::new(),
-            lateness: Lateness::default(),
+            timekeeping: Timekeeping::default(),
+            awaited: None,
             epoll,
         };
         let run = move || {
@@ -140,8 +143,8 @@ impl Emulator {
     }
 
     /// How late deliveries have been since the start or the last call, which clears it.
-    pub fn take_lateness(&self) -> io::Result<Lateness> {
-        self.with(|shell, _| std::mem::take(&mut shell.lateness))
+    pub fn take_timekeeping(&self) -> io::Result<Timekeeping> {
+        self.with(|shell, _| std::mem::take(&mut shell.timekeeping))
     }
 
     fn wake(&self) {
@@ -239,12 +242,18 @@ impl Shell {
     fn hand_over(&mut self) {
         let mut now_ns = monotonic_ns();
         while let Some(delivery) = self.internet.poll_delivery(now_ns) {
-            let Some(&card) = self.plugged.get(&delivery.link) else { continue };
-            let card = &mut self.cards[card];
+            let Some(&number) = self.plugged.get(&delivery.link) else { continue };
+            let card = &mut self.cards[number];
             // A card that is down or full loses the packet, as a real one would.
             let _ = card.tap.send(card.mac, delivery.frame.bytes());
             now_ns = monotonic_ns();
-            self.lateness.record(now_ns.saturating_sub(delivery.at_ns));
+            let late_ns = now_ns.saturating_sub(delivery.at_ns);
+            self.timekeeping.all.record(late_ns);
+            if let Some(awaited) = self.awaited {
+                self.timekeeping.after_moves.record(late_ns);
+                // The move is over for the host with the first packet that comes to it.
+                self.awaited = Some(awaited).filter(|awaited| *awaited != number);
+            }
             if let Some(capture) = &mut card.capture {
                 capture.note(now_ns, Direction::In, &delivery.frame);
             }
@@ -268,6 +277,7 @@ impl Shell {
         }
         if let Some((_, link)) = plug {
             self.plugged.insert(link, card);
+            self.awaited = Some(card);
         }
         entry.tap.set_carrier(plug.is_some())
     }

@@ -116,9 +116,8 @@ impl Host {
             io::Error::new(
                 error.kind(),
                 format!(
-                    "cannot let {} forward packets ({error}); /proc/sys must be writable: run \
-                         outside the container, or start it with --privileged",
-                    self.name
+                    "a host of the lab may not forward packets ({error}); /proc/sys must be \
+                     writable: run outside of the container, or start it with --privileged"
                 ),
             )
         })

@@ -13,6 +13,16 @@ pub struct Lateness {
     max_ns: u64,
 }
 
+/// How the emulator kept time.
+#[derive(Clone, Debug, Default)]
+pub struct Timekeeping {
+    /// Every delivery.
+    pub all: Lateness,
+    /// The deliveries, to whomever, from the moment when a card was plugged in to the first that
+    /// came to it: few among all, and the ones on which a standstill is measured.
+    pub after_moves: Lateness,
+}
+
 impl Default for Lateness {
     fn default() -> Self {
         Self { counts: vec![0; STEPS * POWERS], total: 0, max_ns: 0 }

@@ -33,7 +33,7 @@ mod tap;
 pub use emulator::{Capture, Captured, Direction, Emulator, Shell};
 pub use enter::{Entered, Refusal, check_tun, enter};
 pub use host::Host;
-pub use lateness::Lateness;
+pub use lateness::{Lateness, Timekeeping};
 pub use network::{Access, AccessId, CardId, HostId, Network};
 pub use process::{Process, ProcessOutput};
 

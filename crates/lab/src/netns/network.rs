@@ -3,11 +3,11 @@
 use super::emulator::{Capture, Emulator};
 use super::enter::Entered;
 use super::host::Host;
-use super::lateness::Lateness;
+use super::lateness::Timekeeping;
 use super::monotonic_ns;
 use super::tap::{ROUTER_MAC, Tap};
 use crate::emu::{Carrier, End, LinkConfig, LinkId, NatConfig, NodeId, PipeConfig, PipeStats};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -52,7 +52,6 @@ struct Card {
     host: HostId,
     /// Number of the card at the emulator.
     port: usize,
-    name: String,
     index: u32,
     access: Option<AccessId>,
     addresses: Vec<IpNet>,
@@ -80,6 +79,22 @@ impl Network {
         Ok(Self { emulator, core, directory, hosts: vec![], cards: vec![], accesses: vec![] })
     }
 
+    /// Builds in small what every story needs (two hosts, a cable, forwarding) and takes it down:
+    /// a refusal should come before anything else is done.
+    ///
+    /// # Errors
+    /// What was refused, and where it can be, the cure.
+    pub fn rehearse(entered: &Entered) -> io::Result<()> {
+        let mut network = Self::new(entered, 0)?;
+        let [a, b] = [network.add_host("a")?, network.add_host("b")?];
+        let address = |last| Ipv4Net::new_assert([192, 0, 2, last].into(), 24).into();
+        network.cable((a, "eth0", address(1)), (b, "eth0", address(2))).map_err(|error| {
+            let text = format!("two hosts cannot be joined by a cable (veth): {error}");
+            io::Error::new(error.kind(), text)
+        })?;
+        network.host(a).enable_forwarding()
+    }
+
     /// Adds a host; `name` is a directory name of the lab's and stands in messages.
     pub fn add_host(&mut self, name: &str) -> io::Result<HostId> {
         let host = Host::new(name, &self.directory)?;
@@ -104,8 +119,8 @@ impl Network {
         owner.netlink.set_hardware(index, mac, MTU)?;
         owner.netlink.set_up(index, true)?;
         let port = self.emulator.with(move |shell, _| shell.add_card(tap, mac))??;
-        let (name, access, addresses) = (name.to_owned(), None, Vec::new());
-        self.cards.push(Card { host, port, name, index, access, addresses });
+        let (access, addresses) = (None, Vec::new());
+        self.cards.push(Card { host, port, index, access, addresses });
         Ok(CardId(number))
     }
 
@@ -305,11 +320,6 @@ impl Network {
         host.netlink.add_route(index, prefix, gateway, 0)
     }
 
-    /// The name of a card in its host.
-    pub fn card_name(&self, card: CardId) -> &str {
-        &self.cards[card.0].name
-    }
-
     /// Begins to note every packet that passes a card.
     pub fn start_capture(&self, card: CardId) -> io::Result<()> {
         let port = self.cards[card.0].port;
@@ -323,8 +333,8 @@ impl Network {
     }
 
     /// How late deliveries have been since the start or the last call, which clears it.
-    pub fn take_lateness(&self) -> io::Result<Lateness> {
-        self.emulator.take_lateness()
+    pub fn take_timekeeping(&self) -> io::Result<Timekeeping> {
+        self.emulator.take_timekeeping()
     }
 }
 
@@ -338,7 +348,7 @@ impl Access {
 /// The prefix of all addresses of a family.
 fn everything(like: IpAddr) -> IpNet {
     match like {
-        IpAddr::V4(_) => IpNet::V4(ipnet::Ipv4Net::default()),
+        IpAddr::V4(_) => IpNet::V4(Ipv4Net::default()),
         IpAddr::V6(_) => IpNet::V6(ipnet::Ipv6Net::default()),
     }
 }

@@ -21,7 +21,7 @@ pub mod statistics;
 pub mod testbed;
 mod tunnel;
 
-use crate::netns::{Entered, Lateness};
+use crate::netns::{Entered, Timekeeping};
 use record::{Limit, Values};
 use serde_json::{Value, json};
 use settings::{Kind, Setting, Settings};
@@ -117,7 +117,7 @@ pub struct Outcome {
     /// What broke down of what is under test, before the story's end.
     pub broke: Option<String>,
     /// How late the emulator was; none in virtual time, which is never late.
-    pub lateness: Option<Lateness>,
+    pub timekeeping: Option<Timekeeping>,
 }
 
 /// What else was measured in the same run.

@@ -2,10 +2,13 @@
 
 use super::{Baseline, Key, Outcome, Worse, statistics};
 use crate::emu::MS;
-use crate::netns::Lateness;
+use crate::netns::Timekeeping;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
+
+/// The key under which every record says whether what is under test was alive at the story's end.
+pub const ALIVE: Key = Key::must_hold("alive");
 
 /// Measured values by key: numbers, flags, or null where there was nothing to measure.
 pub type Values = BTreeMap<String, Value>;
@@ -38,6 +41,16 @@ pub struct LatenessRecord {
     pub max_ms: f64,
     /// Packets handed over.
     pub packets: u64,
+    /// Like `p99_ms`, of the packets between a move and the first that came after it.
+    pub after_moves_p99_ms: f64,
+}
+
+impl LatenessRecord {
+    /// What a bound is held against, in milliseconds: a move has few packets, and must not hide
+    /// among those of a download.
+    pub const fn judged_ms(&self) -> f64 {
+        self.p99_ms.max(self.after_moves_p99_ms)
+    }
 }
 
 /// What a run found.
@@ -146,31 +159,38 @@ impl Serialize for Limit {
     }
 }
 
-impl From<&Lateness> for LatenessRecord {
-    fn from(lateness: &Lateness) -> Self {
+impl From<&Timekeeping> for LatenessRecord {
+    fn from(Timekeeping { all, after_moves }: &Timekeeping) -> Self {
         let ms = |ns: u64| statistics::rounded(ns as f64 / MS as f64);
         Self {
-            p99_ms: ms(lateness.quantile_ns(0.99)),
-            max_ms: ms(lateness.max_ns()),
-            packets: lateness.count(),
+            p99_ms: ms(all.quantile_ns(0.99)),
+            max_ms: ms(all.max_ns()),
+            packets: all.count(),
+            after_moves_p99_ms: ms(after_moves.quantile_ns(0.99)),
         }
     }
 }
 
 impl Record {
-    /// Takes over an outcome and judges it. Keys that were not measured are null.
+    /// Takes over an outcome and judges it. Keys that were not measured are null. What breaks down
+    /// before the end has not passed, whatever was measured until then.
     pub fn judge(&mut self, outcome: Outcome, keys: &[Key]) {
         self.measured = outcome.measured;
+        self.measured.insert(ALIVE.name.to_owned(), Value::Bool(outcome.broke.is_none()));
         for key in keys {
             self.measured.entry(key.name.to_owned()).or_insert(Value::Null);
         }
         self.samples = outcome.samples;
-        self.lateness = outcome.lateness.as_ref().map(LatenessRecord::from);
+        self.lateness = outcome.timekeeping.as_ref().map(LatenessRecord::from);
         (self.baseline, self.baseline_reason) = match outcome.baseline {
             Baseline::Measured(values) => (Some(values), None),
             Baseline::None(reason) => (None, Some(reason)),
         };
         self.judge_limits();
+        if let Some(broke) = outcome.broke {
+            let limits = self.reason.take().unwrap_or_default();
+            self.reason = Some(format!("{broke}; {limits}"));
+        }
     }
 
     /// Withdraws the verdict because the emulator was too late.
@@ -180,10 +200,14 @@ impl Record {
     }
 
     /// The object that stands for all seeds: medians, worst values, and the verdict of the
-    /// medians. A void run makes the whole void.
+    /// medians. Runs that are void do not count; unless most do, the whole is void.
     ///
     /// Returns `None` of nothing.
-    pub fn summary(records: &[Self], keys: &[Key]) -> Option<Self> {
+    pub fn summary(all: &[Self], keys: &[Key]) -> Option<Self> {
+        let clean: Vec<Self> = all.iter().filter(|record| record.pass.is_some()).cloned().collect();
+        let void = all.len() - clean.len();
+        // Of void runs alone there are figures too, but no verdict.
+        let records = if clean.is_empty() { all } else { &clean };
         let first = records.first()?;
         let names: std::collections::BTreeSet<&String> =
             records.iter().flat_map(|record| record.measured.keys()).collect();
@@ -194,8 +218,8 @@ impl Record {
                 .iter()
                 .map(|record| record.measured.get(name).unwrap_or(&Value::Null))
                 .collect();
-            let worse =
-                keys.iter().find(|key| key.name == name).map_or(Worse::Higher, |key| key.worse);
+            let mut known = keys.iter().chain([&ALIVE]);
+            let worse = known.find(|key| key.name == name).map_or(Worse::Higher, |key| key.worse);
             measured.insert(name.clone(), middle_of(&values));
             worst.insert(name.clone(), worst_of(&values, worse));
         }
@@ -204,18 +228,17 @@ impl Record {
             baseline_reason: first.baseline_reason.clone().filter(|_| baseline.is_none()),
             baseline,
             seed: None,
-            seeds: Some(records.len() as u64),
+            seeds: Some(all.len() as u64),
             measured,
             worst: Some(worst),
             samples: BTreeMap::new(),
-            lateness: worst_lateness(records),
-            attempts: records.iter().map(|record| record.attempts).sum(),
+            lateness: worst_lateness(all),
+            attempts: all.iter().map(|record| record.attempts).sum(),
             ..first.clone()
         };
         summary.judge_limits();
-        let void = records.iter().filter(|record| record.pass.is_none()).count();
-        if void > 0 {
-            summary.void(format!("{void} of {} runs are void", records.len()));
+        if void >= clean.len() {
+            summary.void(format!("{void} of {} runs are void", all.len()));
         }
         Some(summary)
     }
@@ -284,6 +307,7 @@ fn worst_lateness(records: &[Record]) -> Option<LatenessRecord> {
     Some(LatenessRecord {
         p99_ms: max(|lateness| lateness.p99_ms)?,
         max_ms: max(|lateness| lateness.max_ms)?,
+        after_moves_p99_ms: max(|lateness| lateness.after_moves_p99_ms)?,
         packets: all.iter().map(|lateness| lateness.packets).sum(),
     })
 }

@@ -80,11 +80,36 @@ fn a_summary_judges_medians_and_shows_the_worst() {
     assert_eq!(summary.measured["still_ms"], json!(45.0));
     let worst = summary.worst.unwrap();
     assert_eq!((&worst["still_ms"], &worst["share"]), (&json!(90.0), &json!(0.5)));
+}
 
-    let mut voided = runs;
-    voided[0].void("late".to_owned());
-    let summary = Record::summary(&voided, &keys).unwrap();
+#[test]
+fn void_runs_do_not_count_unless_they_are_most() {
+    let run = |still: f64| record(json!({"still_ms": still}), vec![Limit::at_most("still_ms", 50)]);
+    let mut runs: Vec<Record> = [70.0, 90.0, 80.0].map(run).into();
+    runs[2].void("late".to_owned());
+    let summary = Record::summary(&runs, &[]).unwrap();
+    assert_eq!((summary.pass, summary.exit_status()), (Some(false), 1), "two clear failures");
+    assert_eq!((&summary.measured["still_ms"], summary.seeds), (&json!(80.0), Some(3)));
+    runs[1].void("late".to_owned());
+    let summary = Record::summary(&runs, &[]).unwrap();
+    assert_eq!((summary.pass, summary.exit_status()), (None, 3));
+    let mut good: Vec<Record> = [40.0, 41.0].map(run).into();
+    good[0].void("late".to_owned());
+    let summary = Record::summary(&good, &[]).unwrap();
     assert_eq!((summary.pass, summary.exit_status()), (None, 3), "never true");
+}
+
+#[test]
+fn what_broke_down_has_not_passed() {
+    let mut broken = record(json!({"still_ms": 1}), vec![Limit::equal("alive", true)]);
+    assert_eq!(broken.pass, Some(true));
+    let broke = Some("rove up on client ended".to_owned());
+    broken.judge(Outcome { broke, ..Outcome::default() }, &[Key::lower_is_better("still_ms")]);
+    assert_eq!((broken.pass, broken.exit_status()), (Some(false), 1));
+    assert_eq!(broken.measured["still_ms"], Value::Null);
+    assert!(broken.reason.unwrap().starts_with("rove up on client ended; alive is false"));
+    let summary = Record::summary(&[record(json!({}), vec![])], &[]).unwrap();
+    assert_eq!(summary.worst.unwrap()["alive"], json!(true));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Running a scenario: over seeds, again when the emulator was late, with a verdict at the end.
 
 use super::binary::{Binary, Profile};
-use super::record::{LatenessRecord, Record};
+use super::record::{ALIVE, LatenessRecord, Limit, Record};
 use super::settings::Settings;
 use super::{Grid, Scenario, Stage, statistics};
 use crate::netns::{self, Entered};
@@ -93,7 +93,7 @@ fn run_seed(
         baseline_reason: None,
         lateness: None,
         attempts: 0,
-        limits: scenario.limits(&request.settings),
+        limits: limits(scenario, &request.settings),
         pass: None,
         reason: None,
     };
@@ -114,7 +114,7 @@ fn run_seed(
                 .with_context(|| format!("{} cannot be told in virtual time", scenario.name()))??,
         };
         record.judge(outcome, scenario.keys());
-        match record.lateness.filter(|lateness| lateness.p99_ms > allowed_ms) {
+        match record.lateness.filter(|lateness| lateness.judged_ms() > allowed_ms) {
             None => return Ok(record),
             Some(late) => record.void(too_late(&late, allowed_ms)),
         }
@@ -123,12 +123,19 @@ fn run_seed(
     Ok(record)
 }
 
+/// The scenario's own, and that what is under test is alive at the end.
+fn limits(scenario: &dyn Scenario, settings: &Settings) -> Vec<Limit> {
+    let mut limits = scenario.limits(settings);
+    limits.push(Limit::equal(ALIVE.name, true));
+    limits
+}
+
 fn too_late(late: &LatenessRecord, allowed_ms: f64) -> String {
     let allowed_ms = statistics::rounded(allowed_ms);
     format!(
         "void: the emulator's p99 lateness was {} ms, {allowed_ms} ms are allowed; run it on a \
          quieter machine",
-        late.p99_ms
+        late.judged_ms()
     )
 }
 
@@ -179,8 +186,12 @@ fn print(record: &Record, json: bool, out: &mut dyn Write) -> anyhow::Result<()>
         writeln!(out, "  no baseline: {reason}")?;
     }
     if let Some(lateness) = &record.lateness {
-        let LatenessRecord { p99_ms, max_ms, packets } = lateness;
-        writeln!(out, "  emulator late by p99 {p99_ms} ms, max {max_ms} ms, {packets} packets")?;
+        let LatenessRecord { p99_ms, max_ms, packets, after_moves_p99_ms } = lateness;
+        writeln!(
+            out,
+            "  emulator late by p99 {p99_ms} ms, after moves {after_moves_p99_ms} ms, max {max_ms} \
+             ms, {packets} packets"
+        )?;
     }
     let reason = record.reason.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
     let verdict = match record.pass {

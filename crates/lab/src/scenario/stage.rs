@@ -61,7 +61,7 @@ impl Stage<'_> {
         let mut outcome = Outcome::default();
         let told = story(&mut hosts, &mut outcome).and_then(|()| hosts.check());
         outcome.broke = what_broke(told)?;
-        outcome.lateness = Some(hosts.testbed().network.take_lateness()?);
+        outcome.timekeeping = Some(hosts.testbed().network.take_timekeeping()?);
         Ok(outcome)
     }
 

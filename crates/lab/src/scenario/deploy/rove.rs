@@ -55,16 +55,6 @@ impl Rove {
         gateway.run(&["gateway", "allow", PEER, &route])?;
         Ok(Self { client: up, gateway: running })
     }
-
-    /// The client's process ID.
-    pub fn client_id(&self) -> u32 {
-        self.client.id()
-    }
-
-    /// The gateway's process ID.
-    pub fn gateway_id(&self) -> u32 {
-        self.gateway.id()
-    }
 }
 
 /// Commands of one node.
