@@ -267,6 +267,67 @@ fn a_client_that_does_not_run_is_down() {
 }
 
 #[test]
+fn what_a_client_cannot_use_is_named_with_the_cure() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let put = |name: &str, content: &[u8], mode: u32| {
+        let path = dir.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    };
+    // All of it is found before anything of this host is touched.
+    let up = || rove_in(dir, "up --foreground").fails();
+    let config = put("client.toml", b"[client]\nkill-switch = 1\n", 0o644);
+    let error = up();
+    assert!(error.contains("client.toml:2: client.kill-switch: "), "{error}");
+    put("client.toml", b"[client]\nkill-switch = true\nroute = [\"10.0.0.0/8\"]\n", 0o644);
+    let error = up();
+    assert!(error.contains("leave out route or kill-switch"), "{error}");
+    fs::remove_file(config).unwrap();
+
+    let store = put("client.redb", b"nonsense", 0o600);
+    let error = up();
+    assert!(error.contains("client.redb is no store of Rove"), "{error}");
+    let compat = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compat/0.1.0/client");
+    fs::copy(compat.join("client.redb"), store).unwrap();
+    let key = fs::read(compat.join("client.key")).unwrap();
+    put("client.key", &key, 0o644);
+    let error = up();
+    assert!(error.contains("client.key can be read by others (mode 0644): chmod 600 "), "{error}");
+    put("client.key", b"nonsense", 0o600);
+    let error = up();
+    assert!(error.contains("client.key holds no rove-static-key-1: restore it"), "{error}");
+    fs::remove_file(dir.join("client.key")).unwrap();
+    let error = up();
+    assert!(error.contains("client.key does not exist: restore it, or ask"), "{error}");
+
+    let journal = put("client.state/plan.json", b"{", 0o600);
+    let error = rove_in(dir, "down").fails();
+    assert!(error.contains("plan.json is damaged") && error.contains("remove it"), "{error}");
+    let status = rove_in(dir, "status").ok();
+    assert!(status.contains("kill switch  unknown\n") && status.contains("is damaged"), "{status}");
+    let status: Value = serde_json::from_str(&rove_in(dir, "status --json").ok()).unwrap();
+    assert_eq!(status["kill_switch"], Value::Null);
+    fs::remove_file(journal).unwrap();
+    assert_eq!(rove_in(dir, "down").ok(), "not up\n");
+}
+
+#[test]
+fn an_invite_comes_by_standard_input_too() {
+    let dir = tempfile::tempdir().unwrap();
+    for (input, expected) in [
+        ("", "no invite on the standard input: give one line"),
+        ("rove://aaaa\n", "the invite is damaged: copy the whole line again"),
+        ("hello\n", "not an invite: it must begin with rove://"),
+    ] {
+        let error = support::rove_with(dir.path(), "up -", input).fails();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn damaged_invites_are_usage_errors_with_the_cure() {
     let dir = tempfile::tempdir().unwrap();
     init(dir.path());
@@ -280,11 +341,18 @@ fn damaged_invites_are_usage_errors_with_the_cure() {
 
 #[test]
 fn the_units_call_commands_that_there_are() {
-    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let units = root.join("packaging/systemd");
+    // Where the README's steps put the program.
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let installed = readme.lines().find_map(|line| line.split_once("target/release/rove "));
+    let start = format!("ExecStart={}rove ", installed.unwrap().1);
+    assert!(start.starts_with("ExecStart=/") && start.ends_with("/rove "), "{start}");
     let mut commands = 0;
     for entry in fs::read_dir(units).unwrap() {
         let text = fs::read_to_string(entry.unwrap().path()).unwrap();
-        for line in text.lines().filter_map(|line| line.strip_prefix("ExecStart=/usr/bin/rove ")) {
+        for line in text.lines().filter(|line| line.starts_with("ExecStart=")) {
+            let line = line.strip_prefix(&start).unwrap_or_else(|| panic!("{line}, not {start}"));
             // With --help everything before it is parsed, and nothing is done.
             rove(words(line).into_iter().chain(["--help"])).ok();
             commands += 1;

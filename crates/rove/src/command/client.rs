@@ -277,7 +277,7 @@ pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
     let yes = |name| match truth(name) {
         Some(true) => "yes".to_owned(),
         Some(false) => "no".to_owned(),
-        None => "unknown: ask as root".to_owned(),
+        None => "unknown".to_owned(),
     };
     let mut text = String::new();
     for (name, value) in [

@@ -15,10 +15,10 @@ use rove_proto::id::PeerKey;
 use serde::{Deserialize, Serialize};
 
 use crate::encoding;
-use crate::files;
+use crate::files::{self, FileError};
 use crate::home::{Home, Role};
 use crate::invite::{Invite, SignedRecord, Token, TokenHash};
-use crate::keys::{OperatorPublic, StaticKey};
+use crate::keys::{KeyError, OperatorPublic, StaticKey};
 use crate::store::{EmbeddedStore, Store, Table, Write};
 
 /// Handshake counters reserved at once; a handshake attempt uses one.
@@ -245,7 +245,13 @@ fn place_key(home: &Home, service: &Service) -> Result<()> {
 /// The key of the present membership.
 fn present_key(home: &Home, service: &Service) -> Result<StaticKey> {
     let path = home.key(Role::Client);
-    let key = StaticKey::load(&path)?;
+    let key = match StaticKey::load(&path) {
+        Err(KeyError::File(FileError::Missing(_))) => bail!(
+            "{} does not exist: restore it, or ask the gateway's operator for a new invite",
+            path.display()
+        ),
+        loaded => loaded?,
+    };
     let fits = |accepted: &String| *accepted == encoding::to_text(&key.public().0);
     anyhow::ensure!(
         service.key.as_ref().is_none_or(fits),

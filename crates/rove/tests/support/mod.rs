@@ -5,6 +5,7 @@
 pub(crate) mod netns;
 
 use std::ffi::OsStr;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -55,6 +56,16 @@ pub(crate) fn rove<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> R
 pub(crate) fn rove_in(dir: &Path, line: &str) -> Ran {
     let arguments = line.split_whitespace().map(OsStr::new);
     rove(arguments.chain([OsStr::new("--dir"), dir.as_os_str()]))
+}
+
+/// The same, with something on its standard input.
+pub(crate) fn rove_with(dir: &Path, line: &str, input: &str) -> Ran {
+    let mut command = Command::new(binary());
+    command.args(line.split_whitespace()).arg("--dir").arg(dir).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // One that needs none may have ended.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    Ran::of(child.wait_with_output().unwrap())
 }
 
 /// Makes a gateway in `dir`.

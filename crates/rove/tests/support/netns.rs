@@ -300,6 +300,15 @@ pub(crate) fn own_etc() {
     std::fs::write("/etc/nsswitch.conf", "hosts: files dns\n").unwrap();
 }
 
+/// Takes nft away from what is started later, in this namespace alone: /usr/sbin without it.
+pub(crate) fn hide_nft() {
+    sh("mkdir /run/sbin
+        cp -r /usr/sbin/. /run/sbin/
+        rm -f /run/sbin/nft
+        mount --bind /run/sbin /usr/sbin");
+    assert!(find("nft").is_none(), "nft is still there");
+}
+
 /// A command on a host.
 pub(crate) fn on(host: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("nsenter");
