@@ -57,6 +57,42 @@ fn the_tunnels_name_servers_are_asked_while_it_is_up() {
 }
 
 #[test]
+fn chosen_domains_are_asked_for_in_the_tunnel() {
+    in_namespace("chosen_domains_are_asked_for_in_the_tunnel", || {
+        own_etc();
+        fs::write("/etc/hosts", HOSTS).unwrap();
+        let lab = Lab::new("split DNS");
+        init(&lab, "--dns 10.20.0.53 fd77::1");
+        let _gateway = lab.gateway();
+        let before = resolv_conf();
+        let invite = lab.invite("laptop");
+        let config = lab.home("client").join("client.toml");
+        fs::create_dir(lab.home("client")).unwrap();
+        let route = "[client]\nroute = [\"198.51.100.0/24\"]\n";
+        fs::write(&config, format!("{route}domains = [\"corp.example\"]\n")).unwrap();
+        lab.rove("client", &format!("up {invite}")).ok();
+        // No resolver of this host knows a split, so all names are asked there.
+        let inside = resolv_conf();
+        assert!(inside.contains("nameserver 10.20.0.53\nnameserver fd77::1\n"), "{inside}");
+        assert!(inside.contains("search corp.example\n"), "{inside}");
+        let status = lab.rove("client", "status").ok();
+        assert!(status.contains("domains      corp.example\n"), "{status}");
+        let way = |to: &str| sh(&format!("ip -n client route get {to}"));
+        assert!(way("10.20.0.53").contains("dev rove0"), "the way to them is the tunnel");
+        assert!(way("10.20.0.54").contains("dev to-router"));
+
+        fs::write(&config, route).unwrap();
+        lab.rove("client", "reload").ok();
+        assert_eq!(resolv_conf(), before);
+        assert!(way("10.20.0.53").contains("dev to-router"));
+        fs::write(&config, format!("{route}domains = [\"corp example\"]\n")).unwrap();
+        let error = lab.rove("client", "reload").fails();
+        assert!(error.contains("client.toml:3: client.domains: \"corp example\" is no"), "{error}");
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
 fn a_gateway_is_found_by_name_and_without_it_where_it_was_last() {
     in_namespace("a_gateway_is_found_by_name_and_without_it_where_it_was_last", || {
         own_etc();
