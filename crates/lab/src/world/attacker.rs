@@ -79,6 +79,21 @@ impl Attacker {
         self.task = Some(Task { client, way, how, left });
     }
 
+    /// From now on is what it never is elsewhere: half of a relay, the other being [`reflect`].
+    ///
+    /// [`reflect`]: Self::reflect
+    #[cfg(test)]
+    pub(super) const fn relay(&mut self, client: HostId) {
+        self.reflected_ns = None;
+        self.intercept(client, Way::Up, Intercept::Move, u16::MAX);
+    }
+
+    /// What it remembers, the latest last.
+    #[cfg(test)]
+    pub(super) fn recorded(&self) -> impl DoubleEndedIterator<Item = &Datagram> {
+        self.recorded.iter().map(|(_, datagram)| datagram)
+    }
+
     /// Leaves everybody alone.
     pub(super) const fn rest(&mut self) {
         self.task = None;

@@ -228,13 +228,23 @@ impl World {
         }
         for host in 0..self.hosts.len() {
             if self.hosts[host].wake_ns().is_some_and(|at| at <= self.now_ns) {
-                self.act(host, Node::handle_timeout)?;
-                if let Some(due) = self.hosts[host].still_due(self.now_ns) {
-                    return Err(Breach::new(Law::Timeout, format!("host {host}: {due}")));
-                }
+                self.wake(host, Node::handle_timeout)?;
             }
         }
         Ok(())
+    }
+
+    /// A host's timer rings: afterwards nothing may be due.
+    fn wake(
+        &mut self,
+        host: HostId,
+        verb: impl FnOnce(&mut Node, Instant, &mut Outbox),
+    ) -> Result<(), Breach> {
+        self.act(host, verb)?;
+        match self.hosts[host].still_due(self.now_ns) {
+            Some(due) => Err(Breach::new(Law::Timeout, format!("host {host}: {due}"))),
+            None => Ok(()),
+        }
     }
 
     /// Puts a task on the agenda.
@@ -405,3 +415,7 @@ impl World {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "broken_tests.rs"]
+mod broken_tests;

@@ -230,7 +230,7 @@ impl Host {
         Instant::from_nanos(now_ns - self.booted_ns + BOOT_TIME_NS)
     }
 
-    fn open(&mut self, socket: SocketId, link: LinkId, local: IpAddr) {
+    pub(super) fn open(&mut self, socket: SocketId, link: LinkId, local: IpAddr) {
         let port = self.next_port;
         self.next_port = if port + 1 < PORTS.end { port + 1 } else { PORTS.start };
         self.sockets.insert(socket, (link.0 as usize - 1, SocketAddr::new(local, port)));

@@ -54,6 +54,24 @@ pub(super) struct Breach {
     pub(super) what: String,
 }
 
+impl Law {
+    /// Every law.
+    pub const ALL: [Self; 12] = [
+        Self::Delivery,
+        Self::Nonces,
+        Self::Amplification,
+        Self::Timeout,
+        Self::AlwaysBack,
+        Self::Hijack,
+        Self::Unauthenticated,
+        Self::Bounds,
+        Self::Silence,
+        Self::Revocation,
+        Self::Restart,
+        Self::Sockets,
+    ];
+}
+
 impl Breach {
     pub(super) const fn new(law: Law, what: String) -> Self {
         Self { law, what }

@@ -1,7 +1,9 @@
-//! Every law can be broken, and says so.
+//! What each law's bookkeeping accepts and refuses. That the world asks it, and that every law
+//! speaks when a node breaks it, is `broken_tests`.
 
 use std::net::SocketAddr;
 
+use rove_proto::node::PeerStatus;
 use rove_proto::wire::inner::InnerPacket;
 
 use super::*;
@@ -106,22 +108,56 @@ fn counters_only_grow_and_handshakes_have_a_rate() {
     assert!(storm.any(|broken| broken == Some(Law::Bounds)));
 }
 
-/// Sealed datagrams are to be had from a world only: its own are fine, and are not when they come
-/// twice.
-#[test]
-fn numbers_of_a_lane_only_grow() {
+/// Sealed datagrams are to be had from a world only.
+fn a_sealed_datagram() -> (rove_proto::outbox::RunSeal, rove_proto::id::PacketNumber) {
     let mut world = World::of(1, 1, Watch::default()).unwrap();
     world.advance(SECOND).unwrap();
     let packet = world.delivery.send(world.now_ns, 0, Way::Up, Body::Data(100)).bytes();
-    let sealed = world.hosts[1]
-        .turn(world.now_ns, |node, now, out| {
-            node.handle_tun(now, InnerPacket::whole(&packet), out);
-        })
-        .sealed;
+    let turn = world.hosts[1].turn(world.now_ns, |node, now, out| {
+        node.handle_tun(now, InnerPacket::whole(&packet), out);
+    });
+    turn.sealed.into_iter().next().unwrap()
+}
+
+#[test]
+fn numbers_of_a_lane_only_grow_whoever_holds_the_key() {
+    let (seal, number) = a_sealed_datagram();
+    let (same, _) = a_sealed_datagram();
+    assert!(!std::sync::Arc::ptr_eq(&seal.key, &same.key), "derived twice");
     let mut nonces = Nonces::default();
-    for (seal, number) in &sealed {
-        assert_eq!(law(nonces.sealed(seal, *number)), None);
-    }
-    let (seal, number) = sealed.first().unwrap();
-    assert_eq!(law(nonces.sealed(seal, *number)), Some(Law::Nonces));
+    assert_eq!(law(nonces.sealed(&seal, number)), None);
+    assert_eq!(law(nonces.sealed(&seal, number)), Some(Law::Nonces));
+    assert_eq!(law(nonces.sealed(&same, number)), Some(Law::Nonces), "another copy of the key");
+}
+
+#[test]
+fn paths_queues_sockets_and_indices_have_bounds() {
+    let mut world = World::of(1, 1, Watch::default()).unwrap();
+    world.advance(SECOND).unwrap();
+    let status = world.hosts[1].node.status(world.gateway_key).unwrap();
+    assert_eq!(law(check_status(&status, 1)), None);
+    let mut crowded = status.clone();
+    crowded.paths = vec![status.paths[0].clone(); rove_proto::peer::paths::PATHS_MAX];
+    assert_eq!(law(check_status(&crowded, 1)), None);
+    crowded.paths.push(status.paths[0].clone());
+    assert_eq!(law(check_status(&crowded, 1)), Some(Law::Bounds), "paths");
+    let waiting = rove_proto::peer::waiting::WAITING_MAX + 1;
+    assert_eq!(law(check_status(&PeerStatus { waiting, ..status.clone() }, 1)), Some(Law::Bounds));
+    assert_eq!(law(check_status(&status, bounds::SOCKETS_MAX + 1)), Some(Law::Bounds), "sockets");
+    assert_eq!(law(check_indices(bounds::INDICES_PER_PEER, 1)), None);
+    assert_eq!(law(check_indices(bounds::INDICES_PER_PEER + 1, 1)), Some(Law::Bounds), "indices");
+    assert_eq!(law(check_indices(1, 0)), Some(Law::Bounds), "of nobody");
+}
+
+#[test]
+fn a_path_in_use_is_one_that_the_peer_has_sent_from() {
+    let mut world = World::of(1, 1, Watch::default()).unwrap();
+    world.advance(SECOND).unwrap();
+    let status = world.hosts[1].node.status(world.gateway_key).unwrap();
+    let mut hijack = Hijack::default();
+    assert_eq!(law(hijack.check(1, 0, &status)), Some(Law::Hijack));
+    hijack.honest(1, 0, remote(9));
+    assert_eq!(law(hijack.check(1, 0, &status)), Some(Law::Hijack), "elsewhere");
+    hijack.honest(1, 0, status.paths[0].remote());
+    assert_eq!(law(hijack.check(1, 0, &status)), None);
 }

@@ -1,0 +1,293 @@
+//! Every law is broken in a running world, and says so: by a node that is made to misbehave, or by
+//! telling the reference model something else than the nodes.
+
+use std::net::SocketAddr;
+
+use rove_proto::id::{LinkId, SocketId};
+use rove_proto::wire::Kind;
+
+use super::*;
+use crate::emu::{Carrier, Datagram, SECOND};
+use crate::world::host::Outgoing;
+use crate::world::place::bystander;
+
+/// A way to break a law, told in a few words.
+type Crime = (&'static str, fn() -> Result<(), Breach>);
+
+/// A law that is added needs one here, or this does not compile.
+fn crimes(law: Law) -> &'static [Crime] {
+    match law {
+        Law::Delivery => &[("a packet of nobody's", out_of_nothing)],
+        Law::Nonces => &[
+            ("a number that was used", a_number_that_was_used),
+            ("the same datagram twice", the_same_datagram_twice),
+        ],
+        Law::Amplification => &[
+            ("data to a stranger", data_to_a_stranger),
+            ("more than noise came in", more_than_came_in),
+        ],
+        Law::Timeout => &[
+            ("a timer that is not heeded", a_timer_not_heeded),
+            ("a world that never rests", never_at_rest),
+        ],
+        Law::AlwaysBack => &[
+            ("a gateway that stays away", a_gateway_that_stays_away),
+            ("half of all packets lost", half_is_lost),
+        ],
+        Law::Hijack => &[("a relay that was let in", a_relay)],
+        Law::Unauthenticated => &[
+            ("a datagram that nobody sent", a_datagram_of_nobody),
+            ("a handshake that nobody sent", a_handshake_of_nobody),
+        ],
+        Law::Bounds => {
+            &[("too many sockets", too_many_sockets), ("too many handshakes", too_many_handshakes)]
+        }
+        Law::Silence => &[
+            ("a packet while idle", a_packet_while_idle),
+            ("too much for a NAT", too_much_for_a_nat),
+            ("a NAT that forgot", a_nat_that_forgot),
+        ],
+        Law::Revocation => &[("a packet after it", a_packet_after_revocation)],
+        Law::Restart => &[("a counter again", a_counter_again)],
+        Law::Sockets => &[("a socket that is closed", a_closed_socket)],
+    }
+}
+
+#[test]
+fn every_law_speaks_when_it_is_broken() {
+    for law in Law::ALL {
+        for (name, commit) in crimes(law) {
+            match commit() {
+                Err(breach) => assert_eq!(breach.law, law, "{name}: {breach}"),
+                Ok(()) => panic!("{law:?}: {name}: nobody said anything"),
+            }
+        }
+    }
+}
+
+/// A world in which everybody is connected and nothing is under way.
+fn world() -> World {
+    let mut world = World::of(1, 1, Watch::default()).unwrap();
+    world.advance(3 * SECOND).unwrap();
+    world
+}
+
+/// The same with the client where no NAT is.
+fn open_world() -> World {
+    let mut world = world();
+    world.plug(0, 0, Some(1)).unwrap();
+    world.advance(3 * SECOND).unwrap();
+    world
+}
+
+/// Where the gateway reaches the client.
+fn outside(world: &World) -> SocketAddr {
+    let status = world.hosts[GATEWAY].node.status(world.clients[0].key).unwrap();
+    status.paths[0].remote()
+}
+
+fn gateway_at(world: &World) -> SocketAddr {
+    world.gateway_addresses()[0]
+}
+
+/// What the client's node makes of a packet, behind the back of every law.
+fn secretly(world: &mut World) -> Vec<Outgoing> {
+    let packet = world.delivery.send(world.now_ns, 0, Way::Up, Body::Data(100)).bytes();
+    let now_ns = world.now_ns;
+    let verb = |node: &mut Node, now: Instant, out: &mut Outbox| {
+        node.handle_tun(now, InnerPacket::whole(&packet), out);
+    };
+    world.hosts[1].turn(now_ns, verb).sends
+}
+
+fn out_of_nothing() -> Result<(), Breach> {
+    let mut world = world();
+    let mut model = Delivery::default();
+    let packet = (0..1_000).map(|_| model.send(0, 0, Way::Up, Body::Data(100))).last().unwrap();
+    let packet = packet.bytes();
+    world.act(1, |node, now, out| node.handle_tun(now, InnerPacket::whole(&packet), out))?;
+    world.advance(SECOND)
+}
+
+fn a_number_that_was_used() -> Result<(), Breach> {
+    let (mut world, mut twin) = (world(), world());
+    // The twin has the same keys and is some numbers ahead.
+    let packet = twin.delivery.send(twin.now_ns, 0, Way::Up, Body::Data(100)).bytes();
+    let now_ns = twin.now_ns;
+    let verb = |node: &mut Node, now: Instant, out: &mut Outbox| {
+        for _ in 0..9 {
+            node.handle_tun(now, InnerPacket::whole(&packet), out);
+        }
+    };
+    for (seal, number) in twin.hosts[1].turn(now_ns, verb).sealed {
+        world.nonces.sealed(&seal, number)?;
+    }
+    world.send_now(0, Way::Up, Body::Data(100)).map(drop)
+}
+
+fn the_same_datagram_twice() -> Result<(), Breach> {
+    let mut world = world();
+    for outgoing in secretly(&mut world) {
+        let Outgoing { link, access, from, to, ref payload } = outgoing;
+        let again = Outgoing { link, access, from, to, payload: payload.clone() };
+        world.transmit(1, outgoing)?;
+        world.transmit(1, again)?;
+    }
+    Ok(())
+}
+
+/// The gateway sends `len` bytes of `kind` to the attacker.
+fn to_the_attacker(world: &mut World, kind: u8, len: usize) -> Result<(), Breach> {
+    let to = SocketAddr::new(bystander(66), 666);
+    let (link, from) = (world.place.gateway, gateway_at(world));
+    world.transmit(GATEWAY, Outgoing { link, access: 0, from, to, payload: vec![kind; len] })
+}
+
+fn noise(world: &mut World, len: usize) {
+    let source = SocketAddr::new(bystander(66), 666);
+    world.inject(Datagram { source, destination: gateway_at(world), payload: vec![1; len] });
+    world.advance(SECOND).unwrap();
+}
+
+fn data_to_a_stranger() -> Result<(), Breach> {
+    let mut world = world();
+    noise(&mut world, 1_000); // buys no data
+    to_the_attacker(&mut world, Kind::Data as u8, 1)
+}
+
+fn more_than_came_in() -> Result<(), Breach> {
+    let mut world = world();
+    noise(&mut world, 100);
+    to_the_attacker(&mut world, Kind::CookieReply as u8, 100).expect("as much as came");
+    to_the_attacker(&mut world, Kind::CookieReply as u8, 1)
+}
+
+fn a_timer_not_heeded() -> Result<(), Breach> {
+    let mut world = world();
+    world.now_ns = world.hosts[1].wake_ns().expect("a client behind a NAT wakes up");
+    world.wake(1, |_, _, _| {})
+}
+
+fn never_at_rest() -> Result<(), Breach> {
+    let mut world = world();
+    for after_ns in 0..=u64::from(EVENTS_MAX) {
+        world.schedule(after_ns, Task::Tell { client: 0 });
+    }
+    world.advance(SECOND)
+}
+
+fn a_gateway_that_stays_away() -> Result<(), Breach> {
+    let mut world = world();
+    world.hosts[GATEWAY].stop();
+    world.always_back()
+}
+
+fn half_is_lost() -> Result<(), Breach> {
+    let mut world = world();
+    world.place.set_quality(world.now_ns, 0, 0, Quality { loss: 500, ..Quality::CLEAN });
+    world.nothing_is_lost()
+}
+
+/// Nobody can tell a relay from a path: the core takes it, and the law says so.
+fn a_relay() -> Result<(), Breach> {
+    let mut world = open_world();
+    let at_client = outside(&world);
+    for _ in 0..100 {
+        world.attacker.relay(1);
+        world.send_now(0, Way::Up, Body::Data(100))?;
+        world.advance(10 * emu::MS)?;
+        for datagram in world.attacker.reflect(world.now_ns, at_client) {
+            world.inject(datagram);
+        }
+    }
+    Ok(())
+}
+
+fn a_datagram_of_nobody() -> Result<(), Breach> {
+    let mut world = world();
+    let (source, destination) = (outside(&world), gateway_at(&world));
+    for Outgoing { payload, .. } in secretly(&mut world) {
+        world.inject(Datagram { source, destination, payload });
+    }
+    world.advance(SECOND)
+}
+
+/// A handshake is no more than a pending epoch: the indices tell.
+fn a_handshake_of_nobody() -> Result<(), Breach> {
+    let mut world = world();
+    let (source, destination) = (outside(&world), gateway_at(&world));
+    let mut double = World::of(1, 1, Watch::default()).unwrap();
+    double.clients[0].store.counter = 1_000_000;
+    double.hosts[1].stop();
+    double.power_on(1, false).unwrap();
+    let halves = [Kind::HandshakeA, Kind::HandshakeB].map(|kind| {
+        let mut recorded = double.attacker.recorded().rev();
+        recorded.find(|datagram| Kind::of(&datagram.payload) == Some(kind)).unwrap().payload.clone()
+    });
+    for payload in halves {
+        world.inject(Datagram { source, destination, payload });
+    }
+    world.advance(SECOND)
+}
+
+fn too_many_sockets() -> Result<(), Breach> {
+    let mut world = world();
+    let local = world.hosts[1].cards[0].as_ref().unwrap().addresses[0];
+    for number in 0..100 {
+        world.hosts[1].open(SocketId(10_000 + number), LinkId(1), local);
+    }
+    world.send_now(0, Way::Up, Body::Data(100)).map(drop)
+}
+
+fn too_many_handshakes() -> Result<(), Breach> {
+    let mut world = world();
+    let peer = world.gateway_key;
+    let counters = 1_000..2_000;
+    counters
+        .into_iter()
+        .try_for_each(|counter| world.react(1, Event::HandshakeCounter { peer, counter }))
+}
+
+fn a_packet_while_idle() -> Result<(), Breach> {
+    let mut world = open_world();
+    let body = Body::Data(100);
+    world.schedule(600 * SECOND, Task::Send { client: 0, way: Way::Up, body });
+    world.silence()
+}
+
+fn too_much_for_a_nat() -> Result<(), Breach> {
+    let mut world = world();
+    for number in 0..8 {
+        let body = Body::Data(1_400);
+        world.schedule((600 + number) * SECOND, Task::Send { client: 0, way: Way::Up, body });
+    }
+    world.silence()
+}
+
+fn a_nat_that_forgot() -> Result<(), Breach> {
+    let mut world = world();
+    // What keeps the mapping goes nowhere; nothing is owed, so the client cannot know.
+    world.place.set_carrier(world.now_ns, 0, 0, Carrier::BlackHole);
+    world.silence()
+}
+
+fn a_packet_after_revocation() -> Result<(), Breach> {
+    let mut world = world();
+    world.delivery.revoke(world.now_ns, 0); // and nobody tells the gateway
+    world.send_now(0, Way::Up, Body::Data(100))?;
+    world.advance(SECOND)
+}
+
+fn a_counter_again() -> Result<(), Breach> {
+    let mut world = world();
+    let peer = world.gateway_key;
+    world.react(1, Event::HandshakeCounter { peer, counter: 1_000 })?;
+    world.react(1, Event::HandshakeCounter { peer, counter: 1_000 })
+}
+
+fn a_closed_socket() -> Result<(), Breach> {
+    let mut world = world();
+    world.hosts[1].stop();
+    world.hosts[1].power = Power::On;
+    world.send_now(0, Way::Up, Body::Data(100)).map(drop)
+}
