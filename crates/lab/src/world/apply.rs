@@ -13,13 +13,14 @@ use super::engine::{GATEWAY, Task, World};
 use super::host::{Card, PORT, Power};
 use super::inner::{self, Body, LEN_MAX, LEN_MIN};
 use super::laws::Breach;
-use super::op::{Attack, CARDS, Found, Machine, Network, Op, Way};
+use super::op::{Attack, CARDS, Disturbs, Found, Machine, Network, Op, Way};
 use super::parcel::HostId;
 use crate::emu::{MS, Rng, SECOND};
 
 impl World {
     /// Does what `op` says.
     pub(super) fn apply(&mut self, op: &Op) -> Result<(), Breach> {
+        self.note_trouble(op.disturbs());
         match *op {
             Op::Send { client, way, packets, len, gap_us } => {
                 self.send(self.client(client), way, packets, len, gap_us);
@@ -34,10 +35,29 @@ impl World {
             Op::Attack(ref attack) => self.attack(attack),
             Op::Revoke { client } => return self.revoke(self.client(client)),
             Op::Readmit { client } => return self.readmit(self.client(client)),
-            Op::Enrol { client } => return self.enrol_again(self.client(client)),
+            Op::Enrol { client } => self.enrol_stranger(self.client(client)),
+            Op::Overreach { client, what } => {
+                let (client, body) = (self.client(client), Body::Forbidden(what));
+                self.schedule(0, Task::Send { client, way: Way::Up, body });
+            }
             Op::Settle { quiet } => return self.settle(quiet),
         }
         self.advance(0)
+    }
+
+    /// From now on the clients' sessions may be down.
+    fn note_trouble(&mut self, disturbs: Disturbs) {
+        let now_ns = self.now_ns;
+        let number = match disturbs {
+            Disturbs::Nobody => return,
+            Disturbs::Client(number) => Some(self.client(number)),
+            Disturbs::Everybody => None,
+        };
+        for (place, client) in self.clients.iter_mut().enumerate() {
+            if number.is_none_or(|number| number == place) {
+                client.troubled_ns.get_or_insert(now_ns);
+            }
+        }
     }
 
     fn client(&self, number: u8) -> usize {
@@ -138,10 +158,7 @@ impl World {
                 let client = self.client(client);
                 self.clients[client].backup = self.clients[client].store.clone();
             }
-            Machine::StepClock { host, by_s } => {
-                let host = usize::from(host) % self.hosts.len();
-                self.hosts[host].wall_error_s = by_s;
-            }
+            Machine::StepClock { by_s } => self.wall_error_s = by_s,
         }
         self.advance(0)
     }
@@ -255,6 +272,9 @@ impl World {
             Power::Off => {
                 self.begin_process(host, reboot);
                 self.load_store(host)?;
+                if host == GATEWAY {
+                    self.knows_everybody()?;
+                }
             }
         }
         let Some(client) = host.checked_sub(1) else {
@@ -295,12 +315,14 @@ impl World {
     pub(super) fn decide(
         &mut self,
         peer: PeerKey,
-        client: usize,
+        client: Option<usize>,
         token: &Token,
     ) -> Result<(), Breach> {
-        let answer = match self.gateway_store.enrol(peer, client, token) {
-            Ok(()) => Command::AddPeer(Box::new(peer_config(peer, client))),
-            Err(status) => Command::RefuseEnrolment { peer, status },
+        let enrolled = self.gateway_store.enrol(self.wall_s(), peer, client, token);
+        let answer = match (enrolled, client) {
+            (Ok(()), Some(client)) => Command::AddPeer(Box::new(peer_config(peer, client))),
+            (Ok(()), None) => unreachable!("no stranger is enrolled"),
+            (Err(status), _) => Command::RefuseEnrolment { peer, status },
         };
         self.command(GATEWAY, answer)
     }
@@ -309,8 +331,11 @@ impl World {
         let key = self.clients[client].key;
         if self.gateway_store.is_enrolled(key) {
             self.gateway_store.revoke(key);
-            self.delivery.revoke(self.now_ns, client);
-            return self.command(GATEWAY, Command::RevokePeer(key));
+            let status = self.hosts[GATEWAY].node.status(key);
+            let paths = status.into_iter().flat_map(|status| status.paths);
+            let remotes = paths.map(|path| path.remote()).collect();
+            self.command(GATEWAY, Command::RevokePeer(key))?;
+            self.delivery.revoke(self.now_ns, client, remotes);
         }
         Ok(())
     }
@@ -327,13 +352,16 @@ impl World {
         self.command(client + 1, Command::Connect(self.gateway_key))
     }
 
-    /// The next client starts with the first invite of this one, which was used already.
-    fn enrol_again(&mut self, client: usize) -> Result<(), Breach> {
-        let thief = (client + 1) % self.clients.len();
-        let token = self.invite(client, 0);
-        self.clients[thief].store.token = Some(token);
-        self.hosts[thief + 1].stop();
-        self.power_on(thief + 1, false)
+    /// Somebody whom nobody knows asks to be enrolled with the first invite of a client; if the
+    /// client has not used it yet, with one that does not exist.
+    fn enrol_stranger(&mut self, client: usize) {
+        let Some(&gateway) = self.gateway_addresses().first() else { return };
+        let first = self.token(client, 0);
+        let made_up = Token::new(b"never was invited").unwrap_or_else(|| first.clone());
+        let token = if self.gateway_store.is_used(&first) { first } else { made_up };
+        for datagram in self.attacker.stranger(self.gateway_key, gateway, token) {
+            self.inject(datagram);
+        }
     }
 }
 
@@ -349,7 +377,7 @@ fn peer_config(key: PeerKey, client: usize) -> PeerConfig {
         own: vec![Prefix::host(address)],
         gateway: vec![inner::GATEWAY.into()],
         internet: true,
-        local: vec![],
+        local: vec![Prefix { address: inner::LOCAL.into(), bits: 24 }],
         allow: vec![],
     };
     PeerConfig { key, psk: None, access, side: SideConfig::Client { lease, routes: vec![] } }

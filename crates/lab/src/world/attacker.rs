@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
-use rove_proto::crypto::{Floor, Hello, Initiator, SeededRng, StaticSecret};
+use rove_proto::crypto::{Floor, Hello, Initiator, MessagePair, SeededRng, StaticSecret, Token};
 use rove_proto::id::{PeerKey, SessionIndex};
 
 use super::op::{Intercept, Way};
@@ -53,6 +53,8 @@ pub(super) struct Attacker {
     caught: VecDeque<Datagram>,
     task: Option<Task>,
     reflected_ns: Option<u64>,
+    /// Strangers that have asked to be enrolled.
+    strangers: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +73,7 @@ impl Attacker {
             caught: VecDeque::new(),
             task: None,
             reflected_ns: None,
+            strangers: 0,
         }
     }
 
@@ -205,6 +208,21 @@ impl Attacker {
         (0..count).map(&mut noise).collect()
     }
 
+    /// A whole handshake by somebody whom nobody knows, another one each time.
+    pub(super) fn stranger(
+        &mut self,
+        gateway: PeerKey,
+        to: SocketAddr,
+        token: Token,
+    ) -> Vec<Datagram> {
+        self.strangers += 1;
+        let mut rng = SeededRng::new(0x57a6_0000 + u64::from(self.strangers));
+        let source = SocketAddr::new(bystander(self.strangers), 1_024);
+        let messages = by_nobody(&mut rng, gateway, 1, Some(token));
+        let halves = messages.into_iter().flat_map(|MessagePair { a, b }| [a, b]);
+        halves.map(|payload| Datagram { source, destination: to, payload }).collect()
+    }
+
     /// Well-formed first halves of handshakes by nobody, each from another address.
     pub(super) fn flood(
         gateway: PeerKey,
@@ -229,20 +247,22 @@ fn first_halves(gateway: PeerKey) -> &'static [Vec<u8>] {
     static HALVES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     HALVES.get_or_init(|| {
         let mut rng = SeededRng::new(0xf100d);
-        let half = |counter| {
-            let secret = StaticSecret::generate(&mut rng);
-            let indices = std::array::from_fn(|i| SessionIndex(i as u32 + 1));
-            let hello = Hello {
-                counter,
-                features: 0,
-                floor: Floor::BITS_128,
-                has_aes: true,
-                token: None,
-                indices,
-            };
-            let started = Initiator::start(&mut rng, &secret, gateway, None, &hello);
-            started.ok().map(|(initiator, _)| initiator.messages().a.to_vec())
-        };
+        let half = |counter| by_nobody(&mut rng, gateway, counter, None).map(|messages| messages.a);
         (1..=FLOOD_MESSAGES).filter_map(half).collect()
     })
+}
+
+/// Both halves of a handshake with a key that was made for it.
+fn by_nobody(
+    rng: &mut SeededRng,
+    gateway: PeerKey,
+    counter: u64,
+    token: Option<Token>,
+) -> Option<MessagePair> {
+    let secret = StaticSecret::generate(rng);
+    let indices = std::array::from_fn(|i| SessionIndex(i as u32 + 1));
+    let hello =
+        Hello { counter, features: 0, floor: Floor::BITS_128, has_aes: true, token, indices };
+    let started = Initiator::start(rng, &secret, gateway, None, &hello);
+    started.ok().map(|(_, messages)| messages)
 }

@@ -4,11 +4,13 @@
 use std::net::SocketAddr;
 
 use rove_proto::id::{LinkId, SocketId};
+use rove_proto::role::Access;
 use rove_proto::wire::Kind;
 
 use super::*;
 use crate::emu::{Carrier, Datagram, SECOND};
 use crate::world::host::Outgoing;
+use crate::world::op::{Op, Overreach};
 use crate::world::place::bystander;
 
 /// A way to break a law, told in a few words.
@@ -17,7 +19,10 @@ type Crime = (&'static str, fn() -> Result<(), Breach>);
 /// A law that is added needs one here, or this does not compile.
 fn crimes(law: Law) -> &'static [Crime] {
     match law {
-        Law::Delivery => &[("a packet of nobody's", out_of_nothing)],
+        Law::Delivery => &[
+            ("a packet of nobody's", out_of_nothing),
+            ("a packet that is not allowed", a_packet_too_many),
+        ],
         Law::Nonces => &[
             ("a number that was used", a_number_that_was_used),
             ("the same datagram twice", the_same_datagram_twice),
@@ -34,7 +39,10 @@ fn crimes(law: Law) -> &'static [Crime] {
             ("a gateway that stays away", a_gateway_that_stays_away),
             ("half of all packets lost", half_is_lost),
         ],
-        Law::Hijack => &[("a relay that was let in", a_relay)],
+        Law::Hijack => &[
+            ("a relay that was let in", a_relay),
+            ("packets lost during a race", lost_during_a_race),
+        ],
         Law::Unauthenticated => &[
             ("a datagram that nobody sent", a_datagram_of_nobody),
             ("a handshake that nobody sent", a_handshake_of_nobody),
@@ -47,8 +55,16 @@ fn crimes(law: Law) -> &'static [Crime] {
             ("too much for a NAT", too_much_for_a_nat),
             ("a NAT that forgot", a_nat_that_forgot),
         ],
-        Law::Revocation => &[("a packet after it", a_packet_after_revocation)],
+        Law::Revocation => &[
+            ("a packet after it", a_packet_after_revocation),
+            ("data to where it was", data_after_revocation),
+        ],
         Law::Restart => &[("a counter again", a_counter_again)],
+        Law::Enrolment => &[
+            ("a stranger that is let in", a_stranger),
+            ("one that is forgotten", one_that_is_forgotten),
+            ("one that is asked again", one_that_is_asked_again),
+        ],
         Law::Sockets => &[("a socket that is closed", a_closed_socket)],
     }
 }
@@ -106,6 +122,14 @@ fn out_of_nothing() -> Result<(), Breach> {
     let packet = (0..1_000).map(|_| model.send(0, 0, Way::Up, Body::Data(100))).last().unwrap();
     let packet = packet.bytes();
     world.act(1, |node, now, out| node.handle_tun(now, InnerPacket::whole(&packet), out))?;
+    world.advance(SECOND)
+}
+
+fn a_packet_too_many() -> Result<(), Breach> {
+    let mut world = world();
+    let (peer, access) = (world.clients[0].key, Access::Unrestricted);
+    world.command(GATEWAY, Command::SetAccess { peer, access })?;
+    world.apply(&Op::Overreach { client: 0, what: Overreach::Source })?;
     world.advance(SECOND)
 }
 
@@ -186,6 +210,12 @@ fn half_is_lost() -> Result<(), Breach> {
     let mut world = world();
     world.place.set_quality(world.now_ns, 0, 0, Quality { loss: 500, ..Quality::CLEAN });
     world.nothing_is_lost()
+}
+
+fn lost_during_a_race() -> Result<(), Breach> {
+    let mut world = world();
+    world.place.set_quality(world.now_ns, 0, 0, Quality { loss: 500, ..Quality::CLEAN });
+    world.nothing_is_lost_to_a_race(0)
 }
 
 /// Nobody can tell a relay from a path: the core takes it, and the law says so.
@@ -273,9 +303,36 @@ fn a_nat_that_forgot() -> Result<(), Breach> {
 
 fn a_packet_after_revocation() -> Result<(), Breach> {
     let mut world = world();
-    world.delivery.revoke(world.now_ns, 0); // and nobody tells the gateway
+    world.delivery.revoke(world.now_ns, 0, [].into()); // and nobody tells the gateway
     world.send_now(0, Way::Up, Body::Data(100))?;
     world.advance(SECOND)
+}
+
+fn data_after_revocation() -> Result<(), Breach> {
+    let mut world = world();
+    let (link, from, to) = (world.place.gateway, gateway_at(&world), outside(&world));
+    world.apply(&Op::Revoke { client: 0 })?;
+    let payload = vec![Kind::Data as u8; 40];
+    world.transmit(GATEWAY, Outgoing { link, access: 0, from, to, payload })
+}
+
+fn a_stranger() -> Result<(), Breach> {
+    let mut world = world();
+    world.gateway_store.revoke(world.clients[0].key); // and nobody tells the gateway
+    world.send_now(0, Way::Down, Body::Data(100)).map(drop)
+}
+
+fn one_that_is_forgotten() -> Result<(), Breach> {
+    let mut world = world();
+    let peer = world.clients[0].key;
+    world.command(GATEWAY, Command::RevokePeer(peer))?; // and nobody tells the operator
+    world.knows_everybody()
+}
+
+fn one_that_is_asked_again() -> Result<(), Breach> {
+    let mut world = world();
+    let (peer, token) = (world.clients[0].key, world.token(0, 0));
+    world.react(GATEWAY, Event::EnrolmentRequested { peer, token })
 }
 
 fn a_counter_again() -> Result<(), Breach> {

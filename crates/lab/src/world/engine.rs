@@ -44,7 +44,7 @@ pub(super) enum Task {
     /// A datagram that was held goes its way.
     Release { host: HostId, link: emu::LinkId, parcel: Parcel },
     /// The gateway's desk has decided about an enrolment.
-    Decide { peer: PeerKey, client: usize, token: Token },
+    Decide { peer: PeerKey, client: Option<usize>, token: Token },
     /// A client learns where the gateway is now.
     Tell { client: usize },
     /// A host wakes up or starts.
@@ -66,6 +66,8 @@ pub(super) struct Client {
     pub(super) wanted: bool,
     /// When a packet last got through, either way.
     pub(super) carried_ns: u64,
+    /// When something first disturbed it since all trouble ended.
+    pub(super) troubled_ns: Option<u64>,
     /// Invites made for it.
     pub(super) invites: u32,
 }
@@ -79,6 +81,8 @@ pub(super) struct World {
     pub(super) clients: Vec<Client>,
     pub(super) gateway_key: PeerKey,
     pub(super) gateway_store: GatewayStore,
+    /// What the gateway's wall clock is wrong by, in seconds.
+    pub(super) wall_error_s: i64,
     pub(super) attacker: Attacker,
     pub(super) delivery: Delivery,
     pub(super) trace: TraceHash,
@@ -127,6 +131,7 @@ impl World {
             clients: Vec::new(),
             gateway_key,
             gateway_store: GatewayStore::default(),
+            wall_error_s: 0,
             attacker: Attacker::new(),
             delivery: Delivery::default(),
             trace: TraceHash::default(),
@@ -178,18 +183,29 @@ impl World {
             refused: None,
             wanted: true,
             carried_ns: self.now_ns,
+            troubled_ns: None,
             invites: 0,
         });
     }
 
     /// The operator makes an invite for a client.
     pub(super) fn invite(&mut self, client: usize, number: u32) -> Token {
+        let token = self.token(client, number);
+        self.gateway_store.invite(self.wall_s(), &token);
+        token
+    }
+
+    /// What stands in an invite for a client.
+    pub(super) fn token(&self, client: usize, number: u32) -> Token {
         let mut bytes = [0; 16];
         self.seed.fork(0x1_0000 + client as u64 * 0x1_0000 + u64::from(number)).fill(&mut bytes);
         // Sixteen bytes are a token, always.
-        let token = Token::new(&bytes).unwrap_or_else(|| unreachable!("a token of 16 bytes"));
-        self.gateway_store.invite(&token);
-        token
+        Token::new(&bytes).unwrap_or_else(|| unreachable!("a token of 16 bytes"))
+    }
+
+    /// What the gateway's wall clock shows, in seconds.
+    pub(super) const fn wall_s(&self) -> i64 {
+        (self.now_ns / emu::SECOND) as i64 + self.wall_error_s
     }
 
     /// Lets time pass.
@@ -348,20 +364,42 @@ impl World {
             check_status(&status, self.hosts[host].sockets())?;
             self.hijack.check(host, peer, &status)?;
         }
+        if host == GATEWAY
+            && let Some(peer) = node.peers().find(|&peer| !self.gateway_store.is_enrolled(peer))
+        {
+            let what = format!("{peer:?} is known and not enrolled");
+            return Err(Breach::new(Law::Enrolment, what));
+        }
         Ok(())
+    }
+
+    /// Whoever is enrolled is known to the gateway.
+    pub(super) fn knows_everybody(&self) -> Result<(), Breach> {
+        let (known, enrolled) =
+            (self.hosts[GATEWAY].node.peers().count(), self.gateway_store.enrolled().count());
+        if known == enrolled {
+            return Ok(());
+        }
+        let what = format!("{known} peers are known and {enrolled} enrolled");
+        Err(Breach::new(Law::Enrolment, what))
     }
 
     /// What a shell does when its core tells it something.
     fn react(&mut self, host: HostId, event: Event) -> Result<(), Breach> {
         self.trace.add(&[host as u64, hash(format!("{event:?}").as_bytes())]);
         self.watch.tell(self.now_ns, || format!("{host}: {event:?}"));
-        self.told += 1;
+        // Anybody may ask to be let in, and a refusal is for the audit log: no state of a session.
+        let asked = matches!(event, Event::PeerRefused { .. } | Event::EnrolmentRequested { .. });
+        self.told += u64::from(!asked);
         match event {
             Event::EnrolmentRequested { peer, token } => {
-                if let Some(client) = self.clients.iter().position(|c| c.key == peer) {
-                    let after_ns = self.seed.below(200) * emu::MS;
-                    self.schedule(after_ns, Task::Decide { peer, client, token });
+                if self.gateway_store.is_enrolled(peer) {
+                    let what = format!("{peer:?} is enrolled and has to ask");
+                    return Err(Breach::new(Law::Enrolment, what));
                 }
+                let client = self.clients.iter().position(|client| client.key == peer);
+                let after_ns = self.seed.below(200) * emu::MS;
+                self.schedule(after_ns, Task::Decide { peer, client, token });
             }
             Event::HandshakeCounter { counter, .. } => {
                 let client = &mut self.clients[host - 1];

@@ -63,8 +63,6 @@ pub(super) struct Host {
     next_port: u16,
     /// World time at which the clock showed [`BOOT_TIME_NS`].
     booted_ns: u64,
-    /// What a wall clock would be wrong by, in seconds: nothing may depend on it.
-    pub(super) wall_error_s: i64,
 }
 
 /// A datagram that a node sends.
@@ -108,7 +106,6 @@ impl Host {
             sockets: BTreeMap::new(),
             next_port: PORTS.start,
             booted_ns: now_ns,
-            wall_error_s: 0,
         };
         host.stop();
         host

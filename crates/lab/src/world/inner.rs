@@ -6,13 +6,19 @@
 
 use std::net::Ipv4Addr;
 
-use super::op::Way;
+use super::op::{Overreach, Way};
 use crate::emu::Rng;
 
 /// A server behind the gateway.
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
 /// The gateway inside the tunnel.
 pub(super) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// A network of the gateway's own with global addresses (TEST-NET-3).
+pub(super) const LOCAL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 0);
+/// A private network behind the gateway.
+const PRIVATE: Ipv4Addr = Ipv4Addr::new(192, 168, 7, 1);
+/// Bytes of a packet that may not be sent.
+const FORBIDDEN_LEN: u16 = 64;
 /// The shortest packet: a header and nothing else.
 pub(super) const LEN_MIN: u16 = 20;
 /// The longest: the MTU of the tunnel's interface.
@@ -43,6 +49,18 @@ pub(super) enum Body {
     Data(u16),
     /// A TCP SYN that announces this segment size.
     Syn(u16),
+    /// What a client may not send.
+    Forbidden(Overreach),
+}
+
+impl Body {
+    /// Whether it may come out at all.
+    pub(super) const fn may_arrive(self) -> bool {
+        match self {
+            Self::Data(_) | Self::Syn(_) => true,
+            Self::Forbidden(_) => false,
+        }
+    }
 }
 
 /// The inner address of a client.
@@ -62,6 +80,7 @@ impl Inner {
         let mut packet = match self.body {
             Body::Data(len) => self.data(len.clamp(LEN_MIN, LEN_MAX)),
             Body::Syn(mss) => self.syn(mss),
+            Body::Forbidden(_) => self.data(FORBIDDEN_LEN),
         };
         let [a, b, c, d] = self.id.to_be_bytes();
         (packet[4], packet[5], packet[10], packet[11]) = (a, b, c, d);
@@ -72,7 +91,7 @@ impl Inner {
     /// of a SYN, which may have become smaller.
     pub(super) fn may_arrive_as(&self, packet: &[u8]) -> bool {
         let sent = self.bytes();
-        let Body::Syn(mss) = self.body else { return packet == sent };
+        let Body::Syn(mss) = self.body else { return packet == sent && self.body.may_arrive() };
         if packet.len() != sent.len() {
             return false;
         }
@@ -89,6 +108,10 @@ impl Inner {
             Way::Up => (client, SERVER),
             Way::Down => (SERVER, client),
         };
+        let (source, destination) = match self.body {
+            Body::Data(_) | Body::Syn(_) => (source, destination),
+            Body::Forbidden(what) => self.forbidden(what),
+        };
         let mut packet = vec![0u8; len];
         packet[0] = 0x45;
         packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
@@ -96,6 +119,18 @@ impl Inner {
         packet[12..16].copy_from_slice(&source.octets());
         packet[16..20].copy_from_slice(&destination.octets());
         packet
+    }
+
+    /// Source and destination of what may not be sent.
+    fn forbidden(&self, what: Overreach) -> (Ipv4Addr, Ipv4Addr) {
+        let (own, other) = (address(self.client), address(self.client + 1));
+        match what {
+            Overreach::Source => (other, SERVER),
+            Overreach::Neighbour => (own, other),
+            Overreach::Private => (own, PRIVATE),
+            Overreach::Local => (own, Ipv4Addr::from(u32::from(LOCAL) + 9)),
+            Overreach::Gateway => (own, GATEWAY),
+        }
     }
 
     fn data(&self, len: u16) -> Vec<u8> {

@@ -35,7 +35,9 @@ use std::fmt;
 pub use hunt::{Hunt, hunt, watch};
 pub use journey::Journey;
 pub use laws::Law;
-pub use op::{Attack, Found, Intercept, Machine, Network, Op, Quality, Way, decode, generate};
+pub use op::{
+    Attack, Found, Intercept, Machine, Network, Op, Overreach, Quality, Way, decode, generate,
+};
 pub use watch::Teller;
 
 use engine::World;

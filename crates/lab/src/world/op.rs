@@ -69,10 +69,88 @@ pub enum Op {
     Revoke { client: u8 },
     /// The operator gives it back, and the user connects.
     Readmit { client: u8 },
-    /// A stranger tries the token that a client has used.
+    /// A stranger tries the invite that a client has used, or one that it made up.
     Enrol { client: u8 },
-    /// Trouble ends; everything must work again within a bounded time.
+    /// A client that is let in sends what it may not.
+    Overreach { client: u8, what: Overreach },
+    /// Trouble ends; everything must work again within a bounded time. With `quiet` also while an
+    /// attacker races, and then comes an idle hour.
     Settle { quiet: bool },
+}
+
+/// Whose session an operation may disturb.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Disturbs {
+    Nobody,
+    Client(u8),
+    Everybody,
+}
+
+impl Op {
+    /// Whose session it may disturb.
+    pub(super) const fn disturbs(&self) -> Disturbs {
+        match self {
+            Self::Send { .. }
+            | Self::Syn { .. }
+            | Self::Wait { .. }
+            | Self::Overreach { .. }
+            | Self::Enrol { .. }
+            | Self::Settle { .. } => Disturbs::Nobody,
+            Self::Revoke { client } | Self::Readmit { client } => Disturbs::Client(*client),
+            Self::Network(change) => change.disturbs(),
+            Self::Machine(change) => change.disturbs(),
+            Self::Attack(Attack::Intercept { client, .. }) => Disturbs::Client(*client),
+            Self::Attack(_) => Disturbs::Everybody,
+        }
+    }
+}
+
+impl Network {
+    const fn disturbs(&self) -> Disturbs {
+        match self {
+            Self::Quality { client, .. }
+            | Self::Carrier { client, .. }
+            | Self::OneWay { client, .. }
+            | Self::Mtu { client, .. }
+            | Self::Readdress { client, .. }
+            | Self::Plug { client, .. }
+            | Self::RebindNat { client, .. }
+            | Self::RebootNat { client, .. } => Disturbs::Client(*client),
+            Self::MoveGateway { .. } => Disturbs::Everybody,
+        }
+    }
+}
+
+impl Machine {
+    const fn disturbs(&self) -> Disturbs {
+        match self {
+            Self::Sleep { client, .. }
+            | Self::RestartClient { client, .. }
+            | Self::Backup { client } => Disturbs::Client(*client),
+            Self::RestartGateway { .. } | Self::StepClock { .. } => Disturbs::Everybody,
+        }
+    }
+}
+
+/// What a client may not send: nothing of it ever comes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overreach {
+    /// A packet from another client's address.
+    Source,
+    /// A packet to another client.
+    Neighbour,
+    /// A packet to a private network behind the gateway.
+    Private,
+    /// A packet to a network of the gateway's own that has global addresses.
+    Local,
+    /// A packet to the gateway itself, for a service that it does not offer to clients.
+    Gateway,
+}
+
+impl Overreach {
+    /// Every kind.
+    pub(super) const ALL: [Self; 5] =
+        [Self::Source, Self::Neighbour, Self::Private, Self::Local, Self::Gateway];
 }
 
 /// A change on the way.
@@ -111,8 +189,9 @@ pub enum Machine {
     RestartGateway { reboot: bool, down_ms: u32 },
     /// A copy is made of the client's store.
     Backup { client: u8 },
-    /// A wall clock jumps, by years if need be.
-    StepClock { host: u8, by_s: i64 },
+    /// The gateway's wall clock is wrong by so much from now on, by years if need be: invites
+    /// expire by it, and nothing else may.
+    StepClock { by_s: i64 },
 }
 
 /// What the attacker does.
@@ -181,7 +260,9 @@ impl Quality {
 }
 
 /// The kinds that a list may contain or not.
-const KINDS: u64 = 22;
+const KINDS: u64 = 23;
+/// Of these, those that [`decode`] makes from the first 64 kind bytes.
+const KINDS_OLD: u64 = 22;
 
 /// Makes a list of `steps` operations; the last is always [`Op::Settle`].
 pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
@@ -199,7 +280,7 @@ pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
             }
         });
     }
-    ops.push(Op::Settle { quiet: rng.chance(0.2) });
+    ops.push(Op::Settle { quiet: rng.chance(0.5) });
     ops
 }
 
@@ -210,19 +291,22 @@ const DECODED_LEN: usize = 3;
 
 /// Any bytes as a world's seed and operations, for fuzzing: a byte of seed, then three for each
 /// operation, its kind and what the rest follows from. To change one changes nothing before it, and
-/// leaves those behind it what they are.
+/// leaves those behind it what they are. At the end trouble ends: every law must hold.
 pub fn decode(bytes: &[u8]) -> (u64, Vec<Op>) {
     let Some((&seed, rest)) = bytes.split_first() else { return (0, Vec::new()) };
     let op = |chunk: &[u8]| {
         let [kind, high, low] = [chunk[0], chunk[1], chunk[2]];
         let mut rng = Rng::new(u64::from(u16::from_be_bytes([high, low])));
-        match kind % 64 {
+        match kind % 128 {
             0..16 => traffic(&mut rng),
             16..28 => Op::Wait { ms: wait(&mut rng) },
+            other @ 28..64 => trouble(&mut rng, u64::from(other) % KINDS_OLD),
             other => trouble(&mut rng, u64::from(other) % KINDS),
         }
     };
-    (seed.into(), rest.chunks_exact(DECODED_LEN).take(DECODED_MAX).map(op).collect())
+    let mut ops: Vec<Op> = rest.chunks_exact(DECODED_LEN).take(DECODED_MAX).map(op).collect();
+    ops.push(Op::Settle { quiet: seed & 1 == 1 });
+    (seed.into(), ops)
 }
 
 fn wait(rng: &mut Rng) -> u32 {
@@ -269,7 +353,7 @@ fn trouble(rng: &mut Rng, kind: u64) -> Op {
         14 if rng.chance(0.5) => Op::Machine(Machine::Backup { client }),
         14 => {
             let by_s = rng.below(1 << 30) as i64 - (1 << 29);
-            Op::Machine(Machine::StepClock { host: client, by_s })
+            Op::Machine(Machine::StepClock { by_s })
         }
         15 => match rng.below(3) {
             0 => Op::Revoke { client },
@@ -277,7 +361,8 @@ fn trouble(rng: &mut Rng, kind: u64) -> Op {
             _ => Op::Enrol { client },
         },
         16..=20 => Op::Attack(attack(rng, kind, client)),
-        _ => Op::Settle { quiet: false },
+        21 => Op::Settle { quiet: false },
+        _ => Op::Overreach { client, what: Overreach::ALL[rng.below(5) as usize] },
     }
 }
 

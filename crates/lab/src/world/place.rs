@@ -101,7 +101,8 @@ impl Place {
         } else {
             let kind = if kind == 0 { NatKind::PortRestricted } else { NatKind::Symmetric };
             let mut config = NatConfig::new(kind, vec![outside(label, 0)]);
-            // Just above the keepalive: the least that must be survived.
+            // Above the keepalive of 25 s by no more than one that is lost on the way may cost
+            // (RFC 4787, REQ-5 asks for two minutes; boxes in the field give less).
             config.expiry_ns = 40 * SECOND;
             let nat = net.nat(config);
             (nat, Some(nat), vec![v4([61, label, 0, 0], 16)])

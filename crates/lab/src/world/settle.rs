@@ -4,15 +4,16 @@
 //!    get through both ways.
 //! 2. Then, once a few large packets have told where a path shrank, nothing is lost: the links lose
 //!    nothing, so the tunnel may not.
+//!    Nor while an attacker is faster with copies of some of them.
 //! 3. *Silence*: with nothing to say nothing is sent; behind a NAT what keeps its mapping, within
 //!    the budget of 250 KB a day. It does keep it: afterwards the gateway gets through at once.
 
 use rove_proto::node::{Command, PeerState};
 
-use super::engine::{GATEWAY, Task, World};
+use super::engine::{Client, GATEWAY, Task, World};
 use super::inner::{Body, LEN_MAX};
 use super::laws::{Breach, Law};
-use super::op::{ACCESSES, Quality, Way};
+use super::op::{ACCESSES, Intercept, Quality, Way};
 use crate::emu::{Carrier, MS, SECOND};
 
 /// The longest time until packets get through, besides 2 % of the outage, in nanoseconds.
@@ -25,6 +26,8 @@ const TRY_NS: u64 = SECOND / 4;
 const LOSSLESS: u64 = 25;
 /// Large packets each way before that, which may be lost.
 const LEARNING: u64 = 12;
+/// Datagrams of a client that an attacker overtakes with copies.
+const RACED: u16 = 12;
 /// Time in which what was under way comes to rest.
 const REST_NS: u64 = 400 * SECOND;
 /// Time for which silence is watched.
@@ -40,8 +43,17 @@ impl World {
     pub(super) fn settle(&mut self, quiet: bool) -> Result<(), Breach> {
         self.end_trouble()?;
         self.always_back()?;
+        self.knows_everybody()?;
         self.nothing_is_lost()?;
-        if quiet { self.silence() } else { Ok(()) }
+        if quiet {
+            (0..self.clients.len())
+                .try_for_each(|client| self.nothing_is_lost_to_a_race(client))?;
+            self.silence()?;
+        }
+        for client in &mut self.clients {
+            client.troubled_ns = None;
+        }
+        Ok(())
     }
 
     fn end_trouble(&mut self) -> Result<(), Breach> {
@@ -67,30 +79,36 @@ impl World {
         self.advance(0)
     }
 
-    /// Whoever was refused gets what is needed to be let in: the operator's word or a new invite.
+    /// The operator lets everybody in again, and every user connects.
     fn welcome(&mut self, client: usize) -> Result<(), Breach> {
-        let key = self.clients[client].key;
         self.readmit(client)?;
-        let enrolled = self.gateway_store.is_enrolled(key);
-        let had_used_one = self.clients[client].store.token.is_some();
-        if !enrolled || had_used_one {
-            let entry = &mut self.clients[client];
-            entry.invites += 1;
-            let number = entry.invites;
-            let token = self.invite(client, number);
-            self.clients[client].store.token = Some(token);
-            self.hosts[client + 1].stop();
-            self.power_on(client + 1, false)?;
+        self.invite_again(client)
+    }
+
+    /// Whoever is not enrolled, and has an invite that the desk would refuse, gets another and
+    /// starts with it. Everybody else must come back without.
+    fn invite_again(&mut self, client: usize) -> Result<(), Breach> {
+        let Client { key, store, .. } = &self.clients[client];
+        let judge = |token| self.gateway_store.judge(self.wall_s(), *key, token).is_ok();
+        if self.gateway_store.is_enrolled(*key) || store.token.as_ref().is_some_and(judge) {
+            return Ok(());
         }
-        Ok(())
+        let entry = &mut self.clients[client];
+        entry.invites += 1;
+        let number = entry.invites;
+        let token = self.invite(client, number);
+        self.clients[client].store.token = Some(token);
+        self.hosts[client + 1].stop();
+        self.power_on(client + 1, false)
     }
 
     pub(super) fn always_back(&mut self) -> Result<(), Breach> {
         let start_ns = self.now_ns;
         let mut open: Vec<Try> = (0..self.clients.len()).flat_map(Try::all).collect();
         let limit = |world: &Self, client: usize| {
-            let outage_ns = start_ns - world.clients[client].carried_ns.min(start_ns);
-            BACK_WITHIN_NS + outage_ns / BACK_PART
+            let Client { carried_ns, troubled_ns, .. } = world.clients[client];
+            let since_ns = troubled_ns.map_or(start_ns, |at| at.max(carried_ns));
+            BACK_WITHIN_NS + start_ns.saturating_sub(since_ns) / BACK_PART
         };
         let limits: Vec<u64> = (0..self.clients.len()).map(|i| limit(self, i)).collect();
         loop {
@@ -125,6 +143,7 @@ impl World {
         for host in 1..self.hosts.len() {
             let status = self.hosts[host].node.status(self.gateway_key);
             if status.is_some_and(|status| matches!(status.state, PeerState::Down(_))) {
+                self.invite_again(host - 1)?;
                 self.command(host, Command::Connect(self.gateway_key))?;
             }
         }
@@ -142,6 +161,20 @@ impl World {
             }
         }
         self.advance(LEARNING * 400 * MS + 5 * SECOND)?;
+        self.all_arrive(Law::AlwaysBack, "on links that lose nothing")
+    }
+
+    /// Copies of what a client sends come from somewhere else, and sooner: a claim that is forged.
+    /// The true path keeps the originals, so nothing is lost.
+    pub(super) fn nothing_is_lost_to_a_race(&mut self, client: usize) -> Result<(), Breach> {
+        self.attacker.intercept(client + 1, Way::Up, Intercept::Race, RACED);
+        self.all_arrive(Law::Hijack, "while copies from elsewhere overtake what a client sends")?;
+        self.attacker.rest();
+        Ok(())
+    }
+
+    /// Sends packets of every size both ways, all of which must arrive.
+    fn all_arrive(&mut self, law: Law, when: &str) -> Result<(), Breach> {
         let first = self.delivery.totals().0 + 1;
         for number in 0..LOSSLESS {
             for client in 0..self.clients.len() {
@@ -160,12 +193,12 @@ impl World {
         }
         let portraits: Vec<_> = (0..self.clients.len()).map(|i| self.portrait(i)).collect();
         let what = format!(
-            "{} of {} packets lost on links that lose nothing\n{}",
+            "{} of {} packets lost {when}\n{}",
             lost.len(),
             last - first + 1,
             portraits.join("\n"),
         );
-        Err(Breach::new(Law::AlwaysBack, what))
+        Err(Breach::new(law, what))
     }
 
     pub(super) fn silence(&mut self) -> Result<(), Breach> {

@@ -10,6 +10,9 @@ use rove_proto::id::PeerKey;
 /// repeated.
 const RESERVE: u64 = 64;
 
+/// How long an invite is good for, in seconds.
+const INVITE_S: i64 = 86_400;
+
 /// A client's store.
 #[derive(Clone, Debug)]
 pub(super) struct ClientStore {
@@ -38,37 +41,59 @@ impl ClientStore {
 pub(super) struct GatewayStore {
     enrolled: BTreeMap<PeerKey, usize>,
     revoked: BTreeSet<PeerKey>,
-    tokens: BTreeMap<Vec<u8>, Option<PeerKey>>,
+    tokens: BTreeMap<Vec<u8>, Invite>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Invite {
+    /// By the gateway's wall clock, in seconds.
+    expires_s: i64,
+    user: Option<PeerKey>,
 }
 
 impl GatewayStore {
-    /// The operator makes an invite.
-    pub(super) fn invite(&mut self, token: &Token) {
-        self.tokens.entry(token.as_bytes().to_vec()).or_insert(None);
+    /// The operator makes an invite, when the gateway's wall clock shows `wall_s`.
+    pub(super) fn invite(&mut self, wall_s: i64, token: &Token) {
+        let invite = Invite { expires_s: wall_s + INVITE_S, user: None };
+        self.tokens.entry(token.as_bytes().to_vec()).or_insert(invite);
     }
 
-    /// A peer shows a token: enrols it, or says why not.
+    /// A peer shows a token: enrols it, or says why not. A stranger is no `client`.
     pub(super) fn enrol(
         &mut self,
+        wall_s: i64,
         peer: PeerKey,
-        client: usize,
+        client: Option<usize>,
         token: &Token,
     ) -> Result<(), Status> {
+        self.judge(wall_s, peer, token)?;
+        // Every good invite is a client's, and no stranger can guess it.
+        let client = client.ok_or(Status::TokenUnknown)?;
+        let invite = self.tokens.get_mut(token.as_bytes()).ok_or(Status::TokenUnknown)?;
+        invite.user = Some(peer);
+        self.enrolled.insert(peer, client);
+        Ok(())
+    }
+
+    /// What the desk says to `peer` with `token`.
+    pub(super) fn judge(&self, wall_s: i64, peer: PeerKey, token: &Token) -> Result<(), Status> {
         if self.revoked.contains(&peer) {
             return Err(Status::Revoked);
         }
         if self.enrolled.contains_key(&peer) {
             return Ok(());
         }
-        match self.tokens.get_mut(token.as_bytes()) {
+        match self.tokens.get(token.as_bytes()) {
             None => Err(Status::TokenUnknown),
-            Some(Some(user)) if *user != peer => Err(Status::TokenUsed),
-            Some(user) => {
-                *user = Some(peer);
-                self.enrolled.insert(peer, client);
-                Ok(())
-            }
+            Some(Invite { user: Some(user), .. }) if *user != peer => Err(Status::TokenUsed),
+            Some(invite) if wall_s >= invite.expires_s => Err(Status::TokenExpired),
+            Some(_) => Ok(()),
         }
+    }
+
+    /// Whether somebody came in with `token`.
+    pub(super) fn is_used(&self, token: &Token) -> bool {
+        self.tokens.get(token.as_bytes()).is_some_and(|invite| invite.user.is_some())
     }
 
     /// Who may come in.

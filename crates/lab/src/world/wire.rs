@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use rove_proto::node::{Meta, PeerStatus};
 use rove_proto::wire::Kind;
+use rove_proto::wire::handshake::MAC_LEN;
 
 use super::attacker::Fate;
 use super::engine::{GATEWAY, Task, World};
@@ -30,7 +31,7 @@ impl World {
     /// A node sends a datagram.
     pub(super) fn transmit(&mut self, host: HostId, outgoing: Outgoing) -> Result<(), Breach> {
         let Outgoing { link, access, from, to, payload } = outgoing;
-        let mark = hash(&payload);
+        let mark = mark(&payload);
         self.trace.add(&[self.now_ns, host as u64, mark]);
         self.datagrams += 1;
         let sealed = Kind::of(&payload) == Some(Kind::Data);
@@ -44,6 +45,9 @@ impl World {
         }
         let datagram = Datagram { source: from, destination: to, payload };
         let client = if host == GATEWAY { self.client_at(to) } else { Some(host) };
+        if client.is_none() && sealed {
+            self.delivery.sent_to_nobody(to)?;
+        }
         let way = if host == GATEWAY { Way::Down } else { Way::Up };
         let parcel = Parcel { datagram, origin: Origin::Host(host), to };
         let len = emu::Frame::wire_len(&parcel);
@@ -110,7 +114,7 @@ impl World {
         }
         let Datagram { source, mut payload, .. } = datagram;
         self.witness(host, source, to, &payload, origin);
-        let mark = hash(&payload);
+        let mark = mark(&payload);
         // Whoever brings it: it is a word of the host's, from where the host may be.
         let (sender, sent_ns) = self.genuine.get(&mark).copied().unzip();
         if let Some(sender) = sender {
@@ -180,5 +184,16 @@ impl World {
         let cards = self.hosts[host].cards.iter().flatten();
         let access = cards.into_iter().find(|card| card.link == link).map(|card| card.access);
         access.is_some_and(|access| len <= self.place.access(host - 1, access).mtu)
+    }
+}
+
+/// What a datagram is known by: its bytes, but for the cookie field of a handshake message, which
+/// is nobody's word until the load demands it (docs/spec/handshake.md).
+fn mark(payload: &[u8]) -> u64 {
+    match Kind::of(payload) {
+        Some(Kind::HandshakeA | Kind::HandshakeB) => {
+            hash(&payload[..payload.len().saturating_sub(MAC_LEN)])
+        }
+        _ => hash(payload),
     }
 }

@@ -1,8 +1,9 @@
-//! What is delivered was sent by that peer, unaltered, and is delivered once. And from the moment
-//! of its revocation a client gets nothing through, and nothing is sent to it (a second would be
-//! allowed; here the operator's word reaches the gateway at once).
+//! What is delivered was sent by that peer, unaltered, from its own address to where it may send,
+//! and is delivered once. And from the moment of its revocation a client gets nothing through (a
+//! second would be allowed; here the operator's word reaches the gateway at once).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use super::{Breach, Law};
 use crate::emu::MS;
@@ -15,7 +16,14 @@ pub(in crate::world) struct Delivery {
     sent: BTreeMap<u32, Entry>,
     next: u32,
     arrived: u32,
-    revoked: BTreeMap<usize, u64>,
+    revoked: BTreeMap<usize, Revoked>,
+}
+
+#[derive(Debug)]
+struct Revoked {
+    since_ns: u64,
+    /// Where it was reached until then.
+    remotes: BTreeSet<SocketAddr>,
 }
 
 #[derive(Debug)]
@@ -60,6 +68,9 @@ impl Delivery {
         if !right {
             return Err(breach(format!("{inner:?} came out at {at:?}")));
         }
+        if !inner.body.may_arrive() {
+            return Err(breach(format!("{inner:?} was let through")));
+        }
         if !inner.may_arrive_as(packet) {
             return Err(breach(format!("{inner:?} was altered: {} bytes", packet.len())));
         }
@@ -68,12 +79,12 @@ impl Delivery {
         }
         self.arrived += 1;
         // What the gateway sent before may still be on its way to the client.
-        let late = |since: &&u64| match inner.way {
-            Way::Up => now_ns > **since,
-            Way::Down => entry.at_ns > **since,
+        let late = |revoked: &&Revoked| match inner.way {
+            Way::Up => now_ns > revoked.since_ns,
+            Way::Down => entry.at_ns > revoked.since_ns,
         };
-        if let Some(since_ns) = self.revoked.get(&inner.client).filter(late) {
-            let ms = (now_ns - since_ns) / MS;
+        if let Some(revoked) = self.revoked.get(&inner.client).filter(late) {
+            let ms = (now_ns - revoked.since_ns) / MS;
             let what = format!("{inner:?} got through {ms} ms after the revocation");
             return Err(Breach::new(Law::Revocation, what));
         }
@@ -85,9 +96,22 @@ impl Delivery {
         self.sent.get(&id).is_some_and(|entry| entry.arrived)
     }
 
-    /// The client is revoked from now on.
-    pub(in crate::world) fn revoke(&mut self, now_ns: u64, client: usize) {
-        self.revoked.entry(client).or_insert(now_ns);
+    /// The client is revoked from now on; until now it was reached at `remotes`.
+    pub(in crate::world) fn revoke(
+        &mut self,
+        now_ns: u64,
+        client: usize,
+        remotes: BTreeSet<SocketAddr>,
+    ) {
+        self.revoked.entry(client).or_insert(Revoked { since_ns: now_ns, remotes });
+    }
+
+    /// The gateway sends data to `remote`, where it knows nobody.
+    pub(in crate::world) fn sent_to_nobody(&self, remote: SocketAddr) -> Result<(), Breach> {
+        let who = self.revoked.iter().find(|(_, revoked)| revoked.remotes.contains(&remote));
+        let Some((client, _)) = who else { return Ok(()) };
+        let what = format!("data to {remote}, where the revoked client {client} was");
+        Err(Breach::new(Law::Revocation, what))
     }
 
     /// The client is welcome again.

@@ -20,7 +20,8 @@ pub(super) use nonces::Nonces;
 /// The laws, by number and name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Law {
-    /// What is delivered was sent, unaltered, by that peer, once.
+    /// What is delivered was sent, unaltered, by that peer, from its own address, to where it may
+    /// send; and is delivered once.
     Delivery,
     /// No pair of key and nonce is used twice.
     Nonces,
@@ -31,7 +32,8 @@ pub enum Law {
     /// When trouble has ended, packets get through again within [`super::BACK_WITHIN`] and 2 % of
     /// the outage; and then none is lost.
     AlwaysBack,
-    /// A session's path never becomes an address that its peer did not send from.
+    /// A session's path never becomes an address that its peer did not send from; one that is only
+    /// claimed gets copies, and no packet is lost to it.
     Hijack,
     /// What is not authentic, or not new, changes nothing.
     Unauthenticated,
@@ -41,8 +43,10 @@ pub enum Law {
     Silence,
     /// A revoked client gets nothing through any more.
     Revocation,
-    /// A restart loses no enrolment and repeats no handshake counter.
+    /// A restart repeats no handshake counter.
     Restart,
+    /// The gateway knows whoever is enrolled, and nobody else; a restart loses none.
+    Enrolment,
     /// Datagrams leave only from sockets that are open.
     Sockets,
 }
@@ -56,7 +60,7 @@ pub(super) struct Breach {
 
 impl Law {
     /// Every law.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Delivery,
         Self::Nonces,
         Self::Amplification,
@@ -68,6 +72,7 @@ impl Law {
         Self::Silence,
         Self::Revocation,
         Self::Restart,
+        Self::Enrolment,
         Self::Sockets,
     ];
 }

@@ -37,6 +37,15 @@ fn a_packet_arrives_once_whole_and_where_it_should() {
 }
 
 #[test]
+fn what_a_client_may_not_send_never_arrives() {
+    for what in crate::world::op::Overreach::ALL {
+        let mut delivery = Delivery::default();
+        let packet = delivery.send(0, 0, Way::Up, Body::Forbidden(what)).bytes();
+        assert_eq!(law(delivery.arrived(1, None, &packet)), Some(Law::Delivery), "{what:?}");
+    }
+}
+
+#[test]
 fn every_length_has_a_number_and_a_smaller_segment_size_is_no_alteration() {
     let mut delivery = Delivery::default();
     for len in [20, 21, 27, 28, 1_420] {
@@ -57,12 +66,15 @@ fn a_revoked_client_gets_nothing_through() {
     let mut delivery = Delivery::default();
     let before = delivery.send(0, 0, Way::Down, Body::Data(100)).bytes();
     let up = delivery.send(0, 0, Way::Up, Body::Data(100)).bytes();
-    delivery.revoke(SECOND, 0);
+    delivery.revoke(SECOND, 0, [remote(1)].into());
+    assert_eq!(law(delivery.sent_to_nobody(remote(1))), Some(Law::Revocation));
+    assert_eq!(law(delivery.sent_to_nobody(remote(2))), None);
     assert_eq!(law(delivery.arrived(2 * SECOND, Some(0), &before)), None, "it was on its way");
     assert_eq!(law(delivery.arrived(2 * SECOND, None, &up)), Some(Law::Revocation));
     let after = delivery.send(2 * SECOND, 0, Way::Down, Body::Data(100)).bytes();
     assert_eq!(law(delivery.arrived(3 * SECOND, Some(0), &after)), Some(Law::Revocation));
     delivery.readmit(0);
+    assert_eq!(law(delivery.sent_to_nobody(remote(1))), None);
     let again = delivery.send(4 * SECOND, 0, Way::Up, Body::Data(100)).bytes();
     assert_eq!(law(delivery.arrived(4 * SECOND, None, &again)), None);
 }
