@@ -158,6 +158,10 @@ impl World {
                 let client = self.client(client);
                 self.clients[client].backup = self.clients[client].store.clone();
             }
+            Machine::Late { host, by_us } => {
+                let host = usize::from(host) % self.hosts.len();
+                self.hosts[host].late_ns = u64::from(by_us) * 1_000;
+            }
             Machine::StepClock { by_s } => self.wall_error_s = by_s,
         }
         self.advance(0)

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use rove_proto::id::{LinkId, SocketId};
 use rove_proto::role::Access;
 use rove_proto::wire::Kind;
+use rove_proto::wire::inner::InnerPacket;
 
 use super::*;
 use crate::emu::{Carrier, Datagram, SECOND};

@@ -12,7 +12,6 @@ use rove_proto::id::PeerKey;
 use rove_proto::node::{Command, Event, Node, PeerStatus};
 use rove_proto::outbox::Outbox;
 use rove_proto::time::Instant;
-use rove_proto::wire::inner::InnerPacket;
 
 use super::attacker::Attacker;
 use super::hash::{TraceHash, hash};
@@ -22,7 +21,7 @@ use super::laws::{
     Amplification, Breach, Delivery, Handshakes, Hijack, Law, Nonces, check_indices, check_status,
 };
 use super::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
-use super::parcel::{HostId, Parcel};
+use super::parcel::{HostId, Input, Parcel};
 use super::place::Place;
 use super::road::{Arrival, Passed};
 use super::store::{ClientStore, GatewayStore};
@@ -47,6 +46,8 @@ pub(super) enum Task {
     Decide { peer: PeerKey, client: Option<usize>, token: Token },
     /// A client learns where the gateway is now.
     Tell { client: usize },
+    /// A busy host's shell gets its turn.
+    Turn { host: HostId },
     /// A host wakes up or starts.
     PowerOn { host: HostId, reboot: bool },
 }
@@ -243,6 +244,11 @@ impl World {
             self.perform(task)?;
         }
         for host in 0..self.hosts.len() {
+            if self.hosts[host].late_ns == 0 {
+                self.take_in(host)?;
+            }
+        }
+        for host in 0..self.hosts.len() {
             if self.hosts[host].wake_ns().is_some_and(|at| at <= self.now_ns) {
                 self.wake(host, Node::handle_timeout)?;
             }
@@ -274,12 +280,20 @@ impl World {
         for (_, task) in std::mem::take(&mut self.agenda) {
             self.perform(task)?;
         }
-        Ok(())
+        (0..self.hosts.len()).try_for_each(|host| self.take_in(host))
     }
 
     fn perform(&mut self, task: Task) -> Result<(), Breach> {
         match task {
-            Task::Send { client, way, body } => self.send_now(client, way, body).map(drop),
+            Task::Send { client, way, body } => {
+                let host = if way == Way::Up { client + 1 } else { GATEWAY };
+                if self.hosts[host].power == Power::On {
+                    let inner = self.delivery.send(self.now_ns, client, way, body);
+                    self.put(host, Input::Packet(inner));
+                }
+                Ok(())
+            }
+            Task::Turn { host } => self.take_in(host),
             Task::Release { host, link, parcel } => {
                 self.place.net.push(self.now_ns, self.place.hosts[host], link, parcel);
                 Ok(())
@@ -304,7 +318,7 @@ impl World {
         }
         let inner = self.delivery.send(self.now_ns, client, way, body);
         let packet = inner.bytes();
-        self.act(host, |node, now, out| node.handle_tun(now, InnerPacket::whole(&packet), out))?;
+        self.act(host, |node, now, out| node.handle_tun(now, inner.parts(&packet), out))?;
         Ok(Some(inner.id))
     }
 

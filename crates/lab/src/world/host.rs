@@ -13,7 +13,7 @@ use rove_proto::node::{Config, Event, Link, Node};
 use rove_proto::outbox::{Outbox, RunSeal};
 use rove_proto::time::{Duration, Instant};
 
-use super::parcel::HostId;
+use super::parcel::{HostId, Input};
 use crate::emu;
 
 /// Port on which the gateway listens.
@@ -57,6 +57,10 @@ pub(super) struct Host {
     pub(super) power: Power,
     /// The cards by number; `None` is unplugged.
     pub(super) cards: Vec<Option<Card>>,
+    /// What has arrived and was not taken yet.
+    pub(super) inbox: Vec<Input>,
+    /// How long what arrives waits until the shell has a turn, in nanoseconds.
+    pub(super) late_ns: u64,
     secret: StaticSecret,
     out: Outbox,
     sockets: BTreeMap<SocketId, (usize, SocketAddr)>,
@@ -101,6 +105,8 @@ impl Host {
             node: node(Instant::ZERO, &secret, 0),
             power: Power::On,
             cards: vec![None; cards],
+            inbox: Vec::new(),
+            late_ns: 0,
             secret,
             out: Outbox::new(),
             sockets: BTreeMap::new(),
@@ -115,6 +121,7 @@ impl Host {
     pub(super) fn stop(&mut self) {
         self.power = Power::Off;
         self.sockets.clear();
+        self.inbox.clear();
     }
 
     /// The process starts. Its randomness follows from `seed`; with `reboot` the clock begins anew.
@@ -215,6 +222,11 @@ impl Host {
             Some(Link { id: LinkId(number as u32 + 1), addresses: card.addresses.clone() })
         };
         self.cards.iter().enumerate().filter_map(link).collect()
+    }
+
+    /// Whether a socket is open.
+    pub(super) fn is_open(&self, socket: SocketId) -> bool {
+        self.sockets.contains_key(&socket)
     }
 
     /// Sockets that are open.

@@ -6,6 +6,8 @@
 
 use std::net::Ipv4Addr;
 
+use rove_proto::wire::inner::InnerPacket;
+
 use super::op::{Overreach, Way};
 use crate::emu::Rng;
 
@@ -85,6 +87,24 @@ impl Inner {
         let [a, b, c, d] = self.id.to_be_bytes();
         (packet[4], packet[5], packet[10], packet[11]) = (a, b, c, d);
         packet
+    }
+
+    /// The packet as a tunnel device hands it over: sometimes in two parts, of which the first has
+    /// all headers.
+    pub(super) fn parts<'a>(&self, packet: &'a [u8]) -> InnerPacket<'a> {
+        let headers = match self.body {
+            Body::Syn(_) => packet.len(),
+            Body::Data(_) | Body::Forbidden(_) if packet.len() >= 28 => 28,
+            Body::Data(_) | Body::Forbidden(_) => usize::from(LEN_MIN),
+        };
+        let spare = (packet.len() - headers) as u64;
+        let at = match self.id % 3 {
+            0 => packet.len(),
+            1 => headers,
+            _ => headers + Rng::new(self.id.into()).fork(0x7370).below(spare + 1) as usize,
+        };
+        let (head, tail) = packet.split_at(at);
+        InnerPacket { head, tail }
     }
 
     /// Whether `packet` is this one as a tunnel may deliver it: the same, but for the segment size

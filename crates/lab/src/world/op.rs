@@ -127,7 +127,9 @@ impl Machine {
             Self::Sleep { client, .. }
             | Self::RestartClient { client, .. }
             | Self::Backup { client } => Disturbs::Client(*client),
-            Self::RestartGateway { .. } | Self::StepClock { .. } => Disturbs::Everybody,
+            Self::RestartGateway { .. } | Self::StepClock { .. } | Self::Late { .. } => {
+                Disturbs::Everybody
+            }
         }
     }
 }
@@ -189,6 +191,9 @@ pub enum Machine {
     RestartGateway { reboot: bool, down_ms: u32 },
     /// A copy is made of the client's store.
     Backup { client: u8 },
+    /// A machine is busy: its program gets its turn so much later than what arrives, and finds
+    /// all of it at once. Host 0 is the gateway.
+    Late { host: u8, by_us: u16 },
     /// The gateway's wall clock is wrong by so much from now on, by years if need be: invites
     /// expire by it, and nothing else may.
     StepClock { by_s: i64 },
@@ -260,7 +265,7 @@ impl Quality {
 }
 
 /// The kinds that a list may contain or not.
-const KINDS: u64 = 23;
+const KINDS: u64 = 24;
 /// Of these, those that [`decode`] makes from the first 64 kind bytes.
 const KINDS_OLD: u64 = 22;
 
@@ -362,7 +367,12 @@ fn trouble(rng: &mut Rng, kind: u64) -> Op {
         },
         16..=20 => Op::Attack(attack(rng, kind, client)),
         21 => Op::Settle { quiet: false },
-        _ => Op::Overreach { client, what: Overreach::ALL[rng.below(5) as usize] },
+        22 => Op::Overreach { client, what: Overreach::ALL[rng.below(5) as usize] },
+        _ => {
+            let host = rng.below(u64::from(CLIENTS_MAX) + 1) as u8;
+            let by_us = [0, 50, 1_000, 20_000][rng.below(4) as usize];
+            Op::Machine(Machine::Late { host, by_us })
+        }
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::net::SocketAddr;
 
+use rove_proto::node::Meta;
+
+use super::inner::Inner;
 use crate::emu::{Datagram, Endpoints, Frame};
 
 /// A host of the world: 0 is the gateway, then the clients.
@@ -25,6 +28,22 @@ pub(super) enum Origin {
     Host(HostId),
     /// The attacker: made up, altered, sent again or from elsewhere.
     Attacker,
+}
+
+/// What waits for a host's node to take it.
+#[derive(Debug)]
+pub(super) enum Input {
+    /// An inner packet from the tunnel device.
+    Packet(Inner),
+    /// A datagram from a socket.
+    Datagram {
+        /// How it came.
+        meta: Meta,
+        /// Where it was sent to.
+        to: SocketAddr,
+        /// Its bytes.
+        payload: Vec<u8>,
+    },
 }
 
 impl Frame for Parcel {

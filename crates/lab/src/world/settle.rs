@@ -59,6 +59,9 @@ impl World {
     fn end_trouble(&mut self) -> Result<(), Breach> {
         self.attacker.rest();
         self.release_all()?;
+        for host in &mut self.hosts {
+            host.late_ns = 0;
+        }
         for client in 0..self.clients.len() {
             for access in 0..usize::from(ACCESSES) {
                 self.place.set_carrier(self.now_ns, client, access, Carrier::Up);

@@ -10,12 +10,23 @@ use rove_proto::wire::handshake::MAC_LEN;
 use super::attacker::Fate;
 use super::engine::{GATEWAY, Task, World};
 use super::hash::hash;
-use super::host::Outgoing;
+use super::host::{Host, Outgoing, Power};
 use super::laws::{Breach, Law};
 use super::op::Way;
-use super::parcel::{HostId, Origin, Parcel};
+use super::parcel::{HostId, Input, Origin, Parcel};
 use super::road::Passed;
 use crate::emu::{self, Datagram};
+
+/// Inputs of one turn.
+const TURN_MAX: usize = 16;
+
+/// A datagram that may have to leave everything as it is.
+struct Suspect {
+    mark: u64,
+    new: bool,
+    kind: Option<Kind>,
+    remote: SocketAddr,
+}
 
 /// What a datagram that is not authentic, or not new, must leave as it is.
 #[derive(Debug, PartialEq)]
@@ -112,9 +123,77 @@ impl World {
         if host != GATEWAY {
             self.overhear(Way::Down, &datagram.payload);
         }
-        let Datagram { source, mut payload, .. } = datagram;
+        let Datagram { source, payload, .. } = datagram;
         self.witness(host, source, to, &payload, origin);
-        let mark = mark(&payload);
+        let meta = Meta { socket: received.socket, local: Some(received.local), remote: source };
+        self.put(host, Input::Datagram { meta, to, payload });
+        Ok(())
+    }
+
+    /// Something waits for a host's shell: for the end of this instant, or for its turn.
+    pub(super) fn put(&mut self, host: HostId, input: Input) {
+        let Host { inbox, late_ns, .. } = &mut self.hosts[host];
+        let (first, after_ns) = (inbox.is_empty(), *late_ns);
+        inbox.push(input);
+        if first && after_ns > 0 {
+            self.schedule(after_ns, Task::Turn { host });
+        }
+    }
+
+    /// A host's shell hands its node what has arrived: as much in one turn as the laws can tell
+    /// apart, as the real shell does.
+    pub(super) fn take_in(&mut self, host: HostId) -> Result<(), Breach> {
+        let inbox = std::mem::take(&mut self.hosts[host].inbox);
+        if self.hosts[host].power != Power::On {
+            return Ok(()); // the kernel has dropped it
+        }
+        let mut turn = Vec::new();
+        for input in inbox {
+            let suspect = match &input {
+                Input::Packet(_) => None,
+                // A socket that was closed meanwhile has taken its queue along.
+                Input::Datagram { meta, .. } if !self.hosts[host].is_open(meta.socket) => continue,
+                Input::Datagram { meta, to, payload } => self.suspect(host, meta, *to, payload),
+            };
+            if suspect.is_some() || turn.len() >= TURN_MAX {
+                self.take(host, &mut turn)?;
+            }
+            turn.push(input);
+            if let Some(suspect) = suspect {
+                self.take_suspect(host, suspect, &mut turn)?;
+            }
+        }
+        self.take(host, &mut turn)
+    }
+
+    /// One turn of a host's shell.
+    fn take(&mut self, host: HostId, inputs: &mut Vec<Input>) -> Result<(), Breach> {
+        if inputs.is_empty() {
+            return Ok(());
+        }
+        self.act(host, |node, now, out| {
+            for input in inputs.drain(..) {
+                match input {
+                    Input::Packet(inner) => {
+                        node.handle_tun(now, inner.parts(&inner.bytes()), out);
+                    }
+                    Input::Datagram { meta, mut payload, .. } => {
+                        node.handle_datagram(now, meta, &mut payload, out);
+                    }
+                }
+            }
+        })
+    }
+
+    /// What the laws learn from a datagram that a host takes; tells if it may change nothing.
+    fn suspect(
+        &mut self,
+        host: HostId,
+        meta: &Meta,
+        to: SocketAddr,
+        payload: &[u8],
+    ) -> Option<Suspect> {
+        let mark = mark(payload);
         // Whoever brings it: it is a word of the host's, from where the host may be.
         let (sender, sent_ns) = self.genuine.get(&mark).copied().unzip();
         if let Some(sender) = sender {
@@ -122,25 +201,37 @@ impl World {
         }
         let new = sent_ns.is_some() && !self.taken[host].contains(&mark);
         let authentic = sent_ns.filter(|_| new);
-        self.amplification.received(host, source, payload.len(), authentic);
-        let meta = Meta { socket: received.socket, local: Some(received.local), remote: source };
-        let kind = Kind::of(&payload);
+        self.amplification.received(host, meta.remote, payload.len(), authentic);
         // A second half that came before its first is as new the next time.
-        let may_be_early = new && kind == Some(Kind::HandshakeB);
-        let before = if new && !may_be_early { None } else { Some(self.view(host)) };
-        self.act(host, |node, now, out| node.handle_datagram(now, meta, &mut payload, out))?;
-        let changed = before.as_ref().is_some_and(|before| *before != self.view(host));
-        if changed && !new {
-            let what = format!(
-                "host {host} by {kind:?} from {source}: {before:?} -> {:?}",
-                self.view(host)
-            );
-            return Err(Breach::new(Law::Unauthenticated, what));
-        }
-        if new && (changed || !may_be_early) {
+        let early = new && Kind::of(payload) == Some(Kind::HandshakeB);
+        if new && !early {
             self.taken[host].insert(mark);
+            return None;
         }
-        Ok(())
+        let (kind, remote) = (Kind::of(payload), meta.remote);
+        Some(Suspect { mark, new, kind, remote })
+    }
+
+    /// A turn with one datagram alone that is not authentic or not new, or may be too early.
+    fn take_suspect(
+        &mut self,
+        host: HostId,
+        suspect: Suspect,
+        turn: &mut Vec<Input>,
+    ) -> Result<(), Breach> {
+        let Suspect { mark, new, kind, remote } = suspect;
+        let before = self.view(host);
+        self.take(host, turn)?;
+        if before == self.view(host) {
+            return Ok(());
+        }
+        if new {
+            self.taken[host].insert(mark);
+            return Ok(());
+        }
+        let after = self.view(host);
+        let what = format!("host {host} by {kind:?} from {remote}: {before:?} -> {after:?}");
+        Err(Breach::new(Law::Unauthenticated, what))
     }
 
     /// Everything that can be seen of a host's node.
