@@ -229,6 +229,45 @@ RULES");
 }
 
 #[test]
+fn a_client_that_cannot_prove_its_tunnel_says_what_it_lacks() {
+    in_namespace("a_client_that_cannot_prove_its_tunnel_says_what_it_lacks", || {
+        need_program("a missing capability", "setpriv");
+        let lab = Lab::new("a missing capability");
+        let _gateway = lab.gateway();
+        let before = lab.state_of("client");
+        let invite = lab.invite("laptop");
+        let mut command = on("client", "setpriv");
+        command.args(["--bounding-set=-net_raw", "--inh-caps=-net_raw", "--", binary(), "up"]);
+        command.args([&invite, "--dir"]).arg(lab.home("client"));
+        let error = Ran::of(output(command)).fails();
+        assert!(error.contains("no ping can be sent through the tunnel"), "{error}");
+        assert!(error.contains("grant CAP_NET_RAW to this program"), "{error}");
+        assert_eq!(lab.state_of("client"), before);
+    });
+}
+
+#[test]
+fn a_second_client_on_one_interface_is_told_of_the_first() {
+    in_namespace("a_second_client_on_one_interface_is_told_of_the_first", || {
+        let lab = Lab::new("an interface in use");
+        let _gateway = lab.gateway();
+        let (first, second) = (lab.invite("laptop"), lab.invite("tablet"));
+        lab.rove("client", &format!("up {first}")).ok();
+        let during = lab.state_of("client");
+        let mut command = on("client", binary());
+        command.args(["up", &second, "--dir"]).arg(lab.dir.path().join("other"));
+        let error = Ran::of(output(command)).fails();
+        assert!(
+            error.contains("the interface rove0 is in use by another process: stop"),
+            "{error}"
+        );
+        assert_eq!(lab.state_of("client"), during, "the first does not notice");
+        assert_eq!(status(&lab)["state"], "up");
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
 fn down_while_up_waits_is_told_as_such() {
     in_namespace("down_while_up_waits_is_told_as_such", || {
         let lab = Lab::new("an early down");

@@ -62,7 +62,7 @@ pub(crate) fn written(places: &Places) -> Vec<PathBuf> {
     }
     let directory = places.resolv_conf.parent().map(Path::to_owned);
     let linked = fs::canonicalize(&places.resolv_conf).ok();
-    let linked = linked.filter(|path| *path != places.resolv_conf);
+    let linked = linked.filter(|path| path.parent() != places.resolv_conf.parent());
     directory.into_iter().chain(linked).collect()
 }
 
@@ -108,5 +108,29 @@ pub(crate) fn remove(device: &str, saved: &Saved, places: &Places) -> Result<(),
     match saved {
         Saved::Resolved => resolved::remove(device),
         Saved::File(saved) => file::remove(saved, &places.resolv_conf),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_what_a_plan_replaces_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let resolv_conf = dir.path().join("resolv.conf");
+        let state = dir.path().to_owned();
+        let places = Places { state, resolv_conf: resolv_conf.clone(), resolved: true };
+        assert_eq!(written(&places), [dir.path()], "a file that is not there yet");
+        fs::write(&resolv_conf, "nameserver 192.0.2.53\n").unwrap();
+        assert_eq!(written(&places), [dir.path()]);
+        fs::remove_file(&resolv_conf).unwrap();
+        let target = fs::canonicalize(elsewhere.path()).unwrap().join("resolv.conf");
+        fs::write(&target, "nameserver 192.0.2.53\n").unwrap();
+        symlink(&target, &resolv_conf).unwrap();
+        assert_eq!(written(&places), [dir.path().to_owned(), target]);
     }
 }
