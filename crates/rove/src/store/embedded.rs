@@ -5,15 +5,16 @@
 //! clear error; redb asserts some things about its pages, so opening runs behind a guard that turns
 //! an assertion into the same error.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, TableError};
+use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable};
+use redb::{TableDefinition, TableError};
 use serde::{Deserialize, Serialize};
 
-use super::{Records, Store, StoreError, Table, Write};
+use super::{Ends, Records, Store, StoreError, Table, Write};
 use crate::files::PRIVATE;
 use crate::quiet;
 
@@ -35,8 +36,12 @@ struct About {
 /// A redb file.
 pub struct EmbeddedStore {
     path: PathBuf,
-    database: Database,
+    /// None when it could not be opened again after a failure.
+    database: Option<Database>,
 }
+
+/// One table, as it was when a transaction began.
+type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 impl EmbeddedStore {
     /// A new store for `role` at `path`, where no file may be.
@@ -44,10 +49,8 @@ impl EmbeddedStore {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(PRIVATE);
         let file = options.open(path).map_err(|cause| system(path, cause))?;
-        let mut builder = Database::builder();
-        builder.set_cache_size(CACHE_BYTES);
-        let database = builder.create_file(file).map_err(|cause| refused(path, cause))?;
-        let mut store = Self { path: path.to_owned(), database };
+        let database = database(path, file)?;
+        let mut store = Self { path: path.to_owned(), database: Some(database) };
         let about = About { format: VERSION, role: role.to_owned() };
         let about = serde_json::to_vec(&about).map_err(|cause| system(path, cause))?;
         store.commit(&[Write::put(Table::Facts, ABOUT, about)])?;
@@ -56,28 +59,18 @@ impl EmbeddedStore {
 
     /// The store for `role` at `path`.
     pub fn open(path: &Path, role: &str) -> Result<Self, StoreError> {
-        let file = OpenOptions::new().read(true).write(true).open(path);
-        let mut file = match file {
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
-                return Err(StoreError::Missing(path.to_owned()));
-            }
-            opened => opened.map_err(|cause| system(path, cause))?,
-        };
-        let mut magic = [0; MAGIC.len()];
-        // redb would take an empty file for a new one.
-        if file.read_exact(&mut magic).is_err() || magic != MAGIC {
-            return Err(StoreError::Foreign(path.to_owned()));
-        }
-        file.rewind().map_err(|cause| system(path, cause))?;
+        let file = open_file(path)?;
         let open = || {
-            let mut builder = Database::builder();
-            builder.set_cache_size(CACHE_BYTES);
-            let mut database = builder.create_file(file).map_err(|cause| refused(path, cause))?;
+            let mut database = database(path, file)?;
             database.check_integrity().map_err(|cause| refused(path, cause))?;
-            let store = Self { path: path.to_owned(), database };
+            let store = Self { path: path.to_owned(), database: Some(database) };
             // Every record is read once, so that a damaged page shows now and not in a year.
             for table in Table::ALL {
-                store.read(table)?;
+                let Some(opened) = store.table(table)? else { continue };
+                let mut records = opened.iter().map_err(|cause| refused(path, cause))?;
+                records.try_for_each(|record| {
+                    record.map(drop).map_err(|cause| refused(path, cause))
+                })?;
             }
             Ok(store)
         };
@@ -103,38 +96,99 @@ impl EmbeddedStore {
     }
 }
 
+impl EmbeddedStore {
+    /// A table to read; none before its first record.
+    fn table(&self, table: Table) -> Result<Option<Opened>, StoreError> {
+        let fail = |cause: redb::Error| refused(&self.path, cause);
+        let database = self.database.as_ref().ok_or_else(|| closed(&self.path))?;
+        let transaction = database.begin_read().map_err(|cause| fail(cause.into()))?;
+        match transaction.open_table(definition(table)) {
+            Ok(opened) => Ok(Some(opened)),
+            Err(TableError::TableDoesNotExist(_)) => Ok(None),
+            Err(cause) => Err(fail(cause.into())),
+        }
+    }
+
+    /// After a failed write redb refuses everything until its file is opened again, which takes
+    /// back what was half written.
+    fn open_again(&mut self) -> Result<&mut Database, StoreError> {
+        self.database = None;
+        let file = open_file(&self.path)?;
+        Ok(self.database.insert(database(&self.path, file)?))
+    }
+}
+
 impl Store for EmbeddedStore {
     fn read(&self, table: Table) -> Result<Records, StoreError> {
-        let fail = |cause: redb::Error| refused(&self.path, cause);
-        let transaction = self.database.begin_read().map_err(|cause| fail(cause.into()))?;
-        let opened = match transaction.open_table(definition(table)) {
-            Ok(opened) => opened,
-            Err(TableError::TableDoesNotExist(_)) => return Ok(Records::new()),
-            Err(cause) => return Err(fail(cause.into())),
-        };
+        self.last(table, usize::MAX)
+    }
+
+    fn last(&self, table: Table, count: usize) -> Result<Records, StoreError> {
+        let Some(opened) = self.table(table)? else { return Ok(Records::new()) };
         let mut records = Records::new();
-        for entry in opened.iter().map_err(|cause| fail(cause.into()))? {
-            let (key, value) = entry.map_err(|cause| fail(cause.into()))?;
+        for entry in opened.iter().map_err(|cause| refused(&self.path, cause))?.rev().take(count) {
+            let (key, value) = entry.map_err(|cause| refused(&self.path, cause))?;
             records.insert(key.value().to_vec(), value.value().to_vec());
         }
         Ok(records)
     }
 
-    fn commit(&mut self, writes: &[Write]) -> Result<(), StoreError> {
-        let commit = || -> Result<(), redb::Error> {
-            let mut transaction = self.database.begin_write()?;
-            transaction.set_durability(Durability::Immediate)?;
-            for write in writes {
-                let mut table = transaction.open_table(definition(write.table))?;
-                match &write.value {
-                    Some(value) => drop(table.insert(&write.key[..], &value[..])?),
-                    None => drop(table.remove(&write.key[..])?),
-                }
-            }
-            Ok(transaction.commit()?)
-        };
-        commit().map_err(|cause| refused(&self.path, cause))
+    fn ends(&self, table: Table) -> Result<Option<Ends>, StoreError> {
+        let Some(opened) = self.table(table)? else { return Ok(None) };
+        let first = opened.first().map_err(|cause| refused(&self.path, cause))?;
+        let last = opened.last().map_err(|cause| refused(&self.path, cause))?;
+        let key = |(key, _): (redb::AccessGuard<'_, &[u8]>, _)| key.value().to_vec();
+        Ok(first.map(key).zip(last.map(key)))
     }
+
+    fn commit(&mut self, writes: &[Write]) -> Result<(), StoreError> {
+        let database = match self.database.as_mut() {
+            Some(database) => database,
+            None => self.open_again()?,
+        };
+        let Err(cause) = commit(database, writes) else { return Ok(()) };
+        let refused = refused(&self.path, cause);
+        if let Err(error) = self.open_again() {
+            tracing::debug!(%error, "the store is not open");
+        }
+        Err(refused)
+    }
+}
+
+fn commit(database: &Database, writes: &[Write]) -> Result<(), redb::Error> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_durability(Durability::Immediate)?;
+    for write in writes {
+        let mut table = transaction.open_table(definition(write.table))?;
+        match &write.value {
+            Some(value) => drop(table.insert(&write.key[..], &value[..])?),
+            None => drop(table.remove(&write.key[..])?),
+        }
+    }
+    Ok(transaction.commit()?)
+}
+
+/// A file that is there and that redb wrote: it would take an empty one for a new one.
+fn open_file(path: &Path) -> Result<File, StoreError> {
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    let mut file = match file {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+            return Err(StoreError::Missing(path.to_owned()));
+        }
+        opened => opened.map_err(|cause| system(path, cause))?,
+    };
+    let mut magic = [0; MAGIC.len()];
+    if file.read_exact(&mut magic).is_err() || magic != MAGIC {
+        return Err(StoreError::Foreign(path.to_owned()));
+    }
+    file.rewind().map_err(|cause| system(path, cause))?;
+    Ok(file)
+}
+
+fn database(path: &Path, file: File) -> Result<Database, StoreError> {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    builder.create_file(file).map_err(|cause| refused(path, cause))
 }
 
 const fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
@@ -143,6 +197,10 @@ const fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'s
 
 fn damaged(path: &Path, what: impl ToString) -> StoreError {
     StoreError::Damaged { path: path.to_owned(), what: what.to_string() }
+}
+
+fn closed(path: &Path) -> StoreError {
+    system(path, "it could not be opened again after a failure")
 }
 
 fn system(path: &Path, cause: impl ToString) -> StoreError {

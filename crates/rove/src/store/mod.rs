@@ -23,14 +23,16 @@ pub enum Table {
     Counters,
     /// What happened, under a number that only grows, 8 bytes big-endian.
     Audit,
+    /// Who was refused, likewise: apart, so that strangers cannot push anything else out.
+    Refusals,
     /// Single records by name.
     Facts,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 5] =
-        [Self::Peers, Self::Invites, Self::Counters, Self::Audit, Self::Facts];
+    pub const ALL: [Self; 6] =
+        [Self::Peers, Self::Invites, Self::Counters, Self::Audit, Self::Refusals, Self::Facts];
 
     /// Its name in the file.
     pub const fn name(self) -> &'static str {
@@ -39,6 +41,7 @@ impl Table {
             Self::Invites => "invites",
             Self::Counters => "counters",
             Self::Audit => "audit",
+            Self::Refusals => "refusals",
             Self::Facts => "facts",
         }
     }
@@ -70,12 +73,22 @@ impl Write {
 /// The records of one table, in the order of their keys.
 pub type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// The lowest and the highest key of a table.
+pub type Ends = (Vec<u8>, Vec<u8>);
+
 /// Durable tables of records.
 pub trait Store: Send {
     /// Every record of `table`.
     fn read(&self, table: Table) -> Result<Records, StoreError>;
 
-    /// Makes all of `writes`, in their order, or none; durable on return.
+    /// The `count` records of `table` with the highest keys.
+    fn last(&self, table: Table, count: usize) -> Result<Records, StoreError>;
+
+    /// The lowest and the highest key of `table`; none when it is empty.
+    fn ends(&self, table: Table) -> Result<Option<Ends>, StoreError>;
+
+    /// Makes all of `writes`, in their order, or none; durable on return. One that failed, because
+    /// the disk was full, may be tried again.
     fn commit(&mut self, writes: &[Write]) -> Result<(), StoreError>;
 }
 

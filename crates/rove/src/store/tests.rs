@@ -37,6 +37,23 @@ fn records_survive_a_restart() {
 }
 
 #[test]
+fn the_ends_of_a_table_are_found_without_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = EmbeddedStore::create(&dir.path().join("store"), ROLE).unwrap();
+    assert_eq!(store.ends(Table::Audit).unwrap(), None);
+    assert!(store.last(Table::Audit, 3).unwrap().is_empty());
+    let writes: Vec<Write> = (10..20u8).map(|n| Write::put(Table::Audit, [n], [n])).collect();
+    store.commit(&writes).unwrap();
+    assert_eq!(store.ends(Table::Audit).unwrap(), Some((vec![10], vec![19])));
+    let keys: Vec<_> = store.last(Table::Audit, 2).unwrap().into_keys().collect();
+    assert_eq!(keys, [[18], [19]]);
+    assert_eq!(store.last(Table::Audit, 99).unwrap(), store.read(Table::Audit).unwrap());
+    let empty: Vec<Write> = (10..20u8).map(|n| Write::remove(Table::Audit, [n])).collect();
+    store.commit(&empty).unwrap();
+    assert_eq!(store.ends(Table::Audit).unwrap(), None);
+}
+
+#[test]
 fn only_its_owner_can_read_it() {
     use std::os::unix::fs::MetadataExt;
     let dir = tempfile::tempdir().unwrap();
