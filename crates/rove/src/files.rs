@@ -19,7 +19,7 @@ pub const PRIVATE: u32 = 0o600;
 pub const DIRECTORY: u32 = 0o711;
 
 /// The largest file that is read into memory: a backup with many thousand peers is smaller.
-const BYTES_MAX: u64 = 64 << 20;
+pub const BYTES_MAX: u64 = 64 << 20;
 
 /// What went wrong with a file; the message names the file and the cure.
 #[derive(Debug, thiserror::Error)]

@@ -24,6 +24,8 @@ fn help_is_everywhere_and_does_not_change_by_accident() {
         ("help-gateway-init.txt", "gateway init --help"),
         ("help-gateway-invite.txt", "gateway invite --help"),
         ("help-gateway-allow.txt", "gateway allow --help"),
+        ("help-gateway-status.txt", "gateway status --help"),
+        ("help-gateway-down.txt", "gateway down --help"),
         ("help-up.txt", "up --help"),
         ("help-status.txt", "status --help"),
     ] {
@@ -31,7 +33,7 @@ fn help_is_everywhere_and_does_not_change_by_accident() {
         assert!(help.lines().all(|line| line.chars().count() <= 100), "{line}");
         golden(name, &help);
     }
-    for command in ["run", "status", "peers", "revoke", "backup", "restore"] {
+    for command in ["run", "peers", "revoke", "backup", "restore"] {
         rove(["gateway", command, "--help"]).ok();
     }
     for command in ["down", "paths", "reload"] {
@@ -102,6 +104,10 @@ fn a_new_gateway_is_complete_and_private() {
     golden("gateway.toml", &fs::read_to_string(dir.join("gateway.toml")).unwrap());
 
     let line = "gateway init --endpoint b.example:1 --network 10.0.0.0/24";
+    let made = rove_in(&dir.join("other"), line).ok();
+    assert!(made.lines().nth(1).unwrap().contains("write for example dns = [\"9.9.9.9\"] into"));
+    let made = rove_in(&dir.join("third"), &format!("{line} --dns 9.9.9.9")).ok();
+    assert_eq!(made.lines().count(), 1, "{made}");
     let again = rove_in(&dir, line).fails();
     assert!(again.contains("gateway.toml exists already: remove it, or choose another"), "{again}");
 }
@@ -134,14 +140,26 @@ fn invites_peers_and_audit_without_a_running_gateway() {
     let events: Vec<&str> =
         status["recent"].as_array().unwrap().iter().map(|e| e["event"].as_str().unwrap()).collect();
     assert_eq!(events, ["invited", "invited", "invited", "withdrawn"]);
+    let log = rove_in(dir, "gateway status --log 2").ok();
+    let log: Vec<&str> = log.lines().filter(|line| line.contains("Z  ")).collect();
+    assert!(log.len() == 2 && log[0].ends_with("  invited office"), "{log:?}");
+    assert!(log[1].ends_with("  withdrawn team"), "{log:?}");
+
+    // What is allowed before anybody enrolled waits with the invite.
+    let allowed = rove_in(dir, "gateway allow phone 10.0.0.0/8 10.1.0.5:22").ok();
+    let expected = "phone, once enrolled, may reach the Internet and 10.0.0.0/8,10.1.0.5/32:22\n";
+    assert_eq!(allowed, expected);
+    let peers = rove_in(dir, "gateway peers").ok();
+    assert!(peers.contains("10.0.0.0/8,10.1.0.5/32:22"), "{peers}");
 
     for (line, expected) in [
         ("gateway invite phone", "phone has an open invite: choose another name"),
         ("gateway invite x --uses 0", "an invite has 1 to 10000 uses"),
         ("gateway invite x --subnet 10.77.0.0/28", "overlaps the inner network"),
         ("gateway invite x --uses 2 --subnet 10.1.0.0/24", "an invite with subnets has one use"),
+        ("gateway invite x --uses 252", "of 253 client addresses in 10.77.0.0/24,fd77::/64 2 are"),
         ("gateway revoke nobody", "no peer or open invite is called nobody"),
-        ("gateway allow phone 10.0.0.0/8", "no enrolled peer is called phone"),
+        ("gateway allow nobody 10.0.0.0/8", "no enrolled peer or open invite is called nobody"),
     ] {
         let error = rove_in(dir, line).fails();
         assert!(error.contains(expected), "{line}: {error}");
@@ -151,7 +169,7 @@ fn invites_peers_and_audit_without_a_running_gateway() {
 #[test]
 fn a_directory_without_a_gateway_says_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
-    for line in ["run", "peers", "status", "invite phone", "revoke phone"] {
+    for line in ["run", "peers", "status", "invite phone", "revoke phone", "down"] {
         let error = rove_in(dir.path(), &format!("gateway {line}")).fails();
         assert!(error.contains("no gateway in") && error.contains("rove gateway init"), "{error}");
     }
@@ -235,10 +253,32 @@ fn a_backup_brings_a_gateway_back() {
     assert_eq!(invites(&new), invites(&old));
     assert!(!new.join("operator.key").exists(), "the operator key stays where it is");
 
-    // Over a gateway that lived on: what was withdrawn since stays so.
+    // Over a gateway that lived on: what was withdrawn since stays so, and what came since is gone.
     rove_in(&old, "gateway revoke phone").ok();
+    rove_in(&old, "gateway invite tablet").ok();
+    let restored = rove_in(&old, &restore).ok();
+    let expected = "gone are open invites that were issued since the backup: tablet";
+    assert_eq!(restored.lines().nth(1), Some(expected));
+    assert_eq!(invites(&old), Value::Array(Vec::new()));
+
+    // Whatever else is damaged there: the store alone says what was withdrawn.
+    for name in ["gateway.toml", "gateway.key", "gateway.record"] {
+        let path = old.join(name);
+        fs::write(&path, "nonsense").unwrap();
+        rove_in(&old, &restore).ok();
+        assert_eq!(invites(&old), Value::Array(Vec::new()), "{name}");
+        fs::remove_file(&path).unwrap();
+        rove_in(&old, &restore).ok();
+        assert_eq!(invites(&old), Value::Array(Vec::new()), "without {name}");
+    }
+    fs::set_permissions(old.join("gateway.key"), fs::Permissions::from_mode(0o644)).unwrap();
     rove_in(&old, &restore).ok();
     assert_eq!(invites(&old), Value::Array(Vec::new()));
+    fs::write(old.join("gateway.redb"), "nonsense").unwrap();
+    let restored = rove_in(&old, &restore).ok();
+    let why = restored.lines().nth(1).unwrap();
+    assert!(why.contains("gateway.redb was no store of Rove: who was revoked since"), "{why}");
+    assert_eq!(invites(&old), invites(&new), "nobody knows better");
 
     let other = dir.path().join("other");
     init(&other);

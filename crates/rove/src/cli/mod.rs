@@ -47,7 +47,7 @@ pub enum Command {
     Status(OutputArgs),
     /// Show every path: its link, addresses, round trip, rate, loss
     Paths(OutputArgs),
-    /// Read the configuration again
+    /// Read the configuration again, of a client or a gateway
     Reload,
     /// Put back a kill switch that stood: for the unit that runs at boot, before the network
     #[command(hide = true)]
@@ -80,10 +80,10 @@ pub enum GatewayCommand {
     #[command(after_help = text::INVITE)]
     Invite(InviteArgs),
     /// Show whether the gateway runs, who is connected and what happened last
-    Status(OutputArgs),
+    Status(GatewayStatusArgs),
     /// List every peer and open invite
     Peers(OutputArgs),
-    /// End a peer's membership and its session at once; withdraw an open invite
+    /// End a peer's membership and its session at once, and withdraw its open invite
     Revoke {
         /// The peer's name.
         #[arg(value_name = "NAME")]
@@ -104,6 +104,9 @@ pub enum GatewayCommand {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
+    /// Take away what a gateway that has ended left on this host: interface, routes, NAT
+    #[command(after_help = text::GATEWAY_DOWN)]
+    Down,
 }
 
 /// Where data comes out.
@@ -112,6 +115,17 @@ pub struct OutputArgs {
     /// Print JSON; keys are only ever added
     #[arg(long)]
     pub json: bool,
+}
+
+/// What of a gateway comes out.
+#[derive(Args, Debug, Clone, Copy)]
+pub struct GatewayStatusArgs {
+    /// Print JSON; keys are only ever added
+    #[arg(long)]
+    pub json: bool,
+    /// How many entries of the audit log to show [default: 10]
+    #[arg(long, value_name = "N")]
+    pub log: Option<u32>,
 }
 
 /// What a new gateway is.

@@ -1,7 +1,8 @@
 //! Examples below the help of commands.
 
 pub(super) const AFTER_HELP: &str = "\
-A gateway:  rove gateway init --endpoint vpn.example.org:4500 --network 10.77.0.0/24,fd77::/64
+A gateway:  rove gateway init --endpoint vpn.example.org:4500 \\
+                 --network 10.77.0.0/24,fd77::/64 --dns 9.9.9.9
             rove gateway run
             rove gateway invite phone
 A client:   rove up rove://...
@@ -23,4 +24,13 @@ over as you would a password.";
 
 pub(super) const ALLOW: &str = "\
 A peer reaches the Internet, and neither other peers nor the gateway's own networks, unless allowed
-here. Examples: 10.1.0.0/16, 192.168.1.10:22, [fd00::5]:443, 10.77.0.3 (another peer).";
+here. Examples: 10.1.0.0/16, 192.168.1.10:22, [fd00::5]:443, 10.77.0.3 (another peer).
+
+Packets are judged one by one, by the list of the peer that sends them. So for two peers to talk,
+each needs the other's address, without a port: replies go to whatever port a question came from.
+
+For a peer that is invited and has not enrolled yet, the invite keeps the list.";
+
+pub(super) const GATEWAY_DOWN: &str = "\
+A gateway that ends leaves them, so that connections live through a restart. Its files stay: `rove
+gateway run` starts it again.";

@@ -1,52 +1,50 @@
 //! `rove gateway ...`: through the control socket while the gateway runs, else on its files.
 
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
+use rove_os::lock::Lock;
+use rove_os::plan::{Applier, Places};
 use serde_json::Value;
 
 use super::output::{self, field, list, moment};
-use crate::cli::{AllowArgs, InitArgs, InviteArgs, OutputArgs};
-use crate::config::LogFormat;
+use crate::cli::{AllowArgs, GatewayStatusArgs, InitArgs, InviteArgs, OutputArgs};
+use crate::config::{GatewayConfig, LogFormat};
 use crate::control::{self, AskError, Request};
 use crate::gateway::{self, Gateway};
 use crate::home::{Home, Role};
 use crate::ledger::wall_clock;
 use crate::values::PeerName;
 
-/// How long the files may be held by somebody who does not answer.
-const IN_USE_WITHIN: Duration = Duration::from_secs(5);
-
-/// Asks the running gateway, else its files. One that is just starting, or another command, may
-/// hold the files for a moment without answering yet.
+/// Asks the running gateway, else its files.
 fn ask(home: &Home, request: &Request) -> Result<Value> {
     let socket = home.socket(Role::Gateway)?;
-    let give_up = Instant::now() + IN_USE_WITHIN;
-    loop {
-        match control::ask(&socket, request) {
-            Err(AskError::NotRunning) => {}
-            answered => return Ok(answered?),
+    gateway::when_free(|| match control::ask(&socket, request) {
+        Err(AskError::NotRunning) => {
+            Gateway::open(home)?.answer(request.clone(), wall_clock())?.stored()
         }
-        match Gateway::open(home) {
-            Ok(mut gateway) => return Ok(gateway.answer(request.clone(), wall_clock())?.reply),
-            Err(error) if gateway::is_in_use(&error) && Instant::now() < give_up => {
-                thread::sleep(Duration::from_millis(20));
-            }
-            Err(error) => return Err(error),
-        }
-    }
+        answered => Ok(answered?),
+    })
 }
 
 pub(super) fn init(home: &Home, args: InitArgs) -> Result<()> {
-    Gateway::init(home, args)?;
+    let InitArgs { endpoint, network, dns, store } = args;
+    let config = GatewayConfig::new(endpoint, network, dns, store)?;
+    Gateway::init(home, &config)?;
     let dir = home.dir().display();
     output::line(&format!(
         "gateway made in {dir}: start it with `rove gateway run --dir {dir}`, and keep {} offline",
         home.operator_key().display()
-    ))
+    ))?;
+    if config.dns.is_empty() {
+        output::line(&format!(
+            "no --dns was named: clients will resolve no names where their own name servers cannot \
+             be reached through the tunnel; write for example dns = [\"9.9.9.9\"] into {}",
+            home.config(Role::Gateway).display()
+        ))?;
+    }
+    Ok(())
 }
 
 pub(super) fn run(home: &Home, format: Option<LogFormat>) -> Result<()> {
@@ -73,8 +71,11 @@ pub(super) fn invite(home: &Home, args: InviteArgs) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
-    let reply = ask(home, &Request::Status)?;
+pub(super) fn status(home: &Home, args: GatewayStatusArgs) -> Result<()> {
+    let mut reply = ask(home, &Request::Status)?;
+    if let Some(entries) = args.log {
+        reply["recent"] = ask(home, &Request::Log { entries })?;
+    }
     if args.json {
         return output::json(&reply);
     }
@@ -87,10 +88,12 @@ pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
         ("networks", list(&reply, "networks")),
         ("inner", list(&reply, "inner")),
         ("enrolled", number("enrolled").to_string()),
-        ("connected", number("connected").to_string()),
+        ("heard", heard(&reply)),
         ("open invites", number("open_invites").to_string()),
     ] {
-        text.push_str(&format!("{name:14}{value}\n"));
+        if !value.is_empty() {
+            text.push_str(&format!("{name:14}{value}\n"));
+        }
     }
     let recent = reply.get("recent").and_then(Value::as_array);
     for entry in recent.into_iter().flatten() {
@@ -101,13 +104,25 @@ pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
     output::print(&text)
 }
 
+/// How many sessions prove that they live. Nobody knows more: an idle client may say nothing for
+/// days, and one that is gone says the same.
+fn heard(reply: &Value) -> String {
+    let number = |name| reply.get(name).and_then(Value::as_u64);
+    match (number("heard"), number("sessions"), number("heard_within_s")) {
+        (Some(heard), Some(sessions), Some(within)) => {
+            format!("{heard} of {sessions} sessions in the last {within} s")
+        }
+        _ => String::new(),
+    }
+}
+
 pub(super) fn peers(home: &Home, args: OutputArgs) -> Result<()> {
     let reply = ask(home, &Request::Peers)?;
     if args.json {
         return output::json(&reply);
     }
     let items = |name| reply.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
-    let mut rows: Vec<[String; 6]> = Vec::new();
+    let mut rows: Vec<[String; 7]> = Vec::new();
     for peer in items("peers") {
         let state = match field(&peer, "session") {
             "" => field(&peer, "state"),
@@ -116,6 +131,7 @@ pub(super) fn peers(home: &Home, args: OutputArgs) -> Result<()> {
         rows.push([
             field(&peer, "name").to_owned(),
             state.to_owned(),
+            peer.get("last_heard_s").and_then(Value::as_u64).map(ago).unwrap_or_default(),
             list(&peer, "inner"),
             list(&peer, "subnets"),
             list(&peer, "allowed"),
@@ -128,22 +144,35 @@ pub(super) fn peers(home: &Home, args: OutputArgs) -> Result<()> {
             field(&invite, "name").to_owned(),
             format!("invited {}/{}", count("used"), count("uses")),
             String::new(),
-            list(&invite, "subnets"),
             String::new(),
+            list(&invite, "subnets"),
+            list(&invite, "allowed"),
             format!("until {}", moment(&invite, "expires")),
         ]);
     }
-    let head = ["NAME", "STATE", "INNER", "SUBNETS", "ALLOWED", "SINCE"];
+    let head = ["NAME", "STATE", "HEARD", "INNER", "SUBNETS", "ALLOWED", "SINCE"];
     output::print(&output::table(head, &rows))
+}
+
+/// A time that passed, in the largest unit that fits.
+fn ago(seconds: u64) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "min")];
+    let fits = units.into_iter().find(|&(length, _)| seconds >= length);
+    let (length, unit) = fits.unwrap_or((1, "s"));
+    format!("{} {unit} ago", seconds / length)
 }
 
 pub(super) fn revoke(home: &Home, name: PeerName) -> Result<()> {
     let reply = ask(home, &Request::Revoke { name: name.clone() })?;
     let did = |what| reply.get(what).and_then(Value::as_bool).unwrap_or(false);
+    let invites = list(&reply, "invites");
     let text = match (did("revoked"), did("withdrawn")) {
-        (true, true) => "revoked, and its open invite withdrawn",
-        (true, false) => "revoked",
-        (false, _) => "had enrolled nobody; its open invite is withdrawn",
+        (true, true) if invites == name.to_string() => {
+            "revoked, and its open invite withdrawn".to_owned()
+        }
+        (true, true) => format!("revoked, and the open invite it came by withdrawn: {invites}"),
+        (true, false) => "revoked".to_owned(),
+        (false, _) => "had enrolled nobody; its open invite is withdrawn".to_owned(),
     };
     output::line(&format!("{name} {text}"))
 }
@@ -153,7 +182,11 @@ pub(super) fn allow(home: &Home, args: AllowArgs) -> Result<()> {
     let reply = ask(home, &Request::Allow { name: name.clone(), destinations, reset })?;
     let allowed = list(&reply, "allowed");
     let allowed = if allowed.is_empty() { "nothing" } else { &allowed };
-    output::line(&format!("{name} may reach the Internet and {allowed}"))
+    let when = match reply.get("enrolled").and_then(Value::as_bool) {
+        Some(false) => ", once enrolled,",
+        Some(true) | None => "",
+    };
+    output::line(&format!("{name}{when} may reach the Internet and {allowed}"))
 }
 
 pub(super) fn backup(home: &Home, file: &Path) -> Result<()> {
@@ -165,10 +198,55 @@ pub(super) fn backup(home: &Home, file: &Path) -> Result<()> {
 }
 
 pub(super) fn restore(home: &Home, file: &Path) -> Result<()> {
-    match control::ask(&home.socket(Role::Gateway)?, &Request::Status) {
-        Err(AskError::NotRunning) => {}
-        Ok(_) | Err(_) => bail!("the gateway runs: stop it before you restore a backup"),
+    let restored = gateway::restore(home, file)?;
+    output::line(&format!("restored into {}", home.dir().display()))?;
+    if let Some(why) = &restored.lost {
+        output::line(&format!(
+            "{why}: who was revoked since the backup belongs again, so revoke them again"
+        ))?;
     }
-    gateway::restore(home, file)?;
-    output::line(&format!("restored into {}", home.dir().display()))
+    let dropped = &restored.dropped;
+    for (what, names) in [
+        ("peers that enrolled", &dropped.peers),
+        ("open invites that were issued", &dropped.invites),
+    ] {
+        if !names.is_empty() {
+            let names: Vec<String> = names.iter().map(PeerName::to_string).collect();
+            let names = names.join(", ");
+            output::line(&format!("gone are {what} since the backup: {names}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a gateway runs; if so it has read its configuration again.
+pub(super) fn reload(home: &Home) -> Result<bool> {
+    let reply = match control::ask(&home.socket(Role::Gateway)?, &Request::Reload) {
+        Err(AskError::NotRunning) => return Ok(false),
+        reply => reply?,
+    };
+    let rest = reply.get("restart").and_then(Value::as_bool).unwrap_or(false);
+    let rest = if rest { "; only nat was taken, the rest when the gateway restarts" } else { "" };
+    output::line(&format!("gateway reloaded{rest}"))?;
+    Ok(true)
+}
+
+pub(super) fn down(home: &Home) -> Result<()> {
+    Gateway::find(home)?;
+    let state = home.state(Role::Gateway);
+    if !state.exists() {
+        return output::line("nothing of it is left");
+    }
+    let _lock = match Lock::take(&state) {
+        Err(rove_os::error::Error::SecondInstance { .. }) => {
+            bail!("the gateway runs: stop it first")
+        }
+        taken => taken?,
+    };
+    let mut applier = Applier::open(Places::usual(&state))?;
+    if !applier.has_leftovers() {
+        return output::line("nothing of it is left");
+    }
+    applier.undo()?;
+    output::line("interface, routes and NAT are gone")
 }

@@ -8,7 +8,8 @@ mod reference;
 use anyhow::Result;
 
 use crate::cli::{Cli, Command, GatewayCommand};
-use crate::home::Home;
+use crate::control::{self, AskError, Request};
+use crate::home::{Home, Role};
 
 /// Does what was typed. An error is one line with cause and cure.
 pub fn run(cli: Cli) -> Result<()> {
@@ -19,10 +20,20 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Down => client::down(&home()?),
         Command::Status(args) => client::status(&home()?, args),
         Command::Paths(args) => client::paths(&home()?, args),
-        Command::Reload => client::reload(&home()?),
+        Command::Reload => reload(&home()?),
         Command::StandKillSwitch => client::stand(&home()?),
         Command::Completions { shell } => reference::completions(shell),
         Command::Man { directory } => reference::manual(&directory),
+    }
+}
+
+/// Every node that runs in `home` reads its file again.
+fn reload(home: &Home) -> Result<()> {
+    let gateway = gateway::reload(home)?;
+    let client = control::ask(&home.socket(Role::Client)?, &Request::Status);
+    match client {
+        Err(AskError::NotRunning) if gateway => Ok(()),
+        Ok(_) | Err(_) => client::reload(home),
     }
 }
 
@@ -41,5 +52,6 @@ fn run_gateway(
         GatewayCommand::Allow(args) => gateway::allow(home, args),
         GatewayCommand::Backup { file } => gateway::backup(home, &file),
         GatewayCommand::Restore { file } => gateway::restore(home, &file),
+        GatewayCommand::Down => gateway::down(home),
     }
 }

@@ -72,6 +72,11 @@ impl GatewayConfig {
         Self::parse(&Source::read(path)?)
     }
 
+    /// Checks the text of such a file; errors call it `name`.
+    pub fn from_text(text: &str, name: &Path) -> Result<Self, ConfigError> {
+        Self::parse(&Source::new(name, text))
+    }
+
     pub(super) fn parse(source: &Source) -> Result<Self, ConfigError> {
         let RawFile { gateway: raw, log } = source.parse()?;
         let endpoints: Vec<Endpoint> =
@@ -143,7 +148,7 @@ impl GatewayConfig {
         let dns = list(&mut dns.iter().map(IpAddr::to_string));
         format!(
             r#"# A Rove gateway. Checked as a whole before anything is touched, when the gateway
-# starts; nat and dns are read again on SIGHUP. Lines that begin with # show the default.
+# starts; nat alone is read again by `rove reload`. Lines that begin with # show the default.
 
 [gateway]
 # Where clients reach this gateway, best first: HOST:PORT. The operator key signs these and the

@@ -38,12 +38,17 @@ pub enum ConfigError {
 
 impl Source {
     pub(super) fn read(path: &Path) -> Result<Self, ConfigError> {
-        Ok(Self { path: path.to_owned(), text: files::read_text(path)? })
+        Ok(Self::new(path, &files::read_text(path)?))
+    }
+
+    /// The text of a file that lies, or shall lie, at `path`.
+    pub(super) fn new(path: &Path, text: &str) -> Self {
+        Self { path: path.to_owned(), text: text.to_owned() }
     }
 
     #[cfg(test)]
     pub(super) fn of(text: &str) -> Self {
-        Self { path: PathBuf::from("test.toml"), text: text.to_owned() }
+        Self::new(Path::new("test.toml"), text)
     }
 
     /// The file's values in their raw shape.

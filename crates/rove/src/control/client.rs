@@ -56,6 +56,10 @@ fn exchange(mut stream: &UnixStream, request: &Request) -> io::Result<Reply> {
     let written = stream.write_all(&line);
     let mut reply = Vec::new();
     let read = BufReader::new(stream).take(REPLY_BYTES_MAX).read_until(b'\n', &mut reply);
+    if reply.len() as u64 == REPLY_BYTES_MAX {
+        let what = format!("the answer has more than {} MiB", REPLY_BYTES_MAX >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
     if reply.is_empty() {
         written?;
         read?;

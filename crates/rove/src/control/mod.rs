@@ -18,8 +18,8 @@ pub use server::{Asked, Listener};
 const CLIENTS_MAX: usize = 32;
 /// The longest request, in bytes.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
-/// The longest reply, in bytes: a snapshot of the largest registry.
-const REPLY_BYTES_MAX: u64 = 64 << 20;
+/// The longest reply, in bytes: the snapshot for the largest backup that can be read again.
+const REPLY_BYTES_MAX: u64 = crate::files::BYTES_MAX;
 
 #[cfg(test)]
 mod tests;

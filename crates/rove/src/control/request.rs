@@ -47,6 +47,11 @@ pub enum Request {
     },
     /// Everything in the store, for a backup.
     Snapshot,
+    /// What happened last.
+    Log {
+        /// How many entries.
+        entries: u32,
+    },
 }
 
 /// One reply.

@@ -5,6 +5,7 @@
 //! the TUN, NAT and routes stay, so that a restart keeps every connection; `rove gateway run` finds
 //! and reconciles them.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
@@ -12,12 +13,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rove_os::links::Link;
 use rove_os::lock::Lock;
-use rove_os::plan::{Applier, MARK, Places};
+use rove_os::plan::{Applier, MARK, Places, Plan};
 use rove_os::udp::{UdpOptions, UdpSocket};
 use rove_proto::crypto::Status;
 use rove_proto::error::{CloseCode, PeerError};
 use rove_proto::id::PeerKey;
-use rove_proto::node::{Command, Event, PeerConfig, PeerState, SideConfig};
+use rove_proto::node::{Command, Event, PeerConfig, PeerState, PeerStatus, SideConfig};
 use serde_json::{Value, json};
 
 use super::data::{Handle, News, Setup, Snapshot};
@@ -36,26 +37,27 @@ use crate::values::Lease;
 
 /// How long the core has to answer that it noticed a revocation.
 const EXPEL_WITHIN: Duration = Duration::from_secs(1);
+/// Somebody who was heard for so long is there. Behind a NAT even an idle client speaks every 25 s.
+const HEARD_WITHIN: Duration = Duration::from_secs(60);
 
 /// Runs the gateway in `home` until a signal ends it. `ready` is called once when clients can
 /// connect.
 pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Result<()> {
     let (state, socket) = (home.state(Role::Gateway), home.socket(Role::Gateway)?);
-    anyhow::ensure!(
-        home.config(Role::Gateway).exists(),
-        "no gateway in {}: run `rove gateway init`, or name its directory with --dir",
-        home.dir().display()
-    );
+    Gateway::find(home)?;
     files::make_directory(&state)?;
     let _lock = Lock::take(&state)?;
     let gateway = Gateway::open_to_run(home)?;
     log::start(gateway.config.log, format);
     let own = gateway.lease()?;
-    let plan = plan::gateway(&gateway.config, &own, gateway.ledger.registry());
-    plan.check(&rove_os::links::snapshot()?)?;
+    let mut applier = Applier::open(Places::usual(&state))?;
+    let mut present = rove_os::links::snapshot()?;
+    // Under another name this gateway's own interface would be in its own way.
+    present.retain(|link| !applier.holds(&link.name));
+    let plan = plan::gateway(&gateway.config, &own, gateway.ledger.registry(), &present);
+    plan.check(&present)?;
     let listening = listen(&gateway.config)?;
     let listener = Listener::bind(&socket)?;
-    let mut applier = Applier::open(Places::usual(&state))?;
     let took_over = applier.has_leftovers();
     let tun = applier.open_device(&plan)?;
     if let Err(error) = applier.apply(&plan) {
@@ -73,7 +75,8 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     let setup = Setup { config, tun, listening, mark: Some(MARK) };
     let data = Handle::start(setup, inbox.clone(), Message::News)?;
     let links = links::watch(inbox.clone())?;
-    let mut daemon = Daemon { gateway, own, links, applier, data };
+    let mut daemon = Daemon { gateway, own, links, applier, plan, data };
+    daemon.warn_of_subnets();
     daemon.introduce_everybody();
     let server = listener.serve(inbox, Message::Asked)?;
     tracing::info!("the gateway runs");
@@ -91,6 +94,8 @@ struct Daemon {
     own: Lease,
     links: Vec<Link>,
     applier: Applier,
+    /// As it was applied last.
+    plan: Plan,
     data: Handle,
 }
 
@@ -130,9 +135,7 @@ impl Daemon {
     }
 
     fn access(&self, peer: &Peer, lease: &Lease) -> rove_proto::role::Access {
-        let tunnel = self.gateway.config.interface.as_str();
-        let local = plan::local_networks(&self.links, tunnel);
-        plan::access(peer, lease, &self.own, &local)
+        plan::access(&self.gateway.config, peer, lease, &self.own, &self.links)
     }
 
     /// Tells every client to ask again, so that it need not find out by silence.
@@ -154,7 +157,11 @@ impl Daemon {
                 }
                 Message::Links(links) => self.relink(links),
                 Message::Signal(Signal::End) => return Ok(()),
-                Message::Signal(Signal::Reload) => self.reload(),
+                Message::Signal(Signal::Reload) => {
+                    if let Err(error) = self.reload() {
+                        tracing::error!("the configuration is not taken: {error:#}");
+                    }
+                }
                 Message::Resolved(_) | Message::Answered => {}
             }
         }
@@ -173,6 +180,9 @@ impl Daemon {
     fn carry_out(&mut self, request: Request) -> Result<Value> {
         let live = matches!(request, Request::Status | Request::Peers);
         let replan = matches!(request, Request::Revoke { .. });
+        if request == Request::Reload {
+            return self.reload();
+        }
         let answer = self.gateway.answer(request, wall_clock())?;
         for effect in &answer.effects {
             self.take_effect(effect);
@@ -184,7 +194,10 @@ impl Daemon {
             // The reply says that the session has ended, so it waits until the core has seen to it.
             self.await_core();
         }
-        let mut reply = answer.reply;
+        let mut reply = answer.stored().context(
+            "it ended now, and is forgotten when the gateway ends, since it cannot be stored: make \
+             room and repeat the command",
+        )?;
         if live && let Some(snapshot) = self.data.status(None) {
             add_sessions(&mut reply, &snapshot);
         }
@@ -301,36 +314,63 @@ impl Daemon {
         for peer in registry.peers().filter(|peer| peer.is_enrolled()) {
             self.take_effect(&Effect::Permit(peer.key.into()));
         }
-        if let Err(error) = self.applier.reassert() {
+        if self.replan() == Replanned::Same
+            && let Err(error) = self.applier.reassert()
+        {
             tracing::error!(%error, "the tunnel's addresses or routes could not be put back");
         }
     }
 
-    fn replan(&mut self) {
-        let plan = plan::gateway(&self.gateway.config, &self.own, self.gateway.ledger.registry());
-        if let Err(error) = self.applier.apply(&plan) {
-            tracing::error!(%error, "the plan could not be applied");
+    /// Makes the host what it should be by now.
+    fn replan(&mut self) -> Replanned {
+        let registry = self.gateway.ledger.registry();
+        let plan = plan::gateway(&self.gateway.config, &self.own, registry, &self.links);
+        if plan == self.plan {
+            return Replanned::Same;
+        }
+        match self.applier.apply(&plan) {
+            Ok(()) => {
+                self.plan = plan;
+                self.warn_of_subnets();
+            }
+            Err(error) => tracing::error!(%error, "the plan could not be applied"),
+        }
+        Replanned::Other
+    }
+
+    fn warn_of_subnets(&self) {
+        let peers = self.gateway.ledger.registry().peers().filter(|peer| peer.is_enrolled());
+        let granted: usize = peers.map(|peer| peer.subnets.len()).sum();
+        let left_out = granted.saturating_sub(self.plan.routes.len());
+        if left_out > 0 {
+            tracing::warn!(
+                left_out,
+                "subnets behind peers are not routed to them, since this host is itself in these \
+                 networks: renumber one of the two"
+            );
         }
     }
 
-    /// Takes what can be changed while running: NAT and DNS.
-    fn reload(&mut self) {
-        let path = self.gateway.home.config(Role::Gateway);
-        let new = match GatewayConfig::load(&path) {
-            Ok(new) => new,
-            Err(error) => return tracing::error!(%error, "the configuration is not taken"),
-        };
-        let taken =
-            GatewayConfig { nat: new.nat, dns: new.dns.clone(), ..self.gateway.config.clone() };
-        if new != taken {
-            tracing::warn!(
-                "only nat and dns change while the gateway runs: restart it for the rest"
-            );
+    /// Takes what can be changed while running, NAT; says whether more has changed.
+    fn reload(&mut self) -> Result<Value> {
+        let new = GatewayConfig::load(&self.gateway.home.config(Role::Gateway))?;
+        let taken = GatewayConfig { nat: new.nat, ..self.gateway.config.clone() };
+        let restart = new != taken;
+        if restart {
+            tracing::warn!("only nat changes while the gateway runs: restart it for the rest");
         }
         self.gateway.config = taken;
         self.replan();
         tracing::info!("configuration read again");
+        Ok(json!({ "restart": restart }))
     }
+}
+
+/// Whether the host was to be changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replanned {
+    Same,
+    Other,
 }
 
 /// Opens the listening sockets. A host without IPv6 listens on IPv4 only.
@@ -360,27 +400,43 @@ const fn status_of(refusal: Refusal) -> Status {
 
 /// Adds to a reply what only the running gateway knows.
 fn add_sessions(reply: &mut Value, snapshot: &Snapshot) {
-    let alive = |state| matches!(state, PeerState::Up | PeerState::Moving);
+    let heard_ago = |session: &PeerStatus| {
+        let heard = session.paths.iter().filter_map(|path| path.heard_at).max();
+        heard.map(|at| snapshot.now.saturating_since(at))
+    };
     if let Some(running) = reply.get_mut("running") {
         *running = true.into();
-        let connected = snapshot.peers.iter().filter(|peer| alive(peer.state)).count();
-        reply["connected"] = connected.into();
+        let sessions = snapshot.peers.iter().filter(|peer| has_session(peer.state));
+        let lately = |peer: &&PeerStatus| heard_ago(peer).is_some_and(|ago| ago <= HEARD_WITHIN);
+        let heard = sessions.clone().filter(lately).count();
+        reply["sessions"] = sessions.count().into();
+        reply["heard"] = heard.into();
+        reply["heard_within_s"] = HEARD_WITHIN.as_secs().into();
+        // As earlier versions called it, which counted sessions that nobody had heard of for days.
+        reply["connected"] = heard.into();
         let drops = snapshot.drops.iter();
         let drops = drops.map(|&(name, count)| (name.to_owned(), json!(count)));
         reply["drops"] = Value::Object(drops.collect());
     }
+    let live = snapshot.peers.iter();
+    let live: BTreeMap<String, &PeerStatus> =
+        live.map(|session| (encoding::to_text(&session.peer.0), session)).collect();
     let peers = reply.get_mut("peers").and_then(Value::as_array_mut);
     for peer in peers.into_iter().flatten() {
-        let key = peer.get("key").and_then(Value::as_str).and_then(encoding::from_text);
-        let session = snapshot.peers.iter().find(|live| Some(&live.peer.0[..]) == key.as_deref());
-        let Some(session) = session else { continue };
+        let key = peer.get("key").and_then(Value::as_str);
+        let Some(session) = key.and_then(|key| live.get(key)) else { continue };
         let path = session.paths.first();
-        let heard = path.and_then(|path| path.heard_at);
-        let heard = heard.map(|at| snapshot.now.saturating_since(at).as_secs());
         peer["session"] = status::state(session.state).into();
         peer["remote"] = path.map(|path| path.route.remote.to_string()).into();
-        peer["last_heard_s"] = heard.into();
+        peer["last_heard_s"] = heard_ago(session).map(|ago| ago.as_secs()).into();
         peer["tx_bytes"] = session.paths.iter().map(|path| path.tx_bytes).sum::<u64>().into();
         peer["rx_bytes"] = session.paths.iter().map(|path| path.rx_bytes).sum::<u64>().into();
+    }
+}
+
+const fn has_session(state: PeerState) -> bool {
+    match state {
+        PeerState::Up | PeerState::Moving | PeerState::Suspended => true,
+        PeerState::Unestablished | PeerState::Down(_) => false,
     }
 }

@@ -9,27 +9,49 @@ use rove_proto::role::{Access, Allow};
 use rove_proto::wire::control::{Lease as CoreLease, Prefix};
 
 use crate::config::{ClientConfig, GatewayConfig};
-use crate::ledger::{Peer, Registry};
+use crate::gateway;
+use crate::ledger::{Peer, Registry, SUBNETS_IN_ALL_MAX};
 use crate::values::{Domain, Lease};
 
 /// The largest inner packet, in bytes: with all that is put around it, it fits an Ethernet link
 /// over IPv6 (1,500 - 40 - 8 - 32). Where less fits the core splits and clamps.
 pub(super) const TUN_MTU: u32 = 1_420;
 
-/// A gateway's host.
-pub(super) fn gateway(config: &GatewayConfig, own: &Lease, registry: &Registry) -> Plan {
-    let subnets = registry.peers().filter(|peer| peer.is_enrolled());
-    let subnets = subnets.flat_map(|peer| peer.subnets.iter().copied());
+/// Where name servers are asked (RFC 1035 section 4.2).
+const DNS_PORT: u16 = 53;
+
+/// A gateway's host, whose links are `links`.
+pub(super) fn gateway(
+    config: &GatewayConfig,
+    own: &Lease,
+    registry: &Registry,
+    links: &[Link],
+) -> Plan {
+    let peers = registry.peers().filter(|peer| peer.is_enrolled());
+    let routes = peers.flat_map(|peer| subnets(config, peer, links));
     Plan {
         device: config.interface.to_string(),
         persistent: true,
         mtu: TUN_MTU,
         addresses: own.iter().collect(),
-        routes: subnets.collect(),
+        // A store that a restore put together may hold more than invites grant.
+        routes: routes.take(SUBNETS_IN_ALL_MAX).collect(),
         forward: true,
         masquerade: if config.nat { config.networks.iter().collect() } else { Vec::new() },
         ..Plan::default()
     }
+}
+
+/// The subnets behind a peer, without those that the gateway's host is itself a part of: a new
+/// network there must not keep the gateway from starting, and wins.
+fn subnets<'a>(
+    config: &'a GatewayConfig,
+    peer: &'a Peer,
+    links: &'a [Link],
+) -> impl Iterator<Item = IpNet> + 'a {
+    let tunnel = config.interface.as_str();
+    let subnets = peer.subnets.iter().copied();
+    subnets.filter(move |subnet| gateway::clash(subnet, links, tunnel).is_none())
 }
 
 /// A client's host before it has a lease: with a kill switch, nothing may leave from now on.
@@ -79,18 +101,29 @@ fn all() -> Vec<IpNet> {
         .collect()
 }
 
-/// What a peer may do: its own addresses, the Internet, and what is allowed by name.
-pub(super) fn access(peer: &Peer, lease: &Lease, gateway: &Lease, local: &[Prefix]) -> Access {
+/// What a peer may do: its own addresses, the Internet, the name servers that it is told to use,
+/// and what is allowed by name.
+pub(super) fn access(
+    config: &GatewayConfig,
+    peer: &Peer,
+    lease: &Lease,
+    gateway: &Lease,
+    links: &[Link],
+) -> Access {
     let own = lease.addresses().map(Prefix::host);
-    let own = own.chain(peer.subnets.iter().map(|&net| prefix(net))).collect();
-    let allow = peer.allowed.iter();
-    let allow = allow.map(|to| Allow { to: prefix(to.network), port: to.port }).collect();
+    let own = own.chain(subnets(config, peer, links).map(prefix)).collect();
+    let servers = config.dns.iter();
+    let servers = servers.map(|&server| Allow { to: Prefix::host(server), port: Some(DNS_PORT) });
+    let allowed = peer.allowed.iter();
+    let allowed = allowed.map(|to| Allow { to: prefix(to.network), port: to.port });
+    let allow = servers.chain(allowed).collect();
     let gateway = gateway.addresses().collect();
-    Access::Restricted { own, gateway, internet: true, local: local.to_vec(), allow }
+    let local = local_networks(links, config.interface.as_str());
+    Access::Restricted { own, gateway, internet: true, local, allow }
 }
 
 /// The gateway's own networks, which are not the Internet even where their addresses are public.
-pub(super) fn local_networks(links: &[Link], tunnel: &str) -> Vec<Prefix> {
+fn local_networks(links: &[Link], tunnel: &str) -> Vec<Prefix> {
     let own = links.iter().filter(|link| link.kind != LinkKind::Loopback && link.name != tunnel);
     own.flat_map(|link| link.addresses.iter().map(|net| prefix(net.trunc()))).collect()
 }
@@ -115,3 +148,7 @@ pub(super) fn prefix(net: IpNet) -> Prefix {
 pub(super) fn network(prefix: &Prefix) -> Option<IpNet> {
     IpNet::new(prefix.address, prefix.bits).ok()
 }
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

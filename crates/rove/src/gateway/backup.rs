@@ -1,24 +1,26 @@
 //! Backups: one private file with everything of a gateway but the operator key.
 //!
-//! First line `rove-backup-1` and SHA-256 of the rest, then one JSON object. Restoring puts the
-//! files in place; over a gateway with the same key it never gives back what was taken since.
+//! First line `rove-backup-1` and SHA-256 of the rest, then one JSON object. Restoring checks all
+//! of it first and then puts the files in place; over a gateway with the same key it never gives
+//! back what was taken since.
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use aws_lc_rs::digest::{SHA256, digest};
+use rove_os::lock::Lock;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::identity::parse_record;
-use super::{Gateway, is_in_use, store_path};
+use super::store_path;
 use crate::config::GatewayConfig;
 use crate::encoding;
 use crate::files::{self, PRIVATE};
 use crate::home::{Home, Role};
 use crate::keys::StaticKey;
-use crate::ledger::{Snapshot, wall_clock};
-use crate::store::EmbeddedStore;
+use crate::ledger::{Dropped, Ledger, LedgerError, Snapshot, wall_clock};
+use crate::store::{EmbeddedStore, StoreError};
 
 const LABEL: &str = "rove-backup-1";
 
@@ -32,6 +34,15 @@ struct Backup {
     ledger: Snapshot,
 }
 
+/// What the operator has to know after a restore.
+#[derive(Debug, Default)]
+pub struct Restored {
+    /// What the gateway in this place had, and has no more.
+    pub dropped: Dropped,
+    /// Why what it had is not known, so that revocations since the backup do not hold.
+    pub lost: Option<String>,
+}
+
 /// Writes a new file with the gateway's configuration, identity and `ledger`.
 pub fn backup(home: &Home, ledger: Snapshot, to: &Path) -> Result<()> {
     let backup = Backup {
@@ -42,12 +53,16 @@ pub fn backup(home: &Home, ledger: Snapshot, to: &Path) -> Result<()> {
     };
     let body = Zeroizing::new(serde_json::to_string(&backup)?);
     let text = Zeroizing::new(format!("{LABEL} {}\n{}\n", checksum(&body), body.as_str()));
+    ensure!(
+        text.len() as u64 <= files::BYTES_MAX,
+        "the backup would have {} MiB, more than could be restored: shorten allow-lists",
+        text.len() >> 20
+    );
     Ok(files::create(to, PRIVATE, text.as_bytes())?)
 }
 
-/// Puts the backup in `from` in the place of whatever gateway is in `home`; the caller has made
-/// sure that none runs.
-pub fn restore(home: &Home, from: &Path) -> Result<()> {
+/// Puts the backup in `from` in the place of whatever gateway is in `home`.
+pub fn restore(home: &Home, from: &Path) -> Result<Restored> {
     let secret = files::read_secret(from)?;
     let name = from.display();
     let backup = parse(&secret)
@@ -56,40 +71,89 @@ pub fn restore(home: &Home, from: &Path) -> Result<()> {
     let (_, record) = parse_record(&backup.record)
         .with_context(|| format!("{name} holds no signed record: take another backup"))?;
     ensure!(record.record().key == key.public(), "{name} mixes two gateways: take another backup");
+    let config = GatewayConfig::from_text(&backup.config, &from.join("gateway.toml"))?;
 
-    let present = present_ledger(home, &key)?;
     files::make_directory(home.dir())?;
-    // The configuration is checked where it will lie, so that its errors name a file one can edit.
-    let config_path = home.config(Role::Gateway);
-    files::replace(&config_path, PRIVATE, backup.config.as_bytes())?;
-    let config = GatewayConfig::load(&config_path)?;
-    let ledger = match present {
-        Some(present) => backup.ledger.over(present, wall_clock()),
-        None => backup.ledger.over(Snapshot::default(), wall_clock()),
+    let _lock = lock(home)?;
+    check_same_gateway(home, &key)?;
+    // It stays open, so that no command writes to it any more, until the new one is in its place.
+    let (present, lost) = match present_ledger(home, &config)? {
+        Present::Nothing => (None, None),
+        Present::Lost(why) => (None, Some(why)),
+        Present::Found(ledger) => (Some(ledger), None),
     };
+    let before = present.as_ref().map(|ledger| ledger.snapshot()).transpose()?;
+    let (ledger, dropped) = backup.ledger.over(before.unwrap_or_default(), wall_clock());
     replace_store(&store_path(home, &config), &ledger)?;
+    files::replace(&home.config(Role::Gateway), PRIVATE, backup.config.as_bytes())?;
     files::replace(&home.record(), PRIVATE, backup.record.as_bytes())?;
     files::replace(&home.key(Role::Gateway), PRIVATE, backup.key.as_bytes())?;
+    Ok(Restored { dropped, lost })
+}
+
+/// Keeps a gateway from running in `home` meanwhile.
+fn lock(home: &Home) -> Result<Lock> {
+    let state = home.state(Role::Gateway);
+    files::make_directory(&state)?;
+    match Lock::take(&state) {
+        Err(rove_os::error::Error::SecondInstance { .. }) => {
+            bail!("the gateway runs: stop it before you restore a backup")
+        }
+        taken => Ok(taken?),
+    }
+}
+
+/// A restore over somebody else would mix two gateways. What does not read names nobody.
+fn check_same_gateway(home: &Home, key: &StaticKey) -> Result<()> {
+    let by_key = StaticKey::load(&home.key(Role::Gateway)).ok().map(|key| key.public());
+    let by_record = || {
+        let (_, signed) = parse_record(&files::read_text(&home.record()).ok()?)?;
+        Some(signed.record().key)
+    };
+    let present = by_key.or_else(by_record);
+    ensure!(
+        present.is_none_or(|present| present == key.public()),
+        "{} holds another gateway: choose another directory with --dir",
+        home.dir().display()
+    );
     Ok(())
 }
 
-/// What the gateway that lies here knows; none when there is none, or its store cannot be read.
-fn present_ledger(home: &Home, key: &StaticKey) -> Result<Option<Snapshot>> {
-    let path = home.key(Role::Gateway);
-    if path.exists() {
-        let present = StaticKey::load(&path).map(|present| present.public());
-        if present.is_ok_and(|present| present != key.public()) {
-            bail!(
-                "{} holds another gateway: choose another directory with --dir",
-                home.dir().display()
-            );
+/// What the gateway knows that lies in this place.
+enum Present {
+    /// There is no gateway.
+    Nothing,
+    /// There is, and its store cannot be read: what backups are for.
+    Lost(String),
+    /// Who belongs to it.
+    Found(Box<Ledger>),
+}
+
+/// Opens the present store, however damaged the files beside it are: it alone knows who was
+/// revoked. Where the present configuration does not read, the backup's says where the store is.
+fn present_ledger(home: &Home, restored: &GatewayConfig) -> Result<Present> {
+    let configured = home.config(Role::Gateway);
+    let present = GatewayConfig::load(&configured);
+    let path = store_path(home, present.as_ref().unwrap_or(restored));
+    let opened = EmbeddedStore::open(&path, Role::Gateway.name()).map_err(LedgerError::from);
+    let ledger = opened.and_then(|store| Ledger::open(Box::new(store), restored.networks));
+    match ledger {
+        Ok(ledger) => Ok(Present::Found(Box::new(ledger))),
+        Err(LedgerError::Store(StoreError::Missing(_))) if !configured.exists() => {
+            Ok(Present::Nothing)
         }
-    }
-    match Gateway::open(home) {
-        Ok(gateway) => Ok(Some(gateway.ledger.snapshot()?)),
-        Err(error) if is_in_use(&error) => Err(error),
-        // Damaged or missing: what backups are for.
-        Err(_) => Ok(None),
+        Err(LedgerError::Store(StoreError::Missing(_))) => {
+            Ok(Present::Lost(format!("{} did not exist", path.display())))
+        }
+        Err(LedgerError::Store(StoreError::Foreign(_))) => {
+            Ok(Present::Lost(format!("{} was no store of Rove", path.display())))
+        }
+        Err(LedgerError::Store(StoreError::Damaged { .. }) | LedgerError::Record(_)) => {
+            Ok(Present::Lost(format!("{} was damaged", path.display())))
+        }
+        Err(LedgerError::Store(
+            error @ (StoreError::InUse(_) | StoreError::Newer(_) | StoreError::System { .. }),
+        )) => Err(anyhow!(error)),
     }
 }
 

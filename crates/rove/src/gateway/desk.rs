@@ -3,15 +3,19 @@
 //! An [`Answer`] carries the reply and the [`Effect`]s on live sessions, which a running gateway
 //! turns into commands for the core and an offline command drops.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use ipnet::IpNet;
+use rove_proto::id::PeerKey;
 use serde_json::{Value, json};
 
-use super::Gateway;
+use super::{Gateway, subnets};
 use crate::control::Request;
 use crate::encoding;
 use crate::invite::Token;
-use crate::ledger::{InviteRecord, InviteTerms, Peer, Standing, UnixSeconds};
-use rove_proto::id::PeerKey;
+use crate::ledger::{
+    InviteRecord, InviteTerms, LedgerError, Peer, RevokeError, Standing, UnixSeconds,
+};
+use crate::values::PeerName;
 
 /// How many audit entries status shows.
 const AUDIT_SHOWN: usize = 10;
@@ -23,6 +27,15 @@ pub struct Answer {
     pub reply: Value,
     /// What it means for live sessions.
     pub effects: Vec<Effect>,
+    /// Why what is true from now on could not be stored.
+    pub unstored: Option<LedgerError>,
+}
+
+impl Answer {
+    /// The reply, where nothing is true but what is stored.
+    pub fn stored(self) -> Result<Value> {
+        self.unstored.map_or(Ok(self.reply), |error| Err(error.into()))
+    }
 }
 
 /// What a change of membership means for live sessions.
@@ -36,7 +49,7 @@ pub enum Effect {
 
 impl From<Value> for Answer {
     fn from(reply: Value) -> Self {
-        Self { reply, effects: Vec::new() }
+        Self { reply, effects: Vec::new(), unstored: None }
     }
 }
 
@@ -51,24 +64,22 @@ impl Gateway {
                 let reply = self.invite(InviteTerms { name, uses, expires, subnets }, now)?;
                 Ok(reply.into())
             }
-            Request::Revoke { name } => {
-                let change = self.ledger.registry().revoke(&name, now)?;
-                let effects = change.peers.iter().map(|peer| Effect::Expel(peer.key.into()));
-                let effects: Vec<Effect> = effects.collect();
-                let withdrawn = !change.invites.is_empty();
-                self.ledger.make(change, now)?;
-                let revoked = !effects.is_empty();
-                let reply = json!({ "name": name, "revoked": revoked, "withdrawn": withdrawn });
-                Ok(Answer { reply, effects })
-            }
+            Request::Revoke { name } => self.revoke(&name, now),
             Request::Allow { name, destinations, reset } => {
-                let change = self.ledger.registry().allow(&name, &destinations, reset)?;
+                let change = self.ledger.registry().allow(&name, &destinations, reset, now)?;
                 let effects = change.peers.iter().map(|peer| Effect::Permit(peer.key.into()));
                 let effects = effects.collect();
-                let allowed: Vec<_> =
-                    change.peers.iter().flat_map(|peer| peer.allowed.clone()).collect();
+                let peers = change.peers.iter().map(|peer| &peer.allowed);
+                let invites = change.invites.iter().map(|invite| &invite.allowed);
+                let allowed: Vec<_> = peers.chain(invites).flatten().copied().collect();
+                let enrolled = !change.peers.is_empty();
                 self.ledger.make(change, now)?;
-                Ok(Answer { reply: json!({ "name": name, "allowed": allowed }), effects })
+                let reply = json!({ "name": name, "allowed": allowed, "enrolled": enrolled });
+                Ok(Answer { effects, ..reply.into() })
+            }
+            Request::Log { entries } => {
+                let entries = usize::try_from(entries).unwrap_or(usize::MAX);
+                Ok(serde_json::to_value(self.ledger.audit(entries)?)?.into())
             }
             Request::Snapshot => Ok(serde_json::to_value(self.ledger.snapshot()?)?.into()),
             Request::Paths | Request::Reload | Request::Down => {
@@ -80,11 +91,50 @@ impl Gateway {
     fn invite(&mut self, terms: InviteTerms, now: UnixSeconds) -> Result<Value> {
         let token = Token::generate()?;
         let (name, uses, expires) = (terms.name.clone(), terms.uses, terms.expires);
+        let subnets = terms.subnets.clone();
         let change = self.ledger.registry().invite(terms, token.hash(), now)?;
+        self.check_host(&subnets)?;
         // Durable before it is shown: an invite in somebody's hand is one that works.
         self.ledger.make(change, now)?;
         let invite = self.identity.invite(token).to_text();
         Ok(json!({ "invite": invite, "name": name, "uses": uses, "expires": expires }))
+    }
+
+    /// Subnets that this host is itself a part of cannot lie behind a peer. Where its links cannot
+    /// be listed that shows when the gateway starts, which then leaves them out.
+    fn check_host(&self, subnets: &[IpNet]) -> Result<()> {
+        if subnets.is_empty() {
+            return Ok(());
+        }
+        let links = rove_os::links::snapshot().unwrap_or_default();
+        for subnet in subnets {
+            let clash = subnets::clash(subnet, &links, self.config.interface.as_str());
+            if let Some((local, link)) = clash {
+                bail!(
+                    "subnet {subnet} overlaps {local} on {link}, a network of the gateway's own: \
+                     renumber one of the two"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes effect even if it cannot be stored: a stolen device must not wait for a disk.
+    fn revoke(&mut self, name: &PeerName, now: UnixSeconds) -> Result<Answer> {
+        let change = match self.ledger.registry().revoke(name, now) {
+            Err(RevokeError::Already(_)) if self.ledger.is_in_debt() => {
+                self.ledger.settle().context("it is still not stored")?;
+                return Ok(revoked(name, true, &[]).into());
+            }
+            change => change?,
+        };
+        let effects: Vec<Effect> =
+            change.peers.iter().map(|peer| Effect::Expel(peer.key.into())).collect();
+        let withdrawn: Vec<PeerName> =
+            change.invites.iter().map(|invite| invite.name.clone()).collect();
+        let reply = revoked(name, !effects.is_empty(), &withdrawn);
+        let unstored = self.ledger.make_in_any_case(change, now).err();
+        Ok(Answer { reply, effects, unstored })
     }
 
     fn status(&self, now: UnixSeconds) -> Result<Value> {
@@ -134,6 +184,11 @@ impl Gateway {
     }
 }
 
+fn revoked(name: &PeerName, revoked: bool, withdrawn: &[PeerName]) -> Value {
+    let any = !withdrawn.is_empty();
+    json!({ "name": name, "revoked": revoked, "withdrawn": any, "invites": withdrawn })
+}
+
 fn describe_invite(invite: &InviteRecord) -> Value {
     json!({
         "name": invite.name,
@@ -141,5 +196,6 @@ fn describe_invite(invite: &InviteRecord) -> Value {
         "used": invite.used,
         "expires": invite.expires,
         "subnets": invite.subnets,
+        "allowed": invite.allowed,
     })
 }

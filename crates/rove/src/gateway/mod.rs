@@ -7,6 +7,7 @@
 mod backup;
 mod desk;
 mod identity;
+mod subnets;
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -14,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::cli::InitArgs;
 use crate::config::{GatewayConfig, StoreUrl};
 use crate::files;
 use crate::home::{Home, Role};
@@ -25,9 +25,13 @@ use crate::values::{HostIndex, Lease};
 pub use backup::{backup, restore};
 pub use desk::Effect;
 pub use identity::Identity;
+pub use subnets::clash;
 
-/// How long a command may take that works on the files.
-const COMMAND_WITHIN: Duration = Duration::from_secs(5);
+/// How long somebody may hold the files who does not answer: a command that works on them, or a
+/// gateway that is just starting.
+const IN_USE_WITHIN: Duration = Duration::from_secs(5);
+/// How soon the files are looked at again.
+const IN_USE_PAUSE: Duration = Duration::from_millis(20);
 
 /// A gateway's configuration, identity and memory.
 pub struct Gateway {
@@ -43,10 +47,8 @@ pub struct Gateway {
 
 impl Gateway {
     /// Makes the files of a new gateway. Nothing that exists is overwritten.
-    pub fn init(home: &Home, args: InitArgs) -> Result<()> {
-        let InitArgs { endpoint, network, dns, store } = args;
-        let config = GatewayConfig::new(endpoint, network, dns, store)?;
-        let store = store_path(home, &config);
+    pub fn init(home: &Home, config: &GatewayConfig) -> Result<()> {
+        let store = store_path(home, config);
         let role = Role::Gateway;
         let new =
             [home.config(role), home.key(role), home.operator_key(), home.record(), store.clone()];
@@ -54,41 +56,36 @@ impl Gateway {
             return Err(files::FileError::Exists(there.clone()).into());
         }
         files::make_directory(home.dir())?;
-        Identity::create(home, &config)?;
+        Identity::create(home, config)?;
         EmbeddedStore::create(&store, role.name())?;
         // Last, so that a directory with a configuration is a complete one.
         files::create(&home.config(role), files::PRIVATE, config.to_text().as_bytes())?;
         Ok(())
     }
 
+    /// The configuration of the gateway that is in `home`.
+    pub fn find(home: &Home) -> Result<PathBuf> {
+        let path = home.config(Role::Gateway);
+        anyhow::ensure!(
+            path.exists(),
+            "no gateway in {}: run `rove gateway init`, or name its directory with --dir",
+            home.dir().display()
+        );
+        Ok(path)
+    }
+
     /// Reads and checks everything.
     pub fn open(home: &Home) -> Result<Self> {
-        let path = home.config(Role::Gateway);
-        if !path.exists() {
-            anyhow::bail!(
-                "no gateway in {}: run `rove gateway init`, or name its directory with --dir",
-                home.dir().display()
-            );
-        }
-        let config = GatewayConfig::load(&path)?;
+        let config = GatewayConfig::load(&Self::find(home)?)?;
         let identity = Identity::load(home, &config)?;
         let store = EmbeddedStore::open(&store_path(home, &config), Role::Gateway.name())?;
         let ledger = Ledger::open(Box::new(store), config.networks)?;
         Ok(Self { home: home.clone(), config, identity, ledger })
     }
 
-    /// Reads and checks everything, to run: a command that has the files for a moment is waited
-    /// for.
+    /// Reads and checks everything, to run.
     pub fn open_to_run(home: &Home) -> Result<Self> {
-        let give_up = Instant::now() + COMMAND_WITHIN;
-        loop {
-            match Self::open(home) {
-                Err(error) if is_in_use(&error) && Instant::now() < give_up => {
-                    thread::sleep(Duration::from_millis(20));
-                }
-                opened => return opened,
-            }
-        }
+        when_free(|| Self::open(home))
     }
 
     /// The directory in which the store lies.
@@ -104,8 +101,20 @@ impl Gateway {
     }
 }
 
-/// Whether an error says that another process has the store open.
-pub fn is_in_use(error: &anyhow::Error) -> bool {
+/// Tries what needs the files, again while another process has them for a moment.
+pub fn when_free<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let give_up = Instant::now() + IN_USE_WITHIN;
+    loop {
+        match attempt() {
+            Err(error) if is_in_use(&error) && Instant::now() < give_up => {
+                thread::sleep(IN_USE_PAUSE);
+            }
+            done => return done,
+        }
+    }
+}
+
+fn is_in_use(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref::<StoreError>(), Some(StoreError::InUse(_)))
 }
 
@@ -114,3 +123,6 @@ fn store_path(home: &Home, config: &GatewayConfig) -> PathBuf {
     let StoreUrl::Embedded(file) = &config.store;
     home.dir().join(file)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,46 +2,49 @@
 //!
 //! The rules are pure ([`registry`]): from the present state, a request and the wall clock they
 //! make a [`Change`] or a refusal. The [`Ledger`] makes a change durable in the store first, and
-//! true in memory after, so that nobody is admitted whom a crash would forget. Both the running
-//! gateway and the offline commands act through it.
+//! true in memory after, so that nobody is admitted whom a crash would forget; a revocation is
+//! true at once, so that nobody stays whom a full disk would keep. Both the running gateway and the
+//! offline commands act through it.
 //!
 //! The wall clock is used for what people read and for the expiry of invites only; it is always
 //! this gateway's own.
 
 mod records;
 mod registry;
+mod ring;
 mod snapshot;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rove_proto::id::PeerKey;
 
-use crate::store::{Store, StoreError, Table, Write};
+use crate::store::{Records, Store, StoreError, Table, Write};
 use crate::values::Networks;
+use ring::Ring;
 
 pub use records::{AuditEntry, AuditEvent, InviteRecord, Peer, Standing, UnixSeconds};
-pub use registry::{Change, Enrolment, InviteTerms, Refusal, Registry};
-pub use snapshot::Snapshot;
+pub use registry::{
+    Change, Enrolment, InviteTerms, Refusal, Registry, RevokeError, SUBNETS_IN_ALL_MAX,
+};
+pub use snapshot::{Dropped, Snapshot};
 
 /// How many entries of the audit log are kept; the oldest go first.
 pub const AUDIT_ENTRIES_MAX: u64 = 100_000;
-/// How many refusals a minute are written down: a stranger must not be able to fill the disk, nor
-/// to push what matters out of the log.
+/// How many refusals are kept. They are strangers' doing, so they have a ring of their own and push
+/// out nothing but each other.
+pub const REFUSALS_MAX: u64 = 10_000;
+/// How many refusals a minute are written down: a stranger must not keep the disk busy.
 const REFUSALS_PER_MINUTE_MAX: u32 = 30;
 
 /// The registry and the store that remembers it.
 pub struct Ledger {
     registry: Registry,
     store: Box<dyn Store>,
-    audit: AuditWindow,
-    refusals: RefusalBudget,
-}
-
-/// The numbers of the first audit entry kept and of the next one.
-#[derive(Clone, Copy)]
-struct AuditWindow {
-    first: u64,
-    next: u64,
+    audit: Ring,
+    refusals: Ring,
+    budget: RefusalBudget,
+    /// What is true in memory already and could not be stored: it goes along with the next writes.
+    owed: Vec<Write>,
 }
 
 /// Refusals written in the present minute.
@@ -54,15 +57,13 @@ struct RefusalBudget {
 impl Ledger {
     /// Reads everything in `store`.
     pub fn open(store: Box<dyn Store>, networks: Networks) -> Result<Self, LedgerError> {
-        let peers = decode(&*store, Table::Peers)?;
-        let invites = decode(&*store, Table::Invites)?;
-        let numbers = store.read(Table::Audit)?;
-        let number = |key: &Vec<u8>| key.as_slice().try_into().map(u64::from_be_bytes).ok();
-        let first = numbers.keys().next().and_then(number).unwrap_or(0);
-        let last = numbers.keys().next_back().and_then(number);
-        let audit = AuditWindow { first, next: last.map_or(0, |last| last.saturating_add(1)) };
+        let peers = decode(&store.read(Table::Peers)?, Table::Peers)?;
+        let invites = decode(&store.read(Table::Invites)?, Table::Invites)?;
+        let audit = Ring::open(&*store, Table::Audit, AUDIT_ENTRIES_MAX)?;
+        let refusals = Ring::open(&*store, Table::Refusals, REFUSALS_MAX)?;
         let registry = Registry::new(networks, peers, invites);
-        Ok(Self { registry, store, audit, refusals: RefusalBudget::default() })
+        let (budget, owed) = (RefusalBudget::default(), Vec::new());
+        Ok(Self { registry, store, audit, refusals, budget, owed })
     }
 
     /// The present state.
@@ -72,7 +73,46 @@ impl Ledger {
 
     /// Makes `change` durable, then true.
     pub fn make(&mut self, change: Change, now: UnixSeconds) -> Result<(), LedgerError> {
-        let mut writes = Vec::new();
+        let before = (self.audit, self.refusals, self.owed.len());
+        let stored = self.owe(&change, now).and_then(|()| self.settle());
+        if stored.is_err() {
+            let owed;
+            (self.audit, self.refusals, owed) = before;
+            self.owed.truncate(owed);
+            return stored;
+        }
+        self.registry.apply(change);
+        Ok(())
+    }
+
+    /// Makes `change` true, and durable if that can be had: for what is taken away from somebody,
+    /// which must not wait for a disk. After an error it holds until the process ends, unless
+    /// [`Ledger::settle`] or any later change succeeds.
+    pub fn make_in_any_case(
+        &mut self,
+        change: Change,
+        now: UnixSeconds,
+    ) -> Result<(), LedgerError> {
+        let stored = self.owe(&change, now).and_then(|()| self.settle());
+        self.registry.apply(change);
+        stored
+    }
+
+    /// Whether something is true that the store does not know.
+    pub const fn is_in_debt(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// Makes durable what could not be stored when it became true.
+    pub fn settle(&mut self) -> Result<(), LedgerError> {
+        self.store.commit(&self.owed)?;
+        self.owed.clear();
+        Ok(())
+    }
+
+    /// Adds to what is owed the writes that make `change` durable.
+    fn owe(&mut self, change: &Change, now: UnixSeconds) -> Result<(), LedgerError> {
+        let writes = &mut self.owed;
         for peer in &change.peers {
             writes.push(Write::put(Table::Peers, peer.key.0, encode(peer)?));
         }
@@ -82,19 +122,19 @@ impl Ledger {
         for token in &change.forgotten {
             writes.push(Write::remove(Table::Invites, token.0));
         }
-        let mut audit = self.audit;
         for event in &change.audit {
-            let entry = encode(&AuditEntry { at: now, event: event.clone() })?;
-            writes.push(Write::put(Table::Audit, audit.next.to_be_bytes(), entry));
-            audit.next += 1;
+            let entry = AuditEntry { at: now, event: event.clone() };
+            let ring = match event {
+                AuditEvent::Refused { .. } => &mut self.refusals,
+                AuditEvent::Invited { .. }
+                | AuditEvent::Enrolled { .. }
+                | AuditEvent::Revoked { .. }
+                | AuditEvent::Withdrawn { .. }
+                | AuditEvent::Allowed { .. }
+                | AuditEvent::Restored => &mut self.audit,
+            };
+            ring.append(&entry, writes)?;
         }
-        while audit.next - audit.first > AUDIT_ENTRIES_MAX {
-            writes.push(Write::remove(Table::Audit, audit.first.to_be_bytes()));
-            audit.first += 1;
-        }
-        self.store.commit(&writes)?;
-        self.audit = audit;
-        self.registry.apply(change);
         Ok(())
     }
 
@@ -105,33 +145,34 @@ impl Ledger {
         refusal: Refusal,
         now: UnixSeconds,
     ) -> Result<(), LedgerError> {
-        if self.refusals.minute != now.0 / 60 {
-            self.refusals = RefusalBudget { minute: now.0 / 60, written: 0 };
+        if self.budget.minute != now.0 / 60 {
+            self.budget = RefusalBudget { minute: now.0 / 60, written: 0 };
         }
-        if self.refusals.written >= REFUSALS_PER_MINUTE_MAX {
+        if self.budget.written >= REFUSALS_PER_MINUTE_MAX {
             return Ok(());
         }
-        self.refusals.written += 1;
+        self.budget.written += 1;
         let event = AuditEvent::Refused { key: key.into(), why: refusal.to_string() };
         self.make(Change { audit: vec![event], ..Change::default() }, now)
     }
 
-    /// The newest `count` entries of the audit log, oldest first.
+    /// The newest `count` entries of the audit log and of the refusals, oldest first.
     pub fn audit(&self, count: usize) -> Result<Vec<AuditEntry>, LedgerError> {
-        let records = self.store.read(Table::Audit)?;
-        let newest = records.values().rev().take(count);
-        let entries = newest.map(|bytes| serde_json::from_slice(bytes));
-        let mut entries: Vec<AuditEntry> = entries
-            .collect::<Result<_, _>>()
-            .map_err(|_| LedgerError::Record(Table::Audit.name()))?;
-        entries.reverse();
-        Ok(entries)
+        let mut entries = self.audit.last(&*self.store, count)?;
+        entries.extend(self.refusals.last(&*self.store, count)?);
+        entries.sort_by_key(|entry| entry.at);
+        let surplus = entries.len().saturating_sub(count);
+        Ok(entries.split_off(surplus))
     }
 
     /// Everything that it knows, for a backup.
     pub fn snapshot(&self) -> Result<Snapshot, LedgerError> {
-        let audit = self.audit(usize::try_from(AUDIT_ENTRIES_MAX).unwrap_or(usize::MAX))?;
-        Ok(self.registry.snapshot(audit))
+        Ok(Snapshot {
+            peers: self.registry.peers().cloned().collect(),
+            invites: self.registry.invites().cloned().collect(),
+            audit: self.audit.last(&*self.store, usize::MAX)?,
+            refusals: self.refusals.last(&*self.store, usize::MAX)?,
+        })
     }
 }
 
@@ -160,10 +201,9 @@ fn encode(record: &impl serde::Serialize) -> Result<Vec<u8>, LedgerError> {
 }
 
 fn decode<T: serde::de::DeserializeOwned>(
-    store: &dyn Store,
+    records: &Records,
     table: Table,
 ) -> Result<Vec<T>, LedgerError> {
-    let records = store.read(table)?;
     let decoded = records.values().map(|bytes| serde_json::from_slice(bytes));
     decoded.collect::<Result<_, _>>().map_err(|_| LedgerError::Record(table.name()))
 }

@@ -73,6 +73,16 @@ pub struct InviteRecord {
     /// The subnets that its peers may advertise.
     #[serde(default)]
     pub subnets: Vec<IpNet>,
+    /// What its peers may reach beyond the Internet, from the start.
+    #[serde(default)]
+    pub allowed: Vec<Destination>,
+}
+
+impl InviteRecord {
+    /// Whether it can be used at `now`.
+    pub fn is_open(&self, now: UnixSeconds) -> bool {
+        self.used < self.uses && self.expires > now
+    }
 }
 
 /// One line of the audit log.
@@ -122,9 +132,9 @@ pub enum AuditEvent {
         /// For whom it was.
         name: PeerName,
     },
-    /// A peer's allow-list was changed.
+    /// The allow-list of a peer, or of an invite's peers to come, was changed.
     Allowed {
-        /// Its name.
+        /// Whose.
         name: PeerName,
         /// The whole list after the change.
         destinations: Vec<Destination>,

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::IpNet;
 use rove_proto::id::PeerKey;
 
-use super::records::{AuditEntry, AuditEvent, InviteRecord, Peer, Standing, UnixSeconds};
-use super::snapshot::Snapshot;
+use super::records::{AuditEvent, InviteRecord, Peer, Standing, UnixSeconds};
 use crate::invite::TokenHash;
-use crate::values::{DESTINATIONS_MAX, Destination, HostIndex, Lease, Networks, PeerName};
+use crate::values::{
+    DESTINATIONS_MAX, Destination, HostIndex, Lease, Networks, PeerName, SUBNETS_MAX,
+};
 
 /// How many peers one gateway remembers, revoked ones included.
 pub const PEERS_MAX: usize = 65_536;
@@ -16,6 +17,9 @@ pub const PEERS_MAX: usize = 65_536;
 pub const INVITES_MAX: usize = 16_384;
 /// How many peers one invite may enrol.
 pub const USES_MAX: u32 = 10_000;
+/// How many subnets may lie behind all peers together: each is a route on the gateway's host, and
+/// a plan has so many.
+pub const SUBNETS_IN_ALL_MAX: usize = rove_os::plan::LIST_MAX;
 
 /// Everything that the rules look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +105,25 @@ pub enum NewInviteError {
     /// The table is full of invites that can still be used.
     #[error("{INVITES_MAX} invites are open: revoke some, or let them expire")]
     Full,
+    /// Whoever came by it would find no address free.
+    #[error(
+        "of {room} client addresses in {networks} {taken} are given or promised: revoke some, let \
+         invites expire, or invite fewer"
+    )]
+    NoAddress {
+        /// The inner networks.
+        networks: Networks,
+        /// How many clients have an address in them.
+        room: u32,
+        /// How many of these are given or promised.
+        taken: u64,
+    },
+    /// One peer would have too many subnets.
+    #[error("an invite may have {SUBNETS_MAX} subnets: name wider ones")]
+    ManySubnets,
+    /// All peers together would have too many.
+    #[error("{SUBNETS_IN_ALL_MAX} subnets lie behind peers: revoke some, or name wider ones")]
+    SubnetsFull,
     /// A subnet belongs to somebody else.
     #[error("subnet {0} overlaps {1}: subnets behind peers must not overlap")]
     Subnet(IpNet, String),
@@ -120,8 +143,8 @@ pub enum RevokeError {
 /// Why an allow-list cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllowError {
-    /// No enrolled peer has the name.
-    #[error("no enrolled peer is called {0}: `rove gateway peers` lists them")]
+    /// No enrolled peer and no open invite has the name.
+    #[error("no enrolled peer or open invite is called {0}: `rove gateway peers` lists them")]
     Unknown(PeerName),
     /// The list would be too long.
     #[error("{0} would have more than {DESTINATIONS_MAX} destinations: allow wider networks")]
@@ -146,9 +169,14 @@ impl Registry {
         self.peers.get(&key)
     }
 
+    /// Every invite that is remembered, by the hash of its token.
+    pub fn invites(&self) -> impl Iterator<Item = &InviteRecord> {
+        self.invites.values()
+    }
+
     /// Invites that can still be used at `now`.
     pub fn open_invites(&self, now: UnixSeconds) -> impl Iterator<Item = &InviteRecord> {
-        self.invites.values().filter(move |invite| is_open(invite, now))
+        self.invites.values().filter(move |invite| invite.is_open(now))
     }
 
     /// The peer's inner addresses; none when the networks became too small for it.
@@ -179,9 +207,11 @@ impl Registry {
         if self.open_invites(now).count() >= INVITES_MAX {
             return Err(NewInviteError::Full);
         }
+        self.check_room(uses, now)?;
         self.check_subnets(&subnets, now)?;
         let audit = vec![AuditEvent::Invited { name: name.clone(), uses }];
-        let invite = InviteRecord { token, name, uses, used: 0, issued: now, expires, subnets };
+        let (used, issued, allowed) = (0, now, Vec::new());
+        let invite = InviteRecord { token, name, uses, used, issued, expires, subnets, allowed };
         let forgotten = self.oldest_closed_invites(now);
         Ok(Change { invites: vec![invite], forgotten, audit, ..Change::default() })
     }
@@ -190,10 +220,23 @@ impl Registry {
     /// full.
     fn oldest_closed_invites(&self, now: UnixSeconds) -> Vec<TokenHash> {
         let surplus = (self.invites.len() + 1).saturating_sub(INVITES_MAX);
-        let closed = self.invites.values().filter(|invite| !is_open(invite, now));
+        let closed = self.invites.values().filter(|invite| !invite.is_open(now));
         let mut closed: Vec<&InviteRecord> = closed.collect();
         closed.sort_by_key(|invite| (invite.issued, invite.token));
         closed.iter().take(surplus).map(|invite| invite.token).collect()
+    }
+
+    /// An invite is a promise: everybody who holds an open one must find an address.
+    fn check_room(&self, uses: u32, now: UnixSeconds) -> Result<(), NewInviteError> {
+        let last = self.networks.last_host();
+        let room = last.0.saturating_sub(HostIndex::GATEWAY.0);
+        let enrolled = self.peers.values().filter(|peer| peer.is_enrolled() && peer.host <= last);
+        let promised = self.open_invites(now).map(|open| u64::from(open.uses - open.used));
+        let taken = enrolled.count() as u64 + promised.sum::<u64>();
+        if taken + u64::from(uses) > u64::from(room) {
+            return Err(NewInviteError::NoAddress { networks: self.networks, room, taken });
+        }
+        Ok(())
     }
 
     /// A packet's destination must lie behind one peer only.
@@ -204,6 +247,12 @@ impl Registry {
         let taken = taken.chain(self.open_invites(now).map(|open| (&open.name, &open.subnets)));
         let taken: Vec<(&PeerName, &IpNet)> =
             taken.flat_map(|(name, nets)| nets.iter().map(move |net| (name, net))).collect();
+        if subnets.len() > SUBNETS_MAX {
+            return Err(NewInviteError::ManySubnets);
+        }
+        if taken.len() + subnets.len() > SUBNETS_IN_ALL_MAX {
+            return Err(NewInviteError::SubnetsFull);
+        }
         for (position, subnet) in subnets.iter().enumerate() {
             let refuse = |whose: String| Err(NewInviteError::Subnet(*subnet, whose));
             if let Some(net) = self.networks.iter().find(|net| overlap(subnet, net)) {
@@ -226,21 +275,21 @@ impl Registry {
         token: Option<TokenHash>,
         now: UnixSeconds,
     ) -> Result<Enrolment, Refusal> {
-        let before = self.peers.get(&key);
-        if before.is_some_and(Peer::is_enrolled) {
-            return Ok(Enrolment::Known);
+        match self.peers.get(&key).map(|peer| peer.standing) {
+            Some(Standing::Enrolled) => return Ok(Enrolment::Known),
+            // For ever: a new invite makes a new key, and the core refuses this one by itself.
+            Some(Standing::Revoked { .. }) => return Err(Refusal::Revoked),
+            None => {}
         }
-        // A revoked key comes back by a fresh invite only: the operator's word, twice.
-        let refused = |refusal| if before.is_some() { Refusal::Revoked } else { refusal };
-        let token = token.ok_or_else(|| refused(Refusal::NotEnrolled))?;
-        let invite = self.invites.get(&token).ok_or_else(|| refused(Refusal::Unknown))?;
+        let token = token.ok_or(Refusal::NotEnrolled)?;
+        let invite = self.invites.get(&token).ok_or(Refusal::Unknown)?;
         if invite.used >= invite.uses {
-            return Err(refused(Refusal::Used));
+            return Err(Refusal::Used);
         }
         if invite.expires <= now {
-            return Err(refused(Refusal::Expired));
+            return Err(Refusal::Expired);
         }
-        if before.is_none() && self.peers.len() >= PEERS_MAX {
+        if self.peers.len() >= PEERS_MAX {
             return Err(Refusal::Full);
         }
         let host = self.free_host().ok_or(Refusal::Full)?;
@@ -250,7 +299,7 @@ impl Registry {
             name: self.free_name(&invite.name, used),
             host,
             subnets: invite.subnets.clone(),
-            allowed: Vec::new(),
+            allowed: invite.allowed.clone(),
             enrolled: now,
             invite: token,
             standing: Standing::Enrolled,
@@ -289,17 +338,21 @@ impl Registry {
         names.find(|name| !borne.contains(name)).unwrap_or_else(|| name.clone())
     }
 
-    /// Ends the membership of the peer called `name`, and withdraws an open invite of that name.
+    /// Ends the membership of the peer called `name`, and withdraws the open invites of that name
+    /// and of that peer: who was let in once by a line must not come back by it.
     pub fn revoke(&self, name: &PeerName, now: UnixSeconds) -> Result<Change, RevokeError> {
         let mut change = Change::default();
         let named = |peer: &&Peer| peer.name == *name;
-        if let Some(peer) = self.peers.values().filter(named).find(|peer| peer.is_enrolled()) {
+        let peer = self.peers.values().filter(named).find(|peer| peer.is_enrolled());
+        if let Some(peer) = peer {
             let standing = Standing::Revoked { at: now };
             change.audit.push(AuditEvent::Revoked { name: name.clone(), key: peer.key });
             change.peers.push(Peer { standing, ..peer.clone() });
         }
-        if let Some(invite) = self.open_invites(now).find(|invite| invite.name == *name) {
-            change.audit.push(AuditEvent::Withdrawn { name: name.clone() });
+        let came_by = peer.map(|peer| peer.invite);
+        let concerns = |open: &&InviteRecord| open.name == *name || came_by == Some(open.token);
+        for invite in self.open_invites(now).filter(concerns) {
+            change.audit.push(AuditEvent::Withdrawn { name: invite.name.clone() });
             change.invites.push(InviteRecord { expires: now, ..invite.clone() });
         }
         if !change.audit.is_empty() {
@@ -312,33 +365,34 @@ impl Registry {
     }
 
     /// Adds `destinations` to what the peer called `name` may reach; to nothing when `reset`.
+    /// Before anybody enrolled under that name, the open invite keeps the list for its peers.
     pub fn allow(
         &self,
         name: &PeerName,
         destinations: &[Destination],
         reset: bool,
+        now: UnixSeconds,
     ) -> Result<Change, AllowError> {
-        let mut enrolled = self.peers.values().filter(|peer| peer.is_enrolled());
-        let peer = enrolled.find(|peer| peer.name == *name);
-        let peer = peer.ok_or_else(|| AllowError::Unknown(name.clone()))?;
-        let kept = if reset { &[][..] } else { &peer.allowed };
+        let peer = self.peers.values().find(|peer| peer.is_enrolled() && peer.name == *name);
+        let invite = self.open_invites(now).find(|invite| invite.name == *name);
+        let present = peer.map(|peer| &peer.allowed).or_else(|| Some(&invite?.allowed));
+        let present = present.ok_or_else(|| AllowError::Unknown(name.clone()))?;
+        let kept = if reset { &[][..] } else { present };
         let allowed: BTreeSet<Destination> = kept.iter().chain(destinations).copied().collect();
         if allowed.len() > DESTINATIONS_MAX {
             return Err(AllowError::TooMany(name.clone()));
         }
         let allowed: Vec<Destination> = allowed.into_iter().collect();
         let event = AuditEvent::Allowed { name: name.clone(), destinations: allowed.clone() };
-        let peer = Peer { allowed, ..peer.clone() };
-        Ok(Change { peers: vec![peer], audit: vec![event], ..Change::default() })
-    }
-
-    /// Everything, with the log that the store keeps.
-    pub(super) fn snapshot(&self, audit: Vec<AuditEntry>) -> Snapshot {
-        Snapshot {
-            peers: self.peers.values().cloned().collect(),
-            invites: self.invites.values().cloned().collect(),
-            audit,
+        let mut change = Change { audit: vec![event], ..Change::default() };
+        match (peer, invite) {
+            (Some(peer), _) => change.peers.push(Peer { allowed, ..peer.clone() }),
+            (None, invite) => {
+                let kept = invite.map(|invite| InviteRecord { allowed, ..invite.clone() });
+                change.invites.extend(kept);
+            }
         }
+        Ok(change)
     }
 
     /// Makes a change true in memory.
@@ -350,8 +404,4 @@ impl Registry {
         self.peers.extend(peers.into_iter().map(|peer| (peer.key.into(), peer)));
         self.invites.extend(invites.into_iter().map(|invite| (invite.token, invite)));
     }
-}
-
-fn is_open(invite: &InviteRecord, now: UnixSeconds) -> bool {
-    invite.used < invite.uses && invite.expires > now
 }

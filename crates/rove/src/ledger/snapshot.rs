@@ -9,6 +9,7 @@ use super::{AuditEntry, AuditEvent, LedgerError, UnixSeconds};
 use crate::encoding::KeyText;
 use crate::invite::TokenHash;
 use crate::store::{Store, Table, Write};
+use crate::values::PeerName;
 
 /// Every record about peers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,32 +21,60 @@ pub struct Snapshot {
     pub invites: Vec<InviteRecord>,
     /// The audit log, oldest first.
     pub audit: Vec<AuditEntry>,
+    /// Who was refused, oldest first.
+    #[serde(default)]
+    pub refusals: Vec<AuditEntry>,
+}
+
+/// What the present state had and a restored one has not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Peers that enrolled since the backup.
+    pub peers: Vec<PeerName>,
+    /// Open invites that were issued since.
+    pub invites: Vec<PeerName>,
 }
 
 impl Snapshot {
     /// This snapshot put over a state that lived on after it was taken. It must not give back what
-    /// was taken since: revocations stay, spent uses stay spent, withdrawn invites stay withdrawn,
-    /// and the log goes on.
-    pub fn over(self, present: Self, now: UnixSeconds) -> Self {
+    /// was taken since: revocations stay, what was allowed less stays less, spent uses stay spent,
+    /// withdrawn invites stay withdrawn, and the log goes on. Who enrolled since is dropped, and
+    /// named.
+    pub fn over(self, present: Self, now: UnixSeconds) -> (Self, Dropped) {
+        let mut dropped = Dropped::default();
         let mut peers: BTreeMap<KeyText, Peer> =
             self.peers.into_iter().map(|peer| (peer.key, peer)).collect();
         for peer in present.peers {
             if !peer.is_enrolled() {
                 peers.insert(peer.key, peer);
+                continue;
+            }
+            match peers.get_mut(&peer.key).filter(|restored| restored.is_enrolled()) {
+                // Name and address are those of the backup, which gave each of them out once.
+                Some(restored) => {
+                    (restored.allowed, restored.subnets) = (peer.allowed, peer.subnets);
+                }
+                None => dropped.peers.push(peer.name),
             }
         }
         let mut invites: BTreeMap<TokenHash, InviteRecord> =
             self.invites.into_iter().map(|invite| (invite.token, invite)).collect();
         for invite in present.invites {
-            if let Some(restored) = invites.get_mut(&invite.token) {
-                restored.used = restored.used.max(invite.used);
-                restored.expires = restored.expires.min(invite.expires);
+            match invites.get_mut(&invite.token) {
+                Some(restored) => {
+                    restored.used = restored.used.max(invite.used);
+                    restored.expires = restored.expires.min(invite.expires);
+                    restored.allowed = invite.allowed;
+                }
+                None if invite.is_open(now) => dropped.invites.push(invite.name),
+                None => {}
             }
         }
         let mut audit = if present.audit.is_empty() { self.audit } else { present.audit };
         audit.push(AuditEntry { at: now, event: AuditEvent::Restored });
-        let peers = peers.into_values().collect();
-        Self { peers, invites: invites.into_values().collect(), audit }
+        let refusals = if present.refusals.is_empty() { self.refusals } else { present.refusals };
+        let (peers, invites) = (peers.into_values().collect(), invites.into_values().collect());
+        (Self { peers, invites, audit, refusals }, dropped)
     }
 
     /// Fills an empty store.
@@ -57,8 +86,10 @@ impl Snapshot {
         for invite in &self.invites {
             writes.push(Write::put(Table::Invites, invite.token.0, super::encode(invite)?));
         }
-        for (number, entry) in (0u64..).zip(&self.audit) {
-            writes.push(Write::put(Table::Audit, number.to_be_bytes(), super::encode(entry)?));
+        for (table, entries) in [(Table::Audit, &self.audit), (Table::Refusals, &self.refusals)] {
+            for (number, entry) in (0u64..).zip(entries) {
+                writes.push(Write::put(table, number.to_be_bytes(), super::encode(entry)?));
+            }
         }
         Ok(store.commit(&writes)?)
     }

@@ -1,14 +1,16 @@
 //! Who gets in, who does not, and that a restart remembers.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 
 use super::registry::{AllowError, NewInviteError, RevokeError};
 use super::*;
 use crate::invite::{Token, TokenHash};
-use crate::store::EmbeddedStore;
-use crate::values::{HostIndex, PeerName};
+use crate::store::{EmbeddedStore, Ends};
+use crate::values::{HostIndex, PeerName, SUBNETS_MAX};
 
 const NOW: UnixSeconds = UnixSeconds(1_000_000);
 const LATER: UnixSeconds = UnixSeconds(1_000_000 + 86_400);
@@ -50,6 +52,19 @@ fn enrol(ledger: &mut Ledger, who: PeerKey, with: TokenHash) -> Result<Enrolment
         ledger.make(change.clone(), NOW).unwrap();
     }
     Ok(outcome)
+}
+
+fn revoke(ledger: &mut Ledger, text: &str) -> Change {
+    let change = ledger.registry().revoke(&name(text), NOW).unwrap();
+    ledger.make(change.clone(), NOW).unwrap();
+    change
+}
+
+/// Allows these, and no others.
+fn allow(ledger: &mut Ledger, text: &str, destinations: &[&str]) {
+    let destinations: Vec<_> = destinations.iter().map(|text| text.parse().unwrap()).collect();
+    let change = ledger.registry().allow(&name(text), &destinations, true, NOW).unwrap();
+    ledger.make(change, NOW).unwrap();
 }
 
 #[test]
@@ -106,13 +121,12 @@ fn an_invite_with_many_uses_numbers_its_peers() {
 }
 
 #[test]
-fn a_revoked_peer_stays_out_until_a_new_invite() {
+fn a_revoked_key_stays_out_and_its_person_comes_back_by_another() {
     let dir = tempfile::tempdir().unwrap();
     let mut ledger = ledger(dir.path());
     invite(&mut ledger, "phone", 2, token(1));
     enrol(&mut ledger, key(1), token(1)).unwrap();
-    let change = ledger.registry().revoke(&name("phone"), NOW).unwrap();
-    ledger.make(change, NOW).unwrap();
+    revoke(&mut ledger, "phone");
     assert_eq!(enrol(&mut ledger, key(1), token(1)), Err(Refusal::Revoked));
     assert_eq!(enrol(&mut ledger, key(2), token(1)), Err(Refusal::Expired), "withdrawn too");
     let again = ledger.registry().revoke(&name("phone"), NOW);
@@ -120,8 +134,82 @@ fn a_revoked_peer_stays_out_until_a_new_invite() {
     let unknown = ledger.registry().revoke(&name("tablet"), NOW);
     assert_eq!(unknown, Err(RevokeError::Unknown(name("tablet"))));
     invite(&mut ledger, "phone", 1, token(2));
-    assert!(matches!(enrol(&mut ledger, key(1), token(2)), Ok(Enrolment::New(_))));
-    assert_eq!(ledger.registry().peer(key(1)).unwrap().host, HostIndex(3), "not the old address");
+    assert_eq!(enrol(&mut ledger, key(1), token(2)), Err(Refusal::Revoked));
+    assert!(matches!(enrol(&mut ledger, key(2), token(2)), Ok(Enrolment::New(_))));
+    assert_eq!(ledger.registry().peer(key(2)).unwrap().host, HostIndex(3), "not the old address");
+}
+
+#[test]
+fn who_is_revoked_cannot_come_back_by_the_line_it_came_by() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut ledger = ledger(dir.path());
+    invite(&mut ledger, "team", 10, token(1));
+    invite(&mut ledger, "guest", 1, token(2));
+    for n in 1..=3 {
+        enrol(&mut ledger, key(n), token(1)).unwrap();
+    }
+    let change = revoke(&mut ledger, "team-3");
+    let names = |invites: &[InviteRecord]| {
+        invites.iter().map(|invite| invite.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&change.invites), ["team"]);
+    assert_eq!(enrol(&mut ledger, key(4), token(1)), Err(Refusal::Expired));
+    // The others stay, and so does an invite that has nothing to do with it.
+    assert!(ledger.registry().peer(key(1)).unwrap().is_enrolled());
+    enrol(&mut ledger, key(5), token(2)).unwrap();
+    assert_eq!(names(&revoke(&mut ledger, "team").invites), [""; 0], "it is withdrawn already");
+}
+
+#[test]
+fn an_invite_is_given_only_where_an_address_is_free() {
+    let invite = |registry: &Registry, text: &str, uses| {
+        registry.invite(terms(text, uses), token(registry.invites().count() as u8), NOW)
+    };
+    let networks: Networks = "10.77.0.0/29,fd77::/64".parse().unwrap();
+    let mut registry = Registry::new(networks, Vec::new(), Vec::new());
+    // Of .1 to .6 the gateway has the first.
+    let refused = |taken| Err(NewInviteError::NoAddress { networks, room: 5, taken });
+    assert_eq!(invite(&registry, "all", 6), refused(0));
+    let change = invite(&registry, "team", 4).unwrap();
+    registry.apply(change);
+    assert_eq!(invite(&registry, "pair", 2), refused(4));
+    for n in 1..=4 {
+        let Ok(Enrolment::New(change)) = registry.enrol(key(n), Some(token(0)), NOW) else {
+            panic!("there is room");
+        };
+        registry.apply(change);
+    }
+    let change = invite(&registry, "last", 1).unwrap();
+    registry.apply(change);
+    assert_eq!(invite(&registry, "late", 1), refused(5));
+    let change = registry.revoke(&name("team-2"), NOW).unwrap();
+    registry.apply(change);
+    assert!(invite(&registry, "late", 1).is_ok());
+}
+
+#[test]
+fn subnets_are_bounded_for_one_and_for_all() {
+    let subnet = |n: usize| format!("192.{}.{}.0/24", 168 + n / 256, n % 256).parse().unwrap();
+    let networks: Networks = "10.0.0.0/16".parse().unwrap();
+    let mut registry = Registry::new(networks, Vec::new(), Vec::new());
+    let mut given = 0;
+    let mut invite = |registry: &Registry, count: usize| {
+        let subnets = (given..given + count).map(subnet).collect();
+        let n = given / SUBNETS_MAX;
+        let terms = InviteTerms { subnets, ..terms(&format!("n{n}"), 1) };
+        let change = registry.invite(terms, TokenHash([n as u8; 32]), NOW)?;
+        given += count;
+        Ok(change)
+    };
+    assert_eq!(invite(&registry, SUBNETS_MAX + 1), Err(NewInviteError::ManySubnets));
+    for _ in 0..SUBNETS_IN_ALL_MAX / SUBNETS_MAX {
+        let change = invite(&registry, SUBNETS_MAX).unwrap();
+        registry.apply(change);
+    }
+    assert_eq!(invite(&registry, 1), Err(NewInviteError::SubnetsFull));
+    // Invites that expire give theirs back.
+    let terms = InviteTerms { subnets: vec![subnet(0)], ..terms("late", 1) };
+    assert!(registry.invite(terms, TokenHash([255; 32]), LATER).is_ok());
 }
 
 #[test]
@@ -161,13 +249,36 @@ fn allow_lists_grow_and_can_be_reset() {
         (list(&["10.0.0.5:22", "10.1.0.0/16"]), false, list(&["10.0.0.5:22", "10.1.0.0/16"])),
         (list(&[]), true, list(&[])),
     ] {
-        let change = ledger.registry().allow(&name("phone"), &add, reset).unwrap();
+        let change = ledger.registry().allow(&name("phone"), &add, reset, NOW).unwrap();
         ledger.make(change, NOW).unwrap();
         assert_eq!(ledger.registry().peer(key(1)).unwrap().allowed, expect);
     }
     let many: Vec<_> = (0..65u8).map(|n| format!("10.{n}.0.0/16").parse().unwrap()).collect();
-    let refused = ledger.registry().allow(&name("phone"), &many, false);
+    let refused = ledger.registry().allow(&name("phone"), &many, false, NOW);
     assert_eq!(refused, Err(AllowError::TooMany(name("phone"))));
+}
+
+#[test]
+fn what_is_allowed_before_the_enrolment_comes_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut before = ledger(dir.path());
+    invite(&mut before, "team", 2, token(1));
+    for destination in ["10.1.0.0/16", "10.0.0.5:22"] {
+        let destinations = [destination.parse().unwrap()];
+        let change = before.registry().allow(&name("team"), &destinations, false, NOW).unwrap();
+        before.make(change, NOW).unwrap();
+    }
+    drop(before);
+    let mut ledger = ledger(dir.path());
+    enrol(&mut ledger, key(1), token(1)).unwrap();
+    enrol(&mut ledger, key(2), token(1)).unwrap();
+    for n in [1, 2] {
+        let peer = ledger.registry().peer(key(n)).unwrap();
+        let allowed: Vec<String> = peer.allowed.iter().map(ToString::to_string).collect();
+        assert_eq!(allowed, ["10.0.0.5/32:22", "10.1.0.0/16"]);
+    }
+    let nobody = ledger.registry().allow(&name("phone"), &[], true, NOW);
+    assert_eq!(nobody, Err(AllowError::Unknown(name("phone"))));
 }
 
 #[test]
@@ -198,22 +309,124 @@ fn a_flood_of_refusals_writes_little() {
 }
 
 #[test]
+fn strangers_push_nothing_out_of_the_log_but_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut ledger = ledger(dir.path());
+    invite(&mut ledger, "phone", 1, token(1));
+    ledger.refusals = Ring::open(&*ledger.store, Table::Refusals, 3).unwrap();
+    for n in 0..20 {
+        ledger.note_refusal(key(n), Refusal::Unknown, NOW).unwrap();
+    }
+    let shown = |ledger: &Ledger| -> Vec<String> {
+        let events = ledger.audit(100).unwrap().into_iter().map(|entry| entry.event);
+        let shown = events.map(|event| match event {
+            AuditEvent::Refused { key, .. } => format!("refused {}", key.0[0]),
+            event @ (AuditEvent::Invited { .. }
+            | AuditEvent::Enrolled { .. }
+            | AuditEvent::Revoked { .. }
+            | AuditEvent::Withdrawn { .. }
+            | AuditEvent::Allowed { .. }
+            | AuditEvent::Restored) => format!("{event:?}"),
+        });
+        shown.collect()
+    };
+    let invited = AuditEvent::Invited { name: name("phone"), uses: 1 };
+    let refused = [17, 18, 19].map(|n| format!("refused {n}"));
+    let expected = [vec![format!("{invited:?}")], refused.to_vec()].concat();
+    assert_eq!(shown(&ledger), expected);
+    assert_eq!(ledger.store.read(Table::Refusals).unwrap().len(), 3, "and the file does not grow");
+    drop(ledger);
+    assert_eq!(shown(&self::ledger(dir.path())), expected);
+}
+
+/// A store on a disk that can be full.
+struct Disk {
+    store: EmbeddedStore,
+    full: Arc<AtomicBool>,
+}
+
+impl Store for Disk {
+    fn read(&self, table: Table) -> Result<Records, StoreError> {
+        self.store.read(table)
+    }
+
+    fn last(&self, table: Table, count: usize) -> Result<Records, StoreError> {
+        self.store.last(table, count)
+    }
+
+    fn ends(&self, table: Table) -> Result<Option<Ends>, StoreError> {
+        self.store.ends(table)
+    }
+
+    fn commit(&mut self, writes: &[Write]) -> Result<(), StoreError> {
+        if self.full.load(Ordering::Relaxed) {
+            return Err(StoreError::System { path: "disk".into(), what: "full".to_owned() });
+        }
+        self.store.commit(writes)
+    }
+}
+
+#[test]
+fn what_is_taken_away_does_not_wait_for_a_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::create(&dir.path().join("store"), "gateway").unwrap();
+    let full = Arc::<AtomicBool>::default();
+    let store = Box::new(Disk { store, full: Arc::clone(&full) });
+    let mut ledger = Ledger::open(store, "10.77.0.0/24".parse().unwrap()).unwrap();
+    for (n, text) in [(1, "laptop"), (2, "phone")] {
+        invite(&mut ledger, text, 1, token(n));
+        enrol(&mut ledger, key(n), token(n)).unwrap();
+    }
+    full.store(true, Ordering::Relaxed);
+    for (text, n) in [("laptop", 1), ("phone", 2)] {
+        let change = ledger.registry().revoke(&name(text), NOW).unwrap();
+        assert!(ledger.make_in_any_case(change, NOW).is_err());
+        assert!(!ledger.registry().peer(key(n)).unwrap().is_enrolled());
+    }
+    // What is given waits, and leaves nothing behind.
+    let change = ledger.registry().invite(terms("tablet", 1), token(3), NOW).unwrap();
+    assert!(ledger.make(change, NOW).is_err());
+    assert!(ledger.settle().is_err() && ledger.is_in_debt());
+    full.store(false, Ordering::Relaxed);
+    // Any later change takes along what is owed.
+    ledger.note_refusal(key(9), Refusal::Unknown, NOW).unwrap();
+    assert!(!ledger.is_in_debt());
+    let registry = ledger.registry().clone();
+    drop(ledger);
+    let after = self::ledger(dir.path());
+    assert_eq!(after.registry().peers().collect::<Vec<_>>(), registry.peers().collect::<Vec<_>>());
+    assert!(after.registry().open_invites(NOW).next().is_none());
+    let events = after.audit(100).unwrap().into_iter().map(|entry| entry.event);
+    let revoked = events.filter(|event| matches!(event, AuditEvent::Revoked { .. })).count();
+    assert_eq!(revoked, 2);
+}
+
+#[test]
 fn an_old_backup_gives_nothing_back_that_was_taken_since() {
     let dir = tempfile::tempdir().unwrap();
     let mut ledger = ledger(dir.path());
     invite(&mut ledger, "phone", 1, token(1));
     invite(&mut ledger, "team", 3, token(2));
+    invite(&mut ledger, "laptop", 1, token(3));
     enrol(&mut ledger, key(1), token(1)).unwrap();
+    enrol(&mut ledger, key(3), token(3)).unwrap();
+    allow(&mut ledger, "laptop", &["10.0.0.0/8"]);
     let old = ledger.snapshot().unwrap();
     enrol(&mut ledger, key(2), token(2)).unwrap();
-    let change = ledger.registry().revoke(&name("phone"), NOW).unwrap();
-    ledger.make(change, NOW).unwrap();
-    let restored = old.over(ledger.snapshot().unwrap(), LATER);
+    allow(&mut ledger, "laptop", &["10.1.0.0/16"]);
+    invite(&mut ledger, "radio", 1, token(4));
+    revoke(&mut ledger, "phone");
+    let (restored, dropped) = old.over(ledger.snapshot().unwrap(), NOW);
+    assert_eq!(dropped, Dropped { peers: vec![name("team")], invites: vec![name("radio")] });
     let mut store = EmbeddedStore::create(&dir.path().join("other"), "gateway").unwrap();
     restored.write_to(&mut store).unwrap();
     let networks = "10.77.0.0/24".parse().unwrap();
     let ledger = Ledger::open(Box::new(store), networks).unwrap();
     assert!(!ledger.registry().peer(key(1)).unwrap().is_enrolled());
+    assert!(ledger.registry().peer(key(2)).is_none());
+    let laptop = ledger.registry().peer(key(3)).unwrap();
+    assert!(laptop.is_enrolled());
+    assert_eq!(laptop.allowed, ["10.1.0.0/16".parse().unwrap()], "no more than now");
     let uses: Vec<u32> = ledger.registry().open_invites(NOW).map(|invite| invite.used).collect();
     assert_eq!(uses, [1], "the use that was spent since stays spent");
     assert_eq!(ledger.audit(1).unwrap()[0].event, AuditEvent::Restored);

@@ -40,7 +40,8 @@ impl Client<'_> {
             | Request::Invite { .. }
             | Request::Revoke { .. }
             | Request::Allow { .. }
-            | Request::Snapshot => bail!("a client has no such command: see `rove --help`"),
+            | Request::Snapshot
+            | Request::Log { .. } => bail!("a client has no such command: see `rove --help`"),
         }
     }
 
