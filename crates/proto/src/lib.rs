@@ -12,6 +12,10 @@
 
 #![forbid(unsafe_code)]
 
+// The tests share a pair of nodes with those outside the crate, and it names the crate.
+#[cfg(test)]
+extern crate self as rove_proto;
+
 pub mod crypto;
 pub mod error;
 pub mod flow;

@@ -18,7 +18,7 @@ fn wide() -> Pair {
 }
 
 fn mtu(pair: &Pair) -> usize {
-    pair.client.status(pair.gateway_key).unwrap().paths[0].mtu
+    pair.client.status(pair.gateway_key).expect("a known peer").paths[0].mtu
 }
 
 /// Sends large packets and small ones for a second, over a path that loses what `lost` says;

@@ -155,6 +155,13 @@ impl Node {
         self.peer(slot).map(Peer::status)
     }
 
+    /// The epoch that the session with `peer` sends under: for tests of its limits.
+    #[cfg(test)]
+    pub(crate) fn epoch_of(&mut self, peer: PeerKey) -> Option<&mut crate::peer::epoch::Epoch> {
+        let slot = *self.by_key.get(&peer)?;
+        self.peers.get_mut(slot.0 as usize)?.as_mut()?.current_epoch()
+    }
+
     /// Every peer, in the order of their keys.
     pub fn peers(&self) -> impl Iterator<Item = PeerKey> + '_ {
         self.by_key.keys().copied()

@@ -337,3 +337,7 @@ impl Epochs {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "epoch_tests.rs"]
+mod tests;

@@ -220,6 +220,11 @@ impl Peer {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) const fn current_epoch(&mut self) -> Option<&mut epoch::Epoch> {
+        self.epochs.current.as_mut()
+    }
+
     /// A snapshot for people.
     pub(crate) fn status(&self) -> PeerStatus {
         let active = self.paths.active_id();

@@ -1,6 +1,7 @@
 //! A client and a gateway joined by a link with a delay and nothing else, in virtual time.
 
 #![allow(clippy::unwrap_used, reason = "a test harness: a panic is the report")]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
