@@ -194,7 +194,7 @@ fn start(run: Run) -> ExitCode {
         json: run.json,
         settings,
     };
-    finish(scenario::run::run(scenario, &request, &mut std::io::stdout()), COULD_NOT_RUN)
+    finish(scenario::run::over_seeds(scenario, &request, &mut std::io::stdout()), COULD_NOT_RUN)
 }
 
 /// Every key that `--set` understands.

@@ -208,6 +208,37 @@ fn every_control_fails() {
     }
 }
 
+/// A `rove` whose client dies three seconds after it was started.
+fn mortal_rove() -> std::path::PathBuf {
+    let path = std::env::temp_dir().join(format!("rove-lab-mortal-{}", std::process::id()));
+    let rove = rove().path.display();
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = up ] || exec {rove} \"$@\"\n{rove} \"$@\" &\nsleep 3\nkill -9 $!\n\
+         echo it is dead >&2\nexit 1\n"
+    );
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn a_rove_that_dies_is_a_result() {
+    let Some(_turn) = turn() else { return };
+    let path = mortal_rove();
+    let (objects, status) = run("tunnel", &[], &["seconds=2", &format!("rove={}", path.display())]);
+    std::fs::remove_file(path).unwrap();
+    let object = &objects[0];
+    assert_eq!((object["pass"].as_bool(), status), (Some(false), 1), "{object}");
+    assert_eq!(
+        (&object["measured"]["alive"], &object["measured"]["checksum_ok"]),
+        (&Value::Bool(false), &Value::Bool(false))
+    );
+    assert!(object["measured"]["goodput_mbps"].is_null(), "{object}");
+    let reason = object["reason"].as_str().unwrap();
+    assert!(reason.starts_with("rove up on client ended; it said: "), "{reason}");
+    assert!(reason.contains("it is dead"), "its last words: {reason}");
+}
+
 #[test]
 fn the_demonstration_shows_a_download_that_survives_within_40_s() {
     let Some(_turn) = turn() else { return };
@@ -234,7 +265,7 @@ fn start_demo() -> (std::process::Child, Vec<u32>) {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let begun = lines.any(|line| line.unwrap().contains("MB over HTTP"));
+    let begun = lines.any(|line| line.unwrap().contains(" of 30.0 MB"));
     assert!(begun, "the demonstration ended early");
     std::thread::spawn(move || lines.for_each(drop));
     let children = children_of(child.id());

@@ -230,7 +230,7 @@ fn tell_of_others(entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Baseli
     }
     (stage.tell)("the same without a tunnel");
     let mut baselines = BTreeMap::new();
-    let bare = tell_of_other(entered, stage, &|_| Ok(Deployment::Bare))?;
+    let bare = tell_of_other(entered, stage, &|testbed| Deployment::start(testbed, None))?;
     baselines.insert("bare".to_owned(), bare);
     if openvpn_absent().is_none() {
         (stage.tell)("the same with OpenVPN");

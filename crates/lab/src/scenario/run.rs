@@ -46,7 +46,11 @@ pub struct Request {
 ///
 /// # Errors
 /// What kept it from running at all.
-pub fn run(scenario: &dyn Scenario, request: &Request, out: &mut dyn Write) -> anyhow::Result<u8> {
+pub fn over_seeds(
+    scenario: &dyn Scenario,
+    request: &Request,
+    out: &mut dyn Write,
+) -> anyhow::Result<u8> {
     // The build comes before the namespaces: inside them nothing but the lab's network exists.
     let rove = binary_under_test(request)?;
     let entered = match request.told {
@@ -113,7 +117,12 @@ fn run_seed(
                 .run_virtual(&stage)
                 .with_context(|| format!("{} cannot be told in virtual time", scenario.name()))??,
         };
+        // No lateness excuses a crash.
+        let broke = outcome.broke.is_some();
         record.judge(outcome, scenario.keys());
+        if broke {
+            return Ok(record);
+        }
         match record.lateness.filter(|lateness| lateness.judged_ms() > allowed_ms) {
             None => return Ok(record),
             Some(late) => record.void(too_late(&late, allowed_ms)),

@@ -73,7 +73,7 @@ fn run_fake(late_runs: u32, seeds: Vec<u64>, summarise: bool) -> (Vec<Value>, u8
     let (told, grid) = (Where::Virtual, Grid::Default);
     let request = Request { told, seeds, summarise, grid, json: true, settings };
     let mut out = Vec::new();
-    let status = run(&fake, &request, &mut out).unwrap();
+    let status = over_seeds(&fake, &request, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     (text.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), status)
 }
@@ -141,6 +141,6 @@ fn what_has_no_virtual_runner_says_so() {
     let settings = Settings::default();
     let (told, grid, seeds) = (Where::Virtual, Grid::Default, vec![1]);
     let request = Request { told, seeds, summarise: false, grid, json: true, settings };
-    let error = run(&Real, &request, &mut Vec::new()).unwrap_err();
+    let error = over_seeds(&Real, &request, &mut Vec::new()).unwrap_err();
     assert_eq!(error.to_string(), "real cannot be told in virtual time");
 }

@@ -27,7 +27,10 @@ impl Deployment {
     /// What a command answered, if it is not success; a tunnel that does not carry in time.
     pub fn start(testbed: &Testbed, rove: Option<&Binary>) -> anyhow::Result<Self> {
         match rove {
-            None => Ok(Self::Bare),
+            None => {
+                testbed.expose_server()?;
+                Ok(Self::Bare)
+            }
             Some(binary) => Ok(Self::Rove(Box::new(Rove::start(testbed, binary)?))),
         }
     }
