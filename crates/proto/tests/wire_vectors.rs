@@ -1,0 +1,125 @@
+//! Every frame and control message beside its bytes, written by hand from docs/spec/wire.md,
+//! sections 3 and 4. (Headers, sealing and the handshake have vectors of their own, made by a
+//! second implementation.)
+
+use rove_proto::error::CloseCode;
+use rove_proto::id::{PathSerial, SessionIndex};
+use rove_proto::wire::control::{Control, Lease, Prefix};
+use rove_proto::wire::frame::{
+    Challenge, ControlAck, FEEDBACK_RUNS_MAX, Feedback, Frame, Frames, Response,
+};
+
+/// The shortest IPv4 packet: a header that says so.
+const PACKET: [u8; 20] = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 77, 0, 2, 198, 51, 100, 80];
+const PACKET_HEX: &str = "45000014 00000000 40110000 0a4d0002 c6336450";
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<char> = hex.chars().filter(|c| !c.is_whitespace()).collect();
+    let byte = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16);
+    digits.chunks(2).map(|pair| byte(pair).expect("two hexadecimal digits")).collect()
+}
+
+#[test]
+fn frames() {
+    let mut runs = [(0, 0); FEEDBACK_RUNS_MAX];
+    (runs[0], runs[1]) = ((3, 1), (2, 0));
+    let feedback = Feedback {
+        serial: PathSerial(7),
+        largest: 0x0102_0304_0506,
+        delay_us: 1_000,
+        received: 5,
+        bytes: 6_000,
+        runs,
+    };
+    let response = Response { token: 1, observed: ([192, 0, 2, 1], 4_433).into() };
+    let v6 = "[2001:db8::1]:53".parse().expect("an address");
+    let sequenced = Frame::Sequenced { bucket: 15, sequence: 0x0a0b_0c0d, packet: &PACKET };
+    let fragment = Frame::Fragment { packet_id: 9, index: 0x81, piece: &[1, 2, 3] };
+    let vectors = [
+        (Frame::Packet(&PACKET), format!("01 {PACKET_HEX}")),
+        (sequenced, format!("02 0f 0a0b0c0d {PACKET_HEX}")),
+        (fragment, "03 00000009 81 010203".to_owned()),
+        (
+            Frame::Feedback(feedback),
+            "10 0031  00000007 0000010203040506 000003e8 0000000000000005 0000000000001770
+             02 00000003 00000001 00000002 00000000"
+                .to_owned(),
+        ),
+        (
+            Frame::Challenge(Challenge { prefer: false, abandon_others: false, token: 2 }),
+            "11 0009  00 0000000000000002".to_owned(),
+        ),
+        (
+            Frame::Challenge(Challenge { prefer: true, abandon_others: true, token: u64::MAX }),
+            "11 0009  03 ffffffffffffffff".to_owned(),
+        ),
+        (
+            Frame::Response(response),
+            "12 001b  0000000000000001 04 c0000201000000000000000000000000 1151".to_owned(),
+        ),
+        (
+            Frame::Response(Response { token: 1, observed: v6 }),
+            "12 001b  0000000000000001 06 20010db8000000000000000000000001 0035".to_owned(),
+        ),
+        (Frame::Close(CloseCode::Requested), "13 0001 00".to_owned()),
+        (Frame::Close(CloseCode::Revoked), "13 0001 01".to_owned()),
+        (Frame::Close(CloseCode::Restarting), "13 0001 02".to_owned()),
+        (Frame::Close(CloseCode::Protocol), "13 0001 03".to_owned()),
+        (Frame::Control { number: 3, body: &[2, 0] }, "14 0006  00000003 02 00".to_owned()),
+        (
+            Frame::ControlAck(ControlAck { next: 4, beyond: 0x8000_0001 }),
+            "15 0008  00000004 80000001".to_owned(),
+        ),
+    ];
+    for (frame, hex) in vectors {
+        let mut emitted = Vec::new();
+        frame.emit(&mut emitted);
+        assert_eq!(emitted, bytes(&hex), "{frame:?}");
+        assert_eq!(Frames::new(&emitted).next(), Some(Ok(frame)), "{hex}");
+    }
+}
+
+#[test]
+fn frames_of_later_versions() {
+    // One that may be skipped, with what is behind it; one that must not be.
+    let skipped = bytes("20 0002 ffff 13 0001 00");
+    let frames: Vec<_> = Frames::new(&skipped).collect();
+    assert_eq!(frames, [Ok(Frame::Unknown), Ok(Frame::Close(CloseCode::Requested))]);
+    let critical = bytes("a0 0000");
+    assert_eq!(Frames::new(&critical).next(), Some(Ok(Frame::UnknownCritical(0xa0))));
+    // Padding ends the datagram.
+    assert_eq!(Frames::new(&bytes("00 13 0001 00")).next(), None);
+}
+
+#[test]
+fn control_messages() {
+    let prefix = |address: &str, bits| Prefix { address: address.parse().expect("one"), bits };
+    let lease = Lease {
+        addresses: vec![prefix("10.77.0.2", 24), prefix("fd77::2", 64)],
+        gateway: vec![[10, 77, 0, 1].into()],
+        dns: vec![[9, 9, 9, 9].into()],
+    };
+    let indices = Control::Indices {
+        first: PathSerial(8),
+        indices: vec![SessionIndex(0x0102_0304), SessionIndex(0xffff_ffff)],
+    };
+    let vectors = [
+        (
+            Control::Lease(lease),
+            "01  02 18 04 0a4d0002000000000000000000000000 40 06 fd770000000000000000000000000002
+             01 04 0a4d0001000000000000000000000000  01 04 09090909000000000000000000000000",
+        ),
+        (
+            Control::Routes(vec![prefix("192.168.7.0", 24)]),
+            "02  01 18 04 c0a80700000000000000000000000000",
+        ),
+        (indices, "03  00000008 02 01020304 ffffffff"),
+    ];
+    for (control, hex) in vectors {
+        let mut emitted = Vec::new();
+        control.emit(&mut emitted);
+        assert_eq!(emitted, bytes(hex), "{control:?}");
+        assert_eq!(Control::parse(&emitted), Ok(control), "{hex}");
+    }
+    assert_eq!(Control::parse(&[0x7f, 1, 2]), Ok(Control::Unknown(0x7f)));
+}
