@@ -184,5 +184,17 @@ fn status_tells_what_was_heard_and_reload_what_was_taken() {
         edit(&config, "dns = [", "dms = [");
         let error = lab.rove("gateway", "reload").fails();
         assert!(error.contains("gateway.toml:16: gateway.dms"), "{error}");
+
+        // What the host refuses is told, and the old configuration holds.
+        edit(&config, "dms = [", "dns = [");
+        edit(&config, "nat = false", "nat = true");
+        sh("for nft in $(command -v nft) /usr/sbin/nft /sbin/nft /usr/bin/nft; do
+                [ ! -e $nft ] || mount --bind /bin/false $nft
+            done");
+        let error = lab.rove("gateway", "reload").fails();
+        assert!(error.contains("nft"), "{error}");
+        lab.rove("client", "up").ok();
+        assert!(reaches("client", inside));
+        lab.rove("client", "down").ok();
     });
 }

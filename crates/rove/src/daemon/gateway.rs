@@ -321,21 +321,27 @@ impl Daemon {
         }
     }
 
-    /// Makes the host what it should be by now.
+    /// Makes the host what it should be by now; what resists is told in the log, and tried again
+    /// with the next change.
     fn replan(&mut self) -> Replanned {
+        self.apply().unwrap_or_else(|error| {
+            tracing::error!(%error, "the plan could not be applied");
+            Replanned::Other
+        })
+    }
+
+    fn apply(&mut self) -> Result<Replanned, rove_os::error::Error> {
         let registry = self.gateway.ledger.registry();
         let plan = plan::gateway(&self.gateway.config, &self.own, registry, &self.links);
         if plan == self.plan {
-            return Replanned::Same;
+            return Ok(Replanned::Same);
         }
-        match self.applier.apply(&plan) {
-            Ok(()) => {
-                self.plan = plan;
-                self.warn_of_subnets();
-            }
-            Err(error) => tracing::error!(%error, "the plan could not be applied"),
-        }
-        Replanned::Other
+        // After an error the host is between two plans, and like none.
+        self.plan = Plan::default();
+        self.applier.apply(&plan)?;
+        self.plan = plan;
+        self.warn_of_subnets();
+        Ok(Replanned::Other)
     }
 
     fn warn_of_subnets(&self) {
@@ -354,13 +360,18 @@ impl Daemon {
     /// Takes what can be changed while running, NAT; says whether more has changed.
     fn reload(&mut self) -> Result<Value> {
         let new = GatewayConfig::load(&self.gateway.home.config(Role::Gateway))?;
-        let taken = GatewayConfig { nat: new.nat, ..self.gateway.config.clone() };
+        let before = self.gateway.config.clone();
+        let taken = GatewayConfig { nat: new.nat, ..before.clone() };
         let restart = new != taken;
         if restart {
             tracing::warn!("only nat changes while the gateway runs: restart it for the rest");
         }
         self.gateway.config = taken;
-        self.replan();
+        if let Err(error) = self.apply() {
+            self.gateway.config = before;
+            self.replan();
+            return Err(error.into());
+        }
         tracing::info!("configuration read again");
         Ok(json!({ "restart": restart }))
     }

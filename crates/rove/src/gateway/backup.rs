@@ -19,7 +19,7 @@ use crate::encoding;
 use crate::files::{self, PRIVATE};
 use crate::home::{Home, Role};
 use crate::keys::StaticKey;
-use crate::ledger::{Dropped, Ledger, LedgerError, Snapshot, wall_clock};
+use crate::ledger::{Dropped, Ledger, LedgerError, LedgerSnapshot, wall_clock};
 use crate::store::{EmbeddedStore, StoreError};
 
 const LABEL: &str = "rove-backup-1";
@@ -31,7 +31,7 @@ struct Backup {
     config: String,
     key: Zeroizing<String>,
     record: String,
-    ledger: Snapshot,
+    ledger: LedgerSnapshot,
 }
 
 /// What the operator has to know after a restore.
@@ -44,7 +44,7 @@ pub struct Restored {
 }
 
 /// Writes a new file with the gateway's configuration, identity and `ledger`.
-pub fn backup(home: &Home, ledger: Snapshot, to: &Path) -> Result<()> {
+pub fn backup(home: &Home, ledger: LedgerSnapshot, to: &Path) -> Result<()> {
     let backup = Backup {
         config: files::read_text(&home.config(Role::Gateway))?,
         key: StaticKey::load(&home.key(Role::Gateway))?.file_text(),
@@ -158,7 +158,7 @@ fn present_ledger(home: &Home, restored: &GatewayConfig) -> Result<Present> {
 }
 
 /// Builds the new store beside the old one, then puts it in its place.
-fn replace_store(path: &Path, ledger: &Snapshot) -> Result<()> {
+fn replace_store(path: &Path, ledger: &LedgerSnapshot) -> Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = Path::new(&beside);

@@ -26,7 +26,7 @@ pub use records::{AuditEntry, AuditEvent, InviteRecord, Peer, Standing, UnixSeco
 pub use registry::{
     Change, Enrolment, InviteTerms, Refusal, Registry, RevokeError, SUBNETS_IN_ALL_MAX,
 };
-pub use snapshot::{Dropped, Snapshot};
+pub use snapshot::{Dropped, LedgerSnapshot};
 
 /// How many entries of the audit log are kept; the oldest go first.
 pub const AUDIT_ENTRIES_MAX: u64 = 100_000;
@@ -166,8 +166,8 @@ impl Ledger {
     }
 
     /// Everything that it knows, for a backup.
-    pub fn snapshot(&self) -> Result<Snapshot, LedgerError> {
-        Ok(Snapshot {
+    pub fn snapshot(&self) -> Result<LedgerSnapshot, LedgerError> {
+        Ok(LedgerSnapshot {
             peers: self.registry.peers().cloned().collect(),
             invites: self.registry.invites().cloned().collect(),
             audit: self.audit.last(&*self.store, usize::MAX)?,

@@ -14,7 +14,7 @@ use crate::values::PeerName;
 /// Every record about peers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Snapshot {
+pub struct LedgerSnapshot {
     /// Peers, revoked ones included.
     pub peers: Vec<Peer>,
     /// Invites, spent ones included.
@@ -35,7 +35,7 @@ pub struct Dropped {
     pub invites: Vec<PeerName>,
 }
 
-impl Snapshot {
+impl LedgerSnapshot {
     /// This snapshot put over a state that lived on after it was taken. It must not give back what
     /// was taken since: revocations stay, what was allowed less stays less, spent uses stay spent,
     /// withdrawn invites stay withdrawn, and the log goes on. Who enrolled since is dropped, and
