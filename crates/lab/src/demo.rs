@@ -6,7 +6,7 @@ mod picture;
 mod screen;
 
 use crate::emu::{LinkConfig, MS, SECOND};
-use crate::ground::{Act, Cue, Download, Ground, Heard, Pings, Route, Transfer, Trouble};
+use crate::ground::{Act, Clock, Cue, Download, Ground, Heard, Pings, Route, Transfer, Trouble};
 use crate::netns::Entered;
 use crate::scenario::addresses::Family;
 use crate::scenario::binary::Binary;
@@ -87,7 +87,11 @@ fn tell(ground: &mut dyn Ground, screen: &mut Screen) -> Result<bool, Trouble> {
     let trips: Vec<f64> = series.iter().flat_map(|one| one.milliseconds()).collect();
     let trip = median(&trips).context("the server does not answer")?;
     screen.step("ping", &format!("{trip:.1} ms to the server and back"));
-    screen.step("download", &format!("{} MB over HTTP", LENGTH / 1_000_000));
+    let how = match ground.clock() {
+        Clock::Real => "over HTTP",
+        Clock::Virtual => "over a simulated TCP connection",
+    };
+    screen.step("download", &format!("{} MB {how}", LENGTH / 1_000_000));
     let script = [Cue { at_ns: LIMIT_NS, at_bytes: LENGTH / 2, act: Act::Relocate }];
     let download = Download { route: Route::Tunnelled, length: LENGTH, limit_ns: LIMIT_NS };
     let mut first_ns = None;

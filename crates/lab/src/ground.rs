@@ -31,7 +31,8 @@ pub trait Ground {
     fn ping(&mut self, routes: &[Route], pings: Pings) -> Result<Vec<RoundTrips>, Trouble>;
 
     /// Lets the server send a steady flow to the client through the tunnel, and acts in it at the
-    /// times of the script, which count from when the server takes the flow up.
+    /// times of the script, which are in order and count from when the server takes the flow up.
+    /// An act that is due after the flow's end is not done.
     ///
     /// # Errors
     /// See [`Trouble`].

@@ -42,12 +42,8 @@ pub struct FlowRequest {
 /// What became of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowStats {
-    /// Datagrams sent.
-    pub sent: u64,
     /// Datagrams that never arrived.
     pub lost: u64,
-    /// Datagrams that arrived more than once.
-    pub duplicates: u64,
     /// When the first arrived, in nanoseconds; 0 if none did.
     pub first_ns: u64,
     /// When the last one arrived, in nanoseconds.
@@ -119,7 +115,7 @@ pub fn subscribe(to: SocketAddr, request: &FlowRequest, reporter: &Reporter) -> 
     let length_ns = u64::from(request.count) * request.interval_us * 1_000;
     let end_ns = monotonic_ns() + request.wait_ms * 1_000_000 + length_ns + PATIENCE_NS;
     let mut seen = vec![false; request.count as usize];
-    let (mut received, mut duplicates, mut first_ns) = (0, 0, 0);
+    let (mut received, mut first_ns) = (0, 0);
     let mut arrivals = Arrivals::default();
     let mut gaps = Vec::new();
     let mut buffer = [0; 2_048];
@@ -139,16 +135,11 @@ pub fn subscribe(to: SocketAddr, request: &FlowRequest, reporter: &Reporter) -> 
         }
         arrivals.note(at_ns);
         gaps.append(&mut arrivals.take_gaps());
-        if std::mem::replace(slot, true) {
-            duplicates += 1;
-        } else {
-            received += 1;
-        }
+        // Of a double, the first counts.
+        received += u64::from(!std::mem::replace(slot, true));
     }
     reporter.tell(&Report::Flowed(FlowStats {
-        sent: u64::from(request.count),
         lost: u64::from(request.count) - received,
-        duplicates,
         first_ns,
         last_ns: arrivals.latest_ns(),
         gaps,

@@ -44,7 +44,6 @@ pub fn fetch(url: &str, reporter: &Reporter) -> anyhow::Result<()> {
         }
     }
     reporter.tell(&Report::Downloaded(Download {
-        start_ns,
         end_ns: arrivals.latest_ns(),
         bytes: body.bytes,
         sha256: hex(&body.hash.finalize()),

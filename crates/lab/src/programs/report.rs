@@ -46,8 +46,6 @@ pub fn report(line: &str) -> Option<Report> {
 /// A complete download.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Download {
-    /// When the request was sent, in nanoseconds.
-    pub start_ns: u64,
     /// When the last byte arrived, in nanoseconds.
     pub end_ns: u64,
     /// Bytes of content.

@@ -118,7 +118,7 @@ impl Hosts {
         // The answer was under way for as long as the link is.
         let start_ns = monotonic_ns() - self.link.down.delay_ns;
         let mut moments = Vec::new();
-        for cue in script {
+        for cue in script.iter().take_while(|cue| cue.at_ns <= flow.length_ns()) {
             sleep_until(start_ns + cue.at_ns);
             moments.push(self.act(cue.act)?);
         }
@@ -298,7 +298,7 @@ impl<'a> Followed<'a> {
     }
 
     fn ended(mut self, done: crate::programs::Download, expected: &str) -> Transfer {
-        let crate::programs::Download { start_ns: _, end_ns, bytes, sha256, gaps } = done;
+        let crate::programs::Download { end_ns, bytes, sha256, gaps } = done;
         self.progress(end_ns, bytes, gaps);
         self.transfer.complete = true;
         self.transfer.intact = sha256 == expected;
