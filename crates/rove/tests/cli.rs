@@ -169,6 +169,9 @@ fn invites_peers_and_audit_without_a_running_gateway() {
 #[test]
 fn a_directory_without_a_gateway_says_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
+    init(&dir.path().join("gateway"));
+    let error = rove_in(&dir.path().join("gateway"), "reload").fails();
+    assert!(error.contains("the gateway does not run: it reads its configuration when"), "{error}");
     for line in ["run", "peers", "status", "invite phone", "revoke phone", "down"] {
         let error = rove_in(dir.path(), &format!("gateway {line}")).fails();
         assert!(error.contains("no gateway in") && error.contains("rove gateway init"), "{error}");

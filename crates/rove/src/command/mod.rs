@@ -5,7 +5,7 @@ mod gateway;
 mod output;
 mod reference;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::cli::{Cli, Command, GatewayCommand};
 use crate::control::{self, AskError, Request};
@@ -33,6 +33,9 @@ fn reload(home: &Home) -> Result<()> {
     let client = control::ask(&home.socket(Role::Client)?, &Request::Status);
     match client {
         Err(AskError::NotRunning) if gateway => Ok(()),
+        Err(AskError::NotRunning) if home.config(Role::Gateway).exists() => {
+            bail!("the gateway does not run: it reads its configuration when it starts")
+        }
         Ok(_) | Err(_) => client::reload(home),
     }
 }

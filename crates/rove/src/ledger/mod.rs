@@ -44,6 +44,7 @@ pub struct Ledger {
     refusals: Ring,
     budget: RefusalBudget,
     /// What is true in memory already and could not be stored: it goes along with the next writes.
+    /// Revocations alone get here, so that it is bounded by the number of peers and invites.
     owed: Vec<Write>,
 }
 
