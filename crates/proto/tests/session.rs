@@ -273,3 +273,17 @@ fn a_dead_path_is_noticed_after_a_sleep_with_feedback_in_flight() {
     pair.run(Duration::from_secs(3));
     assert_eq!(pair.state(), PeerState::Suspended);
 }
+
+#[test]
+fn packets_for_a_client_that_does_not_come_are_given_up() {
+    let mut pair = Pair::new(None);
+    pair.admit_client();
+    for _ in 0..10 {
+        pair.send_back(&packet(100, true));
+    }
+    let waiting = |pair: &Pair| pair.gateway.status(pair.client_key).unwrap().waiting;
+    assert_eq!(waiting(&pair), 10);
+    pair.run(Duration::from_secs(4));
+    assert_eq!(waiting(&pair), 0);
+    assert_eq!(pair.gateway.poll_timeout(), None);
+}

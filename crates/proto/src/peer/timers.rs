@@ -3,7 +3,7 @@
 use super::epoch::Epoch;
 use super::moving::CLAIM_TIME;
 use super::{Config, Context, Peer, Side};
-use crate::error::PeerError;
+use crate::error::{DropReason, PeerError};
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 use crate::wire::frame::{self, Frame};
@@ -39,6 +39,8 @@ pub enum Reason {
     Keepalive,
     /// Old keys to be forgotten.
     Epoch,
+    /// Packets that waited too long for a way.
+    Waiting,
     /// A session that nobody came back to.
     Persistence,
 }
@@ -60,6 +62,7 @@ impl Peer {
             (owed.filter(|_| self.can_send()), Reason::Feedback),
             (control, Reason::Control),
             (self.epochs.due(), Reason::Epoch),
+            (self.waiting.due(), Reason::Waiting),
             (self.established.map(|_| self.heard_at + persistence), Reason::Persistence),
         ]
         .into_iter()
@@ -89,6 +92,9 @@ impl Peer {
             self.end(cx, PeerError::TimedOut);
         }
         self.epochs.expire(cx.now, cx.indices);
+        for _ in 0..self.waiting.expire(cx.now) {
+            cx.drops.count(DropReason::NoRoute);
+        }
         self.attempt_due(cx);
         self.notice_silence(cx);
         self.stop_asking(cx.now);

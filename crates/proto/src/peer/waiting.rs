@@ -33,10 +33,24 @@ impl Waiting {
 
     /// All packets that did not wait too long; the queue is empty afterwards.
     pub(crate) fn take(&mut self, now: Instant) -> impl Iterator<Item = Vec<u8>> + use<> {
-        std::mem::take(&mut self.packets)
-            .into_iter()
-            .filter(move |(since, _)| now.saturating_since(*since) < WAITING_TIME)
-            .map(|(_, packet)| packet)
+        self.expire(now);
+        std::mem::take(&mut self.packets).into_iter().map(|(_, packet)| packet)
+    }
+
+    /// When the oldest packet will have waited too long.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.packets.front().map(|&(since, _)| since + WAITING_TIME)
+    }
+
+    /// Forgets what waited too long, and returns how many packets that were. A peer that nobody
+    /// hears of for days holds no memory.
+    pub(crate) fn expire(&mut self, now: Instant) -> usize {
+        let late = self.packets.partition_point(|&(since, _)| since + WAITING_TIME <= now);
+        self.packets.drain(..late);
+        if self.packets.is_empty() {
+            self.packets = VecDeque::new();
+        }
+        late
     }
 
     /// Packets that wait.
