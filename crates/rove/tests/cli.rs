@@ -358,6 +358,22 @@ fn what_a_client_cannot_use_is_named_with_the_cure() {
 }
 
 #[test]
+fn a_client_that_dies_as_it_is_asked_is_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = std::os::unix::net::UnixListener::bind(dir.path().join("client.sock")).unwrap();
+    // It takes the connection and is gone, with the request unread and then with it read.
+    let dying = std::thread::spawn(move || {
+        drop(socket.accept().unwrap());
+        let (mut stream, _) = socket.accept().unwrap();
+        std::io::Read::read(&mut stream, &mut [0; 1_024]).unwrap();
+    });
+    for _ in 0..2 {
+        assert_eq!(rove_in(dir.path(), "down").ok(), "not up\n");
+    }
+    dying.join().unwrap();
+}
+
+#[test]
 fn an_invite_comes_by_standard_input_too() {
     let dir = tempfile::tempdir().unwrap();
     for (input, expected) in [

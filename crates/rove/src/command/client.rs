@@ -25,6 +25,9 @@ use crate::invite::Invite;
 
 /// Bytes that are read in search of an invite.
 const INPUT_MAX: u64 = 64 << 10;
+/// How a connection breaks whose other end was killed.
+const DIED: [io::ErrorKind; 3] =
+    [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe, io::ErrorKind::UnexpectedEof];
 /// How long a node may take from its last answer to its end.
 const END_WITHIN: Duration = Duration::from_secs(5);
 /// What the background process writes to its parent, before each line.
@@ -143,9 +146,13 @@ fn run_detached(home: &Home, args: &UpArgs, format: Option<LogFormat>) -> Result
         let null = OpenOptions::new().write(true).open("/dev/null")?;
         Ok(rustix::stdio::dup2_stdout(&null)?)
     });
-    if let (Err(error), false) = (&ended, told.get()) {
+    if !told.get() {
+        let why = match &ended {
+            Ok(()) => "taken down by `rove down` before the tunnel carried".to_owned(),
+            Err(error) => format!("{error:#}").replace('\n', " "),
+        };
         // A parent that is gone needs no answer.
-        let _ = write_line(FAILED, &format!("{error:#}").replace('\n', " "));
+        let _ = write_line(FAILED, &why);
     }
     ended
 }
@@ -216,6 +223,8 @@ pub(super) fn down(home: &Home) -> Result<()> {
             return output::line("down");
         }
         Err(AskError::NotRunning) => {}
+        // It died as it was asked; should it live, it has the lock.
+        Err(AskError::Broken { cause, .. }) if DIED.contains(&cause.kind()) => {}
         Err(error) => return Err(error.into()),
     }
     let state = home.state(Role::Client);

@@ -61,7 +61,7 @@ pub struct Carries {
 }
 
 /// Runs the client until it is told to end. An error before [`Wishes::carries`] was called says why
-/// the tunnel does not carry.
+/// the tunnel does not carry; an end without either was asked for by `rove down`.
 pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     let config = (wishes.configure)()?;
     let deadline = Instant::now() + config.timeout.duration();
@@ -225,13 +225,7 @@ impl Client<'_> {
 
     fn take(&mut self, message: Message) -> Result<Next> {
         match message {
-            Message::Asked(asked) => {
-                let next = self.answer(asked);
-                if next == Next::End && self.progress != Progress::Told {
-                    return Err(anyhow!("taken down by `rove down` before the tunnel carried"));
-                }
-                return Ok(next);
-            }
+            Message::Asked(asked) => return Ok(self.answer(asked)),
             Message::News(News::Event(event)) => self.note(event)?,
             Message::News(News::Ended(why)) => {
                 return Err(anyhow!(why)).context("the data thread has ended");
