@@ -93,6 +93,12 @@ pub(super) struct World {
     pub(super) worst_back_ns: u64,
     /// Events that nodes told their shells.
     pub(super) told: u64,
+    /// Of these, that a session goes on by another path.
+    pub(super) moves: u64,
+    /// Idle hours so far.
+    pub(super) quiet: u32,
+    /// What processes that have ended threw away, by reason.
+    dropped: BTreeMap<&'static str, u64>,
     pub(super) watch: Watch,
     /// What came out of the tunnel, for who asks.
     pub(super) arrivals: Vec<Arrival>,
@@ -140,6 +146,9 @@ impl World {
             bytes: vec![0; count + 1],
             worst_back_ns: 0,
             told: 0,
+            moves: 0,
+            quiet: 0,
+            dropped: BTreeMap::new(),
             watch,
             arrivals: Vec::new(),
             overheard: None,
@@ -424,6 +433,7 @@ impl World {
                 self.clients[host - 1].store.token = None;
                 self.clients[host - 1].refused = None;
             }
+            Event::Moved { .. } => self.moves += 1,
             Event::Refused { status, .. } => self.clients[host - 1].refused = Some(status),
             Event::Established { .. }
             | Event::OpenSocket { .. }
@@ -432,7 +442,6 @@ impl World {
             | Event::Leased { .. }
             | Event::Routes { .. }
             | Event::State { .. }
-            | Event::Moved { .. }
             | Event::Ended { .. } => {}
         }
         Ok(())
@@ -456,7 +465,19 @@ impl World {
         let mut seed = self.seed.fork(self.starts);
         self.taken[host].clear();
         self.amplification.restarted(host);
+        for (reason, count) in self.hosts[host].node.drops().iter() {
+            *self.dropped.entry(reason.label()).or_default() += count;
+        }
         self.hosts[host].start(self.now_ns, seed.next_u64(), reboot);
+    }
+
+    /// What all nodes threw away so far, by reason.
+    pub(super) fn drops(&self) -> BTreeMap<&'static str, u64> {
+        let mut drops = self.dropped.clone();
+        for (reason, count) in self.hosts.iter().flat_map(|host| host.node.drops().iter()) {
+            *drops.entry(reason.label()).or_default() += count;
+        }
+        drops
     }
 
     /// A client may be reached at, or was told of, `remotes`.

@@ -30,6 +30,7 @@ mod store;
 mod watch;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 pub use hunt::{Hunt, hunt, watch};
@@ -51,7 +52,7 @@ pub const BACK_WITHIN: u64 = settle::BACK_WITHIN_NS / crate::emu::SECOND;
 pub const STEPS: usize = 120;
 
 /// What a run came to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// The hash of everything that happened: the same seed gives the same.
     pub trace: u64,
@@ -67,6 +68,12 @@ pub struct Report {
     pub handshakes: u64,
     /// The longest time from the end of trouble until everything got through, in nanoseconds.
     pub back_ns: u64,
+    /// How often a session went on by another path.
+    pub moves: u64,
+    /// Idle hours that were watched.
+    pub quiet: u32,
+    /// What nodes threw away, by the label of the reason.
+    pub drops: BTreeMap<&'static str, u64>,
 }
 
 /// A law was broken.
@@ -140,6 +147,9 @@ fn go_through(seed: u64, ops: &[Op], watch: Watch) -> Result<Report, Failure> {
         datagrams: world.datagrams,
         handshakes: world.clients.iter().map(|client| client.handshakes.total()).sum(),
         back_ns: world.worst_back_ns,
+        moves: world.moves,
+        quiet: world.quiet,
+        drops: world.drops(),
     })
 }
 

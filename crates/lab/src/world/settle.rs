@@ -208,6 +208,7 @@ impl World {
         self.advance(REST_NS)?;
         let before = self.bytes.clone();
         self.advance(QUIET_NS)?;
+        self.quiet += 1;
         for (host, before) in before.into_iter().enumerate() {
             let sent = self.bytes[host] - before;
             let client = host.checked_sub(1);
@@ -307,3 +308,7 @@ impl Try {
 }
 
 const _: () = assert!(TRY_NS < BACK_WITHIN_NS);
+
+#[cfg(test)]
+#[path = "settle_tests.rs"]
+mod settle_tests;
