@@ -266,7 +266,7 @@ impl Quality {
 
 /// The kinds that a list may contain or not.
 const KINDS: u64 = 24;
-/// Of these, those that [`decode`] makes from the first 64 kind bytes.
+/// Of these, those that [`decode`] makes of the first 64 kind bytes; all have one each behind them.
 const KINDS_OLD: u64 = 22;
 
 /// Makes a list of `steps` operations; the last is always [`Op::Settle`].
@@ -306,7 +306,10 @@ pub fn decode(bytes: &[u8]) -> (u64, Vec<Op>) {
             0..16 => traffic(&mut rng),
             16..28 => Op::Wait { ms: wait(&mut rng) },
             other @ 28..64 => trouble(&mut rng, u64::from(other) % KINDS_OLD),
-            other => trouble(&mut rng, u64::from(other) % KINDS),
+            other => match u64::from(other - 64) {
+                kind @ 0..KINDS => trouble(&mut rng, kind),
+                spare => trouble(&mut rng, spare % KINDS_OLD), // a new kind takes one of these
+            },
         }
     };
     let mut ops: Vec<Op> = rest.chunks_exact(DECODED_LEN).take(DECODED_MAX).map(op).collect();
