@@ -111,6 +111,7 @@ pub(crate) fn inside(words: &[&str]) -> Result<(), String> {
         .map(|(tunnel, figures)| (tunnel.name(), table::median(figures)))
         .collect();
     report::line(table::render(&medians, &crowds, settings.rounds, settings.seconds));
+    report::line(table::bounds(&medians, &crowds));
     Ok(())
 }
 

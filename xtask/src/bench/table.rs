@@ -80,6 +80,33 @@ pub(super) fn render(
     out
 }
 
+/// What Rove shall reach, against what it did: a line each.
+pub(super) fn bounds(medians: &[(&str, Figures)], crowds: &[(&str, u64)]) -> String {
+    let of = |name: &str| medians.iter().find(|(of, _)| *of == name).map(|(_, figures)| figures);
+    let (Some(bare), Some(rival), Some(own)) = (of("bare link"), of("wireguard-go"), of("rove"))
+    else {
+        return String::new();
+    };
+    let crowd = crowds.iter().find(|(of, _)| *of == "rove");
+    let crowd = crowd.map_or(f64::NAN, |(_, kilobytes)| *kilobytes as f64 / 1_000.0);
+    let bounds = [
+        ("one TCP flow up, of wireguard-go's", own.up_mbps / rival.up_mbps, ">=", 1.0),
+        ("one TCP flow down, of wireguard-go's", own.down_mbps / rival.down_mbps, ">=", 1.0),
+        ("idle round trip beyond the bare link's, us", own.rtt_us - bare.rtt_us, "<=", 60.0),
+        ("the same on one processor, us", own.rtt_one_us - bare.rtt_one_us, "<=", 60.0),
+        ("handshake: first reply, us", own.first_reply_us, "<=", 3_000.0),
+        ("resident memory, idle gateway, MB", own.idle_kb / 1_000.0, "<=", 16.0),
+        ("resident memory, idle client, MB", own.client_idle_kb / 1_000.0, "<=", 16.0),
+        ("resident memory, gateway with 1,000 idle clients, MB", crowd, "<=", 60.0),
+    ];
+    let line = |(title, value, relation, bound): (&str, f64, &str, f64)| {
+        let holds = if relation == ">=" { value >= bound } else { value <= bound };
+        let verdict = if holds { "ok " } else { "NOT" };
+        format!("{verdict} {title}: {value:.1} {relation} {bound}\n")
+    };
+    bounds.into_iter().map(line).collect()
+}
+
 /// What does not apply is a dash.
 fn cell(value: f64, decimals: usize) -> String {
     if value.is_finite() { format!("{value:.decimals$}") } else { "-".to_owned() }
