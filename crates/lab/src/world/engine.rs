@@ -465,6 +465,7 @@ impl World {
         let mut seed = self.seed.fork(self.starts);
         self.taken[host].clear();
         self.amplification.restarted(host);
+        self.hijack.restarted(host);
         for (reason, count) in self.hosts[host].node.drops().iter() {
             *self.dropped.entry(reason.label()).or_default() += count;
         }

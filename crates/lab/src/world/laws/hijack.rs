@@ -20,6 +20,11 @@ impl Hijack {
         self.honest.insert((at, from, remote));
     }
 
+    /// A new process of `at` begins, which has heard nobody.
+    pub(in crate::world) fn restarted(&mut self, at: HostId) {
+        self.honest.retain(|(host, ..)| *host != at);
+    }
+
     /// Looks at the session of `at` with `peer`.
     pub(in crate::world) fn check(
         &self,

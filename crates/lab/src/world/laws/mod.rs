@@ -25,7 +25,8 @@ pub enum Law {
     Delivery,
     /// No pair of key and nonce is used twice.
     Nonces,
-    /// An unproven address gets at most three times what came from it.
+    /// An unproven address gets at most three times the authentic bytes that came from it, and no
+    /// more answers to handshakes than came in.
     Amplification,
     /// After a turn at `t`, the next timeout lies after `t`; and the world comes to rest.
     Timeout,
@@ -39,9 +40,10 @@ pub enum Law {
     Unauthenticated,
     /// Paths, queues, indices, sockets and handshakes are bounded.
     Bounds,
-    /// An idle session is silent, or sends what a NAT needs and no more.
+    /// An idle session is silent, or sends what a NAT needs and no more; and is reached at once
+    /// when there is something to say.
     Silence,
-    /// A revoked client gets nothing through any more.
+    /// A revoked client gets nothing through any more, and no data is sent to where it was.
     Revocation,
     /// A restart repeats no handshake counter.
     Restart,

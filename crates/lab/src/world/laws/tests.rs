@@ -172,4 +172,6 @@ fn a_path_in_use_is_one_that_the_peer_has_sent_from() {
     assert_eq!(law(hijack.check(1, 0, &status)), Some(Law::Hijack), "elsewhere");
     hijack.honest(1, 0, status.paths[0].remote());
     assert_eq!(law(hijack.check(1, 0, &status)), None);
+    hijack.restarted(1);
+    assert_eq!(law(hijack.check(1, 0, &status)), Some(Law::Hijack), "forgotten");
 }
