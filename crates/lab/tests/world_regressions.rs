@@ -242,3 +242,19 @@ fn new_paths_do_not_push_each_other_out_for_dead_ones() {
 fn a_client_that_stays_with_its_path_under_new_keys_says_so() {
     holds(307, &[plug(1, 1, 2), wait(7_056), move_gateway(3_832), settle(true)]);
 }
+
+#[test]
+fn what_was_received_with_the_end_of_its_socket_makes_no_path_there() {
+    let ops = [
+        wait(32_367),
+        send_up(2, 60, 1_420, 200),
+        Op::Machine(Machine::Sleep { client: 0, seconds: 27_615 }),
+        send_up(0, 6, 0, 500),
+        wait(27),
+        Op::Send { client: 2, way: Way::Down, packets: 1, len: 0, gap_us: 500 },
+        Op::Machine(Machine::Late { host: 1, by_us: 20_000 }),
+        wait(4_491),
+        settle(false),
+    ];
+    holds(8_301_077, &ops);
+}

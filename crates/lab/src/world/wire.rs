@@ -151,8 +151,6 @@ impl World {
         for input in inbox {
             let suspect = match &input {
                 Input::Packet(_) => None,
-                // A socket that was closed meanwhile has taken its queue along.
-                Input::Datagram { meta, .. } if !self.hosts[host].is_open(meta.socket) => continue,
                 Input::Datagram { meta, to, payload } => self.suspect(host, meta, *to, payload),
             };
             if suspect.is_some() || turn.len() >= TURN_MAX {
@@ -168,6 +166,11 @@ impl World {
 
     /// One turn of a host's shell.
     fn take(&mut self, host: HostId, inputs: &mut Vec<Input>) -> Result<(), Breach> {
+        // A socket that was closed meanwhile has taken its queue along.
+        inputs.retain(|input| match input {
+            Input::Packet(_) => true,
+            Input::Datagram { meta, .. } => self.hosts[host].is_open(meta.socket),
+        });
         if inputs.is_empty() {
             return Ok(());
         }

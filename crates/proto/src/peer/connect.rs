@@ -173,6 +173,11 @@ impl Connector {
         socket
     }
 
+    /// Whether `socket` was opened and not closed since.
+    pub(super) fn has_socket(&self, socket: SocketId) -> bool {
+        self.sockets.iter().any(|&(open, ..)| open == socket)
+    }
+
     fn is_attempting_from(&self, socket: SocketId) -> bool {
         let attempts = self.round.iter().flat_map(|round| &round.attempts);
         attempts.into_iter().any(|attempt| attempt.route.socket == socket)

@@ -62,6 +62,11 @@ impl Peer {
         if !newest && lane.path.is_some() {
             return None;
         }
+        if let Side::Gateway(connector) = &self.side
+            && !connector.has_socket(route.socket)
+        {
+            return None; // received in one batch with what ended its socket
+        }
         // Two lanes of one epoch are two paths of the peer's. Where both seemed to come by one, it
         // was somebody else's doing: this lane goes its own way and replaces nothing.
         let instead_of = lane.path.filter(|&id| self.paths.get(id).is_some() && !shared);
