@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
@@ -86,12 +87,16 @@ pub fn create(path: &Path, mode: u32, content: &[u8]) -> Result<(), FileError> {
     sync_parent(path)
 }
 
-/// Puts `content` in the place of whatever is at `path`, as a whole; durable on return.
+/// Puts `content` in the place of whatever is at `path`, as a whole; durable on return. Of several
+/// who do so at once the last one wins.
 pub fn replace(path: &Path, mode: u32, content: &[u8]) -> Result<(), FileError> {
+    /// Tells the files of one process apart; its number tells processes apart.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    beside.push(format!(".new-{}-{number}", std::process::id()));
     let beside = PathBuf::from(beside);
-    // A crash may have left one behind; nobody reads it.
+    // A crash of one with the same number may have left it behind; nobody reads it.
     match fs::remove_file(&beside) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
             return Err(FileError::system(&beside, cause));

@@ -36,14 +36,17 @@ fn a_secret_is_not_read_through_a_link() {
 }
 
 #[test]
-fn a_replacement_survives_what_a_crash_left() {
+fn replacements_at_once_are_each_whole_and_leave_nothing_beside() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
-    fs::write(dir.path().join("file.new"), b"half").unwrap();
-    replace(&path, PRIVATE, b"one").unwrap();
-    replace(&path, PRIVATE, b"two").unwrap();
-    assert_eq!(fs::read(&path).unwrap(), b"two");
-    assert!(!dir.path().join("file.new").exists());
+    std::thread::scope(|scope| {
+        for content in [b"one", b"two"] {
+            let path = &path;
+            scope.spawn(move || (0..50).for_each(|_| replace(path, PRIVATE, content).unwrap()));
+        }
+    });
+    assert!([b"one", b"two"].contains(&fs::read(&path).unwrap().as_slice().try_into().unwrap()));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
 #[test]
