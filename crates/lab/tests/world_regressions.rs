@@ -258,3 +258,42 @@ fn what_was_received_with_the_end_of_its_socket_makes_no_path_there() {
     ];
     holds(8_301_077, &ops);
 }
+
+#[test]
+fn a_client_that_is_let_in_again_has_used_its_old_handshakes() {
+    let replayed = Op::Attack(Attack::Replay {
+        count: 52,
+        own_address: false,
+        altered: false,
+        chance: 4_922_506_960_872_532_681,
+    });
+    let send_down =
+        |client, packets, len, gap_us| Op::Send { client, way: Way::Down, packets, len, gap_us };
+    let unplugged = Op::Network(Network::Carrier { client: 1, access: 1, carrier: Carrier::Down });
+    let ops = [
+        send_up(2, 60, 1_420, 200),
+        restart_client(2, Found::Latest, false, 200),
+        wait(559),
+        unplugged,
+        send_down(0, 11, 0, 0),
+        wait(38_052),
+        Op::Syn { client: 2, way: Way::Down, mss: 1_493 },
+        send_up(0, 12, 0, 300_000),
+        Op::Revoke { client: 2 },
+        wait(5_786),
+        send_up(2, 7, 0, 20_000),
+        send_up(0, 11, 0, 500),
+        restart_client(0, Found::Backup, false, 0),
+        send_up(1, 60, 1_420, 200),
+        send_down(0, 1, 0, 0),
+        send_down(0, 1, 0, 500),
+        send_up(2, 3, 0, 20_000),
+        Op::Readmit { client: 2 },
+        wait(675),
+        send_down(1, 6, 0, 20_000),
+        Op::Syn { client: 2, way: Way::Down, mss: 1_304 },
+        send_up(2, 1, 0, 300_000),
+        replayed,
+    ];
+    holds(8_303_706, &ops);
+}

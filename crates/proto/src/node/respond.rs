@@ -118,9 +118,10 @@ impl Responder {
     /// A key is refused from now on.
     pub(super) fn revoke(&mut self, key: PeerKey) {
         self.waiting.retain(|waiting| waiting.peer != key);
-        self.counters.remove(&key);
         if self.revoked.len() < REVOKED_MAX {
-            self.revoked.insert(key);
+            self.revoked.insert(key); // and its counters stay: it may be let in again
+        } else {
+            self.counters.remove(&key);
         }
     }
 
