@@ -297,3 +297,20 @@ fn a_client_that_is_let_in_again_has_used_its_old_handshakes() {
     ];
     holds(8_303_706, &ops);
 }
+
+#[test]
+fn the_goodbye_to_one_revoked_client_is_not_data_for_another() {
+    // The attacker repeats the datagrams of both from one address of his own.
+    let send = |client, way, packets| Op::Send { client, way, packets, len: 0, gap_us: 500 };
+    let ops = [
+        wait(705),
+        redirect(1, 21),
+        send(1, Way::Down, 5),
+        wait(978),
+        Op::Revoke { client: 1 },
+        redirect(0, 11),
+        send(0, Way::Up, 4),
+        Op::Revoke { client: 0 },
+    ];
+    holds(544, &ops);
+}

@@ -338,6 +338,7 @@ impl World {
             let status = self.hosts[GATEWAY].node.status(key);
             let paths = status.into_iter().flat_map(|status| status.paths);
             let remotes = paths.map(|path| path.remote()).collect();
+            self.delivery.reached_at(&remotes); // the goodbye goes there
             self.command(GATEWAY, Command::RevokePeer(key))?;
             self.delivery.revoke(self.now_ns, client, remotes);
         }

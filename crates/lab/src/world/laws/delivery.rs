@@ -106,6 +106,14 @@ impl Delivery {
         self.revoked.entry(client).or_insert(Revoked { since_ns: now_ns, remotes });
     }
 
+    /// Somebody who is welcome is reached at `remotes`: they are nobody else's any more, even if a
+    /// revoked client was reached there too (an attacker repeats the datagrams of both).
+    pub(in crate::world) fn reached_at(&mut self, remotes: &BTreeSet<SocketAddr>) {
+        for revoked in self.revoked.values_mut() {
+            revoked.remotes.retain(|remote| !remotes.contains(remote));
+        }
+    }
+
     /// The gateway sends data to `remote`, where it knows nobody.
     pub(in crate::world) fn sent_to_nobody(&self, remote: SocketAddr) -> Result<(), Breach> {
         let who = self.revoked.iter().find(|(_, revoked)| revoked.remotes.contains(&remote));
