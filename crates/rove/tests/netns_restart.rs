@@ -1,0 +1,150 @@
+//! A gateway ends and comes back: what its clients had through it goes on.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use serde_json::{Value, json};
+use support::netns::{
+    Lab, Running, SOON, edit, in_namespace, inside, need_program, pattern, sh, wait_until,
+};
+
+const WEB: &str = "198.51.100.80:80";
+/// More than the core's queue of commands holds, so that the last of them have to wait.
+const PEERS: u32 = 1_100;
+/// What the server sends at once.
+const PIECE: usize = 200_000;
+
+#[test]
+fn a_gateway_of_many_peers_ends_when_it_is_told_to() {
+    in_namespace("a_gateway_of_many_peers_ends_when_it_is_told_to", || {
+        let lab = Lab::new("a large gateway");
+        let line = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/16,fd77::/64";
+        lab.rove("gateway", line).ok();
+        edit(&lab.home("gateway").join("gateway.toml"), "nat = true", "nat = false");
+        let file = lab.dir.path().join("backup");
+        lab.rove("gateway", &format!("gateway backup {}", file.display())).ok();
+        edit_backup(&file, |backup| backup["ledger"]["peers"] = (0..PEERS).map(peer).collect());
+        lab.rove("gateway", &format!("gateway restore {}", file.display())).ok();
+        for _ in 0..2 {
+            let gateway = lab.gateway();
+            let status = lab.rove("gateway", "gateway status --json").ok();
+            let status: Value = serde_json::from_str(&status).unwrap();
+            assert_eq!(status["enrolled"], PEERS, "{status}");
+            assert_eq!(gateway.terminate(), Some(0));
+            assert!(lab.log("gateway").contains("the gateway has ended"), "{}", lab.log("gateway"));
+        }
+    });
+}
+
+/// One of many who enrolled, as a ledger keeps it.
+fn peer(number: u32) -> Value {
+    let bytes = |what: &str| text(digest(&SHA256, format!("{what} {number}").as_bytes()).as_ref());
+    json!({
+        "key": bytes("key"),
+        "name": format!("peer-{number}"),
+        "host": number + 2,
+        "enrolled": 1_700_000_000,
+        "invite": bytes("invite"),
+        "standing": { "is": "enrolled" },
+    })
+}
+
+/// Changes a backup and signs for it again.
+fn edit_backup(file: &std::path::Path, change: impl FnOnce(&mut Value)) {
+    let before = std::fs::read_to_string(file).unwrap();
+    let (head, body) = before.split_once('\n').unwrap();
+    let mut backup: Value = serde_json::from_str(body).unwrap();
+    change(&mut backup);
+    let body = backup.to_string();
+    let label = head.split(' ').next().unwrap();
+    let sum = text(digest(&SHA256, body.as_bytes()).as_ref());
+    std::fs::write(file, format!("{label} {sum}\n{body}\n")).unwrap();
+}
+
+fn text(bytes: &[u8]) -> String {
+    data_encoding::BASE32_NOPAD.encode(bytes).to_lowercase()
+}
+
+#[test]
+fn a_connection_through_nat_outlives_a_crash_and_a_restart() {
+    in_namespace("a_connection_through_nat_outlives_a_crash_and_a_restart", || {
+        need_program("NAT", "nft");
+        let lab = Lab::new("NAT");
+        let line = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24,fd77::/64";
+        lab.rove("gateway", line).ok();
+        sh("ip -n router route del 10.77.0.0/24 && ip -n router -6 route del fd77::/64");
+        let gateway = lab.gateway();
+        let (send, callers) = pieces();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+
+        let fetched = read_everything();
+        assert_eq!(callers.recv_timeout(SOON).unwrap(), "192.0.2.1", "it is translated");
+        send.send(()).unwrap();
+        gateway.kill();
+        // The server speaks first: whoever forgot the connection answers it with a reset.
+        let gateway = comes_back(&lab, &send);
+        assert_eq!(gateway.terminate(), Some(0));
+        let _gateway = comes_back(&lab, &send);
+        drop(send);
+        let (content, ended) = fetched.join().unwrap();
+        ended.unwrap();
+        // One piece before the first end, and three around each return.
+        assert!(content == pattern(7 * PIECE), "it came whole: {} bytes", content.len());
+        assert!(callers.try_recv().is_err(), "it was one connection");
+        lab.rove("client", "down").ok();
+    });
+}
+
+/// The server says something while there is no gateway, the gateway comes back, and once the client
+/// has a session again the server goes on.
+fn comes_back(lab: &Lab, send: &Sender<()>) -> Running {
+    send.send(()).unwrap();
+    let gateway = lab.gateway();
+    send.send(()).unwrap();
+    wait_until("the client is back", || {
+        let peers = lab.rove("gateway", "gateway peers --json").ok();
+        serde_json::from_str::<Value>(&peers).unwrap()["peers"][0]["session"] == "up"
+    });
+    send.send(()).unwrap();
+    gateway
+}
+
+/// A server that sends its only caller another piece of the pattern whenever it is told to, and
+/// ends when nobody can tell it any more.
+fn pieces() -> (Sender<()>, Receiver<String>) {
+    let (send, told) = channel();
+    let (accepted, callers) = channel();
+    let (ready, is_ready) = channel();
+    inside("server", move || {
+        let listener = TcpListener::bind(WEB).unwrap();
+        ready.send(()).unwrap();
+        let (mut stream, caller) = listener.accept().unwrap();
+        accepted.send(caller.ip().to_string()).unwrap();
+        for (number, ()) in told.into_iter().enumerate() {
+            let content = pattern((number + 1) * PIECE);
+            stream.write_all(&content[number * PIECE..]).unwrap();
+        }
+    });
+    is_ready.recv_timeout(SOON).unwrap();
+    (send, callers)
+}
+
+/// Everything that comes over one connection from the client, and how it ended.
+fn read_everything() -> JoinHandle<(Vec<u8>, std::io::Result<usize>)> {
+    inside("client", || {
+        let mut stream = TcpStream::connect(WEB).unwrap();
+        stream.set_read_timeout(Some(SOON + Duration::from_secs(5))).unwrap();
+        let mut content = Vec::new();
+        let ended = stream.read_to_end(&mut content);
+        (content, ended)
+    })
+}
