@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub(crate) mod capture;
+pub(crate) mod names;
 pub(crate) mod netns;
 
 use std::ffi::OsStr;
