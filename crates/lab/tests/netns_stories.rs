@@ -163,6 +163,21 @@ fn a_tunnel_loses_nothing_and_costs_27_bytes_a_packet() {
 }
 
 #[test]
+fn a_tunnel_needs_no_program_for_packet_filters() {
+    let Some(_turn) = turn() else { return };
+    // Everything that is for root alone is hidden, nft with it, and the tunnel is there all the same.
+    let script = "mount -t tmpfs none /usr/sbin && export PATH=/usr/bin:/bin && \
+         ! command -v nft && exec \"$0\" run tunnel --json --set seconds=2 --set \"$1\"";
+    let (namespaces, rove) = (["--user", "--map-root-user", "--mount"], rove());
+    let mut command = Command::new("unshare");
+    command.args(namespaces).args(["sh", "-c", script, LAB]);
+    let output = command.arg(format!("rove={}", rove.path.display())).output().unwrap();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    let object: Value = serde_json::from_str(said.trim()).unwrap_or_else(|_| panic!("{said}"));
+    assert_eq!(object["measured"]["checksum_ok"], true, "{said}");
+}
+
+#[test]
 fn a_client_that_moves_keeps_its_download() {
     let Some(_turn) = turn() else { return };
     let (object, _) = run_quick("roam-client", &[]);
