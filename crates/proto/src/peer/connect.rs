@@ -362,11 +362,8 @@ impl Peer {
             Some(cookie) => initiator.add_cookie(cookie),
             None => initiator.messages(),
         };
-        for message in [&messages.a, &messages.b] {
-            if !cx.out.push_clear(route, message) {
-                cx.drops.count(DropReason::QueueFull);
-            }
-        }
+        cx.send_clear(route, &messages.a);
+        cx.send_clear(route, &messages.b);
         let attempt = Attempt {
             epoch,
             repeated: false,
@@ -403,11 +400,8 @@ impl Peer {
         let route = attempt.route;
         if !std::mem::replace(&mut attempt.repeated, true) {
             let messages = attempt.initiator.add_cookie(&cookie);
-            for message in [&messages.a, &messages.b] {
-                if !cx.out.push_clear(route, message) {
-                    cx.drops.count(DropReason::QueueFull);
-                }
-            }
+            cx.send_clear(route, &messages.a);
+            cx.send_clear(route, &messages.b);
         }
         connector.keep_cookie(cx.now, route, cookie);
         Ok(())

@@ -8,7 +8,7 @@ use super::status::PeerState;
 use crate::crypto::{Floor, Rng, StaticSecret, Status, Token};
 use crate::error::{DropReason, Drops, PeerError};
 use crate::id::{LinkId, PeerKey, SocketId};
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, Route};
 use crate::time::{Duration, Instant};
 use crate::wire::control::{Lease, Prefix};
 
@@ -162,6 +162,13 @@ impl Context<'_> {
         *self.next_socket = self.next_socket.wrapping_add(1);
         self.tell(Event::OpenSocket { socket, link, local });
         socket
+    }
+
+    /// Sends a datagram that travels as it is.
+    pub(crate) fn send_clear(&mut self, route: Route, datagram: &[u8]) {
+        if !self.out.push_clear(route, datagram) {
+            self.drops.count(DropReason::QueueFull);
+        }
     }
 
     /// An unpredictable number.
