@@ -7,11 +7,12 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use pair::{DELAY, Datagram, Pair, lease, links, packet};
+use pair::{DELAY, Datagram, GATEWAY, Pair, lease, links, packet};
 use rove_proto::crypto::{Status, Token};
 use rove_proto::error::{CloseCode, DropReason};
 use rove_proto::node::{Command, Event, PeerState};
 use rove_proto::time::Duration;
+use rove_proto::wire::Kind;
 
 #[test]
 fn a_session_in_one_round_trip_and_data_right_behind() {
@@ -286,4 +287,48 @@ fn packets_for_a_client_that_does_not_come_are_given_up() {
     pair.run(Duration::from_secs(4));
     assert_eq!(waiting(&pair), 0);
     assert_eq!(pair.gateway.poll_timeout(), None);
+}
+
+#[test]
+fn a_movers_first_flight_buys_the_answer_room() {
+    let mut pair = Pair::up();
+    pair.run(Duration::from_secs(1));
+    let flight = Rc::new(RefCell::new(Vec::new()));
+    let seen = flight.clone();
+    let new: IpAddr = [198, 51, 100, 7].into();
+    pair.filter = Box::new(move |datagram| {
+        if datagram.from.ip() == new {
+            seen.borrow_mut().push(datagram.bytes.len());
+        }
+        true
+    });
+    pair.tell_client(links(&[[198, 51, 100, 7]]));
+    let flight = flight.borrow();
+    assert!((4..=8).contains(&flight.len()), "{flight:?}");
+    assert!(flight.iter().all(|&len| len >= 1_200), "{flight:?}");
+}
+
+#[test]
+fn with_no_index_left_a_move_is_a_handshake() {
+    let mut pair = Pair::up();
+    pair.run(Duration::from_secs(1));
+    let handshakes = Rc::new(RefCell::new(0));
+    let seen = handshakes.clone();
+    // Nothing comes back, so no further index is issued.
+    pair.filter = Box::new(move |datagram| {
+        *seen.borrow_mut() += usize::from(Kind::of(&datagram.bytes) == Some(Kind::HandshakeA));
+        datagram.from != GATEWAY.parse().unwrap()
+    });
+    for moves in 1..=9 {
+        assert_eq!(*handshakes.borrow(), 0, "after {moves} moves, 8 indices were issued ahead");
+        pair.tell_client(links(&[[198, 51, 100, moves]]));
+        pair.run(Duration::from_millis(10));
+    }
+    assert_eq!(*handshakes.borrow(), 1);
+    pair.filter = Box::new(|_| true);
+    pair.run(Duration::from_secs(5));
+    assert_eq!((pair.state(), pair.epochs()), (PeerState::Up, 2));
+    pair.send(&packet(100, false));
+    pair.run(Duration::from_millis(100));
+    assert_eq!(pair.gateway_inner.len(), 1);
 }
