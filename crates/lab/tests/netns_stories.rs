@@ -165,7 +165,7 @@ fn a_tunnel_loses_nothing_and_costs_27_bytes_a_packet() {
 #[test]
 fn a_tunnel_needs_no_program_for_packet_filters() {
     let Some(_turn) = turn() else { return };
-    // Everything that is for root alone is hidden, nft with it, and the tunnel is there all the same.
+    // What is for root alone is hidden, nft with it, and the tunnel is there all the same.
     let script = "mount -t tmpfs none /usr/sbin && export PATH=/usr/bin:/bin && \
          ! command -v nft && exec \"$0\" run tunnel --json --set seconds=2 --set \"$1\"";
     let (namespaces, rove) = (["--user", "--map-root-user", "--mount"], rove());

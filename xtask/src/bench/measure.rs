@@ -107,8 +107,9 @@ fn flow(place: &Place, to: Host, inner: &str, seconds: u32) -> Result<(f64, f64)
     let mut sink = place.traffic(to, &["sink", &address])?;
     sink.wait_for("ready")?;
     let source = place.traffic(from, &["source", &address, &seconds.to_string()])?;
-    let line = sink.line()?;
+    // First the source: without it the sink would be waited for in vain.
     source.finish()?;
+    let line = sink.line()?;
     let (bytes, counted) = line.split_once(' ').ok_or("the sink said nothing")?;
     let bytes: f64 = bytes.parse().map_err(|_| "the sink counted nothing")?;
     let counted: f64 = counted.parse().map_err(|_| "the sink timed nothing")?;

@@ -86,11 +86,7 @@ pub(crate) fn inside(words: &[&str]) -> Result<(), String> {
     }
     Place::prepare()?;
     let mut contenders: Vec<(&dyn Tunnel, Vec<Figures>)> =
-        vec![(&Bare, Vec::new()), (&WireguardGo, Vec::new())];
-    match Rove::ready() {
-        Ok(()) => contenders.push((&Rove, Vec::new())),
-        Err(why) => report::line(format_args!("SKIP rove: {why}")),
-    }
+        vec![(&Bare, Vec::new()), (&WireguardGo, Vec::new()), (&Rove, Vec::new())];
     for round in 1..=settings.rounds {
         for (tunnel, figures) in &mut contenders {
             // Fresh hosts for each: a tunnel may leave on purpose what its restart needs.

@@ -151,23 +151,6 @@ impl Tunnel for WireguardGo {
 /// Rove, as `README.md` sets it up.
 pub(super) struct Rove;
 
-impl Rove {
-    /// Whether the binary that was built knows the commands that are needed.
-    ///
-    /// # Errors
-    /// Why it cannot take part.
-    pub(super) fn ready() -> Result<(), String> {
-        let output = Command::new(rove()).args(["up", "--help"]).output();
-        let output = output.map_err(|error| format!("cannot start it: {error}"))?;
-        let help = String::from_utf8_lossy(&output.stdout);
-        if output.status.success() && help.contains("--foreground") {
-            Ok(())
-        } else {
-            Err("`rove up --foreground` does not exist yet".to_owned())
-        }
-    }
-}
-
 impl Tunnel for Rove {
     fn name(&self) -> &'static str {
         "rove"
