@@ -92,6 +92,9 @@ fn doing(peer: &PeerStatus, now: Instant, refused: Option<&str>) -> String {
             (Some(owed), _) if owed >= OWED_MAX => {
                 format!("sending, and nothing has come back for {}", seconds(owed))
             }
+            (_, Some(heard)) if !is_carrying(peer, now) => {
+                format!("waiting for an answer, last heard {} ago", seconds(heard))
+            }
             (_, Some(heard)) if heard < FRESH => "carrying".into(),
             (_, Some(heard)) => format!("idle, last proven {} ago", seconds(heard)),
             (_, None) => "up, not proven yet".into(),
@@ -151,3 +154,7 @@ fn path(path: &PathStatus, now: Instant, around: &Surroundings<'_>) -> Value {
         "mtu": path.mtu,
     })
 }
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

@@ -1,0 +1,121 @@
+//! What people are told is what is known.
+
+use rove_proto::id::{PeerKey, SocketId};
+use rove_proto::outbox::Route;
+use rove_proto::path::Trust;
+
+use super::*;
+
+const NOW: Instant = Instant::from_nanos(1_000_000_000_000_000);
+const SILENT: Health = Health::Silent { since: NOW };
+
+fn ago(ms: u64) -> Instant {
+    NOW - Duration::from_millis(ms)
+}
+
+fn path(health: Health, heard: Option<u64>, owed: Option<u64>) -> PathStatus {
+    PathStatus {
+        id: 7,
+        route: Route {
+            socket: SocketId(0),
+            local: None,
+            remote: "192.0.2.1:4500".parse().unwrap(),
+        },
+        link: None,
+        in_use: true,
+        trust: Trust::Proven,
+        health,
+        rtt: None,
+        loss: 0.0,
+        mtu: 1_232,
+        natted: false,
+        tx_bytes: 1,
+        rx_bytes: 2,
+        heard_at: heard.map(ago),
+        unanswered_since: owed.map(ago),
+    }
+}
+
+fn peer(state: PeerState, paths: Vec<PathStatus>) -> PeerStatus {
+    PeerStatus {
+        peer: PeerKey([1; 32]),
+        state,
+        established: None,
+        epoch_since: None,
+        handshaking: false,
+        refused: None,
+        lease: None,
+        paths,
+        waiting: 0,
+    }
+}
+
+fn told(peer: &PeerStatus, refused: Option<&str>) -> (bool, String) {
+    let around = Surroundings {
+        kill_switch: false,
+        dns: &Dns::default(),
+        links: &BTreeMap::new(),
+        refused: refused.map(str::to_owned),
+    };
+    let status = status(peer, NOW, &around);
+    (status["carrying"].as_bool().unwrap(), status["doing"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_path_in_use_is_told_of_as_it_is() {
+    let good = Health::Good;
+    for (health, heard, owed, carrying, doing) in [
+        (good, Some(0), None, true, "carrying"),
+        (good, Some(1_999), Some(1_999), true, "carrying"),
+        (good, Some(2_000), None, true, "idle, last proven 2 s ago"),
+        (good, Some(86_400_000), None, true, "idle, last proven 86400 s ago"),
+        (good, Some(2_500), Some(1_000), true, "idle, last proven 2 s ago"),
+        // The bound of the promise: from here on nobody says that it carries.
+        (good, Some(0), Some(2_000), false, "sending, and nothing has come back for 2 s"),
+        (good, Some(9_000), Some(9_000), false, "sending, and nothing has come back for 9 s"),
+        (good, None, None, true, "up, not proven yet"),
+        (SILENT, Some(600), Some(500), false, "waiting for an answer, last heard 0 s ago"),
+        (Health::Gone, Some(600), None, false, "waiting for an answer, last heard 0 s ago"),
+        (SILENT, Some(9_000), Some(9_000), false, "sending, and nothing has come back for 9 s"),
+    ] {
+        let peer = peer(PeerState::Up, vec![path(health, heard, owed)]);
+        let expected = (carrying, doing.to_owned());
+        assert_eq!(told(&peer, None), expected, "{health:?} {heard:?} {owed:?}");
+    }
+}
+
+#[test]
+fn what_is_not_up_does_not_carry() {
+    let fresh = || vec![path(Health::Good, Some(3_000), None)];
+    let revoked = PeerState::Down(CloseCode::Revoked);
+    let asked = PeerState::Down(CloseCode::Requested);
+    for (state, paths, refused, expected) in [
+        (PeerState::Unestablished, fresh(), None, "waiting for a link to ask the gateway by"),
+        (PeerState::Moving, fresh(), None, "moving to another address, last proven 3s ago"),
+        (PeerState::Moving, Vec::new(), None, "moving to another address, last proven never"),
+        (PeerState::Suspended, fresh(), None, "no path carries; last heard 3 s ago, trying again"),
+        (PeerState::Suspended, Vec::new(), None, "no path carries; trying"),
+        (revoked, fresh(), None, "ask the gateway's operator for a new invite"),
+        (revoked, fresh(), Some("why and how"), "closed: why and how"),
+        (asked, fresh(), None, "connect with `rove down` and `rove up`"),
+    ] {
+        let (carrying, doing) = told(&peer(state, paths), refused);
+        assert!(!carrying, "{state:?}");
+        assert!(doing.contains(expected), "{state:?}: {doing}");
+    }
+    let standby = PathStatus { in_use: false, ..path(Health::Good, Some(0), None) };
+    assert!(!told(&peer(PeerState::Up, vec![standby]), None).0, "no path is in use");
+    assert!(!told(&peer(PeerState::Up, Vec::new()), None).0, "there is no path");
+    for health in [SILENT, Health::Gone] {
+        let peer = peer(PeerState::Up, vec![path(health, Some(0), None)]);
+        assert!(!told(&peer, None).0, "{health:?}");
+    }
+}
+
+#[test]
+fn whoever_asks_is_told_so() {
+    let asking = PeerStatus { handshaking: true, ..peer(PeerState::Unestablished, Vec::new()) };
+    assert_eq!(told(&asking, None), (false, "asking the gateway for a session".to_owned()));
+    let (_, doing) = told(&asking, Some("it is full"));
+    assert_eq!(doing, "asking the gateway again: it is full");
+}

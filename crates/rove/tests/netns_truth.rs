@@ -1,0 +1,134 @@
+//! What a client says of itself is so: a tunnel that carries nothing is not called up.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::netns::{Lab, in_namespace, inside, sh, wait_until};
+
+const ECHO: &str = "198.51.100.80:7";
+
+/// Of `rove status --json`; keys are only ever added.
+const STATUS: [&str; 11] = [
+    "state",
+    "carrying",
+    "since",
+    "gateway",
+    "inner",
+    "path_in_use",
+    "transport",
+    "doing",
+    "kill_switch",
+    "dns",
+    "dns_domains",
+];
+/// Of every path of `rove paths --json`.
+const PATH: [&str; 15] = [
+    "id",
+    "link",
+    "local",
+    "remote",
+    "transport",
+    "state",
+    "rtt_us",
+    "rate_mbps",
+    "loss",
+    "queue_ms",
+    "share",
+    "tx_bytes",
+    "rx_bytes",
+    "last_heard_ms",
+    "mtu",
+];
+/// A client notices within two seconds; the rest is for a busy machine.
+const NOTICED_WITHIN: Duration = Duration::from_secs(4);
+
+fn asked(lab: &Lab, command: &str) -> Value {
+    serde_json::from_str(&lab.rove("client", &format!("{command} --json")).ok()).unwrap()
+}
+
+fn doing(status: &Value) -> &str {
+    status["doing"].as_str().unwrap()
+}
+
+#[test]
+fn a_path_that_carries_nothing_is_told_of_within_seconds() {
+    in_namespace("a_path_that_carries_nothing_is_told_of_within_seconds", || {
+        let lab = Lab::new("a dead path");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        let enough = Arc::<AtomicBool>::default();
+        let waits = ask_until(&enough);
+        wait_until("it carries", || doing(&asked(&lab, "status")) == "carrying");
+
+        sh("ip -n router route add blackhole 192.0.2.1/32");
+        let began = Instant::now();
+        wait_until("it is noticed", || asked(&lab, "status")["carrying"] == false);
+        assert!(began.elapsed() < NOTICED_WITHIN, "{:?}", began.elapsed());
+        let status = asked(&lab, "status");
+        for word in ["carrying", "connected", "idle"] {
+            assert!(!doing(&status).starts_with(word), "{status}");
+        }
+        sh("ip -n router route del blackhole 192.0.2.1/32");
+        wait_until("it carries again", || doing(&asked(&lab, "status")) == "carrying");
+
+        // Nothing is sent any more: what is told is when it last was so.
+        enough.store(true, Ordering::Release);
+        waits.join().unwrap();
+        wait_until("it idles", || doing(&asked(&lab, "status")).starts_with("idle, last proven "));
+        assert_eq!(asked(&lab, "status")["state"], "up");
+        lab.rove("client", "down").ok();
+    });
+}
+
+/// Asks an echo server behind the tunnel ten times a second until it is told to stop.
+fn ask_until(enough: &Arc<AtomicBool>) -> JoinHandle<()> {
+    let server = inside("server", || UdpSocket::bind(ECHO).unwrap()).join().unwrap();
+    std::thread::spawn(move || {
+        let mut datagram = [0; 100];
+        while let Ok((len, from)) = server.recv_from(&mut datagram) {
+            let _ = server.send_to(&datagram[..len], from);
+        }
+    });
+    let told = Arc::clone(enough);
+    inside("client", move || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        while !told.load(Ordering::Acquire) {
+            // A tunnel that carries nothing may refuse.
+            let _ = socket.send_to(b"anybody there?", ECHO);
+            sleep(Duration::from_millis(100));
+        }
+    })
+}
+
+#[test]
+fn no_key_goes_away() {
+    in_namespace("no_key_goes_away", || {
+        let lab = Lab::new("keys");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        let keys = |value: &Value| -> BTreeSet<String> {
+            value.as_object().unwrap().keys().cloned().collect()
+        };
+        let expected =
+            |keys: &[&str]| keys.iter().map(|&key| key.to_owned()).collect::<BTreeSet<_>>();
+        assert_eq!(keys(&asked(&lab, "status")), expected(&STATUS), "while it is down");
+        assert_eq!(lab.rove("client", "paths --json").ok(), "[]\n");
+        lab.rove("client", &format!("up {invite}")).ok();
+        let while_up = expected(&[&STATUS[..], &["drops"]].concat());
+        assert_eq!(keys(&asked(&lab, "status")), while_up);
+        let paths = asked(&lab, "paths");
+        assert_eq!(paths.as_array().unwrap().len(), 1, "{paths}");
+        assert_eq!(keys(&paths[0]), expected(&PATH));
+        lab.rove("client", "down").ok();
+    });
+}
