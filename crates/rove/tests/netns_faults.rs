@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::netns::{
-    Lab, download, edit, in_namespace, in_namespace_of_root, need_program, on, pattern, reaches,
-    serve_pattern, sh, wait_until,
+    Lab, download, edit, in_namespace, in_namespace_of_root, need_program, on, own_etc, pattern,
+    reaches, serve_pattern, sh, wait_until,
 };
 use support::{Ran, binary};
 
@@ -322,16 +322,30 @@ fn a_client_killed_at_any_moment_leaves_nothing_that_down_does_not_take_back() {
         "a_client_killed_at_any_moment_leaves_nothing_that_down_does_not_take_back",
         || {
             need_program("the kill switch", "nft");
+            own_etc();
             let lab = Lab::new("kills");
+            let line = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24,fd77::/64";
+            lab.rove("gateway", &format!("{line} --dns 10.77.0.1")).ok();
+            edit(&lab.home("gateway").join("gateway.toml"), "nat = true", "nat = false");
             let _gateway = lab.gateway();
             let before = lab.state_of("client");
             let invite = lab.invite("laptop");
             lab.rove("client", &format!("up {invite}")).ok();
+            let plain = lab.state_of("client");
             lab.rove("client", "down").ok();
-            for ms in [0, 2, 4, 6, 8, 10, 13, 16, 20, 25, 30, 40, 60, 90, 150] {
-                let client = lab.start("client", "up --foreground --kill-switch");
+            lab.becomes("client", &before);
+            let chosen = "--route 198.51.100.0/24 --advertise 192.168.7.0/24";
+            let plans = ["--kill-switch", chosen, "--exclude 203.0.112.0/20"];
+            let moments = [0, 2, 4, 6, 8, 10, 13, 16, 20, 25, 30, 40, 60, 90, 150];
+            for (ms, plan) in moments.into_iter().zip(plans.into_iter().cycle()) {
+                let client = lab.start("client", &format!("up --foreground {plan}"));
                 std::thread::sleep(Duration::from_millis(ms));
                 client.kill();
+                if plan != "--kill-switch" {
+                    // Another plan than the one that was begun leaves nothing of it either.
+                    lab.rove("client", "up").ok();
+                    lab.becomes("client", &plain);
+                }
                 lab.rove("client", "down").ok();
                 lab.becomes("client", &before);
             }

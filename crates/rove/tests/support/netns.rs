@@ -210,13 +210,24 @@ impl Lab {
         {
             state.push_str(&sh(&format!("ip -n {host} {what}")));
         }
+        let settings = "*/forwarding */rp_filter */accept_ra */disable_ipv6";
+        let settings = settings.replace("*/", "ipv?/conf/*/");
+        let settings = format!("cd /proc/sys/net && grep -s . {settings} || true");
+        state.push_str(&sh(&format!("nsenter --net=/run/netns/{host} sh -c '{settings}'")));
+        state.push_str(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
         if find("nft").is_some() {
             state.push_str(&sh(&format!("nsenter --net=/run/netns/{host} nft list ruleset")));
         }
         let passing = ["fe80:", "valid_lft", "ff00::/8"];
         let lines = state.lines().filter(|line| !passing.iter().any(|word| line.contains(word)));
         // A TUN says UP after its first loss of carrier, and UNKNOWN before it.
-        lines.map(|line| line.trim_end().replace("state UNKNOWN", "state UP")).collect()
+        let lines = lines.map(|line| line.trim_end().replace("state UNKNOWN", "state UP"));
+        // An interface that is made again has another number.
+        let unnumbered = |line: String| match line.split_once(": ") {
+            Some((number, rest)) if number.parse::<u32>().is_ok() => rest.to_owned(),
+            Some(_) | None => line,
+        };
+        lines.map(unnumbered).collect()
     }
 }
 
