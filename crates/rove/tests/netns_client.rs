@@ -398,3 +398,26 @@ fn requests_that_are_none_get_an_error_and_disturb_nobody() {
         lab.rove("client", "down").ok();
     });
 }
+
+#[test]
+fn a_dead_first_address_costs_little() {
+    in_namespace("a_dead_first_address_costs_little", || {
+        let lab = Lab::new("two addresses");
+        // What is sent to the first one is lost without a word.
+        sh("ip -n router route add blackhole 198.18.0.1/32");
+        let endpoints = "--endpoint 198.18.0.1:4500 192.0.2.1:4500";
+        let networks = "--network 10.77.0.0/24,fd77::/64";
+        lab.rove("gateway", &format!("gateway init {endpoints} {networks}")).ok();
+        edit(&lab.home("gateway").join("gateway.toml"), "nat = true", "nat = false");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        for line in [format!("up {invite} --timeout 4s"), "up --timeout 4s".to_owned()] {
+            lab.rove("client", &line).ok();
+            let paths = lab.rove("client", "paths --json").ok();
+            let paths: Value = serde_json::from_str(&paths).unwrap();
+            assert_eq!(paths[0]["remote"], "192.0.2.1:4500", "{paths}");
+            assert_eq!(paths[0]["state"], "in use", "{paths}");
+            lab.rove("client", "down").ok();
+        }
+    });
+}

@@ -4,10 +4,16 @@
 
 mod support;
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+
 use serde_json::Value;
 use support::netns::{
-    Lab, download, in_namespace, inside, need_program, own_etc, pattern, reaches, serve_pattern,
-    sh, wait_until,
+    Lab, SOON, download, in_namespace, inside, need_program, own_etc, pattern, reaches,
+    serve_pattern, sh, wait_until,
 };
 
 const WEB: &str = "198.51.100.80:80";
@@ -186,18 +192,88 @@ fn a_download_survives_a_change_of_address() {
     in_namespace("a_download_survives_a_change_of_address", || {
         let lab = Lab::new("a move");
         let _gateway = lab.gateway();
-        serve_pattern("server", WEB, 60_000_000);
+        serve_for_ever();
         let invite = lab.invite("laptop");
         lab.rove("client", &format!("up {invite}")).ok();
-        let fetched = std::thread::spawn(|| download("client", WEB));
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        let (read, enough) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let (count, told) = (Arc::clone(&read), Arc::clone(&enough));
+        let reader = inside("client", move || read_until(&told, &count));
+        let read_more = |blocks: usize| {
+            let before = read.load(Ordering::Acquire);
+            wait_until("the download goes on", || read.load(Ordering::Acquire) > before + blocks);
+        };
+        read_more(5);
         sh("ip -n client addr del 203.0.113.2/24 dev to-router
             ip -n client addr add 203.0.113.77/24 dev to-router
             ip -n client route replace default via 203.0.113.254 dev to-router");
-        let content = fetched.join().unwrap().unwrap();
-        assert!(content == pattern(60_000_000), "the download arrived whole and unchanged");
+        read_more(20);
+        enough.store(true, Ordering::Release);
+        reader.join().unwrap();
         let paths: Value = serde_json::from_str(&lab.rove("client", "paths --json").ok()).unwrap();
         assert_eq!(paths[0]["local"], "203.0.113.77");
+        lab.rove("client", "down").ok();
+    });
+}
+
+/// What the endless download repeats.
+const BLOCK: usize = 1 << 20;
+
+/// A server that sends its first caller the pattern, over and over.
+fn serve_for_ever() {
+    let (ready, is_ready) = channel();
+    inside("server", move || {
+        let listener = TcpListener::bind(WEB).unwrap();
+        ready.send(()).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        let block = pattern(BLOCK);
+        while stream.write_all(&block).is_ok() {}
+    });
+    is_ready.recv_timeout(SOON).unwrap();
+}
+
+/// Reads block after block over one connection, each whole and unchanged, and counts them.
+fn read_until(enough: &AtomicBool, count: &AtomicUsize) {
+    let mut stream = TcpStream::connect(WEB).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    let (expected, mut block) = (pattern(BLOCK), vec![0; BLOCK]);
+    while !enough.load(Ordering::Acquire) {
+        stream.read_exact(&mut block).unwrap();
+        assert!(block == expected, "it came damaged");
+        count.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// The capabilities that the daemons keep (linux/capability.h): NET_BIND_SERVICE, NET_ADMIN and
+/// NET_RAW.
+const KEPT: u64 = 1 << 10 | 1 << 12 | 1 << 13;
+
+#[test]
+fn the_daemons_keep_no_privilege_but_the_networks() {
+    in_namespace("the_daemons_keep_no_privilege_but_the_networks", || {
+        let lab = Lab::new("privileges");
+        let gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        let lock = std::fs::read_to_string(lab.home("client").join("client.state/lock")).unwrap();
+        for pid in [gateway.child.id().to_string(), lock.trim().to_owned()] {
+            let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+            let mut seen = 0;
+            for thread in threads {
+                let status = thread.unwrap().path().join("status");
+                // A thread may end meanwhile.
+                let Ok(status) = std::fs::read_to_string(status) else { continue };
+                let value = |key: &str| {
+                    let value = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+                    u64::from_str_radix(value.trim_start_matches(':').trim(), 16).unwrap()
+                };
+                for set in ["CapEff", "CapPrm", "CapBnd", "CapInh"] {
+                    assert_eq!(value(set), KEPT, "{set}: {status}");
+                }
+                assert_eq!(value("NoNewPrivs"), 1, "{status}");
+                seen += 1;
+            }
+            assert!(seen >= 3, "control, packets and links are threads of their own: {seen}");
+        }
         lab.rove("client", "down").ok();
     });
 }
