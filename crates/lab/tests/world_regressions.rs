@@ -314,3 +314,18 @@ fn the_goodbye_to_one_revoked_client_is_not_data_for_another() {
     ];
     holds(544, &ops);
 }
+
+#[test]
+fn the_index_that_a_handshake_showed_is_used_on_no_other_network() {
+    let ops = [
+        plug(0, 1, 0),
+        wait(22_607),
+        send_up(1, 7, 0, 500),
+        plug(1, 0, 2),
+        wait(315_733),
+        Op::Readmit { client: 0 },
+        Op::Machine(Machine::Sleep { client: 0, seconds: 134 }),
+        wait(327_707),
+    ];
+    holds(9_100_205, &ops);
+}

@@ -67,6 +67,7 @@ fn crimes(law: Law) -> &'static [Crime] {
             ("one that is asked again", one_that_is_asked_again),
         ],
         Law::Sockets => &[("a socket that is closed", a_closed_socket)],
+        Law::Unlinkable => &[("an index in two networks", an_index_in_two_networks)],
     }
 }
 
@@ -348,4 +349,13 @@ fn a_closed_socket() -> Result<(), Breach> {
     world.hosts[1].stop();
     world.hosts[1].power = Power::On;
     world.send_now(0, Way::Up, Body::Data(100)).map(drop)
+}
+
+fn an_index_in_two_networks() -> Result<(), Breach> {
+    let mut world = world();
+    for outgoing in secretly(&mut world) {
+        let from = SocketAddr::new(bystander(7), outgoing.from.port());
+        world.transmit(1, Outgoing { access: 1, from, ..outgoing })?;
+    }
+    Ok(())
 }

@@ -18,7 +18,8 @@ use super::hash::{TraceHash, hash};
 use super::host::{Host, Power, Turn};
 use super::inner::Body;
 use super::laws::{
-    Amplification, Breach, Delivery, Handshakes, Hijack, Law, Nonces, check_indices, check_status,
+    Amplification, Breach, Delivery, Handshakes, Hijack, Law, Nonces, Unlinkable, check_indices,
+    check_status,
 };
 use super::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
 use super::parcel::{HostId, Input, Parcel};
@@ -108,6 +109,7 @@ pub(super) struct World {
     scheduled: u64,
     pub(super) amplification: Amplification,
     pub(super) hijack: Hijack,
+    pub(super) unlinkable: Unlinkable,
     nonces: Nonces,
     /// Hashes of everything that a host sent: who did, and when.
     pub(super) genuine: BTreeMap<u64, (HostId, u64)>,
@@ -156,6 +158,7 @@ impl World {
             scheduled: 0,
             amplification: Amplification::default(),
             hijack: Hijack::default(),
+            unlinkable: Unlinkable::default(),
             nonces: Nonces::default(),
             genuine: BTreeMap::new(),
             taken: vec![BTreeSet::new(); count + 1],

@@ -64,6 +64,8 @@ impl World {
         let len = emu::Frame::wire_len(&parcel);
         self.bytes[host] += len as u64;
         if host != GATEWAY {
+            let Datagram { source, payload, .. } = &parcel.datagram;
+            self.unlinkable.seen(host, access, source.ip(), payload)?;
             self.overhear(Way::Up, &parcel.datagram.payload);
             if len > self.place.access(host - 1, access).mtu {
                 return Ok(());
@@ -117,10 +119,16 @@ impl World {
         let Some(received) = self.hosts[host].receive(link, datagram.destination) else {
             return Ok(());
         };
-        if host != GATEWAY && !self.fits(host, link, len) {
-            return Ok(());
-        }
         if host != GATEWAY {
+            let Some(access) = self.access_of(host, link) else { return Ok(()) };
+            if len > self.place.access(host - 1, access).mtu {
+                return Ok(());
+            }
+            let Datagram { destination, payload, .. } = &datagram;
+            // What an attacker repeats, he has seen already.
+            if matches!(origin, Origin::Host(_)) && Kind::of(payload) == Some(Kind::Data) {
+                self.unlinkable.seen(host, access, destination.ip(), payload)?;
+            }
             self.overhear(Way::Down, &datagram.payload);
         }
         let Datagram { source, payload, .. } = datagram;
@@ -274,10 +282,10 @@ impl World {
         }
     }
 
-    fn fits(&self, host: HostId, link: emu::LinkId, len: usize) -> bool {
+    /// Which of its networks a client's link leads to.
+    fn access_of(&self, host: HostId, link: emu::LinkId) -> Option<usize> {
         let cards = self.hosts[host].cards.iter().flatten();
-        let access = cards.into_iter().find(|card| card.link == link).map(|card| card.access);
-        access.is_some_and(|access| len <= self.place.access(host - 1, access).mtu)
+        cards.into_iter().find(|card| card.link == link).map(|card| card.access)
     }
 }
 

@@ -194,7 +194,7 @@ pub(super) fn seal_into(
         return Err(DropReason::Amplification); // before an index is spent on it
     }
     let profile = epoch.profile;
-    let lane = epoch.lane(path.id).ok_or(DropReason::NoRoute)?;
+    let lane = epoch.lane(path.id, &path.route).ok_or(DropReason::NoRoute)?;
     let mut draft = cx.out.begin().ok_or(DropReason::QueueFull)?;
     fill(&mut draft);
     let len = draft.len();

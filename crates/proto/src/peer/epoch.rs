@@ -113,13 +113,20 @@ impl Epoch {
 
     /// The lane that sends on `path`, made from the next unused index if need be; `None` when no
     /// index is left or the keys are used up.
-    pub(crate) fn lane(&mut self, path: PathId) -> Option<&mut TxLane> {
+    ///
+    /// The first index stood in clear in the handshake, so it is for the path that the handshake
+    /// took: on another one, by another network, it would link the two.
+    pub(crate) fn lane(&mut self, path: PathId, route: &Route) -> Option<&mut TxLane> {
         if self.sealed >= SEAL_DATAGRAMS_MAX {
             return None;
         }
         self.sealed += 1;
         if let Some(place) = self.tx.iter().position(|lane| lane.path == path) {
             return self.tx.get_mut(place);
+        }
+        let of_handshake = (route.socket, route.remote) == (self.origin.socket, self.origin.remote);
+        if !of_handshake {
+            self.next_tx = self.next_tx.max(PathSerial(1));
         }
         let (&serial, &index) = self.theirs.range(self.next_tx..).next()?;
         self.theirs.remove(&serial);

@@ -8,6 +8,7 @@ mod bounds;
 mod delivery;
 mod hijack;
 mod nonces;
+mod unlinkable;
 
 use std::fmt;
 
@@ -16,6 +17,7 @@ pub(super) use bounds::{Handshakes, check_indices, check_status};
 pub(super) use delivery::Delivery;
 pub(super) use hijack::Hijack;
 pub(super) use nonces::Nonces;
+pub(super) use unlinkable::Unlinkable;
 
 /// The laws, by number and name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +53,8 @@ pub enum Law {
     Enrolment,
     /// Datagrams leave only from sockets that are open.
     Sockets,
+    /// No session index is seen in two networks of a client: it takes new ones when it moves.
+    Unlinkable,
 }
 
 /// A law was broken.
@@ -62,7 +66,7 @@ pub(super) struct Breach {
 
 impl Law {
     /// Every law.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Delivery,
         Self::Nonces,
         Self::Amplification,
@@ -76,6 +80,7 @@ impl Law {
         Self::Restart,
         Self::Enrolment,
         Self::Sockets,
+        Self::Unlinkable,
     ];
 }
 
