@@ -1,6 +1,6 @@
 //! The socket answers, whatever other clients do.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
@@ -12,7 +12,10 @@ use serde_json::json;
 use super::server::Server;
 use super::*;
 
-/// A node that answers every request with its own name.
+/// More than a socket buffers for somebody who does not read, in bytes.
+const LONG: usize = 2 << 20;
+
+/// A node that answers every request with its own name, and one with much.
 struct Node {
     server: Option<Server>,
     path: PathBuf,
@@ -30,6 +33,8 @@ impl Node {
             for asked in requests {
                 let reply = if asked.request == Request::Reload {
                     Reply::Error("cannot: do this".to_owned())
+                } else if asked.request == Request::Paths {
+                    Reply::Ok("x".repeat(LONG).into())
                 } else {
                     Reply::Ok(serde_json::to_value(asked.request).unwrap())
                 };
@@ -124,6 +129,30 @@ fn silent_clients_do_not_keep_others_out() {
         ask(&node.path, &Request::Status).is_ok()
     });
     assert!(answered);
+}
+
+#[test]
+fn who_never_reads_a_reply_keeps_nobody_else_waiting() {
+    let mut node = Node::start();
+    let mut deaf = Vec::new();
+    for _ in 0..CLIENTS_MAX / 2 {
+        let mut stream = UnixStream::connect(&node.path).unwrap();
+        stream.write_all(b"{\"do\":\"paths\"}\n").unwrap();
+        // The reply has begun, and the rest of it fits nowhere.
+        stream.read_exact(&mut [0]).unwrap();
+        deaf.push(stream);
+    }
+    for _ in 0..4 {
+        assert_eq!(ask(&node.path, &Request::Status).unwrap(), json!({"do": "status"}));
+    }
+    // Nor does it keep the node from ending.
+    drop(node.server.take());
+    for mut stream in deaf {
+        stream.shutdown(std::net::Shutdown::Both).unwrap();
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+        assert!(rest.len() < LONG, "it was written before anybody read");
+    }
 }
 
 proptest! {
