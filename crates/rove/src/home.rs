@@ -1,6 +1,7 @@
 //! Where a node keeps its files: everything of one node lies in one directory.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -45,8 +46,8 @@ impl Home {
         let named = dir.is_some();
         let dir = match dir {
             Some(dir) => dir,
-            None if rustix::process::geteuid().is_root() => PathBuf::from(SYSTEM),
-            None => user_state().context("no home directory is known: name one with --dir")?,
+            None => usual(rustix::process::geteuid().is_root(), |name| env::var_os(name))
+                .context("no home directory is known: name one with --dir")?,
         };
         // A background process changes its working directory.
         let dir = std::path::absolute(&dir).with_context(|| dir.display().to_string())?;
@@ -121,9 +122,49 @@ impl Home {
     }
 }
 
-/// The XDG base directory specification's place for state.
-fn user_state() -> Option<PathBuf> {
-    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+/// The directory that nobody has to name: for users other than root, the place of the XDG base
+/// directory specification for state. `variable` is the environment.
+fn usual(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    if is_root {
+        return Some(PathBuf::from(SYSTEM));
+    }
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
     Some(state?.join("rove"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_directory_is_that_of_the_user() {
+        let home = ("HOME", "/users/ana");
+        for (is_root, variables, expected) in [
+            (true, &[home, ("XDG_STATE_HOME", "/state")][..], Some("/etc/rove")),
+            (true, &[], Some("/etc/rove")),
+            (false, &[home], Some("/users/ana/.local/state/rove")),
+            (false, &[home, ("XDG_STATE_HOME", "/state")], Some("/state/rove")),
+            (false, &[("XDG_STATE_HOME", "/state")], Some("/state/rove")),
+            // The specification ignores what is not absolute, and an empty one is not.
+            (false, &[home, ("XDG_STATE_HOME", "state")], Some("/users/ana/.local/state/rove")),
+            (false, &[home, ("XDG_STATE_HOME", "")], Some("/users/ana/.local/state/rove")),
+            (false, &[("HOME", "ana")], None),
+            (false, &[], None),
+        ] {
+            let variable = |name: &str| {
+                let found = variables.iter().find(|(key, _)| *key == name);
+                found.map(|(_, value)| OsString::from(value))
+            };
+            let found = usual(is_root, variable);
+            assert_eq!(found, expected.map(PathBuf::from), "{is_root} {variables:?}");
+        }
+    }
+
+    #[test]
+    fn a_named_directory_is_absolute_from_then_on() {
+        let home = Home::new(Some("some/where".into())).unwrap();
+        assert_eq!(home.dir(), env::current_dir().unwrap().join("some/where"));
+        assert_eq!(home.other(), None, "it was named");
+    }
 }
