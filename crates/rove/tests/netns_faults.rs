@@ -35,7 +35,7 @@ fn an_invite_that_is_no_good_says_why() {
         let withdrawn = lab.invite("watch");
         lab.rove("gateway", "gateway revoke watch").ok();
         let error = lab.rove("phone", &format!("up {withdrawn}")).fails();
-        assert!(error.contains("the invite has expired"), "{error}");
+        assert!(error.contains("the invite has expired or was withdrawn"), "{error}");
         assert_eq!(lab.state_of("phone"), before, "nothing is left of a refusal");
 
         // The good membership of another invite is not lost by a bad one.

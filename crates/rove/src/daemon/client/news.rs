@@ -164,7 +164,7 @@ pub(super) fn refusal(status: Status) -> String {
         Status::TokenUsed => {
             "the invite was used before, by another client: ask for a new one, each is for one"
         }
-        Status::TokenExpired => "the invite has expired: ask for a new one",
+        Status::TokenExpired => "the invite has expired or was withdrawn: ask for a new one",
         Status::TokenUnknown => {
             "the gateway did not issue this invite, or withdrew it: ask for a new one"
         }
