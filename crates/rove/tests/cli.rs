@@ -332,7 +332,8 @@ fn what_a_client_cannot_use_is_named_with_the_cure() {
 
     let store = put("client.redb", b"nonsense", 0o600);
     let error = up();
-    assert!(error.contains("client.redb is no store of Rove"), "{error}");
+    let cure = "client.redb is no store of Rove: remove it, and run `rove up INVITE` with a new";
+    assert!(error.contains(cure), "{error}");
     let compat = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compat/0.1.0/client");
     fs::copy(compat.join("client.redb"), store).unwrap();
     let key = fs::read(compat.join("client.key")).unwrap();
@@ -341,7 +342,7 @@ fn what_a_client_cannot_use_is_named_with_the_cure() {
     assert!(error.contains("client.key can be read by others (mode 0644): chmod 600 "), "{error}");
     put("client.key", b"nonsense", 0o600);
     let error = up();
-    assert!(error.contains("client.key holds no rove-static-key-1: restore it"), "{error}");
+    assert!(error.contains("client.key holds no key: restore it, or ask the gateway's"), "{error}");
     fs::remove_file(dir.join("client.key")).unwrap();
     let error = up();
     assert!(error.contains("client.key does not exist: restore it, or ask"), "{error}");

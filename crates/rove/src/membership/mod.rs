@@ -8,7 +8,7 @@
 //! counter is reserved ahead in the store, so that no crash repeats one.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use rove_proto::id::PeerKey;
@@ -19,7 +19,7 @@ use crate::files::{self, FileError};
 use crate::home::{Home, Role};
 use crate::invite::{Invite, SignedRecord, Token, TokenHash};
 use crate::keys::{KeyError, OperatorPublic, StaticKey};
-use crate::store::{EmbeddedStore, Store, Table, Write};
+use crate::store::{EmbeddedStore, Store, StoreError, Table, Write};
 
 /// Handshake counters reserved at once; a handshake attempt uses one.
 const COUNTERS_RESERVED: u64 = 1_024;
@@ -84,10 +84,8 @@ impl Membership {
         files::make_directory(home.dir())?;
         let path = home.client_store();
         let store = match EmbeddedStore::open(&path, Role::Client.name()) {
-            Err(crate::store::StoreError::Missing(_)) => {
-                EmbeddedStore::create(&path, Role::Client.name())?
-            }
-            opened => opened?,
+            Err(StoreError::Missing(_)) => EmbeddedStore::create(&path, Role::Client.name())?,
+            opened => opened.map_err(|error| useless(error, &path))?,
         };
         let present = read_service(&store, PRESENT)?;
         if let Some(present) = &present {
@@ -229,6 +227,23 @@ fn pending_key(home: &Home, store: &mut EmbeddedStore, service: &Service) -> Res
     Ok(key)
 }
 
+/// A client has no backups: what its store held comes with another invite.
+fn useless(error: StoreError, path: &Path) -> anyhow::Error {
+    let what = match &error {
+        StoreError::Foreign(_) => "is no store of Rove",
+        StoreError::Damaged { .. } => "is damaged",
+        StoreError::Missing(_)
+        | StoreError::InUse(_)
+        | StoreError::Newer(_)
+        | StoreError::System { .. } => return error.into(),
+    };
+    anyhow::anyhow!(
+        "{} {what}: remove it, and run `rove up INVITE` with a new invite from the gateway's \
+         operator",
+        path.display()
+    )
+}
+
 /// Puts the key of an accepted membership in its place, if it still lies where it was pending.
 fn place_key(home: &Home, service: &Service) -> Result<()> {
     let pending = pending_key_path(home);
@@ -248,6 +263,10 @@ fn present_key(home: &Home, service: &Service) -> Result<StaticKey> {
     let key = match StaticKey::load(&path) {
         Err(KeyError::File(FileError::Missing(_))) => bail!(
             "{} does not exist: restore it, or ask the gateway's operator for a new invite",
+            path.display()
+        ),
+        Err(KeyError::Damaged { .. }) => bail!(
+            "{} holds no key: restore it, or ask the gateway's operator for a new invite",
             path.display()
         ),
         loaded => loaded?,
