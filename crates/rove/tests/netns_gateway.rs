@@ -198,3 +198,81 @@ fn status_tells_what_was_heard_and_reload_what_was_taken() {
         lab.rove("client", "down").ok();
     });
 }
+
+#[test]
+fn a_command_does_the_same_with_a_running_gateway_and_without() {
+    in_namespace("a_command_does_the_same_with_a_running_gateway_and_without", || {
+        let lab = Lab::new("commands");
+        let gateway = lab.gateway();
+        let inside = "192.0.2.254:8080";
+        serve_pattern("router", inside, 1_000);
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        assert!(!reaches("client", inside));
+        let file = lab.dir.path().join("backup");
+        let backup = format!("gateway backup {}", file.display());
+        let restore = format!("gateway restore {}", file.display());
+        lab.rove("gateway", &backup).ok();
+        assert!(lab.rove("gateway", &backup).fails().contains("exists already"));
+        let error = lab.rove("gateway", &restore).fails();
+        assert!(error.contains("the gateway runs: stop it before you restore"), "{error}");
+        assert!(lab.rove("client", "status").ok().contains("state        up"), "nobody noticed");
+
+        // Who is enrolled is allowed something while nothing runs.
+        assert_eq!(gateway.terminate(), Some(0));
+        let offline = "gateway allow laptop 192.0.2.254:8080";
+        let allowed = lab.rove("gateway", offline).ok();
+        assert_eq!(allowed, "laptop may reach the Internet and 192.0.2.254/32:8080\n");
+        let gateway = lab.gateway();
+        assert_eq!(lab.rove("gateway", offline).ok(), allowed);
+        wait_until("the client is back, and may", || reaches("client", inside));
+
+        // A backup that a running gateway wrote holds who had enrolled. It was less then.
+        assert_eq!(gateway.terminate(), Some(0));
+        let store = lab.home("gateway").join("gateway.redb");
+        std::fs::remove_file(store).unwrap();
+        lab.rove("gateway", &restore).ok();
+        let gateway = lab.gateway();
+        wait_until("the client is back", || {
+            lab.rove("gateway", "gateway status").out.contains("heard         1 of 1")
+        });
+        assert!(!reaches("client", inside), "what was allowed later is gone with the store");
+        assert_eq!(gateway.terminate(), Some(0));
+        lab.rove("gateway", "gateway revoke laptop").ok();
+        let _gateway = lab.gateway();
+        lab.rove("client", "down").ok();
+        assert!(lab.rove("client", "up").fails().contains("revoked this client"));
+    });
+}
+
+#[test]
+fn a_log_for_machines_is_json_to_the_last_line() {
+    in_namespace("a_log_for_machines_is_json_to_the_last_line", || {
+        let lab = Lab::new("logs");
+        assert_eq!(lab.gateway().terminate(), Some(0));
+        let gateway = lab.start("gateway", "gateway run --log-format json");
+        wait_until("the gateway runs", || lab.log("gateway").contains("the gateway runs"));
+        let invite = lab.invite("laptop");
+        let line = format!("up {invite} --foreground --log-format json");
+        let client = lab.start("client", &line);
+        wait_until("it carries", || lab.log("client").contains("up: 10.77.0.2"));
+        assert_eq!(client.terminate(), Some(0));
+        // What goes wrong is a line as well.
+        edit(&lab.home("gateway").join("gateway.toml"), "dns = [", "dms = [");
+        sh(&format!("kill -HUP {}", gateway.child.id()));
+        wait_until("it says so", || lab.log("gateway").contains("gateway.dms"));
+        assert_eq!(gateway.terminate(), Some(0));
+        for host in ["gateway", "client"] {
+            let log = lab.log(host);
+            // Its answer to whoever typed the command is none of the log.
+            let lines: Vec<&str> = log.lines().filter(|line| !line.starts_with("up: ")).collect();
+            assert!(lines.len() >= 2, "{log}");
+            for line in lines {
+                let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+                for key in ["timestamp", "level", "message"] {
+                    assert!(line.get(key).is_some(), "{key} is not in {line}");
+                }
+            }
+        }
+    });
+}
