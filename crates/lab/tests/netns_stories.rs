@@ -178,6 +178,29 @@ fn a_tunnel_needs_no_program_for_packet_filters() {
 }
 
 #[test]
+fn an_ordinary_user_sees_a_tunnel_too() {
+    let Some(_turn) = turn() else { return };
+    if !rustix::process::getuid().is_root() {
+        return; // every other test here is told by an ordinary user then
+    }
+    // Where root builds, nobody may not go; and where only root may open the device, he may.
+    let dir = std::env::temp_dir().join(format!("rove-lab-user-{}", std::process::id()));
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::copy(LAB, dir.join("rove-lab")).unwrap();
+    std::fs::copy(&rove().path, dir.join("rove")).unwrap();
+    let script = "cd \"$0\" && mknod tun c 10 200 && chmod 666 tun && \
+         mount --bind tun /dev/net/tun && HOME=/ exec nice setpriv --reuid=65534 --regid=65534 \
+         --clear-groups ./rove-lab run tunnel --json --set seconds=2 --set rove=./rove";
+    let output = Command::new("unshare").args(["-m", "sh", "-c", script]).arg(&dir).output();
+    std::fs::remove_dir_all(&dir).unwrap();
+    let output = output.unwrap();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    let object: Value = serde_json::from_str(said.trim()).unwrap_or_else(|_| panic!("{said}"));
+    assert_eq!(object["measured"]["checksum_ok"], true, "{said}");
+}
+
+#[test]
 fn a_client_that_moves_keeps_its_download() {
     let Some(_turn) = turn() else { return };
     let (object, _) = run_quick("roam-client", &[]);
