@@ -329,3 +329,39 @@ fn the_index_that_a_handshake_showed_is_used_on_no_other_network() {
     ];
     holds(9_100_205, &ops);
 }
+
+#[test]
+fn a_path_that_was_given_up_by_a_word_from_elsewhere_is_not_waited_for() {
+    let send = |client, way, packets, len, gap_us| Op::Send { client, way, packets, len, gap_us };
+    let ops = [
+        wait(836),
+        Op::Network(Network::RebindNat { client: 2, access: 0 }),
+        send_up(0, 1, 0, 0),
+        send(0, Way::Down, 10, 0, 300_000),
+        send(1, Way::Down, 6, 0, 20_000),
+        wait(804),
+        Op::Network(Network::Carrier { client: 1, access: 1, carrier: Carrier::BlackHole }),
+        Op::Syn { client: 1, way: Way::Up, mss: 1_383 },
+        send(1, Way::Down, 12, 0, 500),
+        wait(47_555),
+        wait(681),
+        send_up(0, 1, 0, 0),
+        wait(2_301),
+        send(1, Way::Down, 8, 0, 20_000),
+        send_up(1, 3, 0, 500),
+        send_up(1, 60, 1_420, 200),
+        send(2, Way::Down, 60, 1_420, 200),
+        Op::Revoke { client: 2 },
+        Op::Syn { client: 2, way: Way::Up, mss: 1_636 },
+        Op::Syn { client: 1, way: Way::Up, mss: 480 },
+        wait(736),
+        Op::Attack(Attack::Replay {
+            count: 46,
+            own_address: true,
+            altered: false,
+            chance: 5_558_021_695_293_482_060,
+        }),
+        settle(true),
+    ];
+    holds(1_006_546, &ops);
+}

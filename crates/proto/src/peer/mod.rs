@@ -201,6 +201,7 @@ impl Peer {
         if matches!(self.state, PeerState::Down(_)) && self.epochs.current.is_none() {
             return;
         }
+        self.leave_gone(cx);
         let state = match (&self.epochs.current, self.paths.active()) {
             (None, _) => PeerState::Unestablished,
             (Some(_), None) => PeerState::Suspended,

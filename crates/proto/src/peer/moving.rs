@@ -204,6 +204,19 @@ impl Peer {
         }
     }
 
+    /// Gateway: a path that the peer gave up carries nothing. Who repeats the peer's word from an
+    /// address of his own can make that the one in use; any other that carries takes its place.
+    pub(super) fn leave_gone(&mut self, cx: &mut Context<'_>) {
+        let gone = self.paths.active().is_some_and(|path| path.health == Health::Gone);
+        if self.is_client()
+            && gone
+            && let Some(id) = self.paths.best_proven(None)
+        {
+            self.activate(cx, id);
+            self.flush_waiting(cx);
+        }
+    }
+
     /// Takes the answer to a challenge.
     pub(super) fn take_response(
         &mut self,
