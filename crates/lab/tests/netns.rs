@@ -101,7 +101,7 @@ fn pair(entered: &Entered, link: LinkConfig) -> Pair {
 
 fn socket(network: &Network, host: HostId, bind: &str) -> UdpSocket {
     let socket = network.host(host).inside(|| UdpSocket::bind(bind)).unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(400))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     socket
 }
 
