@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use pair::{Datagram, Pair, packet};
+use rove_proto::node::PeerState;
 use rove_proto::time::Duration;
 
 /// A pair between which packets of 1,400 bytes travel whole.
@@ -67,6 +68,7 @@ fn a_path_that_shrinks_is_measured_anew_and_one_that_grows_again_is_found_out() 
     let large = pair.gateway_inner.iter().filter(|(_, inner)| inner.len() == 1_400).count();
     assert!(large > 140, "{large} of 200 large packets arrived");
     assert_eq!(mtu(&pair), 1_372);
+    assert_eq!(pair.state(), PeerState::Up);
     for _ in 0..60 {
         pieces(&mut pair, |_| false);
     }

@@ -249,21 +249,6 @@ fn a_session_that_timed_out_is_made_again() {
 }
 
 #[test]
-fn a_path_that_shrinks_under_mixed_traffic_is_measured_anew() {
-    let mut pair = Pair::up();
-    pair.filter = Box::new(|datagram| datagram.bytes.len() <= 1_380);
-    for _ in 0..200 {
-        pair.send(&packet(1_400, false));
-        pair.send(&packet(100, false));
-        pair.run(Duration::from_millis(20));
-    }
-    let large = pair.gateway_inner.iter().filter(|(_, inner)| inner.len() == 1_400).count();
-    assert!(large > 100, "{large} of 200 large packets arrived");
-    assert_eq!(pair.client.status(pair.gateway_key).unwrap().paths[0].mtu, 1_372);
-    assert_eq!(pair.state(), PeerState::Up);
-}
-
-#[test]
 fn a_dead_path_is_noticed_after_a_sleep_with_feedback_in_flight() {
     let mut pair = Pair::up();
     pair.send(&packet(100, false));
