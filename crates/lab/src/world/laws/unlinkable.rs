@@ -1,5 +1,5 @@
-//! A bystander of two networks finds no session index in both. Times, lengths and a NAT that rebinds
-//! can link them all the same (SECURITY.md), and are not judged.
+//! A bystander of two networks finds no session index in both. Times, lengths and a NAT that
+//! rebinds can link them all the same (SECURITY.md), and are not judged.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
