@@ -204,7 +204,7 @@ impl Between {
         let addresses = vec![Prefix { address: INNER.into(), bits: 24 }];
         let gateway = vec![Ipv4Addr::new(10, 9, 0, 1).into()];
         let lease = Lease { addresses, gateway, dns: Vec::new() };
-        let side = SideConfig::Client { lease, routes: Vec::new() };
+        let side = SideConfig::Client { lease };
         let config = PeerConfig { key: self.keys.0.public(), psk: None, access, side };
         self.command(End::Gateway, Command::AddPeer(Box::new(config)));
     }

@@ -31,7 +31,7 @@ const STATUS: [&str; 11] = [
     "dns_domains",
 ];
 /// Of every path of `rove paths --json`.
-const PATH: [&str; 15] = [
+const PATH: [&str; 16] = [
     "id",
     "link",
     "local",
@@ -47,6 +47,7 @@ const PATH: [&str; 15] = [
     "rx_bytes",
     "last_heard_ms",
     "mtu",
+    "split",
 ];
 /// A client notices within two seconds; the rest is for a busy machine.
 const NOTICED_WITHIN: Duration = Duration::from_secs(4);

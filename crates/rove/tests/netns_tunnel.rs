@@ -145,7 +145,7 @@ fn two_clients_reach_the_internet_and_not_each_other() {
 fn a_subnet_behind_a_client_is_reached_if_the_invite_says_so() {
     in_namespace("a_subnet_behind_a_client_is_reached_if_the_invite_says_so", || {
         let lab = Lab::new("a subnet");
-        let _gateway = lab.gateway();
+        let gateway = lab.gateway();
         sh("ip netns add office && ip -n office link set lo up
             ip link add eth0 netns office type veth peer name to-office netns client
             ip -n office addr add 192.168.7.10/24 dev eth0 && ip -n office link set eth0 up
@@ -153,13 +153,25 @@ fn a_subnet_behind_a_client_is_reached_if_the_invite_says_so() {
             ip -n office route add default via 192.168.7.1");
         serve_pattern("office", "192.168.7.10:80", 50_000);
         let invite = lab.invite("office --subnet 192.168.7.0/24");
-        let up = format!("up {invite} --advertise 192.168.7.0/24 --allow-lan");
-        lab.rove("client", &up).ok();
+        let advertise = "--advertise 192.168.7.0/24 --advertise 192.168.9.0/24 --allow-lan";
+        lab.rove("client", &format!("up {invite} {advertise}")).ok();
         let invite = lab.invite("phone");
         lab.rove("phone", &format!("up {invite}")).ok();
         assert!(!reaches("phone", "192.168.7.10:80"), "nobody allowed it");
         lab.rove("gateway", "gateway allow phone 192.168.7.0/24:80").ok();
         lab.rove("gateway", "gateway allow office 10.77.0.3").ok();
+        assert_eq!(download("phone", "192.168.7.10:80").unwrap(), pattern(50_000));
+        // Only what the client says is behind it is: a new process says it anew, in both ways.
+        lab.rove("client", "down").ok();
+        lab.rove("client", "up --allow-lan").ok();
+        assert!(!reaches("phone", "192.168.7.10:80"), "nobody advertised it");
+        lab.rove("client", "down").ok();
+        lab.rove("client", &format!("up {advertise}")).ok();
+        assert_eq!(download("phone", "192.168.7.10:80").unwrap(), pattern(50_000));
+        // A gateway that begins anew is told again.
+        assert_eq!(gateway.terminate(), Some(0));
+        let _gateway = lab.gateway();
+        wait_until("it is advertised again", || reaches("phone", "192.168.7.10:80"));
         assert_eq!(download("phone", "192.168.7.10:80").unwrap(), pattern(50_000));
         lab.rove("phone", "down").ok();
         lab.rove("client", "down").ok();

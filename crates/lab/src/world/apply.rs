@@ -385,5 +385,5 @@ fn peer_config(key: PeerKey, client: usize) -> PeerConfig {
         local: vec![Prefix { address: inner::LOCAL.into(), bits: 24 }],
         allow: vec![],
     };
-    PeerConfig { key, psk: None, access, side: SideConfig::Client { lease, routes: vec![] } }
+    PeerConfig { key, psk: None, access, side: SideConfig::Client { lease } }
 }

@@ -96,6 +96,8 @@ pub struct Path {
     pub natted: bool,
     /// Bytes sent and received, UDP payload.
     pub traffic: (u64, u64),
+    /// Inner packets that were too large for the path and left in pieces.
+    pub split: u64,
 }
 
 impl Path {
@@ -123,6 +125,7 @@ impl Path {
             preferred_by_peer: false,
             natted: false,
             traffic: (0, 0),
+            split: 0,
         }
     }
 

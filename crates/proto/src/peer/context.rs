@@ -102,11 +102,12 @@ pub enum Event {
         /// What it gave.
         lease: Lease,
     },
-    /// The peer says what lies behind it.
+    /// Gateway: the peer says what lies behind it. Nothing is routed there until its
+    /// [`Access`](crate::role::Access) says so.
     Routes {
         /// The peer.
         peer: PeerKey,
-        /// The ranges.
+        /// The ranges, in place of those that it named before.
         routes: Vec<Prefix>,
     },
     /// The session's state changed.

@@ -81,7 +81,8 @@ impl Peer {
         observed: &Observed,
         packet: InnerPacket<'_>,
     ) -> Result<(), DropReason> {
-        let room = self.paths.get(path).ok_or(DropReason::NoRoute)?.mtu.datagram() - OVERHEAD;
+        let carrier = self.paths.get_mut(path).ok_or(DropReason::NoRoute)?;
+        let room = carrier.mtu.datagram() - OVERHEAD;
         if packet.len() + framing.overhead() <= room {
             return self.send_on(cx, path, true, |draft| {
                 let at = pack::push(draft, framing, packet);
@@ -92,6 +93,7 @@ impl Peer {
                 }
             });
         }
+        carrier.split += 1;
         let epoch = self.epochs.current.as_mut().ok_or(DropReason::NoRoute)?;
         let packet_id = epoch.next_fragment();
         let whole = pack::frame(framing, packet);

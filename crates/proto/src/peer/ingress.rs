@@ -236,7 +236,11 @@ impl Peer {
                         cx.tell(Event::Leased { peer: self.key, lease });
                     }
                 }
-                Control::Routes(routes) => cx.tell(Event::Routes { peer: self.key, routes }),
+                Control::Routes(routes) => {
+                    if self.is_client() {
+                        cx.tell(Event::Routes { peer: self.key, routes });
+                    }
+                }
                 Control::Indices { first, indices } => epoch.take_indices(first, &indices),
                 Control::Unknown(_) => {}
             }

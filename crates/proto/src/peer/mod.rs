@@ -31,7 +31,7 @@ use crate::path::{Health, Trust};
 use crate::reliable::control::ControlSender;
 use crate::role::Access;
 use crate::time::Instant;
-use crate::wire::control::{Control, Lease, Prefix, ROUTES_MAX};
+use crate::wire::control::{Control, Lease, Prefix};
 use connect::Connector;
 use epoch::Epochs;
 use index::{EpochId, Slot};
@@ -58,8 +58,6 @@ pub enum SideConfig {
     Client {
         /// Its inner addresses and what goes with them.
         lease: Lease,
-        /// Ranges that it may reach through this node, announced to it.
-        routes: Vec<Prefix>,
     },
     /// The peer is a gateway, which this node asks.
     Gateway {
@@ -69,7 +67,8 @@ pub enum SideConfig {
         counter: u64,
         /// The right to enrol, if this node has not yet.
         token: Option<crate::crypto::Token>,
-        /// Ranges behind this node, announced to it.
+        /// Ranges behind this node, announced to it: at most
+        /// [`ROUTES_MAX`](crate::wire::control::ROUTES_MAX), what is beyond is not said.
         advertise: Vec<Prefix>,
     },
 }
@@ -96,7 +95,7 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 enum Side {
     /// The peer asks.
-    Client { lease: Lease, routes: Vec<Prefix> },
+    Client { lease: Lease },
     /// This node asks.
     Gateway(Box<Connector>),
 }
@@ -104,7 +103,7 @@ enum Side {
 impl Peer {
     pub(crate) fn new(now: Instant, slot: Slot, config: PeerConfig) -> Self {
         let side = match config.side {
-            SideConfig::Client { lease, routes } => Side::Client { lease, routes },
+            SideConfig::Client { lease } => Side::Client { lease },
             SideConfig::Gateway { remotes, counter, token, advertise } => {
                 Side::Gateway(Box::new(Connector::new(remotes, counter, token, advertise)))
             }
@@ -233,7 +232,7 @@ impl Peer {
         paths.sort_by_key(|path| !path.in_use);
         debug_assert!(paths.iter().filter(|p| p.in_use).count() <= usize::from(active.is_some()));
         let (handshaking, lease) = match &self.side {
-            Side::Client { lease, .. } => (false, Some(lease.clone())),
+            Side::Client { lease } => (false, Some(lease.clone())),
             Side::Gateway(connector) => (connector.is_trying(), connector.lease.clone()),
         };
         let refused = match &self.side {
@@ -264,17 +263,13 @@ impl Peer {
         )
     }
 
-    /// What a gateway tells a client at the beginning of an epoch, and a client its gateway.
+    /// What a gateway tells a client at the beginning of an epoch, and a client its gateway: also
+    /// that nothing lies behind it, since what ran there before may have said otherwise.
     fn introduce(&mut self, cx: &Context<'_>) {
-        let routes = match &self.side {
-            Side::Client { lease, routes } => {
-                self.control.push(cx.now, &Control::Lease(lease.clone()));
-                routes
-            }
-            Side::Gateway(connector) => &connector.advertise,
+        let message = match &self.side {
+            Side::Client { lease } => Control::Lease(lease.clone()),
+            Side::Gateway(connector) => Control::Routes(connector.advertise.clone()),
         };
-        for routes in routes.chunks(ROUTES_MAX) {
-            self.control.push(cx.now, &Control::Routes(routes.to_vec()));
-        }
+        self.control.push(cx.now, &message);
     }
 }

@@ -76,6 +76,8 @@ pub struct PathStatus {
     pub tx_bytes: u64,
     /// UDP payload received, in bytes.
     pub rx_bytes: u64,
+    /// Inner packets that were too large for it and left in pieces.
+    pub split: u64,
     /// When an authentic datagram last came by it.
     pub heard_at: Option<Instant>,
     /// Since when an answer has been owed by the peer.
@@ -97,6 +99,7 @@ impl PathStatus {
             natted: path.natted,
             tx_bytes: path.traffic.0,
             rx_bytes: path.traffic.1,
+            split: path.split,
             heard_at: path.heard_at,
             unanswered_since: unanswered,
         }

@@ -80,7 +80,8 @@ pub struct Lease {
 pub enum Control {
     /// Gateway to client: inner addresses and name servers.
     Lease(Lease),
-    /// Either way: ranges that lie behind the sender.
+    /// Client to gateway: all the ranges that lie behind the sender, none or up to [`ROUTES_MAX`].
+    /// It takes the place of what was said before.
     Routes(Vec<Prefix>),
     /// Session indices that the sender issues, for path serials `first`, `first + 1`, ...
     Indices {

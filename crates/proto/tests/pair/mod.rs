@@ -144,7 +144,7 @@ impl Pair {
             local: vec![],
             allow: vec![],
         };
-        let side = SideConfig::Client { lease: lease(), routes: vec![] };
+        let side = SideConfig::Client { lease: lease() };
         let config = PeerConfig { key: self.client_key, psk: None, access, side };
         self.tell_gateway(Command::AddPeer(Box::new(config)));
     }

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ipnet::IpNet;
 use rove_os::links::Link;
 use rove_os::lock::Lock;
 use rove_os::plan::{Applier, MARK, Places, Plan};
@@ -19,6 +20,7 @@ use rove_proto::crypto::Status;
 use rove_proto::error::{CloseCode, PeerError};
 use rove_proto::id::PeerKey;
 use rove_proto::node::{Command, Event, PeerConfig, PeerState, PeerStatus, SideConfig};
+use rove_proto::wire::control::Prefix;
 use serde_json::{Value, json};
 
 use super::data::{Handle, News, Setup, Snapshot};
@@ -75,7 +77,8 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     let setup = Setup { config, tun, listening, mark: Some(MARK) };
     let data = Handle::start(setup, inbox.clone(), Message::News)?;
     let links = links::watch(inbox.clone())?;
-    let mut daemon = Daemon { gateway, own, links, applier, plan, data };
+    let advertised = BTreeMap::new();
+    let mut daemon = Daemon { gateway, own, links, applier, plan, data, advertised };
     daemon.warn_of_subnets();
     daemon.introduce_everybody();
     let server = listener.serve(inbox, Message::Asked)?;
@@ -97,6 +100,9 @@ struct Daemon {
     /// As it was applied last.
     plan: Plan,
     data: Handle,
+    /// What peers said last that lies behind them, granted or not. A peer that never said anything
+    /// since this process began has no entry.
+    advertised: BTreeMap<PeerKey, Vec<IpNet>>,
 }
 
 impl Daemon {
@@ -125,17 +131,36 @@ impl Daemon {
             return;
         };
         let dns = &self.gateway.config.dns;
-        let side = SideConfig::Client {
-            lease: plan::core_lease(&lease, &self.own, dns),
-            routes: Vec::new(),
-        };
+        let side = SideConfig::Client { lease: plan::core_lease(&lease, &self.own, dns) };
         let access = self.access(peer, &lease);
         let config = PeerConfig { key: peer.key.into(), psk: None, access, side };
         self.data.command(Command::AddPeer(Box::new(config)));
     }
 
     fn access(&self, peer: &Peer, lease: &Lease) -> rove_proto::role::Access {
-        plan::access(&self.gateway.config, peer, lease, &self.own, &self.links)
+        let none = Vec::new();
+        let advertised = self.advertised.get(&peer.key.into()).unwrap_or(&none);
+        let behind = plan::behind(&self.gateway.config, peer, advertised, &self.links);
+        plan::access(&self.gateway.config, peer, lease, &self.own, &behind, &self.links)
+    }
+
+    /// A peer says what lies behind it: as far as its invite grants that, it is routed there.
+    fn take_routes(&mut self, key: PeerKey, routes: &[Prefix]) {
+        let Some(peer) = self.gateway.ledger.registry().peer(key) else { return };
+        let routes: Vec<IpNet> = routes.iter().filter_map(plan::network).collect();
+        let granted = |net: &IpNet| peer.subnets.iter().any(|subnet| subnet.contains(net));
+        if let Some(net) = routes.iter().find(|net| !granted(net)) {
+            let name = &peer.name;
+            tracing::warn!(%name, %net, "a peer advertises what no invite of its grants");
+        }
+        let before = if routes.is_empty() {
+            self.advertised.remove(&key).unwrap_or_default()
+        } else {
+            self.advertised.insert(key, routes.clone()).unwrap_or_default()
+        };
+        if before != routes {
+            self.permit(key);
+        }
     }
 
     /// Tells every client to ask again, so that it need not find out by silence.
@@ -199,22 +224,28 @@ impl Daemon {
              room and repeat the command",
         )?;
         if live && let Some(snapshot) = self.data.status(None) {
-            add_sessions(&mut reply, &snapshot);
+            add_sessions(&mut reply, &snapshot, &self.advertised);
         }
         Ok(reply)
     }
 
-    fn take_effect(&self, effect: &Effect) {
+    fn take_effect(&mut self, effect: &Effect) {
         match *effect {
-            Effect::Expel(key) => self.data.command(Command::RevokePeer(key)),
-            Effect::Permit(key) => {
-                let registry = self.gateway.ledger.registry();
-                let Some(peer) = registry.peer(key) else { return };
-                let Some(lease) = registry.lease(peer) else { return };
-                let access = self.access(peer, &lease);
-                self.data.command(Command::SetAccess { peer: key, access });
+            Effect::Expel(key) => {
+                self.advertised.remove(&key);
+                self.data.command(Command::RevokePeer(key));
             }
+            Effect::Permit(key) => self.permit(key),
         }
+    }
+
+    /// Tells the core what a peer may do by now.
+    fn permit(&self, key: PeerKey) {
+        let registry = self.gateway.ledger.registry();
+        let Some(peer) = registry.peer(key) else { return };
+        let Some(lease) = registry.lease(peer) else { return };
+        let access = self.access(peer, &lease);
+        self.data.command(Command::SetAccess { peer: key, access });
     }
 
     fn await_core(&self) {
@@ -244,7 +275,7 @@ impl Daemon {
                 let timed_out = matches!(error, PeerError::TimedOut);
                 tracing::debug!(?peer, %error, timed_out, "session ended");
             }
-            Event::Routes { peer, routes } => tracing::debug!(?peer, ?routes, "advertises"),
+            Event::Routes { peer, routes } => self.take_routes(peer, &routes),
             Event::OpenSocket { .. }
             | Event::CloseSocket { .. }
             | Event::HandshakeCounter { .. }
@@ -312,7 +343,7 @@ impl Daemon {
         self.data.command(Command::SetLocals(self.locals()));
         let registry = self.gateway.ledger.registry();
         for peer in registry.peers().filter(|peer| peer.is_enrolled()) {
-            self.take_effect(&Effect::Permit(peer.key.into()));
+            self.permit(peer.key.into());
         }
         if self.replan() == Replanned::Same
             && let Err(error) = self.applier.reassert()
@@ -410,7 +441,11 @@ const fn status_of(refusal: Refusal) -> Status {
 }
 
 /// Adds to a reply what only the running gateway knows.
-fn add_sessions(reply: &mut Value, snapshot: &Snapshot) {
+fn add_sessions(
+    reply: &mut Value,
+    snapshot: &Snapshot,
+    advertised: &BTreeMap<PeerKey, Vec<IpNet>>,
+) {
     let heard_ago = |session: &PeerStatus| {
         let heard = session.paths.iter().filter_map(|path| path.heard_at).max();
         heard.map(|at| snapshot.now.saturating_since(at))
@@ -438,6 +473,7 @@ fn add_sessions(reply: &mut Value, snapshot: &Snapshot) {
         let Some(session) = key.and_then(|key| live.get(key)) else { continue };
         let path = session.paths.first();
         peer["session"] = status::state(session.state).into();
+        peer["advertised"] = json!(advertised.get(&session.peer).map_or(&[][..], Vec::as_slice));
         peer["remote"] = path.map(|path| path.route.remote.to_string()).into();
         peer["last_heard_s"] = heard_ago(session).map(|ago| ago.as_secs()).into();
         peer["tx_bytes"] = session.paths.iter().map(|path| path.tx_bytes).sum::<u64>().into();

@@ -1,5 +1,6 @@
 //! What the host is to look like, from configuration, ledger and lease: pure.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
@@ -42,8 +43,33 @@ pub(super) fn gateway(
     }
 }
 
-/// The subnets behind a peer, without those that the gateway's host is itself a part of: a new
-/// network there must not keep the gateway from starting, and wins.
+/// What lies behind a peer: what it `advertised`, as far as its invite grants it.
+pub(super) fn behind(
+    config: &GatewayConfig,
+    peer: &Peer,
+    advertised: &[IpNet],
+    links: &[Link],
+) -> Vec<IpNet> {
+    let granted = subnets(config, peer, links);
+    let both =
+        granted.flat_map(|subnet| advertised.iter().filter_map(move |net| common(subnet, *net)));
+    // Two advertised networks around the same subnet have it in common.
+    both.collect::<BTreeSet<IpNet>>().into_iter().collect()
+}
+
+/// The part that two networks have in common: the smaller of them, or none.
+fn common(a: IpNet, b: IpNet) -> Option<IpNet> {
+    if a.contains(&b) {
+        Some(b)
+    } else if b.contains(&a) {
+        Some(a)
+    } else {
+        None
+    }
+}
+
+/// The subnets that a peer was granted, without those that the gateway's host is itself a part of:
+/// a new network there must not keep the gateway from starting, and wins.
 fn subnets<'a>(
     config: &'a GatewayConfig,
     peer: &'a Peer,
@@ -108,10 +134,11 @@ pub(super) fn access(
     peer: &Peer,
     lease: &Lease,
     gateway: &Lease,
+    behind: &[IpNet],
     links: &[Link],
 ) -> Access {
     let own = lease.addresses().map(Prefix::host);
-    let own = own.chain(subnets(config, peer, links).map(prefix)).collect();
+    let own = own.chain(behind.iter().copied().map(prefix)).collect();
     let servers = config.dns.iter();
     let servers = servers.map(|&server| Allow { to: Prefix::host(server), port: Some(DNS_PORT) });
     let allowed = peer.allowed.iter();

@@ -51,7 +51,7 @@ fn the_name_servers_that_clients_are_told_of_can_be_asked() {
     let (own, peer) = (networks.lease(HostIndex::GATEWAY).unwrap(), peer(2, &[]));
     let lease = networks.lease(peer.host).unwrap();
     // Even where they stand in a network of the gateway's own.
-    let access = access(&config, &peer, &lease, &own, &[lan("10.20.0.1/16")]);
+    let access = access(&config, &peer, &lease, &own, &[], &[lan("10.20.0.1/16")]);
     let judge = |to: &str, protocol, port| {
         access.admit(&InnerView {
             source: "10.77.0.2".parse().unwrap(),
@@ -83,7 +83,8 @@ fn a_network_of_the_hosts_own_wins_over_a_subnet_behind_a_peer() {
         let expected: Vec<IpNet> = expected.iter().map(|net| net.parse().unwrap()).collect();
         assert_eq!(plan.routes, expected);
         plan.check(&links).unwrap();
-        let access = access(&config, &office, &lease, &own, &links);
+        let behind = behind(&config, &office, &office.subnets, &links);
+        let access = access(&config, &office, &lease, &own, &behind, &links);
         let own: Vec<IpNet> = access.own().iter().filter_map(network).collect();
         assert_eq!(own[1..], expected, "nor may the peer send from there");
     }
@@ -101,4 +102,22 @@ fn no_store_keeps_the_gateway_from_starting() {
     });
     let registry = Registry::new(networks, peers.collect(), Vec::new());
     gateway(&config, &own, &registry, &[]).check(&[]).unwrap();
+}
+
+#[test]
+fn what_lies_behind_a_peer_is_what_it_advertises_and_was_granted() {
+    let config = config(&[]);
+    let office = peer(2, &["192.168.4.0/22", "fd07::/64"]);
+    for (advertised, expected) in [
+        (vec![], vec![]),
+        (vec!["192.168.4.0/22"], vec!["192.168.4.0/22"]),
+        (vec!["192.168.5.0/24", "192.168.5.0/24"], vec!["192.168.5.0/24"]),
+        (vec!["192.168.0.0/16", "192.168.5.0/24"], vec!["192.168.4.0/22", "192.168.5.0/24"]),
+        (vec!["192.168.8.0/24", "10.0.0.0/8"], vec![]),
+        (vec!["0.0.0.0/0", "::/0"], vec!["192.168.4.0/22", "fd07::/64"]),
+    ] {
+        let nets = |texts: &[&str]| texts.iter().map(|net| net.parse().unwrap()).collect();
+        let (advertised, expected): (Vec<IpNet>, Vec<IpNet>) = (nets(&advertised), nets(&expected));
+        assert_eq!(behind(&config, &office, &advertised, &[]), expected);
+    }
 }

@@ -152,6 +152,7 @@ fn path(path: &PathStatus, now: Instant, around: &Surroundings<'_>) -> Value {
         "rx_bytes": path.rx_bytes,
         "last_heard_ms": heard,
         "mtu": path.mtu,
+        "split": path.split,
     })
 }
 

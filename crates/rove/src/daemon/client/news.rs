@@ -40,8 +40,8 @@ impl Client<'_> {
                 tracing::debug!(%remote, "moved");
             }
             Event::Ended { error, .. } => tracing::warn!(%error, "the session ended"),
-            Event::Routes { routes, .. } => tracing::debug!(?routes, "the gateway advertises"),
-            Event::OpenSocket { .. }
+            Event::Routes { .. }
+            | Event::OpenSocket { .. }
             | Event::CloseSocket { .. }
             | Event::EnrolmentRequested { .. }
             | Event::PeerRefused { .. } => {}
