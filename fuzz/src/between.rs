@@ -267,6 +267,8 @@ impl Between {
             | Event::Refused { .. }
             | Event::Leased { .. }
             | Event::Routes { .. }
+            | Event::Announced { .. }
+            | Event::Reached { .. }
             | Event::State { .. }
             | Event::Moved { .. }
             | Event::Ended { .. } => {}

@@ -444,6 +444,8 @@ impl World {
             | Event::PeerRefused { .. }
             | Event::Leased { .. }
             | Event::Routes { .. }
+            | Event::Announced { .. }
+            | Event::Reached { .. }
             | Event::State { .. }
             | Event::Ended { .. } => {}
         }

@@ -119,7 +119,7 @@ pub(super) fn same(left: &[u8], right: &[u8]) -> bool {
     constant_time::verify_slices_are_equal(left, right).is_ok()
 }
 
-fn truncated(key: &hmac::Key, message: &[u8]) -> [u8; MAC_LEN] {
+pub(super) fn truncated(key: &hmac::Key, message: &[u8]) -> [u8; MAC_LEN] {
     let tag = hmac::sign(key, message);
     let mut mac = [0; MAC_LEN];
     mac.copy_from_slice(&tag.as_ref()[..MAC_LEN]);

@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use super::{Node, PEERS_MAX, PeerConfig};
 use crate::crypto::Status;
 use crate::error::{CloseCode, DropReason};
-use crate::id::PeerKey;
-use crate::outbox::Outbox;
+use crate::id::{PeerKey, SessionIndex, SocketId};
+use crate::outbox::{Outbox, Route};
 use crate::peer::index::Slot;
 use crate::peer::{Event, Link, Peer, SideConfig};
 use crate::role::Access;
@@ -55,6 +55,19 @@ pub enum Command {
     },
     /// Gateway: the addresses that its listening sockets can send from.
     SetLocals(Vec<IpAddr>),
+    /// Gateway: where it is reached from now on, best first; every client is told, now and when it
+    /// comes.
+    Announce(Vec<SocketAddr>),
+    /// Gateway, begun anew: calls back a client that a process before it had a session with, by
+    /// what that process was told ([`Event::Reached`]).
+    Recall {
+        /// The way to the client.
+        route: Route,
+        /// The index by which the client names the session.
+        index: SessionIndex,
+    },
+    /// A socket has failed for good: nothing leaves or arrives by it any more.
+    SocketFailed(SocketId),
 }
 
 impl Node {
@@ -79,6 +92,20 @@ impl Node {
             }
             Command::SetLocals(locals) => {
                 self.each_peer(now, out, |peer, cx| peer.locals_changed(cx, &locals))
+            }
+            Command::Announce(addresses) => {
+                self.announced.set(addresses);
+                self.each_peer(now, out, |peer, cx| peer.announce(cx))
+            }
+            Command::Recall { route, index } => {
+                if self.notices.send(route, index, out) {
+                    Ok(())
+                } else {
+                    Err(DropReason::QueueFull)
+                }
+            }
+            Command::SocketFailed(socket) => {
+                self.each_peer(now, out, |peer, cx| peer.socket_failed(cx, socket))
             }
         };
         self.count(done);
@@ -105,6 +132,7 @@ impl Node {
         let slot = Slot(u32::try_from(slot).map_err(|_| DropReason::TableFull)?);
         // What lies behind a gateway is everything; a client's addresses are its own.
         if matches!(config.side, SideConfig::Gateway { .. }) {
+            self.gateways.push(slot);
             for address in [IpAddr::from([0u8; 4]), IpAddr::from([0u16; 8])] {
                 self.routes.insert(Prefix { address, bits: 0 }, slot);
             }
@@ -130,6 +158,7 @@ impl Node {
             peer.close(cx, CloseCode::Revoked);
             Ok(())
         });
+        self.gateways.retain(|&gateway| gateway != slot);
         self.routes.remove(slot);
         self.timers.stop(slot);
         self.peers[slot.0 as usize] = None;

@@ -12,6 +12,7 @@
 //! address for packets, and knows nothing of what happens inside a session.
 
 mod command;
+mod notices;
 mod respond;
 mod routes;
 mod timers;
@@ -28,11 +29,14 @@ use crate::crypto::Rng;
 use crate::error::{DropReason, Drops};
 use crate::id::{PeerKey, SocketId};
 use crate::outbox::{Outbox, Route};
+use crate::peer::announce::Announced;
 use crate::peer::index::{IndexTable, Slot};
 use crate::peer::{Context, Peer};
 use crate::time::Instant;
+use crate::wire::restart::RestartNotice;
 use crate::wire::{Kind, data, handshake, inner};
 use inner::{InnerPacket, InnerView};
+use notices::Notices;
 use respond::Responder;
 use routes::Routes;
 use timers::Timers;
@@ -64,6 +68,10 @@ pub struct Node {
     events: VecDeque<Event>,
     drops: Drops,
     next_socket: u32,
+    /// The peers that are gateways.
+    gateways: Vec<Slot>,
+    announced: Announced,
+    notices: Notices,
 }
 
 impl std::fmt::Debug for Node {
@@ -77,6 +85,7 @@ impl Node {
     /// below are the shell's own, listening.
     pub fn new(now: Instant, config: Config, mut rng: Box<dyn Rng>, first_socket: u32) -> Self {
         let responder = Responder::new(now, &config, rng.as_mut());
+        let notices = Notices::new(now, &config.secret);
         Self {
             config,
             rng,
@@ -89,6 +98,9 @@ impl Node {
             events: VecDeque::new(),
             drops: Drops::default(),
             next_socket: first_socket,
+            gateways: Vec::new(),
+            announced: Announced::default(),
+            notices,
         }
     }
 
@@ -115,7 +127,8 @@ impl Node {
             Some(Kind::HandshakeA | Kind::HandshakeB) => self.handshake(now, route, datagram, out),
             Some(Kind::Response) => self.response(now, datagram, out),
             Some(Kind::CookieReply) => self.cookie_reply(now, datagram, out),
-            Some(Kind::RestartNotice) | None => Err(DropReason::UnknownKind),
+            Some(Kind::RestartNotice) => self.restart_notice(now, route, datagram, out),
+            None => Err(DropReason::UnknownKind),
         };
         self.count(taken);
     }
@@ -180,8 +193,33 @@ impl Node {
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
         let index = data::session_index(datagram)?;
-        let lead = self.indices.find(index).ok_or(DropReason::UnknownIndex)?;
+        let Some(lead) = self.indices.find(index) else {
+            // Who asks others is asked by none, and has nothing to give notice of.
+            if self.gateways.is_empty() {
+                self.notices.answer(now, route, index, out);
+            }
+            return Err(DropReason::UnknownIndex);
+        };
         self.with_peer(now, lead.slot, out, |peer, cx| peer.receive(cx, lead, route, datagram))
+    }
+
+    /// A gateway says that it lost the session with this node.
+    fn restart_notice(
+        &mut self,
+        now: Instant,
+        route: Route,
+        datagram: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        let notice = RestartNotice::parse(datagram)?;
+        let mut taken = Err(DropReason::UnknownIndex);
+        for place in 0..self.gateways.len() {
+            let told = self.with_peer(now, self.gateways[place], out, |peer, cx| {
+                peer.receive_restart(cx, route, notice)
+            });
+            taken = taken.or(told);
+        }
+        taken
     }
 
     fn response(
@@ -219,6 +257,8 @@ impl Node {
         let mut cx = Context {
             now,
             config: &self.config,
+            announced: &self.announced,
+            restart_key: self.notices.key(),
             rng: self.rng.as_mut(),
             indices: &mut self.indices,
             next_socket: &mut self.next_socket,

@@ -6,19 +6,19 @@
 //! comes after the next attempt.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
+use super::connector::{Attempt, CANDIDATES_MAX, Candidate, Round};
 use super::epoch::{Agreed, Epoch, PENDING_TIME};
-use super::index::{EpochId, IndexTable};
-use super::{Context, Event, Link, Peer, PeerState, Side};
-use crate::crypto::{Cookie, EpochKeys, Hello, Initiator, Status, Token, Welcome};
+use super::index::EpochId;
+use super::{Context, Event, Peer, PeerState, Side};
+use crate::crypto::{EpochKeys, Hello, Initiator, Status, Welcome};
 use crate::error::{CloseCode, DropReason};
-use crate::id::{LinkId, SessionIndex, SocketId};
+use crate::id::LinkId;
 use crate::outbox::Route;
 use crate::path::probe::Probes;
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
-use crate::wire::control::{Lease, Prefix};
 
 /// Time between the attempts of one round.
 const STAGGER: Duration = Duration::from_millis(30);
@@ -32,181 +32,11 @@ const PAUSE_PART: u32 = 50;
 const PAUSE_LAST: Duration = Duration::from_secs(60);
 /// Attempts that can be answered at once.
 const ATTEMPTS_MAX: usize = 16;
-/// Candidates of one round.
-const CANDIDATES_MAX: usize = 8;
 /// How long an attempt can be answered: the gateway forgets its own answer a little later
 /// ([`PENDING_TIME`]), and keys that only one end has are of no use.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
-/// How long a cookie is used (the gateway accepts it for two to four minutes).
-const COOKIE_TIME: Duration = Duration::from_secs(110);
 
 const _: () = assert!(ANSWER_TIME.as_secs() < PENDING_TIME.as_secs());
-
-/// The asking end of a session: where the gateway may be, from which links, and the handshakes
-/// under way.
-#[derive(Debug)]
-pub(super) struct Connector {
-    remotes: Vec<SocketAddr>,
-    links: Vec<Link>,
-    counter: u64,
-    token: Option<Token>,
-    pub(super) advertise: Vec<Prefix>,
-    pub(super) lease: Option<Lease>,
-    /// The gateway's last answer, if it was no.
-    pub(super) refused: Option<Status>,
-    sockets: Vec<(SocketId, LinkId, IpAddr)>,
-    /// Cookies by the way that they were got: a gateway makes them for a source address.
-    cookies: Vec<(Instant, Route, Cookie)>,
-    round: Option<Round>,
-    /// Whether the user wants a session.
-    wanted: bool,
-}
-
-/// Handshakes under way.
-#[derive(Debug)]
-struct Round {
-    started: Instant,
-    next: Instant,
-    pause: Duration,
-    queue: VecDeque<Candidate>,
-    attempts: VecDeque<Attempt>,
-}
-
-/// A way to reach the gateway: from a link's address to one of the gateway's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Candidate {
-    pub(super) link: LinkId,
-    pub(super) local: IpAddr,
-    pub(super) remote: SocketAddr,
-}
-
-/// One exchange.
-struct Attempt {
-    epoch: EpochId,
-    initiator: Initiator,
-    indices: Vec<SessionIndex>,
-    route: Route,
-    link: LinkId,
-    sent_at: Instant,
-    /// Whether it was sent again with a cookie: once is enough.
-    repeated: bool,
-}
-
-impl std::fmt::Debug for Attempt {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Attempt").field("epoch", &self.epoch).finish_non_exhaustive()
-    }
-}
-
-impl Connector {
-    pub(super) const fn new(
-        remotes: Vec<SocketAddr>,
-        counter: u64,
-        token: Option<Token>,
-        advertise: Vec<Prefix>,
-    ) -> Self {
-        Self {
-            remotes,
-            links: Vec::new(),
-            counter,
-            token,
-            advertise,
-            lease: None,
-            refused: None,
-            sockets: Vec::new(),
-            cookies: Vec::new(),
-            round: None,
-            wanted: false,
-        }
-    }
-
-    pub(super) fn set_links(&mut self, links: &[Link]) {
-        self.links = links.to_vec();
-    }
-
-    /// Every pair of a local and a remote address of one family, best first.
-    pub(super) fn candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
-        self.links.iter().flat_map(move |link| {
-            self.remotes.iter().flat_map(move |&remote| {
-                let fits = move |local: &&IpAddr| local.is_ipv4() == remote.is_ipv4();
-                let local = link.addresses.iter().find(fits).copied();
-                local.map(|local| Candidate { link: link.id, local, remote })
-            })
-        })
-    }
-
-    pub(super) const fn is_trying(&self) -> bool {
-        self.round.is_some()
-    }
-
-    /// Whether a round could begin.
-    pub(super) const fn can_try(&self) -> bool {
-        self.round.is_none() && !self.links.is_empty()
-    }
-
-    /// When the next attempt is due.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.round.as_ref().map(|round| round.next)
-    }
-
-    /// Whether the user wants a session.
-    pub(super) const fn set_wanted(&mut self, wanted: bool) {
-        self.wanted = wanted;
-    }
-
-    pub(super) fn stop(&mut self, table: &mut IndexTable) {
-        for attempt in self.round.take().into_iter().flat_map(|round| round.attempts) {
-            table.revoke(attempt.indices);
-        }
-    }
-
-    /// A socket of its own for a new path: a new local port, which a bystander on one network
-    /// cannot link to the port used on another.
-    pub(super) fn open_socket(
-        &mut self,
-        cx: &mut Context<'_>,
-        link: LinkId,
-        local: IpAddr,
-    ) -> SocketId {
-        let socket = cx.open_socket(link, local);
-        self.sockets.push((socket, link, local));
-        socket
-    }
-
-    /// Whether `socket` was opened and not closed since.
-    pub(super) fn has_socket(&self, socket: SocketId) -> bool {
-        self.sockets.iter().any(|&(open, ..)| open == socket)
-    }
-
-    fn is_attempting_from(&self, socket: SocketId) -> bool {
-        let attempts = self.round.iter().flat_map(|round| &round.attempts);
-        attempts.into_iter().any(|attempt| attempt.route.socket == socket)
-    }
-
-    /// The socket that this round's attempts from `candidate` share; those of paths are not taken.
-    fn attempt_socket(&mut self, cx: &mut Context<'_>, candidate: Candidate) -> SocketId {
-        let shared = self.round.iter().flat_map(|round| &round.attempts).find(|attempt| {
-            attempt.link == candidate.link && attempt.route.local == Some(candidate.local)
-        });
-        match shared.map(|attempt| attempt.route.socket) {
-            Some(socket) => socket,
-            None => self.open_socket(cx, candidate.link, candidate.local),
-        }
-    }
-
-    fn cookie(&self, now: Instant, route: &Route) -> Option<&Cookie> {
-        let fresh = |since: Instant| now.saturating_since(since) < COOKIE_TIME;
-        self.cookies.iter().find(|(since, by, _)| by == route && fresh(*since)).map(|(_, _, c)| c)
-    }
-
-    fn keep_cookie(&mut self, now: Instant, route: Route, cookie: Cookie) {
-        let fresh = |since: Instant| now.saturating_since(since) < COOKIE_TIME;
-        self.cookies.retain(|(since, by, _)| *by != route && fresh(*since));
-        if self.cookies.len() < CANDIDATES_MAX {
-            self.cookies.push((now, route, cookie));
-        }
-    }
-}
 
 impl Peer {
     /// The user wants a session with the peer, a gateway.
@@ -301,6 +131,7 @@ impl Peer {
                 let Some(round) = &mut connector.round else { return };
                 if queue.is_empty() {
                     round.next = cx.now + round.pause;
+                    round.pause = (round.pause * 2).min(PAUSE_MAX);
                     return;
                 }
                 round.queue = queue;
@@ -447,6 +278,7 @@ impl Peer {
         connector.stop(cx.indices);
         connector.token = None;
         connector.refused = None;
+        connector.lost = None;
         let (route, epoch) = (attempt.route, attempt.epoch);
         let agreed = Agreed {
             id: epoch,
@@ -574,8 +406,11 @@ impl Peer {
     pub(super) fn close_unused_sockets(&mut self, cx: &mut Context<'_>) {
         let Side::Gateway(connector) = &mut self.side else { return };
         let mut kept = std::mem::take(&mut connector.sockets);
+        let lost = connector.lost.map(|(route, _)| route.socket);
         kept.retain(|&(socket, _, _)| {
-            let used = self.paths.uses(socket) || connector.is_attempting_from(socket);
+            let used = self.paths.uses(socket)
+                || connector.is_attempting_from(socket)
+                || lost == Some(socket);
             if !used {
                 cx.tell(Event::CloseSocket { socket });
             }

@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
+use super::announce::Announced;
 use super::index::IndexTable;
 use super::status::PeerState;
-use crate::crypto::{Floor, Rng, StaticSecret, Status, Token};
+use crate::crypto::{Floor, RestartKey, Rng, StaticSecret, Status, Token};
 use crate::error::{DropReason, Drops, PeerError};
-use crate::id::{LinkId, PeerKey, SocketId};
+use crate::id::{LinkId, PeerKey, SessionIndex, SocketId};
 use crate::outbox::{Outbox, Route};
 use crate::time::{Duration, Instant};
 use crate::wire::control::{Lease, Prefix};
@@ -110,6 +111,23 @@ pub enum Event {
         /// The ranges, in place of those that it named before.
         routes: Vec<Prefix>,
     },
+    /// Client: the gateway says where it is reached, best first; the session follows by itself.
+    Announced {
+        /// The gateway.
+        peer: PeerKey,
+        /// Its addresses, in place of those that it named before.
+        addresses: Vec<SocketAddr>,
+    },
+    /// Gateway: the way by which a client is reached now, proven. A process that begins anew can
+    /// call it back there ([`Command::Recall`](crate::node::Command::Recall)).
+    Reached {
+        /// The client.
+        peer: PeerKey,
+        /// The way.
+        route: Route,
+        /// The index by which the client names the session there.
+        index: SessionIndex,
+    },
     /// The session's state changed.
     State {
         /// The other end.
@@ -139,6 +157,8 @@ pub enum Event {
 pub(crate) struct Context<'a> {
     pub(crate) now: Instant,
     pub(crate) config: &'a Config,
+    pub(crate) announced: &'a Announced,
+    pub(crate) restart_key: &'a RestartKey,
     pub(crate) rng: &'a mut dyn Rng,
     pub(crate) indices: &'a mut IndexTable,
     pub(crate) next_socket: &'a mut u32,

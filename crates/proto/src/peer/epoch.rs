@@ -19,8 +19,9 @@ use crate::policy;
 use crate::reliable::control::ControlReceiver;
 use crate::reliable::sequence::{SequenceReceiver, SequenceSender};
 use crate::time::{Duration, Instant};
-use crate::wire::control::{Control, INDICES_MAX};
+use crate::wire::control::INDICES_MAX;
 use crate::wire::data::expand_number;
+use crate::wire::restart::{RestartNotice, RestartToken};
 
 /// Indices issued ahead of those in use.
 pub const INDICES_AHEAD: u32 = 8;
@@ -57,6 +58,8 @@ pub(crate) struct Epoch {
     /// Where the handshake's answer went to or came from.
     pub(crate) origin: Route,
     theirs: BTreeMap<PathSerial, SessionIndex>,
+    /// What proves that the peer lost the session, by the serial of the index that it would name.
+    restart_tokens: BTreeMap<PathSerial, RestartToken>,
     next_tx: PathSerial,
     pub(crate) tx: Vec<TxLane>,
     pub(crate) rx: BTreeMap<PathSerial, RxLane>,
@@ -96,6 +99,7 @@ impl Epoch {
             since: now,
             origin,
             theirs: serials().zip(theirs).collect(),
+            restart_tokens: BTreeMap::new(),
             next_tx: PathSerial(0),
             tx: Vec::new(),
             rx: serials().zip(ours).map(|(s, index)| (s, RxLane::new(index, s))).collect(),
@@ -179,15 +183,41 @@ impl Epoch {
         }
     }
 
+    /// Takes what will prove a restart of the peer, for its indices from the serial `first` on.
+    pub(crate) fn take_restart_tokens(&mut self, first: PathSerial, tokens: &[RestartToken]) {
+        let furthest = self.next_tx.0.saturating_add(SERIALS_AHEAD_MAX);
+        for (offset, &token) in (0..).zip(tokens) {
+            let serial = PathSerial(first.0.saturating_add(offset));
+            if serial.0 < furthest {
+                self.restart_tokens.insert(serial, token);
+            }
+        }
+        let (tx, next) = (&self.tx, self.next_tx);
+        let used = |serial| tx.iter().any(|lane| lane.seal.serial == serial);
+        self.restart_tokens.retain(|&serial, _| serial >= next || used(serial));
+    }
+
+    /// What would prove that the peer knows nothing of the lane on `path` any more.
+    pub(crate) fn restart_proof(&self, path: PathId) -> Option<RestartNotice> {
+        let lane = self.tx.iter().find(|lane| lane.path == path)?;
+        let token = *self.restart_tokens.get(&lane.seal.serial)?;
+        Some(RestartNotice { index: lane.seal.index, token })
+    }
+
+    /// The indices that this node issued last, from the serial `first` on.
+    pub(crate) fn issued_from(&self, first: PathSerial) -> Vec<SessionIndex> {
+        self.rx.range(first..).take(INDICES_MAX).map(|(_, lane)| lane.index).collect()
+    }
+
     /// Issues indices until enough lie ahead of the newest in use, and gives up lanes long out of
-    /// use. Returns the message that tells the peer.
+    /// use. Returns what the peer must be told: the new indices, from the serial of the first on.
     pub(crate) fn replenish(
         &mut self,
         rng: &mut dyn Rng,
         table: &mut IndexTable,
         slot: Slot,
         in_use: Option<PathId>,
-    ) -> Option<Control> {
+    ) -> Option<(PathSerial, Vec<SessionIndex>)> {
         let used = |lane: &RxLane| lane.path.is_some();
         let newest = self.rx.values().filter(|lane| used(lane)).map(|lane| lane.serial).max()?;
         let first = self.next_rx;
@@ -209,7 +239,7 @@ impl Epoch {
                 table.revoke([lane.index]);
             }
         }
-        (!indices.is_empty()).then_some(Control::Indices { first, indices })
+        (!indices.is_empty()).then_some((first, indices))
     }
 
     /// Whether a new epoch should be asked for, now that traffic flows.

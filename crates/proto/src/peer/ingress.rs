@@ -62,13 +62,17 @@ impl Peer {
     /// What an arrival leads to once all its frames were taken.
     fn after_arrival(&mut self, cx: &mut Context<'_>, lead: Lead, fresh: bool) {
         if let Some((epoch, standing)) = self.epochs.find(lead.epoch) {
-            if standing == Standing::Current
-                && let Some(indices) =
-                    epoch.replenish(cx.rng, cx.indices, self.slot, self.paths.active_id())
-            {
-                self.control.push(cx.now, &indices);
+            let replenished = if standing == Standing::Current {
+                epoch.replenish(cx.rng, cx.indices, self.slot, self.paths.active_id())
+            } else {
+                None
+            };
+            let owes_ack = standing == Standing::Current && epoch.control.owes_ack();
+            if let Some((first, indices)) = replenished {
+                self.control.push(cx.now, &Control::Indices { first, indices });
+                self.hand_out_restart_tokens(cx, first);
             }
-            if standing == Standing::Current && epoch.control.owes_ack() {
+            if owes_ack {
                 self.send_control(cx);
             }
         }
@@ -155,6 +159,7 @@ impl Peer {
             Frame::ControlAck(ack) => {
                 if arrival.standing != Standing::Previous {
                     self.control.acknowledged(ack);
+                    self.announce(cx);
                 }
                 Ok(())
             }
@@ -242,6 +247,10 @@ impl Peer {
                     }
                 }
                 Control::Indices { first, indices } => epoch.take_indices(first, &indices),
+                Control::RestartTokens { first, tokens } => {
+                    epoch.take_restart_tokens(first, &tokens);
+                }
+                Control::Addresses(addresses) => self.take_addresses(cx, addresses),
                 Control::Unknown(_) => {}
             }
         }

@@ -1,10 +1,14 @@
 //! One peer: where the layers below meet. A session's epochs, its paths, what waits to be said.
 //!
 //! Each verb has a file, and a packet's way through it reads from top to bottom: `egress` (TUN
-//! to datagram), `ingress` (datagram to TUN), `connect` (a client's handshakes), `moving`
-//! (paths come, are proven, and go), `timers`. State is changed here and nowhere above.
+//! to datagram), `ingress` (datagram to TUN), `connect` (a client's handshakes, on what its
+//! `connector` remembers), `moving`
+//! (paths come, are proven, and go), `announce` (the gateway's addresses), `restart` (its sessions
+//! are lost), `timers`. State is changed here and nowhere above.
 
+pub(crate) mod announce;
 mod connect;
+mod connector;
 mod context;
 mod egress;
 pub mod epoch;
@@ -12,6 +16,7 @@ pub mod index;
 mod ingress;
 mod moving;
 pub mod paths;
+mod restart;
 mod status;
 mod timers;
 pub mod waiting;
@@ -26,13 +31,14 @@ use std::net::SocketAddr;
 use zeroize::Zeroizing;
 
 use crate::error::{CloseCode, PeerError};
-use crate::id::PeerKey;
+use crate::id::{PathSerial, PeerKey, SessionIndex};
+use crate::outbox::Route;
 use crate::path::{Health, Trust};
 use crate::reliable::control::ControlSender;
 use crate::role::Access;
 use crate::time::Instant;
 use crate::wire::control::{Control, Lease, Prefix};
-use connect::Connector;
+use connector::Connector;
 use epoch::Epochs;
 use index::{EpochId, Slot};
 use paths::Paths;
@@ -86,6 +92,12 @@ pub(crate) struct Peer {
     established: Option<Instant>,
     paths: Paths,
     control: ControlSender,
+    /// Gateway: the version of its addresses that the client was told in this epoch.
+    announced: u32,
+    /// Gateway: by which route and index the client is reached, as the shell was told.
+    reach: Option<(Route, SessionIndex)>,
+    /// Whether that may have changed.
+    reach_changed: bool,
     waiting: Waiting,
     heard_at: Instant,
     state: PeerState,
@@ -119,6 +131,9 @@ impl Peer {
             established: None,
             paths: Paths::default(),
             control: ControlSender::default(),
+            announced: 0,
+            reach: None,
+            reach_changed: false,
             waiting: Waiting::default(),
             heard_at: now,
             state: PeerState::Unestablished,
@@ -189,6 +204,10 @@ impl Peer {
     }
 
     fn forget_session(&mut self, cx: &mut Context<'_>) {
+        let proof = self.restart_proof();
+        if let Side::Gateway(connector) = &mut self.side {
+            connector.lost = proof.or(connector.lost);
+        }
         self.epochs.clear(cx.indices);
         self.paths = Paths::default();
         self.control = ControlSender::default();
@@ -201,6 +220,7 @@ impl Peer {
             return;
         }
         self.leave_gone(cx);
+        self.tell_reach(cx);
         let state = match (&self.epochs.current, self.paths.active()) {
             (None, _) => PeerState::Unestablished,
             (Some(_), None) => PeerState::Suspended,
@@ -265,11 +285,18 @@ impl Peer {
 
     /// What a gateway tells a client at the beginning of an epoch, and a client its gateway: also
     /// that nothing lies behind it, since what ran there before may have said otherwise.
-    fn introduce(&mut self, cx: &Context<'_>) {
-        let message = match &self.side {
-            Side::Client { lease } => Control::Lease(lease.clone()),
-            Side::Gateway(connector) => Control::Routes(connector.advertise.clone()),
-        };
-        self.control.push(cx.now, &message);
+    fn introduce(&mut self, cx: &mut Context<'_>) {
+        match &self.side {
+            Side::Client { lease } => {
+                self.control.push(cx.now, &Control::Lease(lease.clone()));
+                self.hand_out_restart_tokens(cx, PathSerial(0));
+                self.announced = 0; // it may be another process that listens now
+                self.announce(cx);
+            }
+            Side::Gateway(connector) => {
+                let routes = Control::Routes(connector.advertise.clone());
+                self.control.push(cx.now, &routes);
+            }
+        }
     }
 }

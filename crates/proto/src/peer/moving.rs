@@ -9,7 +9,7 @@ use super::epoch::Standing;
 use super::index::Lead;
 use super::{Context, Event, Link, Peer, Side};
 use crate::error::DropReason;
-use crate::id::LinkId;
+use crate::id::{LinkId, SocketId};
 use crate::outbox::Route;
 use crate::path::probe::Answer;
 use crate::path::{Health, Path, PathId, Trust};
@@ -44,8 +44,10 @@ impl Peer {
         let shared = epoch.shares_path(lead.serial);
         let lane = epoch.rx.get_mut(&lead.serial)?;
         if let Some(path) = self.paths.by_route_mut(&route) {
-            if lane.path.is_none() || (newest && path.is_proven()) {
+            let names_path = lane.path.is_none() || (newest && path.is_proven());
+            if names_path && lane.path != Some(path.id) {
                 lane.path = Some(path.id);
+                self.reach_changed = true;
             }
             if newest && latest && matches!(self.side, Side::Client { .. }) {
                 path.speaks_again();
@@ -56,6 +58,7 @@ impl Peer {
             let (id, proven) = (path.id, path.is_proven());
             if fresh && proven {
                 self.paths.activate(id);
+                self.reach_changed = true;
             }
             return Some(id);
         }
@@ -81,12 +84,14 @@ impl Peer {
         let id = self.paths.next_id();
         if instead_of.is_none() {
             lane.path = Some(id);
+            self.reach_changed = true;
         }
         let link = self.link_of(&route);
         self.add_path(cx, Path::new(id, route, link, cx.now, trust));
         if answered {
             self.paths.activate(id);
         }
+        self.reach_changed |= answered;
         Some(id)
     }
 
@@ -231,6 +236,7 @@ impl Peer {
         };
         let (id, before) = (path.id, path.trust);
         path.proved(cx.now, answer);
+        self.reach_changed = true;
         path.natted = path.route.local.is_some_and(|local| local != response.observed.ip());
         self.forgive(id);
         self.drop_forged(cx, id, answer);
@@ -240,7 +246,7 @@ impl Peer {
         let Some(path) = self.paths.get(id) else { return };
         let (preferred, good) = (path.preferred_by_peer, path.health == Health::Good);
         let active_carries = self.paths.active().is_some_and(|p| p.health == Health::Good);
-        if preferred || (good && !active_carries) {
+        if preferred || (good && !active_carries) || (good && self.is_target(id)) {
             self.activate(cx, id);
         } else if before == Trust::Chosen && self.paths.active_id() == Some(id) {
             self.tell_moved(cx, id);
@@ -293,11 +299,12 @@ impl Peer {
     }
 
     /// Data goes by `id` from now on.
-    fn activate(&mut self, cx: &mut Context<'_>, id: PathId) {
+    pub(super) fn activate(&mut self, cx: &mut Context<'_>, id: PathId) {
         if self.paths.active_id() == Some(id) {
             return;
         }
         self.paths.activate(id);
+        self.reach_changed = true;
         self.tell_moved(cx, id);
         self.forget_gone(cx);
         if !self.is_client() {
@@ -355,9 +362,27 @@ impl Peer {
         self.refresh_state(cx);
     }
 
+    /// A socket of this node has failed: the paths by it are gone, and attempts by it will not be
+    /// answered.
+    pub(crate) fn socket_failed(&mut self, cx: &mut Context<'_>, socket: SocketId) {
+        let mut lost = false;
+        for path in self.paths.iter_mut().filter(|path| path.route.socket == socket) {
+            path.health = Health::Gone;
+            lost = true;
+        }
+        if let Side::Gateway(connector) = &mut self.side {
+            connector.forget_socket(cx.now, socket, cx.indices);
+        }
+        if lost && self.paths.active().is_none_or(|path| path.health == Health::Gone) {
+            self.migrate(cx);
+        }
+        self.forget_gone(cx);
+        self.refresh_state(cx);
+    }
+
     /// Gateway: its listening sockets can send from these addresses now. Paths from others are
     /// gone but for their remote end: the kernel chooses the source, and the client is told by a
-    /// challenge from there.
+    /// challenge from there. Where the one in use leads to the same host, a spare one is let go.
     pub(crate) fn locals_changed(&mut self, cx: &mut Context<'_>, locals: &[std::net::IpAddr]) {
         if matches!(self.side, Side::Gateway(_)) {
             return;
@@ -369,8 +394,15 @@ impl Peer {
                 moved.push(path.id);
             }
         }
+        let host = |path: &Path| path.route.remote.ip();
+        let (active, there) = (self.paths.active_id(), self.paths.active().map(host));
         for id in moved {
-            self.ask(cx, id);
+            let spare = Some(id) != active && self.paths.get(id).map(host) == there;
+            if spare {
+                self.remove_path(cx, id);
+            } else {
+                self.ask(cx, id);
+            }
         }
         self.refresh_state(cx);
     }
@@ -385,7 +417,8 @@ impl Peer {
             self.paths.activate(id);
             self.send_first_flight(cx, id);
             self.flush_waiting(cx);
-        } else if self.epochs.current.as_ref().is_some_and(|epoch| !epoch.has_spare_index()) {
+        } else {
+            // No index is left, or every way was tried: a handshake takes one of its own.
             self.connect(cx);
         }
     }
@@ -393,10 +426,7 @@ impl Peer {
     /// Client: a path by the best candidate that has none yet. `None` when there is no such
     /// candidate or no index is left.
     pub(super) fn open_next_path(&mut self, cx: &mut Context<'_>) -> Option<PathId> {
-        let Side::Gateway(connector) = &mut self.side else { return None };
-        if !self.epochs.current.as_ref()?.has_spare_index() {
-            return None;
-        }
+        let Side::Gateway(connector) = &self.side else { return None };
         let usable = |path: &&Path| path.health != Health::Gone;
         let taken: Vec<_> = self
             .paths
@@ -404,14 +434,11 @@ impl Peer {
             .filter(usable)
             .map(|p| (p.link, p.route.local, p.route.remote))
             .collect();
-        let candidate = connector
-            .candidates()
-            .find(|c| !taken.contains(&(Some(c.link), Some(c.local), c.remote)))?;
-        let socket = connector.open_socket(cx, candidate.link, candidate.local);
-        let route = Route { socket, local: Some(candidate.local), remote: candidate.remote };
-        let id = self.paths.next_id();
-        self.add_path(cx, Path::new(id, route, Some(candidate.link), cx.now, Trust::Chosen));
-        Some(id)
+        let candidate = connector.candidates().find(|c| {
+            let open = taken.contains(&(Some(c.link), Some(c.local), c.remote));
+            !open && !connector.failed_lately(cx.now, *c)
+        })?;
+        self.open_path(cx, candidate)
     }
 
     /// Client: announces itself by a path that it just took: two challenges, one of them the first

@@ -32,6 +32,8 @@ struct Pending {
     body: Vec<u8>,
     /// Whether the message means anything under another epoch.
     survives_rekey: bool,
+    /// Whether it says where a gateway is reached.
+    announces: bool,
     due: Instant,
     pause: Duration,
     acknowledged: bool,
@@ -56,13 +58,22 @@ impl ControlSender {
         self.queue.push_back(Pending {
             number: self.next,
             body,
-            survives_rekey: !matches!(message, Control::Indices { .. }),
+            survives_rekey: !matches!(
+                message,
+                Control::Indices { .. } | Control::RestartTokens { .. }
+            ),
+            announces: matches!(message, Control::Addresses(_)),
             due: now,
             pause: Duration::ZERO,
             acknowledged: false,
         });
         self.next = self.next.wrapping_add(1);
         true
+    }
+
+    /// Whether addresses that were pushed wait for their acknowledgement.
+    pub fn announces(&self) -> bool {
+        self.queue.iter().any(|pending| pending.announces && !pending.acknowledged)
     }
 
     /// Whether everything was acknowledged.

@@ -1,9 +1,10 @@
 //! The bodies of control frames: what peers tell each other once and for certain
 //! (docs/spec/wire.md, section 4).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::cursor::{Reader, Writer};
+use super::restart::RestartToken;
 use crate::error::DropReason;
 use crate::id::{PathSerial, SessionIndex};
 
@@ -11,6 +12,8 @@ mod kind {
     pub(super) const LEASE: u8 = 1;
     pub(super) const ROUTES: u8 = 2;
     pub(super) const INDICES: u8 = 3;
+    pub(super) const ADDRESSES: u8 = 4;
+    pub(super) const RESTART_TOKENS: u8 = 5;
 }
 
 /// The most inner addresses, name servers or domains of one lease.
@@ -19,6 +22,8 @@ pub const LEASE_ENTRIES_MAX: usize = 8;
 pub const ROUTES_MAX: usize = 32;
 /// The most session indices in one frame.
 pub const INDICES_MAX: usize = 16;
+/// The most addresses of one gateway.
+pub const ADDRESSES_MAX: usize = 8;
 /// The longest body of a control frame, so that one always fits a datagram of the smallest path.
 pub const BODY_MAX: usize = 1_024;
 
@@ -90,6 +95,17 @@ pub enum Control {
         /// The indices, in order of their serials.
         indices: Vec<SessionIndex>,
     },
+    /// Gateway to client: where it is reached from now on, best first; in place of what it said
+    /// before. A client whose path leads elsewhere than to the first of its family goes there.
+    Addresses(Vec<SocketAddr>),
+    /// Gateway to client: what proves a restart, for the indices of path serials `first`,
+    /// `first + 1`, ...
+    RestartTokens {
+        /// The serial of the first token's index.
+        first: PathSerial,
+        /// The tokens, in order of their serials.
+        tokens: Vec<RestartToken>,
+    },
     /// A kind of a later version: acknowledged and ignored.
     Unknown(u8),
 }
@@ -111,6 +127,13 @@ impl Control {
             kind::INDICES => Self::Indices {
                 first: PathSerial(reader.u32()?),
                 indices: list(&mut reader, INDICES_MAX, |r| r.u32().map(SessionIndex))?,
+            },
+            kind::ADDRESSES => {
+                Self::Addresses(list(&mut reader, ADDRESSES_MAX, Reader::socket_addr)?)
+            }
+            kind::RESTART_TOKENS => Self::RestartTokens {
+                first: PathSerial(reader.u32()?),
+                tokens: list(&mut reader, INDICES_MAX, |r| r.array().map(RestartToken))?,
             },
             other => Self::Unknown(other),
         };
@@ -136,6 +159,15 @@ impl Control {
                 writer.u8(kind::INDICES);
                 writer.u32(first.0);
                 emit_list(&mut writer, indices, INDICES_MAX, |w, index| w.u32(index.0));
+            }
+            Self::Addresses(addresses) => {
+                writer.u8(kind::ADDRESSES);
+                emit_list(&mut writer, addresses, ADDRESSES_MAX, |w, at| w.socket_addr(*at));
+            }
+            Self::RestartTokens { first, tokens } => {
+                writer.u8(kind::RESTART_TOKENS);
+                writer.u32(first.0);
+                emit_list(&mut writer, tokens, INDICES_MAX, |w, token| w.bytes(&token.0));
             }
             Self::Unknown(kind) => writer.u8(*kind),
         }

@@ -10,6 +10,7 @@ pub mod data;
 pub mod frame;
 pub mod handshake;
 pub mod inner;
+pub mod restart;
 
 /// The first byte of every datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +24,7 @@ pub enum Kind {
     Response = 3,
     /// A cookie, demanded under load.
     CookieReply = 4,
-    /// A gateway that lost its sessions says so (reserved: it comes with roaming gateways).
+    /// A gateway that lost its sessions says so.
     RestartNotice = 5,
     /// A sealed datagram of a session.
     Data = 0x10,

@@ -20,6 +20,7 @@ use rove_proto::wire::inner::InnerPacket;
 /// One way.
 pub(crate) const DELAY: Duration = Duration::from_millis(20);
 pub(crate) const GATEWAY: &str = "192.0.2.1:4433";
+pub(crate) const ELSEWHERE: &str = "192.0.2.77:4433";
 const SERVER: [u8; 4] = [198, 51, 100, 7];
 const INNER: [u8; 4] = [10, 9, 0, 2];
 
@@ -36,6 +37,8 @@ pub(crate) struct Pair {
     pub(crate) gateway: Node,
     pub(crate) client_key: PeerKey,
     pub(crate) gateway_key: PeerKey,
+    /// The addresses that the gateway has; the first is where it sends from unless told otherwise.
+    pub(crate) gateway_at: Vec<SocketAddr>,
     /// The client's sockets and the addresses that they are bound to.
     sockets: Vec<(SocketId, SocketAddr)>,
     wire: VecDeque<Datagram>,
@@ -107,6 +110,7 @@ impl Pair {
             gateway: node(&gateway, 2),
             client_key,
             gateway_key,
+            gateway_at: vec![GATEWAY.parse().unwrap()],
             sockets: Vec::new(),
             wire: VecDeque::new(),
             client_inner: Vec::new(),
@@ -147,6 +151,13 @@ impl Pair {
         let side = SideConfig::Client { lease: lease() };
         let config = PeerConfig { key: self.client_key, psk: None, access, side };
         self.tell_gateway(Command::AddPeer(Box::new(config)));
+    }
+
+    /// The gateway's host has these addresses now.
+    pub(crate) fn move_gateway(&mut self, to: &[&str]) {
+        self.gateway_at = to.iter().map(|at| at.parse().unwrap()).collect();
+        let locals = self.gateway_at.iter().map(SocketAddr::ip).collect();
+        self.tell_gateway(Command::SetLocals(locals));
     }
 
     /// The gateway's process starts anew, with its store and without its sessions.
@@ -230,8 +241,9 @@ impl Pair {
     /// A datagram reaches its end.
     pub(crate) fn arrive(&mut self, mut datagram: Datagram) {
         let mut out = Outbox::new();
-        if datagram.to == GATEWAY.parse().unwrap() {
-            let meta = Meta { socket: SocketId(0), local: None, remote: datagram.from };
+        if self.gateway_at.contains(&datagram.to) {
+            let local = Some(datagram.to.ip());
+            let meta = Meta { socket: SocketId(0), local, remote: datagram.from };
             self.gateway.handle_datagram(self.now, meta, &mut datagram.bytes, &mut out);
             self.flush_gateway(out);
         } else if let Some(&(socket, at)) = self.sockets.iter().find(|s| s.1 == datagram.to) {
@@ -265,8 +277,11 @@ impl Pair {
         }
         out.seal();
         for (run, bytes) in out.runs() {
+            let local = run.route.local;
+            let bound = self.gateway_at.iter().find(|at| local.is_none_or(|ip| ip == at.ip()));
+            let Some(&from) = bound else { continue };
             for datagram in bytes.chunks(run.segment) {
-                self.put(GATEWAY.parse().unwrap(), run.route.remote, datagram);
+                self.put(from, run.route.remote, datagram);
             }
         }
         self.gateway_inner.extend(out.inner().map(|packet| (self.now, packet.to_vec())));

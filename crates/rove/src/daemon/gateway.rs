@@ -276,7 +276,9 @@ impl Daemon {
                 tracing::debug!(?peer, %error, timed_out, "session ended");
             }
             Event::Routes { peer, routes } => self.take_routes(peer, &routes),
-            Event::OpenSocket { .. }
+            Event::Announced { .. }
+            | Event::Reached { .. }
+            | Event::OpenSocket { .. }
             | Event::CloseSocket { .. }
             | Event::HandshakeCounter { .. }
             | Event::Refused { .. }

@@ -40,7 +40,11 @@ impl Client<'_> {
                 tracing::debug!(%remote, "moved");
             }
             Event::Ended { error, .. } => tracing::warn!(%error, "the session ended"),
+            Event::Announced { addresses, .. } => {
+                tracing::info!(?addresses, "the gateway says where it is reached");
+            }
             Event::Routes { .. }
+            | Event::Reached { .. }
             | Event::OpenSocket { .. }
             | Event::CloseSocket { .. }
             | Event::EnrolmentRequested { .. }

@@ -202,6 +202,8 @@ impl Data {
                 | Event::Established { .. }
                 | Event::Leased { .. }
                 | Event::Routes { .. }
+                | Event::Announced { .. }
+                | Event::Reached { .. }
                 | Event::State { .. }
                 | Event::Moved { .. }
                 | Event::Ended { .. } => self.keep(event),

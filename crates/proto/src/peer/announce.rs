@@ -1,0 +1,129 @@
+//! The gateway moves and says so: ahead of the move on every session, or afterwards from where it
+//! is. Its clients follow (docs/spec/wire.md, section 6).
+//!
+//! Make before break: the path in use carries until the one to the new address has answered, so a
+//! move that is announced ahead loses nothing.
+
+use std::net::SocketAddr;
+
+use super::connector::Candidate;
+use super::{Context, Event, Peer, Side};
+use crate::outbox::Route;
+use crate::path::{Health, Path, PathId, Trust};
+use crate::wire::control::{ADDRESSES_MAX, Control};
+
+/// Where a gateway says that it is reached.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Announced {
+    /// One more with every change.
+    version: u32,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Announced {
+    /// Changes what is said. Beyond [`ADDRESSES_MAX`] the last are left out.
+    pub(crate) fn set(&mut self, mut addresses: Vec<SocketAddr>) {
+        addresses.truncate(ADDRESSES_MAX);
+        if self.addresses != addresses {
+            self.addresses = addresses;
+            self.version = self.version.wrapping_add(1);
+        }
+    }
+}
+
+impl Peer {
+    /// Gateway: tells the client where this node is reached, if it was not told yet. One such
+    /// message is under way at a time: to whom cannot be reached, only the last word is worth
+    /// telling.
+    pub(crate) fn announce(&mut self, cx: &mut Context<'_>) {
+        let due = self.announced != cx.announced.version && !self.control.announces();
+        if !self.is_client() || self.epochs.current.is_none() || !due {
+            return;
+        }
+        if self.control.push(cx.now, &Control::Addresses(cx.announced.addresses.clone())) {
+            self.announced = cx.announced.version;
+            self.send_control(cx);
+        }
+    }
+
+    /// Client: the gateway is reached at these from now on.
+    pub(super) fn take_addresses(&mut self, cx: &mut Context<'_>, addresses: Vec<SocketAddr>) {
+        let Side::Gateway(connector) = &mut self.side else { return };
+        if connector.announced != addresses {
+            connector.announced.clone_from(&addresses);
+            cx.tell(Event::Announced { peer: self.key, addresses });
+        }
+        self.follow(cx);
+        self.leave_retired(cx);
+    }
+
+    /// Client: goes to where the gateway wants to be reached, unless it is there.
+    fn follow(&mut self, cx: &mut Context<'_>) {
+        let Some(target) = self.target() else { return };
+        let to_it = |path: &&Path| {
+            path.route.remote == target.remote
+                && path.link == Some(target.link)
+                && path.route.local == Some(target.local)
+                && path.health != Health::Gone
+        };
+        let there = self.paths.iter().find(to_it).map(|path| (path.id, path.is_proven()));
+        match there {
+            Some((id, true)) => self.activate(cx, id),
+            Some((id, false)) => self.ask(cx, id),
+            None => {
+                if let Some(id) = self.open_path(cx, target) {
+                    self.ask(cx, id);
+                }
+            }
+        }
+    }
+
+    /// Client: whether the gateway wants to be reached by `path` rather than by the one in use.
+    pub(super) fn is_target(&self, path: PathId) -> bool {
+        let Some(path) = self.paths.get(path) else { return false };
+        self.target().is_some_and(|target| {
+            path.link == Some(target.link) && path.route.remote == target.remote
+        })
+    }
+
+    /// Client: the way that the gateway asks for, by the link in use; `None` if that is in use.
+    fn target(&self) -> Option<Candidate> {
+        let Side::Gateway(connector) = &self.side else { return None };
+        let path = self.paths.active()?;
+        let Route { local, remote, .. } = path.route;
+        let family = |at: &&SocketAddr| at.is_ipv4() == remote.is_ipv4();
+        let &wanted = connector.announced.iter().find(family)?;
+        let candidate = Candidate { link: path.link?, local: local?, remote: wanted };
+        (wanted != remote).then_some(candidate)
+    }
+
+    /// Client: a path to an address that the gateway has left for good is of no more use.
+    fn leave_retired(&mut self, cx: &mut Context<'_>) {
+        let Side::Gateway(connector) = &self.side else { return };
+        let active = self.paths.active_id();
+        let known: Vec<_> = connector.remotes().collect();
+        let retired = |path: &&Path| Some(path.id) != active && !known.contains(&path.route.remote);
+        let retired: Vec<_> = self.paths.iter().filter(retired).map(|path| path.id).collect();
+        for id in retired {
+            self.remove_path(cx, id);
+        }
+    }
+
+    /// Client: a path by `candidate`, which has not answered yet. `None` when no index is left.
+    pub(super) fn open_path(
+        &mut self,
+        cx: &mut Context<'_>,
+        candidate: Candidate,
+    ) -> Option<PathId> {
+        let Side::Gateway(connector) = &mut self.side else { return None };
+        if !self.epochs.current.as_ref()?.has_spare_index() {
+            return None;
+        }
+        let Candidate { link, local, remote } = candidate;
+        let socket = connector.open_socket(cx, link, local);
+        let route = Route { socket, local: Some(local), remote };
+        let id = self.paths.next_id();
+        self.add_path(cx, Path::new(id, route, Some(link), cx.now, Trust::Chosen));
+        Some(id)
+    }
+}

@@ -1,0 +1,241 @@
+//! What the asking end of a session remembers: where the gateway may be, from which links, by which
+//! sockets, and the handshakes under way.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use super::index::{EpochId, IndexTable};
+use super::{Context, Link};
+use crate::crypto::{Cookie, Initiator, Status, Token};
+use crate::id::{LinkId, SessionIndex, SocketId};
+use crate::outbox::Route;
+use crate::time::{Duration, Instant};
+use crate::wire::control::{Lease, Prefix};
+use crate::wire::restart::RestartNotice;
+
+/// Candidates of one round, and what is remembered of each.
+pub(super) const CANDIDATES_MAX: usize = 8;
+/// How long no path is tried from where a socket has failed.
+const FAILURE_TIME: Duration = Duration::from_secs(1);
+/// How long a cookie is used (the gateway accepts it for two to four minutes).
+const COOKIE_TIME: Duration = Duration::from_secs(110);
+
+/// The asking end of a session: where the gateway may be, from which links, and the handshakes
+/// under way.
+#[derive(Debug)]
+pub(super) struct Connector {
+    pub(super) remotes: Vec<SocketAddr>,
+    /// Where the gateway itself says that it is reached, best first.
+    pub(super) announced: Vec<SocketAddr>,
+    pub(super) links: Vec<Link>,
+    pub(super) counter: u64,
+    pub(super) token: Option<Token>,
+    pub(super) advertise: Vec<Prefix>,
+    pub(super) lease: Option<Lease>,
+    /// What would prove that the gateway lost the session that ended last, and where it would come.
+    pub(super) lost: Option<(Route, RestartNotice)>,
+    /// The gateway's last answer, if it was no.
+    pub(super) refused: Option<Status>,
+    pub(super) sockets: Vec<(SocketId, LinkId, IpAddr)>,
+    /// From where sockets failed of late.
+    pub(super) failures: Vec<(Instant, LinkId, IpAddr)>,
+    /// Cookies by the way that they were got: a gateway makes them for a source address.
+    pub(super) cookies: Vec<(Instant, Route, Cookie)>,
+    pub(super) round: Option<Round>,
+    /// Whether the user wants a session.
+    pub(super) wanted: bool,
+}
+
+/// Handshakes under way.
+#[derive(Debug)]
+pub(super) struct Round {
+    pub(super) started: Instant,
+    pub(super) next: Instant,
+    pub(super) pause: Duration,
+    pub(super) queue: VecDeque<Candidate>,
+    pub(super) attempts: VecDeque<Attempt>,
+}
+
+/// A way to reach the gateway: from a link's address to one of the gateway's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Candidate {
+    pub(super) link: LinkId,
+    pub(super) local: IpAddr,
+    pub(super) remote: SocketAddr,
+}
+
+/// One exchange.
+pub(super) struct Attempt {
+    pub(super) epoch: EpochId,
+    pub(super) initiator: Initiator,
+    pub(super) indices: Vec<SessionIndex>,
+    pub(super) route: Route,
+    pub(super) link: LinkId,
+    pub(super) sent_at: Instant,
+    /// Whether it was sent again with a cookie: once is enough.
+    pub(super) repeated: bool,
+}
+
+impl std::fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attempt").field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}
+
+impl Connector {
+    pub(super) const fn new(
+        remotes: Vec<SocketAddr>,
+        counter: u64,
+        token: Option<Token>,
+        advertise: Vec<Prefix>,
+    ) -> Self {
+        Self {
+            remotes,
+            announced: Vec::new(),
+            links: Vec::new(),
+            counter,
+            token,
+            advertise,
+            lease: None,
+            lost: None,
+            refused: None,
+            sockets: Vec::new(),
+            failures: Vec::new(),
+            cookies: Vec::new(),
+            round: None,
+            wanted: false,
+        }
+    }
+
+    pub(super) fn set_links(&mut self, links: &[Link]) {
+        self.links = links.to_vec();
+    }
+
+    /// The gateway's addresses, best first: as it said itself, then as the shell knows them.
+    pub(super) fn remotes(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        let known = self.remotes.iter().filter(|remote| !self.announced.contains(remote));
+        self.announced.iter().chain(known).copied()
+    }
+
+    /// Every pair of a local and a remote address of one family: the best of the gateway's by every
+    /// link, then the next.
+    pub(super) fn candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
+        self.remotes().flat_map(move |remote| {
+            self.links.iter().flat_map(move |link| {
+                let fits = move |local: &&IpAddr| local.is_ipv4() == remote.is_ipv4();
+                let local = link.addresses.iter().find(fits).copied();
+                local.map(|local| Candidate { link: link.id, local, remote })
+            })
+        })
+    }
+
+    /// When the newest of the attempts under way left.
+    pub(super) fn last_attempt(&self) -> Option<Instant> {
+        Some(self.round.as_ref()?.attempts.back()?.sent_at)
+    }
+
+    pub(super) const fn is_trying(&self) -> bool {
+        self.round.is_some()
+    }
+
+    /// Whether a round could begin.
+    pub(super) const fn can_try(&self) -> bool {
+        self.round.is_none() && !self.links.is_empty()
+    }
+
+    /// When the next attempt is due.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.round.as_ref().map(|round| round.next)
+    }
+
+    /// Whether the user wants a session.
+    pub(super) const fn set_wanted(&mut self, wanted: bool) {
+        self.wanted = wanted;
+    }
+
+    pub(super) fn stop(&mut self, table: &mut IndexTable) {
+        for attempt in self.round.take().into_iter().flat_map(|round| round.attempts) {
+            table.revoke(attempt.indices);
+        }
+    }
+
+    /// A socket of its own for a new path: a new local port, which a bystander on one network
+    /// cannot link to the port used on another.
+    pub(super) fn open_socket(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: LinkId,
+        local: IpAddr,
+    ) -> SocketId {
+        let socket = cx.open_socket(link, local);
+        self.sockets.push((socket, link, local));
+        socket
+    }
+
+    /// Whether `socket` was opened and not closed since.
+    pub(super) fn has_socket(&self, socket: SocketId) -> bool {
+        self.sockets.iter().any(|&(open, ..)| open == socket)
+    }
+
+    /// A socket has failed: it is not closed again, its attempts are over, and for a moment no path
+    /// is tried from where it was.
+    pub(super) fn forget_socket(&mut self, now: Instant, socket: SocketId, table: &mut IndexTable) {
+        let from = self.sockets.iter().find(|&&(open, ..)| open == socket);
+        if let Some(&(_, link, local)) = from {
+            self.failures.retain(|(since, ..)| now.saturating_since(*since) < FAILURE_TIME);
+            if self.failures.len() < CANDIDATES_MAX {
+                self.failures.push((now, link, local));
+            }
+        }
+        self.sockets.retain(|&(open, ..)| open != socket);
+        for attempt in self.round.iter_mut().flat_map(|round| &mut round.attempts) {
+            if attempt.route.socket == socket {
+                table.revoke(std::mem::take(&mut attempt.indices));
+            }
+        }
+        if let Some(round) = &mut self.round {
+            round.attempts.retain(|attempt| attempt.route.socket != socket);
+        }
+    }
+
+    /// Whether a socket from there failed a moment ago: another would as well.
+    pub(super) fn failed_lately(&self, now: Instant, candidate: Candidate) -> bool {
+        self.failures.iter().any(|&(since, link, local)| {
+            (link, local) == (candidate.link, candidate.local)
+                && now.saturating_since(since) < FAILURE_TIME
+        })
+    }
+
+    pub(super) fn is_attempting_from(&self, socket: SocketId) -> bool {
+        let attempts = self.round.iter().flat_map(|round| &round.attempts);
+        attempts.into_iter().any(|attempt| attempt.route.socket == socket)
+    }
+
+    /// The socket that this round's attempts from `candidate` share; those of paths are not taken.
+    pub(super) fn attempt_socket(
+        &mut self,
+        cx: &mut Context<'_>,
+        candidate: Candidate,
+    ) -> SocketId {
+        let shared = self.round.iter().flat_map(|round| &round.attempts).find(|attempt| {
+            attempt.link == candidate.link && attempt.route.local == Some(candidate.local)
+        });
+        match shared.map(|attempt| attempt.route.socket) {
+            Some(socket) => socket,
+            None => self.open_socket(cx, candidate.link, candidate.local),
+        }
+    }
+
+    pub(super) fn cookie(&self, now: Instant, route: &Route) -> Option<&Cookie> {
+        let fresh = |since: Instant| now.saturating_since(since) < COOKIE_TIME;
+        self.cookies.iter().find(|(since, by, _)| by == route && fresh(*since)).map(|(_, _, c)| c)
+    }
+
+    pub(super) fn keep_cookie(&mut self, now: Instant, route: Route, cookie: Cookie) {
+        let fresh = |since: Instant| now.saturating_since(since) < COOKIE_TIME;
+        self.cookies.retain(|(since, by, _)| *by != route && fresh(*since));
+        if self.cookies.len() < CANDIDATES_MAX {
+            self.cookies.push((now, route, cookie));
+        }
+    }
+}
