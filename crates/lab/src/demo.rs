@@ -6,7 +6,9 @@ mod picture;
 mod screen;
 
 use crate::emu::{LinkConfig, MS, SECOND};
-use crate::ground::{Act, Clock, Cue, Download, Ground, Heard, Pings, Route, Transfer, Trouble};
+use crate::ground::{
+    Act, Clock, Cue, Download, Ground, Heard, Pings, Route, Terrain, Transfer, Trouble,
+};
 use crate::netns::Entered;
 use crate::scenario::addresses::Family;
 use crate::scenario::binary::Binary;
@@ -45,7 +47,7 @@ pub fn run(entered: &Entered, rove: Option<&Binary>, screen: &mut Screen) -> any
     if let Some(note) = entered.priority_note() {
         screen.note(note);
     }
-    let testbed = Testbed::new(entered, &link(), Family::V4, SEED)?;
+    let testbed = Testbed::new(entered, &Terrain::of(link()), Family::V4, SEED)?;
     screen.step("hosts", "client, gateway and server are up, each in a namespace of its own");
     let deployment = Deployment::start(&testbed, rove)?;
     match rove {
@@ -73,7 +75,8 @@ pub fn run_simulated(screen: &mut Screen) -> anyhow::Result<bool> {
     screen.title("Rove: one download, two networks (simulated)");
     picture::draw(screen, picture::Addresses::Hidden);
     screen.note("the real protocol in virtual time: no host, no socket, no real packet");
-    let told = Journey::new(SEED, &link()).and_then(|mut journey| tell(&mut journey, screen));
+    let told =
+        Journey::new(SEED, &Terrain::of(link())).and_then(|mut journey| tell(&mut journey, screen));
     Ok(told?)
 }
 

@@ -9,7 +9,7 @@
 //! nanoseconds on the ground's own clock.
 
 use crate::arrivals::Gap;
-use crate::emu::{MS, SECOND};
+use crate::emu::{LinkConfig, MS, SECOND};
 use std::net::IpAddr;
 
 /// Where a story is told.
@@ -30,13 +30,22 @@ pub trait Ground {
     /// See [`Trouble`].
     fn ping(&mut self, routes: &[Route], pings: Pings) -> Result<Vec<RoundTrips>, Trouble>;
 
-    /// Lets the server send a steady flow to the client through the tunnel, and acts in it at the
-    /// times of the script, which are in order and count from when the server takes the flow up.
-    /// An act that is due after the flow's end is not done.
+    /// Lets steady flows run at the same time through the tunnel, and acts in them at the times of
+    /// the script, which are in order and count from when the last of the flows is taken up. An act
+    /// that is due after the longest flow's end is not done. One result for each flow; the acts
+    /// stand in each of them.
     ///
     /// # Errors
     /// See [`Trouble`].
-    fn flow(&mut self, flow: Flow, script: &[Cue]) -> Result<FlowRun, Trouble>;
+    fn flows(&mut self, flows: &[Flow], script: &[Cue]) -> Result<Vec<FlowRun>, Trouble>;
+
+    /// The same with one flow.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    fn flow(&mut self, flow: Flow, script: &[Cue]) -> Result<FlowRun, Trouble> {
+        Ok(self.flows(&[flow], script)?.pop().unwrap_or_default())
+    }
 
     /// Downloads from the server to the client and acts on the way; `listen` hears how it goes.
     ///
@@ -55,11 +64,41 @@ pub trait Ground {
     /// See [`Trouble`].
     fn harm(&mut self, harm: Harm) -> Result<(), Trouble>;
 
-    /// Gives the client a second link, as a spare.
+    /// Does something while nothing flows.
     ///
     /// # Errors
     /// See [`Trouble`].
-    fn add_spare(&mut self) -> Result<(), Trouble>;
+    fn act(&mut self, act: Act) -> Result<Moment, Trouble>;
+}
+
+/// What the networks are like to which the client can go.
+#[derive(Clone, Debug)]
+pub struct Terrain {
+    /// Their links.
+    pub link: LinkConfig,
+    /// What is between the client's first network and the Internet.
+    pub edge: Edge,
+}
+
+/// What is between a network and the Internet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// Whatever the ground has there: the story does not depend on it.
+    Any,
+    /// Nothing: the client has an address of the Internet's.
+    Open,
+    /// A NAT box that filters by address and port, and forgets.
+    Nat {
+        /// How long after a mapping's last packet from inside, in nanoseconds.
+        expiry_ns: u64,
+    },
+}
+
+impl Terrain {
+    /// Links like this, whatever is behind them.
+    pub const fn of(link: LinkConfig) -> Self {
+        Self { link, edge: Edge::Any }
+    }
 }
 
 /// Whether time costs time.
@@ -89,15 +128,24 @@ pub enum Route {
     Open,
 }
 
-/// What is done to a client in the middle of something.
+/// What is done in the middle of something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// It is in another network, with another address.
+    /// The client is in another network, with another address.
     Relocate,
-    /// Its first link is about to go: its routes are gone, it still carries.
+    /// The client's other card is plugged into a network: a spare link, known beside the one in
+    /// use.
+    PlugSpare,
+    /// The client's link in use is about to go: its routes are gone, it still carries.
     AnnounceDeparture,
-    /// Its first link is gone.
+    /// The client's link in use is gone, and the spare one is the one in use.
     Depart,
+    /// The client's link that is not in use is gone.
+    UnplugSpare,
+    /// The network of the client's first card swallows everything from now on; no end can see it.
+    Swallow,
+    /// It carries again, as silently.
+    Return,
 }
 
 /// An act and when it is due.
@@ -132,10 +180,23 @@ pub struct Pings {
 /// A steady flow of datagrams.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
-    /// How long the server is silent before the first.
+    /// Who receives it.
+    pub to: Receiver,
+    /// How long its sender is silent before the first.
     pub silence_ns: u64,
     /// How many.
     pub count: u32,
+    /// Time between two.
+    pub interval_ns: u64,
+}
+
+/// Who receives a flow; the other one sends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receiver {
+    /// The client, over its downlink.
+    Client,
+    /// The server, over the client's uplink.
+    Server,
 }
 
 /// A download.
@@ -183,6 +244,11 @@ pub struct Moment {
     pub left_ns: Option<u64>,
     /// See `left_ns`.
     pub came_ns: Option<u64>,
+    /// After [`Act::Swallow`]: when either end first did something about it, seen from outside: a
+    /// packet of the tunnel left by another link than the one that was swallowed.
+    pub noticed_ns: Option<u64>,
+    /// After [`Act::Swallow`]: when the client's own status said that this link does not carry.
+    pub told_ns: Option<u64>,
 }
 
 /// How a flow went.
@@ -224,19 +290,54 @@ pub struct Transfer {
 impl Flow {
     /// Payload of each datagram in bytes: that of the papers.
     pub const BYTES: u16 = 125;
-    /// Time between two: with 125 bytes, the 1 Mbit/s of the papers.
+    /// The usual time between two: with 125 bytes, the 1 Mbit/s of the papers.
     pub const INTERVAL_NS: u64 = MS;
     /// How long after its regular end late datagrams are waited for.
     pub const PATIENCE_NS: u64 = SECOND;
 
-    /// A flow that lasts so long.
+    /// A flow to the client that lasts so long.
     pub const fn lasting(length_ns: u64) -> Self {
-        Self { silence_ns: 0, count: (length_ns / Self::INTERVAL_NS) as u32 }
+        Self::after(0, length_ns)
+    }
+
+    /// A flow to the client that lasts so long after so much silence.
+    pub const fn after(silence_ns: u64, length_ns: u64) -> Self {
+        let (to, interval_ns) = (Receiver::Client, Self::INTERVAL_NS);
+        Self { to, silence_ns, count: (length_ns / interval_ns) as u32, interval_ns }
+    }
+
+    /// The same flow the other way.
+    pub const fn upwards(self) -> Self {
+        Self { to: Receiver::Server, ..self }
+    }
+
+    /// The same length of flow with a datagram every so often.
+    pub const fn every(self, interval_ns: u64) -> Self {
+        let length_ns = self.count as u64 * self.interval_ns;
+        Self { count: (length_ns / interval_ns) as u32, interval_ns, ..self }
     }
 
     /// The time from its beginning to its regular end.
-    pub fn length_ns(self) -> u64 {
-        self.silence_ns + u64::from(self.count) * Self::INTERVAL_NS
+    pub const fn length_ns(self) -> u64 {
+        self.silence_ns + self.count as u64 * self.interval_ns
+    }
+}
+
+impl Moment {
+    /// Something that began at one moment and was done at another.
+    pub const fn new(act: Act, began_ns: u64, done_ns: u64) -> Self {
+        let (left_ns, came_ns, noticed_ns, told_ns) = (None, None, None, None);
+        Self { act, began_ns, done_ns, address: None, left_ns, came_ns, noticed_ns, told_ns }
+    }
+
+    /// How long after it either end did something about it, in milliseconds.
+    pub fn noticed_ms(&self) -> Option<f64> {
+        Some(ms(self.noticed_ns?.saturating_sub(self.done_ns)))
+    }
+
+    /// How long after it the status told of it, in milliseconds.
+    pub fn told_ms(&self) -> Option<f64> {
+        Some(ms(self.told_ns?.saturating_sub(self.done_ns)))
     }
 }
 

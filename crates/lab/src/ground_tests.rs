@@ -1,14 +1,7 @@
 use super::*;
 
 fn moved(began_ms: u64, done_ms: u64) -> Moment {
-    Moment {
-        act: Act::Relocate,
-        began_ns: began_ms * MS,
-        done_ns: done_ms * MS,
-        address: None,
-        left_ns: None,
-        came_ns: None,
-    }
+    Moment::new(Act::Relocate, began_ms * MS, done_ms * MS)
 }
 
 fn gap(from_ms: u64, to_ms: u64) -> Gap {
@@ -83,4 +76,13 @@ fn a_download_that_dies_after_the_move_stood_still_to_the_end() {
     let transfer = Transfer { moments: vec![moved(990, 1_000)], ..transfer };
     assert_eq!(transfer.still_ms(), Some(8_000.0));
     assert_eq!(transfer.seconds(), None);
+}
+
+#[test]
+fn a_flow_keeps_its_length_however_often_it_speaks() {
+    let flow = Flow::after(SECOND, 3 * SECOND);
+    assert_eq!((flow.count, flow.length_ns()), (3_000, 4 * SECOND));
+    let sparse = flow.every(20 * MS).upwards();
+    assert_eq!((sparse.count, sparse.length_ns()), (150, 4 * SECOND));
+    assert_eq!((flow.to, sparse.to), (Receiver::Client, Receiver::Server));
 }

@@ -55,6 +55,7 @@ fn short(scenario: &str) -> &'static [&'static str] {
     match scenario {
         "tunnel" => &["seconds=3"],
         "roam-client" => &["moves=4", "megabytes=8"],
+        "blackhole" => &["outage=3", "late=120", "holes=3"],
         other => panic!("{other} needs its short settings here"),
     }
 }
@@ -83,6 +84,7 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
         let broken: &[&str] = match name {
             "tunnel" => &["lost_packets is"],
             "roam-client" => &["still_ms_median is", "checksum_ok is"],
+            "blackhole" => &["return_ms_max is"],
             other => panic!("{other}: name here what its control breaks"),
         };
         let reason = object["reason"].as_str().unwrap();

@@ -76,6 +76,7 @@ fn quick(scenario: &str) -> Vec<String> {
     let short: &[&str] = match scenario {
         "tunnel" => &["seconds=2"],
         "roam-client" => &["moves=2", "megabytes=2", "baseline=false"],
+        "blackhole" => &["outage=1", "late=0", "holes=1"],
         other => panic!("{other} needs its quick settings here"),
     };
     let mut settings: Vec<String> = short.iter().map(|setting| (*setting).to_owned()).collect();
@@ -230,6 +231,18 @@ fn a_move_over_the_bare_link_costs_half_a_round_trip_and_seeds_have_a_summary() 
 }
 
 #[test]
+fn a_hole_is_noticed_while_data_flows_and_passes() {
+    let Some(_turn) = turn() else { return };
+    let (object, _) = run_quick("blackhole", &[]);
+    let measured = &object["measured"];
+    for key in ["noticed_ms", "still_ms_max", "return_ms_max", "rtt_ms"] {
+        assert!(measured[key].is_number(), "{key}: {object}");
+    }
+    let number = |key: &str| measured[key].as_f64().unwrap();
+    assert!(number("noticed_ms") < 2_000.0 && number("return_ms_max") < 2_000.0, "{object}");
+}
+
+#[test]
 fn every_control_fails() {
     let Some(_turn) = turn() else { return };
     for scenario in SCENARIOS {
@@ -237,6 +250,7 @@ fn every_control_fails() {
         let broken: &[&str] = match scenario.name() {
             "tunnel" => &["lost_packets"],
             "roam-client" => &["still_ms_median", "checksum_ok"],
+            "blackhole" => &["return_ms_max"],
             other => panic!("{other}: name here what its control breaks"),
         };
         // Not by the verdict, which a late emulator withdraws.
@@ -478,6 +492,7 @@ fn virtual_time_agrees_with_namespaces_within_5_percent() {
     for (scenario, key, short) in [
         ("tunnel", "goodput_mbps", &["seconds=6"][..]),
         ("roam-client", "still_ms_median", &moves[..]),
+        ("blackhole", "status_ms", &["outage=3", "late=0", "holes=1"][..]),
     ] {
         let simulated = measured(scenario, key, "virtual", short);
         // A busy machine makes real time worse, never better: the best of some must agree.

@@ -240,6 +240,14 @@ impl<F: Frame> Internet<F> {
         }
     }
 
+    /// Makes a NAT box keep mappings this long after their last packet from inside, from the next
+    /// such packet on.
+    pub fn set_nat_expiry(&mut self, nat: NodeId, expiry_ns: u64) {
+        if let Node::Nat { nat, .. } = &mut self.nodes[nat.0 as usize] {
+            nat.set_expiry(expiry_ns);
+        }
+    }
+
     fn add_node(&mut self, node: Node) -> NodeId {
         self.nodes.push(node);
         NodeId(self.nodes.len() as u32 - 1)

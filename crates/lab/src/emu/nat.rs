@@ -187,6 +187,11 @@ impl Nat {
         }
     }
 
+    /// Keeps mappings this long from their next packet from inside on.
+    pub(super) const fn set_expiry(&mut self, expiry_ns: u64) {
+        self.config.expiry_ns = expiry_ns;
+    }
+
     fn translates(&self, outside: IpAddr) -> bool {
         self.config.outside.contains(&outside)
     }

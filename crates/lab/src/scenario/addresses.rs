@@ -12,6 +12,10 @@ pub const OPEN_SERVER: Ipv4Addr = Ipv4Addr::new(10, 20, 0, 3);
 pub(super) const NEAR_SERVER: Ipv4Addr = Ipv4Addr::new(10, 20, 0, 1);
 /// Length of the prefix of gateway and server.
 pub(super) const SERVER_PREFIX: u8 = 24;
+/// The client's address inside the tunnel: that of the first who enrolled.
+pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+/// The outside address of the NAT box at home.
+pub(super) const HOME_OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 77);
 /// Network inside the tunnel.
 pub const TUNNEL_NETWORK: &str = "10.77.0.0/24";
 
@@ -37,6 +41,8 @@ pub enum Family {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Site {
     Home,
+    /// Home behind a NAT box, whose outside address is one of home's.
+    BehindHome,
     Cafe,
     Mobile,
     DataCentre,
@@ -74,6 +80,7 @@ impl Site {
             Self::Cafe => (Ipv4Addr::new(203, 0, 113, 0), 2),
             Self::Mobile => (Ipv4Addr::new(100, 64, 0, 0), 3),
             Self::DataCentre => (Ipv4Addr::new(192, 0, 2, 0), 4),
+            Self::BehindHome => (Ipv4Addr::new(192, 168, 1, 0), 5),
         };
         let v4 = Ipv4Addr::from(u32::from(v4) + host);
         let v6 = Ipv6Addr::new(0x2001, 0xdb8, subnet, 0, 0, 0, 0, host as u16);
@@ -93,7 +100,7 @@ mod tests {
 
     #[test]
     fn every_site_has_its_own_prefix_and_the_family_comes_first() {
-        let sites = [Site::Home, Site::Cafe, Site::Mobile, Site::DataCentre];
+        let sites = [Site::Home, Site::Cafe, Site::Mobile, Site::DataCentre, Site::BehindHome];
         for (index, site) in sites.iter().enumerate() {
             let both = site.subnets(Family::V6);
             assert!(both[0].addr().is_ipv6() && both[1].addr().is_ipv4());

@@ -10,6 +10,7 @@
 
 pub mod addresses;
 pub mod binary;
+mod blackhole;
 pub mod deploy;
 pub mod hosts;
 pub mod record;
@@ -29,7 +30,8 @@ pub use stage::Stage;
 use std::collections::BTreeMap;
 
 /// Every scenario, in the order of `rove-lab list`.
-pub const SCENARIOS: &[&dyn Scenario] = &[&tunnel::Tunnel, &roam_client::RoamClient];
+pub const SCENARIOS: &[&dyn Scenario] =
+    &[&tunnel::Tunnel, &roam_client::RoamClient, &blackhole::Blackhole];
 
 /// A story and what is measured in it.
 pub trait Scenario: Sync {

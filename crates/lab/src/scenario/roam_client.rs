@@ -13,7 +13,9 @@ use super::testbed::Testbed;
 use super::{Baseline, FAMILY, Key, Outcome, Scenario, Stage};
 use crate::arrivals::Gap;
 use crate::emu::{LinkConfig, MS, Rng, SECOND};
-use crate::ground::{Act, Clock, Cue, Download, Flow, Ground, Harm, Pings, Route, Trouble};
+use crate::ground::{
+    Act, Clock, Cue, Download, Flow, Ground, Harm, Pings, Route, Terrain, Trouble,
+};
 use crate::netns::Entered;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -32,8 +34,8 @@ const IDLE_REAL_NS: u64 = 1_200 * MS;
 /// The same where time costs none: keepalives are due, the previous epoch is gone, and the move is
 /// the first thing that happens.
 const IDLE_VIRTUAL_NS: u64 = 600 * SECOND;
-/// Datagrams that the server then has to say.
-const IDLE_COUNT: u32 = 500;
+/// How long the server then has something to say.
+const IDLE_SAID_NS: u64 = 500 * MS;
 /// When the client moves during the download, after its start: as in the thesis.
 const MOVE_AT_NS: u64 = 7 * SECOND;
 /// How long a second link is known before the first one goes.
@@ -101,7 +103,7 @@ pub(super) struct RoamClient;
 
 /// One of the thesis' two testbeds.
 struct Distance {
-    link: LinkConfig,
+    terrain: Terrain,
     round_trip_ms: f64,
     /// Bytes of the download.
     length: u64,
@@ -115,7 +117,7 @@ impl Distance {
         };
         let megabytes = settings.number("megabytes");
         Self {
-            link: LinkConfig::lossless(rate, round_trip_ns),
+            terrain: Terrain::of(LinkConfig::lossless(rate, round_trip_ns)),
             round_trip_ms: round_trip_ns as f64 / MS as f64,
             length: if megabytes == 0 { length } else { megabytes * 1_000_000 },
         }
@@ -186,7 +188,7 @@ impl Scenario for RoamClient {
         // A bare connection has one address: there is no second link for it.
         let second_link = stage.rove.is_some();
         let mut outcome =
-            stage.on_hosts(entered, &distance.link, &deploy, &mut |ground, outcome| {
+            stage.on_hosts(entered, &distance.terrain, &deploy, &mut |ground, outcome| {
                 tell(&mut Telling { ground, stage, distance: &distance, outcome }, second_link)
             })?;
         outcome.baseline = tell_of_others(entered, stage)?;
@@ -195,7 +197,7 @@ impl Scenario for RoamClient {
 
     fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
         let distance = Distance::of(stage.settings);
-        Some(stage.in_virtual_time(&distance.link, &mut |ground, outcome| {
+        Some(stage.in_virtual_time(&distance.terrain, &mut |ground, outcome| {
             let reason = "another program does not run in virtual time";
             outcome.baseline = Baseline::None(reason.to_owned());
             tell(&mut Telling { ground, stage, distance: &distance, outcome }, true)
@@ -247,7 +249,7 @@ fn tell_of_other(
     deploy: &dyn Fn(&Testbed) -> anyhow::Result<Deployment>,
 ) -> anyhow::Result<Values> {
     let distance = Distance::of(stage.settings);
-    let outcome = stage.on_hosts(entered, &distance.link, deploy, &mut |ground, outcome| {
+    let outcome = stage.on_hosts(entered, &distance.terrain, deploy, &mut |ground, outcome| {
         let telling = &mut Telling { ground, stage, distance: &distance, outcome };
         telling.rest()?;
         telling.busy(BASELINE_MOVES)?;
@@ -319,7 +321,7 @@ impl Telling<'_> {
         };
         let mut still = Vec::new();
         for _ in 0..moves {
-            let flow = Flow { silence_ns, count: IDLE_COUNT };
+            let flow = Flow::after(silence_ns, IDLE_SAID_NS);
             let run = self.ground.flow(flow, &[Cue::at(silence_ns, Act::Relocate)])?;
             still.append(&mut run.back_ms());
         }
@@ -332,7 +334,7 @@ impl Telling<'_> {
     /// routes, later the carrier.
     fn known_link(&mut self) -> Result<(), Trouble> {
         (self.stage.tell)("a known second link takes over");
-        self.ground.add_spare()?;
+        self.ground.act(Act::PlugSpare)?;
         self.ground.pause(KNOWN_NS)?;
         let announced = Cue::at(ANNOUNCED_NS, Act::AnnounceDeparture);
         let gone = Cue::at(ANNOUNCED_NS + NOTICE_NS, Act::Depart);

@@ -7,8 +7,7 @@ use super::hosts::Hosts;
 use super::settings::Settings;
 use super::testbed::Testbed;
 use super::{Grid, Outcome};
-use crate::emu::LinkConfig;
-use crate::ground::{Ground, Trouble};
+use crate::ground::{Ground, Terrain, Trouble};
 use crate::netns::Entered;
 use crate::world::Journey;
 use anyhow::ensure;
@@ -43,21 +42,21 @@ impl Stage<'_> {
         self.settings.flag("control")
     }
 
-    /// Tells a story on hosts whose access networks are like `link`, over what `deploy` puts there.
+    /// Tells a story on hosts in networks like `terrain`, over what `deploy` puts there.
     ///
     /// # Errors
     /// What kept it from being told. That what is under test breaks down is no error.
     pub(super) fn on_hosts(
         &self,
         entered: &Entered,
-        link: &LinkConfig,
+        terrain: &Terrain,
         deploy: &dyn Fn(&Testbed) -> anyhow::Result<Deployment>,
         story: Story<'_>,
     ) -> anyhow::Result<Outcome> {
-        let testbed = Testbed::new(entered, link, self.family(), self.seed)?;
+        let testbed = Testbed::new(entered, terrain, self.family(), self.seed)?;
         (self.tell)("deploying");
         let deployment = deploy(&testbed)?;
-        let mut hosts = Hosts::new(testbed, deployment, link.clone(), self.seed);
+        let mut hosts = Hosts::new(testbed, deployment, terrain.link.clone(), self.seed);
         let mut outcome = Outcome::default();
         let told = story(&mut hosts, &mut outcome).and_then(|()| hosts.check());
         outcome.broke = what_broke(told)?;
@@ -65,13 +64,13 @@ impl Stage<'_> {
         Ok(outcome)
     }
 
-    /// Tells a story in virtual time, over a link like this.
+    /// Tells a story in virtual time, in networks like `terrain`.
     ///
     /// # Errors
     /// Settings that mean nothing there.
     pub(super) fn in_virtual_time(
         &self,
-        link: &LinkConfig,
+        terrain: &Terrain,
         story: Story<'_>,
     ) -> anyhow::Result<Outcome> {
         for (set, what) in [
@@ -82,8 +81,8 @@ impl Stage<'_> {
             ensure!(!set, "--set {what} is told in namespaces only");
         }
         let mut outcome = Outcome::default();
-        let told =
-            Journey::new(self.seed, link).and_then(|mut journey| story(&mut journey, &mut outcome));
+        let told = Journey::new(self.seed, terrain)
+            .and_then(|mut journey| story(&mut journey, &mut outcome));
         outcome.broke = what_broke(told)?;
         Ok(outcome)
     }

@@ -11,17 +11,21 @@
 //! always reached without it, over the very same links, so both can be measured in one run. The
 //! Internet does not know the first: a tunnel that is gone must not look like one that is fast.
 
-use super::addresses::{Family, NEAR_SERVER, OPEN_SERVER, SERVER, SERVER_PREFIX, Site};
-use crate::emu::LinkConfig;
-use crate::ground::Route;
+mod travel;
+
+use super::addresses::{
+    CLIENT, Family, HOME_OUTSIDE, NEAR_SERVER, OPEN_SERVER, SERVER, SERVER_PREFIX, Site,
+};
+use crate::emu::{LinkConfig, NatConfig, NatKind};
+use crate::ground::{Edge, Receiver, Route, Terrain};
 use crate::netns::{AccessId, CardId, Entered, HostId, Network, Process};
 use crate::programs::{EchoStats, FlowRequest, Report, report};
-use anyhow::Context as _;
 use ipnet::IpNet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+pub use travel::{Address, Move};
 
 /// How long a program may take to be ready.
 const START: Duration = Duration::from_secs(10);
@@ -32,7 +36,7 @@ const ECHO_PORT: u16 = 7;
 /// Port of the steady flow.
 const FLOW_PORT: u16 = 9;
 
-/// Metric of the default route over the first card; the second card's is higher.
+/// Metric of the default route over the first card; that of a spare is higher.
 const METRIC: u32 = 100;
 
 /// Client, gateway and server, with the server's programs running.
@@ -46,38 +50,34 @@ pub struct Testbed {
     pub gateway: HostId,
     /// The one with the files.
     pub server: HostId,
-    /// The client's first card.
-    pub wlan: CardId,
-    /// Where the client begins.
-    pub home: AccessId,
+    /// The client's cards: the first goes between home and café, the second knows the mobile
+    /// network.
+    pub cards: [CardId; 2],
+    /// The gateway's card.
+    pub uplink: CardId,
+    /// Where the client begins, and whether that is behind a NAT box.
+    home: AccessId,
+    home_site: Site,
     /// Where it goes.
-    pub cafe: AccessId,
+    cafe: AccessId,
     mobile: AccessId,
     /// The gateway's network.
     hosting: AccessId,
     family: Family,
-    moves: u32,
+    /// The card in use: 0 or 1.
+    in_use: usize,
+    /// Whether the first card is at the café.
+    away: bool,
+    /// How often a card was plugged in.
+    plugs: u32,
+    /// The metrics of the cards' default routes.
+    metrics: [u32; 2],
+    /// The addresses of the cards that were plugged in.
+    addresses: [Option<IpAddr>; 2],
     lab: PathBuf,
     servers: Vec<Process>,
-}
-
-/// What a move does to the client's address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// Another network, another address: what happens to a host.
-    Changes,
-    /// The whole Internet learns in no time that the old address is reached through the other
-    /// network: what no network does, and the least that a move can cost.
-    Follows,
-}
-
-/// A move of the client.
-#[derive(Clone, Copy, Debug)]
-pub struct Move {
-    /// When the new address was usable, in nanoseconds on the shared clock.
-    pub usable_ns: u64,
-    /// The address after it.
-    pub address: IpAddr,
+    /// The client's source of flows, once there is one.
+    client_sends: Option<Process>,
 }
 
 impl Testbed {
@@ -87,7 +87,7 @@ impl Testbed {
     /// What the kernel refused.
     pub fn new(
         entered: &Entered,
-        link: &LinkConfig,
+        terrain: &Terrain,
         family: Family,
         seed: u64,
     ) -> anyhow::Result<Self> {
@@ -95,31 +95,44 @@ impl Testbed {
         let client = network.add_host("client")?;
         let gateway = network.add_host("gateway")?;
         let server = network.add_host("server")?;
-        let wlan = network.add_card(client, "wlan0")?;
-        let mut access =
-            |site: Site| network.add_access(client, link.clone(), &site.subnets(family), None);
-        let (home, cafe) = (access(Site::Home)?, access(Site::Cafe)?);
-        let mobile = access(Site::Mobile)?;
-        let hosting = connect_server(&mut network, gateway, server, family)?;
-        let lab = std::env::current_exe()?;
-        let (moves, servers) = (0, Vec::new());
+        let cards = [network.add_card(client, "wlan0")?, network.add_card(client, "wwan0")?];
+        let (home_site, nat) = match terrain.edge {
+            Edge::Any | Edge::Open => (Site::Home, None),
+            Edge::Nat { expiry_ns } => {
+                let outside = HOME_OUTSIDE.into();
+                let nat = NatConfig::new(NatKind::PortRestricted, vec![outside]);
+                (Site::BehindHome, Some(NatConfig { expiry_ns, ..nat }))
+            }
+        };
+        let mut access = |site: Site, nat| {
+            network.add_access(client, terrain.link.clone(), &site.subnets(family), nat)
+        };
+        let (home, cafe) = (access(home_site, nat)?, access(Site::Cafe, None)?);
+        let mobile = access(Site::Mobile, None)?;
+        let (uplink, hosting) = connect_server(&mut network, gateway, server, family)?;
         let mut testbed = Self {
             network,
             client,
             gateway,
             server,
-            wlan,
+            cards,
+            uplink,
             home,
+            home_site,
             cafe,
             mobile,
             hosting,
             family,
-            moves,
-            lab,
-            servers,
+            in_use: 0,
+            away: false,
+            plugs: 0,
+            metrics: [METRIC; 2],
+            addresses: [None; 2],
+            lab: std::env::current_exe()?,
+            servers: Vec::new(),
+            client_sends: None,
         };
-        let at_home = Site::Home.host(family, 0);
-        testbed.network.plug(wlan, home, &at_home, METRIC)?;
+        testbed.plug_at_home()?;
         testbed.start_servers()?;
         Ok(testbed)
     }
@@ -158,13 +171,24 @@ impl Testbed {
         Ok(Pinging { process, patience })
     }
 
-    /// Lets the server send a steady flow to the client, and waits until the client has
+    /// Lets one end of the tunnel send a steady flow to the other, and waits until that one has
     /// subscribed to it; none when nobody answered it.
     ///
     /// # Errors
     /// When the program fails.
-    pub fn subscribe(&self, route: Route, request: &FlowRequest) -> io::Result<Option<Process>> {
-        let flow = SocketAddr::from((server(route), FLOW_PORT)).to_string();
+    pub fn subscribe(
+        &mut self,
+        to: Receiver,
+        request: &FlowRequest,
+    ) -> io::Result<Option<Process>> {
+        let (host, sender) = match to {
+            Receiver::Client => (self.client, SERVER),
+            Receiver::Server => (self.server, CLIENT),
+        };
+        if to == Receiver::Server {
+            self.let_client_send()?;
+        }
+        let flow = SocketAddr::from((sender, FLOW_PORT)).to_string();
         let FlowRequest { interval_us, size, wait_ms, count } = *request;
         let [interval, size] = [interval_us.to_string(), size.to_string()];
         let [wait, count] = [wait_ms.to_string(), count.to_string()];
@@ -179,7 +203,7 @@ impl Testbed {
             "--count",
             &count,
         ];
-        let mut subscriber = self.start(self.client, "subscribe", &options)?;
+        let mut subscriber = self.start(host, "subscribe", &options)?;
         let answered = subscriber.line_where(START, |line| match report(line)? {
             Report::Ready => Some(true),
             Report::Unanswered => Some(false),
@@ -192,29 +216,15 @@ impl Testbed {
         Ok(answered.then_some(subscriber))
     }
 
-    /// Moves the client between home and the café.
-    ///
-    /// # Errors
-    /// What the kernel refused.
-    pub fn relocate(&mut self, address: Address) -> anyhow::Result<Move> {
-        self.moves += 1;
-        let (access, site) = if self.moves.is_multiple_of(2) {
-            (self.home, Site::Home)
-        } else {
-            (self.cafe, Site::Cafe)
-        };
-        let (usable_ns, addresses) = match address {
-            Address::Changes => {
-                let addresses = site.host(self.family, self.moves);
-                (self.network.plug(self.wlan, access, &addresses, METRIC)?, addresses)
-            }
-            Address::Follows => {
-                let kept = Site::Home.host(self.family, 0);
-                (self.network.hand_over(self.wlan, access)?, kept)
-            }
-        };
-        let address = addresses.first().context("a site has no address")?.addr();
-        Ok(Move { usable_ns, address })
+    /// Starts the client's own source of flows, unless it runs.
+    fn let_client_send(&mut self) -> io::Result<()> {
+        if self.client_sends.is_none() {
+            let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, FLOW_PORT)).to_string();
+            let mut source = self.start(self.client, "flow", &[&listen])?;
+            source.line_where(START, |line| (report(line)? == Report::Ready).then_some(()))?;
+            self.client_sends = Some(source);
+        }
+        Ok(())
     }
 
     /// Lets the Internet know the address that tunnels carry, for stories without one.
@@ -233,31 +243,6 @@ impl Testbed {
     /// The family that tunnels use outside.
     pub const fn family(&self) -> Family {
         self.family
-    }
-
-    /// The access network to which the client will move next.
-    pub const fn next_access(&self) -> AccessId {
-        if self.moves.is_multiple_of(2) { self.cafe } else { self.home }
-    }
-
-    /// Gives the client a second card, on the mobile network, as a spare: its default route has a
-    /// higher metric.
-    ///
-    /// # Errors
-    /// What the kernel refused.
-    pub fn add_spare(&mut self) -> anyhow::Result<CardId> {
-        let card = self.network.add_card(self.client, "wwan0")?;
-        let addresses = Site::Mobile.host(self.family, 0);
-        self.network.plug(card, self.mobile, &addresses, METRIC * 2)?;
-        Ok(card)
-    }
-
-    /// The client's first link is about to go: its default routes are taken away, it still carries.
-    ///
-    /// # Errors
-    /// What the kernel refused.
-    pub fn announce_departure(&mut self) -> io::Result<()> {
-        self.network.withdraw_routes(self.wlan, METRIC)
     }
 
     fn start_servers(&mut self) -> io::Result<()> {
@@ -308,7 +293,7 @@ fn connect_server(
     gateway: HostId,
     server: HostId,
     family: Family,
-) -> anyhow::Result<AccessId> {
+) -> anyhow::Result<(CardId, AccessId)> {
     let uplink = network.add_card(gateway, "eth0")?;
     let subnets = Site::DataCentre.subnets(family);
     let hosting = network.add_access(gateway, LinkConfig::ideal(), &subnets, None)?;
@@ -320,5 +305,5 @@ fn connect_server(
     network.add_host_route(server, "eth0", IpNet::default(), near.addr())?;
     network.route_to(IpNet::from(IpAddr::from(OPEN_SERVER)), hosting)?;
     network.host(gateway).enable_forwarding()?;
-    Ok(hosting)
+    Ok((uplink, hosting))
 }

@@ -6,7 +6,7 @@ use super::settings::{Kind, Setting, Settings};
 use super::statistics::{median, rounded};
 use super::{Baseline, FAMILY, Key, Outcome, Scenario, Stage};
 use crate::emu::{LinkConfig, MS, SECOND};
-use crate::ground::{Download, Flow, Ground, Harm, Pings, Route, Trouble};
+use crate::ground::{Download, Flow, Ground, Harm, Pings, Route, Terrain, Trouble};
 use crate::netns::Entered;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -94,18 +94,18 @@ impl Scenario for Tunnel {
 
     fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
-        stage.on_hosts(entered, &link(), &deploy, &mut |ground, outcome| {
+        stage.on_hosts(entered, &terrain(), &deploy, &mut |ground, outcome| {
             tell(ground, stage, outcome)
         })
     }
 
     fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
-        Some(stage.in_virtual_time(&link(), &mut |ground, outcome| tell(ground, stage, outcome)))
+        Some(stage.in_virtual_time(&terrain(), &mut |ground, outcome| tell(ground, stage, outcome)))
     }
 }
 
-fn link() -> LinkConfig {
-    LinkConfig::lossless(RATE, ROUND_TRIP_NS)
+fn terrain() -> Terrain {
+    Terrain::of(LinkConfig::lossless(RATE, ROUND_TRIP_NS))
 }
 
 /// The story.

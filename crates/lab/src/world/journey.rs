@@ -4,7 +4,9 @@
 //! Goodput and times over emulated links are valid here, since nothing is late; what a processor
 //! bounds is not: there is none. The download is the world's own ([`super::bulk`]).
 
-use std::collections::BTreeSet;
+mod acts;
+
+use std::collections::BTreeMap;
 
 use rove_proto::wire::Kind;
 
@@ -15,9 +17,10 @@ use super::road::{Bare, Passed, Road, Tunnelled};
 use crate::arrivals::Arrivals;
 use crate::emu::{LinkConfig, MS, SECOND};
 use crate::ground::{
-    Act, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Pings, RoundTrips,
-    Route, Transfer, Trouble, enclosed,
+    Act, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Pings, Receiver,
+    RoundTrips, Route, Terrain, Transfer, Trouble, enclosed,
 };
+use acts::Client;
 
 /// Bytes of an inner packet of the steady flow: payload, IPv4 and UDP header.
 const FLOW_LEN: u16 = Flow::BYTES + 28;
@@ -32,21 +35,33 @@ const PROGRESS_NS: u64 = 50 * MS;
 #[derive(Debug)]
 pub struct Journey {
     tunnelled: Tunnelled,
+    client: Client,
     bare: Bare,
     link: LinkConfig,
-    /// Every network that the client moves to swallows everything.
-    dead_ends: bool,
 }
 
 impl Journey {
-    /// A session that carries, over a link like this.
+    /// A session that carries, in networks like this.
     ///
     /// # Errors
     /// A breach of a law.
-    pub fn new(seed: u64, link: &LinkConfig) -> Result<Self, Trouble> {
-        let tunnelled = Tunnelled::new(seed, link)?;
-        let bare = Bare::new(seed, link);
-        Ok(Self { tunnelled, bare, link: link.clone(), dead_ends: false })
+    pub fn new(seed: u64, terrain: &Terrain) -> Result<Self, Trouble> {
+        let link = terrain.link.clone();
+        let mut tunnelled = Tunnelled::new(seed, &link)?;
+        let client = Client::settle(&mut tunnelled, terrain.edge)?;
+        Ok(Self { tunnelled, client, bare: Bare::new(seed, &link), link })
+    }
+
+    /// Lets time pass and looks on as long as there is something to be noticed.
+    fn pass(&mut self, until_ns: u64) -> Result<(), Breach> {
+        let road = &mut self.tunnelled;
+        while self.client.is_watching()
+            && let Some(next_ns) = road.next_ns().filter(|&next| next <= until_ns)
+        {
+            road.pass(next_ns)?;
+            self.client.look(road);
+        }
+        road.pass(until_ns)
     }
 }
 
@@ -56,7 +71,7 @@ impl Ground for Journey {
     }
 
     fn pause(&mut self, length_ns: u64) -> Result<(), Trouble> {
-        Ok(self.tunnelled.pass(self.tunnelled.now_ns() + length_ns)?)
+        Ok(self.pass(self.tunnelled.now_ns() + length_ns)?)
     }
 
     fn ping(&mut self, routes: &[Route], pings: Pings) -> Result<Vec<RoundTrips>, Trouble> {
@@ -70,37 +85,33 @@ impl Ground for Journey {
         Ok(all)
     }
 
-    fn flow(&mut self, flow: Flow, script: &[Cue]) -> Result<FlowRun, Trouble> {
-        let road = &mut self.tunnelled;
-        road.arrivals();
-        road.overheard();
-        let start_ns = road.now_ns();
-        let mut under_way = UnderWay::default();
+    fn flows(&mut self, flows: &[Flow], script: &[Cue]) -> Result<Vec<FlowRun>, Trouble> {
+        self.tunnelled.arrivals();
+        self.tunnelled.overheard();
+        self.client.forget();
+        let start_ns = self.tunnelled.now_ns();
+        let mut running = Running::new(start_ns, flows);
+        let end_ns = running.end_ns();
         let mut moments = Vec::new();
-        let mut script = script.iter().peekable();
-        for number in 0..=u64::from(flow.count) {
-            let due_ns = start_ns + flow.silence_ns + number * Flow::INTERVAL_NS;
-            while let Some(cue) = script.next_if(|cue| start_ns + cue.at_ns <= due_ns) {
-                road.pass(start_ns + cue.at_ns)?;
-                moments.push(act(road, cue.act, self.dead_ends)?);
+        let mut script = script.iter().take_while(|cue| start_ns + cue.at_ns <= end_ns).peekable();
+        loop {
+            let cue_ns = script.peek().map_or(u64::MAX, |cue| start_ns + cue.at_ns);
+            let due_ns = running.next_ns().min(cue_ns);
+            self.pass(due_ns.min(end_ns))?;
+            running.take(&mut self.tunnelled);
+            if let Some(cue) = script.next_if(|_| cue_ns == due_ns) {
+                moments.push(self.client.act(&mut self.tunnelled, cue.act)?);
+            } else if due_ns == u64::MAX {
+                break;
+            } else {
+                running.send(&mut self.tunnelled, due_ns)?;
             }
-            road.pass(due_ns)?;
-            if number < u64::from(flow.count) {
-                under_way.sent.insert(road.send(Way::Down, FLOW_LEN)?);
-            }
-            under_way.take(road);
         }
-        let end_ns = road.now_ns();
-        road.pass(end_ns + Flow::PATIENCE_NS)?;
-        under_way.take(road);
-        let passed = road.overheard();
-        let UnderWay { sent, first_ns, mut arrivals } = under_way;
-        let arrived = first_ns.map(|first_ns| (first_ns, arrivals.latest_ns()));
-        let run = FlowRun::new(start_ns, end_ns, arrived, arrivals.take_gaps());
-        let mut run = FlowRun { lost: sent.len() as u64, moments, ..run };
-        run.see(|_| passed.iter().map(|one| (one.at_ns, one.way == Way::Down)).collect());
-        run.added_bytes = passed.iter().filter_map(added_bytes).collect();
-        Ok(run)
+        self.pass(end_ns + Flow::PATIENCE_NS)?;
+        running.take(&mut self.tunnelled);
+        self.client.tell(&mut moments);
+        let passed = self.tunnelled.overheard();
+        Ok(running.end(&moments, &passed))
     }
 
     fn download(
@@ -109,7 +120,7 @@ impl Ground for Journey {
         script: &[Cue],
         listen: &mut dyn FnMut(Heard<'_>),
     ) -> Result<Transfer, Trouble> {
-        let dead_ends = self.dead_ends;
+        let client = &mut self.client;
         match download.route {
             Route::Open => transfer(&mut self.bare, download, |_, _| Ok(())),
             Route::Tunnelled => {
@@ -126,7 +137,7 @@ impl Ground for Journey {
                     }
                     let due = |cue: &&Cue| now_ns >= start_ns + cue.at_ns || bytes >= cue.at_bytes;
                     if let Some(cue) = script.next_if(due) {
-                        let moment = act(road, cue.act, dead_ends)?;
+                        let moment = client.act(road, cue.act)?;
                         listen(Heard::Done(&moment));
                         moments.push(moment);
                     }
@@ -140,7 +151,7 @@ impl Ground for Journey {
 
     fn harm(&mut self, harm: Harm) -> Result<(), Trouble> {
         match harm {
-            Harm::DeadEnds => self.dead_ends = true,
+            Harm::DeadEnds => self.client.dead_ends = true,
             Harm::BitErrors(share) => {
                 let mut link = self.link.clone();
                 for pipe in [&mut link.up, &mut link.down] {
@@ -152,25 +163,9 @@ impl Ground for Journey {
         Ok(())
     }
 
-    fn add_spare(&mut self) -> Result<(), Trouble> {
-        Ok(self.tunnelled.add_spare()?)
+    fn act(&mut self, act: Act) -> Result<Moment, Trouble> {
+        Ok(self.client.act(&mut self.tunnelled, act)?)
     }
-}
-
-fn act(road: &mut Tunnelled, act: Act, dead_ends: bool) -> Result<Moment, Breach> {
-    match act {
-        Act::Relocate => {
-            if dead_ends {
-                road.swallow();
-            }
-            road.relocate()?;
-        }
-        Act::AnnounceDeparture => road.announce_departure()?,
-        Act::Depart => road.depart()?,
-    }
-    let now_ns = road.now_ns();
-    let address = road.address();
-    Ok(Moment { act, began_ns: now_ns, done_ns: now_ns, address, left_ns: None, came_ns: None })
 }
 
 fn added_bytes(passed: &Passed) -> Option<f64> {
@@ -234,22 +229,97 @@ fn ping_once<R: Road>(road: &mut R, end_ns: u64) -> Result<Option<u64>, Trouble>
     Ok(None)
 }
 
-/// Packets of a flow, and when those came that have.
-#[derive(Debug, Default)]
+/// Flows under way.
+#[derive(Debug)]
+struct Running {
+    flows: Vec<UnderWay>,
+    /// Which flow each packet belongs to that has not come.
+    sent: BTreeMap<u32, usize>,
+    start_ns: u64,
+}
+
+/// One of them, and when those of its packets came that have.
+#[derive(Debug)]
 struct UnderWay {
-    sent: BTreeSet<u32>,
+    flow: Flow,
+    sent: u64,
+    arrived: u64,
     first_ns: Option<u64>,
     arrivals: Arrivals,
 }
 
-impl UnderWay {
-    fn take(&mut self, road: &mut Tunnelled) {
-        for arrival in road.arrivals() {
-            if self.sent.remove(&arrival.id) {
-                self.first_ns.get_or_insert(arrival.at_ns);
-                self.arrivals.note(arrival.at_ns);
+impl Running {
+    fn new(start_ns: u64, flows: &[Flow]) -> Self {
+        let begun = |flow: &Flow| UnderWay {
+            flow: *flow,
+            sent: 0,
+            arrived: 0,
+            first_ns: None,
+            arrivals: Arrivals::default(),
+        };
+        Self { flows: flows.iter().map(begun).collect(), sent: BTreeMap::new(), start_ns }
+    }
+
+    /// When the longest should have ended.
+    fn end_ns(&self) -> u64 {
+        let lengths = self.flows.iter().map(|one| one.flow.length_ns());
+        self.start_ns + lengths.max().unwrap_or(0)
+    }
+
+    /// When the next packet is due; the maximum after the last.
+    fn next_ns(&self) -> u64 {
+        self.flows.iter().map(|one| one.due_ns(self.start_ns)).min().unwrap_or(u64::MAX)
+    }
+
+    fn send(&mut self, road: &mut Tunnelled, due_ns: u64) -> Result<(), Breach> {
+        let start_ns = self.start_ns;
+        for (number, one) in self.flows.iter_mut().enumerate() {
+            if one.due_ns(start_ns) == due_ns {
+                one.sent += 1;
+                let way = match one.flow.to {
+                    Receiver::Client => Way::Down,
+                    Receiver::Server => Way::Up,
+                };
+                self.sent.insert(road.send(way, FLOW_LEN)?, number);
             }
         }
+        Ok(())
+    }
+
+    fn take(&mut self, road: &mut Tunnelled) {
+        for arrival in road.arrivals() {
+            if let Some(number) = self.sent.remove(&arrival.id) {
+                let one = &mut self.flows[number];
+                one.arrived += 1;
+                one.first_ns.get_or_insert(arrival.at_ns);
+                one.arrivals.note(arrival.at_ns);
+            }
+        }
+    }
+
+    fn end(self, moments: &[Moment], passed: &[Passed]) -> Vec<FlowRun> {
+        let start_ns = self.start_ns;
+        let ended = |one: UnderWay| {
+            let UnderWay { flow, arrived, first_ns, mut arrivals, .. } = one;
+            let end_ns = start_ns + flow.length_ns();
+            let span = first_ns.map(|first_ns| (first_ns, arrivals.latest_ns()));
+            let run = FlowRun::new(start_ns, end_ns, span, arrivals.take_gaps());
+            let lost = u64::from(flow.count) - arrived;
+            let mut run = FlowRun { lost, moments: moments.to_vec(), ..run };
+            run.see(|_| passed.iter().map(|one| (one.at_ns, one.way == Way::Down)).collect());
+            run.added_bytes = passed.iter().filter_map(added_bytes).collect();
+            run
+        };
+        self.flows.into_iter().map(ended).collect()
+    }
+}
+
+impl UnderWay {
+    fn due_ns(&self, start_ns: u64) -> u64 {
+        if self.sent == u64::from(self.flow.count) {
+            return u64::MAX;
+        }
+        start_ns + self.flow.silence_ns + self.sent * self.flow.interval_ns
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 
 fn journey() -> Journey {
-    Journey::new(1, &LinkConfig::lossless(20_000_000, 40 * MS)).unwrap()
+    Journey::new(1, &Terrain::of(LinkConfig::lossless(20_000_000, 40 * MS))).unwrap()
 }
 
 fn no_one() -> impl FnMut(Heard<'_>) {
@@ -51,7 +51,7 @@ fn each_act_comes_when_it_is_due() {
 fn ten_silent_minutes_later_a_move_is_still_announced() {
     let mut journey = journey();
     let silence_ns = 600 * SECOND;
-    let flow = Flow { silence_ns, count: 500 };
+    let flow = Flow::after(silence_ns, SECOND / 2);
     let run = journey.flow(flow, &[Cue::at(silence_ns, Act::Relocate)]).unwrap();
     assert!(run.back_ms()[0] <= 50.0, "{:?} ms", run.back_ms());
 }
@@ -67,4 +67,35 @@ fn a_client_that_moves_into_a_hole_stands_still() {
     let transfer = journey.download(download, &script, &mut listen).unwrap();
     assert!(!transfer.complete && transfer.still_ms().unwrap() > 8_000.0, "{transfer:?}");
     assert_eq!((heard, transfer.moments.len()), (1, 1));
+}
+
+#[test]
+fn a_hole_is_noticed_told_and_left_by_the_other_link() {
+    let mut journey = journey();
+    journey.act(Act::PlugSpare).unwrap();
+    journey.pause(SECOND).unwrap();
+    let flow = Flow::lasting(4 * SECOND);
+    let script = [Cue::at(SECOND, Act::Swallow), Cue::at(3 * SECOND, Act::Return)];
+    let runs = journey.flows(&[flow, flow.upwards()], &script).unwrap();
+    for run in &runs {
+        let swallowed = &run.moments[0];
+        let (noticed, told) = (swallowed.noticed_ms().unwrap(), swallowed.told_ms().unwrap());
+        assert!((100.0..=320.0).contains(&noticed) && told < 2_000.0, "{noticed} {told}");
+        assert!((noticed..500.0).contains(&run.still_ms()[0]), "{:?}", run.still_ms());
+        assert_eq!(run.moments[1].noticed_ns, None, "a return is not for anybody to notice");
+        assert!(run.lost > 0, "the hole swallowed something");
+    }
+}
+
+#[test]
+fn flows_of_both_ways_are_told_apart() {
+    let mut journey = journey();
+    let down = Flow::lasting(SECOND);
+    let up = Flow::after(SECOND / 2, SECOND).upwards().every(10 * MS);
+    let runs = journey.flows(&[down, up], &[]).unwrap();
+    assert_eq!(runs.iter().map(|run| run.lost).collect::<Vec<_>>(), [0, 0]);
+    assert_eq!(runs[1].end_ns - runs[0].end_ns, SECOND / 2);
+    // Before the first and between two, and nothing in the other flow.
+    let longest = |run: &FlowRun| run.gaps.iter().map(|gap| gap.length_ns()).max();
+    assert!(longest(&runs[1]).unwrap() >= SECOND / 2 && longest(&runs[0]).unwrap() < 30 * MS);
 }

@@ -1,8 +1,6 @@
 //! Two ways between a client and a server for the stories that are told in virtual time: through
 //! the tunnel of a [`World`] whose laws stay on, and over the bare link beside it.
 
-use std::net::IpAddr;
-
 use rove_proto::wire::Kind;
 
 use super::engine::World;
@@ -10,16 +8,12 @@ use super::inner::Body;
 use super::laws::Breach;
 use super::op::{ACCESSES, Way};
 use super::watch::Watch;
-use crate::emu::{Carrier, Datagram, End, Internet, LinkConfig, LinkId, NodeId, SECOND};
+use crate::emu::{Datagram, End, Internet, LinkConfig, LinkId, NodeId, SECOND};
 
 /// Where the client begins: behind a NAT box.
-const HOME: usize = 0;
-/// Where it goes: an open network.
-const CAFE: usize = 1;
-/// Where its spare card is: behind a NAT box that gives every flow a port of its own.
-const MOBILE: usize = 2;
+pub(super) const HOME: usize = 0;
 /// The only client.
-const CLIENT: usize = 0;
+pub(super) const CLIENT: usize = 0;
 
 /// An inner packet that arrived.
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +48,6 @@ pub(super) trait Road {
 #[derive(Debug)]
 pub(super) struct Tunnelled {
     pub(super) world: World,
-    /// The network that the client's first card is in.
-    here: usize,
 }
 
 /// A datagram that passed a card of the client.
@@ -73,7 +65,7 @@ impl Tunnelled {
     pub(super) fn new(seed: u64, link: &LinkConfig) -> Result<Self, Breach> {
         let mut world = World::of(1, seed, Watch::default())?;
         world.overheard = Some(Vec::new());
-        let mut road = Self { world, here: HOME };
+        let mut road = Self { world };
         road.set_link(link);
         road.world.plug(CLIENT, 0, Some(HOME))?;
         road.world.advance(2 * SECOND)?;
@@ -88,43 +80,6 @@ impl Tunnelled {
                 self.world.place.net.set_config(self.world.now_ns, id, end, pipe.clone());
             }
         }
-    }
-
-    /// The client's first card is in the other of two networks, with a new address, from now on.
-    pub(super) fn relocate(&mut self) -> Result<(), Breach> {
-        self.here = self.next();
-        self.world.plug(CLIENT, 0, Some(self.here))
-    }
-
-    /// The network that the client moves to next takes everything and delivers nothing.
-    pub(super) fn swallow(&mut self) {
-        let next = self.next();
-        self.world.place.set_carrier(self.world.now_ns, CLIENT, next, Carrier::BlackHole);
-    }
-
-    /// The address of the client's first card.
-    pub(super) fn address(&self) -> Option<IpAddr> {
-        let card = self.world.hosts.get(CLIENT + 1)?.cards.first()?.as_ref()?;
-        card.addresses.first().copied()
-    }
-
-    const fn next(&self) -> usize {
-        if self.here == HOME { CAFE } else { HOME }
-    }
-
-    /// A second card is plugged in.
-    pub(super) fn add_spare(&mut self) -> Result<(), Breach> {
-        self.world.plug(CLIENT, 1, Some(MOBILE))
-    }
-
-    /// The routes of the first card are gone; it carries on until it is unplugged.
-    pub(super) fn announce_departure(&mut self) -> Result<(), Breach> {
-        self.world.tell_links_but(CLIENT, 0)
-    }
-
-    /// The first card is unplugged.
-    pub(super) fn depart(&mut self) -> Result<(), Breach> {
-        self.world.plug(CLIENT, 0, None)
     }
 
     /// What has passed the client's cards since the last call.

@@ -52,6 +52,18 @@ impl Deployment {
         }
     }
 
+    /// Whether the client says that the link of its first card carries: that a path over it is in
+    /// use and its session carries. `None` where nobody can be asked.
+    ///
+    /// # Errors
+    /// When the client does not answer.
+    pub fn says_carries(&self, testbed: &Testbed) -> anyhow::Result<Option<bool>> {
+        match self {
+            Self::Bare | Self::OpenVpn(_) => Ok(None),
+            Self::Rove(rove) => rove.says_carries(testbed).map(Some),
+        }
+    }
+
     /// Notices that a part of it has ended.
     ///
     /// # Errors

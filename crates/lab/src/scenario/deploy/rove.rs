@@ -5,6 +5,7 @@ use super::super::binary::Binary;
 use super::super::testbed::Testbed;
 use crate::netns::{Host, Process};
 use anyhow::{Context as _, bail};
+use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +18,8 @@ const COMMAND: Duration = Duration::from_secs(10);
 const GATEWAY_START: Duration = Duration::from_secs(10);
 /// How long the tunnel may take to carry.
 const TUNNEL_START: Duration = Duration::from_secs(30);
+/// The card of the client's that goes from network to network.
+const FIRST_CARD: &str = "wlan0";
 /// What the client's peer is called at the gateway.
 const PEER: &str = "phone";
 
@@ -26,13 +29,14 @@ pub struct Rove {
     /// Torn down first.
     pub(super) client: Process,
     pub(super) gateway: Process,
+    binary: Binary,
 }
 
 impl Rove {
     /// Deploys as the README tells: a gateway, an invite, a client.
     pub(super) fn start(testbed: &Testbed, binary: &Binary) -> anyhow::Result<Self> {
         let host = testbed.network.host(testbed.gateway);
-        let gateway = Commands { host, binary, directory: host.directory().join("rove") };
+        let gateway = Commands::of(host, binary);
         let endpoint = SocketAddr::new(testbed.gateway_address(), PORT).to_string();
         let init = ["gateway", "init", "--endpoint", &endpoint, "--network", TUNNEL_NETWORK];
         gateway.run(&init)?;
@@ -46,7 +50,7 @@ impl Rove {
             .context("`rove gateway invite` printed no invite")?;
 
         let host = testbed.network.host(testbed.client);
-        let client = Commands { host, binary, directory: host.directory().join("rove") };
+        let client = Commands::of(host, binary);
         let route = format!("{SERVER}/32");
         let mut up = client.start(&["up", invite, "--foreground", "--route", &route])?;
         // The one line that says that the tunnel carries.
@@ -54,7 +58,21 @@ impl Rove {
             .context("the tunnel does not carry")?;
         // The server is on the gateway's own network, which no peer may reach unless allowed.
         gateway.run(&["gateway", "allow", PEER, &route])?;
-        Ok(Self { client: up, gateway: running })
+        Ok(Self { client: up, gateway: running, binary: binary.clone() })
+    }
+
+    /// Whether the client says that its first card carries, in either of the commands by which
+    /// people ask.
+    pub(super) fn says_carries(&self, testbed: &Testbed) -> anyhow::Result<bool> {
+        let client = Commands::of(testbed.network.host(testbed.client), &self.binary);
+        let status: Value = serde_json::from_str(&client.run(&["status", "--json"])?.concat())?;
+        let paths: Value = serde_json::from_str(&client.run(&["paths", "--json"])?.concat())?;
+        let paths = paths.as_array().map(Vec::as_slice).unwrap_or_default();
+        let over_it = |path: &&Value| path["link"] == FIRST_CARD;
+        let by_status =
+            paths.iter().filter(over_it).any(|path| status["path_in_use"] == path["id"]);
+        let by_paths = paths.iter().filter(over_it).any(|path| path["state"] == "in use");
+        Ok(by_paths || (by_status && status["carrying"] == true))
     }
 }
 
@@ -65,7 +83,12 @@ struct Commands<'a> {
     directory: PathBuf,
 }
 
-impl Commands<'_> {
+impl<'a> Commands<'a> {
+    /// Those of the node on a host.
+    fn of(host: &'a Host, binary: &'a Binary) -> Self {
+        Self { host, binary, directory: host.directory().join("rove") }
+    }
+
     /// Starts a command that stays.
     fn start(&self, arguments: &[&str]) -> anyhow::Result<Process> {
         let mut command = self.host.command(&self.binary.path)?;
@@ -118,8 +141,8 @@ impl Commands<'_> {
             // Without a gateway that runs, status says so and succeeds: it is asked for what only
             // a running one knows.
             let said = self.run(&["gateway", "status", "--json"]).unwrap_or_default().concat();
-            let running = serde_json::from_str::<serde_json::Value>(&said)
-                .is_ok_and(|status| status.get("running") == Some(&serde_json::Value::Bool(true)));
+            let running = serde_json::from_str::<Value>(&said)
+                .is_ok_and(|status| status.get("running") == Some(&Value::Bool(true)));
             if running {
                 return Ok(());
             }

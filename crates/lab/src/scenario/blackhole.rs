@@ -1,0 +1,289 @@
+//! `blackhole`: the link is up and carries nothing, and nobody says so.
+//!
+//! First with one link and data that flows both ways all the time, so that something always waits
+//! to be sent: how soon it flows again once the path does, and when the status told of it. Then the
+//! same where the ends fall silent soon after the link, as TCP does: how soon the tunnel finds out
+//! by itself. (No limit holds that for outages below a minute: the tunnel knows nothing yet of the
+//! flows that it should ask for so often.) Last with a second link known: how soon either end turns
+//! to it.
+
+use super::deploy::Deployment;
+use super::record::Limit;
+use super::settings::{Kind, Setting, Settings};
+use super::statistics::{max, median};
+use super::{FAMILY, Grid, Key, Outcome, Scenario, Stage};
+use crate::emu::{LinkConfig, MS, Rng, SECOND};
+use crate::ground::{Act, Cue, Flow, FlowRun, Ground, Pings, Route, Terrain, Trouble};
+use crate::netns::Entered;
+use serde_json::{Value, json};
+
+/// Rate of each link in bits per second.
+const RATE: u64 = 20_000_000;
+/// Its round trip in nanoseconds.
+const ROUND_TRIP_NS: u64 = 40 * MS;
+/// The same in milliseconds.
+const ROUND_TRIP_MS: u64 = ROUND_TRIP_NS / MS;
+/// Round trips after which a hole must be noticed, and so many milliseconds.
+const NOTICED: (u64, u64) = (3, 200);
+/// What the return of a path may take beyond a round trip, in milliseconds.
+const RETURN_MARGIN_MS: u64 = 20;
+/// The share of a long outage that it may take.
+const LATE_SHARE: f64 = 0.02;
+/// Within what time the status must tell, in milliseconds.
+const STATUS_MS: u64 = 2_000;
+/// Round trips before anything happens.
+const PINGS: Pings = Pings { count: 20, interval_ns: 50 * MS };
+/// When the link begins to swallow, after the flows began; up to half as much later.
+const SWALLOWED_AT_NS: u64 = 400 * MS;
+/// How long what comes back is waited for: more than is allowed.
+const AFTERWARDS_NS: u64 = 2 * SECOND;
+/// The outages in seconds, up to the longest that is asked for.
+const OUTAGES_S: &[u64] = &[1, 3, 10, 20, 60];
+/// The same on the full grid.
+const OUTAGES_FULL_S: &[u64] = &[1, 2, 3, 5, 10, 15, 20, 30, 45, 60];
+/// Outages shorter than this tell nothing about the status, in seconds.
+const TELLING_S: u64 = 3;
+/// How long after the link the ends go on sending where they fall silent.
+const UNHEARD_NS: u64 = SECOND;
+/// How long they speak again at the very end.
+const LAST_NS: u64 = 100 * MS;
+/// Outages shorter than this are over before the ends fall silent, in seconds.
+const SILENT_S: u64 = 3;
+/// How long a second link is known before the first one swallows everything.
+const KNOWN_NS: u64 = 1_500 * MS;
+/// How long the first link swallows when there is a second one.
+const HOLE_NS: u64 = 2_500 * MS;
+/// How long a client may take to come back to its first link.
+const SETTLING_NS: u64 = SECOND;
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[
+    Setting::new(
+        "outage",
+        Kind::Number { default: 20, min: 1, max: 60 },
+        "seconds of the longest of the shorter outages",
+    ),
+    Setting::new(
+        "late",
+        Kind::Number { default: 90, min: 0, max: 86_400 },
+        "seconds of an outage of more than a minute; 0 leaves it out",
+    ),
+    Setting::new(
+        "holes",
+        Kind::Number { default: 5, min: 1, max: 100 },
+        "how often a link swallows everything while a second one is known",
+    ),
+    FAMILY,
+];
+
+/// What is measured at least.
+const KEYS: &[Key] = &[
+    Key::lower_is_better("noticed_ms"),
+    Key::lower_is_better("noticed_ms_max"),
+    Key::lower_is_better("still_ms_max"),
+    Key::lower_is_better("rtt_ms"),
+    Key::lower_is_better("status_ms"),
+    Key::lower_is_better("return_ms_max"),
+    Key::lower_is_better("found_ms_max"),
+    Key::lower_is_better("late_return_share"),
+];
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct Blackhole;
+
+impl Scenario for Blackhole {
+    fn name(&self) -> &'static str {
+        "blackhole"
+    }
+
+    fn summary(&self) -> &'static str {
+        "a link that is up carries nothing: who notices when, and how soon all is well again"
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        SETTINGS
+    }
+
+    fn keys(&self) -> &'static [Key] {
+        KEYS
+    }
+
+    /// The thesis' connection monitor needs an event of the kernel's, which a hole does not make.
+    fn paper(&self, _settings: &Settings) -> Value {
+        json!({
+            "source": "Alshalan 2017, Table 3.1, local testbed, after an event of the kernel's",
+            "detection_ms": 214,
+        })
+    }
+
+    fn limits(&self, settings: &Settings) -> Vec<Limit> {
+        let (round_trips, more_ms) = NOTICED;
+        let mut limits = vec![
+            Limit::at_most("noticed_ms_max", round_trips * ROUND_TRIP_MS + more_ms),
+            Limit::at_most("return_ms_max", ROUND_TRIP_MS + RETURN_MARGIN_MS),
+        ];
+        if settings.number("late") > 0 {
+            limits.push(Limit::at_most("late_return_share", LATE_SHARE));
+        }
+        if settings.number("outage") >= TELLING_S {
+            limits.push(Limit::at_most("status_ms", STATUS_MS));
+        }
+        limits
+    }
+
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        (ROUND_TRIP_MS + RETURN_MARGIN_MS) as f64
+    }
+
+    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
+        stage.on_hosts(entered, &terrain(), &deploy, &mut |ground, outcome| {
+            tell(&mut Telling { ground, stage, outcome, rng: Rng::new(stage.seed) })
+        })
+    }
+
+    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
+        Some(stage.in_virtual_time(&terrain(), &mut |ground, outcome| {
+            tell(&mut Telling { ground, stage, outcome, rng: Rng::new(stage.seed) })
+        }))
+    }
+}
+
+fn terrain() -> Terrain {
+    Terrain::of(LinkConfig::lossless(RATE, ROUND_TRIP_NS))
+}
+
+/// The story.
+fn tell(telling: &mut Telling<'_>) -> Result<(), Trouble> {
+    telling.rest()?;
+    telling.outages()?;
+    telling.late_outage()?;
+    telling.holes()
+}
+
+/// The story as it is told.
+struct Telling<'a> {
+    ground: &'a mut dyn Ground,
+    stage: &'a Stage<'a>,
+    outcome: &'a mut Outcome,
+    rng: Rng,
+}
+
+/// What one outage showed.
+struct Seen {
+    noticed_ms: Option<f64>,
+    told_ms: Option<f64>,
+    still_ms: f64,
+    back_ms: f64,
+}
+
+impl Telling<'_> {
+    /// Round trips before anything happens.
+    fn rest(&mut self) -> Result<(), Trouble> {
+        let series = self.ground.ping(&[Route::Tunnelled], PINGS)?;
+        let trips: Vec<f64> = series.iter().flat_map(|one| one.milliseconds()).collect();
+        self.outcome.measure("rtt_ms", median(&trips));
+        Ok(())
+    }
+
+    /// The only link swallows everything, and later carries again.
+    fn outages(&mut self) -> Result<(), Trouble> {
+        (self.stage.tell)("one link that swallows everything, and carries again");
+        let outages = if self.stage.grid == Grid::Full { OUTAGES_FULL_S } else { OUTAGES_S };
+        let longest = self.stage.settings.number("outage");
+        let (mut back, mut told, mut found) = (Vec::new(), Vec::new(), Vec::new());
+        for &seconds in outages.iter().filter(|seconds| **seconds <= longest) {
+            let seen = self.outage(seconds * SECOND)?;
+            back.push(seen.back_ms);
+            if seconds >= SILENT_S && !self.stage.control() {
+                found.push(self.silent_outage(seconds * SECOND)?);
+            }
+            if seconds >= TELLING_S {
+                told.push(seen.told_ms.unwrap_or(seconds as f64 * 1e3));
+            }
+        }
+        self.outcome.measure("return_ms_max", max(&back));
+        self.outcome.measure("status_ms", max(&told));
+        self.outcome.measure("found_ms_max", max(&found));
+        self.outcome.samples.insert("return_ms".to_owned(), back);
+        self.outcome.samples.insert("status_ms".to_owned(), told);
+        self.outcome.samples.insert("found_ms".to_owned(), found);
+        Ok(())
+    }
+
+    /// The same for longer than a minute.
+    fn late_outage(&mut self) -> Result<(), Trouble> {
+        let seconds = self.stage.settings.number("late");
+        if seconds == 0 || self.stage.control() {
+            return Ok(());
+        }
+        (self.stage.tell)(&format!("the same for {seconds} s"));
+        let share = self.silent_outage(seconds * SECOND)? / (seconds as f64 * 1e3);
+        self.outcome.measure("late_return_share", Some(share));
+        Ok(())
+    }
+
+    /// The first of two links swallows everything.
+    fn holes(&mut self) -> Result<(), Trouble> {
+        if self.stage.control() {
+            return Ok(());
+        }
+        (self.stage.tell)("a link that swallows everything, while a second one is known");
+        let (mut noticed, mut still) = (Vec::new(), Vec::new());
+        for _ in 0..self.stage.settings.number("holes") {
+            self.ground.act(Act::PlugSpare)?;
+            self.ground.pause(KNOWN_NS)?;
+            let seen = self.outage(HOLE_NS)?;
+            noticed.push(seen.noticed_ms.unwrap_or(HOLE_NS as f64 / MS as f64));
+            still.push(seen.still_ms);
+            self.ground.act(Act::UnplugSpare)?;
+            self.ground.pause(SETTLING_NS)?;
+        }
+        self.outcome.measure("noticed_ms", median(&noticed));
+        self.outcome.measure("noticed_ms_max", max(&noticed));
+        self.outcome.measure("still_ms_max", max(&still));
+        self.outcome.samples.insert("noticed_ms".to_owned(), noticed);
+        self.outcome.samples.insert("still_ms".to_owned(), still);
+        Ok(())
+    }
+
+    /// Flows both ways, in which the first link swallows everything for so long; in a control it
+    /// never carries again.
+    fn outage(&mut self, length_ns: u64) -> Result<Seen, Trouble> {
+        let script = self.script(length_ns);
+        let [_, back] = script;
+        let down = Flow::lasting(back.at_ns + AFTERWARDS_NS);
+        let acts = if self.stage.control() { 1 } else { script.len() };
+        let runs = self.ground.flows(&[down, down.upwards()], &script[..acts])?;
+        let worst = |of: fn(&FlowRun) -> Option<f64>| {
+            max(&runs.iter().filter_map(of).collect::<Vec<_>>()).unwrap_or_default()
+        };
+        let swallowed = runs.first().and_then(|run| run.moments.first());
+        Ok(Seen {
+            noticed_ms: swallowed.and_then(|moment| moment.noticed_ms()),
+            told_ms: swallowed.and_then(|moment| moment.told_ms()),
+            still_ms: worst(|run| run.still_ms().first().copied()),
+            back_ms: worst(|run| run.back_ms().last().copied()),
+        })
+    }
+
+    /// The same, but both ends fall silent a while after the link: how long after its return the
+    /// first packet of the tunnel comes to the client, in milliseconds.
+    fn silent_outage(&mut self, length_ns: u64) -> Result<f64, Trouble> {
+        let script = self.script(length_ns);
+        let [swallowed, back] = script;
+        let down = Flow::lasting(swallowed.at_ns + UNHEARD_NS);
+        // As long as it may take, and longer.
+        let end_ns = back.at_ns + AFTERWARDS_NS + length_ns / 10;
+        let last = Flow::after(end_ns, LAST_NS);
+        let runs = self.ground.flows(&[down, down.upwards(), last], &script)?;
+        let found = runs.last().and_then(|run| run.resumption_ms().last().copied());
+        Ok(found.unwrap_or(end_ns as f64 / MS as f64))
+    }
+
+    fn script(&mut self, length_ns: u64) -> [Cue; 2] {
+        let from_ns = SWALLOWED_AT_NS + self.rng.below(SWALLOWED_AT_NS / 2);
+        [Cue::at(from_ns, Act::Swallow), Cue::at(from_ns + length_ns, Act::Return)]
+    }
+}

@@ -1,0 +1,300 @@
+//! The ground of real hosts: the testbed's programs, and what was deployed on it.
+//!
+//! Decides how acts and measurements become commands, captures and reports, and which failure is
+//! the lab's. Everything is in real time: an act that is late is late.
+
+mod transfer;
+
+use super::deploy::Deployment;
+use super::testbed::{Move, Testbed};
+use crate::emu::{BitErrors, Carrier, End, LinkConfig, MS};
+use crate::ground::{
+    Act, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Pings, Receiver,
+    RoundTrips, Route, Transfer, Trouble,
+};
+use crate::netns::{Capture, Captured, Direction, Process, monotonic_ns};
+use crate::programs::{FlowRequest, Report, report};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How long after its regular end the report on a flow is waited for.
+const REPORT: Duration = Duration::from_secs(10);
+/// IPv4 and UDP header of the flow inside the tunnel.
+const INNER_HEADERS: usize = 28;
+/// How often the client is asked whether it knows that a link does not carry.
+const ASKING_NS: u64 = 20 * MS;
+
+/// Hosts with something deployed on them.
+#[derive(Debug)]
+pub struct Hosts {
+    testbed: Testbed,
+    deployment: Deployment,
+    link: LinkConfig,
+    /// The content of downloads follows from it.
+    seed: u64,
+    /// Every network that the client moves to swallows everything.
+    dead_ends: bool,
+}
+
+impl Hosts {
+    /// A testbed whose access networks are like `link`, and what was deployed on it.
+    pub const fn new(
+        testbed: Testbed,
+        deployment: Deployment,
+        link: LinkConfig,
+        seed: u64,
+    ) -> Self {
+        Self { testbed, deployment, link, seed, dead_ends: false }
+    }
+
+    /// The testbed.
+    pub const fn testbed(&self) -> &Testbed {
+        &self.testbed
+    }
+
+    /// Notices that a part of what was deployed has ended.
+    ///
+    /// # Errors
+    /// With its last words.
+    pub fn check(&mut self) -> Result<(), Trouble> {
+        self.deployment.check().map_err(|error| Trouble::UnderTest(error.to_string()))
+    }
+
+    fn perform(&mut self, act: Act) -> Result<Moment, Trouble> {
+        let began_ns = monotonic_ns();
+        let mut moment = Moment::new(act, began_ns, began_ns);
+        moment.address = self.testbed.address(0);
+        match act {
+            Act::Relocate => {
+                if self.dead_ends {
+                    self.testbed.set_next_network(Carrier::BlackHole)?;
+                }
+                let Move { usable_ns, address } =
+                    self.testbed.relocate(self.deployment.on_move())?;
+                (moment.done_ns, moment.address) = (usable_ns, Some(address));
+            }
+            Act::PlugSpare => {
+                let Move { usable_ns, address } = self.testbed.plug_spare()?;
+                (moment.done_ns, moment.address) = (usable_ns, Some(address));
+            }
+            Act::AnnounceDeparture => self.testbed.announce_departure()?,
+            Act::Depart => self.testbed.depart()?,
+            Act::UnplugSpare => self.testbed.unplug_spare()?,
+            Act::Swallow => self.testbed.set_first_network(Carrier::BlackHole)?,
+            Act::Return => self.testbed.set_first_network(Carrier::Up)?,
+        }
+        Ok(moment)
+    }
+
+    /// What the packets of the flow grew by on the way, outer headers not counted.
+    fn added_bytes(&self, captured: &Captures) -> Vec<f64> {
+        let inner = usize::from(Flow::BYTES) + INNER_HEADERS;
+        let headers = self.testbed.family().udp_headers();
+        let gateway = self.testbed.gateway_address();
+        let packets = captured.cards.iter().flat_map(|card| &card.packets);
+        let of_flow = packets
+            .filter(|packet| packet.direction == Direction::In && packet.bytes > inner + headers)
+            .filter(|packet| packet.endpoints.is_some_and(|ends| ends.source.ip() == gateway));
+        match self.deployment {
+            Deployment::Bare => vec![0.0],
+            Deployment::Rove(_) | Deployment::OpenVpn(_) => {
+                of_flow.map(|packet| (packet.bytes - headers - inner) as f64).collect()
+            }
+        }
+    }
+
+    fn run_flows(&mut self, flows: &[Flow], script: &[Cue]) -> Result<Vec<FlowRun>, Trouble> {
+        let mut running = Vec::new();
+        for flow in flows {
+            let asked_ns = monotonic_ns();
+            let subscriber = self.testbed.subscribe(flow.to, &request(flow))?;
+            // The answer was under way for as long as the link is.
+            let delay_ns = match flow.to {
+                Receiver::Client => self.link.down.delay_ns,
+                Receiver::Server => self.link.up.delay_ns,
+            };
+            let start_ns = monotonic_ns() - delay_ns;
+            let start_ns = if subscriber.is_some() { start_ns } else { asked_ns };
+            running.push((subscriber, start_ns, start_ns + flow.length_ns()));
+        }
+        let start_ns = running.iter().map(|one| one.1).max().unwrap_or_default();
+        let end_ns = running.iter().map(|one| one.2).max().unwrap_or_default();
+        let moments = self.play(script, start_ns, end_ns)?;
+        let mut runs = Vec::new();
+        for (flow, (subscriber, start_ns, end_ns)) in flows.iter().zip(running) {
+            let run = match subscriber {
+                Some(subscriber) => finish(subscriber, start_ns, end_ns)?,
+                None => {
+                    let lost = flow.count.into();
+                    FlowRun { lost, ..FlowRun::new(start_ns, end_ns, None, Vec::new()) }
+                }
+            };
+            runs.push(FlowRun { moments: moments.clone(), ..run });
+        }
+        Ok(runs)
+    }
+
+    /// Does what is due, and asks meanwhile what the client knows of it.
+    fn play(&mut self, script: &[Cue], start_ns: u64, end_ns: u64) -> Result<Vec<Moment>, Trouble> {
+        let mut moments: Vec<Moment> = Vec::new();
+        for cue in script.iter().take_while(|cue| start_ns + cue.at_ns <= end_ns) {
+            self.ask_until(start_ns + cue.at_ns, &mut moments)?;
+            moments.push(self.perform(cue.act)?);
+        }
+        if moments.last().is_some_and(|moment| moment.act == Act::Swallow) {
+            self.ask_until(end_ns, &mut moments)?;
+        }
+        Ok(moments)
+    }
+
+    /// Waits, and if the last act is one that the client cannot see, asks it until it says that
+    /// the link does not carry.
+    fn ask_until(&mut self, until_ns: u64, moments: &mut [Moment]) -> Result<(), Trouble> {
+        if let Some(moment) = moments.last_mut().filter(|moment| moment.act == Act::Swallow) {
+            while moment.told_ns.is_none() && monotonic_ns() + ASKING_NS < until_ns {
+                let asked_ns = monotonic_ns();
+                if self.deployment.says_carries(&self.testbed)? == Some(false) {
+                    moment.told_ns = Some(monotonic_ns());
+                }
+                sleep_until(asked_ns + ASKING_NS);
+            }
+        }
+        sleep_until(until_ns);
+        Ok(())
+    }
+
+    /// Notes when an end first turned to the spare link because of one that swallows everything:
+    /// what leaves for there, or from there, does so for no other reason while data flows.
+    fn see_who_noticed(&self, captured: &Captures, moments: &mut [Moment]) {
+        let spare = self.testbed.address(1);
+        let left = |packet: &&Captured| packet.direction == Direction::Out;
+        let for_spare = |packet: &&Captured| {
+            packet.endpoints.is_some_and(|ends| Some(ends.destination.ip()) == spare)
+        };
+        let by_client = captured.cards[1].packets.iter().filter(left);
+        let by_gateway = captured.uplink.packets.iter().filter(left).filter(for_spare);
+        let turned: BTreeSet<u64> = by_client.chain(by_gateway).map(|one| one.at_ns).collect();
+        for moment in moments.iter_mut().filter(|moment| moment.act == Act::Swallow) {
+            moment.noticed_ns = turned.range(moment.done_ns..).next().copied();
+        }
+    }
+}
+
+impl Ground for Hosts {
+    fn clock(&self) -> Clock {
+        Clock::Real
+    }
+
+    fn pause(&mut self, length_ns: u64) -> Result<(), Trouble> {
+        std::thread::sleep(Duration::from_nanos(length_ns));
+        Ok(())
+    }
+
+    fn ping(&mut self, routes: &[Route], pings: Pings) -> Result<Vec<RoundTrips>, Trouble> {
+        let start = |route: &Route| {
+            self.testbed.ping(*route, pings.count, (pings.interval_ns / 1_000).max(1))
+        };
+        let running = routes.iter().map(start).collect::<Result<Vec<_>, _>>()?;
+        let mut all = Vec::new();
+        for pinging in running {
+            all.push(RoundTrips(pinging.finish()?.round_trips_ns));
+        }
+        Ok(all)
+    }
+
+    fn flows(&mut self, flows: &[Flow], script: &[Cue]) -> Result<Vec<FlowRun>, Trouble> {
+        let network = &self.testbed.network;
+        let [first, second] = self.testbed.cards;
+        for card in [first, second, self.testbed.uplink] {
+            network.start_capture(card)?;
+        }
+        let runs = self.run_flows(flows, script);
+        let network = &self.testbed.network;
+        let cards = [network.take_capture(first)?, network.take_capture(second)?];
+        let captured = Captures { cards, uplink: network.take_capture(self.testbed.uplink)? };
+        let mut runs = runs?;
+        for run in &mut runs {
+            run.see(|moment| captured.of(moment.address));
+            run.added_bytes = self.added_bytes(&captured);
+            self.see_who_noticed(&captured, &mut run.moments);
+        }
+        Ok(runs)
+    }
+
+    fn download(
+        &mut self,
+        download: Download,
+        script: &[Cue],
+        listen: &mut dyn FnMut(Heard<'_>),
+    ) -> Result<Transfer, Trouble> {
+        let fetch = self.testbed.download(download.route, self.seed, download.length)?;
+        self.follow(&fetch, download, script, listen)
+    }
+
+    fn harm(&mut self, harm: Harm) -> Result<(), Trouble> {
+        match harm {
+            Harm::DeadEnds => self.dead_ends = true,
+            Harm::BitErrors(share) => {
+                let LinkConfig { up, down } = self.link.clone();
+                for (end, mut pipe) in [(End::A, up), (End::B, down)] {
+                    pipe.bit_errors = BitErrors::Delivered(share);
+                    self.testbed.set_home_pipe(end, pipe)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, act: Act) -> Result<Moment, Trouble> {
+        self.perform(act)
+    }
+}
+
+/// What passed the client's cards and the gateway's while flows ran.
+struct Captures {
+    cards: [Capture; 2],
+    uplink: Capture,
+}
+
+impl Captures {
+    /// When packets left the client from an address, or came there, in order.
+    fn of(&self, address: Option<IpAddr>) -> Vec<(u64, bool)> {
+        let here = |packet: &Captured| {
+            let ends = packet.endpoints?;
+            let came = packet.direction == Direction::In;
+            let end = if came { ends.destination } else { ends.source };
+            (Some(end.ip()) == address).then_some((packet.at_ns, came))
+        };
+        let [first, second] = &self.cards;
+        let mut all: Vec<_> =
+            first.packets.iter().chain(&second.packets).filter_map(here).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+/// What the receiver of a flow asks its sender for.
+fn request(flow: &Flow) -> FlowRequest {
+    FlowRequest {
+        interval_us: flow.interval_ns / 1_000,
+        size: Flow::BYTES,
+        wait_ms: flow.silence_ns / MS,
+        count: flow.count,
+    }
+}
+
+/// What became of a flow.
+fn finish(mut subscriber: Process, start_ns: u64, end_ns: u64) -> Result<FlowRun, Trouble> {
+    let left_ns = (end_ns + Flow::PATIENCE_NS).saturating_sub(monotonic_ns());
+    let stats = subscriber.line_where(Duration::from_nanos(left_ns) + REPORT, |line| {
+        if let Report::Flowed(stats) = report(line)? { Some(stats) } else { None }
+    })?;
+    let arrived = (stats.first_ns > 0).then_some((stats.first_ns, stats.last_ns));
+    let run = FlowRun::new(start_ns, end_ns, arrived, stats.gaps);
+    Ok(FlowRun { lost: stats.lost, ..run })
+}
+
+fn sleep_until(at_ns: u64) {
+    std::thread::sleep(Duration::from_nanos(at_ns.saturating_sub(monotonic_ns())));
+}

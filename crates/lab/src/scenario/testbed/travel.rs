@@ -1,0 +1,150 @@
+//! Where the client is, and how it gets elsewhere.
+
+use super::{METRIC, Testbed};
+use crate::emu::{Carrier, End, PipeConfig};
+use crate::netns::AccessId;
+use crate::scenario::addresses::Site;
+use anyhow::Context as _;
+use ipnet::IpNet;
+use std::io;
+use std::net::IpAddr;
+
+/// What a move does to the client's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// Another network, another address: what happens to a host.
+    Changes,
+    /// The whole Internet learns in no time that the old address is reached through the other
+    /// network: what no network does, and the least that a move can cost.
+    Follows,
+}
+
+/// A move of the client.
+#[derive(Clone, Copy, Debug)]
+pub struct Move {
+    /// When the new address was usable, in nanoseconds on the shared clock.
+    pub usable_ns: u64,
+    /// The address after it.
+    pub address: IpAddr,
+}
+
+impl Testbed {
+    /// Moves the client's first card between home and the café.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn relocate(&mut self, address: Address) -> anyhow::Result<Move> {
+        self.away = !self.away;
+        self.plugs += 1;
+        let (access, site) = self.first_network();
+        let (usable_ns, addresses) = match address {
+            Address::Changes => {
+                let addresses = site.host(self.family, self.plugs);
+                (self.network.plug(self.cards[0], access, &addresses, METRIC)?, addresses)
+            }
+            Address::Follows => {
+                let kept = Site::Home.host(self.family, 0);
+                (self.network.hand_over(self.cards[0], access)?, kept)
+            }
+        };
+        self.arrived(0, usable_ns, &addresses)
+    }
+
+    /// The client's first network from the start.
+    pub(super) fn plug_at_home(&mut self) -> io::Result<()> {
+        let addresses = self.home_site.host(self.family, 0);
+        self.network.plug(self.cards[0], self.home, &addresses, METRIC)?;
+        self.addresses[0] = addresses.first().map(IpNet::addr);
+        Ok(())
+    }
+
+    /// Plugs the card in that is not in use, with a new address, as a spare: its default route has
+    /// a higher metric.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn plug_spare(&mut self) -> anyhow::Result<Move> {
+        self.plugs += 1;
+        let spare = 1 - self.in_use;
+        let (access, site) =
+            if spare == 0 { self.first_network() } else { (self.mobile, Site::Mobile) };
+        let addresses = site.host(self.family, self.plugs);
+        // It may have been cut when the client left it.
+        self.network.set_access(access, Carrier::Up)?;
+        let metric = METRIC + self.plugs;
+        let usable_ns = self.network.plug(self.cards[spare], access, &addresses, metric)?;
+        self.metrics[spare] = metric;
+        self.arrived(spare, usable_ns, &addresses)
+    }
+
+    /// The client's link in use is about to go: its default routes are taken away, it still
+    /// carries.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn announce_departure(&mut self) -> io::Result<()> {
+        self.network.withdraw_routes(self.cards[self.in_use], self.metrics[self.in_use])
+    }
+
+    /// The cable of the link in use is pulled out; the spare one is in use.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn depart(&mut self) -> io::Result<()> {
+        self.network.set_carrier(self.cards[self.in_use], false)?;
+        self.in_use = 1 - self.in_use;
+        Ok(())
+    }
+
+    /// The cable of the spare link is pulled out.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn unplug_spare(&self) -> io::Result<()> {
+        self.network.set_carrier(self.cards[1 - self.in_use], false)
+    }
+
+    /// Cuts, blackholes or restores the network that the first card is in, unseen by the client.
+    ///
+    /// # Errors
+    /// When the emulator has died.
+    pub fn set_first_network(&self, carrier: Carrier) -> io::Result<()> {
+        self.network.set_access(self.first_network().0, carrier)
+    }
+
+    /// The same for the network that the first card will be in next.
+    ///
+    /// # Errors
+    /// When the emulator has died.
+    pub fn set_next_network(&self, carrier: Carrier) -> io::Result<()> {
+        self.network.set_access(if self.away { self.home } else { self.cafe }, carrier)
+    }
+
+    /// Changes one direction of the home network's link; [`End::A`] is the uplink.
+    ///
+    /// # Errors
+    /// When the emulator has died.
+    pub fn set_home_pipe(&self, end: End, pipe: PipeConfig) -> io::Result<()> {
+        self.network.set_pipe(self.home, end, pipe)
+    }
+
+    /// The present address of a card of the client's.
+    pub fn address(&self, card: usize) -> Option<IpAddr> {
+        self.addresses.get(card).copied().flatten()
+    }
+
+    const fn first_network(&self) -> (AccessId, Site) {
+        if self.away { (self.cafe, Site::Cafe) } else { (self.home, self.home_site) }
+    }
+
+    fn arrived(
+        &mut self,
+        card: usize,
+        usable_ns: u64,
+        addresses: &[IpNet],
+    ) -> anyhow::Result<Move> {
+        let address = addresses.first().context("a site has no address")?.addr();
+        self.addresses[card] = Some(address);
+        Ok(Move { usable_ns, address })
+    }
+}

@@ -1,0 +1,174 @@
+//! What is done to the client of a [`Journey`](super::Journey), and who notices.
+//!
+//! The client has two cards: the first goes between home and the café, the second knows the mobile
+//! network. Decides how an act becomes operations of the world; knows no story.
+
+use rove_proto::id::LinkId;
+use rove_proto::node::PeerStatus;
+use rove_proto::path::Health;
+use rove_proto::time::Duration;
+
+use super::super::engine::GATEWAY;
+use super::super::laws::Breach;
+use super::super::road::{CLIENT, HOME, Road as _, Tunnelled};
+use crate::emu::{Carrier, SECOND};
+use crate::ground::{Act, Edge, Moment};
+
+/// Where the client goes: an open network.
+const CAFE: usize = 1;
+/// Where its second card is: behind a NAT box that gives every flow a port of its own.
+const MOBILE: usize = 2;
+/// An answer that is owed for longer means, to who reads the status, that nothing is carried.
+const OWED_MAX: Duration = Duration::from_secs(2);
+/// How long a client may take to settle in its first network.
+const SETTLING_NS: u64 = 2 * SECOND;
+
+/// The client as the story knows it.
+#[derive(Debug)]
+pub(super) struct Client {
+    /// Every network that it moves to swallows everything.
+    pub(super) dead_ends: bool,
+    /// The network that its first card is in.
+    here: usize,
+    /// The card in use: 0 or 1.
+    in_use: usize,
+    swallowed: Option<Swallowed>,
+    /// What was noticed and told, for each [`Act::Swallow`] since the last report.
+    seen: Vec<(Option<u64>, Option<u64>)>,
+}
+
+/// A link that swallows everything: the paths in use when that began, and who has noticed.
+#[derive(Debug, Default)]
+struct Swallowed {
+    link: Option<LinkId>,
+    at_client: Option<u32>,
+    at_gateway: Option<u32>,
+    noticed_ns: Option<u64>,
+    told_ns: Option<u64>,
+}
+
+impl Client {
+    /// Brings the client of a session into its first network.
+    pub(super) fn settle(road: &mut Tunnelled, edge: Edge) -> Result<Self, Breach> {
+        let (dead_ends, here, in_use) = (false, HOME, 0);
+        let mut client = Self { dead_ends, here, in_use, swallowed: None, seen: Vec::new() };
+        if edge == Edge::Open {
+            client.relocate(road)?;
+            road.pass(road.now_ns() + SETTLING_NS)?;
+        }
+        if let Edge::Nat { expiry_ns } = edge
+            && let Some(nat) = road.world.place.access(CLIENT, HOME).nat
+        {
+            road.world.place.net.set_nat_expiry(nat, expiry_ns);
+        }
+        Ok(client)
+    }
+
+    /// Does it.
+    pub(super) fn act(&mut self, road: &mut Tunnelled, act: Act) -> Result<Moment, Breach> {
+        match act {
+            Act::Relocate => self.relocate(road)?,
+            Act::PlugSpare => self.plug_spare(road)?,
+            Act::AnnounceDeparture => road.world.tell_links_but(CLIENT, self.in_use as u32)?,
+            Act::Depart => {
+                road.world.plug(CLIENT, self.in_use, None)?;
+                self.in_use = 1 - self.in_use;
+            }
+            Act::UnplugSpare => road.world.plug(CLIENT, 1 - self.in_use, None)?,
+            Act::Swallow => self.swallow(road),
+            Act::Return => {
+                self.stop_watching();
+                self.set_carrier(road, Carrier::Up);
+            }
+        }
+        let now_ns = road.now_ns();
+        let card = road.world.hosts[CLIENT + 1].cards[self.in_use].as_ref();
+        let address = card.and_then(|card| card.addresses.first().copied());
+        Ok(Moment { address, ..Moment::new(act, now_ns, now_ns) })
+    }
+
+    /// The first card is in the other of two networks, with a new address.
+    fn relocate(&mut self, road: &mut Tunnelled) -> Result<(), Breach> {
+        self.here = if self.here == HOME { CAFE } else { HOME };
+        if self.dead_ends {
+            self.set_carrier(road, Carrier::BlackHole);
+        }
+        road.world.plug(CLIENT, 0, Some(self.here))
+    }
+
+    fn plug_spare(&mut self, road: &mut Tunnelled) -> Result<(), Breach> {
+        let spare = 1 - self.in_use;
+        let access = if spare == 0 { self.here } else { MOBILE };
+        road.world.plug(CLIENT, spare, Some(access))
+    }
+
+    fn set_carrier(&self, road: &mut Tunnelled, carrier: Carrier) {
+        let now_ns = road.world.now_ns;
+        road.world.place.set_carrier(now_ns, CLIENT, self.here, carrier);
+    }
+
+    fn swallow(&mut self, road: &mut Tunnelled) {
+        self.stop_watching();
+        self.set_carrier(road, Carrier::BlackHole);
+        let in_use = |status: &PeerStatus| Some(status.paths.first()?.id);
+        self.swallowed = Some(Swallowed {
+            link: Some(LinkId(1)),
+            at_client: status(road, CLIENT + 1).as_ref().and_then(in_use),
+            at_gateway: status(road, GATEWAY).as_ref().and_then(in_use),
+            ..Swallowed::default()
+        });
+    }
+
+    /// Whether there is something to be noticed.
+    pub(super) fn is_watching(&self) -> bool {
+        self.swallowed.as_ref().is_some_and(|one| one.told_ns.is_none() || one.noticed_ns.is_none())
+    }
+
+    /// Looks whether somebody has noticed.
+    pub(super) fn look(&mut self, road: &Tunnelled) {
+        let Some(swallowed) = &mut self.swallowed else { return };
+        let (now_ns, now) = (road.now_ns(), road.world.hosts[CLIENT + 1].clock(road.now_ns()));
+        let (client, gateway) = (status(road, CLIENT + 1), status(road, GATEWAY));
+        let turned = |status: &Option<PeerStatus>, was: Option<u32>| {
+            let first = status.as_ref().and_then(|status| status.paths.first());
+            first.is_some_and(|path| Some(path.id) != was || path.health != Health::Good)
+        };
+        if turned(&client, swallowed.at_client) || turned(&gateway, swallowed.at_gateway) {
+            swallowed.noticed_ns.get_or_insert(now_ns);
+        }
+        let path = client.as_ref().and_then(|status| status.paths.first());
+        let carries = path.is_some_and(|path| {
+            let owed = path.unanswered_since.map(|since| now.saturating_since(since));
+            let answered = owed.is_none_or(|owed| owed < OWED_MAX);
+            path.in_use && path.health == Health::Good && answered && path.link == swallowed.link
+        });
+        if !carries {
+            swallowed.told_ns.get_or_insert(now_ns);
+        }
+    }
+
+    /// What was seen before is nobody's business any more.
+    pub(super) fn forget(&mut self) {
+        self.stop_watching();
+        self.seen.clear();
+    }
+
+    fn stop_watching(&mut self) {
+        let seen = self.swallowed.take().map(|one| (one.noticed_ns, one.told_ns));
+        self.seen.extend(seen);
+    }
+
+    /// Writes what was noticed to the moments that it belongs to.
+    pub(super) fn tell(&mut self, moments: &mut [Moment]) {
+        self.stop_watching();
+        let swallowed = moments.iter_mut().filter(|moment| moment.act == Act::Swallow);
+        for (moment, (noticed_ns, told_ns)) in swallowed.zip(self.seen.drain(..)) {
+            (moment.noticed_ns, moment.told_ns) = (noticed_ns, told_ns);
+        }
+    }
+}
+
+/// What a host's node says of the session.
+fn status(road: &Tunnelled, host: usize) -> Option<PeerStatus> {
+    road.world.statuses(host).into_iter().next().map(|(_, status)| status)
+}
