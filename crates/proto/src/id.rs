@@ -41,7 +41,28 @@ pub struct ProfileId(pub u8);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkId(pub u32);
 
-/// A local socket. A gateway's listening sockets are numbered by the shell from 0, a client's are
-/// opened at the core's request and numbered by it.
+/// A local socket: one that sends UDP datagrams to anywhere, or, numbered from
+/// [`SocketId::STREAMS`] up, a stream that carries datagrams to one place. A gateway's are numbered
+/// by the shell, below the number that the node was given as its first; a client's are opened at
+/// the core's request and numbered by it. A gateway's streams are numbered by the shell.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SocketId(pub u32);
+
+impl SocketId {
+    /// The number of the first stream.
+    pub const STREAMS: u32 = 1 << 31;
+
+    /// What carries its datagrams.
+    pub const fn transport(self) -> Transport {
+        if self.0 >= Self::STREAMS { Transport::Stream } else { Transport::Udp }
+    }
+}
+
+/// What carries datagrams between two addresses.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Transport {
+    /// Each by itself: may be lost, and none waits for another.
+    Udp,
+    /// A byte stream (TCP, MPTCP, TLS in either): in order, and all of them late when one is.
+    Stream,
+}

@@ -149,7 +149,7 @@ impl Host {
         verb(&mut self.node, now, &mut self.out);
         let mut turn = Turn::default();
         while let Some(event) = self.node.poll_event() {
-            if let Event::OpenSocket { socket, link, local } = &event {
+            if let Event::OpenSocket { socket, link, local, .. } = &event {
                 self.open(*socket, *link, *local);
             }
             turn.events.push(event);

@@ -8,7 +8,7 @@ use crate::error::{CloseCode, DropReason};
 use crate::id::{PeerKey, SessionIndex, SocketId};
 use crate::outbox::{Outbox, Route};
 use crate::peer::index::Slot;
-use crate::peer::{Event, Link, Peer, SideConfig};
+use crate::peer::{Event, Link, Peer, SideConfig, StreamTo};
 use crate::role::Access;
 use crate::time::Instant;
 use crate::wire::control::Prefix;
@@ -43,6 +43,13 @@ pub enum Command {
         peer: PeerKey,
         /// Its addresses.
         remotes: Vec<SocketAddr>,
+    },
+    /// Client: the streams by which a gateway may be reached where UDP is blocked, best first.
+    SetStreams {
+        /// The gateway.
+        peer: PeerKey,
+        /// The streams; at most [`STREAMS_MAX`](crate::peer::STREAMS_MAX) are tried.
+        streams: Vec<StreamTo>,
     },
     /// Client: asks for a session with a gateway, and keeps asking.
     Connect(PeerKey),
@@ -85,6 +92,9 @@ impl Node {
             }
             Command::SetRemotes { peer, remotes } => self.for_peer(now, peer, out, |peer, cx| {
                 peer.set_remotes(cx, remotes);
+            }),
+            Command::SetStreams { peer, streams } => self.for_peer(now, peer, out, |peer, cx| {
+                peer.set_streams(cx, streams);
             }),
             Command::Connect(peer) => self.for_peer(now, peer, out, Peer::want),
             Command::Close { peer, code } => {

@@ -19,6 +19,7 @@ mod timers;
 
 pub use crate::peer::{
     Config, Event, Link, PathStatus, PeerConfig, PeerState, PeerStatus, Reason, SideConfig,
+    StreamTo,
 };
 pub use command::Command;
 

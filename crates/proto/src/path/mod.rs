@@ -12,7 +12,7 @@ pub mod replay;
 pub mod rtt;
 pub mod sent;
 
-use crate::id::LinkId;
+use crate::id::{LinkId, Transport};
 use crate::outbox::Route;
 use crate::time::{Duration, Instant};
 use crate::wire::data::{BASE_DATAGRAM, MAX_DATAGRAM};
@@ -116,7 +116,10 @@ impl Path {
             trust,
             health: Health::Good,
             rtt: Rtt::default(),
-            mtu: MtuSearch::default(),
+            mtu: match route.socket.transport() {
+                Transport::Udp => MtuSearch::default(),
+                Transport::Stream => MtuSearch::of_stream(),
+            },
             probes: Probes::default(),
             since,
             mtu_due: None,
@@ -127,6 +130,11 @@ impl Path {
             traffic: (0, 0),
             split: 0,
         }
+    }
+
+    /// What carries its datagrams.
+    pub const fn transport(&self) -> Transport {
+        self.route.socket.transport()
     }
 
     /// Whether `len` bytes may be sent now: always, except to a claimed address.
@@ -186,7 +194,7 @@ impl Path {
 
     /// Large datagrams vanish while small ones arrive.
     pub fn doubt_mtu(&mut self, now: Instant) {
-        if self.mtu.doubt() {
+        if self.transport() == Transport::Udp && self.mtu.doubt() {
             self.mtu_due = Some(now);
         }
     }

@@ -7,7 +7,7 @@
 //! at first, and to cut every packet in two is what an overloaded path can bear least.
 
 use crate::time::{Duration, Instant};
-use crate::wire::data::BASE_DATAGRAM;
+use crate::wire::data::{BASE_DATAGRAM, MAX_DATAGRAM};
 
 /// Candidate sizes of UDP payload, largest first. The first carries an inner packet of 1,420 bytes
 /// with any framing and fits 1,500 bytes with IPv6; the rest are steps down through common
@@ -51,6 +51,12 @@ impl Default for MtuSearch {
 }
 
 impl MtuSearch {
+    /// A stream carries every datagram that there is.
+    pub const fn of_stream() -> Self {
+        let again = Instant::ZERO;
+        Self { confirmed: MAX_DATAGRAM, state: State::Settled { again }, pause: AGAIN_FIRST }
+    }
+
     /// The UDP payload that the path is known to carry, in bytes.
     pub const fn datagram(&self) -> usize {
         self.confirmed

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 
 use super::connector::Candidate;
 use super::{Context, Event, Peer, Side};
+use crate::id::Transport;
 use crate::outbox::Route;
 use crate::path::{Health, Path, PathId, Trust};
 use crate::wire::control::{ADDRESSES_MAX, Control};
@@ -65,6 +66,7 @@ impl Peer {
                 && path.link == Some(target.link)
                 && path.route.local == Some(target.local)
                 && path.health != Health::Gone
+                && path.transport() == Transport::Udp
         };
         let there = self.paths.iter().find(to_it).map(|path| (path.id, path.is_proven()));
         match there {
@@ -89,11 +91,11 @@ impl Peer {
     /// Client: the way that the gateway asks for, by the link in use; `None` if that is in use.
     fn target(&self) -> Option<Candidate> {
         let Side::Gateway(connector) = &self.side else { return None };
-        let path = self.paths.active()?;
+        let path = self.paths.active().filter(|path| path.transport() == Transport::Udp)?;
         let Route { local, remote, .. } = path.route;
         let family = |at: &&SocketAddr| at.is_ipv4() == remote.is_ipv4();
         let &wanted = connector.announced.iter().find(family)?;
-        let candidate = Candidate { link: path.link?, local: local?, remote: wanted };
+        let candidate = Candidate { link: path.link?, local: local?, remote: wanted, stream: None };
         (wanted != remote).then_some(candidate)
     }
 
@@ -119,8 +121,8 @@ impl Peer {
         if !self.epochs.current.as_ref()?.has_spare_index() {
             return None;
         }
-        let Candidate { link, local, remote } = candidate;
-        let socket = connector.open_socket(cx, link, local);
+        let Candidate { link, local, remote, .. } = candidate;
+        let socket = connector.open_socket(cx, candidate);
         let route = Route { socket, local: Some(local), remote };
         let id = self.paths.next_id();
         self.add_path(cx, Path::new(id, route, Some(link), cx.now, Trust::Chosen));

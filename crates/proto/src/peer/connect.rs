@@ -8,10 +8,10 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use super::connector::{Attempt, CANDIDATES_MAX, Candidate, Round};
+use super::connector::{Attempt, CANDIDATES_MAX, Candidate, OpenSocket, Round, STREAMS_MAX};
 use super::epoch::{Agreed, Epoch, PENDING_TIME};
 use super::index::EpochId;
-use super::{Context, Event, Peer, PeerState, Side};
+use super::{Context, Event, Peer, PeerState, Side, StreamTo};
 use crate::crypto::{EpochKeys, Hello, Initiator, Status, Welcome};
 use crate::error::{CloseCode, DropReason};
 use crate::id::LinkId;
@@ -22,6 +22,9 @@ use crate::time::{Duration, Instant};
 
 /// Time between the attempts of one round.
 const STAGGER: Duration = Duration::from_millis(30);
+/// Time that UDP has for an answer before streams are tried beside it: setting one up costs a proxy
+/// or a NAT more than a datagram does.
+const STREAMS_AFTER: Duration = Duration::from_millis(250);
 /// Pause after the first round; doubles with each.
 const PAUSE_FIRST: Duration = Duration::from_millis(400);
 /// The longest pause of the first minutes, after which a session that works is not asked for.
@@ -88,9 +91,31 @@ impl Peer {
             && connector.remotes != remotes
         {
             connector.remotes = remotes;
-            if self.epochs.current.is_none() {
-                self.reconnect(cx);
-            }
+            self.try_new_ways(cx);
+        }
+    }
+
+    /// Replaces the streams by which the gateway may be reached.
+    pub(crate) fn set_streams(&mut self, cx: &mut Context<'_>, streams: Vec<StreamTo>) {
+        if let Side::Gateway(connector) = &mut self.side
+            && connector.streams != streams
+        {
+            connector.streams = streams;
+            self.try_new_ways(cx);
+        }
+    }
+
+    /// There are new ways to the gateway: whoever waits for one tries them at once.
+    fn try_new_ways(&mut self, cx: &mut Context<'_>) {
+        if self.paths.active().is_some_and(|path| path.health == Health::Good) {
+            return;
+        }
+        if self.epochs.current.is_some() {
+            self.try_elsewhere(cx);
+        }
+        let Side::Gateway(connector) = &self.side else { return };
+        if self.epochs.current.is_none() || connector.is_trying() {
+            self.reconnect(cx);
         }
     }
 
@@ -103,8 +128,8 @@ impl Peer {
 
     /// Makes the attempts that are due.
     pub(super) fn attempt_due(&mut self, cx: &mut Context<'_>) {
-        let in_use = self.paths.active().filter(|path| path.health == Health::Good);
-        let in_use = in_use.map(|path| (path.link, path.route));
+        let works = self.paths.active().filter(|path| path.health == Health::Good);
+        let works = works.map(|path| (path.link, path.route));
         loop {
             let epoch = EpochId(self.next_epoch + 1);
             let Side::Gateway(connector) = &mut self.side else { return };
@@ -113,20 +138,20 @@ impl Peer {
                 return;
             }
             if round.queue.is_empty() {
-                if round.pause >= PAUSE_MAX && in_use.is_some() {
+                if round.pause >= PAUSE_MAX && works.is_some() {
                     // The session works; the next traffic asks again.
                     connector.stop(cx.indices);
                     self.close_unused_sockets(cx);
                     return;
                 }
-                let rekey = round.pause == PAUSE_FIRST && in_use.is_some();
-                let queue: VecDeque<_> = if rekey {
-                    in_use
-                        .iter()
-                        .filter_map(|(link, route)| in_use_candidate(*link, route))
-                        .collect()
-                } else {
-                    connector.candidates().take(CANDIDATES_MAX).collect()
+                let queue: VecDeque<_> = match works {
+                    Some((link, route)) if round.pause == PAUSE_FIRST => {
+                        connector.candidate_of(link, &route).into_iter().collect()
+                    }
+                    Some(_) | None => {
+                        let over_udp = connector.candidates().take(CANDIDATES_MAX);
+                        over_udp.chain(connector.stream_candidates().take(STREAMS_MAX)).collect()
+                    }
                 };
                 let Some(round) = &mut connector.round else { return };
                 if queue.is_empty() {
@@ -138,7 +163,9 @@ impl Peer {
             }
             let Some(round) = &mut connector.round else { return };
             let Some(candidate) = round.queue.pop_front() else { return };
-            round.next = cx.now + STAGGER;
+            let (this, next) = (candidate.stream, round.queue.front().map(|next| next.stream));
+            let streams_begin = this.is_none() && next.is_some_and(|next| next.is_some());
+            round.next = cx.now + if streams_begin { STREAMS_AFTER } else { STAGGER };
             if round.queue.is_empty() {
                 round.next = cx.now + round.pause;
                 let tried = cx.now.saturating_since(round.started);
@@ -146,7 +173,11 @@ impl Peer {
                 round.pause = (round.pause * 2).min(longest);
             }
             self.next_epoch = epoch.0;
-            self.attempt(cx, epoch, candidate, in_use);
+            let in_use = works.filter(|(link, route)| {
+                let Side::Gateway(connector) = &self.side else { return false };
+                connector.candidate_of(*link, route) == Some(candidate)
+            });
+            self.attempt(cx, epoch, candidate, in_use.map(|(_, route)| route));
         }
     }
 
@@ -156,14 +187,11 @@ impl Peer {
         cx: &mut Context<'_>,
         epoch: EpochId,
         candidate: Candidate,
-        in_use: Option<(Option<LinkId>, Route)>,
+        in_use: Option<Route>,
     ) {
         let Side::Gateway(connector) = &mut self.side else { return };
-        let same = |(link, route): &(Option<LinkId>, Route)| {
-            in_use_candidate(*link, route) == Some(candidate)
-        };
-        let route = match in_use.filter(same) {
-            Some((_, route)) => route,
+        let route = match in_use {
+            Some(route) => route,
             None => Route {
                 socket: connector.attempt_socket(cx, candidate),
                 local: Some(candidate.local),
@@ -201,7 +229,7 @@ impl Peer {
             initiator,
             indices: indices.to_vec(),
             route,
-            link: candidate.link,
+            candidate,
             sent_at: cx.now,
         };
         let Some(round) = &mut connector.round else { return };
@@ -292,7 +320,7 @@ impl Peer {
         let first = self.established.is_none();
         self.established.get_or_insert(cx.now);
         self.heard_at = cx.now;
-        let id = self.path_of_answer(cx, route, attempt.link, attempt.sent_at);
+        let id = self.path_of_answer(cx, route, attempt.candidate.link, attempt.sent_at);
         if let Some(path) = self.paths.get_mut(id) {
             path.natted = route.local.is_some_and(|local| local != welcome.observed.ip());
         }
@@ -304,6 +332,9 @@ impl Peer {
         self.confirm(cx, id);
         self.close_unused_sockets(cx);
         self.flush_waiting(cx);
+        if self.paths.is_on_stream() {
+            self.try_elsewhere(cx); // until UDP answers
+        }
     }
 
     /// The path by which the answer came: it carries, and the gateway is there.
@@ -341,7 +372,8 @@ impl Peer {
     /// not carry, or it would have been asked by it.
     fn replace_twins(&mut self, cx: &mut Context<'_>, id: PathId) {
         let Some(new) = self.paths.get(id) else { return };
-        let place = |path: &Path| (path.link, path.route.local, path.route.remote);
+        let place =
+            |path: &Path| (path.link, path.route.local, path.route.remote, path.transport());
         let same = |path: &&Path| path.id != id && place(path) == place(new);
         let twins: Vec<_> = self.paths.iter().filter(same).map(|path| path.id).collect();
         for twin in twins {
@@ -407,7 +439,7 @@ impl Peer {
         let Side::Gateway(connector) = &mut self.side else { return };
         let mut kept = std::mem::take(&mut connector.sockets);
         let lost = connector.lost.map(|(route, _)| route.socket);
-        kept.retain(|&(socket, _, _)| {
+        kept.retain(|&OpenSocket { socket, .. }| {
             let used = self.paths.uses(socket)
                 || connector.is_attempting_from(socket)
                 || lost == Some(socket);
@@ -418,8 +450,4 @@ impl Peer {
         });
         connector.sockets = kept;
     }
-}
-
-fn in_use_candidate(link: Option<LinkId>, route: &Route) -> Option<Candidate> {
-    Some(Candidate { link: link?, local: route.local?, remote: route.remote })
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use super::index::{EpochId, IndexTable};
-use super::{Context, Link};
+use super::{Context, Link, StreamTo};
 use crate::crypto::{Cookie, Initiator, Status, Token};
 use crate::id::{LinkId, SessionIndex, SocketId};
 use crate::outbox::Route;
@@ -13,7 +13,9 @@ use crate::time::{Duration, Instant};
 use crate::wire::control::{Lease, Prefix};
 use crate::wire::restart::RestartNotice;
 
-/// Candidates of one round, and what is remembered of each.
+/// Streams of one round.
+pub const STREAMS_MAX: usize = 4;
+/// Candidates of one round over UDP, and what is remembered of each.
 pub(super) const CANDIDATES_MAX: usize = 8;
 /// How long no path is tried from where a socket has failed.
 const FAILURE_TIME: Duration = Duration::from_secs(1);
@@ -36,7 +38,9 @@ pub(super) struct Connector {
     pub(super) lost: Option<(Route, RestartNotice)>,
     /// The gateway's last answer, if it was no.
     pub(super) refused: Option<Status>,
-    pub(super) sockets: Vec<(SocketId, LinkId, IpAddr)>,
+    pub(super) sockets: Vec<OpenSocket>,
+    /// Where UDP is blocked: the streams that may lead to the gateway, best first.
+    pub(super) streams: Vec<StreamTo>,
     /// From where sockets failed of late.
     pub(super) failures: Vec<(Instant, LinkId, IpAddr)>,
     /// Cookies by the way that they were got: a gateway makes them for a source address.
@@ -62,6 +66,17 @@ pub(super) struct Candidate {
     pub(super) link: LinkId,
     pub(super) local: IpAddr,
     pub(super) remote: SocketAddr,
+    /// How a stream there is made; `None` for UDP.
+    pub(super) stream: Option<u8>,
+}
+
+/// A socket of this end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenSocket {
+    pub(super) socket: SocketId,
+    link: LinkId,
+    local: IpAddr,
+    stream: Option<StreamTo>,
 }
 
 /// One exchange.
@@ -70,7 +85,7 @@ pub(super) struct Attempt {
     pub(super) initiator: Initiator,
     pub(super) indices: Vec<SessionIndex>,
     pub(super) route: Route,
-    pub(super) link: LinkId,
+    pub(super) candidate: Candidate,
     pub(super) sent_at: Instant,
     /// Whether it was sent again with a cookie: once is enough.
     pub(super) repeated: bool,
@@ -100,6 +115,7 @@ impl Connector {
             lost: None,
             refused: None,
             sockets: Vec::new(),
+            streams: Vec::new(),
             failures: Vec::new(),
             cookies: Vec::new(),
             round: None,
@@ -124,9 +140,27 @@ impl Connector {
             self.links.iter().flat_map(move |link| {
                 let fits = move |local: &&IpAddr| local.is_ipv4() == remote.is_ipv4();
                 let local = link.addresses.iter().find(fits).copied();
-                local.map(|local| Candidate { link: link.id, local, remote })
+                local.map(|local| Candidate { link: link.id, local, remote, stream: None })
             })
         })
+    }
+
+    /// The streams, each by every link of its family, best first.
+    pub(super) fn stream_candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
+        self.streams.iter().flat_map(move |&StreamTo { remote, method }| {
+            self.links.iter().filter_map(move |link| {
+                let fits = move |local: &&IpAddr| local.is_ipv4() == remote.is_ipv4();
+                let local = link.addresses.iter().find(fits).copied()?;
+                Some(Candidate { link: link.id, local, remote, stream: Some(method) })
+            })
+        })
+    }
+
+    /// The candidate that a path by `route` came of.
+    pub(super) fn candidate_of(&self, link: Option<LinkId>, route: &Route) -> Option<Candidate> {
+        let open = self.sockets.iter().find(|open| open.socket == route.socket);
+        let stream = open.and_then(|open| open.stream).map(|stream| stream.method);
+        Some(Candidate { link: link?, local: route.local?, remote: route.remote, stream })
     }
 
     /// When the newest of the attempts under way left.
@@ -161,33 +195,30 @@ impl Connector {
 
     /// A socket of its own for a new path: a new local port, which a bystander on one network
     /// cannot link to the port used on another.
-    pub(super) fn open_socket(
-        &mut self,
-        cx: &mut Context<'_>,
-        link: LinkId,
-        local: IpAddr,
-    ) -> SocketId {
-        let socket = cx.open_socket(link, local);
-        self.sockets.push((socket, link, local));
+    pub(super) fn open_socket(&mut self, cx: &mut Context<'_>, candidate: Candidate) -> SocketId {
+        let Candidate { link, local, remote, stream } = candidate;
+        let stream = stream.map(|method| StreamTo { remote, method });
+        let socket = cx.open_socket(link, local, stream);
+        self.sockets.push(OpenSocket { socket, link, local, stream });
         socket
     }
 
     /// Whether `socket` was opened and not closed since.
     pub(super) fn has_socket(&self, socket: SocketId) -> bool {
-        self.sockets.iter().any(|&(open, ..)| open == socket)
+        self.sockets.iter().any(|open| open.socket == socket)
     }
 
     /// A socket has failed: it is not closed again, its attempts are over, and for a moment no path
     /// is tried from where it was.
     pub(super) fn forget_socket(&mut self, now: Instant, socket: SocketId, table: &mut IndexTable) {
-        let from = self.sockets.iter().find(|&&(open, ..)| open == socket);
-        if let Some(&(_, link, local)) = from {
+        let failed = self.sockets.iter().find(|open| open.socket == socket);
+        if let Some(&OpenSocket { link, local, stream: None, .. }) = failed {
             self.failures.retain(|(since, ..)| now.saturating_since(*since) < FAILURE_TIME);
             if self.failures.len() < CANDIDATES_MAX {
                 self.failures.push((now, link, local));
             }
         }
-        self.sockets.retain(|&(open, ..)| open != socket);
+        self.sockets.retain(|open| open.socket != socket);
         for attempt in self.round.iter_mut().flat_map(|round| &mut round.attempts) {
             if attempt.route.socket == socket {
                 table.revoke(std::mem::take(&mut attempt.indices));
@@ -212,17 +243,23 @@ impl Connector {
     }
 
     /// The socket that this round's attempts from `candidate` share; those of paths are not taken.
+    /// Streams are shared by attempts to the same place.
     pub(super) fn attempt_socket(
         &mut self,
         cx: &mut Context<'_>,
         candidate: Candidate,
     ) -> SocketId {
-        let shared = self.round.iter().flat_map(|round| &round.attempts).find(|attempt| {
-            attempt.link == candidate.link && attempt.route.local == Some(candidate.local)
-        });
+        let same = |attempt: &&Attempt| match (candidate.stream, attempt.candidate) {
+            (Some(_), other) => other == candidate,
+            (None, Candidate { link, local, stream: None, .. }) => {
+                (link, local) == (candidate.link, candidate.local)
+            }
+            (None, Candidate { stream: Some(_), .. }) => false,
+        };
+        let shared = self.round.iter().flat_map(|round| &round.attempts).find(same);
         match shared.map(|attempt| attempt.route.socket) {
             Some(socket) => socket,
-            None => self.open_socket(cx, candidate.link, candidate.local),
+            None => self.open_socket(cx, candidate),
         }
     }
 

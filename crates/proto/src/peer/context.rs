@@ -41,10 +41,20 @@ pub struct Link {
     pub addresses: Vec<IpAddr>,
 }
 
+/// A stream by which a gateway may be reached, where UDP is blocked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamTo {
+    /// Where the connection goes: to the gateway, or to a proxy that leads there.
+    pub remote: SocketAddr,
+    /// How it is made, as the shell numbers the ways that it knows (plain, TLS, by a proxy).
+    pub method: u8,
+}
+
 /// What happened, for the shell to act on or to show.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// Open a UDP socket bound to `local` on `link`, before the next datagrams are sent.
+    /// Open a socket bound to `local` on `link`, before the next datagrams are sent. One that
+    /// cannot be opened is answered with [`Command::SocketFailed`](crate::node::Command).
     OpenSocket {
         /// The number that routes will use.
         socket: SocketId,
@@ -52,6 +62,8 @@ pub enum Event {
         link: LinkId,
         /// The address to bind to.
         local: IpAddr,
+        /// Where a stream is to lead; `None` for a UDP socket.
+        stream: Option<StreamTo>,
     },
     /// Nothing will be sent from this socket any more, nor is anything expected.
     CloseSocket {
@@ -178,10 +190,16 @@ impl Context<'_> {
     }
 
     /// Has the shell open a socket.
-    pub(crate) fn open_socket(&mut self, link: LinkId, local: IpAddr) -> SocketId {
-        let socket = SocketId(*self.next_socket);
-        *self.next_socket = self.next_socket.wrapping_add(1);
-        self.tell(Event::OpenSocket { socket, link, local });
+    pub(crate) fn open_socket(
+        &mut self,
+        link: LinkId,
+        local: IpAddr,
+        stream: Option<StreamTo>,
+    ) -> SocketId {
+        let number = *self.next_socket;
+        *self.next_socket = number.wrapping_add(1) % SocketId::STREAMS;
+        let socket = SocketId(if stream.is_some() { number | SocketId::STREAMS } else { number });
+        self.tell(Event::OpenSocket { socket, link, local, stream });
         socket
     }
 

@@ -21,8 +21,9 @@ mod status;
 mod timers;
 pub mod waiting;
 
+pub use connector::STREAMS_MAX;
 pub(crate) use context::Context;
-pub use context::{Config, EVENTS_MAX, Event, Link};
+pub use context::{Config, EVENTS_MAX, Event, Link, StreamTo};
 pub use status::{PathStatus, PeerState, PeerStatus};
 pub use timers::Reason;
 

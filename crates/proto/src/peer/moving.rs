@@ -9,7 +9,7 @@ use super::epoch::Standing;
 use super::index::Lead;
 use super::{Context, Event, Link, Peer, Side};
 use crate::error::DropReason;
-use crate::id::{LinkId, SocketId};
+use crate::id::{LinkId, SocketId, Transport};
 use crate::outbox::Route;
 use crate::path::probe::Answer;
 use crate::path::{Health, Path, PathId, Trust};
@@ -246,7 +246,9 @@ impl Peer {
         let Some(path) = self.paths.get(id) else { return };
         let (preferred, good) = (path.preferred_by_peer, path.health == Health::Good);
         let active_carries = self.paths.active().is_some_and(|p| p.health == Health::Good);
-        if preferred || (good && !active_carries) || (good && self.is_target(id)) {
+        let better =
+            self.is_target(id) || (self.paths.is_on_stream() && path.transport() == Transport::Udp);
+        if preferred || (good && (better || !active_carries)) {
             self.activate(cx, id);
         } else if before == Trust::Chosen && self.paths.active_id() == Some(id) {
             self.tell_moved(cx, id);
@@ -354,7 +356,8 @@ impl Peer {
             self.migrate(cx);
         } else {
             self.send_probes_due(cx);
-            if self.paths.active().is_some_and(|path| path.health != Health::Good) {
+            let works = |path: &Path| path.health == Health::Good;
+            if !self.paths.active().is_some_and(works) || self.paths.is_on_stream() {
                 self.try_elsewhere(cx);
             }
         }
@@ -427,7 +430,8 @@ impl Peer {
     /// candidate or no index is left.
     pub(super) fn open_next_path(&mut self, cx: &mut Context<'_>) -> Option<PathId> {
         let Side::Gateway(connector) = &self.side else { return None };
-        let usable = |path: &&Path| path.health != Health::Gone;
+        let usable =
+            |path: &&Path| path.health != Health::Gone && path.transport() == Transport::Udp;
         let taken: Vec<_> = self
             .paths
             .iter()

@@ -1,7 +1,7 @@
 //! The paths of one session and which of them carries: the active one, and while the peer moves,
 //! the claimed one that gets copies.
 
-use crate::id::SocketId;
+use crate::id::{SocketId, Transport};
 use crate::outbox::Route;
 use crate::path::{Health, Path, PathId, Trust};
 
@@ -136,12 +136,17 @@ impl Paths {
         }
     }
 
-    /// The proven path that answered last, other than `except`.
+    /// Whether data goes by a stream, for want of anything better.
+    pub(crate) fn is_on_stream(&self) -> bool {
+        self.active().is_some_and(|path| path.transport() == Transport::Stream)
+    }
+
+    /// The proven path that answered last, other than `except`; a stream only if there is no other.
     pub(crate) fn best_proven(&self, except: Option<PathId>) -> Option<PathId> {
         self.list
             .iter()
             .filter(|p| p.is_proven() && p.health == Health::Good && Some(p.id) != except)
-            .max_by_key(|path| path.heard_at)
+            .max_by_key(|path| (path.transport() == Transport::Udp, path.heard_at))
             .map(|path| path.id)
     }
 }

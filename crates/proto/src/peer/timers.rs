@@ -4,17 +4,21 @@ use super::epoch::Epoch;
 use super::moving::CLAIM_TIME;
 use super::{Config, Context, Peer, Side};
 use crate::error::{DropReason, PeerError};
+use crate::id::Transport;
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 use crate::wire::frame::{self, Frame};
 
-/// A path that was silent for this long makes a client ask for a new session in the background:
-/// the gateway may have lost its own.
-const HANDSHAKE_AFTER: Duration = Duration::from_secs(5);
+/// A path that was silent for this long, asked some three times, makes a client ask for a new
+/// session in the background, by every way that there is: the gateway may have lost its own, or UDP
+/// be blocked.
+const HANDSHAKE_AFTER: Duration = Duration::from_secs(1);
 /// A path of a client that is not in use is asked for this long after it went silent, then given
 /// up: a session that carries must not ask by a dead path for ever, and one that does not tries
 /// every candidate anew.
 const SPARE_ASKED: Duration = Duration::from_secs(60);
+/// How long a stream stays open that was in use before UDP worked again.
+const STREAM_KEPT: Duration = Duration::from_secs(30);
 /// How long a gateway challenges a client that went silent; the next data begins anew.
 const GATEWAY_ASKS: Duration = Duration::from_secs(15);
 
@@ -133,12 +137,26 @@ impl Peer {
         match &self.side {
             Side::Gateway(connector) => {
                 if self.paths.active_id() != Some(path.id) {
-                    return Some(since + SPARE_ASKED);
+                    return (!self.asked_for_ever(path)).then_some(since + SPARE_ASKED);
                 }
                 connector.can_try().then_some(since + HANDSHAKE_AFTER)
             }
             Side::Client { .. } => None,
         }
+    }
+
+    /// Client: while data goes by a stream, UDP is asked until it works again.
+    fn asked_for_ever(&self, path: &Path) -> bool {
+        path.transport() == Transport::Udp && self.paths.is_on_stream()
+    }
+
+    /// Client: whether `path` is a stream that UDP has taken the place of.
+    fn is_spare_stream(&self, path: &Path) -> bool {
+        !self.is_client()
+            && path.transport() == Transport::Stream
+            && self.paths.active().is_some_and(|active| {
+                active.transport() == Transport::Udp && active.health == Health::Good
+            })
     }
 
     /// When a gateway has challenged `path` for long enough, whatever it is taken for: a client
@@ -269,7 +287,10 @@ impl Peer {
         match path.trust {
             Trust::Claimed { .. } => Some(path.since + CLAIM_TIME),
             Trust::Chosen if self.paths.active_id() != Some(path.id) => {
-                Some(path.since + SPARE_ASKED)
+                (!self.asked_for_ever(path)).then_some(path.since + SPARE_ASKED)
+            }
+            Trust::Proven if self.is_spare_stream(path) => {
+                path.heard_at.max(path.sent_at).map(|last| last + STREAM_KEPT)
             }
             Trust::Proven | Trust::Chosen => None,
         }

@@ -24,6 +24,9 @@ pub(crate) const ELSEWHERE: &str = "192.0.2.77:4433";
 const SERVER: [u8; 4] = [198, 51, 100, 7];
 const INNER: [u8; 4] = [10, 9, 0, 2];
 
+/// The ports of a client's streams, which carry datagrams as its UDP sockets do.
+pub(crate) const STREAM_PORTS: u16 = 50_000;
+
 pub(crate) struct Datagram {
     pub(crate) at: Instant,
     pub(crate) from: SocketAddr,
@@ -94,6 +97,13 @@ pub(crate) fn packet(len: usize, back: bool) -> Vec<u8> {
 fn secrets() -> (StaticSecret, StaticSecret) {
     let mut rng = SeededRng::new(7);
     (StaticSecret::generate(&mut rng), StaticSecret::generate(&mut rng))
+}
+
+impl Datagram {
+    /// Whether it travels by itself.
+    pub(crate) fn is_udp(&self) -> bool {
+        self.from.port().max(self.to.port()) < STREAM_PORTS
+    }
 }
 
 impl Pair {
@@ -242,8 +252,10 @@ impl Pair {
     pub(crate) fn arrive(&mut self, mut datagram: Datagram) {
         let mut out = Outbox::new();
         if self.gateway_at.contains(&datagram.to) {
-            let local = Some(datagram.to.ip());
-            let meta = Meta { socket: SocketId(0), local, remote: datagram.from };
+            let (local, port) = (Some(datagram.to.ip()), datagram.from.port());
+            let stream = port.checked_sub(STREAM_PORTS).map(u32::from);
+            let socket = SocketId(stream.map_or(0, |number| SocketId::STREAMS | number));
+            let meta = Meta { socket, local, remote: datagram.from };
             self.gateway.handle_datagram(self.now, meta, &mut datagram.bytes, &mut out);
             self.flush_gateway(out);
         } else if let Some(&(socket, at)) = self.sockets.iter().find(|s| s.1 == datagram.to) {
@@ -255,8 +267,9 @@ impl Pair {
 
     fn flush_client(&mut self, mut out: Outbox) {
         while let Some(event) = self.client.poll_event() {
-            if let Event::OpenSocket { socket, local, .. } = event {
-                let port = 40_000 + u16::try_from(socket.0).unwrap();
+            if let Event::OpenSocket { socket, local, stream, .. } = event {
+                let first = if stream.is_some() { STREAM_PORTS } else { 40_000 };
+                let port = first + u16::try_from(socket.0 % SocketId::STREAMS).unwrap();
                 self.sockets.push((socket, SocketAddr::new(local, port)));
             }
             self.client_events.push(event);

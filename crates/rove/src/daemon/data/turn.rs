@@ -193,7 +193,9 @@ impl Data {
         let mut closing: Vec<SocketId> = Vec::new();
         while let Some(event) = self.node.poll_event() {
             match event {
-                Event::OpenSocket { socket, link, local } => self.sockets.open(socket, link, local),
+                Event::OpenSocket { socket, link, local, .. } => {
+                    self.sockets.open(socket, link, local);
+                }
                 Event::CloseSocket { socket } => closing.push(socket),
                 Event::HandshakeCounter { .. }
                 | Event::EnrolmentRequested { .. }

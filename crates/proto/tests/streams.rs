@@ -1,0 +1,171 @@
+//! Where UDP is blocked: streams are tried, and left as soon as UDP works again.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+mod pair;
+
+use pair::{DELAY, GATEWAY, Pair, packet};
+use rove_proto::id::{SocketId, Transport};
+use rove_proto::node::{Command, Event, PathStatus, PeerState, StreamTo};
+use rove_proto::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A client that knows of a stream, and a gateway that knows the client. Nobody has spoken yet.
+fn strangers() -> Pair {
+    let mut pair = Pair::new(None);
+    pair.admit_client();
+    let streams = vec![StreamTo { remote: GATEWAY.parse().unwrap(), method: 3 }];
+    pair.tell_client(Command::SetStreams { peer: pair.gateway_key, streams });
+    pair
+}
+
+fn up() -> Pair {
+    let mut pair = strangers();
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(SECOND);
+    assert_eq!(in_use(&pair), Transport::Udp);
+    pair
+}
+
+fn path(pair: &Pair) -> PathStatus {
+    pair.client.status(pair.gateway_key).unwrap().paths[0].clone()
+}
+
+fn in_use(pair: &Pair) -> Transport {
+    path(pair).route.socket.transport()
+}
+
+/// The streams that were opened and those that were closed.
+fn streams(pair: &Pair) -> (usize, usize) {
+    let (mut opened, mut closed) = (0, 0);
+    for event in &pair.client_events {
+        if let Event::OpenSocket { stream: Some(_), .. } = event {
+            opened += 1;
+        }
+        if let Event::CloseSocket { socket } = event {
+            closed += usize::from(socket.transport() == Transport::Stream);
+        }
+    }
+    (opened, closed)
+}
+
+fn block_udp(pair: &mut Pair) {
+    pair.filter = Box::new(|datagram| !datagram.is_udp());
+}
+
+#[test]
+fn no_stream_is_opened_while_udp_answers() {
+    let mut pair = up();
+    pair.run(SECOND * 600);
+    for _ in 0..100 {
+        pair.send(&packet(200, false));
+        pair.run(SECOND * 10);
+    }
+    assert_eq!(streams(&pair), (0, 0));
+}
+
+#[test]
+fn a_stream_carries_where_udp_is_blocked_and_udp_as_soon_as_it_works() {
+    let mut pair = strangers();
+    block_udp(&mut pair);
+    pair.send(&packet(100, false));
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(Duration::from_millis(250) + DELAY * 4);
+    assert_eq!((pair.state(), in_use(&pair)), (PeerState::Up, Transport::Stream));
+    assert_eq!(pair.gateway_inner.len(), 1, "what waited has arrived");
+    assert_eq!(path(&pair).mtu, 1_472, "nothing to search for");
+    for len in [20, 1_420, 1_500] {
+        pair.send(&packet(len, false));
+        pair.send_back(&packet(len, true));
+        pair.run(DELAY * 2);
+        assert_eq!(pair.gateway_inner.last().unwrap().1, packet(len, false));
+        assert_eq!(pair.client_inner.last().unwrap().1, packet(len, true));
+    }
+    // However long it takes.
+    for hours in [0, 5] {
+        block_udp(&mut pair);
+        pair.run(SECOND * 3_600 * hours);
+        pair.filter = Box::new(|_| true);
+        let within = if hours == 0 { SECOND * 2 } else { SECOND * 61 };
+        let freed = pair.now;
+        while in_use(&pair) == Transport::Stream {
+            assert!(pair.now.saturating_since(freed) < within, "it stays on the stream");
+            pair.run(DELAY);
+        }
+        pair.send(&packet(200, false));
+        pair.send_back(&packet(200, true));
+        pair.run(DELAY * 4);
+        let (out, back) = (pair.gateway_inner.len(), pair.client_inner.len());
+        assert_eq!((out, back), (5 + hours as usize / 5, 4 + hours as usize / 5));
+        if hours == 0 {
+            pair.run(SECOND * 60);
+            assert_eq!(streams(&pair), (1, 1), "the stream is closed when it is not needed");
+            // And back, for the second round.
+            block_udp(&mut pair);
+            pair.send(&packet(100, false));
+            pair.run(SECOND * 5);
+            assert_eq!(in_use(&pair), Transport::Stream);
+            pair.gateway_inner.truncate(5);
+        }
+    }
+}
+
+#[test]
+fn a_network_that_begins_to_block_udp_is_survived() {
+    let mut pair = up();
+    block_udp(&mut pair);
+    let (before, mut sent) = (pair.now, 0);
+    while in_use(&pair) == Transport::Udp {
+        pair.send(&packet(300, false));
+        sent += 1;
+        pair.run(Duration::from_millis(50));
+        assert!(pair.now.saturating_since(before) < SECOND * 3, "no stream carries");
+    }
+    assert_eq!(pair.epochs(), 2);
+    let lost = sent - pair.gateway_inner.len();
+    pair.send(&packet(301, false));
+    pair.run(DELAY * 2);
+    assert_eq!(pair.gateway_inner.last().unwrap().1, packet(301, false));
+    assert!(lost < 40, "{lost} of {sent} lost");
+}
+
+#[test]
+fn a_stream_that_fails_is_tried_again_and_not_all_the_time() {
+    let mut pair = strangers();
+    pair.filter = Box::new(|_| false);
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    let mut failed = 0;
+    for _ in 0..600 {
+        pair.run(Duration::from_millis(100));
+        let mut opened: Vec<SocketId> = Vec::new();
+        for event in pair.client_events.drain(..) {
+            if let Event::OpenSocket { socket, stream: Some(_), .. } = event {
+                opened.push(socket);
+            }
+        }
+        failed += opened.len();
+        for socket in opened {
+            pair.tell_client(Command::SocketFailed(socket));
+        }
+    }
+    assert!((10..40).contains(&failed), "{failed} streams in a minute");
+    pair.filter = Box::new(|_| true);
+    pair.run(SECOND * 10);
+    assert_eq!(pair.state(), PeerState::Up);
+}
+
+#[test]
+fn the_end_of_the_stream_in_use_is_noticed_at_once() {
+    let mut pair = strangers();
+    block_udp(&mut pair);
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(SECOND);
+    let socket = path(&pair).route.socket;
+    pair.tell_client(Command::SocketFailed(socket));
+    pair.send(&packet(100, false));
+    pair.run(Duration::from_millis(250) + DELAY * 6);
+    assert_eq!((pair.state(), in_use(&pair)), (PeerState::Up, Transport::Stream));
+    assert_ne!(path(&pair).route.socket, socket);
+    assert_eq!(pair.gateway_inner.len(), 1);
+}
