@@ -57,6 +57,35 @@ pub enum Error {
         addr: SocketAddr,
     },
 
+    /// The TCP port is taken.
+    #[error("TCP port {} of {} is in use: stop the other program, choose another port, or let it \
+        stand behind this one as the web server", addr.port(), addr.ip())]
+    TcpPortInUse {
+        /// The address that could not be bound.
+        addr: SocketAddr,
+    },
+
+    /// The name for TLS is none.
+    #[error("{name:?} is no name for TLS: give a host name or an address")]
+    BadServerName {
+        /// The name as it was given.
+        name: String,
+    },
+
+    /// A proxy that cannot be asked.
+    #[error("the proxy cannot be asked: {why}: write http://USER:PASSWORD@HOST:PORT")]
+    BadProxy {
+        /// What is wrong.
+        why: String,
+    },
+
+    /// TLS could not be set up.
+    #[error("cannot set up TLS: {why}: use plain TCP")]
+    Tls {
+        /// What the library said.
+        why: String,
+    },
+
     /// No interface carries the address.
     #[error("no interface of this machine has the address {}: use one of its own", addr.ip())]
     AddressNotLocal {

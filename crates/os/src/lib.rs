@@ -2,7 +2,7 @@
 //!
 //! The protocol is a pure core that is told what happened; this crate is where it happens. It
 //! moves packets and changes hosts, decides nothing about peers and paths, and knows no byte of
-//! Rove's wire format. It is synchronous: the data thread waits on raw descriptors, nothing here
+//! Rove's datagrams. It is synchronous: the data thread waits on raw descriptors, nothing here
 //! starts a thread that lives on (the exception: `nft` is fed by two that end with it).
 //!
 //! Moving packets, for the data thread; all non-blocking, no allocation per packet:
@@ -10,6 +10,8 @@
 //!   is a header of ours and a borrowed payload), `write` (many packets, joined again).
 //! - [`udp::UdpSocket`]: `bind` (address, interface, mark), `send` (a run of equal datagrams, one
 //!   call), `receive` (many, into a [`udp::ReceiveBuffer`]).
+//! - [`stream::Stream`] and [`stream::Listener`]: the same datagrams over TCP or MPTCP, with TLS
+//!   and through a proxy, for networks that lose UDP.
 //! - [`links::snapshot`] and [`links::Monitor`]: the links there are, and "something changed".
 //! - [`clock::Clock`]: nanoseconds that count sleep. [`random::fill`]: the kernel's randomness.
 //!
@@ -57,5 +59,6 @@ mod nft;
 pub mod plan;
 pub mod privileges;
 pub mod random;
+pub mod stream;
 pub mod tun;
 pub mod udp;

@@ -112,7 +112,7 @@ pub enum Queue {
     Unknown,
 }
 
-/// Room for one [`UdpSocket::receive`], reused from call to call.
+/// Room for one [`UdpSocket::receive`], or one of a stream, reused from call to call.
 #[derive(Debug)]
 pub struct ReceiveBuffer {
     bytes: Box<[u8]>,
@@ -125,6 +125,11 @@ impl ReceiveBuffer {
     pub fn new(slots: usize) -> Self {
         let slots = slots.clamp(1, RECEIVE_SLOTS_MAX);
         Self { bytes: vec![0; slots * RECEIVE_LEN].into_boxed_slice(), slots }
+    }
+
+    /// All of it, for a stream, which has no slots.
+    pub(crate) const fn bytes(&mut self) -> &mut [u8] {
+        &mut self.bytes
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub(crate) mod capture;
 pub(crate) mod net;
+pub(crate) mod streams;
 
 use std::{
     ffi::CString,

@@ -1,0 +1,217 @@
+//! Making sockets, and what the kernel knows about them.
+
+use std::{
+    io::{self, IoSlice, Read, Write},
+    net::SocketAddr,
+    os::fd::AsRawFd,
+    time::Duration,
+};
+
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+
+use super::{StreamError, StreamOptions, Transport};
+use crate::error::Error;
+
+/// Bytes that the kernel takes beyond what it could send at once (`TCP_NOTSENT_LOWAT`). What waits
+/// there cannot be taken back, so little of it: 32 KB are 26 ms at 10 Mbit/s. Smaller ones cost
+/// throughput on fast links, where the thread is woken for each half of it.
+pub const NOT_SENT_MAX: u32 = 32 << 10;
+/// How long sent data may stay unacknowledged before the kernel gives the stream up
+/// (`TCP_USER_TIMEOUT`). The paths above find out much earlier; this ends what they forgot.
+pub const USER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a stream is silent before the kernel asks whether the other end is still there. It is
+/// for the gateway, where clients vanish: 1.3 KB an hour.
+pub const KEEPALIVE: Duration = Duration::from_secs(600);
+/// Connections that the kernel keeps for a listener until they are accepted.
+const BACKLOG: i32 = 1_024;
+
+/// Opens a socket and begins to connect it to the proxy or the gateway.
+pub(super) fn connect(options: &StreamOptions<'_>) -> Result<(Socket, SocketAddr), Error> {
+    let to = options.proxy.as_ref().map_or(options.remote, |proxy| proxy.address);
+    let socket = open(Domain::for_address(to), options.mptcp)?;
+    if let Some(mark) = options.mark {
+        socket.set_mark(mark).map_err(|error| Error::os("mark the packets of a stream", error))?;
+    }
+    if let Some(interface) = options.interface {
+        socket.bind_device(Some(interface.as_bytes())).map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::ENODEV) => Error::NoInterface { name: interface.to_owned() },
+                Some(_) | None => Error::os(format!("bind a stream to {interface}"), error),
+            }
+        })?;
+    }
+    if let Some(local) = options.local {
+        bind(&socket, local)?;
+    }
+    tune(&socket).map_err(|error| Error::os("set up a stream", error))?;
+    match socket.connect(&to.into()) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        Err(error) => return Err(Error::os(format!("connect to {to}"), error)),
+    }
+    Ok((socket, to))
+}
+
+/// Opens, binds and listens.
+pub(super) fn listen(
+    local: SocketAddr,
+    ipv6_only: bool,
+    mark: Option<u32>,
+) -> Result<Socket, Error> {
+    let socket = open(Domain::for_address(local), true)?;
+    let set_up = |socket: &Socket| {
+        // A gateway that restarts finds its port taken by what its last run left in TIME_WAIT.
+        socket.set_reuse_address(true)?;
+        if local.is_ipv6() {
+            socket.set_only_v6(ipv6_only)?;
+        }
+        mark.map_or(Ok(()), |mark| socket.set_mark(mark))
+    };
+    set_up(&socket).map_err(|error| Error::os("set up a listening TCP socket", error))?;
+    bind(&socket, local)?;
+    socket.listen(BACKLOG).map_err(|error| Error::os("listen for TCP connections", error))?;
+    Ok(socket)
+}
+
+/// Begins to connect to the web server behind the gateway.
+pub(super) fn connect_backend(to: SocketAddr, mark: Option<u32>) -> io::Result<Socket> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = Socket::new(Domain::for_address(to), kind, Some(Protocol::TCP))?;
+    if let Some(mark) = mark {
+        socket.set_mark(mark)?;
+    }
+    socket.set_tcp_nodelay(true)?;
+    match socket.connect(&to.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        Ok(()) | Err(_) => Ok(socket),
+    }
+}
+
+/// What every stream has, whoever began it.
+pub(super) fn tune(socket: &Socket) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT_MAX)?;
+    match socket.set_tcp_user_timeout(Some(USER_TIMEOUT)) {
+        // MPTCP has none: it has timeouts of its own for its subflows.
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
+        set => set,
+    }
+}
+
+/// Lets the kernel find out that the other end is gone.
+pub(super) fn keep_alive(socket: &Socket) -> io::Result<()> {
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))
+}
+
+/// Whether a connection that was begun is there; an error when it never will be.
+pub(super) fn is_connected(socket: &Socket, to: SocketAddr) -> Result<bool, StreamError> {
+    match socket.take_error() {
+        Ok(None) => Ok(socket.peer_addr().is_ok()),
+        Ok(Some(error)) | Err(error) => Err(match error.raw_os_error() {
+            Some(libc::ECONNREFUSED) => StreamError::Refused { to },
+            Some(_) | None => StreamError::Unreachable { to, source: error },
+        }),
+    }
+}
+
+/// What carries a stream that is connected: one that both ends speak MPTCP on tells about itself
+/// (`linux/mptcp.h`, MPTCP_INFO), one that fell back to TCP does not.
+pub(super) fn transport(socket: &Socket) -> Transport {
+    /// `SOL_MPTCP` and `MPTCP_INFO` of `linux/mptcp.h`.
+    const SOL_MPTCP: libc::c_int = 284;
+    const MPTCP_INFO: libc::c_int = 1;
+    let (mut info, mut length) = ([0u8; 16], 16 as libc::socklen_t);
+    // SAFETY: the kernel writes at most `length` bytes to `info`, and both live through the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            SOL_MPTCP,
+            MPTCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 { Transport::Mptcp } else { Transport::Tcp }
+}
+
+/// Bytes that the kernel took and the other end has not acknowledged (tcp(7), SIOCOUTQ).
+pub(super) fn unacknowledged(socket: &Socket) -> usize {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: TIOCOUTQ, which is SIOCOUTQ, writes one int, and it lives through the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
+}
+
+/// A connected socket for those who read and write: a write to a stream that was closed is an
+/// error, never a signal.
+pub(super) struct Wire<'a>(pub(super) &'a Socket);
+
+impl Read for Wire<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        again(|| {
+            let mut socket = self.0;
+            socket.read(buffer)
+        })
+    }
+}
+
+impl Write for Wire<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        again(|| self.0.send_with_flags(bytes, libc::MSG_NOSIGNAL))
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        again(|| self.0.send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A call that a signal may interrupt; once more each time, which signals do not do for ever.
+fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+/// A socket for MPTCP where that is wanted and the kernel has it, else for TCP.
+fn open(domain: Domain, mptcp: bool) -> Result<Socket, Error> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    if mptcp && let Ok(socket) = Socket::new(domain, kind, Some(Protocol::MPTCP)) {
+        return Ok(socket);
+    }
+    Socket::new(domain, kind, Some(Protocol::TCP))
+        .map_err(|error| Error::os("open a TCP socket", error))
+}
+
+fn bind(socket: &Socket, local: SocketAddr) -> Result<(), Error> {
+    socket.bind(&local.into()).map_err(|error| match error.raw_os_error() {
+        Some(libc::EADDRINUSE) => Error::TcpPortInUse { addr: local },
+        Some(libc::EADDRNOTAVAIL) => Error::AddressNotLocal { addr: local },
+        Some(_) | None => Error::os(format!("bind TCP port {}", local.port()), error),
+    })
+}
+
+fn set_option(
+    socket: &Socket,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: u32,
+) -> io::Result<()> {
+    // SAFETY: the option's value is one int that lives through the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<u32>() as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
