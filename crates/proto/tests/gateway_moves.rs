@@ -4,6 +4,9 @@
 
 mod pair;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use pair::{DELAY, Datagram, ELSEWHERE, GATEWAY, Pair, packet};
 use rove_proto::node::{Command, Event, PeerState};
 use rove_proto::time::Duration;
@@ -192,7 +195,22 @@ fn a_forged_notice_and_one_for_another_index_change_nothing() {
     }
     pair.run(SECOND);
     assert_eq!((pair.epochs(), pair.sent), (1, before));
-    // Nor does the true one from elsewhere, or of an index that is not in use.
+    // Nor does the true one, if it comes from elsewhere.
+    let caught = Rc::new(RefCell::new(Vec::new()));
+    let catch = Rc::clone(&caught);
+    pair.filter = Box::new(move |datagram| {
+        catch.borrow_mut().push(datagram.bytes.clone());
+        false
+    });
+    pair.tell_gateway(Command::Recall { route, index });
+    pair.filter = Box::new(|_| true);
+    let bytes = caught.borrow_mut().pop().unwrap();
+    let elsewhere = ELSEWHERE.parse().unwrap();
+    let moved = Datagram { at: pair.now, from: elsewhere, to: route.remote, bytes };
+    pair.arrive(moved);
+    pair.run(SECOND);
+    assert_eq!(pair.epochs(), 1);
+    // Nor one of an index that is not in use.
     let other = rove_proto::id::SessionIndex(index.0 ^ 1);
     pair.tell_gateway(Command::Recall { route, index: other });
     pair.run(SECOND);

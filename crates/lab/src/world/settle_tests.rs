@@ -9,9 +9,6 @@ const RTT_MS: u64 = 40;
 const WIRE_MS: u64 = 4;
 /// How long packets are sent.
 const SENT_MS: u64 = 8_000;
-/// A gateway is silent after three round trips and 200 ms (docs/spec/wire.md, 6), and asked for a
-/// new session five seconds later. After a few samples a round trip is still taken for 70 ms.
-const SILENT_MS: u64 = 3 * 70 + 200 + 5_000;
 
 fn world() -> World {
     let mut world = World::of(1, 1, Watch::default()).unwrap();
@@ -55,11 +52,12 @@ fn a_client_that_moves_is_away_for_half_a_round_trip() {
 }
 
 #[test]
-fn a_gateway_that_forgot_everything_is_asked_after_five_seconds() {
+fn a_gateway_that_forgot_everything_says_so_to_who_speaks() {
     let mut world = world();
     world.hosts[GATEWAY].stop();
     world.power_on(GATEWAY, false).unwrap();
+    // The notice in half a round trip, the handshake in one, and what is sent from then on.
+    let limit_ms = 2 * RTT_MS + WIRE_MS;
     let away = away_ms(&mut world);
-    let limit_ms = SILENT_MS + RTT_MS + WIRE_MS;
-    assert!(away.iter().all(|&ms| ms > 5_000 && ms <= limit_ms), "{away:?}, {limit_ms} allowed");
+    assert!(away.iter().all(|&ms| ms > 0 && ms <= limit_ms), "{away:?}, {limit_ms} allowed");
 }

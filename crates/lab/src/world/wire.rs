@@ -213,8 +213,12 @@ impl World {
         let new = sent_ns.is_some() && !self.taken[host].contains(&mark);
         let authentic = sent_ns.filter(|_| new);
         self.amplification.received(host, meta.remote, payload.len(), authentic);
-        // A second half that came before its first is as new the next time.
+        // A second half that came before its first is as new the next time. And a gateway that
+        // lost a session says so in the same words for as long as it is spoken to.
         let early = new && Kind::of(payload) == Some(Kind::HandshakeB);
+        if sent_ns.is_some() && Kind::of(payload) == Some(Kind::RestartNotice) {
+            return None;
+        }
         if new && !early {
             self.taken[host].insert(mark);
             return None;
