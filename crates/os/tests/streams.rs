@@ -44,6 +44,8 @@ fn every_combination_carries_datagrams_both_ways() {
                 run(&mut client, b"early bird", 5).unwrap();
                 let mut ours = gateway.open(&mut client).unwrap();
                 assert_eq!(client.unsent(), 0);
+                let has_tls = security == TLS;
+                assert_eq!((client.has_tls(), ours.has_tls()), (has_tls, has_tls));
                 let mut birds = Vec::new();
                 while birds.len() < 2 {
                     wait_for(std::os::fd::AsRawFd::as_raw_fd(&ours), libc::POLLIN, 100);

@@ -159,6 +159,10 @@ impl Carrier {
         }
     }
 
+    pub(super) const fn has_tls(&self) -> bool {
+        matches!(self.layer, Layer::Tls(_))
+    }
+
     /// Bytes that wait here for the kernel.
     pub(super) fn waiting(&self) -> usize {
         self.unsealed.len() + self.unsent.len()

@@ -222,6 +222,14 @@ impl Stream {
         socket::transport(&self.socket)
     }
 
+    /// Whether TLS surrounds it; `false` while it is not open.
+    pub const fn has_tls(&self) -> bool {
+        match &self.state {
+            State::Open(carrier) => carrier.has_tls(),
+            State::Opening(_) | State::Closed => false,
+        }
+    }
+
     /// The gateway's address on a client, and the client's (or its proxy's) on a gateway. IPv4 is
     /// shown as IPv4 on a socket of both families.
     pub const fn remote(&self) -> SocketAddr {

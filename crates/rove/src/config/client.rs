@@ -8,6 +8,7 @@ use toml::Spanned;
 
 use super::interface::InterfaceName;
 use super::log::{LogConfig, RawLog};
+use super::proxy::ProxyChoice;
 use super::source::{ConfigError, Source};
 use crate::values::{DOMAINS_MAX, Domain, Lifetime, Misspelt, SUBNETS_MAX, parse_network};
 
@@ -33,6 +34,10 @@ pub struct ClientConfig {
     /// Domains that the gateway's name servers know. With `route` only their names are asked
     /// there, and without these none; else all names are, and these are tried for short names.
     pub domains: Vec<Domain>,
+    /// Whether TCP and TLS are tried where UDP is blocked.
+    pub streams: bool,
+    /// The HTTP proxy that they go by as well.
+    pub proxy: ProxyChoice,
     /// How long `rove up` waits for the first round trip through the tunnel.
     pub timeout: Lifetime,
     /// What is logged.
@@ -58,6 +63,8 @@ struct RawClient {
     allow_lan: Option<bool>,
     advertise: Option<Spanned<Vec<Spanned<String>>>>,
     domains: Option<Spanned<Vec<Spanned<String>>>>,
+    streams: Option<bool>,
+    proxy: Option<Spanned<String>>,
     timeout: Option<Spanned<String>>,
 }
 
@@ -77,6 +84,9 @@ impl ClientConfig {
         if let Some(interface) = &raw.interface {
             config.interface = source.value("client.interface", interface)?;
         }
+        if let Some(proxy) = &raw.proxy {
+            config.proxy = source.value("client.proxy", proxy)?;
+        }
         if let Some(timeout) = &raw.timeout {
             config.timeout = source.value("client.timeout", timeout)?;
         }
@@ -85,6 +95,7 @@ impl ClientConfig {
         }
         config.kill_switch = raw.kill_switch.unwrap_or(false);
         config.allow_lan = raw.allow_lan.unwrap_or(false);
+        config.streams = raw.streams.unwrap_or(true);
         let networks = |key: &str, list: &Option<Spanned<Vec<Spanned<String>>>>, max| match list {
             None => Ok(Vec::new()),
             Some(list) => parse_networks(source, key, list, max),
@@ -135,6 +146,8 @@ impl Default for ClientConfig {
             allow_lan: false,
             advertise: Vec::new(),
             domains: Vec::new(),
+            streams: true,
+            proxy: ProxyChoice::default(),
             timeout: TIMEOUT,
             log: LogConfig::default(),
         }

@@ -25,6 +25,10 @@ pub struct GatewayConfig {
     pub endpoints: Vec<Endpoint>,
     /// The local addresses and ports that it listens on.
     pub listen: Vec<SocketAddr>,
+    /// The local addresses and TCP ports where it takes streams; may be none.
+    pub streams: Vec<SocketAddr>,
+    /// The web server that gets what comes to such a port and is none of Rove's.
+    pub web_server: Option<SocketAddr>,
     /// The inner networks.
     pub networks: Networks,
     /// The DNS servers that clients are to use.
@@ -55,10 +59,12 @@ struct RawFile {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RawGateway {
     endpoints: Spanned<Vec<Spanned<String>>>,
     listen: Option<Spanned<Vec<Spanned<String>>>>,
+    streams: Option<Spanned<Vec<Spanned<String>>>>,
+    web_server: Option<Spanned<String>>,
     networks: Spanned<Vec<Spanned<String>>>,
     dns: Option<Spanned<Vec<Spanned<String>>>>,
     interface: Option<Spanned<String>>,
@@ -86,8 +92,16 @@ impl GatewayConfig {
             return Err(source.invalid(&raw.endpoints.span(), "gateway.endpoints", message));
         }
         let listen = match &raw.listen {
-            Some(listen) => parse_listen(source, listen)?,
+            Some(listen) => parse_listen(source, "gateway.listen", listen, 1)?,
             None => Self::default_listen(&endpoints),
+        };
+        let streams = match &raw.streams {
+            Some(streams) => parse_listen(source, "gateway.streams", streams, 0)?,
+            None => listen.clone(),
+        };
+        let web_server = match raw.web_server.as_ref().filter(|text| !text.get_ref().is_empty()) {
+            Some(text) => Some(parse_place(source, "gateway.web-server", text)?),
+            None => None,
         };
         let interface = match &raw.interface {
             Some(interface) => source.value("gateway.interface", interface)?,
@@ -97,6 +111,8 @@ impl GatewayConfig {
         let store = raw.store.as_ref().map(|store| source.value("gateway.store", store));
         Ok(Self {
             listen,
+            streams,
+            web_server,
             networks: parse_networks(source, &raw.networks)?,
             dns: dns.unwrap_or_default(),
             interface,
@@ -123,8 +139,21 @@ impl GatewayConfig {
             return Err(many("DNS servers", DNS_MAX));
         }
         let listen = Self::default_listen(&endpoints);
+        let (streams, web_server) = (listen.clone(), None);
         let (interface, log) = (InterfaceName::gateway_default(), LogConfig::default());
-        Ok(Self { endpoints, listen, networks, dns, interface, nat: true, store, log })
+        let nat = true;
+        Ok(Self {
+            endpoints,
+            listen,
+            streams,
+            web_server,
+            networks,
+            dns,
+            interface,
+            nat,
+            store,
+            log,
+        })
     }
 
     /// Every address of the host, at the ports that clients are told.
@@ -141,9 +170,11 @@ impl GatewayConfig {
             let quoted: Vec<String> = items.map(|item| format!("\"{item}\"")).collect();
             format!("[{}]", quoted.join(", "))
         };
-        let Self { endpoints, listen, networks, dns, interface, nat, store, log: _ } = self;
+        let Self { endpoints, listen, streams, networks, dns, interface, nat, store, .. } = self;
         let endpoints = list(&mut endpoints.iter().map(Endpoint::to_string));
         let listen = list(&mut listen.iter().map(SocketAddr::to_string));
+        let streams = list(&mut streams.iter().map(SocketAddr::to_string));
+        let web_server = self.web_server.map_or_else(String::new, |at| at.to_string());
         let networks = list(&mut networks.iter().map(|net| net.to_string()));
         let dns = list(&mut dns.iter().map(IpAddr::to_string));
         format!(
@@ -173,6 +204,13 @@ nat = {nat}
 # Where peers are remembered, relative to this directory.
 store = "{store}"
 
+# Local addresses and TCP ports for clients on networks that block UDP: they try the ports of the
+# endpoints, and 443, which is open nearly everywhere. [] takes none.
+# streams = {streams}
+
+# A web server that shares such a port: it gets whatever comes there and is none of Rove's.
+# web-server = "{web_server}"
+
 [log]
 # level = "info"          # error, warn, info, debug, trace; addresses and names appear at debug
 # format = "text"         # text or json
@@ -183,24 +221,30 @@ store = "{store}"
 
 fn parse_listen(
     source: &Source,
+    key: &str,
     raw: &Spanned<Vec<Spanned<String>>>,
+    min: usize,
 ) -> Result<Vec<SocketAddr>, ConfigError> {
-    let key = "gateway.listen";
-    if raw.get_ref().is_empty() || raw.get_ref().len() > LISTEN_MAX {
-        let message = format!("needs 1 to {LISTEN_MAX} entries: leave it out for the default");
+    if !(min..=LISTEN_MAX).contains(&raw.get_ref().len()) {
+        let message = format!("needs {min} to {LISTEN_MAX} entries: leave it out for the default");
         return Err(source.invalid(&raw.span(), key, message));
     }
-    let parse = |entry: &Spanned<String>| {
-        let text = entry.get_ref();
-        let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() > 0);
-        address.ok_or_else(|| {
-            let message = format!(
-                "{text:?} is no ADDRESS:PORT: write for example \"[::]:4500\" or \"0.0.0.0:4500\""
-            );
-            source.invalid(&entry.span(), key, message)
-        })
-    };
-    raw.get_ref().iter().map(parse).collect()
+    raw.get_ref().iter().map(|entry| parse_place(source, key, entry)).collect()
+}
+
+fn parse_place(
+    source: &Source,
+    key: &str,
+    entry: &Spanned<String>,
+) -> Result<SocketAddr, ConfigError> {
+    let text = entry.get_ref();
+    let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() > 0);
+    address.ok_or_else(|| {
+        let message = format!(
+            "{text:?} is no ADDRESS:PORT: write for example \"[::]:4500\" or \"0.0.0.0:4500\""
+        );
+        source.invalid(&entry.span(), key, message)
+    })
 }
 
 fn parse_dns(

@@ -8,11 +8,13 @@ mod client;
 mod gateway;
 mod interface;
 mod log;
+mod proxy;
 mod source;
 
 pub use client::ClientConfig;
 pub use gateway::{GatewayConfig, StoreUrl};
 pub use log::{LogConfig, LogFormat, LogLevel};
+pub use proxy::{ProxyChoice, ProxyUrl};
 
 #[cfg(test)]
 mod tests;

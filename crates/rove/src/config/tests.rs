@@ -42,6 +42,46 @@ fn a_client_may_name_domains_and_they_are_checked() {
 }
 
 #[test]
+fn a_gateway_takes_streams_where_it_listens_unless_told_otherwise() {
+    let config = gateway(SMALLEST).unwrap();
+    assert_eq!((config.streams, config.web_server), (config.listen, None));
+    let with = |lines: &str| gateway(&format!("{SMALLEST}{lines}\n"));
+    let shared = with("streams = [\"0.0.0.0:443\"]\nweb-server = \"127.0.0.1:8443\"").unwrap();
+    assert_eq!(shared.streams, ["0.0.0.0:443".parse().unwrap()]);
+    assert_eq!(shared.web_server, Some("127.0.0.1:8443".parse().unwrap()));
+    assert_eq!(with("streams = []").unwrap().streams, []);
+    let error = with("streams = [\"443\"]").unwrap_err().to_string();
+    assert!(error.starts_with("test.toml:4: gateway.streams: \"443\" is no ADDRESS"), "{error}");
+    let error = with("web-server = \"www.example\"").unwrap_err().to_string();
+    assert!(error.starts_with("test.toml:4: gateway.web-server: "), "{error}");
+}
+
+#[test]
+fn a_proxy_is_read_as_it_is_written_everywhere() {
+    let choice = |text: &str| client(&format!("[client]\nproxy = \"{text}\"\n"));
+    let at = |text: &str| match choice(text).unwrap().proxy {
+        ProxyChoice::At(url) => (url.at.to_string(), url.credentials),
+        other @ (ProxyChoice::Environment | ProxyChoice::Direct) => panic!("{text}: {other:?}"),
+    };
+    let ann = |password: &str| Some(("ann".to_owned(), password.to_owned()));
+    assert_eq!(at("http://proxy.example:3128"), ("proxy.example:3128".to_owned(), None));
+    assert_eq!(at("HTTP://[2001:db8::1]:8080/"), ("[2001:db8::1]:8080".to_owned(), None));
+    assert_eq!(at("192.0.2.1:80"), ("192.0.2.1:80".to_owned(), None));
+    assert_eq!(at("http://ann:a%3Ab%40@p:80"), ("p:80".to_owned(), ann("a:b@")));
+    assert_eq!(at("http://ann@p:80"), ("p:80".to_owned(), ann("")));
+    assert_eq!(choice("none").unwrap().proxy, ProxyChoice::Direct);
+    assert_eq!(choice("environment").unwrap().proxy, ClientConfig::default().proxy);
+    for wrong in ["", "proxy", "http://proxy", "socks5://p:1", "https://p:1", "http://a:%zz@p:1"] {
+        let error = choice(wrong).unwrap_err().to_string();
+        assert!(error.starts_with("test.toml:2: client.proxy: the proxy's address "), "{error}");
+    }
+    let hidden = choice("http://ann:secret@p:80").unwrap();
+    assert!(!format!("{hidden:?}").contains("secret"), "{hidden:?}");
+    let error = choice("http://ann:secret@nowhere").unwrap_err().to_string();
+    assert!(!error.contains("secret"), "{error}");
+}
+
+#[test]
 fn a_new_file_reads_back_as_what_it_was_made_from() {
     let mut config = gateway(SMALLEST).unwrap();
     config.dns = vec!["9.9.9.9".parse().unwrap()];

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use super::data::{Handle, News, Setup, Snapshot};
 use super::message::{MESSAGES_MAX, Message};
 use super::signals::{self, Signal};
-use super::{confine, links, log, node, plan, status};
+use super::{confine, links, log, node, plan, status, streams};
 use crate::config::{GatewayConfig, LogFormat};
 use crate::control::{Asked, Listener, Reply, Request};
 use crate::encoding;
@@ -59,6 +59,7 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     let plan = plan::gateway(&gateway.config, &own, gateway.ledger.registry(), &present);
     plan.check(&present)?;
     let listening = listen(&gateway.config)?;
+    let streams = streams::listen(&gateway.config)?;
     let listener = Listener::bind(&socket)?;
     let took_over = applier.has_leftovers();
     let tun = applier.open_device(&plan)?;
@@ -74,7 +75,7 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     let (inbox, messages) = sync_channel(MESSAGES_MAX);
     signals::watch(inbox.clone())?;
     let config = node::config(&gateway.identity.key);
-    let setup = Setup { config, tun, listening, mark: Some(MARK) };
+    let setup = Setup { config, tun, listening, streams, mark: Some(MARK) };
     let data = Handle::start(setup, inbox.clone(), Message::News)?;
     let links = links::watch(inbox.clone())?;
     let advertised = BTreeMap::new();
@@ -187,7 +188,7 @@ impl Daemon {
                         tracing::error!("the configuration is not taken: {error:#}");
                     }
                 }
-                Message::Resolved(_) | Message::Answered => {}
+                Message::Resolved(_) | Message::Proxy(_) | Message::Answered => {}
             }
         }
         Ok(())

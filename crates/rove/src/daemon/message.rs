@@ -6,6 +6,7 @@ use rove_os::links::Link;
 
 use super::data::News;
 use super::signals::Signal;
+use super::streams::ResolvedProxy;
 use crate::control::Asked;
 
 /// Messages that wait for the control thread.
@@ -23,6 +24,8 @@ pub(super) enum Message {
     Signal(Signal),
     /// The gateway's addresses, or why its names do not resolve.
     Resolved(Result<Vec<SocketAddr>, String>),
+    /// The proxy's address.
+    Proxy(ResolvedProxy),
     /// An answer came back through the tunnel.
     Answered,
 }

@@ -19,6 +19,7 @@ mod probe;
 mod resolve;
 mod signals;
 mod status;
+mod streams;
 
 pub use client::{Carries, Wishes, run as run_client};
 pub use gateway::run as run_gateway;

@@ -16,6 +16,8 @@ use rove_os::names;
 use rove_os::plan::MARK;
 
 use super::message::Message;
+use super::streams::ResolvedProxy;
+use crate::config::ProxyUrl;
 use crate::values::{Endpoint, Host};
 
 /// Addresses that are tried, in all.
@@ -36,6 +38,29 @@ impl Resolver {
     /// Answers go to `to`.
     pub(super) fn new(to: SyncSender<Message>) -> Self {
         Self { to, asking: Arc::default() }
+    }
+
+    /// Asks once for the address of a proxy, which is told unless there is none.
+    pub(super) fn ask_proxy(&self, proxy: ProxyUrl, servers: Vec<IpAddr>) {
+        let to = self.to.clone();
+        let look = move || {
+            let ProxyUrl { at, credentials } = proxy;
+            let found = match &at.host {
+                Host::Address(address) => Ok(vec![SocketAddr::new(*address, at.port)]),
+                Host::Name(name) => look_up(name, at.port, &servers),
+            };
+            match found.map(|found| found.first().copied()) {
+                Ok(Some(address)) => {
+                    let _ = to.send(Message::Proxy(ResolvedProxy { address, credentials }));
+                }
+                Ok(None) => {}
+                Err(error) => tracing::warn!("the proxy's name does not resolve: {error}"),
+            }
+        };
+        let spawned = thread::Builder::new().name("rove-resolve".to_owned()).spawn(look);
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "the proxy's name cannot be looked up");
+        }
     }
 
     /// Asks `servers` and then the system, unless the last question is still open.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rove_os::plan::Dns;
 use rove_proto::error::CloseCode;
+use rove_proto::id::SocketId;
 use rove_proto::node::{PathStatus, PeerState, PeerStatus};
 use rove_proto::path::Health;
 use rove_proto::time::Instant;
@@ -25,6 +26,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) kill_switch: bool,
     pub(super) dns: &'a Dns,
     pub(super) links: &'a BTreeMap<u32, String>,
+    /// What carries the paths that are no UDP.
+    pub(super) streams: &'a BTreeMap<SocketId, &'static str>,
     /// Why the gateway refused last, and the cure.
     pub(super) refused: Option<String>,
 }
@@ -68,7 +71,7 @@ pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         "gateway": encoding::to_text(&peer.peer.0),
         "inner": inner,
         "path_in_use": in_use.map(|path| path.id),
-        "transport": in_use.map(|_| "udp"),
+        "transport": in_use.map(|path| transport(path, around)),
         "doing": doing(peer, now, around.refused.as_deref()),
         "kill_switch": around.kill_switch,
         "dns": around.dns.servers,
@@ -116,6 +119,10 @@ fn doing(peer: &PeerStatus, now: Instant, refused: Option<&str>) -> String {
     }
 }
 
+fn transport(path: &PathStatus, around: &Surroundings<'_>) -> &'static str {
+    around.streams.get(&path.route.socket).copied().unwrap_or("udp")
+}
+
 fn seconds(time: Duration) -> String {
     format!("{} s", time.as_secs())
 }
@@ -141,7 +148,7 @@ fn path(path: &PathStatus, now: Instant, around: &Surroundings<'_>) -> Value {
         "link": link,
         "local": path.route.local,
         "remote": path.route.remote,
-        "transport": "udp",
+        "transport": transport(path, around),
         "state": state,
         "rtt_us": path.rtt.map(micros),
         "rate_mbps": null,

@@ -56,6 +56,7 @@ fn told(peer: &PeerStatus, refused: Option<&str>) -> (bool, String) {
         kill_switch: false,
         dns: &Dns::default(),
         links: &BTreeMap::new(),
+        streams: &BTreeMap::new(),
         refused: refused.map(str::to_owned),
     };
     let status = status(peer, NOW, &around);

@@ -30,6 +30,7 @@ use super::data::{Handle, News, Order, Setup};
 use super::message::{MESSAGES_MAX, Message};
 use super::resolve::{self, ADDRESSES_MAX, Resolver};
 use super::signals::{self, Signal};
+use super::streams::{self, ResolvedProxy};
 use super::{confine, links, node, plan};
 use crate::config::ClientConfig;
 use crate::control::{Listener, Reply};
@@ -85,7 +86,8 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         confine::with_resolver(&[home.dir()], &places.resolver_files())?;
         signals::watch(inbox.clone())?;
         let (listening, mark) = (Vec::new(), Some(MARK));
-        let setup = Setup { config: node::config(&membership.key), tun, listening, mark };
+        let config = node::config(&membership.key);
+        let setup = Setup { config, tun, listening, streams: None, mark };
         let data = Handle::start(setup, inbox.clone(), Message::News)?;
         let links = links::watch(inbox.clone())?;
         let server = listener.serve(inbox.clone(), Message::Asked)?;
@@ -114,6 +116,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         config,
         membership,
         remotes,
+        proxy: None,
         links,
         applier,
         data,
@@ -135,6 +138,8 @@ struct Client<'a> {
     networks: Networks,
     endpoints: Vec<Endpoint>,
     remotes: Vec<SocketAddr>,
+    /// The proxy of this network, once it is known where it is.
+    proxy: Option<ResolvedProxy>,
     resolver: Resolver,
     /// When the name is to be resolved next, if nobody answers until then.
     resolve_at: Instant,
@@ -184,8 +189,29 @@ impl Client<'_> {
         let key = self.gateway;
         let peer = PeerConfig { key, psk: None, access: Access::Unrestricted, side };
         self.data.command(Command::AddPeer(Box::new(peer)));
+        self.set_streams();
+        self.find_proxy();
         self.data.order(Order::Links(self.usable_links()));
         self.data.command(Command::Connect(key));
+    }
+
+    /// Tells the core by which streams the gateway may be reached.
+    fn set_streams(&self) {
+        let ways = if self.config.streams {
+            streams::ways(&self.endpoints, &self.remotes, self.proxy.as_ref())
+        } else {
+            Vec::new()
+        };
+        self.data.set_streams(self.gateway, ways);
+    }
+
+    /// Asks where the proxy is, if there is one.
+    fn find_proxy(&self) {
+        if self.config.streams
+            && let Some(proxy) = streams::proxy(&self.config.proxy)
+        {
+            self.resolver.ask_proxy(proxy, self.applier.outside_servers());
+        }
     }
 
     fn usable_links(&self) -> Vec<Link> {
@@ -243,6 +269,10 @@ impl Client<'_> {
                 return Err(anyhow!("interrupted before the tunnel carried"));
             }
             Message::Resolved(resolved) => self.readdress(resolved),
+            Message::Proxy(proxy) => {
+                self.proxy = Some(proxy);
+                self.set_streams();
+            }
             Message::Answered => {
                 if self.progress == Progress::Proving {
                     self.progress = Progress::Proven;
@@ -297,7 +327,7 @@ impl Client<'_> {
             Some(status) => anyhow!(news::refusal(status)),
             None => anyhow!(
                 "no answer from {asked} within {within}: check that the gateway runs and that \
-                 nothing on the way blocks UDP to it"
+                 nothing on the way blocks UDP, and TCP, to it"
             ),
         }
     }

@@ -154,6 +154,7 @@ impl Client<'_> {
                 }
                 let peer = self.gateway;
                 self.data.command(Command::SetRemotes { peer, remotes });
+                self.set_streams();
             }
         }
     }

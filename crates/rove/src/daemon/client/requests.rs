@@ -55,7 +55,8 @@ impl Client<'_> {
         let dns = plan.and_then(|plan| plan.dns).unwrap_or_default();
         let kill_switch = self.applier.kill_switch_stands();
         let refused = session.refused.map(news::refusal);
-        let around = Surroundings { kill_switch, dns: &dns, links: &links, refused };
+        let streams = &snapshot.streams;
+        let around = Surroundings { kill_switch, dns: &dns, links: &links, streams, refused };
         if *request == Request::Paths {
             return Ok(status::paths(session, snapshot.now, &around));
         }
@@ -79,6 +80,11 @@ impl Client<'_> {
         if let Err(error) = self.apply() {
             self.config = old;
             return Err(error);
+        }
+        if (self.config.streams, &self.config.proxy) != (old.streams, &old.proxy) {
+            self.proxy = None;
+            self.set_streams();
+            self.find_proxy();
         }
         Ok(())
     }

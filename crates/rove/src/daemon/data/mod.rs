@@ -9,9 +9,11 @@
 //! it.
 
 mod sockets;
+mod streams;
 mod turn;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -22,14 +24,16 @@ use anyhow::{Context, Result};
 use mio::{Poll, Token, Waker};
 use rove_os::clock::Clock;
 use rove_os::links::Link;
+use rove_os::stream::Listener;
 use rove_os::tun::Tun;
 use rove_os::udp::UdpSocket;
 use rove_proto::crypto::Rng;
-use rove_proto::id::PeerKey;
-use rove_proto::node::{Command, Config, Event, Node, PeerStatus};
+use rove_proto::id::{PeerKey, SocketId};
+use rove_proto::node::{Command, Config, Event, Node, PeerStatus, StreamTo};
 use rove_proto::outbox::Outbox;
 use rove_proto::time::Instant;
 use sockets::Sockets;
+pub use streams::{ByProxy, Way};
 
 /// Orders that wait for the data thread.
 const ORDERS_MAX: usize = 1_024;
@@ -38,7 +42,8 @@ const EVENTS_MAX: usize = 4_096;
 
 const WAKE: Token = Token(0);
 const TUN: Token = Token(1);
-const FIRST_SOCKET: usize = 2;
+const STREAMS: Token = Token(2);
+const FIRST_SOCKET: usize = 3;
 
 /// What the control thread wants.
 pub enum Order {
@@ -46,6 +51,8 @@ pub enum Order {
     Command(Box<Command>),
     /// The usable links, best first: for the core, and for the names of interfaces.
     Links(Vec<Link>),
+    /// How streams are made from now on, by the numbers that the core is told.
+    Ways(Vec<Way>),
     /// A snapshot of some sessions, all of them if none are named.
     Status {
         /// Whose.
@@ -66,6 +73,8 @@ pub struct Snapshot {
     pub peers: Vec<PeerStatus>,
     /// What was thrown away so far, by the core and by the kernel, by name; without what never was.
     pub drops: Vec<(&'static str, u64)>,
+    /// What carries the paths that are streams: `tcp` or `mptcp`, and `+tls` if that is around it.
+    pub streams: BTreeMap<SocketId, &'static str>,
 }
 
 /// What the data thread tells.
@@ -85,6 +94,8 @@ pub struct Setup {
     pub tun: Tun,
     /// Sockets that listen, numbered from 0.
     pub listening: Vec<UdpSocket>,
+    /// Where streams come in.
+    pub streams: Option<Listener>,
     /// The mark of the sockets that it opens.
     pub mark: Option<u32>,
 }
@@ -145,6 +156,15 @@ impl Handle {
         self.order(Order::Command(Box::new(command)));
     }
 
+    /// Tells how a gateway may be reached by streams, best first.
+    pub fn set_streams(&self, peer: PeerKey, streams: Vec<(SocketAddr, Way)>) {
+        let (remotes, ways): (Vec<_>, Vec<_>) = streams.into_iter().unzip();
+        self.order(Order::Ways(ways));
+        let numbered = (0..).zip(remotes);
+        let streams = numbered.map(|(method, remote)| StreamTo { remote, method }).collect();
+        self.command(Command::SetStreams { peer, streams });
+    }
+
     /// A snapshot of the sessions with `peers`, or with all; none when the thread has ended.
     pub fn status(&self, peers: Option<Vec<PeerKey>>) -> Option<Snapshot> {
         let (reply, replied) = sync_channel(1);
@@ -189,7 +209,7 @@ struct Data {
 
 impl Data {
     fn new(setup: Setup, poll: Poll, inbox: Receiver<Order>) -> Result<Self> {
-        let Setup { config, tun, listening, mark } = setup;
+        let Setup { config, tun, listening, streams, mark } = setup;
         let clock = Clock::new();
         let first_socket = u32::try_from(listening.len())?;
         let now = Instant::from_nanos(clock.now());
@@ -198,6 +218,9 @@ impl Data {
         let mut sockets = Sockets::new(registry, mark);
         for (number, socket) in (0..).zip(listening) {
             sockets.add(number, socket).context("cannot watch a socket")?;
+        }
+        if let Some(listener) = streams {
+            sockets.add_door(listener).context("cannot watch the port for streams")?;
         }
         let source = &mut mio::unix::SourceFd(&std::os::fd::AsRawFd::as_raw_fd(&tun));
         let watched = poll.registry().register(source, TUN, mio::Interest::READABLE);

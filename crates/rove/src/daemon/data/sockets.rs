@@ -1,27 +1,61 @@
-//! The UDP sockets of the data thread, by the numbers that the core gives them.
+//! The sockets of the data thread, by the numbers that the core gives them: UDP sockets, and
+//! streams, which stand in for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
+use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use rove_os::links::Link;
-use rove_os::udp::{Datagrams, Ecn, SendError, UdpOptions, UdpSocket};
+use rove_os::stream::{Listener, Phase, Security, Stream, StreamOptions, Transport};
+use rove_os::udp::{
+    Datagrams, Ecn, Queue, ReceiveBuffer, Received, SendError, UdpOptions, UdpSocket,
+};
 use rove_proto::id::{LinkId, SocketId};
+use rove_proto::node::StreamTo;
 use rove_proto::outbox::Run;
 
 use super::FIRST_SOCKET;
+use super::streams::{ACCEPTED_MAX, Door, TRIAL_TIME, Way};
+
+/// How soon a stream with something to send is looked at although the kernel does not say that
+/// there is room, in nanoseconds: MPTCP forgets to (seen with Linux 6.18 under full load).
+const SEND_AGAIN: u64 = 20_000_000;
 
 /// Sockets, the links that they are bound to, and which of them may have something to read.
 pub(super) struct Sockets {
     registry: Registry,
     mark: Option<u32>,
-    open: BTreeMap<SocketId, UdpSocket>,
+    open: BTreeMap<SocketId, Socket>,
     ready: BTreeSet<SocketId>,
+    /// Those that cannot be used any more, until the core was told.
+    failed: BTreeSet<SocketId>,
     names: BTreeMap<LinkId, String>,
+    /// How streams are made, by the core's numbers.
+    ways: Vec<Way>,
+    /// Where streams come in.
+    door: Option<Door>,
+    /// Streams that have yet to show what they are good for, by when.
+    trials: BTreeSet<(u64, SocketId)>,
+    /// Streams with something that the kernel did not take.
+    waiting: BTreeSet<SocketId>,
     unsent: Unsent,
+}
+
+/// What carries datagrams.
+enum Socket {
+    Udp(UdpSocket),
+    Stream(Box<Carrier>),
+}
+
+/// A stream, and whether it has proven useful: open on a client, answered by the core on a gateway.
+struct Carrier {
+    stream: Stream,
+    accepted: bool,
+    used: bool,
 }
 
 /// Runs of datagrams that the kernel did not take, by reason.
@@ -37,24 +71,31 @@ pub(super) struct Unsent {
 
 impl Sockets {
     pub(super) const fn new(registry: Registry, mark: Option<u32>) -> Self {
-        let open = BTreeMap::new();
         Self {
             registry,
             mark,
-            open,
+            open: BTreeMap::new(),
             ready: BTreeSet::new(),
+            failed: BTreeSet::new(),
             names: BTreeMap::new(),
+            ways: Vec::new(),
+            door: None,
+            trials: BTreeSet::new(),
+            waiting: BTreeSet::new(),
             unsent: Unsent { full: 0, too_long: 0, unreachable: 0 },
         }
     }
 
     /// Takes a socket that is bound already.
     pub(super) fn add(&mut self, number: u32, socket: UdpSocket) -> io::Result<()> {
-        let token = token_of(SocketId(number));
-        self.registry.register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)?;
-        self.open.insert(SocketId(number), socket);
-        // Readiness is told by edges, and datagrams may have come before this one.
-        self.ready.insert(SocketId(number));
+        self.watch(SocketId(number), socket.as_raw_fd(), Interest::READABLE)?;
+        self.open.insert(SocketId(number), Socket::Udp(socket));
+        Ok(())
+    }
+
+    /// Takes streams that come in by `listener` from now on.
+    pub(super) fn add_door(&mut self, listener: Listener) -> io::Result<()> {
+        self.door = Some(Door::new(listener, &self.registry)?);
         Ok(())
     }
 
@@ -63,51 +104,208 @@ impl Sockets {
         self.names = links.iter().map(|link| (LinkId(link.index), link.name.clone())).collect();
     }
 
-    /// Opens a socket that the core asked for. A failure is a path that does not work: the core
-    /// finds out as with any other.
-    pub(super) fn open(&mut self, socket: SocketId, link: LinkId, local: IpAddr) {
-        let Some(interface) = self.names.get(&link) else { return };
+    /// Learns how streams are made.
+    pub(super) fn set_ways(&mut self, ways: Vec<Way>) {
+        self.ways = ways;
+    }
+
+    /// Opens a socket that the core asked for. A failure is told by [`Sockets::take_failed`].
+    pub(super) fn open(
+        &mut self,
+        now: u64,
+        socket: SocketId,
+        link: LinkId,
+        local: IpAddr,
+        stream: Option<StreamTo>,
+    ) {
+        let Some(interface) = self.names.get(&link).cloned() else {
+            self.failed.insert(socket);
+            return;
+        };
+        let opened = match stream {
+            None => self.open_udp(socket, local, &interface),
+            Some(to) => self.open_stream(now, socket, local, &interface, to),
+        };
+        if let Err(error) = opened {
+            tracing::debug!(%error, %local, interface, ?stream, "cannot open a socket");
+            self.failed.insert(socket);
+        }
+    }
+
+    fn open_udp(&mut self, socket: SocketId, local: IpAddr, interface: &str) -> anyhow::Result<()> {
         let options = UdpOptions {
             local: SocketAddr::new(local, 0),
             ipv6_only: true,
             interface: Some(interface),
             mark: self.mark,
         };
-        let opened = UdpSocket::bind(options);
-        match opened {
-            Ok(bound) => {
-                if let Err(error) = self.add(socket.0, bound) {
-                    tracing::warn!(%error, "cannot watch a new socket");
-                }
-            }
-            Err(error) => tracing::debug!(%error, %local, interface, "cannot open a socket"),
-        }
+        Ok(self.add(socket.0, UdpSocket::bind(options)?)?)
+    }
+
+    fn open_stream(
+        &mut self,
+        now: u64,
+        socket: SocketId,
+        local: IpAddr,
+        interface: &str,
+        to: StreamTo,
+    ) -> anyhow::Result<()> {
+        let options = StreamOptions {
+            local: Some(SocketAddr::new(local, 0)),
+            interface: Some(interface),
+            mark: self.mark,
+            remote: to.remote,
+            mptcp: true,
+            security: Security::Plain,
+            proxy: None,
+        };
+        let way = self.ways.get(usize::from(to.method));
+        let way = way.ok_or_else(|| anyhow::anyhow!("no stream of kind {}", to.method))?;
+        let stream = way.open(options, now)?;
+        self.add_stream(now, socket, Carrier { stream, accepted: false, used: false })?;
+        Ok(())
+    }
+
+    fn add_stream(&mut self, now: u64, socket: SocketId, carrier: Carrier) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.watch(socket, carrier.stream.as_raw_fd(), interest)?;
+        self.trials.insert((now + TRIAL_TIME, socket));
+        self.open.insert(socket, Socket::Stream(Box::new(carrier)));
+        Ok(())
+    }
+
+    fn watch(&mut self, socket: SocketId, descriptor: RawFd, interest: Interest) -> io::Result<()> {
+        self.registry.register(&mut SourceFd(&descriptor), token_of(socket), interest)?;
+        // Readiness is told by edges, and datagrams may have come before this one.
+        self.ready.insert(socket);
+        Ok(())
     }
 
     /// Closes a socket, which ends its readiness too.
     pub(super) fn close(&mut self, socket: SocketId) {
         self.ready.remove(&socket);
+        self.waiting.remove(&socket);
         if let Some(open) = self.open.remove(&socket) {
             // Closing the descriptor removes it in any case.
             let _ = self.registry.deregister(&mut SourceFd(&open.as_raw_fd()));
         }
     }
 
-    pub(super) fn set_ready(&mut self, token: Token) {
-        let socket = token.0.checked_sub(FIRST_SOCKET).and_then(|n| u32::try_from(n).ok());
-        if let Some(socket) = socket.map(SocketId)
-            && self.open.contains_key(&socket)
-        {
-            self.ready.insert(socket);
+    fn fail(&mut self, socket: SocketId) {
+        self.close(socket);
+        self.failed.insert(socket);
+    }
+
+    /// The sockets that failed since it was last asked.
+    pub(super) fn take_failed(&mut self) -> BTreeSet<SocketId> {
+        std::mem::take(&mut self.failed)
+    }
+
+    /// Something is ready: a stream goes on with what it waited for.
+    pub(super) fn set_ready(&mut self, now: u64, event: &Event) {
+        let number = event.token().0.checked_sub(FIRST_SOCKET);
+        let Some(socket) = number.and_then(|n| u32::try_from(n).ok()).map(SocketId) else { return };
+        match self.open.get_mut(&socket) {
+            None => {}
+            Some(Socket::Udp(_)) => drop(self.ready.insert(socket)),
+            Some(Socket::Stream(_)) => self.go_on(now, socket, event.is_readable()),
         }
     }
 
-    pub(super) fn set_drained(&mut self, socket: SocketId) {
-        self.ready.remove(&socket);
+    /// Lets a stream send what waits, or go on with opening.
+    fn go_on(&mut self, now: u64, socket: SocketId, is_readable: bool) {
+        let Some(Socket::Stream(carrier)) = self.open.get_mut(&socket) else { return };
+        let before = carrier.stream.phase();
+        match carrier.stream.ready(true, true, now) {
+            Ok(phase) => {
+                if is_readable || phase != before {
+                    // What came with the end of a handshake is not shown by the descriptor.
+                    self.ready.insert(socket);
+                }
+                if phase == Phase::Open && carrier.stream.unsent() > 0 {
+                    self.waiting.insert(socket);
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a stream did not open, or broke");
+                self.fail(socket);
+            }
+        }
     }
 
-    pub(super) fn is_any_ready(&self) -> bool {
+    /// The door has something to do.
+    pub(super) fn set_door_ready(&mut self) {
+        if let Some(door) = &mut self.door {
+            door.set_ready();
+        }
+    }
+
+    /// Lets in who came, closes what took too long, and sends what waits.
+    ///
+    /// # Errors
+    /// Nobody can come in any more.
+    pub(super) fn keep_streams(&mut self, now: u64) -> anyhow::Result<()> {
+        if let Some(mut door) = self.door.take_if(|door| door.is_ready(now)) {
+            let came = door.turn(now)?;
+            for stream in came {
+                self.admit(now, stream, &mut door);
+            }
+            self.door = Some(door);
+        }
+        while let Some(&(due, socket)) = self.trials.first()
+            && due <= now
+        {
+            self.trials.pop_first();
+            if let Some(Socket::Stream(carrier)) = self.open.get(&socket)
+                && !carrier.is_useful()
+            {
+                tracing::debug!(phase = ?carrier.stream.phase(), "a stream took too long");
+                self.fail(socket);
+            }
+        }
+        for socket in std::mem::take(&mut self.waiting) {
+            self.go_on(now, socket, false);
+        }
+        Ok(())
+    }
+
+    /// A stream of a stranger. With too many of them the eldest goes that the core knows nothing
+    /// of, and if there is none, the newcomer.
+    fn admit(&mut self, now: u64, stream: Stream, door: &mut Door) {
+        let is_accepted = |open: &&Socket| match open {
+            Socket::Udp(_) => false,
+            Socket::Stream(carrier) => carrier.accepted,
+        };
+        if self.open.values().filter(is_accepted).count() >= ACCEPTED_MAX {
+            let is_stranger = |socket| match self.open.get(&socket) {
+                Some(Socket::Stream(carrier)) => !carrier.is_useful(),
+                Some(Socket::Udp(_)) | None => false,
+            };
+            let Some(&eldest) = self.trials.iter().find(|&&(_, it)| is_stranger(it)) else {
+                return;
+            };
+            self.trials.remove(&eldest);
+            self.close(eldest.1);
+        }
+        let socket = door.number(|number| self.open.contains_key(&number));
+        let carrier = Carrier { stream, accepted: true, used: false };
+        if let Err(error) = self.add_stream(now, socket, carrier) {
+            tracing::warn!(%error, "cannot watch a stream");
+        }
+    }
+
+    /// When [`Sockets::keep_streams`] has something to do.
+    pub(super) fn due(&self, now: u64) -> Option<u64> {
+        let trial = self.trials.first().map(|&(due, _)| due);
+        let door = self.door.as_ref().and_then(Door::due);
+        let again = (!self.waiting.is_empty()).then_some(now + SEND_AGAIN);
+        [trial, door, again].into_iter().flatten().min()
+    }
+
+    pub(super) fn is_any_ready(&self, now: u64) -> bool {
         !self.ready.is_empty()
+            || !self.failed.is_empty()
+            || self.door.as_ref().is_some_and(|door| door.is_ready(now))
     }
 
     /// The ready socket after `last`, round and round, so that none starves.
@@ -117,24 +315,55 @@ impl Sockets {
         after.or_else(|| self.ready.first()).copied()
     }
 
-    pub(super) fn get(&self, socket: SocketId) -> Option<&UdpSocket> {
-        self.open.get(&socket)
+    /// Receives once from a socket, and notes whether there may be more.
+    pub(super) fn receive(
+        &mut self,
+        socket: SocketId,
+        buffer: &mut ReceiveBuffer,
+        each: impl FnMut(Received, &mut [u8]),
+    ) {
+        let received = match self.open.get_mut(&socket) {
+            None => Ok(Queue::Empty),
+            Some(Socket::Udp(udp)) => udp.receive(buffer, each).map_err(anyhow::Error::from),
+            Some(Socket::Stream(carrier)) => {
+                carrier.stream.receive(buffer, each).map_err(anyhow::Error::from)
+            }
+        };
+        match received {
+            Ok(Queue::Empty) => drop(self.ready.remove(&socket)),
+            Ok(Queue::Unknown) => {}
+            Err(error) => {
+                tracing::debug!(%error, "a socket failed");
+                self.fail(socket);
+            }
+        }
     }
 
     /// Sends one run. What cannot leave now is lost, as it would be on the way: the layers that
     /// need to know find out by what is acknowledged.
     pub(super) fn send(&mut self, run: &Run, contents: &[u8]) {
-        let Some(socket) = self.open.get_mut(&run.route.socket) else {
-            self.unsent.unreachable += 1;
-            return;
-        };
-        let sent = socket.send(Datagrams {
+        let datagrams = Datagrams {
             remote: run.route.remote,
             source: run.route.local,
             ecn: Ecn::NotCapable,
             contents,
             segment: Some(run.segment),
-        });
+        };
+        let sent = match self.open.get_mut(&run.route.socket) {
+            None => {
+                self.unsent.unreachable += 1;
+                return;
+            }
+            Some(Socket::Udp(udp)) => udp.send(datagrams),
+            Some(Socket::Stream(carrier)) => {
+                carrier.used = true;
+                let sent = carrier.stream.send(datagrams);
+                if carrier.stream.unsent() > 0 {
+                    self.waiting.insert(run.route.socket);
+                }
+                sent
+            }
+        };
         match sent {
             Ok(()) => {}
             Err(SendError::WouldBlock) => self.unsent.full += 1,
@@ -146,7 +375,7 @@ impl Sockets {
             Err(error @ SendError::Fatal(_)) => {
                 self.unsent.unreachable += 1;
                 tracing::debug!(%error, "a socket failed");
-                self.close(run.route.socket);
+                self.fail(run.route.socket);
             }
         }
     }
@@ -154,6 +383,36 @@ impl Sockets {
     /// What the kernel did not take so far.
     pub(super) const fn unsent(&self) -> Unsent {
         self.unsent
+    }
+
+    /// What carries the datagrams of a socket, in a word.
+    pub(super) fn transport(&self, socket: SocketId) -> &'static str {
+        match self.open.get(&socket) {
+            Some(Socket::Udp(_)) | None => "udp",
+            Some(Socket::Stream(carrier)) => {
+                match (carrier.stream.transport(), carrier.stream.has_tls()) {
+                    (Transport::Tcp, false) => "tcp",
+                    (Transport::Tcp, true) => "tcp+tls",
+                    (Transport::Mptcp, false) => "mptcp",
+                    (Transport::Mptcp, true) => "mptcp+tls",
+                }
+            }
+        }
+    }
+}
+
+impl Carrier {
+    fn is_useful(&self) -> bool {
+        if self.accepted { self.used } else { self.stream.phase() == Phase::Open }
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Self::Udp(udp) => udp.as_raw_fd(),
+            Self::Stream(carrier) => carrier.stream.as_raw_fd(),
+        }
     }
 }
 

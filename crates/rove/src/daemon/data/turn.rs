@@ -6,12 +6,12 @@ use anyhow::{Context, Result};
 use mio::Events;
 use rove_os::links::Link;
 use rove_os::tun::{Read, Segment};
-use rove_os::udp::{Queue, ReceiveBuffer, Received};
-use rove_proto::id::{LinkId, SocketId};
+use rove_os::udp::{ReceiveBuffer, Received};
+use rove_proto::id::{LinkId, SocketId, Transport};
 use rove_proto::node::{self, Command, Event, Meta, PeerStatus};
 use rove_proto::wire::inner::InnerPacket;
 
-use super::{Data, EVENTS_MAX, FIRST_SOCKET, News, Order, Snapshot, TUN, WAKE};
+use super::{Data, EVENTS_MAX, News, Order, STREAMS, Snapshot, TUN, WAKE};
 
 /// Readiness that one wait reports.
 const READY_MAX: usize = 64;
@@ -41,9 +41,11 @@ impl Data {
         loop {
             self.wait(&mut events)?;
             let next = self.take_orders();
+            self.sockets.keep_streams(self.clock.now())?;
             self.receive_all(&mut buffer)?;
             self.read_tun()?;
             self.keep_time()?;
+            self.report_failures()?;
             self.flush()?;
             self.pass_events(tell);
             if next == Next::Stop {
@@ -53,7 +55,8 @@ impl Data {
     }
 
     fn wait(&mut self, events: &mut Events) -> Result<()> {
-        let busy = self.tun_ready || self.orders_wait || self.sockets.is_any_ready();
+        let now = self.clock.now();
+        let busy = self.tun_ready || self.orders_wait || self.sockets.is_any_ready(now);
         let timeout = if busy { Duration::ZERO } else { self.patience() };
         match self.poll.poll(events, Some(timeout)) {
             Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
@@ -65,8 +68,8 @@ impl Data {
             match event.token() {
                 WAKE => {}
                 TUN => self.tun_ready = true,
-                token if token.0 >= FIRST_SOCKET => self.sockets.set_ready(token),
-                _ => {}
+                STREAMS => self.sockets.set_door_ready(),
+                _ => self.sockets.set_ready(self.clock.now(), event),
             }
         }
         Ok(())
@@ -75,7 +78,10 @@ impl Data {
     /// How long nothing is due.
     fn patience(&self) -> Duration {
         let due = self.node.poll_timeout().map(|(due, _)| due.saturating_since(self.now()));
+        let now = self.clock.now();
+        let streams = self.sockets.due(now).map(|due| due.saturating_sub(now));
         let patience = due.unwrap_or(WAIT_MAX).min(WAIT_MAX);
+        let patience = streams.map_or(patience, |due| patience.min(Duration::from_nanos(due)));
         if self.backlog.is_empty() { patience } else { patience.min(RETRY) }
     }
 
@@ -92,6 +98,7 @@ impl Data {
                     let command = Command::SetLinks(links);
                     self.node.handle_command(self.now(), command, &mut self.out);
                 }
+                Ok(Order::Ways(ways)) => self.sockets.set_ways(ways),
                 Ok(Order::Status { peers, reply }) => {
                     // An asker that gave up waiting is no loss.
                     let _ = reply.try_send(self.snapshot(peers));
@@ -110,7 +117,10 @@ impl Data {
         let peers: Vec<_> = peers.unwrap_or_else(|| self.node.peers().collect());
         let peers: Vec<PeerStatus> =
             peers.into_iter().filter_map(|peer| self.node.status(peer)).collect();
-        Snapshot { now: self.now(), peers, drops: self.drops() }
+        let sockets = peers.iter().flat_map(|peer| &peer.paths).map(|path| path.route.socket);
+        let streams = sockets.filter(|socket| socket.transport() == Transport::Stream);
+        let streams = streams.map(|socket| (socket, self.sockets.transport(socket))).collect();
+        Snapshot { now: self.now(), peers, drops: self.drops(), streams }
     }
 
     fn drops(&self) -> Vec<(&'static str, u64)> {
@@ -140,21 +150,12 @@ impl Data {
     fn receive(&mut self, id: SocketId, buffer: &mut ReceiveBuffer) {
         let now = self.now();
         let Self { node, out, sockets, .. } = self;
-        let Some(socket) = sockets.get(id) else { return sockets.set_drained(id) };
-        let received = socket.receive(buffer, |from: Received, bytes: &mut [u8]| {
+        sockets.receive(id, buffer, |from: Received, bytes: &mut [u8]| {
             let meta = Meta { socket: id, local: from.local, remote: from.remote };
             for datagram in bytes.chunks_mut(from.stride) {
                 node.handle_datagram(now, meta, datagram, out);
             }
         });
-        match received {
-            Ok(Queue::Empty) => sockets.set_drained(id),
-            Ok(Queue::Unknown) => {}
-            Err(error) => {
-                tracing::debug!(%error, "a socket failed");
-                sockets.close(id);
-            }
-        }
     }
 
     fn read_tun(&mut self) -> Result<()> {
@@ -188,13 +189,24 @@ impl Data {
         Ok(())
     }
 
+    /// Tells the core which sockets it can use no more.
+    fn report_failures(&mut self) -> Result<()> {
+        // Those that fail because of this have their turn later.
+        for socket in self.sockets.take_failed() {
+            self.flush()?;
+            let command = Command::SocketFailed(socket);
+            self.node.handle_command(self.now(), command, &mut self.out);
+        }
+        Ok(())
+    }
+
     /// Opens what must be open, sends and writes everything, closes what is not needed any more.
     fn flush(&mut self) -> Result<()> {
         let mut closing: Vec<SocketId> = Vec::new();
         while let Some(event) = self.node.poll_event() {
             match event {
-                Event::OpenSocket { socket, link, local, .. } => {
-                    self.sockets.open(socket, link, local);
+                Event::OpenSocket { socket, link, local, stream } => {
+                    self.sockets.open(self.clock.now(), socket, link, local, stream);
                 }
                 Event::CloseSocket { socket } => closing.push(socket),
                 Event::HandshakeCounter { .. }

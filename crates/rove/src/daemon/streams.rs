@@ -1,0 +1,148 @@
+//! Streams for networks that lose UDP: where a gateway takes them, and by which ways a client
+//! tries them.
+//!
+//! A client knows no more of a gateway than where UDP goes. So it tries TCP to the same port, and
+//! TLS to the port that is open everywhere; and it asks its proxy, if it has one, for that. The
+//! core tries them beside each other, and only while UDP does not answer.
+
+use std::env;
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::Result;
+use rove_os::error::Error;
+use rove_os::plan::MARK;
+use rove_os::stream::{ListenOptions, Listener};
+
+use super::data::{ByProxy, Way};
+use crate::config::{GatewayConfig, ProxyChoice, ProxyUrl};
+use crate::values::{Endpoint, Host};
+
+/// The port that networks leave open when they leave nothing else open.
+const HTTPS: u16 = 443;
+/// Addresses of a gateway that streams are tried to; each by two or three ways.
+const REMOTES_MAX: usize = 2;
+/// Where a proxy is named that is not in the configuration, in the order of looking.
+const VARIABLES: [&str; 4] = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+
+/// Opens the ports where a gateway takes streams.
+///
+/// # Errors
+/// A port that was asked for cannot be had. One that was not is told in the log.
+pub(super) fn listen(config: &GatewayConfig) -> Result<Option<Listener>> {
+    let places = &config.streams;
+    // Those of UDP are the default, and must not keep a gateway from running.
+    let is_asked_for = *places != config.listen || config.web_server.is_some();
+    if places.is_empty() {
+        return Ok(None);
+    }
+    let bind = |local: &[SocketAddr]| {
+        let backend = config.web_server;
+        Listener::bind(&ListenOptions { local, ipv6_only: false, mark: Some(MARK), backend })
+    };
+    let opened = match bind(places) {
+        // A host without IPv6.
+        Err(Error::Os { .. }) if places.iter().any(|at| at.ip().is_unspecified()) => {
+            let v4 = |at: &SocketAddr| match at.ip() {
+                IpAddr::V6(ip) if ip.is_unspecified() => ([0, 0, 0, 0], at.port()).into(),
+                IpAddr::V4(_) | IpAddr::V6(_) => *at,
+            };
+            bind(&places.iter().map(v4).collect::<Vec<_>>())
+        }
+        opened => opened,
+    };
+    match opened {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if !is_asked_for => {
+            tracing::warn!("clients on networks that block UDP cannot connect: {error}");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The ways to a gateway, best first: those that the proxy of this network has, then TLS, then
+/// plain TCP. `remotes` are its addresses as far as they are known.
+pub(super) fn ways(
+    endpoints: &[Endpoint],
+    remotes: &[SocketAddr],
+    proxy: Option<&ResolvedProxy>,
+) -> Vec<(SocketAddr, Way)> {
+    let mut ways = Vec::new();
+    if let (Some(proxy), Some(endpoint)) = (proxy, endpoints.first()) {
+        let credentials = proxy.credentials.clone();
+        let target = Endpoint { host: endpoint.host.clone(), port: HTTPS }.to_string();
+        let by = Some(ByProxy { target, credentials });
+        ways.push((proxy.address, Way { tls: Some(name_of(endpoint)), proxy: by }));
+    }
+    let name = endpoints.first().map(name_of);
+    for remote in remotes.iter().take(REMOTES_MAX) {
+        let tls = Way { tls: name.clone(), proxy: None };
+        let https = SocketAddr::new(remote.ip(), HTTPS);
+        for way in [(https, tls), (*remote, Way { tls: None, proxy: None })] {
+            if !ways.contains(&way) {
+                ways.push(way);
+            }
+        }
+    }
+    ways
+}
+
+/// What the first message of TLS names. An address is not sent.
+fn name_of(endpoint: &Endpoint) -> String {
+    match &endpoint.host {
+        Host::Address(address) => address.to_string(),
+        Host::Name(name) => name.clone(),
+    }
+}
+
+/// A proxy whose address is known.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct ResolvedProxy {
+    /// Where it listens.
+    pub(super) address: SocketAddr,
+    /// User and password, if it wants them.
+    pub(super) credentials: Option<(String, String)>,
+}
+
+/// The proxy to use: the configured one, or that of the environment.
+pub(super) fn proxy(choice: &ProxyChoice) -> Option<ProxyUrl> {
+    match choice {
+        ProxyChoice::At(url) => return Some(url.clone()),
+        ProxyChoice::Direct => return None,
+        ProxyChoice::Environment => {}
+    }
+    let named = |name: &&str| env::var(name).ok().filter(|value| !value.is_empty());
+    let parsed = VARIABLES.iter().find_map(named)?.parse();
+    parsed.inspect_err(|error| tracing::warn!("the environment's proxy is left out: {error}")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_proxy_comes_first_and_each_way_once() {
+        let endpoints = ["vpn.example:4500".parse().unwrap(), "192.0.2.1:443".parse().unwrap()];
+        let remotes = ["192.0.2.7:4500", "192.0.2.1:443", "[2001:db8::1]:4500"];
+        let remotes = remotes.map(|text| text.parse().unwrap());
+        let address = "10.0.0.1:3128".parse().unwrap();
+        let proxy = ResolvedProxy { address, credentials: None };
+        let shown: Vec<String> = ways(&endpoints, &remotes, Some(&proxy))
+            .into_iter()
+            .map(|(remote, Way { tls, proxy })| {
+                let by = proxy.map(|by| format!(" for {}", by.target)).unwrap_or_default();
+                let tls = tls.map(|name| format!(" TLS {name}")).unwrap_or_default();
+                format!("{remote}{by}{tls}")
+            })
+            .collect();
+        let expected = [
+            "10.0.0.1:3128 for vpn.example:443 TLS vpn.example",
+            "192.0.2.7:443 TLS vpn.example",
+            "192.0.2.7:4500",
+            "192.0.2.1:443 TLS vpn.example",
+            "192.0.2.1:443",
+        ];
+        assert_eq!(shown, expected);
+        assert_eq!(ways(&endpoints, &[], None), []);
+    }
+}
