@@ -58,7 +58,7 @@ pub fn run(entered: &Entered, rove: Option<&Binary>, screen: &mut Screen) -> any
         }
         None => screen.step("bare", "no tunnel: the Internet itself lets the address follow"),
     }
-    let mut hosts = Hosts::new(testbed, deployment, link(), SEED);
+    let mut hosts = Hosts::new(testbed, deployment, &Terrain::of(link()), SEED);
     let good = tell(&mut hosts, screen).and_then(|good| hosts.check().map(|()| good));
     let good = good.map_err(anyhow::Error::from)?;
     let timekeeping = hosts.testbed().network.take_timekeeping()?;

@@ -71,13 +71,27 @@ pub trait Ground {
     fn act(&mut self, act: Act) -> Result<Moment, Trouble>;
 }
 
-/// What the networks are like to which the client can go.
+/// What the networks are like.
 #[derive(Clone, Debug)]
 pub struct Terrain {
-    /// Their links.
+    /// The links by which the client reaches each of its networks.
     pub link: LinkConfig,
     /// What is between the client's first network and the Internet.
     pub edge: Edge,
+    /// The way from there to the gateway, in nanoseconds; as long back.
+    pub beyond_ns: u64,
+    /// The IP versions of the client's networks.
+    pub families: Families,
+}
+
+/// The IP versions of the client's networks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Families {
+    /// The same in all of them.
+    Same,
+    /// The first has IPv4 only, the one that the client moves to IPv6 only; the gateway is known
+    /// by an address of each.
+    Differ,
 }
 
 /// What is between a network and the Internet.
@@ -97,7 +111,12 @@ pub enum Edge {
 impl Terrain {
     /// Links like this, whatever is behind them.
     pub const fn of(link: LinkConfig) -> Self {
-        Self { link, edge: Edge::Any }
+        Self { link, edge: Edge::Any, beyond_ns: 0, families: Families::Same }
+    }
+
+    /// The round trip between client and gateway, in nanoseconds, serialisation left aside.
+    pub const fn round_trip_ns(&self) -> u64 {
+        self.link.round_trip_ns() + 2 * self.beyond_ns
     }
 }
 
@@ -146,6 +165,10 @@ pub enum Act {
     Swallow,
     /// It carries again, as silently.
     Return,
+    /// The NAT box of the client's first network gives every mapping another port.
+    RebindNat,
+    /// It starts anew: it has forgotten every mapping, and its outside address is another.
+    RebootNat,
 }
 
 /// An act and when it is due.

@@ -64,6 +64,8 @@ pub struct Access {
     host: HostId,
     link: LinkId,
     nat: Option<NodeId>,
+    /// Between the NAT box and the middle of the Internet.
+    uplink: Option<LinkId>,
     subnets: Vec<IpNet>,
 }
 
@@ -135,12 +137,12 @@ impl Network {
     ) -> io::Result<AccessId> {
         let (core, node) = (self.core, self.hosts[host.0].node);
         let prefixes = subnets.to_vec();
-        let (link, nat) = self.emulator.with(move |shell, _| {
+        let (link, nat, uplink) = self.emulator.with(move |shell, _| {
             let internet = &mut shell.internet;
             let Some(nat) = nat else {
                 let link = internet.connect(node, core, config);
                 prefixes.iter().for_each(|prefix| internet.route(core, *prefix, link));
-                return (link, None);
+                return (link, None, None);
             };
             let outside = nat.outside.clone();
             let translates = |prefix: &&IpNet| {
@@ -158,9 +160,9 @@ impl Network {
             for prefix in prefixes.iter().filter(|prefix| !translates(prefix)) {
                 internet.route(core, *prefix, uplink);
             }
-            (link, Some(nat_box))
+            (link, Some(nat_box), Some(uplink))
         })?;
-        self.accesses.push(Access { host, link, nat, subnets: subnets.to_vec() });
+        self.accesses.push(Access { host, link, nat, uplink, subnets: subnets.to_vec() });
         Ok(AccessId(self.accesses.len() - 1))
     }
 
@@ -272,6 +274,19 @@ impl Network {
     pub fn rebind_nat(&self, access: AccessId) -> io::Result<()> {
         let Some(nat) = self.accesses[access.0].nat else { return Ok(()) };
         self.emulator.with(move |shell, _| shell.internet.rebind_nat(nat))
+    }
+
+    /// Makes the NAT box of an access network forget everything, with another outside address;
+    /// nothing without a box.
+    pub fn reboot_nat(&self, access: AccessId, outside: IpAddr) -> io::Result<()> {
+        let Access { nat: Some(nat), uplink: Some(uplink), .. } = self.accesses[access.0] else {
+            return Ok(());
+        };
+        let core = self.core;
+        self.emulator.with(move |shell, _| {
+            shell.internet.reboot_nat(nat, Some(outside));
+            shell.internet.route(core, IpNet::from(outside), uplink);
+        })
     }
 
     /// Sends a prefix to a host through one of its access networks, beyond its own subnets.

@@ -35,6 +35,8 @@ pub enum Family {
     V4,
     /// The networks have both, and the gateway is known by its IPv6 address.
     V6,
+    /// Each of the client's networks has one, and the gateway is known by an address of each.
+    Either,
 }
 
 /// An emulated network that hosts can be in.
@@ -57,10 +59,16 @@ impl Family {
             .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpNet::addr)
     }
 
-    /// Bytes of an IP and a UDP header outside of the tunnel.
+    /// All its addresses by which it is known.
+    pub fn gateways(self) -> Vec<IpAddr> {
+        let known = if self == Self::Either { 2 } else { 1 };
+        Site::DataCentre.host(self, 0).iter().take(known).map(IpNet::addr).collect()
+    }
+
+    /// Bytes of an IP and a UDP header outside of the tunnel, where the client begins.
     pub const fn udp_headers(self) -> usize {
         match self {
-            Self::V4 => 28,
+            Self::V4 | Self::Either => 28,
             Self::V6 => 48,
         }
     }
@@ -90,6 +98,11 @@ impl Site {
         match family {
             Family::V4 => v4.into_iter().collect(),
             Family::V6 => v6.into_iter().chain(v4).collect(),
+            Family::Either => match self {
+                Self::Home | Self::BehindHome => v4.into_iter().collect(),
+                Self::Cafe => v6.into_iter().collect(),
+                Self::Mobile | Self::DataCentre => v4.into_iter().chain(v6).collect(),
+            },
         }
     }
 }

@@ -12,13 +12,17 @@ pub mod addresses;
 pub mod binary;
 mod blackhole;
 pub mod deploy;
+mod family;
 pub mod hosts;
+mod nat_rebind;
 pub mod record;
+mod resume_loss;
 mod roam_client;
 pub mod run;
 pub mod settings;
 mod stage;
 pub mod statistics;
+mod steady;
 pub mod testbed;
 mod tunnel;
 
@@ -30,8 +34,14 @@ pub use stage::Stage;
 use std::collections::BTreeMap;
 
 /// Every scenario, in the order of `rove-lab list`.
-pub const SCENARIOS: &[&dyn Scenario] =
-    &[&tunnel::Tunnel, &roam_client::RoamClient, &blackhole::Blackhole];
+pub const SCENARIOS: &[&dyn Scenario] = &[
+    &tunnel::Tunnel,
+    &roam_client::RoamClient,
+    &blackhole::Blackhole,
+    &nat_rebind::NatRebind,
+    &family::FamilyChange,
+    &resume_loss::ResumeLoss,
+];
 
 /// A story and what is measured in it.
 pub trait Scenario: Sync {

@@ -56,7 +56,7 @@ impl Stage<'_> {
         let testbed = Testbed::new(entered, terrain, self.family(), self.seed)?;
         (self.tell)("deploying");
         let deployment = deploy(&testbed)?;
-        let mut hosts = Hosts::new(testbed, deployment, terrain.link.clone(), self.seed);
+        let mut hosts = Hosts::new(testbed, deployment, terrain, self.seed);
         let mut outcome = Outcome::default();
         let told = story(&mut hosts, &mut outcome).and_then(|()| hosts.check());
         outcome.broke = what_broke(told)?;

@@ -16,8 +16,8 @@ mod travel;
 use super::addresses::{
     CLIENT, Family, HOME_OUTSIDE, NEAR_SERVER, OPEN_SERVER, SERVER, SERVER_PREFIX, Site,
 };
-use crate::emu::{LinkConfig, NatConfig, NatKind};
-use crate::ground::{Edge, Receiver, Route, Terrain};
+use crate::emu::{End, LinkConfig, NatConfig, NatKind, PipeConfig};
+use crate::ground::{Edge, Families, Receiver, Route, Terrain};
 use crate::netns::{AccessId, CardId, Entered, HostId, Network, Process};
 use crate::programs::{EchoStats, FlowRequest, Report, report};
 use ipnet::IpNet;
@@ -70,6 +70,8 @@ pub struct Testbed {
     away: bool,
     /// How often a card was plugged in.
     plugs: u32,
+    /// How often the NAT box was restarted.
+    reboots: u8,
     /// The metrics of the cards' default routes.
     metrics: [u32; 2],
     /// The addresses of the cards that were plugged in.
@@ -91,6 +93,7 @@ impl Testbed {
         family: Family,
         seed: u64,
     ) -> anyhow::Result<Self> {
+        let family = if terrain.families == Families::Differ { Family::Either } else { family };
         let mut network = Network::new(entered, seed)?;
         let client = network.add_host("client")?;
         let gateway = network.add_host("gateway")?;
@@ -110,6 +113,10 @@ impl Testbed {
         let (home, cafe) = (access(home_site, nat)?, access(Site::Cafe, None)?);
         let mobile = access(Site::Mobile, None)?;
         let (uplink, hosting) = connect_server(&mut network, gateway, server, family)?;
+        for end in [End::A, End::B] {
+            let pipe = PipeConfig { delay_ns: terrain.beyond_ns, ..PipeConfig::default() };
+            network.set_pipe(hosting, end, pipe)?;
+        }
         let mut testbed = Self {
             network,
             client,
@@ -126,6 +133,7 @@ impl Testbed {
             in_use: 0,
             away: false,
             plugs: 0,
+            reboots: 0,
             metrics: [METRIC; 2],
             addresses: [None; 2],
             lab: std::env::current_exe()?,
@@ -238,6 +246,11 @@ impl Testbed {
     /// The gateway's address on the Internet.
     pub fn gateway_address(&self) -> IpAddr {
         self.family.gateway()
+    }
+
+    /// All addresses by which the gateway is known.
+    pub fn gateway_addresses(&self) -> Vec<IpAddr> {
+        self.family.gateways()
     }
 
     /// The family that tunnels use outside.

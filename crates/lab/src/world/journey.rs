@@ -48,8 +48,12 @@ impl Journey {
     pub fn new(seed: u64, terrain: &Terrain) -> Result<Self, Trouble> {
         let link = terrain.link.clone();
         let mut tunnelled = Tunnelled::new(seed, &link)?;
-        let client = Client::settle(&mut tunnelled, terrain.edge)?;
-        Ok(Self { tunnelled, client, bare: Bare::new(seed, &link), link })
+        let client = Client::settle(&mut tunnelled, terrain)?;
+        let mut whole = link.clone();
+        for pipe in [&mut whole.up, &mut whole.down] {
+            pipe.delay_ns += terrain.beyond_ns;
+        }
+        Ok(Self { tunnelled, client, bare: Bare::new(seed, &whole), link })
     }
 
     /// Lets time pass and looks on as long as there is something to be noticed.

@@ -37,8 +37,10 @@ impl Rove {
     pub(super) fn start(testbed: &Testbed, binary: &Binary) -> anyhow::Result<Self> {
         let host = testbed.network.host(testbed.gateway);
         let gateway = Commands::of(host, binary);
-        let endpoint = SocketAddr::new(testbed.gateway_address(), PORT).to_string();
-        let init = ["gateway", "init", "--endpoint", &endpoint, "--network", TUNNEL_NETWORK];
+        let mut init = vec!["gateway", "init", "--network", TUNNEL_NETWORK];
+        let endpoint = |address| SocketAddr::new(address, PORT).to_string();
+        let endpoints: Vec<_> = testbed.gateway_addresses().into_iter().map(endpoint).collect();
+        endpoints.iter().for_each(|endpoint| init.extend(["--endpoint", endpoint]));
         gateway.run(&init)?;
         gateway.leave_out_nat()?;
         let mut running = gateway.start(&["gateway", "run"])?;

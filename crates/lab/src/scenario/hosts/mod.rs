@@ -10,7 +10,7 @@ use super::testbed::{Move, Testbed};
 use crate::emu::{BitErrors, Carrier, End, LinkConfig, MS};
 use crate::ground::{
     Act, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Pings, Receiver,
-    RoundTrips, Route, Transfer, Trouble,
+    RoundTrips, Route, Terrain, Transfer, Trouble,
 };
 use crate::netns::{Capture, Captured, Direction, Process, monotonic_ns};
 use crate::programs::{FlowRequest, Report, report};
@@ -31,6 +31,7 @@ pub struct Hosts {
     testbed: Testbed,
     deployment: Deployment,
     link: LinkConfig,
+    beyond_ns: u64,
     /// The content of downloads follows from it.
     seed: u64,
     /// Every network that the client moves to swallows everything.
@@ -38,14 +39,10 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// A testbed whose access networks are like `link`, and what was deployed on it.
-    pub const fn new(
-        testbed: Testbed,
-        deployment: Deployment,
-        link: LinkConfig,
-        seed: u64,
-    ) -> Self {
-        Self { testbed, deployment, link, seed, dead_ends: false }
+    /// A testbed in networks like `terrain`, and what was deployed on it.
+    pub fn new(testbed: Testbed, deployment: Deployment, terrain: &Terrain, seed: u64) -> Self {
+        let (link, beyond_ns) = (terrain.link.clone(), terrain.beyond_ns);
+        Self { testbed, deployment, link, beyond_ns, seed, dead_ends: false }
     }
 
     /// The testbed.
@@ -83,6 +80,8 @@ impl Hosts {
             Act::UnplugSpare => self.testbed.unplug_spare()?,
             Act::Swallow => self.testbed.set_first_network(Carrier::BlackHole)?,
             Act::Return => self.testbed.set_first_network(Carrier::Up)?,
+            Act::RebindNat => self.testbed.rebind_nat()?,
+            Act::RebootNat => self.testbed.reboot_nat()?,
         }
         Ok(moment)
     }
@@ -110,10 +109,11 @@ impl Hosts {
             let asked_ns = monotonic_ns();
             let subscriber = self.testbed.subscribe(flow.to, &request(flow))?;
             // The answer was under way for as long as the link is.
-            let delay_ns = match flow.to {
-                Receiver::Client => self.link.down.delay_ns,
-                Receiver::Server => self.link.up.delay_ns,
-            };
+            let delay_ns = self.beyond_ns
+                + match flow.to {
+                    Receiver::Client => self.link.down.delay_ns,
+                    Receiver::Server => self.link.up.delay_ns,
+                };
             let start_ns = monotonic_ns() - delay_ns;
             let start_ns = if subscriber.is_some() { start_ns } else { asked_ns };
             running.push((subscriber, start_ns, start_ns + flow.length_ns()));

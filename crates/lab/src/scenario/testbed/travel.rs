@@ -3,11 +3,14 @@
 use super::{METRIC, Testbed};
 use crate::emu::{Carrier, End, PipeConfig};
 use crate::netns::AccessId;
-use crate::scenario::addresses::Site;
+use crate::scenario::addresses::{HOME_OUTSIDE, Site};
 use anyhow::Context as _;
 use ipnet::IpNet;
 use std::io;
 use std::net::IpAddr;
+
+/// Restarts of the NAT box after which its outside addresses begin again.
+const REBOOTS_MAX: u8 = 100;
 
 /// What a move does to the client's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +121,24 @@ impl Testbed {
     /// When the emulator has died.
     pub fn set_next_network(&self, carrier: Carrier) -> io::Result<()> {
         self.network.set_access(if self.away { self.home } else { self.cafe }, carrier)
+    }
+
+    /// Gives the NAT box at home new ports; nothing without a box.
+    ///
+    /// # Errors
+    /// When the emulator has died.
+    pub fn rebind_nat(&self) -> io::Result<()> {
+        self.network.rebind_nat(self.home)
+    }
+
+    /// Makes the NAT box at home forget everything, with its next outside address.
+    ///
+    /// # Errors
+    /// When the emulator has died.
+    pub fn reboot_nat(&mut self) -> io::Result<()> {
+        self.reboots = self.reboots % REBOOTS_MAX + 1;
+        let [a, b, c, d] = HOME_OUTSIDE.octets();
+        self.network.reboot_nat(self.home, [a, b, c, d + self.reboots].into())
     }
 
     /// Changes one direction of the home network's link; [`End::A`] is the uplink.

@@ -3,16 +3,19 @@
 //! The client has two cards: the first goes between home and the café, the second knows the mobile
 //! network. Decides how an act becomes operations of the world; knows no story.
 
+use std::net::IpAddr;
+
 use rove_proto::id::LinkId;
 use rove_proto::node::PeerStatus;
 use rove_proto::path::Health;
 use rove_proto::time::Duration;
 
 use super::super::engine::GATEWAY;
+use super::super::host::Card;
 use super::super::laws::Breach;
 use super::super::road::{CLIENT, HOME, Road as _, Tunnelled};
-use crate::emu::{Carrier, SECOND};
-use crate::ground::{Act, Edge, Moment};
+use crate::emu::{Carrier, End, PipeConfig, SECOND};
+use crate::ground::{Act, Edge, Families, Moment, Terrain};
 
 /// Where the client goes: an open network.
 const CAFE: usize = 1;
@@ -20,7 +23,7 @@ const CAFE: usize = 1;
 const MOBILE: usize = 2;
 /// An answer that is owed for longer means, to who reads the status, that nothing is carried.
 const OWED_MAX: Duration = Duration::from_secs(2);
-/// How long a client may take to settle in its first network.
+/// How long a client may take to settle in its first network, as it is then.
 const SETTLING_NS: u64 = 2 * SECOND;
 
 /// The client as the story knows it.
@@ -32,6 +35,7 @@ pub(super) struct Client {
     here: usize,
     /// The card in use: 0 or 1.
     in_use: usize,
+    families: Families,
     swallowed: Option<Swallowed>,
     /// What was noticed and told, for each [`Act::Swallow`] since the last report.
     seen: Vec<(Option<u64>, Option<u64>)>,
@@ -49,18 +53,25 @@ struct Swallowed {
 
 impl Client {
     /// Brings the client of a session into its first network.
-    pub(super) fn settle(road: &mut Tunnelled, edge: Edge) -> Result<Self, Breach> {
+    pub(super) fn settle(road: &mut Tunnelled, terrain: &Terrain) -> Result<Self, Breach> {
+        let Terrain { edge, beyond_ns, families, .. } = *terrain;
         let (dead_ends, here, in_use) = (false, HOME, 0);
-        let mut client = Self { dead_ends, here, in_use, swallowed: None, seen: Vec::new() };
+        let (swallowed, seen) = (None, Vec::new());
+        let mut client = Self { dead_ends, here, in_use, families, swallowed, seen };
+        let (now_ns, gateway) = (road.world.now_ns, road.world.place.gateway);
+        for end in [End::A, End::B] {
+            let pipe = PipeConfig { delay_ns: beyond_ns, ..PipeConfig::default() };
+            road.world.place.net.set_config(now_ns, gateway, end, pipe);
+        }
         if edge == Edge::Open {
             client.relocate(road)?;
-            road.pass(road.now_ns() + SETTLING_NS)?;
         }
         if let Edge::Nat { expiry_ns } = edge
             && let Some(nat) = road.world.place.access(CLIENT, HOME).nat
         {
             road.world.place.net.set_nat_expiry(nat, expiry_ns);
         }
+        road.pass(road.now_ns() + SETTLING_NS)?;
         Ok(client)
     }
 
@@ -80,6 +91,12 @@ impl Client {
                 self.stop_watching();
                 self.set_carrier(road, Carrier::Up);
             }
+            Act::RebindNat => {
+                if let Some(nat) = road.world.place.access(CLIENT, self.here).nat {
+                    road.world.place.net.rebind_nat(nat);
+                }
+            }
+            Act::RebootNat => road.world.place.reboot_nat(CLIENT, self.here, true),
         }
         let now_ns = road.now_ns();
         let card = road.world.hosts[CLIENT + 1].cards[self.in_use].as_ref();
@@ -93,7 +110,15 @@ impl Client {
         if self.dead_ends {
             self.set_carrier(road, Carrier::BlackHole);
         }
-        road.world.plug(CLIENT, 0, Some(self.here))
+        if self.families == Families::Same || self.here == HOME {
+            return road.world.plug(CLIENT, 0, Some(self.here));
+        }
+        let mut addresses = road.world.place.next_addresses(CLIENT, self.here);
+        addresses.retain(IpAddr::is_ipv6);
+        let link = road.world.place.access(CLIENT, self.here).link;
+        let card = Card { link, access: self.here, addresses };
+        road.world.hosts[CLIENT + 1].cards[0] = Some(card);
+        road.world.tell_links(CLIENT)
     }
 
     fn plug_spare(&mut self, road: &mut Tunnelled) -> Result<(), Breach> {

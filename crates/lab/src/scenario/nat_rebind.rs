@@ -1,0 +1,176 @@
+//! `nat-rebind`: the NAT box before the client gives its mappings other ports, or starts anew with
+//! another address, while data flows and while nothing does.
+//!
+//! No event of the kernel's tells the client. Whatever it sends next tells the gateway; so data
+//! stands still for the round trip in which the first datagram goes there and the first comes back.
+
+use super::deploy::Deployment;
+use super::record::Limit;
+use super::settings::{Kind, Setting, Settings};
+use super::statistics::median;
+use super::steady::{self, MARGIN_MS, Steady};
+use super::{Key, Outcome, Scenario, Stage};
+use crate::emu::{LinkConfig, MS, Rng, SECOND};
+use crate::ground::{
+    Act, Clock, Cue, Edge, Flow, Ground, Pings, RoundTrips, Route, Terrain, Trouble,
+};
+use crate::netns::Entered;
+use serde_json::{Value, json};
+
+/// Rate of each link in bits per second.
+const RATE: u64 = 20_000_000;
+/// Round trip of the client's own link in nanoseconds: the box is near.
+const LINK_NS: u64 = 2 * MS;
+/// The way from the box to the gateway, in nanoseconds.
+const BEYOND_NS: u64 = 19 * MS;
+/// The whole round trip in milliseconds.
+const ROUND_TRIP_MS: u64 = (LINK_NS + 2 * BEYOND_NS) / MS;
+/// How long the box keeps what nobody uses: the lower end of what RFC 4787 asks for.
+const EXPIRY_NS: u64 = 120 * SECOND;
+/// Mean time between two changes; each is up to a quarter shorter or longer.
+const PAUSE_NS: u64 = 800 * MS;
+/// How long the tunnel is silent around an idle change, in real time.
+const IDLE_REAL_NS: u64 = 1_200 * MS;
+/// The same where time costs none.
+const IDLE_VIRTUAL_NS: u64 = 600 * SECOND;
+/// What the client then asks.
+const ASKED: Pings = Pings { count: 20, interval_ns: 50 * MS };
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[
+    Setting::new(
+        "changes",
+        Kind::Number { default: 20, min: 1, max: 200 },
+        "changes of ports while data flows; half as many restarts of the box",
+    ),
+    Setting::new(
+        "idle",
+        Kind::Number { default: 4, min: 1, max: 50 },
+        "changes while nothing flows; every other one is a restart",
+    ),
+];
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct NatRebind;
+
+impl Scenario for NatRebind {
+    fn name(&self) -> &'static str {
+        "nat-rebind"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the NAT box before the client changes its ports or starts anew, busy and idle"
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        SETTINGS
+    }
+
+    fn keys(&self) -> &'static [Key] {
+        const KEYS: &[Key] = &{
+            let [a, b, c, d, e] = steady::KEYS;
+            let still = Key::lower_is_better("idle_still_ms");
+            [a, b, c, d, e, still, Key::lower_is_better("idle_lost")]
+        };
+        KEYS
+    }
+
+    /// The thesis compares the address inside its message with the outer one, which any NAT breaks.
+    fn paper(&self, _settings: &Settings) -> Value {
+        json!({})
+    }
+
+    fn limits(&self, settings: &Settings) -> Vec<Limit> {
+        let mut limits = vec![
+            Limit::at_most("still_ms_median", ROUND_TRIP_MS + MARGIN_MS),
+            Limit::equal("lost_beyond_flight", 0),
+        ];
+        if !settings.flag("control") {
+            limits.push(Limit::at_most("idle_still_ms", ROUND_TRIP_MS + MARGIN_MS));
+            limits.push(Limit::equal("idle_lost", 0));
+        }
+        limits
+    }
+
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        (ROUND_TRIP_MS + MARGIN_MS) as f64
+    }
+
+    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
+        stage.on_hosts(entered, &terrain(), &deploy, &mut |ground, outcome| {
+            tell(ground, stage, outcome)
+        })
+    }
+
+    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
+        Some(stage.in_virtual_time(&terrain(), &mut |ground, outcome| tell(ground, stage, outcome)))
+    }
+}
+
+fn terrain() -> Terrain {
+    let link = LinkConfig::lossless(RATE, LINK_NS);
+    let edge = Edge::Nat { expiry_ns: EXPIRY_NS };
+    Terrain { edge, beyond_ns: BEYOND_NS, ..Terrain::of(link) }
+}
+
+/// The story.
+fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
+    let changes = stage.settings.number("changes");
+    let mut rng = Rng::new(stage.seed);
+    let mut steady = Steady::new(LINK_NS + 2 * BEYOND_NS);
+    if stage.control() {
+        (stage.tell)("a network that lets nothing more through");
+        let down = Flow::lasting(2 * PAUSE_NS);
+        let script = [Cue::at(PAUSE_NS, Act::Swallow)];
+        steady.add(&ground.flows(&[down, down.upwards()], &script)?);
+        steady.report(outcome);
+        return Ok(());
+    }
+    for (act, changes) in [(Act::RebindNat, changes), (Act::RebootNat, changes.div_ceil(2))] {
+        (stage.tell)(&format!("{changes} times {act:?} under steady flows both ways"));
+        let mut at_ns = 0;
+        let mut pause = || {
+            at_ns += PAUSE_NS * 3 / 4 + rng.below(PAUSE_NS / 2);
+            at_ns
+        };
+        let script: Vec<Cue> = (0..changes).map(|_| Cue::at(pause(), act)).collect();
+        let down = Flow::lasting(pause());
+        steady.add(&ground.flows(&[down, down.upwards()], &script)?);
+    }
+    steady.report(outcome);
+    idle(ground, stage, outcome)
+}
+
+/// Changes while nothing flows; then the client asks something.
+fn idle(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
+    (stage.tell)("the same while the tunnel is idle");
+    let silence_ns = match ground.clock() {
+        Clock::Real => IDLE_REAL_NS,
+        Clock::Virtual => IDLE_VIRTUAL_NS,
+    };
+    let (mut still, mut lost) = (Vec::new(), 0);
+    for number in 0..stage.settings.number("idle") {
+        ground.pause(silence_ns)?;
+        let even = number.is_multiple_of(2);
+        ground.act(if even { Act::RebindNat } else { Act::RebootNat })?;
+        ground.pause(silence_ns / 100)?;
+        for trips in ground.ping(&[Route::Tunnelled], ASKED)? {
+            lost += trips.0.iter().filter(|trip| trip.is_none()).count();
+            still.push(first_answer_ms(&trips));
+        }
+    }
+    outcome.measure("idle_still_ms", median(&still));
+    outcome.measured.insert("idle_lost".to_owned(), json!(lost));
+    outcome.samples.insert("idle_still_ms".to_owned(), still);
+    Ok(())
+}
+
+/// From the first question to the first answer, in milliseconds; where none came, to the end.
+fn first_answer_ms(trips: &RoundTrips) -> f64 {
+    let answers = trips.0.iter().zip(0u64..);
+    let answers = answers.filter_map(|(trip, number)| Some(number * ASKED.interval_ns + (*trip)?));
+    let whole_ns = u64::from(ASKED.count) * ASKED.interval_ns;
+    answers.min().unwrap_or(whole_ns) as f64 / MS as f64
+}

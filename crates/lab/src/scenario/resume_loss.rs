@@ -1,0 +1,166 @@
+//! `resume-loss`: what a steady flow of 1 Mbit/s loses while the client moves once to five times
+//! (Figure 3.13 of Alshalan's thesis), by moves that are announced and by moves that are not.
+//!
+//! An announced move: a second link is known, the routes of the first one go, it carries for
+//! another 300 ms, and is gone; the next such move goes back. One that is not: the address is gone
+//! before there is another.
+
+use super::deploy::Deployment;
+use super::record::Limit;
+use super::settings::{Kind, Setting, Settings};
+use super::steady::{self, MARGIN_MS, Steady};
+use super::{FAMILY, Key, Outcome, Scenario, Stage};
+use crate::emu::{LinkConfig, MS, Rng, SECOND};
+use crate::ground::{Act, Cue, Flow, Ground, Harm, Terrain, Trouble};
+use crate::netns::Entered;
+use serde_json::{Value, json};
+
+/// Rate of each link in bits per second.
+const RATE: u64 = 20_000_000;
+/// Its round trip in nanoseconds.
+const ROUND_TRIP_NS: u64 = 40 * MS;
+/// Mean time between two moves that nobody announces; each is up to a quarter shorter or longer.
+const PAUSE_NS: u64 = 800 * MS;
+/// How long a second link is known before the first one's going is announced.
+const KNOWN_NS: u64 = SECOND;
+/// How long the old link still carries after its routes have gone.
+const NOTICE_NS: u64 = 300 * MS;
+/// How long after it has gone the next one is looked for.
+const REST_NS: u64 = 500 * MS;
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[
+    Setting::new("moves", Kind::Number { default: 5, min: 1, max: 5 }, "the most moves of a run"),
+    FAMILY,
+];
+
+/// What is measured at least.
+const KEYS: &[Key] = &{
+    let [a, b, c, d, e] = steady::KEYS;
+    [
+        a,
+        b,
+        c,
+        d,
+        e,
+        Key::lower_is_better("announced_lost"),
+        Key::lower_is_better("announced_still_ms_max"),
+    ]
+};
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct ResumeLoss;
+
+impl Scenario for ResumeLoss {
+    fn name(&self) -> &'static str {
+        "resume-loss"
+    }
+
+    fn summary(&self) -> &'static str {
+        "what a steady flow loses in one to five moves, announced and not"
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        SETTINGS
+    }
+
+    fn keys(&self) -> &'static [Key] {
+        KEYS
+    }
+
+    /// The thesis shows the losses as a picture without numbers.
+    fn paper(&self, _settings: &Settings) -> Value {
+        json!({
+            "source": "Alshalan 2017, Figure 3.13: 1 Mbit/s for 60 s, one to five resumptions",
+            "lost": "a picture only: some datagrams where OpenVPN's full handshake loses hundreds",
+        })
+    }
+
+    fn limits(&self, settings: &Settings) -> Vec<Limit> {
+        let mut limits = vec![Limit::equal("lost_beyond_flight", 0)];
+        if !settings.flag("control") {
+            limits.push(Limit::equal("announced_lost", 0));
+        }
+        limits
+    }
+
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        (ROUND_TRIP_NS / MS + MARGIN_MS) as f64
+    }
+
+    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
+        stage.on_hosts(entered, &terrain(), &deploy, &mut |ground, outcome| {
+            tell(ground, stage, outcome)
+        })
+    }
+
+    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
+        Some(stage.in_virtual_time(&terrain(), &mut |ground, outcome| tell(ground, stage, outcome)))
+    }
+}
+
+fn terrain() -> Terrain {
+    Terrain::of(LinkConfig::lossless(RATE, ROUND_TRIP_NS))
+}
+
+/// The story.
+fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
+    let mut rng = Rng::new(stage.seed);
+    let most = stage.settings.number("moves");
+    if stage.control() {
+        ground.harm(Harm::DeadEnds)?;
+    }
+    let mut steady = Steady::new(ROUND_TRIP_NS);
+    let mut by_moves = Vec::new();
+    for moves in 1..=if stage.control() { 1 } else { most } {
+        (stage.tell)(&format!("{moves} moves that nobody announces"));
+        let mut at_ns = 0;
+        let mut pause = || {
+            at_ns += PAUSE_NS * 3 / 4 + rng.below(PAUSE_NS / 2);
+            at_ns
+        };
+        let script: Vec<Cue> = (0..moves).map(|_| Cue::at(pause(), Act::Relocate)).collect();
+        let run = ground.flow(Flow::lasting(pause()), &script)?;
+        by_moves.push(run.lost as f64);
+        steady.add(&[run]);
+    }
+    outcome.samples.insert("lost_by_moves".to_owned(), by_moves);
+    steady.report(outcome);
+    if stage.control() { Ok(()) } else { announced(ground, stage, outcome) }
+}
+
+/// The same with moves that are announced.
+fn announced(
+    ground: &mut dyn Ground,
+    stage: &Stage<'_>,
+    outcome: &mut Outcome,
+) -> Result<(), Trouble> {
+    let (mut by_moves, mut still) = (Vec::new(), Vec::new());
+    for moves in 1..=stage.settings.number("moves") {
+        (stage.tell)(&format!("{moves} moves that are announced"));
+        let mut script = Vec::new();
+        let mut at_ns = 0;
+        for _ in 0..moves {
+            let acts = [
+                (REST_NS, Act::PlugSpare),
+                (KNOWN_NS, Act::AnnounceDeparture),
+                (NOTICE_NS, Act::Depart),
+            ];
+            for (after_ns, act) in acts {
+                at_ns += after_ns;
+                script.push(Cue::at(at_ns, act));
+            }
+        }
+        let run = ground.flow(Flow::lasting(at_ns + REST_NS), &script)?;
+        by_moves.push(run.lost as f64);
+        still.append(&mut run.still_ms());
+    }
+    outcome
+        .measured
+        .insert("announced_lost".to_owned(), json!(by_moves.iter().sum::<f64>() as u64));
+    outcome.measure("announced_still_ms_max", super::statistics::max(&still));
+    outcome.samples.insert("announced_lost_by_moves".to_owned(), by_moves);
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! Steady flows both ways, and what befell them: the measure that several stories share.
+//!
+//! Decides what counts as unavoidable: nobody can send again what was on a path that nobody knew to
+//! be dead. Knows no story, and no limit.
+
+use super::statistics::{max, median};
+use super::{Key, Outcome};
+use crate::emu::MS;
+use crate::ground::{Flow, FlowRun};
+use serde_json::json;
+
+/// What a change of path may cost beyond a round trip, in milliseconds: the issue's own margin.
+pub(super) const MARGIN_MS: u64 = 10;
+
+/// What [`Steady`] measures.
+pub(super) const KEYS: [Key; 5] = [
+    Key::lower_is_better("lost_packets"),
+    Key::lower_is_better("lost_beyond_flight"),
+    Key::lower_is_better("still_ms_median"),
+    Key::lower_is_better("still_ms_max"),
+    Key::lower_is_better("in_flight_packets"),
+];
+
+/// What befell flows.
+#[derive(Debug)]
+pub(super) struct Steady {
+    round_trip_ns: u64,
+    lost: u64,
+    beyond: u64,
+    flight: u64,
+    still_ms: Vec<f64>,
+}
+
+impl Steady {
+    /// Nothing yet, on paths with this round trip.
+    pub(super) const fn new(round_trip_ns: u64) -> Self {
+        Self { round_trip_ns, lost: 0, beyond: 0, flight: 0, still_ms: Vec::new() }
+    }
+
+    /// Adds flows that ran at the same time.
+    pub(super) fn add(&mut self, runs: &[FlowRun]) {
+        for run in runs {
+            let flight = self.in_flight(run);
+            self.lost += run.lost;
+            self.flight += flight;
+            self.beyond += run.lost.saturating_sub(flight);
+        }
+        // What stands still in either direction does.
+        let still: Vec<Vec<f64>> = runs.iter().map(FlowRun::still_ms).collect();
+        let acts = still.iter().map(Vec::len).max().unwrap_or(0);
+        let worst = |act: usize| {
+            max(&still.iter().filter_map(|all| all.get(act).copied()).collect::<Vec<_>>())
+        };
+        self.still_ms.extend((0..acts).filter_map(worst));
+    }
+
+    /// Datagrams of a flow that were on a path which nobody could know to be dead: from when it
+    /// died until the new one could be used, and then for a round trip and the margin.
+    fn in_flight(&self, run: &FlowRun) -> u64 {
+        let unknown_ns = self.round_trip_ns + MARGIN_MS * MS;
+        let times = run.moments.iter().map(|one| one.done_ns - one.began_ns + unknown_ns);
+        times.map(|ns| ns.div_ceil(Flow::INTERVAL_NS)).sum()
+    }
+
+    /// Writes down what was measured.
+    pub(super) fn report(self, outcome: &mut Outcome) {
+        for (key, count) in [
+            ("lost_packets", self.lost),
+            ("lost_beyond_flight", self.beyond),
+            ("in_flight_packets", self.flight),
+        ] {
+            outcome.measured.insert(key.to_owned(), json!(count));
+        }
+        outcome.measure("still_ms_median", median(&self.still_ms));
+        outcome.measure("still_ms_max", max(&self.still_ms));
+        outcome.samples.insert("still_ms".to_owned(), self.still_ms);
+    }
+}
