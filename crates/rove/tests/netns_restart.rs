@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::{Value, json};
+use support::capture::Capture;
 use support::netns::{
     Lab, Running, SOON, edit, in_namespace, inside, need_program, pattern, sh, wait_until,
 };
@@ -26,13 +27,7 @@ const PIECE: usize = 200_000;
 fn a_gateway_of_many_peers_ends_when_it_is_told_to() {
     in_namespace("a_gateway_of_many_peers_ends_when_it_is_told_to", || {
         let lab = Lab::new("a large gateway");
-        let line = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/16,fd77::/64";
-        lab.rove("gateway", line).ok();
-        edit(&lab.home("gateway").join("gateway.toml"), "nat = true", "nat = false");
-        let file = lab.dir.path().join("backup");
-        lab.rove("gateway", &format!("gateway backup {}", file.display())).ok();
-        edit_backup(&file, |backup| backup["ledger"]["peers"] = (0..PEERS).map(peer).collect());
-        lab.rove("gateway", &format!("gateway restore {}", file.display())).ok();
+        with_many_peers(&lab).kill();
         for _ in 0..2 {
             let gateway = lab.gateway();
             let status = lab.rove("gateway", "gateway status --json").ok();
@@ -42,6 +37,72 @@ fn a_gateway_of_many_peers_ends_when_it_is_told_to() {
             assert!(lab.log("gateway").contains("the gateway has ended"), "{}", lab.log("gateway"));
         }
     });
+}
+
+#[test]
+fn an_idle_client_is_called_back_after_a_crash_and_after_an_orderly_end() {
+    in_namespace("an_idle_client_is_called_back_after_a_crash_and_after_an_orderly_end", || {
+        let lab = Lab::new("an idle client");
+        let gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite} --route 198.51.100.0/24")).ok();
+        let inner = client_status(&lab)["inner"].clone();
+        // Where it is reached is written down within two seconds.
+        std::thread::sleep(Duration::from_secs(3));
+        let capture = Capture::start("client");
+        gateway.kill();
+        let gateway = lab.start("gateway", "gateway run");
+        wait_until("the client is back", || session(&lab) == "up");
+        let said = capture.take();
+        assert!(!said.is_empty() && said.iter().all(|to| to == "udp 192.0.2.1:4500"), "{said:?}");
+        assert_eq!(client_status(&lab)["inner"], inner);
+
+        std::thread::sleep(Duration::from_secs(3));
+        assert_eq!(gateway.terminate(), Some(0));
+        let _gateway = lab.start("gateway", "gateway run");
+        wait_until("the client is back", || session(&lab) == "up");
+        assert_eq!(client_status(&lab)["inner"], inner);
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
+fn nobody_is_refused_by_a_gateway_that_is_just_starting() {
+    in_namespace("nobody_is_refused_by_a_gateway_that_is_just_starting", || {
+        let lab = Lab::new("a gateway that starts");
+        let gateway = with_many_peers(&lab);
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite} --route 198.51.100.0/24")).ok();
+        assert_eq!(gateway.terminate(), Some(0));
+        // The client asks in vain for a while, and once more while the ledger is being read.
+        std::thread::sleep(Duration::from_millis(500));
+        let _gateway = lab.start("gateway", "gateway run");
+        wait_until("the client is back", || client_status(&lab)["state"] == "up");
+        lab.rove("client", "down").ok();
+    });
+}
+
+fn client_status(lab: &Lab) -> Value {
+    serde_json::from_str(&lab.rove("client", "status --json").ok()).unwrap()
+}
+
+/// The state of the only session.
+fn session(lab: &Lab) -> String {
+    let peers = lab.rove("gateway", "gateway peers --json").out;
+    let peers = serde_json::from_str::<Value>(&peers).unwrap_or_default();
+    peers["peers"][0]["session"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A gateway with [`PEERS`] peers that never come.
+fn with_many_peers(lab: &Lab) -> Running {
+    let line = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/16,fd77::/64";
+    lab.rove("gateway", line).ok();
+    edit(&lab.home("gateway").join("gateway.toml"), "nat = true", "nat = false");
+    let file = lab.dir.path().join("backup");
+    lab.rove("gateway", &format!("gateway backup {}", file.display())).ok();
+    edit_backup(&file, |backup| backup["ledger"]["peers"] = (0..PEERS).map(peer).collect());
+    lab.rove("gateway", &format!("gateway restore {}", file.display())).ok();
+    lab.gateway()
 }
 
 /// One of many who enrolled, as a ledger keeps it.

@@ -14,6 +14,7 @@ mod registry;
 mod ring;
 mod snapshot;
 
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rove_proto::id::PeerKey;
@@ -22,7 +23,7 @@ use crate::store::{Records, Store, StoreError, Table, Write};
 use crate::values::Networks;
 use ring::Ring;
 
-pub use records::{AuditEntry, AuditEvent, InviteRecord, Peer, Standing, UnixSeconds};
+pub use records::{AuditEntry, AuditEvent, InviteRecord, Peer, Reach, Standing, UnixSeconds};
 pub use registry::{
     Change, Enrolment, InviteTerms, Refusal, Registry, RevokeError, SUBNETS_IN_ALL_MAX,
 };
@@ -155,6 +156,35 @@ impl Ledger {
         self.budget.written += 1;
         let event = AuditEvent::Refused { key: key.into(), why: refusal.to_string() };
         self.make(Change { audit: vec![event], ..Change::default() }, now)
+    }
+
+    /// By which way each peer that is enrolled was reached last. What does not read is left out:
+    /// it spares a round trip, and nothing depends on it.
+    pub fn reaches(&self) -> Result<BTreeMap<PeerKey, Reach>, LedgerError> {
+        let records = self.store.read(Table::Reach)?;
+        let read = |(key, bytes): (Vec<u8>, Vec<u8>)| {
+            let key = PeerKey(key.try_into().ok()?);
+            let reach = serde_json::from_slice(&bytes).ok()?;
+            self.registry.peer(key).filter(|peer| peer.is_enrolled()).map(|_| (key, reach))
+        };
+        Ok(records.into_iter().filter_map(read).collect())
+    }
+
+    /// Writes down by which way peers are reached from now on, or that they are not any more. There
+    /// is one record for each peer at most, and none for a peer that is not enrolled.
+    pub fn note_reaches(
+        &mut self,
+        changes: &BTreeMap<PeerKey, Option<Reach>>,
+    ) -> Result<(), LedgerError> {
+        let write = |(key, reach): (&PeerKey, &Option<Reach>)| {
+            let enrolled = self.registry.peer(*key).is_some_and(Peer::is_enrolled);
+            match reach.as_ref().filter(|_| enrolled) {
+                Some(reach) => Ok(Write::put(Table::Reach, key.0, encode(reach)?)),
+                None => Ok(Write::remove(Table::Reach, key.0)),
+            }
+        };
+        let writes: Vec<Write> = changes.iter().map(write).collect::<Result<_, LedgerError>>()?;
+        Ok(self.store.commit(&writes)?)
     }
 
     /// The newest `count` entries of the audit log and of the refusals, oldest first.

@@ -1,5 +1,7 @@
 //! What the ledger keeps, as it is written in the store: JSON objects to which keys are only added.
 
+use std::net::SocketAddr;
+
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +55,18 @@ pub enum Standing {
         /// Since when it does not.
         at: UnixSeconds,
     },
+}
+
+/// By which way a peer was reached last, for a process that begins anew and calls it back. Written
+/// lazily: the last seconds before a crash may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reach {
+    /// The address and port of this host that the peer sends to.
+    pub local: SocketAddr,
+    /// Where it sends from.
+    pub remote: SocketAddr,
+    /// The index by which it names its session there.
+    pub index: u32,
 }
 
 /// An invite that was issued. The token itself is known to nobody but whoever holds the invite.

@@ -497,3 +497,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_way_to_a_peer_is_remembered_while_it_belongs() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = ledger(dir.path());
+    for n in 1..=3 {
+        invite(&mut first, &format!("peer-{n}"), 1, token(n));
+        enrol(&mut first, key(n), token(n)).unwrap();
+    }
+    let reach = |index| {
+        let (local, remote) = ("192.0.2.1:4500", "[2001:db8::1]:9");
+        Reach { local: local.parse().unwrap(), remote: remote.parse().unwrap(), index }
+    };
+    let changes = (1..=4).map(|n| (key(n), Some(reach(u32::from(n)))));
+    first.note_reaches(&changes.collect()).unwrap();
+    let newer = [(key(1), Some(reach(9))), (key(2), None)];
+    first.note_reaches(&newer.into_iter().collect()).unwrap();
+    drop(first);
+    let mut again = ledger(dir.path());
+    let known = [(key(1), reach(9)), (key(3), reach(3))];
+    assert_eq!(again.reaches().unwrap(), known.into_iter().collect());
+    revoke(&mut again, "peer-3");
+    assert_eq!(again.reaches().unwrap(), known[..1].iter().copied().collect());
+}

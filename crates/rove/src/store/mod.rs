@@ -27,12 +27,21 @@ pub enum Table {
     Refusals,
     /// Single records by name.
     Facts,
+    /// By which way each peer was reached last, under its public key.
+    Reach,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 6] =
-        [Self::Peers, Self::Invites, Self::Counters, Self::Audit, Self::Refusals, Self::Facts];
+    pub const ALL: [Self; 7] = [
+        Self::Peers,
+        Self::Invites,
+        Self::Counters,
+        Self::Audit,
+        Self::Refusals,
+        Self::Facts,
+        Self::Reach,
+    ];
 
     /// Its name in the file.
     pub const fn name(self) -> &'static str {
@@ -43,6 +52,7 @@ impl Table {
             Self::Audit => "audit",
             Self::Refusals => "refusals",
             Self::Facts => "facts",
+            Self::Reach => "reach",
         }
     }
 }

@@ -40,6 +40,10 @@ const ORDERS_MAX: usize = 1_024;
 /// Events kept while the control thread has no room; the core itself bounds as many.
 const EVENTS_MAX: usize = 4_096;
 
+/// The core numbers the sockets that it asks for from here; those below are the control thread's,
+/// and listen.
+pub const FIRST_SOCKET_OF_CORE: u32 = 1_024;
+
 const WAKE: Token = Token(0);
 const TUN: Token = Token(1);
 const STREAMS: Token = Token(2);
@@ -53,6 +57,16 @@ pub enum Order {
     Links(Vec<Link>),
     /// How streams are made from now on, by the numbers that the core is told.
     Ways(Vec<Way>),
+    /// One more socket that listens. Who asks by it before the core was told of everybody is refused
+    /// for good.
+    Listen {
+        /// Its number, below [`FIRST_SOCKET_OF_CORE`].
+        number: SocketId,
+        /// The socket, bound.
+        socket: UdpSocket,
+    },
+    /// Where streams come in, likewise.
+    Accept(Listener),
     /// A snapshot of some sessions, all of them if none are named.
     Status {
         /// Whose.
@@ -92,10 +106,6 @@ pub struct Setup {
     pub config: Config,
     /// Inner packets.
     pub tun: Tun,
-    /// Sockets that listen, numbered from 0.
-    pub listening: Vec<UdpSocket>,
-    /// Where streams come in.
-    pub streams: Option<Listener>,
     /// The mark of the sockets that it opens.
     pub mark: Option<u32>,
 }
@@ -209,19 +219,12 @@ struct Data {
 
 impl Data {
     fn new(setup: Setup, poll: Poll, inbox: Receiver<Order>) -> Result<Self> {
-        let Setup { config, tun, listening, streams, mark } = setup;
+        let Setup { config, tun, mark } = setup;
         let clock = Clock::new();
-        let first_socket = u32::try_from(listening.len())?;
         let now = Instant::from_nanos(clock.now());
-        let node = Node::new(now, config, Box::new(SystemRng), first_socket);
+        let node = Node::new(now, config, Box::new(SystemRng), FIRST_SOCKET_OF_CORE);
         let registry = poll.registry().try_clone().context("cannot share an epoll")?;
-        let mut sockets = Sockets::new(registry, mark);
-        for (number, socket) in (0..).zip(listening) {
-            sockets.add(number, socket).context("cannot watch a socket")?;
-        }
-        if let Some(listener) = streams {
-            sockets.add_door(listener).context("cannot watch the port for streams")?;
-        }
+        let sockets = Sockets::new(registry, mark);
         let source = &mut mio::unix::SourceFd(&std::os::fd::AsRawFd::as_raw_fd(&tun));
         let watched = poll.registry().register(source, TUN, mio::Interest::READABLE);
         watched.context("cannot watch the TUN")?;

@@ -87,9 +87,9 @@ impl Sockets {
     }
 
     /// Takes a socket that is bound already.
-    pub(super) fn add(&mut self, number: u32, socket: UdpSocket) -> io::Result<()> {
-        self.watch(SocketId(number), socket.as_raw_fd(), Interest::READABLE)?;
-        self.open.insert(SocketId(number), Socket::Udp(socket));
+    pub(super) fn add(&mut self, number: SocketId, socket: UdpSocket) -> io::Result<()> {
+        self.watch(number, socket.as_raw_fd(), Interest::READABLE)?;
+        self.open.insert(number, Socket::Udp(socket));
         Ok(())
     }
 
@@ -139,7 +139,7 @@ impl Sockets {
             interface: Some(interface),
             mark: self.mark,
         };
-        Ok(self.add(socket.0, UdpSocket::bind(options)?)?)
+        Ok(self.add(socket, UdpSocket::bind(options)?)?)
     }
 
     fn open_stream(

@@ -99,6 +99,16 @@ impl Data {
                     self.node.handle_command(self.now(), command, &mut self.out);
                 }
                 Ok(Order::Ways(ways)) => self.sockets.set_ways(ways),
+                Ok(Order::Listen { number, socket }) => {
+                    if let Err(error) = self.sockets.add(number, socket) {
+                        tracing::error!(%error, "cannot watch a socket that listens");
+                    }
+                }
+                Ok(Order::Accept(listener)) => {
+                    if let Err(error) = self.sockets.add_door(listener) {
+                        tracing::error!(%error, "cannot watch the port for streams");
+                    }
+                }
                 Ok(Order::Status { peers, reply }) => {
                     // An asker that gave up waiting is no loss.
                     let _ = reply.try_send(self.snapshot(peers));

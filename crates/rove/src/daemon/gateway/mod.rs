@@ -5,42 +5,43 @@
 //! the TUN, NAT and routes stay, so that a restart keeps every connection; `rove gateway run` finds
 //! and reconciles them.
 
+mod admission;
+mod journal;
+mod listening;
+mod sessions;
+
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::Duration;
+use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use ipnet::IpNet;
 use rove_os::links::Link;
 use rove_os::lock::Lock;
 use rove_os::plan::{Applier, MARK, Places, Plan};
-use rove_os::udp::{UdpOptions, UdpSocket};
-use rove_proto::crypto::Status;
-use rove_proto::error::{CloseCode, PeerError};
+use rove_proto::error::CloseCode;
 use rove_proto::id::PeerKey;
-use rove_proto::node::{Command, Event, PeerConfig, PeerState, PeerStatus, SideConfig};
-use rove_proto::wire::control::Prefix;
+use rove_proto::node::{Command, Event};
 use serde_json::{Value, json};
 
-use super::data::{Handle, News, Setup, Snapshot};
+use super::data::{Handle, News, Order, Setup};
 use super::message::{MESSAGES_MAX, Message};
 use super::signals::{self, Signal};
 use super::{confine, links, log, node, plan, status, streams};
 use crate::config::{GatewayConfig, LogFormat};
 use crate::control::{Asked, Listener, Reply, Request};
-use crate::encoding;
 use crate::files;
 use crate::gateway::{Effect, Gateway};
 use crate::home::{Home, Role};
 use crate::invite::TokenHash;
-use crate::ledger::{Enrolment, Peer, Refusal, wall_clock};
+use crate::ledger::wall_clock;
 use crate::values::Lease;
+use journal::{Journal, Recalls};
+use listening::Listening;
 
 /// How long the core has to answer that it noticed a revocation.
 const EXPEL_WITHIN: Duration = Duration::from_secs(1);
-/// Somebody who was heard for so long is there. Behind a NAT even an idle client speaks every 25 s.
-const HEARD_WITHIN: Duration = Duration::from_secs(60);
 
 /// Runs the gateway in `home` until a signal ends it. `ready` is called once when clients can
 /// connect.
@@ -58,7 +59,9 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     present.retain(|link| !applier.holds(&link.name));
     let plan = plan::gateway(&gateway.config, &own, gateway.ledger.registry(), &present);
     plan.check(&present)?;
-    let listening = listen(&gateway.config)?;
+    let mut listening = Listening::default();
+    let sockets = gateway.config.listen.iter().map(|&local| listening.open(local));
+    let sockets = sockets.collect::<Result<Vec<_>>>()?;
     let streams = streams::listen(&gateway.config)?;
     let listener = Listener::bind(&socket)?;
     let took_over = applier.has_leftovers();
@@ -75,18 +78,36 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     let (inbox, messages) = sync_channel(MESSAGES_MAX);
     signals::watch(inbox.clone())?;
     let config = node::config(&gateway.identity.key);
-    let setup = Setup { config, tun, listening, streams, mark: Some(MARK) };
+    let setup = Setup { config, tun, mark: Some(MARK) };
     let data = Handle::start(setup, inbox.clone(), Message::News)?;
     let links = links::watch(inbox.clone())?;
-    let advertised = BTreeMap::new();
-    let mut daemon = Daemon { gateway, own, links, applier, plan, data, advertised };
+    let recalls = Recalls::of(gateway.ledger.reaches().unwrap_or_default(), Instant::now());
+    let mut daemon = Daemon {
+        gateway,
+        own,
+        links,
+        applier,
+        plan,
+        data,
+        listening,
+        advertised: BTreeMap::new(),
+        journal: Journal::default(),
+        recalls,
+    };
     daemon.warn_of_subnets();
     daemon.introduce_everybody();
+    // Only now may anybody ask: whom the core does not know it refuses for good.
+    for (number, socket) in sockets {
+        daemon.data.order(Order::Listen { number, socket });
+    }
+    if let Some(streams) = streams {
+        daemon.data.order(Order::Accept(streams));
+    }
     let server = listener.serve(inbox, Message::Asked)?;
     tracing::info!("the gateway runs");
     ready();
     let ended = daemon.serve(&messages);
-    daemon.say_goodbye();
+    daemon.end();
     drop(server);
     tracing::info!("the gateway has ended");
     ended
@@ -104,21 +125,12 @@ struct Daemon {
     /// What peers said last that lies behind them, granted or not. A peer that never said anything
     /// since this process began has no entry.
     advertised: BTreeMap<PeerKey, Vec<IpNet>>,
+    listening: Listening,
+    journal: Journal,
+    recalls: Recalls,
 }
 
 impl Daemon {
-    /// Tells the core what the ledger knows.
-    fn introduce_everybody(&self) {
-        self.data.command(Command::SetLocals(self.locals()));
-        for peer in self.gateway.ledger.registry().peers() {
-            if peer.is_enrolled() {
-                self.admit(peer);
-            } else {
-                self.data.command(Command::RevokePeer(peer.key.into()));
-            }
-        }
-    }
-
     /// The addresses that clients may write to.
     fn locals(&self) -> Vec<IpAddr> {
         let tunnel = self.gateway.config.interface.as_str();
@@ -126,46 +138,12 @@ impl Daemon {
         outside.flat_map(|link| link.addresses.iter().map(ipnet::IpNet::addr)).collect()
     }
 
-    fn admit(&self, peer: &Peer) {
-        let Some(lease) = self.gateway.ledger.registry().lease(peer) else {
-            tracing::warn!("a peer has no address in the networks any more and is left out");
-            return;
-        };
-        let dns = &self.gateway.config.dns;
-        let side = SideConfig::Client { lease: plan::core_lease(&lease, &self.own, dns) };
-        let access = self.access(peer, &lease);
-        let config = PeerConfig { key: peer.key.into(), psk: None, access, side };
-        self.data.command(Command::AddPeer(Box::new(config)));
-    }
-
-    fn access(&self, peer: &Peer, lease: &Lease) -> rove_proto::role::Access {
-        let none = Vec::new();
-        let advertised = self.advertised.get(&peer.key.into()).unwrap_or(&none);
-        let behind = plan::behind(&self.gateway.config, peer, advertised, &self.links);
-        plan::access(&self.gateway.config, peer, lease, &self.own, &behind, &self.links)
-    }
-
-    /// A peer says what lies behind it: as far as its invite grants that, it is routed there.
-    fn take_routes(&mut self, key: PeerKey, routes: &[Prefix]) {
-        let Some(peer) = self.gateway.ledger.registry().peer(key) else { return };
-        let routes: Vec<IpNet> = routes.iter().filter_map(plan::network).collect();
-        let granted = |net: &IpNet| peer.subnets.iter().any(|subnet| subnet.contains(net));
-        if let Some(net) = routes.iter().find(|net| !granted(net)) {
-            let name = &peer.name;
-            tracing::warn!(%name, %net, "a peer advertises what no invite of its grants");
+    /// Writes down whom the next process is to call back, and tells every client to ask again: what
+    /// they send until it is there waits in their queues, and is not lost.
+    fn end(&mut self) {
+        if let Err(error) = self.journal.write(&mut self.gateway.ledger) {
+            tracing::warn!(%error, "where clients are reached cannot be stored");
         }
-        let before = if routes.is_empty() {
-            self.advertised.remove(&key).unwrap_or_default()
-        } else {
-            self.advertised.insert(key, routes.clone()).unwrap_or_default()
-        };
-        if before != routes {
-            self.permit(key);
-        }
-    }
-
-    /// Tells every client to ask again, so that it need not find out by silence.
-    fn say_goodbye(&mut self) {
         for peer in self.gateway.ledger.registry().peers().filter(|peer| peer.is_enrolled()) {
             let (peer, code) = (peer.key.into(), CloseCode::Restarting);
             self.data.command(Command::Close { peer, code });
@@ -174,24 +152,44 @@ impl Daemon {
     }
 
     fn serve(&mut self, messages: &Receiver<Message>) -> Result<()> {
-        for message in messages {
+        loop {
+            let message = match self.due() {
+                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(due) => messages.recv_timeout(due.saturating_duration_since(Instant::now())),
+            };
             match message {
-                Message::Asked(asked) => self.answer(asked),
-                Message::News(News::Event(event)) => self.note(event),
-                Message::News(News::Ended(why)) => {
+                Ok(Message::Asked(asked)) => self.answer(asked),
+                Ok(Message::News(News::Event(event))) => self.note(event),
+                Ok(Message::News(News::Ended(why))) => {
                     return Err(anyhow::anyhow!(why)).context("the data thread has ended");
                 }
-                Message::Links(links) => self.relink(links),
-                Message::Signal(Signal::End) => return Ok(()),
-                Message::Signal(Signal::Reload) => {
+                Ok(Message::Links(links)) => self.relink(links),
+                Ok(Message::Signal(Signal::End)) => return Ok(()),
+                Ok(Message::Signal(Signal::Reload)) => {
                     if let Err(error) = self.reload() {
                         tracing::error!("the configuration is not taken: {error:#}");
                     }
                 }
-                Message::Resolved(_) | Message::Proxy(_) | Message::Answered => {}
+                Ok(Message::Resolved(_) | Message::Proxy(_) | Message::Answered)
+                | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
+            self.keep_time();
         }
-        Ok(())
+    }
+
+    /// When there is something to do without a message.
+    fn due(&self) -> Option<Instant> {
+        [self.journal.due(), self.recalls.due()].into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    fn keep_time(&mut self) {
+        let now = Instant::now();
+        self.journal.write_due(&mut self.gateway.ledger, now);
+        for call in self.recalls.calls_due(&self.listening, now) {
+            self.data.command(call);
+        }
     }
 
     fn answer(&mut self, asked: Asked) {
@@ -225,7 +223,7 @@ impl Daemon {
              room and repeat the command",
         )?;
         if live && let Some(snapshot) = self.data.status(None) {
-            add_sessions(&mut reply, &snapshot, &self.advertised);
+            sessions::add_sessions(&mut reply, &snapshot, &self.advertised);
         }
         Ok(reply)
     }
@@ -234,24 +232,17 @@ impl Daemon {
         match *effect {
             Effect::Expel(key) => {
                 self.advertised.remove(&key);
+                self.recalls.settled(key);
+                self.journal.left(key);
                 self.data.command(Command::RevokePeer(key));
             }
             Effect::Permit(key) => self.permit(key),
         }
     }
 
-    /// Tells the core what a peer may do by now.
-    fn permit(&self, key: PeerKey) {
-        let registry = self.gateway.ledger.registry();
-        let Some(peer) = registry.peer(key) else { return };
-        let Some(lease) = registry.lease(peer) else { return };
-        let access = self.access(peer, &lease);
-        self.data.command(Command::SetAccess { peer: key, access });
-    }
-
     fn await_core(&self) {
         let (reply, replied) = sync_channel(1);
-        self.data.order(super::data::Order::Status { peers: Some(Vec::new()), reply });
+        self.data.order(Order::Status { peers: Some(Vec::new()), reply });
         if replied.recv_timeout(EXPEL_WITHIN).is_err() {
             tracing::warn!("the data thread is slow to answer");
         }
@@ -267,76 +258,26 @@ impl Daemon {
                 tracing::debug!(?peer, state = status::state(state), "session");
             }
             Event::Established { peer, first, .. } => {
+                self.recalls.settled(peer);
                 tracing::debug!(?peer, first, "fresh keys");
+            }
+            Event::Reached { peer, route, index } => {
+                self.journal.reached(peer, route, index, &self.listening);
             }
             Event::Moved { peer, remote, took } => {
                 tracing::debug!(?peer, %remote, ?took, "moved");
             }
             Event::Ended { peer, error } => {
-                let timed_out = matches!(error, PeerError::TimedOut);
-                tracing::debug!(?peer, %error, timed_out, "session ended");
+                self.journal.left(peer);
+                tracing::debug!(?peer, %error, "session ended");
             }
             Event::Routes { peer, routes } => self.take_routes(peer, &routes),
             Event::Announced { .. }
-            | Event::Reached { .. }
             | Event::OpenSocket { .. }
             | Event::CloseSocket { .. }
             | Event::HandshakeCounter { .. }
             | Event::Refused { .. }
             | Event::Leased { .. } => {}
-        }
-    }
-
-    /// A stranger with a token: durable first, admitted after.
-    fn enrol(&mut self, key: PeerKey, token: TokenHash) {
-        let now = wall_clock();
-        let refusal = match self.gateway.ledger.registry().enrol(key, Some(token), now) {
-            Ok(Enrolment::Known) => None,
-            Ok(Enrolment::New(change)) => match self.gateway.ledger.make(change, now) {
-                Ok(()) => None,
-                Err(error) => {
-                    tracing::error!(%error, "an enrolment could not be stored");
-                    Some(Status::Busy)
-                }
-            },
-            Err(refusal) => {
-                let status = status_of(refusal);
-                self.remember_refusal(key, refusal);
-                Some(status)
-            }
-        };
-        if let Some(status) = refusal {
-            return self.data.command(Command::RefuseEnrolment { peer: key, status });
-        }
-        if let Some(peer) = self.gateway.ledger.registry().peer(key).cloned() {
-            tracing::info!("a peer enrolled");
-            self.admit(&peer);
-            if !peer.subnets.is_empty() {
-                self.replan();
-            }
-        }
-    }
-
-    fn note_refusal(&mut self, key: PeerKey, status: Status) {
-        match status {
-            Status::NotEnrolled => self.remember_refusal(key, Refusal::NotEnrolled),
-            Status::Revoked => self.remember_refusal(key, Refusal::Revoked),
-            // What this thread refused itself is written down already.
-            Status::Accepted
-            | Status::TokenUsed
-            | Status::TokenExpired
-            | Status::TokenUnknown
-            | Status::StaleCounter { .. }
-            | Status::Busy
-            | Status::Unsupported
-            | Status::Other(_) => {}
-        }
-    }
-
-    fn remember_refusal(&mut self, key: PeerKey, refusal: Refusal) {
-        tracing::debug!(peer = ?key, %refusal, "refused");
-        if let Err(error) = self.gateway.ledger.note_refusal(key, refusal, wall_clock()) {
-            tracing::error!(%error, "a refusal could not be written down");
         }
     }
 
@@ -416,77 +357,4 @@ impl Daemon {
 enum Replanned {
     Same,
     Other,
-}
-
-/// Opens the listening sockets. A host without IPv6 listens on IPv4 only.
-fn listen(config: &GatewayConfig) -> Result<Vec<UdpSocket>> {
-    let bind = |local: SocketAddr| {
-        UdpSocket::bind(UdpOptions { local, ipv6_only: false, interface: None, mark: Some(MARK) })
-    };
-    let open = |&local: &SocketAddr| match bind(local) {
-        Err(rove_os::error::Error::Os { .. }) if local.ip().is_unspecified() => {
-            bind((Ipv4Addr::UNSPECIFIED, local.port()).into())
-        }
-        opened => opened,
-    };
-    config.listen.iter().map(|local| Ok(open(local)?)).collect()
-}
-
-const fn status_of(refusal: Refusal) -> Status {
-    match refusal {
-        Refusal::NotEnrolled => Status::NotEnrolled,
-        Refusal::Used => Status::TokenUsed,
-        Refusal::Expired => Status::TokenExpired,
-        Refusal::Unknown => Status::TokenUnknown,
-        Refusal::Revoked => Status::Revoked,
-        Refusal::Full => Status::Busy,
-    }
-}
-
-/// Adds to a reply what only the running gateway knows.
-fn add_sessions(
-    reply: &mut Value,
-    snapshot: &Snapshot,
-    advertised: &BTreeMap<PeerKey, Vec<IpNet>>,
-) {
-    let heard_ago = |session: &PeerStatus| {
-        let heard = session.paths.iter().filter_map(|path| path.heard_at).max();
-        heard.map(|at| snapshot.now.saturating_since(at))
-    };
-    if let Some(running) = reply.get_mut("running") {
-        *running = true.into();
-        let sessions = snapshot.peers.iter().filter(|peer| has_session(peer.state));
-        let lately = |peer: &&PeerStatus| heard_ago(peer).is_some_and(|ago| ago <= HEARD_WITHIN);
-        let heard = sessions.clone().filter(lately).count();
-        reply["sessions"] = sessions.count().into();
-        reply["heard"] = heard.into();
-        reply["heard_within_s"] = HEARD_WITHIN.as_secs().into();
-        // As earlier versions called it, which counted sessions that nobody had heard of for days.
-        reply["connected"] = heard.into();
-        let drops = snapshot.drops.iter();
-        let drops = drops.map(|&(name, count)| (name.to_owned(), json!(count)));
-        reply["drops"] = Value::Object(drops.collect());
-    }
-    let live = snapshot.peers.iter();
-    let live: BTreeMap<String, &PeerStatus> =
-        live.map(|session| (encoding::to_text(&session.peer.0), session)).collect();
-    let peers = reply.get_mut("peers").and_then(Value::as_array_mut);
-    for peer in peers.into_iter().flatten() {
-        let key = peer.get("key").and_then(Value::as_str);
-        let Some(session) = key.and_then(|key| live.get(key)) else { continue };
-        let path = session.paths.first();
-        peer["session"] = status::state(session.state).into();
-        peer["advertised"] = json!(advertised.get(&session.peer).map_or(&[][..], Vec::as_slice));
-        peer["remote"] = path.map(|path| path.route.remote.to_string()).into();
-        peer["last_heard_s"] = heard_ago(session).map(|ago| ago.as_secs()).into();
-        peer["tx_bytes"] = session.paths.iter().map(|path| path.tx_bytes).sum::<u64>().into();
-        peer["rx_bytes"] = session.paths.iter().map(|path| path.rx_bytes).sum::<u64>().into();
-    }
-}
-
-const fn has_session(state: PeerState) -> bool {
-    match state {
-        PeerState::Up | PeerState::Moving | PeerState::Suspended => true,
-        PeerState::Unestablished | PeerState::Down(_) => false,
-    }
 }

@@ -1,0 +1,64 @@
+//! What only a running gateway knows, added to what its ledger answers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use rove_proto::id::PeerKey;
+use rove_proto::node::{PeerState, PeerStatus};
+use serde_json::{Value, json};
+
+use crate::daemon::data::Snapshot;
+use crate::daemon::status;
+use crate::encoding;
+
+/// Somebody who was heard for so long is there. Behind a NAT even an idle client speaks every 25 s.
+const HEARD_WITHIN: Duration = Duration::from_secs(60);
+
+/// Adds to a reply what only the running gateway knows.
+pub(super) fn add_sessions(
+    reply: &mut Value,
+    snapshot: &Snapshot,
+    advertised: &BTreeMap<PeerKey, Vec<IpNet>>,
+) {
+    let heard_ago = |session: &PeerStatus| {
+        let heard = session.paths.iter().filter_map(|path| path.heard_at).max();
+        heard.map(|at| snapshot.now.saturating_since(at))
+    };
+    if let Some(running) = reply.get_mut("running") {
+        *running = true.into();
+        let sessions = snapshot.peers.iter().filter(|peer| has_session(peer.state));
+        let lately = |peer: &&PeerStatus| heard_ago(peer).is_some_and(|ago| ago <= HEARD_WITHIN);
+        let heard = sessions.clone().filter(lately).count();
+        reply["sessions"] = sessions.count().into();
+        reply["heard"] = heard.into();
+        reply["heard_within_s"] = HEARD_WITHIN.as_secs().into();
+        // As earlier versions called it, which counted sessions that nobody had heard of for days.
+        reply["connected"] = heard.into();
+        let drops = snapshot.drops.iter();
+        let drops = drops.map(|&(name, count)| (name.to_owned(), json!(count)));
+        reply["drops"] = Value::Object(drops.collect());
+    }
+    let live = snapshot.peers.iter();
+    let live: BTreeMap<String, &PeerStatus> =
+        live.map(|session| (encoding::to_text(&session.peer.0), session)).collect();
+    let peers = reply.get_mut("peers").and_then(Value::as_array_mut);
+    for peer in peers.into_iter().flatten() {
+        let key = peer.get("key").and_then(Value::as_str);
+        let Some(session) = key.and_then(|key| live.get(key)) else { continue };
+        let path = session.paths.first();
+        peer["session"] = status::state(session.state).into();
+        peer["advertised"] = json!(advertised.get(&session.peer).map_or(&[][..], Vec::as_slice));
+        peer["remote"] = path.map(|path| path.route.remote.to_string()).into();
+        peer["last_heard_s"] = heard_ago(session).map(|ago| ago.as_secs()).into();
+        peer["tx_bytes"] = session.paths.iter().map(|path| path.tx_bytes).sum::<u64>().into();
+        peer["rx_bytes"] = session.paths.iter().map(|path| path.rx_bytes).sum::<u64>().into();
+    }
+}
+
+const fn has_session(state: PeerState) -> bool {
+    match state {
+        PeerState::Up | PeerState::Moving | PeerState::Suspended => true,
+        PeerState::Unestablished | PeerState::Down(_) => false,
+    }
+}
