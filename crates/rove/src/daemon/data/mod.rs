@@ -57,8 +57,8 @@ pub enum Order {
     Links(Vec<Link>),
     /// How streams are made from now on, by the numbers that the core is told.
     Ways(Vec<Way>),
-    /// One more socket that listens. Who asks by it before the core was told of everybody is refused
-    /// for good.
+    /// One more socket that listens. Who asks by it before the core was told of everybody is
+    /// refused for good.
     Listen {
         /// Its number, below [`FIRST_SOCKET_OF_CORE`].
         number: SocketId,

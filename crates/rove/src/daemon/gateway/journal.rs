@@ -20,9 +20,9 @@ use crate::ledger::{Ledger, LedgerError, Reach};
 
 /// How long a change waits for others that are written along with it.
 const WRITE_EVERY: Duration = Duration::from_secs(2);
-/// When clients are called back, after the start: the first time all, later those who did not come.
-/// The second time is for those who had asked just before the first, in vain: they take a notice for
-/// the answer to that, and wait.
+/// When clients are called back, after the start: the first time all, later those who did not
+/// come. The second time is for those who had asked just before the first, in vain: they take a
+/// notice for the answer to that, and wait.
 const ROUNDS: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(300),
