@@ -12,6 +12,7 @@ use anyhow::Result;
 use rove_os::error::Error;
 use rove_os::plan::MARK;
 use rove_os::stream::{ListenOptions, Listener};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::data::{ByProxy, Way};
 use crate::config::{GatewayConfig, ProxyChoice, ProxyUrl};
@@ -35,6 +36,7 @@ pub(super) fn listen(config: &GatewayConfig) -> Result<Option<Listener>> {
     if places.is_empty() {
         return Ok(None);
     }
+    allow_descriptors();
     let bind = |local: &[SocketAddr]| {
         let backend = config.web_server;
         Listener::bind(&ListenOptions { local, ipv6_only: false, mark: Some(MARK), backend })
@@ -57,6 +59,16 @@ pub(super) fn listen(config: &GatewayConfig) -> Result<Option<Listener>> {
             Ok(None)
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Each stream takes a descriptor, and the soft limit is often 1,024. What the hard one does not
+/// allow makes newcomers wait.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!(%error, "the limit of descriptors stays");
     }
 }
 

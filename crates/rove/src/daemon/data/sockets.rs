@@ -16,7 +16,7 @@ use rove_os::udp::{
 };
 use rove_proto::id::{LinkId, SocketId};
 use rove_proto::node::StreamTo;
-use rove_proto::outbox::Run;
+use rove_proto::outbox::Route;
 
 use super::FIRST_SOCKET;
 use super::streams::{ACCEPTED_MAX, Door, TRIAL_TIME, Way};
@@ -42,6 +42,8 @@ pub(super) struct Sockets {
     trials: BTreeSet<(u64, SocketId)>,
     /// Streams with something that the kernel did not take.
     waiting: BTreeSet<SocketId>,
+    /// Sockets beyond which no more streams are taken.
+    accepted_max: usize,
     unsent: Unsent,
 }
 
@@ -82,6 +84,7 @@ impl Sockets {
             door: None,
             trials: BTreeSet::new(),
             waiting: BTreeSet::new(),
+            accepted_max: ACCEPTED_MAX,
             unsent: Unsent { full: 0, too_long: 0, unreachable: 0 },
         }
     }
@@ -272,11 +275,7 @@ impl Sockets {
     /// A stream of a stranger. With too many of them the eldest goes that the core knows nothing
     /// of, and if there is none, the newcomer.
     fn admit(&mut self, now: u64, stream: Stream, door: &mut Door) {
-        let is_accepted = |open: &&Socket| match open {
-            Socket::Udp(_) => false,
-            Socket::Stream(carrier) => carrier.accepted,
-        };
-        if self.open.values().filter(is_accepted).count() >= ACCEPTED_MAX {
+        if self.open.len() >= self.accepted_max {
             let is_stranger = |socket| match self.open.get(&socket) {
                 Some(Socket::Stream(carrier)) => !carrier.is_useful(),
                 Some(Socket::Udp(_)) | None => false,
@@ -339,17 +338,17 @@ impl Sockets {
         }
     }
 
-    /// Sends one run. What cannot leave now is lost, as it would be on the way: the layers that
+    /// Sends one run, datagrams of `segment` bytes. What cannot leave now is lost, as it would be on the way: the layers that
     /// need to know find out by what is acknowledged.
-    pub(super) fn send(&mut self, run: &Run, contents: &[u8]) {
+    pub(super) fn send(&mut self, route: Route, segment: usize, contents: &[u8]) {
         let datagrams = Datagrams {
-            remote: run.route.remote,
-            source: run.route.local,
+            remote: route.remote,
+            source: route.local,
             ecn: Ecn::NotCapable,
             contents,
-            segment: Some(run.segment),
+            segment: Some(segment),
         };
-        let sent = match self.open.get_mut(&run.route.socket) {
+        let sent = match self.open.get_mut(&route.socket) {
             None => {
                 self.unsent.unreachable += 1;
                 return;
@@ -359,7 +358,7 @@ impl Sockets {
                 carrier.used = true;
                 let sent = carrier.stream.send(datagrams);
                 if carrier.stream.unsent() > 0 {
-                    self.waiting.insert(run.route.socket);
+                    self.waiting.insert(route.socket);
                 }
                 sent
             }
@@ -370,12 +369,12 @@ impl Sockets {
             Err(SendError::TooLong) => self.unsent.too_long += 1,
             Err(error @ SendError::Unreachable(_)) => {
                 self.unsent.unreachable += 1;
-                tracing::trace!(%error, remote = %run.route.remote, "not sent");
+                tracing::trace!(%error, remote = %route.remote, "not sent");
             }
             Err(error @ SendError::Fatal(_)) => {
                 self.unsent.unreachable += 1;
                 tracing::debug!(%error, "a socket failed");
-                self.fail(run.route.socket);
+                self.fail(route.socket);
             }
         }
     }
@@ -419,3 +418,7 @@ impl AsRawFd for Socket {
 fn token_of(socket: SocketId) -> Token {
     Token(FIRST_SOCKET + socket.0 as usize)
 }
+
+#[cfg(test)]
+#[path = "sockets_tests.rs"]
+mod tests;

@@ -236,7 +236,7 @@ impl Data {
         if !self.out.is_empty() {
             self.out.seal();
             for (run, contents) in self.out.runs() {
-                self.sockets.send(run, contents);
+                self.sockets.send(run.route, run.segment, contents);
             }
             let written = self.tun.write(self.out.inner())?;
             self.tun_refused += written.refused as u64;
