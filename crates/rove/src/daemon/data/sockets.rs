@@ -338,8 +338,8 @@ impl Sockets {
         }
     }
 
-    /// Sends one run, datagrams of `segment` bytes. What cannot leave now is lost, as it would be on the way: the layers that
-    /// need to know find out by what is acknowledged.
+    /// Sends one run, datagrams of `segment` bytes. What cannot leave now is lost, as it would be
+    /// on the way: the layers that need to know find out by what is acknowledged.
     pub(super) fn send(&mut self, route: Route, segment: usize, contents: &[u8]) {
         let datagrams = Datagrams {
             remote: route.remote,

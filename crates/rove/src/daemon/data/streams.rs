@@ -19,7 +19,8 @@ use super::STREAMS;
 /// How long a client's stream may take to open, and a gateway's may be open without an answer of
 /// the core: longer than any handshake, in nanoseconds.
 pub(super) const TRIAL_TIME: u64 = 10_000_000_000;
-/// Sockets of a gateway, nearly all of them streams that it accepted. With 100 KB each, at their fullest, below half a gigabyte.
+/// Sockets of a gateway, nearly all of them streams that it accepted. With 100 KB each, at their
+/// fullest, below half a gigabyte.
 pub(super) const ACCEPTED_MAX: usize = 4_096;
 
 /// How a client makes a stream. The core names it by its place in the list.
