@@ -92,6 +92,13 @@ pub enum GatewayCommand {
     /// Let a peer reach more than the Internet
     #[command(after_help = text::ALLOW)]
     Allow(AllowArgs),
+    /// Be reached at another endpoint from now on; every client is told, and follows
+    #[command(after_help = text::MOVE)]
+    Move {
+        /// The new endpoint.
+        #[arg(value_name = "NEW-ENDPOINT")]
+        endpoint: Endpoint,
+    },
     /// Write everything but the operator key into one private file
     Backup {
         /// The file to make.

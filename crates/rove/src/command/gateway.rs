@@ -1,6 +1,8 @@
 //! `rove gateway ...`: through the control socket while the gateway runs, else on its files.
 
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
@@ -15,7 +17,11 @@ use crate::control::{self, AskError, Request};
 use crate::gateway::{self, Gateway};
 use crate::home::{Home, Role};
 use crate::ledger::wall_clock;
-use crate::values::PeerName;
+use crate::values::{Endpoint, PeerName};
+
+/// How long a move is watched, and how often.
+const FOLLOW_WITHIN: Duration = Duration::from_secs(2);
+const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
 
 /// Asks the running gateway, else its files.
 fn ask(home: &Home, request: &Request) -> Result<Value> {
@@ -85,6 +91,8 @@ pub(super) fn status(home: &Home, args: GatewayStatusArgs) -> Result<()> {
     for (name, value) in [
         ("state", if running { "running" } else { "not running" }.to_owned()),
         ("endpoints", list(&reply, "endpoints")),
+        ("announced", list(&reply, "announced")),
+        ("following", following(&reply)),
         ("networks", list(&reply, "networks")),
         ("inner", list(&reply, "inner")),
         ("enrolled", number("enrolled").to_string()),
@@ -112,6 +120,15 @@ fn heard(reply: &Value) -> String {
         (Some(heard), Some(sessions), Some(within)) => {
             format!("{heard} of {sessions} sessions in the last {within} s")
         }
+        _ => String::new(),
+    }
+}
+
+/// How many sessions are where the gateway wants to be reached.
+fn following(reply: &Value) -> String {
+    let number = |name| reply.get(name).and_then(Value::as_u64);
+    match (number("following"), number("sessions")) {
+        (Some(following), Some(sessions)) => format!("{following} of {sessions} sessions"),
         _ => String::new(),
     }
 }
@@ -187,6 +204,36 @@ pub(super) fn allow(home: &Home, args: AllowArgs) -> Result<()> {
         Some(true) | None => "",
     };
     output::line(&format!("{name}{when} may reach the Internet and {allowed}"))
+}
+
+pub(super) fn relocate(home: &Home, to: &Endpoint) -> Result<()> {
+    let reply = ask(home, &Request::Move { endpoint: to.clone() })?;
+    if !field(&reply, "warning").is_empty() {
+        output::warning(field(&reply, "warning"));
+    }
+    let Some(told) = reply.get("told").and_then(Value::as_u64) else {
+        return output::line(&format!("the gateway will be at {to} when it starts"));
+    };
+    let follow = count_followers(home, told)?;
+    let before = field(&reply, "before");
+    output::line(&format!(
+        "moved to {to}: {follow} of {told} sessions follow; {before} stays open until the gateway \
+         starts again"
+    ))
+}
+
+/// How many sessions have followed, when all have or a moment has passed: most need one round trip,
+/// and `rove gateway status` shows the others come.
+fn count_followers(home: &Home, told: u64) -> Result<u64> {
+    let give_up = Instant::now() + FOLLOW_WITHIN;
+    loop {
+        let status = ask(home, &Request::Status)?;
+        let follow = status.get("following").and_then(Value::as_u64).unwrap_or_default();
+        if follow >= told || Instant::now() >= give_up {
+            return Ok(follow.min(told));
+        }
+        thread::sleep(FOLLOW_PAUSE);
+    }
 }
 
 pub(super) fn backup(home: &Home, file: &Path) -> Result<()> {

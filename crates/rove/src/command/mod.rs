@@ -53,6 +53,7 @@ fn run_gateway(
         GatewayCommand::Peers(args) => gateway::peers(home, args),
         GatewayCommand::Revoke { name } => gateway::revoke(home, name),
         GatewayCommand::Allow(args) => gateway::allow(home, args),
+        GatewayCommand::Move { endpoint } => gateway::relocate(home, &endpoint),
         GatewayCommand::Backup { file } => gateway::backup(home, &file),
         GatewayCommand::Restore { file } => gateway::restore(home, &file),
         GatewayCommand::Down => gateway::down(home),

@@ -14,7 +14,7 @@ use super::source::{ConfigError, Source};
 use crate::values::{ENDPOINTS_MAX, Endpoint, Misspelt, Networks};
 
 /// How many sockets a gateway listens on.
-const LISTEN_MAX: usize = 16;
+pub(super) const LISTEN_MAX: usize = 16;
 /// How many DNS servers clients are told of.
 const DNS_MAX: usize = 4;
 
@@ -52,17 +52,17 @@ pub enum StoreUrl {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawFile {
-    gateway: RawGateway,
+pub(super) struct RawFile {
+    pub(super) gateway: RawGateway,
     #[serde(default)]
     log: RawLog,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct RawGateway {
-    endpoints: Spanned<Vec<Spanned<String>>>,
-    listen: Option<Spanned<Vec<Spanned<String>>>>,
+pub(super) struct RawGateway {
+    pub(super) endpoints: Spanned<Vec<Spanned<String>>>,
+    pub(super) listen: Option<Spanned<Vec<Spanned<String>>>>,
     streams: Option<Spanned<Vec<Spanned<String>>>>,
     web_server: Option<Spanned<String>>,
     networks: Spanned<Vec<Spanned<String>>>,

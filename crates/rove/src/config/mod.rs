@@ -9,12 +9,14 @@ mod gateway;
 mod interface;
 mod log;
 mod proxy;
+mod relocation;
 mod source;
 
 pub use client::ClientConfig;
 pub use gateway::{GatewayConfig, StoreUrl};
 pub use log::{LogConfig, LogFormat, LogLevel};
 pub use proxy::{ProxyChoice, ProxyUrl};
+pub use relocation::Relocation;
 
 #[cfg(test)]
 mod tests;

@@ -51,6 +51,11 @@ impl Source {
         Self::new(Path::new("test.toml"), text)
     }
 
+    /// The text itself.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The file's values in their raw shape.
     pub(super) fn parse<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
         toml::from_str(&self.text).map_err(|error| {

@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::values::{Destination, Lifetime, PeerName};
+use crate::values::{Destination, Endpoint, Lifetime, PeerName};
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +44,11 @@ pub enum Request {
         destinations: Vec<Destination>,
         /// Whether to forget the old list first.
         reset: bool,
+    },
+    /// Be reached elsewhere from now on.
+    Move {
+        /// Where.
+        endpoint: Endpoint,
     },
     /// Everything in the store, for a backup.
     Snapshot,

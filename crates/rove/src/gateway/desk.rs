@@ -77,6 +77,12 @@ impl Gateway {
                 let reply = json!({ "name": name, "allowed": allowed, "enrolled": enrolled });
                 Ok(Answer { effects, ..reply.into() })
             }
+            Request::Move { endpoint } => {
+                let links = rove_os::links::snapshot().unwrap_or_default();
+                let relocation = self.relocation(&endpoint, &links)?;
+                self.relocate(&relocation)?;
+                Ok(json!({ "endpoint": endpoint, "before": relocation.before }).into())
+            }
             Request::Log { entries } => {
                 let entries = usize::try_from(entries).unwrap_or(usize::MAX);
                 Ok(serde_json::to_value(self.ledger.audit(entries)?)?.into())

@@ -7,6 +7,7 @@
 mod backup;
 mod desk;
 mod identity;
+mod relocation;
 mod subnets;
 
 use std::path::{Path, PathBuf};

@@ -49,6 +49,9 @@ struct Service {
     /// Where the gateway answered last, newest first.
     #[serde(default)]
     answered: Vec<SocketAddr>,
+    /// Where it says itself that it is reached, best first.
+    #[serde(default)]
+    announced: Vec<SocketAddr>,
 }
 
 /// The membership with which a client runs, and the store that remembers it.
@@ -149,6 +152,34 @@ impl Membership {
         &self.service.answered
     }
 
+    /// Where the gateway said last that it is reached, best first.
+    pub fn announced(&self) -> &[SocketAddr] {
+        &self.service.announced
+    }
+
+    /// The gateway says that it is reached at `addresses`, in place of what it said before.
+    pub fn note_announced(&mut self, addresses: &[SocketAddr]) -> Result<()> {
+        let announced = addresses.iter().copied().take(ADDRESSES_MAX).collect();
+        self.remember(Service { announced, ..self.service.clone() })
+    }
+
+    /// The gateway is reached at `remote`: that is where it will be asked first.
+    pub fn note_answered(&mut self, remote: SocketAddr) -> Result<()> {
+        let mut service = self.service.clone();
+        service.answered(remote);
+        self.remember(service)
+    }
+
+    /// Keeps what changed, and stores it unless the gateway has yet to accept this client.
+    fn remember(&mut self, service: Service) -> Result<()> {
+        if self.acceptance == Acceptance::Present && service != self.service {
+            let text = serde_json::to_vec(&service)?;
+            self.store.commit(&[Write::put(Table::Facts, PRESENT, text)])?;
+        }
+        self.service = service;
+        Ok(())
+    }
+
     /// The core used `counter`: reserves more before the reserve runs out.
     pub fn note_counter(&mut self, counter: u64) -> Result<()> {
         self.counter.next = self.counter.next.max(counter.saturating_add(1));
@@ -172,9 +203,7 @@ impl Membership {
         let key = Some(encoding::to_text(&self.key.public().0));
         let mut service = Service { token: None, key, ..self.service.clone() };
         if let Some(remote) = remote {
-            service.answered.retain(|known| *known != remote);
-            service.answered.insert(0, remote);
-            service.answered.truncate(ADDRESSES_MAX);
+            service.answered(remote);
         }
         if service == self.service && self.acceptance == Acceptance::Present {
             return Ok(());
@@ -203,7 +232,14 @@ impl Service {
             invite: invite.token.hash(),
             token: Some(invite.token),
             answered: Vec::new(),
+            announced: Vec::new(),
         }
+    }
+
+    fn answered(&mut self, remote: SocketAddr) {
+        self.answered.retain(|known| *known != remote);
+        self.answered.insert(0, remote);
+        self.answered.truncate(ADDRESSES_MAX);
     }
 
     /// The first gateway whose signature still verifies.

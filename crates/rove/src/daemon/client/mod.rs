@@ -5,6 +5,7 @@
 //! stands before the first datagram leaves; routes and DNS come with the lease. At the end all is
 //! taken back but the kill switch, which only `rove down` removes.
 
+mod addresses;
 mod lease;
 mod news;
 mod requests;
@@ -28,7 +29,7 @@ use rove_proto::wire::control::Lease;
 
 use super::data::{Handle, News, Order, Setup};
 use super::message::{MESSAGES_MAX, Message};
-use super::resolve::{self, ADDRESSES_MAX, Resolver};
+use super::resolve::{self, Resolver};
 use super::signals::{self, Signal};
 use super::streams::{self, ResolvedProxy};
 use super::{confine, links, node, plan};
@@ -38,9 +39,6 @@ use crate::home::{Home, Role};
 use crate::invite::{GatewayRecord, Invite};
 use crate::membership::Membership;
 use crate::values::{Endpoint, Networks};
-
-/// How often a gateway's name is resolved again while nobody answers at the known addresses.
-const RESOLVE_EVERY: Duration = Duration::from_secs(15);
 
 /// What a client is to do, and whom it tells.
 pub struct Wishes<'a> {
@@ -78,7 +76,8 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     let listener = Listener::bind(&socket)?;
     let places = Places::usual(&state);
     let mut applier = Applier::open(places.clone())?;
-    let remotes = first_remotes(&record.endpoints, membership.answered());
+    let found = resolve::literal(&record.endpoints);
+    let remotes = addresses::merge(membership.answered(), membership.announced(), &found);
     let (inbox, messages) = sync_channel(MESSAGES_MAX);
     let started = || -> Result<_> {
         // Sweeps what a crash left, too: none of it is wanted before there is a lease.
@@ -103,7 +102,10 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         networks: record.networks,
         endpoints: record.endpoints,
         resolver: Resolver::new(inbox.clone()),
+        found,
+        is_up: false,
         resolve_at: Instant::now(),
+        resolved_at: None,
         unresolved: None,
         lease: None,
         progress: Progress::Asking,
@@ -139,6 +141,12 @@ struct Client<'a> {
     /// The proxy of this network, once it is known where it is.
     proxy: Option<ResolvedProxy>,
     resolver: Resolver,
+    /// What its endpoints stand for, as far as it is known.
+    found: Vec<SocketAddr>,
+    /// Whether a proven path carries, as the core said last.
+    is_up: bool,
+    /// When the name was asked for last.
+    resolved_at: Option<Instant>,
     /// When the name is to be resolved next, if nobody answers until then.
     resolve_at: Instant,
     /// A name that did not resolve.
@@ -365,22 +373,6 @@ fn take_lock(state: &Path) -> Result<Lock> {
         bail!("already up (process {pid}): see `rove status`, or `rove down` first");
     }
     Ok(taken?)
-}
-
-/// The gateway's addresses that are known without asking anybody.
-fn first_remotes(endpoints: &[Endpoint], answered: &[SocketAddr]) -> Vec<SocketAddr> {
-    merge(&resolve::literal(endpoints), answered)
-}
-
-/// Both lists, the first first, without repetition.
-fn merge(first: &[SocketAddr], then: &[SocketAddr]) -> Vec<SocketAddr> {
-    let mut merged: Vec<SocketAddr> = Vec::new();
-    for address in first.iter().chain(then) {
-        if !merged.contains(address) && merged.len() < ADDRESSES_MAX {
-            merged.push(*address);
-        }
-    }
-    merged
 }
 
 /// Whether the service's networks, or the chosen routes, are also local ones: found before anything

@@ -1,17 +1,16 @@
 //! What a client does about news: of the core, the links, and the gateway's name.
 
-use std::net::SocketAddr;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
 use rove_os::links::Link;
 use rove_proto::crypto::Status;
-use rove_proto::node::{Command, Event, PeerState};
+use rove_proto::node::{Event, PeerState};
 use rove_proto::wire::control::Lease;
 
-use super::{Client, Progress, RESOLVE_EVERY, merge};
+use super::{Client, Progress};
 use crate::daemon::data::Order;
-use crate::daemon::{plan, probe, resolve, status};
+use crate::daemon::{plan, probe, status};
 
 impl Client<'_> {
     /// Something happened in the core. An error ends the client: only before it ever carried.
@@ -38,10 +37,12 @@ impl Client<'_> {
             Event::Moved { remote, took, .. } => {
                 tracing::info!(took_ms = took.as_millis(), "moved");
                 tracing::debug!(%remote, "moved");
+                self.note_where();
             }
             Event::Ended { error, .. } => tracing::warn!(%error, "the session ended"),
             Event::Announced { addresses, .. } => {
-                tracing::info!(?addresses, "the gateway says where it is reached");
+                tracing::debug!(?addresses, "the gateway says where it is reached");
+                self.take_announced(&addresses);
             }
             Event::Routes { .. }
             | Event::Reached { .. }
@@ -90,20 +91,16 @@ impl Client<'_> {
 
     /// The gateway knows this client: remembers it, and where the gateway answered.
     fn accepted(&mut self) {
-        let snapshot = self.data.status(Some(vec![self.gateway]));
-        let sessions = snapshot.iter().flat_map(|snapshot| &snapshot.peers);
-        let path = sessions.flat_map(|session| &session.paths).find(|path| path.in_use);
-        let remote = path.map(|path| path.route.remote);
-        if let Err(error) = self.membership.note_accepted(remote) {
+        if let Err(error) = self.membership.note_accepted(self.remote_in_use()) {
             tracing::error!("the membership cannot be stored: {error:#}");
         }
     }
 
     fn state_changed(&mut self, state: PeerState) {
         tracing::info!(state = status::state(state), "session");
+        self.is_up = state == PeerState::Up;
         if state != PeerState::Up {
-            // The gateway may have another address by now.
-            self.resolve_at = self.resolve_at.min(Instant::now() + RESOLVE_EVERY);
+            self.resolve_soon();
         }
     }
 
@@ -114,48 +111,9 @@ impl Client<'_> {
         if let Err(error) = self.applier.reassert() {
             tracing::error!(%error, "the tunnel's addresses or routes could not be put back");
         }
-        if self.unresolved.is_some() {
+        // With another network the name may be found that was not, or the gateway by another.
+        if self.unresolved.is_some() || !self.is_up {
             self.resolve_at = Instant::now();
-        }
-    }
-
-    /// Resolves the gateway's name at the start, and again while nobody answers.
-    pub(super) fn resolve_when_due(&mut self) {
-        if Instant::now() < self.resolve_at {
-            return;
-        }
-        self.resolve_at = Instant::now() + RESOLVE_EVERY;
-        if !resolve::has_names(&self.endpoints) {
-            return;
-        }
-        let first = self.progress != Progress::Told;
-        let up = || {
-            let snapshot = self.data.status(Some(vec![self.gateway]))?;
-            Some(snapshot.peers.first()?.state == PeerState::Up)
-        };
-        if first || up() != Some(true) {
-            self.resolver.ask(&self.endpoints, self.applier.outside_servers());
-        }
-    }
-
-    /// The gateway's addresses by its name, before those where it answered last.
-    pub(super) fn readdress(&mut self, resolved: Result<Vec<SocketAddr>, String>) {
-        match resolved {
-            Err(name) => self.unresolved = Some(name),
-            Ok(found) => {
-                self.unresolved = None;
-                let remotes = merge(&found, self.membership.answered());
-                if remotes == self.remotes {
-                    return;
-                }
-                self.remotes.clone_from(&remotes);
-                if let Err(error) = self.apply() {
-                    tracing::error!("the gateway's new addresses cannot be let through: {error:#}");
-                }
-                let peer = self.gateway;
-                self.data.command(Command::SetRemotes { peer, remotes });
-                self.set_streams();
-            }
         }
     }
 }

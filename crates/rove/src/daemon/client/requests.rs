@@ -40,6 +40,7 @@ impl Client<'_> {
             | Request::Invite { .. }
             | Request::Revoke { .. }
             | Request::Allow { .. }
+            | Request::Move { .. }
             | Request::Snapshot
             | Request::Log { .. } => bail!("a client has no such command: see `rove --help`"),
         }

@@ -52,6 +52,18 @@ impl Listening {
         self.bound.iter().find(|(_, bound)| serves(bound)).map(|(&socket, _)| socket)
     }
 
+    /// Every place that is listened at, in the order of opening.
+    pub(super) fn places(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.bound.values().copied()
+    }
+
+    /// These were opened last, and nobody wants them.
+    pub(super) fn forget(&mut self, sockets: impl IntoIterator<Item = SocketId>) {
+        for socket in sockets {
+            self.bound.remove(&socket);
+        }
+    }
+
     /// Where a socket is bound.
     pub(super) fn local(&self, socket: SocketId) -> Option<SocketAddr> {
         self.bound.get(&socket).copied()

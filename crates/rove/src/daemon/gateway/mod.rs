@@ -8,6 +8,7 @@
 mod admission;
 mod journal;
 mod listening;
+mod moves;
 mod sessions;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ use serde_json::{Value, json};
 
 use super::data::{Handle, News, Order, Setup};
 use super::message::{MESSAGES_MAX, Message};
+use super::resolve::Resolver;
 use super::signals::{self, Signal};
 use super::{confine, links, log, node, plan, status, streams};
 use crate::config::{GatewayConfig, LogFormat};
@@ -39,6 +41,7 @@ use crate::ledger::wall_clock;
 use crate::values::Lease;
 use journal::{Journal, Recalls};
 use listening::Listening;
+use moves::Announcer;
 
 /// How long the core has to answer that it noticed a revocation.
 const EXPEL_WITHIN: Duration = Duration::from_secs(1);
@@ -91,11 +94,13 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
         data,
         listening,
         advertised: BTreeMap::new(),
+        announcer: Announcer::new(Resolver::new(inbox.clone())),
         journal: Journal::default(),
         recalls,
     };
     daemon.warn_of_subnets();
     daemon.introduce_everybody();
+    daemon.announce();
     // Only now may anybody ask: whom the core does not know it refuses for good.
     for (number, socket) in sockets {
         daemon.data.order(Order::Listen { number, socket });
@@ -126,6 +131,7 @@ struct Daemon {
     /// since this process began has no entry.
     advertised: BTreeMap<PeerKey, Vec<IpNet>>,
     listening: Listening,
+    announcer: Announcer,
     journal: Journal,
     recalls: Recalls,
 }
@@ -170,8 +176,8 @@ impl Daemon {
                         tracing::error!("the configuration is not taken: {error:#}");
                     }
                 }
-                Ok(Message::Resolved(_) | Message::Proxy(_) | Message::Answered)
-                | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Message::Resolved(resolved)) => self.resolved(resolved),
+                Ok(Message::Proxy(_) | Message::Answered) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             self.keep_time();
@@ -207,6 +213,9 @@ impl Daemon {
         if request == Request::Reload {
             return self.reload();
         }
+        if let Request::Move { endpoint } = &request {
+            return self.relocate(endpoint);
+        }
         let answer = self.gateway.answer(request, wall_clock())?;
         for effect in &answer.effects {
             self.take_effect(effect);
@@ -223,7 +232,7 @@ impl Daemon {
              room and repeat the command",
         )?;
         if live && let Some(snapshot) = self.data.status(None) {
-            sessions::add_sessions(&mut reply, &snapshot, &self.advertised);
+            self.add_sessions(&mut reply, &snapshot);
         }
         Ok(reply)
     }
@@ -285,6 +294,7 @@ impl Daemon {
     fn relink(&mut self, links: Vec<Link>) {
         self.links = links;
         self.data.command(Command::SetLocals(self.locals()));
+        self.announce();
         let registry = self.gateway.ledger.registry();
         for peer in registry.peers().filter(|peer| peer.is_enrolled()) {
             self.permit(peer.key.into());

@@ -1,13 +1,16 @@
 //! What only a running gateway knows, added to what its ledger answers.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::IpNet;
 use rove_proto::id::PeerKey;
-use rove_proto::node::{PeerState, PeerStatus};
+use rove_proto::node::{PathStatus, PeerState, PeerStatus};
 use serde_json::{Value, json};
 
+use super::Daemon;
+use super::listening::Listening;
 use crate::daemon::data::Snapshot;
 use crate::daemon::status;
 use crate::encoding;
@@ -15,8 +18,41 @@ use crate::encoding;
 /// Somebody who was heard for so long is there. Behind a NAT even an idle client speaks every 25 s.
 const HEARD_WITHIN: Duration = Duration::from_secs(60);
 
-/// Adds to a reply what only the running gateway knows.
-pub(super) fn add_sessions(
+impl Daemon {
+    /// Adds to a reply what only the running gateway knows.
+    pub(super) fn add_sessions(&self, reply: &mut Value, snapshot: &Snapshot) {
+        add_sessions(reply, snapshot, &self.advertised);
+        if let Some(running) = reply.get("running") {
+            debug_assert_eq!(running, true, "it was just said");
+            let announced = self.announcer.announced();
+            let own = self.locals();
+            let paths = snapshot.peers.iter().filter(|peer| is_there(peer.state));
+            let paths = paths.filter_map(|peer| peer.paths.first().filter(|path| path.in_use));
+            let there = |path: &&PathStatus| follows(path, announced, &self.listening, &own);
+            reply["announced"] = json!(announced);
+            reply["following"] = paths.filter(there).count().into();
+        }
+    }
+}
+
+/// Whether a path leads to where the gateway wants to be reached in its family: as far as it can be
+/// told, since where something in front of this host translates, one side of it is not seen.
+fn follows(
+    path: &PathStatus,
+    announced: &[SocketAddr],
+    listening: &Listening,
+    own: &[IpAddr],
+) -> bool {
+    let family = |at: &&SocketAddr| at.is_ipv4() == path.route.remote.is_ipv4();
+    let Some(wanted) = announced.iter().find(family) else { return true };
+    let bound = listening.local(path.route.socket).map(|bound| bound.port());
+    let port_is_ours = listening.places().any(|place| place.port() == wanted.port());
+    let port = !port_is_ours || bound == Some(wanted.port());
+    let address = !own.contains(&wanted.ip()) || path.route.local == Some(wanted.ip());
+    port && address
+}
+
+fn add_sessions(
     reply: &mut Value,
     snapshot: &Snapshot,
     advertised: &BTreeMap<PeerKey, Vec<IpNet>>,
@@ -27,7 +63,7 @@ pub(super) fn add_sessions(
     };
     if let Some(running) = reply.get_mut("running") {
         *running = true.into();
-        let sessions = snapshot.peers.iter().filter(|peer| has_session(peer.state));
+        let sessions = snapshot.peers.iter().filter(|peer| is_there(peer.state));
         let lately = |peer: &&PeerStatus| heard_ago(peer).is_some_and(|ago| ago <= HEARD_WITHIN);
         let heard = sessions.clone().filter(lately).count();
         reply["sessions"] = sessions.count().into();
@@ -56,7 +92,8 @@ pub(super) fn add_sessions(
     }
 }
 
-const fn has_session(state: PeerState) -> bool {
+/// Whether a session in this state has keys.
+pub(super) const fn is_there(state: PeerState) -> bool {
     match state {
         PeerState::Up | PeerState::Moving | PeerState::Suspended => true,
         PeerState::Unestablished | PeerState::Down(_) => false,

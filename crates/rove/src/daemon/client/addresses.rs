@@ -1,0 +1,136 @@
+//! Where the gateway may be: where it answered last, what it said itself, and what its name stands
+//! for. All are tried side by side, so the order only says which comes some milliseconds earlier.
+//!
+//! The name is asked for outside the tunnel: at the start, as soon as nothing carries, and then
+//! every few seconds until something does. A gateway that moved while this client was away is found
+//! by it, or not at all.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rove_proto::id::Transport;
+use rove_proto::node::Command;
+
+use super::{Client, Progress};
+use crate::daemon::resolve::{self, ADDRESSES_MAX};
+
+/// How often a gateway's name is resolved again while nobody answers at the known addresses.
+const RESOLVE_EVERY: Duration = Duration::from_secs(5);
+
+/// While something carries nothing is asked; this is no more than a bound for the clock.
+const AT_REST: Duration = Duration::from_secs(3_600);
+
+impl Client<'_> {
+    /// Nothing carries: the gateway may have another address by now.
+    pub(super) fn resolve_soon(&mut self) {
+        let allowed = self.resolved_at.map_or_else(Instant::now, |last| last + RESOLVE_EVERY);
+        self.resolve_at = self.resolve_at.min(allowed);
+    }
+
+    /// Resolves the gateway's name at the start, and again while nobody answers.
+    pub(super) fn resolve_when_due(&mut self) {
+        let now = Instant::now();
+        if now < self.resolve_at {
+            return;
+        }
+        let wanted = self.progress != Progress::Told || !self.is_up;
+        if wanted && resolve::has_names(&self.endpoints) {
+            self.resolve_at = now + RESOLVE_EVERY;
+            self.resolved_at = Some(now);
+            self.resolver.ask(&self.endpoints, self.applier.outside_servers());
+        } else {
+            self.resolve_at = now + AT_REST;
+        }
+    }
+
+    /// What the gateway's name stands for, or which name does not resolve.
+    pub(super) fn readdress(&mut self, resolved: Result<Vec<SocketAddr>, String>) {
+        match resolved {
+            Err(name) => self.unresolved = Some(name),
+            Ok(found) => {
+                self.unresolved = None;
+                self.found = found;
+                self.set_remotes();
+            }
+        }
+    }
+
+    /// The gateway says where it is reached. The core follows by itself; this is for the next start
+    /// and for the kill switch.
+    pub(super) fn take_announced(&mut self, addresses: &[SocketAddr]) {
+        if let Err(error) = self.membership.note_announced(addresses) {
+            tracing::error!("the gateway's addresses cannot be stored: {error:#}");
+        }
+        self.set_remotes();
+    }
+
+    /// The session went over to another address, perhaps of the gateway.
+    pub(super) fn note_where(&mut self) {
+        if let Some(remote) = self.remote_in_use()
+            && self.membership.answered().first() != Some(&remote)
+            && let Err(error) = self.membership.note_answered(remote)
+        {
+            tracing::error!("where the gateway is cannot be stored: {error:#}");
+        }
+    }
+
+    /// Where datagrams go now; none while a stream stands in for them, which leads to another port.
+    pub(super) fn remote_in_use(&self) -> Option<SocketAddr> {
+        let snapshot = self.data.status(Some(vec![self.gateway]))?;
+        let path = snapshot.peers.first()?.paths.first().filter(|path| path.in_use)?.route;
+        (path.socket.transport() == Transport::Udp).then_some(path.remote)
+    }
+
+    fn set_remotes(&mut self) {
+        let known = &self.membership;
+        let remotes = merge(known.answered(), known.announced(), &self.found);
+        if remotes == self.remotes {
+            return;
+        }
+        self.remotes.clone_from(&remotes);
+        if let Err(error) = self.apply() {
+            tracing::error!("the gateway's new addresses cannot be let through: {error:#}");
+        }
+        self.data.command(Command::SetRemotes { peer: self.gateway, remotes });
+        self.set_streams();
+    }
+}
+
+/// The gateway's addresses without repetition: where it answered last, then in turn what it said,
+/// what its endpoints stand for, and where it answered earlier. Of each the best comes early: there
+/// is time for the first few only.
+pub(super) fn merge(
+    answered: &[SocketAddr],
+    announced: &[SocketAddr],
+    found: &[SocketAddr],
+) -> Vec<SocketAddr> {
+    let (last, earlier) = answered.split_at(answered.len().min(1));
+    let longest = [announced, found, earlier].iter().map(|list| list.len()).max().unwrap_or(0);
+    let in_turn = (0..longest)
+        .flat_map(|n| [announced.get(n), found.get(n), earlier.get(n)].into_iter().flatten());
+    let mut merged: Vec<SocketAddr> = Vec::new();
+    for address in last.iter().chain(in_turn) {
+        if !merged.contains(address) && merged.len() < ADDRESSES_MAX {
+            merged.push(*address);
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ports: &[u16]) -> Vec<SocketAddr> {
+        ports.iter().map(|&port| ([192, 0, 2, 1], port).into()).collect()
+    }
+
+    #[test]
+    fn the_best_of_every_source_comes_early_and_there_is_a_bound() {
+        let merged = merge(&at(&[1, 2, 3]), &at(&[10, 1, 11]), &at(&[20, 10]));
+        assert_eq!(merged, at(&[1, 10, 20, 2, 3, 11]));
+        assert_eq!(merge(&[], &[], &at(&[20, 21])), at(&[20, 21]));
+        let many: Vec<u16> = (1..100).collect();
+        assert_eq!(merge(&at(&many), &at(&many), &at(&many)).len(), ADDRESSES_MAX);
+    }
+}

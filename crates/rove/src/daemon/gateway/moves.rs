@@ -1,0 +1,198 @@
+//! Where the gateway is reached, and what its clients are told of it: the endpoints that its
+//! operator names, and the addresses that its own links have.
+//!
+//! The list is best first. An endpoint at an address that this host had and has lost comes last;
+//! one that was never an address of this host has something in front that leads here, and keeps its
+//! place. Limits: what a name stands for is asked at the start, at a move and when the links change.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::Result;
+use rove_os::links::{Link, LinkKind};
+use rove_proto::node::Command;
+use rove_proto::role::access::is_global;
+use rove_proto::wire::control::ADDRESSES_MAX;
+use serde_json::{Value, json};
+
+use super::Daemon;
+use super::listening::Listening;
+use crate::daemon::data::Order;
+use crate::daemon::resolve::{self, Resolver};
+use crate::values::{Endpoint, Host};
+
+/// Addresses that are remembered as once this host's own.
+const ONCE_OURS_MAX: usize = 1_024;
+
+/// What clients are told, and what it is made of.
+pub(super) struct Announcer {
+    resolver: Resolver,
+    /// What the endpoints stand for, in their order; none while a name among them is being asked
+    /// for the first time.
+    endpoints: Option<Vec<SocketAddr>>,
+    /// Addresses that this host has or had since this process began.
+    once_ours: BTreeSet<IpAddr>,
+    /// What was announced last.
+    announced: Vec<SocketAddr>,
+}
+
+impl Announcer {
+    pub(super) fn new(resolver: Resolver) -> Self {
+        let (once_ours, announced) = (BTreeSet::new(), Vec::new());
+        Self { resolver, endpoints: None, once_ours, announced }
+    }
+
+    /// What was announced last.
+    pub(super) fn announced(&self) -> &[SocketAddr] {
+        &self.announced
+    }
+
+    /// Finds out what the endpoints stand for; the answer to a name comes as a message.
+    fn look_up(&mut self, endpoints: &[Endpoint]) {
+        if resolve::has_names(endpoints) {
+            self.resolver.ask(endpoints, Vec::new());
+        } else {
+            self.endpoints = Some(resolve::literal(endpoints));
+        }
+    }
+}
+
+impl Daemon {
+    /// Looks at everything anew, and tells the clients if there is something to tell.
+    pub(super) fn announce(&mut self) {
+        self.announcer.look_up(&self.gateway.config.endpoints);
+        self.announce_known();
+    }
+
+    /// The name servers have answered, or not.
+    pub(super) fn resolved(&mut self, resolved: Result<Vec<SocketAddr>, String>) {
+        let endpoints = resolved.unwrap_or_else(|name| {
+            tracing::warn!("{name} does not resolve: clients are not told of it");
+            resolve::literal(&self.gateway.config.endpoints)
+        });
+        self.announcer.endpoints = Some(endpoints);
+        self.announce_known();
+    }
+
+    fn announce_known(&mut self) {
+        let own: BTreeSet<IpAddr> = self.locals().into_iter().collect();
+        if self.announcer.once_ours.len() < ONCE_OURS_MAX {
+            self.announcer.once_ours.extend(&own);
+        }
+        let Some(endpoints) = &self.announcer.endpoints else { return };
+        let port = self.gateway.config.endpoints.first().map(|endpoint| endpoint.port);
+        let ports = ports(port, &self.listening);
+        let outside = self.outside_links();
+        let once_ours = &self.announcer.once_ours;
+        let addresses = addresses(endpoints, &outside, &ports, once_ours);
+        if addresses != self.announcer.announced {
+            tracing::debug!(?addresses, "announced");
+            self.announcer.announced.clone_from(&addresses);
+            self.data.command(Command::Announce(addresses));
+        }
+    }
+
+    /// `rove gateway move`.
+    pub(super) fn relocate(&mut self, to: &Endpoint) -> Result<Value> {
+        let relocation = self.gateway.relocation(to, &self.links)?;
+        let mut opened = Vec::new();
+        for &place in &relocation.config.listen {
+            if self.listening.socket_of(place).is_none() {
+                match self.listening.open(place) {
+                    Ok(socket) => opened.push(socket),
+                    Err(error) => {
+                        self.listening.forget(opened.iter().map(|(number, _)| *number));
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        if let Err(error) = self.gateway.relocate(&relocation) {
+            self.listening.forget(opened.iter().map(|(number, _)| *number));
+            return Err(error);
+        }
+        for (number, socket) in opened {
+            self.data.order(Order::Listen { number, socket });
+        }
+        tracing::info!("the gateway moves");
+        self.announce();
+        let told = self.data.status(None).map_or(0, |snapshot| {
+            snapshot.peers.iter().filter(|peer| super::sessions::is_there(peer.state)).count()
+        });
+        let mut reply = json!({ "endpoint": to, "before": relocation.before, "told": told });
+        if let Host::Address(ip) = to.host
+            && !self.locals().contains(&ip)
+        {
+            reply["warning"] = format!(
+                "{ip} is no address of this host: clients reach it only if something in front of \
+                 it passes UDP port {} on to here",
+                to.port
+            )
+            .into();
+        }
+        Ok(reply)
+    }
+
+    /// The links by which clients may come.
+    fn outside_links(&self) -> Vec<&Link> {
+        let tunnel = self.gateway.config.interface.as_str();
+        let outside = self.links.iter().filter(|link| {
+            link.name != tunnel
+                && match link.kind {
+                    LinkKind::Loopback | LinkKind::Tunnel => false,
+                    LinkKind::Ethernet
+                    | LinkKind::Wireless
+                    | LinkKind::Cellular
+                    | LinkKind::Other => link.up,
+                }
+        });
+        outside.collect()
+    }
+}
+
+/// The ports at which an address of this host is announced: that of the first endpoint, unless
+/// something in front translates it.
+fn ports(first: Option<u16>, listening: &Listening) -> Vec<u16> {
+    let mut ports: Vec<u16> = listening.places().map(|place| place.port()).collect();
+    ports.dedup();
+    match first.filter(|first| ports.contains(first)) {
+        Some(first) => vec![first],
+        None => ports,
+    }
+}
+
+/// Where clients reach this host, best first.
+fn addresses(
+    endpoints: &[SocketAddr],
+    links: &[&Link],
+    ports: &[u16],
+    once_ours: &BTreeSet<IpAddr>,
+) -> Vec<SocketAddr> {
+    let has = |ip: IpAddr| links.iter().any(|link| link.addresses.iter().any(|n| n.addr() == ip));
+    let leads_nowhere = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified() || ip.is_multicast();
+    let endpoints = endpoints.iter().copied().filter(|at| !leads_nowhere(at.ip()));
+    let (lost, present): (Vec<_>, Vec<_>) =
+        endpoints.partition(|at| once_ours.contains(&at.ip()) && !has(at.ip()));
+    // Who serves a private network is reached at private addresses, by the way to everybody else.
+    let is_private = !present.iter().chain(&lost).any(|at| is_global(at.ip()));
+    let of_link = |link: &&Link| {
+        let (v4, v6) = (link.default_v4.is_some(), link.default_v6.is_some());
+        let ips: Vec<IpAddr> = link.addresses.iter().map(ipnet::IpNet::addr).collect();
+        let leads_out = move |ip: &IpAddr| if ip.is_ipv4() { v4 } else { v6 };
+        let wanted = move |ip: &IpAddr| is_global(*ip) || (is_private && leads_out(ip));
+        ips.into_iter().filter(wanted)
+    };
+    let own = links.iter().flat_map(of_link);
+    let own = own.flat_map(|ip| ports.iter().map(move |&port| SocketAddr::new(ip, port)));
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for address in present.iter().copied().chain(own).chain(lost.iter().copied()) {
+        if !addresses.contains(&address) && addresses.len() < ADDRESSES_MAX {
+            addresses.push(address);
+        }
+    }
+    addresses
+}
+
+#[cfg(test)]
+#[path = "moves_tests.rs"]
+mod tests;
