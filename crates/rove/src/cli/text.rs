@@ -33,8 +33,8 @@ For a peer that is invited and has not enrolled yet, the invite keeps the list."
 
 pub(super) const MOVE: &str = "\
 NEW-ENDPOINT is HOST:PORT, and takes the place of the first endpoint in gateway.toml. A new port is
-listened on at once; the old one stays open until the gateway starts again, so nothing is lost. A new
-address must lead here already: this command tells clients, and changes no network. operator.key
+listened on at once; the old one stays open until the gateway starts again, so nothing is lost. A
+new address must lead here already: this command tells clients, and changes no network. operator.key
 must be in DIR, since it signs where the gateway is reached. Clients that are away find the gateway
 by its name, if one of its endpoints has one.";
 

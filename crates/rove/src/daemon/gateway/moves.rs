@@ -2,8 +2,9 @@
 //! operator names, and the addresses that its own links have.
 //!
 //! The list is best first. An endpoint at an address that this host had and has lost comes last;
-//! one that was never an address of this host has something in front that leads here, and keeps its
-//! place. Limits: what a name stands for is asked at the start, at a move and when the links change.
+//! one that was never an address of this host has something in front that leads here, and keeps
+//! its place. Limits: what a name stands for is asked at the start, at a move and when the links
+//! change.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
