@@ -96,7 +96,7 @@ fn tell(ground: &mut dyn Ground, screen: &mut Screen) -> Result<bool, Trouble> {
     };
     screen.step("download", &format!("{} MB {how}", LENGTH / 1_000_000));
     let script = [Cue { at_ns: LIMIT_NS, at_bytes: LENGTH / 2, act: Act::Relocate }];
-    let download = Download { route: Route::Tunnelled, length: LENGTH, limit_ns: LIMIT_NS };
+    let download = Download::tunnelled(LENGTH, LIMIT_NS);
     let mut first_ns = None;
     let transfer = ground.download(download, &script, &mut |news| match news {
         Heard::Progress { at_ns, bytes } => {

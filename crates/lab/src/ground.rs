@@ -64,11 +64,26 @@ pub trait Ground {
     /// See [`Trouble`].
     fn harm(&mut self, harm: Harm) -> Result<(), Trouble>;
 
+    /// Lets time pass and counts what passes the client's cards meanwhile.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    fn listen(&mut self, length_ns: u64) -> Result<Overheard, Trouble>;
+
     /// Does something while nothing flows.
     ///
     /// # Errors
     /// See [`Trouble`].
     fn act(&mut self, act: Act) -> Result<Moment, Trouble>;
+}
+
+/// What passed the client's cards, both ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overheard {
+    /// Packets of the tunnel.
+    pub packets: u64,
+    /// Their layer-3 lengths, in bytes.
+    pub bytes: u64,
 }
 
 /// What the networks are like.
@@ -161,6 +176,9 @@ pub enum Act {
     Depart,
     /// The client's link that is not in use is gone.
     UnplugSpare,
+    /// The client's link in use is gone; then its other card is plugged into a network in which it
+    /// was not yet, and that is the link in use.
+    ChangeCard,
     /// The network of the client's first card swallows everything from now on; no end can see it.
     Swallow,
     /// It carries again, as silently.
@@ -169,6 +187,14 @@ pub enum Act {
     RebindNat,
     /// It starts anew: it has forgotten every mapping, and its outside address is another.
     RebootNat,
+    /// The gateway has another address in its network, and the old one is gone; nobody was told.
+    MoveGateway,
+    /// The gateway's process is killed, as a crash would end it.
+    KillGateway,
+    /// The gateway's process is asked to end, and does.
+    StopGateway,
+    /// The gateway's process is started again. Done when it is ready.
+    StartGateway,
 }
 
 /// An act and when it is due.
@@ -231,6 +257,18 @@ pub struct Download {
     pub length: u64,
     /// After what time it is given up, in nanoseconds.
     pub limit_ns: u64,
+    /// What downloads.
+    pub by: Downloader,
+}
+
+/// What downloads. In virtual time it is the one connection of the model, whatever is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Downloader {
+    /// One connection, one request.
+    Fetch,
+    /// As a browser does: several connections at once that are kept alive, each with one request
+    /// after the other for a part of the file. One that breaks ends the download.
+    Browser,
 }
 
 /// What is heard of a download while it goes on.
@@ -361,6 +399,13 @@ impl Moment {
     /// How long after it the status told of it, in milliseconds.
     pub fn told_ms(&self) -> Option<f64> {
         Some(ms(self.told_ns?.saturating_sub(self.done_ns)))
+    }
+}
+
+impl Download {
+    /// Through the tunnel, over one connection.
+    pub const fn tunnelled(length: u64, limit_ns: u64) -> Self {
+        Self { route: Route::Tunnelled, length, limit_ns, by: Downloader::Fetch }
     }
 }
 

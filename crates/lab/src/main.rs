@@ -117,7 +117,7 @@ fn main() -> ExitCode {
 fn list() -> ExitCode {
     let mut out = std::io::stdout().lock();
     for scenario in SCENARIOS {
-        let _ = writeln!(out, "{:<14} {}", scenario.name(), scenario.summary());
+        let _ = writeln!(out, "{:<15} {}", scenario.name(), scenario.summary());
     }
     ExitCode::SUCCESS
 }

@@ -59,6 +59,10 @@ fn short(scenario: &str) -> &'static [&'static str] {
         "nat-rebind" => &["changes=12", "idle=4"],
         "family" => &["moves=4"],
         "resume-loss" => &["moves=3"],
+        "idle" => &["hours=2"],
+        "restart-gateway" => &["restarts=2"],
+        "subnets" => &["megabytes=15"],
+        "hop" => &["hops=4"],
         other => panic!("{other} needs its short settings here"),
     }
 }
@@ -69,6 +73,8 @@ fn owed(scenario: &str) -> &'static [&'static str] {
     match scenario {
         "nat-rebind" => &["idle_lost", "lost_beyond_flight", "still_ms_median"],
         "resume-loss" => &["announced_lost"],
+        "idle" => &["bytes_per_day_nat", "bytes_per_day_open"],
+        "hop" => &["lost_packets"],
         _ => &[],
     }
 }
@@ -107,6 +113,10 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
             "blackhole" => &["return_ms_max is"],
             "nat-rebind" | "family" => &["still_ms_median is", "lost_beyond_flight is"],
             "resume-loss" => &["lost_beyond_flight is"],
+            "idle" => &["lost_afterwards is"],
+            "restart-gateway" => &["back_ms_max is", "lost_beyond_absence is"],
+            "subnets" => &["checksum_ok is"],
+            "hop" => &["still_ms_median is", "lost_packets is"],
             other => panic!("{other}: name here what its control breaks"),
         };
         let reason = object["reason"].as_str().unwrap();

@@ -80,6 +80,10 @@ fn quick(scenario: &str) -> Vec<String> {
         "nat-rebind" => &["changes=1", "idle=1"],
         "family" => &["moves=2"],
         "resume-loss" => &["moves=1"],
+        "idle" => &["seconds=2"],
+        "restart-gateway" => &["restarts=1"],
+        "subnets" => &["megabytes=4"],
+        "hop" => &["hops=1"],
         other => panic!("{other} needs its quick settings here"),
     };
     let mut settings: Vec<String> = short.iter().map(|setting| (*setting).to_owned()).collect();
@@ -248,9 +252,10 @@ fn a_hole_is_noticed_while_data_flows_and_passes() {
 /// Whatever the figures are on a busy machine: the story has an end, the session is alive then,
 /// and there is a figure for every key.
 #[test]
-fn stories_of_moves_and_boxes_are_told_to_their_end() {
+fn stories_are_told_to_their_end() {
     let Some(_turn) = turn() else { return };
-    for name in ["nat-rebind", "family", "resume-loss"] {
+    let told = ["nat-rebind", "family", "resume-loss", "idle", "restart-gateway", "subnets", "hop"];
+    for name in told {
         let (object, _) = run_quick(name, &[]);
         assert_eq!(object["measured"]["alive"], true, "{object}");
         let scenario = SCENARIOS.iter().find(|scenario| scenario.name() == name).unwrap();
@@ -270,6 +275,10 @@ fn every_control_fails() {
             "roam-client" => &["still_ms_median", "checksum_ok"],
             "blackhole" => &["return_ms_max"],
             "nat-rebind" | "family" | "resume-loss" => &["lost_beyond_flight"],
+            "idle" => &["lost_afterwards"],
+            "restart-gateway" => &["lost_beyond_absence"],
+            "subnets" => &["checksum_ok"],
+            "hop" => &["lost_packets"],
             other => panic!("{other}: name here what its control breaks"),
         };
         // Not by the verdict, which a late emulator withdraws.
@@ -515,6 +524,7 @@ fn virtual_time_agrees_with_namespaces_within_5_percent() {
         ("nat-rebind", "still_ms_median", &["changes=4", "idle=1"][..]),
         ("family", "still_ms_median", &["moves=4"][..]),
         ("resume-loss", "still_ms_median", &["moves=2"][..]),
+        ("restart-gateway", "back_ms_max", &["restarts=1"][..]),
     ] {
         let simulated = measured(scenario, key, "virtual", short);
         // A busy machine makes real time worse, never better: the best of some must agree.

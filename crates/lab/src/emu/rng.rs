@@ -3,6 +3,9 @@
 //! Small, fast, and the same on every machine for ever, which a seed printed in a report needs
 //! more than it needs statistical perfection.
 
+/// What the state grows by with each number: the golden ratio's.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A seeded generator: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 #[derive(Clone, Debug)]
 pub struct Rng {
@@ -24,9 +27,14 @@ impl Rng {
         Self::new(mixed.next_u64())
     }
 
+    /// Leaves out the next `count` calls of [`Self::next_u64`].
+    pub const fn skip(&mut self, count: u64) {
+        self.state = self.state.wrapping_add(STEP.wrapping_mul(count));
+    }
+
     /// The next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.state = self.state.wrapping_add(STEP);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

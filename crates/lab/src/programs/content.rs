@@ -5,6 +5,8 @@ use sha2::{Digest, Sha256};
 
 /// Content is made in blocks of this size, each from its own seed.
 const BLOCK: usize = 16 * 1024;
+/// Bytes that one random number makes.
+const WORD: usize = 8;
 
 /// The content of the file `/SEED/LENGTH`: random bytes that follow from the seed. No compression
 /// on the way can make it smaller.
@@ -12,12 +14,23 @@ const BLOCK: usize = 16 * 1024;
 pub struct Content {
     rng: Rng,
     left: u64,
+    /// Bytes of the first block that are not wanted.
+    skip: usize,
 }
 
 impl Content {
     /// The content of `length` bytes that follows from `seed`.
     pub const fn new(seed: u64, length: u64) -> Self {
-        Self { rng: Rng::new(seed), left: length }
+        Self { rng: Rng::new(seed), left: length, skip: 0 }
+    }
+
+    /// A part of it, which begins at a byte and ends before another.
+    pub fn part(seed: u64, from: u64, to: u64) -> Self {
+        let word = WORD as u64;
+        let mut rng = Rng::new(seed);
+        rng.skip(from / word);
+        let whole = Self { rng, left: to.saturating_sub(from - from % word), skip: 0 };
+        Self { skip: (from % word) as usize, ..whole }
     }
 
     /// The next bytes, at most 16 KiB; empty at the end.
@@ -26,7 +39,8 @@ impl Content {
         buffer.resize(length, 0);
         self.rng.fill(buffer);
         self.left -= length as u64;
-        buffer
+        let skip = std::mem::take(&mut self.skip).min(length);
+        &buffer[skip..]
     }
 }
 
@@ -46,4 +60,31 @@ pub fn sha256_of(seed: u64, length: u64) -> String {
 /// Lowercase hexadecimal.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Content;
+
+    fn read(mut content: Content) -> Vec<u8> {
+        let (mut all, mut buffer) = (Vec::new(), Vec::new());
+        loop {
+            let block = content.next_block(&mut buffer);
+            if block.is_empty() {
+                return all;
+            }
+            all.extend_from_slice(block);
+        }
+    }
+
+    #[test]
+    fn a_part_is_what_the_whole_has_there() {
+        let whole = read(Content::new(7, 40_003));
+        assert_eq!(whole.len(), 40_003);
+        for (from, to) in [(0, 40_003), (8, 16_384), (3, 5), (16_383, 16_390), (40_001, 40_003)] {
+            let part = read(Content::part(7, from, to));
+            assert_eq!(part, whole[from as usize..to as usize], "{from} to {to}");
+        }
+        assert!(read(Content::part(7, 5, 5)).is_empty() && read(Content::new(7, 0)).is_empty());
+    }
 }

@@ -28,7 +28,7 @@ pub fn fetch(url: &str, reporter: &Reporter) -> anyhow::Result<()> {
     let start_ns = monotonic_ns();
     reporter.tell(&Report::Connected { at_ns: start_ns })?;
     let mut reader = BufReader::with_capacity(READ_BYTES, stream);
-    let length = read_response_head(&mut reader)?;
+    let length = read_response_head(&mut reader, "200")?;
     let mut body = Body { reader, length, bytes: 0, hash: Sha256::new() };
     let mut arrivals = Arrivals::default();
     arrivals.note(monotonic_ns());
@@ -73,7 +73,7 @@ impl Body {
     }
 }
 
-fn split_url(url: &str) -> anyhow::Result<(SocketAddr, &str)> {
+pub(super) fn split_url(url: &str) -> anyhow::Result<(SocketAddr, &str)> {
     let rest = url.strip_prefix("http://").context("the address must begin with http://")?;
     let slash = rest.find('/').context("the address has no path")?;
     let (server, path) = rest.split_at(slash);
@@ -81,13 +81,13 @@ fn split_url(url: &str) -> anyhow::Result<(SocketAddr, &str)> {
     Ok((server, path))
 }
 
-/// Reads status and headers; returns the length of the content.
-fn read_response_head(reader: &mut impl BufRead) -> anyhow::Result<u64> {
+/// Reads headers after a status of `expected`; returns the length of the content.
+pub(super) fn read_response_head(reader: &mut impl BufRead, expected: &str) -> anyhow::Result<u64> {
     let mut limited = reader.take(HEAD_BYTES);
     let mut line = String::new();
     limited.read_line(&mut line)?;
     let status = line.split(' ').nth(1).unwrap_or("").to_owned();
-    if !line.starts_with("HTTP/1.1 ") || status != "200" {
+    if !line.starts_with("HTTP/1.1 ") || status != expected {
         bail!("the server answered {:?}", line.trim());
     }
     let mut length = None;

@@ -47,7 +47,15 @@ fn answer_all(stream: TcpStream) -> std::io::Result<()> {
     let mut writer = stream;
     while let Some(head) = read_head(&mut reader)? {
         match requested(&head) {
-            Ok((seed, length)) => send_file(&mut writer, seed, length)?,
+            Ok((seed, length)) => match part(&head, length) {
+                Some(None) => send_file(&mut writer, seed, length)?,
+                Some(Some((from, to))) => send_part(&mut writer, seed, length, from, to)?,
+                None => write!(
+                    writer,
+                    "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Range: bytes */{length}\r\n\
+                     Content-Length: 0\r\n\r\n"
+                )?,
+            },
             Err(status) => {
                 write!(writer, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n")?;
                 return Ok(());
@@ -90,13 +98,49 @@ fn requested(head: &str) -> Result<(u64, u64), &'static str> {
     }
 }
 
+/// The part that a request asks for, by its first byte and the one after its last; the inner
+/// `None` stands for the whole, the outer for what cannot be had. One range with both ends is
+/// understood (RFC 9110, 14.1.2); whatever else is asked for gets the whole.
+fn part(head: &str, length: u64) -> Option<Option<(u64, u64)>> {
+    let range = head.lines().skip(1).find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("range").then(|| value.trim())
+    });
+    let ends = range.and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
+    let Some((Ok(first), Ok(last))) = ends.map(|(a, b)| (a.parse::<u64>(), b.parse::<u64>()))
+    else {
+        return Some(None);
+    };
+    (first <= last && last < length).then(|| Some((first, last + 1)))
+}
+
 fn send_file(writer: &mut impl Write, seed: u64, length: u64) -> std::io::Result<()> {
     write!(
         writer,
         "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n\
-         Content-Length: {length}\r\n\r\n"
+         Accept-Ranges: bytes\r\nContent-Length: {length}\r\n\r\n"
     )?;
-    let mut content = Content::new(seed, length);
+    send_content(writer, Content::new(seed, length))
+}
+
+fn send_part(
+    writer: &mut impl Write,
+    seed: u64,
+    length: u64,
+    from: u64,
+    to: u64,
+) -> std::io::Result<()> {
+    write!(
+        writer,
+        "HTTP/1.1 206 Partial Content\r\nContent-Type: application/octet-stream\r\n\
+         Content-Range: bytes {from}-{}/{length}\r\nContent-Length: {}\r\n\r\n",
+        to - 1,
+        to - from
+    )?;
+    send_content(writer, Content::part(seed, from, to))
+}
+
+fn send_content(writer: &mut impl Write, mut content: Content) -> std::io::Result<()> {
     let mut buffer = Vec::new();
     loop {
         let block = content.next_block(&mut buffer);
@@ -109,7 +153,7 @@ fn send_file(writer: &mut impl Write, seed: u64, length: u64) -> std::io::Result
 
 #[cfg(test)]
 mod tests {
-    use super::{read_head, requested};
+    use super::{part, read_head, requested};
 
     #[test]
     fn understands_what_it_serves_and_refuses_the_rest() {
@@ -122,6 +166,19 @@ mod tests {
             let head = format!("GET {unknown} HTTP/1.1\r\n");
             assert_eq!(requested(&head), Err("404 Not Found"), "{unknown}");
         }
+    }
+
+    #[test]
+    fn parts_are_understood_and_those_that_are_not_there_refused() {
+        let head = |range: &str| format!("GET /1/100 HTTP/1.1\r\nHost: x\r\nRange: {range}\r\n");
+        assert_eq!(part("GET /1/100 HTTP/1.1\r\n", 100), Some(None));
+        assert_eq!(part(&head("bytes=0-99"), 100), Some(Some((0, 100))));
+        assert_eq!(part(&head("bytes=7-7"), 100), Some(Some((7, 8))));
+        for whole in ["bytes=5-", "bytes=-5", "lines=1-2", "bytes=x-y", "bytes=1-2,4-5"] {
+            assert_eq!(part(&head(whole), 100), Some(None), "{whole}");
+        }
+        assert_eq!(part(&head("bytes=0-100"), 100), None);
+        assert_eq!(part(&head("bytes=9-3"), 100), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! They know nothing of Rove. Content and sequence numbers are functions of a seed: a receiver's
 //! claim can be checked without trusting the sender.
 
+mod browser;
 mod content;
 mod echo;
 mod flow;
@@ -15,6 +16,7 @@ mod http_client;
 mod http_server;
 mod report;
 
+pub use browser::browse;
 pub use content::{Content, sha256_of};
 pub use echo::{EchoStats, echo, ping};
 pub use flow::{FlowRequest, FlowStats, send_flows, subscribe};
@@ -35,6 +37,11 @@ pub enum Program {
     },
     /// Download http://ADDRESS:PORT/SEED/LENGTH and report progress, gaps and the SHA-256
     Fetch {
+        /// What to download
+        url: String,
+    },
+    /// The same as a browser does: over several connections at once, part by part
+    Browse {
         /// What to download
         url: String,
     },
@@ -91,6 +98,7 @@ impl Program {
         match self {
             Self::Serve { listen } => serve(listen, &reporter),
             Self::Fetch { url } => fetch(&url, &reporter),
+            Self::Browse { url } => browse(&url, &reporter),
             Self::Echo { listen } => echo(listen, &reporter),
             Self::Ping { to, count, interval_us, size } => {
                 ping(to, count, interval_us, size, &reporter)

@@ -13,9 +13,12 @@ pub mod binary;
 mod blackhole;
 pub mod deploy;
 mod family;
+mod hop;
 pub mod hosts;
+mod idle;
 mod nat_rebind;
 pub mod record;
+mod restart_gateway;
 mod resume_loss;
 mod roam_client;
 pub mod run;
@@ -23,6 +26,7 @@ pub mod settings;
 mod stage;
 pub mod statistics;
 mod steady;
+mod subnets;
 pub mod testbed;
 mod tunnel;
 
@@ -41,6 +45,10 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &nat_rebind::NatRebind,
     &family::FamilyChange,
     &resume_loss::ResumeLoss,
+    &idle::Idle,
+    &restart_gateway::RestartGateway,
+    &subnets::Subnets,
+    &hop::Hop,
 ];
 
 /// A story and what is measured in it.

@@ -301,7 +301,7 @@ impl Telling<'_> {
     fn download(&mut self, length: u64, limit_ns: u64) -> Result<(), Trouble> {
         (self.stage.tell)("a download, and one move in it");
         let script = [Cue { at_ns: MOVE_AT_NS, at_bytes: length / 2, act: Act::Relocate }];
-        let download = Download { route: Route::Tunnelled, length, limit_ns };
+        let download = Download::tunnelled(length, limit_ns);
         let transfer = self.ground.download(download, &script, &mut |_| {})?;
         self.outcome.measure("download_still_ms", transfer.still_ms());
         self.outcome.measure("transfer_s", transfer.seconds());

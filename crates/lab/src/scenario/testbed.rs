@@ -17,7 +17,7 @@ use super::addresses::{
     CLIENT, Family, HOME_OUTSIDE, NEAR_SERVER, OPEN_SERVER, SERVER, SERVER_PREFIX, Site,
 };
 use crate::emu::{End, LinkConfig, NatConfig, NatKind, PipeConfig};
-use crate::ground::{Edge, Families, Receiver, Route, Terrain};
+use crate::ground::{Download, Downloader, Edge, Families, Receiver, Route, Terrain};
 use crate::netns::{AccessId, CardId, Entered, HostId, Network, Process};
 use crate::programs::{EchoStats, FlowRequest, Report, report};
 use ipnet::IpNet;
@@ -70,6 +70,8 @@ pub struct Testbed {
     away: bool,
     /// How often a card was plugged in.
     plugs: u32,
+    /// How often the gateway has moved.
+    gateway_moves: u32,
     /// How often the NAT box was restarted.
     reboots: u8,
     /// The metrics of the cards' default routes.
@@ -134,6 +136,7 @@ impl Testbed {
             away: false,
             plugs: 0,
             reboots: 0,
+            gateway_moves: 0,
             metrics: [METRIC; 2],
             addresses: [None; 2],
             lab: std::env::current_exe()?,
@@ -156,13 +159,18 @@ impl Testbed {
         host.spawn(program, command)
     }
 
-    /// Begins a download of `length` bytes, whose content follows from `seed`, on the client.
+    /// Begins a download, whose content follows from `seed`, on the client.
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn download(&self, route: Route, seed: u64, length: u64) -> io::Result<Process> {
-        let server = SocketAddr::from((server(route), HTTP_PORT));
-        self.start(self.client, "fetch", &[&format!("http://{server}/{seed}/{length}")])
+    pub fn download(&self, seed: u64, download: &Download) -> io::Result<Process> {
+        let server = SocketAddr::from((server(download.route), HTTP_PORT));
+        let program = match download.by {
+            Downloader::Fetch => "fetch",
+            Downloader::Browser => "browse",
+        };
+        let url = format!("http://{server}/{seed}/{}", download.length);
+        self.start(self.client, program, &[&url])
     }
 
     /// Begins to measure round trips from the client to the server: `count` of them, one every

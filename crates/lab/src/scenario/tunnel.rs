@@ -153,7 +153,7 @@ fn measure_goodput(
     let mut intact = true;
     let mut rates = [None, None];
     for (rate, route) in rates.iter_mut().zip([Route::Open, Route::Tunnelled]) {
-        let download = Download { route, length, limit_ns };
+        let download = Download { route, ..Download::tunnelled(length, limit_ns) };
         let transfer = ground.download(download, &[], &mut |_| {})?;
         *rate = transfer.goodput_mbps(skip_ns).map(rounded);
         intact &= transfer.intact;

@@ -17,8 +17,8 @@ use super::road::{Bare, Passed, Road, Tunnelled};
 use crate::arrivals::Arrivals;
 use crate::emu::{LinkConfig, MS, SECOND};
 use crate::ground::{
-    Act, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Pings, Receiver,
-    RoundTrips, Route, Terrain, Transfer, Trouble, enclosed,
+    Act, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard, Pings,
+    Receiver, RoundTrips, Route, Terrain, Transfer, Trouble, enclosed,
 };
 use acts::Client;
 
@@ -165,6 +165,15 @@ impl Ground for Journey {
             }
         }
         Ok(())
+    }
+
+    fn listen(&mut self, length_ns: u64) -> Result<Overheard, Trouble> {
+        let sent = |road: &Tunnelled| road.world.bytes.iter().sum::<u64>();
+        self.tunnelled.overheard();
+        let before = sent(&self.tunnelled);
+        self.pause(length_ns)?;
+        let packets = self.tunnelled.overheard().len() as u64;
+        Ok(Overheard { packets, bytes: sent(&self.tunnelled) - before })
     }
 
     fn act(&mut self, act: Act) -> Result<Moment, Trouble> {

@@ -19,7 +19,7 @@ fn a_tunnel_costs_its_overhead_and_no_time() {
     assert_eq!((run.lost, run.still_ms()), (0, vec![]));
     assert!(run.added_bytes.iter().all(|bytes| *bytes == 27.0), "{:?}", run.added_bytes);
     let [bare, tunnelled] = [Route::Open, Route::Tunnelled].map(|route| {
-        let download = Download { route, length: 10_000_000, limit_ns: 20 * SECOND };
+        let download = Download { route, ..Download::tunnelled(10_000_000, 20 * SECOND) };
         let transfer = journey.download(download, &[], &mut no_one()).unwrap();
         assert!(transfer.complete && transfer.intact);
         transfer.goodput_mbps(SECOND).unwrap()
@@ -61,7 +61,7 @@ fn a_client_that_moves_into_a_hole_stands_still() {
     let mut journey = journey();
     journey.harm(Harm::DeadEnds).unwrap();
     let script = [Cue { at_ns: u64::MAX / 2, at_bytes: 2_000_000, act: Act::Relocate }];
-    let download = Download { route: Route::Tunnelled, length: 4_000_000, limit_ns: 10 * SECOND };
+    let download = Download::tunnelled(4_000_000, 10 * SECOND);
     let mut heard = 0;
     let mut listen = |news: Heard<'_>| heard += usize::from(matches!(news, Heard::Done(_)));
     let transfer = journey.download(download, &script, &mut listen).unwrap();

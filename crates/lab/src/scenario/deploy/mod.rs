@@ -20,6 +20,15 @@ pub enum Deployment {
     OpenVpn(Box<OpenVpn>),
 }
 
+/// How a process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// In the middle of whatever it does.
+    Killed,
+    /// In its own time.
+    Asked,
+}
+
 impl Deployment {
     /// Deploys a binary, or nothing.
     ///
@@ -49,6 +58,28 @@ impl Deployment {
         match self {
             Self::Bare => Address::Follows,
             Self::Rove(_) | Self::OpenVpn(_) => Address::Changes,
+        }
+    }
+
+    /// Ends the gateway's process.
+    ///
+    /// # Errors
+    /// When there is none, or it does not end.
+    pub fn end_gateway(&mut self, how: How) -> anyhow::Result<()> {
+        match self {
+            Self::Rove(rove) => rove.end_gateway(how),
+            Self::Bare | Self::OpenVpn(_) => bail!("only a gateway of Rove's is restarted here"),
+        }
+    }
+
+    /// Starts the gateway's process again and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it is not in time.
+    pub fn start_gateway(&mut self, testbed: &Testbed) -> anyhow::Result<()> {
+        match self {
+            Self::Rove(rove) => rove.start_gateway(testbed),
+            Self::Bare | Self::OpenVpn(_) => bail!("only a gateway of Rove's is restarted here"),
         }
     }
 

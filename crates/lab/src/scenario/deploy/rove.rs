@@ -3,12 +3,15 @@
 use super::super::addresses::{SERVER, TUNNEL_NETWORK};
 use super::super::binary::Binary;
 use super::super::testbed::Testbed;
+use super::How;
 use crate::netns::{Host, Process};
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// UDP port of the gateway.
 const PORT: u16 = 51_820;
@@ -63,6 +66,41 @@ impl Rove {
         Ok(Self { client: up, gateway: running, binary: binary.clone() })
     }
 
+    /// Ends the gateway's process.
+    pub(super) fn end_gateway(&mut self, how: How) -> anyhow::Result<()> {
+        if how == How::Asked {
+            self.gateway.terminate();
+            let end = Instant::now() + COMMAND;
+            while self.gateway.is_running() {
+                if Instant::now() > end {
+                    bail!(self.gateway.failure("does not end"));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.gateway.kill();
+        Ok(())
+    }
+
+    /// Starts it again, and waits until it says that it is ready, in the words of sd_notify(3).
+    pub(super) fn start_gateway(&mut self, testbed: &Testbed) -> anyhow::Result<()> {
+        let host = testbed.network.host(testbed.gateway);
+        let path = host.directory().join("ready");
+        // There is none yet, or it was there the last time.
+        let _ = std::fs::remove_file(&path);
+        let ready = UnixDatagram::bind(&path).context("cannot listen for the gateway")?;
+        ready.set_read_timeout(Some(GATEWAY_START))?;
+        let gateway = Commands::of(host, &self.binary);
+        let mut command = gateway.command(&["gateway", "run"])?;
+        command.env("NOTIFY_SOCKET", &path);
+        self.gateway = host.spawn("rove gateway run", command)?;
+        let mut said = [0; 256];
+        match ready.recv(&mut said) {
+            Ok(_) => Ok(()),
+            Err(_) => bail!(self.gateway.failure("is not ready in time")),
+        }
+    }
+
     /// Whether the client says that its first card carries, in either of the commands by which
     /// people ask.
     pub(super) fn says_carries(&self, testbed: &Testbed) -> anyhow::Result<bool> {
@@ -93,8 +131,7 @@ impl<'a> Commands<'a> {
 
     /// Starts a command that stays.
     fn start(&self, arguments: &[&str]) -> anyhow::Result<Process> {
-        let mut command = self.host.command(&self.binary.path)?;
-        command.args(arguments).arg("--dir").arg(&self.directory);
+        let command = self.command(arguments)?;
         let what = arguments.iter().take(2).copied().collect::<Vec<_>>();
         let what = if what.first() == Some(&"up") {
             "rove up".to_owned()
@@ -102,6 +139,13 @@ impl<'a> Commands<'a> {
             format!("rove {}", what.join(" "))
         };
         Ok(self.host.spawn(&what, command)?)
+    }
+
+    /// A command that was not started.
+    fn command(&self, arguments: &[&str]) -> anyhow::Result<Command> {
+        let mut command = self.host.command(&self.binary.path)?;
+        command.args(arguments).arg("--dir").arg(&self.directory);
+        Ok(command)
     }
 
     /// The server's way back leads through the gateway anyway, and so no scenario needs `nft`.
@@ -135,7 +179,7 @@ impl<'a> Commands<'a> {
 
     /// Waits until a gateway that was just started answers.
     fn wait_until_answers(&self, gateway: &mut Process) -> anyhow::Result<()> {
-        let end = std::time::Instant::now() + GATEWAY_START;
+        let end = Instant::now() + GATEWAY_START;
         loop {
             if !gateway.is_running() {
                 bail!(gateway.failure("ended"));
@@ -148,7 +192,7 @@ impl<'a> Commands<'a> {
             if running {
                 return Ok(());
             }
-            if std::time::Instant::now() > end {
+            if Instant::now() > end {
                 bail!(gateway.failure("does not answer"));
             }
             std::thread::sleep(Duration::from_millis(20));

@@ -5,12 +5,12 @@
 
 mod transfer;
 
-use super::deploy::Deployment;
+use super::deploy::{Deployment, How};
 use super::testbed::{Move, Testbed};
 use crate::emu::{BitErrors, Carrier, End, LinkConfig, MS};
 use crate::ground::{
-    Act, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Pings, Receiver,
-    RoundTrips, Route, Terrain, Transfer, Trouble,
+    Act, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard, Pings,
+    Receiver, RoundTrips, Route, Terrain, Transfer, Trouble,
 };
 use crate::netns::{Capture, Captured, Direction, Process, monotonic_ns};
 use crate::programs::{FlowRequest, Report, report};
@@ -77,11 +77,28 @@ impl Hosts {
             }
             Act::AnnounceDeparture => self.testbed.announce_departure()?,
             Act::Depart => self.testbed.depart()?,
+            Act::ChangeCard => {
+                if self.dead_ends {
+                    self.testbed.set_mobile_network(Carrier::BlackHole)?;
+                }
+                let Move { usable_ns, address } = self.testbed.change_card()?;
+                (moment.done_ns, moment.address) = (usable_ns, Some(address));
+            }
             Act::UnplugSpare => self.testbed.unplug_spare()?,
             Act::Swallow => self.testbed.set_first_network(Carrier::BlackHole)?,
             Act::Return => self.testbed.set_first_network(Carrier::Up)?,
             Act::RebindNat => self.testbed.rebind_nat()?,
             Act::RebootNat => self.testbed.reboot_nat()?,
+            Act::MoveGateway => moment.done_ns = self.testbed.move_gateway()?,
+            Act::KillGateway => self.deployment.end_gateway(How::Killed)?,
+            Act::StopGateway => {
+                self.deployment.end_gateway(How::Asked)?;
+                moment.done_ns = monotonic_ns();
+            }
+            Act::StartGateway => {
+                self.deployment.start_gateway(&self.testbed)?;
+                moment.done_ns = monotonic_ns();
+            }
         }
         Ok(moment)
     }
@@ -228,7 +245,7 @@ impl Ground for Hosts {
         script: &[Cue],
         listen: &mut dyn FnMut(Heard<'_>),
     ) -> Result<Transfer, Trouble> {
-        let fetch = self.testbed.download(download.route, self.seed, download.length)?;
+        let fetch = self.testbed.download(self.seed, &download)?;
         self.follow(&fetch, download, script, listen)
     }
 
@@ -244,6 +261,30 @@ impl Ground for Hosts {
             }
         }
         Ok(())
+    }
+
+    fn listen(&mut self, length_ns: u64) -> Result<Overheard, Trouble> {
+        let (network, cards) = (&self.testbed.network, self.testbed.cards);
+        for card in cards {
+            network.start_capture(card)?;
+        }
+        std::thread::sleep(Duration::from_nanos(length_ns));
+        let gateways = self.testbed.gateway_addresses();
+        let mut heard = Overheard::default();
+        for card in cards {
+            // A kernel says things to its network that are not the tunnel's.
+            let of_tunnel = |packet: &&Captured| {
+                packet.endpoints.is_some_and(|ends| {
+                    let ends = [ends.source.ip(), ends.destination.ip()];
+                    ends.iter().any(|end| gateways.contains(end))
+                })
+            };
+            for packet in network.take_capture(card)?.packets.iter().filter(of_tunnel) {
+                heard.packets += 1;
+                heard.bytes += packet.bytes as u64;
+            }
+        }
+        Ok(heard)
     }
 
     fn act(&mut self, act: Act) -> Result<Moment, Trouble> {

@@ -67,17 +67,34 @@ impl Testbed {
     /// # Errors
     /// What the kernel refused.
     pub fn plug_spare(&mut self) -> anyhow::Result<Move> {
-        self.plugs += 1;
         let spare = 1 - self.in_use;
-        let (access, site) =
-            if spare == 0 { self.first_network() } else { (self.mobile, Site::Mobile) };
-        let addresses = site.host(self.family, self.plugs);
+        let access = self.network_of(spare).0;
         // It may have been cut when the client left it.
         self.network.set_access(access, Carrier::Up)?;
+        self.plug(spare)
+    }
+
+    /// Pulls the cable of the card in use, then plugs the other one in: the first one into the
+    /// other of its two networks.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn change_card(&mut self) -> anyhow::Result<Move> {
+        self.depart()?;
+        if self.in_use == 0 {
+            self.away = !self.away;
+        }
+        self.plug(self.in_use)
+    }
+
+    fn plug(&mut self, card: usize) -> anyhow::Result<Move> {
+        self.plugs += 1;
+        let (access, site) = self.network_of(card);
+        let addresses = site.host(self.family, self.plugs);
         let metric = METRIC + self.plugs;
-        let usable_ns = self.network.plug(self.cards[spare], access, &addresses, metric)?;
-        self.metrics[spare] = metric;
-        self.arrived(spare, usable_ns, &addresses)
+        let usable_ns = self.network.plug(self.cards[card], access, &addresses, metric)?;
+        self.metrics[card] = metric;
+        self.arrived(card, usable_ns, &addresses)
     }
 
     /// The client's link in use is about to go: its default routes are taken away, it still
@@ -123,6 +140,17 @@ impl Testbed {
         self.network.set_access(if self.away { self.home } else { self.cafe }, carrier)
     }
 
+    /// Gives the gateway another address in its network and takes the old one away. Returns when
+    /// the new one was usable.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn move_gateway(&mut self) -> io::Result<u64> {
+        self.gateway_moves += 1;
+        let addresses = Site::DataCentre.host(self.family, self.gateway_moves);
+        self.network.plug(self.uplink, self.hosting, &addresses, METRIC)
+    }
+
     /// Gives the NAT box at home new ports; nothing without a box.
     ///
     /// # Errors
@@ -152,6 +180,18 @@ impl Testbed {
     /// The present address of a card of the client's.
     pub fn address(&self, card: usize) -> Option<IpAddr> {
         self.addresses.get(card).copied().flatten()
+    }
+
+    /// The same for the network that the second card knows.
+    ///
+    /// # Errors
+    /// When the emulator has died.
+    pub fn set_mobile_network(&self, carrier: Carrier) -> io::Result<()> {
+        self.network.set_access(self.mobile, carrier)
+    }
+
+    const fn network_of(&self, card: usize) -> (AccessId, Site) {
+        if card == 0 { self.first_network() } else { (self.mobile, Site::Mobile) }
     }
 
     const fn first_network(&self) -> (AccessId, Site) {

@@ -85,6 +85,7 @@ impl Client {
                 road.world.plug(CLIENT, self.in_use, None)?;
                 self.in_use = 1 - self.in_use;
             }
+            Act::ChangeCard => self.change_card(road)?,
             Act::UnplugSpare => road.world.plug(CLIENT, 1 - self.in_use, None)?,
             Act::Swallow => self.swallow(road),
             Act::Return => {
@@ -97,6 +98,10 @@ impl Client {
                 }
             }
             Act::RebootNat => road.world.place.reboot_nat(CLIENT, self.here, true),
+            Act::MoveGateway => road.world.move_gateway()?,
+            // A process of the world has no end but a sudden one.
+            Act::KillGateway | Act::StopGateway => road.world.hosts[GATEWAY].stop(),
+            Act::StartGateway => road.world.power_on(GATEWAY, false)?,
         }
         let now_ns = road.now_ns();
         let card = road.world.hosts[CLIENT + 1].cards[self.in_use].as_ref();
@@ -119,6 +124,21 @@ impl Client {
         let card = Card { link, access: self.here, addresses };
         road.world.hosts[CLIENT + 1].cards[0] = Some(card);
         road.world.tell_links(CLIENT)
+    }
+
+    /// One card is unplugged, then the other is plugged in: the first one into the other of its
+    /// two networks.
+    fn change_card(&mut self, road: &mut Tunnelled) -> Result<(), Breach> {
+        road.world.plug(CLIENT, self.in_use, None)?;
+        self.in_use = 1 - self.in_use;
+        if self.in_use == 0 {
+            return self.relocate(road);
+        }
+        if self.dead_ends {
+            let now_ns = road.world.now_ns;
+            road.world.place.set_carrier(now_ns, CLIENT, MOBILE, Carrier::BlackHole);
+        }
+        road.world.plug(CLIENT, 1, Some(MOBILE))
     }
 
     fn plug_spare(&mut self, road: &mut Tunnelled) -> Result<(), Breach> {

@@ -1,0 +1,170 @@
+//! `idle`: what a session costs in which nobody says anything (Figure 3.11 of Alshalan's thesis):
+//! behind a NAT box that forgets after 120 s, behind one that forgets after 30 s, and with an
+//! address of the Internet's own.
+//!
+//! Silence alone is no merit: after it the server has something to say, and must reach the client
+//! at once. In real time a minute is listened to and a day is reckoned from it; in virtual time the
+//! day passes.
+
+use super::deploy::Deployment;
+use super::record::Limit;
+use super::settings::{Kind, Setting, Settings};
+use super::{Baseline, FAMILY, Key, Outcome, Scenario, Stage};
+use crate::emu::{LinkConfig, MS, SECOND};
+use crate::ground::{Act, Clock, Edge, Flow, Ground, Terrain, Trouble};
+use crate::netns::Entered;
+use serde_json::{Value, json};
+
+/// Rate of the link in bits per second.
+const RATE: u64 = 20_000_000;
+/// Round trip of the client's link in nanoseconds, and the way from there to the gateway.
+const ROUND_TRIP_NS: u64 = 40 * MS;
+/// A day in seconds.
+const DAY_S: u64 = 86_400;
+/// The time that the thesis listened to.
+const MINUTE_NS: u64 = 60 * SECOND;
+/// How long after it was set up the session has to come to rest.
+const SETTLING_NS: u64 = 4 * SECOND;
+/// How long the server then has something to say.
+const SAID_NS: u64 = 500 * MS;
+/// The most bytes of a day behind a box that forgets after 120 s, after 30 s, and without one.
+const BYTES_MAX: [u64; 3] = [60_000, 250_000, 0];
+
+/// The networks, with the key that each is told under.
+const CASES: [(&str, Edge); 3] = [
+    ("bytes_per_day_nat", Edge::Nat { expiry_ns: 120 * SECOND }),
+    ("bytes_per_day_nat_30", Edge::Nat { expiry_ns: 30 * SECOND }),
+    ("bytes_per_day_open", Edge::Open),
+];
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[
+    Setting::new(
+        "seconds",
+        Kind::Number { default: 60, min: 1, max: 86_400 },
+        "how long to listen in real time",
+    ),
+    Setting::new(
+        "hours",
+        Kind::Number { default: 24, min: 1, max: 720 },
+        "how long to listen in virtual time",
+    ),
+    FAMILY,
+];
+
+/// What is measured at least.
+const KEYS: &[Key] = &[
+    Key::lower_is_better("bytes_per_day_nat"),
+    Key::lower_is_better("bytes_per_day_nat_30"),
+    Key::lower_is_better("bytes_per_day_open"),
+    Key::lower_is_better("packets_60s"),
+    Key::lower_is_better("bytes_60s"),
+    Key::lower_is_better("lost_afterwards"),
+];
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct Idle;
+
+impl Scenario for Idle {
+    fn name(&self) -> &'static str {
+        "idle"
+    }
+
+    fn summary(&self) -> &'static str {
+        "what a silent session costs a day, behind NAT boxes and without one"
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        SETTINGS
+    }
+
+    fn keys(&self) -> &'static [Key] {
+        KEYS
+    }
+
+    /// The thesis shows the packets of a minute as a picture without numbers.
+    fn paper(&self, _settings: &Settings) -> Value {
+        json!({
+            "source": "Alshalan 2017, Figure 3.11: 60 s without a word of the user's",
+            "packets": "a picture only: OpenVPN with a time-out of 3 s never rests",
+        })
+    }
+
+    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
+        let cases = CASES.iter().zip(BYTES_MAX);
+        let limits = cases.map(|((key, _), bytes)| Limit::at_most(key, bytes));
+        limits.chain([Limit::equal("lost_afterwards", 0)]).collect()
+    }
+
+    /// Nothing here is a matter of milliseconds.
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        (SAID_NS / MS) as f64
+    }
+
+    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
+        each(stage, &mut |key, terrain| {
+            stage.on_hosts(entered, terrain, &deploy, &mut |ground, outcome| {
+                tell(ground, stage, key, outcome)
+            })
+        })
+    }
+
+    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
+        Some(each(stage, &mut |key, terrain| {
+            stage.in_virtual_time(terrain, &mut |ground, outcome| tell(ground, stage, key, outcome))
+        }))
+    }
+}
+
+/// Tells the story in each of the networks and puts together what was measured.
+fn each(
+    stage: &Stage<'_>,
+    told: &mut dyn FnMut(&'static str, &Terrain) -> anyhow::Result<Outcome>,
+) -> anyhow::Result<Outcome> {
+    let mut all = Outcome::default();
+    let mut lost = 0;
+    for (key, edge) in CASES {
+        (stage.tell)(&format!("silence for {key}"));
+        let link = LinkConfig::lossless(RATE, ROUND_TRIP_NS);
+        let mut one = told(key, &Terrain { edge, ..Terrain::of(link) })?;
+        lost += one.measured.remove("lost_afterwards").and_then(|lost| lost.as_u64()).unwrap_or(0);
+        all.measured.append(&mut one.measured);
+        all.broke = all.broke.or(one.broke);
+        all.timekeeping = one.timekeeping.or(all.timekeeping);
+    }
+    all.measured.insert("lost_afterwards".to_owned(), json!(lost));
+    all.baseline = Baseline::None("a link without a tunnel is silent".to_owned());
+    Ok(all)
+}
+
+/// The story.
+fn tell(
+    ground: &mut dyn Ground,
+    stage: &Stage<'_>,
+    key: &str,
+    outcome: &mut Outcome,
+) -> Result<(), Trouble> {
+    let length_ns = match ground.clock() {
+        Clock::Real => stage.settings.number("seconds") * SECOND,
+        Clock::Virtual => stage.settings.number("hours") * 3_600 * SECOND,
+    };
+    ground.pause(SETTLING_NS)?;
+    if stage.control() {
+        ground.act(Act::Swallow)?;
+    }
+    let minute_ns = MINUTE_NS.min(length_ns);
+    let minute = ground.listen(minute_ns)?;
+    let rest = ground.listen(length_ns - minute_ns)?;
+    let bytes = (minute.bytes + rest.bytes) as f64;
+    let per_day = bytes * (DAY_S * SECOND) as f64 / length_ns as f64;
+    outcome.measure(key, Some(per_day));
+    if key == CASES[0].0 {
+        outcome.measured.insert("packets_60s".to_owned(), json!(minute.packets));
+        outcome.measured.insert("bytes_60s".to_owned(), json!(minute.bytes));
+    }
+    let run = ground.flow(Flow::lasting(SAID_NS), &[])?;
+    outcome.measured.insert("lost_afterwards".to_owned(), json!(run.lost));
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! `restart-gateway`: the gateway's process is gone for a second, killed or ended in order, while
+//! data flows both ways and while something is downloaded.
+//!
+//! What is sent to a process that is not there is lost to whoever does not send it again. What is
+//! measured is what comes after: every client is back within one handshake, which a notice of the
+//! new process begins and no time-out.
+
+use super::deploy::Deployment;
+use super::record::Limit;
+use super::settings::{Kind, Setting, Settings};
+use super::statistics::{max, median};
+use super::steady::MARGIN_MS;
+use super::{FAMILY, Key, Outcome, Scenario, Stage};
+use crate::arrivals::Gap;
+use crate::emu::{LinkConfig, MS, Rng, SECOND};
+use crate::ground::{Act, Cue, Download, Flow, FlowRun, Ground, Terrain, Trouble};
+use crate::netns::Entered;
+use serde_json::{Value, json};
+
+/// Rate of the link in bits per second.
+const RATE: u64 = 20_000_000;
+/// Its round trip in nanoseconds.
+const ROUND_TRIP_NS: u64 = 40 * MS;
+/// How long the gateway is gone.
+const GONE_NS: u64 = SECOND;
+/// When it goes, after the flows began; up to half as much later.
+const GOES_NS: u64 = 500 * MS;
+/// How long it is waited for afterwards: longer than any time-out of the session's.
+const AFTERWARDS_NS: u64 = 7 * SECOND;
+/// Bytes of the download.
+const LENGTH: u64 = 5_000_000;
+/// How long that may take.
+const TRANSFER_LIMIT_NS: u64 = 60 * SECOND;
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[
+    Setting::new(
+        "restarts",
+        Kind::Number { default: 4, min: 1, max: 100 },
+        "how often the gateway is gone; killed the first time, asked the second, and so on",
+    ),
+    FAMILY,
+];
+
+/// What is measured at least.
+const KEYS: &[Key] = &[
+    Key::lower_is_better("lost_packets"),
+    Key::lower_is_better("lost_beyond_absence"),
+    Key::lower_is_better("still_ms_max"),
+    Key::lower_is_better("back_ms_median"),
+    Key::lower_is_better("back_ms_max"),
+    Key::lower_is_better("transfer_s"),
+    Key::must_hold("checksum_ok"),
+];
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct RestartGateway;
+
+impl Scenario for RestartGateway {
+    fn name(&self) -> &'static str {
+        "restart-gateway"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the gateway's process is gone for a second, killed or in order"
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        SETTINGS
+    }
+
+    fn keys(&self) -> &'static [Key] {
+        KEYS
+    }
+
+    fn paper(&self, _settings: &Settings) -> Value {
+        json!({})
+    }
+
+    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
+        vec![
+            Limit::at_most("back_ms_max", back_ms()),
+            Limit::equal("lost_beyond_absence", 0),
+            Limit::equal("checksum_ok", true),
+        ]
+    }
+
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        back_ms()
+    }
+
+    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
+        stage.on_hosts(entered, &terrain(), &deploy, &mut |ground, outcome| {
+            tell(ground, stage, outcome)
+        })
+    }
+
+    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
+        Some(stage.in_virtual_time(&terrain(), &mut |ground, outcome| tell(ground, stage, outcome)))
+    }
+}
+
+/// What one handshake takes that a notice begins: half a round trip until the notice is there, one
+/// for the handshake, half until the gateway hears data under the new keys, half until the client
+/// hears it; and the margin of every move.
+fn back_ms() -> f64 {
+    (ROUND_TRIP_NS * 5 / 2 / MS + MARGIN_MS) as f64
+}
+
+fn terrain() -> Terrain {
+    Terrain::of(LinkConfig::lossless(RATE, ROUND_TRIP_NS))
+}
+
+/// The story.
+fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
+    let mut rng = Rng::new(stage.seed);
+    let (mut back, mut still, mut lost, mut beyond) = (Vec::new(), Vec::new(), 0, 0);
+    let restarts = if stage.control() { 1 } else { stage.settings.number("restarts") };
+    for number in 0..restarts {
+        let end = if number.is_multiple_of(2) { Act::KillGateway } else { Act::StopGateway };
+        (stage.tell)(&format!("{end:?}, and a start, under steady flows both ways"));
+        let goes_ns = GOES_NS + rng.below(GOES_NS / 2);
+        let mut script = script(goes_ns, end);
+        if stage.control() {
+            // It is there again, and the client's network is gone.
+            script.insert(1, Cue::at(goes_ns + 1, Act::Swallow));
+        }
+        let down = Flow::lasting(goes_ns + GONE_NS + AFTERWARDS_NS);
+        for run in ground.flows(&[down, down.upwards()], &script)? {
+            lost += run.lost;
+            beyond += run.lost.saturating_sub(absent_for(&run));
+            back.extend(run.back_ms().last());
+            let gone_ns = run.moments.first().map_or(0, |gone| gone.began_ns);
+            still.push(Gap::longest_within(&run.gaps, gone_ns, run.end_ns) as f64 / MS as f64);
+        }
+    }
+    outcome.measured.insert("lost_packets".to_owned(), json!(lost));
+    outcome.measured.insert("lost_beyond_absence".to_owned(), json!(beyond));
+    outcome.measure("back_ms_median", median(&back));
+    outcome.measure("back_ms_max", max(&back));
+    outcome.measure("still_ms_max", max(&still));
+    outcome.samples.insert("back_ms".to_owned(), back);
+    download(ground, stage, outcome)
+}
+
+fn script(goes_ns: u64, end: Act) -> Vec<Cue> {
+    vec![Cue::at(goes_ns, end), Cue::at(goes_ns + GONE_NS, Act::StartGateway)]
+}
+
+/// Datagrams of a flow that were sent while there was no gateway that knew its client.
+fn absent_for(run: &FlowRun) -> u64 {
+    let (Some(gone), Some(back)) = (run.moments.first(), run.moments.last()) else { return 0 };
+    let absent_ns = back.done_ns - gone.began_ns;
+    absent_ns.div_ceil(Flow::INTERVAL_NS) + back_ms() as u64
+}
+
+/// A download in which the gateway is killed.
+fn download(
+    ground: &mut dyn Ground,
+    stage: &Stage<'_>,
+    outcome: &mut Outcome,
+) -> Result<(), Trouble> {
+    if stage.control() {
+        return Ok(());
+    }
+    (stage.tell)("a download in which it is killed");
+    let download = Download::tunnelled(LENGTH, TRANSFER_LIMIT_NS);
+    let script = script(GOES_NS, Act::KillGateway);
+    let transfer = ground.download(download, &script, &mut |_| {})?;
+    outcome.measure("transfer_s", transfer.seconds());
+    let survived = transfer.intact && transfer.moments.len() == script.len();
+    outcome.measured.insert("checksum_ok".to_owned(), json!(survived));
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! `subnets`: a browser downloads while the client goes from one subnet to another and to a third
+//! (Lukaszewski, section 3.2): each time one interface is disconnected, then another connected.
+
+use super::deploy::Deployment;
+use super::record::Limit;
+use super::settings::{Kind, Setting, Settings};
+use super::{FAMILY, Key, Outcome, Scenario, Stage};
+use crate::emu::{LinkConfig, MS, SECOND};
+use crate::ground::{Act, Cue, Download, Downloader, Ground, Harm, Terrain, Trouble};
+use crate::netns::Entered;
+use serde_json::{Value, json};
+
+/// Rate of each link in bits per second.
+const RATE: u64 = 20_000_000;
+/// Its round trip in nanoseconds.
+const ROUND_TRIP_NS: u64 = 40 * MS;
+/// When the client changes at the latest, after the request: as in the paper.
+const CHANGES_NS: [u64; 2] = [5 * SECOND, 17 * SECOND];
+/// How long the download may take.
+const LIMIT_NS: u64 = 120 * SECOND;
+/// The same when the mechanism is broken on purpose.
+const CONTROL_LIMIT_NS: u64 = 10 * SECOND;
+/// The paper's own standstill: OpenVPN over TCP came back after 30 s and more.
+const PAPER_STILL_MS: u64 = 30_000;
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[
+    Setting::new(
+        "megabytes",
+        Kind::Number { default: 50, min: 1, max: 500 },
+        "size of the download; the client changes after each third, if not before",
+    ),
+    FAMILY,
+];
+
+/// What is measured at least.
+const KEYS: &[Key] = &[
+    Key::lower_is_better("still_ms_max"),
+    Key::lower_is_better("transfer_s"),
+    Key::must_hold("checksum_ok"),
+];
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct Subnets;
+
+impl Scenario for Subnets {
+    fn name(&self) -> &'static str {
+        "subnets"
+    }
+
+    fn summary(&self) -> &'static str {
+        "a browser downloads across three subnets"
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        SETTINGS
+    }
+
+    fn keys(&self) -> &'static [Key] {
+        KEYS
+    }
+
+    fn paper(&self, _settings: &Settings) -> Value {
+        json!({
+            "source": "Lukaszewski 2017, section 3.2, Figures 3.11 and 3.12",
+            "openvpn_tcp_still_ms": PAPER_STILL_MS,
+            "openvpn_tcp_browser": "its downloads die",
+            "openvpn_mptcp": "its downloads live",
+        })
+    }
+
+    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
+        vec![Limit::equal("checksum_ok", true), Limit::at_most("still_ms_max", PAPER_STILL_MS)]
+    }
+
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        PAPER_STILL_MS as f64
+    }
+
+    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
+        stage.on_hosts(entered, &terrain(), &deploy, &mut |ground, outcome| {
+            tell(ground, stage, outcome)
+        })
+    }
+
+    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
+        Some(stage.in_virtual_time(&terrain(), &mut |ground, outcome| tell(ground, stage, outcome)))
+    }
+}
+
+fn terrain() -> Terrain {
+    Terrain::of(LinkConfig::lossless(RATE, ROUND_TRIP_NS))
+}
+
+/// The story.
+fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
+    let mut limit_ns = LIMIT_NS;
+    if stage.control() {
+        ground.harm(Harm::DeadEnds)?;
+        limit_ns = CONTROL_LIMIT_NS;
+    }
+    (stage.tell)("a download by a browser, and two changes in it");
+    let length = stage.settings.number("megabytes") * 1_000_000;
+    let thirds = [length / 3, length / 3 * 2];
+    let script: Vec<Cue> = CHANGES_NS
+        .into_iter()
+        .zip(thirds)
+        .map(|(at_ns, at_bytes)| Cue { at_ns, at_bytes, act: Act::ChangeCard })
+        .collect();
+    let download = Download { by: Downloader::Browser, ..Download::tunnelled(length, limit_ns) };
+    let transfer = ground.download(download, &script, &mut |_| {})?;
+    outcome.measure("still_ms_max", transfer.still_ms());
+    outcome.measure("transfer_s", transfer.seconds());
+    let survived = transfer.intact && transfer.moments.len() == script.len();
+    outcome.measured.insert("checksum_ok".to_owned(), json!(survived));
+    Ok(())
+}
