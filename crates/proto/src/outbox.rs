@@ -103,6 +103,11 @@ impl Outbox {
             || self.inner.len() + INPUT_BYTES_MAX > INNER_BYTES_MAX
     }
 
+    /// Inner packets that wait to be written.
+    pub(crate) fn inner_packets(&self) -> usize {
+        self.inner_ends.len()
+    }
+
     /// Forgets everything, keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();

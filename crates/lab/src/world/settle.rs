@@ -32,7 +32,7 @@ const RACED: u16 = 12;
 const REST_NS: u64 = 400 * SECOND;
 /// Time for which silence is watched.
 const QUIET_NS: u64 = 3_600 * SECOND;
-/// What a session behind a NAT may send in [`QUIET_NS`], in layer-3 bytes: 250 KB a day.
+/// What a session behind a NAT may cost in [`QUIET_NS`], both ways, in layer-3 bytes: 250 KB a day.
 const QUIET_BYTES_MAX: u64 = 250_000 / 24;
 /// How soon a packet from the gateway reaches an idle client: half a round trip on the way, and as
 /// much for what is due at that moment.
@@ -209,13 +209,19 @@ impl World {
         let before = self.bytes.clone();
         self.advance(QUIET_NS)?;
         self.quiet += 1;
-        for (host, before) in before.into_iter().enumerate() {
-            let sent = self.bytes[host] - before;
-            let client = host.checked_sub(1);
-            let natted = client.is_some_and(|client| self.is_behind_nat(client));
-            let limit = if natted { QUIET_BYTES_MAX } else { 0 };
+        let sent: Vec<u64> = before.iter().zip(&self.bytes).map(|(old, new)| new - old).collect();
+        let natted: Vec<bool> = (0..self.clients.len()).map(|c| self.is_behind_nat(c)).collect();
+        let behind = natted.iter().filter(|&&natted| natted).count() as u64;
+        let clients: u64 = sent.iter().skip(GATEWAY + 1).sum();
+        for (host, &sent) in sent.iter().enumerate() {
+            let limit = match host.checked_sub(GATEWAY + 1) {
+                Some(client) if natted[client] => QUIET_BYTES_MAX,
+                Some(_) => 0,
+                // What it answers counts among what they cost.
+                None => (behind * QUIET_BYTES_MAX).saturating_sub(clients),
+            };
             if sent > limit {
-                let portrait = self.portrait(client.unwrap_or_default());
+                let portrait = self.portrait(host.saturating_sub(GATEWAY + 1));
                 let what = format!(
                     "host {host} sent {sent} bytes in an idle hour, {limit} allowed\n{portrait}"
                 );

@@ -71,6 +71,11 @@ impl MtuSearch {
         }
     }
 
+    /// Whether the search has ended; another one is for when data flows.
+    pub const fn is_settled(&self) -> bool {
+        matches!(self.state, State::Settled { .. })
+    }
+
     /// Whether a probe is wanted now.
     pub fn wants_probe(&self, now: Instant) -> bool {
         match self.state {

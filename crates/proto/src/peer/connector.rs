@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use super::index::{EpochId, IndexTable};
+use super::keepalive::NatTimeout;
 use super::{Context, Link, StreamTo};
 use crate::crypto::{Cookie, Initiator, Status, Token};
 use crate::id::{LinkId, SessionIndex, SocketId};
@@ -43,6 +44,8 @@ pub(super) struct Connector {
     pub(super) streams: Vec<StreamTo>,
     /// From where sockets failed of late.
     pub(super) failures: Vec<(Instant, LinkId, IpAddr)>,
+    /// What is known of the NAT in front of the path in use.
+    pub(super) nat: NatTimeout,
     /// Cookies by the way that they were got: a gateway makes them for a source address.
     pub(super) cookies: Vec<(Instant, Route, Cookie)>,
     pub(super) round: Option<Round>,
@@ -98,7 +101,7 @@ impl std::fmt::Debug for Attempt {
 }
 
 impl Connector {
-    pub(super) const fn new(
+    pub(super) fn new(
         remotes: Vec<SocketAddr>,
         counter: u64,
         token: Option<Token>,
@@ -117,6 +120,7 @@ impl Connector {
             sockets: Vec::new(),
             streams: Vec::new(),
             failures: Vec::new(),
+            nat: NatTimeout::default(),
             cookies: Vec::new(),
             round: None,
             wanted: false,

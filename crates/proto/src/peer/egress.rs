@@ -22,6 +22,7 @@ impl Peer {
         packet: InnerPacket<'_>,
     ) -> Result<(), DropReason> {
         self.rekey_if_due(cx);
+        self.not_idle();
         let observed = flow::observe(view, packet.head);
         let choice = match self.paths.choose() {
             Some(choice) if self.epochs.current.is_some() => choice,

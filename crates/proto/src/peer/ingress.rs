@@ -49,13 +49,19 @@ impl Peer {
             }
         }
         let arrival = Arrival { epoch: lead.epoch, standing, path, route, len };
+        let before = cx.out.inner_packets();
         let eliciting = self.take_frames(cx, arrival, plaintext);
+        let traffic = cx.out.inner_packets() != before;
         if let Some((epoch, _)) = self.epochs.find(lead.epoch)
             && let Some(lane) = epoch.rx.get_mut(&lead.serial)
         {
             lane.owed.received(cx.now, len, newest, eliciting);
         }
         self.after_arrival(cx, lead, fresh);
+        if traffic {
+            self.rekey_if_due(cx);
+        }
+        self.refresh_state(cx);
         Ok(())
     }
 
@@ -81,8 +87,6 @@ impl Peer {
             self.flush_waiting(cx);
         }
         self.prove_claims(cx);
-        self.rekey_if_due(cx);
-        self.refresh_state(cx);
     }
 
     /// The first datagram under a pending epoch's keys: the peer has them, they replace the old.
@@ -161,6 +165,10 @@ impl Peer {
                     self.control.acknowledged(ack);
                     self.announce(cx);
                 }
+                Ok(())
+            }
+            Frame::Echo(echo) => {
+                self.take_echo(cx, arrival.path, arrival.route, echo);
                 Ok(())
             }
             Frame::Unknown => Ok(()),

@@ -4,7 +4,7 @@
 //! to datagram), `ingress` (datagram to TUN), `connect` (a client's handshakes, on what its
 //! `connector` remembers), `moving`
 //! (paths come, are proven, and go), `announce` (the gateway's addresses), `restart` (its sessions
-//! are lost), `timers`. State is changed here and nowhere above.
+//! are lost), `keepalive` (what a NAT needs), `timers`. State is changed here and nowhere above.
 
 pub(crate) mod announce;
 mod connect;
@@ -14,6 +14,7 @@ mod egress;
 pub mod epoch;
 pub mod index;
 mod ingress;
+mod keepalive;
 mod moving;
 pub mod paths;
 mod restart;
@@ -100,6 +101,8 @@ pub(crate) struct Peer {
     /// Whether that may have changed.
     reach_changed: bool,
     waiting: Waiting,
+    /// Gateway: an answer that the client asked for, later.
+    echo: Option<keepalive::PendingEcho>,
     heard_at: Instant,
     state: PeerState,
 }
@@ -136,6 +139,7 @@ impl Peer {
             reach: None,
             reach_changed: false,
             waiting: Waiting::default(),
+            echo: None,
             heard_at: now,
             state: PeerState::Unestablished,
         }
@@ -213,6 +217,7 @@ impl Peer {
         self.paths = Paths::default();
         self.control = ControlSender::default();
         self.established = None;
+        self.echo = None;
     }
 
     /// Called at the end of each verb: works out the state and tells when it changed.

@@ -136,7 +136,7 @@ impl Peer {
     }
 
     /// Sends one challenge, padded to `size` bytes.
-    fn challenge(&mut self, cx: &mut Context<'_>, id: PathId, size: usize) {
+    pub(super) fn challenge(&mut self, cx: &mut Context<'_>, id: PathId, size: usize) {
         let token = cx.random();
         let client = matches!(self.side, Side::Gateway(_));
         let prefer = client && self.paths.active_id() == Some(id);
@@ -230,7 +230,11 @@ impl Peer {
         route: Route,
         response: Response,
     ) {
-        let Some(path) = path.and_then(|id| self.paths.get_mut(id)) else { return };
+        let Some(id) = path else { return };
+        if self.answers_nat_test(cx, id, response.token) {
+            return;
+        }
+        let Some(path) = self.paths.get_mut(id) else { return };
         let Some(answer) = path.probes.answered(cx.now, response.token, route.remote) else {
             return;
         };
@@ -245,6 +249,7 @@ impl Peer {
         }
         let Some(path) = self.paths.get(id) else { return };
         let (preferred, good) = (path.preferred_by_peer, path.health == Health::Good);
+        let settled = path.mtu.is_settled();
         let active_carries = self.paths.active().is_some_and(|p| p.health == Health::Good);
         let better =
             self.is_target(id) || (self.paths.is_on_stream() && path.transport() == Transport::Udp);
@@ -253,7 +258,13 @@ impl Peer {
         } else if before == Trust::Chosen && self.paths.active_id() == Some(id) {
             self.tell_moved(cx, id);
         }
-        self.search_mtu(cx, id);
+        // A path that was only asked in small is not to carry anything yet.
+        let carries = self.paths.active_id() == Some(id) || answer.size >= FLIGHT_SIZE;
+        if carries && !settled {
+            self.search_mtu(cx, id);
+        }
+        self.observed_by_gateway(id, response.observed);
+        self.ask_nat(cx, id);
         self.control.hurry(cx.now);
         self.send_control(cx);
         self.flush_waiting(cx);

@@ -7,7 +7,7 @@ use crate::error::{DropReason, PeerError};
 use crate::id::Transport;
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
-use crate::wire::frame::{self, Frame};
+use crate::wire::frame::Frame;
 
 /// A path that was silent for this long, asked some three times, makes a client ask for a new
 /// session in the background, by every way that there is: the gateway may have lost its own, or UDP
@@ -39,8 +39,10 @@ pub enum Reason {
     Silence,
     /// A claimed address that did not prove itself.
     Claim,
-    /// Something for a NAT to see.
+    /// Something for a NAT to see, or an answer from behind it that stays away.
     Keepalive,
+    /// An answer that was asked for a while ago.
+    Echo,
     /// Old keys to be forgotten.
     Epoch,
     /// Packets that waited too long for a way.
@@ -67,6 +69,8 @@ impl Peer {
             (control, Reason::Control),
             (self.epochs.due(), Reason::Epoch),
             (self.waiting.due(), Reason::Waiting),
+            (self.nat_test_due(), Reason::Keepalive),
+            (self.echo.as_ref().map(|echo| echo.due), Reason::Echo),
             (self.established.map(|_| self.heard_at + persistence), Reason::Persistence),
         ]
         .into_iter()
@@ -110,6 +114,7 @@ impl Peer {
             self.send_control(cx);
         }
         self.keep_alive(cx);
+        self.echo_due(cx);
         if self.epochs.current.as_ref().is_some_and(Epoch::is_exhausted) {
             self.end(cx, PeerError::EpochExhausted);
         }
@@ -253,31 +258,6 @@ impl Peer {
             let Some(path) = path.filter(usable).or(fallback) else { continue };
             if let Err(reason) = self.send_frame(cx, path, &Frame::Feedback(report), 0) {
                 cx.drops.count(reason);
-            }
-        }
-    }
-
-    /// When a client behind a NAT must send something by `path`, the one in use.
-    fn keepalive_due(&self, interval: Option<Duration>, path: &Path) -> Option<Instant> {
-        let client = matches!(self.side, Side::Gateway(_));
-        let wanted = client && path.natted && self.paths.active_id() == Some(path.id);
-        if !wanted || path.health != Health::Good {
-            return None;
-        }
-        Some(path.sent_at? + interval?)
-    }
-
-    fn keep_alive(&mut self, cx: &mut Context<'_>) {
-        let Some(path) = self.paths.active() else { return };
-        let due = self.keepalive_due(cx.config.keepalive, path);
-        if due.is_some_and(|due| due <= cx.now) {
-            let id = path.id;
-            let sent = self.send_on(cx, id, false, |draft| frame::emit_padding(draft.frames(), 1));
-            if let Err(reason) = sent {
-                cx.drops.count(reason);
-                if let Some(path) = self.paths.get_mut(id) {
-                    path.sent_at = Some(cx.now); // not before the next interval again
-                }
             }
         }
     }

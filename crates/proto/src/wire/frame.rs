@@ -10,6 +10,7 @@ use super::cursor::{Reader, Writer};
 use super::inner;
 use crate::error::{CloseCode, DropReason};
 use crate::id::PathSerial;
+use crate::time::Duration;
 
 /// Type bytes.
 mod kind {
@@ -23,6 +24,7 @@ mod kind {
     pub(super) const CLOSE: u8 = 0x13;
     pub(super) const CONTROL: u8 = 0x14;
     pub(super) const CONTROL_ACK: u8 = 0x15;
+    pub(super) const ECHO: u8 = 0x16;
     /// Set in the type of a frame that must not be skipped.
     pub(super) const CRITICAL: u8 = 0x80;
 }
@@ -98,6 +100,8 @@ pub enum Frame<'a> {
     },
     /// Acknowledges control frames.
     ControlAck(ControlAck),
+    /// Asks for a response after a while.
+    Echo(Echo),
     /// A frame of a later version that may be skipped.
     Unknown,
     /// A frame of a later version that must not be skipped.
@@ -105,9 +109,23 @@ pub enum Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Whether the receiver owes feedback for a datagram with this frame (RFC 9000, 13.2).
+    /// Whether the receiver owes feedback for a datagram with this frame (RFC 9000, 13.2): not for
+    /// a challenge, which has its own answer, nor for an answer.
     pub const fn elicits_feedback(&self) -> bool {
-        !matches!(self, Self::Feedback(_) | Self::Close(_) | Self::ControlAck(_))
+        match self {
+            Self::Packet(_)
+            | Self::Sequenced { .. }
+            | Self::Fragment { .. }
+            | Self::Control { .. }
+            | Self::Unknown
+            | Self::UnknownCritical(_) => true,
+            Self::Feedback(_)
+            | Self::Challenge(_)
+            | Self::Response(_)
+            | Self::Close(_)
+            | Self::ControlAck(_)
+            | Self::Echo(_) => false,
+        }
     }
 }
 
@@ -175,6 +193,16 @@ pub struct Response {
     pub token: u64,
     /// The address that the challenge came from, as its receiver saw it: tells of a NAT.
     pub observed: SocketAddr,
+}
+
+/// Asks for a [`Response`] to be sent by the path that this came by, after `delay`: to learn
+/// whether a NAT in between remembers the path for so long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Echo {
+    /// How long to wait; whole milliseconds travel.
+    pub delay: Duration,
+    /// Unpredictable; echoed by the response.
+    pub token: u64,
 }
 
 /// Acknowledges control frames: all below `next`, and those beyond it whose bit is set.
@@ -271,6 +299,10 @@ fn parse_body(kind: u8, body: &[u8]) -> Result<Frame<'_>, DropReason> {
         kind::CONTROL_ACK => {
             Frame::ControlAck(ControlAck { next: reader.u32()?, beyond: reader.u32()? })
         }
+        kind::ECHO => Frame::Echo(Echo {
+            delay: Duration::from_millis(reader.u32()?.into()),
+            token: reader.u64()?,
+        }),
         other if other & kind::CRITICAL != 0 => Frame::UnknownCritical(other),
         _ => Frame::Unknown,
     };
@@ -328,6 +360,10 @@ impl Frame<'_> {
             Frame::ControlAck(ack) => emit_tlv(out, kind::CONTROL_ACK, |w| {
                 w.u32(ack.next);
                 w.u32(ack.beyond);
+            }),
+            Frame::Echo(echo) => emit_tlv(out, kind::ECHO, |w| {
+                w.u32(u32::try_from(echo.delay.as_millis()).unwrap_or(u32::MAX));
+                w.u64(echo.token);
             }),
             Frame::Unknown | Frame::UnknownCritical(_) => {
                 debug_assert!(false, "frames of later versions are never sent");

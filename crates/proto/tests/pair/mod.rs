@@ -53,6 +53,45 @@ pub(crate) struct Pair {
     pub(crate) filter: Box<dyn FnMut(&Datagram) -> bool>,
     /// Datagrams sent by either.
     pub(crate) sent: usize,
+    /// Their bytes at layer 3.
+    pub(crate) bytes: usize,
+    /// What stands in front of the client.
+    pub(crate) nat: Option<Nat>,
+}
+
+/// A NAT that remembers who spoke for a while: each mapping has an outside port of its own, and
+/// lets in what comes from the gateway.
+pub(crate) struct Nat {
+    forgets: Duration,
+    mappings: Vec<(SocketAddr, SocketAddr, Instant)>,
+}
+
+impl Nat {
+    pub(crate) const fn new(forgets: Duration) -> Self {
+        Self { forgets, mappings: Vec::new() }
+    }
+
+    /// The outside of what `inside` sends.
+    fn out(&mut self, now: Instant, inside: SocketAddr) -> SocketAddr {
+        let forgets = self.forgets;
+        let alive = |m: &&mut (SocketAddr, SocketAddr, Instant)| {
+            m.0 == inside && now.saturating_since(m.2) < forgets
+        };
+        if let Some(mapping) = self.mappings.iter_mut().find(alive) {
+            mapping.2 = now;
+            return mapping.1;
+        }
+        let port = 20_000 + u16::try_from(self.mappings.len()).unwrap();
+        let outside = SocketAddr::new([198, 51, 100, 1].into(), port);
+        self.mappings.push((inside, outside, now));
+        outside
+    }
+
+    /// The inside of what comes for `outside`, while it is remembered.
+    fn back(&self, now: Instant, outside: SocketAddr) -> Option<SocketAddr> {
+        let mapping = self.mappings.iter().find(|mapping| mapping.1 == outside)?;
+        (now.saturating_since(mapping.2) < self.forgets).then_some(mapping.0)
+    }
 }
 
 pub(crate) fn lease() -> Lease {
@@ -129,6 +168,8 @@ impl Pair {
             gateway_events: Vec::new(),
             filter: Box::new(|_| true),
             sent: 0,
+            bytes: 0,
+            nat: None,
         };
         let remotes = vec![GATEWAY.parse().unwrap()];
         let side = SideConfig::Gateway { remotes, counter: 1, token, advertise: vec![] };
@@ -300,7 +341,18 @@ impl Pair {
         self.gateway_inner.extend(out.inner().map(|packet| (self.now, packet.to_vec())));
     }
 
-    fn put(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+    fn put(&mut self, mut from: SocketAddr, mut to: SocketAddr, bytes: &[u8]) {
+        self.bytes += 28 + bytes.len();
+        let outwards = self.gateway_at.contains(&to);
+        match &mut self.nat {
+            Some(nat) if outwards => from = nat.out(self.now, from),
+            // What comes is judged when it comes.
+            Some(nat) => match nat.back(self.now + DELAY, to) {
+                Some(inside) => to = inside,
+                None => return,
+            },
+            None => {}
+        }
         let datagram = Datagram { at: self.now + DELAY, from, to, bytes: bytes.to_vec() };
         self.sent += 1;
         if (self.filter)(&datagram) {

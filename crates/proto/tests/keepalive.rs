@@ -1,0 +1,86 @@
+//! What an idle session costs: nothing in the open, and behind a NAT little more than the NAT asks
+//! for, however long it remembers.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+mod pair;
+
+use pair::{DELAY, Nat, Pair, packet};
+use rove_proto::crypto::{Rng, SeededRng};
+use rove_proto::node::{Command, PeerState};
+use rove_proto::time::Duration;
+
+const DAY_S: u32 = 86_400;
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A session that begins behind a NAT which forgets after so many seconds.
+fn behind_nat(forgets: u64) -> Pair {
+    let mut pair = Pair::new(None);
+    pair.nat = Some(Nat::new(seconds(forgets)));
+    pair.admit_client();
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(seconds(1));
+    assert_eq!(pair.state(), PeerState::Up);
+    pair
+}
+
+/// Bytes at layer 3, both ways, of the first idle day.
+fn day(pair: &mut Pair) -> usize {
+    let before = pair.bytes;
+    for _ in 0..24 {
+        pair.run(Duration::from_secs(1) * (DAY_S / 24));
+    }
+    pair.bytes - before
+}
+
+/// The gateway has something to say at moments that nobody can foresee, and is heard.
+fn is_always_reached(pair: &mut Pair) {
+    let mut rng = SeededRng::new(11);
+    for round in 0..100 {
+        let mut bytes = [0; 2];
+        rng.fill(&mut bytes);
+        pair.run(Duration::from_millis(u64::from(u16::from_be_bytes(bytes)) * 5));
+        let before = pair.client_inner.len();
+        pair.send_back(&packet(100, true));
+        pair.run(DELAY * 2);
+        assert_eq!(pair.client_inner.len(), before + 1, "round {round}");
+    }
+}
+
+#[test]
+fn a_nat_that_remembers_for_two_minutes_costs_at_most_60_kb_a_day() {
+    let mut pair = behind_nat(120);
+    let bytes = day(&mut pair);
+    assert!((30_000..=60_000).contains(&bytes), "{bytes} bytes");
+    assert_eq!(pair.epochs(), 1, "no new keys without traffic");
+    is_always_reached(&mut pair);
+}
+
+#[test]
+fn a_nat_that_remembers_for_half_a_minute_costs_at_most_250_kb_a_day() {
+    let mut pair = behind_nat(30);
+    let bytes = day(&mut pair);
+    assert!((100_000..=250_000).contains(&bytes), "{bytes} bytes");
+    is_always_reached(&mut pair);
+}
+
+#[test]
+fn the_client_is_reached_while_it_learns() {
+    for forgets in [30, 60, 120, 300, 900] {
+        let mut pair = behind_nat(forgets);
+        is_always_reached(&mut pair);
+        assert_eq!(pair.state(), PeerState::Up, "{forgets} s");
+    }
+}
+
+#[test]
+fn no_nat_costs_nothing() {
+    let mut pair = Pair::up();
+    pair.run(seconds(10));
+    let before = pair.bytes;
+    pair.run(seconds(23 * 3_600)); // after a day without a word a session is given up
+    assert_eq!(pair.bytes, before);
+}
