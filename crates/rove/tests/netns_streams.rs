@@ -197,3 +197,47 @@ fn who_wants_no_streams_gets_none() {
         assert!(error.contains("no answer from 192.0.2.1:4500 within 3s"), "{error}");
     });
 }
+
+#[test]
+fn a_connection_survives_a_move_and_a_restart_of_the_gateway_without_udp() {
+    in_namespace("a_connection_survives_a_move_and_a_restart_of_the_gateway_without_udp", || {
+        need_program("a move by streams", "nft");
+        let lab = Lab::new("a move by streams");
+        let mut gateway = lab.gateway();
+        let echo = inside("server", || TcpListener::bind(WEB).unwrap()).join().unwrap();
+        inside("server", move || {
+            let (mut caller, _) = echo.accept().unwrap();
+            caller.set_nodelay(true).unwrap();
+            let mut line = [0; 8];
+            while caller.read_exact(&mut line).is_ok() && caller.write_all(&line).is_ok() {}
+        });
+        block(&["meta l4proto udp drop"]);
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        let mut connection = inside("client", || TcpStream::connect(WEB).unwrap()).join().unwrap();
+        connection.set_nodelay(true).unwrap();
+        connection.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut speak = |number: u64| {
+            connection.write_all(&number.to_be_bytes()).unwrap();
+            let mut answer = [0; 8];
+            connection.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, number.to_be_bytes());
+        };
+        speak(1);
+        sh("ip -n client addr del 203.0.113.2/24 dev to-router
+            ip -n client addr add 203.0.113.77/24 dev to-router
+            ip -n client route replace default via 203.0.113.254 dev to-router");
+        speak(2);
+        assert!(transport(&lab).ends_with("tcp"));
+        gateway.kill();
+        gateway = lab.gateway();
+        speak(3);
+        gateway.terminate();
+        let _gateway = lab.gateway();
+        speak(4);
+        assert!(transport(&lab).ends_with("tcp"));
+        let paths: Value = serde_json::from_str(&lab.rove("client", "paths --json").ok()).unwrap();
+        assert_eq!(paths[0]["local"], "203.0.113.77");
+        lab.rove("client", "down").ok();
+    });
+}

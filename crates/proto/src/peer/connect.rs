@@ -354,7 +354,9 @@ impl Peer {
             }
         };
         self.replace_twins(cx, id);
-        let carries = self.paths.active().is_some_and(|path| path.health == Health::Good);
+        // One that was only begun, as after a move, may lead nowhere; this one was just answered.
+        let works = |path: &Path| path.is_proven() && path.health == Health::Good;
+        let carries = self.paths.active().is_some_and(works);
         if let Some(path) = self.paths.get_mut(id) {
             path.trust = Trust::Proven;
             path.health = Health::Good;
