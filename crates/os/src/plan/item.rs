@@ -133,6 +133,8 @@ pub(crate) fn items(plan: &Plan) -> Vec<Item> {
     }
     let device = &plan.device;
     items.extend(plan.addresses.iter().map(|&net| Item::Address { device: device.clone(), net }));
+    let links = plan.link_addresses.iter();
+    items.extend(links.map(|(device, net)| Item::Address { device: device.clone(), net: *net }));
     push_routes(plan, &mut items);
     if !plan.masquerade.is_empty() {
         let networks = sorted(truncated(&plan.masquerade));

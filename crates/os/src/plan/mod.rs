@@ -65,6 +65,9 @@ pub struct Plan {
     pub mtu: u32,
     /// Addresses of the TUN. Their networks lead into the tunnel.
     pub addresses: Vec<IpNet>,
+    /// Addresses that other links have besides their own, by the links' names. A link must be there
+    /// while the plan is applied.
+    pub link_addresses: Vec<(String, IpNet)>,
     /// Destinations that lead into the tunnel; `0.0.0.0/0` and `::/0` for everything. Those of a
     /// family without an address are made unreachable instead: they must not leave elsewhere.
     pub routes: Vec<IpNet>,
@@ -145,6 +148,9 @@ impl Plan {
         let lists = [&self.addresses, &self.routes, &self.exclude, &self.masquerade];
         if lists.iter().any(|list| list.len() > LIST_MAX) {
             return bad(format!("a list has more than {LIST_MAX} entries"));
+        }
+        if self.link_addresses.len() > LIST_MAX {
+            return bad(format!("links get more than {LIST_MAX} addresses"));
         }
         if self.kill_switch.as_ref().is_some_and(|switch| switch.gateways.len() > LIST_MAX) {
             return bad(format!("the kill switch has more than {LIST_MAX} gateways"));

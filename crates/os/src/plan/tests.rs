@@ -194,3 +194,16 @@ proptest! {
         prop_assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }
+
+#[test]
+fn other_links_get_their_addresses_after_the_device_is_there() {
+    let given = ("eth0".to_owned(), "192.0.2.7/32".parse().unwrap());
+    let more = Plan { link_addresses: vec![given.clone()], ..plan() };
+    let (before, after) = (items(&plan()), items(&more));
+    let added: Vec<_> = after.iter().filter(|item| !before.contains(item)).collect();
+    let (device, net) = given.clone();
+    assert_eq!(added, [&Item::Address { device, net }]);
+    assert!(matches!(after[0], Item::Device { .. }));
+    let many = Plan { link_addresses: vec![given; LIST_MAX + 1], ..plan() };
+    assert!(many.check(&[]).unwrap_err().to_string().contains("1024"));
+}

@@ -8,6 +8,7 @@ use toml::Spanned;
 
 use super::interface::InterfaceName;
 use super::log::{LogConfig, RawLog};
+use super::persistence::{Persistence, RawPersistence};
 use super::proxy::ProxyChoice;
 use super::source::{ConfigError, Source};
 use crate::values::{DOMAINS_MAX, Domain, Lifetime, Misspelt, SUBNETS_MAX, parse_network};
@@ -40,6 +41,8 @@ pub struct ClientConfig {
     pub proxy: ProxyChoice,
     /// How long `rove up` waits for the first round trip through the tunnel.
     pub timeout: Lifetime,
+    /// How long the session is kept.
+    pub persistence: Persistence,
     /// What is logged.
     pub log: LogConfig,
 }
@@ -49,6 +52,8 @@ pub struct ClientConfig {
 struct RawFile {
     #[serde(default)]
     client: RawClient,
+    #[serde(default)]
+    persistence: RawPersistence,
     #[serde(default)]
     log: RawLog,
 }
@@ -79,8 +84,9 @@ impl ClientConfig {
     }
 
     pub(super) fn parse(source: &Source) -> Result<Self, ConfigError> {
-        let RawFile { client: raw, log } = source.parse()?;
-        let mut config = Self { log: log.validate(source)?, ..Self::default() };
+        let RawFile { client: raw, persistence, log } = source.parse()?;
+        let (log, persistence) = (log.validate(source)?, persistence.validate(source)?);
+        let mut config = Self { log, persistence, ..Self::default() };
         if let Some(interface) = &raw.interface {
             config.interface = source.value("client.interface", interface)?;
         }
@@ -149,6 +155,7 @@ impl Default for ClientConfig {
             streams: true,
             proxy: ProxyChoice::default(),
             timeout: TIMEOUT,
+            persistence: Persistence::default(),
             log: LogConfig::default(),
         }
     }

@@ -8,8 +8,10 @@ use std::str::FromStr;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::hop::{HopConfig, RawHop};
 use super::interface::InterfaceName;
 use super::log::{LogConfig, RawLog};
+use super::persistence::{Persistence, RawPersistence};
 use super::source::{ConfigError, Source};
 use crate::values::{ENDPOINTS_MAX, Endpoint, Misspelt, Networks};
 
@@ -39,6 +41,10 @@ pub struct GatewayConfig {
     pub nat: bool,
     /// Where peers are remembered.
     pub store: StoreUrl,
+    /// Between which addresses it hops, if it does.
+    pub hop: Option<HopConfig>,
+    /// How long sessions are kept.
+    pub persistence: Persistence,
     /// What is logged.
     pub log: LogConfig,
 }
@@ -55,6 +61,8 @@ pub enum StoreUrl {
 pub(super) struct RawFile {
     pub(super) gateway: RawGateway,
     #[serde(default)]
+    persistence: RawPersistence,
+    #[serde(default)]
     log: RawLog,
 }
 
@@ -70,6 +78,7 @@ pub(super) struct RawGateway {
     interface: Option<Spanned<String>>,
     nat: Option<bool>,
     store: Option<Spanned<String>>,
+    hop: Option<RawHop>,
 }
 
 impl GatewayConfig {
@@ -84,7 +93,7 @@ impl GatewayConfig {
     }
 
     pub(super) fn parse(source: &Source) -> Result<Self, ConfigError> {
-        let RawFile { gateway: raw, log } = source.parse()?;
+        let RawFile { gateway: raw, persistence, log } = source.parse()?;
         let endpoints: Vec<Endpoint> =
             source.list("gateway.endpoints", &raw.endpoints, ENDPOINTS_MAX)?;
         if endpoints.is_empty() {
@@ -109,11 +118,15 @@ impl GatewayConfig {
         };
         let dns = raw.dns.as_ref().map(|dns| parse_dns(source, dns)).transpose()?;
         let store = raw.store.as_ref().map(|store| source.value("gateway.store", store));
+        let networks = parse_networks(source, &raw.networks)?;
+        let hop = raw.hop.as_ref().map(|hop| hop.validate(source, &listen, &networks));
         Ok(Self {
             listen,
             streams,
             web_server,
-            networks: parse_networks(source, &raw.networks)?,
+            networks,
+            hop: hop.transpose()?,
+            persistence: persistence.validate(source)?,
             dns: dns.unwrap_or_default(),
             interface,
             nat: raw.nat.unwrap_or(true),
@@ -152,6 +165,8 @@ impl GatewayConfig {
             interface,
             nat,
             store,
+            hop: None,
+            persistence: Persistence::default(),
             log,
         })
     }
@@ -176,6 +191,7 @@ impl GatewayConfig {
         let streams = list(&mut streams.iter().map(SocketAddr::to_string));
         let web_server = self.web_server.map_or_else(String::new, |at| at.to_string());
         let networks = list(&mut networks.iter().map(|net| net.to_string()));
+        let persistence = self.persistence.timeout;
         let dns = list(&mut dns.iter().map(IpAddr::to_string));
         format!(
             r#"# A Rove gateway. Checked as a whole before anything is touched, when the gateway
@@ -210,6 +226,14 @@ store = "{store}"
 
 # A web server that shares such a port: it gets whatever comes there and is none of Rove's.
 # web-server = "{web_server}"
+
+# A table [gateway.hop] lets the gateway hop between addresses, so that who attacks one aims at
+# where it was: addresses (a list) or prefix (random ones of it), all of which must lead to this
+# host and to nobody else; interval (5s unless said otherwise); link (else that of the default
+# route).
+
+[persistence]
+# timeout = "{persistence}"         # how long a session is kept without a word from its client
 
 [log]
 # level = "info"          # error, warn, info, debug, trace; addresses and names appear at debug

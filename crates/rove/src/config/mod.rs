@@ -6,15 +6,19 @@
 
 mod client;
 mod gateway;
+mod hop;
 mod interface;
 mod log;
+mod persistence;
 mod proxy;
 mod relocation;
 mod source;
 
 pub use client::ClientConfig;
 pub use gateway::{GatewayConfig, StoreUrl};
+pub use hop::{HopConfig, HopSource};
 pub use log::{LogConfig, LogFormat, LogLevel};
+pub use persistence::Persistence;
 pub use proxy::{ProxyChoice, ProxyUrl};
 pub use relocation::Relocation;
 

@@ -179,3 +179,50 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_gateway_hops_between_addresses_that_it_listens_at() {
+    let with = |lines: &str| gateway(&format!("{SMALLEST}[gateway.hop]\n{lines}\n"));
+    let list = with("addresses = [\"192.0.2.1\", \"2001:db8::1\"]").unwrap().hop.unwrap();
+    assert_eq!((list.interval.seconds(), list.networks().len()), (5, 2));
+    let prefix = with("prefix = \"2001:db8::/64\"\ninterval = \"1s\"\nlink = \"eth0.7\"");
+    let prefix = prefix.unwrap().hop.unwrap();
+    assert!(prefix.covers("2001:db8::7".parse().unwrap()), "{prefix:?}");
+    assert_eq!((prefix.interval.seconds(), prefix.link.as_deref()), (1, Some("eth0.7")));
+    for (wrong, says) in [
+        ("", "gateway.hop: needs either addresses"),
+        ("addresses = [\"192.0.2.1\"]", "5: gateway.hop.addresses: needs at least two"),
+        ("addresses = [\"192.0.2.1\", \"x\"]", "gateway.hop.addresses: "),
+        ("addresses = [\"192.0.2.1\", \"127.0.0.1\"]", "is nothing that clients could reach"),
+        ("addresses = [\"192.0.2.1\", \"10.0.0.7\"]", "part of the tunnel's own networks"),
+        ("prefix = \"192.0.2.0/30\"", "no network with at least eight addresses"),
+        ("prefix = \"0.0.0.0/0\"", "no network with at least eight addresses"),
+        ("prefix = \"192.0.2.0/24\"\naddresses = []", "needs either addresses"),
+        ("prefix = \"192.0.2.0/24\"\ninterval = \"0s\"", "gateway.hop.interval: "),
+        ("prefix = \"192.0.2.0/24\"\nlink = \"../x\"", "gateway.hop.link: "),
+    ] {
+        let error = with(wrong).unwrap_err().to_string();
+        assert!(error.contains(says), "{wrong}: {error}");
+    }
+    let bound = SMALLEST.replace("networks", "listen = [\"192.0.2.1:4500\"]\nnetworks");
+    let text = format!("{bound}[gateway.hop]\nprefix = \"192.0.2.0/24\"\n");
+    let error = gateway(&text).unwrap_err().to_string();
+    assert!(error.contains("192.0.2.0/24 would not be listened at"), "{error}");
+}
+
+#[test]
+fn sessions_are_kept_for_a_day_unless_told_otherwise() {
+    let day = 86_400;
+    assert_eq!(gateway(SMALLEST).unwrap().persistence.timeout.seconds(), day);
+    assert_eq!(client("").unwrap().persistence.timeout.seconds(), day);
+    let hour = "[persistence]\ntimeout = \"1h\"\n";
+    let both = (gateway(&format!("{SMALLEST}{hour}")).unwrap(), client(hour).unwrap());
+    assert_eq!(
+        (both.0.persistence, both.1.persistence.timeout.seconds()),
+        (both.1.persistence, 3_600)
+    );
+    for wrong in ["59s", "31d", "x"] {
+        let error = client(&hour.replace("1h", wrong)).unwrap_err().to_string();
+        assert!(error.starts_with("test.toml:2: persistence.timeout: "), "{error}");
+    }
+}

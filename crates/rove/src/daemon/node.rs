@@ -5,22 +5,21 @@ use std::time::Duration;
 use rove_proto::crypto::{Floor, StaticSecret};
 use rove_proto::node::Config;
 
+use crate::config::Persistence;
 use crate::keys::StaticKey;
 
 /// Most NATs forget a UDP mapping after 30 s or more (RFC 4787 REQ-5 asks for two minutes, many
 /// home routers use 30 s).
 const KEEPALIVE: Duration = Duration::from_secs(25);
-/// A session is kept through a night and a weekend's travel.
-const PERSISTENCE_TIMEOUT: Duration = Duration::from_secs(72 * 3_600);
 
-/// What holds for all sessions of a node with this key.
-pub(super) fn config(key: &StaticKey) -> Config {
+/// What holds for all sessions of a node with this key, which are kept as `persistence` says.
+pub(super) fn config(key: &StaticKey, persistence: Persistence) -> Config {
     Config {
         secret: StaticSecret::new(*key.secret()),
         floor: Floor::BITS_128,
         has_aes: has_aes(),
         keepalive: Some(KEEPALIVE),
-        persistence_timeout: PERSISTENCE_TIMEOUT,
+        persistence_timeout: persistence.timeout.duration(),
     }
 }
 

@@ -9,7 +9,7 @@ use rove_os::plan::{Dns, KillSwitch, Plan};
 use rove_proto::role::{Access, Allow};
 use rove_proto::wire::control::{Lease as CoreLease, Prefix};
 
-use crate::config::{ClientConfig, GatewayConfig};
+use crate::config::{ClientConfig, GatewayConfig, HopConfig};
 use crate::gateway;
 use crate::ledger::{Peer, Registry, SUBNETS_IN_ALL_MAX};
 use crate::values::{Domain, Lease};
@@ -145,7 +145,8 @@ pub(super) fn access(
     let allowed = allowed.map(|to| Allow { to: prefix(to.network), port: to.port });
     let allow = servers.chain(allowed).collect();
     let gateway = gateway.addresses().collect();
-    let local = local_networks(links, config.interface.as_str());
+    let mut local = local_networks(links, config.interface.as_str());
+    local.extend(config.hop.iter().flat_map(HopConfig::networks).map(prefix));
     Access::Restricted { own, gateway, internet: true, local, allow }
 }
 

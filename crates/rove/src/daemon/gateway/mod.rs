@@ -6,6 +6,7 @@
 //! and reconciles them.
 
 mod admission;
+mod hop;
 mod journal;
 mod listening;
 mod moves;
@@ -39,6 +40,7 @@ use crate::home::{Home, Role};
 use crate::invite::TokenHash;
 use crate::ledger::wall_clock;
 use crate::values::Lease;
+use hop::Hop;
 use journal::{Journal, Recalls};
 use listening::Listening;
 use moves::Announcer;
@@ -60,7 +62,11 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     let mut present = rove_os::links::snapshot()?;
     // Under another name this gateway's own interface would be in its own way.
     present.retain(|link| !applier.holds(&link.name));
-    let plan = plan::gateway(&gateway.config, &own, gateway.ledger.registry(), &present);
+    let reaches = gateway.ledger.reaches().unwrap_or_default();
+    let hop = gateway.config.hop.as_ref();
+    let hop = hop.map(|hop| Hop::begin(hop, &reaches, &present)).transpose()?;
+    let mut plan = plan::gateway(&gateway.config, &own, gateway.ledger.registry(), &present);
+    plan.link_addresses = hop.as_ref().map_or_else(Vec::new, |hop| hop.addresses(&present));
     plan.check(&present)?;
     let mut listening = Listening::default();
     let sockets = gateway.config.listen.iter().map(|&local| listening.open(local));
@@ -80,11 +86,12 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
 
     let (inbox, messages) = sync_channel(MESSAGES_MAX);
     signals::watch(inbox.clone())?;
-    let config = node::config(&gateway.identity.key);
+    let config = node::config(&gateway.identity.key, gateway.config.persistence);
     let setup = Setup { config, tun, mark: Some(MARK) };
     let data = Handle::start(setup, inbox.clone(), Message::News)?;
-    let links = links::watch(inbox.clone())?;
-    let recalls = Recalls::of(gateway.ledger.reaches().unwrap_or_default(), Instant::now());
+    let mut links = links::watch(inbox.clone())?;
+    Hop::leave_out(hop.as_ref(), &mut links);
+    let recalls = Recalls::of(reaches, Instant::now());
     let mut daemon = Daemon {
         gateway,
         own,
@@ -94,6 +101,7 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
         data,
         listening,
         advertised: BTreeMap::new(),
+        hop,
         announcer: Announcer::new(Resolver::new(inbox.clone())),
         journal: Journal::default(),
         recalls,
@@ -122,6 +130,7 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
 struct Daemon {
     gateway: Gateway,
     own: Lease,
+    /// As they are, less the addresses that they have from a hop.
     links: Vec<Link>,
     applier: Applier,
     /// As it was applied last.
@@ -131,6 +140,7 @@ struct Daemon {
     /// since this process began has no entry.
     advertised: BTreeMap<PeerKey, Vec<IpNet>>,
     listening: Listening,
+    hop: Option<Hop>,
     announcer: Announcer,
     journal: Journal,
     recalls: Recalls,
@@ -141,7 +151,9 @@ impl Daemon {
     fn locals(&self) -> Vec<IpAddr> {
         let tunnel = self.gateway.config.interface.as_str();
         let outside = self.links.iter().filter(|link| link.name != tunnel);
-        outside.flat_map(|link| link.addresses.iter().map(ipnet::IpNet::addr)).collect()
+        let own = outside.flat_map(|link| &link.addresses);
+        let given = self.plan.link_addresses.iter().map(|(_, net)| net);
+        own.chain(given).map(IpNet::addr).collect()
     }
 
     /// Writes down whom the next process is to call back, and tells every client to ask again: what
@@ -155,6 +167,7 @@ impl Daemon {
             self.data.command(Command::Close { peer, code });
         }
         self.data.stop();
+        self.stop_hopping();
     }
 
     fn serve(&mut self, messages: &Receiver<Message>) -> Result<()> {
@@ -186,13 +199,15 @@ impl Daemon {
 
     /// When there is something to do without a message.
     fn due(&self) -> Option<Instant> {
-        [self.journal.due(), self.recalls.due()].into_iter().flatten().min()
+        let hop = self.hop.as_ref().map(Hop::due);
+        [self.journal.due(), self.recalls.due(), hop].into_iter().flatten().min()
     }
 
     /// Does what is due.
     fn keep_time(&mut self) {
         let now = Instant::now();
         self.journal.write_due(&mut self.gateway.ledger, now);
+        self.hop_if_due(now);
         for call in self.recalls.calls_due(&self.listening, now) {
             self.data.command(call);
         }
@@ -291,7 +306,12 @@ impl Daemon {
     }
 
     /// The links changed: other addresses to answer from, other networks that are not the Internet.
-    fn relink(&mut self, links: Vec<Link>) {
+    fn relink(&mut self, mut links: Vec<Link>) {
+        Hop::leave_out(self.hop.as_ref(), &mut links);
+        if links == self.links {
+            // It was this gateway's own hop, or somebody took that back.
+            return self.reassert();
+        }
         self.links = links;
         self.data.command(Command::SetLocals(self.locals()));
         self.announce();
@@ -299,9 +319,13 @@ impl Daemon {
         for peer in registry.peers().filter(|peer| peer.is_enrolled()) {
             self.permit(peer.key.into());
         }
-        if self.replan() == Replanned::Same
-            && let Err(error) = self.applier.reassert()
-        {
+        if self.replan() == Replanned::Same {
+            self.reassert();
+        }
+    }
+
+    fn reassert(&mut self) {
+        if let Err(error) = self.applier.reassert() {
             tracing::error!(%error, "the tunnel's addresses or routes could not be put back");
         }
     }
@@ -317,15 +341,19 @@ impl Daemon {
 
     fn apply(&mut self) -> Result<Replanned, rove_os::error::Error> {
         let registry = self.gateway.ledger.registry();
-        let plan = plan::gateway(&self.gateway.config, &self.own, registry, &self.links);
+        let mut plan = plan::gateway(&self.gateway.config, &self.own, registry, &self.links);
+        let hop = self.hop.as_ref();
+        plan.link_addresses = hop.map_or_else(Vec::new, |hop| hop.addresses(&self.links));
         if plan == self.plan {
             return Ok(Replanned::Same);
         }
         // After an error the host is between two plans, and like none.
-        self.plan = Plan::default();
+        let before = std::mem::take(&mut self.plan);
         self.applier.apply(&plan)?;
         self.plan = plan;
-        self.warn_of_subnets();
+        if self.plan.routes != before.routes {
+            self.warn_of_subnets();
+        }
         Ok(Replanned::Other)
     }
 

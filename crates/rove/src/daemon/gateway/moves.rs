@@ -17,6 +17,7 @@ use rove_proto::wire::control::ADDRESSES_MAX;
 use serde_json::{Value, json};
 
 use super::Daemon;
+use super::hop::Hop;
 use super::listening::Listening;
 use crate::daemon::data::Order;
 use crate::daemon::resolve::{self, Resolver};
@@ -75,17 +76,20 @@ impl Daemon {
         self.announce_known();
     }
 
-    fn announce_known(&mut self) {
-        let own: BTreeSet<IpAddr> = self.locals().into_iter().collect();
+    pub(super) fn announce_known(&mut self) {
         if self.announcer.once_ours.len() < ONCE_OURS_MAX {
-            self.announcer.once_ours.extend(&own);
+            let own = self.links.iter().flat_map(|link| &link.addresses);
+            self.announcer.once_ours.extend(own.map(ipnet::IpNet::addr));
         }
         let Some(endpoints) = &self.announcer.endpoints else { return };
         let port = self.gateway.config.endpoints.first().map(|endpoint| endpoint.port);
         let ports = ports(port, &self.listening);
         let outside = self.outside_links();
         let once_ours = &self.announcer.once_ours;
-        let addresses = addresses(endpoints, &outside, &ports, once_ours);
+        let hop = self.hop.iter().flat_map(Hop::told);
+        let port = ports.first().copied().unwrap_or_default();
+        let hop = hop.map(|ip| SocketAddr::new(ip, port));
+        let addresses = distinct(hop.chain(addresses(endpoints, &outside, &ports, once_ours)));
         if addresses != self.announcer.announced {
             tracing::debug!(?addresses, "announced");
             self.announcer.announced.clone_from(&addresses);
@@ -185,8 +189,13 @@ fn addresses(
     };
     let own = links.iter().flat_map(of_link);
     let own = own.flat_map(|ip| ports.iter().map(move |&port| SocketAddr::new(ip, port)));
+    distinct(present.iter().copied().chain(own).chain(lost.iter().copied()))
+}
+
+/// The first of the addresses, each once.
+fn distinct(all: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     let mut addresses: Vec<SocketAddr> = Vec::new();
-    for address in present.iter().copied().chain(own).chain(lost.iter().copied()) {
+    for address in all {
         if !addresses.contains(&address) && addresses.len() < ADDRESSES_MAX {
             addresses.push(address);
         }

@@ -1,0 +1,147 @@
+//! `[gateway.hop]`: addresses between which a gateway hops, so that who attacks one aims at where
+//! it was.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use ipnet::IpNet;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::source::{ConfigError, Source};
+use crate::values::{Lifetime, Networks};
+
+/// How many addresses a list may have.
+const ADDRESSES_MAX: usize = 64;
+const INTERVAL: Lifetime = Lifetime::from_seconds(5);
+/// Addresses that a prefix must have: the one in use, those before it, and some to choose from.
+const HOST_BITS_MIN: u8 = 3;
+/// IFNAMSIZ of `linux/if.h`, less the final zero.
+const LINK_BYTES_MAX: usize = 15;
+
+/// How a gateway hops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HopConfig {
+    /// From where the addresses come. All of them must lead to this host, and to nobody else.
+    pub source: HopSource,
+    /// How long one address is the one that clients are told first; at least a second.
+    pub interval: Lifetime,
+    /// The link that gets them; none for that of the default route.
+    pub link: Option<String>,
+}
+
+/// From where the addresses come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HopSource {
+    /// These, round and round; those of each family in their order.
+    List(Vec<IpAddr>),
+    /// Random ones of this network.
+    Prefix(IpNet),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawHop {
+    addresses: Option<Spanned<Vec<Spanned<String>>>>,
+    prefix: Option<Spanned<String>>,
+    interval: Option<Spanned<String>>,
+    link: Option<Spanned<String>>,
+}
+
+impl HopConfig {
+    /// Every network that its addresses may come from.
+    pub fn networks(&self) -> Vec<IpNet> {
+        match &self.source {
+            HopSource::List(addresses) => addresses.iter().map(|&ip| IpNet::from(ip)).collect(),
+            HopSource::Prefix(prefix) => vec![*prefix],
+        }
+    }
+
+    /// Whether it may hop to `address`.
+    pub fn covers(&self, address: IpAddr) -> bool {
+        match &self.source {
+            HopSource::List(addresses) => addresses.contains(&address),
+            HopSource::Prefix(prefix) => prefix.contains(&address),
+        }
+    }
+}
+
+impl RawHop {
+    pub(super) fn validate(
+        &self,
+        source: &Source,
+        listen: &[SocketAddr],
+        networks: &Networks,
+    ) -> Result<HopConfig, ConfigError> {
+        let (span, config_source) = match (&self.addresses, &self.prefix) {
+            (Some(list), None) => {
+                let key = "gateway.hop.addresses";
+                let addresses = source.list::<IpAddr>(key, list, ADDRESSES_MAX)?;
+                if addresses.len() < 2 {
+                    let what = "needs at least two addresses: with one there is nowhere to hop";
+                    return Err(source.invalid(&list.span(), key, what));
+                }
+                (list.span(), HopSource::List(addresses))
+            }
+            (None, Some(prefix)) => {
+                let key = "gateway.hop.prefix";
+                let parsed: IpNet = source.value(key, prefix)?;
+                let room = parsed.max_prefix_len() - parsed.prefix_len();
+                if room < HOST_BITS_MIN || parsed.prefix_len() == 0 {
+                    let what = format!("{parsed} is no network with at least eight addresses");
+                    return Err(source.invalid(&prefix.span(), key, what));
+                }
+                (prefix.span(), HopSource::Prefix(parsed.trunc()))
+            }
+            (list, _) => {
+                let what = "needs either addresses = [...] or prefix = \"CIDR\"";
+                let span = list.as_ref().map_or(0..0, Spanned::span);
+                return Err(source.invalid(&span, "gateway.hop", what));
+            }
+        };
+        let config = HopConfig {
+            source: config_source,
+            interval: match &self.interval {
+                Some(interval) => source.value("gateway.hop.interval", interval)?,
+                None => INTERVAL,
+            },
+            link: self.link.as_ref().map(|link| parse_link(source, link)).transpose()?,
+        };
+        let wrong = config.networks().iter().find_map(|net| objection(net, listen, networks));
+        match wrong {
+            Some(what) => Err(source.invalid(&span, "gateway.hop", what)),
+            None => Ok(config),
+        }
+    }
+}
+
+/// Why a gateway that listens at `listen` and gives out `networks` cannot hop to `net`.
+fn objection(net: &IpNet, listen: &[SocketAddr], networks: &Networks) -> Option<String> {
+    let ip = net.addr();
+    if ip.is_loopback() || ip.is_multicast() || ip.is_unspecified() {
+        return Some(format!("{net} is nothing that clients could reach"));
+    }
+    let overlaps = |inner: IpNet| inner.contains(net) || net.contains(&inner);
+    if networks.iter().any(overlaps) {
+        return Some(format!("{net} is part of the tunnel's own networks: choose another"));
+    }
+    let every = |at: &SocketAddr| match at.ip() {
+        IpAddr::V4(v4) => v4 == Ipv4Addr::UNSPECIFIED && ip.is_ipv4(),
+        IpAddr::V6(v6) => v6 == Ipv6Addr::UNSPECIFIED,
+    };
+    if !listen.iter().any(every) {
+        return Some(format!(
+            "{net} would not be listened at: leave out gateway.listen, or name [::]:PORT there"
+        ));
+    }
+    None
+}
+
+fn parse_link(source: &Source, raw: &Spanned<String>) -> Result<String, ConfigError> {
+    let text = raw.get_ref();
+    let plain = |b: u8| b.is_ascii_graphic() && b != b'/' && b != b':';
+    if !text.is_empty() && text.len() <= LINK_BYTES_MAX && text.bytes().all(plain) {
+        return Ok(text.clone());
+    }
+    let what = format!("{text:?} is no name of a link: see `ip link`");
+    Err(source.invalid(&raw.span(), "gateway.hop.link", what))
+}
