@@ -19,6 +19,9 @@ use support::netns::{
 const WEB: &str = "198.51.100.80:80";
 const UP: &str = "up: 10.77.0.2 and fd77::2 on rove0\n";
 
+/// UDP, and IPv6, so that it is known which addresses are used.
+const NO_UDP: &[&str] = &["meta l4proto udp drop", "meta nfproto ipv6 drop"];
+
 /// What the network between lets pass: everything that no rule names.
 fn block(rules: &[&str]) {
     let table = "add table inet block; flush table inet block; \
@@ -57,7 +60,7 @@ fn without_udp_it_goes_by_tcp_and_back_when_udp_works() {
         let lab = Lab::new("blocked UDP");
         let gateway = lab.gateway();
         serve_pattern("server", WEB, 300_000);
-        block(&["meta l4proto udp drop"]);
+        block(NO_UDP);
         let invite = lab.invite("laptop");
         assert_eq!(lab.rove("client", &format!("up {invite}")).ok(), UP);
         is_carried(&lab, &["tcp", "mptcp"]);
@@ -70,7 +73,7 @@ fn without_udp_it_goes_by_tcp_and_back_when_udp_works() {
         is_carried(&lab, &["udp"]);
 
         // And once more in the midst of it.
-        block(&["meta l4proto udp drop"]);
+        block(NO_UDP);
         wait_until("a stream stands in", || {
             let _ = download("client", WEB);
             transport(&lab).ends_with("tcp")
@@ -165,7 +168,7 @@ fn a_web_server_shares_the_port() {
         let lines = "streams = [\"0.0.0.0:443\"]\nweb-server = \"127.0.0.1:8080\"";
         let _gateway = gateway_with(&lab, lines);
         serve_pattern("server", WEB, 300_000);
-        block(&["meta l4proto udp drop"]);
+        block(NO_UDP);
         let invite = lab.invite("laptop");
         assert_eq!(lab.rove("client", &format!("up {invite} --exclude 192.0.2.0/24")).ok(), UP);
         is_carried(&lab, &["tcp+tls", "mptcp+tls"]);
@@ -188,7 +191,7 @@ fn who_wants_no_streams_gets_none() {
         need_program("no streams", "nft");
         let lab = Lab::new("no streams");
         let _gateway = lab.gateway();
-        block(&["meta l4proto udp drop"]);
+        block(NO_UDP);
         std::fs::create_dir_all(lab.home("client")).unwrap();
         let file = lab.home("client").join("client.toml");
         std::fs::write(&file, "[client]\nstreams = false\ntimeout = \"3s\"\n").unwrap();
@@ -211,7 +214,7 @@ fn a_connection_survives_a_move_and_a_restart_of_the_gateway_without_udp() {
             let mut line = [0; 8];
             while caller.read_exact(&mut line).is_ok() && caller.write_all(&line).is_ok() {}
         });
-        block(&["meta l4proto udp drop"]);
+        block(NO_UDP);
         let invite = lab.invite("laptop");
         lab.rove("client", &format!("up {invite}")).ok();
         let mut connection = inside("client", || TcpStream::connect(WEB).unwrap()).join().unwrap();
