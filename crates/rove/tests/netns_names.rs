@@ -7,7 +7,11 @@ mod support;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use support::netns::{Lab, edit, in_namespace, own_etc, sh, wait_until};
+use support::netns::{
+    Lab, download, edit, in_namespace, own_etc, pattern, serve_pattern, sh, wait_until,
+};
+
+const WEB: &str = "198.51.100.80:80";
 
 const HOSTS: &str = "127.0.0.1 localhost\n192.0.2.1 vpn.example.org\n";
 
@@ -119,6 +123,44 @@ fn a_gateway_is_found_by_name_and_without_it_where_it_was_last() {
         lab.rove("client", "up").ok();
         let paths = lab.rove("client", "paths").ok();
         assert!(paths.contains("192.0.2.7:4500"), "{paths}");
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
+fn both_ends_move_at_once_and_the_name_brings_them_together() {
+    in_namespace("both_ends_move_at_once_and_the_name_brings_them_together", || {
+        own_etc();
+        fs::write("/etc/hosts", HOSTS).unwrap();
+        let lab = Lab::new("both ends");
+        init(&lab, "");
+        sh("ip -n client -6 addr flush dev to-router scope global");
+        let _gateway = lab.gateway();
+        serve_pattern("server", WEB, 100_000);
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite} --route 198.51.100.0/24")).ok();
+        let inner = |lab: &Lab| lab.rove("client", "status").ok();
+        let before = inner(&lab);
+
+        sh("ip -n client addr del 203.0.113.2/24 dev to-router
+            ip -n gateway addr del 192.0.2.1/24 dev to-router
+            ip -n gateway addr add 192.0.2.7/24 dev to-router
+            ip -n gateway route replace default via 192.0.2.254 dev to-router");
+        wait_until("it is told", || inner(&lab).contains("waiting for a link to ask"));
+        sh("ip -n client addr add 203.0.113.3/24 dev to-router
+            ip -n client route replace default via 203.0.113.254 dev to-router");
+        // The name does not know yet: the client goes on asking, and says where.
+        wait_until("it asks", || inner(&lab).contains("asking the gateway at "));
+        fs::write("/etc/hosts", HOSTS.replace("192.0.2.1", "192.0.2.7")).unwrap();
+        wait_until("they found each other", || {
+            lab.rove("client", "paths").ok().contains("192.0.2.7:4500")
+                && inner(&lab).contains("state        up")
+        });
+        assert!(download("client", WEB).unwrap() == pattern(100_000));
+        let line = |status: &str| {
+            status.lines().find(|line| line.starts_with("inner")).unwrap().to_owned()
+        };
+        assert_eq!(line(&inner(&lab)), line(&before), "the inner addresses stay");
         lab.rove("client", "down").ok();
     });
 }

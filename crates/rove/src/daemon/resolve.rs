@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -25,13 +25,15 @@ pub(super) const ADDRESSES_MAX: usize = 16;
 
 /// The servers outside the tunnel, and the system.
 const WAYS: usize = 2;
+/// Questions that are open at once.
+const QUESTIONS_MAX: usize = 4;
 /// How long the servers outside the tunnel have to answer.
 const OUTSIDE: Duration = Duration::from_secs(5);
 
-/// Asks for the addresses of a gateway, one question at a time.
+/// Asks for the addresses of a gateway.
 pub(super) struct Resolver {
     to: SyncSender<Message>,
-    asking: Arc<AtomicBool>,
+    asking: Arc<AtomicUsize>,
 }
 
 impl Resolver {
@@ -63,21 +65,28 @@ impl Resolver {
         }
     }
 
-    /// Asks `servers` and then the system, unless the last question is still open.
+    /// Whether an answer is awaited.
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking.load(Ordering::Acquire) > 0
+    }
+
+    /// Asks `servers` and then the system, unless too many questions are open. One that was asked on
+    /// a network that is gone may stay so for half a minute, and must not hold up the next.
     pub(super) fn ask(&self, endpoints: &[Endpoint], servers: Vec<IpAddr>) {
-        if self.asking.swap(true, Ordering::AcqRel) {
+        if self.asking.fetch_add(1, Ordering::AcqRel) >= QUESTIONS_MAX {
+            self.asking.fetch_sub(1, Ordering::AcqRel);
             return;
         }
         let (to, asking, endpoints) =
             (self.to.clone(), Arc::clone(&self.asking), endpoints.to_vec());
         let spawned = thread::Builder::new().name("rove-resolve".to_owned()).spawn(move || {
             let resolved = resolve(&endpoints, &servers);
-            asking.store(false, Ordering::Release);
+            asking.fetch_sub(1, Ordering::AcqRel);
             // The node may have ended meanwhile.
             let _ = to.send(Message::Resolved(resolved));
         });
         if spawned.is_err() {
-            self.asking.store(false, Ordering::Release);
+            self.asking.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
@@ -93,7 +102,15 @@ pub(super) fn literal(endpoints: &[Endpoint]) -> Vec<SocketAddr> {
 
 /// Whether a name has to be resolved.
 pub(super) fn has_names(endpoints: &[Endpoint]) -> bool {
-    endpoints.iter().any(|endpoint| matches!(endpoint.host, Host::Name(_)))
+    first_name(endpoints).is_some()
+}
+
+/// The first name among the endpoints.
+pub(super) fn first_name(endpoints: &[Endpoint]) -> Option<&str> {
+    endpoints.iter().find_map(|endpoint| match &endpoint.host {
+        Host::Name(name) => Some(name.as_str()),
+        Host::Address(_) => None,
+    })
 }
 
 /// The addresses of `endpoints`, in their order; why there is none, if there is none.

@@ -3,11 +3,12 @@
 //! Nothing here says "connected": a tunnel carries if something lately proved that it does.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use rove_os::plan::Dns;
 use rove_proto::error::CloseCode;
-use rove_proto::id::SocketId;
+use rove_proto::id::{SocketId, Transport};
 use rove_proto::node::{PathStatus, PeerState, PeerStatus};
 use rove_proto::path::Health;
 use rove_proto::time::Instant;
@@ -30,6 +31,21 @@ pub(super) struct Surroundings<'a> {
     pub(super) streams: &'a BTreeMap<SocketId, &'static str>,
     /// Why the gateway refused last, and the cure.
     pub(super) refused: Option<String>,
+    /// What is done about a path that does not carry.
+    pub(super) search: Search<'a>,
+}
+
+/// Where the gateway is looked for.
+#[derive(Default)]
+pub(super) struct Search<'a> {
+    /// Links that a path could start from.
+    pub(super) links: usize,
+    /// Addresses that are tried.
+    pub(super) addresses: usize,
+    /// The name that is being resolved.
+    pub(super) resolving: Option<&'a str>,
+    /// Where the gateway says that it is reached, best first.
+    pub(super) announced: &'a [SocketAddr],
 }
 
 /// The word for a state.
@@ -72,42 +88,46 @@ pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         "inner": inner,
         "path_in_use": in_use.map(|path| path.id),
         "transport": in_use.map(|path| transport(path, around)),
-        "doing": doing(peer, now, around.refused.as_deref()),
+        "doing": doing(peer, now, around),
         "kill_switch": around.kill_switch,
         "dns": around.dns.servers,
         "dns_domains": around.dns.domains,
     })
 }
 
-/// One sentence about what is going on; `refused` is what the gateway said to the last question, if
-/// it said no.
-fn doing(peer: &PeerStatus, now: Instant, refused: Option<&str>) -> String {
+/// One sentence about what is going on, and what is done about it.
+fn doing(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> String {
+    let refused = around.refused.as_deref();
     let path = peer.paths.first();
     let heard = path.and_then(|path| path.heard_at).map(|at| now.saturating_since(at));
     let ago = heard.map_or_else(|| "never heard".to_owned(), |heard| format!("{heard:.0?} ago"));
     match peer.state {
-        PeerState::Unestablished if peer.handshaking => match refused {
-            Some(why) => format!("asking the gateway again: {why}"),
-            None => "asking the gateway for a session".into(),
+        PeerState::Unestablished => match refused {
+            Some(why) if peer.handshaking => format!("asking the gateway again: {why}"),
+            Some(_) | None => around.search.says(),
         },
-        PeerState::Unestablished => "waiting for a link to ask the gateway by".into(),
         PeerState::Up => match (path.map(|path| owed_for(path, now)), heard) {
             (Some(owed), _) if owed >= OWED_MAX => {
-                format!("sending, and nothing has come back for {}", seconds(owed))
+                let search = around.search.says();
+                format!("sending, and nothing has come back for {}; {search}", seconds(owed))
             }
             (_, Some(heard)) if !is_carrying(peer, now) => {
                 format!("waiting for an answer, last heard {} ago", seconds(heard))
             }
-            (_, Some(heard)) if heard < FRESH => "carrying".into(),
+            (_, Some(heard)) if heard < FRESH => match around.search.target(path) {
+                Some(target) => format!("carrying, and following the gateway to {target}"),
+                None => "carrying".into(),
+            },
             (_, Some(heard)) => format!("idle, last proven {} ago", seconds(heard)),
             (_, None) => "up, not proven yet".into(),
         },
         PeerState::Moving => format!("moving to another address, last proven {ago}"),
         PeerState::Suspended => match heard {
             Some(heard) => {
-                format!("no path carries; last heard {} ago, trying again", seconds(heard))
+                let search = around.search.says();
+                format!("no path carries, last heard {} ago; {search}", seconds(heard))
             }
-            None => "no path carries; trying".into(),
+            None => format!("no path carries; {}", around.search.says()),
         },
         PeerState::Down(code) => match (refused, code) {
             (Some(why), _) => format!("closed: {why}"),
@@ -116,6 +136,31 @@ fn doing(peer: &PeerStatus, now: Instant, refused: Option<&str>) -> String {
             }
             (None, _) => format!("closed: {code}: connect with `rove down` and `rove up`"),
         },
+    }
+}
+
+impl Search<'_> {
+    fn says(&self) -> String {
+        if self.links == 0 {
+            return "waiting for a link to ask the gateway by".to_owned();
+        }
+        let resolving = self.resolving.map(|name| format!("resolving {name}"));
+        match (self.addresses, resolving) {
+            (0, Some(resolving)) => resolving,
+            (0, None) => "waiting until the gateway's name resolves".to_owned(),
+            (count, resolving) => {
+                let plural = if count == 1 { "" } else { "es" };
+                let also = resolving.map_or_else(String::new, |what| format!(", and {what}"));
+                format!("asking the gateway at {count} address{plural}{also}")
+            }
+        }
+    }
+
+    /// Where the gateway wants to be reached, if that is elsewhere.
+    fn target(&self, path: Option<&PathStatus>) -> Option<SocketAddr> {
+        let remote = path.filter(|p| p.route.socket.transport() == Transport::Udp)?.route.remote;
+        let family = |at: &&SocketAddr| at.is_ipv4() == remote.is_ipv4();
+        self.announced.iter().find(family).copied().filter(|wanted| *wanted != remote)
     }
 }
 

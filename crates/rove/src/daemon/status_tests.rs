@@ -58,6 +58,7 @@ fn told(peer: &PeerStatus, refused: Option<&str>) -> (bool, String) {
         links: &BTreeMap::new(),
         streams: &BTreeMap::new(),
         refused: refused.map(str::to_owned),
+        search: Search { links: 1, addresses: 3, ..Search::default() },
     };
     let status = status(peer, NOW, &around);
     (status["carrying"].as_bool().unwrap(), status["doing"].as_str().unwrap().to_owned())
@@ -73,12 +74,30 @@ fn a_path_in_use_is_told_of_as_it_is() {
         (good, Some(86_400_000), None, true, "idle, last proven 86400 s ago"),
         (good, Some(2_500), Some(1_000), true, "idle, last proven 2 s ago"),
         // The bound of the promise: from here on nobody says that it carries.
-        (good, Some(0), Some(2_000), false, "sending, and nothing has come back for 2 s"),
-        (good, Some(9_000), Some(9_000), false, "sending, and nothing has come back for 9 s"),
+        (
+            good,
+            Some(0),
+            Some(2_000),
+            false,
+            "sending, and nothing has come back for 2 s; asking the gateway at 3 addresses",
+        ),
+        (
+            good,
+            Some(9_000),
+            Some(9_000),
+            false,
+            "sending, and nothing has come back for 9 s; asking the gateway at 3 addresses",
+        ),
         (good, None, None, true, "up, not proven yet"),
         (SILENT, Some(600), Some(500), false, "waiting for an answer, last heard 0 s ago"),
         (Health::Gone, Some(600), None, false, "waiting for an answer, last heard 0 s ago"),
-        (SILENT, Some(9_000), Some(9_000), false, "sending, and nothing has come back for 9 s"),
+        (
+            SILENT,
+            Some(9_000),
+            Some(9_000),
+            false,
+            "sending, and nothing has come back for 9 s; asking the gateway at 3 addresses",
+        ),
     ] {
         let peer = peer(PeerState::Up, vec![path(health, heard, owed)]);
         let expected = (carrying, doing.to_owned());
@@ -92,11 +111,16 @@ fn what_is_not_up_does_not_carry() {
     let revoked = PeerState::Down(CloseCode::Revoked);
     let asked = PeerState::Down(CloseCode::Requested);
     for (state, paths, refused, expected) in [
-        (PeerState::Unestablished, fresh(), None, "waiting for a link to ask the gateway by"),
+        (PeerState::Unestablished, fresh(), None, "asking the gateway at 3 addresses"),
         (PeerState::Moving, fresh(), None, "moving to another address, last proven 3s ago"),
         (PeerState::Moving, Vec::new(), None, "moving to another address, last proven never"),
-        (PeerState::Suspended, fresh(), None, "no path carries; last heard 3 s ago, trying again"),
-        (PeerState::Suspended, Vec::new(), None, "no path carries; trying"),
+        (
+            PeerState::Suspended,
+            fresh(),
+            None,
+            "carries, last heard 3 s ago; asking the gateway at 3",
+        ),
+        (PeerState::Suspended, Vec::new(), None, "no path carries; asking the gateway at 3"),
         (revoked, fresh(), None, "ask the gateway's operator for a new invite"),
         (revoked, fresh(), Some("why and how"), "closed: why and how"),
         (asked, fresh(), None, "connect with `rove down` and `rove up`"),
@@ -117,7 +141,27 @@ fn what_is_not_up_does_not_carry() {
 #[test]
 fn whoever_asks_is_told_so() {
     let asking = PeerStatus { handshaking: true, ..peer(PeerState::Unestablished, Vec::new()) };
-    assert_eq!(told(&asking, None), (false, "asking the gateway for a session".to_owned()));
+    assert_eq!(told(&asking, None), (false, "asking the gateway at 3 addresses".to_owned()));
     let (_, doing) = told(&asking, Some("it is full"));
     assert_eq!(doing, "asking the gateway again: it is full");
+}
+
+#[test]
+fn what_is_done_about_it_is_told() {
+    let says =
+        |links, addresses, resolving| Search { links, addresses, resolving, announced: &[] }.says();
+    assert_eq!(says(0, 3, None), "waiting for a link to ask the gateway by");
+    assert_eq!(says(1, 1, None), "asking the gateway at 1 address");
+    assert_eq!(
+        says(2, 2, Some("a.example")),
+        "asking the gateway at 2 addresses, and resolving a.example"
+    );
+    assert_eq!(says(1, 0, Some("a.example")), "resolving a.example");
+    assert_eq!(says(1, 0, None), "waiting until the gateway's name resolves");
+    let announced = ["[2001:db8::1]:1", "192.0.2.7:4500"].map(|at| at.parse().unwrap());
+    let search = Search { announced: &announced, ..Search::default() };
+    let there = path(Health::Good, Some(0), None);
+    assert_eq!(search.target(Some(&there)), Some(announced[1]));
+    let search = Search { announced: &announced[..1], ..Search::default() };
+    assert_eq!(search.target(Some(&there)), None, "of another family");
 }

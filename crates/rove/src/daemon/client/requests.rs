@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{Client, Next, news};
 use crate::config::ClientConfig;
 use crate::control::{Asked, Reply, Request};
-use crate::daemon::plan;
-use crate::daemon::status::{self, Surroundings};
+use crate::daemon::status::{self, Search, Surroundings};
+use crate::daemon::{plan, resolve};
 
 impl Client<'_> {
     pub(super) fn answer(&mut self, asked: Asked) -> Next {
@@ -57,7 +57,15 @@ impl Client<'_> {
         let kill_switch = self.applier.kill_switch_stands();
         let refused = session.refused.map(news::refusal);
         let streams = &snapshot.streams;
-        let around = Surroundings { kill_switch, dns: &dns, links: &links, streams, refused };
+        let name = resolve::first_name(&self.endpoints);
+        let search = Search {
+            links: self.usable_links().len(),
+            addresses: self.remotes.len(),
+            resolving: name.filter(|_| self.resolver.is_asking()),
+            announced: self.membership.announced(),
+        };
+        let around =
+            Surroundings { kill_switch, dns: &dns, links: &links, streams, refused, search };
         if *request == Request::Paths {
             return Ok(status::paths(session, snapshot.now, &around));
         }
