@@ -70,8 +70,8 @@ impl Resolver {
         self.asking.load(Ordering::Acquire) > 0
     }
 
-    /// Asks `servers` and then the system, unless too many questions are open. One that was asked on
-    /// a network that is gone may stay so for half a minute, and must not hold up the next.
+    /// Asks `servers` and then the system, unless too many questions are open. One that was asked
+    /// on a network that is gone may stay so for half a minute, and must not hold up the next.
     pub(super) fn ask(&self, endpoints: &[Endpoint], servers: Vec<IpAddr>) {
         if self.asking.fetch_add(1, Ordering::AcqRel) >= QUESTIONS_MAX {
             self.asking.fetch_sub(1, Ordering::AcqRel);
