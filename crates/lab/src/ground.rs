@@ -8,9 +8,12 @@
 //! What it refuses to know: who carries it out, and what a scenario makes of it. Times are in
 //! nanoseconds on the ground's own clock.
 
+mod act;
+
+pub use act::{Act, Cue, Moment};
+
 use crate::arrivals::Gap;
-use crate::emu::{LinkConfig, MS, SECOND};
-use std::net::IpAddr;
+use crate::emu::{Filtering, LinkConfig, MS, SECOND};
 
 /// Where a story is told.
 pub trait Ground {
@@ -70,6 +73,13 @@ pub trait Ground {
     /// See [`Trouble`].
     fn listen(&mut self, length_ns: u64) -> Result<Overheard, Trouble>;
 
+    /// Does something while nobody says anything; from then on the server calls every client of the
+    /// ground, every [`Called::EVERY_NS`] for so long.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    fn call_everybody(&mut self, act: Act, length_ns: u64) -> Result<Vec<Called>, Trouble>;
+
     /// Does something while nothing flows.
     ///
     /// # Errors
@@ -86,6 +96,20 @@ pub struct Overheard {
     pub bytes: u64,
 }
 
+/// A client that was called by the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Called {
+    /// How long after the first call the first one came, in nanoseconds, if one did.
+    pub reached_ns: Option<u64>,
+    /// Calls that never came.
+    pub lost: u64,
+}
+
+impl Called {
+    /// Time between two calls.
+    pub const EVERY_NS: u64 = 10 * MS;
+}
+
 /// What the networks are like.
 #[derive(Clone, Debug)]
 pub struct Terrain {
@@ -97,6 +121,8 @@ pub struct Terrain {
     pub beyond_ns: u64,
     /// The IP versions of the client's networks.
     pub families: Families,
+    /// How many clients there are; all but the first only wait to be called.
+    pub clients: usize,
 }
 
 /// The IP versions of the client's networks.
@@ -116,8 +142,10 @@ pub enum Edge {
     Any,
     /// Nothing: the client has an address of the Internet's.
     Open,
-    /// A NAT box that filters by address and port, and forgets.
+    /// A NAT box that filters, and forgets.
     Nat {
+        /// Whom it lets in.
+        filtering: Filtering,
         /// How long after a mapping's last packet from inside, in nanoseconds.
         expiry_ns: u64,
     },
@@ -126,7 +154,7 @@ pub enum Edge {
 impl Terrain {
     /// Links like this, whatever is behind them.
     pub const fn of(link: LinkConfig) -> Self {
-        Self { link, edge: Edge::Any, beyond_ns: 0, families: Families::Same }
+        Self { link, edge: Edge::Any, beyond_ns: 0, families: Families::Same, clients: 1 }
     }
 
     /// The round trip between client and gateway, in nanoseconds, serialisation left aside.
@@ -160,52 +188,6 @@ pub enum Route {
     Tunnelled,
     /// Over the very same link, without it.
     Open,
-}
-
-/// What is done in the middle of something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// The client is in another network, with another address.
-    Relocate,
-    /// The client's other card is plugged into a network: a spare link, known beside the one in
-    /// use.
-    PlugSpare,
-    /// The client's link in use is about to go: its routes are gone, it still carries.
-    AnnounceDeparture,
-    /// The client's link in use is gone, and the spare one is the one in use.
-    Depart,
-    /// The client's link that is not in use is gone.
-    UnplugSpare,
-    /// The client's link in use is gone; then its other card is plugged into a network in which it
-    /// was not yet, and that is the link in use.
-    ChangeCard,
-    /// The network of the client's first card swallows everything from now on; no end can see it.
-    Swallow,
-    /// It carries again, as silently.
-    Return,
-    /// The NAT box of the client's first network gives every mapping another port.
-    RebindNat,
-    /// It starts anew: it has forgotten every mapping, and its outside address is another.
-    RebootNat,
-    /// The gateway has another address in its network, and the old one is gone; nobody was told.
-    MoveGateway,
-    /// The gateway's process is killed, as a crash would end it.
-    KillGateway,
-    /// The gateway's process is asked to end, and does.
-    StopGateway,
-    /// The gateway's process is started again. Done when it is ready.
-    StartGateway,
-}
-
-/// An act and when it is due.
-#[derive(Clone, Copy, Debug)]
-pub struct Cue {
-    /// After so many nanoseconds,
-    pub at_ns: u64,
-    /// or so many bytes of a download, whichever comes first.
-    pub at_bytes: u64,
-    /// What is done.
-    pub act: Act,
 }
 
 /// What can be broken.
@@ -289,29 +271,6 @@ pub enum Heard<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoundTrips(pub Vec<Option<u64>>);
 
-/// Something that was done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
-    /// What.
-    pub act: Act,
-    /// When it began: the old address carries no more.
-    pub began_ns: u64,
-    /// When it was done: the new address can be used.
-    pub done_ns: u64,
-    /// The client's address after it.
-    pub address: Option<IpAddr>,
-    /// When the first packet of the tunnel left from there, and when the first came, if any did
-    /// before the next act.
-    pub left_ns: Option<u64>,
-    /// See `left_ns`.
-    pub came_ns: Option<u64>,
-    /// After [`Act::Swallow`]: when either end first did something about it, seen from outside: a
-    /// packet of the tunnel left by another link than the one that was swallowed.
-    pub noticed_ns: Option<u64>,
-    /// After [`Act::Swallow`]: when the client's own status said that this link does not carry.
-    pub told_ns: Option<u64>,
-}
-
 /// How a flow went.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlowRun {
@@ -384,35 +343,10 @@ impl Flow {
     }
 }
 
-impl Moment {
-    /// Something that began at one moment and was done at another.
-    pub const fn new(act: Act, began_ns: u64, done_ns: u64) -> Self {
-        let (left_ns, came_ns, noticed_ns, told_ns) = (None, None, None, None);
-        Self { act, began_ns, done_ns, address: None, left_ns, came_ns, noticed_ns, told_ns }
-    }
-
-    /// How long after it either end did something about it, in milliseconds.
-    pub fn noticed_ms(&self) -> Option<f64> {
-        Some(ms(self.noticed_ns?.saturating_sub(self.done_ns)))
-    }
-
-    /// How long after it the status told of it, in milliseconds.
-    pub fn told_ms(&self) -> Option<f64> {
-        Some(ms(self.told_ns?.saturating_sub(self.done_ns)))
-    }
-}
-
 impl Download {
     /// Through the tunnel, over one connection.
     pub const fn tunnelled(length: u64, limit_ns: u64) -> Self {
         Self { route: Route::Tunnelled, length, limit_ns, by: Downloader::Fetch }
-    }
-}
-
-impl Cue {
-    /// An act after so many nanoseconds.
-    pub const fn at(at_ns: u64, act: Act) -> Self {
-        Self { at_ns, at_bytes: u64::MAX, act }
     }
 }
 

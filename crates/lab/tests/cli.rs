@@ -55,11 +55,12 @@ fn short(scenario: &str) -> &'static [&'static str] {
     match scenario {
         "tunnel" => &["seconds=3"],
         "roam-client" => &["moves=4", "megabytes=8"],
+        "roam-gateway" => &["clients=8"],
         "blackhole" => &["outage=3", "late=120", "holes=3"],
         "nat-rebind" => &["changes=12", "idle=4"],
         "family" => &["moves=4"],
         "resume-loss" => &["moves=3"],
-        "idle" => &["hours=2"],
+        "idle" => &["hours=24"],
         "restart-gateway" => &["restarts=2"],
         "subnets" => &["megabytes=15"],
         "hop" => &["hops=4"],
@@ -71,10 +72,9 @@ fn short(scenario: &str) -> &'static [&'static str] {
 /// verdict. A line goes when its limit holds; nothing else may fail meanwhile.
 fn owed(scenario: &str) -> &'static [&'static str] {
     match scenario {
-        "nat-rebind" => &["idle_lost", "lost_beyond_flight", "still_ms_median"],
+        "nat-rebind" => &["idle_lost", "idle_still_ms", "lost_beyond_flight", "still_ms_median"],
         "resume-loss" => &["announced_lost"],
-        "idle" => &["bytes_per_day_nat", "bytes_per_day_open"],
-        "hop" => &["lost_packets"],
+        "idle" => &["bytes_per_day_open"],
         _ => &[],
     }
 }
@@ -117,6 +117,7 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
             "restart-gateway" => &["back_ms_max is", "lost_beyond_absence is"],
             "subnets" => &["checksum_ok is"],
             "hop" => &["still_ms_median is", "lost_packets is"],
+            "roam-gateway" => &["never_back is", "lost_packets is"],
             other => panic!("{other}: name here what its control breaks"),
         };
         let reason = object["reason"].as_str().unwrap();

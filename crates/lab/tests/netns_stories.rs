@@ -84,6 +84,7 @@ fn quick(scenario: &str) -> Vec<String> {
         "restart-gateway" => &["restarts=1"],
         "subnets" => &["megabytes=4"],
         "hop" => &["hops=1"],
+        "roam-gateway" => &[],
         other => panic!("{other} needs its quick settings here"),
     };
     let mut settings: Vec<String> = short.iter().map(|setting| (*setting).to_owned()).collect();
@@ -254,8 +255,8 @@ fn a_hole_is_noticed_while_data_flows_and_passes() {
 #[test]
 fn stories_are_told_to_their_end() {
     let Some(_turn) = turn() else { return };
-    let told = ["nat-rebind", "family", "resume-loss", "idle", "restart-gateway", "subnets", "hop"];
-    for name in told {
+    let moves = ["roam-gateway", "nat-rebind", "family", "resume-loss", "subnets", "hop"];
+    for name in moves.into_iter().chain(["idle", "restart-gateway"]) {
         let (object, _) = run_quick(name, &[]);
         assert_eq!(object["measured"]["alive"], true, "{object}");
         let scenario = SCENARIOS.iter().find(|scenario| scenario.name() == name).unwrap();
@@ -279,6 +280,7 @@ fn every_control_fails() {
             "restart-gateway" => &["lost_beyond_absence"],
             "subnets" => &["checksum_ok"],
             "hop" => &["lost_packets"],
+            "roam-gateway" => &["last_back_ms", "lost_packets"],
             other => panic!("{other}: name here what its control breaks"),
         };
         // Not by the verdict, which a late emulator withdraws.
@@ -525,6 +527,7 @@ fn virtual_time_agrees_with_namespaces_within_5_percent() {
         ("family", "still_ms_median", &["moves=4"][..]),
         ("resume-loss", "still_ms_median", &["moves=2"][..]),
         ("restart-gateway", "back_ms_max", &["restarts=1"][..]),
+        ("roam-gateway", "last_back_ms", &[][..]),
     ] {
         let simulated = measured(scenario, key, "virtual", short);
         // A busy machine makes real time worse, never better: the best of some must agree.

@@ -1,7 +1,7 @@
 //! Hosts, routers and NAT boxes joined by links, and packets on their way between them.
 
 use super::frame::{Endpoints, Frame};
-use super::nat::{Nat, NatConfig};
+use super::nat::{Filtering, Nat, NatConfig};
 use super::pipe::{Carrier, Pipe, PipeConfig, PipeStats};
 use super::preset::LinkConfig;
 use super::rng::Rng;
@@ -240,11 +240,11 @@ impl<F: Frame> Internet<F> {
         }
     }
 
-    /// Makes a NAT box keep mappings this long after their last packet from inside, from the next
-    /// such packet on.
-    pub fn set_nat_expiry(&mut self, nat: NodeId, expiry_ns: u64) {
+    /// Makes a NAT box let these in, and keep mappings this long after their last packet from
+    /// inside, from the next such packet on.
+    pub fn set_nat(&mut self, nat: NodeId, filtering: Filtering, expiry_ns: u64) {
         if let Node::Nat { nat, .. } = &mut self.nodes[nat.0 as usize] {
-            nat.set_expiry(expiry_ns);
+            nat.set(filtering, expiry_ns);
         }
     }
 

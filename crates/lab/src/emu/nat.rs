@@ -187,9 +187,13 @@ impl Nat {
         }
     }
 
-    /// Keeps mappings this long from their next packet from inside on.
-    pub(super) const fn set_expiry(&mut self, expiry_ns: u64) {
+    /// Lets these in, and keeps mappings this long from their next packet from inside on. All
+    /// mappings that there are go.
+    pub(super) fn set(&mut self, filtering: Filtering, expiry_ns: u64) {
+        self.config.filtering = filtering;
         self.config.expiry_ns = expiry_ns;
+        self.mappings.clear();
+        self.by_outside.clear();
     }
 
     fn translates(&self, outside: IpAddr) -> bool {

@@ -322,6 +322,18 @@ impl Network {
         host.netlink.add_address(index, address)
     }
 
+    /// Takes an address away from an interface of a host.
+    pub fn remove_address(
+        &mut self,
+        host: HostId,
+        interface: &str,
+        address: IpNet,
+    ) -> io::Result<()> {
+        let host = &mut self.hosts[host.0].host;
+        let index = host.interface(interface)?;
+        host.netlink.remove_address(index, address)
+    }
+
     /// Adds a route on a host through a neighbour that one of its interfaces reaches.
     pub fn add_host_route(
         &mut self,

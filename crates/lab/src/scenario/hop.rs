@@ -1,7 +1,8 @@
 //! `hop`: the gateway changes its address every five seconds for a minute, under load.
 //!
-//! It does so as a host does whose network gives it another address: the old one is gone at once,
-//! and nobody was told before. Nothing filters between it and the client.
+//! Each time it has the new address beside the old one, tells every client, and gives the old one
+//! up a second later. Or, with `announced=false`, as a host does whose network gives it another
+//! address: the old one is gone at once, and nobody was told. Nothing filters on the way.
 
 use super::deploy::Deployment;
 use super::record::Limit;
@@ -19,14 +20,18 @@ const RATE: u64 = 20_000_000;
 const ROUND_TRIP_NS: u64 = 40 * MS;
 /// Time between two hops.
 const PAUSE_NS: u64 = 5 * SECOND;
+/// How long both addresses are there when clients are told.
+const BOTH_NS: u64 = SECOND;
 /// When the first comes; up to half as much later.
 const FIRST_NS: u64 = SECOND;
 /// How long after the last the flows go on.
 const AFTERWARDS_NS: u64 = 2 * SECOND;
 
 /// What can be set.
-const SETTINGS: &[Setting] =
-    &[Setting::new("hops", Kind::Number { default: 12, min: 1, max: 200 }, "changes of address")];
+const SETTINGS: &[Setting] = &[
+    Setting::new("hops", Kind::Number { default: 12, min: 1, max: 200 }, "changes of address"),
+    Setting::new("announced", Kind::Flag(true), "every client is told before the old address goes"),
+];
 
 /// The scenario.
 #[derive(Debug)]
@@ -53,10 +58,11 @@ impl Scenario for Hop {
         json!({})
     }
 
-    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
+    fn limits(&self, settings: &Settings) -> Vec<Limit> {
+        let lost = if settings.flag("announced") { "lost_packets" } else { "lost_beyond_flight" };
         vec![
             Limit::at_most("still_ms_median", ROUND_TRIP_NS / MS + MARGIN_MS),
-            Limit::equal("lost_packets", 0),
+            Limit::equal(lost, 0),
         ]
     }
 
@@ -86,10 +92,18 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     let hops = if stage.control() { 1 } else { stage.settings.number("hops") };
     (stage.tell)(&format!("{hops} hops of the gateway under steady flows both ways"));
     let first_ns = FIRST_NS + Rng::new(stage.seed).below(FIRST_NS / 2);
-    let hop = |number| Cue::at(first_ns + number * PAUSE_NS, Act::MoveGateway);
-    let mut script: Vec<Cue> = (0..hops).map(hop).collect();
+    let mut script = Vec::new();
+    for number in 0..hops {
+        let at_ns = first_ns + number * PAUSE_NS;
+        if stage.settings.flag("announced") {
+            script.push(Cue::at(at_ns, Act::AnnounceGateway));
+            script.push(Cue::at(at_ns + BOTH_NS, Act::RetireGateway));
+        } else {
+            script.push(Cue::at(at_ns, Act::MoveGateway));
+        }
+    }
     if stage.control() {
-        script.push(Cue::at(first_ns + 1, Act::Swallow));
+        script.insert(1, Cue::at(first_ns + 1, Act::Swallow));
     }
     let down = Flow::lasting(first_ns + (hops - 1) * PAUSE_NS + AFTERWARDS_NS);
     let mut steady = Steady::new(ROUND_TRIP_NS);

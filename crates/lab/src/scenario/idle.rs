@@ -10,7 +10,7 @@ use super::deploy::Deployment;
 use super::record::Limit;
 use super::settings::{Kind, Setting, Settings};
 use super::{Baseline, FAMILY, Key, Outcome, Scenario, Stage};
-use crate::emu::{LinkConfig, MS, SECOND};
+use crate::emu::{Filtering, LinkConfig, MS, SECOND};
 use crate::ground::{Act, Clock, Edge, Flow, Ground, Terrain, Trouble};
 use crate::netns::Entered;
 use serde_json::{Value, json};
@@ -32,8 +32,8 @@ const BYTES_MAX: [u64; 3] = [60_000, 250_000, 0];
 
 /// The networks, with the key that each is told under.
 const CASES: [(&str, Edge); 3] = [
-    ("bytes_per_day_nat", Edge::Nat { expiry_ns: 120 * SECOND }),
-    ("bytes_per_day_nat_30", Edge::Nat { expiry_ns: 30 * SECOND }),
+    ("bytes_per_day_nat", behind_nat(120 * SECOND)),
+    ("bytes_per_day_nat_30", behind_nat(30 * SECOND)),
     ("bytes_per_day_open", Edge::Open),
 ];
 
@@ -116,6 +116,10 @@ impl Scenario for Idle {
             stage.in_virtual_time(terrain, &mut |ground, outcome| tell(ground, stage, key, outcome))
         }))
     }
+}
+
+const fn behind_nat(expiry_ns: u64) -> Edge {
+    Edge::Nat { filtering: Filtering::Port, expiry_ns }
 }
 
 /// Tells the story in each of the networks and puts together what was measured.

@@ -21,6 +21,7 @@ pub mod record;
 mod restart_gateway;
 mod resume_loss;
 mod roam_client;
+mod roam_gateway;
 pub mod run;
 pub mod settings;
 mod stage;
@@ -41,6 +42,7 @@ use std::collections::BTreeMap;
 pub const SCENARIOS: &[&dyn Scenario] = &[
     &tunnel::Tunnel,
     &roam_client::RoamClient,
+    &roam_gateway::RoamGateway,
     &blackhole::Blackhole,
     &nat_rebind::NatRebind,
     &family::FamilyChange,

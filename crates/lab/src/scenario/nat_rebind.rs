@@ -10,7 +10,7 @@ use super::settings::{Kind, Setting, Settings};
 use super::statistics::median;
 use super::steady::{self, MARGIN_MS, Steady};
 use super::{Key, Outcome, Scenario, Stage};
-use crate::emu::{LinkConfig, MS, Rng, SECOND};
+use crate::emu::{Filtering, LinkConfig, MS, Rng, SECOND};
 use crate::ground::{
     Act, Clock, Cue, Edge, Flow, Ground, Pings, RoundTrips, Route, Terrain, Trouble,
 };
@@ -111,7 +111,7 @@ impl Scenario for NatRebind {
 
 fn terrain() -> Terrain {
     let link = LinkConfig::lossless(RATE, LINK_NS);
-    let edge = Edge::Nat { expiry_ns: EXPIRY_NS };
+    let edge = Edge::Nat { filtering: Filtering::Port, expiry_ns: EXPIRY_NS };
     Terrain { edge, beyond_ns: BEYOND_NS, ..Terrain::of(link) }
 }
 

@@ -20,6 +20,7 @@ use crate::emu::{End, LinkConfig, NatConfig, NatKind, PipeConfig};
 use crate::ground::{Download, Downloader, Edge, Families, Receiver, Route, Terrain};
 use crate::netns::{AccessId, CardId, Entered, HostId, Network, Process};
 use crate::programs::{EchoStats, FlowRequest, Report, report};
+use anyhow::ensure;
 use ipnet::IpNet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -36,6 +37,8 @@ const ECHO_PORT: u16 = 7;
 /// Port of the steady flow.
 const FLOW_PORT: u16 = 9;
 
+/// The gateway's card towards the Internet.
+const GATEWAY_CARD: &str = "eth0";
 /// Metric of the default route over the first card; that of a spare is higher.
 const METRIC: u32 = 100;
 
@@ -70,6 +73,8 @@ pub struct Testbed {
     away: bool,
     /// How often a card was plugged in.
     plugs: u32,
+    /// The addresses of the gateway's that are announced.
+    gateway_addresses: Vec<IpNet>,
     /// How often the gateway has moved.
     gateway_moves: u32,
     /// How often the NAT box was restarted.
@@ -95,6 +100,7 @@ impl Testbed {
         family: Family,
         seed: u64,
     ) -> anyhow::Result<Self> {
+        ensure!(terrain.clients == 1, "more than one client is told in virtual time only");
         let family = if terrain.families == Families::Differ { Family::Either } else { family };
         let mut network = Network::new(entered, seed)?;
         let client = network.add_host("client")?;
@@ -103,10 +109,10 @@ impl Testbed {
         let cards = [network.add_card(client, "wlan0")?, network.add_card(client, "wwan0")?];
         let (home_site, nat) = match terrain.edge {
             Edge::Any | Edge::Open => (Site::Home, None),
-            Edge::Nat { expiry_ns } => {
+            Edge::Nat { filtering, expiry_ns } => {
                 let outside = HOME_OUTSIDE.into();
                 let nat = NatConfig::new(NatKind::PortRestricted, vec![outside]);
-                (Site::BehindHome, Some(NatConfig { expiry_ns, ..nat }))
+                (Site::BehindHome, Some(NatConfig { filtering, expiry_ns, ..nat }))
             }
         };
         let mut access = |site: Site, nat| {
@@ -136,6 +142,7 @@ impl Testbed {
             away: false,
             plugs: 0,
             reboots: 0,
+            gateway_addresses: first_address(family),
             gateway_moves: 0,
             metrics: [METRIC; 2],
             addresses: [None; 2],
@@ -300,6 +307,11 @@ impl Pinging {
     }
 }
 
+/// The address that the gateway is known by at first.
+fn first_address(family: Family) -> Vec<IpNet> {
+    Site::DataCentre.host(family, 0).into_iter().take(1).collect()
+}
+
 /// The address of the server that is reached this way.
 const fn server(route: Route) -> Ipv4Addr {
     match route {
@@ -315,7 +327,7 @@ fn connect_server(
     server: HostId,
     family: Family,
 ) -> anyhow::Result<(CardId, AccessId)> {
-    let uplink = network.add_card(gateway, "eth0")?;
+    let uplink = network.add_card(gateway, GATEWAY_CARD)?;
     let subnets = Site::DataCentre.subnets(family);
     let hosting = network.add_access(gateway, LinkConfig::ideal(), &subnets, None)?;
     network.plug(uplink, hosting, &Site::DataCentre.host(family, 0), METRIC)?;

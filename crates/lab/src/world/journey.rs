@@ -11,14 +11,15 @@ use std::collections::BTreeMap;
 use rove_proto::wire::Kind;
 
 use super::bulk::Bulk;
+use super::inner::Body;
 use super::laws::Breach;
 use super::op::Way;
 use super::road::{Bare, Passed, Road, Tunnelled};
 use crate::arrivals::Arrivals;
 use crate::emu::{LinkConfig, MS, SECOND};
 use crate::ground::{
-    Act, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard, Pings,
-    Receiver, RoundTrips, Route, Terrain, Transfer, Trouble, enclosed,
+    Act, Called, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard,
+    Pings, Receiver, RoundTrips, Route, Terrain, Transfer, Trouble, enclosed,
 };
 use acts::Client;
 
@@ -47,7 +48,7 @@ impl Journey {
     /// A breach of a law.
     pub fn new(seed: u64, terrain: &Terrain) -> Result<Self, Trouble> {
         let link = terrain.link.clone();
-        let mut tunnelled = Tunnelled::new(seed, &link)?;
+        let mut tunnelled = Tunnelled::new(seed, &link, terrain.clients)?;
         let client = Client::settle(&mut tunnelled, terrain)?;
         let mut whole = link.clone();
         for pipe in [&mut whole.up, &mut whole.down] {
@@ -176,6 +177,27 @@ impl Ground for Journey {
         Ok(Overheard { packets, bytes: sent(&self.tunnelled) - before })
     }
 
+    fn call_everybody(&mut self, act: Act, length_ns: u64) -> Result<Vec<Called>, Trouble> {
+        let road = &mut self.tunnelled;
+        road.arrivals();
+        self.client.act(road, act)?;
+        let start_ns = road.now_ns();
+        let mut called = vec![Called::default(); road.world.clients.len()];
+        let mut calls = BTreeMap::new();
+        for due_ns in (start_ns..start_ns + length_ns).step_by(Called::EVERY_NS as usize) {
+            road.pass(due_ns)?;
+            for (client, one) in called.iter_mut().enumerate() {
+                one.lost += 1;
+                let id = road.world.send_now(client, Way::Down, Body::Data(PING_LEN))?;
+                calls.extend(id.map(|id| (id, client)));
+            }
+            take_calls(road, start_ns, &mut calls, &mut called);
+        }
+        road.pass(start_ns + length_ns + Flow::PATIENCE_NS)?;
+        take_calls(road, start_ns, &mut calls, &mut called);
+        Ok(called)
+    }
+
     fn act(&mut self, act: Act) -> Result<Moment, Trouble> {
         Ok(self.client.act(&mut self.tunnelled, act)?)
     }
@@ -240,6 +262,21 @@ fn ping_once<R: Road>(road: &mut R, end_ns: u64) -> Result<Option<u64>, Trouble>
         back = true;
     }
     Ok(None)
+}
+
+/// Notes which calls have come.
+fn take_calls(
+    road: &mut Tunnelled,
+    start_ns: u64,
+    calls: &mut BTreeMap<u32, usize>,
+    called: &mut [Called],
+) {
+    for arrival in road.arrivals() {
+        if let Some(client) = calls.remove(&arrival.id) {
+            called[client].lost -= 1;
+            called[client].reached_ns.get_or_insert(arrival.at_ns - start_ns);
+        }
+    }
 }
 
 /// Flows under way.

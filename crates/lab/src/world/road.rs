@@ -12,7 +12,7 @@ use crate::emu::{Datagram, End, Internet, LinkConfig, LinkId, NodeId, SECOND};
 
 /// Where the client begins: behind a NAT box.
 pub(super) const HOME: usize = 0;
-/// The only client.
+/// The client that stories are about: the first.
 pub(super) const CLIENT: usize = 0;
 
 /// An inner packet that arrived.
@@ -61,21 +61,26 @@ pub(super) struct Passed {
 }
 
 impl Tunnelled {
-    /// A session that carries, over a link like this.
-    pub(super) fn new(seed: u64, link: &LinkConfig) -> Result<Self, Breach> {
-        let mut world = World::of(1, seed, Watch::default())?;
+    /// Sessions of so many clients that carry, over links like this.
+    pub(super) fn new(seed: u64, link: &LinkConfig, clients: usize) -> Result<Self, Breach> {
+        let mut world = World::of(clients, seed, Watch::default())?;
         world.overheard = Some(Vec::new());
         let mut road = Self { world };
         road.set_link(link);
-        road.world.plug(CLIENT, 0, Some(HOME))?;
+        for client in 0..clients {
+            road.world.plug(client, 0, Some(HOME))?;
+        }
         road.world.advance(2 * SECOND)?;
         Ok(road)
     }
 
-    /// Makes the client's networks like `link`.
+    /// Makes the clients' networks like `link`.
     pub(super) fn set_link(&mut self, link: &LinkConfig) {
-        for access in 0..usize::from(ACCESSES) {
-            let id = self.world.place.access(CLIENT, access).link;
+        let accesses = 0..usize::from(ACCESSES);
+        let all =
+            (0..self.world.clients.len()).flat_map(|one| accesses.clone().map(move |a| (one, a)));
+        for (client, access) in all {
+            let id = self.world.place.access(client, access).link;
             for (end, pipe) in [(End::A, &link.up), (End::B, &link.down)] {
                 self.world.place.net.set_config(self.world.now_ns, id, end, pipe.clone());
             }

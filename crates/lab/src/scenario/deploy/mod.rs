@@ -8,6 +8,7 @@ use super::testbed::{Address, Testbed};
 use anyhow::bail;
 pub use openvpn::{OpenVpn, absent as openvpn_absent};
 pub use rove::Rove;
+use std::net::IpAddr;
 
 /// What carries the traffic to the server's first address. It is torn down on drop.
 #[derive(Debug)]
@@ -80,6 +81,17 @@ impl Deployment {
         match self {
             Self::Rove(rove) => rove.start_gateway(testbed),
             Self::Bare | Self::OpenVpn(_) => bail!("only a gateway of Rove's is restarted here"),
+        }
+    }
+
+    /// Tells the gateway, and through it every client, that it is reached at another address.
+    ///
+    /// # Errors
+    /// What it answered.
+    pub fn move_gateway(&self, testbed: &Testbed, address: IpAddr) -> anyhow::Result<()> {
+        match self {
+            Self::Rove(rove) => rove.move_gateway(testbed, address),
+            Self::Bare | Self::OpenVpn(_) => bail!("only a gateway of Rove's is moved here"),
         }
     }
 

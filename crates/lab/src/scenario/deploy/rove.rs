@@ -7,7 +7,7 @@ use super::How;
 use crate::netns::{Host, Process};
 use anyhow::{Context as _, bail};
 use serde_json::Value;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::Command;
@@ -64,6 +64,13 @@ impl Rove {
         // The server is on the gateway's own network, which no peer may reach unless allowed.
         gateway.run(&["gateway", "allow", PEER, &route])?;
         Ok(Self { client: up, gateway: running, binary: binary.clone() })
+    }
+
+    /// Moves the gateway as a person does.
+    pub(super) fn move_gateway(&self, testbed: &Testbed, address: IpAddr) -> anyhow::Result<()> {
+        let gateway = Commands::of(testbed.network.host(testbed.gateway), &self.binary);
+        let endpoint = SocketAddr::new(address, PORT).to_string();
+        gateway.run(&["gateway", "move", &endpoint]).map(drop)
     }
 
     /// Ends the gateway's process.

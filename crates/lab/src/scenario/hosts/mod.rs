@@ -9,8 +9,8 @@ use super::deploy::{Deployment, How};
 use super::testbed::{Move, Testbed};
 use crate::emu::{BitErrors, Carrier, End, LinkConfig, MS};
 use crate::ground::{
-    Act, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard, Pings,
-    Receiver, RoundTrips, Route, Terrain, Transfer, Trouble,
+    Act, Called, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard,
+    Pings, Receiver, RoundTrips, Route, Terrain, Transfer, Trouble,
 };
 use crate::netns::{Capture, Captured, Direction, Process, monotonic_ns};
 use crate::programs::{FlowRequest, Report, report};
@@ -22,6 +22,8 @@ use std::time::Duration;
 const REPORT: Duration = Duration::from_secs(10);
 /// IPv4 and UDP header of the flow inside the tunnel.
 const INNER_HEADERS: usize = 28;
+/// How long nobody says anything before the server calls.
+const CALM_NS: u64 = 1_200 * MS;
 /// How often the client is asked whether it knows that a link does not carry.
 const ASKING_NS: u64 = 20 * MS;
 
@@ -90,6 +92,12 @@ impl Hosts {
             Act::RebindNat => self.testbed.rebind_nat()?,
             Act::RebootNat => self.testbed.reboot_nat()?,
             Act::MoveGateway => moment.done_ns = self.testbed.move_gateway()?,
+            Act::AnnounceGateway => {
+                let address = self.testbed.add_gateway_address()?;
+                self.deployment.move_gateway(&self.testbed, address)?;
+                moment.done_ns = monotonic_ns();
+            }
+            Act::RetireGateway => self.testbed.retire_gateway_address()?,
             Act::KillGateway => self.deployment.end_gateway(How::Killed)?,
             Act::StopGateway => {
                 self.deployment.end_gateway(How::Asked)?;
@@ -285,6 +293,16 @@ impl Ground for Hosts {
             }
         }
         Ok(heard)
+    }
+
+    fn call_everybody(&mut self, act: Act, length_ns: u64) -> Result<Vec<Called>, Trouble> {
+        let calls = Flow::after(CALM_NS, length_ns).every(Called::EVERY_NS);
+        let run = self.flow(calls, &[Cue::at(CALM_NS, act)])?;
+        // A flow that never comes is a gap to its end.
+        let reached_ms = run.back_ms().first().copied();
+        let reached = reached_ms.filter(|_| run.lost < u64::from(calls.count));
+        let reached_ns = reached.map(|ms| (ms * MS as f64) as u64);
+        Ok(vec![Called { reached_ns, lost: run.lost }])
     }
 
     fn act(&mut self, act: Act) -> Result<Moment, Trouble> {

@@ -1,6 +1,6 @@
 //! Where the client is, and how it gets elsewhere.
 
-use super::{METRIC, Testbed};
+use super::{GATEWAY_CARD, METRIC, Testbed};
 use crate::emu::{Carrier, End, PipeConfig};
 use crate::netns::AccessId;
 use crate::scenario::addresses::{HOME_OUTSIDE, Site};
@@ -149,6 +149,32 @@ impl Testbed {
         self.gateway_moves += 1;
         let addresses = Site::DataCentre.host(self.family, self.gateway_moves);
         self.network.plug(self.uplink, self.hosting, &addresses, METRIC)
+    }
+
+    /// Gives the gateway another address beside the one that it has, and returns it.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn add_gateway_address(&mut self) -> anyhow::Result<IpAddr> {
+        self.gateway_moves += 1;
+        let addresses = Site::DataCentre.host(self.family, self.gateway_moves);
+        let new = addresses.first().context("a site has no address")?.addr();
+        // Alone in its prefix: it would be gone with the first of a common one.
+        self.network.add_address(self.gateway, GATEWAY_CARD, new.into())?;
+        self.gateway_addresses.push(new.into());
+        Ok(new)
+    }
+
+    /// Takes every address from the gateway but the one that was added last.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn retire_gateway_address(&mut self) -> io::Result<()> {
+        let old = self.gateway_addresses.len().saturating_sub(1);
+        for address in self.gateway_addresses.drain(..old) {
+            self.network.remove_address(self.gateway, GATEWAY_CARD, address)?;
+        }
+        Ok(())
     }
 
     /// Gives the NAT box at home new ports; nothing without a box.

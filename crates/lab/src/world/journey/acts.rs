@@ -3,15 +3,15 @@
 //! The client has two cards: the first goes between home and the café, the second knows the mobile
 //! network. Decides how an act becomes operations of the world; knows no story.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rove_proto::id::LinkId;
-use rove_proto::node::PeerStatus;
+use rove_proto::node::{Command, PeerStatus};
 use rove_proto::path::Health;
 use rove_proto::time::Duration;
 
 use super::super::engine::GATEWAY;
-use super::super::host::Card;
+use super::super::host::{Card, PORT};
 use super::super::laws::Breach;
 use super::super::road::{CLIENT, HOME, Road as _, Tunnelled};
 use crate::emu::{Carrier, End, PipeConfig, SECOND};
@@ -63,13 +63,19 @@ impl Client {
             let pipe = PipeConfig { delay_ns: beyond_ns, ..PipeConfig::default() };
             road.world.place.net.set_config(now_ns, gateway, end, pipe);
         }
+        for other in 0..terrain.clients {
+            if edge == Edge::Open && other != CLIENT {
+                road.world.plug(other, 0, Some(CAFE))?;
+            }
+            if let Edge::Nat { filtering, expiry_ns } = edge
+                && let Some(nat) = road.world.place.access(other, HOME).nat
+            {
+                road.world.place.net.set_nat(nat, filtering, expiry_ns);
+                road.world.plug(other, 0, Some(HOME))?;
+            }
+        }
         if edge == Edge::Open {
             client.relocate(road)?;
-        }
-        if let Edge::Nat { expiry_ns } = edge
-            && let Some(nat) = road.world.place.access(CLIENT, HOME).nat
-        {
-            road.world.place.net.set_nat_expiry(nat, expiry_ns);
         }
         road.pass(road.now_ns() + SETTLING_NS)?;
         Ok(client)
@@ -99,6 +105,8 @@ impl Client {
             }
             Act::RebootNat => road.world.place.reboot_nat(CLIENT, self.here, true),
             Act::MoveGateway => road.world.move_gateway()?,
+            Act::AnnounceGateway => announce_gateway(road)?,
+            Act::RetireGateway => retire_gateway(road)?,
             // A process of the world has no end but a sudden one.
             Act::KillGateway | Act::StopGateway => road.world.hosts[GATEWAY].stop(),
             Act::StartGateway => road.world.power_on(GATEWAY, false)?,
@@ -216,4 +224,26 @@ impl Client {
 /// What a host's node says of the session.
 fn status(road: &Tunnelled, host: usize) -> Option<PeerStatus> {
     road.world.statuses(host).into_iter().next().map(|(_, status)| status)
+}
+
+/// The gateway has new addresses beside those that it had, and tells every client.
+fn announce_gateway(road: &mut Tunnelled) -> Result<(), Breach> {
+    let world = &mut road.world;
+    let new = world.place.next_gateway_addresses();
+    let Some(card) = world.hosts[GATEWAY].cards[0].as_mut() else { return Ok(()) };
+    card.addresses.splice(0..0, new.iter().copied());
+    let all = card.addresses.clone();
+    let remotes: Vec<_> = new.iter().map(|&ip| SocketAddr::new(ip, PORT)).collect();
+    (0..world.clients.len()).for_each(|client| world.trust(client, &remotes));
+    world.command(GATEWAY, Command::SetLocals(all))?;
+    world.command(GATEWAY, Command::Announce(remotes))
+}
+
+/// Those that it had before are gone.
+fn retire_gateway(road: &mut Tunnelled) -> Result<(), Breach> {
+    let Some(card) = road.world.hosts[GATEWAY].cards[0].as_mut() else { return Ok(()) };
+    // One of each family.
+    card.addresses.truncate(2);
+    let left = card.addresses.clone();
+    road.world.command(GATEWAY, Command::SetLocals(left))
 }

@@ -1,0 +1,179 @@
+//! `roam-gateway`: the gateway changes its address while its clients say nothing (Figure 3.12 of
+//! Alshalan's thesis); how long until the last of them is reached again.
+//!
+//! From the change on, the server calls every client every 10 ms. Announced, the gateway has the
+//! new address beside the old one and tells every client; a second later the old one is gone and
+//! the calls are made. Not announced, the old one is gone at once.
+
+use super::deploy::Deployment;
+use super::record::Limit;
+use super::settings::{Kind, Setting, Settings};
+use super::statistics::{max, median};
+use super::{FAMILY, Key, Outcome, Scenario, Stage};
+use crate::emu::{Filtering, LinkConfig, MS, SECOND};
+use crate::ground::{Act, Called, Edge, Ground, Terrain, Trouble};
+use crate::netns::Entered;
+use serde_json::{Value, json};
+
+/// Rate of each link in bits per second.
+const RATE: u64 = 20_000_000;
+/// Round trip between a client and the gateway, in nanoseconds, half of it on either side of a
+/// NAT box.
+const ROUND_TRIP_NS: u64 = 40 * MS;
+/// How long a NAT box keeps what nobody uses.
+const EXPIRY_NS: u64 = 120 * SECOND;
+/// Within what time the last client must be reached, in milliseconds.
+const LAST_MS: u64 = 1_000;
+/// The same where a client must first say something: the longest pause between two keepalives, and
+/// a probe time-out.
+const KEEPALIVE_MS: u64 = 30_000;
+/// How long the server calls, and how long there.
+const CALLING_NS: [u64; 2] = [3 * SECOND, 60 * SECOND];
+/// How long both addresses are there when clients are told.
+const BOTH_NS: u64 = SECOND;
+/// The most clients that the simulated world has room for.
+const CLIENTS_MAX: u64 = 80;
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[
+    Setting::new(
+        "clients",
+        Kind::Number { default: 1, min: 1, max: CLIENTS_MAX },
+        "how many; more than one in virtual time only",
+    ),
+    Setting::new("announced", Kind::Flag(true), "every client is told before the old address goes"),
+    Setting::new(
+        "nat",
+        Kind::Choice(&["none", "endpoint", "port"]),
+        "what filters before each client: nothing, by address, by address and port",
+    ),
+    FAMILY,
+];
+
+/// What is measured at least.
+const KEYS: &[Key] = &[
+    Key::lower_is_better("clients"),
+    Key::must_hold("announced"),
+    Key::lower_is_better("nat_filters"),
+    Key::lower_is_better("last_back_ms"),
+    Key::lower_is_better("back_ms_median"),
+    Key::lower_is_better("never_back"),
+    Key::lower_is_better("lost_packets"),
+];
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct RoamGateway;
+
+impl Scenario for RoamGateway {
+    fn name(&self) -> &'static str {
+        "roam-gateway"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the gateway changes its address under quiet clients"
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        SETTINGS
+    }
+
+    fn keys(&self) -> &'static [Key] {
+        KEYS
+    }
+
+    /// The thesis shows the times as a picture without numbers.
+    fn paper(&self, _settings: &Settings) -> Value {
+        json!({
+            "source": "Alshalan 2017, Figure 3.12, local testbed, clients as processes of one host",
+            "last_back": "a picture only: far below OpenVPN, and it grows slowly with clients",
+        })
+    }
+
+    /// Behind a box that filters, whom nobody told before can be reached only once it says
+    /// something of its own accord: its next keepalive.
+    fn limits(&self, settings: &Settings) -> Vec<Limit> {
+        if is_unreachable(settings) {
+            return vec![
+                Limit::at_most("last_back_ms", KEEPALIVE_MS),
+                Limit::equal("never_back", 0),
+            ];
+        }
+        vec![
+            Limit::at_most("last_back_ms", LAST_MS),
+            Limit::equal("never_back", 0),
+            Limit::equal("lost_packets", 0),
+        ]
+    }
+
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        LAST_MS as f64
+    }
+
+    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
+        stage.on_hosts(entered, &terrain(stage.settings), &deploy, &mut |ground, outcome| {
+            tell(ground, stage, outcome)
+        })
+    }
+
+    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
+        Some(stage.in_virtual_time(&terrain(stage.settings), &mut |ground, outcome| {
+            tell(ground, stage, outcome)
+        }))
+    }
+}
+
+/// Whether clients are behind boxes that let nobody in, and were told nothing.
+fn is_unreachable(settings: &Settings) -> bool {
+    settings.text("nat") != "none" && !settings.flag("announced")
+}
+
+fn terrain(settings: &Settings) -> Terrain {
+    let link = LinkConfig::lossless(RATE, ROUND_TRIP_NS / 2);
+    let nat = |filtering| Edge::Nat { filtering, expiry_ns: EXPIRY_NS };
+    let edge = match settings.text("nat") {
+        "endpoint" => nat(Filtering::Endpoint),
+        "port" => nat(Filtering::Port),
+        _ => Edge::Open,
+    };
+    let clients = settings.number("clients") as usize;
+    Terrain { edge, clients, beyond_ns: ROUND_TRIP_NS / 4, ..Terrain::of(link) }
+}
+
+/// The story.
+fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
+    let announced = stage.settings.flag("announced");
+    let filtered = stage.settings.text("nat") != "none";
+    (stage.tell)("a move of the gateway");
+    if stage.control() {
+        ground.act(Act::Swallow)?;
+    }
+    let act = if announced {
+        ground.act(Act::AnnounceGateway)?;
+        ground.pause(BOTH_NS)?;
+        Act::RetireGateway
+    } else {
+        Act::MoveGateway
+    };
+    let calling_ns = CALLING_NS[usize::from(is_unreachable(stage.settings))];
+    let called = ground.call_everybody(act, calling_ns)?;
+    let back: Vec<f64> = called.iter().filter_map(reached_ms).collect();
+    for (key, value) in [
+        ("clients", json!(called.len())),
+        ("announced", json!(announced)),
+        ("nat_filters", json!(u8::from(filtered))),
+        ("never_back", json!(called.len() - back.len())),
+        ("lost_packets", json!(called.iter().map(|one| one.lost).sum::<u64>())),
+    ] {
+        outcome.measured.insert(key.to_owned(), value);
+    }
+    outcome.measure("last_back_ms", max(&back));
+    outcome.measure("back_ms_median", median(&back));
+    outcome.samples.insert("back_ms".to_owned(), back);
+    Ok(())
+}
+
+fn reached_ms(called: &Called) -> Option<f64> {
+    called.reached_ns.map(|ns| ns as f64 / MS as f64)
+}
