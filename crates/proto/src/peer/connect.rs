@@ -128,7 +128,8 @@ impl Peer {
 
     /// Makes the attempts that are due.
     pub(super) fn attempt_due(&mut self, cx: &mut Context<'_>) {
-        let works = self.paths.active().filter(|path| path.health == Health::Good);
+        let works = |path: &&Path| path.is_proven() && path.health == Health::Good;
+        let works = self.paths.active().filter(works);
         let works = works.map(|path| (path.link, path.route));
         loop {
             let epoch = EpochId(self.next_epoch + 1);

@@ -364,7 +364,12 @@ impl Peer {
         if self.epochs.current.is_none() {
             self.reconnect(cx);
         } else if self.paths.active().is_none_or(|path| path.health == Health::Gone) {
+            let was_on_stream = self.paths.is_on_stream();
             self.migrate(cx);
+            if was_on_stream {
+                // UDP did not work a moment ago, and perhaps does not from here.
+                self.reconnect(cx);
+            }
         } else {
             self.send_probes_due(cx);
             let works = |path: &Path| path.health == Health::Good;
