@@ -26,6 +26,7 @@ fn help_is_everywhere_and_does_not_change_by_accident() {
         ("help-gateway-allow.txt", "gateway allow --help"),
         ("help-gateway-status.txt", "gateway status --help"),
         ("help-gateway-down.txt", "gateway down --help"),
+        ("help-gateway-move.txt", "gateway move --help"),
         ("help-up.txt", "up --help"),
         ("help-status.txt", "status --help"),
     ] {

@@ -9,6 +9,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rove_proto::id::PeerKey;
@@ -27,6 +28,8 @@ const COUNTERS_RESERVED: u64 = 1_024;
 const COUNTERS_LOW: u64 = 256;
 /// Addresses remembered of a gateway.
 const ADDRESSES_MAX: usize = 8;
+/// How often another address of it is stored.
+const STORED_EVERY: Duration = Duration::from_secs(60);
 
 const PRESENT: &[u8] = b"service";
 const PENDING: &[u8] = b"pending-service";
@@ -63,6 +66,10 @@ pub struct Membership {
     home: Home,
     store: EmbeddedStore,
     service: Service,
+    /// As it lies in the store.
+    stored: Service,
+    /// When the addresses in it were last stored.
+    stored_at: Option<Instant>,
     acceptance: Acceptance,
     counter: CounterRange,
 }
@@ -132,7 +139,9 @@ impl Membership {
         let next = read_counter(&store, gateway.record().key)?;
         let counter = CounterRange { next, reserved: next };
         let home = home.clone();
-        let mut membership = Self { key, gateway, home, store, service, acceptance, counter };
+        let (stored, stored_at) = (service.clone(), None);
+        let mut membership =
+            Self { key, gateway, home, store, service, stored, stored_at, acceptance, counter };
         membership.reserve_counters()?;
         Ok(membership)
     }
@@ -170,14 +179,25 @@ impl Membership {
         self.remember(service)
     }
 
-    /// Keeps what changed, and stores it unless the gateway has yet to accept this client.
-    fn remember(&mut self, service: Service) -> Result<()> {
-        if self.acceptance == Acceptance::Present && service != self.service {
-            let text = serde_json::to_vec(&service)?;
+    /// Stores what changed and was not stored yet, if the gateway has accepted this client.
+    pub fn settle(&mut self) -> Result<()> {
+        if self.acceptance == Acceptance::Present && self.service != self.stored {
+            let text = serde_json::to_vec(&self.service)?;
             self.store.commit(&[Write::put(Table::Facts, PRESENT, text)])?;
+            self.stored = self.service.clone();
+            self.stored_at = Some(Instant::now());
         }
-        self.service = service;
         Ok(())
+    }
+
+    /// Keeps what changed. Where a gateway is changes every few seconds if it hops, and a phone's
+    /// memory wears out, so it is stored now and then, and at the end.
+    fn remember(&mut self, service: Service) -> Result<()> {
+        self.service = service;
+        match self.stored_at {
+            Some(at) if at.elapsed() < STORED_EVERY => Ok(()),
+            Some(_) | None => self.settle(),
+        }
     }
 
     /// The core used `counter`: reserves more before the reserve runs out.
@@ -205,7 +225,7 @@ impl Membership {
         if let Some(remote) = remote {
             service.answered(remote);
         }
-        if service == self.service && self.acceptance == Acceptance::Present {
+        if service == self.stored && self.acceptance == Acceptance::Present {
             return Ok(());
         }
         let text = serde_json::to_vec(&service)?;
@@ -218,6 +238,7 @@ impl Membership {
             // After the store: the pending key is there until it is in its place.
             place_key(&self.home, &service)?;
         }
+        self.stored.clone_from(&service);
         (self.service, self.acceptance) = (service, Acceptance::Present);
         Ok(())
     }

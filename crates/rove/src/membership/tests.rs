@@ -161,3 +161,30 @@ fn memberships_of_every_release_load() {
         assert_eq!(gateway.networks.to_string(), "10.77.0.0/24,fd77::/64");
     }
 }
+
+#[test]
+fn where_the_gateway_is_outlives_a_crash_and_is_not_stored_at_every_hop() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home(&dir);
+    let at = |port| std::net::SocketAddr::from(([192, 0, 2, 1], port));
+    let mut membership = Membership::open(&home, Some(&invite(1))).unwrap();
+    membership.note_accepted(Some(at(1))).unwrap();
+    membership.note_announced(&[at(2), at(1)]).unwrap();
+    drop(membership);
+    let mut membership = Membership::open(&home, None).unwrap();
+    assert_eq!(membership.announced(), [at(2), at(1)]);
+    membership.note_answered(at(2)).unwrap();
+    let many: Vec<_> = (1..=20).map(at).collect();
+    membership.note_announced(&many).unwrap();
+    assert_eq!((membership.answered()[0], membership.announced().len()), (at(2), ADDRESSES_MAX));
+    drop(membership);
+    let mut membership = Membership::open(&home, None).unwrap();
+    assert_eq!(membership.answered(), [at(2), at(1)], "the first is stored at once");
+    assert_eq!(membership.announced(), [at(2), at(1)], "and the next later");
+    membership.note_answered(at(1)).unwrap();
+    membership.note_announced(&many).unwrap();
+    membership.settle().unwrap();
+    drop(membership);
+    let membership = Membership::open(&home, None).unwrap();
+    assert_eq!(membership.announced().len(), ADDRESSES_MAX);
+}

@@ -344,6 +344,9 @@ impl Client<'_> {
         let (peer, code) = (self.gateway, CloseCode::Requested);
         self.data.command(Command::Close { peer, code });
         self.data.stop();
+        if let Err(error) = self.membership.settle() {
+            tracing::warn!("where the gateway is cannot be stored: {error:#}");
+        }
         let undone = self.applier.undo();
         let Some(leaving) = self.leaving.take() else { return Ok(undone?) };
         // Even if something else resisted: whoever asks to leave wants the network back.
