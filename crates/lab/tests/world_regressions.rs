@@ -31,7 +31,7 @@ const fn plug(client: u8, card: u8, access: u8) -> Op {
 }
 
 const fn move_gateway(told_after_ms: u32) -> Op {
-    Op::Network(Network::MoveGateway { told_after_ms })
+    Op::Network(Network::MoveGateway { told_after_ms, ahead_ms: 0 })
 }
 
 const fn restart_client(client: u8, found: Found, reboot: bool, down_ms: u32) -> Op {

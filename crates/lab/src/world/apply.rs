@@ -7,6 +7,7 @@ use rove_proto::id::PeerKey;
 use rove_proto::node::{Command, PeerConfig, SideConfig};
 use rove_proto::role::Access;
 use rove_proto::wire::control::{Lease, Prefix};
+use rove_proto::wire::restart::RESTART_NOTICE_LEN;
 
 use super::attacker::Attacker;
 use super::engine::{GATEWAY, Task, World};
@@ -16,6 +17,9 @@ use super::laws::Breach;
 use super::op::{Attack, CARDS, Disturbs, Found, Machine, Network, Op, Way};
 use super::parcel::HostId;
 use crate::emu::{MS, Rng, SECOND};
+
+/// When a gateway that began anew calls back who has not come yet.
+const RECALLS_NS: [u64; 3] = [10 * MS, SECOND, 8 * SECOND];
 
 impl World {
     /// Does what `op` says.
@@ -108,8 +112,8 @@ impl World {
                 let (client, card) = (self.client(client), usize::from(card % CARDS));
                 return self.plug(client, card, access.map(usize::from));
             }
-            Network::MoveGateway { told_after_ms } => {
-                self.move_gateway()?;
+            Network::MoveGateway { told_after_ms, ahead_ms } => {
+                self.move_gateway(ahead_ms)?;
                 for client in 0..self.clients.len() {
                     self.schedule(u64::from(told_after_ms) * MS, Task::Tell { client });
                 }
@@ -240,13 +244,45 @@ impl World {
         self.command(client + 1, Command::SetLinks(links))
     }
 
-    /// The gateway gets new addresses.
-    pub(super) fn move_gateway(&mut self) -> Result<(), Breach> {
-        let addresses = self.place.next_gateway_addresses();
+    /// The gateway gets other addresses, and keeps the old ones for a while if it announces them.
+    pub(super) fn move_gateway(&mut self, ahead_ms: u32) -> Result<(), Breach> {
+        let old: Vec<IpAddr> = self.gateway_addresses().iter().map(SocketAddr::ip).collect();
+        let new = self.place.next_gateway_addresses();
+        if ahead_ms == 0 {
+            self.readdress_gateway(new.clone())?;
+            // Who has announced once must go on: the last word counts.
+            return if self.gateway_announces { self.announce_gateway(&new) } else { Ok(()) };
+        }
+        self.schedule(u64::from(ahead_ms) * MS, Task::Retire { kept: new.clone() });
+        self.readdress_gateway(new.iter().chain(&old).copied().collect())?;
+        self.announce_gateway(&new)
+    }
+
+    /// The addresses of the gateway that it announced are the only ones from now on, unless it has
+    /// moved again meanwhile.
+    pub(super) fn retire(&mut self, kept: &[IpAddr]) -> Result<(), Breach> {
+        let now: Vec<IpAddr> = self.gateway_addresses().iter().map(SocketAddr::ip).collect();
+        if !now.starts_with(kept) {
+            return Ok(());
+        }
+        self.readdress_gateway(kept.to_vec())?;
+        self.announce_gateway(kept)
+    }
+
+    fn readdress_gateway(&mut self, addresses: Vec<IpAddr>) -> Result<(), Breach> {
         let link = self.place.gateway;
         let card = Card { link, access: 0, addresses: addresses.clone() };
         self.hosts[GATEWAY].cards[0] = Some(card);
         self.command(GATEWAY, Command::SetLocals(addresses))
+    }
+
+    fn announce_gateway(&mut self, at: &[IpAddr]) -> Result<(), Breach> {
+        self.gateway_announces = true;
+        let addresses: Vec<_> = at.iter().map(|&ip| SocketAddr::new(ip, PORT)).collect();
+        for client in 0..self.clients.len() {
+            self.trust(client, &addresses);
+        }
+        self.command(GATEWAY, Command::Announce(addresses))
     }
 
     /// Where the gateway listens now.
@@ -278,15 +314,36 @@ impl World {
                 self.load_store(host)?;
                 if host == GATEWAY {
                     self.knows_everybody()?;
+                    for &peer in self.gateway_store.journal.clone().keys() {
+                        for after_ns in RECALLS_NS {
+                            self.schedule(after_ns, Task::Recall { peer });
+                        }
+                    }
                 }
             }
         }
         let Some(client) = host.checked_sub(1) else {
-            let locals = self.gateway_addresses().iter().map(SocketAddr::ip).collect();
-            return self.command(GATEWAY, Command::SetLocals(locals));
+            let locals: Vec<_> = self.gateway_addresses().iter().map(SocketAddr::ip).collect();
+            self.command(GATEWAY, Command::SetLocals(locals.clone()))?;
+            return if self.gateway_announces { self.announce_gateway(&locals) } else { Ok(()) };
         };
         self.tell(client)?;
         self.tell_links(client)
+    }
+
+    /// The gateway calls a client back by the way that its predecessor wrote down, unless it is
+    /// there again.
+    pub(super) fn recall(&mut self, peer: PeerKey) -> Result<(), Breach> {
+        let written = self.gateway_store.journal.get(&peer).copied();
+        let status = self.hosts[GATEWAY].node.status(peer);
+        let waits = status.is_some_and(|status| status.established.is_none());
+        match written.filter(|_| waits && self.gateway_store.is_enrolled(peer)) {
+            Some((route, index)) => {
+                self.amplification.recalls(GATEWAY, route.remote, RESTART_NOTICE_LEN);
+                self.command(GATEWAY, Command::Recall { route, index })
+            }
+            None => Ok(()),
+        }
     }
 
     fn load_store(&mut self, host: HostId) -> Result<(), Breach> {

@@ -5,7 +5,7 @@
 //! every law that it could have broken is checked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rove_proto::crypto::{SeededRng, StaticSecret, Status, Token};
 use rove_proto::id::PeerKey;
@@ -47,6 +47,10 @@ pub(super) enum Task {
     Decide { peer: PeerKey, client: Option<usize>, token: Token },
     /// A client learns where the gateway is now.
     Tell { client: usize },
+    /// The gateway gives up the addresses that it had before those.
+    Retire { kept: Vec<IpAddr> },
+    /// The gateway that began anew calls back who was reached by its predecessor.
+    Recall { peer: PeerKey },
     /// A busy host's shell gets its turn.
     Turn { host: HostId },
     /// A host wakes up or starts.
@@ -83,6 +87,8 @@ pub(super) struct World {
     pub(super) clients: Vec<Client>,
     pub(super) gateway_key: PeerKey,
     pub(super) gateway_store: GatewayStore,
+    /// Whether the gateway has announced its addresses at least once.
+    pub(super) gateway_announces: bool,
     /// What the gateway's wall clock is wrong by, in seconds.
     pub(super) wall_error_s: i64,
     pub(super) attacker: Attacker,
@@ -140,6 +146,7 @@ impl World {
             clients: Vec::new(),
             gateway_key,
             gateway_store: GatewayStore::default(),
+            gateway_announces: false,
             wall_error_s: 0,
             attacker: Attacker::new(),
             delivery: Delivery::default(),
@@ -171,7 +178,7 @@ impl World {
             world.hosts.push(Host::new(0, host, secret, CARDS.into()));
             world.add_client(client, key);
         }
-        world.move_gateway()?;
+        world.move_gateway(0)?;
         world.power_on(GATEWAY, true)?;
         for client in 0..count {
             for access in 0..usize::from(ACCESSES) {
@@ -312,6 +319,8 @@ impl World {
             }
             Task::Decide { peer, client, token } => self.decide(peer, client, &token),
             Task::Tell { client } => self.tell(client),
+            Task::Retire { kept } => self.retire(&kept),
+            Task::Recall { peer } => self.recall(peer),
             Task::PowerOn { host, reboot } => self.power_on(host, reboot),
         }
     }
@@ -436,6 +445,9 @@ impl World {
                 self.clients[host - 1].store.token = None;
                 self.clients[host - 1].refused = None;
             }
+            Event::Reached { peer, route, index } => {
+                self.gateway_store.journal.insert(peer, (route, index));
+            }
             Event::Moved { .. } => self.moves += 1,
             Event::Refused { status, .. } => self.clients[host - 1].refused = Some(status),
             Event::Established { .. }
@@ -445,7 +457,6 @@ impl World {
             | Event::Leased { .. }
             | Event::Routes { .. }
             | Event::Announced { .. }
-            | Event::Reached { .. }
             | Event::State { .. }
             | Event::Ended { .. } => {}
         }

@@ -171,8 +171,9 @@ pub enum Network {
     Readdress { client: u8, card: u8 },
     /// A card is plugged into an access network, or out.
     Plug { client: u8, card: u8, access: Option<u8> },
-    /// The gateway gets other addresses; its clients learn them by name after a while.
-    MoveGateway { told_after_ms: u32 },
+    /// The gateway gets other addresses; its clients learn them by name after a while. With some
+    /// time ahead it has both for so long, and announces the new ones on every session.
+    MoveGateway { told_after_ms: u32, ahead_ms: u32 },
     /// A NAT box maps to other ports.
     RebindNat { client: u8, access: u8 },
     /// A NAT box forgets everything, perhaps gets another address.
@@ -395,7 +396,10 @@ fn network(rng: &mut Rng, kind: u64, client: u8) -> Network {
         }
         5 => Network::Readdress { client, card },
         6 | 7 => Network::Plug { client, card, access: rng.chance(0.75).then_some(access) },
-        8 => Network::MoveGateway { told_after_ms: rng.below(20_000) as u32 },
+        8 => Network::MoveGateway {
+            told_after_ms: rng.below(20_000) as u32,
+            ahead_ms: [0, 0, 300, 5_000][rng.below(4) as usize],
+        },
         9 => Network::RebindNat { client, access },
         _ => Network::RebootNat { client, access, readdress: rng.chance(0.5) },
     }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rove_proto::crypto::{Status, Token};
-use rove_proto::id::PeerKey;
+use rove_proto::id::{PeerKey, SessionIndex};
+use rove_proto::outbox::Route;
 
 /// How far ahead of the counter in use a client writes the one to begin with: a write for every
 /// handshake would put a disk into the path, and after a crash the numbers between are lost, not
@@ -39,6 +40,8 @@ impl ClientStore {
 /// The gateway's store.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GatewayStore {
+    /// By which way each client was reached last.
+    pub(super) journal: BTreeMap<PeerKey, (Route, SessionIndex)>,
     enrolled: BTreeMap<PeerKey, usize>,
     revoked: BTreeSet<PeerKey>,
     tokens: BTreeMap<Vec<u8>, Invite>,

@@ -203,20 +203,28 @@ impl Peer {
         let nat = &mut connector.nat;
         let asked = |test: &mut Test| test.path == id && test.token == Some(token);
         let Some(test) = nat.test.take_if(asked) else { return false };
-        // Whatever else was sent since kept the mapping alive: the question is open.
+        // Whatever else was sent since kept the mapping alive: then the question is open, and
+        // asked again once.
         let sent_at = self.paths.get(id).and_then(|path| path.sent_at);
         let asked_at = test.late - GRACE - test.length;
-        if sent_at.is_none_or(|sent| sent <= asked_at) {
+        let clean = sent_at.is_none_or(|sent| sent <= asked_at);
+        let tries = if clean { 0 } else { test.tries + 1 };
+        if clean {
             nat.outlives = Some(test.length);
         }
-        let least = cx.config.keepalive.filter(|_| still);
+        let least = cx.config.keepalive.filter(|_| still && tries < TRIES);
         match least.and_then(|least| nat.next_length(least)) {
             // The mapping lives: by the same one, the next question.
             Some(length) => {
-                nat.test = Some(Test { length, tries: 0, token: None, ..test });
+                nat.test = Some(Test { length, tries, token: None, ..test });
                 self.ask_nat(cx, id);
             }
-            None => self.end_nat_test(cx, test.path),
+            None => {
+                if tries >= TRIES {
+                    nat.forgets = Some(test.length);
+                }
+                self.end_nat_test(cx, test.path);
+            }
         }
         true
     }
@@ -240,12 +248,15 @@ impl Peer {
         }
     }
 
-    /// Whether the NAT that is being asked about is the one in front of the path in use.
+    /// Whether the NAT that is being asked about is the one in front of the path in use, and is
+    /// asked by another path.
     fn nat_tested(&self) -> bool {
         let Side::Gateway(connector) = &self.side else { return false };
-        self.paths
-            .active()
-            .is_some_and(|path| path.natted && connector.nat.of == path.link.zip(path.route.local))
+        let tested = connector.nat.test.as_ref().map(|test| test.path);
+        self.paths.active().is_some_and(|path| {
+            let same = connector.nat.of == path.link.zip(path.route.local);
+            path.natted && same && tested != Some(path.id)
+        })
     }
 
     /// The path to learn by has served, unless data goes by it by now.

@@ -11,8 +11,11 @@ use crate::time::Duration;
 use crate::wire::control::Control;
 use crate::wire::restart::RestartNotice;
 
-/// An attempt that left so lately may still be answered: another notice begins no other.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// An attempt that left within a round trip may still be answered: another notice begins no other.
+/// Where the round trip is not known any more, after a goodbye, it counts as this long,
+const PATIENCE_MIN: Duration = Duration::from_millis(50);
+/// and never as longer than this.
+const PATIENCE_MAX: Duration = Duration::from_millis(250);
 
 impl Peer {
     /// Gateway: hands out what will prove a restart, for the indices that it issued last.
@@ -68,7 +71,9 @@ impl Peer {
         if !current.is_some_and(proves) && !lost.is_some_and(proves) {
             return Err(DropReason::BadHandshake);
         }
-        if connector.last_attempt().is_none_or(|at| at + PATIENCE <= cx.now) {
+        let rtt = self.paths.active().and_then(|path| path.rtt.measured()).unwrap_or_default();
+        let patience = rtt.clamp(PATIENCE_MIN, PATIENCE_MAX);
+        if connector.last_attempt().is_none_or(|at| at + patience <= cx.now) {
             self.reconnect(cx);
         }
         Ok(())

@@ -104,7 +104,7 @@ impl Client {
                 }
             }
             Act::RebootNat => road.world.place.reboot_nat(CLIENT, self.here, true),
-            Act::MoveGateway => road.world.move_gateway()?,
+            Act::MoveGateway => road.world.move_gateway(0)?,
             Act::AnnounceGateway => announce_gateway(road)?,
             Act::RetireGateway => retire_gateway(road)?,
             // A process of the world has no end but a sudden one.

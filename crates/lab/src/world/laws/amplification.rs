@@ -7,7 +7,8 @@
 //!
 //! An address is proven when a host sends from it after something that was sent to it reached
 //! that host: there is no other way to know that the host is there. A process that ends takes its
-//! proofs along.
+//! proofs along; a gateway that begins anew sends one notice at a time, some times, to the addresses
+//! that its predecessor wrote down as proven.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -56,6 +57,12 @@ impl Amplification {
     pub(in crate::world) fn restarted(&mut self, node: HostId) {
         let chosen = |tally: &Tally| tally.standing == Standing::Chosen;
         self.tallies.retain(|(host, _), tally| *host != node || chosen(tally));
+    }
+
+    /// `node` calls back who was at `remote` when an earlier process of it proved that address, by
+    /// a notice of `len` bytes.
+    pub(in crate::world) fn recalls(&mut self, node: HostId, remote: SocketAddr, len: usize) {
+        self.tallies.entry((node, remote)).or_default().received += len as u64;
     }
 
     /// Something that `node` sent to `remote` reached a host there.
