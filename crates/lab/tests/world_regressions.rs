@@ -365,3 +365,28 @@ fn a_path_that_was_given_up_by_a_word_from_elsewhere_is_not_waited_for() {
     ];
     holds(1_006_546, &ops);
 }
+
+#[test]
+fn an_address_that_was_announced_long_ago_is_not_gone_to() {
+    let ahead =
+        |told_after_ms, ahead_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms });
+    let restart = Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 0 });
+    let moves = [ahead(15_443, 5_000), wait(29_501), restart, wait(123), ahead(19_547, 0)];
+    holds(9_001_613, &[&moves[..], &[wait(164_316), settle(true)]].concat());
+}
+
+#[test]
+fn a_nat_is_not_asked_about_by_the_path_in_use() {
+    let lossy = Quality {
+        delay_ms: 117,
+        jitter_ms: 13,
+        loss: 254,
+        bit_errors: 2,
+        rate_kbps: 13_100,
+        ..Quality::CLEAN
+    };
+    let send = |way, packets, gap_us| Op::Send { client: 2, way, packets, len: 0, gap_us };
+    let packets = [send(Way::Down, 3, 500), send(Way::Up, 11, 20_000)];
+    let before = [plug(2, 0, 0), wait(56_277), quality(2, 0, lossy)];
+    holds(1_177, &[&before[..], &packets, &[wait(5_353), settle(true)]].concat());
+}

@@ -84,3 +84,36 @@ fn no_nat_costs_nothing() {
     pair.run(seconds(23 * 3_600)); // after a day without a word a session is given up
     assert_eq!(pair.bytes, before);
 }
+
+#[test]
+fn a_nat_that_maps_anew_costs_nothing_however_often() {
+    let mut pair = behind_nat(120);
+    let mut sent = 0;
+    for round in 0..40 {
+        for _ in 0..100 {
+            pair.send(&packet(200, false));
+            pair.send_back(&packet(200, true));
+            sent += 1;
+            pair.run(Duration::from_millis(20));
+        }
+        pair.run(seconds(1));
+        let lost = (sent - pair.gateway_inner.len(), sent - pair.client_inner.len());
+        // What was on the way to the old mapping when it went, and until its silence is noticed.
+        assert!(lost.0 == 0 && lost.1 <= (round + 1) * 4, "round {round}: {lost:?}");
+        pair.nat.as_mut().unwrap().forget();
+    }
+}
+
+#[test]
+fn the_first_ping_through_a_new_mapping_is_answered() {
+    for _ in 0..4 {
+        let mut pair = behind_nat(120);
+        pair.run(seconds(60));
+        pair.nat.as_mut().unwrap().forget();
+        pair.send(&packet(84, false));
+        pair.run(DELAY);
+        pair.send_back(&packet(84, true));
+        pair.run(DELAY);
+        assert_eq!((pair.gateway_inner.len(), pair.client_inner.len()), (1, 1));
+    }
+}

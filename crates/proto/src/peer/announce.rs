@@ -68,9 +68,14 @@ impl Peer {
                 && path.health != Health::Gone
                 && path.transport() == Transport::Udp
         };
-        let there = self.paths.iter().find(to_it).map(|path| (path.id, path.is_proven()));
+        let there = self
+            .paths
+            .iter()
+            .find(to_it)
+            .map(|path| (path.id, path.is_proven() && path.health == Health::Good));
         match there {
             Some((id, true)) => self.activate(cx, id),
+            // It has not answered yet, or not of late: when it does, data goes by it.
             Some((id, false)) => self.ask(cx, id),
             None => {
                 if let Some(id) = self.open_path(cx, target) {

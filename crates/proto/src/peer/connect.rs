@@ -18,6 +18,7 @@ use crate::id::LinkId;
 use crate::outbox::Route;
 use crate::path::probe::Probes;
 use crate::path::{Health, Path, PathId, Trust};
+use crate::reliable::control::ControlSender;
 use crate::time::{Duration, Instant};
 
 /// Time between the attempts of one round.
@@ -326,7 +327,7 @@ impl Peer {
             path.natted = route.local.is_some_and(|local| local != welcome.observed.ip());
         }
         self.forget_gone(cx);
-        self.control.renumber(cx.now);
+        self.control = ControlSender::default();
         self.introduce(cx);
         let took = Some(cx.now.saturating_since(started));
         cx.tell(Event::Established { peer: self.key, first, took });

@@ -231,15 +231,25 @@ impl Epoch {
             self.next_rx.0 += 1;
             indices.push(index);
         }
-        // Serials only grow: what lies unused below the newest stays unused, or arrives late.
-        while self.rx.values().filter(|lane| lane.serial <= newest).count() > LANES_MAX {
-            let spare = |lane: &&RxLane| in_use.is_none() || lane.path != in_use;
-            let Some(oldest) = self.rx.values().find(spare).map(|lane| lane.serial) else { break };
-            if let Some(lane) = self.rx.remove(&oldest) {
-                table.revoke([lane.index]);
-            }
+        while self.rx.range(..=newest).count() > LANES_MAX
+            && let Some(serial) = self.least_lane(newest, in_use)
+            && let Some(lane) = self.rx.remove(&serial)
+        {
+            table.revoke([lane.index]);
         }
         (!indices.is_empty()).then_some((first, indices))
+    }
+
+    /// The lane up to `newest` that is missed least: the oldest that another one of its path has
+    /// followed, or that was passed over (serials only grow: what lies unused below the newest
+    /// stays so, or arrives late); if there is none, the oldest whose path is not in use.
+    fn least_lane(&self, newest: PathSerial, in_use: Option<PathId>) -> Option<PathSerial> {
+        let lanes = || self.rx.range(..newest).map(|(_, lane)| lane);
+        let followed =
+            |lane: &&RxLane| lane.path.is_none_or(|path| self.rx_serial(path) > Some(lane.serial));
+        let spare = |lane: &&RxLane| in_use.is_none() || lane.path != in_use;
+        let least = lanes().find(followed).or_else(|| lanes().find(spare))?;
+        Some(least.serial)
     }
 
     /// Whether a new epoch should be asked for, now that traffic flows.

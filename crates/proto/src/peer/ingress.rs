@@ -6,6 +6,7 @@ use super::{Context, Event, Peer, Side};
 use crate::error::{DropReason, PeerError};
 use crate::outbox::Route;
 use crate::path::{Health, PathId, Trust};
+use crate::reliable::control::ControlSender;
 use crate::wire::control::Control;
 use crate::wire::frame::{Feedback, Frame, Frames};
 use crate::wire::inner::InnerView;
@@ -94,7 +95,7 @@ impl Peer {
         let first = self.established.is_none();
         self.epochs.confirm(cx.now, epoch, cx.indices);
         self.established.get_or_insert(cx.now);
-        self.control.renumber(cx.now);
+        self.control = ControlSender::default();
         self.introduce(cx);
         cx.tell(Event::Established { peer: self.key, first, took: None });
     }

@@ -128,9 +128,11 @@ impl Peer {
         let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
         for id in due {
             let Some(path) = self.paths.get(id) else { continue };
-            // An address is proven at full size; a path that went silent is asked by small
-            // datagrams, which pass where large ones no longer do.
-            let size = if path.is_proven() { 0 } else { FLIGHT_SIZE.min(path.budget()) };
+            // An address is proven at full size, if its budget allows that: what there is of a
+            // smaller one is for data. A path that went silent is asked by small datagrams, which
+            // pass where large ones no longer do.
+            let full = !path.is_proven() && path.allows(FLIGHT_SIZE);
+            let size = if full { FLIGHT_SIZE } else { 0 };
             self.challenge(cx, id, size);
         }
     }

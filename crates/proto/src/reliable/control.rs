@@ -1,6 +1,6 @@
 //! Numbered control frames: sent on any path, repeated until acknowledged, delivered once and in
-//! order (docs/spec/wire.md, section 4). Numbers start at 0 in every epoch; what was not
-//! acknowledged under the old one is numbered anew.
+//! order (docs/spec/wire.md, section 4). Numbers start at 0 in every epoch, and with them all that
+//! counts is said again: what was not acknowledged under the old one is no loss.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -30,8 +30,6 @@ pub struct ControlSender {
 struct Pending {
     number: u32,
     body: Vec<u8>,
-    /// Whether the message means anything under another epoch.
-    survives_rekey: bool,
     /// Whether it says where a gateway is reached.
     announces: bool,
     due: Instant,
@@ -58,10 +56,6 @@ impl ControlSender {
         self.queue.push_back(Pending {
             number: self.next,
             body,
-            survives_rekey: !matches!(
-                message,
-                Control::Indices { .. } | Control::RestartTokens { .. }
-            ),
             announces: matches!(message, Control::Addresses(_)),
             due: now,
             pause: Duration::ZERO,
@@ -122,17 +116,6 @@ impl ControlSender {
     /// A path is back: what waits is due now, whatever its pause.
     pub fn hurry(&mut self, now: Instant) {
         for pending in &mut self.queue {
-            (pending.due, pending.pause) = (now, Duration::ZERO);
-        }
-    }
-
-    /// A new epoch begins: what still counts is numbered from 0 and due now.
-    pub fn renumber(&mut self, now: Instant) {
-        self.queue.retain(|pending| pending.survives_rekey && !pending.acknowledged);
-        self.next = 0;
-        for pending in &mut self.queue {
-            pending.number = self.next;
-            self.next += 1;
             (pending.due, pending.pause) = (now, Duration::ZERO);
         }
     }

@@ -28,22 +28,6 @@ fn repeats_until_acknowledged() {
 }
 
 #[test]
-fn a_new_epoch_numbers_anew_and_drops_what_belonged_to_the_old() {
-    let mut sender = ControlSender::default();
-    let indices = Control::Indices { first: crate::id::PathSerial(8), indices: vec![] };
-    for control in [message(1), indices, message(2)] {
-        assert!(sender.push(Instant::ZERO, &control));
-    }
-    sender.renumber(Instant::ZERO);
-    let mut receiver = ControlReceiver::default();
-    while let Some((number, body)) = sender.take_due(Instant::ZERO, REPEAT_MAX, BODY_MAX) {
-        let body = body.to_vec();
-        receiver.receive(number, &body).unwrap();
-    }
-    assert_eq!(drain(&mut receiver), [message(1), message(2)]);
-}
-
-#[test]
 fn the_receiver_is_bounded() {
     let mut receiver = ControlReceiver::default();
     assert_eq!(receiver.receive(AHEAD_MAX + 1, &[]), Err(DropReason::TableFull));

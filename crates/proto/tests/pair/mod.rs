@@ -71,6 +71,13 @@ impl Nat {
         Self { forgets, mappings: Vec::new() }
     }
 
+    /// From now on it maps to other ports.
+    pub(crate) fn forget(&mut self) {
+        for mapping in &mut self.mappings {
+            mapping.0 = SocketAddr::from(([0; 4], 0));
+        }
+    }
+
     /// The outside of what `inside` sends.
     fn out(&mut self, now: Instant, inside: SocketAddr) -> SocketAddr {
         let forgets = self.forgets;

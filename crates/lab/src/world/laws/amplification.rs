@@ -7,7 +7,7 @@
 //!
 //! An address is proven when a host sends from it after something that was sent to it reached
 //! that host: there is no other way to know that the host is there. A process that ends takes its
-//! proofs along; a gateway that begins anew sends one notice at a time, some times, to the addresses
+//! proofs along; a gateway that begins anew sends a few notices, one at a time, to the addresses
 //! that its predecessor wrote down as proven.
 
 use std::collections::BTreeMap;
