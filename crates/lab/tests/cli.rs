@@ -72,7 +72,6 @@ fn short(scenario: &str) -> &'static [&'static str] {
 /// verdict. A line goes when its limit holds; nothing else may fail meanwhile.
 fn owed(scenario: &str) -> &'static [&'static str] {
     match scenario {
-        "nat-rebind" => &["idle_lost", "idle_still_ms", "lost_beyond_flight", "still_ms_median"],
         "resume-loss" => &["announced_lost"],
         "idle" => &["bytes_per_day_open"],
         _ => &[],
