@@ -318,3 +318,15 @@ fn with_no_index_left_a_move_is_a_handshake() {
     pair.run(Duration::from_millis(100));
     assert_eq!(pair.gateway_inner.len(), 1);
 }
+
+#[test]
+fn every_address_of_the_gateway_has_its_turn() {
+    let mut pair = Pair::new(None);
+    pair.admit_client();
+    let dead = (1..=20).map(|n| format!("192.0.2.{n}:9").parse().unwrap());
+    let remotes = dead.chain([GATEWAY.parse().unwrap()]).collect();
+    pair.tell_client(Command::SetRemotes { peer: pair.gateway_key, remotes });
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(Duration::from_secs(3));
+    assert_eq!(pair.state(), PeerState::Up);
+}

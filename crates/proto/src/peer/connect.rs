@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use super::connector::{Attempt, CANDIDATES_MAX, Candidate, OpenSocket, Round, STREAMS_MAX};
+use super::connector::{Attempt, Candidate, OpenSocket, Round};
 use super::epoch::{Agreed, Epoch, PENDING_TIME};
 use super::index::EpochId;
 use super::{Context, Event, Peer, PeerState, Side, StreamTo};
@@ -65,6 +65,7 @@ impl Peer {
             started: cx.now,
             next: cx.now,
             pause: PAUSE_FIRST,
+            asked: 0,
             queue: VecDeque::new(),
             attempts: VecDeque::new(),
         });
@@ -151,8 +152,9 @@ impl Peer {
                         connector.candidate_of(link, &route).into_iter().collect()
                     }
                     Some(_) | None => {
-                        let over_udp = connector.candidates().take(CANDIDATES_MAX);
-                        over_udp.chain(connector.stream_candidates().take(STREAMS_MAX)).collect()
+                        let asked = round.asked;
+                        round.asked = asked.wrapping_add(1);
+                        connector.round_candidates(asked)
                     }
                 };
                 let Some(round) = &mut connector.round else { return };

@@ -59,6 +59,8 @@ pub(super) struct Round {
     pub(super) started: Instant,
     pub(super) next: Instant,
     pub(super) pause: Duration,
+    /// How often its candidates were asked.
+    pub(super) asked: u32,
     pub(super) queue: VecDeque<Candidate>,
     pub(super) attempts: VecDeque<Attempt>,
 }
@@ -158,6 +160,16 @@ impl Connector {
                 Some(Candidate { link: link.id, local, remote, stream: Some(method) })
             })
         })
+    }
+
+    /// What a round asks, when `before` rounds have been asked: as many as a round has, the best
+    /// first; where there are more, each round goes on after the one before it.
+    pub(super) fn round_candidates(&self, before: u32) -> VecDeque<Candidate> {
+        let over_udp = part(self.candidates().collect(), CANDIDATES_MAX, before);
+        over_udp
+            .into_iter()
+            .chain(part(self.stream_candidates().collect(), STREAMS_MAX, before))
+            .collect()
     }
 
     /// The candidate that a path by `route` came of.
@@ -279,4 +291,14 @@ impl Connector {
             self.cookies.push((now, route, cookie));
         }
     }
+}
+
+/// The part of `all` that is its turn after `before` others, `most` at a time, round and round.
+fn part(mut all: Vec<Candidate>, most: usize, before: u32) -> Vec<Candidate> {
+    if all.len() > most {
+        let skipped = (before as usize).wrapping_mul(most) % all.len();
+        all.rotate_left(skipped);
+        all.truncate(most);
+    }
+    all
 }
