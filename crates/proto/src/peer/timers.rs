@@ -17,6 +17,8 @@ const HANDSHAKE_AFTER: Duration = Duration::from_secs(1);
 /// up: a session that carries must not ask by a dead path for ever, and one that does not tries
 /// every candidate anew.
 const SPARE_ASKED: Duration = Duration::from_secs(60);
+/// Hundredths of the time for which a session is kept without a word, after which it is renewed.
+const RENEWED_AT: u32 = 95;
 /// How long a stream stays open that was in use before UDP worked again.
 const STREAM_KEPT: Duration = Duration::from_secs(30);
 /// How long a gateway challenges a client that went silent; the next data begins anew.
@@ -72,6 +74,7 @@ impl Peer {
             (self.nat_test_due(), Reason::Keepalive),
             (self.echo.as_ref().map(|echo| echo.due), Reason::Echo),
             (self.established.map(|_| self.heard_at + persistence), Reason::Persistence),
+            (self.renewal_due(persistence), Reason::Persistence),
         ]
         .into_iter()
         .filter_map(|(due, reason)| due.map(|due| (due, reason)))
@@ -99,6 +102,7 @@ impl Peer {
         if self.established.is_some() && self.heard_at + cx.config.persistence_timeout <= cx.now {
             self.end(cx, PeerError::TimedOut);
         }
+        self.renew(cx);
         self.epochs.expire(cx.now, cx.indices);
         for _ in 0..self.waiting.expire(cx.now) {
             cx.drops.count(DropReason::NoRoute);
@@ -119,6 +123,24 @@ impl Peer {
             self.end(cx, PeerError::EpochExhausted);
         }
         self.refresh_state(cx);
+    }
+
+    /// When a client that has not heard a word for long asks whether the gateway is still there: a
+    /// little before both would give the session up, and a new one costs a hundred times more.
+    fn renewal_due(&self, persistence: Duration) -> Option<Instant> {
+        let path = self.paths.active().filter(|_| !self.is_client())?;
+        let quiet = path.health == Health::Good && path.probes.asking_since().is_none();
+        self.established?;
+        quiet.then(|| self.heard_at + persistence * RENEWED_AT / 100)
+    }
+
+    fn renew(&mut self, cx: &mut Context<'_>) {
+        let due = self.renewal_due(cx.config.persistence_timeout);
+        if due.is_some_and(|due| due <= cx.now)
+            && let Some(id) = self.paths.active_id()
+        {
+            self.ask(cx, id);
+        }
     }
 
     /// Whether there is a way to send control frames now.
