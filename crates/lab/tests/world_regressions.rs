@@ -390,3 +390,12 @@ fn a_nat_is_not_asked_about_by_the_path_in_use() {
     let before = [plug(2, 0, 0), wait(56_277), quality(2, 0, lossy)];
     holds(1_177, &[&before[..], &packets, &[wait(5_353), settle(true)]].concat());
 }
+
+#[test]
+fn a_quiet_client_on_a_path_that_the_gateway_gave_up_is_reached() {
+    let deaf = Op::Network(Network::OneWay { client: 1, access: 1, way: Way::Down });
+    let send = Op::Send { client: 1, way: Way::Up, packets: 60, len: 1_420, gap_us: 200 };
+    let sleep = Op::Machine(Machine::Sleep { client: 2, seconds: 55 });
+    let before = [wait(32_873), move_gateway(19_135), wait(473), deaf, send, sleep, wait(55_699)];
+    holds(13_656, &[&before[..], &[redirect(1, 25), wait(6_183), settle(false)]].concat());
+}

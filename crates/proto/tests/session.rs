@@ -44,6 +44,7 @@ fn packets_of_every_size_both_ways() {
     }
     let status = pair.client.status(pair.gateway_key).unwrap();
     assert_eq!(status.paths[0].mtu, 1_452);
+    assert_eq!(status.paths[0].split, 1, "the one of 1,500 bytes");
     assert_eq!(status.paths[0].rtt, Some(2 * DELAY));
 }
 

@@ -58,8 +58,21 @@ impl Peer {
         Framing::Sequenced { bucket, sequence }
     }
 
-    fn wait(&mut self, cx: &Context<'_>, packet: InnerPacket<'_>) -> Result<(), DropReason> {
-        if self.waiting.push(cx.now, packet) { Err(DropReason::QueueFull) } else { Ok(()) }
+    fn wait(&mut self, cx: &mut Context<'_>, packet: InnerPacket<'_>) -> Result<(), DropReason> {
+        let full = self.waiting.push(cx.now, packet);
+        self.ask_given_up(cx);
+        if full { Err(DropReason::QueueFull) } else { Ok(()) }
+    }
+
+    /// Gateway: there is something to say and no path that is not given up. The one in use is asked
+    /// all the same: a client that has nothing to say itself may be there, and not know.
+    fn ask_given_up(&mut self, cx: &mut Context<'_>) {
+        let gone = |path: &&Path| path.health == Health::Gone && path.is_proven();
+        let given_up = self.paths.active().filter(gone).filter(|_| self.is_client());
+        let given_up = given_up.filter(|path| path.probes.asking_since().is_none());
+        if let Some(id) = given_up.map(|path| path.id) {
+            self.ask(cx, id);
+        }
     }
 
     /// Sends what waited. Called when a path has become usable.

@@ -242,6 +242,9 @@ impl Peer {
         };
         let (id, before) = (path.id, path.trust);
         path.proved(cx.now, answer);
+        if matches!(self.side, Side::Client { .. }) {
+            path.speaks_again();
+        }
         self.reach_changed = true;
         path.natted = path.route.local.is_some_and(|local| local != response.observed.ip());
         self.forgive(id);
