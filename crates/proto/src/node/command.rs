@@ -114,9 +114,7 @@ impl Node {
                     Err(DropReason::QueueFull)
                 }
             }
-            Command::SocketFailed(socket) => {
-                self.each_peer(now, out, |peer, cx| peer.socket_failed(cx, socket))
-            }
+            Command::SocketFailed(socket) => self.socket_failed(now, socket, out),
         };
         self.count(done);
     }
@@ -197,6 +195,24 @@ impl Node {
             }
         }
         peer.set_access(access);
+        Ok(())
+    }
+
+    /// Strangers can make streams fail as often as they like: who does not use one is not bothered.
+    fn socket_failed(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        let uses = |slot: &Slot| self.peer(*slot).is_some_and(|peer| peer.uses(socket));
+        let slots: Vec<_> = self.by_key.values().copied().filter(uses).collect();
+        for slot in slots {
+            self.with_peer(now, slot, out, |peer, cx| {
+                peer.socket_failed(cx, socket);
+                Ok(())
+            })?;
+        }
         Ok(())
     }
 

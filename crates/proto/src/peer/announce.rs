@@ -2,7 +2,8 @@
 //! is. Its clients follow (docs/spec/wire.md, section 6).
 //!
 //! Make before break: the path in use carries until the one to the new address has answered, so a
-//! move that is announced ahead loses nothing.
+//! move that is announced ahead loses nothing. Knows nothing of why a gateway moves or which of its
+//! addresses work: the shell says the one, challenges the other.
 
 use std::net::SocketAddr;
 
@@ -10,7 +11,7 @@ use super::connector::Candidate;
 use super::{Context, Event, Peer, Side};
 use crate::id::Transport;
 use crate::outbox::Route;
-use crate::path::{Health, Path, PathId, Trust};
+use crate::path::{Health, Path, PathId};
 use crate::wire::control::{ADDRESSES_MAX, Control};
 
 /// Where a gateway says that it is reached.
@@ -114,23 +115,5 @@ impl Peer {
         for id in retired {
             self.remove_path(cx, id);
         }
-    }
-
-    /// Client: a path by `candidate`, which has not answered yet. `None` when no index is left.
-    pub(super) fn open_path(
-        &mut self,
-        cx: &mut Context<'_>,
-        candidate: Candidate,
-    ) -> Option<PathId> {
-        let Side::Gateway(connector) = &mut self.side else { return None };
-        if !self.epochs.current.as_ref()?.has_spare_index() {
-            return None;
-        }
-        let Candidate { link, local, remote, .. } = candidate;
-        let socket = connector.open_socket(cx, candidate);
-        let route = Route { socket, local: Some(local), remote };
-        let id = self.paths.next_id();
-        self.add_path(cx, Path::new(id, route, Some(link), cx.now, Trust::Chosen));
-        Some(id)
     }
 }

@@ -1,5 +1,8 @@
 //! What the asking end of a session remembers: where the gateway may be, from which links, by which
 //! sockets, and the handshakes under way.
+//!
+//! Decides which ways are tried and in what order; when, and what an answer changes, is decided by
+//! the peer (`connect`, `moving`).
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -43,11 +46,11 @@ pub(super) struct Connector {
     /// Where UDP is blocked: the streams that may lead to the gateway, best first.
     pub(super) streams: Vec<StreamTo>,
     /// From where sockets failed of late.
-    pub(super) failures: Vec<(Instant, LinkId, IpAddr)>,
+    failures: Vec<(Instant, LinkId, IpAddr)>,
     /// What is known of the NAT in front of the path in use.
     pub(super) nat: NatTimeout,
     /// Cookies by the way that they were got: a gateway makes them for a source address.
-    pub(super) cookies: Vec<(Instant, Route, Cookie)>,
+    cookies: Vec<(Instant, Route, Cookie)>,
     pub(super) round: Option<Round>,
     /// Whether the user wants a session.
     pub(super) wanted: bool,

@@ -4,6 +4,7 @@
 //! The interval is learned, not fixed (RFC 5780, 4.6, with a session's own means): by a path of
 //! its own, a new socket with a mapping of its own, the client asks the gateway to answer after a
 //! while. If the answer arrives, a mapping outlives that while. The path in use is not put at risk.
+//! What kind of NAT it is, and how it maps, is not asked.
 
 use std::net::{IpAddr, SocketAddr};
 

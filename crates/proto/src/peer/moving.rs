@@ -5,6 +5,7 @@
 //! When a lane's source address changes, the old address is challenged too: if it still answers,
 //! the change was forged. A change counts only from the highest number seen.
 
+use super::connector::Candidate;
 use super::epoch::Standing;
 use super::index::Lead;
 use super::{Context, Event, Link, Peer, Side};
@@ -386,6 +387,15 @@ impl Peer {
         self.refresh_state(cx);
     }
 
+    /// Whether a path leads by `socket`, or an attempt may be answered there.
+    pub(crate) fn uses(&self, socket: SocketId) -> bool {
+        let opened = match &self.side {
+            Side::Gateway(connector) => connector.has_socket(socket),
+            Side::Client { .. } => false,
+        };
+        opened || self.paths.uses(socket)
+    }
+
     /// A socket of this node has failed: the paths by it are gone, and attempts by it will not be
     /// answered.
     pub(crate) fn socket_failed(&mut self, cx: &mut Context<'_>, socket: SocketId) {
@@ -464,6 +474,24 @@ impl Peer {
             !open && !connector.failed_lately(cx.now, *c)
         })?;
         self.open_path(cx, candidate)
+    }
+
+    /// Client: a path by `candidate`, which has not answered yet. `None` when no index is left.
+    pub(super) fn open_path(
+        &mut self,
+        cx: &mut Context<'_>,
+        candidate: Candidate,
+    ) -> Option<PathId> {
+        let Side::Gateway(connector) = &mut self.side else { return None };
+        if !self.epochs.current.as_ref()?.has_spare_index() {
+            return None;
+        }
+        let Candidate { link, local, remote, .. } = candidate;
+        let socket = connector.open_socket(cx, candidate);
+        let route = Route { socket, local: Some(local), remote };
+        let id = self.paths.next_id();
+        self.add_path(cx, Path::new(id, route, Some(link), cx.now, Trust::Chosen));
+        Some(id)
     }
 
     /// Client: announces itself by a path that it just took: two challenges, one of them the first
