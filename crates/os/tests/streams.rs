@@ -12,8 +12,8 @@ use std::{
 use rove_os::{
     error::Error,
     stream::{
-        Basic, DATAGRAM_LEN_MAX, EARLY_MAX, Phase, Proxy, Security, Stream, StreamError,
-        StreamOptions, Transport, UNSENT_MAX,
+        Basic, DATAGRAM_LEN_MAX, EARLY_MAX, ListeningSocket, Phase, Proxy, Security, Stream,
+        StreamError, StreamOptions, Transport, UNSENT_MAX,
     },
     udp::{Datagrams, Ecn, Queue, ReceiveBuffer, SendError},
 };
@@ -73,6 +73,22 @@ fn a_socket_of_both_families_shows_ipv4_as_such() {
     let mut ours = gateway.open(&mut client).unwrap();
     assert_eq!(ours.local(), Some([127, 0, 0, 1].into()));
     assert_eq!(Some(ours.remote().ip()), client.local());
+    carry(&mut client, &mut ours, 5_000, 1_000);
+}
+
+#[test]
+fn a_place_that_is_added_takes_streams_like_the_first() {
+    let mut gateway = Gateway::new("127.0.0.1:0", None);
+    let more = ListeningSocket::bind("127.0.0.1:0".parse().unwrap(), false, None).unwrap();
+    let there = more.local().unwrap();
+    // Whoever comes before it is added waits.
+    let mut early = connect(there, TLS, None);
+    gateway.listener.add(more).unwrap();
+    assert_eq!(gateway.listener.locals().nth(1), Some(there));
+    let mut first = gateway.open(&mut early).unwrap();
+    carry(&mut early, &mut first, 5_000, 1_000);
+    let mut client = connect(gateway.address(), Security::Plain, None);
+    let mut ours = gateway.open(&mut client).unwrap();
     carry(&mut client, &mut ours, 5_000, 1_000);
 }
 

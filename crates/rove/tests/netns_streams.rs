@@ -244,3 +244,61 @@ fn a_connection_survives_a_move_and_a_restart_of_the_gateway_without_udp() {
         lab.rove("client", "down").ok();
     });
 }
+
+#[test]
+fn streams_move_with_the_gateway() {
+    in_namespace("streams_move_with_the_gateway", || {
+        need_program("a moving port for streams", "nft");
+        let lab = Lab::new("a moving port for streams");
+        let _gateway = lab.gateway();
+        serve_pattern("server", WEB, 20_000_000);
+        block(NO_UDP);
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite} --route 198.51.100.0/24")).ok();
+        let fetched = thread::spawn(|| download("client", WEB).unwrap());
+        thread::sleep(Duration::from_millis(100));
+        lab.rove("gateway", "gateway move 192.0.2.1:4600").ok();
+        assert!(fetched.join().unwrap() == pattern(20_000_000), "nothing is missing");
+        // Whoever comes anew knows the new port alone, and comes in there.
+        let fresh = lab.invite("tablet");
+        lab.rove("client", "down").ok();
+        let by = "ip saddr 203.0.113.2 ip daddr 192.0.2.1 tcp dport != 4600 drop";
+        block(&[NO_UDP[0], NO_UDP[1], by]);
+        lab.rove("client", &format!("up {fresh} --route 198.51.100.0/24")).ok();
+        let paths: Value = serde_json::from_str(&lab.rove("client", "paths --json").ok()).unwrap();
+        assert_eq!(paths[0]["remote"], "192.0.2.1:4600");
+        // And the old port stays as long as that of UDP does.
+        let old = inside("phone", || TcpStream::connect("192.0.2.1:4500").is_ok());
+        assert!(old.join().unwrap());
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
+fn a_port_that_streams_cannot_have_is_told_of() {
+    in_namespace("a_port_that_streams_cannot_have_is_told_of", || {
+        let lab = Lab::new("a taken port for streams");
+        let gateway = lab.gateway();
+        let bind = |at: &'static str| inside("gateway", move || TcpListener::bind(at).unwrap());
+        let taken = bind("[::]:4600").join().unwrap();
+        let moved = lab.rove("gateway", "gateway move 192.0.2.1:4600");
+        assert!(moved.err.contains("clients on networks that block UDP cannot"), "{}", moved.err);
+        assert!(moved.err.contains("4600"), "{}", moved.err);
+        moved.ok();
+        assert_eq!(gateway.terminate(), Some(0));
+        drop(taken);
+
+        // Where the operator named the places, it is no move.
+        let file = lab.home("gateway").join("gateway.toml");
+        edit(&file, "[gateway]\n", "[gateway]\nstreams = [\"[::]:443\", \"[::]:4600\"]\n");
+        let _gateway = lab.gateway();
+        let before = std::fs::read(&file).unwrap();
+        let taken = bind("[::]:4700").join().unwrap();
+        let error = lab.rove("gateway", "gateway move 192.0.2.1:4700").fails();
+        assert!(error.contains("4700"), "{error}");
+        assert!(std::fs::read(&file).unwrap() == before, "nothing was written");
+        drop(taken);
+        lab.rove("gateway", "gateway move 192.0.2.1:4700").ok();
+        assert!(support::netns::reaches("phone", "192.0.2.1:4700"));
+    });
+}

@@ -46,7 +46,7 @@ pub use self::{
     frame::{ALPN, DATAGRAM_LEN_MAX, PREFACE},
     listener::{
         HANDSHAKE_TIMEOUT, HANDSHAKES_MAX, HANDSHAKES_PER_SOURCE, LISTEN_MAX, ListenOptions,
-        Listener, SPLICE_BUFFER_LEN, SPLICE_IDLE, SPLICES_MAX, SPLICES_PER_SOURCE,
+        Listener, ListeningSocket, SPLICE_BUFFER_LEN, SPLICE_IDLE, SPLICES_MAX, SPLICES_PER_SOURCE,
     },
     opening::EARLY_MAX,
     proxy::{ANSWER_LEN_MAX, Basic, Proxy},

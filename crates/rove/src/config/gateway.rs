@@ -71,7 +71,7 @@ pub(super) struct RawFile {
 pub(super) struct RawGateway {
     pub(super) endpoints: Spanned<Vec<Spanned<String>>>,
     pub(super) listen: Option<Spanned<Vec<Spanned<String>>>>,
-    streams: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) streams: Option<Spanned<Vec<Spanned<String>>>>,
     web_server: Option<Spanned<String>>,
     networks: Spanned<Vec<Spanned<String>>>,
     dns: Option<Spanned<Vec<Spanned<String>>>>,

@@ -21,12 +21,12 @@ pub struct Relocation {
 
 impl GatewayConfig {
     /// The file at `path` with `to` in the place of its first endpoint. Where it says itself where
-    /// to listen, `listen` is added to that; else the gateway listens at the ports of the
-    /// endpoints.
+    /// to listen, or to take streams, what `more` makes of these places and of the ports at which
+    /// clients may come over UDP is added; else both are at the ports of the endpoints.
     pub fn relocated(
         path: &Path,
         to: &Endpoint,
-        listen: impl FnOnce(&[SocketAddr]) -> Vec<SocketAddr>,
+        more: impl Fn(&[SocketAddr], &[u16]) -> Vec<SocketAddr>,
     ) -> Result<Relocation, ConfigError> {
         let source = Source::read(path)?;
         let RawFile { gateway: raw, .. } = source.parse()?;
@@ -43,11 +43,15 @@ impl GatewayConfig {
             .map(Endpoint::to_string)
             .collect();
         let mut changes = vec![(raw.endpoints.span(), endpoints)];
-        if let Some(explicit) = &raw.listen {
-            let mut places = before.listen.clone();
-            places.extend(listen(&before.listen));
+        let of_udp = before.listen.iter().map(SocketAddr::port).chain([old.port]);
+        let of_udp: Vec<u16> = of_udp.collect();
+        for (explicit, known) in [(&raw.listen, &before.listen), (&raw.streams, &before.streams)] {
+            let Some(explicit) = explicit else { continue };
+            let mut places = known.clone();
+            places.extend(more(known, &of_udp));
             places.dedup();
-            places.truncate(gateway::LISTEN_MAX);
+            // The newest is where the gateway is; what was open longest is missed least.
+            places.drain(..places.len().saturating_sub(gateway::LISTEN_MAX));
             changes.push((explicit.span(), places.iter().map(SocketAddr::to_string).collect()));
         }
         // The last first, so that the others' places stay what they are.
@@ -75,7 +79,7 @@ mod tests {
         let path = dir.path().join("gateway.toml");
         std::fs::write(&path, text).unwrap();
         let to: Endpoint = to.parse().unwrap();
-        GatewayConfig::relocated(&path, &to, |_| vec![([192, 0, 2, 7], to.port).into()])
+        GatewayConfig::relocated(&path, &to, |_, _| vec![([192, 0, 2, 7], to.port).into()])
     }
 
     #[test]
@@ -94,6 +98,16 @@ mod tests {
         assert_eq!(moved.config.endpoints.len(), 1);
         let error = relocated(TEXT, "192.0.2.1:4500").unwrap_err().to_string();
         assert!(error.contains("is where the gateway is already"), "{error}");
+    }
+
+    #[test]
+    fn places_for_streams_that_are_named_grow_too_and_the_eldest_go() {
+        let many: Vec<String> = (1..=16).map(|n| format!("\"192.0.2.1:{n}\"")).collect();
+        let text = TEXT.replace("[gateway]", &format!("[gateway]\nstreams = [{}]", many.join(",")));
+        let streams = relocated(&text, "192.0.2.7:4600").unwrap().config.streams;
+        assert_eq!(streams.len(), gateway::LISTEN_MAX);
+        assert_eq!(streams[0].to_string(), "192.0.2.1:2");
+        assert_eq!(streams[15].to_string(), "192.0.2.7:4600");
     }
 
     #[test]

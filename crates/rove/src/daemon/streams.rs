@@ -1,21 +1,14 @@
-//! Streams for networks that lose UDP: where a gateway takes them, and by which ways a client
-//! tries them.
+//! The ways by which a client tries streams, on networks that lose UDP.
 //!
 //! A client knows no more of a gateway than where UDP goes. So it tries TCP to the same port, and
 //! TLS to the port that is open everywhere; and it asks its proxy, if it has one, for that. The
 //! core tries them beside each other, and only while UDP does not answer.
 
 use std::env;
-use std::net::{IpAddr, SocketAddr};
-
-use anyhow::Result;
-use rove_os::error::Error;
-use rove_os::plan::MARK;
-use rove_os::stream::{ListenOptions, Listener};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::net::SocketAddr;
 
 use super::data::{ByProxy, Way};
-use crate::config::{GatewayConfig, ProxyChoice, ProxyUrl};
+use crate::config::{ProxyChoice, ProxyUrl};
 use crate::values::{Endpoint, Host};
 
 /// The port that networks leave open when they leave nothing else open.
@@ -24,53 +17,6 @@ const HTTPS: u16 = 443;
 const REMOTES_MAX: usize = 2;
 /// Where a proxy is named that is not in the configuration, in the order of looking.
 const VARIABLES: [&str; 4] = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
-
-/// Opens the ports where a gateway takes streams.
-///
-/// # Errors
-/// A port that was asked for cannot be had. One that was not is told in the log.
-pub(super) fn listen(config: &GatewayConfig) -> Result<Option<Listener>> {
-    let places = &config.streams;
-    // Those of UDP are the default, and must not keep a gateway from running.
-    let is_asked_for = *places != config.listen || config.web_server.is_some();
-    if places.is_empty() {
-        return Ok(None);
-    }
-    allow_descriptors();
-    let bind = |local: &[SocketAddr]| {
-        let backend = config.web_server;
-        Listener::bind(&ListenOptions { local, ipv6_only: false, mark: Some(MARK), backend })
-    };
-    let opened = match bind(places) {
-        // A host without IPv6.
-        Err(Error::Os { .. }) if places.iter().any(|at| at.ip().is_unspecified()) => {
-            let v4 = |at: &SocketAddr| match at.ip() {
-                IpAddr::V6(ip) if ip.is_unspecified() => ([0, 0, 0, 0], at.port()).into(),
-                IpAddr::V4(_) | IpAddr::V6(_) => *at,
-            };
-            bind(&places.iter().map(v4).collect::<Vec<_>>())
-        }
-        opened => opened,
-    };
-    match opened {
-        Ok(listener) => Ok(Some(listener)),
-        Err(error) if !is_asked_for => {
-            tracing::warn!("clients on networks that block UDP cannot connect: {error}");
-            Ok(None)
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Each stream takes a descriptor, and the soft limit is often 1,024. What the hard one does not
-/// allow makes newcomers wait.
-fn allow_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, ..limit };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!(%error, "the limit of descriptors stays");
-    }
-}
 
 /// The ways to a gateway, best first: those that the proxy of this network has, then TLS, then
 /// plain TCP. `remotes` are its addresses as far as they are known.

@@ -21,7 +21,7 @@ impl Gateway {
              this command",
             self.home.dir().display()
         );
-        let places = |listen: &[SocketAddr]| places(to, listen, links);
+        let places = |listen: &[SocketAddr], of_udp: &[u16]| places(to, of_udp, listen, links);
         Ok(GatewayConfig::relocated(&self.home.config(Role::Gateway), to, places)?)
     }
 
@@ -40,25 +40,65 @@ impl Gateway {
         self.identity = identity;
         self.config.endpoints.clone_from(&relocation.config.endpoints);
         self.config.listen.clone_from(&relocation.config.listen);
+        self.config.streams.clone_from(&relocation.config.streams);
         Ok(())
     }
 }
 
-/// Where to listen for `to`, beside the places that are named: at its address, if that is one of
-/// this host's, else at its port of every address that is listened at.
-fn places(to: &Endpoint, listen: &[SocketAddr], links: &[Link]) -> Vec<SocketAddr> {
-    let covered = |at: &SocketAddr| at.port() == to.port && at.ip().is_unspecified();
-    if listen.iter().any(covered) {
-        return Vec::new();
-    }
-    let own = links.iter().flat_map(|link| &link.addresses);
-    let places: Vec<SocketAddr> = match to.host {
-        Host::Address(ip) if own.map(ipnet::IpNet::addr).any(|own| own == ip) => {
-            vec![(ip, to.port).into()]
-        }
-        Host::Address(_) | Host::Name(_) => {
-            listen.iter().map(|at| (at.ip(), to.port).into()).collect()
-        }
+/// Where to listen for `to`, beside the places that are named: each place again, at the address of
+/// `to` if that is one of this host's and the place is at one address, and at its port if the place
+/// was at one `of_udp`. So a port for streams alone, like 443, stays what it is.
+fn places(to: &Endpoint, of_udp: &[u16], listen: &[SocketAddr], links: &[Link]) -> Vec<SocketAddr> {
+    let mut own = links.iter().flat_map(|link| &link.addresses).map(ipnet::IpNet::addr);
+    let to_ip = match to.host {
+        Host::Address(ip) if own.any(|own| own == ip) => Some(ip),
+        Host::Address(_) | Host::Name(_) => None,
     };
-    places.into_iter().filter(|place| !listen.contains(place)).collect()
+    let mut places: Vec<SocketAddr> = Vec::new();
+    for at in listen {
+        let ip = to_ip.filter(|_| !at.ip().is_unspecified()).unwrap_or_else(|| at.ip());
+        let port = if of_udp.contains(&at.port()) { to.port } else { at.port() };
+        let place = SocketAddr::new(ip, port);
+        let is_open = |open: &SocketAddr| {
+            *open == place || (open.ip().is_unspecified() && open.port() == port)
+        };
+        if !listen.iter().chain(&places).any(is_open) {
+            places.push(place);
+        }
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use rove_os::links::LinkKind;
+
+    use super::*;
+
+    #[test]
+    fn every_place_moves_as_far_as_it_concerns_the_endpoint() {
+        let link = Link {
+            index: 2,
+            name: "eth0".to_owned(),
+            kind: LinkKind::Ethernet,
+            up: true,
+            carrier: true,
+            mtu: 1_500,
+            addresses: vec!["192.0.2.7/24".parse().unwrap()],
+            default_v4: None,
+            default_v6: None,
+        };
+        let moved = |to: &str, listen: &[&str]| -> Vec<String> {
+            let listen: Vec<SocketAddr> = listen.iter().map(|at| at.parse().unwrap()).collect();
+            let places =
+                places(&to.parse().unwrap(), &[4_500], &listen, std::slice::from_ref(&link));
+            places.iter().map(SocketAddr::to_string).collect()
+        };
+        assert_eq!(moved("192.0.2.7:4600", &["192.0.2.1:4500"]), ["192.0.2.7:4600"]);
+        assert_eq!(moved("192.0.2.7:4600", &["[::]:4500", "[::]:443"]), ["[::]:4600"]);
+        assert_eq!(moved("192.0.2.7:4500", &["192.0.2.1:443"]), ["192.0.2.7:443"]);
+        assert_eq!(moved("vpn.example:4600", &["192.0.2.1:4500"]), ["192.0.2.1:4600"]);
+        assert_eq!(moved("198.51.100.1:4500", &["192.0.2.1:4500"]), [""; 0], "in front of it");
+        assert_eq!(moved("192.0.2.7:4600", &["0.0.0.0:4500", "[::]:4600"]), [""; 0]);
+    }
 }

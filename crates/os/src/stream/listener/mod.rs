@@ -37,8 +37,9 @@ use self::{
 use super::{Stream, socket, tls};
 use crate::{error::Error, udp::Queue};
 
-/// Addresses that one listener may have.
-pub const LISTEN_MAX: usize = 16;
+/// Addresses that one listener may have: as many as a gateway may have of UDP, which each of its
+/// moves adds one to.
+pub const LISTEN_MAX: usize = 1_024;
 /// Visitors whose language is not known yet, or whose TLS handshake is not done.
 pub const HANDSHAKES_MAX: usize = 256;
 /// Of them, those from one source: an IPv4 address, or 64 bits of an IPv6 address. Many clients
@@ -82,6 +83,28 @@ pub struct ListenOptions<'a> {
     pub backend: Option<SocketAddr>,
 }
 
+/// An address where streams can come in: bound, so that it is known whether it can be had, and with
+/// whoever connects waiting until a [`Listener`] takes it.
+#[derive(Debug)]
+pub struct ListeningSocket(Socket);
+
+impl ListeningSocket {
+    /// Binds `local`, for IPv6 alone if that is asked for; `mark` is that of every packet
+    /// (`SO_MARK`).
+    ///
+    /// # Errors
+    /// [`Error::TcpPortInUse`], [`Error::AddressNotLocal`], [`Error::NoPrivilege`] (for a mark, or
+    /// a port below 1024), or [`Error::Os`].
+    pub fn bind(local: SocketAddr, ipv6_only: bool, mark: Option<u32>) -> Result<Self, Error> {
+        socket::listen(local, ipv6_only, mark).map(Self)
+    }
+
+    /// Where it is bound, with the port that the kernel chose.
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.0.local_addr().ok()?.as_socket()
+    }
+}
+
 /// Listens for streams.
 #[derive(Debug)]
 pub struct Listener {
@@ -119,31 +142,52 @@ impl Listener {
     /// Binds all addresses, or none.
     ///
     /// # Errors
-    /// [`Error::TcpPortInUse`], [`Error::AddressNotLocal`], [`Error::NoPrivilege`] (for a mark, or
-    /// a port below 1024), [`Error::Tls`], or [`Error::Os`].
+    /// Those of [`ListeningSocket::bind`] and of [`Listener::new`].
     pub fn bind(options: &ListenOptions<'_>) -> Result<Self, Error> {
-        let poll = Poll::new().map_err(|error| Error::os("make an epoll", error))?;
-        let mut sockets = Vec::new();
-        for &local in options.local.iter().take(LISTEN_MAX) {
-            let socket = socket::listen(local, options.ipv6_only, options.mark)?;
-            let token = Token(sockets.len());
-            poll.registry()
-                .register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)
-                .map_err(|error| Error::os("watch a listening TCP socket", error))?;
-            sockets.push(socket);
+        let mut listener = Self::new(options.backend, options.mark)?;
+        for &local in options.local {
+            let socket = ListeningSocket::bind(local, options.ipv6_only, options.mark)?;
+            listener.add(socket)?;
         }
+        Ok(listener)
+    }
+
+    /// A listener without an address. What comes to one and is not for Rove is passed on to
+    /// `backend`, with `mark` on its packets.
+    ///
+    /// # Errors
+    /// [`Error::Tls`], or [`Error::Os`].
+    pub fn new(backend: Option<SocketAddr>, mark: Option<u32>) -> Result<Self, Error> {
         Ok(Self {
-            poll,
-            sockets,
+            poll: Poll::new().map_err(|error| Error::os("make an epoll", error))?,
+            sockets: Vec::new(),
             tls: tls::server()?,
-            mark: options.mark,
-            backend: options.backend,
+            mark,
+            backend,
             guests: BTreeMap::new(),
             next: 0,
             acceptable: BTreeSet::new(),
             unfinished: BTreeSet::new(),
             paused_until: None,
         })
+    }
+
+    /// Takes who comes to one more address, besides those that it has.
+    ///
+    /// # Errors
+    /// [`Error::Os`], also when there are [`LISTEN_MAX`] already.
+    pub fn add(&mut self, ListeningSocket(socket): ListeningSocket) -> Result<(), Error> {
+        let what = "watch a listening TCP socket";
+        if self.sockets.len() >= LISTEN_MAX {
+            return Err(Error::os(what, io::Error::other("too many of them")));
+        }
+        let token = Token(self.sockets.len());
+        self.poll
+            .registry()
+            .register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)
+            .map_err(|error| Error::os(what, error))?;
+        self.sockets.push(socket);
+        Ok(())
     }
 
     /// The addresses that it listens on, with the ports that the kernel chose.

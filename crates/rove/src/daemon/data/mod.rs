@@ -24,7 +24,7 @@ use anyhow::{Context, Result};
 use mio::{Poll, Token, Waker};
 use rove_os::clock::Clock;
 use rove_os::links::Link;
-use rove_os::stream::Listener;
+use rove_os::stream::{Listener, ListeningSocket};
 use rove_os::tun::Tun;
 use rove_os::udp::UdpSocket;
 use rove_proto::crypto::Rng;
@@ -67,6 +67,8 @@ pub enum Order {
     },
     /// Where streams come in, likewise.
     Accept(Listener),
+    /// One more place where streams come in.
+    AcceptAlso(ListeningSocket),
     /// A snapshot of some sessions, all of them if none are named.
     Status {
         /// Whose.

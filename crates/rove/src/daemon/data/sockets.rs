@@ -9,8 +9,11 @@ use std::os::fd::{AsRawFd, RawFd};
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
+use rove_os::error::Error;
 use rove_os::links::Link;
-use rove_os::stream::{Listener, Phase, Security, Stream, StreamOptions, Transport};
+use rove_os::stream::{
+    Listener, ListeningSocket, Phase, Security, Stream, StreamOptions, Transport,
+};
 use rove_os::udp::{
     Datagrams, Ecn, Queue, ReceiveBuffer, Received, SendError, UdpOptions, UdpSocket,
 };
@@ -100,6 +103,11 @@ impl Sockets {
     pub(super) fn add_door(&mut self, listener: Listener) -> io::Result<()> {
         self.door = Some(Door::new(listener, &self.registry)?);
         Ok(())
+    }
+
+    /// Takes streams at one more place; a gateway that takes none has no door to add it to.
+    pub(super) fn widen_door(&mut self, socket: ListeningSocket) -> Result<(), Error> {
+        self.door.as_mut().map_or(Ok(()), |door| door.widen(socket))
     }
 
     /// Learns the names of the links.

@@ -10,7 +10,8 @@ use std::os::fd::AsRawFd;
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
-use rove_os::stream::{Basic, Listener, Proxy, Security, Stream, StreamOptions};
+use rove_os::error::Error;
+use rove_os::stream::{Basic, Listener, ListeningSocket, Proxy, Security, Stream, StreamOptions};
 use rove_os::udp::Queue;
 use rove_proto::id::SocketId;
 
@@ -49,11 +50,7 @@ impl std::fmt::Debug for ByProxy {
 
 impl Way {
     /// Begins a stream in this way.
-    pub(super) fn open(
-        &self,
-        options: StreamOptions<'_>,
-        now: u64,
-    ) -> Result<Stream, rove_os::error::Error> {
+    pub(super) fn open(&self, options: StreamOptions<'_>, now: u64) -> Result<Stream, Error> {
         let security = match &self.tls {
             Some(server_name) => Security::Tls { server_name },
             None => Security::Plain,
@@ -83,6 +80,12 @@ impl Door {
         Ok(Self { listener, ready: true, next: SocketId::STREAMS })
     }
 
+    /// Lets in who comes to one more place.
+    pub(super) fn widen(&mut self, socket: ListeningSocket) -> Result<(), Error> {
+        self.ready = true;
+        self.listener.add(socket)
+    }
+
     pub(super) const fn set_ready(&mut self) {
         self.ready = true;
     }
@@ -100,7 +103,7 @@ impl Door {
     ///
     /// # Errors
     /// It is of no use any more.
-    pub(super) fn turn(&mut self, now: u64) -> Result<Vec<Stream>, rove_os::error::Error> {
+    pub(super) fn turn(&mut self, now: u64) -> Result<Vec<Stream>, Error> {
         let mut streams = Vec::new();
         let left = self.listener.turn(now, |stream| streams.push(stream))?;
         self.ready = left == Queue::Unknown;

@@ -109,6 +109,11 @@ impl Data {
                         tracing::error!(%error, "cannot watch the port for streams");
                     }
                 }
+                Ok(Order::AcceptAlso(socket)) => {
+                    if let Err(error) = self.sockets.widen_door(socket) {
+                        tracing::error!(%error, "cannot watch another port for streams");
+                    }
+                }
                 Ok(Order::Status { peers, reply }) => {
                     // An asker that gave up waiting is no loss.
                     let _ = reply.try_send(self.snapshot(peers));

@@ -42,14 +42,8 @@ impl Listening {
 
     /// The socket that receives what is sent to `address` of this host, and can answer from there.
     pub(super) fn socket_of(&self, address: SocketAddr) -> Option<SocketId> {
-        let serves = |bound: &SocketAddr| {
-            let every = match bound.ip() {
-                IpAddr::V4(ip) => ip.is_unspecified() && address.is_ipv4(),
-                IpAddr::V6(ip) => ip.is_unspecified(),
-            };
-            bound.port() == address.port() && (every || bound.ip() == address.ip())
-        };
-        self.bound.iter().find(|(_, bound)| serves(bound)).map(|(&socket, _)| socket)
+        let found = self.bound.iter().find(|&(_, &bound)| serves(bound, address));
+        found.map(|(&socket, _)| socket)
     }
 
     /// Every place that is listened at, in the order of opening.
@@ -68,6 +62,15 @@ impl Listening {
     pub(super) fn local(&self, socket: SocketId) -> Option<SocketAddr> {
         self.bound.get(&socket).copied()
     }
+}
+
+/// Whether what comes to `address` comes to a socket bound to `bound`.
+pub(super) fn serves(bound: SocketAddr, address: SocketAddr) -> bool {
+    let every = match bound.ip() {
+        IpAddr::V4(ip) => ip.is_unspecified() && address.is_ipv4(),
+        IpAddr::V6(ip) => ip.is_unspecified(),
+    };
+    bound.port() == address.port() && (every || bound.ip() == address.ip())
 }
 
 #[cfg(test)]

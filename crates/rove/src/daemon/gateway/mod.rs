@@ -6,6 +6,7 @@
 //! and reconciles them.
 
 mod admission;
+mod entrances;
 mod hop;
 mod journal;
 mod listening;
@@ -31,7 +32,7 @@ use super::data::{Handle, News, Order, Setup};
 use super::message::{MESSAGES_MAX, Message};
 use super::resolve::Resolver;
 use super::signals::{self, Signal};
-use super::{confine, links, log, node, plan, status, streams};
+use super::{confine, links, log, node, plan, status};
 use crate::config::{GatewayConfig, LogFormat};
 use crate::control::{Asked, Listener, Reply, Request};
 use crate::files;
@@ -40,6 +41,7 @@ use crate::home::{Home, Role};
 use crate::invite::TokenHash;
 use crate::ledger::wall_clock;
 use crate::values::Lease;
+use entrances::Entrances;
 use hop::Hop;
 use journal::{Journal, Recalls};
 use listening::Listening;
@@ -71,7 +73,7 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     let mut listening = Listening::default();
     let sockets = gateway.config.listen.iter().map(|&local| listening.open(local));
     let sockets = sockets.collect::<Result<Vec<_>>>()?;
-    let streams = streams::listen(&gateway.config)?;
+    let (entrances, streams) = Entrances::begin(&gateway.config)?;
     let listener = Listener::bind(&socket)?;
     let took_over = applier.has_leftovers();
     let tun = applier.open_device(&plan)?;
@@ -100,6 +102,7 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
         plan,
         data,
         listening,
+        entrances,
         advertised: BTreeMap::new(),
         hop,
         announcer: Announcer::new(Resolver::new(inbox.clone())),
@@ -140,6 +143,7 @@ struct Daemon {
     /// since this process began has no entry.
     advertised: BTreeMap<PeerKey, Vec<IpNet>>,
     listening: Listening,
+    entrances: Entrances,
     hop: Option<Hop>,
     announcer: Announcer,
     journal: Journal,

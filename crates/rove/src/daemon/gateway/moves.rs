@@ -11,20 +11,27 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Result;
 use rove_os::links::{Link, LinkKind};
+use rove_os::udp::UdpSocket;
+use rove_proto::id::SocketId;
 use rove_proto::node::Command;
 use rove_proto::role::access::is_global;
 use rove_proto::wire::control::ADDRESSES_MAX;
 use serde_json::{Value, json};
 
 use super::Daemon;
+use super::entrances::Opened;
 use super::hop::Hop;
 use super::listening::Listening;
+use crate::config::GatewayConfig;
 use crate::daemon::data::Order;
 use crate::daemon::resolve::{self, Resolver};
 use crate::values::{Endpoint, Host};
 
 /// Addresses that are remembered as once this host's own.
 const ONCE_OURS_MAX: usize = 1_024;
+
+/// A socket for datagrams, by its number.
+type Numbered = (SocketId, UdpSocket);
 
 /// What clients are told, and what it is made of.
 pub(super) struct Announcer {
@@ -100,24 +107,17 @@ impl Daemon {
     /// `rove gateway move`.
     pub(super) fn relocate(&mut self, to: &Endpoint) -> Result<Value> {
         let relocation = self.gateway.relocation(to, &self.links)?;
-        let mut opened = Vec::new();
-        for &place in &relocation.config.listen {
-            if self.listening.socket_of(place).is_none() {
-                match self.listening.open(place) {
-                    Ok(socket) => opened.push(socket),
-                    Err(error) => {
-                        self.listening.forget(opened.iter().map(|(number, _)| *number));
-                        return Err(error);
-                    }
-                }
-            }
-        }
+        let (sockets, entrances) = self.open_for(&relocation.config)?;
         if let Err(error) = self.gateway.relocate(&relocation) {
-            self.listening.forget(opened.iter().map(|(number, _)| *number));
+            self.listening.forget(sockets.iter().map(|(number, _)| *number));
+            self.entrances.forget(&entrances);
             return Err(error);
         }
-        for (number, socket) in opened {
+        for (number, socket) in sockets {
             self.data.order(Order::Listen { number, socket });
+        }
+        for socket in entrances.sockets {
+            self.data.order(Order::AcceptAlso(socket));
         }
         tracing::info!("the gateway moves");
         self.announce();
@@ -125,17 +125,39 @@ impl Daemon {
             snapshot.peers.iter().filter(|peer| super::sessions::is_there(peer.state)).count()
         });
         let mut reply = json!({ "endpoint": to, "before": relocation.before, "told": told });
-        if let Host::Address(ip) = to.host
-            && !self.locals().contains(&ip)
-        {
-            reply["warning"] = format!(
+        let elsewhere = match to.host {
+            Host::Address(ip) if !self.locals().contains(&ip) => Some(format!(
                 "{ip} is no address of this host: clients reach it only if something in front of \
                  it passes UDP port {} on to here",
                 to.port
-            )
-            .into();
+            )),
+            Host::Address(_) | Host::Name(_) => None,
+        };
+        let warnings: Vec<String> = elsewhere.into_iter().chain(entrances.warning).collect();
+        if !warnings.is_empty() {
+            reply["warning"] = warnings.join("; ").into();
         }
         Ok(reply)
+    }
+
+    /// Opens what is to be open beside what is: for datagrams, and for streams. All of it or none.
+    fn open_for(&mut self, config: &GatewayConfig) -> Result<(Vec<Numbered>, Opened)> {
+        let mut sockets: Vec<Numbered> = Vec::new();
+        let mut open = || {
+            for &place in &config.listen {
+                if self.listening.socket_of(place).is_none() {
+                    sockets.push(self.listening.open(place)?);
+                }
+            }
+            self.entrances.open(config)
+        };
+        match open() {
+            Ok(entrances) => Ok((sockets, entrances)),
+            Err(error) => {
+                self.listening.forget(sockets.iter().map(|(number, _)| *number));
+                Err(error)
+            }
+        }
     }
 
     /// The links by which clients may come.
