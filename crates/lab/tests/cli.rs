@@ -72,7 +72,6 @@ fn short(scenario: &str) -> &'static [&'static str] {
 /// verdict. A line goes when its limit holds; nothing else may fail meanwhile.
 fn owed(scenario: &str) -> &'static [&'static str] {
     match scenario {
-        "resume-loss" => &["announced_lost"],
         "idle" => &["bytes_per_day_open"],
         _ => &[],
     }

@@ -175,6 +175,10 @@ impl Scenario for RoamClient {
         if !settings.flag("control") {
             limits.push(Limit::at_most("idle_still_ms", bound_ms));
         }
+        if !settings.flag("control") && !settings.flag("bare") {
+            limits.push(Limit::at_most("known_link_still_ms", MARGIN_MS));
+            limits.push(Limit::equal("known_link_lost", 0));
+        }
         limits
     }
 

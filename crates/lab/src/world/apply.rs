@@ -236,11 +236,11 @@ impl World {
         self.command(client + 1, Command::SetLinks(links))
     }
 
-    /// The same without one of its cards, although it still carries.
-    pub(super) fn tell_links_but(&mut self, client: usize, card: u32) -> Result<(), Breach> {
+    /// The same with one of its cards behind the others: its routes have gone, it still carries.
+    pub(super) fn tell_links_last(&mut self, client: usize, card: u32) -> Result<(), Breach> {
         let usable = |access| self.place.access(client, access).carrier;
         let mut links = self.hosts[client + 1].links(usable);
-        links.retain(|link| link.id.0 != card + 1);
+        links.sort_by_key(|link| link.id.0 == card + 1);
         self.command(client + 1, Command::SetLinks(links))
     }
 

@@ -11,7 +11,7 @@ use super::connector::Candidate;
 use super::{Context, Event, Peer, Side};
 use crate::id::Transport;
 use crate::outbox::Route;
-use crate::path::{Health, Path, PathId};
+use crate::path::{Health, Path};
 use crate::wire::control::{ADDRESSES_MAX, Control};
 
 /// Where a gateway says that it is reached.
@@ -57,6 +57,7 @@ impl Peer {
         }
         self.follow(cx);
         self.leave_retired(cx);
+        self.stand_by(cx);
     }
 
     /// Client: goes to where the gateway wants to be reached, unless it is there.
@@ -86,21 +87,12 @@ impl Peer {
         }
     }
 
-    /// Client: whether the gateway wants to be reached by `path` rather than by the one in use.
-    pub(super) fn is_target(&self, path: PathId) -> bool {
-        let Some(path) = self.paths.get(path) else { return false };
-        self.target().is_some_and(|target| {
-            path.link == Some(target.link) && path.route.remote == target.remote
-        })
-    }
-
     /// Client: the way that the gateway asks for, by the link in use; `None` if that is in use.
     fn target(&self) -> Option<Candidate> {
         let Side::Gateway(connector) = &self.side else { return None };
         let path = self.paths.active().filter(|path| path.transport() == Transport::Udp)?;
         let Route { local, remote, .. } = path.route;
-        let family = |at: &&SocketAddr| at.is_ipv4() == remote.is_ipv4();
-        let &wanted = connector.announced.iter().find(family)?;
+        let wanted = connector.announced_for(remote)?;
         let candidate = Candidate { link: path.link?, local: local?, remote: wanted, stream: None };
         (wanted != remote).then_some(candidate)
     }

@@ -336,6 +336,7 @@ impl Peer {
         self.confirm(cx, id);
         self.close_unused_sockets(cx);
         self.flush_waiting(cx);
+        self.stand_by(cx);
         if self.paths.is_on_stream() {
             self.try_elsewhere(cx); // until UDP answers
         }

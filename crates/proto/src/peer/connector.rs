@@ -45,6 +45,8 @@ pub(super) struct Connector {
     pub(super) sockets: Vec<OpenSocket>,
     /// Where UDP is blocked: the streams that may lead to the gateway, best first.
     pub(super) streams: Vec<StreamTo>,
+    /// The ways to prove ahead of need.
+    pub(super) spares: Vec<Candidate>,
     /// From where sockets failed of late.
     failures: Vec<(Instant, LinkId, IpAddr)>,
     /// What is known of the NAT in front of the path in use.
@@ -124,6 +126,7 @@ impl Connector {
             refused: None,
             sockets: Vec::new(),
             streams: Vec::new(),
+            spares: Vec::new(),
             failures: Vec::new(),
             nat: NatTimeout::default(),
             cookies: Vec::new(),
@@ -140,6 +143,12 @@ impl Connector {
     pub(super) fn remotes(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         let known = self.remotes.iter().filter(|remote| !self.announced.contains(remote));
         self.announced.iter().chain(known).copied()
+    }
+
+    /// Where the gateway wants to be reached by who reaches it at `remote` now: at the first address
+    /// of that family that it announced.
+    pub(super) fn announced_for(&self, remote: SocketAddr) -> Option<SocketAddr> {
+        self.announced.iter().find(|at| at.is_ipv4() == remote.is_ipv4()).copied()
     }
 
     /// Every pair of a local and a remote address of one family: the best of the gateway's by every

@@ -23,6 +23,7 @@ impl Peer {
     ) -> Result<(), DropReason> {
         self.rekey_if_due(cx);
         self.not_idle();
+        self.used_at = Some(cx.now);
         let observed = flow::observe(view, packet.head);
         let choice = match self.paths.choose() {
             Some(choice) if self.epochs.current.is_some() => choice,
@@ -151,7 +152,7 @@ impl Peer {
     /// Acknowledgements and control messages that are due, joined into as few datagrams as hold
     /// them, by the path that answered last.
     pub(super) fn send_control(&mut self, cx: &mut Context<'_>) {
-        let Some(path) = self.paths.active_id().or_else(|| self.paths.best_proven(None)) else {
+        let Some(path) = self.paths.active_id().or_else(|| self.best_proven(None)) else {
             return;
         };
         let (Some(epoch), Some(path)) = (self.epochs.current.as_mut(), self.paths.get_mut(path))

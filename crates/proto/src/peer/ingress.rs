@@ -60,6 +60,7 @@ impl Peer {
         }
         self.after_arrival(cx, lead, fresh);
         if traffic {
+            self.used_at = Some(cx.now);
             self.rekey_if_due(cx);
         }
         self.refresh_state(cx);

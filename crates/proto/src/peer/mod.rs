@@ -2,8 +2,8 @@
 //!
 //! Each verb has a file, and a packet's way through it reads from top to bottom: `egress` (TUN
 //! to datagram), `ingress` (datagram to TUN), `connect` (a client's handshakes, on what its
-//! `connector` remembers), `moving`
-//! (paths come, are proven, and go), `announce` (the gateway's addresses), `restart` (its sessions
+//! `connector` remembers), `links` (which path carries, and those proven ahead), `moving` (paths come,
+//! are proven, and go), `announce` (the gateway's addresses), `restart` (its sessions
 //! are lost), `keepalive` (what a NAT needs), `timers`. State is changed here and nowhere above.
 
 pub(crate) mod announce;
@@ -15,6 +15,7 @@ pub mod epoch;
 pub mod index;
 mod ingress;
 mod keepalive;
+mod links;
 mod moving;
 pub mod paths;
 mod restart;
@@ -104,6 +105,8 @@ pub(crate) struct Peer {
     /// Gateway: an answer that the client asked for, later.
     echo: Option<keepalive::PendingEcho>,
     heard_at: Instant,
+    /// When an inner packet last came or went.
+    used_at: Option<Instant>,
     state: PeerState,
 }
 
@@ -141,6 +144,7 @@ impl Peer {
             waiting: Waiting::default(),
             echo: None,
             heard_at: now,
+            used_at: None,
             state: PeerState::Unestablished,
         }
     }

@@ -5,14 +5,13 @@
 //! When a lane's source address changes, the old address is challenged too: if it still answers,
 //! the change was forged. A change counts only from the highest number seen.
 
-use super::connector::Candidate;
 use super::epoch::Standing;
 use super::index::Lead;
-use super::{Context, Event, Link, Peer, Side};
+use super::{Context, Event, Peer, Side};
 use crate::error::DropReason;
-use crate::id::{LinkId, SocketId, Transport};
+use crate::id::{LinkId, SocketId};
 use crate::outbox::Route;
-use crate::path::probe::Answer;
+use crate::path::probe::{Answer, Probes};
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::Duration;
 use crate::wire::frame::{self, Challenge, Frame, Response};
@@ -125,7 +124,7 @@ impl Peer {
 
     /// Sends every challenge that is due.
     pub(super) fn send_probes_due(&mut self, cx: &mut Context<'_>) {
-        let due = |path: &&Path| path.probes.due().is_some_and(|due| due <= cx.now);
+        let due = |path: &&Path| self.probe_due(path).is_some_and(|due| due <= cx.now);
         let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
         for id in due {
             let Some(path) = self.paths.get(id) else { continue };
@@ -218,7 +217,7 @@ impl Peer {
         let gone = self.paths.active().is_some_and(|path| path.health == Health::Gone);
         if self.is_client()
             && gone
-            && let Some(id) = self.paths.best_proven(None)
+            && let Some(id) = self.best_proven(None)
         {
             self.activate(cx, id);
             self.flush_waiting(cx);
@@ -256,10 +255,9 @@ impl Peer {
         let Some(path) = self.paths.get(id) else { return };
         let (preferred, good) = (path.preferred_by_peer, path.health == Health::Good);
         let settled = path.mtu.is_settled();
-        let active_carries = self.paths.active().is_some_and(|p| p.health == Health::Good);
-        let better =
-            self.is_target(id) || (self.paths.is_on_stream() && path.transport() == Transport::Udp);
-        if preferred || (good && (better || !active_carries)) {
+        let carries = |path: &Path| path.is_proven() && path.health == Health::Good;
+        let active_carries = self.paths.active().is_some_and(carries);
+        if preferred || (good && (self.is_better(id) || !active_carries)) {
             self.activate(cx, id);
         } else if before == Trust::Chosen && self.paths.active_id() == Some(id) {
             self.tell_moved(cx, id);
@@ -327,7 +325,12 @@ impl Peer {
         self.tell_moved(cx, id);
         self.forget_gone(cx);
         if !self.is_client() {
-            self.ask(cx, id); // says "reach me here", and again until it is answered
+            // Says "reach me here", and again until that is answered, whatever was asked before.
+            if let Some(path) = self.paths.get_mut(id) {
+                path.probes = Probes::default();
+            }
+            self.ask(cx, id);
+            self.stand_by(cx);
         }
     }
 
@@ -349,42 +352,6 @@ impl Peer {
             path.mtu_due = Some(cx.now + path.rtt.timeout() * 2);
             self.challenge(cx, id, size);
         }
-    }
-
-    /// Client: the usable links are these now. Paths whose link or address went are gone; with
-    /// the active one gone the session moves at once.
-    pub(crate) fn links_changed(&mut self, cx: &mut Context<'_>, links: &[Link]) {
-        let Side::Gateway(connector) = &mut self.side else { return };
-        connector.set_links(links);
-        for path in self.paths.iter_mut() {
-            let still = |link: &Link| {
-                Some(link.id) == path.link
-                    && path.route.local.is_none_or(|local| link.addresses.contains(&local))
-            };
-            if !links.iter().any(still) {
-                path.health = Health::Gone;
-            } else if path.health != Health::Good {
-                path.probes.hurry(cx.now);
-            }
-        }
-        if self.epochs.current.is_none() {
-            self.reconnect(cx);
-        } else if self.paths.active().is_none_or(|path| path.health == Health::Gone) {
-            let was_on_stream = self.paths.is_on_stream();
-            self.migrate(cx);
-            if was_on_stream {
-                // UDP did not work a moment ago, and perhaps does not from here.
-                self.reconnect(cx);
-            }
-        } else {
-            self.send_probes_due(cx);
-            let works = |path: &Path| path.health == Health::Good;
-            if !self.paths.active().is_some_and(works) || self.paths.is_on_stream() {
-                self.try_elsewhere(cx);
-            }
-        }
-        self.forget_gone(cx);
-        self.refresh_state(cx);
     }
 
     /// Whether a path leads by `socket`, or an attempt may be answered there.
@@ -441,59 +408,6 @@ impl Peer {
         self.refresh_state(cx);
     }
 
-    /// Client: takes the best candidate that is not in use already, proven path or new address.
-    pub(super) fn migrate(&mut self, cx: &mut Context<'_>) {
-        if let Some(id) = self.paths.best_proven(self.paths.active_id()) {
-            self.activate(cx, id);
-            return;
-        }
-        if let Some(id) = self.open_next_path(cx) {
-            self.paths.activate(id);
-            self.send_first_flight(cx, id);
-            self.flush_waiting(cx);
-        } else {
-            // No index is left, or every way was tried: a handshake takes one of its own.
-            self.connect(cx);
-        }
-    }
-
-    /// Client: a path by the best candidate that has none yet. `None` when there is no such
-    /// candidate or no index is left.
-    pub(super) fn open_next_path(&mut self, cx: &mut Context<'_>) -> Option<PathId> {
-        let Side::Gateway(connector) = &self.side else { return None };
-        let usable =
-            |path: &&Path| path.health != Health::Gone && path.transport() == Transport::Udp;
-        let taken: Vec<_> = self
-            .paths
-            .iter()
-            .filter(usable)
-            .map(|p| (p.link, p.route.local, p.route.remote))
-            .collect();
-        let candidate = connector.candidates().find(|c| {
-            let open = taken.contains(&(Some(c.link), Some(c.local), c.remote));
-            !open && !connector.failed_lately(cx.now, *c)
-        })?;
-        self.open_path(cx, candidate)
-    }
-
-    /// Client: a path by `candidate`, which has not answered yet. `None` when no index is left.
-    pub(super) fn open_path(
-        &mut self,
-        cx: &mut Context<'_>,
-        candidate: Candidate,
-    ) -> Option<PathId> {
-        let Side::Gateway(connector) = &mut self.side else { return None };
-        if !self.epochs.current.as_ref()?.has_spare_index() {
-            return None;
-        }
-        let Candidate { link, local, remote, .. } = candidate;
-        let socket = connector.open_socket(cx, candidate);
-        let route = Route { socket, local: Some(local), remote };
-        let id = self.paths.next_id();
-        self.add_path(cx, Path::new(id, route, Some(link), cx.now, Trust::Chosen));
-        Some(id)
-    }
-
     /// Client: announces itself by a path that it just took: two challenges, one of them the first
     /// MTU probe, and padding up to the budget that the gateway needs to answer with data.
     pub(super) fn send_first_flight(&mut self, cx: &mut Context<'_>, id: PathId) {
@@ -504,6 +418,12 @@ impl Peer {
             path.mtu_due = Some(cx.now + path.rtt.timeout() * 2);
             self.challenge(cx, id, size);
         }
+        self.pad_first_flight(cx, id);
+    }
+
+    /// Client: the rest of a first flight, which is the gateway's budget until it has the answer to
+    /// a challenge of its own.
+    pub(super) fn pad_first_flight(&mut self, cx: &mut Context<'_>, id: PathId) {
         for _ in 2..FLIGHT {
             let sent = self.send_on(cx, id, false, |draft| {
                 let padding = FLIGHT_SIZE.saturating_sub(draft.len());
@@ -535,7 +455,7 @@ impl Peer {
             epoch.drop_path(id);
         }
         if self.paths.active_id().is_none()
-            && let Some(proven) = self.paths.best_proven(None)
+            && let Some(proven) = self.best_proven(None)
         {
             self.activate(cx, proven);
         }

@@ -140,15 +140,6 @@ impl Paths {
     pub(crate) fn is_on_stream(&self) -> bool {
         self.active().is_some_and(|path| path.transport() == Transport::Stream)
     }
-
-    /// The proven path that answered last, other than `except`; a stream only if there is no other.
-    pub(crate) fn best_proven(&self, except: Option<PathId>) -> Option<PathId> {
-        self.list
-            .iter()
-            .filter(|p| p.is_proven() && p.health == Health::Good && Some(p.id) != except)
-            .max_by_key(|path| (path.transport() == Transport::Udp, path.heard_at))
-            .map(|path| path.id)
-    }
 }
 
 /// What silent paths are worth beside others: nothing alive may make room for them, else two that

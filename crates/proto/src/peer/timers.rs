@@ -1,6 +1,7 @@
 //! What a peer does because time has passed. Every wake-up names its reason.
 
 use super::epoch::Epoch;
+use super::links::SPARE_ASKED;
 use super::moving::CLAIM_TIME;
 use super::{Config, Context, Peer, Side};
 use crate::error::{DropReason, PeerError};
@@ -13,10 +14,6 @@ use crate::wire::frame::Frame;
 /// session in the background, by every way that there is: the gateway may have lost its own, or UDP
 /// be blocked.
 const HANDSHAKE_AFTER: Duration = Duration::from_secs(1);
-/// A path of a client that is not in use is asked for this long after it went silent, then given
-/// up: a session that carries must not ask by a dead path for ever, and one that does not tries
-/// every candidate anew.
-const SPARE_ASKED: Duration = Duration::from_secs(60);
 /// Hundredths of the time for which a session is kept without a word, after which it is renewed.
 const RENEWED_AT: u32 = 95;
 /// How long a stream stays open that was in use before UDP worked again.
@@ -81,7 +78,8 @@ impl Peer {
         .min();
         for path in self.paths.iter() {
             let candidates = [
-                (path.probes.due(), Reason::Challenge),
+                (self.probe_due(path), Reason::Challenge),
+                (self.check_due(path), Reason::Challenge),
                 (path.mtu_due, Reason::Mtu),
                 (self.silence_due(epoch, path), Reason::Silence),
                 (self.asked_enough_due(path), Reason::Challenge),
@@ -111,6 +109,7 @@ impl Peer {
         self.notice_silence(cx);
         self.stop_asking(cx.now);
         self.drop_unproven(cx);
+        self.check_spares(cx);
         self.send_probes_due(cx);
         self.search_mtus_due(cx);
         self.report_due(cx);
@@ -145,7 +144,7 @@ impl Peer {
 
     /// Whether there is a way to send control frames now.
     fn can_send(&self) -> bool {
-        self.paths.active_id().is_some() || self.paths.best_proven(None).is_some()
+        self.paths.active_id().is_some() || self.best_proven(None).is_some()
     }
 
     /// When a path that owes an answer counts as silent.
@@ -170,11 +169,6 @@ impl Peer {
             }
             Side::Client { .. } => None,
         }
-    }
-
-    /// Client: while data goes by a stream, UDP is asked until it works again.
-    fn asked_for_ever(&self, path: &Path) -> bool {
-        path.transport() == Transport::Udp && self.paths.is_on_stream()
     }
 
     /// Client: whether `path` is a stream that UDP has taken the place of.
@@ -264,7 +258,7 @@ impl Peer {
 
     /// Sends the feedback that is due, each by the path that it is about.
     fn report_due(&mut self, cx: &mut Context<'_>) {
-        let fallback = self.paths.active_id().or_else(|| self.paths.best_proven(None));
+        let fallback = self.paths.active_id().or_else(|| self.best_proven(None));
         let Some(epoch) = &mut self.epochs.current else { return };
         let mut reports = Vec::new();
         for lane in epoch.rx.values_mut() {

@@ -86,7 +86,7 @@ impl Client {
         match act {
             Act::Relocate => self.relocate(road)?,
             Act::PlugSpare => self.plug_spare(road)?,
-            Act::AnnounceDeparture => road.world.tell_links_but(CLIENT, self.in_use as u32)?,
+            Act::AnnounceDeparture => road.world.tell_links_last(CLIENT, self.in_use as u32)?,
             Act::Depart => {
                 road.world.plug(CLIENT, self.in_use, None)?;
                 self.in_use = 1 - self.in_use;

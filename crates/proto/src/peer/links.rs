@@ -1,0 +1,277 @@
+//! A client's links, and make before break: a path by every link is proven ahead, and data goes by
+//! the first link that carries, in the order that the shell gives.
+//!
+//! Leaving a link that still carries loses nothing then, and being left by one costs what was in
+//! flight. Knows nothing of why one link is better than another.
+
+use std::cmp::Reverse;
+
+use super::connector::Candidate;
+use super::{Context, Link, Peer, Side};
+use crate::id::Transport;
+use crate::outbox::Route;
+use crate::path::{Health, Path, PathId, Trust};
+use crate::time::{Duration, Instant};
+
+/// Paths that are kept beside each other: the rest of [`PATHS_MAX`](super::paths::PATHS_MAX) is for
+/// moves and questions.
+const SPARES_MAX: usize = 6;
+/// A path that was heard of within this time is trusted to carry as before. A NAT that forgets UDP
+/// sooner than in 30 s is rare.
+const FRESH: Duration = Duration::from_secs(20);
+/// How long after it was heard of last a spare path is asked, while anybody speaks.
+const CHECKED: Duration = Duration::from_secs(15);
+/// A session without an inner packet for this long is idle: what a spare path is asked waits.
+const IDLE: Duration = Duration::from_secs(10);
+/// How long a spare path is asked whether anybody speaks or not.
+pub(super) const SPARE_ASKED: Duration = Duration::from_secs(60);
+
+const _: () = assert!(CHECKED.as_secs() < FRESH.as_secs());
+
+/// How good a path is, the least first; the same for all of a gateway's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Rank {
+    /// A stream is for where UDP does not work.
+    stream: bool,
+    /// Place of its link in the shell's order.
+    link: usize,
+    /// Whether the gateway wants to be reached elsewhere.
+    elsewhere: bool,
+}
+
+impl Peer {
+    /// Client: the usable links are these now. Paths whose link or address went are gone; with
+    /// the active one gone the session moves at once.
+    pub(crate) fn links_changed(&mut self, cx: &mut Context<'_>, links: &[Link]) {
+        let Side::Gateway(connector) = &mut self.side else { return };
+        connector.set_links(links);
+        for path in self.paths.iter_mut() {
+            let still = |link: &Link| {
+                Some(link.id) == path.link
+                    && path.route.local.is_none_or(|local| link.addresses.contains(&local))
+            };
+            if !links.iter().any(still) {
+                path.health = Health::Gone;
+            } else if path.health != Health::Good {
+                path.probes.hurry(cx.now);
+            }
+        }
+        if self.epochs.current.is_none() {
+            self.reconnect(cx);
+        } else if self.paths.active().is_none_or(|path| path.health == Health::Gone) {
+            let was_on_stream = self.paths.is_on_stream();
+            self.migrate(cx);
+            if was_on_stream {
+                // UDP did not work a moment ago, and perhaps does not from here.
+                self.reconnect(cx);
+            }
+        } else {
+            self.send_probes_due(cx);
+            let works = |path: &Path| path.health == Health::Good;
+            if !self.paths.active().is_some_and(works) || self.paths.is_on_stream() {
+                self.try_elsewhere(cx);
+            }
+        }
+        self.take_better(cx);
+        self.stand_by(cx);
+        self.forget_gone(cx);
+        self.refresh_state(cx);
+    }
+
+    /// Client: takes the best candidate that is not in use already, proven path or new address.
+    pub(super) fn migrate(&mut self, cx: &mut Context<'_>) {
+        if let Some(id) = self.best_proven(self.paths.active_id()) {
+            let fresh = self.paths.get(id).is_some_and(|path| is_fresh(cx.now, path));
+            self.activate(cx, id);
+            if !fresh {
+                // A NAT may have forgotten it: the gateway needs a budget to answer with data.
+                self.pad_first_flight(cx, id);
+            }
+            return;
+        }
+        if let Some(id) = self.open_next_path(cx) {
+            self.paths.activate(id);
+            self.send_first_flight(cx, id);
+            self.flush_waiting(cx);
+        } else {
+            // No index is left, or every way was tried: a handshake takes one of its own.
+            self.connect(cx);
+        }
+    }
+
+    /// Client: opens a path by every link that has none, so that it is proven before it is needed.
+    pub(super) fn stand_by(&mut self, cx: &mut Context<'_>) {
+        let wanted = self.spares();
+        let Side::Gateway(connector) = &mut self.side else { return };
+        connector.spares.clone_from(&wanted);
+        if self.epochs.current.is_none() {
+            return;
+        }
+        for candidate in wanted {
+            let Side::Gateway(connector) = &self.side else { return };
+            let there = |path: &Path| {
+                path.health != Health::Gone
+                    && connector.candidate_of(path.link, &path.route) == Some(candidate)
+            };
+            let open = self.paths.iter().any(there) || connector.failed_lately(cx.now, candidate);
+            if !open
+                && self.paths.iter().count() < SPARES_MAX
+                && let Some(id) = self.open_path(cx, candidate)
+            {
+                self.ask(cx, id);
+            }
+        }
+    }
+
+    /// Client: the ways to prove ahead: by each link other than the one in use, in each family, to
+    /// where the gateway wants to be reached, or is; the best links first.
+    fn spares(&self) -> Vec<Candidate> {
+        let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
+            return Vec::new();
+        };
+        let other = connector.links.iter().filter(|link| Some(link.id) != active.link);
+        let ways = other.flat_map(|link| {
+            let of_link = connector.candidates().filter(|way| way.link == link.id);
+            let of_link: Vec<_> = of_link.collect();
+            [true, false].map(|v4| {
+                let family = || of_link.iter().filter(move |way| way.remote.is_ipv4() == v4);
+                let announced = family().find(|way| connector.announced.contains(&way.remote));
+                let in_use = || family().find(|way| way.remote == active.route.remote);
+                announced.or_else(in_use).or_else(|| family().next()).copied()
+            })
+        });
+        ways.flatten().take(SPARES_MAX).collect()
+    }
+
+    /// Whether `path` is one of those that are to be proven ahead.
+    fn is_spare(&self, path: &Path) -> bool {
+        let Side::Gateway(connector) = &self.side else { return false };
+        let way = connector.candidate_of(path.link, &path.route);
+        way.is_some_and(|way| connector.spares.contains(&way))
+    }
+
+    /// Client: data goes to a better path, if there is one: at once if it was heard of lately, else
+    /// when it has answered. The one in use carries until then.
+    pub(super) fn take_better(&mut self, cx: &mut Context<'_>) {
+        let carries = |path: &&Path| path.health == Health::Good;
+        let better = self.best_proven(None).filter(|&id| self.is_better(id));
+        if self.is_client() || self.paths.active().is_none_or(|path| !carries(&path)) {
+            return;
+        }
+        let Some(path) = better.and_then(|id| self.paths.get(id)) else { return };
+        if is_fresh(cx.now, path) {
+            self.activate(cx, path.id);
+        } else {
+            self.ask(cx, path.id);
+        }
+    }
+
+    /// Whether `id` would carry better than the path in use.
+    pub(super) fn is_better(&self, id: PathId) -> bool {
+        let (Some(path), Some(active)) = (self.paths.get(id), self.paths.active()) else {
+            return false;
+        };
+        self.rank(path) < self.rank(active)
+    }
+
+    /// The best proven path other than `except` that carries; among equals, that heard of last.
+    pub(super) fn best_proven(&self, except: Option<PathId>) -> Option<PathId> {
+        let carries = |path: &&Path| path.is_proven() && path.health == Health::Good;
+        let carrying = self.paths.iter().filter(carries).filter(|path| Some(path.id) != except);
+        let best = carrying.min_by_key(|path| (self.rank(path), Reverse(path.heard_at)));
+        best.map(|path| path.id)
+    }
+
+    fn rank(&self, path: &Path) -> Rank {
+        let stream = path.transport() == Transport::Stream;
+        let Side::Gateway(connector) = &self.side else {
+            return Rank { stream, link: 0, elsewhere: false };
+        };
+        let link = connector.links.iter().position(|link| Some(link.id) == path.link);
+        let wanted = connector.announced_for(path.route.remote);
+        Rank {
+            stream,
+            link: link.unwrap_or(usize::MAX),
+            elsewhere: wanted.is_some_and(|wanted| wanted != path.route.remote),
+        }
+    }
+
+    /// Client: a path by the best candidate that has none yet. `None` when there is no such
+    /// candidate or no index is left.
+    pub(super) fn open_next_path(&mut self, cx: &mut Context<'_>) -> Option<PathId> {
+        let Side::Gateway(connector) = &self.side else { return None };
+        let usable =
+            |path: &&Path| path.health != Health::Gone && path.transport() == Transport::Udp;
+        let taken: Vec<_> = self
+            .paths
+            .iter()
+            .filter(usable)
+            .map(|p| (p.link, p.route.local, p.route.remote))
+            .collect();
+        let candidate = connector.candidates().find(|c| {
+            let open = taken.contains(&(Some(c.link), Some(c.local), c.remote));
+            !open && !connector.failed_lately(cx.now, *c)
+        })?;
+        self.open_path(cx, candidate)
+    }
+
+    /// Client: a path by `candidate`, which has not answered yet. `None` when no index is left.
+    pub(super) fn open_path(
+        &mut self,
+        cx: &mut Context<'_>,
+        candidate: Candidate,
+    ) -> Option<PathId> {
+        let Side::Gateway(connector) = &mut self.side else { return None };
+        if !self.epochs.current.as_ref()?.has_spare_index() {
+            return None;
+        }
+        let Candidate { link, local, remote, .. } = candidate;
+        let socket = connector.open_socket(cx, candidate);
+        let route = Route { socket, local: Some(local), remote };
+        let id = self.paths.next_id();
+        self.add_path(cx, Path::new(id, route, Some(link), cx.now, Trust::Chosen));
+        Some(id)
+    }
+
+    /// When a spare path is to be asked whether it still carries: while anybody speaks.
+    pub(super) fn check_due(&self, path: &Path) -> Option<Instant> {
+        let idle = path.probes.asking_since().is_none() && path.health == Health::Good;
+        let spare = self.paths.active_id() != Some(path.id) && self.is_spare(path);
+        if !(idle && spare && path.is_proven()) {
+            return None;
+        }
+        path.heard_at.map(|heard| heard + CHECKED).filter(|&due| !self.is_idle_at(due))
+    }
+
+    /// Asks the spare paths that nobody has heard of for a while.
+    pub(super) fn check_spares(&mut self, cx: &mut Context<'_>) {
+        let due = |path: &&Path| self.check_due(path).is_some_and(|due| due <= cx.now);
+        let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
+        for id in due {
+            self.ask(cx, id);
+        }
+    }
+
+    /// When the next challenge of a path is due. A spare path that does not answer is asked ever
+    /// more rarely, and after a minute only while anybody speaks.
+    pub(super) fn probe_due(&self, path: &Path) -> Option<Instant> {
+        let (due, since) = (path.probes.due()?, path.probes.asking_since()?);
+        let spare = self.paths.active_id() != Some(path.id) && self.is_spare(path);
+        let waits = spare && due > since + SPARE_ASKED && self.is_idle_at(due);
+        (!waits).then_some(due)
+    }
+
+    /// Client: whether a path that is not in use is asked for as long as it takes: one of those that
+    /// should be proven ahead, and while data goes by a stream, UDP.
+    pub(super) fn asked_for_ever(&self, path: &Path) -> bool {
+        (path.transport() == Transport::Udp && self.paths.is_on_stream()) || self.is_spare(path)
+    }
+
+    fn is_idle_at(&self, at: Instant) -> bool {
+        self.used_at.is_none_or(|used| used + IDLE <= at)
+    }
+}
+
+fn is_fresh(now: Instant, path: &Path) -> bool {
+    path.heard_at.is_some_and(|heard| now.saturating_since(heard) < FRESH)
+}

@@ -1,0 +1,177 @@
+//! Several links: what is proven ahead, who carries, and what leaving a link costs.
+
+mod pair;
+
+use pair::{Pair, packet};
+use rove_proto::id::LinkId;
+use rove_proto::node::{Command, Link, PathStatus};
+use rove_proto::path::{Health, Trust};
+use rove_proto::time::Duration;
+
+const WIFI: (u32, [u8; 4]) = (1, [203, 0, 113, 5]);
+const CABLE: (u32, [u8; 4]) = (2, [192, 0, 2, 9]);
+const MODEM: (u32, [u8; 4]) = (3, [198, 51, 100, 77]);
+/// Time between the packets of a flow, in each direction.
+const PACE: Duration = Duration::from_millis(2);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// The client's links, best first.
+fn links(order: &[(u32, [u8; 4])]) -> Command {
+    let link =
+        |&(id, address): &(u32, [u8; 4])| Link { id: LinkId(id), addresses: vec![address.into()] };
+    Command::SetLinks(order.iter().map(link).collect())
+}
+
+/// Both ends with a session, and time for what is proven ahead.
+fn up(order: &[(u32, [u8; 4])]) -> Pair {
+    let mut pair = Pair::up();
+    pair.tell_client(links(order));
+    pair.run(ms(1_500));
+    pair
+}
+
+fn paths(pair: &Pair) -> Vec<PathStatus> {
+    pair.client.status(pair.gateway_key).unwrap().paths
+}
+
+fn in_use(pair: &Pair) -> u32 {
+    let paths = paths(pair);
+    paths.iter().find(|path| path.in_use).and_then(|path| path.link).unwrap().0
+}
+
+/// A packet that carries its number.
+fn numbered(number: u32, back: bool) -> Vec<u8> {
+    let mut packet = packet(200, back);
+    packet[40..44].copy_from_slice(&number.to_be_bytes());
+    packet
+}
+
+/// A flow in both directions for a while; packet numbers go on from `first`.
+fn flow(pair: &mut Pair, first: u32, time: Duration) -> u32 {
+    let packets = u32::try_from(time.as_nanos() / PACE.as_nanos()).unwrap();
+    for number in first..first + packets {
+        pair.send(&numbered(number, false));
+        pair.send_back(&numbered(number, true));
+        pair.run(PACE);
+    }
+    first + packets
+}
+
+/// What arrived, each way: numbers that are missing, that came more than once, and the longest
+/// pause in milliseconds.
+fn judge(pair: &Pair, sent: u32) -> [(usize, usize, u128); 2] {
+    [&pair.gateway_inner, &pair.client_inner].map(|arrived| {
+        let number = |packet: &Vec<u8>| u32::from_be_bytes(packet[40..44].try_into().unwrap());
+        let mut seen = vec![0; sent as usize];
+        for (_, packet) in arrived {
+            seen[number(packet) as usize] += 1;
+        }
+        let pause = arrived.windows(2).map(|pair| pair[1].0.saturating_since(pair[0].0)).max();
+        let missing = seen.iter().filter(|&&times| times == 0).count();
+        let repeated = seen.iter().filter(|&&times| times > 1).count();
+        (missing, repeated, pause.unwrap().as_millis())
+    })
+}
+
+#[test]
+fn a_path_by_every_link_is_proven_ahead() {
+    let pair = up(&[WIFI, CABLE, MODEM]);
+    let paths = paths(&pair);
+    assert_eq!(paths.len(), 3);
+    for path in paths {
+        assert_eq!((path.trust, path.health), (Trust::Proven, Health::Good), "{path:?}");
+    }
+    assert_eq!(in_use(&pair), WIFI.0);
+}
+
+#[test]
+fn data_leaves_a_link_that_is_no_longer_first_and_nothing_is_lost() {
+    let mut pair = up(&[WIFI, CABLE]);
+    let sent = flow(&mut pair, 0, ms(100));
+    pair.tell_client(links(&[CABLE, WIFI]));
+    let sent = flow(&mut pair, sent, ms(300));
+    assert_eq!(in_use(&pair), CABLE.0);
+    pair.tell_client(links(&[CABLE]));
+    pair.filter = Box::new(|datagram| !touches(datagram, WIFI.1));
+    let sent = flow(&mut pair, sent, ms(300));
+    pair.run(ms(200));
+    for (missing, repeated, pause) in judge(&pair, sent) {
+        assert_eq!((missing, repeated), (0, 0));
+        assert!(pause <= 10, "still for {pause} ms");
+    }
+}
+
+#[test]
+fn an_idle_session_leaves_such_a_link_as_well() {
+    let mut pair = up(&[WIFI, CABLE]);
+    pair.run(Duration::from_secs(600));
+    pair.tell_client(links(&[CABLE, WIFI]));
+    pair.run(ms(300));
+    assert_eq!(in_use(&pair), CABLE.0);
+    pair.filter = Box::new(|datagram| !touches(datagram, WIFI.1));
+    pair.tell_client(links(&[CABLE]));
+    pair.send_back(&packet(100, true));
+    pair.run(ms(25));
+    assert_eq!(pair.client_inner.len(), 1);
+}
+
+#[test]
+fn data_returns_to_the_first_link_when_it_carries_again() {
+    let mut pair = up(&[WIFI, CABLE]);
+    pair.tell_client(links(&[CABLE]));
+    let sent = flow(&mut pair, 0, ms(300));
+    assert_eq!(in_use(&pair), CABLE.0);
+    pair.tell_client(links(&[WIFI, CABLE]));
+    let sent = flow(&mut pair, sent, ms(300));
+    assert_eq!(in_use(&pair), WIFI.0);
+    for (missing, ..) in &judge(&pair, sent)[1..] {
+        assert!(*missing <= 30, "{missing} missing");
+    }
+}
+
+#[test]
+fn a_link_that_does_not_answer_is_not_used_and_found_when_it_does() {
+    let mut pair = Pair::up();
+    pair.filter = Box::new(|datagram| !touches(datagram, CABLE.1));
+    pair.tell_client(links(&[CABLE, WIFI]));
+    let mut sent = 0;
+    for _ in 0..60 {
+        sent = flow(&mut pair, sent, ms(100));
+        pair.run(ms(900));
+    }
+    assert_eq!(in_use(&pair), WIFI.0);
+    assert_eq!(judge(&pair, sent).map(|(missing, repeated, _)| (missing, repeated)), [(0, 0); 2]);
+    pair.filter = Box::new(|_| true);
+    for _ in 0..3 {
+        sent = flow(&mut pair, sent, ms(100));
+        pair.run(ms(900));
+    }
+    assert_eq!(in_use(&pair), CABLE.0);
+}
+
+#[test]
+fn what_is_proven_ahead_costs_an_idle_session_nothing() {
+    let mut pair = up(&[WIFI, CABLE, MODEM]);
+    pair.run(Duration::from_secs(120));
+    let before = pair.sent;
+    pair.run(Duration::from_secs(3_600));
+    assert_eq!(pair.sent, before);
+}
+
+#[test]
+fn a_link_that_never_answers_costs_an_idle_session_a_minute_of_asking() {
+    let mut pair = Pair::up();
+    pair.filter = Box::new(|datagram| !touches(datagram, CABLE.1));
+    pair.tell_client(links(&[CABLE, WIFI]));
+    pair.run(Duration::from_secs(120));
+    let before = pair.sent;
+    pair.run(Duration::from_secs(3_600));
+    assert_eq!(pair.sent, before);
+}
+
+fn touches(datagram: &pair::Datagram, address: [u8; 4]) -> bool {
+    [datagram.from, datagram.to].iter().any(|at| at.ip() == std::net::IpAddr::from(address))
+}
