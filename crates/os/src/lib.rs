@@ -13,6 +13,7 @@
 //! - [`stream::Stream`] and [`stream::Listener`]: the same datagrams over TCP or MPTCP, with TLS
 //!   and through a proxy, for networks that lose UDP.
 //! - [`links::snapshot`] and [`links::Monitor`]: the links there are, and "something changed".
+//! - [`wireless::Radio`]: how well a Wi-Fi link hears its access point.
 //! - [`clock::Clock`]: nanoseconds that count sleep. [`random::fill`]: the kernel's randomness.
 //!
 //! Changing the host, for the control thread; blocking, some milliseconds:
@@ -62,3 +63,4 @@ pub mod random;
 pub mod stream;
 pub mod tun;
 pub mod udp;
+pub mod wireless;

@@ -1,8 +1,9 @@
 //! The links of this machine: what could carry a path, and what changed.
 //!
 //! A [`snapshot`] is a value; two of them compare. It decides which addresses are of use (none
-//! that the kernel still checks or that is running out, none that reaches the link alone) and
-//! refuses to know which link is the best, or which ones Rove uses.
+//! that the kernel still checks, none that reaches the link alone, and of those that are running
+//! out only what a link without better ones has) and refuses to know which link is the best, or
+//! which ones Rove uses.
 //! Limits: default routes are those of the main table; Wi-Fi and cellular devices are recognised
 //! by sysfs, and are Ethernet or unknown where it is not mounted.
 
@@ -68,11 +69,17 @@ pub struct Link {
     pub up: bool,
     /// The cable is plugged, the Wi-Fi associated.
     pub carrier: bool,
+    /// It has carrier and waits for something else (RFC 2863, dormant): Wi-Fi for its keys, a
+    /// modem for its call.
+    pub dormant: bool,
     /// Bytes of its largest packet.
     pub mtu: u32,
     /// Addresses that a path can start from, with their prefix. Temporary IPv6 addresses come
     /// before lasting ones (RFC 8981: they are meant for what goes out).
     pub addresses: Vec<IpNet>,
+    /// All of them are deprecated (RFC 4862 section 5.5.4): what uses one may go on, and the
+    /// network will take it back.
+    pub deprecated: bool,
     /// Metric of its default route for IPv4, if it has one; the smallest, if several.
     pub default_v4: Option<u32>,
     /// The same for IPv6.
@@ -80,8 +87,14 @@ pub struct Link {
 }
 
 impl Link {
-    /// Whether a path can start here: up, with carrier and address, and leading outside.
+    /// Whether a path can start here: up, with carrier and address, not dormant, and leading
+    /// outside.
     pub fn usable(&self) -> bool {
+        self.may_carry() && !self.dormant
+    }
+
+    /// Whether a path that started here may still carry: dormant or not.
+    pub fn may_carry(&self) -> bool {
         let outside = match self.kind {
             LinkKind::Loopback | LinkKind::Tunnel => false,
             LinkKind::Ethernet | LinkKind::Wireless | LinkKind::Cellular | LinkKind::Other => true,
@@ -108,8 +121,21 @@ pub fn snapshot() -> Result<Vec<Link>, Error> {
         RouteNetlinkMessage::NewAddress(message) => read_address(&message),
         _ => None,
     });
-    for address in found.map_err(failed("addresses"))? {
+    let (lasting, deprecated): (Vec<_>, Vec<_>) =
+        found.map_err(failed("addresses"))?.into_iter().partition(|address| !address.deprecated);
+    for address in lasting {
         address.add_to(&mut links);
+    }
+    for link in links.values_mut() {
+        link.deprecated = link.addresses.is_empty();
+    }
+    for address in deprecated {
+        if links.get(&address.link).is_some_and(|link| link.deprecated) {
+            address.add_to(&mut links);
+        }
+    }
+    for link in links.values_mut() {
+        link.deprecated &= !link.addresses.is_empty();
     }
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
         let mut message = RouteMessage::default();
@@ -142,7 +168,6 @@ fn read_link(message: &LinkMessage) -> Option<Link> {
         LinkAttribute::Mtu(mtu) => Some(*mtu),
         _ => None,
     });
-    // Wi-Fi has carrier as soon as it is associated, and is dormant until its keys are set.
     let dormant = message.attributes.contains(&LinkAttribute::OperState(State::Dormant));
     let flags = message.header.flags;
     Some(Link {
@@ -150,9 +175,11 @@ fn read_link(message: &LinkMessage) -> Option<Link> {
         kind: kind_of(message, &name),
         name,
         up: flags.contains(LinkFlags::Up),
-        carrier: flags.contains(LinkFlags::LowerUp) && !dormant,
+        carrier: flags.contains(LinkFlags::LowerUp),
+        dormant,
         mtu: mtu.unwrap_or(0),
         addresses: Vec::new(),
+        deprecated: false,
         default_v4: None,
         default_v6: None,
     })
@@ -184,9 +211,8 @@ fn kind_of(message: &LinkMessage, name: &str) -> LinkKind {
     }
 }
 
-/// Addresses that cannot be used yet, or should not be used for anything new.
-const UNUSABLE: AddressFlags =
-    AddressFlags::Tentative.union(AddressFlags::Dadfailed).union(AddressFlags::Deprecated);
+/// Addresses that cannot be used, or not yet.
+const UNUSABLE: AddressFlags = AddressFlags::Tentative.union(AddressFlags::Dadfailed);
 
 /// An address that can be used, and whose.
 struct Address {
@@ -194,6 +220,8 @@ struct Address {
     net: IpNet,
     /// Made by the privacy extensions (RFC 8981): preferred to the lasting one.
     temporary: bool,
+    /// Not to be used for anything new.
+    deprecated: bool,
 }
 
 impl Address {
@@ -220,7 +248,8 @@ fn read_address(message: &AddressMessage) -> Option<Address> {
     let secondary = message.header.flags.contains(AddressHeaderFlags::Secondary);
     let temporary = secondary && net.addr().is_ipv6();
     let usable = !flags.intersects(UNUSABLE) && !reaches_link_only(net);
-    usable.then_some(Address { link: message.header.index, net, temporary })
+    let deprecated = flags.contains(AddressFlags::Deprecated);
+    usable.then_some(Address { link: message.header.index, net, temporary, deprecated })
 }
 
 fn reaches_link_only(net: IpNet) -> bool {

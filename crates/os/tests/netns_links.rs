@@ -67,6 +67,29 @@ fn a_snapshot_tells_addresses_carrier_and_default_routes() {
 }
 
 #[test]
+fn what_runs_out_or_waits_may_still_carry() {
+    in_namespace("what_runs_out_or_waits_may_still_carry", || {
+        net::veth("wan", "far");
+        net::address("wan", "10.1.0.2/24");
+        net::up("wan");
+        net::up("far");
+        let fresh = eventually("wan", |link| link.carrier);
+        assert!(!fresh.deprecated);
+        net::deprecate_address("wan", "10.1.0.2/24");
+        let old = link("wan");
+        assert!(old.usable() && old.deprecated);
+        assert_eq!(old.addresses, fresh.addresses);
+        net::address("wan", "10.1.0.3/24");
+        let renumbered = link("wan");
+        assert!(!renumbered.deprecated);
+        assert_eq!(renumbered.addresses, ["10.1.0.3/24".parse().unwrap()]);
+        net::dormant("wan");
+        let dormant = eventually("wan", |link| link.dormant);
+        assert!(dormant.may_carry() && !dormant.usable());
+    });
+}
+
+#[test]
 fn our_own_tunnel_is_no_link_to_use() {
     in_namespace("our_own_tunnel_is_no_link_to_use", || {
         let options = TunOptions { name: "rove0", persistent: false, offload: true };

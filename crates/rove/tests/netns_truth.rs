@@ -31,7 +31,7 @@ const STATUS: [&str; 11] = [
     "dns_domains",
 ];
 /// Of every path of `rove paths --json`.
-const PATH: [&str; 16] = [
+const PATH: [&str; 19] = [
     "id",
     "link",
     "local",
@@ -48,6 +48,9 @@ const PATH: [&str; 16] = [
     "last_heard_ms",
     "mtu",
     "split",
+    "link_rank",
+    "link_state",
+    "signal_dbm",
 ];
 /// A client notices within two seconds; the rest is for a busy machine.
 const NOTICED_WITHIN: Duration = Duration::from_secs(4);

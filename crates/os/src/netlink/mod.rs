@@ -3,6 +3,7 @@
 //! It knows messages and answers; which links, addresses, routes and rules there shall be is
 //! decided by the callers. Every wait is bounded: the kernel answers at once or not at all.
 
+pub(crate) mod generic;
 pub(crate) mod monitor;
 
 use std::{io, os::fd::AsRawFd, time::Duration};

@@ -32,8 +32,10 @@ fn link(name: &str, addresses: &[&str]) -> Link {
         kind: LinkKind::Ethernet,
         up: true,
         carrier: true,
+        dormant: false,
         mtu: 1_500,
         addresses: nets(addresses),
+        deprecated: false,
         default_v4: None,
         default_v6: None,
     }

@@ -3,12 +3,16 @@
 use std::net::IpAddr;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
-    address::{AddressAttribute, AddressMessage},
-    link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
+    address::{AddressAttribute, AddressMessage, CacheInfo},
+    link::{
+        InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, LinkMode,
+        State,
+    },
     route::{
         RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope,
         RouteType,
@@ -198,6 +202,24 @@ pub(crate) fn address(name: &str, address: &str) {
 fn is_up(name: &str) -> bool {
     let links = rove_os::links::snapshot().unwrap();
     links.iter().any(|link| link.name == name && link.up)
+}
+
+/// Lets an address run out: it is of use for a minute, and for nothing new.
+pub(crate) fn deprecate_address(name: &str, address: &str) {
+    let mut message = address_message(name, address);
+    let mut info = CacheInfo::default();
+    info.ifa_valid = 60;
+    message.attributes.push(AddressAttribute::CacheInfo(info));
+    request(RouteNetlinkMessage::NewAddress(message), NLM_F_REPLACE);
+}
+
+/// Lets an interface wait for something else whenever it gets its carrier (RFC 2863).
+pub(crate) fn dormant(name: &str) {
+    let mut message = LinkMessage::default();
+    message.header.index = index(name);
+    message.attributes.push(LinkAttribute::Mode(LinkMode::Dormant));
+    message.attributes.push(LinkAttribute::OperState(State::Dormant));
+    request(RouteNetlinkMessage::SetLink(message), 0);
 }
 
 /// Takes an address away.

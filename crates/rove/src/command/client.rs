@@ -345,8 +345,13 @@ pub(super) fn paths(home: &Home, args: OutputArgs) -> Result<()> {
         let shown = |name, scale: f64, unit| {
             number(path, name).map_or_else(String::new, |n| format!("{:.1}{unit}", n * scale))
         };
+        let rank = number(path, "link_rank").map(|rank| rank.to_string());
+        let why = Some(field(path, "link_state").to_owned()).filter(|why| !why.is_empty());
+        let signal = number(path, "signal_dbm").map(|dbm| format!("{dbm} dBm"));
+        let rank: Vec<String> = [rank, why, signal].into_iter().flatten().collect();
         [
             field(path, "link").to_owned(),
+            rank.join(" "),
             field(path, "state").to_owned(),
             field(path, "local").to_owned(),
             field(path, "remote").to_owned(),
@@ -355,8 +360,8 @@ pub(super) fn paths(home: &Home, args: OutputArgs) -> Result<()> {
             shown("last_heard_ms", 1e-3, " s ago"),
         ]
     };
-    let rows: Vec<[String; 7]> = paths.iter().map(row).collect();
-    let head = ["LINK", "STATE", "LOCAL", "REMOTE", "RTT", "LOSS", "HEARD"];
+    let rows: Vec<[String; 8]> = paths.iter().map(row).collect();
+    let head = ["LINK", "RANK", "STATE", "LOCAL", "REMOTE", "RTT", "LOSS", "HEARD"];
     output::print(&output::table(head, &rows))
 }
 

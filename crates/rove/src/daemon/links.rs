@@ -94,18 +94,6 @@ fn next_change(source: &mut impl Source, known: &[Link]) -> Vec<Link> {
     }
 }
 
-/// The links that can carry a path, best first: those with a default route by its metric, then the
-/// others, which may still reach a gateway nearby.
-pub(super) fn usable(links: &[Link], tunnel: &str) -> Vec<Link> {
-    let mut usable: Vec<Link> =
-        links.iter().filter(|link| link.usable() && link.name != tunnel).cloned().collect();
-    usable.sort_by_key(|link| {
-        let metric = link.default_v4.into_iter().chain(link.default_v6).min();
-        (metric.is_none(), metric, link.index)
-    });
-    usable
-}
-
 #[cfg(test)]
 mod tests {
     use rove_os::links::LinkKind;
@@ -137,8 +125,10 @@ mod tests {
             kind: LinkKind::Ethernet,
             up: true,
             carrier: true,
+            dormant: false,
             mtu: 1_500,
             addresses: Vec::new(),
+            deprecated: false,
             default_v4: None,
             default_v6: None,
         }

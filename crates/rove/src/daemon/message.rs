@@ -20,6 +20,8 @@ pub(super) enum Message {
     News(News),
     /// The links as they are now.
     Links(Vec<Link>),
+    /// The strength of Wi-Fi links' signals in dBm, by index.
+    Signals(Vec<(u32, Option<i8>)>),
     /// From the system.
     Signal(Signal),
     /// The gateway's addresses, or why its names do not resolve.

@@ -16,6 +16,8 @@ mod message;
 mod node;
 mod plan;
 mod probe;
+mod radio;
+mod ranking;
 mod resolve;
 mod signals;
 mod status;

@@ -37,8 +37,10 @@ fn lan(network: &str) -> Link {
         kind: LinkKind::Ethernet,
         up: true,
         carrier: true,
+        dormant: false,
         mtu: 1_500,
         addresses: vec![network.parse().unwrap()],
+        deprecated: false,
         default_v4: None,
         default_v6: None,
     }

@@ -14,6 +14,7 @@ use rove_proto::path::Health;
 use rove_proto::time::Instant;
 use serde_json::{Value, json};
 
+use super::ranking::Ranked;
 use crate::encoding;
 use crate::ledger::wall_clock;
 
@@ -27,6 +28,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) kill_switch: bool,
     pub(super) dns: &'a Dns,
     pub(super) links: &'a BTreeMap<u32, String>,
+    /// The usable ones, best first.
+    pub(super) ranked: &'a [Ranked],
     /// What carries the paths that are no UDP.
     pub(super) streams: &'a BTreeMap<SocketId, &'static str>,
     /// Why the gateway refused last, and the cure.
@@ -186,6 +189,8 @@ fn path(path: &PathStatus, now: Instant, around: &Surroundings<'_>) -> Value {
         (Health::Good, false) => "standby",
     };
     let link = path.link.and_then(|link| around.links.get(&link.0));
+    let rank = path.link.and_then(|id| around.ranked.iter().position(|r| r.link.index == id.0));
+    let ranked = rank.and_then(|rank| around.ranked.get(rank));
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let heard = path.heard_at.map(|at| micros(now.saturating_since(at)) / 1_000);
     json!({
@@ -205,6 +210,9 @@ fn path(path: &PathStatus, now: Instant, around: &Surroundings<'_>) -> Value {
         "last_heard_ms": heard,
         "mtu": path.mtu,
         "split": path.split,
+        "link_rank": rank.map(|rank| rank + 1),
+        "link_state": ranked.and_then(|ranked| ranked.standing.label()),
+        "signal_dbm": ranked.and_then(|ranked| ranked.signal),
     })
 }
 

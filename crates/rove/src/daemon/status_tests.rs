@@ -56,6 +56,7 @@ fn told(peer: &PeerStatus, refused: Option<&str>) -> (bool, String) {
         kill_switch: false,
         dns: &Dns::default(),
         links: &BTreeMap::new(),
+        ranked: &[],
         streams: &BTreeMap::new(),
         refused: refused.map(str::to_owned),
         search: Search { links: 1, addresses: 3, ..Search::default() },

@@ -83,8 +83,10 @@ mod tests {
             kind: LinkKind::Ethernet,
             up: true,
             carrier: true,
+            dormant: false,
             mtu: 1_500,
             addresses: vec!["192.0.2.7/24".parse().unwrap()],
+            deprecated: false,
             default_v4: None,
             default_v6: None,
         };

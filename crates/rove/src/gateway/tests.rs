@@ -14,8 +14,10 @@ fn link(name: &str, addresses: &[&str]) -> Link {
         kind: LinkKind::Ethernet,
         up: true,
         carrier: true,
+        dormant: false,
         mtu: 1_500,
         addresses: addresses.iter().map(|net| net.parse().unwrap()).collect(),
+        deprecated: false,
         default_v4: None,
         default_v6: None,
     }

@@ -8,6 +8,7 @@
 mod addresses;
 mod lease;
 mod news;
+mod order;
 mod requests;
 
 use std::net::SocketAddr;
@@ -27,8 +28,10 @@ use rove_proto::node::{Command, PeerConfig, SideConfig};
 use rove_proto::role::Access;
 use rove_proto::wire::control::Lease;
 
-use super::data::{Handle, News, Order, Setup};
+use super::data::{Handle, News, Setup};
 use super::message::{MESSAGES_MAX, Message};
+use super::radio::Radios;
+use super::ranking::{Ranked, Ranking};
 use super::resolve::{self, Resolver};
 use super::signals::{self, Signal};
 use super::streams::{self, ResolvedProxy};
@@ -112,6 +115,10 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         progress: Progress::Asking,
         deadline,
         leaving: None,
+        ranking: Ranking::default(),
+        ranked: Vec::new(),
+        order_due: None,
+        radios: Radios::new(inbox.clone()),
         inbox,
         configure: wishes.configure,
         config,
@@ -153,6 +160,12 @@ struct Client<'a> {
     /// A name that did not resolve.
     unresolved: Option<String>,
     links: Vec<Link>,
+    ranking: Ranking,
+    /// The usable links as they were ordered last, best first.
+    ranked: Vec<Ranked>,
+    /// When their order changes without news.
+    order_due: Option<Instant>,
+    radios: Radios,
     lease: Option<Lease>,
     applier: Applier,
     data: Handle,
@@ -198,7 +211,8 @@ impl Client<'_> {
         self.data.command(Command::AddPeer(Box::new(peer)));
         self.set_streams();
         self.find_proxy();
-        self.data.order(Order::Links(self.usable_links()));
+        self.note_links();
+        self.tell_links();
         self.data.command(Command::Connect(key));
     }
 
@@ -221,10 +235,6 @@ impl Client<'_> {
         }
     }
 
-    fn usable_links(&self) -> Vec<Link> {
-        links::usable(&self.links, self.config.interface.as_str())
-    }
-
     fn serve(
         &mut self,
         messages: &Receiver<Message>,
@@ -241,6 +251,9 @@ impl Client<'_> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
+            if self.order_due.is_some_and(|due| due <= Instant::now()) {
+                self.rerank();
+            }
             self.advance(carries)?;
         }
     }
@@ -253,6 +266,7 @@ impl Client<'_> {
             }
             Progress::Told => self.resolve_at,
         };
+        let due = self.order_due.map_or(due, |order_due| due.min(order_due));
         due.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
     }
 
@@ -264,6 +278,7 @@ impl Client<'_> {
                 return Err(anyhow!(why)).context("the data thread has ended");
             }
             Message::Links(links) => self.relink(links),
+            Message::Signals(signals) => self.take_signals(signals),
             Message::Signal(Signal::Reload) => {
                 if let Err(error) = self.reload() {
                     tracing::error!("the configuration is not taken: {error:#}");
@@ -312,7 +327,7 @@ impl Client<'_> {
     /// Why nothing carries at the deadline.
     fn why_not(&self) -> anyhow::Error {
         let within = self.config.timeout;
-        if self.usable_links().is_empty() {
+        if self.ranked.is_empty() {
             return anyhow!("no network: connect this host to one and try again");
         }
         let asked: Vec<String> = self.endpoints.iter().map(Endpoint::to_string).collect();

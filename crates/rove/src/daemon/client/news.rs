@@ -1,15 +1,11 @@
-//! What a client does about news: of the core, the links, and the gateway's name.
-
-use std::time::Instant;
+//! What a client does about news of the core.
 
 use anyhow::{Context, Result, anyhow};
-use rove_os::links::Link;
 use rove_proto::crypto::Status;
 use rove_proto::node::{Event, PeerState};
 use rove_proto::wire::control::Lease;
 
 use super::{Client, Progress};
-use crate::daemon::data::Order;
 use crate::daemon::{plan, probe, status};
 
 impl Client<'_> {
@@ -101,19 +97,6 @@ impl Client<'_> {
         self.is_up = state == PeerState::Up;
         if state != PeerState::Up {
             self.resolve_soon();
-        }
-    }
-
-    /// The links changed: the core takes other paths, and what others removed is put back.
-    pub(super) fn relink(&mut self, links: Vec<Link>) {
-        self.links = links;
-        self.data.order(Order::Links(self.usable_links()));
-        if let Err(error) = self.applier.reassert() {
-            tracing::error!(%error, "the tunnel's addresses or routes could not be put back");
-        }
-        // With another network the name may be found that was not, or the gateway by another.
-        if self.unresolved.is_some() || !self.is_up {
-            self.resolve_at = Instant::now();
         }
     }
 }

@@ -56,16 +56,23 @@ impl Client<'_> {
         let dns = plan.and_then(|plan| plan.dns).unwrap_or_default();
         let kill_switch = self.applier.kill_switch_stands();
         let refused = session.refused.map(news::refusal);
-        let streams = &snapshot.streams;
+        let (streams, ranked) = (&snapshot.streams, self.ranked.as_slice());
         let name = resolve::first_name(&self.endpoints);
         let search = Search {
-            links: self.usable_links().len(),
+            links: self.ranked.len(),
             addresses: self.remotes.len(),
             resolving: name.filter(|_| self.resolver.is_asking()),
             announced: self.membership.announced(),
         };
-        let around =
-            Surroundings { kill_switch, dns: &dns, links: &links, streams, refused, search };
+        let around = Surroundings {
+            kill_switch,
+            dns: &dns,
+            links: &links,
+            ranked,
+            streams,
+            refused,
+            search,
+        };
         if *request == Request::Paths {
             return Ok(status::paths(session, snapshot.now, &around));
         }

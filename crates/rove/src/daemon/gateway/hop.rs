@@ -220,8 +220,10 @@ mod tests {
             kind: LinkKind::Ethernet,
             up: true,
             carrier: true,
+            dormant: false,
             mtu: 1_500,
             addresses: vec!["192.0.2.1/24".parse().unwrap()],
+            deprecated: false,
             default_v4: v4,
             default_v6: v6,
         }

@@ -194,7 +194,8 @@ impl Daemon {
                     }
                 }
                 Ok(Message::Resolved(resolved)) => self.resolved(resolved),
-                Ok(Message::Proxy(_) | Message::Answered) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Message::Proxy(_) | Message::Answered | Message::Signals(_))
+                | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             self.keep_time();

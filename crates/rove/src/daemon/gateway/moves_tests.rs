@@ -9,8 +9,10 @@ fn link(addresses: &[&str], default: bool) -> Link {
         kind: LinkKind::Ethernet,
         up: true,
         carrier: true,
+        dormant: false,
         mtu: 1_500,
         addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
+        deprecated: false,
         default_v4: default.then_some(0),
         default_v6: default.then_some(0),
     }

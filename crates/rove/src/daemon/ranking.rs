@@ -1,0 +1,300 @@
+//! Which link is the best: an order that the core follows, made of what the kernel knows of links
+//! and what this client saw of them.
+//!
+//! Cable before Wi-Fi before everything else, then as the kernel prefers its default routes. Behind
+//! those that are sound come links that will not last or were gone a moment ago, so that data
+//! leaves a link while it still carries. All of it is told from outside, time too; nothing here is
+//! about paths: that a link carries nothing at all the core finds by itself.
+//!
+//! Limits: a phone on a cable looks like a cable. The signal of a modem is not known. Reasons:
+//! `docs/decisions/0019-links-in-order.md`.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use rove_os::links::{Link, LinkKind};
+
+/// At this strength (dBm) a Wi-Fi link is weak: below -80 dBm rates fall to the lowest, and losses
+/// begin that are felt; clients begin to look for another access point between -70 and -80.
+pub(super) const WEAK: i8 = -80;
+/// And from this one on it may be good again: walls and bodies move a strength by 3 to 5 dB, and
+/// data should not go to and fro with them.
+pub(super) const GOOD: i8 = -75;
+/// For so long it must stay good: one walks past an open door in less.
+const GOOD_FOR: Duration = Duration::from_secs(5);
+
+/// How long a link that comes back is not preferred, after one loss: a cable that is plugged
+/// bounces, an access point that is near its edge lets in and out.
+const HOLD: Duration = Duration::from_secs(2);
+/// Twice as long after each further loss, up to this.
+const HOLD_MAX: Duration = Duration::from_secs(32);
+/// Losses are forgotten after this time without one.
+const STEADY: Duration = Duration::from_secs(60);
+/// Links that are remembered, present or not; beyond these, others are ranked without a past.
+const LINKS_MAX: usize = 64;
+
+/// How a link stands, best first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Standing {
+    /// Nothing speaks against it.
+    Sound,
+    /// It was gone a moment ago.
+    Returned,
+    /// Its signal is low.
+    Weak,
+    /// It is about to go: the network takes its addresses back, it waits for its keys, or the
+    /// kernel's route by it was made worse than another's, as network managers do when they find
+    /// that it leads nowhere.
+    Leaving,
+    /// The kernel has no way out by it: a gateway nearby may be reached, or its manager is taking
+    /// it down.
+    NoRoute,
+}
+
+impl Standing {
+    /// The word for it; none for what needs none.
+    pub(super) const fn label(self) -> Option<&'static str> {
+        match self {
+            Self::Sound => None,
+            Self::Returned => Some("just back"),
+            Self::Weak => Some("weak"),
+            Self::Leaving => Some("leaving"),
+            Self::NoRoute => Some("no route"),
+        }
+    }
+}
+
+/// A link in its place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Ranked {
+    /// The link.
+    pub(super) link: Link,
+    /// How it stands.
+    pub(super) standing: Standing,
+    /// How strong its signal was when it was last asked for, in dBm.
+    pub(super) signal: Option<i8>,
+}
+
+/// What is known of a client's links.
+#[derive(Debug, Default)]
+pub(super) struct Ranking {
+    /// Those that a path could start from, or be on, by index.
+    links: BTreeMap<u32, Link>,
+    /// By name: a modem that is plugged again has another index, and is as shaky as before.
+    pasts: BTreeMap<String, Past>,
+}
+
+/// What was seen of one link.
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    presence: Presence,
+    /// How often it was lost without [`STEADY`] between.
+    losses: u32,
+    strength: Strength,
+    signal: Option<i8>,
+    /// The best metric that its route had since it is there.
+    best: Option<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Presence {
+    /// It is there, and nothing but its signal can speak against it.
+    Sound {
+        since: Instant,
+        held_until: Option<Instant>,
+    },
+    Lost {
+        since: Instant,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Strength {
+    Good,
+    Weak { good_since: Option<Instant> },
+}
+
+impl Ranking {
+    /// The links are these now; `tunnel` is this client's own.
+    pub(super) fn links(&mut self, links: &[Link], tunnel: &str, now: Instant) {
+        let was_there = |link: &Link| self.links.contains_key(&link.index);
+        let stays = |link: &&Link| {
+            link.name != tunnel && (link.usable() || (link.may_carry() && was_there(link)))
+        };
+        self.links = links.iter().filter(stays).map(|link| (link.index, link.clone())).collect();
+        for link in self.links.values() {
+            let is_sound = metric(link).is_some() && !self.is_leaving(link);
+            if !self.pasts.contains_key(&link.name) && self.pasts.len() < LINKS_MAX {
+                self.pasts.insert(link.name.clone(), Past::new(now));
+            }
+            if let Some(past) = self.pasts.get_mut(&link.name) {
+                past.note(metric(link), is_sound, now);
+            }
+        }
+        let asked = self.radios(now);
+        self.pasts.retain(|name, past| {
+            let link = self.links.values().find(|link| link.name == *name);
+            if link.is_none() {
+                past.lose(now);
+            }
+            if link.is_none_or(|link| !asked.contains(&link.index)) {
+                past.signal = None;
+            }
+            link.is_some() || !past.is_forgotten(now)
+        });
+    }
+
+    /// What the radio of a link told.
+    pub(super) fn signal(&mut self, index: u32, dbm: Option<i8>, now: Instant) {
+        let Some(link) = self.links.get(&index) else { return };
+        if let Some(past) = self.pasts.get_mut(&link.name) {
+            past.signal = dbm;
+            past.strength = past.strength.after(dbm, now);
+        }
+    }
+
+    /// The links, best first.
+    pub(super) fn order(&self, now: Instant) -> Vec<Ranked> {
+        let place = |link: &Link| Ranked {
+            link: link.clone(),
+            standing: self.standing(link, now),
+            signal: self.pasts.get(&link.name).and_then(|past| past.signal),
+        };
+        let mut order: Vec<Ranked> = self.links.values().map(place).collect();
+        order.sort_by_key(|Ranked { link, standing, .. }| {
+            (*standing, by_kind(link.kind), metric(link), link.index)
+        });
+        order
+    }
+
+    /// When the order changes without news.
+    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
+        let held = |past: &Past| match past.presence {
+            Presence::Sound { held_until, .. } => held_until.filter(|until| *until > now),
+            Presence::Lost { .. } => None,
+        };
+        self.pasts.values().filter_map(held).min()
+    }
+
+    /// The links whose signal matters, by index: Wi-Fi that is or would be preferred to another
+    /// way out. Where a cable carries, or there is nothing else, no radio is asked.
+    pub(super) fn radios(&self, now: Instant) -> Vec<u32> {
+        let ways_out: Vec<&Link> = self.links.values().filter(|l| metric(l).is_some()).collect();
+        let is_cable = |link: &&&Link| link.kind == LinkKind::Ethernet;
+        let mut cables = ways_out.iter().filter(is_cable).map(|link| self.standing(link, now));
+        if ways_out.len() < 2 || cables.any(|standing| standing < Standing::Weak) {
+            return Vec::new();
+        }
+        let wireless = ways_out.iter().filter(|link| link.kind == LinkKind::Wireless);
+        wireless.map(|link| link.index).collect()
+    }
+
+    fn standing(&self, link: &Link, now: Instant) -> Standing {
+        let past = self.pasts.get(&link.name);
+        if metric(link).is_none() {
+            Standing::NoRoute
+        } else if self.is_leaving(link) {
+            Standing::Leaving
+        } else if past.is_some_and(|past| past.strength != Strength::Good) {
+            Standing::Weak
+        } else if past.is_some_and(|past| past.is_held(now)) {
+            Standing::Returned
+        } else {
+            Standing::Sound
+        }
+    }
+
+    /// Whether the network or the kernel announced that it will go, see [`Standing::Leaving`].
+    fn is_leaving(&self, link: &Link) -> bool {
+        let best = self.pasts.get(&link.name).and_then(|past| past.best);
+        let others = self.links.values().filter(|other| other.index != link.index);
+        let others = others.filter_map(metric).min();
+        let fell_behind = metric(link).is_some_and(|metric| {
+            best.is_some_and(|best| best < metric) && others.is_some_and(|other| other < metric)
+        });
+        link.deprecated || link.dormant || fell_behind
+    }
+}
+
+impl Past {
+    /// Of a link that was never sound, and so never lost.
+    const fn new(now: Instant) -> Self {
+        let presence = Presence::Lost { since: now };
+        Self { presence, losses: 0, strength: Strength::Good, signal: None, best: None }
+    }
+
+    /// The link is there.
+    fn note(&mut self, metric: Option<u32>, is_sound: bool, now: Instant) {
+        self.best = self.best.into_iter().chain(metric).min();
+        match self.presence {
+            Presence::Sound { since, .. } if !is_sound => {
+                let is_steady = now.saturating_duration_since(since) >= STEADY;
+                self.losses = if is_steady { 1 } else { self.losses.saturating_add(1) };
+                self.presence = Presence::Lost { since: now };
+            }
+            Presence::Lost { .. } if is_sound => {
+                let doubled = 1u32.checked_shl(self.losses.saturating_sub(1)).unwrap_or(u32::MAX);
+                let hold = HOLD.saturating_mul(doubled).min(HOLD_MAX);
+                let held_until = (self.losses > 0).then(|| now + hold);
+                self.presence = Presence::Sound { since: now, held_until };
+                self.strength = Strength::Good;
+            }
+            Presence::Sound { .. } | Presence::Lost { .. } => {}
+        }
+    }
+
+    /// The link is not there any more: when it is, it begins anew.
+    fn lose(&mut self, now: Instant) {
+        self.note(None, false, now);
+        self.best = None;
+    }
+
+    fn is_held(&self, now: Instant) -> bool {
+        match self.presence {
+            Presence::Sound { held_until, .. } => held_until.is_some_and(|until| now < until),
+            Presence::Lost { .. } => false,
+        }
+    }
+
+    fn is_forgotten(&self, now: Instant) -> bool {
+        match self.presence {
+            Presence::Sound { .. } => false,
+            Presence::Lost { since } => now.saturating_duration_since(since) >= STEADY,
+        }
+    }
+}
+
+impl Strength {
+    /// What it is after the radio told `dbm`; nothing is as good as what was told last.
+    fn after(self, dbm: Option<i8>, now: Instant) -> Self {
+        match (self, dbm) {
+            (before, None) => before,
+            (_, Some(dbm)) if dbm <= WEAK => Self::Weak { good_since: None },
+            (Self::Good, Some(_)) => Self::Good,
+            (Self::Weak { good_since }, Some(dbm)) if dbm >= GOOD => {
+                let since = good_since.unwrap_or(now);
+                let is_good = now.saturating_duration_since(since) >= GOOD_FOR;
+                if is_good { Self::Good } else { Self::Weak { good_since: Some(since) } }
+            }
+            (Self::Weak { .. }, Some(_)) => Self::Weak { good_since: None },
+        }
+    }
+}
+
+/// How far the kernel puts its way out: the smallest metric of its default routes.
+fn metric(link: &Link) -> Option<u32> {
+    link.default_v4.into_iter().chain(link.default_v6).min()
+}
+
+/// A cable is the fastest and costs nothing, Wi-Fi costs nothing; of others that is not known.
+const fn by_kind(kind: LinkKind) -> u8 {
+    match kind {
+        LinkKind::Ethernet => 0,
+        LinkKind::Wireless => 1,
+        LinkKind::Cellular | LinkKind::Other | LinkKind::Loopback | LinkKind::Tunnel => 2,
+    }
+}
+
+#[cfg(test)]
+#[path = "ranking_tests.rs"]
+mod tests;

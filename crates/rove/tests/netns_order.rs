@@ -1,0 +1,123 @@
+//! Links in their order: which one is preferred, and what moves it behind.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep};
+use std::time::Duration;
+
+use serde_json::Value;
+use support::netns::{Lab, in_namespace, inside, sh, wait_until};
+
+const ECHO: &str = "198.51.100.80:7";
+
+/// A second cable of the client's, which the kernel likes less.
+fn second_cable() {
+    sh("ip link add second netns client type veth peer name to-second netns router
+        ip -n client addr add 203.0.115.2/24 dev second
+        ip -n router addr add 203.0.115.254/24 dev to-second
+        ip -n client link set second up
+        ip -n router link set to-second up
+        ip -n client route add default via 203.0.115.254 metric 600");
+}
+
+/// Where data goes, and how the first cable stands: its place, and what speaks against it.
+fn order(lab: &Lab) -> (String, u64, String) {
+    let paths: Value = serde_json::from_str(&lab.rove("client", "paths --json").ok()).unwrap();
+    let text = |path: &Value, name: &str| path[name].as_str().unwrap_or_default().to_owned();
+    let paths = paths.as_array().unwrap();
+    let in_use = paths.iter().find(|path| path["state"] == "in use");
+    let first = paths.iter().find(|path| path["link"] == "to-router").unwrap_or(&Value::Null);
+    let rank = first["link_rank"].as_u64().unwrap_or_default();
+    (in_use.map(|path| text(path, "link")).unwrap_or_default(), rank, text(first, "link_state"))
+}
+
+/// Asks an echo server behind the tunnel a hundred times a second until told to stop; how many
+/// questions there were, and how many answers.
+fn ask_until(enough: &Arc<AtomicBool>) -> JoinHandle<(u32, usize)> {
+    let server = inside("server", || UdpSocket::bind(ECHO).unwrap()).join().unwrap();
+    std::thread::spawn(move || {
+        let mut datagram = [0; 100];
+        while let Ok((length, from)) = server.recv_from(&mut datagram) {
+            let _ = server.send_to(&datagram[..length], from);
+        }
+    });
+    let told = Arc::clone(enough);
+    inside("client", move || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.connect(ECHO).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let (mut sent, mut seen, mut late) = (0u32, BTreeSet::new(), 0);
+        while late < 100 {
+            if told.load(Ordering::Acquire) {
+                late += 1;
+            } else {
+                socket.send(&sent.to_be_bytes()).unwrap();
+                sent += 1;
+            }
+            let mut answer = [0; 4];
+            while socket.recv(&mut answer).is_ok() {
+                seen.insert(u32::from_be_bytes(answer));
+            }
+            sleep(Duration::from_millis(9));
+        }
+        (sent, seen.len())
+    })
+}
+
+#[test]
+fn a_departure_that_is_announced_moves_a_link_behind() {
+    in_namespace("a_departure_that_is_announced_moves_a_link_behind", || {
+        let lab = Lab::new("links in their order");
+        // One way out for each link, so that there is one metric to change.
+        sh("ip -n client -6 route del default
+            ip -n client -6 addr flush dev to-router scope global
+            ip -n client route replace default via 203.0.113.254 dev to-router metric 100
+            ip -n client route del default via 203.0.113.254 dev to-router metric 0");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite} --route 198.51.100.0/24")).ok();
+        let first = ("to-router".to_owned(), 1, String::new());
+        assert_eq!(order(&lab), first);
+        second_cable();
+        let route = |verb: &str, metric: u32| {
+            let route = "default via 203.0.113.254 dev to-router";
+            format!("ip -n client route {verb} {route} metric {metric}")
+        };
+        let address = "ip -n client addr change 203.0.113.2/24 dev to-router valid_lft";
+        let both = |one: String, other: String| format!("{one}\n{other}");
+        let leaving = [
+            (
+                both(route("add", 20_100), route("del", 100)),
+                "leaving",
+                both(route("add", 100), route("del", 20_100)),
+            ),
+            (format!("{address} 99 preferred_lft 0"), "leaving", format!("{address} forever")),
+            (route("del", 100), "no route", route("add", 100)),
+        ];
+        let enough = Arc::<AtomicBool>::default();
+        let mut asking = Some(ask_until(&enough));
+        for (departure, standing, arrival) in leaving {
+            if standing == "no route" {
+                // Until here the links carried all the time, and nothing may be lost.
+                enough.store(true, Ordering::Release);
+                let (sent, answered) = asking.take().unwrap().join().unwrap();
+                assert!(sent > 200 && answered == sent as usize, "{answered} of {sent}");
+            }
+            sh(&departure);
+            let behind = |standing: &str| ("second".to_owned(), 2, standing.to_owned());
+            wait_until(&departure, || order(&lab) == behind(standing));
+            sh(&arrival);
+            wait_until(&arrival, || order(&lab) == behind("just back"));
+            wait_until("it is sound", || order(&lab) == first);
+        }
+        let table = lab.rove("client", "paths").ok();
+        assert!(table.starts_with("LINK       RANK  STATE"), "{table}");
+        lab.rove("client", "down").ok();
+    });
+}
