@@ -10,7 +10,7 @@
 
 mod act;
 
-pub use act::{Act, Cue, Moment};
+pub use act::{Act, Blockade, Cue, Moment, Transport};
 
 use crate::arrivals::Gap;
 use crate::emu::{Filtering, LinkConfig, MS, SECOND};
@@ -80,6 +80,19 @@ pub trait Ground {
     /// See [`Trouble`].
     fn call_everybody(&mut self, act: Act, length_ns: u64) -> Result<Vec<Called>, Trouble>;
 
+    /// Lets the client end and begin anew, as after a start of its host: how long, in nanoseconds,
+    /// until the server has answered it through the tunnel; `None` if not within the limit.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    fn begin_anew(&mut self, limit_ns: u64) -> Result<Option<u64>, Trouble>;
+
+    /// What the client says that its data goes by; `None` when by nothing.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    fn transport(&mut self) -> Result<Option<Transport>, Trouble>;
+
     /// Does something while nothing flows.
     ///
     /// # Errors
@@ -121,6 +134,8 @@ pub struct Terrain {
     pub beyond_ns: u64,
     /// The IP versions of the client's networks.
     pub families: Families,
+    /// How the client knows the gateway.
+    pub known: Known,
     /// How many clients there are; all but the first only wait to be called.
     pub clients: usize,
 }
@@ -133,6 +148,19 @@ pub enum Families {
     /// The first has IPv4 only, the one that the client moves to IPv6 only; the gateway is known
     /// by an address of each.
     Differ,
+}
+
+/// How the client knows the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// By its addresses.
+    ByAddress,
+    /// By a name, which always leads to where the gateway is; who has asked may keep the answer for
+    /// so many seconds.
+    ByName {
+        /// The time to live of the records.
+        keep_s: u64,
+    },
 }
 
 /// What is between a network and the Internet.
@@ -154,7 +182,8 @@ pub enum Edge {
 impl Terrain {
     /// Links like this, whatever is behind them.
     pub const fn of(link: LinkConfig) -> Self {
-        Self { link, edge: Edge::Any, beyond_ns: 0, families: Families::Same, clients: 1 }
+        let (edge, families, known) = (Edge::Any, Families::Same, Known::ByAddress);
+        Self { link, edge, beyond_ns: 0, families, known, clients: 1 }
     }
 
     /// The round trip between client and gateway, in nanoseconds, serialisation left aside.
@@ -197,6 +226,8 @@ pub enum Harm {
     BitErrors(f64),
     /// Every network that the client moves to swallows everything.
     DeadEnds,
+    /// The gateway's name leads for ever to where it is now.
+    StaleName,
 }
 
 /// A series of pings.

@@ -85,6 +85,7 @@ fn quick(scenario: &str) -> Vec<String> {
         "subnets" => &["megabytes=4"],
         "hop" => &["hops=1"],
         "roam-gateway" => &[],
+        "udp-blocked" => &["starts=1", "cell=only-proxy"],
         other => panic!("{other} needs its quick settings here"),
     };
     let mut settings: Vec<String> = short.iter().map(|setting| (*setting).to_owned()).collect();
@@ -250,6 +251,23 @@ fn a_hole_is_noticed_while_data_flows_and_passes() {
     assert!(number("noticed_ms") < 2_000.0 && number("return_ms_max") < 2_000.0, "{object}");
 }
 
+/// In each of the four networks, whatever the figures are: a stream carries, and UDP afterwards.
+#[test]
+fn streams_stand_in_where_udp_is_blocked() {
+    let Some(_turn) = turn() else { return };
+    let (object, _) = run_quick("udp-blocked", &["cell=all"]);
+    let measured = &object["measured"];
+    assert_eq!(measured["alive"], true, "{object}");
+    assert_eq!(
+        (&measured["transports_ok"], &measured["checksum_ok"]),
+        (&true.into(), &true.into())
+    );
+    let scenario = SCENARIOS.iter().find(|scenario| scenario.name() == "udp-blocked").unwrap();
+    for key in scenario.keys() {
+        assert!(measured[key.name].is_number() || measured[key.name].is_boolean(), "{object}");
+    }
+}
+
 /// Whatever the figures are on a busy machine: the story has an end, the session is alive then,
 /// and there is a figure for every key.
 #[test]
@@ -281,6 +299,7 @@ fn every_control_fails() {
             "subnets" => &["checksum_ok"],
             "hop" => &["lost_packets"],
             "roam-gateway" => &["last_back_ms", "lost_packets"],
+            "udp-blocked" => &["connect_ms", "transports_ok"],
             other => panic!("{other}: name here what its control breaks"),
         };
         // Not by the verdict, which a late emulator withdraws.

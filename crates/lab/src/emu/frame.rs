@@ -21,6 +21,10 @@ pub trait Frame: Clone {
     fn set_destination(&mut self, destination: SocketAddr);
     /// Turns one bit, counted from 0; bits beyond the end are ignored.
     fn flip_bit(&mut self, bit: usize);
+    /// What it carries of a TCP connection's bytes; nothing where it is not TCP.
+    fn stream_bytes(&self) -> &[u8] {
+        &[]
+    }
 }
 
 /// The protocols that a NAT box tells apart.
@@ -222,6 +226,15 @@ impl Frame for IpPacket {
         if let Some(byte) = self.0.get_mut(bit / 8) {
             *byte ^= 1 << (bit % 8);
         }
+    }
+
+    fn stream_bytes(&self) -> &[u8] {
+        let Some(layout) = self.layout().filter(|layout| layout.protocol == Protocol::Tcp) else {
+            return &[];
+        };
+        // RFC 9293, section 3.1: the header's length in words.
+        let header = usize::from(self.0[layout.transport + 12] >> 4) * 4;
+        self.0.get(layout.transport + header..).unwrap_or(&[])
     }
 }
 

@@ -121,6 +121,20 @@ fn later_fragments_have_no_ports() {
     assert_eq!(endpoints.source.port(), 0);
 }
 
+#[test]
+fn the_bytes_of_a_connection_lie_behind_tcps_own_header() {
+    let mut bytes = vec![0x45, 0, 0, 46, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let header = bytes.len();
+    // A data offset of six words: 20 bytes and one option of four.
+    bytes.extend([0; 24]);
+    bytes[header + 12] = 6 << 4;
+    bytes.extend(b"hi");
+    assert_eq!(IpPacket::new(bytes.clone()).stream_bytes(), b"hi");
+    bytes[header + 12] = 15 << 4;
+    assert_eq!(IpPacket::new(bytes).stream_bytes(), b"", "a header that is longer than all");
+    assert_eq!(udp("10.0.0.1:1", "10.0.0.2:2", b"hi").stream_bytes(), b"");
+}
+
 proptest::proptest! {
     /// Whatever a host writes to its card, the emulator takes it.
     #[test]
@@ -132,6 +146,7 @@ proptest::proptest! {
         let endpoints = packet.endpoints();
         packet.set_source("192.0.2.1:9".parse().unwrap());
         packet.set_destination("[2001:db8::1]:9".parse().unwrap());
+        proptest::prop_assert!(packet.stream_bytes().len() < 60);
         proptest::prop_assert_eq!(packet.wire_len(), bytes.len());
         packet.flip_bit(bit);
         proptest::prop_assert!(endpoints.is_some() || bytes.len() < 40 || bytes[0] >> 4 != 6);

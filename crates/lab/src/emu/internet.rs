@@ -1,5 +1,6 @@
 //! Hosts, routers and NAT boxes joined by links, and packets on their way between them.
 
+use super::filter::{Filter, Heading, Middlebox};
 use super::frame::{Endpoints, Frame};
 use super::nat::{Filtering, Nat, NatConfig};
 use super::pipe::{Carrier, Pipe, PipeConfig, PipeStats};
@@ -55,6 +56,8 @@ pub struct DropCounts {
     pub loops: u64,
     /// Refused by a NAT box.
     pub nat: u64,
+    /// Not let by by a middlebox.
+    pub filtered: u64,
 }
 
 /// An emulated network.
@@ -90,6 +93,8 @@ struct Link<F> {
     down: Pipe<Hop<F>>,
     up_next_ns: Option<u64>,
     down_next_ns: Option<u64>,
+    /// Before the first end, which is behind it.
+    middlebox: Option<Box<Middlebox>>,
 }
 
 /// A frame and how many routers it has passed.
@@ -108,7 +113,7 @@ impl<F: Frame> Internet<F> {
             links: Vec::new(),
             schedule: BTreeSet::new(),
             delivered: VecDeque::new(),
-            drops: DropCounts { unroutable: 0, no_route: 0, loops: 0, nat: 0 },
+            drops: DropCounts { unroutable: 0, no_route: 0, loops: 0, nat: 0, filtered: 0 },
         }
     }
 
@@ -140,6 +145,7 @@ impl<F: Frame> Internet<F> {
             down: Pipe::new(config.down, self.seed.fork(label + 1)),
             up_next_ns: None,
             down_next_ns: None,
+            middlebox: None,
         });
         for node in [a, b] {
             if let Node::Nat { outside: outside @ None, .. } = &mut self.nodes[node.0 as usize] {
@@ -220,6 +226,13 @@ impl<F: Frame> Internet<F> {
         self.links[link.0 as usize].pipe(end).queued_bytes()
     }
 
+    /// Puts a middlebox on a link, before its first end, in place of the one that was there; or
+    /// takes it away. What is on its way has passed.
+    pub fn set_filter(&mut self, link: LinkId, filter: Option<Filter>) {
+        let middlebox = filter.map(|filter| Box::new(Middlebox::new(filter)));
+        self.links[link.0 as usize].middlebox = middlebox;
+    }
+
     /// Packets that died outside of links.
     pub const fn drops(&self) -> DropCounts {
         self.drops
@@ -263,6 +276,10 @@ impl<F: Frame> Internet<F> {
     fn send(&mut self, now_ns: u64, from: NodeId, link: LinkId, hop: Hop<F>) {
         let ends = &mut self.links[link.0 as usize];
         let end = if ends.a == from { End::A } else { End::B };
+        if !ends.lets_by(end, &hop.frame) {
+            self.drops.filtered += 1;
+            return;
+        }
         ends.pipe_mut(end).push(now_ns, hop);
         self.reschedule(link, end);
     }
@@ -363,6 +380,19 @@ impl Routes {
     }
 }
 
+impl<F: Frame> Link<F> {
+    /// Whether the middlebox lets by what is sent at an end; none is in nobody's way.
+    fn lets_by(&mut self, sent_at: End, frame: &F) -> bool {
+        let Some(middlebox) = &mut self.middlebox else { return true };
+        let heading = match sent_at {
+            End::A => Heading::Out,
+            End::B => Heading::In,
+        };
+        let endpoints = frame.endpoints();
+        endpoints.is_some_and(|ends| middlebox.lets_by(heading, &ends, frame.stream_bytes()))
+    }
+}
+
 impl<F> Link<F> {
     const fn pipe(&self, end: End) -> &Pipe<Hop<F>> {
         match end {
@@ -398,6 +428,10 @@ impl<F: Frame> Frame for Hop<F> {
 
     fn flip_bit(&mut self, bit: usize) {
         self.frame.flip_bit(bit);
+    }
+
+    fn stream_bytes(&self) -> &[u8] {
+        self.frame.stream_bytes()
     }
 }
 

@@ -102,6 +102,22 @@ fn the_longest_prefix_wins_and_an_unknown_address_is_counted() {
 }
 
 #[test]
+fn a_middlebox_drops_silently_both_ways_until_it_is_gone() {
+    let mut w = world(LinkConfig::lossless(8_000_000, 40 * MS), 1);
+    w.internet.push(0, w.client, w.access, datagram(HOME, SERVER, 1));
+    w.internet.set_filter(w.access, Some(Filter::NoUdp));
+    w.internet.push(0, w.client, w.access, datagram(HOME, SERVER, 2));
+    let there = drain(&mut w.internet, SECOND);
+    assert_eq!(there.len(), 1, "what was on its way has passed");
+    w.internet.push(SECOND, w.server, w.hosting, datagram(SERVER, "203.0.113.9:4000", 3));
+    assert_eq!(drain(&mut w.internet, 2 * SECOND), []);
+    assert_eq!(w.internet.drops(), DropCounts { filtered: 2, ..Default::default() });
+    w.internet.set_filter(w.access, None);
+    w.internet.push(2 * SECOND, w.server, w.hosting, datagram(SERVER, "203.0.113.9:4000", 4));
+    assert_eq!(drain(&mut w.internet, 3 * SECOND).len(), 1);
+}
+
+#[test]
 fn a_loop_of_routers_ends() {
     let mut internet = Internet::new(1);
     let (host, left, right) = (internet.host(), internet.router(), internet.router());

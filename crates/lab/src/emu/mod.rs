@@ -18,6 +18,7 @@
 //! packet means beyond addresses and ports. Lengths are those of layer 3; there is no Ethernet,
 //! no ARP and no ICMP of its own here, and no fragmentation: links carry any length.
 
+mod filter;
 mod frame;
 mod internet;
 mod loss;
@@ -27,6 +28,7 @@ mod preset;
 mod rng;
 mod trace;
 
+pub use filter::Filter;
 pub use frame::{Datagram, Endpoints, Frame, IpPacket, Protocol};
 pub use internet::{Delivery, DropCounts, End, Internet, LinkId, NodeId};
 pub use loss::{BitErrors, Loss};

@@ -34,12 +34,43 @@ pub enum Act {
     AnnounceGateway,
     /// The address that the gateway had before that one is gone.
     RetireGateway,
+    /// The gateway is back at the address that it had before the last, and has no other; nobody was
+    /// told.
+    ReturnGateway,
+    /// The client's networks let only some packets by from now on.
+    Block(Blockade),
+    /// They let everything by again.
+    Unblock,
     /// The gateway's process is killed, as a crash would end it.
     KillGateway,
     /// The gateway's process is asked to end, and does.
     StopGateway,
     /// The gateway's process is started again. Done when it is ready.
     StartGateway,
+}
+
+/// What a network lets by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blockade {
+    /// Everything but UDP.
+    NoUdp,
+    /// TCP to port 443, and nothing else.
+    Only443,
+    /// The same, and only where it is TLS.
+    OnlyTls,
+    /// TCP to an HTTP proxy, and nothing else.
+    OnlyProxy,
+}
+
+/// What a client's data goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// UDP.
+    Udp,
+    /// TCP, or MPTCP.
+    Tcp,
+    /// TLS over either.
+    Tls,
 }
 
 /// An act and when it is due.
@@ -72,7 +103,8 @@ pub struct Moment {
     /// After [`Act::Swallow`]: when either end first did something about it, seen from outside: a
     /// packet of the tunnel left by another link than the one that was swallowed.
     pub noticed_ns: Option<u64>,
-    /// After [`Act::Swallow`]: when the client's own status said that this link does not carry.
+    /// After [`Act::Swallow`]: when the client's own status said that this link does not carry; after
+    /// [`Act::Unblock`]: when it said that data goes by UDP.
     pub told_ns: Option<u64>,
 }
 

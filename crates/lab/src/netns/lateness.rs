@@ -23,6 +23,14 @@ pub struct Timekeeping {
     pub after_moves: Lateness,
 }
 
+impl Timekeeping {
+    /// Adds what was noted elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        self.all.add(&other.all);
+        self.after_moves.add(&other.after_moves);
+    }
+}
+
 impl Default for Lateness {
     fn default() -> Self {
         Self { counts: vec![0; STEPS * POWERS], total: 0, max_ns: 0 }
@@ -35,6 +43,12 @@ impl Lateness {
         self.counts[bucket(ns)] += 1;
         self.total += 1;
         self.max_ns = self.max_ns.max(ns);
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
+        self.total += other.total;
+        self.max_ns = self.max_ns.max(other.max_ns);
     }
 
     /// How many deliveries were noted.

@@ -6,7 +6,9 @@ use super::host::Host;
 use super::lateness::Timekeeping;
 use super::monotonic_ns;
 use super::tap::{ROUTER_MAC, Tap};
-use crate::emu::{Carrier, End, LinkConfig, LinkId, NatConfig, NodeId, PipeConfig, PipeStats};
+use crate::emu::{
+    Carrier, End, Filter, LinkConfig, LinkId, NatConfig, NodeId, PipeConfig, PipeStats,
+};
 use ipnet::{IpNet, Ipv4Net};
 use std::io;
 use std::net::IpAddr;
@@ -268,6 +270,12 @@ impl Network {
     pub fn stats(&self, access: AccessId, end: End) -> io::Result<PipeStats> {
         let link = self.accesses[access.0].link;
         self.emulator.with(move |shell, _| shell.internet.stats(link, end))
+    }
+
+    /// Puts a middlebox on the link of an access network, or takes it away.
+    pub fn set_filter(&self, access: AccessId, filter: Option<Filter>) -> io::Result<()> {
+        let link = self.accesses[access.0].link;
+        self.emulator.with(move |shell, _| shell.internet.set_filter(link, filter))
     }
 
     /// Gives the NAT box of an access network new ports; nothing without a box.

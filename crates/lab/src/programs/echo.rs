@@ -5,8 +5,8 @@ use crate::netns::monotonic_ns;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
 
 /// How long an answer may take, in nanoseconds.
 const PATIENCE_NS: u64 = 2_000_000_000;
@@ -47,8 +47,7 @@ pub fn ping(
     size: u16,
     reporter: &Reporter,
 ) -> anyhow::Result<()> {
-    let any: SocketAddr = if to.is_ipv4() { "0.0.0.0:0".parse()? } else { "[::]:0".parse()? };
-    let socket = UdpSocket::bind(any)?;
+    let socket = UdpSocket::bind(any_like(to))?;
     let mut round_trips = BTreeMap::new();
     let mut datagram = vec![0; usize::from(size).max(HEADER)];
     let start_ns = monotonic_ns();
@@ -63,6 +62,41 @@ pub fn ping(
     collect(&socket, monotonic_ns() + PATIENCE_NS, count, &mut round_trips)?;
     let round_trips_ns = (0..u64::from(count)).map(|number| round_trips.remove(&number)).collect();
     reporter.tell(&Report::Pinged(EchoStats { round_trips_ns }))
+}
+
+/// Calls an echo every so often until it answers, for `limit_ms` milliseconds at most.
+///
+/// # Errors
+/// When no socket can be had.
+pub fn reach(
+    to: SocketAddr,
+    interval_us: u64,
+    limit_ms: u64,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
+    let socket = UdpSocket::bind(any_like(to))?;
+    let interval = Duration::from_micros(interval_us.max(1_000));
+    socket.set_read_timeout(Some(interval))?;
+    reporter.tell(&Report::Ready)?;
+    let end_ns = monotonic_ns() + limit_ms * 1_000_000;
+    let mut buffer = [0; HEADER];
+    while monotonic_ns() < end_ns {
+        // A way that is not there yet is no end.
+        let _ = socket.send_to(&[0; HEADER], to);
+        let called = Instant::now();
+        match socket.recv(&mut buffer) {
+            Ok(_) => return reporter.tell(&Report::Reached { at_ns: Some(monotonic_ns()) }),
+            // The network's refusals come at once.
+            Err(_) => std::thread::sleep(interval.saturating_sub(called.elapsed())),
+        }
+    }
+    reporter.tell(&Report::Reached { at_ns: None })
+}
+
+/// Any address and port of the family.
+fn any_like(to: SocketAddr) -> SocketAddr {
+    let any = if to.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
+    SocketAddr::new(any, 0)
 }
 
 /// Takes echoes until `end_ns`, or until all have come.

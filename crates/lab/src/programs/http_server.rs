@@ -66,7 +66,7 @@ fn answer_all(stream: TcpStream) -> std::io::Result<()> {
 }
 
 /// One request head without its final blank line; `None` when the client is done.
-fn read_head(reader: &mut impl BufRead) -> std::io::Result<Option<String>> {
+pub(super) fn read_head(reader: &mut impl BufRead) -> std::io::Result<Option<String>> {
     let mut head = String::new();
     let mut limited = reader.take(HEAD_BYTES);
     loop {

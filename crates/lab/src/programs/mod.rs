@@ -14,18 +14,23 @@ mod echo;
 mod flow;
 mod http_client;
 mod http_server;
+mod names;
+mod proxy;
 mod report;
 
 pub use browser::browse;
 pub use content::{Content, sha256_of};
-pub use echo::{EchoStats, echo, ping};
+pub use echo::{EchoStats, echo, ping, reach};
 pub use flow::{FlowRequest, FlowStats, send_flows, subscribe};
 pub use http_client::fetch;
 pub use http_server::serve;
+pub use names::serve_names;
+pub use proxy::serve_tunnels;
 pub use report::{Download, Report, Reporter, report};
 
 use clap::Subcommand;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// A program for a host.
 #[derive(Debug, Subcommand)]
@@ -63,6 +68,32 @@ pub enum Program {
         /// Bytes of UDP payload, at least 16
         #[arg(long, default_value_t = 64)]
         size: u16,
+    },
+    /// Call an echo until it answers, and report when that was
+    Reach {
+        /// The echo
+        to: SocketAddr,
+        /// Microseconds between two calls
+        #[arg(long, default_value_t = 10_000)]
+        interval_us: u64,
+        /// Milliseconds after which it is given up
+        #[arg(long, default_value_t = 10_000)]
+        limit_ms: u64,
+    },
+    /// Answer questions for the addresses of names
+    Names {
+        /// Address and port to listen on
+        listen: SocketAddr,
+        /// File with lines of NAME ADDRESS
+        zone: PathBuf,
+        /// Seconds for which an answer may be kept
+        #[arg(long, default_value_t = 1)]
+        keep_s: u32,
+    },
+    /// Make tunnels as an HTTP proxy does: CONNECT to port 443
+    Proxy {
+        /// Address and port to listen on
+        listen: SocketAddr,
     },
     /// Send numbered datagrams to whoever subscribes
     Flow {
@@ -103,6 +134,11 @@ impl Program {
             Self::Ping { to, count, interval_us, size } => {
                 ping(to, count, interval_us, size, &reporter)
             }
+            Self::Reach { to, interval_us, limit_ms } => {
+                reach(to, interval_us, limit_ms, &reporter)
+            }
+            Self::Names { listen, zone, keep_s } => serve_names(listen, &zone, keep_s, &reporter),
+            Self::Proxy { listen } => serve_tunnels(listen, &reporter),
             Self::Flow { listen } => send_flows(listen, &reporter),
             Self::Subscribe { to, interval_us, size, wait_ms, count } => {
                 let request = FlowRequest { interval_us, size, wait_ms, count };

@@ -32,6 +32,11 @@ pub enum Report {
     Downloaded(Download),
     /// A ping is over.
     Pinged(EchoStats),
+    /// Who was called has answered, or never did.
+    Reached {
+        /// When, on the shared clock, in nanoseconds.
+        at_ns: Option<u64>,
+    },
     /// Nobody answered a subscription.
     Unanswered,
     /// A flow is over.

@@ -1,5 +1,5 @@
 //! The addresses of the testbed: those set aside for documentation (RFC 5737, RFC 3849), for
-//! carriers (RFC 6598) and for private use.
+//! carriers (RFC 6598), for benchmarks (RFC 2544) and for private use.
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,6 +16,8 @@ pub(super) const SERVER_PREFIX: u8 = 24;
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// The outside address of the NAT box at home.
 pub(super) const HOME_OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 77);
+/// The gateway's name (RFC 2606), where it has one.
+pub const GATEWAY_NAME: &str = "gateway.example.net";
 /// Network inside the tunnel.
 pub const TUNNEL_NETWORK: &str = "10.77.0.0/24";
 
@@ -48,6 +50,8 @@ pub(super) enum Site {
     Cafe,
     Mobile,
     DataCentre,
+    /// What the Internet has for everybody.
+    Services,
 }
 
 impl Family {
@@ -89,6 +93,7 @@ impl Site {
             Self::Mobile => (Ipv4Addr::new(100, 64, 0, 0), 3),
             Self::DataCentre => (Ipv4Addr::new(192, 0, 2, 0), 4),
             Self::BehindHome => (Ipv4Addr::new(192, 168, 1, 0), 5),
+            Self::Services => (Ipv4Addr::new(198, 18, 0, 0), 6),
         };
         let v4 = Ipv4Addr::from(u32::from(v4) + host);
         let v6 = Ipv6Addr::new(0x2001, 0xdb8, subnet, 0, 0, 0, 0, host as u16);
@@ -101,7 +106,9 @@ impl Site {
             Family::Either => match self {
                 Self::Home | Self::BehindHome => v4.into_iter().collect(),
                 Self::Cafe => v6.into_iter().collect(),
-                Self::Mobile | Self::DataCentre => v4.into_iter().chain(v6).collect(),
+                Self::Mobile | Self::DataCentre | Self::Services => {
+                    v4.into_iter().chain(v6).collect()
+                }
             },
         }
     }
@@ -114,6 +121,7 @@ mod tests {
     #[test]
     fn every_site_has_its_own_prefix_and_the_family_comes_first() {
         let sites = [Site::Home, Site::Cafe, Site::Mobile, Site::DataCentre, Site::BehindHome];
+        let sites = [&sites[..], &[Site::Services]].concat();
         for (index, site) in sites.iter().enumerate() {
             let both = site.subnets(Family::V6);
             assert!(both[0].addr().is_ipv6() && both[1].addr().is_ipv4());

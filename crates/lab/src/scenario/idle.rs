@@ -134,9 +134,7 @@ fn each(
         let link = LinkConfig::lossless(RATE, ROUND_TRIP_NS);
         let mut one = told(key, &Terrain { edge, ..Terrain::of(link) })?;
         lost += one.measured.remove("lost_afterwards").and_then(|lost| lost.as_u64()).unwrap_or(0);
-        all.measured.append(&mut one.measured);
-        all.broke = all.broke.or(one.broke);
-        all.timekeeping = one.timekeeping.or(all.timekeeping);
+        all.absorb(one);
     }
     all.measured.insert("lost_afterwards".to_owned(), json!(lost));
     all.baseline = Baseline::None("a link without a tunnel is silent".to_owned());

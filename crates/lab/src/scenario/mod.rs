@@ -30,6 +30,7 @@ mod steady;
 mod subnets;
 pub mod testbed;
 mod tunnel;
+mod udp_blocked;
 
 use crate::netns::{Entered, Timekeeping};
 use record::{Limit, Values};
@@ -51,6 +52,7 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &restart_gateway::RestartGateway,
     &subnets::Subnets,
     &hop::Hop,
+    &udp_blocked::UdpBlocked,
 ];
 
 /// A story and what is measured in it.
@@ -158,6 +160,20 @@ impl Default for Baseline {
 }
 
 impl Outcome {
+    /// Takes over what another story of the same run brought to light.
+    fn absorb(&mut self, other: Self) {
+        self.measured.extend(other.measured);
+        self.samples.extend(other.samples);
+        self.broke = self.broke.take().or(other.broke);
+        self.timekeeping = match (self.timekeeping.take(), other.timekeeping) {
+            (Some(mut all), Some(one)) => {
+                all.add(&one);
+                Some(all)
+            }
+            (all, one) => all.or(one),
+        };
+    }
+
     /// Notes a measured value, rounded; null where there is none.
     fn measure(&mut self, key: &str, value: Option<f64>) {
         self.measured.insert(key.to_owned(), json!(value.map(statistics::rounded)));

@@ -4,20 +4,22 @@
 //!  client            access networks                         gateway            server
 //!  wlan0 --- home   198.51.100.0/24 --+                    +- eth0  192.0.2.2
 //!     or --- cafe   203.0.113.0/24  --+---- Internet ------+  lan0  10.20.0.1 --- eth0 10.20.0.2
-//!  wwan0 --- mobile 100.64.0.0/24 ----+                                                10.20.0.3
+//!  wwan0 --- mobile 100.64.0.0/24 ----+-- services 198.18.0.0/24                       10.20.0.3
 //! ```
 //! The access networks are emulated; the cable between gateway and server is the kernel's (veth)
 //! and costs nothing. The server has two addresses: a tunnel carries the first, the second is
 //! always reached without it, over the very same links, so both can be measured in one run. The
 //! Internet does not know the first: a tunnel that is gone must not look like one that is fast.
 
+mod services;
 mod travel;
 
 use super::addresses::{
-    CLIENT, Family, HOME_OUTSIDE, NEAR_SERVER, OPEN_SERVER, SERVER, SERVER_PREFIX, Site,
+    CLIENT, Family, GATEWAY_NAME, HOME_OUTSIDE, NEAR_SERVER, OPEN_SERVER, SERVER, SERVER_PREFIX,
+    Site,
 };
 use crate::emu::{End, LinkConfig, NatConfig, NatKind, PipeConfig};
-use crate::ground::{Download, Downloader, Edge, Families, Receiver, Route, Terrain};
+use crate::ground::{Download, Downloader, Edge, Families, Known, Receiver, Route, Terrain};
 use crate::netns::{AccessId, CardId, Entered, HostId, Network, Process};
 use crate::programs::{EchoStats, FlowRequest, Report, report};
 use anyhow::ensure;
@@ -56,6 +58,8 @@ pub struct Testbed {
     /// The client's cards: the first goes between home and café, the second knows the mobile
     /// network.
     pub cards: [CardId; 2],
+    /// The one with the proxy and the names.
+    services: HostId,
     /// The gateway's card.
     pub uplink: CardId,
     /// Where the client begins, and whether that is behind a NAT box.
@@ -75,6 +79,13 @@ pub struct Testbed {
     plugs: u32,
     /// The addresses of the gateway's that are announced.
     gateway_addresses: Vec<IpNet>,
+    /// The one that was retired last.
+    gateway_before: Option<IpNet>,
+    /// Those that it has, and that its name stands for.
+    gateway_now: Vec<IpNet>,
+    /// Whether it has a name, and whether the name follows it.
+    named: bool,
+    stale: bool,
     /// How often the gateway has moved.
     gateway_moves: u32,
     /// How often the NAT box was restarted.
@@ -125,11 +136,13 @@ impl Testbed {
             let pipe = PipeConfig { delay_ns: terrain.beyond_ns, ..PipeConfig::default() };
             network.set_pipe(hosting, end, pipe)?;
         }
+        let services = services::connect(&mut network, family)?;
         let mut testbed = Self {
             network,
             client,
             gateway,
             server,
+            services,
             cards,
             uplink,
             home,
@@ -143,6 +156,10 @@ impl Testbed {
             plugs: 0,
             reboots: 0,
             gateway_addresses: first_address(family),
+            gateway_before: None,
+            gateway_now: Site::DataCentre.host(family, 0),
+            named: false,
+            stale: false,
             gateway_moves: 0,
             metrics: [METRIC; 2],
             addresses: [None; 2],
@@ -152,6 +169,10 @@ impl Testbed {
         };
         testbed.plug_at_home()?;
         testbed.start_servers()?;
+        testbed.start_proxy()?;
+        if let Known::ByName { keep_s } = terrain.known {
+            testbed.start_names(keep_s)?;
+        }
         Ok(testbed)
     }
 
@@ -178,6 +199,18 @@ impl Testbed {
         };
         let url = format!("http://{server}/{seed}/{}", download.length);
         self.start(self.client, program, &[&url])
+    }
+
+    /// Begins to call the server from the client, every so often until it answers.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn reach(&self, limit_ms: u64) -> io::Result<Process> {
+        let echo = SocketAddr::from((SERVER, ECHO_PORT)).to_string();
+        let options = [&echo, "--limit-ms", &limit_ms.to_string()];
+        let mut calling = self.start(self.client, "reach", &options)?;
+        calling.line_where(START, |line| (report(line)? == Report::Ready).then_some(()))?;
+        Ok(calling)
     }
 
     /// Begins to measure round trips from the client to the server: `count` of them, one every
@@ -233,6 +266,7 @@ impl Testbed {
             Report::Connected { .. }
             | Report::Progress { .. }
             | Report::Downloaded(_)
+            | Report::Reached { .. }
             | Report::Pinged(_)
             | Report::Flowed(_) => None,
         })?;
@@ -266,6 +300,11 @@ impl Testbed {
     /// All addresses by which the gateway is known.
     pub fn gateway_addresses(&self) -> Vec<IpAddr> {
         self.family.gateways()
+    }
+
+    /// The name by which the gateway is known, if it has one.
+    pub const fn gateway_name(&self) -> Option<&'static str> {
+        if self.named { Some(GATEWAY_NAME) } else { None }
     }
 
     /// The family that tunnels use outside.

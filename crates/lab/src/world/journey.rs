@@ -8,6 +8,7 @@ mod acts;
 
 use std::collections::BTreeMap;
 
+use anyhow::anyhow;
 use rove_proto::wire::Kind;
 
 use super::bulk::Bulk;
@@ -19,7 +20,7 @@ use crate::arrivals::Arrivals;
 use crate::emu::{LinkConfig, MS, SECOND};
 use crate::ground::{
     Act, Called, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard,
-    Pings, Receiver, RoundTrips, Route, Terrain, Transfer, Trouble, enclosed,
+    Pings, Receiver, RoundTrips, Route, Terrain, Transfer, Transport, Trouble, enclosed,
 };
 use acts::Client;
 
@@ -157,6 +158,8 @@ impl Ground for Journey {
     fn harm(&mut self, harm: Harm) -> Result<(), Trouble> {
         match harm {
             Harm::DeadEnds => self.client.dead_ends = true,
+            // Nothing has a name here.
+            Harm::StaleName => {}
             Harm::BitErrors(share) => {
                 let mut link = self.link.clone();
                 for pipe in [&mut link.up, &mut link.down] {
@@ -196,6 +199,14 @@ impl Ground for Journey {
         road.pass(start_ns + length_ns + Flow::PATIENCE_NS)?;
         take_calls(road, start_ns, &mut calls, &mut called);
         Ok(called)
+    }
+
+    fn begin_anew(&mut self, _limit_ns: u64) -> Result<Option<u64>, Trouble> {
+        Err(Trouble::Lab(anyhow!("a client begins anew in namespaces only")))
+    }
+
+    fn transport(&mut self) -> Result<Option<Transport>, Trouble> {
+        Err(Trouble::Lab(anyhow!("the world has no transport but UDP")))
     }
 
     fn act(&mut self, act: Act) -> Result<Moment, Trouble> {

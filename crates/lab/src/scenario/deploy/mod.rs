@@ -5,9 +5,10 @@ mod rove;
 
 use super::binary::Binary;
 use super::testbed::{Address, Testbed};
+use crate::ground::Transport;
 use anyhow::bail;
 pub use openvpn::{OpenVpn, absent as openvpn_absent};
-pub use rove::Rove;
+pub use rove::{Rove, Streams};
 use std::net::IpAddr;
 
 /// What carries the traffic to the server's first address. It is torn down on drop.
@@ -41,7 +42,24 @@ impl Deployment {
                 testbed.expose_server()?;
                 Ok(Self::Bare)
             }
-            Some(binary) => Ok(Self::Rove(Box::new(Rove::start(testbed, binary)?))),
+            Some(binary) => {
+                Ok(Self::Rove(Box::new(Rove::start(testbed, binary, &Streams::Usual)?)))
+            }
+        }
+    }
+
+    /// Deploys a binary that is configured for networks without UDP; the bare link needs nothing.
+    ///
+    /// # Errors
+    /// As for [`Self::start`].
+    pub fn start_with(
+        testbed: &Testbed,
+        rove: Option<&Binary>,
+        streams: &Streams,
+    ) -> anyhow::Result<Self> {
+        match rove {
+            None => Self::start(testbed, None),
+            Some(binary) => Ok(Self::Rove(Box::new(Rove::start(testbed, binary, streams)?))),
         }
     }
 
@@ -104,6 +122,28 @@ impl Deployment {
         match self {
             Self::Bare | Self::OpenVpn(_) => Ok(None),
             Self::Rove(rove) => rove.says_carries(testbed).map(Some),
+        }
+    }
+
+    /// Ends the client's process and starts it again. Returns when it was started.
+    ///
+    /// # Errors
+    /// When it cannot be.
+    pub fn restart_client(&mut self, testbed: &Testbed) -> anyhow::Result<u64> {
+        match self {
+            Self::Rove(rove) => rove.restart_client(testbed),
+            Self::Bare | Self::OpenVpn(_) => bail!("only a client of Rove's is restarted here"),
+        }
+    }
+
+    /// What the client says that its data goes by. `None` where nobody can be asked, or by nothing.
+    ///
+    /// # Errors
+    /// When the client does not answer.
+    pub fn transport(&self, testbed: &Testbed) -> anyhow::Result<Option<Transport>> {
+        match self {
+            Self::Bare | Self::OpenVpn(_) => Ok(None),
+            Self::Rove(rove) => rove.transport(testbed),
         }
     }
 

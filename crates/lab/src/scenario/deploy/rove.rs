@@ -4,7 +4,8 @@ use super::super::addresses::{SERVER, TUNNEL_NETWORK};
 use super::super::binary::Binary;
 use super::super::testbed::Testbed;
 use super::How;
-use crate::netns::{Host, Process};
+use crate::ground::Transport;
+use crate::netns::{Host, Process, monotonic_ns};
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
@@ -26,6 +27,18 @@ const FIRST_CARD: &str = "wlan0";
 /// What the client's peer is called at the gateway.
 const PEER: &str = "phone";
 
+/// How a Rove is configured for networks without UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// As it is when nobody says anything.
+    Usual,
+    /// The gateway takes them on port 443 as well, as the README has it; the client knows a proxy,
+    /// if it is given one.
+    On443(Option<SocketAddr>),
+    /// The client does without.
+    Off,
+}
+
 /// The processes of a deployed Rove.
 #[derive(Debug)]
 pub struct Rove {
@@ -37,15 +50,19 @@ pub struct Rove {
 
 impl Rove {
     /// Deploys as the README tells: a gateway, an invite, a client.
-    pub(super) fn start(testbed: &Testbed, binary: &Binary) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        testbed: &Testbed,
+        binary: &Binary,
+        streams: &Streams,
+    ) -> anyhow::Result<Self> {
         let host = testbed.network.host(testbed.gateway);
         let gateway = Commands::of(host, binary);
         let mut init = vec!["gateway", "init", "--network", TUNNEL_NETWORK];
-        let endpoint = |address| SocketAddr::new(address, PORT).to_string();
-        let endpoints: Vec<_> = testbed.gateway_addresses().into_iter().map(endpoint).collect();
+        let endpoints = endpoints(testbed);
         endpoints.iter().for_each(|endpoint| init.extend(["--endpoint", endpoint]));
         gateway.run(&init)?;
         gateway.leave_out_nat()?;
+        gateway.take_streams(streams)?;
         let mut running = gateway.start(&["gateway", "run"])?;
         gateway.wait_until_answers(&mut running)?;
         let invite = gateway.run(&["gateway", "invite", PEER])?;
@@ -56,6 +73,7 @@ impl Rove {
 
         let host = testbed.network.host(testbed.client);
         let client = Commands::of(host, binary);
+        client.configure_client(streams)?;
         let route = format!("{SERVER}/32");
         let mut up = client.start(&["up", invite, "--foreground", "--route", &route])?;
         // The one line that says that the tunnel carries.
@@ -76,17 +94,34 @@ impl Rove {
     /// Ends the gateway's process.
     pub(super) fn end_gateway(&mut self, how: How) -> anyhow::Result<()> {
         if how == How::Asked {
-            self.gateway.terminate();
-            let end = Instant::now() + COMMAND;
-            while self.gateway.is_running() {
-                if Instant::now() > end {
-                    bail!(self.gateway.failure("does not end"));
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            ask_to_end(&self.gateway)?;
         }
         self.gateway.kill();
         Ok(())
+    }
+
+    /// Ends the client and starts it again, without an invite. Returns when it was started.
+    pub(super) fn restart_client(&mut self, testbed: &Testbed) -> anyhow::Result<u64> {
+        ask_to_end(&self.client)?;
+        self.client.kill();
+        let client = Commands::of(testbed.network.host(testbed.client), &self.binary);
+        let started_ns = monotonic_ns();
+        self.client = client.start(&["up", "--foreground", "--route", &format!("{SERVER}/32")])?;
+        Ok(started_ns)
+    }
+
+    /// What the client says that its data goes by.
+    pub(super) fn transport(&self, testbed: &Testbed) -> anyhow::Result<Option<Transport>> {
+        let client = Commands::of(testbed.network.host(testbed.client), &self.binary);
+        let paths: Value = serde_json::from_str(&client.run(&["paths", "--json"])?.concat())?;
+        let mut paths = paths.as_array().map(Vec::as_slice).unwrap_or_default().iter();
+        let Some(path) = paths.find(|path| path["state"] == "in use") else { return Ok(None) };
+        match path["transport"].as_str() {
+            Some("udp") => Ok(Some(Transport::Udp)),
+            Some("tcp" | "mptcp") => Ok(Some(Transport::Tcp)),
+            Some("tcp+tls" | "mptcp+tls") => Ok(Some(Transport::Tls)),
+            Some(_) | None => bail!("`rove paths` names a transport that is not known: {path}"),
+        }
     }
 
     /// Starts it again, and waits until it says that it is ready, in the words of sd_notify(3).
@@ -123,6 +158,28 @@ impl Rove {
     }
 }
 
+/// Where the gateway is reached: by its name, or at its addresses.
+fn endpoints(testbed: &Testbed) -> Vec<String> {
+    if let Some(name) = testbed.gateway_name() {
+        return vec![format!("{name}:{PORT}")];
+    }
+    let endpoint = |address| SocketAddr::new(address, PORT).to_string();
+    testbed.gateway_addresses().into_iter().map(endpoint).collect()
+}
+
+/// Asks a process to end, and waits until it has.
+fn ask_to_end(process: &Process) -> anyhow::Result<()> {
+    process.terminate();
+    let end = Instant::now() + COMMAND;
+    while process.is_running() {
+        if Instant::now() > end {
+            bail!(process.failure("does not end"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
 /// Commands of one node.
 struct Commands<'a> {
     host: &'a Host,
@@ -157,11 +214,34 @@ impl<'a> Commands<'a> {
 
     /// The server's way back leads through the gateway anyway, and so no scenario needs `nft`.
     fn leave_out_nat(&self) -> anyhow::Result<()> {
+        self.edit_gateway("nat = true", "nat = false")
+    }
+
+    /// Lets the gateway take streams on port 443 as well, as the README tells.
+    fn take_streams(&self, streams: &Streams) -> anyhow::Result<()> {
+        let Streams::On443(_) = streams else { return Ok(()) };
+        let line = format!("streams = [\"[::]:{PORT}\", \"[::]:443\"]");
+        self.edit_gateway("[gateway]\n", &format!("[gateway]\n{line}\n"))
+    }
+
+    fn edit_gateway(&self, old: &str, new: &str) -> anyhow::Result<()> {
         let file = self.directory.join("gateway.toml");
         let text = std::fs::read_to_string(&file).context("no gateway.toml after init")?;
-        let without = text.replace("nat = true", "nat = false");
-        anyhow::ensure!(without != text, "gateway.toml does not say `nat = true` after init");
-        std::fs::write(&file, without).context("cannot write gateway.toml")
+        let edited = text.replacen(old, new, 1);
+        anyhow::ensure!(edited != text, "gateway.toml does not say `{}` after init", old.trim());
+        std::fs::write(&file, edited).context("cannot write gateway.toml")
+    }
+
+    /// Writes what the client has to know, where that is anything.
+    fn configure_client(&self, streams: &Streams) -> anyhow::Result<()> {
+        let line = match streams {
+            Streams::Usual | Streams::On443(None) => return Ok(()),
+            Streams::On443(Some(proxy)) => format!("proxy = \"http://{proxy}\""),
+            Streams::Off => "streams = false".to_owned(),
+        };
+        std::fs::create_dir_all(&self.directory).context("cannot make the client's directory")?;
+        std::fs::write(self.directory.join("client.toml"), format!("[client]\n{line}\n"))
+            .context("cannot write client.toml")
     }
 
     /// Runs a command to its end and returns what it printed.

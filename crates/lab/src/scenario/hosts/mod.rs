@@ -10,7 +10,7 @@ use super::testbed::{Move, Testbed};
 use crate::emu::{BitErrors, Carrier, End, LinkConfig, MS};
 use crate::ground::{
     Act, Called, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard,
-    Pings, Receiver, RoundTrips, Route, Terrain, Transfer, Trouble,
+    Pings, Receiver, RoundTrips, Route, Terrain, Transfer, Transport, Trouble,
 };
 use crate::netns::{Capture, Captured, Direction, Process, monotonic_ns};
 use crate::programs::{FlowRequest, Report, report};
@@ -98,6 +98,9 @@ impl Hosts {
                 moment.done_ns = monotonic_ns();
             }
             Act::RetireGateway => self.testbed.retire_gateway_address()?,
+            Act::ReturnGateway => moment.done_ns = self.testbed.return_gateway()?,
+            Act::Block(blockade) => self.testbed.block(Some(blockade))?,
+            Act::Unblock => self.testbed.block(None)?,
             Act::KillGateway => self.deployment.end_gateway(How::Killed)?,
             Act::StopGateway => {
                 self.deployment.end_gateway(How::Asked)?;
@@ -167,19 +170,18 @@ impl Hosts {
             self.ask_until(start_ns + cue.at_ns, &mut moments)?;
             moments.push(self.perform(cue.act)?);
         }
-        if moments.last().is_some_and(|moment| moment.act == Act::Swallow) {
+        if moments.last().is_some_and(|moment| is_told_of(moment.act)) {
             self.ask_until(end_ns, &mut moments)?;
         }
         Ok(moments)
     }
 
-    /// Waits, and if the last act is one that the client cannot see, asks it until it says that
-    /// the link does not carry.
+    /// Waits, and if the last act is one that the client cannot see, asks it until it tells of it.
     fn ask_until(&mut self, until_ns: u64, moments: &mut [Moment]) -> Result<(), Trouble> {
-        if let Some(moment) = moments.last_mut().filter(|moment| moment.act == Act::Swallow) {
+        if let Some(moment) = moments.last_mut().filter(|moment| is_told_of(moment.act)) {
             while moment.told_ns.is_none() && monotonic_ns() + ASKING_NS < until_ns {
                 let asked_ns = monotonic_ns();
-                if self.deployment.says_carries(&self.testbed)? == Some(false) {
+                if self.client_tells_of(moment.act)? {
                     moment.told_ns = Some(monotonic_ns());
                 }
                 sleep_until(asked_ns + ASKING_NS);
@@ -187,6 +189,15 @@ impl Hosts {
         }
         sleep_until(until_ns);
         Ok(())
+    }
+
+    /// Whether the client's own words show what was done to its network.
+    fn client_tells_of(&self, act: Act) -> Result<bool, Trouble> {
+        let (deployment, testbed) = (&self.deployment, &self.testbed);
+        if act == Act::Swallow {
+            return Ok(deployment.says_carries(testbed)? == Some(false));
+        }
+        Ok(deployment.transport(testbed)? == Some(Transport::Udp))
     }
 
     /// Notes when an end first turned to the spare link because of one that swallows everything:
@@ -260,6 +271,7 @@ impl Ground for Hosts {
     fn harm(&mut self, harm: Harm) -> Result<(), Trouble> {
         match harm {
             Harm::DeadEnds => self.dead_ends = true,
+            Harm::StaleName => self.testbed.forget_names(),
             Harm::BitErrors(share) => {
                 let LinkConfig { up, down } = self.link.clone();
                 for (end, mut pipe) in [(End::A, up), (End::B, down)] {
@@ -305,9 +317,28 @@ impl Ground for Hosts {
         Ok(vec![Called { reached_ns, lost: run.lost }])
     }
 
+    fn begin_anew(&mut self, limit_ns: u64) -> Result<Option<u64>, Trouble> {
+        let mut calling = self.testbed.reach(limit_ns / MS)?;
+        let started_ns = self.deployment.restart_client(&self.testbed)?;
+        let patience = Duration::from_nanos(limit_ns) + REPORT;
+        let reached_ns = calling.line_where(patience, |line| {
+            if let Report::Reached { at_ns } = report(line)? { Some(at_ns) } else { None }
+        })?;
+        Ok(reached_ns.map(|at_ns| at_ns.saturating_sub(started_ns)))
+    }
+
+    fn transport(&mut self) -> Result<Option<Transport>, Trouble> {
+        Ok(self.deployment.transport(&self.testbed)?)
+    }
+
     fn act(&mut self, act: Act) -> Result<Moment, Trouble> {
         self.perform(act)
     }
+}
+
+/// Whether the client is asked about it: it cannot see it, and its user wants to know.
+const fn is_told_of(act: Act) -> bool {
+    matches!(act, Act::Swallow | Act::Unblock)
 }
 
 /// What passed the client's cards and the gateway's while flows ran.

@@ -96,7 +96,11 @@ impl<'a> Followed<'a> {
                 self.progress(latest_ns, bytes, gaps);
             }
             Report::Downloaded(done) => return Some(done),
-            Report::Ready | Report::Unanswered | Report::Pinged(_) | Report::Flowed(_) => {}
+            Report::Ready
+            | Report::Unanswered
+            | Report::Reached { .. }
+            | Report::Pinged(_)
+            | Report::Flowed(_) => {}
         }
         None
     }

@@ -1,8 +1,9 @@
 //! Where the client is, and how it gets elsewhere.
 
 use super::{GATEWAY_CARD, METRIC, Testbed};
-use crate::emu::{Carrier, End, PipeConfig};
-use crate::netns::AccessId;
+use crate::emu::{Carrier, End, Filter, PipeConfig};
+use crate::ground::Blockade;
+use crate::netns::{AccessId, monotonic_ns};
 use crate::scenario::addresses::{HOME_OUTSIDE, Site};
 use anyhow::Context as _;
 use ipnet::IpNet;
@@ -11,6 +12,9 @@ use std::net::IpAddr;
 
 /// Restarts of the NAT box after which its outside addresses begin again.
 const REBOOTS_MAX: u8 = 100;
+
+/// The port that networks leave open when they leave nothing else open.
+const HTTPS_PORT: u16 = 443;
 
 /// What a move does to the client's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,8 +151,10 @@ impl Testbed {
     /// What the kernel refused.
     pub fn move_gateway(&mut self) -> io::Result<u64> {
         self.gateway_moves += 1;
-        let addresses = Site::DataCentre.host(self.family, self.gateway_moves);
-        self.network.plug(self.uplink, self.hosting, &addresses, METRIC)
+        self.gateway_now = Site::DataCentre.host(self.family, self.gateway_moves);
+        let usable_ns = self.network.plug(self.uplink, self.hosting, &self.gateway_now, METRIC)?;
+        self.tell_names()?;
+        Ok(usable_ns)
     }
 
     /// Gives the gateway another address beside the one that it has, and returns it.
@@ -173,6 +179,39 @@ impl Testbed {
         let old = self.gateway_addresses.len().saturating_sub(1);
         for address in self.gateway_addresses.drain(..old) {
             self.network.remove_address(self.gateway, GATEWAY_CARD, address)?;
+            self.gateway_before = Some(address);
+        }
+        Ok(())
+    }
+
+    /// Gives the gateway the address back that it had before the last, and takes that away; nothing
+    /// where none was retired. Returns when it was usable.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn return_gateway(&mut self) -> io::Result<u64> {
+        let Some(before) = self.gateway_before else { return Ok(monotonic_ns()) };
+        self.network.add_address(self.gateway, GATEWAY_CARD, before)?;
+        let usable_ns = monotonic_ns();
+        self.gateway_addresses.push(before);
+        self.retire_gateway_address()?;
+        Ok(usable_ns)
+    }
+
+    /// Puts a middlebox before the client's networks, or takes it away.
+    ///
+    /// # Errors
+    /// When the emulator has died.
+    pub fn block(&self, blockade: Option<Blockade>) -> anyhow::Result<()> {
+        let filter = match blockade {
+            None => None,
+            Some(Blockade::NoUdp) => Some(Filter::NoUdp),
+            Some(Blockade::Only443) => Some(Filter::Port(HTTPS_PORT)),
+            Some(Blockade::OnlyTls) => Some(Filter::TlsPort(HTTPS_PORT)),
+            Some(Blockade::OnlyProxy) => Some(Filter::End(self.proxy()?)),
+        };
+        for access in [self.home, self.cafe, self.mobile] {
+            self.network.set_filter(access, filter)?;
         }
         Ok(())
     }

@@ -107,6 +107,9 @@ impl Client {
             Act::MoveGateway => road.world.move_gateway(0)?,
             Act::AnnounceGateway => announce_gateway(road)?,
             Act::RetireGateway => retire_gateway(road)?,
+            // The world has no middlebox, and its gateway goes on to new addresses only: no story
+            // asks for these here.
+            Act::ReturnGateway | Act::Block(_) | Act::Unblock => {}
             // A process of the world has no end but a sudden one.
             Act::KillGateway | Act::StopGateway => road.world.hosts[GATEWAY].stop(),
             Act::StartGateway => road.world.power_on(GATEWAY, false)?,

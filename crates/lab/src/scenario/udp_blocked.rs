@@ -1,0 +1,287 @@
+//! `udp-blocked`: the client is in a network that lets only some packets by, in four cells: all but
+//! UDP; TCP to port 443; the same, and only TLS; an HTTP proxy and nothing else.
+//!
+//! In each the client begins anew, a few times, downloads something, and then the network lets
+//! everything by again while data flows both ways: UDP takes over. Last, the same network begins to
+//! block in the midst of it.
+
+use super::deploy::{Deployment, Streams};
+use super::record::Limit;
+use super::settings::{Kind, Setting, Settings};
+use super::statistics::{max, median};
+use super::testbed::Testbed;
+use super::{FAMILY, Key, Outcome, Scenario, Stage};
+use crate::emu::{LinkConfig, MS, Rng, SECOND};
+use crate::ground::{
+    Act, Blockade, Cue, Download, Flow, FlowRun, Ground, Terrain, Transport, Trouble,
+};
+use crate::netns::Entered;
+use serde_json::{Value, json};
+
+/// Rate of the link in bits per second.
+const RATE: u64 = 20_000_000;
+/// Its round trip in nanoseconds.
+const ROUND_TRIP_NS: u64 = 40 * MS;
+/// Within what time the client must have reached the server, from the start of its program: that in
+/// which a gateway that moved must be reached. UDP has a quarter of it to answer; then come a
+/// connection, TLS, the handshake and the first answer, a round trip each, and two more by a proxy.
+const CONNECT_MS: u64 = 1_000;
+/// Within what time UDP must take over: it is asked for once a second, and the answer takes a round
+/// trip and the margin of every return.
+const BACK_MS: u64 = 1_000 + ROUND_TRIP_NS / MS + 20;
+/// How long a client is waited for.
+const PATIENCE_NS: u64 = 10 * SECOND;
+/// The same when the mechanism is broken on purpose.
+const CONTROL_PATIENCE_NS: u64 = 4 * SECOND;
+/// Bytes of the download.
+const LENGTH: u64 = 5_000_000;
+/// How long that may take.
+const TRANSFER_LIMIT_NS: u64 = 60 * SECOND;
+/// When the network changes, after the flows began; up to a second later, so that it does not keep
+/// step with who asks once a second.
+const CHANGES_NS: u64 = SECOND;
+/// How long the flows then go on.
+const AFTERWARDS_NS: u64 = 4 * SECOND;
+
+/// A network, its word in `--set`, and its keys: until the first answer, and until UDP takes over.
+struct Cell {
+    word: &'static str,
+    blockade: Blockade,
+    keys: [&'static str; 2],
+}
+
+const CELLS: [Cell; 4] = [
+    Cell {
+        word: "no-udp",
+        blockade: Blockade::NoUdp,
+        keys: ["no_udp_connect_ms", "no_udp_back_ms"],
+    },
+    Cell {
+        word: "only-443",
+        blockade: Blockade::Only443,
+        keys: ["only_443_connect_ms", "only_443_back_ms"],
+    },
+    Cell {
+        word: "only-tls",
+        blockade: Blockade::OnlyTls,
+        keys: ["only_tls_connect_ms", "only_tls_back_ms"],
+    },
+    Cell {
+        word: "only-proxy",
+        blockade: Blockade::OnlyProxy,
+        keys: ["only_proxy_connect_ms", "only_proxy_back_ms"],
+    },
+];
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[
+    Setting::new(
+        "cell",
+        Kind::Choice(&["all", "no-udp", "only-443", "only-tls", "only-proxy"]),
+        "one of the networks alone",
+    ),
+    Setting::new(
+        "starts",
+        Kind::Number { default: 3, min: 1, max: 50 },
+        "how often the client begins anew in each",
+    ),
+    FAMILY,
+];
+
+/// What is measured at least: the worst of all cells, then of each.
+const KEYS: &[Key] = &[
+    Key::lower_is_better("connect_ms"),
+    Key::lower_is_better("back_to_udp_ms"),
+    Key::lower_is_better("back_still_ms"),
+    Key::lower_is_better("cut_still_ms"),
+    Key::lower_is_better("transfer_s"),
+    Key::must_hold("checksum_ok"),
+    Key::must_hold("transports_ok"),
+    Key::lower_is_better(CELLS[0].keys[0]),
+    Key::lower_is_better(CELLS[0].keys[1]),
+    Key::lower_is_better(CELLS[1].keys[0]),
+    Key::lower_is_better(CELLS[1].keys[1]),
+    Key::lower_is_better(CELLS[2].keys[0]),
+    Key::lower_is_better(CELLS[2].keys[1]),
+    Key::lower_is_better(CELLS[3].keys[0]),
+    Key::lower_is_better(CELLS[3].keys[1]),
+];
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct UdpBlocked;
+
+impl Scenario for UdpBlocked {
+    fn name(&self) -> &'static str {
+        "udp-blocked"
+    }
+
+    fn summary(&self) -> &'static str {
+        "a network blocks UDP, or more: streams stand in, and UDP takes over again"
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        SETTINGS
+    }
+
+    fn keys(&self) -> &'static [Key] {
+        KEYS
+    }
+
+    fn paper(&self, _settings: &Settings) -> Value {
+        json!({})
+    }
+
+    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
+        vec![
+            Limit::at_most("connect_ms", CONNECT_MS),
+            Limit::at_most("back_to_udp_ms", BACK_MS),
+            Limit::equal("checksum_ok", true),
+            Limit::equal("transports_ok", true),
+        ]
+    }
+
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        CONNECT_MS as f64
+    }
+
+    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let mut all = Outcome::default();
+        let mut seen = Seen::default();
+        for cell in cells(stage) {
+            let deploy = |testbed: &_| deploy(testbed, stage, cell);
+            let one = stage.on_hosts(entered, &terrain(), &deploy, &mut |ground, outcome| {
+                Telling { ground, stage, cell, outcome, seen: &mut seen }.tell()
+            })?;
+            all.absorb(one);
+        }
+        seen.report(&mut all);
+        Ok(all)
+    }
+}
+
+fn terrain() -> Terrain {
+    Terrain::of(LinkConfig::lossless(RATE, ROUND_TRIP_NS))
+}
+
+/// The cells to tell of; a control needs one.
+fn cells<'a>(stage: &Stage<'a>) -> impl Iterator<Item = &'static Cell> + use<'a> {
+    let word = stage.settings.text("cell");
+    let asked = move |cell: &&Cell| word == "all" || word == cell.word;
+    CELLS.iter().filter(asked).take(if stage.control() { 1 } else { CELLS.len() })
+}
+
+/// Deploys as a person does who knows the network.
+fn deploy(testbed: &Testbed, stage: &Stage<'_>, cell: &Cell) -> anyhow::Result<Deployment> {
+    let streams = match cell.blockade {
+        _ if stage.control() => Streams::Off,
+        Blockade::OnlyProxy => Streams::On443(Some(testbed.proxy()?)),
+        Blockade::NoUdp | Blockade::Only443 | Blockade::OnlyTls => Streams::On443(None),
+    };
+    Deployment::start_with(testbed, stage.rove, &streams)
+}
+
+/// What came to light in all cells.
+#[derive(Default)]
+struct Seen {
+    connect_ms: Vec<Option<f64>>,
+    back_ms: Vec<f64>,
+    back_still_ms: Vec<f64>,
+    cut_still_ms: Vec<f64>,
+    transfer_s: Vec<Option<f64>>,
+    intact: Vec<bool>,
+    /// Whether it was a stream where it had to be, and UDP where it could be.
+    as_expected: Vec<bool>,
+}
+
+impl Seen {
+    fn report(self, outcome: &mut Outcome) {
+        // One that never ended has no figure, and so has the worst of all none.
+        let worst = |all: Vec<Option<f64>>| {
+            all.into_iter().collect::<Option<Vec<_>>>().and_then(|all| max(&all))
+        };
+        let hold = |all: Vec<bool>| json!(!all.is_empty() && all.into_iter().all(|one| one));
+        outcome.measure("connect_ms", worst(self.connect_ms));
+        outcome.measure("back_to_udp_ms", max(&self.back_ms));
+        outcome.measure("back_still_ms", max(&self.back_still_ms));
+        outcome.measure("cut_still_ms", max(&self.cut_still_ms));
+        outcome.measure("transfer_s", worst(self.transfer_s));
+        outcome.measured.insert("checksum_ok".to_owned(), hold(self.intact));
+        outcome.measured.insert("transports_ok".to_owned(), hold(self.as_expected));
+        outcome.samples.insert("cut_still_ms".to_owned(), self.cut_still_ms);
+    }
+}
+
+/// The story of one cell as it is told.
+struct Telling<'a> {
+    ground: &'a mut dyn Ground,
+    stage: &'a Stage<'a>,
+    cell: &'a Cell,
+    outcome: &'a mut Outcome,
+    seen: &'a mut Seen,
+}
+
+impl Telling<'_> {
+    fn tell(&mut self) -> Result<(), Trouble> {
+        (self.stage.tell)(&format!("a network that lets by: {:?}", self.cell.blockade));
+        self.ground.act(Act::Block(self.cell.blockade))?;
+        let patience_ns = if self.stage.control() { CONTROL_PATIENCE_NS } else { PATIENCE_NS };
+        if !self.starts(patience_ns)? {
+            return Ok(());
+        }
+        self.download()?;
+        self.changes()
+    }
+
+    /// The client begins anew; false when it never arrives.
+    fn starts(&mut self, patience_ns: u64) -> Result<bool, Trouble> {
+        let mut all = Vec::new();
+        for _ in 0..self.stage.settings.number("starts") {
+            let Some(reached_ns) = self.ground.begin_anew(patience_ns)? else {
+                self.seen.connect_ms.push(None);
+                return Ok(false);
+            };
+            all.push(reached_ns as f64 / MS as f64);
+            let by = self.ground.transport()?;
+            (self.stage.tell)(&format!("the client is there by {by:?}"));
+            let only_tls = self.cell.blockade != Blockade::NoUdp;
+            let expected = by == Some(Transport::Tls) || (!only_tls && by == Some(Transport::Tcp));
+            self.seen.as_expected.push(expected);
+        }
+        self.outcome.measure(self.cell.keys[0], median(&all));
+        self.seen.connect_ms.push(median(&all));
+        self.outcome.samples.insert(self.cell.keys[0].to_owned(), all);
+        Ok(true)
+    }
+
+    fn download(&mut self) -> Result<(), Trouble> {
+        let download = Download::tunnelled(LENGTH, TRANSFER_LIMIT_NS);
+        let transfer = self.ground.download(download, &[], &mut |_| {})?;
+        self.seen.transfer_s.push(transfer.seconds());
+        self.seen.intact.push(transfer.intact);
+        Ok(())
+    }
+
+    /// Flows both ways, in which the network lets everything by, and blocks again.
+    fn changes(&mut self) -> Result<(), Trouble> {
+        let at_ns = CHANGES_NS + Rng::new(self.stage.seed).below(SECOND);
+        let script = [
+            Cue::at(at_ns, Act::Unblock),
+            Cue::at(at_ns + AFTERWARDS_NS, Act::Block(self.cell.blockade)),
+        ];
+        let down = Flow::lasting(at_ns + 2 * AFTERWARDS_NS);
+        let runs = self.ground.flows(&[down, down.upwards()], &script)?;
+        let told = runs.first().and_then(|run| run.moments.first()?.told_ms());
+        let back_ms = told.unwrap_or((AFTERWARDS_NS / MS) as f64);
+        self.seen.as_expected.push(told.is_some());
+        self.seen.back_ms.push(back_ms);
+        self.outcome.measure(self.cell.keys[1], Some(back_ms));
+        let still = |act: usize| {
+            let of = |run: &FlowRun| run.still_ms().get(act).copied();
+            max(&runs.iter().filter_map(of).collect::<Vec<_>>())
+        };
+        self.seen.back_still_ms.extend(still(0));
+        self.seen.cut_still_ms.extend(still(1));
+        Ok(())
+    }
+}
