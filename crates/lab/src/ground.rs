@@ -155,6 +155,8 @@ pub enum Families {
 pub enum Known {
     /// By its addresses.
     ByAddress,
+    /// By two of one family, both of which it has.
+    ByTwoAddresses,
     /// By a name, which always leads to where the gateway is; who has asked may keep the answer for
     /// so many seconds.
     ByName {

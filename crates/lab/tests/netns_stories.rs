@@ -86,6 +86,7 @@ fn quick(scenario: &str) -> Vec<String> {
         "hop" => &["hops=1"],
         "roam-gateway" => &[],
         "udp-blocked" => &["starts=1", "cell=only-proxy"],
+        "both-move" => &["moves=1", "by=name"],
         other => panic!("{other} needs its quick settings here"),
     };
     let mut settings: Vec<String> = short.iter().map(|setting| (*setting).to_owned()).collect();
@@ -300,6 +301,7 @@ fn every_control_fails() {
             "hop" => &["lost_packets"],
             "roam-gateway" => &["last_back_ms", "lost_packets"],
             "udp-blocked" => &["connect_ms", "transports_ok"],
+            "both-move" => &["still_ms_max"],
             other => panic!("{other}: name here what its control breaks"),
         };
         // Not by the verdict, which a late emulator withdraws.

@@ -34,8 +34,9 @@ pub enum Act {
     AnnounceGateway,
     /// The address that the gateway had before that one is gone.
     RetireGateway,
-    /// The gateway is back at the address that it had before the last, and has no other; nobody was
-    /// told.
+    /// The address of the gateway's that was retired last is there again, before the others.
+    ReviveGateway,
+    /// The gateway is back at the address that was retired last, and has no other.
     ReturnGateway,
     /// The client's networks let only some packets by from now on.
     Block(Blockade),
@@ -103,8 +104,8 @@ pub struct Moment {
     /// After [`Act::Swallow`]: when either end first did something about it, seen from outside: a
     /// packet of the tunnel left by another link than the one that was swallowed.
     pub noticed_ns: Option<u64>,
-    /// After [`Act::Swallow`]: when the client's own status said that this link does not carry; after
-    /// [`Act::Unblock`]: when it said that data goes by UDP.
+    /// When the client's own status told of it: after [`Act::Swallow`], that this link does not
+    /// carry; after [`Act::Unblock`], that data goes by UDP.
     pub told_ns: Option<u64>,
 }
 

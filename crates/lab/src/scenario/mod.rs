@@ -11,6 +11,7 @@
 pub mod addresses;
 pub mod binary;
 mod blackhole;
+mod both_move;
 pub mod deploy;
 mod family;
 mod hop;
@@ -53,6 +54,7 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &subnets::Subnets,
     &hop::Hop,
     &udp_blocked::UdpBlocked,
+    &both_move::BothMove,
 ];
 
 /// A story and what is measured in it.

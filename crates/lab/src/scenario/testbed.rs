@@ -170,8 +170,10 @@ impl Testbed {
         testbed.plug_at_home()?;
         testbed.start_servers()?;
         testbed.start_proxy()?;
-        if let Known::ByName { keep_s } = terrain.known {
-            testbed.start_names(keep_s)?;
+        match terrain.known {
+            Known::ByAddress => {}
+            Known::ByTwoAddresses => drop(testbed.add_gateway_address()?),
+            Known::ByName { keep_s } => testbed.start_names(keep_s)?,
         }
         Ok(testbed)
     }
@@ -299,7 +301,10 @@ impl Testbed {
 
     /// All addresses by which the gateway is known.
     pub fn gateway_addresses(&self) -> Vec<IpAddr> {
-        self.family.gateways()
+        let mut all = self.family.gateways();
+        let others = self.gateway_addresses.iter().map(IpNet::addr);
+        all.extend(others.filter(|other| *other != self.family.gateway()));
+        all
     }
 
     /// The name by which the gateway is known, if it has one.

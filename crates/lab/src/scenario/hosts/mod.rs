@@ -98,6 +98,7 @@ impl Hosts {
                 moment.done_ns = monotonic_ns();
             }
             Act::RetireGateway => self.testbed.retire_gateway_address()?,
+            Act::ReviveGateway => self.testbed.revive_gateway_address()?,
             Act::ReturnGateway => moment.done_ns = self.testbed.return_gateway()?,
             Act::Block(blockade) => self.testbed.block(Some(blockade))?,
             Act::Unblock => self.testbed.block(None)?,

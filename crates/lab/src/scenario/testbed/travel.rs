@@ -144,17 +144,16 @@ impl Testbed {
         self.network.set_access(if self.away { self.home } else { self.cafe }, carrier)
     }
 
-    /// Gives the gateway another address in its network and takes the old one away. Returns when
-    /// the new one was usable.
+    /// Gives the gateway another address in its network and takes the old one away; its name, if it
+    /// has one, leads there already. Returns when the new one was usable.
     ///
     /// # Errors
     /// What the kernel refused.
     pub fn move_gateway(&mut self) -> io::Result<u64> {
         self.gateway_moves += 1;
         self.gateway_now = Site::DataCentre.host(self.family, self.gateway_moves);
-        let usable_ns = self.network.plug(self.uplink, self.hosting, &self.gateway_now, METRIC)?;
         self.tell_names()?;
-        Ok(usable_ns)
+        self.network.plug(self.uplink, self.hosting, &self.gateway_now, METRIC)
     }
 
     /// Gives the gateway another address beside the one that it has, and returns it.
@@ -184,16 +183,25 @@ impl Testbed {
         Ok(())
     }
 
-    /// Gives the gateway the address back that it had before the last, and takes that away; nothing
-    /// where none was retired. Returns when it was usable.
+    /// Gives the gateway the address back that was retired last; nothing where none was.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn revive_gateway_address(&mut self) -> io::Result<()> {
+        let Some(before) = self.gateway_before.take() else { return Ok(()) };
+        self.network.add_address(self.gateway, GATEWAY_CARD, before)?;
+        self.gateway_addresses.insert(0, before);
+        Ok(())
+    }
+
+    /// The same, and takes the others away. Returns when it was usable.
     ///
     /// # Errors
     /// What the kernel refused.
     pub fn return_gateway(&mut self) -> io::Result<u64> {
-        let Some(before) = self.gateway_before else { return Ok(monotonic_ns()) };
-        self.network.add_address(self.gateway, GATEWAY_CARD, before)?;
+        self.revive_gateway_address()?;
         let usable_ns = monotonic_ns();
-        self.gateway_addresses.push(before);
+        self.gateway_addresses.rotate_left(1);
         self.retire_gateway_address()?;
         Ok(usable_ns)
     }

@@ -109,7 +109,7 @@ impl Client {
             Act::RetireGateway => retire_gateway(road)?,
             // The world has no middlebox, and its gateway goes on to new addresses only: no story
             // asks for these here.
-            Act::ReturnGateway | Act::Block(_) | Act::Unblock => {}
+            Act::ReviveGateway | Act::ReturnGateway | Act::Block(_) | Act::Unblock => {}
             // A process of the world has no end but a sudden one.
             Act::KillGateway | Act::StopGateway => road.world.hosts[GATEWAY].stop(),
             Act::StartGateway => road.world.power_on(GATEWAY, false)?,

@@ -1,0 +1,241 @@
+//! `both-move`: client and gateway change their addresses in the same moment, and neither can tell
+//! the other. What is left is what the client knows beside the address in use: the gateway's name,
+//! which leads to the new place (the client asks for it outside the tunnel); another address that
+//! the gateway had announced; or one where it had answered before.
+
+use super::deploy::Deployment;
+use super::record::Limit;
+use super::settings::{Kind, Setting, Settings};
+use super::statistics::{max, median};
+use super::{Key, Outcome, Scenario, Stage};
+use crate::emu::{LinkConfig, MS, Rng, SECOND};
+use crate::ground::{
+    Act, Cue, Download, Edge, Flow, FlowRun, Ground, Harm, Known, Terrain, Trouble,
+};
+use crate::netns::Entered;
+use serde_json::{Value, json};
+
+/// Rate of each link in bits per second.
+const RATE: u64 = 20_000_000;
+/// Its round trip in nanoseconds.
+const ROUND_TRIP_NS: u64 = 40 * MS;
+/// Within what time data flows again: that in which a gateway that moved must be reached.
+const STILL_MS: u64 = 1_000;
+/// When both move, after the flows began; up to half as much later.
+const MOVES_NS: u64 = SECOND;
+/// How long the flows then go on: longer than any pause between two questions for a name.
+const AFTERWARDS_NS: u64 = 6 * SECOND;
+/// How long the gateway has two addresses before a move that leaves it the second.
+const BOTH_NS: u64 = SECOND;
+/// How long a client has to settle at an address that the gateway leaves again.
+const SETTLING_NS: u64 = 2 * SECOND;
+/// Bytes of the download.
+const LENGTH: u64 = 5_000_000;
+/// When both move in it.
+const MOVES_IN_DOWNLOAD_NS: u64 = SECOND;
+/// How long it may take.
+const TRANSFER_LIMIT_NS: u64 = 60 * SECOND;
+
+/// By what the client finds the gateway, the word for it, and the key that it is told under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Name,
+    Announced,
+    Earlier,
+}
+
+const WAYS: [(By, &str, &str); 3] = [
+    (By::Name, "name", "name_still_ms_max"),
+    (By::Announced, "announced", "announced_still_ms_max"),
+    (By::Earlier, "earlier", "earlier_still_ms_max"),
+];
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[
+    Setting::new(
+        "by",
+        Kind::Choice(&["all", "name", "announced", "earlier"]),
+        "by what the gateway is found: its name, an address that it announced, or an earlier one",
+    ),
+    Setting::new("moves", Kind::Number { default: 3, min: 1, max: 50 }, "moves for each of these"),
+    Setting::new(
+        "keep",
+        Kind::Number { default: 1, min: 0, max: 60 },
+        "seconds for which the name's record may be kept, and is, by the name server",
+    ),
+];
+
+/// What is measured at least.
+const KEYS: &[Key] = &[
+    Key::lower_is_better("lost_packets"),
+    Key::lower_is_better("still_ms_median"),
+    Key::lower_is_better("still_ms_max"),
+    Key::lower_is_better(WAYS[0].2),
+    Key::lower_is_better(WAYS[1].2),
+    Key::lower_is_better(WAYS[2].2),
+    Key::must_hold("checksum_ok"),
+];
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct BothMove;
+
+impl Scenario for BothMove {
+    fn name(&self) -> &'static str {
+        "both-move"
+    }
+
+    fn summary(&self) -> &'static str {
+        "client and gateway move in the same moment, and nobody is told"
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        SETTINGS
+    }
+
+    fn keys(&self) -> &'static [Key] {
+        KEYS
+    }
+
+    fn paper(&self, _settings: &Settings) -> Value {
+        json!({})
+    }
+
+    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
+        vec![Limit::at_most("still_ms_max", STILL_MS), Limit::equal("checksum_ok", true)]
+    }
+
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        STILL_MS as f64
+    }
+
+    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
+        let mut all = Outcome::default();
+        let mut seen = Seen::default();
+        for (by, key) in ways(stage) {
+            let one =
+                stage.on_hosts(entered, &terrain(stage, by), &deploy, &mut |ground, outcome| {
+                    let mut telling = Telling { ground, stage, by, rng: Rng::new(stage.seed) };
+                    outcome.measure(key, telling.moves(&mut seen)?);
+                    seen.intact.push(telling.download()?);
+                    Ok(())
+                })?;
+            all.absorb(one);
+        }
+        seen.report(&mut all);
+        Ok(all)
+    }
+}
+
+/// The ways to tell of; a control breaks one.
+fn ways<'a>(stage: &Stage<'a>) -> impl Iterator<Item = (By, &'static str)> + use<'a> {
+    let asked = stage.settings.text("by");
+    let ways = WAYS.iter().filter(move |(_, word, _)| asked == "all" || asked == *word);
+    ways.take(if stage.control() { 1 } else { WAYS.len() }).map(|(by, _, key)| (*by, *key))
+}
+
+fn terrain(stage: &Stage<'_>, by: By) -> Terrain {
+    let link = LinkConfig::lossless(RATE, ROUND_TRIP_NS);
+    let known = match by {
+        By::Name => Known::ByName { keep_s: stage.settings.number("keep") },
+        By::Announced => Known::ByTwoAddresses,
+        By::Earlier => Known::ByAddress,
+    };
+    Terrain { edge: Edge::Open, known, ..Terrain::of(link) }
+}
+
+/// What came to light in all ways.
+#[derive(Default)]
+struct Seen {
+    lost: u64,
+    still_ms: Vec<f64>,
+    intact: Vec<bool>,
+}
+
+impl Seen {
+    fn report(self, outcome: &mut Outcome) {
+        let survived = !self.intact.is_empty() && self.intact.into_iter().all(|one| one);
+        outcome.measured.insert("lost_packets".to_owned(), json!(self.lost));
+        outcome.measured.insert("checksum_ok".to_owned(), json!(survived));
+        outcome.measure("still_ms_median", median(&self.still_ms));
+        outcome.measure("still_ms_max", max(&self.still_ms));
+        outcome.samples.insert("still_ms".to_owned(), self.still_ms);
+    }
+}
+
+/// The story of one way as it is told.
+struct Telling<'a> {
+    ground: &'a mut dyn Ground,
+    stage: &'a Stage<'a>,
+    by: By,
+    rng: Rng,
+}
+
+impl Telling<'_> {
+    /// Moves under steady flows both ways; the longest standstill in milliseconds.
+    fn moves(&mut self, seen: &mut Seen) -> Result<Option<f64>, Trouble> {
+        let moves = if self.stage.control() { 1 } else { self.stage.settings.number("moves") };
+        (self.stage.tell)(&format!("{moves} moves of both, found by {:?}", self.by));
+        if self.stage.control() {
+            self.ground.harm(Harm::StaleName)?;
+        }
+        let mut still = Vec::new();
+        for _ in 0..moves {
+            self.prepare()?;
+            let at_ns = MOVES_NS + self.rng.below(MOVES_NS / 2);
+            let down = Flow::lasting(at_ns + AFTERWARDS_NS);
+            let runs = self.ground.flows(&[down, down.upwards()], &self.both_move(at_ns))?;
+            // What stands still in either direction does.
+            let of_one = |run: &FlowRun| run.still_ms().last().copied();
+            still.extend(max(&runs.iter().filter_map(of_one).collect::<Vec<_>>()));
+            seen.lost += runs.iter().map(|run| run.lost).sum::<u64>();
+        }
+        seen.still_ms.extend(&still);
+        Ok(max(&still))
+    }
+
+    /// What there is to know before.
+    fn prepare(&mut self) -> Result<(), Trouble> {
+        match self.by {
+            By::Name => Ok(()),
+            By::Announced => {
+                self.ground.act(Act::ReviveGateway)?;
+                self.ground.pause(SETTLING_NS)
+            }
+            // Twice, so that it is not the address of the invite either.
+            By::Earlier => {
+                for _ in 0..2 {
+                    self.ground.act(Act::AnnounceGateway)?;
+                    self.ground.pause(BOTH_NS)?;
+                    self.ground.act(Act::RetireGateway)?;
+                    self.ground.pause(SETTLING_NS)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The gateway, and at once the client.
+    const fn both_move(&self, at_ns: u64) -> [Cue; 2] {
+        let gateway = match self.by {
+            By::Name => Act::MoveGateway,
+            By::Announced => Act::RetireGateway,
+            By::Earlier => Act::ReturnGateway,
+        };
+        [Cue::at(at_ns, gateway), Cue::at(at_ns, Act::Relocate)]
+    }
+
+    /// A download in which both move; whether it is whole.
+    fn download(&mut self) -> Result<bool, Trouble> {
+        if self.stage.control() {
+            return Ok(false);
+        }
+        (self.stage.tell)("a download in which both move");
+        self.prepare()?;
+        let script = self.both_move(MOVES_IN_DOWNLOAD_NS);
+        let download = Download::tunnelled(LENGTH, TRANSFER_LIMIT_NS);
+        let transfer = self.ground.download(download, &script, &mut |_| {})?;
+        Ok(transfer.intact && transfer.moments.len() == script.len())
+    }
+}
