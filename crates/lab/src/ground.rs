@@ -74,11 +74,11 @@ pub trait Ground {
     fn listen(&mut self, length_ns: u64) -> Result<Overheard, Trouble>;
 
     /// Does something while nobody says anything; from then on the server calls every client of the
-    /// ground, every [`Called::EVERY_NS`] for so long.
+    /// ground.
     ///
     /// # Errors
     /// See [`Trouble`].
-    fn call_everybody(&mut self, act: Act, length_ns: u64) -> Result<Vec<Called>, Trouble>;
+    fn call_everybody(&mut self, calling: Calling) -> Result<Vec<Called>, Trouble>;
 
     /// Lets the client end and begin anew, as after a start of its host: how long, in nanoseconds,
     /// until the server has answered it through the tunnel; `None` if not within the limit.
@@ -118,9 +118,17 @@ pub struct Called {
     pub lost: u64,
 }
 
-impl Called {
+/// How everybody is called. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Calling {
+    /// What is done just before the first call.
+    pub act: Act,
     /// Time between two calls.
-    pub const EVERY_NS: u64 = 10 * MS;
+    pub every_ns: u64,
+    /// For how long.
+    pub length_ns: u64,
+    /// How long after the first call each client says a word of its own, if it does.
+    pub word_ns: Option<u64>,
 }
 
 /// What the networks are like.

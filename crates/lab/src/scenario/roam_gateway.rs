@@ -3,7 +3,12 @@
 //!
 //! From the change on, the server calls every client every 10 ms. Announced, the gateway has the
 //! new address beside the old one and tells every client; a second later the old one is gone and
-//! the calls are made. Not announced, the old one is gone at once.
+//! the calls are made. Not announced, the old one is gone at once, and its name stands for the new
+//! one.
+//!
+//! Behind a box that filters, a client that was told nothing cannot be reached before it notices by
+//! itself. Either it says a word of its own a second later, to which nobody answers: then the time
+//! counts from there. Or it says nothing, until a keepalive goes unanswered.
 
 use super::deploy::Deployment;
 use super::record::Limit;
@@ -11,7 +16,7 @@ use super::settings::{Kind, Setting, Settings};
 use super::statistics::{max, median};
 use super::{FAMILY, Key, Outcome, Scenario, Stage};
 use crate::emu::{Filtering, LinkConfig, MS, SECOND};
-use crate::ground::{Act, Called, Edge, Ground, Terrain, Trouble};
+use crate::ground::{Act, Called, Calling, Edge, Ground, Terrain, Trouble};
 use crate::netns::Entered;
 use serde_json::{Value, json};
 
@@ -27,12 +32,25 @@ const LAST_MS: u64 = 1_000;
 /// The same where a client must first say something: the longest pause between two keepalives, and
 /// a probe time-out.
 const KEEPALIVE_MS: u64 = 30_000;
-/// How long the server calls, and how long there.
-const CALLING_NS: [u64; 2] = [3 * SECOND, 60 * SECOND];
+/// How often the server calls, and for how long.
+const CALLS: (u64, u64) = (10 * MS, 3 * SECOND);
+/// The same where only keepalives tell clients that the gateway is gone.
+const CALLS_TO_SILENT: (u64, u64) = (SECOND, 400 * SECOND);
+/// When clients say a word of their own after they could not be reached.
+const WORD_NS: u64 = SECOND;
 /// How long both addresses are there when clients are told.
 const BOTH_NS: u64 = SECOND;
 /// The most clients that the simulated world has room for.
-const CLIENTS_MAX: u64 = 80;
+const CLIENTS_MAX: u64 = 1_000;
+
+/// What a client says first that was told nothing and cannot be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum First {
+    /// A packet of its own.
+    Word,
+    /// Keepalives only.
+    Keepalive,
+}
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
@@ -46,6 +64,11 @@ const SETTINGS: &[Setting] = &[
         "nat",
         Kind::Choice(&["none", "endpoint", "port"]),
         "what filters before each client: nothing, by address, by address and port",
+    ),
+    Setting::new(
+        "says",
+        Kind::Choice(&["word", "keepalive"]),
+        "what a client that cannot be reached says first: a packet of its own, or keepalives only",
     ),
     FAMILY,
 ];
@@ -91,19 +114,18 @@ impl Scenario for RoamGateway {
     }
 
     /// Behind a box that filters, whom nobody told before can be reached only once it says
-    /// something of its own accord: its next keepalive.
+    /// something of its own accord, and calls until then are lost.
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
-        if is_unreachable(settings) {
-            return vec![
-                Limit::at_most("last_back_ms", KEEPALIVE_MS),
-                Limit::equal("never_back", 0),
-            ];
+        let last_ms = match unreachable_until(settings) {
+            Some(First::Keepalive) => KEEPALIVE_MS,
+            Some(First::Word) | None => LAST_MS,
+        };
+        let mut limits =
+            vec![Limit::at_most("last_back_ms", last_ms), Limit::equal("never_back", 0)];
+        if unreachable_until(settings).is_none() {
+            limits.push(Limit::equal("lost_packets", 0));
         }
-        vec![
-            Limit::at_most("last_back_ms", LAST_MS),
-            Limit::equal("never_back", 0),
-            Limit::equal("lost_packets", 0),
-        ]
+        limits
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {
@@ -124,9 +146,12 @@ impl Scenario for RoamGateway {
     }
 }
 
-/// Whether clients are behind boxes that let nobody in, and were told nothing.
-fn is_unreachable(settings: &Settings) -> bool {
-    settings.text("nat") != "none" && !settings.flag("announced")
+/// Until when clients cannot be reached: those behind boxes that let nobody in and that were told
+/// nothing.
+fn unreachable_until(settings: &Settings) -> Option<First> {
+    let unreachable = settings.text("nat") != "none" && !settings.flag("announced");
+    let first = if settings.text("says") == "keepalive" { First::Keepalive } else { First::Word };
+    unreachable.then_some(first)
 }
 
 fn terrain(settings: &Settings) -> Terrain {
@@ -156,9 +181,13 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     } else {
         Act::MoveGateway
     };
-    let calling_ns = CALLING_NS[usize::from(is_unreachable(stage.settings))];
-    let called = ground.call_everybody(act, calling_ns)?;
-    let back: Vec<f64> = called.iter().filter_map(reached_ms).collect();
+    let first = unreachable_until(stage.settings);
+    let (every_ns, length_ns) =
+        if first == Some(First::Keepalive) { CALLS_TO_SILENT } else { CALLS };
+    let word_ns = (first == Some(First::Word)).then_some(WORD_NS);
+    let called = ground.call_everybody(Calling { act, every_ns, length_ns, word_ns })?;
+    let back = called.iter().filter_map(|one| reached_ms(one, word_ns.unwrap_or(0)));
+    let back: Vec<f64> = back.collect();
     for (key, value) in [
         ("clients", json!(called.len())),
         ("announced", json!(announced)),
@@ -174,6 +203,6 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     Ok(())
 }
 
-fn reached_ms(called: &Called) -> Option<f64> {
-    called.reached_ns.map(|ns| ns as f64 / MS as f64)
+fn reached_ms(called: &Called, since_ns: u64) -> Option<f64> {
+    called.reached_ns.map(|ns| ns.saturating_sub(since_ns) as f64 / MS as f64)
 }

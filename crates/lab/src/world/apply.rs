@@ -114,9 +114,7 @@ impl World {
             }
             Network::MoveGateway { told_after_ms, ahead_ms } => {
                 self.move_gateway(ahead_ms)?;
-                for client in 0..self.clients.len() {
-                    self.schedule(u64::from(told_after_ms) * MS, Task::Tell { client });
-                }
+                self.schedule(u64::from(told_after_ms) * MS, Task::Rename);
             }
             Network::RebindNat { client, access } => {
                 let client = self.client(client);
@@ -233,6 +231,7 @@ impl World {
     pub(super) fn tell_links(&mut self, client: usize) -> Result<(), Breach> {
         let usable = |access| self.place.access(client, access).carrier;
         let links = self.hosts[client + 1].links(usable);
+        self.ask_by_new_links(client);
         self.command(client + 1, Command::SetLinks(links))
     }
 
@@ -291,24 +290,14 @@ impl World {
         card.flat_map(|card| &card.addresses).map(|&ip| SocketAddr::new(ip, PORT)).collect()
     }
 
-    /// A client resolves the gateway's name: the new addresses first, then the last good ones.
-    pub(super) fn tell(&mut self, client: usize) -> Result<(), Breach> {
-        let mut remotes = self.gateway_addresses();
-        let old = self.clients[client].remotes.clone();
-        remotes
-            .extend(old.iter().filter(|old| !remotes.contains(old)).copied().collect::<Vec<_>>());
-        remotes.truncate(4);
-        self.trust(client, &remotes);
-        self.clients[client].remotes.clone_from(&remotes);
-        let peer = self.gateway_key;
-        self.command(client + 1, Command::SetRemotes { peer, remotes })
-    }
-
     /// A machine wakes up, or its process starts with what its store holds.
     pub(super) fn power_on(&mut self, host: HostId, reboot: bool) -> Result<(), Breach> {
         match self.hosts[host].power {
             Power::On => return Ok(()),
-            Power::Asleep => self.hosts[host].power = Power::On,
+            Power::Asleep => {
+                self.hosts[host].power = Power::On;
+                self.rearm(host);
+            }
             Power::Off => {
                 self.begin_process(host, reboot);
                 self.load_store(host)?;
@@ -327,7 +316,6 @@ impl World {
             self.command(GATEWAY, Command::SetLocals(locals.clone()))?;
             return if self.gateway_announces { self.announce_gateway(&locals) } else { Ok(()) };
         };
-        self.tell(client)?;
         self.tell_links(client)
     }
 
@@ -356,10 +344,12 @@ impl World {
             }
             return Ok(());
         };
+        self.begin_directory(client);
+        let remotes = self.first_remotes(client);
         let Self { clients, gateway_key, .. } = self;
         let client = &clients[client];
         let side = SideConfig::Gateway {
-            remotes: client.remotes.clone(),
+            remotes,
             counter: client.store.counter,
             token: client.store.token.clone(),
             advertise: vec![],
@@ -431,7 +421,7 @@ impl World {
 fn peer_config(key: PeerKey, client: usize) -> PeerConfig {
     let address = IpAddr::from(inner::address(client));
     let lease = Lease {
-        addresses: vec![Prefix { address, bits: 24 }],
+        addresses: vec![Prefix { address, bits: 16 }],
         gateway: vec![inner::GATEWAY.into()],
         dns: vec![],
     };

@@ -197,7 +197,7 @@ fn a_timer_not_heeded() -> Result<(), Breach> {
 fn never_at_rest() -> Result<(), Breach> {
     let mut world = world();
     for after_ns in 0..=u64::from(EVENTS_MAX) {
-        world.schedule(after_ns, Task::Tell { client: 0 });
+        world.schedule(after_ns, Task::Rename);
     }
     world.advance(SECOND)
 }
@@ -252,6 +252,7 @@ fn a_handshake_of_nobody() -> Result<(), Breach> {
     double.clients[0].store.counter = 1_000_000;
     double.hosts[1].stop();
     double.power_on(1, false).unwrap();
+    double.advance(SECOND).unwrap();
     let halves = [Kind::HandshakeA, Kind::HandshakeB].map(|kind| {
         let mut recorded = double.attacker.recorded().rev();
         recorded.find(|datagram| Kind::of(&datagram.payload) == Some(kind)).unwrap().payload.clone()

@@ -14,6 +14,7 @@ use rove_proto::outbox::Outbox;
 use rove_proto::time::Instant;
 
 use super::attacker::Attacker;
+use super::directory::Directory;
 use super::hash::{TraceHash, hash};
 use super::host::{Host, Power, Turn};
 use super::inner::Body;
@@ -26,11 +27,15 @@ use super::parcel::{HostId, Input, Parcel};
 use super::place::Place;
 use super::road::{Arrival, Passed};
 use super::store::{ClientStore, GatewayStore};
+use super::wakes::Wakes;
 use super::watch::Watch;
 use crate::emu::{self, Rng};
 
 /// Events in one stretch of time, after which the world counts as never resting.
 const EVENTS_MAX: u32 = 400_000;
+/// Sessions of the gateway that are looked at after each of its turns, in turn: all of them in a
+/// world of random operations, and none for long unseen in a crowd.
+const INSPECTED: usize = 8;
 /// The gateway.
 pub(super) const GATEWAY: HostId = 0;
 /// The key of every gateway and of every client number is the same in all worlds.
@@ -45,8 +50,14 @@ pub(super) enum Task {
     Release { host: HostId, link: emu::LinkId, parcel: Parcel },
     /// The gateway's desk has decided about an enrolment.
     Decide { peer: PeerKey, client: Option<usize>, token: Token },
-    /// A client learns where the gateway is now.
-    Tell { client: usize },
+    /// The gateway's name stands for where it is now.
+    Rename,
+    /// A client asks for the name, if nothing carries.
+    AskName { client: usize, at_ns: u64 },
+    /// And is answered.
+    Resolved { client: usize },
+    /// A client was told by the gateway where it is reached.
+    Announced { client: usize, addresses: Vec<SocketAddr> },
     /// The gateway gives up the addresses that it had before those.
     Retire { kept: Vec<IpAddr> },
     /// The gateway that began anew calls back who was reached by its predecessor.
@@ -63,8 +74,7 @@ pub(super) struct Client {
     pub(super) key: PeerKey,
     pub(super) store: ClientStore,
     pub(super) backup: ClientStore,
-    /// Where it was told that the gateway is.
-    pub(super) remotes: Vec<SocketAddr>,
+    pub(super) directory: Directory,
     pub(super) handshakes: Handshakes,
     /// What the gateway last said when it refused.
     pub(super) refused: Option<Status>,
@@ -87,6 +97,8 @@ pub(super) struct World {
     pub(super) clients: Vec<Client>,
     pub(super) gateway_key: PeerKey,
     pub(super) gateway_store: GatewayStore,
+    /// What the gateway's name stands for.
+    pub(super) name: Vec<SocketAddr>,
     /// Whether the gateway has announced its addresses at least once.
     pub(super) gateway_announces: bool,
     /// What the gateway's wall clock is wrong by, in seconds.
@@ -111,6 +123,11 @@ pub(super) struct World {
     pub(super) arrivals: Vec<Arrival>,
     /// What passed the clients' cards, if anybody listens.
     pub(super) overheard: Option<Vec<Passed>>,
+    pub(super) wakes: Wakes,
+    /// The session of the gateway that is looked at next.
+    inspected: usize,
+    /// Where the gateway last found that a client is, by address.
+    pub(super) whereabouts: BTreeMap<SocketAddr, HostId>,
     agenda: BTreeMap<(u64, u64), Task>,
     scheduled: u64,
     pub(super) amplification: Amplification,
@@ -134,6 +151,17 @@ impl World {
 
     /// The same with so many clients.
     pub(super) fn of(count: usize, seed: u64, watch: Watch) -> Result<Self, Breach> {
+        Self::gathering(count, 0, seed, watch)
+    }
+
+    /// The same with clients that come one after the other, so far apart: a desk takes its time,
+    /// and lets only so many wait.
+    pub(super) fn gathering(
+        count: usize,
+        apart_ns: u64,
+        seed: u64,
+        watch: Watch,
+    ) -> Result<Self, Breach> {
         let rng = Rng::new(seed).fork(0x776f);
         let mut keys = SeededRng::new(KEY_SEED);
         let mut secret = || StaticSecret::generate(&mut keys);
@@ -146,6 +174,7 @@ impl World {
             clients: Vec::new(),
             gateway_key,
             gateway_store: GatewayStore::default(),
+            name: Vec::new(),
             gateway_announces: false,
             wall_error_s: 0,
             attacker: Attacker::new(),
@@ -161,6 +190,9 @@ impl World {
             watch,
             arrivals: Vec::new(),
             overheard: None,
+            wakes: Wakes::new(count + 1),
+            inspected: 0,
+            whereabouts: BTreeMap::new(),
             agenda: BTreeMap::new(),
             scheduled: 0,
             amplification: Amplification::default(),
@@ -179,14 +211,15 @@ impl World {
             world.add_client(client, key);
         }
         world.move_gateway(0)?;
+        world.rename();
         world.power_on(GATEWAY, true)?;
         for client in 0..count {
             for access in 0..usize::from(ACCESSES) {
                 world.place.set_quality(world.now_ns, client, access, Quality::CLEAN);
             }
             world.plug(client, 0, Some(client))?;
-            world.tell(client)?;
             world.power_on(client + 1, true)?;
+            world.advance(apart_ns)?;
         }
         Ok(world)
     }
@@ -198,7 +231,7 @@ impl World {
             key,
             backup: store.clone(),
             store,
-            remotes: Vec::new(),
+            directory: Directory::default(),
             handshakes: Handshakes::default(),
             refused: None,
             wanted: true,
@@ -246,8 +279,7 @@ impl World {
     /// When anything happens next.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let task = self.agenda.first_key_value().map(|(&(at, _), _)| at);
-        let wakes = self.hosts.iter().filter_map(Host::wake_ns);
-        wakes.chain(task).chain(self.place.net.poll_timeout()).min()
+        [self.wakes.next_ns(), task, self.place.net.poll_timeout()].into_iter().flatten().min()
     }
 
     /// Everything that is due now.
@@ -262,17 +294,24 @@ impl World {
             let task = entry.remove();
             self.perform(task)?;
         }
-        for host in 0..self.hosts.len() {
+        for host in self.wakes.take_busy() {
             if self.hosts[host].late_ns == 0 {
                 self.take_in(host)?;
             }
         }
-        for host in 0..self.hosts.len() {
+        for host in self.wakes.due(self.now_ns) {
             if self.hosts[host].wake_ns().is_some_and(|at| at <= self.now_ns) {
                 self.wake(host, Node::handle_timeout)?;
+            } else {
+                self.rearm(host);
             }
         }
         Ok(())
+    }
+
+    /// A host wants to be woken at another time, perhaps.
+    pub(super) fn rearm(&mut self, host: HostId) {
+        self.wakes.set(host, self.hosts[host].wake_ns());
     }
 
     /// A host's timer rings: afterwards nothing may be due.
@@ -318,7 +357,16 @@ impl World {
                 Ok(())
             }
             Task::Decide { peer, client, token } => self.decide(peer, client, &token),
-            Task::Tell { client } => self.tell(client),
+            Task::Rename => {
+                self.rename();
+                Ok(())
+            }
+            Task::AskName { client, at_ns } => {
+                self.ask_name(client, at_ns);
+                Ok(())
+            }
+            Task::Resolved { client } => self.resolved(client),
+            Task::Announced { client, addresses } => self.take_announced(client, &addresses),
             Task::Retire { kept } => self.retire(&kept),
             Task::Recall { peer } => self.recall(peer),
             Task::PowerOn { host, reboot } => self.power_on(host, reboot),
@@ -358,6 +406,7 @@ impl World {
         verb: impl FnOnce(&mut Node, Instant, &mut Outbox),
     ) -> Result<(), Breach> {
         let turn = self.hosts[host].turn(self.now_ns, verb);
+        self.rearm(host);
         if let Some(socket) = turn.not_open.first() {
             return Err(Breach::new(Law::Sockets, format!("host {host} sends from {socket:?}")));
         }
@@ -392,26 +441,38 @@ impl World {
     }
 
     /// The laws that look at a node's status.
-    fn inspect(&self, host: HostId) -> Result<(), Breach> {
-        let Host { node, .. } = &self.hosts[host];
-        check_indices(node.indices_issued(), node.peers().count())?;
-        for (peer, status) in self.statuses(host) {
-            check_status(&status, self.hosts[host].sockets())?;
-            self.hijack.check(host, peer, &status)?;
+    fn inspect(&mut self, host: HostId) -> Result<(), Breach> {
+        let node = &self.hosts[host].node;
+        check_indices(node.indices_issued(), node.peers().len())?;
+        if host != GATEWAY {
+            return self.inspect_session(host, GATEWAY, self.gateway_key);
         }
-        if host == GATEWAY
-            && let Some(peer) = node.peers().find(|&peer| !self.gateway_store.is_enrolled(peer))
-        {
-            let what = format!("{peer:?} is known and not enrolled");
-            return Err(Breach::new(Law::Enrolment, what));
+        if node.peers().len() > self.gateway_store.enrolled_count() {
+            return self.knows_everybody();
+        }
+        for _ in 0..INSPECTED.min(self.clients.len()) {
+            self.inspected = (self.inspected + 1) % self.clients.len();
+            let key = self.clients[self.inspected].key;
+            self.inspect_session(host, self.inspected + 1, key)?;
         }
         Ok(())
+    }
+
+    /// The session of `host` with `peer`, whose key this is, if there is one.
+    fn inspect_session(&self, host: HostId, peer: HostId, key: PeerKey) -> Result<(), Breach> {
+        let Some(status) = self.hosts[host].node.status(key) else { return Ok(()) };
+        if host == GATEWAY && !self.gateway_store.is_enrolled(key) {
+            let what = format!("client {} is known and not enrolled", peer - 1);
+            return Err(Breach::new(Law::Enrolment, what));
+        }
+        check_status(&status, self.hosts[host].sockets())?;
+        self.hijack.check(host, peer, &status)
     }
 
     /// Whoever is enrolled is known to the gateway.
     pub(super) fn knows_everybody(&self) -> Result<(), Breach> {
         let (known, enrolled) =
-            (self.hosts[GATEWAY].node.peers().count(), self.gateway_store.enrolled().count());
+            (self.hosts[GATEWAY].node.peers().len(), self.gateway_store.enrolled_count());
         if known == enrolled {
             return Ok(());
         }
@@ -444,11 +505,21 @@ impl World {
             Event::Established { .. } if host != GATEWAY => {
                 self.clients[host - 1].store.token = None;
                 self.clients[host - 1].refused = None;
+                self.note_where(host - 1);
             }
             Event::Reached { peer, route, index } => {
                 self.gateway_store.journal.insert(peer, (route, index));
             }
-            Event::Moved { .. } => self.moves += 1,
+            Event::Moved { .. } => {
+                self.moves += 1;
+                if host != GATEWAY {
+                    self.note_where(host - 1);
+                }
+            }
+            Event::State { state, .. } if host != GATEWAY => self.note_state(host - 1, state),
+            Event::Announced { addresses, .. } => {
+                self.schedule(0, Task::Announced { client: host - 1, addresses });
+            }
             Event::Refused { status, .. } => self.clients[host - 1].refused = Some(status),
             Event::Established { .. }
             | Event::OpenSocket { .. }
@@ -456,7 +527,6 @@ impl World {
             | Event::PeerRefused { .. }
             | Event::Leased { .. }
             | Event::Routes { .. }
-            | Event::Announced { .. }
             | Event::State { .. }
             | Event::Ended { .. } => {}
         }

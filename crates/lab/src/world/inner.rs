@@ -67,7 +67,8 @@ impl Body {
 
 /// The inner address of a client.
 pub(super) const fn address(client: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 77, 0, 2 + client as u8)
+    let [high, low] = (2 + client as u16).to_be_bytes();
+    Ipv4Addr::new(10, 77, high, low)
 }
 
 /// The number of a packet that came out of the tunnel.

@@ -12,6 +12,7 @@ use anyhow::anyhow;
 use rove_proto::wire::Kind;
 
 use super::bulk::Bulk;
+use super::engine::Task;
 use super::inner::Body;
 use super::laws::Breach;
 use super::op::Way;
@@ -19,8 +20,8 @@ use super::road::{Bare, Passed, Road, Tunnelled};
 use crate::arrivals::Arrivals;
 use crate::emu::{LinkConfig, MS, SECOND};
 use crate::ground::{
-    Act, Called, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard,
-    Pings, Receiver, RoundTrips, Route, Terrain, Transfer, Transport, Trouble, enclosed,
+    Act, Called, Calling, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment,
+    Overheard, Pings, Receiver, RoundTrips, Route, Terrain, Transfer, Transport, Trouble, enclosed,
 };
 use acts::Client;
 
@@ -180,14 +181,21 @@ impl Ground for Journey {
         Ok(Overheard { packets, bytes: sent(&self.tunnelled) - before })
     }
 
-    fn call_everybody(&mut self, act: Act, length_ns: u64) -> Result<Vec<Called>, Trouble> {
+    fn call_everybody(&mut self, calling: Calling) -> Result<Vec<Called>, Trouble> {
+        let Calling { act, every_ns, length_ns, word_ns } = calling;
         let road = &mut self.tunnelled;
         road.arrivals();
         self.client.act(road, act)?;
         let start_ns = road.now_ns();
         let mut called = vec![Called::default(); road.world.clients.len()];
         let mut calls = BTreeMap::new();
-        for due_ns in (start_ns..start_ns + length_ns).step_by(Called::EVERY_NS as usize) {
+        if let Some(after_ns) = word_ns {
+            for client in 0..called.len() {
+                let (way, body) = (Way::Up, Body::Data(PING_LEN));
+                road.world.schedule(after_ns, Task::Send { client, way, body });
+            }
+        }
+        for due_ns in (start_ns..start_ns + length_ns).step_by(every_ns as usize) {
             road.pass(due_ns)?;
             for (client, one) in called.iter_mut().enumerate() {
                 one.lost += 1;

@@ -14,6 +14,7 @@
 mod apply;
 mod attacker;
 mod bulk;
+mod directory;
 mod engine;
 mod hash;
 mod host;
@@ -27,6 +28,7 @@ mod place;
 mod road;
 mod settle;
 mod store;
+mod wakes;
 mod watch;
 mod wire;
 

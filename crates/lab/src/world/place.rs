@@ -10,12 +10,13 @@
 //! Every client has three access networks of its own; a card is plugged into one of them. The
 //! links between an access network and the Internet change nothing.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
 use super::op::{ACCESSES, Quality, Way};
-use super::parcel::Parcel;
+use super::parcel::{HostId, Parcel};
 use crate::emu::{
     BitErrors, Carrier, End, Internet, LinkConfig, LinkId, Loss, MS, NatConfig, NatKind, NodeId,
     PipeConfig, Rate, Reorder, SECOND,
@@ -25,6 +26,19 @@ use crate::emu::{
 const MTU: usize = 1_500;
 /// The kind of each access network.
 const OPEN: usize = 1;
+/// The most clients of a world: each has [`ACCESSES`] networks with [`ADDRESSES`] addresses each,
+/// and the blocks that they are from have 2²⁴.
+pub(super) const CLIENTS_MAX: usize = 1_000;
+/// Addresses of an access network, on either side of a NAT box; then they are given out again.
+const ADDRESSES: u32 = 1 << 12;
+/// Bits of their prefix.
+const PREFIX: u8 = 20;
+/// The blocks: behind NAT boxes, where there is none, and on the outside of them.
+const INSIDE: u32 = 10 << 24;
+const DIRECT: u32 = 60 << 24;
+const OUTSIDE: u32 = 61 << 24;
+
+const _: () = assert!(CLIENTS_MAX * ACCESSES as usize * ADDRESSES as usize <= 1 << 24);
 /// Queue of an access network in milliseconds at its rate.
 const QUEUE_MS: u64 = 200;
 
@@ -39,7 +53,8 @@ pub(super) struct Access {
     pub(super) mtu: usize,
     /// Whether the client can see that the network is there.
     pub(super) carrier: bool,
-    label: u8,
+    /// Its number among all.
+    label: u16,
     /// Addresses given out so far, inside and outside.
     given: (u16, u16),
 }
@@ -51,6 +66,8 @@ pub(super) struct Place {
     pub(super) net: Internet<Parcel>,
     /// Hosts by number: 0 is the gateway.
     pub(super) hosts: Vec<NodeId>,
+    /// And the number of each.
+    numbers: BTreeMap<NodeId, HostId>,
     /// The gateway's link.
     pub(super) gateway: LinkId,
     /// The attacker and its link.
@@ -76,6 +93,7 @@ impl Place {
         let mut place = Self {
             net,
             hosts: vec![gateway_host],
+            numbers: BTreeMap::from([(gateway_host, 0)]),
             gateway,
             attacker: (attacker_host, attacker),
             accesses: Vec::new(),
@@ -84,6 +102,7 @@ impl Place {
         for client in 0..clients {
             let host = place.net.host();
             place.hosts.push(host);
+            place.numbers.insert(host, client + 1);
             let accesses = 0..usize::from(ACCESSES);
             let accesses = accesses.map(|kind| place.access_network(core, host, client, kind));
             let accesses = accesses.collect();
@@ -93,19 +112,19 @@ impl Place {
     }
 
     fn access_network(&mut self, core: NodeId, host: NodeId, client: usize, kind: usize) -> Access {
-        let label = (client * usize::from(ACCESSES) + kind) as u8;
+        let label = (client * usize::from(ACCESSES) + kind) as u16;
         let net = &mut self.net;
         let (router, nat, prefixes) = if kind == OPEN {
-            let prefixes = vec![v4([60, label, 0, 0], 16), v6(label.into(), 0, 48)];
+            let prefixes = vec![site(DIRECT, label), v6(label, 0, 48)];
             (net.router(), None, prefixes)
         } else {
             let kind = if kind == 0 { NatKind::PortRestricted } else { NatKind::Symmetric };
-            let mut config = NatConfig::new(kind, vec![outside(label, 0)]);
+            let mut config = NatConfig::new(kind, vec![numbered(OUTSIDE, label, 1).into()]);
             // Above the keepalive of 25 s by no more than one that is lost on the way may cost
             // (RFC 4787, REQ-5 asks for two minutes; boxes in the field give less).
             config.expiry_ns = 40 * SECOND;
             let nat = net.nat(config);
-            (nat, Some(nat), vec![v4([61, label, 0, 0], 16)])
+            (nat, Some(nat), vec![site(OUTSIDE, label)])
         };
         // The first link of a NAT box is the one that leads outside.
         let up = net.connect(router, core, LinkConfig::ideal());
@@ -116,13 +135,18 @@ impl Place {
                 net.route(router, prefix, link);
             }
         }
-        net.route(router, v4([10, label, 0, 0], 16), link);
+        net.route(router, site(INSIDE, label), link);
         if nat.is_none() {
             for default in [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
                 net.route(router, IpNet::new(default, 0).unwrap_or_default(), up);
             }
         }
         Access { link, nat, mtu: MTU, carrier: true, label, given: (0, 0) }
+    }
+
+    /// The host that is there, if one is.
+    pub(super) fn host_at(&self, place: NodeId) -> Option<HostId> {
+        self.numbers.get(&place).copied()
     }
 
     /// An access network, by numbers that wrap around.
@@ -171,13 +195,10 @@ impl Place {
     pub(super) fn next_addresses(&mut self, client: usize, access: usize) -> Vec<IpAddr> {
         let entry = self.access_mut(client, access);
         entry.given.0 = entry.given.0.wrapping_add(1);
-        let ([high, low], label) = (entry.given.0.to_be_bytes(), entry.label);
+        let (given, label) = (entry.given.0, entry.label);
         match entry.nat {
-            Some(_) => vec![Ipv4Addr::new(10, label, high, low).into()],
-            None => vec![
-                Ipv4Addr::new(60, label, high, low).into(),
-                host_v6(label.into(), entry.given.0),
-            ],
+            Some(_) => vec![numbered(INSIDE, label, given).into()],
+            None => vec![numbered(DIRECT, label, given).into(), host_v6(label, given)],
         }
     }
 
@@ -186,8 +207,8 @@ impl Place {
         let entry = self.access_mut(client, access);
         let Some(nat) = entry.nat else { return };
         let address = readdress.then(|| {
-            entry.given.1 = entry.given.1.wrapping_add(1);
-            outside(entry.label, entry.given.1)
+            entry.given.1 = (entry.given.1 + 1) % (ADDRESSES as u16);
+            numbered(OUTSIDE, entry.label, entry.given.1 + 1).into()
         });
         self.net.reboot_nat(nat, address);
     }
@@ -223,9 +244,14 @@ fn pipe(q: Quality) -> PipeConfig {
     .with_queue_ms(QUEUE_MS)
 }
 
-fn outside(label: u8, number: u16) -> IpAddr {
-    let [high, low] = number.to_be_bytes();
-    Ipv4Addr::new(61, label, high, low.wrapping_add(1)).into()
+/// An address of an access network.
+fn numbered(block: u32, label: u16, number: u16) -> Ipv4Addr {
+    Ipv4Addr::from(block + u32::from(label) * ADDRESSES + u32::from(number) % ADDRESSES)
+}
+
+/// All of them.
+fn site(block: u32, label: u16) -> IpNet {
+    IpNet::new(numbered(block, label, 0).into(), PREFIX).unwrap_or_default()
 }
 
 fn host_v6(site: u16, host: u16) -> IpAddr {

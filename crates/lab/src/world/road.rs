@@ -8,12 +8,15 @@ use super::inner::Body;
 use super::laws::Breach;
 use super::op::{ACCESSES, Way};
 use super::watch::Watch;
-use crate::emu::{Datagram, End, Internet, LinkConfig, LinkId, NodeId, SECOND};
+use crate::emu::{Datagram, End, Internet, LinkConfig, LinkId, MS, NodeId, SECOND};
 
 /// Where the client begins: behind a NAT box.
 pub(super) const HOME: usize = 0;
 /// The client that stories are about: the first.
 pub(super) const CLIENT: usize = 0;
+
+/// Time between the first words of two clients of a story.
+const APART_NS: u64 = 10 * MS;
 
 /// An inner packet that arrived.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +66,7 @@ pub(super) struct Passed {
 impl Tunnelled {
     /// Sessions of so many clients that carry, over links like this.
     pub(super) fn new(seed: u64, link: &LinkConfig, clients: usize) -> Result<Self, Breach> {
-        let mut world = World::of(clients, seed, Watch::default())?;
+        let mut world = World::gathering(clients, APART_NS, seed, Watch::default())?;
         world.overheard = Some(Vec::new());
         let mut road = Self { world };
         road.set_link(link);

@@ -73,9 +73,9 @@ impl World {
             }
         }
         self.power_on(GATEWAY, false)?;
+        self.rename();
         for client in 0..self.clients.len() {
             self.power_on(client + 1, false)?;
-            self.tell(client)?;
             self.tell_links(client)?;
             self.welcome(client)?;
         }

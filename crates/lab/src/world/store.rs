@@ -104,6 +104,11 @@ impl GatewayStore {
         self.enrolled.iter().map(|(&peer, &client)| (peer, client))
     }
 
+    /// How many may come in.
+    pub(super) fn enrolled_count(&self) -> usize {
+        self.enrolled.len()
+    }
+
     /// Whether `peer` may come in.
     pub(super) fn is_enrolled(&self, peer: PeerKey) -> bool {
         self.enrolled.contains_key(&peer)

@@ -51,9 +51,7 @@ impl World {
         if !new && sealed {
             return Err(Breach::new(Law::Nonces, format!("host {host} sent a datagram twice")));
         }
-        for other in 0..self.hosts.len() {
-            self.hijack.honest(other, host, from); // a copy of it may be faster than it is
-        }
+        self.hijack.sent(host, from);
         let datagram = Datagram { source: from, destination: to, payload };
         let client = if host == GATEWAY { self.client_at(to) } else { Some(host) };
         if client.is_none() && sealed {
@@ -98,10 +96,16 @@ impl World {
     }
 
     /// The client that the gateway reaches at `remote`, as far as it thinks.
-    fn client_at(&self, remote: SocketAddr) -> Option<HostId> {
-        let statuses = self.statuses(GATEWAY);
-        let there = |status: &PeerStatus| status.paths.iter().any(|p| p.remote() == remote);
-        statuses.into_iter().find(|(_, status)| there(status)).map(|(host, _)| host)
+    fn client_at(&mut self, remote: SocketAddr) -> Option<HostId> {
+        let there = |host: HostId| {
+            let status = self.hosts[GATEWAY].node.status(self.clients[host - 1].key);
+            status.is_some_and(|status| status.paths.iter().any(|p| p.remote() == remote))
+        };
+        // Mostly whoever was there the last time.
+        let known = self.whereabouts.get(&remote).copied().filter(|&host| there(host));
+        let host = known.or_else(|| (1..self.hosts.len()).find(|&host| there(host)))?;
+        self.whereabouts.insert(remote, host);
+        Some(host)
     }
 
     /// A datagram reaches a machine.
@@ -113,9 +117,7 @@ impl World {
             self.attacker.catches(datagram);
             return Ok(());
         }
-        let Some(host) = self.place.hosts.iter().position(|&at| at == place) else {
-            return Ok(());
-        };
+        let Some(host) = self.place.host_at(place) else { return Ok(()) };
         let Some(received) = self.hosts[host].receive(link, datagram.destination) else {
             return Ok(());
         };
@@ -143,6 +145,7 @@ impl World {
         let Host { inbox, late_ns, .. } = &mut self.hosts[host];
         let (first, after_ns) = (inbox.is_empty(), *late_ns);
         inbox.push(input);
+        self.wakes.put(host);
         if first && after_ns > 0 {
             self.schedule(after_ns, Task::Turn { host });
         }

@@ -177,7 +177,7 @@ impl Node {
     }
 
     /// Every peer, in the order of their keys.
-    pub fn peers(&self) -> impl Iterator<Item = PeerKey> + '_ {
+    pub fn peers(&self) -> impl ExactSizeIterator<Item = PeerKey> + '_ {
         self.by_key.keys().copied()
     }
 

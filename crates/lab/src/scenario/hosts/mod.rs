@@ -9,12 +9,13 @@ use super::deploy::{Deployment, How};
 use super::testbed::{Move, Testbed};
 use crate::emu::{BitErrors, Carrier, End, LinkConfig, MS};
 use crate::ground::{
-    Act, Called, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard,
-    Pings, Receiver, RoundTrips, Route, Terrain, Transfer, Transport, Trouble,
+    Act, Called, Calling, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment,
+    Overheard, Pings, Receiver, RoundTrips, Route, Terrain, Transfer, Transport, Trouble,
 };
 use crate::netns::{Capture, Captured, Direction, Process, monotonic_ns};
 use crate::programs::{FlowRequest, Report, report};
 use std::collections::BTreeSet;
+use std::iter;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -308,9 +309,12 @@ impl Ground for Hosts {
         Ok(heard)
     }
 
-    fn call_everybody(&mut self, act: Act, length_ns: u64) -> Result<Vec<Called>, Trouble> {
-        let calls = Flow::after(CALM_NS, length_ns).every(Called::EVERY_NS);
-        let run = self.flow(calls, &[Cue::at(CALM_NS, act)])?;
+    fn call_everybody(&mut self, calling: Calling) -> Result<Vec<Called>, Trouble> {
+        let calls = Flow::after(CALM_NS, calling.length_ns).every(calling.every_ns);
+        let word = |after_ns| Flow { count: 1, ..Flow::after(CALM_NS + after_ns, 0).upwards() };
+        let flows: Vec<_> = iter::once(calls).chain(calling.word_ns.map(word)).collect();
+        let mut runs = self.flows(&flows, &[Cue::at(CALM_NS, calling.act)])?;
+        let run = runs.swap_remove(0);
         // A flow that never comes is a gap to its end.
         let reached_ms = run.back_ms().first().copied();
         let reached = reached_ms.filter(|_| run.lost < u64::from(calls.count));

@@ -6,13 +6,13 @@
 use std::net::{IpAddr, SocketAddr};
 
 use rove_proto::id::LinkId;
-use rove_proto::node::{Command, PeerStatus};
+use rove_proto::node::{Command, PeerState, PeerStatus};
 use rove_proto::path::Health;
 use rove_proto::time::Duration;
 
 use super::super::engine::GATEWAY;
 use super::super::host::{Card, PORT};
-use super::super::laws::Breach;
+use super::super::laws::{Breach, Law};
 use super::super::road::{CLIENT, HOME, Road as _, Tunnelled};
 use crate::emu::{Carrier, End, PipeConfig, SECOND};
 use crate::ground::{Act, Edge, Families, Moment, Terrain};
@@ -78,6 +78,7 @@ impl Client {
             client.relocate(road)?;
         }
         road.pass(road.now_ns() + SETTLING_NS)?;
+        all_carry(road)?;
         Ok(client)
     }
 
@@ -104,7 +105,11 @@ impl Client {
                 }
             }
             Act::RebootNat => road.world.place.reboot_nat(CLIENT, self.here, true),
-            Act::MoveGateway => road.world.move_gateway(0)?,
+            // Its operator's name server follows at once.
+            Act::MoveGateway => {
+                road.world.move_gateway(0)?;
+                road.world.rename();
+            }
             Act::AnnounceGateway => announce_gateway(road)?,
             Act::RetireGateway => retire_gateway(road)?,
             // The world has no middlebox, and its gateway goes on to new addresses only: no story
@@ -222,6 +227,20 @@ impl Client {
             (moment.noticed_ns, moment.told_ns) = (noticed_ns, told_ns);
         }
     }
+}
+
+/// Whether the story can begin.
+fn all_carry(road: &Tunnelled) -> Result<(), Breach> {
+    let world = &road.world;
+    let carries = |client: &usize| {
+        let status = world.hosts[client + 1].node.status(world.gateway_key);
+        status.is_some_and(|status| status.state == PeerState::Up)
+    };
+    let down = (0..world.clients.len()).find(|client| !carries(client));
+    down.map_or(Ok(()), |client| {
+        let what = format!("before the story begins\n{}", world.portrait(client));
+        Err(Breach::new(Law::AlwaysBack, what))
+    })
 }
 
 /// What a host's node says of the session.
