@@ -36,6 +36,9 @@ const KEEPALIVE_MS: u64 = 30_000;
 const CALLS: (u64, u64) = (10 * MS, 3 * SECOND);
 /// The same where only keepalives tell clients that the gateway is gone.
 const CALLS_TO_SILENT: (u64, u64) = (SECOND, 400 * SECOND);
+/// How long clients are quiet before the move: a name that was asked for when a client came is not
+/// asked for again within 5 s.
+const QUIET_NS: u64 = 6 * SECOND;
 /// When clients say a word of their own after they could not be reached.
 const WORD_NS: u64 = SECOND;
 /// How long both addresses are there when clients are told.
@@ -174,6 +177,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     if stage.control() {
         ground.act(Act::Swallow)?;
     }
+    ground.pause(QUIET_NS)?;
     let act = if announced {
         ground.act(Act::AnnounceGateway)?;
         ground.pause(BOTH_NS)?;

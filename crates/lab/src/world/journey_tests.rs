@@ -1,4 +1,6 @@
 use super::*;
+use crate::emu::Filtering;
+use crate::ground::Edge;
 
 fn journey() -> Journey {
     Journey::new(1, &Terrain::of(LinkConfig::lossless(20_000_000, 40 * MS))).unwrap()
@@ -98,4 +100,25 @@ fn flows_of_both_ways_are_told_apart() {
     // Before the first and between two, and nothing in the other flow.
     let longest = |run: &FlowRun| run.gaps.iter().map(|gap| gap.length_ns()).max();
     assert!(longest(&runs[1]).unwrap() >= SECOND / 2 && longest(&runs[0]).unwrap() < 30 * MS);
+}
+
+#[test]
+fn a_crowd_follows_a_gateway_that_told_nobody() {
+    let calling = Calling {
+        act: Act::MoveGateway,
+        every_ns: 50 * MS,
+        length_ns: 2 * SECOND,
+        word_ns: Some(SECOND),
+    };
+    for edge in [Edge::Open, Edge::Nat { filtering: Filtering::Port, expiry_ns: 120 * SECOND }] {
+        let link = LinkConfig::lossless(20_000_000, 20 * MS);
+        let terrain = Terrain { edge, clients: 40, beyond_ns: 10 * MS, ..Terrain::of(link) };
+        let mut journey = Journey::new(1, &terrain).unwrap();
+        journey.pause(6 * SECOND).unwrap();
+        let called = journey.call_everybody(calling).unwrap();
+        let last_ns = called.iter().map(|one| one.reached_ns.unwrap()).max().unwrap();
+        // Nobody can be reached behind such a box until it has noticed that its word is not heard.
+        let until_ns = if edge == Edge::Open { 30 * MS } else { SECOND + 500 * MS };
+        assert!(last_ns <= until_ns, "{edge:?}: the last after {} ms", last_ns / MS);
+    }
 }
