@@ -16,7 +16,7 @@ use super::settings::{Kind, Setting, Settings};
 use super::statistics::{max, median};
 use super::{FAMILY, Key, Outcome, Scenario, Stage};
 use crate::emu::{Filtering, LinkConfig, MS, SECOND};
-use crate::ground::{Act, Called, Calling, Edge, Ground, Terrain, Trouble};
+use crate::ground::{Act, Called, Calling, Edge, Ground, Known, Terrain, Trouble};
 use crate::netns::Entered;
 use serde_json::{Value, json};
 
@@ -166,7 +166,12 @@ fn terrain(settings: &Settings) -> Terrain {
         _ => Edge::Open,
     };
     let clients = settings.number("clients") as usize;
-    Terrain { edge, clients, beyond_ns: ROUND_TRIP_NS / 4, ..Terrain::of(link) }
+    // Who was told nothing and cannot be reached has nothing but the gateway's name.
+    let known = match unreachable_until(settings) {
+        Some(_) => Known::ByName { keep_s: 0 },
+        None => Known::ByAddress,
+    };
+    Terrain { edge, clients, known, beyond_ns: ROUND_TRIP_NS / 4, ..Terrain::of(link) }
 }
 
 /// The story.

@@ -159,8 +159,7 @@ impl Ground for Journey {
     fn harm(&mut self, harm: Harm) -> Result<(), Trouble> {
         match harm {
             Harm::DeadEnds => self.client.dead_ends = true,
-            // Nothing has a name here.
-            Harm::StaleName => {}
+            Harm::StaleName => self.client.named = false,
             Harm::BitErrors(share) => {
                 let mut link = self.link.clone();
                 for pipe in [&mut link.up, &mut link.down] {

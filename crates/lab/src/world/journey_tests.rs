@@ -1,6 +1,6 @@
 use super::*;
 use crate::emu::Filtering;
-use crate::ground::Edge;
+use crate::ground::{Edge, Known};
 
 fn journey() -> Journey {
     Journey::new(1, &Terrain::of(LinkConfig::lossless(20_000_000, 40 * MS))).unwrap()
@@ -110,9 +110,10 @@ fn a_crowd_follows_a_gateway_that_told_nobody() {
         length_ns: 2 * SECOND,
         word_ns: Some(SECOND),
     };
+    let known = Known::ByName { keep_s: 0 };
     for edge in [Edge::Open, Edge::Nat { filtering: Filtering::Port, expiry_ns: 120 * SECOND }] {
         let link = LinkConfig::lossless(20_000_000, 20 * MS);
-        let terrain = Terrain { edge, clients: 40, beyond_ns: 10 * MS, ..Terrain::of(link) };
+        let terrain = Terrain { edge, clients: 40, known, beyond_ns: 10 * MS, ..Terrain::of(link) };
         let mut journey = Journey::new(1, &terrain).unwrap();
         journey.pause(6 * SECOND).unwrap();
         let called = journey.call_everybody(calling).unwrap();

@@ -15,7 +15,7 @@ use super::super::host::{Card, PORT};
 use super::super::laws::{Breach, Law};
 use super::super::road::{CLIENT, HOME, Road as _, Tunnelled};
 use crate::emu::{Carrier, End, PipeConfig, SECOND};
-use crate::ground::{Act, Edge, Families, Moment, Terrain};
+use crate::ground::{Act, Edge, Families, Known, Moment, Terrain};
 
 /// Where the client goes: an open network.
 const CAFE: usize = 1;
@@ -31,6 +31,8 @@ const SETTLING_NS: u64 = 2 * SECOND;
 pub(super) struct Client {
     /// Every network that it moves to swallows everything.
     pub(super) dead_ends: bool,
+    /// The gateway's name leads to where it is.
+    pub(super) named: bool,
     /// The network that its first card is in.
     here: usize,
     /// The card in use: 0 or 1.
@@ -54,10 +56,11 @@ struct Swallowed {
 impl Client {
     /// Brings the client of a session into its first network.
     pub(super) fn settle(road: &mut Tunnelled, terrain: &Terrain) -> Result<Self, Breach> {
-        let Terrain { edge, beyond_ns, families, .. } = *terrain;
+        let Terrain { edge, beyond_ns, families, known, .. } = *terrain;
+        let named = matches!(known, Known::ByName { .. });
         let (dead_ends, here, in_use) = (false, HOME, 0);
         let (swallowed, seen) = (None, Vec::new());
-        let mut client = Self { dead_ends, here, in_use, families, swallowed, seen };
+        let mut client = Self { dead_ends, named, here, in_use, families, swallowed, seen };
         let (now_ns, gateway) = (road.world.now_ns, road.world.place.gateway);
         for end in [End::A, End::B] {
             let pipe = PipeConfig { delay_ns: beyond_ns, ..PipeConfig::default() };
@@ -105,10 +108,11 @@ impl Client {
                 }
             }
             Act::RebootNat => road.world.place.reboot_nat(CLIENT, self.here, true),
-            // Its operator's name server follows at once.
             Act::MoveGateway => {
                 road.world.move_gateway(0)?;
-                road.world.rename();
+                if self.named {
+                    road.world.rename();
+                }
             }
             Act::AnnounceGateway => announce_gateway(road)?,
             Act::RetireGateway => retire_gateway(road)?,
