@@ -19,6 +19,7 @@
 //! Changing the host, for the control thread; blocking, some milliseconds:
 //! - [`plan::Plan`] says what the host shall look like, [`plan::Applier`] makes it so.
 //! - [`names::resolve`]: the gateway's own name, asked for outside the tunnel.
+//! - [`portal::ask`]: whether somebody stands between a link and the Internet.
 //! - [`lock::Lock`]: one process per directory. [`privileges::drop()`]: what is not needed goes.
 //!
 //! A client's order of business, all of it as root or with CAP_NET_ADMIN:
@@ -52,12 +53,14 @@
 pub mod clock;
 mod dns;
 pub mod error;
+mod http;
 pub mod links;
 pub mod lock;
 pub mod names;
 mod netlink;
 mod nft;
 pub mod plan;
+pub mod portal;
 pub mod privileges;
 pub mod random;
 pub mod stream;

@@ -17,7 +17,7 @@ use support::netns::{Lab, in_namespace, inside, sh, wait_until};
 const ECHO: &str = "198.51.100.80:7";
 
 /// Of `rove status --json`; keys are only ever added.
-const STATUS: [&str; 11] = [
+const STATUS: [&str; 12] = [
     "state",
     "carrying",
     "since",
@@ -29,9 +29,10 @@ const STATUS: [&str; 11] = [
     "kill_switch",
     "dns",
     "dns_domains",
+    "portals",
 ];
 /// Of every path of `rove paths --json`.
-const PATH: [&str; 19] = [
+const PATH: [&str; 20] = [
     "id",
     "link",
     "local",
@@ -51,6 +52,7 @@ const PATH: [&str; 19] = [
     "link_rank",
     "link_state",
     "signal_dbm",
+    "portal",
 ];
 /// A client notices within two seconds; the rest is for a busy machine.
 const NOTICED_WITHIN: Duration = Duration::from_secs(4);

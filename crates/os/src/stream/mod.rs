@@ -49,9 +49,10 @@ pub use self::{
         Listener, ListeningSocket, SPLICE_BUFFER_LEN, SPLICE_IDLE, SPLICES_MAX, SPLICES_PER_SOURCE,
     },
     opening::EARLY_MAX,
-    proxy::{ANSWER_LEN_MAX, Basic, Proxy},
+    proxy::{Basic, Proxy},
     socket::{KEEPALIVE, NOT_SENT_MAX, USER_TIMEOUT},
 };
+pub use crate::http::ANSWER_LEN_MAX;
 use crate::{
     error::Error,
     udp::{Datagrams, Ecn, Queue, ReceiveBuffer, Received, SendError},

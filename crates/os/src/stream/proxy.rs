@@ -1,7 +1,7 @@
 //! HTTP CONNECT (RFC 9110 section 9.3.6, RFC 9112): one request, one answer, then a tunnel.
 //!
-//! The answer is read strictly and within [`ANSWER_LEN_MAX`]: what is no HTTP/1 answer is refused
-//! at its first wrong byte, so that a proxy's address that leads elsewhere is named as such.
+//! The answer is read strictly and within [`http::ANSWER_LEN_MAX`]: what is no HTTP/1 answer is
+//! refused at its first wrong byte, so that a proxy's address that leads elsewhere is named as such.
 
 use std::{
     fmt::{self, Write as _},
@@ -13,12 +13,11 @@ use data_encoding::BASE64;
 use socket2::Socket;
 
 use super::{StreamError, socket::Wire};
-use crate::error::Error;
+use crate::{
+    error::Error,
+    http::{self, Answer},
+};
 
-/// Bytes of the longest answer, up to the empty line.
-pub const ANSWER_LEN_MAX: usize = 8_192;
-/// Characters of a proxy's words that are shown to people.
-const REASON_LEN_MAX: usize = 60;
 /// Bytes of the longest target: a DNS name (RFC 1035 section 2.3.4), a colon and a port.
 const TARGET_LEN_MAX: usize = 255 + 6;
 /// Bytes of the longest user name and of the longest password.
@@ -94,7 +93,7 @@ impl Exchange {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(StreamError::broken(error)),
             }
-            match read(&self.answer) {
+            match http::read(&self.answer) {
                 Ok(None) => {}
                 Ok(Some(answer)) => return self.judge(&answer),
                 Err(why) => return Err(self.odd(why)),
@@ -148,55 +147,4 @@ pub(super) fn request(proxy: &Proxy<'_>) -> Result<Vec<u8>, Error> {
     }
     text.push_str("\r\n");
     Ok(text.into_bytes())
-}
-
-/// An answer that is complete.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Answer {
-    /// 100 to 599.
-    pub(super) status: u16,
-    /// Printable and short.
-    pub(super) reason: String,
-    /// Bytes up to and with the empty line.
-    pub(super) length: usize,
-}
-
-/// Reads an answer from its beginning: `None` while more has to come.
-///
-/// # Errors
-/// What is wrong with it, in words that follow "does not answer like an HTTP proxy".
-pub(super) fn read(bytes: &[u8]) -> Result<Option<Answer>, &'static str> {
-    const VERSION: &[u8] = b"HTTP/1.";
-    let beginning = VERSION.len().min(bytes.len());
-    if bytes[..beginning] != VERSION[..beginning] {
-        return Err("its answer does not begin with HTTP/1");
-    }
-    let head = &bytes[..bytes.len().min(ANSWER_LEN_MAX)];
-    let Some(end) = head.windows(4).position(|window| window == b"\r\n\r\n") else {
-        let is_too_long = bytes.len() >= ANSWER_LEN_MAX;
-        return if is_too_long { Err("its answer does not end") } else { Ok(None) };
-    };
-    let line = head[..end].split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let (status, reason) = status_line(line).ok_or("its answer has no status")?;
-    Ok(Some(Answer { status, reason, length: end + 4 }))
-}
-
-/// `HTTP/1.x SP status [SP reason]` (RFC 9112 section 4).
-fn status_line(line: &[u8]) -> Option<(u16, String)> {
-    let rest = line.strip_prefix(b"HTTP/1.")?;
-    let (&[minor, b' ', hundreds, tens, ones], rest) = rest.split_first_chunk::<5>()? else {
-        return None;
-    };
-    let is_number = [minor, hundreds, tens, ones].iter().all(u8::is_ascii_digit);
-    if !is_number || !(b'1'..=b'5').contains(&hundreds) {
-        return None;
-    }
-    let status = [hundreds, tens, ones].iter().fold(0, |sum, d| sum * 10 + u16::from(d - b'0'));
-    let reason = match rest {
-        [] => rest,
-        [b' ', reason @ ..] => reason,
-        _ => return None,
-    };
-    let printable = reason.iter().filter(|byte| (b' '..=b'~').contains(byte));
-    Some((status, printable.take(REASON_LEN_MAX).map(|&byte| char::from(byte)).collect()))
 }

@@ -7,9 +7,12 @@ use super::{
     StreamError,
     carrier::cut,
     frame::{self, DATAGRAM_LEN_MAX, FRAME_LEN_MAX},
-    proxy::{self, ANSWER_LEN_MAX, Answer, Basic, Exchange, Proxy},
+    proxy::{self, Basic, Exchange, Proxy},
 };
-use crate::error::Error;
+use crate::{
+    error::Error,
+    http::{self, ANSWER_LEN_MAX, Answer},
+};
 
 fn frames(datagrams: &[Vec<u8>]) -> Vec<u8> {
     let frame = |datagram: &Vec<u8>| {
@@ -91,7 +94,7 @@ proptest! {
     ) {
         let mut settled: Option<Result<Option<Answer>, &str>> = None;
         for end in 0..=bytes.len() {
-            let now = proxy::read(&bytes[..end]);
+            let now = http::read(&bytes[..end]);
             if let Some(before) = &settled {
                 prop_assert_eq!(before, &now);
             } else if now != Ok(None) {
@@ -130,7 +133,7 @@ proptest! {
 
 #[test]
 fn an_answer_is_read_strictly() {
-    let read = |text: &str| proxy::read(text.as_bytes());
+    let read = |text: &str| http::read(text.as_bytes());
     let answer = |status, reason: &str, length| {
         Ok(Some(Answer { status, reason: reason.to_owned(), length }))
     };

@@ -1,6 +1,7 @@
 //! `rove up`, `down`, `status`, `paths`, `reload`.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::env;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -293,6 +294,8 @@ pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
         ("state", field(&status, "state").to_owned()),
         ("carrying", yes("carrying")),
         ("doing", field(&status, "doing").to_owned()),
+        ("portal", portals(&status)),
+        ("transport", field(&status, "transport").to_owned()),
         ("since", moment(&status, "since")),
         ("inner", list(&status, "inner")),
         ("gateway", field(&status, "gateway").to_owned()),
@@ -305,6 +308,13 @@ pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
         }
     }
     output::print(&text)
+}
+
+/// Where to sign in, link by link.
+fn portals(status: &Value) -> String {
+    let portals = status.get("portals").and_then(Value::as_array).map(Vec::as_slice);
+    let shown = |portal: &Value| format!("{}: {}", field(portal, "link"), field(portal, "page"));
+    portals.unwrap_or_default().iter().map(shown).collect::<Vec<_>>().join(", ")
 }
 
 /// The status of a client that does not run.
@@ -328,6 +338,7 @@ fn not_running(home: &Home) -> Value {
         "kill_switch": stands.ok(),
         "dns": [],
         "dns_domains": [],
+        "portals": [],
     })
 }
 
@@ -355,14 +366,23 @@ pub(super) fn paths(home: &Home, args: OutputArgs) -> Result<()> {
             field(path, "state").to_owned(),
             field(path, "local").to_owned(),
             field(path, "remote").to_owned(),
+            field(path, "transport").to_owned(),
             shown("rtt_us", 1e-3, " ms"),
             shown("loss", 100.0, " %"),
             shown("last_heard_ms", 1e-3, " s ago"),
         ]
     };
-    let rows: Vec<[String; 8]> = paths.iter().map(row).collect();
-    let head = ["LINK", "RANK", "STATE", "LOCAL", "REMOTE", "RTT", "LOSS", "HEARD"];
-    output::print(&output::table(head, &rows))
+    let rows: Vec<[String; 9]> = paths.iter().map(row).collect();
+    let head = ["LINK", "RANK", "STATE", "LOCAL", "REMOTE", "BY", "RTT", "LOSS", "HEARD"];
+    let mut text = output::table(head, &rows);
+    let held = paths.iter().filter(|path| !field(path, "portal").is_empty());
+    let told = |path: &Value| {
+        let (link, page) = (field(path, "link"), field(path, "portal"));
+        format!("captive portal on {link}: sign in at {page}\n")
+    };
+    let told: BTreeSet<String> = held.map(told).collect();
+    text.extend(told);
+    output::print(&text)
 }
 
 pub(super) fn reload(home: &Home) -> Result<()> {

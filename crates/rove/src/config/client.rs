@@ -37,6 +37,8 @@ pub struct ClientConfig {
     pub domains: Vec<Domain>,
     /// Whether TCP and TLS are tried where UDP is blocked.
     pub streams: bool,
+    /// Whether a link that carries nothing is asked for a captive portal.
+    pub portal_check: bool,
     /// The HTTP proxy that they go by as well.
     pub proxy: ProxyChoice,
     /// How long `rove up` waits for the first round trip through the tunnel.
@@ -69,6 +71,7 @@ struct RawClient {
     advertise: Option<Spanned<Vec<Spanned<String>>>>,
     domains: Option<Spanned<Vec<Spanned<String>>>>,
     streams: Option<bool>,
+    portal_check: Option<bool>,
     proxy: Option<Spanned<String>>,
     timeout: Option<Spanned<String>>,
 }
@@ -102,6 +105,7 @@ impl ClientConfig {
         config.kill_switch = raw.kill_switch.unwrap_or(false);
         config.allow_lan = raw.allow_lan.unwrap_or(false);
         config.streams = raw.streams.unwrap_or(true);
+        config.portal_check = raw.portal_check.unwrap_or(true);
         let networks = |key: &str, list: &Option<Spanned<Vec<Spanned<String>>>>, max| match list {
             None => Ok(Vec::new()),
             Some(list) => parse_networks(source, key, list, max),
@@ -153,6 +157,7 @@ impl Default for ClientConfig {
             advertise: Vec::new(),
             domains: Vec::new(),
             streams: true,
+            portal_check: true,
             proxy: ProxyChoice::default(),
             timeout: TIMEOUT,
             persistence: Persistence::default(),

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use rove_os::links::Link;
+use rove_os::portal::Answer;
 
 use super::data::News;
 use super::signals::Signal;
@@ -22,6 +23,13 @@ pub(super) enum Message {
     Links(Vec<Link>),
     /// The strength of Wi-Fi links' signals in dBm, by index.
     Signals(Vec<(u32, Option<i8>)>),
+    /// What came back when a link that carries nothing was asked about a captive portal.
+    Portal {
+        /// The link's index.
+        link: u32,
+        /// What came.
+        answer: Answer,
+    },
     /// From the system.
     Signal(Signal),
     /// The gateway's addresses, or why its names do not resolve.

@@ -15,6 +15,7 @@ mod log;
 mod message;
 mod node;
 mod plan;
+mod portals;
 mod probe;
 mod radio;
 mod ranking;

@@ -3,6 +3,7 @@
 //! Nothing here says "connected": a tunnel carries if something lately proved that it does.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -32,10 +33,31 @@ pub(super) struct Surroundings<'a> {
     pub(super) ranked: &'a [Ranked],
     /// What carries the paths that are no UDP.
     pub(super) streams: &'a BTreeMap<SocketId, &'static str>,
+    /// What lets nothing through before somebody has signed in.
+    pub(super) portals: &'a [Portal],
+    /// Whether this client keeps a browser from there.
+    pub(super) keeps_browsers_in: bool,
     /// Why the gateway refused last, and the cure.
     pub(super) refused: Option<String>,
     /// What is done about a path that does not carry.
     pub(super) search: Search<'a>,
+}
+
+/// A captive portal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Portal {
+    /// The index of the link that it holds.
+    pub(super) index: u32,
+    /// That link's name.
+    pub(super) link: String,
+    /// Where to sign in.
+    pub(super) page: String,
+}
+
+impl fmt::Display for Portal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "captive portal on {}: sign in at {}", self.link, self.page)
+    }
 }
 
 /// Where the gateway is looked for.
@@ -95,11 +117,30 @@ pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         "kill_switch": around.kill_switch,
         "dns": around.dns.servers,
         "dns_domains": around.dns.domains,
+        "portals": around.portals.iter().map(told_portal).collect::<Vec<_>>(),
     })
+}
+
+fn told_portal(portal: &Portal) -> Value {
+    json!({ "link": portal.link, "page": portal.page })
 }
 
 /// One sentence about what is going on, and what is done about it.
 fn doing(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> String {
+    let text = doing_of_session(peer, now, around);
+    // Who carries by another link needs no page.
+    let Some(portal) = around.portals.first().filter(|_| !is_carrying(peer, now)) else {
+        return text;
+    };
+    let cure = if around.keeps_browsers_in {
+        " after `rove down`, since the tunnel keeps browsers from there"
+    } else {
+        ""
+    };
+    format!("{portal}{cure}; {text}")
+}
+
+fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> String {
     let refused = around.refused.as_deref();
     let path = peer.paths.first();
     let heard = path.and_then(|path| path.heard_at).map(|at| now.saturating_since(at));
@@ -191,6 +232,8 @@ fn path(path: &PathStatus, now: Instant, around: &Surroundings<'_>) -> Value {
     let link = path.link.and_then(|link| around.links.get(&link.0));
     let rank = path.link.and_then(|id| around.ranked.iter().position(|r| r.link.index == id.0));
     let ranked = rank.and_then(|rank| around.ranked.get(rank));
+    let held = |portal: &&Portal| path.link.is_some_and(|link| link.0 == portal.index);
+    let portal = around.portals.iter().find(held);
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let heard = path.heard_at.map(|at| micros(now.saturating_since(at)) / 1_000);
     json!({
@@ -212,6 +255,7 @@ fn path(path: &PathStatus, now: Instant, around: &Surroundings<'_>) -> Value {
         "split": path.split,
         "link_rank": rank.map(|rank| rank + 1),
         "link_state": ranked.and_then(|ranked| ranked.standing.label()),
+        "portal": portal.map(|portal| portal.page.as_str()),
         "signal_dbm": ranked.and_then(|ranked| ranked.signal),
     })
 }

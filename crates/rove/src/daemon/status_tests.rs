@@ -57,6 +57,8 @@ fn told(peer: &PeerStatus, refused: Option<&str>) -> (bool, String) {
         dns: &Dns::default(),
         links: &BTreeMap::new(),
         ranked: &[],
+        portals: &[],
+        keeps_browsers_in: false,
         streams: &BTreeMap::new(),
         refused: refused.map(str::to_owned),
         search: Search { links: 1, addresses: 3, ..Search::default() },
@@ -165,4 +167,37 @@ fn what_is_done_about_it_is_told() {
     assert_eq!(search.target(Some(&there)), Some(announced[1]));
     let search = Search { announced: &announced[..1], ..Search::default() };
     assert_eq!(search.target(Some(&there)), None, "of another family");
+}
+
+#[test]
+fn a_portal_is_told_of_with_its_cure_while_nothing_carries() {
+    let portal = Portal { index: 3, link: "wlan0".into(), page: "http://10.0.0.1/login".into() };
+    let told = |state, paths, keeps_browsers_in| {
+        let around = Surroundings {
+            kill_switch: false,
+            dns: &Dns::default(),
+            links: &BTreeMap::new(),
+            ranked: &[],
+            portals: std::slice::from_ref(&portal),
+            keeps_browsers_in,
+            streams: &BTreeMap::new(),
+            refused: None,
+            search: Search { links: 1, addresses: 1, ..Search::default() },
+        };
+        let status = status(&peer(state, paths), NOW, &around);
+        assert_eq!(status["portals"], json!([{ "link": "wlan0", "page": portal.page }]));
+        status["doing"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(
+        told(PeerState::Unestablished, Vec::new(), false),
+        "captive portal on wlan0: sign in at http://10.0.0.1/login; asking the gateway at 1 address"
+    );
+    assert_eq!(
+        told(PeerState::Suspended, vec![path(SILENT, Some(9_000), None)], true),
+        "captive portal on wlan0: sign in at http://10.0.0.1/login after `rove down`, since the \
+         tunnel keeps browsers from there; no path carries, last heard 9 s ago; asking the gateway \
+         at 1 address"
+    );
+    let carrying = vec![path(Health::Good, Some(0), None)];
+    assert_eq!(told(PeerState::Up, carrying, true), "carrying", "by another link");
 }

@@ -9,6 +9,7 @@ mod addresses;
 mod lease;
 mod news;
 mod order;
+mod portal;
 mod requests;
 
 use std::net::SocketAddr;
@@ -30,6 +31,7 @@ use rove_proto::wire::control::Lease;
 
 use super::data::{Handle, News, Setup};
 use super::message::{MESSAGES_MAX, Message};
+use super::portals::Portals;
 use super::radio::Radios;
 use super::ranking::{Ranked, Ranking};
 use super::resolve::{self, Resolver};
@@ -119,6 +121,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         ranked: Vec::new(),
         order_due: None,
         radios: Radios::new(inbox.clone()),
+        portals: Portals::default(),
         inbox,
         configure: wishes.configure,
         config,
@@ -166,6 +169,7 @@ struct Client<'a> {
     /// When their order changes without news.
     order_due: Option<Instant>,
     radios: Radios,
+    portals: Portals,
     lease: Option<Lease>,
     applier: Applier,
     data: Handle,
@@ -213,6 +217,7 @@ impl Client<'_> {
         self.find_proxy();
         self.note_links();
         self.tell_links();
+        self.suspect_portals();
         self.data.command(Command::Connect(key));
     }
 
@@ -254,6 +259,7 @@ impl Client<'_> {
             if self.order_due.is_some_and(|due| due <= Instant::now()) {
                 self.rerank();
             }
+            self.look_for_portals();
             self.advance(carries)?;
         }
     }
@@ -266,7 +272,8 @@ impl Client<'_> {
             }
             Progress::Told => self.resolve_at,
         };
-        let due = self.order_due.map_or(due, |order_due| due.min(order_due));
+        let due =
+            [self.order_due, self.portals.due()].into_iter().flatten().fold(due, Instant::min);
         due.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
     }
 
@@ -291,6 +298,7 @@ impl Client<'_> {
                 return Err(anyhow!("interrupted before the tunnel carried"));
             }
             Message::Resolved(resolved) => self.readdress(resolved),
+            Message::Portal { link, answer } => self.take_portal(link, answer),
             Message::Proxy(proxy) => {
                 self.proxy = Some(proxy);
                 self.set_streams();
@@ -342,6 +350,10 @@ impl Client<'_> {
                 "{asked} answers, but no ping came back through the tunnel within {within}: let \
                  the gateway's firewall answer pings from its tunnel"
             );
+        }
+        if let Some(portal) = self.portals_told().first() {
+            let again = if self.keeps_browsers_in() { "run `rove down`, then" } else { "then" };
+            return anyhow!("{portal}, {again} connect again");
         }
         let snapshot = self.data.status(Some(vec![self.gateway]));
         let session = snapshot.as_ref().and_then(|snapshot| snapshot.peers.first());

@@ -98,6 +98,7 @@ impl Client<'_> {
         if state != PeerState::Up {
             self.resolve_soon();
         }
+        self.suspect_portals();
     }
 }
 

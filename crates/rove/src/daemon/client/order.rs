@@ -14,6 +14,7 @@ impl Client<'_> {
         self.links = links;
         self.note_links();
         self.tell_links();
+        self.suspect_portals();
         if let Err(error) = self.applier.reassert() {
             tracing::error!(%error, "the tunnel's addresses or routes could not be put back");
         }

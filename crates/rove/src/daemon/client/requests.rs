@@ -64,7 +64,10 @@ impl Client<'_> {
             resolving: name.filter(|_| self.resolver.is_asking()),
             announced: self.membership.announced(),
         };
+        let portals = self.portals_told();
         let around = Surroundings {
+            portals: &portals,
+            keeps_browsers_in: self.keeps_browsers_in(),
             kill_switch,
             dns: &dns,
             links: &links,

@@ -195,6 +195,7 @@ impl Daemon {
                 }
                 Ok(Message::Resolved(resolved)) => self.resolved(resolved),
                 Ok(Message::Proxy(_) | Message::Answered | Message::Signals(_))
+                | Ok(Message::Portal { .. })
                 | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
