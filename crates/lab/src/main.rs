@@ -117,7 +117,7 @@ fn main() -> ExitCode {
 fn list() -> ExitCode {
     let mut out = std::io::stdout().lock();
     for scenario in SCENARIOS {
-        let _ = writeln!(out, "{:<15} {}", scenario.name(), scenario.summary());
+        let _ = writeln!(out, "{:<15} {}", scenario.about().name, scenario.about().summary);
     }
     ExitCode::SUCCESS
 }
@@ -171,7 +171,7 @@ fn probe() -> anyhow::Result<u8> {
 
 fn start(run: Run) -> ExitCode {
     let Some(scenario) = scenario::find(&run.scenario) else {
-        let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name()).collect();
+        let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.about().name).collect();
         complain(&format!(
             "no scenario is called {}; there are {}",
             run.scenario,
@@ -179,7 +179,7 @@ fn start(run: Run) -> ExitCode {
         ));
         return ExitCode::from(USAGE);
     };
-    let settings = match Settings::parse(scenario.settings(), &run.settings) {
+    let settings = match Settings::parse(scenario.about().settings, &run.settings) {
         Ok(settings) => settings,
         Err(bad) => {
             complain(&bad.to_string());
@@ -204,8 +204,8 @@ fn settings_help() -> String {
     };
     let mut text = format!("Settings of every scenario:\n{}", lines(settings::EVERYWHERE));
     for scenario in SCENARIOS {
-        let own = lines(scenario.settings());
-        text.push_str(&format!("\nSettings of {}:\n{own}", scenario.name()));
+        let own = lines(scenario.about().settings);
+        text.push_str(&format!("\nSettings of {}:\n{own}", scenario.about().name));
     }
     text
 }

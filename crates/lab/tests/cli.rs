@@ -61,13 +61,13 @@ fn in_namespaces_only(scenario: &str) -> Option<&'static str> {
 
 /// Those that are told in virtual time as well.
 fn told_in_both() -> impl Iterator<Item = &'static &'static dyn Scenario> {
-    SCENARIOS.iter().filter(|scenario| in_namespaces_only(scenario.name()).is_none())
+    SCENARIOS.iter().filter(|scenario| in_namespaces_only(scenario.about().name).is_none())
 }
 
 #[test]
 fn what_has_no_model_is_refused_in_virtual_time() {
-    for scenario in SCENARIOS.iter().filter(|one| in_namespaces_only(one.name()).is_some()) {
-        let output = lab(&["run", scenario.name(), "--where", "virtual"]);
+    for scenario in SCENARIOS.iter().filter(|one| in_namespaces_only(one.about().name).is_some()) {
+        let output = lab(&["run", scenario.about().name, "--where", "virtual"]);
         assert_eq!(output.status.code(), Some(3));
         let said = text(&output.stderr);
         assert!(said.contains("cannot be told in virtual time"), "{said}");
@@ -107,7 +107,7 @@ fn owed(scenario: &str) -> &'static [&'static str] {
 #[test]
 fn every_scenario_measures_every_key_in_virtual_time_and_passes_but_for_what_is_owed() {
     for scenario in told_in_both() {
-        let name = scenario.name();
+        let name = scenario.about().name;
         let (object, status) = run_virtual(name, short(name));
         let pass = object["pass"].as_bool().unwrap();
         assert_eq!(status, Some(i32::from(!pass)), "{object}");
@@ -116,10 +116,11 @@ fn every_scenario_measures_every_key_in_virtual_time_and_passes_but_for_what_is_
         let broken: Vec<_> = broken.into_iter().filter(|key| !key.is_empty()).collect();
         assert_eq!(broken, owed(name), "{name}: {object}");
         assert_eq!(object["measured"]["alive"], true, "{object}");
-        for key in scenario.keys() {
+        for key in scenario.about().keys {
             assert!(!object["measured"][key.name].is_null(), "{name}: {} of {object}", key.name);
         }
-        let known = |key: &String| key == "alive" || scenario.keys().iter().any(|k| k.name == key);
+        let known =
+            |key: &String| key == "alive" || scenario.about().keys.iter().any(|k| k.name == key);
         let measured = object["measured"].as_object().unwrap();
         assert!(measured.keys().all(known), "{name} measures what it does not name: {object}");
     }
@@ -128,7 +129,7 @@ fn every_scenario_measures_every_key_in_virtual_time_and_passes_but_for_what_is_
 #[test]
 fn every_control_fails_in_virtual_time_by_what_it_breaks() {
     for scenario in told_in_both() {
-        let name = scenario.name();
+        let name = scenario.about().name;
         let (object, status) = run_virtual(name, &[short(name), &["control=true"]].concat());
         assert_eq!((object["pass"].as_bool(), status), (Some(false), Some(1)), "{object}");
         let broken: &[&str] = match name {
@@ -157,9 +158,9 @@ fn the_agreed_keys_are_measured() {
     let lines: Vec<(&str, &str)> = agreed.lines().filter_map(|l| l.split_once(": ")).collect();
     assert_eq!(lines.len(), SCENARIOS.len(), "a line for each scenario");
     for (name, keys) in lines {
-        let scenario = SCENARIOS.iter().find(|scenario| scenario.name() == name).unwrap();
+        let scenario = SCENARIOS.iter().find(|scenario| scenario.about().name == name).unwrap();
         for key in keys.split(", ") {
-            assert!(scenario.keys().iter().any(|known| known.name == key), "{name}: {key}");
+            assert!(scenario.about().keys.iter().any(|known| known.name == key), "{name}: {key}");
         }
     }
 }

@@ -263,8 +263,9 @@ fn streams_stand_in_where_udp_is_blocked() {
         (&measured["transports_ok"], &measured["checksum_ok"]),
         (&true.into(), &true.into())
     );
-    let scenario = SCENARIOS.iter().find(|scenario| scenario.name() == "udp-blocked").unwrap();
-    for key in scenario.keys() {
+    let scenario =
+        SCENARIOS.iter().find(|scenario| scenario.about().name == "udp-blocked").unwrap();
+    for key in scenario.about().keys {
         assert!(measured[key.name].is_number() || measured[key.name].is_boolean(), "{object}");
     }
 }
@@ -278,8 +279,8 @@ fn stories_are_told_to_their_end() {
     for name in moves.into_iter().chain(["idle", "restart-gateway"]) {
         let (object, _) = run_quick(name, &[]);
         assert_eq!(object["measured"]["alive"], true, "{object}");
-        let scenario = SCENARIOS.iter().find(|scenario| scenario.name() == name).unwrap();
-        for key in scenario.keys() {
+        let scenario = SCENARIOS.iter().find(|scenario| scenario.about().name == name).unwrap();
+        for key in scenario.about().keys {
             assert!(!object["measured"][key.name].is_null(), "{}: {object}", key.name);
         }
     }
@@ -289,8 +290,8 @@ fn stories_are_told_to_their_end() {
 fn every_control_fails() {
     let Some(_turn) = turn() else { return };
     for scenario in SCENARIOS {
-        let (object, _) = run_quick(scenario.name(), &["control=true"]);
-        let broken: &[&str] = match scenario.name() {
+        let (object, _) = run_quick(scenario.about().name, &["control=true"]);
+        let broken: &[&str] = match scenario.about().name {
             "tunnel" => &["lost_packets"],
             "roam-client" => &["still_ms_median", "checksum_ok"],
             "blackhole" => &["return_ms_max"],

@@ -7,22 +7,15 @@
 //! flows that it should ask for so often.) Last with a second link known: how soon either end turns
 //! to it.
 
-use super::deploy::Deployment;
 use super::record::Limit;
-use super::settings::{Kind, Setting, Settings};
+use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
-use super::{FAMILY, Grid, Key, Outcome, Scenario, Stage};
-use crate::emu::{LinkConfig, MS, Rng, SECOND};
-use crate::ground::{Act, Cue, Flow, FlowRun, Ground, Pings, Route, Terrain, Trouble};
-use crate::netns::Entered;
+use super::steady::at_rest;
+use super::{About, FAMILY, Grid, Key, Outcome, Scenario, Stage, USUAL};
+use crate::emu::{MS, Rng, SECOND};
+use crate::ground::{Act, Cue, Flow, FlowRun, Ground, Trouble};
 use serde_json::{Value, json};
 
-/// Rate of each link in bits per second.
-const RATE: u64 = 20_000_000;
-/// Its round trip in nanoseconds.
-const ROUND_TRIP_NS: u64 = 40 * MS;
-/// The same in milliseconds.
-const ROUND_TRIP_MS: u64 = ROUND_TRIP_NS / MS;
 /// Round trips after which a hole must be noticed, and so many milliseconds.
 const NOTICED: (u64, u64) = (3, 200);
 /// What the return of a path may take beyond a round trip, in milliseconds.
@@ -31,8 +24,6 @@ const RETURN_MARGIN_MS: u64 = 20;
 const LATE_SHARE: f64 = 0.02;
 /// Within what time the status must tell, in milliseconds.
 const STATUS_MS: u64 = 2_000;
-/// Round trips before anything happens.
-const PINGS: Pings = Pings { count: 20, interval_ns: 50 * MS };
 /// When the link begins to swallow, after the flows began; up to half as much later.
 const SWALLOWED_AT_NS: u64 = 400 * MS;
 /// How long what comes back is waited for: more than is allowed.
@@ -58,19 +49,17 @@ const SETTLING_NS: u64 = SECOND;
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
-    Setting::new(
-        "outage",
-        Kind::Number { default: 20, min: 1, max: 60 },
-        "seconds of the longest of the shorter outages",
-    ),
-    Setting::new(
+    Setting::number("outage", 20, (1, 60), "seconds of the longest of the shorter outages"),
+    Setting::number(
         "late",
-        Kind::Number { default: 90, min: 0, max: 86_400 },
+        90,
+        (0, 86_400),
         "seconds of an outage of more than a minute; 0 leaves it out",
     ),
-    Setting::new(
+    Setting::number(
         "holes",
-        Kind::Number { default: 5, min: 1, max: 100 },
+        5,
+        (1, 100),
         "how often a link swallows everything while a second one is known",
     ),
     FAMILY,
@@ -93,20 +82,13 @@ const KEYS: &[Key] = &[
 pub(super) struct Blackhole;
 
 impl Scenario for Blackhole {
-    fn name(&self) -> &'static str {
-        "blackhole"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a link that is up carries nothing: who notices when, and how soon all is well again"
-    }
-
-    fn settings(&self) -> &'static [Setting] {
-        SETTINGS
-    }
-
-    fn keys(&self) -> &'static [Key] {
-        KEYS
+    fn about(&self) -> About {
+        About {
+            name: "blackhole",
+            summary: "a link that is up carries nothing: who notices when, and how soon all is well again",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
     }
 
     /// The thesis' connection monitor needs an event of the kernel's, which a hole does not make.
@@ -120,8 +102,8 @@ impl Scenario for Blackhole {
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
         let (round_trips, more_ms) = NOTICED;
         let mut limits = vec![
-            Limit::at_most("noticed_ms_max", round_trips * ROUND_TRIP_MS + more_ms),
-            Limit::at_most("return_ms_max", ROUND_TRIP_MS + RETURN_MARGIN_MS),
+            Limit::at_most("noticed_ms_max", round_trips * USUAL.round_trip_ms() + more_ms),
+            Limit::at_most("return_ms_max", USUAL.round_trip_ms() + RETURN_MARGIN_MS),
         ];
         if settings.number("late") > 0 {
             limits.push(Limit::at_most("late_return_share", LATE_SHARE));
@@ -133,30 +115,19 @@ impl Scenario for Blackhole {
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {
-        (ROUND_TRIP_MS + RETURN_MARGIN_MS) as f64
+        (USUAL.round_trip_ms() + RETURN_MARGIN_MS) as f64
     }
 
-    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
-        stage.on_hosts(entered, &terrain(), &deploy, &mut |ground, outcome| {
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        stage.on_ground(&USUAL.terrain(), &mut |ground, outcome| {
             tell(&mut Telling { ground, stage, outcome, rng: Rng::new(stage.seed) })
         })
     }
-
-    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
-        Some(stage.in_virtual_time(&terrain(), &mut |ground, outcome| {
-            tell(&mut Telling { ground, stage, outcome, rng: Rng::new(stage.seed) })
-        }))
-    }
-}
-
-fn terrain() -> Terrain {
-    Terrain::of(LinkConfig::lossless(RATE, ROUND_TRIP_NS))
 }
 
 /// The story.
 fn tell(telling: &mut Telling<'_>) -> Result<(), Trouble> {
-    telling.rest()?;
+    at_rest(telling.ground, telling.outcome)?;
     telling.outages()?;
     telling.late_outage()?;
     telling.holes()
@@ -179,14 +150,6 @@ struct Seen {
 }
 
 impl Telling<'_> {
-    /// Round trips before anything happens.
-    fn rest(&mut self) -> Result<(), Trouble> {
-        let series = self.ground.ping(&[Route::Tunnelled], PINGS)?;
-        let trips: Vec<f64> = series.iter().flat_map(|one| one.milliseconds()).collect();
-        self.outcome.measure("rtt_ms", median(&trips));
-        Ok(())
-    }
-
     /// The only link swallows everything, and later carries again.
     fn outages(&mut self) -> Result<(), Trouble> {
         (self.stage.tell)("one link that swallows everything, and carries again");
@@ -206,9 +169,9 @@ impl Telling<'_> {
         self.outcome.measure("return_ms_max", max(&back));
         self.outcome.measure("status_ms", max(&told));
         self.outcome.measure("found_ms_max", max(&found));
-        self.outcome.samples.insert("return_ms".to_owned(), back);
-        self.outcome.samples.insert("status_ms".to_owned(), told);
-        self.outcome.samples.insert("found_ms".to_owned(), found);
+        self.outcome.sample("return_ms", back);
+        self.outcome.sample("status_ms", told);
+        self.outcome.sample("found_ms", found);
         Ok(())
     }
 
@@ -243,8 +206,8 @@ impl Telling<'_> {
         self.outcome.measure("noticed_ms", median(&noticed));
         self.outcome.measure("noticed_ms_max", max(&noticed));
         self.outcome.measure("still_ms_max", max(&still));
-        self.outcome.samples.insert("noticed_ms".to_owned(), noticed);
-        self.outcome.samples.insert("still_ms".to_owned(), still);
+        self.outcome.sample("noticed_ms", noticed);
+        self.outcome.sample("still_ms", still);
         Ok(())
     }
 

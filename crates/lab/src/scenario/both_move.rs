@@ -3,22 +3,15 @@
 //! which leads to the new place (the client asks for it outside the tunnel); another address that
 //! the gateway had announced; or one where it had answered before.
 
-use super::deploy::Deployment;
 use super::record::Limit;
-use super::settings::{Kind, Setting, Settings};
+use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
-use super::{Key, Outcome, Scenario, Stage};
-use crate::emu::{LinkConfig, MS, Rng, SECOND};
+use super::{About, Key, Outcome, Scenario, Stage, USUAL};
+use crate::emu::{Rng, SECOND};
 use crate::ground::{
     Act, Cue, Download, Edge, Flow, FlowRun, Ground, Harm, Known, Terrain, Trouble,
 };
-use crate::netns::Entered;
-use serde_json::{Value, json};
 
-/// Rate of each link in bits per second.
-const RATE: u64 = 20_000_000;
-/// Its round trip in nanoseconds.
-const ROUND_TRIP_NS: u64 = 40 * MS;
 /// Within what time data flows again: that in which a gateway that moved must be reached.
 const STILL_MS: u64 = 1_000;
 /// When both move, after the flows began; up to half as much later.
@@ -52,15 +45,16 @@ const WAYS: [(By, &str, &str); 3] = [
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
-    Setting::new(
+    Setting::choice(
         "by",
-        Kind::Choice(&["all", "name", "announced", "earlier"]),
+        &["all", "name", "announced", "earlier"],
         "by what the gateway is found: its name, an address that it announced, or an earlier one",
     ),
-    Setting::new("moves", Kind::Number { default: 3, min: 1, max: 50 }, "moves for each of these"),
-    Setting::new(
+    Setting::number("moves", 3, (1, 50), "moves for each of these"),
+    Setting::number(
         "keep",
-        Kind::Number { default: 1, min: 0, max: 60 },
+        1,
+        (0, 60),
         "seconds for which the name's record may be kept, and is, by the name server",
     ),
 ];
@@ -81,24 +75,13 @@ const KEYS: &[Key] = &[
 pub(super) struct BothMove;
 
 impl Scenario for BothMove {
-    fn name(&self) -> &'static str {
-        "both-move"
-    }
-
-    fn summary(&self) -> &'static str {
-        "client and gateway move in the same moment, and nobody is told"
-    }
-
-    fn settings(&self) -> &'static [Setting] {
-        SETTINGS
-    }
-
-    fn keys(&self) -> &'static [Key] {
-        KEYS
-    }
-
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({})
+    fn about(&self) -> About {
+        About {
+            name: "both-move",
+            summary: "client and gateway move in the same moment, and nobody is told",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
     }
 
     fn limits(&self, _settings: &Settings) -> Vec<Limit> {
@@ -109,22 +92,24 @@ impl Scenario for BothMove {
         STILL_MS as f64
     }
 
-    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let mut all = Outcome::default();
         let mut seen = Seen::default();
         for (by, key) in ways(stage) {
-            let one =
-                stage.on_hosts(entered, &terrain(stage, by), &deploy, &mut |ground, outcome| {
-                    let mut telling = Telling { ground, stage, by, rng: Rng::new(stage.seed) };
-                    outcome.measure(key, telling.moves(&mut seen)?);
-                    seen.intact.push(telling.download()?);
-                    Ok(())
-                })?;
+            let one = stage.on_ground(&terrain(stage, by), &mut |ground, outcome| {
+                let mut telling = Telling { ground, stage, by, rng: Rng::new(stage.seed) };
+                outcome.measure(key, telling.moves(&mut seen)?);
+                seen.intact.push(telling.download()?);
+                Ok(())
+            })?;
             all.absorb(one);
         }
         seen.report(&mut all);
         Ok(all)
+    }
+
+    fn has_virtual_form(&self) -> bool {
+        false
     }
 }
 
@@ -136,13 +121,12 @@ fn ways<'a>(stage: &Stage<'a>) -> impl Iterator<Item = (By, &'static str)> + use
 }
 
 fn terrain(stage: &Stage<'_>, by: By) -> Terrain {
-    let link = LinkConfig::lossless(RATE, ROUND_TRIP_NS);
     let known = match by {
         By::Name => Known::ByName { keep_s: stage.settings.number("keep") },
         By::Announced => Known::ByTwoAddresses,
         By::Earlier => Known::ByAddress,
     };
-    Terrain { edge: Edge::Open, known, ..Terrain::of(link) }
+    Terrain { edge: Edge::Open, known, ..USUAL.terrain() }
 }
 
 /// What came to light in all ways.
@@ -156,11 +140,11 @@ struct Seen {
 impl Seen {
     fn report(self, outcome: &mut Outcome) {
         let survived = !self.intact.is_empty() && self.intact.into_iter().all(|one| one);
-        outcome.measured.insert("lost_packets".to_owned(), json!(self.lost));
-        outcome.measured.insert("checksum_ok".to_owned(), json!(survived));
+        outcome.count("lost_packets", self.lost);
+        outcome.hold("checksum_ok", survived);
         outcome.measure("still_ms_median", median(&self.still_ms));
         outcome.measure("still_ms_max", max(&self.still_ms));
-        outcome.samples.insert("still_ms".to_owned(), self.still_ms);
+        outcome.sample("still_ms", self.still_ms);
     }
 }
 

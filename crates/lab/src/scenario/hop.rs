@@ -4,20 +4,13 @@
 //! up a second later. Or, with `announced=false`, as a host does whose network gives it another
 //! address: the old one is gone at once, and nobody was told. Nothing filters on the way.
 
-use super::deploy::Deployment;
 use super::record::Limit;
-use super::settings::{Kind, Setting, Settings};
-use super::steady::{self, MARGIN_MS, Steady};
-use super::{Key, Outcome, Scenario, Stage};
-use crate::emu::{LinkConfig, MS, Rng, SECOND};
+use super::settings::{Setting, Settings};
+use super::steady::{self, Steady};
+use super::{About, Outcome, Scenario, Stage, USUAL};
+use crate::emu::{Rng, SECOND};
 use crate::ground::{Act, Cue, Edge, Flow, Ground, Terrain, Trouble};
-use crate::netns::Entered;
-use serde_json::{Value, json};
 
-/// Rate of each link in bits per second.
-const RATE: u64 = 20_000_000;
-/// Its round trip in nanoseconds.
-const ROUND_TRIP_NS: u64 = 40 * MS;
 /// Time between two hops.
 const PAUSE_NS: u64 = 5 * SECOND;
 /// How long both addresses are there when clients are told.
@@ -29,8 +22,8 @@ const AFTERWARDS_NS: u64 = 2 * SECOND;
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
-    Setting::new("hops", Kind::Number { default: 12, min: 1, max: 200 }, "changes of address"),
-    Setting::new("announced", Kind::Flag(true), "every client is told before the old address goes"),
+    Setting::number("hops", 12, (1, 200), "changes of address"),
+    Setting::flag("announced", true, "every client is told before the old address goes"),
 ];
 
 /// The scenario.
@@ -38,53 +31,31 @@ const SETTINGS: &[Setting] = &[
 pub(super) struct Hop;
 
 impl Scenario for Hop {
-    fn name(&self) -> &'static str {
-        "hop"
-    }
-
-    fn summary(&self) -> &'static str {
-        "the gateway changes its address every 5 s for a minute, under load"
-    }
-
-    fn settings(&self) -> &'static [Setting] {
-        SETTINGS
-    }
-
-    fn keys(&self) -> &'static [Key] {
-        &steady::KEYS
-    }
-
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({})
+    fn about(&self) -> About {
+        About {
+            name: "hop",
+            summary: "the gateway changes its address every 5 s for a minute, under load",
+            settings: SETTINGS,
+            keys: &steady::KEYS,
+        }
     }
 
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
         let lost = if settings.flag("announced") { "lost_packets" } else { "lost_beyond_flight" };
-        vec![
-            Limit::at_most("still_ms_median", ROUND_TRIP_NS / MS + MARGIN_MS),
-            Limit::equal(lost, 0),
-        ]
+        vec![Limit::at_most("still_ms_median", USUAL.move_ms()), Limit::equal(lost, 0)]
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {
-        (ROUND_TRIP_NS / MS + MARGIN_MS) as f64
+        USUAL.move_ms() as f64
     }
 
-    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
-        stage.on_hosts(entered, &terrain(), &deploy, &mut |ground, outcome| {
-            tell(ground, stage, outcome)
-        })
-    }
-
-    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
-        Some(stage.in_virtual_time(&terrain(), &mut |ground, outcome| tell(ground, stage, outcome)))
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        stage.on_ground(&terrain(), &mut |ground, outcome| tell(ground, stage, outcome))
     }
 }
 
 fn terrain() -> Terrain {
-    let link = LinkConfig::lossless(RATE, ROUND_TRIP_NS);
-    Terrain { edge: Edge::Open, ..Terrain::of(link) }
+    Terrain { edge: Edge::Open, ..USUAL.terrain() }
 }
 
 /// The story.
@@ -106,7 +77,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
         script.insert(1, Cue::at(first_ns + 1, Act::Swallow));
     }
     let down = Flow::lasting(first_ns + (hops - 1) * PAUSE_NS + AFTERWARDS_NS);
-    let mut steady = Steady::new(ROUND_TRIP_NS);
+    let mut steady = Steady::new(USUAL.round_trip_ns);
     steady.add(&ground.flows(&[down, down.upwards()], &script)?);
     steady.report(outcome);
     Ok(())

@@ -6,19 +6,13 @@
 //! at once. In real time a minute is listened to and a day is reckoned from it; in virtual time the
 //! day passes.
 
-use super::deploy::Deployment;
 use super::record::Limit;
-use super::settings::{Kind, Setting, Settings};
-use super::{Baseline, FAMILY, Key, Outcome, Scenario, Stage};
-use crate::emu::{Filtering, LinkConfig, MS, SECOND};
+use super::settings::{Setting, Settings};
+use super::{About, Baseline, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
+use crate::emu::{Filtering, MS, SECOND};
 use crate::ground::{Act, Clock, Edge, Flow, Ground, Terrain, Trouble};
-use crate::netns::Entered;
 use serde_json::{Value, json};
 
-/// Rate of the link in bits per second.
-const RATE: u64 = 20_000_000;
-/// Round trip of the client's link in nanoseconds, and the way from there to the gateway.
-const ROUND_TRIP_NS: u64 = 40 * MS;
 /// A day in seconds.
 const DAY_S: u64 = 86_400;
 /// The time that the thesis listened to.
@@ -39,16 +33,8 @@ const CASES: [(&str, Edge); 3] = [
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
-    Setting::new(
-        "seconds",
-        Kind::Number { default: 60, min: 1, max: 86_400 },
-        "how long to listen in real time",
-    ),
-    Setting::new(
-        "hours",
-        Kind::Number { default: 24, min: 1, max: 720 },
-        "how long to listen in virtual time",
-    ),
+    Setting::number("seconds", 60, (1, 86_400), "how long to listen in real time"),
+    Setting::number("hours", 24, (1, 720), "how long to listen in virtual time"),
     FAMILY,
 ];
 
@@ -67,20 +53,13 @@ const KEYS: &[Key] = &[
 pub(super) struct Idle;
 
 impl Scenario for Idle {
-    fn name(&self) -> &'static str {
-        "idle"
-    }
-
-    fn summary(&self) -> &'static str {
-        "what a silent session costs a day, behind NAT boxes and without one"
-    }
-
-    fn settings(&self) -> &'static [Setting] {
-        SETTINGS
-    }
-
-    fn keys(&self) -> &'static [Key] {
-        KEYS
+    fn about(&self) -> About {
+        About {
+            name: "idle",
+            summary: "what a silent session costs a day, behind NAT boxes and without one",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
     }
 
     /// The thesis shows the packets of a minute as a picture without numbers.
@@ -102,19 +81,21 @@ impl Scenario for Idle {
         (SAID_NS / MS) as f64
     }
 
-    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
-        each(stage, &mut |key, terrain| {
-            stage.on_hosts(entered, terrain, &deploy, &mut |ground, outcome| {
-                tell(ground, stage, key, outcome)
-            })
-        })
-    }
-
-    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
-        Some(each(stage, &mut |key, terrain| {
-            stage.in_virtual_time(terrain, &mut |ground, outcome| tell(ground, stage, key, outcome))
-        }))
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let mut all = Outcome::default();
+        let mut lost = 0;
+        for (key, edge) in CASES {
+            (stage.tell)(&format!("silence for {key}"));
+            let terrain = Terrain { edge, ..USUAL.terrain() };
+            let one = stage.on_ground(&terrain, &mut |ground, outcome| {
+                lost += tell(ground, stage, key, outcome)?;
+                Ok(())
+            })?;
+            all.absorb(one);
+        }
+        all.count("lost_afterwards", lost);
+        all.baseline = Baseline::None("a link without a tunnel is silent".to_owned());
+        Ok(all)
     }
 }
 
@@ -122,32 +103,13 @@ const fn behind_nat(expiry_ns: u64) -> Edge {
     Edge::Nat { filtering: Filtering::Port, expiry_ns }
 }
 
-/// Tells the story in each of the networks and puts together what was measured.
-fn each(
-    stage: &Stage<'_>,
-    told: &mut dyn FnMut(&'static str, &Terrain) -> anyhow::Result<Outcome>,
-) -> anyhow::Result<Outcome> {
-    let mut all = Outcome::default();
-    let mut lost = 0;
-    for (key, edge) in CASES {
-        (stage.tell)(&format!("silence for {key}"));
-        let link = LinkConfig::lossless(RATE, ROUND_TRIP_NS);
-        let mut one = told(key, &Terrain { edge, ..Terrain::of(link) })?;
-        lost += one.measured.remove("lost_afterwards").and_then(|lost| lost.as_u64()).unwrap_or(0);
-        all.absorb(one);
-    }
-    all.measured.insert("lost_afterwards".to_owned(), json!(lost));
-    all.baseline = Baseline::None("a link without a tunnel is silent".to_owned());
-    Ok(all)
-}
-
-/// The story.
+/// The story in one network; how much was lost in the end.
 fn tell(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,
     key: &str,
     outcome: &mut Outcome,
-) -> Result<(), Trouble> {
+) -> Result<u64, Trouble> {
     let length_ns = match ground.clock() {
         Clock::Real => stage.settings.number("seconds") * SECOND,
         Clock::Virtual => stage.settings.number("hours") * 3_600 * SECOND,
@@ -163,10 +125,9 @@ fn tell(
     let per_day = bytes * (DAY_S * SECOND) as f64 / length_ns as f64;
     outcome.measure(key, Some(per_day));
     if key == CASES[0].0 {
-        outcome.measured.insert("packets_60s".to_owned(), json!(minute.packets));
-        outcome.measured.insert("bytes_60s".to_owned(), json!(minute.bytes));
+        outcome.count("packets_60s", minute.packets);
+        outcome.count("bytes_60s", minute.bytes);
     }
     let run = ground.flow(Flow::lasting(SAID_NS), &[])?;
-    outcome.measured.insert("lost_afterwards".to_owned(), json!(run.lost));
-    Ok(())
+    Ok(run.lost)
 }

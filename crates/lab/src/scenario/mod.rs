@@ -1,9 +1,8 @@
 //! Scenarios: stories told on an emulated network, what was measured in them, and the verdict.
 //!
-//! A scenario is told once, over a [`crate::ground::Ground`]: on namespaces with the real binary,
-//! or in virtual time over the production core. Its two runners only build the ground. Everything
-//! around them (settings, seeds, limits, lateness, JSON, exit status) is in [`run`] and knows no
-//! scenario.
+//! A scenario is told once, over a [`crate::ground::Ground`]: on namespaces with the real binary, or in virtual
+//! time over the production core. Its [`Stage`] builds the ground. Everything around that (settings,
+//! seeds, limits, lateness, JSON, exit status) is in [`run`] and knows no scenario.
 //!
 //! What a scenario decides: the story, the keys it measures, and the limits. What it refuses to
 //! know: whether it passed; that is computed from limits and measured values alone.
@@ -33,10 +32,12 @@ pub mod testbed;
 mod tunnel;
 mod udp_blocked;
 
-use crate::netns::{Entered, Timekeeping};
+use crate::emu::{LinkConfig, MS};
+use crate::ground::{Terrain, Transfer};
+use crate::netns::Timekeeping;
 use record::{Limit, Values};
 use serde_json::{Value, json};
-use settings::{Kind, Setting, Settings};
+use settings::{Setting, Settings};
 pub use stage::Stage;
 use std::collections::BTreeMap;
 
@@ -59,21 +60,14 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
 
 /// A story and what is measured in it.
 pub trait Scenario: Sync {
-    /// The name that people type.
-    fn name(&self) -> &'static str;
-
-    /// One line on what is shown.
-    fn summary(&self) -> &'static str;
-
-    /// The settings it understands besides the common ones.
-    fn settings(&self) -> &'static [Setting];
-
-    /// What it measures at least, and which way is better.
-    fn keys(&self) -> &'static [Key];
+    /// What it is called, what can be set, and what it measures.
+    fn about(&self) -> About;
 
     /// The paper's own numbers under these settings, with where they stand; empty where no paper
     /// measured this.
-    fn paper(&self, settings: &Settings) -> Value;
+    fn paper(&self, _settings: &Settings) -> Value {
+        json!({})
+    }
 
     /// What must hold for a pass under these settings.
     fn limits(&self, settings: &Settings) -> Vec<Limit>;
@@ -82,21 +76,62 @@ pub trait Scenario: Sync {
     /// bound under test.
     fn bound_ms(&self, settings: &Settings) -> f64;
 
-    /// Tells the story on namespaces.
+    /// Tells the story, on one ground after the other if it needs several.
     ///
     /// # Errors
     /// What kept it from being told: a program of the lab that failed, a refusal of the kernel. A
     /// bad result is no error, nor is it one that what is under test breaks down.
-    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome>;
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome>;
 
-    /// Tells the story in virtual time; `None` where that cannot be, for want of a model.
-    ///
-    /// # Errors
-    /// As for namespaces.
-    fn run_virtual(&self, _stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
-        None
+    /// Whether the simulated world has a model of all that it needs.
+    fn has_virtual_form(&self) -> bool {
+        true
     }
 }
+
+/// What a scenario says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// The name that people type.
+    pub name: &'static str,
+    /// One line on what is shown.
+    pub summary: &'static str,
+    /// The settings it understands besides the common ones.
+    pub settings: &'static [Setting],
+    /// What it measures at least, and which way is better.
+    pub keys: &'static [Key],
+}
+
+/// The link of most stories: the distant testbed of Alshalan's thesis.
+const USUAL: Usual = Usual { rate: 20_000_000, round_trip_ns: 40 * MS };
+
+/// A link without losses, by its rate in bits per second and its round trip.
+struct Usual {
+    rate: u64,
+    round_trip_ns: u64,
+}
+
+impl Usual {
+    fn link(&self) -> LinkConfig {
+        LinkConfig::lossless(self.rate, self.round_trip_ns)
+    }
+
+    fn terrain(&self) -> Terrain {
+        Terrain::of(self.link())
+    }
+
+    const fn round_trip_ms(&self) -> u64 {
+        self.round_trip_ns / MS
+    }
+
+    /// What a move to it may cost, in milliseconds: a round trip, and the issue's own margin.
+    const fn move_ms(&self) -> u64 {
+        self.round_trip_ms() + MARGIN_MS
+    }
+}
+
+/// What a change of path may cost beyond a round trip, in milliseconds.
+const MARGIN_MS: u64 = 10;
 
 /// How much of a scenario's grid of conditions is covered. A scenario of one cell has no choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -108,8 +143,7 @@ pub enum Grid {
 }
 
 /// The setting behind [`Stage::family`].
-const FAMILY: Setting =
-    Setting::new("family", Kind::Choice(&["4", "6"]), "IP version outside of the tunnel");
+const FAMILY: Setting = Setting::choice("family", &["4", "6"], "IP version outside of the tunnel");
 
 /// A measured key.
 #[derive(Clone, Copy, Debug)]
@@ -180,6 +214,28 @@ impl Outcome {
     fn measure(&mut self, key: &str, value: Option<f64>) {
         self.measured.insert(key.to_owned(), json!(value.map(statistics::rounded)));
     }
+
+    /// Notes how many there were of something.
+    fn count(&mut self, key: &str, number: u64) {
+        self.measured.insert(key.to_owned(), json!(number));
+    }
+
+    /// Notes whether something holds.
+    fn hold(&mut self, key: &str, holds: bool) {
+        self.measured.insert(key.to_owned(), json!(holds));
+    }
+
+    /// Notes the single values behind a median.
+    fn sample(&mut self, key: &str, values: Vec<f64>) {
+        self.samples.insert(key.to_owned(), values);
+    }
+
+    /// Notes how a download went in which so much was to be done: one that ended before that shows
+    /// nothing.
+    fn transferred(&mut self, transfer: &Transfer, acts: usize) {
+        self.measure("transfer_s", transfer.seconds());
+        self.hold("checksum_ok", transfer.intact && transfer.moments.len() == acts);
+    }
 }
 
 impl Key {
@@ -201,5 +257,5 @@ impl Key {
 
 /// The scenario of this name.
 pub fn find(name: &str) -> Option<&'static dyn Scenario> {
-    SCENARIOS.iter().copied().find(|scenario| scenario.name() == name)
+    SCENARIOS.iter().copied().find(|scenario| scenario.about().name == name)
 }

@@ -4,27 +4,22 @@
 //! No event of the kernel's tells the client. Whatever it sends next tells the gateway; so data
 //! stands still for the round trip in which the first datagram goes there and the first comes back.
 
-use super::deploy::Deployment;
 use super::record::Limit;
-use super::settings::{Kind, Setting, Settings};
+use super::settings::{Setting, Settings};
 use super::statistics::median;
-use super::steady::{self, MARGIN_MS, Steady};
-use super::{Key, Outcome, Scenario, Stage};
+use super::steady::{self, Steady, again_and_again};
+use super::{About, Key, MARGIN_MS, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{Filtering, LinkConfig, MS, Rng, SECOND};
 use crate::ground::{
     Act, Clock, Cue, Edge, Flow, Ground, Pings, RoundTrips, Route, Terrain, Trouble,
 };
-use crate::netns::Entered;
-use serde_json::{Value, json};
 
-/// Rate of each link in bits per second.
-const RATE: u64 = 20_000_000;
 /// Round trip of the client's own link in nanoseconds: the box is near.
 const LINK_NS: u64 = 2 * MS;
 /// The way from the box to the gateway, in nanoseconds.
 const BEYOND_NS: u64 = 19 * MS;
-/// The whole round trip in milliseconds.
-const ROUND_TRIP_MS: u64 = (LINK_NS + 2 * BEYOND_NS) / MS;
+/// What a change may cost in milliseconds: the whole round trip, and the usual margin.
+const MOVE_MS: u64 = (LINK_NS + 2 * BEYOND_NS) / MS + MARGIN_MS;
 /// How long the box keeps what nobody uses: the lower end of what RFC 4787 asks for.
 const EXPIRY_NS: u64 = 120 * SECOND;
 /// Mean time between two changes; each is up to a quarter shorter or longer.
@@ -38,79 +33,63 @@ const ASKED: Pings = Pings { count: 20, interval_ns: 50 * MS };
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
-    Setting::new(
+    Setting::number(
         "changes",
-        Kind::Number { default: 20, min: 1, max: 200 },
+        20,
+        (1, 200),
         "changes of ports while data flows; half as many restarts of the box",
     ),
-    Setting::new(
+    Setting::number(
         "idle",
-        Kind::Number { default: 4, min: 1, max: 50 },
+        4,
+        (1, 50),
         "changes while nothing flows; every other one is a restart",
     ),
 ];
+
+/// What is measured at least.
+const KEYS: &[Key] = &{
+    let [a, b, c, d, e] = steady::KEYS;
+    let still = Key::lower_is_better("idle_still_ms");
+    [a, b, c, d, e, still, Key::lower_is_better("idle_lost")]
+};
 
 /// The scenario.
 #[derive(Debug)]
 pub(super) struct NatRebind;
 
 impl Scenario for NatRebind {
-    fn name(&self) -> &'static str {
-        "nat-rebind"
-    }
-
-    fn summary(&self) -> &'static str {
-        "the NAT box before the client changes its ports or starts anew, busy and idle"
-    }
-
-    fn settings(&self) -> &'static [Setting] {
-        SETTINGS
-    }
-
-    fn keys(&self) -> &'static [Key] {
-        const KEYS: &[Key] = &{
-            let [a, b, c, d, e] = steady::KEYS;
-            let still = Key::lower_is_better("idle_still_ms");
-            [a, b, c, d, e, still, Key::lower_is_better("idle_lost")]
-        };
-        KEYS
+    fn about(&self) -> About {
+        About {
+            name: "nat-rebind",
+            summary: "the NAT box before the client changes its ports or starts anew, busy and idle",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
     }
 
     /// The thesis compares the address inside its message with the outer one, which any NAT breaks.
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({})
-    }
-
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
-        let mut limits = vec![
-            Limit::at_most("still_ms_median", ROUND_TRIP_MS + MARGIN_MS),
-            Limit::equal("lost_beyond_flight", 0),
-        ];
+        let mut limits =
+            vec![Limit::at_most("still_ms_median", MOVE_MS), Limit::equal("lost_beyond_flight", 0)];
         if !settings.flag("control") {
-            limits.push(Limit::at_most("idle_still_ms", ROUND_TRIP_MS + MARGIN_MS));
+            limits.push(Limit::at_most("idle_still_ms", MOVE_MS));
             limits.push(Limit::equal("idle_lost", 0));
         }
         limits
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {
-        (ROUND_TRIP_MS + MARGIN_MS) as f64
+        (MOVE_MS) as f64
     }
 
-    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
-        stage.on_hosts(entered, &terrain(), &deploy, &mut |ground, outcome| {
-            tell(ground, stage, outcome)
-        })
-    }
-
-    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
-        Some(stage.in_virtual_time(&terrain(), &mut |ground, outcome| tell(ground, stage, outcome)))
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        stage.on_ground(&terrain(), &mut |ground, outcome| tell(ground, stage, outcome))
     }
 }
 
 fn terrain() -> Terrain {
-    let link = LinkConfig::lossless(RATE, LINK_NS);
+    let link = LinkConfig::lossless(USUAL.rate, LINK_NS);
     let edge = Edge::Nat { filtering: Filtering::Port, expiry_ns: EXPIRY_NS };
     Terrain { edge, beyond_ns: BEYOND_NS, ..Terrain::of(link) }
 }
@@ -130,13 +109,8 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     }
     for (act, changes) in [(Act::RebindNat, changes), (Act::RebootNat, changes.div_ceil(2))] {
         (stage.tell)(&format!("{changes} times {act:?} under steady flows both ways"));
-        let mut at_ns = 0;
-        let mut pause = || {
-            at_ns += PAUSE_NS * 3 / 4 + rng.below(PAUSE_NS / 2);
-            at_ns
-        };
-        let script: Vec<Cue> = (0..changes).map(|_| Cue::at(pause(), act)).collect();
-        let down = Flow::lasting(pause());
+        let (script, end_ns) = again_and_again(&mut rng, PAUSE_NS, changes, act);
+        let down = Flow::lasting(end_ns);
         steady.add(&ground.flows(&[down, down.upwards()], &script)?);
     }
     steady.report(outcome);
@@ -162,8 +136,8 @@ fn idle(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
         }
     }
     outcome.measure("idle_still_ms", median(&still));
-    outcome.measured.insert("idle_lost".to_owned(), json!(lost));
-    outcome.samples.insert("idle_still_ms".to_owned(), still);
+    outcome.count("idle_lost", lost as u64);
+    outcome.sample("idle_still_ms", still);
     Ok(())
 }
 

@@ -5,22 +5,14 @@
 //! measured is what comes after: every client is back within one handshake, which a notice of the
 //! new process begins and no time-out.
 
-use super::deploy::Deployment;
 use super::record::Limit;
-use super::settings::{Kind, Setting, Settings};
+use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
-use super::steady::MARGIN_MS;
-use super::{FAMILY, Key, Outcome, Scenario, Stage};
+use super::{About, FAMILY, Key, MARGIN_MS, Outcome, Scenario, Stage, USUAL};
 use crate::arrivals::Gap;
-use crate::emu::{LinkConfig, MS, Rng, SECOND};
-use crate::ground::{Act, Cue, Download, Flow, FlowRun, Ground, Terrain, Trouble};
-use crate::netns::Entered;
-use serde_json::{Value, json};
+use crate::emu::{MS, Rng, SECOND};
+use crate::ground::{Act, Cue, Download, Flow, FlowRun, Ground, Trouble};
 
-/// Rate of the link in bits per second.
-const RATE: u64 = 20_000_000;
-/// Its round trip in nanoseconds.
-const ROUND_TRIP_NS: u64 = 40 * MS;
 /// How long the gateway is gone.
 const GONE_NS: u64 = SECOND;
 /// When it goes, after the flows began; up to half as much later.
@@ -34,9 +26,10 @@ const TRANSFER_LIMIT_NS: u64 = 60 * SECOND;
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
-    Setting::new(
+    Setting::number(
         "restarts",
-        Kind::Number { default: 4, min: 1, max: 100 },
+        4,
+        (1, 100),
         "how often the gateway is gone; killed the first time, asked the second, and so on",
     ),
     FAMILY,
@@ -58,24 +51,13 @@ const KEYS: &[Key] = &[
 pub(super) struct RestartGateway;
 
 impl Scenario for RestartGateway {
-    fn name(&self) -> &'static str {
-        "restart-gateway"
-    }
-
-    fn summary(&self) -> &'static str {
-        "the gateway's process is gone for a second, killed or in order"
-    }
-
-    fn settings(&self) -> &'static [Setting] {
-        SETTINGS
-    }
-
-    fn keys(&self) -> &'static [Key] {
-        KEYS
-    }
-
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({})
+    fn about(&self) -> About {
+        About {
+            name: "restart-gateway",
+            summary: "the gateway's process is gone for a second, killed or in order",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
     }
 
     fn limits(&self, _settings: &Settings) -> Vec<Limit> {
@@ -90,15 +72,8 @@ impl Scenario for RestartGateway {
         back_ms()
     }
 
-    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
-        stage.on_hosts(entered, &terrain(), &deploy, &mut |ground, outcome| {
-            tell(ground, stage, outcome)
-        })
-    }
-
-    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
-        Some(stage.in_virtual_time(&terrain(), &mut |ground, outcome| tell(ground, stage, outcome)))
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        stage.on_ground(&USUAL.terrain(), &mut |ground, outcome| tell(ground, stage, outcome))
     }
 }
 
@@ -106,11 +81,7 @@ impl Scenario for RestartGateway {
 /// for the handshake, half until the gateway hears data under the new keys, half until the client
 /// hears it; and the margin of every move.
 fn back_ms() -> f64 {
-    (ROUND_TRIP_NS * 5 / 2 / MS + MARGIN_MS) as f64
-}
-
-fn terrain() -> Terrain {
-    Terrain::of(LinkConfig::lossless(RATE, ROUND_TRIP_NS))
+    (USUAL.round_trip_ns * 5 / 2 / MS + MARGIN_MS) as f64
 }
 
 /// The story.
@@ -136,12 +107,12 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
             still.push(Gap::longest_within(&run.gaps, gone_ns, run.end_ns) as f64 / MS as f64);
         }
     }
-    outcome.measured.insert("lost_packets".to_owned(), json!(lost));
-    outcome.measured.insert("lost_beyond_absence".to_owned(), json!(beyond));
+    outcome.count("lost_packets", lost);
+    outcome.count("lost_beyond_absence", beyond);
     outcome.measure("back_ms_median", median(&back));
     outcome.measure("back_ms_max", max(&back));
     outcome.measure("still_ms_max", max(&still));
-    outcome.samples.insert("back_ms".to_owned(), back);
+    outcome.sample("back_ms", back);
     download(ground, stage, outcome)
 }
 
@@ -169,8 +140,6 @@ fn download(
     let download = Download::tunnelled(LENGTH, TRANSFER_LIMIT_NS);
     let script = script(GOES_NS, Act::KillGateway);
     let transfer = ground.download(download, &script, &mut |_| {})?;
-    outcome.measure("transfer_s", transfer.seconds());
-    let survived = transfer.intact && transfer.moments.len() == script.len();
-    outcome.measured.insert("checksum_ok".to_owned(), json!(survived));
+    outcome.transferred(&transfer, script.len());
     Ok(())
 }

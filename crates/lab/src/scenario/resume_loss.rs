@@ -5,20 +5,15 @@
 //! another 300 ms, and is gone; the next such move goes back. One that is not: the address is gone
 //! before there is another.
 
-use super::deploy::Deployment;
 use super::record::Limit;
-use super::settings::{Kind, Setting, Settings};
-use super::steady::{self, MARGIN_MS, Steady};
-use super::{FAMILY, Key, Outcome, Scenario, Stage};
-use crate::emu::{LinkConfig, MS, Rng, SECOND};
-use crate::ground::{Act, Cue, Flow, Ground, Harm, Terrain, Trouble};
-use crate::netns::Entered;
+use super::settings::{Setting, Settings};
+use super::statistics::max;
+use super::steady::{self, Steady, again_and_again};
+use super::{About, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
+use crate::emu::{MS, Rng, SECOND};
+use crate::ground::{Act, Cue, Flow, Ground, Harm, Trouble};
 use serde_json::{Value, json};
 
-/// Rate of each link in bits per second.
-const RATE: u64 = 20_000_000;
-/// Its round trip in nanoseconds.
-const ROUND_TRIP_NS: u64 = 40 * MS;
 /// Mean time between two moves that nobody announces; each is up to a quarter shorter or longer.
 const PAUSE_NS: u64 = 800 * MS;
 /// How long a second link is known before the first one's going is announced.
@@ -29,10 +24,8 @@ const NOTICE_NS: u64 = 300 * MS;
 const REST_NS: u64 = 500 * MS;
 
 /// What can be set.
-const SETTINGS: &[Setting] = &[
-    Setting::new("moves", Kind::Number { default: 5, min: 1, max: 5 }, "the most moves of a run"),
-    FAMILY,
-];
+const SETTINGS: &[Setting] =
+    &[Setting::number("moves", 5, (1, 5), "the most moves of a run"), FAMILY];
 
 /// What is measured at least.
 const KEYS: &[Key] = &{
@@ -53,20 +46,13 @@ const KEYS: &[Key] = &{
 pub(super) struct ResumeLoss;
 
 impl Scenario for ResumeLoss {
-    fn name(&self) -> &'static str {
-        "resume-loss"
-    }
-
-    fn summary(&self) -> &'static str {
-        "what a steady flow loses in one to five moves, announced and not"
-    }
-
-    fn settings(&self) -> &'static [Setting] {
-        SETTINGS
-    }
-
-    fn keys(&self) -> &'static [Key] {
-        KEYS
+    fn about(&self) -> About {
+        About {
+            name: "resume-loss",
+            summary: "what a steady flow loses in one to five moves, announced and not",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
     }
 
     /// The thesis shows the losses as a picture without numbers.
@@ -86,23 +72,12 @@ impl Scenario for ResumeLoss {
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {
-        (ROUND_TRIP_NS / MS + MARGIN_MS) as f64
+        USUAL.move_ms() as f64
     }
 
-    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
-        stage.on_hosts(entered, &terrain(), &deploy, &mut |ground, outcome| {
-            tell(ground, stage, outcome)
-        })
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        stage.on_ground(&USUAL.terrain(), &mut |ground, outcome| tell(ground, stage, outcome))
     }
-
-    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
-        Some(stage.in_virtual_time(&terrain(), &mut |ground, outcome| tell(ground, stage, outcome)))
-    }
-}
-
-fn terrain() -> Terrain {
-    Terrain::of(LinkConfig::lossless(RATE, ROUND_TRIP_NS))
 }
 
 /// The story.
@@ -112,21 +87,16 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     if stage.control() {
         ground.harm(Harm::DeadEnds)?;
     }
-    let mut steady = Steady::new(ROUND_TRIP_NS);
+    let mut steady = Steady::new(USUAL.round_trip_ns);
     let mut by_moves = Vec::new();
     for moves in 1..=if stage.control() { 1 } else { most } {
         (stage.tell)(&format!("{moves} moves that nobody announces"));
-        let mut at_ns = 0;
-        let mut pause = || {
-            at_ns += PAUSE_NS * 3 / 4 + rng.below(PAUSE_NS / 2);
-            at_ns
-        };
-        let script: Vec<Cue> = (0..moves).map(|_| Cue::at(pause(), Act::Relocate)).collect();
-        let run = ground.flow(Flow::lasting(pause()), &script)?;
+        let (script, end_ns) = again_and_again(&mut rng, PAUSE_NS, moves, Act::Relocate);
+        let run = ground.flow(Flow::lasting(end_ns), &script)?;
         by_moves.push(run.lost as f64);
         steady.add(&[run]);
     }
-    outcome.samples.insert("lost_by_moves".to_owned(), by_moves);
+    outcome.sample("lost_by_moves", by_moves);
     steady.report(outcome);
     if stage.control() { Ok(()) } else { announced(ground, stage, outcome) }
 }
@@ -157,10 +127,8 @@ fn announced(
         by_moves.push(run.lost as f64);
         still.append(&mut run.still_ms());
     }
-    outcome
-        .measured
-        .insert("announced_lost".to_owned(), json!(by_moves.iter().sum::<f64>() as u64));
-    outcome.measure("announced_still_ms_max", super::statistics::max(&still));
-    outcome.samples.insert("announced_lost_by_moves".to_owned(), by_moves);
+    outcome.count("announced_lost", by_moves.iter().sum::<f64>() as u64);
+    outcome.measure("announced_still_ms_max", max(&still));
+    outcome.sample("announced_lost_by_moves", by_moves);
     Ok(())
 }

@@ -7,27 +7,22 @@
 
 use super::deploy::{Deployment, openvpn_absent};
 use super::record::{Limit, Values};
-use super::settings::{Kind, Setting, Settings};
+use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
+use super::steady::{again_and_again, at_rest};
 use super::testbed::Testbed;
-use super::{Baseline, FAMILY, Key, Outcome, Scenario, Stage};
+use super::{About, Baseline, FAMILY, Key, MARGIN_MS, Outcome, Scenario, Stage, USUAL, Usual};
 use crate::arrivals::Gap;
-use crate::emu::{LinkConfig, MS, Rng, SECOND};
-use crate::ground::{
-    Act, Clock, Cue, Download, Flow, Ground, Harm, Pings, Route, Terrain, Trouble,
-};
+use crate::emu::{MS, Rng, SECOND};
+use crate::ground::{Act, Clock, Cue, Download, Flow, Ground, Harm, Terrain, Trouble};
 use crate::netns::Entered;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What a move may cost beyond a round trip of the new link, in milliseconds.
-const MARGIN_MS: f64 = 10.0;
-/// Round trips before anything moves.
-const PINGS: Pings = Pings { count: 20, interval_ns: 50 * MS };
 /// Mean time between two moves of the busy part; each is up to a quarter shorter or longer.
 const PAUSE_NS: u64 = 700 * MS;
 /// Moves of the idle part.
-const IDLE_MOVES: u32 = 5;
+const IDLE_MOVES: u64 = 5;
 /// How long the tunnel is silent before such a move, in real time: long enough that nothing of
 /// the subscription is still under way.
 const IDLE_REAL_NS: u64 = 1_200 * MS;
@@ -49,7 +44,7 @@ const NOTICE_NS: u64 = 300 * MS;
 /// How long after the announcement a standstill is put down to it.
 const BLAMED_NS: u64 = 2 * SECOND;
 /// Moves that others are put through.
-const BASELINE_MOVES: u32 = 3;
+const BASELINE_MOVES: u64 = 3;
 /// How long the download may take.
 const TRANSFER_LIMIT_NS: u64 = 300 * SECOND;
 /// The same when the mechanism is broken on purpose: several times what the whole one needs for
@@ -58,25 +53,26 @@ const CONTROL_LIMIT_NS: u64 = 10 * SECOND;
 /// Bytes of the download then.
 const CONTROL_LENGTH: u64 = 4_000_000;
 /// Moves then.
-const CONTROL_MOVES: u32 = 2;
+const CONTROL_MOVES: u64 = 2;
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
-    Setting::new(
+    Setting::choice(
         "place",
-        Kind::Choice(&["distant", "local"]),
+        &["distant", "local"],
         "20 Mbit/s and 40 ms with 40 MB, or 100 Mbit/s and 1 ms with 200 MB",
     ),
-    Setting::new("moves", Kind::Number { default: 20, min: 1, max: 200 }, "moves of the busy part"),
+    Setting::number("moves", 20, (1, 200), "moves of the busy part"),
     FAMILY,
-    Setting::new(
+    Setting::flag(
         "baseline",
-        Kind::Flag(true),
+        true,
         "the same without a tunnel, and with OpenVPN if it is installed",
     ),
-    Setting::new(
+    Setting::number(
         "megabytes",
-        Kind::Number { default: 0, min: 0, max: 2_000 },
+        0,
+        (0, 2_000),
         "another size of the download; 0 for the place's own",
     ),
 ];
@@ -101,44 +97,40 @@ const KEYS: &[Key] = &[
 #[derive(Debug)]
 pub(super) struct RoamClient;
 
+/// The link of the thesis' local testbed.
+const LOCAL: Usual = Usual { rate: 100_000_000, round_trip_ns: MS };
+
 /// One of the thesis' two testbeds.
 struct Distance {
     terrain: Terrain,
-    round_trip_ms: f64,
+    link: Usual,
     /// Bytes of the download.
     length: u64,
 }
 
 impl Distance {
     fn of(settings: &Settings) -> Self {
-        let (rate, round_trip_ns, length) = match settings.text("place") {
-            "local" => (100_000_000, MS, 200_000_000),
-            _ => (20_000_000, 40 * MS, 40_000_000),
+        let (link, length) = match settings.text("place") {
+            "local" => (LOCAL, 200_000_000),
+            _ => (USUAL, 40_000_000),
         };
         let megabytes = settings.number("megabytes");
         Self {
-            terrain: Terrain::of(LinkConfig::lossless(rate, round_trip_ns)),
-            round_trip_ms: round_trip_ns as f64 / MS as f64,
+            terrain: link.terrain(),
+            link,
             length: if megabytes == 0 { length } else { megabytes * 1_000_000 },
         }
     }
 }
 
 impl Scenario for RoamClient {
-    fn name(&self) -> &'static str {
-        "roam-client"
-    }
-
-    fn summary(&self) -> &'static str {
-        "the client changes its address, busy, idle and during a download"
-    }
-
-    fn settings(&self) -> &'static [Setting] {
-        SETTINGS
-    }
-
-    fn keys(&self) -> &'static [Key] {
-        KEYS
+    fn about(&self) -> About {
+        About {
+            name: "roam-client",
+            summary: "the client changes its address, busy, idle and during a download",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
     }
 
     /// The thesis counts a standstill from the old address' end, so that its figures hold the time
@@ -168,7 +160,7 @@ impl Scenario for RoamClient {
     }
 
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
-        let bound_ms = Distance::of(settings).round_trip_ms + MARGIN_MS;
+        let bound_ms = self.bound_ms(settings);
         let mut limits =
             vec![Limit::at_most("still_ms_median", bound_ms), Limit::equal("checksum_ok", true)];
         // A control that does not measure it must not fail by that.
@@ -183,42 +175,34 @@ impl Scenario for RoamClient {
     }
 
     fn bound_ms(&self, settings: &Settings) -> f64 {
-        Distance::of(settings).round_trip_ms + MARGIN_MS
+        Distance::of(settings).link.move_ms() as f64
     }
 
-    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let distance = Distance::of(stage.settings);
-        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
         // A bare connection has one address: there is no second link for it.
-        let second_link = stage.rove.is_some();
-        let mut outcome =
-            stage.on_hosts(entered, &distance.terrain, &deploy, &mut |ground, outcome| {
-                tell(&mut Telling { ground, stage, distance: &distance, outcome }, second_link)
-            })?;
-        outcome.baseline = tell_of_others(entered, stage)?;
+        let second_link = !stage.settings.flag("bare");
+        let mut outcome = stage.on_ground(&distance.terrain, &mut |ground, outcome| {
+            tell(&mut Telling { ground, stage, distance: &distance, outcome }, second_link)
+        })?;
+        outcome.baseline = match stage.entered {
+            Some(entered) => tell_of_others(entered, stage)?,
+            None => Baseline::None("another program does not run in virtual time".to_owned()),
+        };
         Ok(outcome)
-    }
-
-    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
-        let distance = Distance::of(stage.settings);
-        Some(stage.in_virtual_time(&distance.terrain, &mut |ground, outcome| {
-            let reason = "another program does not run in virtual time";
-            outcome.baseline = Baseline::None(reason.to_owned());
-            tell(&mut Telling { ground, stage, distance: &distance, outcome }, true)
-        }))
     }
 }
 
 /// The story.
 fn tell(telling: &mut Telling<'_>, second_link: bool) -> Result<(), Trouble> {
-    let moves = telling.stage.settings.number("moves") as u32;
+    let moves = telling.stage.settings.number("moves");
     if telling.stage.control() {
         telling.ground.harm(Harm::DeadEnds)?;
-        telling.rest()?;
+        at_rest(telling.ground, telling.outcome)?;
         telling.busy(moves.min(CONTROL_MOVES))?;
         return telling.download(CONTROL_LENGTH, CONTROL_LIMIT_NS);
     }
-    telling.rest()?;
+    at_rest(telling.ground, telling.outcome)?;
     telling.busy(moves)?;
     telling.download(telling.distance.length, TRANSFER_LIMIT_NS)?;
     telling.idle(moves.min(IDLE_MOVES))?;
@@ -255,7 +239,7 @@ fn tell_of_other(
     let distance = Distance::of(stage.settings);
     let outcome = stage.on_hosts(entered, &distance.terrain, deploy, &mut |ground, outcome| {
         let telling = &mut Telling { ground, stage, distance: &distance, outcome };
-        telling.rest()?;
+        at_rest(telling.ground, telling.outcome)?;
         telling.busy(BASELINE_MOVES)?;
         telling.download(telling.distance.length, TRANSFER_LIMIT_NS)
     })?;
@@ -271,33 +255,20 @@ struct Telling<'a> {
 }
 
 impl Telling<'_> {
-    /// Round trips before anything moves.
-    fn rest(&mut self) -> Result<(), Trouble> {
-        let series = self.ground.ping(&[Route::Tunnelled], PINGS)?;
-        let trips: Vec<f64> = series.iter().flat_map(|one| one.milliseconds()).collect();
-        self.outcome.measure("rtt_ms", median(&trips));
-        Ok(())
-    }
-
     /// A steady flow, and moves.
-    fn busy(&mut self, moves: u32) -> Result<(), Trouble> {
+    fn busy(&mut self, moves: u64) -> Result<(), Trouble> {
         (self.stage.tell)(&format!("{moves} moves under a steady flow"));
         let mut rng = Rng::new(self.stage.seed);
-        let mut at_ns = 0;
-        let mut pause = || {
-            at_ns += PAUSE_NS * 3 / 4 + rng.below(PAUSE_NS / 2);
-            at_ns
-        };
-        let script: Vec<Cue> = (0..moves).map(|_| Cue::at(pause(), Act::Relocate)).collect();
-        let run = self.ground.flow(Flow::lasting(pause()), &script)?;
+        let (script, end_ns) = again_and_again(&mut rng, PAUSE_NS, moves, Act::Relocate);
+        let run = self.ground.flow(Flow::lasting(end_ns), &script)?;
         let (still, resumption) = (run.still_ms(), run.resumption_ms());
         self.outcome.measure("still_ms_median", median(&still));
         self.outcome.measure("still_ms_max", max(&still));
         self.outcome.measure("resumption_ms", median(&resumption));
         self.outcome.measure("signalling_ms", median(&run.signalling_ms()));
-        self.outcome.measured.insert("lost_packets".to_owned(), json!(run.lost));
-        self.outcome.samples.insert("still_ms".to_owned(), still);
-        self.outcome.samples.insert("resumption_ms".to_owned(), resumption);
+        self.outcome.count("lost_packets", run.lost);
+        self.outcome.sample("still_ms", still);
+        self.outcome.sample("resumption_ms", resumption);
         Ok(())
     }
 
@@ -308,16 +279,13 @@ impl Telling<'_> {
         let download = Download::tunnelled(length, limit_ns);
         let transfer = self.ground.download(download, &script, &mut |_| {})?;
         self.outcome.measure("download_still_ms", transfer.still_ms());
-        self.outcome.measure("transfer_s", transfer.seconds());
-        // A download that ended before the client moved shows nothing.
-        let survived = transfer.intact && !transfer.moments.is_empty();
-        self.outcome.measured.insert("checksum_ok".to_owned(), json!(survived));
+        self.outcome.transferred(&transfer, script.len());
         Ok(())
     }
 
     /// Moves while nothing is sent; then the server has something to say at once. Only a client
     /// that announces its move of its own accord can be reached.
-    fn idle(&mut self, moves: u32) -> Result<(), Trouble> {
+    fn idle(&mut self, moves: u64) -> Result<(), Trouble> {
         (self.stage.tell)("moves while the tunnel is idle");
         let silence_ns = match self.ground.clock() {
             Clock::Real => IDLE_REAL_NS,
@@ -330,7 +298,7 @@ impl Telling<'_> {
             still.append(&mut run.back_ms());
         }
         self.outcome.measure("idle_still_ms", median(&still));
-        self.outcome.samples.insert("idle_still_ms".to_owned(), still);
+        self.outcome.sample("idle_still_ms", still);
         Ok(())
     }
 
@@ -349,7 +317,7 @@ impl Telling<'_> {
             still_ns as f64 / MS as f64
         });
         self.outcome.measure("known_link_still_ms", still);
-        self.outcome.measured.insert("known_link_lost".to_owned(), json!(run.lost));
+        self.outcome.count("known_link_lost", run.lost);
         Ok(())
     }
 }

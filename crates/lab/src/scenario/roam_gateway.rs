@@ -10,21 +10,14 @@
 //! itself. Either it says a word of its own a second later, to which nobody answers: then the time
 //! counts from there. Or it says nothing, until a keepalive goes unanswered.
 
-use super::deploy::Deployment;
 use super::record::Limit;
-use super::settings::{Kind, Setting, Settings};
+use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
-use super::{FAMILY, Key, Outcome, Scenario, Stage};
+use super::{About, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{Filtering, LinkConfig, MS, SECOND};
 use crate::ground::{Act, Called, Calling, Edge, Ground, Known, Terrain, Trouble};
-use crate::netns::Entered;
 use serde_json::{Value, json};
 
-/// Rate of each link in bits per second.
-const RATE: u64 = 20_000_000;
-/// Round trip between a client and the gateway, in nanoseconds, half of it on either side of a
-/// NAT box.
-const ROUND_TRIP_NS: u64 = 40 * MS;
 /// How long a NAT box keeps what nobody uses.
 const EXPIRY_NS: u64 = 120 * SECOND;
 /// Within what time the last client must be reached, in milliseconds.
@@ -57,20 +50,16 @@ enum First {
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
-    Setting::new(
-        "clients",
-        Kind::Number { default: 1, min: 1, max: CLIENTS_MAX },
-        "how many; more than one in virtual time only",
-    ),
-    Setting::new("announced", Kind::Flag(true), "every client is told before the old address goes"),
-    Setting::new(
+    Setting::number("clients", 1, (1, CLIENTS_MAX), "how many; more than one in virtual time only"),
+    Setting::flag("announced", true, "every client is told before the old address goes"),
+    Setting::choice(
         "nat",
-        Kind::Choice(&["none", "endpoint", "port"]),
+        &["none", "endpoint", "port"],
         "what filters before each client: nothing, by address, by address and port",
     ),
-    Setting::new(
+    Setting::choice(
         "says",
-        Kind::Choice(&["word", "keepalive"]),
+        &["word", "keepalive"],
         "what a client that cannot be reached says first: a packet of its own, or keepalives only",
     ),
     FAMILY,
@@ -92,20 +81,13 @@ const KEYS: &[Key] = &[
 pub(super) struct RoamGateway;
 
 impl Scenario for RoamGateway {
-    fn name(&self) -> &'static str {
-        "roam-gateway"
-    }
-
-    fn summary(&self) -> &'static str {
-        "the gateway changes its address under quiet clients"
-    }
-
-    fn settings(&self) -> &'static [Setting] {
-        SETTINGS
-    }
-
-    fn keys(&self) -> &'static [Key] {
-        KEYS
+    fn about(&self) -> About {
+        About {
+            name: "roam-gateway",
+            summary: "the gateway changes its address under quiet clients",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
     }
 
     /// The thesis shows the times as a picture without numbers.
@@ -135,17 +117,10 @@ impl Scenario for RoamGateway {
         LAST_MS as f64
     }
 
-    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
-        stage.on_hosts(entered, &terrain(stage.settings), &deploy, &mut |ground, outcome| {
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        stage.on_ground(&terrain(stage.settings), &mut |ground, outcome| {
             tell(ground, stage, outcome)
         })
-    }
-
-    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
-        Some(stage.in_virtual_time(&terrain(stage.settings), &mut |ground, outcome| {
-            tell(ground, stage, outcome)
-        }))
     }
 }
 
@@ -158,7 +133,8 @@ fn unreachable_until(settings: &Settings) -> Option<First> {
 }
 
 fn terrain(settings: &Settings) -> Terrain {
-    let link = LinkConfig::lossless(RATE, ROUND_TRIP_NS / 2);
+    // Half of the usual round trip on either side of a NAT box.
+    let link = LinkConfig::lossless(USUAL.rate, USUAL.round_trip_ns / 2);
     let nat = |filtering| Edge::Nat { filtering, expiry_ns: EXPIRY_NS };
     let edge = match settings.text("nat") {
         "endpoint" => nat(Filtering::Endpoint),
@@ -171,7 +147,7 @@ fn terrain(settings: &Settings) -> Terrain {
         Some(_) => Known::ByName { keep_s: 0 },
         None => Known::ByAddress,
     };
-    Terrain { edge, clients, known, beyond_ns: ROUND_TRIP_NS / 4, ..Terrain::of(link) }
+    Terrain { edge, clients, known, beyond_ns: USUAL.round_trip_ns / 4, ..Terrain::of(link) }
 }
 
 /// The story.
@@ -197,18 +173,14 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     let called = ground.call_everybody(Calling { act, every_ns, length_ns, word_ns })?;
     let back = called.iter().filter_map(|one| reached_ms(one, word_ns.unwrap_or(0)));
     let back: Vec<f64> = back.collect();
-    for (key, value) in [
-        ("clients", json!(called.len())),
-        ("announced", json!(announced)),
-        ("nat_filters", json!(u8::from(filtered))),
-        ("never_back", json!(called.len() - back.len())),
-        ("lost_packets", json!(called.iter().map(|one| one.lost).sum::<u64>())),
-    ] {
-        outcome.measured.insert(key.to_owned(), value);
-    }
+    outcome.count("clients", called.len() as u64);
+    outcome.hold("announced", announced);
+    outcome.count("nat_filters", filtered.into());
+    outcome.count("never_back", (called.len() - back.len()) as u64);
+    outcome.count("lost_packets", called.iter().map(|one| one.lost).sum());
     outcome.measure("last_back_ms", max(&back));
     outcome.measure("back_ms_median", median(&back));
-    outcome.samples.insert("back_ms".to_owned(), back);
+    outcome.sample("back_ms", back);
     Ok(())
 }
 

@@ -3,9 +3,9 @@
 use super::binary::{Binary, Profile};
 use super::record::{ALIVE, LatenessRecord, Limit, Record};
 use super::settings::Settings;
-use super::{Grid, Scenario, Stage, statistics};
+use super::{About, Grid, Scenario, Stage, statistics};
 use crate::netns::{self, Entered};
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::io::Write;
 use std::path::Path;
@@ -51,6 +51,9 @@ pub fn over_seeds(
     request: &Request,
     out: &mut dyn Write,
 ) -> anyhow::Result<u8> {
+    let About { name, keys, .. } = scenario.about();
+    let has_ground = request.told == Where::Netns || scenario.has_virtual_form();
+    ensure!(has_ground, "{name} cannot be told in virtual time");
     // The build comes before the namespaces: inside them nothing but the lab's network exists.
     let rove = binary_under_test(request)?;
     let entered = match request.told {
@@ -64,7 +67,7 @@ pub fn over_seeds(
         records.push(record);
     }
     let verdict = if request.summarise {
-        let summary = Record::summary(&records, scenario.keys()).context("no seed was run")?;
+        let summary = Record::summary(&records, keys).context("no seed was run")?;
         print(&summary, request.json, out)?;
         summary.exit_status()
     } else {
@@ -82,7 +85,7 @@ fn run_seed(
     rove: Option<&Binary>,
 ) -> anyhow::Result<Record> {
     let mut record = Record {
-        scenario: scenario.name(),
+        scenario: scenario.about().name,
         seed: Some(seed),
         seeds: None,
         rove_version: rove.map(|rove| rove.version.clone()),
@@ -108,18 +111,13 @@ fn run_seed(
         }
     };
     let (settings, grid) = (&request.settings, request.grid);
-    let stage = Stage { seed, settings, grid, rove, tell: &tell };
+    let stage = Stage { seed, settings, grid, entered, rove, tell: &tell };
     while record.attempts < MAX_ATTEMPTS {
         record.attempts += 1;
-        let outcome = match entered {
-            Some(entered) => scenario.run_netns(entered, &stage)?,
-            None => scenario
-                .run_virtual(&stage)
-                .with_context(|| format!("{} cannot be told in virtual time", scenario.name()))??,
-        };
+        let outcome = scenario.run(&stage)?;
         // No lateness excuses a crash.
         let broke = outcome.broke.is_some();
-        record.judge(outcome, scenario.keys());
+        record.judge(outcome, scenario.about().keys);
         if broke {
             return Ok(record);
         }

@@ -1,7 +1,6 @@
 //! The way from outcomes to exit statuses, on a scenario that does what the test says.
 
 use super::super::record::Limit;
-use super::super::settings::Setting;
 use super::super::{Key, Outcome};
 use super::*;
 use crate::emu::MS;
@@ -17,21 +16,9 @@ struct Fake {
 }
 
 impl Scenario for Fake {
-    fn name(&self) -> &'static str {
-        "fake"
-    }
-
-    fn summary(&self) -> &'static str {
-        "does what the test says"
-    }
-
-    fn settings(&self) -> &'static [Setting] {
-        &[]
-    }
-
-    fn keys(&self) -> &'static [Key] {
+    fn about(&self) -> About {
         const KEYS: &[Key] = &[Key::lower_is_better("still_ms"), Key::must_hold("checksum_ok")];
-        KEYS
+        About { name: "fake", summary: "does what the test says", settings: &[], keys: KEYS }
     }
 
     fn paper(&self, _settings: &Settings) -> Value {
@@ -46,11 +33,7 @@ impl Scenario for Fake {
         10.0
     }
 
-    fn run_netns(&self, _entered: &Entered, _stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        anyhow::bail!("not here")
-    }
-
-    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let late = self.late_runs.load(Ordering::Relaxed) > 0;
         if late {
             self.late_runs.fetch_sub(1, Ordering::Relaxed);
@@ -62,14 +45,14 @@ impl Scenario for Fake {
         timekeeping.after_moves.record(if late { 2 * MS } else { MS / 2 });
         let mut outcome = Outcome { timekeeping: Some(timekeeping), ..Outcome::default() };
         outcome.measured.insert("still_ms".to_owned(), json!(stage.seed));
-        Some(Ok(outcome))
+        Ok(outcome)
     }
 }
 
 /// The objects and the exit status of a run in virtual time.
 fn run_fake(late_runs: u32, seeds: Vec<u64>, summarise: bool) -> (Vec<Value>, u8) {
     let fake = Fake { late_runs: AtomicU32::new(late_runs) };
-    let settings = Settings::parse(fake.settings(), &[]).unwrap();
+    let settings = Settings::parse(fake.about().settings, &[]).unwrap();
     let (told, grid) = (Where::Virtual, Grid::Default);
     let request = Request { told, seeds, summarise, grid, json: true, settings };
     let mut out = Vec::new();
@@ -110,23 +93,11 @@ fn over_several_seeds_the_medians_judge() {
 }
 
 #[test]
-fn what_has_no_virtual_runner_says_so() {
+fn what_has_no_virtual_form_says_so() {
     struct Real;
     impl Scenario for Real {
-        fn name(&self) -> &'static str {
-            "real"
-        }
-        fn summary(&self) -> &'static str {
-            ""
-        }
-        fn settings(&self) -> &'static [Setting] {
-            &[]
-        }
-        fn keys(&self) -> &'static [Key] {
-            &[]
-        }
-        fn paper(&self, _settings: &Settings) -> Value {
-            json!({})
+        fn about(&self) -> About {
+            About { name: "real", summary: "", settings: &[], keys: &[] }
         }
         fn limits(&self, _settings: &Settings) -> Vec<Limit> {
             Vec::new()
@@ -134,8 +105,11 @@ fn what_has_no_virtual_runner_says_so() {
         fn bound_ms(&self, _settings: &Settings) -> f64 {
             1.0
         }
-        fn run_netns(&self, _entered: &Entered, _stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        fn run(&self, _stage: &Stage<'_>) -> anyhow::Result<Outcome> {
             anyhow::bail!("not here")
+        }
+        fn has_virtual_form(&self) -> bool {
+            false
         }
     }
     let settings = Settings::default();

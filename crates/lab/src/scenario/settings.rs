@@ -8,9 +8,9 @@ const MAX_SETTINGS: usize = 64;
 
 /// Settings that every scenario understands.
 pub const EVERYWHERE: &[Setting] = &[
-    Setting::new("control", Kind::Flag(false), "break the mechanism: the run must fail"),
-    Setting::new("bare", Kind::Flag(false), "the bare link in place of Rove"),
-    Setting::new("rove", Kind::Text(""), "another binary than the one that was built"),
+    Setting::flag("control", false, "break the mechanism: the run must fail"),
+    Setting::flag("bare", false, "the bare link in place of Rove"),
+    Setting::text("rove", "another binary than the one that was built"),
 ];
 
 /// A key that a scenario understands.
@@ -56,9 +56,33 @@ pub struct Settings {
 pub struct BadSetting(String);
 
 impl Setting {
-    /// A setting.
-    pub const fn new(key: &'static str, kind: Kind, help: &'static str) -> Self {
-        Self { key, kind, help }
+    /// True or false.
+    pub const fn flag(key: &'static str, default: bool, help: &'static str) -> Self {
+        Self { key, kind: Kind::Flag(default), help }
+    }
+
+    /// A whole number with its smallest and greatest value.
+    pub const fn number(
+        key: &'static str,
+        default: u64,
+        (min, max): (u64, u64),
+        help: &'static str,
+    ) -> Self {
+        Self { key, kind: Kind::Number { default, min, max }, help }
+    }
+
+    /// One of some words, the first unless set.
+    pub const fn choice(
+        key: &'static str,
+        words: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
+        Self { key, kind: Kind::Choice(words), help }
+    }
+
+    /// Any text; none unless set.
+    pub const fn text(key: &'static str, help: &'static str) -> Self {
+        Self { key, kind: Kind::Text(""), help }
     }
 }
 
@@ -164,11 +188,11 @@ impl std::error::Error for BadSetting {}
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Setting, Settings};
+    use super::{Setting, Settings};
 
     const OWN: &[Setting] = &[
-        Setting::new("moves", Kind::Number { default: 20, min: 1, max: 100 }, ""),
-        Setting::new("place", Kind::Choice(&["distant", "local"]), ""),
+        Setting::number("moves", 20, (1, 100), ""),
+        Setting::choice("place", &["distant", "local"], ""),
     ];
 
     fn parse(texts: &[&str]) -> Result<Settings, String> {

@@ -20,6 +20,8 @@ pub struct Stage<'a> {
     pub settings: &'a Settings,
     /// How much of the grid to cover.
     pub grid: Grid,
+    /// Where hosts can be; none when the story is told in virtual time.
+    pub entered: Option<&'a Entered>,
     /// The binary under test; none when the bare link is, and in virtual time, which runs the core
     /// that is linked in.
     pub rove: Option<&'a Binary>,
@@ -27,7 +29,7 @@ pub struct Stage<'a> {
     pub tell: &'a dyn Fn(&str),
 }
 
-/// A story: what it brings to light goes into the outcome as it comes, so that what was measured
+/// A story. What it brings to light goes into the outcome as it comes, so that what was measured
 /// before trouble is kept.
 pub(super) type Story<'a> = &'a mut dyn FnMut(&mut dyn Ground, &mut Outcome) -> Result<(), Trouble>;
 
@@ -42,10 +44,25 @@ impl Stage<'_> {
         self.settings.flag("control")
     }
 
-    /// Tells a story on hosts in networks like `terrain`, over what `deploy` puts there.
+    /// Tells a story in networks like `terrain`: on hosts, with Rove as the README deploys it, or in
+    /// virtual time.
     ///
     /// # Errors
     /// What kept it from being told. That what is under test breaks down is no error.
+    pub(super) fn on_ground(&self, terrain: &Terrain, story: Story<'_>) -> anyhow::Result<Outcome> {
+        match self.entered {
+            Some(entered) => {
+                let deploy = |testbed: &_| Deployment::start(testbed, self.rove);
+                self.on_hosts(entered, terrain, &deploy, story)
+            }
+            None => self.in_virtual_time(terrain, story),
+        }
+    }
+
+    /// Tells a story on hosts, over what `deploy` puts there.
+    ///
+    /// # Errors
+    /// As above.
     pub(super) fn on_hosts(
         &self,
         entered: &Entered,
@@ -64,15 +81,8 @@ impl Stage<'_> {
         Ok(outcome)
     }
 
-    /// Tells a story in virtual time, in networks like `terrain`.
-    ///
-    /// # Errors
-    /// Settings that mean nothing there.
-    pub(super) fn in_virtual_time(
-        &self,
-        terrain: &Terrain,
-        story: Story<'_>,
-    ) -> anyhow::Result<Outcome> {
+    /// Tells a story in virtual time.
+    fn in_virtual_time(&self, terrain: &Terrain, story: Story<'_>) -> anyhow::Result<Outcome> {
         for (set, what) in [
             (self.settings.flag("bare"), "bare=true"),
             (self.family() == Family::V6, "family=6"),

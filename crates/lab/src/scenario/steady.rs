@@ -1,16 +1,16 @@
-//! Steady flows both ways, and what befell them: the measure that several stories share.
+//! Steady flows, what is done in them, and what befell them: the measure that many stories have in
+//! common.
 //!
 //! Decides what counts as unavoidable: nobody can send again what was on a path that nobody knew to
 //! be dead. Knows no story, and no limit.
 
 use super::statistics::{max, median};
-use super::{Key, Outcome};
-use crate::emu::MS;
-use crate::ground::{Flow, FlowRun};
-use serde_json::json;
+use super::{Key, MARGIN_MS, Outcome};
+use crate::emu::{MS, Rng};
+use crate::ground::{Act, Cue, Flow, FlowRun, Ground, Pings, RoundTrips, Route, Trouble};
 
-/// What a change of path may cost beyond a round trip, in milliseconds: the issue's own margin.
-pub(super) const MARGIN_MS: u64 = 10;
+/// Round trips before anything happens.
+const PINGS: Pings = Pings { count: 20, interval_ns: 50 * MS };
 
 /// What [`Steady`] measures.
 pub(super) const KEYS: [Key; 5] = [
@@ -64,15 +64,36 @@ impl Steady {
 
     /// Writes down what was measured.
     pub(super) fn report(self, outcome: &mut Outcome) {
-        for (key, count) in [
-            ("lost_packets", self.lost),
-            ("lost_beyond_flight", self.beyond),
-            ("in_flight_packets", self.flight),
-        ] {
-            outcome.measured.insert(key.to_owned(), json!(count));
-        }
+        outcome.count("lost_packets", self.lost);
+        outcome.count("lost_beyond_flight", self.beyond);
+        outcome.count("in_flight_packets", self.flight);
         outcome.measure("still_ms_median", median(&self.still_ms));
         outcome.measure("still_ms_max", max(&self.still_ms));
-        outcome.samples.insert("still_ms".to_owned(), self.still_ms);
+        outcome.sample("still_ms", self.still_ms);
     }
+}
+
+/// The same act so many times, every so often: after a pause each that is up to a quarter shorter or
+/// longer than `pause_ns`. With it when a flow should end that has all of them in it.
+pub(super) fn again_and_again(
+    rng: &mut Rng,
+    pause_ns: u64,
+    times: u64,
+    act: Act,
+) -> (Vec<Cue>, u64) {
+    let mut at_ns = 0;
+    let mut pause = || {
+        at_ns += pause_ns * 3 / 4 + rng.below(pause_ns / 2);
+        at_ns
+    };
+    let script = (0..times).map(|_| Cue::at(pause(), act)).collect();
+    (script, pause())
+}
+
+/// Round trips before anything happens: their median is noted as `rtt_ms`.
+pub(super) fn at_rest(ground: &mut dyn Ground, outcome: &mut Outcome) -> Result<(), Trouble> {
+    let series = ground.ping(&[Route::Tunnelled], PINGS)?;
+    let trips: Vec<f64> = series.iter().flat_map(RoundTrips::milliseconds).collect();
+    outcome.measure("rtt_ms", median(&trips));
+    Ok(())
 }

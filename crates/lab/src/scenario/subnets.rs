@@ -1,19 +1,13 @@
 //! `subnets`: a browser downloads while the client goes from one subnet to another and to a third
 //! (Lukaszewski, section 3.2): each time one interface is disconnected, then another connected.
 
-use super::deploy::Deployment;
 use super::record::Limit;
-use super::settings::{Kind, Setting, Settings};
-use super::{FAMILY, Key, Outcome, Scenario, Stage};
-use crate::emu::{LinkConfig, MS, SECOND};
-use crate::ground::{Act, Cue, Download, Downloader, Ground, Harm, Terrain, Trouble};
-use crate::netns::Entered;
+use super::settings::{Setting, Settings};
+use super::{About, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
+use crate::emu::SECOND;
+use crate::ground::{Act, Cue, Download, Downloader, Ground, Harm, Trouble};
 use serde_json::{Value, json};
 
-/// Rate of each link in bits per second.
-const RATE: u64 = 20_000_000;
-/// Its round trip in nanoseconds.
-const ROUND_TRIP_NS: u64 = 40 * MS;
 /// When the client changes at the latest, after the request: as in the paper.
 const CHANGES_NS: [u64; 2] = [5 * SECOND, 17 * SECOND];
 /// How long the download may take.
@@ -25,9 +19,10 @@ const PAPER_STILL_MS: u64 = 30_000;
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
-    Setting::new(
+    Setting::number(
         "megabytes",
-        Kind::Number { default: 50, min: 1, max: 500 },
+        50,
+        (1, 500),
         "size of the download; the client changes after each third, if not before",
     ),
     FAMILY,
@@ -45,20 +40,13 @@ const KEYS: &[Key] = &[
 pub(super) struct Subnets;
 
 impl Scenario for Subnets {
-    fn name(&self) -> &'static str {
-        "subnets"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a browser downloads across three subnets"
-    }
-
-    fn settings(&self) -> &'static [Setting] {
-        SETTINGS
-    }
-
-    fn keys(&self) -> &'static [Key] {
-        KEYS
+    fn about(&self) -> About {
+        About {
+            name: "subnets",
+            summary: "a browser downloads across three subnets",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
     }
 
     fn paper(&self, _settings: &Settings) -> Value {
@@ -78,20 +66,9 @@ impl Scenario for Subnets {
         PAPER_STILL_MS as f64
     }
 
-    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
-        stage.on_hosts(entered, &terrain(), &deploy, &mut |ground, outcome| {
-            tell(ground, stage, outcome)
-        })
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        stage.on_ground(&USUAL.terrain(), &mut |ground, outcome| tell(ground, stage, outcome))
     }
-
-    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
-        Some(stage.in_virtual_time(&terrain(), &mut |ground, outcome| tell(ground, stage, outcome)))
-    }
-}
-
-fn terrain() -> Terrain {
-    Terrain::of(LinkConfig::lossless(RATE, ROUND_TRIP_NS))
 }
 
 /// The story.
@@ -112,8 +89,6 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     let download = Download { by: Downloader::Browser, ..Download::tunnelled(length, limit_ns) };
     let transfer = ground.download(download, &script, &mut |_| {})?;
     outcome.measure("still_ms_max", transfer.still_ms());
-    outcome.measure("transfer_s", transfer.seconds());
-    let survived = transfer.intact && transfer.moments.len() == script.len();
-    outcome.measured.insert("checksum_ok".to_owned(), json!(survived));
+    outcome.transferred(&transfer, script.len());
     Ok(())
 }

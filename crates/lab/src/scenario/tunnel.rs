@@ -1,20 +1,14 @@
 //! `tunnel`: what the tunnel costs, beside the same link without it, in one run.
 
-use super::deploy::Deployment;
 use super::record::{Limit, Values};
-use super::settings::{Kind, Setting, Settings};
+use super::settings::{Setting, Settings};
 use super::statistics::{median, rounded};
-use super::{Baseline, FAMILY, Key, Outcome, Scenario, Stage};
-use crate::emu::{LinkConfig, MS, SECOND};
-use crate::ground::{Download, Flow, Ground, Harm, Pings, Route, Terrain, Trouble};
-use crate::netns::Entered;
-use serde_json::{Value, json};
+use super::{About, Baseline, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
+use crate::emu::{MS, SECOND};
+use crate::ground::{Download, Flow, Ground, Harm, Pings, Route, Trouble};
+use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Rate of the link in bits per second.
-const RATE: u64 = 20_000_000;
-/// Its round trip in nanoseconds.
-const ROUND_TRIP_NS: u64 = 40 * MS;
 /// The beginning of a transfer that does not count, as LAB.md has it.
 const SLOW_START_NS: u64 = 5 * SECOND;
 /// Round trips measured, without and with the tunnel.
@@ -25,14 +19,8 @@ const FLOW_SECONDS_MAX: u64 = 5;
 const CONTROL_BIT_ERRORS: f64 = 3e-5;
 
 /// What can be set.
-const SETTINGS: &[Setting] = &[
-    Setting::new(
-        "seconds",
-        Kind::Number { default: 30, min: 2, max: 600 },
-        "length of each transfer",
-    ),
-    FAMILY,
-];
+const SETTINGS: &[Setting] =
+    &[Setting::number("seconds", 30, (2, 600), "length of each transfer"), FAMILY];
 
 /// What is measured at least.
 const KEYS: &[Key] = &[
@@ -52,24 +40,13 @@ const KEYS: &[Key] = &[
 pub(super) struct Tunnel;
 
 impl Scenario for Tunnel {
-    fn name(&self) -> &'static str {
-        "tunnel"
-    }
-
-    fn summary(&self) -> &'static str {
-        "one client, one gateway: goodput, round trip and overhead beside the bare link"
-    }
-
-    fn settings(&self) -> &'static [Setting] {
-        SETTINGS
-    }
-
-    fn keys(&self) -> &'static [Key] {
-        KEYS
-    }
-
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({})
+    fn about(&self) -> About {
+        About {
+            name: "tunnel",
+            summary: "one client, one gateway: goodput, round trip and overhead beside the bare link",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
     }
 
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
@@ -89,23 +66,12 @@ impl Scenario for Tunnel {
     /// differences between two series over the same link at the same time, which lateness befalls
     /// alike (decision 0014).
     fn bound_ms(&self, _settings: &Settings) -> f64 {
-        ROUND_TRIP_NS as f64 / MS as f64
+        USUAL.round_trip_ns as f64 / MS as f64
     }
 
-    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let deploy = |testbed: &_| Deployment::start(testbed, stage.rove);
-        stage.on_hosts(entered, &terrain(), &deploy, &mut |ground, outcome| {
-            tell(ground, stage, outcome)
-        })
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        stage.on_ground(&USUAL.terrain(), &mut |ground, outcome| tell(ground, stage, outcome))
     }
-
-    fn run_virtual(&self, stage: &Stage<'_>) -> Option<anyhow::Result<Outcome>> {
-        Some(stage.in_virtual_time(&terrain(), &mut |ground, outcome| tell(ground, stage, outcome)))
-    }
-}
-
-fn terrain() -> Terrain {
-    Terrain::of(LinkConfig::lossless(RATE, ROUND_TRIP_NS))
 }
 
 /// The story.
@@ -118,7 +84,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     (stage.tell)("losses and overhead");
     let seconds = stage.settings.number("seconds");
     let run = ground.flow(Flow::lasting(seconds.min(FLOW_SECONDS_MAX) * SECOND), &[])?;
-    outcome.measured.insert("lost_packets".to_owned(), json!(run.lost));
+    outcome.count("lost_packets", run.lost);
     outcome.measure("overhead_bytes", median(&run.added_bytes));
     (stage.tell)("goodput, without and with the tunnel");
     measure_goodput(ground, seconds, stage.control(), outcome)
@@ -132,8 +98,8 @@ fn measure_round_trips(ground: &mut dyn Ground, outcome: &mut Outcome) -> Result
     let (bare, tunnelled) = (bare.microseconds(), tunnelled.microseconds());
     outcome.measure("bare_rtt_us", median(&bare));
     outcome.measure("rtt_us", median(&tunnelled));
-    outcome.samples.insert("bare_rtt_us".to_owned(), bare);
-    outcome.samples.insert("rtt_us".to_owned(), tunnelled);
+    outcome.sample("bare_rtt_us", bare);
+    outcome.sample("rtt_us", tunnelled);
     Ok(())
 }
 
@@ -144,7 +110,7 @@ fn measure_goodput(
     control: bool,
     outcome: &mut Outcome,
 ) -> Result<(), Trouble> {
-    let length = RATE / 8 * seconds;
+    let length = USUAL.rate / 8 * seconds;
     // Short runs are for tests of the lab: they skip in proportion.
     let skip_ns = SLOW_START_NS.min(seconds * SECOND / 6);
     // A broken tunnel gets what a whole one needs, and little more.
@@ -163,7 +129,7 @@ fn measure_goodput(
     outcome.measure("bare_goodput_mbps", bare);
     outcome.measure("goodput_mbps", tunnelled);
     outcome.measure("goodput_over_bare", over);
-    outcome.measured.insert("checksum_ok".to_owned(), json!(intact));
+    outcome.hold("checksum_ok", intact);
     let round_trip = outcome.measured.get("bare_rtt_us").cloned().unwrap_or_default();
     let bare = [("goodput_mbps", json!(bare)), ("rtt_us", round_trip)];
     let bare: Values = bare.map(|(key, value)| (key.to_owned(), value)).into();

@@ -7,28 +7,21 @@
 
 use super::deploy::{Deployment, Streams};
 use super::record::Limit;
-use super::settings::{Kind, Setting, Settings};
+use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
 use super::testbed::Testbed;
-use super::{FAMILY, Key, Outcome, Scenario, Stage};
-use crate::emu::{LinkConfig, MS, Rng, SECOND};
-use crate::ground::{
-    Act, Blockade, Cue, Download, Flow, FlowRun, Ground, Terrain, Transport, Trouble,
-};
-use crate::netns::Entered;
-use serde_json::{Value, json};
+use super::{About, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
+use crate::emu::{MS, Rng, SECOND};
+use crate::ground::{Act, Blockade, Cue, Download, Flow, FlowRun, Ground, Transport, Trouble};
+use anyhow::Context as _;
 
-/// Rate of the link in bits per second.
-const RATE: u64 = 20_000_000;
-/// Its round trip in nanoseconds.
-const ROUND_TRIP_NS: u64 = 40 * MS;
 /// Within what time the client must have reached the server, from the start of its program: that in
 /// which a gateway that moved must be reached. UDP has a quarter of it to answer; then come a
 /// connection, TLS, the handshake and the first answer, a round trip each, and two more by a proxy.
 const CONNECT_MS: u64 = 1_000;
 /// Within what time UDP must take over: it is asked for once a second, and the answer takes a round
 /// trip and the margin of every return.
-const BACK_MS: u64 = 1_000 + ROUND_TRIP_NS / MS + 20;
+const BACK_MS: u64 = 1_000 + USUAL.round_trip_ms() + 20;
 /// How long a client is waited for.
 const PATIENCE_NS: u64 = 10 * SECOND;
 /// The same when the mechanism is broken on purpose.
@@ -75,16 +68,12 @@ const CELLS: [Cell; 4] = [
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
-    Setting::new(
+    Setting::choice(
         "cell",
-        Kind::Choice(&["all", "no-udp", "only-443", "only-tls", "only-proxy"]),
+        &["all", "no-udp", "only-443", "only-tls", "only-proxy"],
         "one of the networks alone",
     ),
-    Setting::new(
-        "starts",
-        Kind::Number { default: 3, min: 1, max: 50 },
-        "how often the client begins anew in each",
-    ),
+    Setting::number("starts", 3, (1, 50), "how often the client begins anew in each"),
     FAMILY,
 ];
 
@@ -112,24 +101,13 @@ const KEYS: &[Key] = &[
 pub(super) struct UdpBlocked;
 
 impl Scenario for UdpBlocked {
-    fn name(&self) -> &'static str {
-        "udp-blocked"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a network blocks UDP, or more: streams stand in, and UDP takes over again"
-    }
-
-    fn settings(&self) -> &'static [Setting] {
-        SETTINGS
-    }
-
-    fn keys(&self) -> &'static [Key] {
-        KEYS
-    }
-
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({})
+    fn about(&self) -> About {
+        About {
+            name: "udp-blocked",
+            summary: "a network blocks UDP, or more: streams stand in, and UDP takes over again",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
     }
 
     fn limits(&self, _settings: &Settings) -> Vec<Limit> {
@@ -145,12 +123,14 @@ impl Scenario for UdpBlocked {
         CONNECT_MS as f64
     }
 
-    fn run_netns(&self, entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let entered = stage.entered.context("udp-blocked is told on hosts")?;
         let mut all = Outcome::default();
         let mut seen = Seen::default();
         for cell in cells(stage) {
             let deploy = |testbed: &_| deploy(testbed, stage, cell);
-            let one = stage.on_hosts(entered, &terrain(), &deploy, &mut |ground, outcome| {
+            let terrain = USUAL.terrain();
+            let one = stage.on_hosts(entered, &terrain, &deploy, &mut |ground, outcome| {
                 Telling { ground, stage, cell, outcome, seen: &mut seen }.tell()
             })?;
             all.absorb(one);
@@ -158,10 +138,10 @@ impl Scenario for UdpBlocked {
         seen.report(&mut all);
         Ok(all)
     }
-}
 
-fn terrain() -> Terrain {
-    Terrain::of(LinkConfig::lossless(RATE, ROUND_TRIP_NS))
+    fn has_virtual_form(&self) -> bool {
+        false
+    }
 }
 
 /// The cells to tell of; a control needs one.
@@ -200,15 +180,15 @@ impl Seen {
         let worst = |all: Vec<Option<f64>>| {
             all.into_iter().collect::<Option<Vec<_>>>().and_then(|all| max(&all))
         };
-        let hold = |all: Vec<bool>| json!(!all.is_empty() && all.into_iter().all(|one| one));
+        let hold = |all: Vec<bool>| !all.is_empty() && all.into_iter().all(|one| one);
         outcome.measure("connect_ms", worst(self.connect_ms));
         outcome.measure("back_to_udp_ms", max(&self.back_ms));
         outcome.measure("back_still_ms", max(&self.back_still_ms));
         outcome.measure("cut_still_ms", max(&self.cut_still_ms));
         outcome.measure("transfer_s", worst(self.transfer_s));
-        outcome.measured.insert("checksum_ok".to_owned(), hold(self.intact));
-        outcome.measured.insert("transports_ok".to_owned(), hold(self.as_expected));
-        outcome.samples.insert("cut_still_ms".to_owned(), self.cut_still_ms);
+        outcome.hold("checksum_ok", hold(self.intact));
+        outcome.hold("transports_ok", hold(self.as_expected));
+        outcome.sample("cut_still_ms", self.cut_still_ms);
     }
 }
 
