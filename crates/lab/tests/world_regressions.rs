@@ -399,3 +399,19 @@ fn a_quiet_client_on_a_path_that_the_gateway_gave_up_is_reached() {
     let before = [wait(32_873), move_gateway(19_135), wait(473), deaf, send, sleep, wait(55_699)];
     holds(13_656, &[&before[..], &[redirect(1, 25), wait(6_183), settle(false)]].concat());
 }
+
+#[test]
+fn what_was_lost_under_old_keys_is_not_sent_again_under_new_ones() {
+    let deaf = Op::Network(Network::OneWay { client: 2, access: 0, way: Way::Up });
+    let links = [plug(0, 0, 0), deaf, wait(6_952), plug(2, 1, 1)];
+    let restart = restart_client(0, Found::Latest, false, 200);
+    holds(601_332, &[&[settle(false)], &links[..], &[restart, settle(false)]].concat());
+}
+
+#[test]
+fn a_gateway_full_of_old_paths_has_room_for_two_claims() {
+    let readdress = || Op::Network(Network::Readdress { client: 0, card: 1 });
+    let before = [plug(0, 1, 1), wait(242_064), readdress(), settle(false), readdress()];
+    let reflect = Op::Attack(Attack::Reflect { client: 1 });
+    holds(601_461, &[&before[..], &[reflect, settle(true)]].concat());
+}

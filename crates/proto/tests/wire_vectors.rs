@@ -2,7 +2,7 @@
 //! sections 3 and 4. (Headers, sealing and the handshake have vectors of their own, made by a
 //! second implementation.)
 
-use rove_proto::error::CloseCode;
+use rove_proto::error::{CloseCode, DropReason};
 use rove_proto::id::{PathSerial, SessionIndex};
 use rove_proto::wire::control::{Control, Lease, Prefix};
 use rove_proto::wire::frame::{
@@ -20,7 +20,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 #[test]
-fn frames() {
+fn frames_of_packets_and_paths() {
     let mut runs = [(0, 0); FEEDBACK_RUNS_MAX];
     (runs[0], runs[1]) = ((3, 1), (2, 0));
     let feedback = Feedback {
@@ -35,10 +35,16 @@ fn frames() {
     let v6 = "[2001:db8::1]:53".parse().expect("an address");
     let sequenced = Frame::Sequenced { bucket: 15, sequence: 0x0a0b_0c0d, packet: &PACKET };
     let fragment = Frame::Fragment { packet_id: 9, index: 0x81, piece: &[1, 2, 3] };
+    let frame = bytes(&format!("01 {PACKET_HEX}"));
+    let again = Frame::Retransmission { serial: PathSerial(7), number: 0xffff_fffe, frame: &frame };
+    let frame = bytes(&format!("02 03 00000005 {PACKET_HEX}"));
+    let again_sequenced = Frame::Retransmission { serial: PathSerial(7), number: 1, frame: &frame };
     let vectors = [
         (Frame::Packet(&PACKET), format!("01 {PACKET_HEX}")),
         (sequenced, format!("02 0f 0a0b0c0d {PACKET_HEX}")),
         (fragment, "03 00000009 81 010203".to_owned()),
+        (again, format!("04 00000007 fffffffe 01 {PACKET_HEX}")),
+        (again_sequenced, format!("04 00000007 00000001 02 03 00000005 {PACKET_HEX}")),
         (
             Frame::Feedback(feedback),
             "10 0031  00000007 0000010203040506 000003e8 0000000000000005 0000000000001770
@@ -46,12 +52,27 @@ fn frames() {
                 .to_owned(),
         ),
         (
-            Frame::Challenge(Challenge { prefer: false, abandon_others: false, token: 2 }),
-            "11 0009  00 0000000000000002".to_owned(),
+            Frame::LastFeedback(Feedback { runs: [(0, 0); FEEDBACK_RUNS_MAX], ..feedback }),
+            "17 0021  00000007 0000010203040506 000003e8 0000000000000005 0000000000001770 00"
+                .to_owned(),
         ),
         (
-            Frame::Challenge(Challenge { prefer: true, abandon_others: true, token: u64::MAX }),
-            "11 0009  03 ffffffffffffffff".to_owned(),
+            Frame::Challenge(Challenge {
+                prefer: false,
+                abandon_others: false,
+                token: 2,
+                moves: 0,
+            }),
+            "11 000d  00 0000000000000002 00000000".to_owned(),
+        ),
+        (
+            Frame::Challenge(Challenge {
+                prefer: true,
+                abandon_others: true,
+                token: u64::MAX,
+                moves: 0x0102_0304,
+            }),
+            "11 000d  03 ffffffffffffffff 01020304".to_owned(),
         ),
         (
             Frame::Response(response),
@@ -61,6 +82,13 @@ fn frames() {
             Frame::Response(Response { token: 1, observed: v6 }),
             "12 001b  0000000000000001 06 20010db8000000000000000000000001 0035".to_owned(),
         ),
+    ];
+    compare(&vectors);
+}
+
+#[test]
+fn frames_of_the_session() {
+    compare(&[
         (Frame::Close(CloseCode::Requested), "13 0001 00".to_owned()),
         (Frame::Close(CloseCode::Revoked), "13 0001 01".to_owned()),
         (Frame::Close(CloseCode::Restarting), "13 0001 02".to_owned()),
@@ -70,12 +98,24 @@ fn frames() {
             Frame::ControlAck(ControlAck { next: 4, beyond: 0x8000_0001 }),
             "15 0008  00000004 80000001".to_owned(),
         ),
-    ];
+    ]);
+}
+
+fn compare(vectors: &[(Frame<'_>, String)]) {
     for (frame, hex) in vectors {
         let mut emitted = Vec::new();
         frame.emit(&mut emitted);
-        assert_eq!(emitted, bytes(&hex), "{frame:?}");
-        assert_eq!(Frames::new(&emitted).next(), Some(Ok(frame)), "{hex}");
+        assert_eq!(emitted, bytes(hex), "{frame:?}");
+        assert_eq!(Frames::new(&emitted).next(), Some(Ok(*frame)), "{hex}");
+    }
+}
+
+#[test]
+fn only_a_packet_frame_is_sent_again() {
+    for within in ["13 0001 00", "03 00000009 81 010203", "04 00000007 00000001", "00", ""] {
+        let hostile = bytes(&format!("04 00000007 00000001 {within}"));
+        let first = Frames::new(&hostile).next();
+        assert!(matches!(first, Some(Err(DropReason::BadFrame))), "{within}: {first:?}");
     }
 }
 

@@ -35,7 +35,10 @@ fn said_again_it_is_the_same(frame: &Frame<'_>) {
     frame.emit(&mut bytes);
     let again = Frames::new(&bytes).next();
     match (frame, again) {
-        (Frame::Feedback(one), Some(Ok(Frame::Feedback(two)))) => same_meaning(one, &two),
+        (Frame::Feedback(one), Some(Ok(Frame::Feedback(two))))
+        | (Frame::LastFeedback(one), Some(Ok(Frame::LastFeedback(two)))) => {
+            same_meaning(one, &two);
+        }
         (one, Some(Ok(two))) => assert_eq!(*one, two),
         (one, two) => panic!("{one:?} became {two:?}"),
     }
@@ -60,6 +63,7 @@ fn seeds() -> Vec<Vec<u8>> {
     runs[0] = (3, 1);
     runs[1] = (90, 0);
     let serial = PathSerial(2);
+    let again = [&[1], &packet[..]].concat();
     let feedback =
         Feedback { serial, largest: 96, delay_us: 250, received: 93, bytes: 120_000, runs };
     let observed = SocketAddr::from((Ipv4Addr::new(203, 0, 113, 7), 4433));
@@ -68,11 +72,18 @@ fn seeds() -> Vec<Vec<u8>> {
         Frame::Sequenced { bucket: 3, sequence: 77, packet: &packet },
         Frame::Fragment { packet_id: 9, index: 1, piece: &packet[..20] },
         Frame::Feedback(feedback),
-        Frame::Challenge(Challenge { prefer: true, abandon_others: false, token: 0x0123_4567 }),
+        Frame::Challenge(Challenge {
+            prefer: true,
+            abandon_others: false,
+            token: 0x0123_4567,
+            moves: 2,
+        }),
         Frame::Response(Response { token: 0x0123_4567, observed }),
         Frame::Close(CloseCode::Requested),
         Frame::Control { number: 4, body: &[3, 0, 0, 0, 8, 1, 0, 0, 0, 9] },
         Frame::ControlAck(ControlAck { next: 5, beyond: 2 }),
+        Frame::Retransmission { serial, number: 95, frame: &again },
+        Frame::LastFeedback(feedback),
     ];
     let bytes = |frames: &[Frame<'_>]| {
         let mut out = Vec::new();

@@ -5,10 +5,12 @@
 
 use super::PathId;
 use super::feedback::{Flight, Owed};
+use super::kept::Kept;
 use super::replay::ReplayWindow;
 use crate::id::{PacketNumber, PathSerial, SessionIndex};
 use crate::outbox::RunSeal;
 use crate::time::Instant;
+use crate::wire::data::expand_number;
 
 /// The sending half of a path within an epoch.
 #[derive(Clone, Debug)]
@@ -20,12 +22,14 @@ pub struct TxLane {
     next: PacketNumber,
     /// What left and what the peer said of it.
     pub flight: Flight,
+    /// Inner packets that the peer did not tell of yet.
+    pub kept: Kept,
 }
 
 impl TxLane {
     /// A lane that has sent nothing.
     pub fn new(path: PathId, seal: RunSeal) -> Self {
-        Self { path, seal, next: 0, flight: Flight::default() }
+        Self { path, seal, next: 0, flight: Flight::default(), kept: Kept::default() }
     }
 
     /// The number of the next datagram, taken: no other datagram will get it.
@@ -50,11 +54,36 @@ pub struct RxLane {
     pub window: ReplayWindow,
     /// What feedback it owes.
     pub owed: Owed,
+    /// Which numbers, lost here, were delivered by another path.
+    elsewhere: ReplayWindow,
 }
 
 impl RxLane {
     /// A lane on which nothing arrived yet.
     pub fn new(index: SessionIndex, serial: PathSerial) -> Self {
-        Self { index, serial, path: None, window: ReplayWindow::default(), owed: Owed::default() }
+        Self {
+            index,
+            serial,
+            path: None,
+            window: ReplayWindow::default(),
+            owed: Owed::default(),
+            elsewhere: ReplayWindow::default(),
+        }
+    }
+
+    /// What the datagram with these low bits carried has come by another path. Returns whether it
+    /// is to be delivered: it arrived neither here nor there before.
+    pub fn take_retransmitted(&mut self, now: Instant, number: u32) -> bool {
+        let number = expand_number(self.window.highest(), number);
+        let new = self.window.check(number).and_then(|()| self.elsewhere.check(number)).is_ok();
+        if new {
+            self.elsewhere.commit(now, number);
+        }
+        new
+    }
+
+    /// Whether what the datagram `number` carries was delivered by another path already.
+    pub fn was_retransmitted(&self, number: PacketNumber) -> bool {
+        self.elsewhere.highest().is_some() && self.elsewhere.check(number).is_err()
     }
 }

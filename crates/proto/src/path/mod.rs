@@ -5,6 +5,7 @@
 //! that it causes or of the other paths: the peer sends on its behalf.
 
 pub mod feedback;
+pub mod kept;
 pub mod lane;
 pub mod mtu;
 pub mod probe;
@@ -98,6 +99,8 @@ pub struct Path {
     pub traffic: (u64, u64),
     /// Inner packets that were too large for the path and left in pieces.
     pub split: u64,
+    /// Inner packets sent by it again, after the path by which they had left was dead.
+    pub retransmitted: u64,
 }
 
 impl Path {
@@ -129,6 +132,7 @@ impl Path {
             natted: false,
             traffic: (0, 0),
             split: 0,
+            retransmitted: 0,
         }
     }
 

@@ -18,7 +18,6 @@ use crate::id::LinkId;
 use crate::outbox::Route;
 use crate::path::probe::Probes;
 use crate::path::{Health, Path, PathId, Trust};
-use crate::reliable::control::ControlSender;
 use crate::time::{Duration, Instant};
 
 /// Time between the attempts of one round.
@@ -329,7 +328,7 @@ impl Peer {
             path.natted = route.local.is_some_and(|local| local != welcome.observed.ip());
         }
         self.forget_gone(cx);
-        self.control = ControlSender::default();
+        self.begin_epoch();
         self.introduce(cx);
         let took = Some(cx.now.saturating_since(started));
         cx.tell(Event::Established { peer: self.key, first, took });

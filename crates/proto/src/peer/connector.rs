@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::index::{EpochId, IndexTable};
 use super::keepalive::NatTimeout;
+use super::retransmit::LastWords;
 use super::{Context, Link, StreamTo};
 use crate::crypto::{Cookie, Initiator, Status, Token};
 use crate::id::{LinkId, SessionIndex, SocketId};
@@ -45,6 +46,8 @@ pub(super) struct Connector {
     pub(super) sockets: Vec<OpenSocket>,
     /// Where UDP is blocked: the streams that may lead to the gateway, best first.
     pub(super) streams: Vec<StreamTo>,
+    /// What arrived by paths that are gone: the gateway is told.
+    pub(super) last_words: LastWords,
     /// The ways to prove ahead of need.
     pub(super) spares: Vec<Candidate>,
     /// From where sockets failed of late.
@@ -126,6 +129,7 @@ impl Connector {
             refused: None,
             sockets: Vec::new(),
             streams: Vec::new(),
+            last_words: LastWords::default(),
             spares: Vec::new(),
             failures: Vec::new(),
             nat: NatTimeout::default(),
@@ -145,8 +149,8 @@ impl Connector {
         self.announced.iter().chain(known).copied()
     }
 
-    /// Where the gateway wants to be reached by who reaches it at `remote` now: at the first address
-    /// of that family that it announced.
+    /// Where the gateway wants to be reached by who reaches it at `remote` now: at the first
+    /// address of that family that it announced.
     pub(super) fn announced_for(&self, remote: SocketAddr) -> Option<SocketAddr> {
         self.announced.iter().find(|at| at.is_ipv4() == remote.is_ipv4()).copied()
     }

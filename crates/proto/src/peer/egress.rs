@@ -13,6 +13,23 @@ use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
 use crate::wire::frame::{self, Frame};
 use crate::wire::inner::{InnerPacket, InnerView};
 
+/// What a datagram carries, as far as its path's bookkeeping goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Load {
+    /// Nothing that the peer owes feedback for.
+    Quiet,
+    /// Frames that elicit feedback.
+    Eliciting,
+    /// One inner packet, kept until the peer tells of it.
+    Packet,
+}
+
+impl Load {
+    pub(super) const fn of(eliciting: bool) -> Self {
+        if eliciting { Self::Eliciting } else { Self::Quiet }
+    }
+}
+
 impl Peer {
     /// Sends an inner packet, or keeps it for a moment while there is no path.
     pub(crate) fn send_inner(
@@ -78,6 +95,7 @@ impl Peer {
 
     /// Sends what waited. Called when a path has become usable.
     pub(super) fn flush_waiting(&mut self, cx: &mut Context<'_>) {
+        self.send_lost(cx);
         for packet in self.waiting.take(cx.now) {
             if let Ok(view) = InnerView::parse(&packet, packet.len())
                 && let Err(reason) = self.send_inner(cx, &view, InnerPacket::whole(&packet))
@@ -99,7 +117,7 @@ impl Peer {
         let carrier = self.paths.get_mut(path).ok_or(DropReason::NoRoute)?;
         let room = carrier.mtu.datagram() - OVERHEAD;
         if packet.len() + framing.overhead() <= room {
-            return self.send_on(cx, path, true, |draft| {
+            return self.send_on(cx, path, Load::Packet, |draft| {
                 let at = pack::push(draft, framing, packet);
                 if let Some(tcp) = observed.clamp_at {
                     // The smallest framing that a full segment may need.
@@ -108,12 +126,24 @@ impl Peer {
                 }
             });
         }
+        self.send_split(cx, path, &pack::frame(framing, packet))
+    }
+
+    /// One packet frame that is too large for its path, in pieces. They are not kept: paths whose
+    /// MTU is known split hardly anything.
+    pub(super) fn send_split(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: PathId,
+        whole: &[u8],
+    ) -> Result<(), DropReason> {
+        let carrier = self.paths.get_mut(path).ok_or(DropReason::NoRoute)?;
+        let room = carrier.mtu.datagram() - OVERHEAD - frame::FRAGMENT_OVERHEAD;
         carrier.split += 1;
         let epoch = self.epochs.current.as_mut().ok_or(DropReason::NoRoute)?;
         let packet_id = epoch.next_fragment();
-        let whole = pack::frame(framing, packet);
-        for (index, range) in fragment::pieces(whole.len(), room - frame::FRAGMENT_OVERHEAD) {
-            self.send_on(cx, path, true, |draft| {
+        for (index, range) in fragment::pieces(whole.len(), room) {
+            self.send_on(cx, path, Load::Eliciting, |draft| {
                 frame::emit_fragment_header(draft.frames(), packet_id, index);
                 draft.frames().extend_from_slice(&whole[range]);
             })?;
@@ -129,7 +159,7 @@ impl Peer {
         frame: &Frame<'_>,
         size: usize,
     ) -> Result<(), DropReason> {
-        self.send_on(cx, path, frame.elicits_feedback(), |draft| {
+        self.send_on(cx, path, Load::of(frame.elicits_feedback()), |draft| {
             frame.emit(draft.frames());
             let padding = size.saturating_sub(draft.len());
             frame::emit_padding(draft.frames(), padding);
@@ -141,12 +171,12 @@ impl Peer {
         &mut self,
         cx: &mut Context<'_>,
         path: PathId,
-        eliciting: bool,
+        load: Load,
         fill: impl FnOnce(&mut Draft<'_>),
     ) -> Result<(), DropReason> {
         let epoch = self.epochs.current.as_mut().ok_or(DropReason::NoRoute)?;
         let path = self.paths.get_mut(path).ok_or(DropReason::NoRoute)?;
-        seal_into(cx, epoch, path, eliciting, fill)
+        seal_into(cx, epoch, path, load, fill)
     }
 
     /// Acknowledgements and control messages that are due, joined into as few datagrams as hold
@@ -177,7 +207,7 @@ impl Peer {
                 None if frames.is_empty() => return,
                 None => {
                     let fill = |draft: &mut Draft<'_>| draft.frames().extend_from_slice(&frames);
-                    if let Err(reason) = seal_into(cx, epoch, path, eliciting, fill) {
+                    if let Err(reason) = seal_into(cx, epoch, path, Load::of(eliciting), fill) {
                         cx.drops.count(reason);
                         if ack.is_some() {
                             epoch.control.restore_ack();
@@ -204,7 +234,7 @@ pub(super) fn seal_into(
     cx: &mut Context<'_>,
     epoch: &mut Epoch,
     path: &mut Path,
-    eliciting: bool,
+    load: Load,
     fill: impl FnOnce(&mut Draft<'_>),
 ) -> Result<(), DropReason> {
     if path.budget() == 0 {
@@ -218,7 +248,10 @@ pub(super) fn seal_into(
     if !path.allows(len) {
         return Err(DropReason::Amplification);
     }
-    let number = lane.take_number(cx.now, len, eliciting);
+    let number = lane.take_number(cx.now, len, load != Load::Quiet);
+    if load == Load::Packet {
+        lane.kept.push(cx.now, number, draft.written());
+    }
     draft.finish(path.route, &lane.seal, profile, number);
     path.sent(cx.now, len);
     Ok(())

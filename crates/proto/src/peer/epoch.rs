@@ -76,6 +76,15 @@ pub(crate) struct Epoch {
     forged: u64,
 }
 
+/// A datagram that was opened.
+pub(crate) struct Opened<'d> {
+    pub(crate) plaintext: &'d [u8],
+    /// Whether it is the newest of its lane.
+    pub(crate) newest: bool,
+    /// Whether the inner packets in it were delivered by another path already.
+    pub(crate) delivered: bool,
+}
+
 /// What both ends agreed on, to build an epoch from.
 pub(crate) struct Agreed {
     pub(crate) id: EpochId,
@@ -151,13 +160,13 @@ impl Epoch {
         self.theirs.range(self.next_tx..).next().is_some()
     }
 
-    /// Opens a datagram in place. The plaintext comes with whether it is the newest of its lane.
+    /// Opens a datagram in place.
     pub(crate) fn open<'d>(
         &mut self,
         now: Instant,
         serial: PathSerial,
         datagram: &'d mut [u8],
-    ) -> Result<(&'d mut [u8], bool), DropReason> {
+    ) -> Result<Opened<'d>, DropReason> {
         let lane = self.rx.get_mut(&serial).ok_or(DropReason::UnknownIndex)?;
         let unmasked = self.keys.open.unmask(datagram)?;
         let number = expand_number(lane.window.highest(), unmasked.number);
@@ -169,7 +178,7 @@ impl Epoch {
         let plaintext = opened.inspect_err(|_| self.forged += 1)?;
         let newest = lane.window.commit(now, number);
         self.opened += 1;
-        Ok((plaintext, newest))
+        Ok(Opened { plaintext, newest, delivered: lane.was_retransmitted(number) })
     }
 
     /// Takes indices that the peer issued.
@@ -290,8 +299,9 @@ impl Epoch {
     }
 
     /// Forgets a path's sending lane; its serial is never used again.
-    pub(crate) fn drop_path(&mut self, path: PathId) {
-        self.tx.retain(|lane| lane.path != path);
+    pub(crate) fn drop_path(&mut self, path: PathId) -> Option<TxLane> {
+        let place = self.tx.iter().position(|lane| lane.path == path)?;
+        Some(self.tx.remove(place))
     }
 }
 

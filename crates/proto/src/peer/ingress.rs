@@ -1,12 +1,12 @@
 //! In: from an opened datagram to inner packets for the TUN, and to what its other frames change.
 
-use super::epoch::Standing;
+use super::epoch::{Opened, Standing};
 use super::index::{EpochId, Lead};
 use super::{Context, Event, Peer, Side};
 use crate::error::{DropReason, PeerError};
+use crate::id::PathSerial;
 use crate::outbox::Route;
 use crate::path::{Health, PathId, Trust};
-use crate::reliable::control::ControlSender;
 use crate::wire::control::Control;
 use crate::wire::frame::{Feedback, Frame, Frames};
 use crate::wire::inner::InnerView;
@@ -19,6 +19,8 @@ struct Arrival {
     path: Option<PathId>,
     route: Route,
     len: usize,
+    /// Whether its inner packets were delivered by another path already.
+    delivered: bool,
 }
 
 impl Peer {
@@ -34,7 +36,8 @@ impl Peer {
     ) -> Result<(), DropReason> {
         let len = datagram.len();
         let (epoch, standing) = self.epochs.find(lead.epoch).ok_or(DropReason::UnknownIndex)?;
-        let (plaintext, newest) = epoch.open(cx.now, lead.serial, datagram)?;
+        let opened = epoch.open(cx.now, lead.serial, datagram)?;
+        let Opened { plaintext, newest, delivered } = opened;
         self.heard_at = cx.now;
         let fresh = standing == Standing::Pending;
         if fresh {
@@ -49,7 +52,7 @@ impl Peer {
                 path.probes.hurry(cx.now);
             }
         }
-        let arrival = Arrival { epoch: lead.epoch, standing, path, route, len };
+        let arrival = Arrival { epoch: lead.epoch, standing, path, route, len, delivered };
         let before = cx.out.inner_packets();
         let eliciting = self.take_frames(cx, arrival, plaintext);
         let traffic = cx.out.inner_packets() != before;
@@ -96,7 +99,7 @@ impl Peer {
         let first = self.established.is_none();
         self.epochs.confirm(cx.now, epoch, cx.indices);
         self.established.get_or_insert(cx.now);
-        self.control = ControlSender::default();
+        self.begin_epoch();
         self.introduce(cx);
         cx.tell(Event::Established { peer: self.key, first, took: None });
     }
@@ -107,6 +110,9 @@ impl Peer {
         for frame in Frames::new(plaintext) {
             let taken = frame.and_then(|frame| {
                 eliciting |= frame.elicits_feedback();
+                if arrival.delivered && frame.carries_packet() {
+                    return Ok(());
+                }
                 self.take_frame(cx, arrival, frame)
             });
             if let Err(reason) = taken {
@@ -138,17 +144,29 @@ impl Peer {
             Frame::Fragment { packet_id, index, piece } => {
                 let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
                 match epoch.reassembly.receive(cx.now, packet_id, index, piece)? {
-                    Some(whole) => self.take_reassembled(cx, arrival, &whole),
+                    Some(whole) => self.take_whole(cx, arrival, &whole),
                     None => Ok(()),
                 }
+            }
+            Frame::Retransmission { serial, number, frame } => {
+                self.take_retransmission(cx, arrival, serial, number, frame)
             }
             Frame::Feedback(feedback) => {
                 self.take_feedback(cx, arrival, &feedback);
                 Ok(())
             }
+            Frame::LastFeedback(feedback) => {
+                self.take_feedback(cx, arrival, &feedback);
+                self.take_farewell(arrival.path, feedback.serial);
+                Ok(())
+            }
             Frame::Challenge(challenge) => {
                 // Under old keys it is late: the peer has said since what it prefers.
-                if challenge.prefer && arrival.standing != Standing::Previous {
+                if challenge.prefer
+                    && arrival.standing != Standing::Previous
+                    && challenge.moves >= self.followed
+                {
+                    self.followed = challenge.moves;
                     self.prefer(cx, arrival.path, challenge.abandon_others);
                 }
                 self.take_challenge(cx, arrival.path, arrival.route, arrival.len, challenge)
@@ -182,17 +200,35 @@ impl Peer {
         }
     }
 
-    /// A frame that came in pieces: an inner packet, and nothing else.
-    fn take_reassembled(
+    /// A packet that left before by a path that is dead, unless it arrived all the same.
+    fn take_retransmission(
+        &mut self,
+        cx: &mut Context<'_>,
+        arrival: Arrival,
+        serial: PathSerial,
+        number: u32,
+        frame: &[u8],
+    ) -> Result<(), DropReason> {
+        let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
+        let lane = epoch.rx.get_mut(&serial).ok_or(DropReason::UnknownIndex)?;
+        if lane.take_retransmitted(cx.now, number) {
+            self.take_whole(cx, arrival, frame)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A frame that came in pieces, or again: an inner packet, and nothing else.
+    fn take_whole(
         &mut self,
         cx: &mut Context<'_>,
         arrival: Arrival,
         whole: &[u8],
     ) -> Result<(), DropReason> {
         match Frames::new(whole).next() {
-            Some(Ok(frame @ (Frame::Packet(_) | Frame::Sequenced { .. }))) => {
-                self.take_frame(cx, arrival, frame)
-            }
+            Some(Ok(
+                frame @ (Frame::Packet(_) | Frame::Sequenced { .. } | Frame::Retransmission { .. }),
+            )) => self.take_frame(cx, arrival, frame),
             Some(_) | None => Err(DropReason::Fragment),
         }
     }
@@ -212,6 +248,7 @@ impl Peer {
         };
         let Some(path) = self.paths.get_mut(lane.path) else { return };
         let news = lane.flight.acknowledged(cx.now, feedback, &mut path.rtt);
+        lane.kept.acknowledged(feedback.largest);
         if lane.flight.takes_shrunk() {
             path.doubt_mtu(cx.now);
         }

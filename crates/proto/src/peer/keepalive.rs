@@ -8,6 +8,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::egress::Load;
 use super::{Context, Peer, Side};
 use crate::id::{LinkId, Transport};
 use crate::outbox::Route;
@@ -130,7 +131,9 @@ impl Peer {
         if answered {
             self.ask(cx, id);
         } else {
-            let sent = self.send_on(cx, id, false, |draft| frame::emit_padding(draft.frames(), 1));
+            let sent = self.send_on(cx, id, Load::Quiet, |draft| {
+                frame::emit_padding(draft.frames(), 1);
+            });
             if let Err(reason) = sent {
                 cx.drops.count(reason);
             }

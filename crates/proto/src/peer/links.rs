@@ -45,14 +45,19 @@ impl Peer {
     pub(crate) fn links_changed(&mut self, cx: &mut Context<'_>, links: &[Link]) {
         let Side::Gateway(connector) = &mut self.side else { return };
         connector.set_links(links);
-        for path in self.paths.iter_mut() {
-            let still = |link: &Link| {
+        let still = |path: &&Path| {
+            let local = path.route.local;
+            links.iter().any(|link| {
                 Some(link.id) == path.link
-                    && path.route.local.is_none_or(|local| link.addresses.contains(&local))
-            };
-            if !links.iter().any(still) {
-                path.health = Health::Gone;
-            } else if path.health != Health::Good {
+                    && local.is_none_or(|local| link.addresses.contains(&local))
+            })
+        };
+        let gone: Vec<_> = self.paths.iter().filter(|p| !still(p)).map(|p| p.id).collect();
+        for id in gone {
+            self.lose_path(cx, id);
+        }
+        for path in self.paths.iter_mut() {
+            if matches!(path.health, Health::Silent { .. }) {
                 path.probes.hurry(cx.now);
             }
         }
@@ -261,8 +266,8 @@ impl Peer {
         (!waits).then_some(due)
     }
 
-    /// Client: whether a path that is not in use is asked for as long as it takes: one of those that
-    /// should be proven ahead, and while data goes by a stream, UDP.
+    /// Client: whether a path that is not in use is asked for as long as it takes: one of those
+    /// that should be proven ahead, and while data goes by a stream, UDP.
     pub(super) fn asked_for_ever(&self, path: &Path) -> bool {
         (path.transport() == Transport::Udp && self.paths.is_on_stream()) || self.is_spare(path)
     }

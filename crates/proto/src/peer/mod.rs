@@ -2,9 +2,10 @@
 //!
 //! Each verb has a file, and a packet's way through it reads from top to bottom: `egress` (TUN
 //! to datagram), `ingress` (datagram to TUN), `connect` (a client's handshakes, on what its
-//! `connector` remembers), `links` (which path carries, and those proven ahead), `moving` (paths come,
-//! are proven, and go), `announce` (the gateway's addresses), `restart` (its sessions
-//! are lost), `keepalive` (what a NAT needs), `timers`. State is changed here and nowhere above.
+//! `connector` remembers), `links` (which path carries, and those proven ahead), `moving` (paths
+//! come, are proven, and go), `retransmit` (what was on its way by one that died), `announce` (the
+//! gateway's addresses), `restart` (its sessions are lost), `keepalive` (what a NAT needs),
+//! `timers`. State is changed here and nowhere above.
 
 pub(crate) mod announce;
 mod connect;
@@ -19,6 +20,7 @@ mod links;
 mod moving;
 pub mod paths;
 mod restart;
+mod retransmit;
 mod status;
 mod timers;
 pub mod waiting;
@@ -102,6 +104,10 @@ pub(crate) struct Peer {
     /// Whether that may have changed.
     reach_changed: bool,
     waiting: Waiting,
+    /// What left by a path that is dead.
+    lost: retransmit::Lost,
+    /// Gateway: how often the client had moved when it said last where it wants to be reached.
+    followed: u32,
     /// Gateway: an answer that the client asked for, later.
     echo: Option<keepalive::PendingEcho>,
     heard_at: Instant,
@@ -142,6 +148,8 @@ impl Peer {
             reach: None,
             reach_changed: false,
             waiting: Waiting::default(),
+            lost: retransmit::Lost::default(),
+            followed: 0,
             echo: None,
             heard_at: now,
             used_at: None,
@@ -222,6 +230,7 @@ impl Peer {
         self.control = ControlSender::default();
         self.established = None;
         self.echo = None;
+        self.lost = retransmit::Lost::default();
     }
 
     /// Called at the end of each verb: works out the state and tells when it changed.
@@ -230,6 +239,8 @@ impl Peer {
             return;
         }
         self.leave_gone(cx);
+        self.collect_lost(cx);
+        self.send_lost(cx);
         self.tell_reach(cx);
         let state = match (&self.epochs.current, self.paths.active()) {
             (None, _) => PeerState::Unestablished,
@@ -291,6 +302,16 @@ impl Peer {
             flight.map_or(0.0, |flight| flight.loss().share()),
             flight.and_then(crate::path::feedback::Flight::unanswered_since),
         )
+    }
+
+    /// New keys are in use: what was counted or named under the old ones means nothing any more.
+    fn begin_epoch(&mut self) {
+        self.control = ControlSender::default();
+        self.lost = retransmit::Lost::default();
+        self.followed = 0; // it may be another process that asks now
+        if let Side::Gateway(connector) = &mut self.side {
+            connector.last_words = retransmit::LastWords::default();
+        }
     }
 
     /// What a gateway tells a client at the beginning of an epoch, and a client its gateway: also

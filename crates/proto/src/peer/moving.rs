@@ -5,6 +5,7 @@
 //! When a lane's source address changes, the old address is challenged too: if it still answers,
 //! the change was forged. A change counts only from the highest number seen.
 
+use super::egress::Load;
 use super::epoch::Standing;
 use super::index::Lead;
 use super::{Context, Event, Peer, Side};
@@ -144,14 +145,19 @@ impl Peer {
         let prefer = client && self.paths.active_id() == Some(id);
         let others_gone =
             self.paths.iter().all(|path| path.id == id || path.health == Health::Gone);
-        let challenge = Challenge { prefer, abandon_others: prefer && others_gone, token };
+        let moves = self.paths.moves();
+        let challenge = Challenge { prefer, abandon_others: prefer && others_gone, token, moves };
         let Some(path) = self.paths.get_mut(id) else { return };
         // What the budget forbids counts as asked: the next try is due as if it had left.
         path.probes.sent(cx.now, token, size, path.route.remote);
         // A probe of the MTU may well be lost: its silence tells nothing of the path.
         let owes_answer = path.mtu.surely_carries(size);
-        let sent = self.send_on(cx, id, owes_answer, |draft| {
+        let last_words = if prefer { self.last_words().to_vec() } else { Vec::new() };
+        let sent = self.send_on(cx, id, Load::of(owes_answer), |draft| {
             Frame::Challenge(challenge).emit(draft.frames());
+            for &word in &last_words {
+                Frame::LastFeedback(word).emit(draft.frames());
+            }
             let padding = size.saturating_sub(draft.len());
             frame::emit_padding(draft.frames(), padding);
         });
@@ -247,6 +253,9 @@ impl Peer {
         }
         self.reach_changed = true;
         path.natted = path.route.local.is_some_and(|local| local != response.observed.ip());
+        if self.paths.active_id() == Some(id) {
+            self.last_words_heard(answer.asked_at);
+        }
         self.forgive(id);
         self.drop_forged(cx, id, answer);
         if let Trust::Claimed { instead_of: Some(old), .. } = before {
@@ -309,6 +318,9 @@ impl Peer {
         if let Some(path) = self.paths.get_mut(new) {
             path.preferred_by_peer |= preferred;
         }
+        if let Some(path) = self.paths.get_mut(old) {
+            path.health = Health::Gone;
+        }
         if was_active {
             self.activate(cx, new);
         }
@@ -366,15 +378,15 @@ impl Peer {
     /// A socket of this node has failed: the paths by it are gone, and attempts by it will not be
     /// answered.
     pub(crate) fn socket_failed(&mut self, cx: &mut Context<'_>, socket: SocketId) {
-        let mut lost = false;
-        for path in self.paths.iter_mut().filter(|path| path.route.socket == socket) {
-            path.health = Health::Gone;
-            lost = true;
+        let by_it = self.paths.iter().filter(|path| path.route.socket == socket);
+        let lost: Vec<_> = by_it.map(|path| path.id).collect();
+        for &id in &lost {
+            self.lose_path(cx, id);
         }
         if let Side::Gateway(connector) = &mut self.side {
             connector.forget_socket(cx.now, socket, cx.indices);
         }
-        if lost && self.paths.active().is_none_or(|path| path.health == Health::Gone) {
+        if !lost.is_empty() && self.paths.active().is_none_or(|path| path.health == Health::Gone) {
             self.migrate(cx);
         }
         self.forget_gone(cx);
@@ -425,7 +437,7 @@ impl Peer {
     /// a challenge of its own.
     pub(super) fn pad_first_flight(&mut self, cx: &mut Context<'_>, id: PathId) {
         for _ in 2..FLIGHT {
-            let sent = self.send_on(cx, id, false, |draft| {
+            let sent = self.send_on(cx, id, Load::Quiet, |draft| {
                 let padding = FLIGHT_SIZE.saturating_sub(draft.len());
                 frame::emit_padding(draft.frames(), padding);
             });
@@ -441,16 +453,21 @@ impl Peer {
 
     pub(super) fn add_path(&mut self, cx: &mut Context<'_>, path: Path) {
         if let Some(given_up) = self.paths.add(path) {
-            self.clean_up_after(cx, given_up.id);
+            self.clean_up_after(cx, &given_up);
         }
     }
 
     pub(super) fn remove_path(&mut self, cx: &mut Context<'_>, id: PathId) {
-        self.paths.remove(id);
-        self.clean_up_after(cx, id);
+        if let Some(path) = self.paths.remove(id) {
+            self.clean_up_after(cx, &path);
+        }
     }
 
-    fn clean_up_after(&mut self, cx: &mut Context<'_>, id: PathId) {
+    fn clean_up_after(&mut self, cx: &mut Context<'_>, path: &Path) {
+        let id = path.id;
+        if path.health != Health::Good {
+            self.inherit(cx, id);
+        }
         if let Some(epoch) = &mut self.epochs.current {
             epoch.drop_path(id);
         }

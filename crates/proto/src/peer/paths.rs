@@ -6,7 +6,8 @@ use crate::outbox::Route;
 use crate::path::{Health, Path, PathId, Trust};
 
 /// Paths of one session; for a new one the least of those not in use is given up: those that are
-/// gone first, then those that are silent, then unproven before proven, longest silent first.
+/// gone first, then those that are silent, then what was not heard of for longest. A claim, which
+/// was heard of just now, is kept: else two of them push each other out for ever.
 pub const PATHS_MAX: usize = 8;
 
 /// The paths of one session.
@@ -14,6 +15,8 @@ pub const PATHS_MAX: usize = 8;
 pub(crate) struct Paths {
     list: Vec<Path>,
     active: Option<PathId>,
+    /// How often another path was taken.
+    moves: u32,
     next: u32,
 }
 
@@ -65,8 +68,16 @@ impl Paths {
     }
 
     /// Data goes by `id` from now on.
-    pub(crate) const fn activate(&mut self, id: PathId) {
+    pub(crate) fn activate(&mut self, id: PathId) {
+        if self.active != Some(id) {
+            self.moves = self.moves.wrapping_add(1);
+        }
         self.active = Some(id);
+    }
+
+    /// How often another path was taken so far.
+    pub(crate) const fn moves(&self) -> u32 {
+        self.moves
     }
 
     /// Addresses that are claimed and not proven.
@@ -88,7 +99,7 @@ impl Paths {
     /// Adds a path. Returns one that had to make room.
     pub(crate) fn add(&mut self, path: Path) -> Option<Path> {
         let given_up = if self.list.len() >= PATHS_MAX {
-            let rank = |p: &Path| (liveliness(p.health), p.is_proven(), p.heard_at);
+            let rank = |p: &Path| (liveliness(p.health), p.heard_at);
             let spare = self.list.iter().enumerate().filter(|(_, p)| Some(p.id) != self.active);
             let place = spare.min_by_key(|(_, path)| rank(path)).map(|(place, _)| place);
             place.map(|place| self.list.remove(place))

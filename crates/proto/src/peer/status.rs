@@ -78,6 +78,8 @@ pub struct PathStatus {
     pub rx_bytes: u64,
     /// Inner packets that were too large for it and left in pieces.
     pub split: u64,
+    /// Inner packets sent by it again, after the path by which they had left was dead.
+    pub retransmitted: u64,
     /// When an authentic datagram last came by it.
     pub heard_at: Option<Instant>,
     /// Since when an answer has been owed by the peer.
@@ -100,6 +102,7 @@ impl PathStatus {
             tx_bytes: path.traffic.0,
             rx_bytes: path.traffic.1,
             split: path.split,
+            retransmitted: path.retransmitted,
             heard_at: path.heard_at,
             unanswered_since: unanswered,
         }

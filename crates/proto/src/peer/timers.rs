@@ -68,6 +68,7 @@ impl Peer {
             (control, Reason::Control),
             (self.epochs.due(), Reason::Epoch),
             (self.waiting.due(), Reason::Waiting),
+            (self.lost_due(), Reason::Waiting),
             (self.nat_test_due(), Reason::Keepalive),
             (self.echo.as_ref().map(|echo| echo.due), Reason::Echo),
             (self.established.map(|_| self.heard_at + persistence), Reason::Persistence),
@@ -105,6 +106,7 @@ impl Peer {
         for _ in 0..self.waiting.expire(cx.now) {
             cx.drops.count(DropReason::NoRoute);
         }
+        self.forget_lost(cx.now);
         self.attempt_due(cx);
         self.notice_silence(cx);
         self.stop_asking(cx.now);

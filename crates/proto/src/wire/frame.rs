@@ -1,6 +1,6 @@
 //! Frames: the units inside a sealed datagram (docs/spec/wire.md, section 3).
 //!
-//! Three frames carry inner packets without a length of their own (the inner IP header has one, or
+//! Four frames carry inner packets without a length of their own (the inner IP header has one, or
 //! the datagram's end does); all others are `type 1 | length 2 | body`, so that a later version's
 //! frame can be skipped. Bit 7 of the type says that a receiver which does not know it must close.
 
@@ -18,6 +18,7 @@ mod kind {
     pub(super) const PACKET: u8 = 0x01;
     pub(super) const SEQUENCED: u8 = 0x02;
     pub(super) const FRAGMENT: u8 = 0x03;
+    pub(super) const RETRANSMISSION: u8 = 0x04;
     pub(super) const FEEDBACK: u8 = 0x10;
     pub(super) const CHALLENGE: u8 = 0x11;
     pub(super) const RESPONSE: u8 = 0x12;
@@ -25,6 +26,7 @@ mod kind {
     pub(super) const CONTROL: u8 = 0x14;
     pub(super) const CONTROL_ACK: u8 = 0x15;
     pub(super) const ECHO: u8 = 0x16;
+    pub(super) const LAST_FEEDBACK: u8 = 0x17;
     /// Set in the type of a frame that must not be skipped.
     pub(super) const CRITICAL: u8 = 0x80;
 }
@@ -35,10 +37,12 @@ pub const PACKET_OVERHEAD: usize = 1;
 pub const SEQUENCED_OVERHEAD: usize = 6;
 /// Bytes before a piece of an inner packet: type, packet id, index.
 pub const FRAGMENT_OVERHEAD: usize = 6;
+/// Bytes before a frame that is sent again: type, serial, number.
+pub const RETRANSMISSION_OVERHEAD: usize = 9;
 /// Bytes of type and length before the body of every other frame.
 pub const TLV_OVERHEAD: usize = 3;
 /// Bytes of a challenge frame.
-pub const CHALLENGE_LEN: usize = TLV_OVERHEAD + 9;
+pub const CHALLENGE_LEN: usize = TLV_OVERHEAD + 13;
 /// Bytes of a response frame.
 pub const RESPONSE_LEN: usize = TLV_OVERHEAD + 8 + SOCKET_ADDR_LEN;
 /// Runs of received and missing numbers that one feedback frame may carry.
@@ -82,8 +86,19 @@ pub enum Frame<'a> {
         /// The piece: the rest of the datagram.
         piece: &'a [u8],
     },
+    /// An inner packet that left before by a path that is dead.
+    Retransmission {
+        /// The serial that it was sealed with then.
+        serial: PathSerial,
+        /// The low bits of its datagram's number there.
+        number: u32,
+        /// The [`Frame::Packet`] or [`Frame::Sequenced`] that it was.
+        frame: &'a [u8],
+    },
     /// What the sender of this frame received on one path.
     Feedback(Feedback),
+    /// The same, and nothing will arrive there any more: the path is gone.
+    LastFeedback(Feedback),
     /// Asks for a response from the address that it was sent to.
     Challenge(Challenge),
     /// Answers a challenge.
@@ -109,6 +124,11 @@ pub enum Frame<'a> {
 }
 
 impl Frame<'_> {
+    /// Whether it is an inner packet or a piece of one.
+    pub const fn carries_packet(&self) -> bool {
+        matches!(self, Self::Packet(_) | Self::Sequenced { .. } | Self::Fragment { .. })
+    }
+
     /// Whether the receiver owes feedback for a datagram with this frame (RFC 9000, 13.2): not for
     /// a challenge, which has its own answer, nor for an answer.
     pub const fn elicits_feedback(&self) -> bool {
@@ -116,10 +136,12 @@ impl Frame<'_> {
             Self::Packet(_)
             | Self::Sequenced { .. }
             | Self::Fragment { .. }
+            | Self::Retransmission { .. }
             | Self::Control { .. }
             | Self::Unknown
             | Self::UnknownCritical(_) => true,
             Self::Feedback(_)
+            | Self::LastFeedback(_)
             | Self::Challenge(_)
             | Self::Response(_)
             | Self::Close(_)
@@ -184,6 +206,9 @@ pub struct Challenge {
     pub abandon_others: bool,
     /// Unpredictable; echoed by the response.
     pub token: u64,
+    /// How often the sender has taken another path so far: what it prefers in a challenge of a
+    /// lower number is out of date.
+    pub moves: u32,
 }
 
 /// Path response: sent only to the address that the challenge came from.
@@ -246,6 +271,12 @@ impl<'a> Frames<'a> {
                 self.rest = &[];
                 Ok(Some(Frame::Fragment { packet_id, index, piece: reader.rest() }))
             }
+            kind::RETRANSMISSION => {
+                let mut reader = Reader::new(rest);
+                let (serial, number) = (PathSerial(reader.u32()?), reader.u32()?);
+                let frame = self.repeated(reader.rest())?;
+                Ok(Some(Frame::Retransmission { serial, number, frame }))
+            }
             kind => {
                 let mut reader = Reader::new(rest);
                 let length = usize::from(reader.u16()?);
@@ -254,6 +285,17 @@ impl<'a> Frames<'a> {
                 parse_body(kind, body).map(Some)
             }
         }
+    }
+
+    /// The packet frame at the beginning of `rest`, with its type.
+    fn repeated(&mut self, rest: &'a [u8]) -> Result<&'a [u8], DropReason> {
+        let mut nested = Frames::new(rest);
+        if !matches!(rest.first(), Some(&(kind::PACKET | kind::SEQUENCED))) {
+            return Err(DropReason::BadFrame);
+        }
+        nested.parse()?;
+        self.rest = nested.rest;
+        Ok(&rest[..rest.len() - nested.rest.len()])
     }
 
     fn packet(&mut self, rest: &'a [u8]) -> Result<&'a [u8], DropReason> {
@@ -283,12 +325,14 @@ fn parse_body(kind: u8, body: &[u8]) -> Result<Frame<'_>, DropReason> {
     let mut reader = Reader::new(body);
     let frame = match kind {
         kind::FEEDBACK => Frame::Feedback(parse_feedback(&mut reader)?),
+        kind::LAST_FEEDBACK => Frame::LastFeedback(parse_feedback(&mut reader)?),
         kind::CHALLENGE => {
             let flags = reader.u8()?;
             Frame::Challenge(Challenge {
                 prefer: flags & 1 != 0,
                 abandon_others: flags & 2 != 0,
                 token: reader.u64()?,
+                moves: reader.u32()?,
             })
         }
         kind::RESPONSE => {
@@ -341,12 +385,20 @@ impl Frame<'_> {
                 emit_fragment_header(out, packet_id, index);
                 out.extend_from_slice(piece);
             }
+            Frame::Retransmission { serial, number, frame } => {
+                emit_retransmission_header(out, serial, number);
+                out.extend_from_slice(frame);
+            }
             Frame::Feedback(ref feedback) => emit_tlv(out, kind::FEEDBACK, |w| {
+                emit_feedback(w, feedback);
+            }),
+            Frame::LastFeedback(ref feedback) => emit_tlv(out, kind::LAST_FEEDBACK, |w| {
                 emit_feedback(w, feedback);
             }),
             Frame::Challenge(challenge) => emit_tlv(out, kind::CHALLENGE, |w| {
                 w.u8(u8::from(challenge.prefer) | u8::from(challenge.abandon_others) << 1);
                 w.u64(challenge.token);
+                w.u32(challenge.moves);
             }),
             Frame::Response(response) => emit_tlv(out, kind::RESPONSE, |w| {
                 w.u64(response.token);
@@ -388,6 +440,18 @@ pub fn emit_fragment_header(out: &mut Vec<u8>, packet_id: u32, index: u8) {
     out.push(kind::FRAGMENT);
     out.extend_from_slice(&packet_id.to_be_bytes());
     out.push(index);
+}
+
+/// Appends what precedes a frame that is sent again, which follows.
+pub fn emit_retransmission_header(out: &mut Vec<u8>, serial: PathSerial, number: u32) {
+    out.push(kind::RETRANSMISSION);
+    out.extend_from_slice(&serial.0.to_be_bytes());
+    out.extend_from_slice(&number.to_be_bytes());
+}
+
+/// Whether a frame, with its type, was sent again already.
+pub fn is_retransmission(frame: &[u8]) -> bool {
+    frame.first() == Some(&kind::RETRANSMISSION)
 }
 
 /// Appends `len` bytes of padding; a receiver ignores all that follows the first.

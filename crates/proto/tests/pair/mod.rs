@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test harness: a panic is the report")]
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret, Token};
 use rove_proto::id::{LinkId, PeerKey, SocketId};
@@ -27,6 +29,7 @@ const INNER: [u8; 4] = [10, 9, 0, 2];
 /// The ports of a client's streams, which carry datagrams as its UDP sockets do.
 pub(crate) const STREAM_PORTS: u16 = 50_000;
 
+#[derive(Clone)]
 pub(crate) struct Datagram {
     pub(crate) at: Instant,
     pub(crate) from: SocketAddr,
@@ -259,6 +262,26 @@ impl Pair {
     /// Handshakes that the client completed.
     pub(crate) fn epochs(&self) -> usize {
         self.client_events.iter().filter(|e| matches!(e, Event::Established { .. })).count()
+    }
+
+    /// What is on its way from or to that address will not arrive.
+    pub(crate) fn cut(&mut self, address: [u8; 4]) {
+        let gone = IpAddr::from(address);
+        self.wire.retain(|datagram| datagram.from.ip() != gone && datagram.to.ip() != gone);
+    }
+
+    /// What leaves from or for that address from now on is held up.
+    pub(crate) fn hold(&mut self, address: [u8; 4]) -> Rc<RefCell<Vec<Datagram>>> {
+        let held = Rc::new(RefCell::new(Vec::new()));
+        let (kept, by) = (Rc::clone(&held), IpAddr::from(address));
+        self.filter = Box::new(move |datagram| {
+            let held_up = datagram.from.ip() == by || datagram.to.ip() == by;
+            if held_up {
+                kept.borrow_mut().push(datagram.clone());
+            }
+            !held_up
+        });
+        held
     }
 
     /// Lets time pass.

@@ -253,6 +253,7 @@ fn path(path: &PathStatus, now: Instant, around: &Surroundings<'_>) -> Value {
         "last_heard_ms": heard,
         "mtu": path.mtu,
         "split": path.split,
+        "retransmitted": path.retransmitted,
         "link_rank": rank.map(|rank| rank + 1),
         "link_state": ranked.and_then(|ranked| ranked.standing.label()),
         "portal": portal.map(|portal| portal.page.as_str()),

@@ -1,0 +1,207 @@
+//! A path is dead: what was on its way there goes out again by the one that carries.
+//!
+//! Each end keeps the inner packets that the other has not told of. A client whose path is gone
+//! says last what arrived there, so that the gateway need not wait for silence. What is lost on a
+//! path that carries is not repaired here.
+
+use std::collections::VecDeque;
+
+use super::{Context, Peer, Side};
+use crate::error::DropReason;
+use crate::id::PathSerial;
+use crate::path::kept::{KEPT_BYTES_MAX, KEPT_TIME, KeptFrame};
+use crate::path::{Health, PathId};
+use crate::time::{Duration, Instant};
+use crate::wire::data::OVERHEAD;
+use crate::wire::frame::{self, Feedback};
+
+use super::egress::Load;
+
+/// Paths whose end the gateway is told of at once; of earlier ones it hears by silence.
+const LAST_WORDS_MAX: usize = 4;
+/// When the outbox was full, the rest follows after this.
+const REST: Duration = Duration::from_millis(1);
+
+/// Packets whose path died, in the order in which they left, until they have left again.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    frames: VecDeque<(PathSerial, KeptFrame)>,
+    bytes: usize,
+    due: Option<Instant>,
+}
+
+/// Client: what arrived by paths that are gone, to be said by the one that carries.
+#[derive(Debug, Default)]
+pub(super) struct LastWords {
+    since: Instant,
+    words: Vec<Feedback>,
+}
+
+impl Lost {
+    fn push(&mut self, serial: PathSerial, kept: KeptFrame) {
+        self.bytes += kept.frame.len();
+        self.frames.push_back((serial, kept));
+        while self.bytes > KEPT_BYTES_MAX && self.pop().is_some() {}
+    }
+
+    fn pop(&mut self) -> Option<(PathSerial, KeptFrame)> {
+        let (serial, kept) = self.frames.pop_front()?;
+        self.bytes -= kept.frame.len();
+        Some((serial, kept))
+    }
+
+    fn put_back(&mut self, serial: PathSerial, kept: KeptFrame) {
+        self.bytes += kept.frame.len();
+        self.frames.push_front((serial, kept));
+    }
+}
+
+impl Peer {
+    /// The path `id` is dead and forgotten: what is owed to it is collected.
+    pub(super) fn inherit(&mut self, cx: &Context<'_>, id: PathId) {
+        let Some(epoch) = &mut self.epochs.current else { return };
+        if let Some(lane) = epoch.tx.iter_mut().find(|lane| lane.path == id) {
+            for kept in lane.kept.take(cx.now) {
+                self.lost.push(lane.seal.serial, kept);
+            }
+        }
+    }
+
+    /// The path `id` is gone. A client notes what arrived by it, before it says where it is.
+    pub(super) fn lose_path(&mut self, cx: &Context<'_>, id: PathId) {
+        let path = self.paths.get_mut(id).filter(|path| path.health != Health::Gone);
+        let Some(path) = path else { return };
+        path.health = Health::Gone;
+        if let Side::Gateway(connector) = &mut self.side
+            && let Some(epoch) = &mut self.epochs.current
+        {
+            let lanes = epoch.rx.values_mut().filter(|lane| lane.path == Some(id));
+            let words =
+                lanes.filter_map(|lane| lane.owed.report(cx.now, lane.serial, &lane.window));
+            let last = &mut connector.last_words;
+            last.words.extend(words);
+            let excess = last.words.len().saturating_sub(LAST_WORDS_MAX);
+            last.words.drain(..excess);
+            last.since = cx.now;
+        }
+    }
+
+    /// Client: what is to be said beside "reach me here".
+    pub(super) fn last_words(&self) -> &[Feedback] {
+        match &self.side {
+            Side::Gateway(connector) => &connector.last_words.words,
+            Side::Client { .. } => &[],
+        }
+    }
+
+    /// Client: the gateway has answered what was said at `asked_at` by the path in use.
+    pub(super) fn last_words_heard(&mut self, asked_at: Instant) {
+        if let Side::Gateway(connector) = &mut self.side
+            && asked_at >= connector.last_words.since
+        {
+            connector.last_words.words.clear();
+        }
+    }
+
+    /// Gateway: what is sealed with `serial` arrives no more, says the client, by another path.
+    pub(super) fn take_farewell(&mut self, by: Option<PathId>, serial: PathSerial) {
+        let Some(epoch) = self.epochs.current.as_ref().filter(|_| self.is_client()) else { return };
+        let lane = epoch.tx.iter().find(|lane| lane.seal.serial == serial);
+        if let Some(id) = lane.map(|lane| lane.path).filter(|&id| Some(id) != by)
+            && let Some(path) = self.paths.get_mut(id)
+        {
+            path.health = Health::Gone;
+        }
+    }
+
+    /// Collects what is owed by paths that do not carry, when another one does.
+    pub(super) fn collect_lost(&mut self, cx: &Context<'_>) {
+        if self.paths.iter().all(|path| path.health == Health::Good) {
+            return;
+        }
+        let carrier = self.paths.choose().map(|choice| choice.original);
+        let carries = |id| self.paths.get(id).is_some_and(|path| path.health == Health::Good);
+        let (Some(epoch), Some(carrier)) =
+            (&mut self.epochs.current, carrier.filter(|&id| carries(id)))
+        else {
+            return;
+        };
+        for lane in epoch.tx.iter_mut().filter(|lane| lane.path != carrier) {
+            if !lane.kept.is_empty() && !carries(lane.path) {
+                for kept in lane.kept.take(cx.now) {
+                    self.lost.push(lane.seal.serial, kept);
+                }
+            }
+        }
+    }
+
+    /// Sends what was collected, as far as there is room; the rest later.
+    pub(super) fn send_lost(&mut self, cx: &mut Context<'_>) {
+        self.lost.due = None;
+        let Some(choice) = self.paths.choose() else { return };
+        while let Some((serial, kept)) = self.lost.pop() {
+            if kept.at + KEPT_TIME <= cx.now {
+                cx.drops.count(DropReason::NoRoute);
+                continue;
+            }
+            let sent = if cx.out.is_full() {
+                Err(DropReason::QueueFull)
+            } else {
+                self.retransmit(cx, choice.original, serial, &kept)
+            };
+            match sent {
+                Ok(()) => {}
+                Err(reason @ (DropReason::QueueFull | DropReason::Amplification)) => {
+                    let full = reason == DropReason::QueueFull;
+                    self.lost.due = Some(if full { cx.now + REST } else { kept.at + KEPT_TIME });
+                    self.lost.put_back(serial, kept);
+                    return;
+                }
+                Err(reason) => cx.drops.count(reason),
+            }
+        }
+    }
+
+    fn retransmit(
+        &mut self,
+        cx: &mut Context<'_>,
+        by: PathId,
+        serial: PathSerial,
+        kept: &KeptFrame,
+    ) -> Result<(), DropReason> {
+        let mut whole = Vec::with_capacity(frame::RETRANSMISSION_OVERHEAD + kept.frame.len());
+        if !frame::is_retransmission(&kept.frame) {
+            #[expect(clippy::cast_possible_truncation, reason = "the low bits travel")]
+            let number = kept.number as u32;
+            frame::emit_retransmission_header(&mut whole, serial, number);
+        }
+        whole.extend_from_slice(&kept.frame);
+        let path = self.paths.get_mut(by).ok_or(DropReason::NoRoute)?;
+        path.retransmitted += 1;
+        if whole.len() <= path.mtu.datagram() - OVERHEAD {
+            return self.send_on(cx, by, Load::Packet, |draft| {
+                draft.frames().extend_from_slice(&whole);
+            });
+        }
+        self.send_split(cx, by, &whole)
+    }
+
+    /// When something must be done about what waits to be sent again, or is kept for that and too
+    /// old.
+    pub(super) fn lost_due(&self) -> Option<Instant> {
+        let epoch = self.epochs.current.as_ref();
+        let rests = |id| self.paths.get(id).is_none_or(|path| path.health != Health::Good);
+        let lanes = epoch.into_iter().flat_map(|epoch| &epoch.tx);
+        let kept = lanes.filter(|lane| !lane.kept.is_empty() && rests(lane.path));
+        kept.filter_map(|lane| lane.kept.due()).chain(self.lost.due).min()
+    }
+
+    /// Forgets what nobody will send again.
+    pub(super) fn forget_lost(&mut self, now: Instant) {
+        for lane in self.epochs.current.iter_mut().flat_map(|epoch| &mut epoch.tx) {
+            if lane.kept.due().is_some_and(|due| due <= now) {
+                let _ = lane.kept.take(now);
+            }
+        }
+    }
+}
