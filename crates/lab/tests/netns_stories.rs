@@ -75,7 +75,7 @@ fn run(scenario: &str, options: &[&str], settings: &[&str]) -> (Vec<Value>, i32)
 fn quick(scenario: &str) -> Vec<String> {
     let short: &[&str] = match scenario {
         "tunnel" => &["seconds=2"],
-        "roam-client" => &["moves=2", "megabytes=2", "baseline=false"],
+        "roam-client" => &["moves=2", "megabytes=2", "known=1", "baseline=false"],
         "blackhole" => &["outage=1", "late=0", "holes=1"],
         "nat-rebind" => &["changes=1", "idle=1"],
         "family" => &["moves=2"],

@@ -56,11 +56,13 @@ impl Netlink {
 
     /// Waits until a link carries: its cable is plugged in at both ends and the kernel, which does
     /// this in its own time, has begun to send through it.
-    pub(super) fn await_carrier(&mut self, index: u32) -> io::Result<()> {
+    pub(super) fn await_carrier(&mut self, index: u32, up: bool) -> io::Result<()> {
         let end = Instant::now() + CARRIER_LIMIT;
-        while !self.is_running(index)? {
+        while self.is_running(index)? != up {
             if Instant::now() >= end {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "a link does not come up"));
+                let what = if up { "up" } else { "down" };
+                let text = format!("a link does not come {what}");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -191,7 +191,7 @@ impl Network {
         let port = self.cards[card.0].port;
         let plug = Some((node, network.link));
         self.emulator.with(move |shell, _| shell.plug(port, plug))??;
-        netlink.await_carrier(index)?;
+        netlink.await_carrier(index, true)?;
         let mut usable_ns = None;
         for address in addresses {
             netlink.add_address(index, *address)?;
@@ -252,6 +252,15 @@ impl Network {
             self.set_access(access, if up { Carrier::Up } else { Carrier::Down })?;
         }
         Ok(())
+    }
+
+    /// Pulls the cable out and returns when the host's kernel knew it ([`monotonic_ns`]): it may
+    /// take its time.
+    pub fn pull(&mut self, card: CardId) -> io::Result<u64> {
+        self.set_carrier(card, false)?;
+        let Card { host, index, .. } = self.cards[card.0];
+        self.hosts[host.0].host.netlink.await_carrier(index, false)?;
+        Ok(monotonic_ns())
     }
 
     /// Cuts, blackholes or restores the link of an access network, unseen by the host.
@@ -318,7 +327,7 @@ impl Network {
         for (host, name, _) in [a, b] {
             let host = &mut self.hosts[host.0].host;
             let index = host.interface(name)?;
-            host.netlink.await_carrier(index)?;
+            host.netlink.await_carrier(index, true)?;
         }
         Ok(())
     }

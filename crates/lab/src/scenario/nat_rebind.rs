@@ -62,7 +62,8 @@ impl Scenario for NatRebind {
     fn about(&self) -> About {
         About {
             name: "nat-rebind",
-            summary: "the NAT box before the client changes its ports or starts anew, busy and idle",
+            summary: "the NAT box before the client changes its ports or starts anew, busy and \
+                      idle",
             settings: SETTINGS,
             keys: KEYS,
         }

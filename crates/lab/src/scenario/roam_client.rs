@@ -14,7 +14,7 @@ use super::testbed::Testbed;
 use super::{About, Baseline, FAMILY, Key, MARGIN_MS, Outcome, Scenario, Stage, USUAL, Usual};
 use crate::arrivals::Gap;
 use crate::emu::{MS, Rng, SECOND};
-use crate::ground::{Act, Clock, Cue, Download, Flow, Ground, Harm, Terrain, Trouble};
+use crate::ground::{Act, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Terrain, Trouble};
 use crate::netns::Entered;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -63,6 +63,7 @@ const SETTINGS: &[Setting] = &[
         "20 Mbit/s and 40 ms with 40 MB, or 100 Mbit/s and 1 ms with 200 MB",
     ),
     Setting::number("moves", 20, (1, 200), "moves of the busy part"),
+    Setting::number("known", 5, (1, 50), "cuts with a second link known; as many announced ones"),
     FAMILY,
     Setting::flag(
         "baseline",
@@ -88,6 +89,9 @@ const KEYS: &[Key] = &[
     Key::lower_is_better("idle_still_ms"),
     Key::lower_is_better("known_link_still_ms"),
     Key::lower_is_better("known_link_lost"),
+    Key::lower_is_better("cut_up_still_ms"),
+    Key::lower_is_better("cut_down_still_ms"),
+    Key::lower_is_better("cut_lost"),
     Key::lower_is_better("transfer_s"),
     Key::lower_is_better("lost_packets"),
     Key::must_hold("checksum_ok"),
@@ -170,6 +174,9 @@ impl Scenario for RoamClient {
         if !settings.flag("control") && !settings.flag("bare") {
             limits.push(Limit::at_most("known_link_still_ms", MARGIN_MS));
             limits.push(Limit::equal("known_link_lost", 0));
+            limits.push(Limit::at_most("cut_up_still_ms", MARGIN_MS));
+            limits.push(Limit::at_most("cut_down_still_ms", bound_ms));
+            limits.push(Limit::equal("cut_lost", 0));
         }
         limits
     }
@@ -206,7 +213,11 @@ fn tell(telling: &mut Telling<'_>, second_link: bool) -> Result<(), Trouble> {
     telling.busy(moves)?;
     telling.download(telling.distance.length, TRANSFER_LIMIT_NS)?;
     telling.idle(moves.min(IDLE_MOVES))?;
-    if second_link { telling.known_link() } else { Ok(()) }
+    if !second_link {
+        return Ok(());
+    }
+    telling.known_link()?;
+    telling.cut()
 }
 
 /// The same story without a tunnel, and with OpenVPN if it is installed: with fewer moves, because
@@ -306,18 +317,56 @@ impl Telling<'_> {
     /// routes, later the carrier.
     fn known_link(&mut self) -> Result<(), Trouble> {
         (self.stage.tell)("a known second link takes over");
-        self.ground.act(Act::PlugSpare)?;
-        self.ground.pause(KNOWN_NS)?;
         let announced = Cue::at(ANNOUNCED_NS, Act::AnnounceDeparture);
         let gone = Cue::at(ANNOUNCED_NS + NOTICE_NS, Act::Depart);
-        let run = self.ground.flow(Flow::lasting(KNOWN_FLOW_NS), &[announced, gone])?;
-        let still = run.moments.first().map(|announced| {
-            let from_ns = announced.began_ns;
-            let still_ns = Gap::longest_within(&run.gaps, from_ns, from_ns + BLAMED_NS);
-            still_ns as f64 / MS as f64
-        });
-        self.outcome.measure("known_link_still_ms", still);
-        self.outcome.count("known_link_lost", run.lost);
+        let (mut still, mut lost) = (Vec::new(), 0);
+        for _ in 0..self.stage.settings.number("known") {
+            let runs = self.with_spare(&[announced, gone])?;
+            let of_one = |run: &FlowRun| {
+                let from_ns = run.moments.first()?.began_ns;
+                let still_ns = Gap::longest_within(&run.gaps, from_ns, from_ns + BLAMED_NS);
+                Some(still_ns as f64 / MS as f64)
+            };
+            still.extend(max(&runs.iter().filter_map(of_one).collect::<Vec<_>>()));
+            lost += runs.iter().map(|run| run.lost).sum::<u64>();
+        }
+        self.outcome.measure("known_link_still_ms", median(&still));
+        self.outcome.count("known_link_lost", lost);
+        self.outcome.sample("known_link_still_ms", still);
         Ok(())
+    }
+
+    /// The same without a word: the cable is pulled. Counted from when the client's kernel knew it;
+    /// what was in flight is sent again.
+    fn cut(&mut self) -> Result<(), Trouble> {
+        (self.stage.tell)("a cut, with a second link known");
+        let (mut still, mut lost) = ([Vec::new(), Vec::new()], 0);
+        for _ in 0..self.stage.settings.number("known") {
+            let runs = self.with_spare(&[Cue::at(ANNOUNCED_NS, Act::Depart)])?;
+            for (still, run) in still.iter_mut().zip(&runs) {
+                still.append(&mut run.still_ms());
+                lost += run.lost;
+            }
+        }
+        let [down, up] = still;
+        self.outcome.measure("cut_down_still_ms", median(&down));
+        self.outcome.measure("cut_up_still_ms", median(&up));
+        self.outcome.count("cut_lost", lost);
+        self.outcome.sample("cut_down_still_ms", down);
+        self.outcome.sample("cut_up_still_ms", up);
+        Ok(())
+    }
+
+    /// Flows to the client and from it, after a second link has been known for a while.
+    fn with_spare(&mut self, script: &[Cue]) -> Result<Vec<FlowRun>, Trouble> {
+        self.ground.act(Act::PlugSpare)?;
+        self.ground.pause(KNOWN_NS)?;
+        let down = Flow::lasting(KNOWN_FLOW_NS);
+        let runs = self.ground.flows(&[down, down.upwards()], script)?;
+        // Back to the first card: a client may have an order of its own for its links, and would
+        // leave the second for the first before that is cut.
+        self.ground.act(Act::ChangeCard)?;
+        self.ground.pause(KNOWN_NS)?;
+        Ok(runs)
     }
 }

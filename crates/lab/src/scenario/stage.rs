@@ -44,8 +44,8 @@ impl Stage<'_> {
         self.settings.flag("control")
     }
 
-    /// Tells a story in networks like `terrain`: on hosts, with Rove as the README deploys it, or in
-    /// virtual time.
+    /// Tells a story in networks like `terrain`: on hosts, with Rove as the README deploys it, or
+    /// in virtual time.
     ///
     /// # Errors
     /// What kept it from being told. That what is under test breaks down is no error.

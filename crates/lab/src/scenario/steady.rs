@@ -73,8 +73,8 @@ impl Steady {
     }
 }
 
-/// The same act so many times, every so often: after a pause each that is up to a quarter shorter or
-/// longer than `pause_ns`. With it when a flow should end that has all of them in it.
+/// The same act so many times, after a pause each that is up to a quarter shorter or longer than
+/// `pause_ns`. With it when a flow should end that has all of them in it.
 pub(super) fn again_and_again(
     rng: &mut Rng,
     pause_ns: u64,

@@ -43,7 +43,8 @@ impl Scenario for Tunnel {
     fn about(&self) -> About {
         About {
             name: "tunnel",
-            summary: "one client, one gateway: goodput, round trip and overhead beside the bare link",
+            summary: "one client, one gateway: goodput, round trip and overhead beside the bare \
+                      link",
             settings: SETTINGS,
             keys: KEYS,
         }

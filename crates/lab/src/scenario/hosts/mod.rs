@@ -79,7 +79,7 @@ impl Hosts {
                 (moment.done_ns, moment.address) = (usable_ns, Some(address));
             }
             Act::AnnounceDeparture => self.testbed.announce_departure()?,
-            Act::Depart => self.testbed.depart()?,
+            Act::Depart => moment.done_ns = self.testbed.depart()?,
             Act::ChangeCard => {
                 if self.dead_ends {
                     self.testbed.set_mobile_network(Carrier::BlackHole)?;

@@ -110,14 +110,15 @@ impl Testbed {
         self.network.withdraw_routes(self.cards[self.in_use], self.metrics[self.in_use])
     }
 
-    /// The cable of the link in use is pulled out; the spare one is in use.
+    /// The cable of the link in use is pulled out; the spare one is in use. Returns when the client's
+    /// kernel knew it.
     ///
     /// # Errors
     /// What the kernel refused.
-    pub fn depart(&mut self) -> io::Result<()> {
-        self.network.set_carrier(self.cards[self.in_use], false)?;
+    pub fn depart(&mut self) -> io::Result<u64> {
+        let known_ns = self.network.pull(self.cards[self.in_use])?;
         self.in_use = 1 - self.in_use;
-        Ok(())
+        Ok(known_ns)
     }
 
     /// The cable of the spare link is pulled out.
