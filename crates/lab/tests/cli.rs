@@ -97,8 +97,6 @@ fn short(scenario: &str) -> &'static [&'static str] {
 fn owed(scenario: &str) -> &'static [&'static str] {
     match scenario {
         "idle" => &["bytes_per_day_open"],
-        // What was on its way by a link that is cut without a word is not sent again.
-        "roam-client" => &["cut_lost"],
         // In namespaces. Whatever the client knows of the gateway, it is asked elsewhere only after
         // a second of silence; and a name that was asked for less than 5 s ago not before that.
         "both-move" => &["still_ms_max"],

@@ -13,8 +13,8 @@ pub enum Act {
     PlugSpare,
     /// The client's link in use is about to go: its routes are gone, it still carries.
     AnnounceDeparture,
-    /// The client's link in use is gone, and the spare one is the one in use. Done when the client's
-    /// kernel knows it.
+    /// The client's link in use is gone, and the spare one is the one in use. Done when the
+    /// client's kernel knows it.
     Depart,
     /// The client's link that is not in use is gone.
     UnplugSpare,

@@ -85,8 +85,8 @@ impl Scenario for Blackhole {
     fn about(&self) -> About {
         About {
             name: "blackhole",
-            summary: "a link that is up carries nothing: who notices when, and how soon all is well \
-                      again",
+            summary: "a link that is up carries nothing: who notices when, and how soon all is \
+                      well again",
             settings: SETTINGS,
             keys: KEYS,
         }

@@ -1,8 +1,8 @@
 //! Scenarios: stories told on an emulated network, what was measured in them, and the verdict.
 //!
-//! A scenario is told once, over a [`crate::ground::Ground`]: on namespaces with the real binary, or
-//! in virtual time over the production core. Its [`Stage`] builds the ground. Everything around that
-//! (settings, seeds, limits, lateness, JSON, exit status) is in [`run`] and knows no scenario.
+//! A scenario is told once, over a [`crate::ground::Ground`]: on namespaces with the real binary,
+//! or in virtual time over the production core. Its [`Stage`] builds the ground. Everything around
+//! that (settings, seeds, limits, lateness, JSON, exit status) is in [`run`] and knows no scenario.
 //!
 //! What a scenario decides: the story, the keys it measures, and the limits. What it refuses to
 //! know: whether it passed; that is computed from limits and measured values alone.

@@ -110,8 +110,8 @@ impl Testbed {
         self.network.withdraw_routes(self.cards[self.in_use], self.metrics[self.in_use])
     }
 
-    /// The cable of the link in use is pulled out; the spare one is in use. Returns when the client's
-    /// kernel knew it.
+    /// The cable of the link in use is pulled out; the spare one is in use. Returns when the
+    /// client's kernel knew it.
     ///
     /// # Errors
     /// What the kernel refused.
