@@ -107,10 +107,6 @@ impl Scenario for BothMove {
         seen.report(&mut all);
         Ok(all)
     }
-
-    fn has_virtual_form(&self) -> bool {
-        false
-    }
 }
 
 /// The ways to tell of; a control breaks one.

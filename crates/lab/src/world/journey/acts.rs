@@ -23,6 +23,8 @@ const CAFE: usize = 1;
 const MOBILE: usize = 2;
 /// An answer that is owed for longer means, to who reads the status, that nothing is carried.
 const OWED_MAX: Duration = Duration::from_secs(2);
+/// Addresses that the gateway gets at a time: one of each family.
+const FAMILIES: usize = 2;
 /// How long a client may take to settle in its first network, as it is then.
 const SETTLING_NS: u64 = 2 * SECOND;
 
@@ -38,6 +40,8 @@ pub(super) struct Client {
     /// The card in use: 0 or 1.
     in_use: usize,
     families: Families,
+    /// The addresses that the gateway retired last.
+    retired: Vec<IpAddr>,
     swallowed: Option<Swallowed>,
     /// What was noticed and told, for each [`Act::Swallow`] since the last report.
     seen: Vec<(Option<u64>, Option<u64>)>,
@@ -59,8 +63,9 @@ impl Client {
         let Terrain { edge, beyond_ns, families, known, .. } = *terrain;
         let named = matches!(known, Known::ByName { .. });
         let (dead_ends, here, in_use) = (false, HOME, 0);
-        let (swallowed, seen) = (None, Vec::new());
-        let mut client = Self { dead_ends, named, here, in_use, families, swallowed, seen };
+        let (retired, swallowed, seen) = (Vec::new(), None, Vec::new());
+        let mut client =
+            Self { dead_ends, named, here, in_use, families, retired, swallowed, seen };
         let (now_ns, gateway) = (road.world.now_ns, road.world.place.gateway);
         for end in [End::A, End::B] {
             let pipe = PipeConfig { delay_ns: beyond_ns, ..PipeConfig::default() };
@@ -79,6 +84,10 @@ impl Client {
         }
         if edge == Edge::Open {
             client.relocate(road)?;
+        }
+        if known == Known::ByTwoAddresses {
+            let (old, new) = (gateway_ips(road), road.world.place.next_gateway_addresses());
+            place_gateway(road, &[&new[..], &old].concat(), &[&old[..], &new].concat())?;
         }
         road.pass(road.now_ns() + SETTLING_NS)?;
         all_carry(road)?;
@@ -115,10 +124,17 @@ impl Client {
                 }
             }
             Act::AnnounceGateway => announce_gateway(road)?,
-            Act::RetireGateway => retire_gateway(road)?,
-            // The world has no middlebox, and its gateway goes on to new addresses only: no story
-            // asks for these here.
-            Act::ReviveGateway | Act::ReturnGateway | Act::Block(_) | Act::Unblock => {}
+            Act::RetireGateway => self.retire_gateway(road)?,
+            Act::ReviveGateway => {
+                let (old, new) = (std::mem::take(&mut self.retired), gateway_ips(road));
+                place_gateway(road, &[&new[..], &old].concat(), &[&old[..], &new].concat())?;
+            }
+            Act::ReturnGateway => {
+                let back = std::mem::replace(&mut self.retired, gateway_ips(road));
+                place_gateway(road, &back, &back)?;
+            }
+            // The world has no middlebox: no story asks for one here.
+            Act::Block(_) | Act::Unblock => {}
             // A process of the world has no end but a sudden one.
             Act::KillGateway | Act::StopGateway => road.world.hosts[GATEWAY].stop(),
             Act::StartGateway => road.world.power_on(GATEWAY, false)?,
@@ -165,6 +181,15 @@ impl Client {
         let spare = 1 - self.in_use;
         let access = if spare == 0 { self.here } else { MOBILE };
         road.world.plug(CLIENT, spare, Some(access))
+    }
+
+    /// The addresses that the gateway had before its newest are gone.
+    fn retire_gateway(&mut self, road: &mut Tunnelled) -> Result<(), Breach> {
+        let Some(card) = road.world.hosts[GATEWAY].cards[0].as_mut() else { return Ok(()) };
+        let kept = card.addresses.len().min(FAMILIES);
+        self.retired = card.addresses.split_off(kept);
+        let left = card.addresses.clone();
+        road.world.command(GATEWAY, Command::SetLocals(left))
     }
 
     fn set_carrier(&self, road: &mut Tunnelled, carrier: Carrier) {
@@ -254,22 +279,22 @@ fn status(road: &Tunnelled, host: usize) -> Option<PeerStatus> {
 
 /// The gateway has new addresses beside those that it had, and tells every client.
 fn announce_gateway(road: &mut Tunnelled) -> Result<(), Breach> {
-    let world = &mut road.world;
-    let new = world.place.next_gateway_addresses();
-    let Some(card) = world.hosts[GATEWAY].cards[0].as_mut() else { return Ok(()) };
-    card.addresses.splice(0..0, new.iter().copied());
-    let all = card.addresses.clone();
-    let remotes: Vec<_> = new.iter().map(|&ip| SocketAddr::new(ip, PORT)).collect();
-    (0..world.clients.len()).for_each(|client| world.trust(client, &remotes));
-    world.command(GATEWAY, Command::SetLocals(all))?;
-    world.command(GATEWAY, Command::Announce(remotes))
+    let (old, new) = (gateway_ips(road), road.world.place.next_gateway_addresses());
+    place_gateway(road, &[&new[..], &old].concat(), &new)
 }
 
-/// Those that it had before are gone.
-fn retire_gateway(road: &mut Tunnelled) -> Result<(), Breach> {
-    let Some(card) = road.world.hosts[GATEWAY].cards[0].as_mut() else { return Ok(()) };
-    // One of each family.
-    card.addresses.truncate(2);
-    let left = card.addresses.clone();
-    road.world.command(GATEWAY, Command::SetLocals(left))
+fn gateway_ips(road: &Tunnelled) -> Vec<IpAddr> {
+    let card = road.world.hosts[GATEWAY].cards[0].as_ref();
+    card.map_or_else(Vec::new, |card| card.addresses.clone())
+}
+
+/// The gateway has all these addresses, and tells every client to reach it at some of them.
+fn place_gateway(road: &mut Tunnelled, all: &[IpAddr], told: &[IpAddr]) -> Result<(), Breach> {
+    let world = &mut road.world;
+    let Some(card) = world.hosts[GATEWAY].cards[0].as_mut() else { return Ok(()) };
+    card.addresses = all.to_vec();
+    let remotes: Vec<_> = told.iter().map(|&ip| SocketAddr::new(ip, PORT)).collect();
+    (0..world.clients.len()).for_each(|client| world.trust(client, &remotes));
+    world.command(GATEWAY, Command::SetLocals(all.to_vec()))?;
+    world.command(GATEWAY, Command::Announce(remotes))
 }
