@@ -9,11 +9,11 @@
     reason = "a test fails by panicking and shows what it prints"
 )]
 
-use rove_lab::emu::{Carrier, End, LinkConfig, MS, NatConfig, NatKind, SECOND};
+use rove_lab::emu::{Carrier, End, Filter, LinkConfig, MS, NatConfig, NatKind, SECOND};
 use rove_lab::netns::{self, Direction, Entered, HostId, Network, monotonic_ns};
 use std::fs;
-use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -27,6 +27,7 @@ const TESTS: &[Test] = &[
     ("a_move_replaces_the_address_and_the_way_back", a_move_replaces_the_address),
     ("a_black_hole_is_silent_to_both_ends", a_black_hole_is_silent),
     ("a_nat_box_hides_the_client", a_nat_box_hides_the_client),
+    ("a_middlebox_lets_by_what_begins_as_tls", a_middlebox_lets_by_tls),
     ("ipv6_needs_no_patience", ipv6_needs_no_patience),
     ("a_cable_joins_two_hosts_directly", a_cable_joins_two_hosts),
     ("hosts_have_their_own_resolv_conf", hosts_have_their_own_resolv_conf),
@@ -231,6 +232,36 @@ fn a_nat_box_hides_the_client(entered: &Entered) {
     assert!(pass(&there, &here, &seen.to_string()).is_err(), "the old port is closed");
     let (_, moved) = pass(&here, &there, "192.0.2.2:7").unwrap();
     assert_ne!(moved.port(), 4_000);
+}
+
+/// Real connections of the kernel's: the box finds their bytes, first and later ones.
+fn a_middlebox_lets_by_tls(entered: &Entered) {
+    let Pair { network, client, server, access, .. } = pair(entered, LinkConfig::ideal());
+    network.set_filter(access, Some(Filter::TlsPort(443))).unwrap();
+    let listener = network.host(server).inside(|| TcpListener::bind("0.0.0.0:443")).unwrap();
+    let connect = || {
+        let connect = || TcpStream::connect("192.0.2.2:443");
+        let here = network.host(client).inside(connect).unwrap();
+        let there = listener.accept().unwrap().0;
+        there.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        (here, there)
+    };
+    let hello = [22, 3, 1, 0, 5, 1, 0, 0, 1, 0];
+    let (mut here, mut there) = connect();
+    let mut heard = [0; 10];
+    for bytes in [hello, *b"and so on."] {
+        here.write_all(&bytes).unwrap();
+        there.read_exact(&mut heard).unwrap();
+        assert_eq!(heard, bytes);
+    }
+    let (mut here, mut there) = connect();
+    here.write_all(b"GET / HTTP").unwrap();
+    assert!(there.read(&mut heard).is_err(), "it is not TLS");
+    let udp = (socket(&network, client, "0.0.0.0:0"), socket(&network, server, "0.0.0.0:443"));
+    udp.1.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert!(pass(&udp.0, &udp.1, "192.0.2.2:443").is_err());
+    network.set_filter(access, None).unwrap();
+    pass(&udp.0, &udp.1, "192.0.2.2:443").unwrap();
 }
 
 fn ipv6_needs_no_patience(entered: &Entered) {
