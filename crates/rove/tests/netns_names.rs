@@ -164,3 +164,30 @@ fn both_ends_move_at_once_and_the_name_brings_them_together() {
         lab.rove("client", "down").ok();
     });
 }
+
+#[test]
+fn a_gateway_whose_name_does_not_resolve_tells_what_it_stood_for() {
+    in_namespace("a_gateway_whose_name_does_not_resolve_tells_what_it_stood_for", || {
+        own_etc();
+        // Something in front of the gateway has the address that the name stands for.
+        fs::write("/etc/hosts", HOSTS.replace("192.0.2.1", "203.0.113.99")).unwrap();
+        let lab = Lab::new("a name that is lost");
+        init(&lab, "");
+        let _gateway = lab.gateway();
+        let announced = || {
+            let status = lab.rove("gateway", "gateway status --json").ok();
+            let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+            status["announced"].to_string()
+        };
+        wait_until("the name resolves", || announced().starts_with("[\"203.0.113.99:4500\""));
+        fs::write("/etc/hosts", "127.0.0.1 localhost\n").unwrap();
+        sh("ip -n gateway addr add 192.0.2.8/24 dev to-router");
+        wait_until("the link is told of", || announced().contains("192.0.2.8:4500"));
+        wait_until("the name is asked for", || lab.log("gateway").contains("does not resolve"));
+        assert!(announced().starts_with("[\"203.0.113.99:4500\""), "{}", announced());
+        fs::write("/etc/hosts", HOSTS.replace("192.0.2.1", "203.0.113.98")).unwrap();
+        sh("ip -n gateway addr del 192.0.2.8/24 dev to-router");
+        wait_until("it is asked for again", || announced().contains("203.0.113.98:4500"));
+        assert!(!announced().contains("203.0.113.99"), "{}", announced());
+    });
+}

@@ -206,7 +206,10 @@ impl Daemon {
     /// When there is something to do without a message.
     fn due(&self) -> Option<Instant> {
         let hop = self.hop.as_ref().map(Hop::due);
-        [self.journal.due(), self.recalls.due(), hop].into_iter().flatten().min()
+        [self.journal.due(), self.recalls.due(), self.announcer.due(), hop]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Does what is due.
@@ -214,6 +217,7 @@ impl Daemon {
         let now = Instant::now();
         self.journal.write_due(&mut self.gateway.ledger, now);
         self.hop_if_due(now);
+        self.resolve_if_due(now);
         for call in self.recalls.calls_due(&self.listening, now) {
             self.data.command(call);
         }

@@ -3,11 +3,12 @@
 //!
 //! The list is best first. An endpoint at an address that this host had and has lost comes last;
 //! one that was never an address of this host has something in front that leads here, and keeps
-//! its place. Limits: what a name stands for is asked at the start, at a move and when the links
-//! change.
+//! its place. What a name stands for is asked at the start, at a move, when the links change, and
+//! every few minutes: behind a router whose address changes nothing else would tell.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rove_os::links::{Link, LinkKind};
@@ -27,6 +28,12 @@ use crate::daemon::data::Order;
 use crate::daemon::resolve::{self, Resolver};
 use crate::values::{Endpoint, Host};
 
+/// How often the endpoints' names are asked for while nothing happens: the usual lifetime of a name
+/// that is meant to change.
+const RESOLVE_EVERY: Duration = Duration::from_secs(300);
+/// The same after an answer that did not come.
+const RESOLVE_AGAIN: Duration = Duration::from_secs(30);
+
 /// Addresses that are remembered as once this host's own.
 const ONCE_OURS_MAX: usize = 1_024;
 
@@ -39,6 +46,10 @@ pub(super) struct Announcer {
     /// What the endpoints stand for, in their order; none while a name among them is being asked
     /// for the first time.
     endpoints: Option<Vec<SocketAddr>>,
+    /// The endpoints whose names resolved last.
+    stood_for: Vec<Endpoint>,
+    /// When the names among them are to be asked for again, if there are any.
+    resolve_at: Option<Instant>,
     /// Addresses that this host has or had since this process began.
     once_ours: BTreeSet<IpAddr>,
     /// What was announced last.
@@ -47,8 +58,14 @@ pub(super) struct Announcer {
 
 impl Announcer {
     pub(super) fn new(resolver: Resolver) -> Self {
-        let (once_ours, announced) = (BTreeSet::new(), Vec::new());
-        Self { resolver, endpoints: None, once_ours, announced }
+        Self {
+            resolver,
+            endpoints: None,
+            stood_for: Vec::new(),
+            resolve_at: None,
+            once_ours: BTreeSet::new(),
+            announced: Vec::new(),
+        }
     }
 
     /// What was announced last.
@@ -60,9 +77,16 @@ impl Announcer {
     fn look_up(&mut self, endpoints: &[Endpoint]) {
         if resolve::has_names(endpoints) {
             self.resolver.ask(endpoints, Vec::new());
+            self.resolve_at = Some(Instant::now() + RESOLVE_EVERY);
         } else {
             self.endpoints = Some(resolve::literal(endpoints));
+            self.resolve_at = None;
         }
+    }
+
+    /// When the names are to be asked for again.
+    pub(super) const fn due(&self) -> Option<Instant> {
+        self.resolve_at
     }
 }
 
@@ -73,13 +97,31 @@ impl Daemon {
         self.announce_known();
     }
 
-    /// The name servers have answered, or not.
+    /// Asks for the names again, if it is time.
+    pub(super) fn resolve_if_due(&mut self, now: Instant) {
+        if self.announcer.due().is_some_and(|due| due <= now) {
+            self.announcer.look_up(&self.gateway.config.endpoints);
+        }
+    }
+
+    /// The name servers have answered, or not: then clients are told what was known before.
     pub(super) fn resolved(&mut self, resolved: Result<Vec<SocketAddr>, String>) {
-        let endpoints = resolved.unwrap_or_else(|name| {
-            tracing::warn!("{name} does not resolve: clients are not told of it");
-            resolve::literal(&self.gateway.config.endpoints)
-        });
-        self.announcer.endpoints = Some(endpoints);
+        let (announcer, asked) = (&mut self.announcer, &self.gateway.config.endpoints);
+        match resolved {
+            Ok(endpoints) => {
+                announcer.endpoints = Some(endpoints);
+                announcer.stood_for.clone_from(asked);
+            }
+            Err(name) if announcer.stood_for == *asked => {
+                tracing::warn!("{name} does not resolve: clients are told what it stood for last");
+                announcer.resolve_at = Some(Instant::now() + RESOLVE_AGAIN);
+            }
+            Err(name) => {
+                tracing::warn!("{name} does not resolve: clients are not told of it");
+                announcer.resolve_at = Some(Instant::now() + RESOLVE_AGAIN);
+                announcer.endpoints = Some(resolve::literal(asked));
+            }
+        }
         self.announce_known();
     }
 
