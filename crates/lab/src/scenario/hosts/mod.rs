@@ -7,6 +7,7 @@ mod transfer;
 
 use super::deploy::{Deployment, How};
 use super::testbed::{Move, Testbed};
+use crate::arrivals::Gap;
 use crate::emu::{BitErrors, Carrier, End, LinkConfig, MS};
 use crate::ground::{
     Act, Called, Calling, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment,
@@ -315,10 +316,18 @@ impl Ground for Hosts {
         let flows: Vec<_> = iter::once(calls).chain(calling.word_ns.map(word)).collect();
         let mut runs = self.flows(&flows, &[Cue::at(CALM_NS, calling.act)])?;
         let run = runs.swap_remove(0);
+        let back_ns = match calling.word_ns {
+            // Time counts from the first call, as that of the word does: the act took some of it.
+            Some(after_ns) => {
+                let called_ns = run.end_ns - calling.length_ns;
+                let said_ns = called_ns + after_ns;
+                let open = |gap: &&Gap| gap.from_ns <= said_ns && said_ns < gap.to_ns;
+                Some(run.gaps.iter().find(open).map_or(0, |gap| gap.to_ns - called_ns))
+            }
+            None => run.back_ms().first().map(|ms| (ms * MS as f64) as u64),
+        };
         // A flow that never comes is a gap to its end.
-        let reached_ms = run.back_ms().first().copied();
-        let reached = reached_ms.filter(|_| run.lost < u64::from(calls.count));
-        let reached_ns = reached.map(|ms| (ms * MS as f64) as u64);
+        let reached_ns = back_ns.filter(|_| run.lost < u64::from(calls.count));
         Ok(vec![Called { reached_ns, lost: run.lost }])
     }
 
