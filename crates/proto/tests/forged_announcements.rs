@@ -37,9 +37,9 @@ fn followed(pair: &Pair) -> SocketAddr {
 
 /// What the client was told, the last word last.
 fn told(pair: &Pair) -> Vec<SocketAddr> {
-    let announced = |event: &Event| match event {
-        Event::Announced { addresses, .. } => addresses.first().copied(),
-        _ => None,
+    let announced = |event: &Event| {
+        let Event::Announced { addresses, .. } = event else { return None };
+        addresses.first().copied()
     };
     pair.client_events.iter().filter_map(announced).collect()
 }
