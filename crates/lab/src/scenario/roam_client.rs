@@ -45,6 +45,9 @@ const NOTICE_NS: u64 = 300 * MS;
 const BLAMED_NS: u64 = 2 * SECOND;
 /// Moves that others are put through.
 const BASELINE_MOVES: u64 = 3;
+/// Mean time between two of them for OpenVPN: who only listens is found again by its next keepalive,
+/// 10 s after the one before, and the figure must not end with the next move.
+const OPENVPN_PAUSE_NS: u64 = 20 * SECOND;
 /// How long the download may take.
 const TRANSFER_LIMIT_NS: u64 = 300 * SECOND;
 /// The same when the mechanism is broken on purpose: several times what the whole one needs for
@@ -210,11 +213,11 @@ fn tell(telling: &mut Telling<'_>) -> Result<(), Trouble> {
     if telling.stage.control() {
         telling.ground.harm(Harm::DeadEnds)?;
         at_rest(telling.ground, telling.outcome)?;
-        telling.busy(moves.min(CONTROL_MOVES))?;
+        telling.busy(moves.min(CONTROL_MOVES), PAUSE_NS)?;
         return telling.download(CONTROL_LENGTH, CONTROL_LIMIT_NS);
     }
     at_rest(telling.ground, telling.outcome)?;
-    telling.busy(moves)?;
+    telling.busy(moves, PAUSE_NS)?;
     telling.download(telling.distance.length, TRANSFER_LIMIT_NS)?;
     telling.idle(moves.min(IDLE_MOVES))?;
     if !has_second_link(telling.stage.settings) {
@@ -235,11 +238,13 @@ fn tell_of_others(entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Baseli
     }
     (stage.tell)("the same without a tunnel");
     let mut baselines = BTreeMap::new();
-    let bare = tell_of_other(entered, stage, &|testbed| Deployment::start(testbed, None))?;
+    let bare = |testbed: &_| Deployment::start(testbed, None);
+    let bare = tell_of_other(entered, stage, PAUSE_NS, &bare)?;
     baselines.insert("bare".to_owned(), bare);
     if openvpn_absent().is_none() {
         (stage.tell)("the same with OpenVPN");
-        let values = tell_of_other(entered, stage, &Deployment::start_openvpn)?;
+        let openvpn = &Deployment::start_openvpn;
+        let values = tell_of_other(entered, stage, OPENVPN_PAUSE_NS, openvpn)?;
         baselines.insert("openvpn".to_owned(), values);
     }
     Ok(Baseline::Measured(baselines))
@@ -249,13 +254,14 @@ fn tell_of_others(entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Baseli
 fn tell_of_other(
     entered: &Entered,
     stage: &Stage<'_>,
+    pause_ns: u64,
     deploy: &dyn Fn(&Testbed) -> anyhow::Result<Deployment>,
 ) -> anyhow::Result<Values> {
     let distance = Distance::of(stage.settings);
     let outcome = stage.on_hosts(entered, &distance.terrain, deploy, &mut |ground, outcome| {
         let telling = &mut Telling { ground, stage, distance: &distance, outcome };
         at_rest(telling.ground, telling.outcome)?;
-        telling.busy(BASELINE_MOVES)?;
+        telling.busy(BASELINE_MOVES, pause_ns)?;
         telling.download(telling.distance.length, TRANSFER_LIMIT_NS)
     })?;
     Ok(outcome.measured)
@@ -270,11 +276,11 @@ struct Telling<'a> {
 }
 
 impl Telling<'_> {
-    /// A steady flow, and moves.
-    fn busy(&mut self, moves: u64) -> Result<(), Trouble> {
+    /// A steady flow, and moves every so often.
+    fn busy(&mut self, moves: u64, pause_ns: u64) -> Result<(), Trouble> {
         (self.stage.tell)(&format!("{moves} moves under a steady flow"));
         let mut rng = Rng::new(self.stage.seed);
-        let (script, end_ns) = again_and_again(&mut rng, PAUSE_NS, moves, Act::Relocate);
+        let (script, end_ns) = again_and_again(&mut rng, pause_ns, moves, Act::Relocate);
         let run = self.ground.flow(Flow::lasting(end_ns), &script)?;
         let (still, resumption) = (run.still_ms(), run.resumption_ms());
         self.outcome.measure("still_ms_median", median(&still));
