@@ -86,7 +86,7 @@ fn quick(scenario: &str) -> Vec<String> {
         "hop" => &["hops=1"],
         "roam-gateway" => &[],
         "udp-blocked" => &["starts=1", "cell=only-proxy"],
-        "both-move" => &["moves=1", "by=name"],
+        "both-move" => &["moves=1"],
         other => panic!("{other} needs its quick settings here"),
     };
     let mut settings: Vec<String> = short.iter().map(|setting| (*setting).to_owned()).collect();
@@ -276,7 +276,7 @@ fn streams_stand_in_where_udp_is_blocked() {
 fn stories_are_told_to_their_end() {
     let Some(_turn) = turn() else { return };
     let moves = ["roam-gateway", "nat-rebind", "family", "resume-loss", "subnets", "hop"];
-    for name in moves.into_iter().chain(["idle", "restart-gateway"]) {
+    for name in moves.into_iter().chain(["idle", "restart-gateway", "both-move"]) {
         let (object, _) = run_quick(name, &[]);
         assert_eq!(object["measured"]["alive"], true, "{object}");
         let scenario = SCENARIOS.iter().find(|scenario| scenario.about().name == name).unwrap();

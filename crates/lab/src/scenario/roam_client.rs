@@ -45,8 +45,8 @@ const NOTICE_NS: u64 = 300 * MS;
 const BLAMED_NS: u64 = 2 * SECOND;
 /// Moves that others are put through.
 const BASELINE_MOVES: u64 = 3;
-/// Mean time between two of them for OpenVPN: who only listens is found again by its next keepalive,
-/// 10 s after the one before, and the figure must not end with the next move.
+/// Mean time between two of them for OpenVPN: who only listens is found again by its next
+/// keepalive, 10 s after the one before, and the figure must not end with the next move.
 const OPENVPN_PAUSE_NS: u64 = 20 * SECOND;
 /// How long the download may take.
 const TRANSFER_LIMIT_NS: u64 = 300 * SECOND;
