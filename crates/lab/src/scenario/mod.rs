@@ -103,15 +103,15 @@ pub struct About {
 }
 
 /// The link of most stories: the distant testbed of Alshalan's thesis.
-const USUAL: Usual = Usual { rate: 20_000_000, round_trip_ns: 40 * MS };
+const USUAL: CleanLink = CleanLink { rate: 20_000_000, round_trip_ns: 40 * MS };
 
 /// A link without losses, by its rate in bits per second and its round trip.
-struct Usual {
+struct CleanLink {
     rate: u64,
     round_trip_ns: u64,
 }
 
-impl Usual {
+impl CleanLink {
     fn link(&self) -> LinkConfig {
         LinkConfig::lossless(self.rate, self.round_trip_ns)
     }

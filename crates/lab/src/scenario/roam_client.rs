@@ -11,7 +11,7 @@ use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
 use super::steady::{again_and_again, at_rest};
 use super::testbed::Testbed;
-use super::{About, Baseline, FAMILY, Key, MARGIN_MS, Outcome, Scenario, Stage, USUAL, Usual};
+use super::{About, Baseline, CleanLink, FAMILY, Key, MARGIN_MS, Outcome, Scenario, Stage, USUAL};
 use crate::arrivals::Gap;
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Act, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Terrain, Trouble};
@@ -105,12 +105,12 @@ const KEYS: &[Key] = &[
 pub(super) struct RoamClient;
 
 /// The link of the thesis' local testbed.
-const LOCAL: Usual = Usual { rate: 100_000_000, round_trip_ns: MS };
+const LOCAL: CleanLink = CleanLink { rate: 100_000_000, round_trip_ns: MS };
 
 /// One of the thesis' two testbeds.
 struct Distance {
     terrain: Terrain,
-    link: Usual,
+    link: CleanLink,
     /// Bytes of the download.
     length: u64,
 }
