@@ -115,27 +115,15 @@ fn what_has_no_room_is_refused_whole_and_what_was_taken_arrives() {
         let mut ours = gateway.open(&mut client).unwrap();
         let datagram = |number: u32| -> Vec<u8> { number.to_be_bytes().repeat(300) };
         let mut taken = 0;
-        let mut now = 1_000;
-        settle(&mut client);
         while run(&mut client, &datagram(taken), 1_200).is_ok() {
             taken += 1;
             assert!(taken < 100_000, "nothing is ever refused");
         }
         assert!(client.unsent() <= UNSENT_MAX + 200 && client.unsent() > UNSENT_MAX - 3_000);
-        assert!(client.unacknowledged() > client.unsent());
-        // Loopback acknowledges until the other end's buffer is full.
-        let mut since = None;
-        for _ in 0..200 {
-            now += 1;
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            client.ready(false, true, now).unwrap();
-            since = client.stalled_since(now);
-        }
-        assert!(since.is_some_and(|since| since > 1_000 && since <= now - 50), "{since:?}");
 
         let (mut next, mut buffer) = (0, ReceiveBuffer::new(1));
         while next < taken {
-            client.ready(false, true, now).unwrap();
+            client.ready(false, true, 0).unwrap();
             wait_for(std::os::fd::AsRawFd::as_raw_fd(&ours), libc::POLLIN, 1_000);
             ours.receive(&mut buffer, |_, bytes| {
                 assert_eq!(bytes, datagram(next));
@@ -143,20 +131,8 @@ fn what_has_no_room_is_refused_whole_and_what_was_taken_arrives() {
             })
             .unwrap();
         }
-        settle(&mut client);
         carry(&mut client, &mut ours, 10_000, 1_000);
     }
-}
-
-/// Waits until the other end acknowledged everything.
-fn settle(stream: &mut Stream) {
-    for _ in 0..1_000 {
-        if stream.stalled_since(1).is_none() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    assert_eq!((stream.stalled_since(1), stream.unacknowledged()), (None, 0));
 }
 
 #[test]
@@ -363,9 +339,7 @@ fn a_kernel_that_has_mptcp_uses_it_and_another_gateway_gets_tcp() {
         assert_eq!((client.transport(), ours.transport()), (expected, expected));
         carry(&mut client, &mut ours, 100_000, 1_400);
         carry(&mut ours, &mut client, 100_000, 1_400);
-        for stream in [&mut client, &mut ours] {
-            settle(stream);
-        }
+        assert_eq!((client.unsent(), ours.unsent()), (0, 0));
     }
     // Who does not speak it is spoken to in TCP.
     let plain = server("127.0.0.1:0", |mut connection| {

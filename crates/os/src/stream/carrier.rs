@@ -48,8 +48,6 @@ pub(super) struct Carrier {
     unsent: VecDeque<u8>,
     /// The beginning of a frame whose end has not come yet.
     partial: Vec<u8>,
-    /// Bytes that the kernel took so far.
-    taken: u64,
 }
 
 impl Carrier {
@@ -61,7 +59,6 @@ impl Carrier {
             unsealed: Vec::new(),
             unsent: preface.iter().copied().collect(),
             partial: Vec::new(),
-            taken: 0,
         };
         carrier.put(early);
         carrier
@@ -110,7 +107,6 @@ impl Carrier {
             match Wire(socket).write_vectored(&pieces) {
                 Ok(count) => {
                     self.unsent.drain(..count);
-                    self.taken += count as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
@@ -166,11 +162,6 @@ impl Carrier {
     /// Bytes that wait here for the kernel.
     pub(super) fn waiting(&self) -> usize {
         self.unsealed.len() + self.unsent.len()
-    }
-
-    /// Bytes that the kernel took so far.
-    pub(super) const fn taken(&self) -> u64 {
-        self.taken
     }
 
     fn put(&mut self, bytes: &[u8]) {

@@ -12,7 +12,7 @@
 //! Kept small, because a stream delivers in order and what waits grows old: the kernel takes
 //! little beyond what it can send ([`NOT_SENT_MAX`]), [`UNSENT_MAX`] bytes wait here, and what has
 //! no room is refused ([`SendError::WouldBlock`]): a loss, which the layers above are made for.
-//! [`Stream::stalled_since`] tells when nothing moves.
+//! That nothing moves they find by what the other end of the path acknowledges.
 //!
 //! It decides nothing about peers or paths, knows lengths but no datagram's contents, and protects
 //! nothing: all secrecy and all authentication is inside the datagrams. Format:
@@ -123,7 +123,6 @@ pub struct Stream {
     state: State,
     /// When the phase began, in nanoseconds of the caller's clock.
     since: u64,
-    progress: Progress,
 }
 
 #[derive(Debug)]
@@ -131,13 +130,6 @@ enum State {
     Opening(Opening),
     Open(Carrier),
     Closed,
-}
-
-/// What the other end acknowledged, and when that last changed.
-#[derive(Clone, Copy, Debug, Default)]
-struct Progress {
-    acknowledged: u64,
-    waits_since: Option<u64>,
 }
 
 impl Stream {
@@ -157,13 +149,13 @@ impl Stream {
         let (socket, to) = socket::connect(options)?;
         let state = State::Opening(Opening::new(to, proxy, security));
         let remote = options.remote;
-        Ok(Self { socket, remote, local: None, state, since: now, progress: Progress::default() })
+        Ok(Self { socket, remote, local: None, state, since: now })
     }
 
     /// A stream that a listener accepted.
     fn accepted(socket: Socket, remote: SocketAddr, carrier: Carrier, now: u64) -> Self {
         let (state, local) = (State::Open(carrier), local_ip(&socket));
-        Self { socket, remote, local, state, since: now, progress: Progress::default() }
+        Self { socket, remote, local, state, since: now }
     }
 
     /// Goes on as far as possible, after the descriptor became readable or writable. Once the
@@ -303,28 +295,6 @@ impl Stream {
             State::Open(carrier) => carrier.waiting(),
             State::Closed => 0,
         }
-    }
-
-    /// Bytes that the other end has not acknowledged: [`Stream::unsent`], and what the kernel
-    /// holds, on the way or not (`SIOCOUTQ`).
-    pub fn unacknowledged(&self) -> usize {
-        self.unsent() + socket::unacknowledged(&self.socket)
-    }
-
-    /// Since when nothing was acknowledged although something waits for it; `None` when nothing
-    /// waits. It is seen from call to call, so ask often: at least once a round trip. A round trip
-    /// is the least that a stream which is in use shows; several mean that what is sent now waits
-    /// behind something that was lost.
-    pub fn stalled_since(&mut self, now: u64) -> Option<u64> {
-        let State::Open(carrier) = &self.state else { return None };
-        let in_kernel = socket::unacknowledged(&self.socket);
-        let acknowledged = carrier.taken().saturating_sub(in_kernel as u64);
-        if in_kernel + carrier.waiting() == 0 {
-            self.progress = Progress { acknowledged, waits_since: None };
-        } else if acknowledged > self.progress.acknowledged || self.progress.waits_since.is_none() {
-            self.progress = Progress { acknowledged, waits_since: Some(now) };
-        }
-        self.progress.waits_since
     }
 }
 

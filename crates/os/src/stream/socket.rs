@@ -19,6 +19,12 @@ pub const NOT_SENT_MAX: u32 = 32 << 10;
 /// How long sent data may stay unacknowledged before the kernel gives the stream up
 /// (`TCP_USER_TIMEOUT`). The paths above find out much earlier; this ends what they forgot.
 pub const USER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest time between two repetitions of what was not acknowledged (`TCP_RTO_MAX_MS`), in
+/// milliseconds; 120 s unless it is said. A link that comes back is found that much later, since
+/// each failure doubles the time. Less than a second the kernel does not take.
+const RTO_MAX_MS: u32 = 1_000;
+/// Of `linux/tcp.h`, since Linux 6.15.
+const TCP_RTO_MAX_MS: libc::c_int = 44;
 /// How long a stream is silent before the kernel asks whether the other end is still there. It is
 /// for the gateway, where clients vanish: 1.3 KB an hour.
 pub const KEEPALIVE: Duration = Duration::from_secs(600);
@@ -91,6 +97,11 @@ pub(super) fn connect_backend(to: SocketAddr, mark: Option<u32>) -> io::Result<S
 pub(super) fn tune(socket: &Socket) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT_MAX)?;
+    match set_option(socket, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, RTO_MAX_MS) {
+        // MPTCP has none, nor have older kernels: there the path above looks for another stream.
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {}
+        set => set?,
+    }
     match socket.set_tcp_user_timeout(Some(USER_TIMEOUT)) {
         // MPTCP has none: it has timeouts of its own for its subflows.
         Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
@@ -132,14 +143,6 @@ pub(super) fn transport(socket: &Socket) -> Transport {
         )
     };
     if result == 0 { Transport::Mptcp } else { Transport::Tcp }
-}
-
-/// Bytes that the kernel took and the other end has not acknowledged (tcp(7), SIOCOUTQ).
-pub(super) fn unacknowledged(socket: &Socket) -> usize {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: TIOCOUTQ, which is SIOCOUTQ, writes one int, and it lives through the call.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    if result == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
 }
 
 /// A connected socket for those who read and write: a write to a stream that was closed is an
