@@ -8,8 +8,9 @@
 //!
 //! The answer is a stranger's: it is read within a bound of bytes and time, and a page is shown
 //! only if its address is plain. Limits: a portal that answers with its page at once, under the
-//! gateway's name and without the status for it, is not told from a web server; nor one that
-//! only intercepts names.
+//! gateway's name and without the status for it, is not told from a web server, nor is one that
+//! only intercepts names; and a gateway whose own web server sends to another host for the time
+//! being looks like a portal while nothing else of it answers.
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},
@@ -127,6 +128,8 @@ fn judge(bytes: &[u8], question: Question<'_>) -> Option<Answer> {
     Some(match (answer.status, page) {
         // RFC 6585: the page is in the body.
         (511, page) => Answer::Portal { page: page.unwrap_or_else(anything) },
+        // A web server that sends everybody to another name, or to TLS, says that it always will.
+        (301 | 308, _) => Answer::Other,
         (300..=399, Some(page)) => Answer::Portal { page },
         _ => Answer::Other,
     })

@@ -38,8 +38,10 @@ fn the_gateways_own_web_server_is_none() {
     for answer in [
         "HTTP/1.1 200 OK\r\nLocation: http://10.0.0.1/\r\n\r\n",
         "HTTP/1.1 404 Not Found\r\n\r\n",
-        "HTTP/1.1 301 Moved\r\nLocation: https://VPN.example.org/\r\n\r\n",
-        "HTTP/1.1 301 Moved\r\nLocation: https://192.0.2.1:8443/x\r\n\r\n",
+        "HTTP/1.1 302 Found\r\nLocation: https://VPN.example.org/\r\n\r\n",
+        "HTTP/1.1 307 x\r\nLocation: https://192.0.2.1:8443/x\r\n\r\n",
+        "HTTP/1.1 301 Moved\r\nLocation: https://www.example.org/\r\n\r\n",
+        "HTTP/1.1 308 x\r\nLocation: https://www.example.org/\r\n\r\n",
         "HTTP/1.1 302 Found\r\nLocation: /login\r\n\r\n",
         "HTTP/1.1 302 Found\r\n\r\n",
         "SSH-2.0-OpenSSH\r\n",
