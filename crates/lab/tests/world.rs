@@ -127,3 +127,12 @@ fn a_flood_of_handshakes_costs_a_session_nothing_and_keeps_nobody_out() {
 
 /// A seed whose world has at least two clients.
 const WITH_TWO_CLIENTS: u64 = 12;
+
+#[test]
+fn links_are_used_in_their_order_and_left_without_loss() {
+    for seed in 0..20 {
+        if let Err(failure) = world::replay(seed, &[Op::Settle { quiet: true }]) {
+            panic!("{failure}");
+        }
+    }
+}

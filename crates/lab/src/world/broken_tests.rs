@@ -67,6 +67,10 @@ fn crimes(law: Law) -> &'static [Crime] {
             ("one that is asked again", one_that_is_asked_again),
         ],
         Law::Sockets => &[("a socket that is closed", a_closed_socket)],
+        Law::Order => &[
+            ("the other link in use", the_other_link_in_use),
+            ("packets lost at a departure", packets_lost_at_a_departure),
+        ],
         Law::Unlinkable => &[("an index in two networks", an_index_in_two_networks)],
     }
 }
@@ -359,4 +363,23 @@ fn an_index_in_two_networks() -> Result<(), Breach> {
         world.transmit(1, Outgoing { access: 1, from, ..outgoing })?;
     }
     Ok(())
+}
+
+/// Two cards, of which the node knows the other order than the law.
+fn the_other_link_in_use() -> Result<(), Breach> {
+    let mut world = world();
+    world.plug(0, 1, Some(1))?;
+    world.rank(0, 1)?;
+    world.advance(10 * SECOND)?;
+    world.goes_by(0, 0, "a lie")
+}
+
+/// Packets that are lost while the law thinks that a departure was announced.
+fn packets_lost_at_a_departure() -> Result<(), Breach> {
+    let mut world = world();
+    world.place.set_carrier(world.now_ns, 0, 0, Carrier::BlackHole);
+    let from = world.mark();
+    world.flow(0, SECOND)?;
+    world.plug(0, 0, None)?;
+    world.all_came(from, 0, "over a departure that was not announced")
 }

@@ -57,6 +57,8 @@ pub(super) struct Host {
     pub(super) power: Power,
     /// The cards by number; `None` is unplugged.
     pub(super) cards: Vec<Option<Card>>,
+    /// The one whose link comes first.
+    pub(super) first_card: usize,
     /// What has arrived and was not taken yet.
     pub(super) inbox: Vec<Input>,
     /// How long what arrives waits until the shell has a turn, in nanoseconds.
@@ -105,6 +107,7 @@ impl Host {
             node: node(Instant::ZERO, &secret, 0),
             power: Power::On,
             cards: vec![None; cards],
+            first_card: 0,
             inbox: Vec::new(),
             late_ns: 0,
             secret,
@@ -215,13 +218,16 @@ impl Host {
         bound.map(|(&socket, _)| Received { socket, local: to.ip() })
     }
 
-    /// The links as the core is to be told of them.
+    /// The links as the core is to be told of them, best first.
     pub(super) fn links(&self, usable: impl Fn(usize) -> bool) -> Vec<Link> {
         let link = |(number, card): (usize, &Option<Card>)| {
             let card = card.as_ref().filter(|card| usable(card.access))?;
             Some(Link { id: LinkId(number as u32 + 1), addresses: card.addresses.clone() })
         };
-        self.cards.iter().enumerate().filter_map(link).collect()
+        let (before, from) = self.cards.split_at(self.first_card.min(self.cards.len()));
+        let first = from.iter().zip(self.first_card..).map(|(card, number)| (number, card));
+        let rest = before.iter().enumerate();
+        first.chain(rest).filter_map(link).collect()
     }
 
     /// Whether a socket is open.

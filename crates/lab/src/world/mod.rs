@@ -23,6 +23,7 @@ mod inner;
 mod journey;
 mod laws;
 mod op;
+mod order;
 mod parcel;
 mod place;
 mod road;

@@ -144,6 +144,14 @@ impl Place {
         Access { link, nat, mtu: MTU, carrier: true, label, given: (0, 0) }
     }
 
+    /// Whether `address` is one that the Internet sees of an access network.
+    pub(super) fn is_of(&self, client: usize, access: usize, address: IpAddr) -> bool {
+        let Access { label, nat, .. } = *self.access(client, access);
+        let block = if nat.is_some() { OUTSIDE } else { DIRECT };
+        site(block, label).contains(&address)
+            || (nat.is_none() && v6(label, 0, 48).contains(&address))
+    }
+
     /// The host that is there, if one is.
     pub(super) fn host_at(&self, place: NodeId) -> Option<HostId> {
         self.numbers.get(&place).copied()

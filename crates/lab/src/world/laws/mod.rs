@@ -55,6 +55,9 @@ pub enum Law {
     Sockets,
     /// No session index is seen in two networks of a client: it takes new ones when it moves.
     Unlinkable,
+    /// Data goes by the first link in order that carries; a departure that is announced and a
+    /// return lose no packet.
+    Order,
 }
 
 /// A law was broken.
@@ -66,7 +69,7 @@ pub(super) struct Breach {
 
 impl Law {
     /// Every law.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Delivery,
         Self::Nonces,
         Self::Amplification,
@@ -81,6 +84,7 @@ impl Law {
         Self::Enrolment,
         Self::Sockets,
         Self::Unlinkable,
+        Self::Order,
     ];
 }
 

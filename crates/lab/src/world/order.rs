@@ -1,0 +1,151 @@
+//! Two links in an order, and what is promised of them: data goes by the first that carries; a
+//! departure that is announced takes no packet along; after one that is not, nothing comes twice
+//! (which is asked of every packet at any time) and the other link carries soon; the first one is
+//! gone back to when it is there again, and that costs nothing either.
+//!
+//! Not asked of a gateway that has left an address without a word: a client does not try the right
+//! one by a link that it does not use, for more than 400 s.
+//!
+//! What tells a shell that a link is about to go is the shell's affair: here it puts the link last,
+//! as the daemon does (docs/decisions/0019).
+
+use super::engine::{GATEWAY, Task, World};
+use super::inner::Body;
+use super::laws::{Breach, Law};
+use super::op::{ACCESSES, Way};
+use crate::emu::{Carrier, MS, SECOND};
+
+/// The card whose link comes first, and the other.
+const FIRST: usize = 0;
+const SECOND_BEST: usize = 1;
+/// Bytes of the packets that flow meanwhile: what any path carries whole.
+const LEN: u16 = 600;
+/// Time between two of them each way, in nanoseconds.
+const EVERY_NS: u64 = 20 * MS;
+/// How long they flow before anything is judged: time to prove a link, and to go back to the first.
+const PROVEN_NS: u64 = 5 * SECOND;
+/// How long ahead a departure is announced, in nanoseconds.
+const AHEAD_NS: u64 = 300 * MS;
+/// How long the other link may take to carry after a cut without a word: three round trips and
+/// 200 ms until the silence is noticed, as much to ask, and as much again for the other end.
+const CUT_NS: u64 = 2 * SECOND;
+/// Time in which what was under way arrives.
+const UNDER_WAY_NS: u64 = SECOND;
+
+impl World {
+    /// Plays a departure that is announced, a return, and a cut, while packets flow both ways.
+    pub(super) fn links_in_order(&mut self, client: usize) -> Result<(), Breach> {
+        if self.gateway_left {
+            return Ok(());
+        }
+        let before = [FIRST, SECOND_BEST].map(|card| self.access_of_card(client, card));
+        for (card, access) in [FIRST, SECOND_BEST].into_iter().zip(before) {
+            if access.is_none() {
+                let free = self.free_access(client);
+                self.plug(client, card, Some(free))?;
+            }
+        }
+        let Some(access) = self.access_of_card(client, FIRST) else { return Ok(()) };
+        self.rank(client, FIRST)?;
+        self.comes_by(client, "two links that carry")?;
+
+        let from = self.mark();
+        self.flow(client, SECOND / 2)?;
+        self.rank(client, SECOND_BEST)?;
+        self.flow(client, AHEAD_NS)?;
+        self.plug(client, FIRST, None)?;
+        self.flow(client, SECOND)?;
+        self.all_came(from, client, "over a departure that was announced")?;
+        self.goes_by(client, SECOND_BEST, "a departure")?;
+
+        let from = self.mark();
+        self.plug(client, FIRST, Some(access))?;
+        self.rank(client, FIRST)?;
+        self.comes_by(client, "a return")?;
+        self.all_came(from, client, "while the first link came back")?;
+
+        self.place.set_carrier(self.now_ns, client, access, Carrier::BlackHole);
+        self.flow(client, CUT_NS)?;
+        self.goes_by(client, SECOND_BEST, "a cut")?;
+        let from = self.mark();
+        self.flow(client, SECOND)?;
+        self.all_came(from, client, "by the other link, after a cut")?;
+        self.place.set_carrier(self.now_ns, client, access, Carrier::Up);
+        self.comes_by(client, "the end of a cut")?;
+        if before[SECOND_BEST].is_none() {
+            self.plug(client, SECOND_BEST, None)?;
+        }
+        Ok(())
+    }
+
+    /// Packets flow for long enough, and then by the first link.
+    fn comes_by(&mut self, client: usize, after: &str) -> Result<(), Breach> {
+        self.flow(client, PROVEN_NS)?;
+        self.goes_by(client, FIRST, after)
+    }
+
+    /// From now on the link of `card` comes first.
+    pub(super) fn rank(&mut self, client: usize, card: usize) -> Result<(), Breach> {
+        self.hosts[client + 1].first_card = card;
+        self.tell_links(client)
+    }
+
+    /// Packets flow both ways for so long.
+    pub(super) fn flow(&mut self, client: usize, length_ns: u64) -> Result<(), Breach> {
+        for after_ns in (0..length_ns).step_by(EVERY_NS as usize) {
+            for way in [Way::Up, Way::Down] {
+                self.schedule(after_ns, Task::Send { client, way, body: Body::Data(LEN) });
+            }
+        }
+        self.advance(length_ns)
+    }
+
+    /// The number of the next packet.
+    pub(super) fn mark(&self) -> u32 {
+        self.delivery.totals().0 + 1
+    }
+
+    /// Every packet since `from` arrives.
+    pub(super) fn all_came(&mut self, from: u32, client: usize, when: &str) -> Result<(), Breach> {
+        let last = self.delivery.totals().0;
+        self.flow(client, UNDER_WAY_NS)?;
+        let lost = (from..=last).filter(|&id| !self.delivery.has_arrived(id)).count();
+        if lost == 0 {
+            return Ok(());
+        }
+        let all = last + 1 - from;
+        let portrait = self.portrait(client);
+        let what = format!("client {client}: {lost} of {all} packets lost {when}\n{portrait}");
+        Err(Breach::new(Law::Order, what))
+    }
+
+    /// Both ends send by the link of `card`.
+    pub(super) fn goes_by(&self, client: usize, card: usize, after: &str) -> Result<(), Breach> {
+        let access = self.access_of_card(client, card);
+        let key = self.clients[client].key;
+        let used = |host: usize, peer| {
+            let status = self.hosts[host].node.status(peer)?;
+            status.paths.into_iter().find(|path| path.in_use)
+        };
+        let up = used(client + 1, self.gateway_key).and_then(|path| path.link);
+        let down = used(GATEWAY, key).map(|path| path.remote().ip());
+        let down = down.map(|at| access.is_some_and(|a| self.place.is_of(client, a, at)));
+        if up.is_some_and(|link| link.0 as usize == card + 1) && down == Some(true) {
+            return Ok(());
+        }
+        let portrait = self.portrait(client);
+        let what = format!("client {client}: not by card {card} after {after}\n{portrait}");
+        Err(Breach::new(Law::Order, what))
+    }
+
+    fn access_of_card(&self, client: usize, card: usize) -> Option<usize> {
+        self.hosts[client + 1].cards[card].as_ref().map(|card| card.access)
+    }
+
+    /// A network in which no card of the client's is.
+    fn free_access(&self, client: usize) -> usize {
+        let cards = &self.hosts[client + 1].cards;
+        let taken = |access: &usize| cards.iter().flatten().any(|card| card.access == *access);
+        (0..usize::from(ACCESSES)).find(|access| !taken(access)).unwrap_or(0)
+    }
+}
