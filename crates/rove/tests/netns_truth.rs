@@ -32,7 +32,7 @@ const STATUS: [&str; 12] = [
     "portals",
 ];
 /// Of every path of `rove paths --json`.
-const PATH: [&str; 20] = [
+const PATH: [&str; 21] = [
     "id",
     "link",
     "local",
@@ -49,6 +49,7 @@ const PATH: [&str; 20] = [
     "last_heard_ms",
     "mtu",
     "split",
+    "retransmitted",
     "link_rank",
     "link_state",
     "signal_dbm",
