@@ -116,6 +116,8 @@ fn a_departure_that_is_announced_moves_a_link_behind() {
             wait_until(&arrival, || order(&lab) == behind("just back"));
             wait_until("it is sound", || order(&lab) == first);
         }
+        let status = lab.rove("client", "status").ok();
+        assert!(status.contains("\nlink         to-router\n"), "{status}");
         let table = lab.rove("client", "paths").ok();
         assert!(table.starts_with("LINK       RANK  STATE"), "{table}");
         lab.rove("client", "down").ok();

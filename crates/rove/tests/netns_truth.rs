@@ -17,7 +17,7 @@ use support::netns::{Lab, in_namespace, inside, sh, wait_until};
 const ECHO: &str = "198.51.100.80:7";
 
 /// Of `rove status --json`; keys are only ever added.
-const STATUS: [&str; 12] = [
+const STATUS: [&str; 13] = [
     "state",
     "carrying",
     "since",
@@ -25,6 +25,7 @@ const STATUS: [&str; 12] = [
     "inner",
     "path_in_use",
     "transport",
+    "link",
     "doing",
     "kill_switch",
     "dns",

@@ -113,6 +113,7 @@ pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         "inner": inner,
         "path_in_use": in_use.map(|path| path.id),
         "transport": in_use.map(|path| transport(path, around)),
+        "link": in_use.and_then(|path| around.links.get(&path.link?.0)),
         "doing": doing(peer, now, around),
         "kill_switch": around.kill_switch,
         "dns": around.dns.servers,
