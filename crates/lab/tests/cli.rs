@@ -96,8 +96,8 @@ fn short(scenario: &str) -> &'static [&'static str] {
 /// verdict. A line goes when its limit holds; nothing else may fail meanwhile.
 fn owed(scenario: &str) -> &'static [&'static str] {
     match scenario {
-        // The renewal of a session that nobody uses, once a day. In namespaces those behind NAT boxes
-        // as well: in the first minute the client learns how long the box remembers.
+        // The renewal of a session that nobody uses, once a day. In namespaces those behind NAT
+        // boxes as well: in the first minute the client learns how long the box remembers.
         "idle" => &["bytes_per_day_open"],
         // Whatever the client knows of the gateway, it asks elsewhere only after a second of
         // silence; and in namespaces a name that it asked for less than 5 s ago not before that.
