@@ -112,6 +112,11 @@ impl World {
                 let (client, card) = (self.client(client), usize::from(card % CARDS));
                 return self.plug(client, card, access.map(usize::from));
             }
+            Network::Depart { client, card, ahead_ms } => {
+                let (client, card) = (self.client(client), usize::from(card % CARDS));
+                self.schedule(u64::from(ahead_ms) * MS, Task::Unplug { client, card });
+                return self.rank(client, usize::from(CARDS) - 1 - card);
+            }
             Network::MoveGateway { told_after_ms, ahead_ms } => {
                 self.move_gateway(ahead_ms)?;
                 self.schedule(u64::from(told_after_ms) * MS, Task::Rename);

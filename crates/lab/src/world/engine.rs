@@ -58,6 +58,8 @@ pub(super) enum Task {
     Resolved { client: usize },
     /// A client was told by the gateway where it is reached.
     Announced { client: usize, addresses: Vec<SocketAddr> },
+    /// A card is plugged out.
+    Unplug { client: usize, card: usize },
     /// The gateway gives up the addresses that it had before those.
     Retire { kept: Vec<IpAddr> },
     /// The gateway that began anew calls back who was reached by its predecessor.
@@ -370,6 +372,7 @@ impl World {
             }
             Task::Resolved { client } => self.resolved(client),
             Task::Announced { client, addresses } => self.take_announced(client, &addresses),
+            Task::Unplug { client, card } => self.plug(client, card, None),
             Task::Retire { kept } => self.retire(&kept),
             Task::Recall { peer } => self.recall(peer),
             Task::PowerOn { host, reboot } => self.power_on(host, reboot),

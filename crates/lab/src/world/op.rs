@@ -114,6 +114,7 @@ impl Network {
             | Self::Mtu { client, .. }
             | Self::Readdress { client, .. }
             | Self::Plug { client, .. }
+            | Self::Depart { client, .. }
             | Self::RebindNat { client, .. }
             | Self::RebootNat { client, .. } => Disturbs::Client(*client),
             Self::MoveGateway { .. } => Disturbs::Everybody,
@@ -171,6 +172,9 @@ pub enum Network {
     Readdress { client: u8, card: u8 },
     /// A card is plugged into an access network, or out.
     Plug { client: u8, card: u8, access: Option<u8> },
+    /// A card is about to be plugged out, after so long: from now on the other one's link is
+    /// preferred.
+    Depart { client: u8, card: u8, ahead_ms: u16 },
     /// The gateway gets other addresses; its clients learn them by name after a while. With some
     /// time ahead it has both for so long, and announces the new ones on every session.
     MoveGateway { told_after_ms: u32, ahead_ms: u32 },
@@ -266,7 +270,7 @@ impl Quality {
 }
 
 /// The kinds that a list may contain or not.
-const KINDS: u64 = 24;
+const KINDS: u64 = 25;
 /// Of these, those that [`decode`] makes of the first 64 kind bytes; all have one each behind them.
 const KINDS_OLD: u64 = 22;
 
@@ -353,7 +357,7 @@ fn traffic(rng: &mut Rng) -> Op {
 fn trouble(rng: &mut Rng, kind: u64) -> Op {
     let client = client(rng);
     match kind {
-        0..=10 => Op::Network(network(rng, kind, client)),
+        0..=10 | 24 => Op::Network(network(rng, kind, client)),
         11 | 12 => Op::Machine(client_machine(rng, kind, client)),
         13 => {
             let (reboot, down_ms) = (rng.chance(0.3), down(rng));
@@ -401,6 +405,10 @@ fn network(rng: &mut Rng, kind: u64, client: u8) -> Network {
             ahead_ms: [0, 0, 300, 5_000][rng.below(4) as usize],
         },
         9 => Network::RebindNat { client, access },
+        24 => {
+            let ahead_ms = [0, 20, 300, 5_000][rng.below(4) as usize];
+            Network::Depart { client, card, ahead_ms }
+        }
         _ => Network::RebootNat { client, access, readdress: rng.chance(0.5) },
     }
 }
