@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use rove_lab::world::{self, Attack, Found, Intercept, Machine, Op, Report, STEPS, Way};
+use rove_lab::world::{self, Attack, Found, Intercept, Machine, Network, Op, Report, STEPS, Way};
 
 /// Seeds that every test run goes through.
 const SEEDS: std::ops::Range<u64> = 0..40;
@@ -70,6 +70,7 @@ fn kind(op: &Op) -> &'static str {
         Op::Machine(Machine::Backup { .. }) => "a backup",
         Op::Machine(Machine::StepClock { .. }) => "a wrong clock",
         Op::Machine(Machine::Late { .. }) => "a busy machine",
+        Op::Network(Network::Depart { .. }) => "a departure",
         Op::Network(_) => "the network changes",
         Op::Send { .. } | Op::Syn { .. } | Op::Wait { .. } => "traffic",
         Op::Revoke { .. } => "revoked",
@@ -81,7 +82,7 @@ fn kind(op: &Op) -> &'static str {
 }
 
 /// Kinds that [`kind`] can tell.
-const KINDS: usize = 24;
+const KINDS: usize = 25;
 
 #[test]
 fn the_fixed_seeds_have_operations_of_every_kind() {
