@@ -259,3 +259,58 @@ fn a_link_that_never_answers_costs_an_idle_session_a_minute_of_asking() {
 fn touches(datagram: &pair::Datagram, address: [u8; 4]) -> bool {
     [datagram.from, datagram.to].iter().any(|at| at.ip() == std::net::IpAddr::from(address))
 }
+
+#[test]
+fn a_link_that_loses_more_and_more_is_left_before_it_is_cut() {
+    let mut pair = up(&[WIFI, CABLE]);
+    let mut count = 0u32;
+    pair.filter = Box::new(move |datagram| {
+        count += u32::from(touches(datagram, WIFI.1));
+        !(touches(datagram, WIFI.1) && count.is_multiple_of(4))
+    });
+    let sent = flow(&mut pair, 0, ms(4_000));
+    assert_eq!(in_use(&pair), CABLE.0, "a quarter is lost");
+    // It is tried again, for less and less of the time.
+    let (mut sent, mut by_wifi) = (sent, 0);
+    for _ in 0..60 {
+        sent = flow(&mut pair, sent, ms(1_000));
+        by_wifi += u32::from(in_use(&pair) == WIFI.0);
+    }
+    assert!((1..=25).contains(&by_wifi), "{by_wifi} of 60 seconds by the bad link");
+    pair.filter = Box::new(|_| true);
+    flow(&mut pair, sent, Duration::from_secs(70));
+    assert_eq!(in_use(&pair), WIFI.0, "it loses nothing any more");
+}
+
+#[test]
+fn a_link_that_comes_and_goes_unseen_is_used_less_and_less() {
+    let mut pair = up(&[WIFI, CABLE]);
+    let (mut sent, mut moves) = (0, Vec::new());
+    for second in 0..60 {
+        let dead = second % 2 == 0;
+        pair.filter = Box::new(move |datagram| !(dead && touches(datagram, WIFI.1)));
+        let before = in_use(&pair);
+        sent = flow(&mut pair, sent, ms(1_000));
+        if before != in_use(&pair) {
+            moves.push(second);
+        }
+    }
+    pair.run(ms(200));
+    assert!(moves.len() <= 12 && moves.len() >= 2, "went over in the seconds {moves:?}");
+    for (missing, repeated, _) in judge(&pair, sent) {
+        // What a hole swallows is not repeated on the link that comes out of it.
+        assert!(missing <= 300 && repeated == 0, "{missing} of {sent} missing");
+    }
+}
+
+#[test]
+fn the_only_link_is_used_however_bad_it_is() {
+    let mut pair = up(&[WIFI]);
+    let mut count = 0u32;
+    pair.filter = Box::new(move |_| {
+        count += 1;
+        !count.is_multiple_of(3)
+    });
+    flow(&mut pair, 0, ms(5_000));
+    assert_eq!((in_use(&pair), pair.epochs()), (WIFI.0, 1));
+}

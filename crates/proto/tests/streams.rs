@@ -4,7 +4,7 @@
 
 mod pair;
 
-use pair::{DELAY, GATEWAY, Pair, packet};
+use pair::{DELAY, ELSEWHERE, GATEWAY, Pair, packet};
 use rove_proto::id::{SocketId, Transport};
 use rove_proto::node::{Command, Event, PathStatus, PeerState, StreamTo};
 use rove_proto::time::Duration;
@@ -168,4 +168,27 @@ fn the_end_of_the_stream_in_use_is_noticed_at_once() {
     assert_eq!((pair.state(), in_use(&pair)), (PeerState::Up, Transport::Stream));
     assert_ne!(path(&pair).route.socket, socket);
     assert_eq!(pair.gateway_inner.len(), 1);
+}
+
+#[test]
+fn a_client_on_a_stream_goes_along_when_the_gateway_moves() {
+    let mut pair = strangers();
+    block_udp(&mut pair);
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(SECOND * 2);
+    assert_eq!(in_use(&pair), Transport::Stream);
+    pair.move_gateway(&[GATEWAY, ELSEWHERE]);
+    let remotes = vec![ELSEWHERE.parse().unwrap()];
+    pair.tell_gateway(Command::Announce(remotes));
+    pair.run(DELAY * 4);
+    let streams = vec![StreamTo { remote: ELSEWHERE.parse().unwrap(), method: 3 }];
+    pair.tell_client(Command::SetStreams { peer: pair.gateway_key, streams });
+    for _ in 0..100 {
+        pair.send(&packet(100, false));
+        pair.send_back(&packet(100, true));
+        pair.run(Duration::from_millis(2));
+    }
+    assert_eq!(path(&pair).route.remote, ELSEWHERE.parse().unwrap());
+    pair.run(DELAY * 4);
+    assert_eq!((pair.gateway_inner.len(), pair.client_inner.len()), (100, 100));
 }

@@ -1,6 +1,7 @@
 //! Path feedback, both ends: what was received and when to say so; what the peer says it received
 //! and what that tells of the path.
 
+use super::decline::Decline;
 use super::replay::ReplayWindow;
 use super::rtt::Rtt;
 use super::sent::SentTimes;
@@ -30,6 +31,9 @@ pub struct Owed {
     unreported: u32,
     due: Option<Instant>,
     reported_at: Option<Instant>,
+    /// What the last report said: numbers up to it, and how many of them arrived.
+    told: (u64, u64),
+    decline: Decline,
 }
 
 impl Owed {
@@ -50,6 +54,11 @@ impl Owed {
         if self.unreported >= DATAGRAMS_MAX {
             self.due = Some(due.min(now));
         }
+    }
+
+    /// Whether the path has begun to lose much of what the peer sends: said once.
+    pub const fn takes_decline(&mut self) -> bool {
+        self.decline.takes_decline()
     }
 
     /// Bytes received on this path so far, UDP payload.
@@ -73,6 +82,8 @@ impl Owed {
         self.due = None;
         self.unreported = 0;
         self.reported_at = Some(now);
+        let (upto, received) = std::mem::replace(&mut self.told, (largest + 1, self.received));
+        self.decline.sample(now, largest + 1 - upto.min(largest + 1), self.received - received);
         let delay = now.saturating_since(self.largest_at).as_micros();
         Some(Feedback {
             serial,
@@ -100,6 +111,7 @@ pub struct Flight {
     /// Totals at the last feedback, for the loss of the interval: sent up to it, received.
     settled: (u64, u64),
     loss: Loss,
+    decline: Decline,
 }
 
 /// Samples the fate of datagrams larger than every path carries, one at a time: a path that
@@ -180,7 +192,9 @@ impl Flight {
             }
             let (sent, received) = self.settled;
             let upto = feedback.largest + 1;
-            self.loss.sample(upto.saturating_sub(sent), feedback.received.saturating_sub(received));
+            let arrived = feedback.received.saturating_sub(received);
+            self.loss.sample(upto.saturating_sub(sent), arrived);
+            self.decline.sample(now, upto.saturating_sub(sent), arrived);
             self.settled = (upto, feedback.received.max(received));
             self.acknowledged = Some(feedback.largest);
         }
@@ -201,6 +215,11 @@ impl Flight {
             self.large.lost = 0;
         }
         shrunk
+    }
+
+    /// Whether the path has begun to lose much of what this end sends: said once.
+    pub const fn takes_decline(&mut self) -> bool {
+        self.decline.takes_decline()
     }
 
     /// Forgets what is open: the path was declared dead or has answered by other means.

@@ -4,6 +4,7 @@
 //! how long an answer takes and when silence means death. Knows nothing of keys, of the frames
 //! that it causes or of the other paths: the peer sends on its behalf.
 
+pub mod decline;
 pub mod feedback;
 pub mod kept;
 pub mod lane;

@@ -8,13 +8,13 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use super::connector::{Attempt, Candidate, OpenSocket, Round};
+use super::connector::{Attempt, Candidate, OpenSocket, Round, STREAMS_MAX};
 use super::epoch::{Agreed, Epoch, PENDING_TIME};
 use super::index::EpochId;
 use super::{Context, Event, Peer, PeerState, Side, StreamTo};
 use crate::crypto::{EpochKeys, Hello, Initiator, Status, Welcome};
 use crate::error::{CloseCode, DropReason};
-use crate::id::LinkId;
+use crate::id::{LinkId, Transport};
 use crate::outbox::Route;
 use crate::path::probe::Probes;
 use crate::path::{Health, Path, PathId, Trust};
@@ -33,6 +33,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 const PAUSE_PART: u32 = 50;
 /// and this at most.
 const PAUSE_LAST: Duration = Duration::from_secs(60);
+/// A pause is up to this part longer, at random: a thousand clients of a gateway that comes back
+/// must not all ask in one instant, and again in the next.
+const PAUSE_SCATTER: u32 = 4;
 /// Attempts that can be answered at once.
 const ATTEMPTS_MAX: usize = 16;
 /// How long an attempt can be answered: the gateway forgets its own answer a little later
@@ -103,7 +106,31 @@ impl Peer {
         {
             connector.streams = streams;
             self.try_new_ways(cx);
+            self.follow_by_stream(cx);
         }
+    }
+
+    /// Data goes by a stream to where the gateway is not reached any more: it is asked by the new
+    /// ones at once, and the old one carries until it has answered.
+    fn follow_by_stream(&mut self, cx: &mut Context<'_>) {
+        let Side::Gateway(connector) = &mut self.side else { return };
+        let stale = self.paths.active().is_some_and(|path| {
+            let to = path.route.remote;
+            path.transport() == Transport::Stream
+                && connector.streams.iter().all(|s| s.remote != to)
+        });
+        if !stale || connector.is_trying() || !connector.wanted {
+            return;
+        }
+        connector.round = Some(Round {
+            started: cx.now,
+            next: cx.now,
+            pause: PAUSE_FIRST * 2, // beyond the round that only asks by the path in use
+            asked: 0,
+            queue: connector.stream_candidates().take(STREAMS_MAX).collect(),
+            attempts: VecDeque::new(),
+        });
+        self.attempt_due(cx);
     }
 
     /// There are new ways to the gateway: whoever waits for one tries them at once.
@@ -170,7 +197,7 @@ impl Peer {
             let streams_begin = this.is_none() && next.is_some_and(|next| next.is_some());
             round.next = cx.now + if streams_begin { STREAMS_AFTER } else { STAGGER };
             if round.queue.is_empty() {
-                round.next = cx.now + round.pause;
+                round.next = cx.now + scattered(cx, round.pause);
                 let tried = cx.now.saturating_since(round.started);
                 let longest = (tried / PAUSE_PART).clamp(PAUSE_MAX, PAUSE_LAST);
                 round.pause = (round.pause * 2).min(longest);
@@ -334,6 +361,7 @@ impl Peer {
         cx.tell(Event::Established { peer: self.key, first, took });
         self.confirm(cx, id);
         self.close_unused_sockets(cx);
+        self.take_better(cx);
         self.flush_waiting(cx);
         self.stand_by(cx);
         if self.paths.is_on_stream() {
@@ -456,4 +484,12 @@ impl Peer {
         });
         connector.sockets = kept;
     }
+}
+
+/// A pause of its own length and a random part more.
+fn scattered(cx: &mut Context<'_>, pause: Duration) -> Duration {
+    const STEPS: u32 = 1_024;
+    #[expect(clippy::cast_possible_truncation, reason = "below STEPS")]
+    let step = (cx.random() % u64::from(STEPS)) as u32;
+    pause + pause / PAUSE_SCATTER * step / STEPS
 }

@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::index::{EpochId, IndexTable};
 use super::keepalive::NatTimeout;
+use super::links::Distrust;
 use super::retransmit::LastWords;
 use super::{Context, Link, StreamTo};
 use crate::crypto::{Cookie, Initiator, Status, Token};
@@ -46,6 +47,8 @@ pub(super) struct Connector {
     pub(super) sockets: Vec<OpenSocket>,
     /// Where UDP is blocked: the streams that may lead to the gateway, best first.
     pub(super) streams: Vec<StreamTo>,
+    /// Links that did badly of late.
+    pub(super) distrusted: Vec<Distrust>,
     /// What arrived by paths that are gone: the gateway is told.
     pub(super) last_words: LastWords,
     /// The ways to prove ahead of need.
@@ -129,6 +132,7 @@ impl Connector {
             refused: None,
             sockets: Vec::new(),
             streams: Vec::new(),
+            distrusted: Vec::new(),
             last_words: LastWords::default(),
             spares: Vec::new(),
             failures: Vec::new(),

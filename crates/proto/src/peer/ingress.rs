@@ -252,6 +252,7 @@ impl Peer {
         if lane.flight.takes_shrunk() {
             path.doubt_mtu(cx.now);
         }
+        let (id, declines) = (path.id, lane.flight.takes_decline());
         if news && matches!(path.health, Health::Silent { .. }) && path.trust == Trust::Proven {
             path.health = Health::Good;
             path.probes.stop();
@@ -259,6 +260,9 @@ impl Peer {
         // Data flows: time to look again whether the path carries more.
         if news && path.mtu_due.is_none() && path.mtu.wants_probe(cx.now) {
             path.mtu_due = Some(cx.now);
+        }
+        if declines {
+            self.distrust(cx, id);
         }
     }
 

@@ -17,8 +17,13 @@ use crate::time::{Duration, Instant};
 use crate::wire::frame::{self, Echo, Frame, Response};
 
 /// One keepalive in so many is a challenge: its answer tells that the gateway is still there, and
-/// by which address it sees the client.
+/// by which address it sees the client. More of them would cost more than an idle day may.
 const ANSWERED: u32 = 10;
+/// The same while keepalives are at most [`OFTEN`] apart: the NAT forgets soon, and such a day may
+/// cost more.
+const ANSWERED_OFTEN: u32 = 6;
+/// See [`ANSWERED_OFTEN`].
+const OFTEN: Duration = Duration::from_secs(60);
 /// Keepalives in a row, with nothing between them, after which the session is idle enough to learn.
 const IDLE: u32 = 2;
 /// The longest interval that is tried: what is saved beyond it is not worth a thought.
@@ -124,7 +129,9 @@ impl Peer {
         }
         nat.sent = nat.sent.wrapping_add(1);
         nat.in_a_row += 1;
-        let (answered, idle) = (nat.sent.is_multiple_of(ANSWERED), nat.in_a_row >= IDLE);
+        let often = cx.config.keepalive.is_some_and(|least| nat.interval(least) <= OFTEN);
+        let answered = nat.sent.is_multiple_of(if often { ANSWERED_OFTEN } else { ANSWERED });
+        let idle = nat.in_a_row >= IDLE;
         if let Some(old) = old {
             self.end_nat_test(cx, old);
         }

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 
 use super::connector::Candidate;
 use super::{Context, Link, Peer, Side};
-use crate::id::Transport;
+use crate::id::{LinkId, Transport};
 use crate::outbox::Route;
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
@@ -28,11 +28,41 @@ pub(super) const SPARE_ASKED: Duration = Duration::from_secs(60);
 
 const _: () = assert!(CHECKED.as_secs() < FRESH.as_secs());
 
+/// A link that did badly is not preferred to others for this long the first time; twice as long
+/// each time that it does so again, up to [`DISTRUST_MAX`].
+const DISTRUST: Duration = Duration::from_secs(2);
+/// The longest distrust; and a link that did not do badly for as long has a new first time.
+const DISTRUST_MAX: Duration = Duration::from_secs(300);
+/// Links whose faults are remembered.
+const DISTRUSTED_MAX: usize = 8;
+
+/// A link that fell silent under data, or lost much of it, while another carried.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Distrust {
+    link: LinkId,
+    since: Instant,
+    length: Duration,
+    /// Whether it is over, and only remembered.
+    over: bool,
+}
+
+impl Distrust {
+    fn concerns(&self, link: Option<LinkId>) -> bool {
+        link == Some(self.link) && !self.over
+    }
+
+    fn end(&self) -> Instant {
+        self.since + self.length
+    }
+}
+
 /// How good a path is, the least first; the same for all of a gateway's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Rank {
     /// A stream is for where UDP does not work.
     stream: bool,
+    /// Whether its link did badly of late.
+    distrusted: bool,
     /// Place of its link in the shell's order.
     link: usize,
     /// Whether the gateway wants to be reached elsewhere.
@@ -190,14 +220,18 @@ impl Peer {
     fn rank(&self, path: &Path) -> Rank {
         let stream = path.transport() == Transport::Stream;
         let Side::Gateway(connector) = &self.side else {
-            return Rank { stream, link: 0, elsewhere: false };
+            return Rank { stream, distrusted: false, link: 0, elsewhere: false };
         };
         let link = connector.links.iter().position(|link| Some(link.id) == path.link);
         let wanted = connector.announced_for(path.route.remote);
         Rank {
             stream,
+            distrusted: connector.distrusted.iter().any(|bad| bad.concerns(path.link)),
             link: link.unwrap_or(usize::MAX),
-            elsewhere: wanted.is_some_and(|wanted| wanted != path.route.remote),
+            elsewhere: wanted.is_some_and(|wanted| match path.transport() {
+                Transport::Udp => wanted != path.route.remote,
+                Transport::Stream => wanted.ip() != path.route.remote.ip(), // its port is its own
+            }),
         }
     }
 
@@ -236,6 +270,62 @@ impl Peer {
         let id = self.paths.next_id();
         self.add_path(cx, Path::new(id, route, Some(link), cx.now, Trust::Chosen));
         Some(id)
+    }
+
+    /// Client: the path `id`, in use, does badly. If another link carries, data goes there, and
+    /// comes back after a while.
+    pub(super) fn distrust(&mut self, cx: &mut Context<'_>, id: PathId) {
+        let Some(path) = self.paths.get(id).filter(|_| self.paths.active_id() == Some(id)) else {
+            return;
+        };
+        let other = self.best_proven(Some(id)).and_then(|id| self.paths.get(id));
+        let elsewhere = other
+            .is_some_and(|other| other.link != path.link && other.transport() <= path.transport());
+        if let Some(link) = path.link.filter(|_| elsewhere) {
+            self.distrust_link(cx.now, link);
+            self.take_better(cx);
+        }
+    }
+
+    /// Client: data goes over to the path `id`. If that is because the one in use fell silent, its
+    /// link is not trusted at its first word.
+    pub(super) fn distrust_silent(&mut self, now: Instant, id: PathId) {
+        let (Some(from), Some(to)) = (self.paths.active(), self.paths.get(id)) else { return };
+        let silent = matches!(from.health, Health::Silent { .. });
+        if let Some(link) = from.link.filter(|_| silent && from.link != to.link) {
+            self.distrust_link(now, link);
+        }
+    }
+
+    fn distrust_link(&mut self, now: Instant, link: LinkId) {
+        let Side::Gateway(connector) = &mut self.side else { return };
+        let list = &mut connector.distrusted;
+        let before = list.iter().find(|bad| bad.link == link && now < bad.end() + DISTRUST_MAX);
+        let length = before.map_or(DISTRUST, |bad| (bad.length * 2).min(DISTRUST_MAX));
+        list.retain(|bad| bad.link != link && now < bad.end() + DISTRUST_MAX);
+        if list.len() >= DISTRUSTED_MAX {
+            list.remove(0);
+        }
+        list.push(Distrust { link, since: now, length, over: false });
+    }
+
+    /// When a link is trusted again.
+    pub(super) fn trust_due(&self) -> Option<Instant> {
+        let Side::Gateway(connector) = &self.side else { return None };
+        connector.distrusted.iter().filter(|bad| !bad.over).map(Distrust::end).min()
+    }
+
+    /// Links whose time is over may carry again.
+    pub(super) fn trust_again(&mut self, cx: &mut Context<'_>) {
+        if self.trust_due().is_none_or(|due| due > cx.now) {
+            return;
+        }
+        if let Side::Gateway(connector) = &mut self.side {
+            for bad in &mut connector.distrusted {
+                bad.over |= bad.end() <= cx.now;
+            }
+        }
+        self.take_better(cx);
     }
 
     /// When a spare path is to be asked whether it still carries: while anybody speaks.

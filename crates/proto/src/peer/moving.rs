@@ -332,6 +332,7 @@ impl Peer {
         if self.paths.active_id() == Some(id) {
             return;
         }
+        self.distrust_silent(cx.now, id);
         self.paths.activate(id);
         self.reach_changed = true;
         self.tell_moved(cx, id);

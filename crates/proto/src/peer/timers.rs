@@ -40,6 +40,8 @@ pub enum Reason {
     Claim,
     /// Something for a NAT to see, or an answer from behind it that stays away.
     Keepalive,
+    /// A link that was left because it did badly is trusted again.
+    Trust,
     /// An answer that was asked for a while ago.
     Echo,
     /// Old keys to be forgotten.
@@ -69,6 +71,7 @@ impl Peer {
             (self.epochs.due(), Reason::Epoch),
             (self.waiting.due(), Reason::Waiting),
             (self.lost_due(), Reason::Waiting),
+            (self.trust_due(), Reason::Trust),
             (self.nat_test_due(), Reason::Keepalive),
             (self.echo.as_ref().map(|echo| echo.due), Reason::Echo),
             (self.established.map(|_| self.heard_at + persistence), Reason::Persistence),
@@ -111,6 +114,7 @@ impl Peer {
         self.notice_silence(cx);
         self.stop_asking(cx.now);
         self.drop_unproven(cx);
+        self.trust_again(cx);
         self.check_spares(cx);
         self.send_probes_due(cx);
         self.search_mtus_due(cx);
@@ -267,15 +271,18 @@ impl Peer {
             if lane.owed.due().is_some_and(|due| due <= cx.now)
                 && let Some(report) = lane.owed.report(cx.now, lane.serial, &lane.window)
             {
-                reports.push((lane.path, report));
+                reports.push((lane.path, report, lane.owed.takes_decline()));
             }
         }
-        for (path, report) in reports {
+        for (path, report, declines) in reports {
             let usable =
                 |id: &PathId| self.paths.get(*id).is_some_and(|p| p.health != Health::Gone);
             let Some(path) = path.filter(usable).or(fallback) else { continue };
             if let Err(reason) = self.send_frame(cx, path, &Frame::Feedback(report), 0) {
                 cx.drops.count(reason);
+            }
+            if declines {
+                self.distrust(cx, path);
             }
         }
     }
