@@ -415,3 +415,21 @@ fn a_gateway_full_of_old_paths_has_room_for_two_claims() {
     let reflect = Op::Attack(Attack::Reflect { client: 1 });
     holds(601_461, &[&before[..], &[reflect, settle(true)]].concat());
 }
+
+#[test]
+fn a_path_that_was_held_up_once_learns_soon_that_it_shrank() {
+    let hold = |client, way, ms, datagrams| {
+        let how = Intercept::Hold { ms };
+        Op::Attack(Attack::Intercept { client, way, how, datagrams })
+    };
+    let mtu = |client, access, mtu| Op::Network(Network::Mtu { client, access, mtu });
+    let shrunk = [wait(2_787), mtu(2, 0, 1_280), settle(false)];
+    holds(901_324, &[&[hold(0, Way::Up, 2_487, 18)], &shrunk[..]].concat());
+    let shrunk = [wait(25_587), plug(1, 1, 0), mtu(1, 1, 1_400), settle(false)];
+    holds(902_324, &[&[hold(1, Way::Down, 2_335, 20)], &shrunk[..]].concat());
+}
+
+#[test]
+fn a_better_link_is_proven_by_an_address_that_answers() {
+    holds(15, &[move_gateway(178), settle(true)]);
+}

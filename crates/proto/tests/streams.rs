@@ -4,7 +4,7 @@
 
 mod pair;
 
-use pair::{DELAY, ELSEWHERE, GATEWAY, Pair, packet};
+use pair::{DELAY, Datagram, ELSEWHERE, GATEWAY, Pair, STREAM_PORTS, packet};
 use rove_proto::id::{SocketId, Transport};
 use rove_proto::node::{Command, Event, PathStatus, PeerState, StreamTo};
 use rove_proto::time::Duration;
@@ -191,4 +191,63 @@ fn a_client_on_a_stream_goes_along_when_the_gateway_moves() {
     assert_eq!(path(&pair).route.remote, ELSEWHERE.parse().unwrap());
     pair.run(DELAY * 4);
     assert_eq!((pair.gateway_inner.len(), pair.client_inner.len()), (100, 100));
+}
+
+/// Whether a datagram travels by the stream in use or one opened before it.
+fn old_streams(pair: &Pair) -> impl Fn(&Datagram) -> bool + use<> {
+    let newest =
+        STREAM_PORTS + u16::try_from(path(pair).route.socket.0 % SocketId::STREAMS).unwrap();
+    move |datagram| {
+        let port = datagram.from.port().max(datagram.to.port());
+        (STREAM_PORTS..=newest).contains(&port)
+    }
+}
+
+#[test]
+fn a_stream_that_stands_still_is_left_by_a_client_that_only_receives() {
+    let mut pair = strangers();
+    block_udp(&mut pair);
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(SECOND);
+    pair.send_back(&packet(100, true));
+    pair.run(DELAY * 2);
+    let stuck = old_streams(&pair);
+    pair.filter = Box::new(move |datagram| !datagram.is_udp() && !stuck(datagram));
+    let before = pair.client_inner.len();
+    pair.run(SECOND * 4);
+    pair.send_back(&packet(100, true));
+    pair.run(DELAY * 2);
+    assert_eq!(pair.client_inner.len(), before + 1, "by a new stream");
+}
+
+#[test]
+fn attempts_do_not_wait_behind_a_stream_that_stands_still() {
+    let mut pair = strangers();
+    // Nothing that the first stream carries arrives.
+    let mut first = None;
+    pair.filter = Box::new(move |datagram| {
+        let port = datagram.from.port().max(datagram.to.port());
+        !datagram.is_udp() && port != *first.get_or_insert(port)
+    });
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(SECOND * 4);
+    assert_eq!((pair.state(), in_use(&pair)), (PeerState::Up, Transport::Stream));
+}
+
+#[test]
+fn an_idle_stream_is_asked_once() {
+    let mut pair = strangers();
+    block_udp(&mut pair);
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(SECOND);
+    pair.send_back(&packet(100, true));
+    pair.run(SECOND * 2);
+    let (before, by_stream) = (pair.now, std::rc::Rc::new(std::cell::Cell::new(0)));
+    let count = by_stream.clone();
+    pair.filter = Box::new(move |datagram| {
+        count.set(count.get() + u32::from(!datagram.is_udp()));
+        !datagram.is_udp()
+    });
+    pair.run(SECOND * 20);
+    assert!(pair.now > before && by_stream.get() == 0, "{} datagrams", by_stream.get());
 }

@@ -1,4 +1,4 @@
-//! Round-trip time of one path (RFC 9002, section 5; RFC 6298).
+//! Round-trip time of one path (RFC 9002, section 5; RFC 6298), quicker to follow when it falls.
 
 use crate::time::Duration;
 
@@ -42,6 +42,11 @@ impl Rtt {
         let adjusted = elapsed.checked_sub(delay).filter(|d| !d.is_zero()).unwrap_or(elapsed);
         self.minimum = self.minimum.min(adjusted);
         self.latest = adjusted;
+        if adjusted * 2 < smoothed {
+            // What made it long is over: something held datagrams back, or another route is taken.
+            (self.smoothed, self.variance) = (Some((smoothed + adjusted) / 2), self.variance / 2);
+            return;
+        }
         let difference = smoothed.abs_diff(adjusted);
         self.variance = (self.variance * 3 + difference) / 4;
         self.smoothed = Some((smoothed * 7 + adjusted) / 8);
@@ -98,6 +103,16 @@ mod tests {
         assert_eq!(rtt.smoothed(), ms(40));
         assert_eq!(rtt.timeout(), ms(41));
         assert_eq!(rtt.minimum(), Some(ms(40)));
+    }
+
+    #[test]
+    fn what_was_held_back_once_is_soon_forgotten() {
+        let mut rtt = Rtt::default();
+        rtt.sample(ms(2_400), Duration::ZERO);
+        for _ in 0..7 {
+            rtt.sample(ms(40), Duration::ZERO);
+        }
+        assert!(rtt.timeout() < ms(200), "{:?}", rtt.timeout());
     }
 
     #[test]

@@ -57,6 +57,7 @@ impl Peer {
         }
         self.follow(cx);
         self.leave_retired(cx);
+        self.begin_turns();
         self.stand_by(cx);
     }
 

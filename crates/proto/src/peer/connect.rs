@@ -95,6 +95,8 @@ impl Peer {
             && connector.remotes != remotes
         {
             connector.remotes = remotes;
+            self.begin_turns();
+            self.stand_by(cx);
             self.try_new_ways(cx);
         }
     }
@@ -264,10 +266,14 @@ impl Peer {
         };
         let Some(round) = &mut connector.round else { return };
         round.attempts.push_back(attempt);
-        if round.attempts.len() > ATTEMPTS_MAX
-            && let Some(oldest) = round.attempts.pop_front()
-        {
+        let over = |attempt: &Attempt| cx.now.saturating_since(attempt.sent_at) >= ANSWER_TIME;
+        let mut closes = false;
+        while round.attempts.len() > ATTEMPTS_MAX || round.attempts.front().is_some_and(over) {
+            let Some(oldest) = round.attempts.pop_front() else { break };
             cx.indices.revoke(oldest.indices);
+            closes = true;
+        }
+        if closes {
             self.close_unused_sockets(cx); // links come and go while nobody answers
         }
     }

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::index::{EpochId, IndexTable};
 use super::keepalive::NatTimeout;
-use super::links::Distrust;
+use super::links::{Distrust, Turn};
 use super::retransmit::LastWords;
 use super::{Context, Link, StreamTo};
 use crate::crypto::{Cookie, Initiator, Status, Token};
@@ -25,6 +25,8 @@ pub const STREAMS_MAX: usize = 4;
 pub(super) const CANDIDATES_MAX: usize = 8;
 /// How long no path is tried from where a socket has failed.
 const FAILURE_TIME: Duration = Duration::from_secs(1);
+/// How long attempts join a stream that was opened for one before them.
+const STREAM_SHARED: Duration = Duration::from_secs(1);
 /// How long a cookie is used (the gateway accepts it for two to four minutes).
 const COOKIE_TIME: Duration = Duration::from_secs(110);
 
@@ -47,6 +49,8 @@ pub(super) struct Connector {
     pub(super) sockets: Vec<OpenSocket>,
     /// Where UDP is blocked: the streams that may lead to the gateway, best first.
     pub(super) streams: Vec<StreamTo>,
+    /// Which of the gateway's addresses is asked by which spare link.
+    pub(super) turns: Vec<Turn>,
     /// Links that did badly of late.
     pub(super) distrusted: Vec<Distrust>,
     /// What arrived by paths that are gone: the gateway is told.
@@ -90,6 +94,7 @@ pub(super) struct Candidate {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenSocket {
     pub(super) socket: SocketId,
+    since: Instant,
     link: LinkId,
     local: IpAddr,
     stream: Option<StreamTo>,
@@ -132,6 +137,7 @@ impl Connector {
             refused: None,
             sockets: Vec::new(),
             streams: Vec::new(),
+            turns: Vec::new(),
             distrusted: Vec::new(),
             last_words: LastWords::default(),
             spares: Vec::new(),
@@ -235,7 +241,7 @@ impl Connector {
         let Candidate { link, local, remote, stream } = candidate;
         let stream = stream.map(|method| StreamTo { remote, method });
         let socket = cx.open_socket(link, local, stream);
-        self.sockets.push(OpenSocket { socket, link, local, stream });
+        self.sockets.push(OpenSocket { socket, since: cx.now, link, local, stream });
         socket
     }
 
@@ -279,14 +285,21 @@ impl Connector {
     }
 
     /// The socket that this round's attempts from `candidate` share; those of paths are not taken.
-    /// Streams are shared by attempts to the same place.
+    /// A stream is shared by attempts to the same place while it is new: a later attempt must not
+    /// wait behind what a stream that stands still has to repeat first.
     pub(super) fn attempt_socket(
         &mut self,
         cx: &mut Context<'_>,
         candidate: Candidate,
     ) -> SocketId {
         let same = |attempt: &&Attempt| match (candidate.stream, attempt.candidate) {
-            (Some(_), other) => other == candidate,
+            (Some(_), other) => {
+                let new = |open: &OpenSocket| {
+                    open.socket == attempt.route.socket
+                        && cx.now.saturating_since(open.since) < STREAM_SHARED
+                };
+                other == candidate && self.sockets.iter().any(new)
+            }
             (None, Candidate { link, local, stream: None, .. }) => {
                 (link, local) == (candidate.link, candidate.local)
             }

@@ -56,6 +56,22 @@ impl Distrust {
     }
 }
 
+/// Nothing came or went by a stream for this long: either there was nothing, or it stands still.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// How long one of the gateway's addresses is asked by a spare link before the next one; twice as
+/// long when each has had its turn.
+const TURN: Duration = Duration::from_secs(1);
+/// How often the turns become longer: to about a minute.
+const TURN_DOUBLED: u32 = 6;
+
+/// Which of the gateway's addresses has its turn by a spare link, in one family (IPv4 or not).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    of: (LinkId, bool),
+    number: u32,
+}
+
 /// How good a path is, the least first; the same for all of a gateway's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Rank {
@@ -107,6 +123,7 @@ impl Peer {
                 self.try_elsewhere(cx);
             }
         }
+        self.begin_turns();
         self.take_better(cx);
         self.stand_by(cx);
         self.forget_gone(cx);
@@ -150,7 +167,7 @@ impl Peer {
             };
             let open = self.paths.iter().any(there) || connector.failed_lately(cx.now, candidate);
             if !open
-                && self.paths.iter().count() < SPARES_MAX
+                && self.has_room_for_spare(cx)
                 && let Some(id) = self.open_path(cx, candidate)
             {
                 self.ask(cx, id);
@@ -158,24 +175,109 @@ impl Peer {
         }
     }
 
-    /// Client: the ways to prove ahead: by each link other than the one in use, in each family, to
-    /// where the gateway wants to be reached, or is; the best links first.
+    /// Whether there is room for one more, perhaps in place of a path that leads nowhere.
+    fn has_room_for_spare(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.paths.iter().count() < SPARES_MAX {
+            return true;
+        }
+        let (active, dead) = (self.paths.active_id(), |path: &&Path| {
+            !path.is_proven() || path.health != Health::Good
+        });
+        let useless = |path: &&Path| Some(path.id) != active && dead(path) && !self.is_spare(path);
+        let useless = self.paths.iter().find(useless).map(|path| path.id);
+        if let Some(id) = useless {
+            self.remove_path(cx, id);
+        }
+        useless.is_some()
+    }
+
+    /// Client: the ways to prove ahead: one by each link other than the one in use, in each family;
+    /// the best links first.
     fn spares(&self) -> Vec<Candidate> {
         let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
             return Vec::new();
         };
         let other = connector.links.iter().filter(|link| Some(link.id) != active.link);
         let ways = other.flat_map(|link| {
-            let of_link = connector.candidates().filter(|way| way.link == link.id);
-            let of_link: Vec<_> = of_link.collect();
             [true, false].map(|v4| {
-                let family = || of_link.iter().filter(move |way| way.remote.is_ipv4() == v4);
-                let announced = family().find(|way| connector.announced.contains(&way.remote));
-                let in_use = || family().find(|way| way.remote == active.route.remote);
-                announced.or_else(in_use).or_else(|| family().next()).copied()
+                let ways = self.ways_by(link.id, v4);
+                let turn = connector.turns.iter().find(|turn| turn.of == (link.id, v4));
+                let turn = turn.map_or(0, |turn| turn.number) as usize;
+                ways.get(turn % ways.len().max(1)).copied()
             })
         });
         ways.flatten().take(SPARES_MAX).collect()
+    }
+
+    /// Client: the ways by a link in one family: to where the gateway wants to be reached, to where
+    /// this link or another reaches it, then the rest.
+    fn ways_by(&self, link: LinkId, v4: bool) -> Vec<Candidate> {
+        let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
+            return Vec::new();
+        };
+        let carries = |path: &&Path| path.is_proven() && path.health == Health::Good;
+        let reached = |way: &Candidate| {
+            let there = |path: &&Path| carries(path) && path.route.remote == way.remote;
+            if self.paths.iter().filter(there).any(|path| path.link == Some(link)) {
+                0
+            } else if active.route.remote == way.remote {
+                1
+            } else if self.paths.iter().any(|path| there(&path)) {
+                2
+            } else {
+                3
+            }
+        };
+        let ways = connector.candidates().filter(|way| way.link == link);
+        let mut ways: Vec<_> = ways.filter(|way| way.remote.is_ipv4() == v4).collect();
+        ways.sort_by_key(|way| {
+            (connector.announced_for(way.remote) != Some(way.remote), reached(way))
+        });
+        ways
+    }
+
+    /// When a spare path has been asked for long enough, and another address of the gateway has its
+    /// turn by that link.
+    pub(super) fn turn_due(&self, path: &Path) -> Option<Instant> {
+        let since = path.probes.asking_since()?;
+        let Side::Gateway(connector) = &self.side else { return None };
+        let spare = self.paths.active_id() != Some(path.id) && self.is_spare(path);
+        let of = (path.link?, path.route.remote.is_ipv4());
+        let turn = connector.turns.iter().find(|turn| turn.of == of);
+        let number = turn.map_or(0, |turn| turn.number);
+        let remotes = connector.remotes().filter(|at| at.is_ipv4() == of.1).count();
+        let rounds = number / u32::try_from(remotes).unwrap_or(u32::MAX).max(1);
+        let due = since + TURN * (1 << rounds.min(TURN_DOUBLED));
+        let waits = rounds > 0 && self.is_idle_at(due);
+        (spare && remotes > 1 && !waits).then_some(due)
+    }
+
+    /// Gives the turn to the next address, where one has not answered.
+    pub(super) fn take_turns(&mut self, cx: &mut Context<'_>) {
+        let due = |path: &&Path| self.turn_due(path).is_some_and(|due| due <= cx.now);
+        let over = self.paths.iter().filter(due);
+        let over: Vec<_> =
+            over.filter_map(|p| Some((p.id, (p.link?, p.route.remote.is_ipv4())))).collect();
+        for &(id, of) in &over {
+            if let Side::Gateway(connector) = &mut self.side {
+                match connector.turns.iter_mut().find(|turn| turn.of == of) {
+                    Some(turn) => turn.number = turn.number.saturating_add(1),
+                    None => connector.turns.push(Turn { of, number: 1 }),
+                }
+            }
+            self.remove_path(cx, id);
+        }
+        if !over.is_empty() {
+            self.stand_by(cx);
+        }
+    }
+
+    /// There are other links, other addresses, or another path in use: the best ways come first
+    /// again.
+    pub(super) fn begin_turns(&mut self) {
+        if let Side::Gateway(connector) = &mut self.side {
+            connector.turns.clear();
+        }
     }
 
     /// Whether `path` is one of those that are to be proven ahead.
@@ -307,6 +409,25 @@ impl Peer {
             list.remove(0);
         }
         list.push(Distrust { link, since: now, length, over: false });
+    }
+
+    /// When a client on a stream asks why nothing comes. The gateway, whose stream stands still,
+    /// cannot open another, and who only receives is owed nothing.
+    pub(super) fn quiet_due(&self) -> Option<Instant> {
+        let good = |path: &&Path| path.health == Health::Good && path.probes.due().is_none();
+        let waits = !self.is_client() && self.paths.is_on_stream();
+        self.paths.active().filter(good).filter(|_| waits)?;
+        self.used_at.filter(|&used| self.quiet_after != Some(used)).map(|used| used + QUIET)
+    }
+
+    /// Asks once after each burst of packets by a stream.
+    pub(super) fn ask_quiet_stream(&mut self, cx: &mut Context<'_>) {
+        if self.quiet_due().is_some_and(|due| due <= cx.now)
+            && let Some(id) = self.paths.active_id()
+        {
+            self.quiet_after = self.used_at;
+            self.ask(cx, id);
+        }
     }
 
     /// When a link is trusted again.

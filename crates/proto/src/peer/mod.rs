@@ -113,6 +113,8 @@ pub(crate) struct Peer {
     heard_at: Instant,
     /// When an inner packet last came or went.
     used_at: Option<Instant>,
+    /// Which of these a client has followed by a question.
+    quiet_after: Option<Instant>,
     state: PeerState,
 }
 
@@ -153,6 +155,7 @@ impl Peer {
             echo: None,
             heard_at: now,
             used_at: None,
+            quiet_after: None,
             state: PeerState::Unestablished,
         }
     }

@@ -343,6 +343,7 @@ impl Peer {
                 path.probes = Probes::default();
             }
             self.ask(cx, id);
+            self.begin_turns();
             self.stand_by(cx);
         }
     }

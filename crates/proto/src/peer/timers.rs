@@ -72,6 +72,7 @@ impl Peer {
             (self.waiting.due(), Reason::Waiting),
             (self.lost_due(), Reason::Waiting),
             (self.trust_due(), Reason::Trust),
+            (self.quiet_due(), Reason::Silence),
             (self.nat_test_due(), Reason::Keepalive),
             (self.echo.as_ref().map(|echo| echo.due), Reason::Echo),
             (self.established.map(|_| self.heard_at + persistence), Reason::Persistence),
@@ -84,6 +85,7 @@ impl Peer {
             let candidates = [
                 (self.probe_due(path), Reason::Challenge),
                 (self.check_due(path), Reason::Challenge),
+                (self.turn_due(path), Reason::Challenge),
                 (path.mtu_due, Reason::Mtu),
                 (self.silence_due(epoch, path), Reason::Silence),
                 (self.asked_enough_due(path), Reason::Challenge),
@@ -114,7 +116,9 @@ impl Peer {
         self.notice_silence(cx);
         self.stop_asking(cx.now);
         self.drop_unproven(cx);
+        self.ask_quiet_stream(cx);
         self.trust_again(cx);
+        self.take_turns(cx);
         self.check_spares(cx);
         self.send_probes_due(cx);
         self.search_mtus_due(cx);
