@@ -5,6 +5,8 @@ use crate::time::Duration;
 /// Assumed before the first sample (RFC 9002, 6.2.2 uses 333 ms; a phone's first cellular round
 /// trip is often longer than a cable's, and a wrong guess only delays the first retry).
 pub const INITIAL: Duration = Duration::from_millis(300);
+/// The least that is assumed of a path that was not measured: a radio may have to wake up first.
+const ASSUMED_MIN: Duration = Duration::from_millis(100);
 /// No path holds a datagram for longer.
 pub const SAMPLE_MAX: Duration = Duration::from_secs(5);
 /// No answer is waited for longer before the next try.
@@ -15,6 +17,8 @@ const GRANULARITY: Duration = Duration::from_millis(1);
 /// Smoothed round-trip time, its variance and its minimum.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rtt {
+    /// What is taken for it before the first sample, where anything is known.
+    assumed: Option<Duration>,
     smoothed: Option<Duration>,
     variance: Duration,
     minimum: Duration,
@@ -22,6 +26,13 @@ pub struct Rtt {
 }
 
 impl Rtt {
+    /// Nothing was measured; `other` is the value of a path that the peer was reached by before, and
+    /// a network nearby is hardly faster than [`ASSUMED_MIN`].
+    pub fn assuming(other: &Self) -> Self {
+        let assumed = other.smoothed().clamp(ASSUMED_MIN, INITIAL);
+        Self { assumed: Some(assumed), ..Self::default() }
+    }
+
     /// Takes a sample: `elapsed` since the sending, of which the peer held it for `delay`.
     ///
     /// Longer than [`SAMPLE_MAX`] is not the path's doing: a host slept, and its clock went on.
@@ -32,6 +43,7 @@ impl Rtt {
         let Some(smoothed) = self.smoothed else {
             let adjusted = elapsed.checked_sub(delay).filter(|d| !d.is_zero()).unwrap_or(elapsed);
             *self = Self {
+                assumed: self.assumed,
                 smoothed: Some(adjusted),
                 variance: adjusted / 2,
                 minimum: adjusted,
@@ -57,9 +69,9 @@ impl Rtt {
         self.smoothed
     }
 
-    /// The smoothed value or [`INITIAL`].
+    /// The smoothed value, or what is assumed: [`INITIAL`] where nothing is known.
     pub fn smoothed(&self) -> Duration {
-        self.smoothed.unwrap_or(INITIAL)
+        self.smoothed.or(self.assumed).unwrap_or(INITIAL)
     }
 
     /// The smallest sample; `None` before the first.
@@ -72,7 +84,7 @@ impl Rtt {
     pub fn timeout(&self) -> Duration {
         match self.smoothed {
             Some(smoothed) => (smoothed + (self.variance * 4).max(GRANULARITY)).min(TIMEOUT_MAX),
-            None => INITIAL * 2,
+            None => self.smoothed() * 2,
         }
     }
 }

@@ -10,6 +10,7 @@ use super::connector::Candidate;
 use super::{Context, Link, Peer, Side};
 use crate::id::{LinkId, Transport};
 use crate::outbox::Route;
+use crate::path::rtt::Rtt;
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 
@@ -252,24 +253,26 @@ impl Peer {
         (spare && remotes > 1 && !waits).then_some(due)
     }
 
-    /// Gives the turn to the next address, where one has not answered.
+    /// Gives the turn to the next address, where one has not answered. The path to that may have
+    /// been asked for as long already.
     pub(super) fn take_turns(&mut self, cx: &mut Context<'_>) {
-        let due = |path: &&Path| self.turn_due(path).is_some_and(|due| due <= cx.now);
-        let over = self.paths.iter().filter(due);
-        let over: Vec<_> =
-            over.filter_map(|p| Some((p.id, (p.link?, p.route.remote.is_ipv4())))).collect();
-        for &(id, of) in &over {
-            if let Side::Gateway(connector) = &mut self.side {
-                match connector.turns.iter_mut().find(|turn| turn.of == of) {
-                    Some(turn) => turn.number = turn.number.saturating_add(1),
-                    None => connector.turns.push(Turn { of, number: 1 }),
-                }
+        while let Some((id, of)) = self.turn_over(cx.now)
+            && let Side::Gateway(connector) = &mut self.side
+        {
+            match connector.turns.iter_mut().find(|turn| turn.of == of) {
+                Some(turn) => turn.number = turn.number.saturating_add(1),
+                None => connector.turns.push(Turn { of, number: 1 }),
             }
             self.remove_path(cx, id);
-        }
-        if !over.is_empty() {
             self.stand_by(cx);
         }
+    }
+
+    /// A path whose turn is over, with its link and family.
+    fn turn_over(&self, now: Instant) -> Option<(PathId, (LinkId, bool))> {
+        let due = |path: &&Path| self.turn_due(path).is_some_and(|due| due <= now);
+        let path = self.paths.iter().find(due)?;
+        Some((path.id, (path.link?, path.route.remote.is_ipv4())))
     }
 
     /// There are other links, other addresses, or another path in use: the best ways come first
@@ -370,7 +373,11 @@ impl Peer {
         let socket = connector.open_socket(cx, candidate);
         let route = Route { socket, local: Some(local), remote };
         let id = self.paths.next_id();
-        self.add_path(cx, Path::new(id, route, Some(link), cx.now, Trust::Chosen));
+        let mut path = Path::new(id, route, Some(link), cx.now, Trust::Chosen);
+        if let Some(active) = self.paths.active() {
+            path.rtt = Rtt::assuming(&active.rtt);
+        }
+        self.add_path(cx, path);
         Some(id)
     }
 
