@@ -99,9 +99,6 @@ fn owed(scenario: &str) -> &'static [&'static str] {
         // The renewal of a session that nobody uses, once a day. In namespaces those behind NAT
         // boxes as well: in the first minute the client learns how long the box remembers.
         "idle" => &["bytes_per_day_open"],
-        // Whatever the client knows of the gateway, it asks elsewhere only after a second of
-        // silence; and in namespaces a name that it asked for less than 5 s ago not before that.
-        "both-move" => &["still_ms_max"],
         _ => &[],
     }
 }

@@ -10,6 +10,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 const PERIOD_DATAGRAMS: u64 = 20;
 /// A period is bad if it lost one datagram of so many.
 const BAD_PART: u64 = 10;
+/// And at least so many: a whole search for the path's MTU loses eighteen, in one period or two.
+const BAD_DATAGRAMS: u64 = 12;
 /// Bad periods in a row that make a decline.
 const BAD_PERIODS: u8 = 2;
 
@@ -31,7 +33,8 @@ impl Decline {
         if now.saturating_since(since) < PERIOD || self.sent < PERIOD_DATAGRAMS {
             return;
         }
-        let bad = self.sent.saturating_sub(self.received) * BAD_PART >= self.sent;
+        let lost = self.sent.saturating_sub(self.received);
+        let bad = lost * BAD_PART >= self.sent && lost >= BAD_DATAGRAMS;
         self.bad = if bad { self.bad.saturating_add(1) } else { 0 };
         (self.since, self.sent, self.received) = (Some(now), 0, 0);
     }
@@ -69,6 +72,16 @@ mod tests {
         assert!(declines(&[0, 30, 30, 30, 0]));
         assert!(!declines(&[0, 50, 0, 0, 50, 0]));
         assert!(!declines(&[5; 60]));
+    }
+
+    #[test]
+    fn a_search_for_the_mtu_is_no_decline() {
+        let mut decline = Decline::default();
+        for tenth in 0..40 {
+            let probes = u64::from((10..28).contains(&tenth));
+            decline.sample(Instant::ZERO + Duration::from_millis(tenth * 100), 5 + probes, 5);
+        }
+        assert!(!decline.takes_decline());
     }
 
     #[test]
