@@ -16,6 +16,8 @@ const ENTRIES_MAX: usize = 1 << 16;
 pub struct SentTimes {
     ring: Vec<Instant>,
     next: PacketNumber,
+    /// Numbers below were overwritten before the ring was as wide as it is.
+    oldest: PacketNumber,
 }
 
 impl SentTimes {
@@ -40,6 +42,9 @@ impl SentTimes {
             self.widen();
             return None;
         }
+        if number < self.oldest {
+            return None;
+        }
         Some(now.saturating_since(self.ring[self.slot(number)]))
     }
 
@@ -56,6 +61,7 @@ impl SentTimes {
         }
         let old = std::mem::replace(&mut self.ring, vec![Instant::ZERO; length]);
         let oldest = self.next.saturating_sub(old.len() as u64);
+        self.oldest = oldest;
         for number in oldest..self.next {
             #[expect(clippy::cast_possible_truncation, reason = "below the length of a vector")]
             let from = (number % old.len() as u64) as usize;
@@ -91,6 +97,8 @@ mod tests {
             sent.record(at(number * 100), number);
         }
         assert_eq!(sent.elapsed(at(2_000), 2), None);
+        assert_eq!(sent.elapsed(at(2_000), 3), None, "overwritten before it was wider");
+        assert_eq!(sent.elapsed(at(2_000), 4), Some(Duration::from_micros(1_600)));
         for number in 20..40 {
             sent.record(at(number * 100), number);
         }

@@ -91,6 +91,10 @@ impl Peer {
     /// the active one gone the session moves at once.
     pub(crate) fn links_changed(&mut self, cx: &mut Context<'_>, links: &[Link]) {
         let Side::Gateway(connector) = &mut self.side else { return };
+        if !connector.links.iter().map(|link| link.id).eq(links.iter().map(|link| link.id)) {
+            // The shell's newest word on its links counts more than what they did before.
+            connector.distrusted.iter_mut().for_each(|bad| bad.over = true);
+        }
         connector.set_links(links);
         let still = |path: &&Path| {
             let local = path.route.local;

@@ -193,6 +193,9 @@ impl Peer {
         abandon_others: bool,
     ) {
         let Some(id) = path else { return };
+        if let Some(path) = self.paths.get_mut(id) {
+            path.speaks_again();
+        }
         let meant = match self.paths.get(id).map(|path| path.trust) {
             Some(Trust::Claimed { instead_of: Some(before), .. }) => [id, before],
             Some(_) | None => [id, id],
