@@ -433,3 +433,27 @@ fn a_path_that_was_held_up_once_learns_soon_that_it_shrank() {
 fn a_better_link_is_proven_by_an_address_that_answers() {
     holds(15, &[move_gateway(178), settle(true)]);
 }
+
+#[test]
+fn an_address_that_is_claimed_again_and_again_uses_up_no_indices() {
+    let deaf = Op::Network(Network::OneWay { client: 0, access: 0, way: Way::Down });
+    let send = Op::Send { client: 0, way: Way::Up, packets: 1, len: 0, gap_us: 0 };
+    let rebind = Op::Network(Network::RebindNat { client: 0, access: 0 });
+    let sleep = Op::Machine(Machine::Sleep { client: 2, seconds: 18_574 });
+    let before = [wait(1_581), deaf, send, wait(11_105), rebind, wait(9_726), sleep];
+    holds(21_199, &[&before[..], &[settle(true)]].concat());
+}
+
+#[test]
+fn a_spare_path_that_was_given_up_carries_again_when_the_client_comes_by_it() {
+    let race = Op::Attack(Attack::Intercept {
+        client: 0,
+        way: Way::Up,
+        how: Intercept::Race,
+        datagrams: 14,
+    });
+    let send = Op::Send { client: 0, way: Way::Up, packets: 12, len: 0, gap_us: 0 };
+    let readdress = Op::Network(Network::Readdress { client: 0, card: 0 });
+    let before = [plug(0, 1, 2), wait(366_209), Op::Readmit { client: 0 }, wait(37_925), race];
+    holds(5_618, &[&before[..], &[send, readdress, settle(true)]].concat());
+}

@@ -14,6 +14,7 @@ use crate::id::{PathSerial, SessionIndex};
 use crate::outbox::{Route, RunSeal};
 use crate::pack::fragment::Reassembly;
 use crate::path::PathId;
+use crate::path::kept::Kept;
 use crate::path::lane::{RxLane, TxLane};
 use crate::policy;
 use crate::reliable::control::ControlReceiver;
@@ -29,6 +30,8 @@ pub const INDICES_AHEAD: u32 = 8;
 const SERIALS_AHEAD_MAX: u32 = 2 * INDICES_MAX as u32;
 /// Lanes in use that are kept for receiving; the oldest is given up for a new one.
 pub const LANES_MAX: usize = 8;
+/// Lanes of given up paths that are kept; the serial of an older one is never used again.
+const PARKED_MAX: usize = 8;
 /// Epochs of answered handshakes that nobody has used yet, per peer.
 pub const PENDING_MAX: usize = 8;
 /// How long the epoch before the current one is still received.
@@ -62,6 +65,8 @@ pub(crate) struct Epoch {
     restart_tokens: BTreeMap<PathSerial, RestartToken>,
     next_tx: PathSerial,
     pub(crate) tx: Vec<TxLane>,
+    /// Lanes of paths that were given up, for when the same place is a path again.
+    parked: Vec<(Route, TxLane)>,
     pub(crate) rx: BTreeMap<PathSerial, RxLane>,
     /// The serial of the next index to issue.
     next_rx: PathSerial,
@@ -111,6 +116,7 @@ impl Epoch {
             restart_tokens: BTreeMap::new(),
             next_tx: PathSerial(0),
             tx: Vec::new(),
+            parked: Vec::new(),
             rx: serials().zip(ours).map(|(s, index)| (s, RxLane::new(index, s))).collect(),
             next_rx,
             control: ControlReceiver::default(),
@@ -136,6 +142,14 @@ impl Epoch {
         self.sealed += 1;
         if let Some(place) = self.tx.iter().position(|lane| lane.path == path) {
             return self.tx.get_mut(place);
+        }
+        let same =
+            |(at, _): &(Route, TxLane)| (at.socket, at.remote) == (route.socket, route.remote);
+        if let Some(place) = self.parked.iter().position(same) {
+            let (_, mut lane) = self.parked.remove(place);
+            lane.path = path;
+            self.tx.push(lane);
+            return self.tx.last_mut();
         }
         let of_handshake = (route.socket, route.remote) == (self.origin.socket, self.origin.remote);
         if !of_handshake {
@@ -201,8 +215,11 @@ impl Epoch {
                 self.restart_tokens.insert(serial, token);
             }
         }
-        let (tx, next) = (&self.tx, self.next_tx);
-        let used = |serial| tx.iter().any(|lane| lane.seal.serial == serial);
+        let (tx, parked, next) = (&self.tx, &self.parked, self.next_tx);
+        let used = |serial| {
+            let parked = parked.iter().map(|(_, lane)| lane);
+            tx.iter().chain(parked).any(|lane| lane.seal.serial == serial)
+        };
         self.restart_tokens.retain(|&serial, _| serial >= next || used(serial));
     }
 
@@ -298,10 +315,17 @@ impl Epoch {
         self.rx.values().map(|lane| lane.index)
     }
 
-    /// Forgets a path's sending lane; its serial is never used again.
-    pub(crate) fn drop_path(&mut self, path: PathId) -> Option<TxLane> {
-        let place = self.tx.iter().position(|lane| lane.path == path)?;
-        Some(self.tx.remove(place))
+    /// A path is given up: its lane is kept for another path to the same place, so that addresses
+    /// that are claimed again and again do not use up the peer's indices.
+    pub(crate) fn park(&mut self, path: PathId, route: Route) {
+        let Some(place) = self.tx.iter().position(|lane| lane.path == path) else { return };
+        let mut lane = self.tx.remove(place);
+        lane.kept = Kept::default();
+        lane.flight.forgive();
+        if self.parked.len() >= PARKED_MAX {
+            self.parked.remove(0);
+        }
+        self.parked.push((route, lane));
     }
 }
 

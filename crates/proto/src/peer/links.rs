@@ -10,6 +10,7 @@ use super::connector::Candidate;
 use super::{Context, Link, Peer, Side};
 use crate::id::{LinkId, Transport};
 use crate::outbox::Route;
+use crate::path::probe::Probes;
 use crate::path::rtt::Rtt;
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
@@ -267,9 +268,33 @@ impl Peer {
                 Some(turn) => turn.number = turn.number.saturating_add(1),
                 None => connector.turns.push(Turn { of, number: 1 }),
             }
-            self.remove_path(cx, id);
-            self.stand_by(cx);
+            self.stand_by_at(cx, id, of);
         }
+    }
+
+    /// The path `id`, which nobody answered, leads to the next address of its link from now on: one
+    /// more index for each would soon leave none.
+    fn stand_by_at(&mut self, cx: &mut Context<'_>, id: PathId, of: (LinkId, bool)) {
+        let next = self.spares().into_iter();
+        let mut next = next.filter(|way| (way.link, way.remote.is_ipv4()) == of);
+        let next = next.next().filter(|way| {
+            let there =
+                |path: &Path| (path.link, path.route.remote) == (Some(way.link), way.remote);
+            !self.paths.iter().any(there)
+        });
+        match (next, self.paths.get_mut(id)) {
+            (Some(way), Some(path)) if path.transport() == Transport::Udp => {
+                path.route.remote = way.remote;
+                path.trust = Trust::Chosen;
+                path.health = Health::Good;
+                (path.since, path.heard_at) = (cx.now, None);
+                path.probes = Probes::default();
+                self.forgive(id);
+                self.ask(cx, id);
+            }
+            _ => self.remove_path(cx, id),
+        }
+        self.stand_by(cx);
     }
 
     /// A path whose turn is over, with its link and family.

@@ -287,7 +287,7 @@ impl Peer {
     }
 
     /// A path has answered: what it owed before is forgiven.
-    fn forgive(&mut self, id: PathId) {
+    pub(super) fn forgive(&mut self, id: PathId) {
         if let Some(epoch) = &mut self.epochs.current
             && let Some(lane) = epoch.tx.iter_mut().find(|lane| lane.path == id)
         {
@@ -474,7 +474,7 @@ impl Peer {
             self.inherit(cx, id);
         }
         if let Some(epoch) = &mut self.epochs.current {
-            epoch.drop_path(id);
+            epoch.park(id, path.route);
         }
         if self.paths.active_id().is_none()
             && let Some(proven) = self.best_proven(None)
