@@ -27,7 +27,7 @@ pub struct Rtt {
 
 impl Rtt {
     /// Nothing was measured; `other` is the value of a path that the peer was reached by before,
-    /// and a network nearby is hardly faster than [`ASSUMED_MIN`].
+    /// and less than 100 ms is not assumed.
     pub fn assuming(other: &Self) -> Self {
         let assumed = other.smoothed().clamp(ASSUMED_MIN, INITIAL);
         Self { assumed: Some(assumed), ..Self::default() }

@@ -9,8 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::index::{EpochId, IndexTable};
 use super::keepalive::NatTimeout;
-use super::links::{Distrust, Turn};
 use super::retransmit::LastWords;
+use super::standby::Turn;
+use super::trust::Distrust;
 use super::{Context, Link, StreamTo};
 use crate::crypto::{Cookie, Initiator, Status, Token};
 use crate::id::{LinkId, SessionIndex, SocketId};

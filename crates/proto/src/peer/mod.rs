@@ -2,10 +2,10 @@
 //!
 //! Each verb has a file, and a packet's way through it reads from top to bottom: `egress` (TUN
 //! to datagram), `ingress` (datagram to TUN), `connect` (a client's handshakes, on what its
-//! `connector` remembers), `links` (which path carries, and those proven ahead), `moving` (paths
-//! come, are proven, and go), `retransmit` (what was on its way by one that died), `announce` (the
-//! gateway's addresses), `restart` (its sessions are lost), `keepalive` (what a NAT needs),
-//! `timers`. State is changed here and nowhere above.
+//! `connector` remembers), `links` (which path carries), `standby` (those proven ahead), `trust`
+//! (what a link did), `moving` (paths come, are proven, and go), `retransmit` (what was on its way
+//! by one that died), `announce` (the gateway's addresses), `restart` (its sessions are lost),
+//! `keepalive` (what a NAT needs), `timers`. State is changed here and nowhere above.
 
 pub(crate) mod announce;
 mod connect;
@@ -21,8 +21,10 @@ mod moving;
 pub mod paths;
 mod restart;
 mod retransmit;
+mod standby;
 mod status;
 mod timers;
+mod trust;
 pub mod waiting;
 
 pub use connector::STREAMS_MAX;

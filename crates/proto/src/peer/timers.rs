@@ -1,8 +1,8 @@
 //! What a peer does because time has passed. Every wake-up names its reason.
 
 use super::epoch::Epoch;
-use super::links::SPARE_ASKED;
 use super::moving::CLAIM_TIME;
+use super::standby::SPARE_ASKED;
 use super::{Config, Context, Peer, Side};
 use crate::error::{DropReason, PeerError};
 use crate::id::Transport;

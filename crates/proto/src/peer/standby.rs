@@ -1,0 +1,240 @@
+//! Make before break: what a client has ready beside the path in use. By every other link, in each
+//! family, one path is proven ahead of need, and asked now and then whether it still carries.
+//!
+//! Where the gateway has several addresses, they are asked by turns. An idle session asks nothing
+//! but for its first minute.
+
+use super::connector::Candidate;
+use super::links::FRESH;
+use super::{Context, Peer, Side};
+use crate::id::{LinkId, Transport};
+use crate::path::probe::Probes;
+use crate::path::{Health, Path, PathId, Trust};
+use crate::time::{Duration, Instant};
+
+/// Paths that are kept beside each other: the rest of [`PATHS_MAX`](super::paths::PATHS_MAX) is for
+/// moves and questions.
+const SPARES_MAX: usize = 6;
+/// How long after it was heard of last a spare path is asked, while anybody speaks.
+const CHECKED: Duration = Duration::from_secs(15);
+/// A session without an inner packet for this long is idle: what a spare path is asked waits.
+const IDLE: Duration = Duration::from_secs(10);
+/// How long a spare path is asked whether anybody speaks or not.
+pub(super) const SPARE_ASKED: Duration = Duration::from_secs(60);
+
+const _: () = assert!(CHECKED.as_secs() < FRESH.as_secs());
+
+/// How long one of the gateway's addresses is asked by a spare link before the next one; twice as
+/// long when each has had its turn.
+const TURN: Duration = Duration::from_secs(1);
+/// How often the turns become longer: to about a minute.
+const TURN_DOUBLED: u32 = 6;
+
+/// Which of the gateway's addresses has its turn by a spare link, in one family (IPv4 or not).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    of: (LinkId, bool),
+    number: u32,
+}
+
+impl Peer {
+    /// Client: opens a path by every link that has none, so that it is proven before it is needed.
+    pub(super) fn stand_by(&mut self, cx: &mut Context<'_>) {
+        let wanted = self.spares();
+        let Side::Gateway(connector) = &mut self.side else { return };
+        connector.spares.clone_from(&wanted);
+        if self.epochs.current.is_none() {
+            return;
+        }
+        for candidate in wanted {
+            let Side::Gateway(connector) = &self.side else { return };
+            let there = |path: &Path| {
+                path.health != Health::Gone
+                    && connector.candidate_of(path.link, &path.route) == Some(candidate)
+            };
+            let open = self.paths.iter().any(there) || connector.failed_lately(cx.now, candidate);
+            if !open
+                && self.has_room_for_spare(cx)
+                && let Some(id) = self.open_path(cx, candidate)
+            {
+                self.ask(cx, id);
+            }
+        }
+    }
+
+    /// Whether there is room for one more, perhaps in place of a path that leads nowhere.
+    fn has_room_for_spare(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.paths.iter().count() < SPARES_MAX {
+            return true;
+        }
+        let (active, dead) = (self.paths.active_id(), |path: &&Path| {
+            !path.is_proven() || path.health != Health::Good
+        });
+        let useless = |path: &&Path| Some(path.id) != active && dead(path) && !self.is_spare(path);
+        let useless = self.paths.iter().find(useless).map(|path| path.id);
+        if let Some(id) = useless {
+            self.remove_path(cx, id);
+        }
+        useless.is_some()
+    }
+
+    /// Client: the ways to prove ahead: one by each link other than the one in use, in each family;
+    /// the best links first.
+    fn spares(&self) -> Vec<Candidate> {
+        let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
+            return Vec::new();
+        };
+        let other = connector.links.iter().filter(|link| Some(link.id) != active.link);
+        let ways = other.flat_map(|link| {
+            [true, false].map(|v4| {
+                let ways = self.ways_by(link.id, v4);
+                let turn = connector.turns.iter().find(|turn| turn.of == (link.id, v4));
+                let turn = turn.map_or(0, |turn| turn.number) as usize;
+                ways.get(turn % ways.len().max(1)).copied()
+            })
+        });
+        ways.flatten().take(SPARES_MAX).collect()
+    }
+
+    /// Client: the ways by a link in one family: to where the gateway wants to be reached, to where
+    /// this link or another reaches it, then the rest.
+    fn ways_by(&self, link: LinkId, v4: bool) -> Vec<Candidate> {
+        let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
+            return Vec::new();
+        };
+        let carries = |path: &&Path| path.is_proven() && path.health == Health::Good;
+        let reached = |way: &Candidate| {
+            let there = |path: &&Path| carries(path) && path.route.remote == way.remote;
+            if self.paths.iter().filter(there).any(|path| path.link == Some(link)) {
+                0
+            } else if active.route.remote == way.remote {
+                1
+            } else if self.paths.iter().any(|path| there(&path)) {
+                2
+            } else {
+                3
+            }
+        };
+        let ways = connector.candidates().filter(|way| way.link == link);
+        let mut ways: Vec<_> = ways.filter(|way| way.remote.is_ipv4() == v4).collect();
+        ways.sort_by_key(|way| {
+            (connector.announced_for(way.remote) != Some(way.remote), reached(way))
+        });
+        ways
+    }
+
+    /// When a spare path has been asked for long enough, and another address of the gateway has its
+    /// turn by that link.
+    pub(super) fn turn_due(&self, path: &Path) -> Option<Instant> {
+        let since = path.probes.asking_since()?;
+        let Side::Gateway(connector) = &self.side else { return None };
+        let spare = self.paths.active_id() != Some(path.id) && self.is_spare(path);
+        let of = (path.link?, path.route.remote.is_ipv4());
+        let turn = connector.turns.iter().find(|turn| turn.of == of);
+        let number = turn.map_or(0, |turn| turn.number);
+        let remotes = connector.remotes().filter(|at| at.is_ipv4() == of.1).count();
+        let rounds = number / u32::try_from(remotes).unwrap_or(u32::MAX).max(1);
+        let due = since + TURN * (1 << rounds.min(TURN_DOUBLED));
+        let waits = rounds > 0 && self.is_idle_at(due);
+        (spare && remotes > 1 && !waits).then_some(due)
+    }
+
+    /// Gives the turn to the next address, where one has not answered. The path to that may have
+    /// been asked for as long already.
+    pub(super) fn take_turns(&mut self, cx: &mut Context<'_>) {
+        while let Some((id, of)) = self.turn_over(cx.now)
+            && let Side::Gateway(connector) = &mut self.side
+        {
+            match connector.turns.iter_mut().find(|turn| turn.of == of) {
+                Some(turn) => turn.number = turn.number.saturating_add(1),
+                None => connector.turns.push(Turn { of, number: 1 }),
+            }
+            self.stand_by_at(cx, id, of);
+        }
+    }
+
+    /// The path `id`, which nobody answered, leads to the next address of its link from now on: one
+    /// more index for each would soon leave none.
+    fn stand_by_at(&mut self, cx: &mut Context<'_>, id: PathId, of: (LinkId, bool)) {
+        let next = self.spares().into_iter();
+        let mut next = next.filter(|way| (way.link, way.remote.is_ipv4()) == of);
+        let next = next.next().filter(|way| {
+            let there =
+                |path: &Path| (path.link, path.route.remote) == (Some(way.link), way.remote);
+            !self.paths.iter().any(there)
+        });
+        match (next, self.paths.get_mut(id)) {
+            (Some(way), Some(path)) if path.transport() == Transport::Udp => {
+                path.route.remote = way.remote;
+                path.trust = Trust::Chosen;
+                path.health = Health::Good;
+                (path.since, path.heard_at) = (cx.now, None);
+                path.probes = Probes::default();
+                self.forgive(id);
+                self.ask(cx, id);
+            }
+            _ => self.remove_path(cx, id),
+        }
+        self.stand_by(cx);
+    }
+
+    /// A path whose turn is over, with its link and family.
+    fn turn_over(&self, now: Instant) -> Option<(PathId, (LinkId, bool))> {
+        let due = |path: &&Path| self.turn_due(path).is_some_and(|due| due <= now);
+        let path = self.paths.iter().find(due)?;
+        Some((path.id, (path.link?, path.route.remote.is_ipv4())))
+    }
+
+    /// There are other links, other addresses, or another path in use: the best ways come first
+    /// again.
+    pub(super) fn begin_turns(&mut self) {
+        if let Side::Gateway(connector) = &mut self.side {
+            connector.turns.clear();
+        }
+    }
+
+    /// Whether `path` is one of those that are to be proven ahead.
+    fn is_spare(&self, path: &Path) -> bool {
+        let Side::Gateway(connector) = &self.side else { return false };
+        let way = connector.candidate_of(path.link, &path.route);
+        way.is_some_and(|way| connector.spares.contains(&way))
+    }
+
+    /// When a spare path is to be asked whether it still carries: while anybody speaks.
+    pub(super) fn check_due(&self, path: &Path) -> Option<Instant> {
+        let idle = path.probes.asking_since().is_none() && path.health == Health::Good;
+        let spare = self.paths.active_id() != Some(path.id) && self.is_spare(path);
+        if !(idle && spare && path.is_proven()) {
+            return None;
+        }
+        path.heard_at.map(|heard| heard + CHECKED).filter(|&due| !self.is_idle_at(due))
+    }
+
+    /// Asks the spare paths that nobody has heard of for a while.
+    pub(super) fn check_spares(&mut self, cx: &mut Context<'_>) {
+        let due = |path: &&Path| self.check_due(path).is_some_and(|due| due <= cx.now);
+        let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
+        for id in due {
+            self.ask(cx, id);
+        }
+    }
+
+    /// When the next challenge of a path is due. A spare path that does not answer is asked ever
+    /// more rarely, and after a minute only while anybody speaks.
+    pub(super) fn probe_due(&self, path: &Path) -> Option<Instant> {
+        let (due, since) = (path.probes.due()?, path.probes.asking_since()?);
+        let spare = self.paths.active_id() != Some(path.id) && self.is_spare(path);
+        let waits = spare && due > since + SPARE_ASKED && self.is_idle_at(due);
+        (!waits).then_some(due)
+    }
+
+    /// Client: whether a path that is not in use is asked for as long as it takes: one of those
+    /// that should be proven ahead, and while data goes by a stream, UDP.
+    pub(super) fn asked_for_ever(&self, path: &Path) -> bool {
+        (path.transport() == Transport::Udp && self.paths.is_on_stream()) || self.is_spare(path)
+    }
+
+    fn is_idle_at(&self, at: Instant) -> bool {
+        self.used_at.is_none_or(|used| used + IDLE <= at)
+    }
+}
