@@ -13,7 +13,7 @@ pub const KEPT_BYTES_MAX: usize = 1 << 20;
 /// How long a packet is worth sending again: after this its sender has done so itself.
 pub const KEPT_TIME: Duration = Duration::from_secs(3);
 /// A lane that rests holds no more memory than this.
-const RESTING_BYTES_MAX: usize = 1 << 16;
+const RESTING_BYTES_MAX: usize = 1 << 14;
 
 /// Copies of frames in the order in which they left, end to end.
 #[derive(Clone, Debug, Default)]
@@ -55,7 +55,7 @@ impl Kept {
             self.forget_oldest();
         }
         if self.entries.is_empty() && self.bytes.capacity() > RESTING_BYTES_MAX {
-            self.bytes = VecDeque::new();
+            *self = Self::default();
         }
     }
 
