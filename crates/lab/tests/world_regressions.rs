@@ -435,6 +435,11 @@ fn a_better_link_is_proven_by_an_address_that_answers() {
 }
 
 #[test]
+fn a_better_link_is_proven_by_where_the_gateway_was_found() {
+    holds(13, &[wait(2_458), move_gateway(1_956), wait(351_619), settle(true)]);
+}
+
+#[test]
 fn an_address_that_is_claimed_again_and_again_uses_up_no_indices() {
     let deaf = Op::Network(Network::OneWay { client: 0, access: 0, way: Way::Down });
     let send = Op::Send { client: 0, way: Way::Up, packets: 1, len: 0, gap_us: 0 };

@@ -13,7 +13,7 @@ mod pair;
 use std::net::{IpAddr, SocketAddr};
 
 use eve::insider::{INNER, Insider};
-use eve::{EVE, Eve, Fate, Seen, at, carries, used};
+use eve::{EVE, Eve, Fate, Seen, at, carries, pass, quiet, used};
 use pair::{DELAY, Datagram, GATEWAY, Pair, links, packet};
 use rove_proto::peer::paths::PATHS_MAX;
 use rove_proto::time::Duration;
@@ -29,18 +29,6 @@ fn to_gateway(datagram: &Datagram) -> bool {
 
 fn withhold_if(which: impl Fn(&Datagram) -> bool + 'static) -> impl FnMut(&Datagram) -> Fate {
     move |datagram| if which(datagram) { Fate::Withheld } else { Fate::Passes }
-}
-
-fn pass(_: &Datagram) -> Fate {
-    Fate::Passes
-}
-
-/// A quiet session, and Eve.
-fn quiet() -> (Pair, Eve) {
-    let mut pair = Pair::up();
-    pair.run(SECOND * 2);
-    let eve = Eve::listen(&mut pair, pass);
-    (pair, eve)
 }
 
 /// The client has moved, and its first flight is in Eve's hands.

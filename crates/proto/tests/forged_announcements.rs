@@ -9,8 +9,8 @@ mod pair;
 use std::net::SocketAddr;
 
 use eve::insider::{INNER, Insider};
-use eve::{EVE, Eve, Fate, Seen, at, carries, used};
-use pair::{Datagram, ELSEWHERE, GATEWAY, Pair, packet};
+use eve::{EVE, Eve, Fate, Seen, at, carries, pass, quiet, used};
+use pair::{ELSEWHERE, GATEWAY, Pair, packet};
 use rove_proto::id::SessionIndex;
 use rove_proto::node::{Command, Event};
 use rove_proto::time::Duration;
@@ -18,17 +18,6 @@ use rove_proto::wire::control::Control;
 use rove_proto::wire::frame::Frame;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-fn pass(_: &Datagram) -> Fate {
-    Fate::Passes
-}
-
-fn quiet() -> (Pair, Eve) {
-    let mut pair = Pair::up();
-    pair.run(SECOND * 2);
-    let eve = Eve::listen(&mut pair, pass);
-    (pair, eve)
-}
 
 /// Where the client sends to.
 fn followed(pair: &Pair) -> SocketAddr {

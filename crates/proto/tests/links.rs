@@ -204,6 +204,33 @@ fn what_was_late_and_not_lost_is_delivered_once() {
 }
 
 #[test]
+fn a_farewell_under_old_keys_ends_no_path_of_the_new_ones() {
+    let mut pair = up(&[WIFI, CABLE, MODEM]);
+    let sent = flow(&mut pair, 0, ms(100));
+    let held = pair.hold(CABLE.1);
+    pair.tell_client(links(&[CABLE, MODEM])); // says what arrived by the link that is gone
+    pair.run(ms(5));
+    pair.filter = Box::new(|_| true);
+    pair.tell_client(links(&[MODEM, CABLE]));
+    for number in (sent..).take(200) {
+        if pair.epochs() == 1 {
+            pair.send(&numbered(number, false));
+            pair.send_back(&numbered(number, true));
+            pair.run(Duration::from_secs(1));
+        }
+    }
+    assert_eq!((in_use(&pair), pair.epochs()), (MODEM.0, 2));
+    let before = pair.gateway.status(pair.client_key).unwrap().paths;
+    assert!(!held.borrow().is_empty());
+    for late in held.take() {
+        pair.arrive(late);
+    }
+    let after = pair.gateway.status(pair.client_key).unwrap().paths;
+    let health = |paths: &[PathStatus]| paths.iter().map(|path| path.health).collect::<Vec<_>>();
+    assert_eq!(health(&after), health(&before));
+}
+
+#[test]
 fn data_returns_to_the_first_link_when_it_carries_again() {
     let mut pair = up(&[WIFI, CABLE]);
     pair.tell_client(links(&[CABLE]));

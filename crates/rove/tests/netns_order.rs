@@ -12,19 +12,9 @@ use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
 use serde_json::Value;
-use support::netns::{Lab, in_namespace, inside, sh, wait_until};
+use support::netns::{Lab, in_namespace, inside, second_cable, sh, wait_until};
 
 const ECHO: &str = "198.51.100.80:7";
-
-/// A second cable of the client's, which the kernel likes less.
-fn second_cable() {
-    sh("ip link add second netns client type veth peer name to-second netns router
-        ip -n client addr add 203.0.115.2/24 dev second
-        ip -n router addr add 203.0.115.254/24 dev to-second
-        ip -n client link set second up
-        ip -n router link set to-second up
-        ip -n client route add default via 203.0.115.254 metric 600");
-}
 
 /// Where data goes, and how the first cable stands: its place, and what speaks against it.
 fn order(lab: &Lab) -> (String, u64, String) {

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::netns::{
-    Lab, download, in_namespace, inside, need_program, pattern, serve_pattern, sh, wait_until,
+    Lab, download, in_namespace, inside, need_program, pattern, second_cable, serve_pattern, sh,
+    wait_until,
 };
 
 const WEB: &str = "198.51.100.80:80";
@@ -120,12 +121,7 @@ fn data_stays_on_the_link_that_carries_and_who_asks_for_nothing_is_told_of_nothi
         let invite = lab.invite("laptop");
         lab.rove("client", &format!("up {invite} --route 198.51.100.0/24")).ok();
         close("to-second");
-        sh("ip link add second netns client type veth peer name to-second netns router
-            ip -n client addr add 203.0.115.2/24 dev second
-            ip -n router addr add 203.0.115.254/24 dev to-second
-            ip -n client link set second up
-            ip -n router link set to-second up
-            ip -n client route add default via 203.0.115.254 metric 600");
+        second_cable();
         wait_until("the portal is told of", || page(&lab) == PAGE);
         assert_eq!(status(&lab)["portals"][0]["link"], "second");
         assert_eq!(status(&lab)["carrying"], true);

@@ -253,7 +253,6 @@ impl World {
         let old: Vec<IpAddr> = self.gateway_addresses().iter().map(SocketAddr::ip).collect();
         let new = self.place.next_gateway_addresses();
         if ahead_ms == 0 {
-            self.gateway_left |= !old.is_empty();
             self.readdress_gateway(new.clone())?;
             // Who has announced once must go on: the last word counts.
             return if self.gateway_announces { self.announce_gateway(&new) } else { Ok(()) };

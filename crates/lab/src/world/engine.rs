@@ -103,8 +103,6 @@ pub(super) struct World {
     pub(super) name: Vec<SocketAddr>,
     /// Whether the gateway has announced its addresses at least once.
     pub(super) gateway_announces: bool,
-    /// Whether the gateway has ever left an address without a word.
-    pub(super) gateway_left: bool,
     /// What the gateway's wall clock is wrong by, in seconds.
     pub(super) wall_error_s: i64,
     pub(super) attacker: Attacker,
@@ -180,7 +178,6 @@ impl World {
             gateway_store: GatewayStore::default(),
             name: Vec::new(),
             gateway_announces: false,
-            gateway_left: false,
             wall_error_s: 0,
             attacker: Attacker::new(),
             delivery: Delivery::default(),

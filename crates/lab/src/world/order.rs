@@ -3,8 +3,8 @@
 //! (which is asked of every packet at any time) and the other link carries soon; the first one is
 //! gone back to when it is there again, and that costs nothing either.
 //!
-//! Not asked of a gateway that has left an address without a word: a client does not try the right
-//! one by a link that it does not use, for more than 400 s.
+//! Not asked of a client that has not been told where the gateway is over IPv4, the family that
+//! every network has: it left its addresses without a word, and was found over the other.
 //!
 //! What tells a shell that a link is about to go is the shell's affair: here it puts the link last,
 //! as the daemon does (docs/decisions/0019).
@@ -37,7 +37,7 @@ const UNDER_WAY_NS: u64 = SECOND;
 impl World {
     /// Plays a departure that is announced, a return, and a cut, while packets flow both ways.
     pub(super) fn links_in_order(&mut self, client: usize) -> Result<(), Breach> {
-        if self.gateway_left {
+        if !self.knows_the_way(client) {
             return Ok(());
         }
         let before = [FIRST, SECOND_BEST].map(|card| self.access_of_card(client, card));
@@ -78,6 +78,11 @@ impl World {
             self.plug(client, SECOND_BEST, None)?;
         }
         Ok(())
+    }
+
+    fn knows_the_way(&self, client: usize) -> bool {
+        let known = self.clients[client].directory.remotes();
+        self.gateway_addresses().iter().any(|at| at.is_ipv4() && known.contains(at))
     }
 
     /// Packets flow for long enough, and then by the first link.

@@ -83,7 +83,7 @@ impl Owed {
         self.unreported = 0;
         self.reported_at = Some(now);
         let (upto, received) = std::mem::replace(&mut self.told, (largest + 1, self.received));
-        self.decline.sample(now, largest + 1 - upto.min(largest + 1), self.received - received);
+        self.decline.sample(now, (largest + 1).saturating_sub(upto), self.received - received);
         let delay = now.saturating_since(self.largest_at).as_micros();
         Some(Feedback {
             serial,

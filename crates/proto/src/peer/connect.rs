@@ -63,14 +63,7 @@ impl Peer {
         if matches!(self.state, PeerState::Down(_)) {
             self.state = PeerState::Unestablished;
         }
-        connector.round = Some(Round {
-            started: cx.now,
-            next: cx.now,
-            pause: PAUSE_FIRST,
-            asked: 0,
-            queue: VecDeque::new(),
-            attempts: VecDeque::new(),
-        });
+        connector.round = Some(Round::new(cx.now, PAUSE_FIRST, VecDeque::new()));
         self.attempt_due(cx);
     }
 
@@ -124,14 +117,9 @@ impl Peer {
         if !stale || connector.is_trying() || !connector.wanted {
             return;
         }
-        connector.round = Some(Round {
-            started: cx.now,
-            next: cx.now,
-            pause: PAUSE_FIRST * 2, // beyond the round that only asks by the path in use
-            asked: 0,
-            queue: connector.stream_candidates().take(STREAMS_MAX).collect(),
-            attempts: VecDeque::new(),
-        });
+        let queue = connector.stream_candidates().take(STREAMS_MAX).collect();
+        // Beyond the first pause, whose round asks by the path in use only.
+        connector.round = Some(Round::new(cx.now, PAUSE_FIRST * 2, queue));
         self.attempt_due(cx);
     }
 

@@ -38,6 +38,8 @@ pub(super) struct Connector {
     pub(super) remotes: Vec<SocketAddr>,
     /// Where the gateway itself says that it is reached, best first.
     pub(super) announced: Vec<SocketAddr>,
+    /// Where it was followed to last: it may have moved there without a word.
+    pub(super) followed_to: Option<SocketAddr>,
     pub(super) links: Vec<Link>,
     pub(super) counter: u64,
     pub(super) token: Option<Token>,
@@ -79,6 +81,13 @@ pub(super) struct Round {
     pub(super) asked: u32,
     pub(super) queue: VecDeque<Candidate>,
     pub(super) attempts: VecDeque<Attempt>,
+}
+
+impl Round {
+    /// One that begins at once, with `queue`.
+    pub(super) const fn new(now: Instant, pause: Duration, queue: VecDeque<Candidate>) -> Self {
+        Self { started: now, next: now, pause, asked: 0, queue, attempts: VecDeque::new() }
+    }
 }
 
 /// A way to reach the gateway: from a link's address to one of the gateway's.
@@ -129,6 +138,7 @@ impl Connector {
         Self {
             remotes,
             announced: Vec::new(),
+            followed_to: None,
             links: Vec::new(),
             counter,
             token,
@@ -154,10 +164,15 @@ impl Connector {
         self.links = links.to_vec();
     }
 
-    /// The gateway's addresses, best first: as it said itself, then as the shell knows them.
+    /// The gateway's addresses, best first: as it said itself, as it was found, then as the shell
+    /// knows them.
     pub(super) fn remotes(&self) -> impl Iterator<Item = SocketAddr> + '_ {
-        let known = self.remotes.iter().filter(|remote| !self.announced.contains(remote));
-        self.announced.iter().chain(known).copied()
+        let found = self.followed_to.iter().filter(|at| !self.announced.contains(at));
+        let known = self
+            .remotes
+            .iter()
+            .filter(|&at| !self.announced.contains(at) && self.followed_to.as_ref() != Some(at));
+        self.announced.iter().chain(found).chain(known).copied()
     }
 
     /// Where the gateway wants to be reached by who reaches it at `remote` now: at the first

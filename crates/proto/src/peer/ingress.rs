@@ -157,7 +157,10 @@ impl Peer {
             }
             Frame::LastFeedback(feedback) => {
                 self.take_feedback(cx, arrival, &feedback);
-                self.take_farewell(arrival.path, feedback.serial);
+                // Under old keys the serial is that of another lane.
+                if arrival.standing != Standing::Previous {
+                    self.take_farewell(arrival.path, feedback.serial);
+                }
                 Ok(())
             }
             Frame::Challenge(challenge) => {

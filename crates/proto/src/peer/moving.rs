@@ -10,7 +10,7 @@ use super::epoch::Standing;
 use super::index::Lead;
 use super::{Context, Event, Peer, Side};
 use crate::error::DropReason;
-use crate::id::{LinkId, SocketId};
+use crate::id::{LinkId, SocketId, Transport};
 use crate::outbox::Route;
 use crate::path::probe::{Answer, Probes};
 use crate::path::{Health, Path, PathId, Trust};
@@ -344,6 +344,12 @@ impl Peer {
             // Says "reach me here", and again until that is answered, whatever was asked before.
             if let Some(path) = self.paths.get_mut(id) {
                 path.probes = Probes::default();
+                if let Side::Gateway(connector) = &mut self.side
+                    && path.is_proven()
+                    && path.transport() == Transport::Udp
+                {
+                    connector.followed_to = Some(path.route.remote);
+                }
             }
             self.ask(cx, id);
             self.begin_turns();

@@ -137,6 +137,9 @@ impl Peer {
 
     /// Sends what was collected, as far as there is room; the rest later.
     pub(super) fn send_lost(&mut self, cx: &mut Context<'_>) {
+        if self.lost.frames.is_empty() {
+            return;
+        }
         self.lost.due = None;
         let Some(choice) = self.paths.choose() else { return };
         while let Some((serial, kept)) = self.lost.pop() {

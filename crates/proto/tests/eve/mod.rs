@@ -152,3 +152,16 @@ pub(crate) fn carries(pair: &mut Pair, lengths: std::ops::Range<usize>) {
     let all = lengths.len();
     assert_eq!((after.0 - before.0, after.1 - before.1), (all, all), "up, down");
 }
+
+/// Lets everything pass.
+pub(crate) fn pass(_: &Datagram) -> Fate {
+    Fate::Passes
+}
+
+/// A quiet session, and Eve.
+pub(crate) fn quiet() -> (Pair, Eve) {
+    let mut pair = Pair::up();
+    pair.run(Duration::from_secs(2));
+    let eve = Eve::listen(&mut pair, pass);
+    (pair, eve)
+}

@@ -304,6 +304,16 @@ fn wire(host: &str, net: &str, number: u8, v6: &str) {
     ));
 }
 
+/// A second cable of the client's, which the kernel likes less.
+pub(crate) fn second_cable() {
+    sh("ip link add second netns client type veth peer name to-second netns router
+        ip -n client addr add 203.0.115.2/24 dev second
+        ip -n router addr add 203.0.115.254/24 dev to-second
+        ip -n client link set second up
+        ip -n router link set to-second up
+        ip -n client route add default via 203.0.115.254 metric 600");
+}
+
 /// Gives this test an /etc of its own, which it may change.
 pub(crate) fn own_etc() {
     sh("cp -r /etc /run/etc 2>/dev/null || true; mount --bind /run/etc /etc");
