@@ -165,6 +165,38 @@ fn both_ends_move_at_once_and_the_name_brings_them_together() {
     });
 }
 
+/// The name was asked for a moment ago, when the client started; a move is a reason to ask again.
+#[test]
+fn a_move_asks_for_the_name_again_however_short_ago_it_was_asked_for() {
+    in_namespace("a_move_asks_for_the_name_again_however_short_ago_it_was_asked_for", || {
+        own_etc();
+        fs::write("/etc/hosts", HOSTS).unwrap();
+        let lab = Lab::new("both ends, at once");
+        init(&lab, "");
+        sh("ip -n client -6 addr flush dev to-router scope global
+            ip -n gateway -6 addr flush dev to-router scope global");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite} --route 198.51.100.0/24")).ok();
+        fs::write("/etc/hosts", HOSTS.replace("192.0.2.1", "192.0.2.7")).unwrap();
+        sh("ip -n gateway addr del 192.0.2.1/24 dev to-router
+            ip -n gateway addr add 192.0.2.7/24 dev to-router
+            ip -n gateway route replace default via 192.0.2.254 dev to-router
+            printf '%s\\n' 'addr del 203.0.113.2/24 dev to-router' \
+                'addr add 203.0.113.3/24 dev to-router' \
+                'route replace default via 203.0.113.254' | ip -n client -batch -");
+        let moved = Instant::now();
+        wait_until("they found each other", || {
+            let paths = lab.rove("client", "paths").ok();
+            paths.contains("192.0.2.7:4500")
+                && lab.rove("client", "status").ok().contains("state        up")
+        });
+        // Not when five seconds are over since the start.
+        assert!(moved.elapsed() < Duration::from_millis(2_500), "{:?}", moved.elapsed());
+        lab.rove("client", "down").ok();
+    });
+}
+
 #[test]
 fn a_gateway_whose_name_does_not_resolve_tells_what_it_stood_for() {
     in_namespace("a_gateway_whose_name_does_not_resolve_tells_what_it_stood_for", || {

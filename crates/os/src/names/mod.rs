@@ -29,6 +29,8 @@ pub const SERVERS_MAX: usize = 8;
 const PORT: u16 = 53;
 /// How long until a question is repeated: one may get lost.
 const REPEAT: Duration = Duration::from_secs(1);
+/// How long until it is, if it could not even leave: this host has an address and no route yet.
+const UNSENT: Duration = Duration::from_millis(20);
 /// How long the other family is waited for once one has answered (RFC 8305 section 3 waits 50 ms;
 /// there the connection is urgent, here a missing family is missed for long).
 const OTHER_FAMILY: Duration = Duration::from_millis(300);
@@ -128,8 +130,7 @@ impl Search<'_> {
                 return;
             }
             if now >= repeat {
-                self.ask();
-                repeat = now + REPEAT;
+                repeat = now + if self.ask() { REPEAT } else { UNSENT };
             }
             let had = self.found.iter().flatten().flatten().count();
             self.listen(repeat.min(end).saturating_duration_since(Instant::now()));
@@ -139,17 +140,20 @@ impl Search<'_> {
         }
     }
 
-    fn ask(&self) {
+    /// Whether any question left.
+    fn ask(&self) -> bool {
+        let mut left = false;
         for server in self.servers {
             for socket in &self.sockets {
                 let fits = socket.local_addr().is_ok_and(|at| at.is_ipv4() == server.is_ipv4());
                 let open = |kind: usize| self.found[kind].is_none();
                 for kind in (0..2).filter(|&kind| fits && open(kind)) {
                     // A server that cannot be reached now is one that does not answer.
-                    let _ = socket.send_to(&self.questions[kind], server);
+                    left |= socket.send_to(&self.questions[kind], server).is_ok();
                 }
             }
         }
+        left
     }
 
     /// Waits for at most `time` and takes what has come.

@@ -1,12 +1,12 @@
 //! Where the gateway may be: where it answered last, what it said itself, and what its name stands
 //! for. All are tried side by side, so the order only says which comes some milliseconds earlier.
 //!
-//! The name is asked for outside the tunnel: at the start, as soon as nothing carries, and then
-//! every few seconds until something does. A gateway that moved while this client was away is found
-//! by it, or not at all.
+//! The name is asked for outside the tunnel: at the start, as soon as nothing carries or this host
+//! is on another network, and then every few seconds until something carries. A gateway that moved
+//! while this client was away is found by it, or not at all.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rove_proto::id::Transport;
 use rove_proto::node::Command;
@@ -14,32 +14,19 @@ use rove_proto::node::Command;
 use super::{Client, Progress};
 use crate::daemon::resolve::{self, ADDRESSES_MAX};
 
-/// How often a gateway's name is resolved again while nobody answers at the known addresses.
-const RESOLVE_EVERY: Duration = Duration::from_secs(5);
-
-/// While something carries nothing is asked; this is no more than a bound for the clock.
-const AT_REST: Duration = Duration::from_secs(3_600);
-
 impl Client<'_> {
-    /// Nothing carries: the gateway may have another address by now.
-    pub(super) fn resolve_soon(&mut self) {
-        let allowed = self.resolved_at.map_or_else(Instant::now, |last| last + RESOLVE_EVERY);
-        self.resolve_at = self.resolve_at.min(allowed);
-    }
-
     /// Resolves the gateway's name at the start, and again while nobody answers.
     pub(super) fn resolve_when_due(&mut self) {
         let now = Instant::now();
-        if now < self.resolve_at {
+        if now < self.lookups.due() {
             return;
         }
         let wanted = self.progress != Progress::Told || !self.is_up;
-        if wanted && resolve::has_names(&self.endpoints) {
-            self.resolve_at = now + RESOLVE_EVERY;
-            self.resolved_at = Some(now);
+        if wanted && !self.ranked.is_empty() && resolve::has_names(&self.endpoints) {
+            self.lookups.ask(now);
             self.resolver.ask(&self.endpoints, self.applier.outside_servers());
         } else {
-            self.resolve_at = now + AT_REST;
+            self.lookups.rest(now);
         }
     }
 
@@ -49,6 +36,11 @@ impl Client<'_> {
             Err(name) => self.unresolved = Some(name),
             Ok(found) => {
                 self.unresolved = None;
+                if self.found != found {
+                    self.lookups.fresh();
+                } else if !self.is_up {
+                    self.lookups.stale(Instant::now());
+                }
                 self.found = found;
                 self.set_remotes();
             }

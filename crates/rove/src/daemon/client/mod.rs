@@ -7,6 +7,7 @@
 
 mod addresses;
 mod lease;
+mod lookups;
 mod news;
 mod order;
 mod portal;
@@ -44,6 +45,7 @@ use crate::home::{Home, Role};
 use crate::invite::{GatewayRecord, Invite};
 use crate::membership::Membership;
 use crate::values::{Endpoint, Networks};
+use lookups::Lookups;
 
 /// What a client is to do, and whom it tells.
 pub struct Wishes<'a> {
@@ -110,8 +112,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         resolver: Resolver::new(inbox.clone()),
         found,
         is_up: false,
-        resolve_at: Instant::now(),
-        resolved_at: None,
+        lookups: Lookups::new(Instant::now()),
         unresolved: None,
         lease: None,
         progress: Progress::Asking,
@@ -156,10 +157,8 @@ struct Client<'a> {
     found: Vec<SocketAddr>,
     /// Whether a proven path carries, as the core said last.
     is_up: bool,
-    /// When the name was asked for last.
-    resolved_at: Option<Instant>,
     /// When the name is to be resolved next, if nobody answers until then.
-    resolve_at: Instant,
+    lookups: Lookups,
     /// A name that did not resolve.
     unresolved: Option<String>,
     links: Vec<Link>,
@@ -268,9 +267,9 @@ impl Client<'_> {
     fn patience(&self) -> Duration {
         let due = match self.progress {
             Progress::Asking | Progress::Proving | Progress::Proven => {
-                self.deadline.min(self.resolve_at)
+                self.deadline.min(self.lookups.due())
             }
-            Progress::Told => self.resolve_at,
+            Progress::Told => self.lookups.due(),
         };
         let due =
             [self.order_due, self.portals.due()].into_iter().flatten().fold(due, Instant::min);

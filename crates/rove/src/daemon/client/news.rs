@@ -1,5 +1,7 @@
 //! What a client does about news of the core.
 
+use std::time::Instant;
+
 use anyhow::{Context, Result, anyhow};
 use rove_proto::crypto::Status;
 use rove_proto::node::{Event, PeerState};
@@ -94,9 +96,11 @@ impl Client<'_> {
 
     fn state_changed(&mut self, state: PeerState) {
         tracing::info!(state = status::state(state), "session");
-        self.is_up = state == PeerState::Up;
-        if state != PeerState::Up {
-            self.resolve_soon();
+        let was_up = std::mem::replace(&mut self.is_up, state == PeerState::Up);
+        match (was_up, self.is_up) {
+            (true, false) => self.lookups.hurry(Instant::now()),
+            (false, false) => self.lookups.go_on(Instant::now()),
+            (_, true) => {}
         }
         self.suspect_portals();
     }

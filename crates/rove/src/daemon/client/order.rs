@@ -2,25 +2,28 @@
 
 use std::time::Instant;
 
+use ipnet::IpNet;
 use rove_os::links::Link;
 
 use super::Client;
 use crate::daemon::data::Order;
-use crate::daemon::ranking::Ranked;
+use crate::daemon::ranking::{Ranked, Standing};
 
 impl Client<'_> {
     /// The links changed: the core takes other paths, and what others removed is put back.
     pub(super) fn relink(&mut self, links: Vec<Link>) {
         self.links = links;
+        let before = std::mem::take(&mut self.ranked);
         self.note_links();
         self.tell_links();
         self.suspect_portals();
         if let Err(error) = self.applier.reassert() {
             tracing::error!(%error, "the tunnel's addresses or routes could not be put back");
         }
-        // With another network the name may be found that was not, or the gateway by another.
-        if self.unresolved.is_some() || !self.is_up {
-            self.resolve_at = Instant::now();
+        // With another network the name may be found that was not, or the gateway by another. Asked
+        // even if the core says that something carries: of this change it knows nothing yet.
+        if !starts(&before).eq(starts(&self.ranked)) {
+            self.lookups.hurry(Instant::now());
         }
     }
 
@@ -63,4 +66,12 @@ impl Client<'_> {
             self.radios.ask(self.ranking.radios(now));
         }
     }
+}
+
+/// From where this host sends: by link, by which more than its neighbours may be reached, and
+/// address.
+fn starts(ranked: &[Ranked]) -> impl Iterator<Item = (u32, bool, &[IpNet])> {
+    ranked.iter().map(|Ranked { link, standing, .. }| {
+        (link.index, *standing != Standing::NoRoute, link.addresses.as_slice())
+    })
 }

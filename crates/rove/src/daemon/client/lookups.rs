@@ -1,0 +1,166 @@
+//! When the gateway's name is asked for: at once where the answer may be another than before, at
+//! rest otherwise, and never in a storm, whoever answers and however often links come and go.
+//!
+//! It decides moments and refuses to know the name. Limit: how long a record may be kept by the
+//! servers on the way is not looked at; a stale answer is asked for again a little later each time.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// How often the name is asked for while nobody answers at the known addresses.
+const EVERY: Duration = Duration::from_secs(5);
+/// Between two questions at least: one plugged cable is several changes of links.
+const APART: Duration = Duration::from_millis(250);
+/// How soon the name is asked for again when the answer was that of before; twice as long after
+/// each such answer, up to [`EVERY`].
+const STALE: Duration = Duration::from_millis(500);
+/// No more than so many questions ...
+const BURST: usize = 6;
+/// ... in this time.
+const BURST_TIME: Duration = Duration::from_secs(10);
+/// While something carries nothing is asked; this is no more than a bound for the clock.
+const AT_REST: Duration = Duration::from_secs(3_600);
+
+/// The questions for a name: those that were asked, and when the next is due.
+#[derive(Debug)]
+pub(super) struct Lookups {
+    due: Instant,
+    /// The last [`BURST`], oldest first.
+    asked: VecDeque<Instant>,
+    /// How long after the last question a stale answer has the next one follow.
+    pause: Duration,
+}
+
+impl Lookups {
+    /// The first one is due.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { due: now, asked: VecDeque::with_capacity(BURST), pause: EVERY }
+    }
+
+    /// When the next one is due; whether it is wanted then is the caller's to say.
+    pub(super) const fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// A question is asked.
+    pub(super) fn ask(&mut self, now: Instant) {
+        while self.asked.len() >= BURST {
+            self.asked.pop_front();
+        }
+        self.asked.push_back(now);
+        self.due = self.allowed(now, EVERY);
+    }
+
+    /// No question is wanted until something happens.
+    pub(super) fn rest(&mut self, now: Instant) {
+        self.due = now + AT_REST;
+    }
+
+    /// Nothing carries, as before.
+    pub(super) fn go_on(&mut self, now: Instant) {
+        self.due = self.due.min(self.allowed(now, EVERY));
+    }
+
+    /// Another answer is likely: this host is on another network, or nothing carries any more.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        self.pause = STALE;
+        self.due = self.due.min(self.allowed(now, APART));
+    }
+
+    /// The answer was another: whether somebody answers there needs its time.
+    pub(super) fn fresh(&mut self) {
+        self.pause = EVERY;
+    }
+
+    /// The answer was that of before, and nothing carries.
+    pub(super) fn stale(&mut self, now: Instant) {
+        self.due = self.due.min(self.allowed(now, self.pause));
+        self.pause = (self.pause * 2).min(EVERY);
+    }
+
+    /// The first moment at which a question may follow the last one after `pause`.
+    fn allowed(&self, now: Instant, pause: Duration) -> Instant {
+        let after_last = self.asked.back().map(|&last| last + pause);
+        let full = self.asked.len() == BURST;
+        let after_burst = self.asked.front().filter(|_| full).map(|&first| first + BURST_TIME);
+        [after_last, after_burst].into_iter().flatten().fold(now, Instant::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Asks whenever it is due until `until`, each answer being `answer`ed; the moments.
+    fn asked(
+        lookups: &mut Lookups,
+        mut now: Instant,
+        until: Instant,
+        answer: fn(&mut Lookups, Instant),
+    ) -> Vec<u128> {
+        let began = now;
+        let mut moments = Vec::new();
+        while lookups.due().max(now) < until {
+            now = lookups.due().max(now);
+            lookups.ask(now);
+            moments.push((now - began).as_millis());
+            answer(lookups, now + 20 * MS);
+        }
+        moments
+    }
+
+    #[test]
+    fn who_moved_asks_at_once_however_short_ago_it_asked() {
+        let began = Instant::now();
+        let mut lookups = Lookups::new(began);
+        lookups.ask(began);
+        lookups.rest(began + 100 * MS);
+        let moved = began + 1_300 * MS;
+        lookups.hurry(moved);
+        assert_eq!(lookups.due(), moved);
+        // An answer that changes nothing is asked for again, ever later.
+        let moments = asked(&mut lookups, moved, moved + 8_000 * MS, Lookups::stale);
+        assert_eq!(moments, [0, 500, 1_500, 3_500, 7_500]);
+        // With another answer there is somebody else to wait for.
+        lookups.hurry(moved);
+        lookups.fresh();
+        let moments = asked(&mut lookups, moved + 20_000 * MS, moved + 32_000 * MS, Lookups::stale);
+        assert_eq!(moments, [0, 5_000, 10_000]);
+        // The several changes that a plugged cable is are one.
+        let mut lookups = Lookups::new(began);
+        lookups.ask(began);
+        lookups.hurry(began + 10 * MS);
+        lookups.hurry(began + 20 * MS);
+        assert_eq!(lookups.due(), began + APART);
+    }
+
+    #[test]
+    fn without_a_move_it_is_asked_every_five_seconds() {
+        let began = Instant::now();
+        let mut lookups = Lookups::new(began);
+        let moments = asked(&mut lookups, began, began + 21_000 * MS, |lookups, now| {
+            lookups.go_on(now);
+            lookups.stale(now);
+        });
+        assert_eq!(moments, [0, 5_000, 10_000, 15_000, 20_000]);
+    }
+
+    #[test]
+    fn neither_links_that_flap_nor_a_resolver_that_lies_make_a_storm() {
+        let began = Instant::now();
+        for answer in [Lookups::hurry, Lookups::stale, |lookups: &mut Lookups, now| {
+            lookups.rest(now);
+            lookups.hurry(now);
+            lookups.stale(now);
+        }] {
+            let mut lookups = Lookups::new(began);
+            let moments = asked(&mut lookups, began, began + 60_000 * MS, answer);
+            let within = |n: usize| moments.get(n + BURST).map(|later| later - moments[n]);
+            let shortest = (0..moments.len()).filter_map(within).min();
+            assert!(shortest.is_none_or(|time| time >= BURST_TIME.as_millis()), "{moments:?}");
+            assert!(moments.len() >= 12, "and it does not fall silent: {moments:?}");
+        }
+    }
+}
