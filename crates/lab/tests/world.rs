@@ -62,6 +62,7 @@ fn kind(op: &Op) -> &'static str {
         Op::Attack(Attack::Replay { .. }) => "replayed",
         Op::Attack(Attack::Garbage { .. }) => "noise",
         Op::Attack(Attack::Reflect { .. }) => "reflected",
+        Op::Attack(Attack::Cut { .. }) => "streams cut",
         Op::Attack(Attack::Flood { .. }) => "flooded",
         Op::Machine(Machine::Sleep { .. }) => "slept",
         Op::Machine(Machine::RestartClient { found: Found::Backup, .. }) => "an older store",
@@ -71,6 +72,7 @@ fn kind(op: &Op) -> &'static str {
         Op::Machine(Machine::StepClock { .. }) => "a wrong clock",
         Op::Machine(Machine::Late { .. }) => "a busy machine",
         Op::Network(Network::Depart { .. }) => "a departure",
+        Op::Network(Network::Filter { filter: Some(_), .. }) => "a middlebox",
         Op::Network(_) => "the network changes",
         Op::Send { .. } | Op::Syn { .. } | Op::Wait { .. } => "traffic",
         Op::Revoke { .. } => "revoked",
@@ -82,7 +84,7 @@ fn kind(op: &Op) -> &'static str {
 }
 
 /// Kinds that [`kind`] can tell.
-const KINDS: usize = 25;
+const KINDS: usize = 27;
 
 #[test]
 fn the_fixed_seeds_have_operations_of_every_kind() {

@@ -28,6 +28,8 @@ pub enum Filter {
     TlsPort(u16),
     /// TCP to this end, and nothing else.
     End(SocketAddr),
+    /// Everything, but not a byte in a TCP connection, which opens all the same.
+    NoBytes,
 }
 
 /// A box that filters, and the connections that it has judged.
@@ -61,6 +63,7 @@ impl Middlebox {
             Filter::NoUdp => !matches!(packet.protocol, Protocol::Udp | Protocol::Other(UDP)),
             Filter::Port(port) => is_tcp && outside.port() == port,
             Filter::End(end) => is_tcp && outside == end,
+            Filter::NoBytes => bytes.is_empty(),
             Filter::TlsPort(port) => {
                 is_tcp && outside.port() == port && self.judge((inside, outside), heading, bytes)
             }
@@ -154,6 +157,16 @@ mod tests {
         assert!(say(Heading::Out, 4, &HELLO[..1]));
         assert!(!say(Heading::Out, 5, &[22, 2, 0, 0, 1, 1]));
         assert!(!say(Heading::Out, 6, &[22, 3, 1, 0, 1, 2]));
+    }
+
+    #[test]
+    fn a_connection_that_opens_may_carry_nothing() {
+        let mut there = Middlebox::new(Filter::NoBytes);
+        let udp = Endpoints { protocol: Protocol::Udp, ..tcp(443) };
+        assert!(there.lets_by(Heading::Out, &udp, &[]) && there.lets_by(Heading::In, &udp, &[]));
+        assert!(there.lets_by(Heading::Out, &tcp(443), &[]));
+        assert!(!there.lets_by(Heading::Out, &tcp(443), HELLO));
+        assert!(!there.lets_by(Heading::In, &back(tcp(443)), b"an answer"));
     }
 
     #[test]

@@ -9,8 +9,9 @@ use rove_proto::role::Access;
 use rove_proto::wire::control::{Lease, Prefix};
 use rove_proto::wire::restart::RESTART_NOTICE_LEN;
 
+use super::agenda::Task;
 use super::attacker::Attacker;
-use super::engine::{GATEWAY, Task, World};
+use super::engine::{GATEWAY, World};
 use super::host::{Card, PORT, Power};
 use super::inner::{self, Body, LEN_MAX, LEN_MIN};
 use super::laws::Breach;
@@ -36,6 +37,7 @@ impl World {
             Op::Wait { ms } => return self.advance(u64::from(ms) * MS),
             Op::Network(ref change) => return self.change_network(change),
             Op::Machine(ref change) => return self.change_machine(change),
+            Op::Attack(Attack::Cut { client }) => self.cut_streams(self.client(client))?,
             Op::Attack(ref attack) => self.attack(attack),
             Op::Revoke { client } => return self.revoke(self.client(client)),
             Op::Readmit { client } => return self.readmit(self.client(client)),
@@ -100,6 +102,10 @@ impl World {
             Network::Mtu { client, access, mtu } => {
                 let client = self.client(client);
                 self.place.access_mut(client, access.into()).mtu = mtu.into();
+            }
+            Network::Filter { client, access, filter } => {
+                let client = self.client(client);
+                self.place.set_filter(client, access.into(), filter);
             }
             Network::Readdress { client, card } => {
                 let (client, card) = (self.client(client), usize::from(card % CARDS));
@@ -194,6 +200,7 @@ impl World {
                 Some(client) => self.attacker.reflect(self.now_ns, client),
                 None => Vec::new(),
             },
+            Attack::Cut { .. } => Vec::new(), // nothing is sent
             Attack::Flood { messages, chance } => {
                 Attacker::flood(self.gateway_key, gateway, messages, chance)
             }
@@ -302,6 +309,7 @@ impl World {
             Power::Asleep => {
                 self.hosts[host].power = Power::On;
                 self.rearm(host);
+                self.wake_streams(host);
             }
             Power::Off => {
                 self.begin_process(host, reboot);
@@ -354,7 +362,7 @@ impl World {
         let Self { clients, gateway_key, .. } = self;
         let client = &clients[client];
         let side = SideConfig::Gateway {
-            remotes,
+            remotes: remotes.clone(),
             counter: client.store.counter,
             token: client.store.token.clone(),
             advertise: vec![],
@@ -363,6 +371,7 @@ impl World {
         let config = PeerConfig { key: *gateway_key, psk: None, access, side };
         let (wanted, peer) = (client.wanted, *gateway_key);
         self.command(host, Command::AddPeer(Box::new(config)))?;
+        self.tell_streams(host - 1, &remotes)?;
         self.tell_links(host - 1)?;
         if wanted { self.command(host, Command::Connect(peer)) } else { Ok(()) }
     }

@@ -133,6 +133,21 @@ impl Attacker {
         }
     }
 
+    /// A segment of a stream passes, of which it takes or holds whole ones: to write into a stream
+    /// is no more than to send datagrams.
+    pub(super) fn meets(&mut self, client: Option<HostId>, way: Way) -> Fate {
+        let Some(task) = &mut self.task else { return Fate::Passes };
+        if Some(task.client) != client || task.way != way || task.left == 0 {
+            return Fate::Passes;
+        }
+        task.left -= 1;
+        match task.how {
+            Intercept::Drop => Fate::Vanishes,
+            Intercept::Hold { ms } => Fate::Held { by_ns: u64::from(ms) * MS },
+            Intercept::Move | Intercept::Race => Fate::Passes,
+        }
+    }
+
     /// Remembers a datagram of `from` as it looks on the wire.
     pub(super) fn record(&mut self, from: HostId, datagram: Datagram) {
         if self.recorded.len() >= RECORDED_MAX {

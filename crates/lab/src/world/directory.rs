@@ -12,7 +12,8 @@ use std::net::SocketAddr;
 use rove_proto::id::Transport;
 use rove_proto::node::{Command, PeerState};
 
-use super::engine::{Task, World};
+use super::agenda::Task;
+use super::engine::World;
 use super::host::Power;
 use super::laws::Breach;
 use crate::emu::{MS, SECOND};
@@ -164,7 +165,8 @@ impl World {
         self.trust(client, &remotes);
         self.clients[client].directory.told.clone_from(&remotes);
         let peer = self.gateway_key;
-        self.command(client + 1, Command::SetRemotes { peer, remotes })
+        self.command(client + 1, Command::SetRemotes { peer, remotes: remotes.clone() })?;
+        self.tell_streams(client, &remotes)
     }
 
     /// What the node of a process that begins is told.

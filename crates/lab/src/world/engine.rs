@@ -5,14 +5,15 @@
 //! every law that it could have broken is checked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use rove_proto::crypto::{SeededRng, StaticSecret, Status, Token};
-use rove_proto::id::PeerKey;
+use rove_proto::id::{PeerKey, SocketId, Transport};
 use rove_proto::node::{Command, Event, Node, PeerStatus};
 use rove_proto::outbox::Outbox;
 use rove_proto::time::Instant;
 
+use super::agenda::Task;
 use super::attacker::Attacker;
 use super::directory::Directory;
 use super::hash::{TraceHash, hash};
@@ -23,10 +24,11 @@ use super::laws::{
     check_status,
 };
 use super::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
-use super::parcel::{HostId, Input, Parcel};
+use super::parcel::HostId;
 use super::place::Place;
 use super::road::{Arrival, Passed};
 use super::store::{ClientStore, GatewayStore};
+use super::streams::Streams;
 use super::wakes::Wakes;
 use super::watch::Watch;
 use crate::emu::{self, Rng};
@@ -41,33 +43,15 @@ pub(super) const GATEWAY: HostId = 0;
 /// The key of every gateway and of every client number is the same in all worlds.
 const KEY_SEED: u64 = 7;
 
-/// What is due at a time.
-#[derive(Debug)]
-pub(super) enum Task {
-    /// An inner packet is sent.
-    Send { client: usize, way: Way, body: Body },
-    /// A datagram that was held goes its way.
-    Release { host: HostId, link: emu::LinkId, parcel: Parcel },
-    /// The gateway's desk has decided about an enrolment.
-    Decide { peer: PeerKey, client: Option<usize>, token: Token },
-    /// The gateway's name stands for where it is now.
-    Rename,
-    /// A client asks for the name, if nothing carries.
-    AskName { client: usize, at_ns: u64 },
-    /// And is answered.
-    Resolved { client: usize },
-    /// A client was told by the gateway where it is reached.
-    Announced { client: usize, addresses: Vec<SocketAddr> },
-    /// A card is plugged out.
-    Unplug { client: usize, card: usize },
-    /// The gateway gives up the addresses that it had before those.
-    Retire { kept: Vec<IpAddr> },
-    /// The gateway that began anew calls back who was reached by its predecessor.
-    Recall { peer: PeerKey },
-    /// A busy host's shell gets its turn.
-    Turn { host: HostId },
-    /// A host wakes up or starts.
-    PowerOn { host: HostId, reboot: bool },
+/// Who is in a world.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crowd {
+    pub(super) clients: usize,
+    /// They come one after the other, so far apart: a desk takes its time, and lets only so many
+    /// wait.
+    pub(super) apart_ns: u64,
+    /// Whether they know of streams.
+    pub(super) streams: bool,
 }
 
 /// A client's side of things outside of its node.
@@ -126,12 +110,13 @@ pub(super) struct World {
     /// What passed the clients' cards, if anybody listens.
     pub(super) overheard: Option<Vec<Passed>>,
     pub(super) wakes: Wakes,
+    pub(super) streams: Streams,
     /// The session of the gateway that is looked at next.
     inspected: usize,
     /// Where the gateway last found that a client is, by address.
     pub(super) whereabouts: BTreeMap<SocketAddr, HostId>,
-    agenda: BTreeMap<(u64, u64), Task>,
-    scheduled: u64,
+    pub(super) agenda: BTreeMap<(u64, u64), Task>,
+    pub(super) scheduled: u64,
     pub(super) amplification: Amplification,
     pub(super) hijack: Hijack,
     pub(super) unlinkable: Unlinkable,
@@ -145,25 +130,22 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A world in which everybody was just switched on; one to three clients.
-    pub(super) fn new(seed: u64, watch: Watch) -> Result<Self, Breach> {
-        let count = 1 + Rng::new(seed).fork(0x776f).below(CLIENTS_MAX.into()) as usize;
-        Self::of(count, seed, watch)
+    /// A world in which everybody was just switched on; one to three clients, that know of streams
+    /// or not.
+    pub(super) fn new(seed: u64, streams: bool, watch: Watch) -> Result<Self, Breach> {
+        let clients = 1 + Rng::new(seed).fork(0x776f).below(CLIENTS_MAX.into()) as usize;
+        Self::gathering(Crowd { clients, apart_ns: 0, streams }, seed, watch)
     }
 
-    /// The same with so many clients.
-    pub(super) fn of(count: usize, seed: u64, watch: Watch) -> Result<Self, Breach> {
-        Self::gathering(count, 0, seed, watch)
+    /// The same with so many clients, that know of none.
+    #[cfg(test)]
+    pub(super) fn of(clients: usize, seed: u64, watch: Watch) -> Result<Self, Breach> {
+        Self::gathering(Crowd { clients, apart_ns: 0, streams: false }, seed, watch)
     }
 
-    /// The same with clients that come one after the other, so far apart: a desk takes its time,
-    /// and lets only so many wait.
-    pub(super) fn gathering(
-        count: usize,
-        apart_ns: u64,
-        seed: u64,
-        watch: Watch,
-    ) -> Result<Self, Breach> {
+    /// The same with these clients.
+    pub(super) fn gathering(crowd: Crowd, seed: u64, watch: Watch) -> Result<Self, Breach> {
+        let Crowd { clients: count, apart_ns, streams } = crowd;
         let rng = Rng::new(seed).fork(0x776f);
         let mut keys = SeededRng::new(KEY_SEED);
         let mut secret = || StaticSecret::generate(&mut keys);
@@ -193,6 +175,7 @@ impl World {
             arrivals: Vec::new(),
             overheard: None,
             wakes: Wakes::new(count + 1),
+            streams: Streams::new(streams),
             inspected: 0,
             whereabouts: BTreeMap::new(),
             agenda: BTreeMap::new(),
@@ -281,7 +264,8 @@ impl World {
     /// When anything happens next.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let task = self.agenda.first_key_value().map(|(&(at, _), _)| at);
-        [self.wakes.next_ns(), task, self.place.net.poll_timeout()].into_iter().flatten().min()
+        let (net, streams) = (self.place.net.poll_timeout(), self.streams.next_ns());
+        [self.wakes.next_ns(), task, net, streams].into_iter().flatten().min()
     }
 
     /// Everything that is due now.
@@ -289,6 +273,7 @@ impl World {
         while let Some(delivery) = self.place.net.poll_delivery(self.now_ns) {
             self.arrive(delivery)?;
         }
+        self.keep_streams()?;
         while let Some(entry) = self.agenda.first_entry() {
             if entry.key().0 > self.now_ns {
                 break;
@@ -329,53 +314,6 @@ impl World {
         }
     }
 
-    /// Puts a task on the agenda.
-    pub(super) fn schedule(&mut self, after_ns: u64, task: Task) {
-        self.scheduled += 1;
-        self.agenda.insert((self.now_ns + after_ns, self.scheduled), task);
-    }
-
-    /// Carries out at once whatever was held back.
-    pub(super) fn release_all(&mut self) -> Result<(), Breach> {
-        for (_, task) in std::mem::take(&mut self.agenda) {
-            self.perform(task)?;
-        }
-        (0..self.hosts.len()).try_for_each(|host| self.take_in(host))
-    }
-
-    fn perform(&mut self, task: Task) -> Result<(), Breach> {
-        match task {
-            Task::Send { client, way, body } => {
-                let host = if way == Way::Up { client + 1 } else { GATEWAY };
-                if self.hosts[host].power == Power::On {
-                    let inner = self.delivery.send(self.now_ns, client, way, body);
-                    self.put(host, Input::Packet(inner));
-                }
-                Ok(())
-            }
-            Task::Turn { host } => self.take_in(host),
-            Task::Release { host, link, parcel } => {
-                self.place.net.push(self.now_ns, self.place.hosts[host], link, parcel);
-                Ok(())
-            }
-            Task::Decide { peer, client, token } => self.decide(peer, client, &token),
-            Task::Rename => {
-                self.rename();
-                Ok(())
-            }
-            Task::AskName { client, at_ns } => {
-                self.ask_name(client, at_ns);
-                Ok(())
-            }
-            Task::Resolved { client } => self.resolved(client),
-            Task::Announced { client, addresses } => self.take_announced(client, &addresses),
-            Task::Unplug { client, card } => self.plug(client, card, None),
-            Task::Retire { kept } => self.retire(&kept),
-            Task::Recall { peer } => self.recall(peer),
-            Task::PowerOn { host, reboot } => self.power_on(host, reboot),
-        }
-    }
-
     /// An inner packet is handed to the node at its origin. Returns its number; `None` when the
     /// machine does not run.
     pub(super) fn send_now(
@@ -410,21 +348,35 @@ impl World {
     ) -> Result<(), Breach> {
         let turn = self.hosts[host].turn(self.now_ns, verb);
         self.rearm(host);
-        if let Some(socket) = turn.not_open.first() {
-            return Err(Breach::new(Law::Sockets, format!("host {host} sends from {socket:?}")));
-        }
-        let Turn { events, sealed, inner, sends, .. } = turn;
+        let Turn { events, sealed, inner, sends, by_streams, not_open } = turn;
         for (seal, number) in &sealed {
             self.nonces.sealed(seal, *number)?;
         }
+        let mut closed = Vec::new();
         for event in events {
+            if let Event::CloseSocket { socket } = event {
+                closed.push(socket);
+            }
             self.react(host, event)?;
+        }
+        let unknown = |(socket, _): &&(SocketId, _)| {
+            !self.streams.has(host, *socket) && !self.streams.has_failed(host, *socket)
+        };
+        let by_no_stream = by_streams.iter().find(unknown).map(|(socket, _)| socket);
+        if let Some(socket) = not_open.first().or(by_no_stream) {
+            return Err(Breach::new(Law::Sockets, format!("host {host} sends from {socket:?}")));
         }
         for packet in &inner {
             self.deliver(host, packet)?;
         }
         for outgoing in sends {
             self.transmit(host, outgoing)?;
+        }
+        for (socket, payload) in by_streams {
+            self.send_by_stream(host, socket, payload)?;
+        }
+        for socket in closed {
+            self.close_stream(host, socket)?;
         }
         self.inspect(host)
     }
@@ -468,7 +420,8 @@ impl World {
             let what = format!("client {} is known and not enrolled", peer - 1);
             return Err(Breach::new(Law::Enrolment, what));
         }
-        check_status(&status, self.hosts[host].sockets())?;
+        let streams = if host == GATEWAY { 0 } else { self.streams.count(host) };
+        check_status(&status, self.hosts[host].sockets() + streams)?;
         self.hijack.check(host, peer, &status)
     }
 
@@ -510,7 +463,8 @@ impl World {
                 self.clients[host - 1].refused = None;
                 self.note_where(host - 1);
             }
-            Event::Reached { peer, route, index } => {
+            // By a stream nobody can be called back: it is gone with the process.
+            Event::Reached { peer, route, index } if route.socket.transport() == Transport::Udp => {
                 self.gateway_store.journal.insert(peer, (route, index));
             }
             Event::Moved { .. } => {
@@ -524,7 +478,11 @@ impl World {
                 self.schedule(0, Task::Announced { client: host - 1, addresses });
             }
             Event::Refused { status, .. } => self.clients[host - 1].refused = Some(status),
+            Event::OpenSocket { socket, link, local, stream: Some(to) } => {
+                self.open_stream(host, socket, (link, local), to)?;
+            }
             Event::Established { .. }
+            | Event::Reached { .. }
             | Event::OpenSocket { .. }
             | Event::CloseSocket { .. }
             | Event::PeerRefused { .. }
@@ -553,6 +511,7 @@ impl World {
         self.starts += 1;
         let mut seed = self.seed.fork(self.starts);
         self.taken[host].clear();
+        self.streams.forget(host);
         self.amplification.restarted(host);
         self.hijack.restarted(host);
         for (reason, count) in self.hosts[host].node.drops().iter() {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
-use rove_proto::id::{LinkId, PacketNumber, SocketId};
+use rove_proto::id::{LinkId, PacketNumber, SocketId, Transport};
 use rove_proto::node::{Config, Event, Link, Node};
 use rove_proto::outbox::{Outbox, RunSeal};
 use rove_proto::time::{Duration, Instant};
@@ -88,6 +88,8 @@ pub(super) struct Turn {
     pub(super) sealed: Vec<(RunSeal, PacketNumber)>,
     pub(super) inner: Vec<Vec<u8>>,
     pub(super) sends: Vec<Outgoing>,
+    /// What leaves by streams.
+    pub(super) by_streams: Vec<(SocketId, Vec<u8>)>,
     /// Sockets that were sent from and are not open: a fault of the core.
     pub(super) not_open: Vec<SocketId>,
 }
@@ -152,7 +154,7 @@ impl Host {
         verb(&mut self.node, now, &mut self.out);
         let mut turn = Turn::default();
         while let Some(event) = self.node.poll_event() {
-            if let Event::OpenSocket { socket, link, local, .. } = &event {
+            if let Event::OpenSocket { socket, link, local, stream: None } = &event {
                 self.open(*socket, *link, *local);
             }
             turn.events.push(event);
@@ -162,6 +164,10 @@ impl Host {
         let mut sends = Vec::new();
         for (run, bytes) in self.out.runs() {
             for payload in bytes.chunks(run.segment.max(1)) {
+                if run.route.socket.transport() == Transport::Stream {
+                    turn.by_streams.push((run.route.socket, payload.to_vec()));
+                    continue;
+                }
                 match self.sockets.get(&run.route.socket) {
                     None => turn.not_open.push(run.route.socket),
                     Some(&(card, bound)) => {
@@ -206,16 +212,19 @@ impl Host {
 
     /// How a datagram that arrived over `link` reaches the core, if it does.
     pub(super) fn receive(&self, link: emu::LinkId, to: SocketAddr) -> Option<Received> {
-        if self.power != Power::On {
-            return None;
-        }
-        let own = |card: &Card| card.link == link && card.addresses.contains(&to.ip());
-        let card = self.cards.iter().position(|card| card.as_ref().is_some_and(own))?;
+        let card = self.card_with(link, to.ip())?;
         if self.id == 0 {
             return (to.port() == PORT).then_some(Received { socket: LISTENING, local: to.ip() });
         }
         let bound = self.sockets.iter().find(|(_, bound)| **bound == (card, to));
         bound.map(|(&socket, _)| Received { socket, local: to.ip() })
+    }
+
+    /// The card at `link`, if it has this address and the machine runs.
+    pub(super) fn card_with(&self, link: emu::LinkId, address: IpAddr) -> Option<usize> {
+        let own = |card: &Card| card.link == link && card.addresses.contains(&address);
+        let card = self.cards.iter().position(|card| card.as_ref().is_some_and(own));
+        card.filter(|_| self.power == Power::On)
     }
 
     /// The links as the core is to be told of them, best first.
@@ -245,15 +254,21 @@ impl Host {
         Instant::from_nanos(now_ns - self.booted_ns + BOOT_TIME_NS)
     }
 
-    pub(super) fn open(&mut self, socket: SocketId, link: LinkId, local: IpAddr) {
+    /// A local port that was not used for long.
+    pub(super) const fn next_port(&mut self) -> u16 {
         let port = self.next_port;
         self.next_port = if port + 1 < PORTS.end { port + 1 } else { PORTS.start };
+        port
+    }
+
+    pub(super) fn open(&mut self, socket: SocketId, link: LinkId, local: IpAddr) {
+        let port = self.next_port();
         self.sockets.insert(socket, (link.0 as usize - 1, SocketAddr::new(local, port)));
     }
 
-    /// Where a datagram leaves: by which card, from which address. `None` when the kernel would
+    /// Where a packet leaves: by which card, from which address. `None` when the kernel would
     /// refuse: the card or the address is gone.
-    fn source(
+    pub(super) fn source(
         &self,
         card: usize,
         bound: SocketAddr,

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use anyhow::anyhow;
 use rove_proto::wire::Kind;
 
+use super::agenda::Task;
 use super::bulk::Bulk;
-use super::engine::Task;
 use super::inner::Body;
 use super::laws::Breach;
 use super::op::Way;

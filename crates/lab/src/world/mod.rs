@@ -4,13 +4,16 @@
 //! A run is a seed and a list of operations ([`Op`]): send, lose, move, sleep, restart, replay.
 //! After every event the laws ([`Law`]) are checked against a reference model that sees what no
 //! node sees. A breach is a [`Failure`]: the operations that lead to it, made few by [`shrink`],
-//! which anyone can replay, because nothing depends on anything but the seed.
+//! which anyone can replay, because nothing depends on anything but the seed. Clients know of
+//! streams where an operation is about them, and nowhere else: what UDP has to manage by itself is
+//! seen in the other runs.
 //!
 //! What it decides: who is where, what happens to datagrams, what the shells do. What it refuses
 //! to know: a node's private state. It drives the same four verbs as the real shell and looks at
 //! the same status. Its limits: time passes only between calls, so nothing is learned about
 //! speed of code; and there is one gateway.
 
+mod agenda;
 mod apply;
 mod attacker;
 mod bulk;
@@ -29,6 +32,8 @@ mod place;
 mod road;
 mod settle;
 mod store;
+mod streams;
+mod tcp;
 mod wakes;
 mod watch;
 mod wire;
@@ -136,7 +141,8 @@ fn go_through(seed: u64, ops: &[Op], watch: Watch) -> Result<Report, Failure> {
         let Breach { law, what } = breach;
         Failure { seed, step, ops: ops.to_vec(), law, what }
     };
-    let mut world = World::new(seed, watch).map_err(|breach| fails(0, breach))?;
+    let streams = ops.iter().any(Op::concerns_streams);
+    let mut world = World::new(seed, streams, watch).map_err(|breach| fails(0, breach))?;
     for (step, op) in ops.iter().enumerate() {
         world.watch.tell(world.now_ns, || format!("{op:?}"));
         world.apply(op).map_err(|breach| fails(step, breach))?;

@@ -5,7 +5,7 @@
 //! ("swarm testing", Groce et al., ISSTA 2012): a run without restarts gets deeper into moves than
 //! one that has a bit of everything.
 
-use crate::emu::{Carrier, Rng};
+use crate::emu::{Carrier, Filter, Rng};
 
 /// Clients of a world.
 pub(super) const CLIENTS_MAX: u8 = 3;
@@ -87,6 +87,11 @@ pub(super) enum Disturbs {
 }
 
 impl Op {
+    /// Whether it is about streams, or what stands in their way.
+    pub(super) const fn concerns_streams(&self) -> bool {
+        matches!(self, Self::Network(Network::Filter { .. }) | Self::Attack(Attack::Cut { .. }))
+    }
+
     /// Whose session it may disturb.
     pub(super) const fn disturbs(&self) -> Disturbs {
         match self {
@@ -99,7 +104,9 @@ impl Op {
             Self::Revoke { client } | Self::Readmit { client } => Disturbs::Client(*client),
             Self::Network(change) => change.disturbs(),
             Self::Machine(change) => change.disturbs(),
-            Self::Attack(Attack::Intercept { client, .. }) => Disturbs::Client(*client),
+            Self::Attack(Attack::Intercept { client, .. } | Attack::Cut { client }) => {
+                Disturbs::Client(*client)
+            }
             Self::Attack(_) => Disturbs::Everybody,
         }
     }
@@ -112,6 +119,7 @@ impl Network {
             | Self::Carrier { client, .. }
             | Self::OneWay { client, .. }
             | Self::Mtu { client, .. }
+            | Self::Filter { client, .. }
             | Self::Readdress { client, .. }
             | Self::Plug { client, .. }
             | Self::Depart { client, .. }
@@ -168,6 +176,8 @@ pub enum Network {
     OneWay { client: u8, access: u8, way: Way },
     /// An access network carries no larger layer-3 packets than this any more.
     Mtu { client: u8, access: u8, mtu: u16 },
+    /// A middlebox lets only some packets through an access network from now on, or all of them.
+    Filter { client: u8, access: u8, filter: Option<Filter> },
     /// The client gets another address in the same network.
     Readdress { client: u8, card: u8 },
     /// A card is plugged into an access network, or out.
@@ -215,6 +225,8 @@ pub enum Attack {
     Replay { count: u16, own_address: bool, altered: bool, chance: u64 },
     /// It sends noise that looks like datagrams, to the gateway or to a client.
     Garbage { client: Option<u8>, count: u16, chance: u64 },
+    /// It cuts the streams of a client in the midst of what they carry.
+    Cut { client: u8 },
     /// It passes on to the client what the gateway sent to the attacker's address.
     Reflect { client: u8 },
     /// It sends first halves of handshakes from spoofed addresses, well formed.
@@ -270,7 +282,7 @@ impl Quality {
 }
 
 /// The kinds that a list may contain or not.
-const KINDS: u64 = 25;
+const KINDS: u64 = 27;
 /// Of these, those that [`decode`] makes of the first 64 kind bytes; all have one each behind them.
 const KINDS_OLD: u64 = 22;
 
@@ -357,7 +369,7 @@ fn traffic(rng: &mut Rng) -> Op {
 fn trouble(rng: &mut Rng, kind: u64) -> Op {
     let client = client(rng);
     match kind {
-        0..=10 | 24 => Op::Network(network(rng, kind, client)),
+        0..=10 | 24 | 25 => Op::Network(network(rng, kind, client)),
         11 | 12 => Op::Machine(client_machine(rng, kind, client)),
         13 => {
             let (reboot, down_ms) = (rng.chance(0.3), down(rng));
@@ -374,6 +386,7 @@ fn trouble(rng: &mut Rng, kind: u64) -> Op {
             _ => Op::Enrol { client },
         },
         16..=20 => Op::Attack(attack(rng, kind, client)),
+        26 => Op::Attack(Attack::Cut { client }),
         21 => Op::Settle { quiet: false },
         22 => Op::Overreach { client, what: Overreach::ALL[rng.below(5) as usize] },
         _ => {
@@ -405,6 +418,7 @@ fn network(rng: &mut Rng, kind: u64, client: u8) -> Network {
             ahead_ms: [0, 0, 300, 5_000][rng.below(4) as usize],
         },
         9 => Network::RebindNat { client, access },
+        25 => Network::Filter { client, access, filter: FILTERS[rng.below(7) as usize] },
         24 => {
             let ahead_ms = [0, 20, 300, 5_000][rng.below(4) as usize];
             Network::Depart { client, card, ahead_ms }
@@ -412,6 +426,17 @@ fn network(rng: &mut Rng, kind: u64, client: u8) -> Network {
         _ => Network::RebootNat { client, access, readdress: rng.chance(0.5) },
     }
 }
+
+/// What networks let by; with each of them either UDP or a stream works.
+const FILTERS: [Option<Filter>; 7] = [
+    None,
+    None,
+    Some(Filter::NoUdp),
+    Some(Filter::NoUdp),
+    Some(Filter::Port(443)),
+    Some(Filter::TlsPort(443)),
+    Some(Filter::NoBytes),
+];
 
 fn down(rng: &mut Rng) -> u32 {
     [0, 200, 10_000][rng.below(3) as usize]

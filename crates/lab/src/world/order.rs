@@ -9,7 +9,8 @@
 //! What tells a shell that a link is about to go is the shell's affair: here it puts the link last,
 //! as the daemon does (docs/decisions/0019).
 
-use super::engine::{GATEWAY, Task, World};
+use super::agenda::Task;
+use super::engine::{GATEWAY, World};
 use super::inner::Body;
 use super::laws::{Breach, Law};
 use super::op::{ACCESSES, Way};

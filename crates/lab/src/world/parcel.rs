@@ -1,11 +1,16 @@
-//! What travels in the world: a UDP datagram that remembers who really sent it.
+//! What travels in the world: a UDP datagram, or a segment of a stream, that remembers who really
+//! sent it.
 
 use std::net::SocketAddr;
 
 use rove_proto::node::Meta;
 
 use super::inner::Inner;
-use crate::emu::{Datagram, Endpoints, Frame};
+use super::tcp::{Header, TCP_HEADER};
+use crate::emu::{Datagram, Endpoints, Frame, Protocol};
+
+/// Bytes of a UDP header.
+const UDP_HEADER: usize = 8;
 
 /// A host of the world: 0 is the gateway, then the clients.
 pub(super) type HostId = usize;
@@ -19,6 +24,8 @@ pub(super) struct Parcel {
     pub(super) origin: Origin,
     /// Where it was to go: what a NAT box does to the destination is not seen here.
     pub(super) to: SocketAddr,
+    /// A segment's header: then the payload is bytes of a stream.
+    pub(super) segment: Option<Header>,
 }
 
 /// Who put a datagram on the wire.
@@ -48,11 +55,14 @@ pub(super) enum Input {
 
 impl Frame for Parcel {
     fn wire_len(&self) -> usize {
-        self.datagram.wire_len()
+        let more = if self.segment.is_some() { TCP_HEADER - UDP_HEADER } else { 0 };
+        self.datagram.wire_len() + more
     }
 
     fn endpoints(&self) -> Option<Endpoints> {
-        self.datagram.endpoints()
+        let ends = self.datagram.endpoints()?;
+        let protocol = if self.segment.is_some() { Protocol::Tcp } else { ends.protocol };
+        Some(Endpoints { protocol, ..ends })
     }
 
     fn set_source(&mut self, source: SocketAddr) {
@@ -63,7 +73,15 @@ impl Frame for Parcel {
         self.datagram.set_destination(destination);
     }
 
+    /// That of a segment is found out by its checksum, wherever it is.
     fn flip_bit(&mut self, bit: usize) {
-        self.datagram.flip_bit(bit);
+        match &mut self.segment {
+            Some(header) => header.damaged = true,
+            None => self.datagram.flip_bit(bit),
+        }
+    }
+
+    fn stream_bytes(&self) -> &[u8] {
+        if self.segment.is_some() { &self.datagram.payload } else { &[] }
     }
 }

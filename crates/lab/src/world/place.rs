@@ -18,8 +18,8 @@ use ipnet::IpNet;
 use super::op::{ACCESSES, Quality, Way};
 use super::parcel::{HostId, Parcel};
 use crate::emu::{
-    BitErrors, Carrier, End, Internet, LinkConfig, LinkId, Loss, MS, NatConfig, NatKind, NodeId,
-    PipeConfig, Rate, Reorder, SECOND,
+    BitErrors, Carrier, End, Filter, Internet, LinkConfig, LinkId, Loss, MS, NatConfig, NatKind,
+    NodeId, PipeConfig, Rate, Reorder, SECOND,
 };
 
 /// Layer-3 length that every network carries unless it was shrunk.
@@ -53,6 +53,8 @@ pub(super) struct Access {
     pub(super) mtu: usize,
     /// Whether the client can see that the network is there.
     pub(super) carrier: bool,
+    /// Whether a middlebox is before it.
+    filtered: bool,
     /// Its number among all.
     label: u16,
     /// Addresses given out so far, inside and outside.
@@ -141,7 +143,7 @@ impl Place {
                 net.route(router, IpNet::new(default, 0).unwrap_or_default(), up);
             }
         }
-        Access { link, nat, mtu: MTU, carrier: true, label, given: (0, 0) }
+        Access { link, nat, mtu: MTU, carrier: true, filtered: false, label, given: (0, 0) }
     }
 
     /// Whether `address` is one that the Internet sees of an access network.
@@ -187,6 +189,19 @@ impl Place {
         entry.carrier = carrier != Carrier::Down;
         let link = entry.link;
         self.net.set_link(now_ns, link, carrier);
+    }
+
+    /// Puts a middlebox before an access network, or takes it away.
+    pub(super) fn set_filter(&mut self, client: usize, access: usize, filter: Option<Filter>) {
+        let entry = self.access_mut(client, access);
+        entry.filtered = filter.is_some();
+        let link = entry.link;
+        self.net.set_filter(link, filter);
+    }
+
+    /// Whether any network of a client's is filtered.
+    pub(super) fn is_filtered(&self, client: usize) -> bool {
+        self.accesses[client].iter().any(|access| access.filtered)
     }
 
     /// Makes one direction of an access network swallow everything.

@@ -3,7 +3,7 @@
 
 use rove_proto::wire::Kind;
 
-use super::engine::World;
+use super::engine::{Crowd, World};
 use super::inner::Body;
 use super::laws::Breach;
 use super::op::{ACCESSES, Way};
@@ -66,7 +66,8 @@ pub(super) struct Passed {
 impl Tunnelled {
     /// Sessions of so many clients that carry, over links like this.
     pub(super) fn new(seed: u64, link: &LinkConfig, clients: usize) -> Result<Self, Breach> {
-        let mut world = World::gathering(clients, APART_NS, seed, Watch::default())?;
+        let crowd = Crowd { clients, apart_ns: APART_NS, streams: true };
+        let mut world = World::gathering(crowd, seed, Watch::default())?;
         world.overheard = Some(Vec::new());
         let mut road = Self { world };
         road.set_link(link);

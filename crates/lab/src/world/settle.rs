@@ -1,7 +1,8 @@
 //! Trouble ends, and the laws of what must then be true again.
 //!
 //! 1. *Always back*: within [`BACK_WITHIN_NS`] and 2 % of the outage, small and full-sized packets
-//!    get through both ways.
+//!    get through both ways: first by what middleboxes still let through, then by everything. And
+//!    where UDP works, data does not stay on a stream for longer than [`BY_UDP_WITHIN_NS`].
 //! 2. Then, once a few large packets have told where a path shrank, nothing is lost: the links lose
 //!    nothing, so the tunnel may not.
 //!    Nor while an attacker is faster with copies of some of them.
@@ -9,9 +10,11 @@
 //! 4. *Silence*: with nothing to say nothing is sent; behind a NAT what keeps its mapping, within
 //!    the budget of 250 KB a day. It does keep it: afterwards the gateway gets through at once.
 
+use rove_proto::id::Transport;
 use rove_proto::node::{Command, PeerState};
 
-use super::engine::{Client, GATEWAY, Task, World};
+use super::agenda::Task;
+use super::engine::{Client, GATEWAY, World};
 use super::inner::{Body, LEN_MAX};
 use super::laws::{Breach, Law};
 use super::op::{ACCESSES, Intercept, Quality, Way};
@@ -21,6 +24,9 @@ use crate::emu::{Carrier, MS, SECOND};
 pub(super) const BACK_WITHIN_NS: u64 = 60 * SECOND;
 /// The part of an outage that the return may take: a mobile in a tunnel must not ask all the time.
 const BACK_PART: u64 = 50;
+/// The longest time until UDP takes the place of a stream, in nanoseconds: it is asked for at least
+/// every minute, and the answer takes a round trip.
+const BY_UDP_WITHIN_NS: u64 = 62 * SECOND;
 /// Time between the packets that try to get through, in nanoseconds.
 const TRY_NS: u64 = SECOND / 4;
 /// Packets each way that must all arrive once a session is back.
@@ -43,7 +49,9 @@ impl World {
     /// Ends all trouble and checks that everything works again.
     pub(super) fn settle(&mut self, quiet: bool) -> Result<(), Breach> {
         self.end_trouble()?;
+        self.always_back_by_what_is_open()?;
         self.always_back()?;
+        self.udp_takes_over()?;
         self.knows_everybody()?;
         self.nothing_is_lost()?;
         if quiet {
@@ -140,6 +148,48 @@ impl World {
             );
             return Err(Breach::new(Law::AlwaysBack, what));
         }
+    }
+
+    /// The same while the middleboxes are still there; then they go.
+    fn always_back_by_what_is_open(&mut self) -> Result<(), Breach> {
+        let clients = 0..self.clients.len();
+        if !clients.clone().any(|client| self.place.is_filtered(client)) {
+            return Ok(());
+        }
+        self.always_back()?;
+        for client in clients {
+            (0..usize::from(ACCESSES)).for_each(|a| self.place.set_filter(client, a, None));
+        }
+        Ok(())
+    }
+
+    /// Data that goes by streams goes over to UDP, which is asked for every so often while it does.
+    pub(super) fn udp_takes_over(&mut self) -> Result<(), Breach> {
+        let start_ns = self.now_ns;
+        loop {
+            let on_stream = (0..self.clients.len()).find(|&client| self.is_on_stream(client));
+            let Some(client) = on_stream else { return Ok(()) };
+            if self.now_ns > start_ns + BY_UDP_WITHIN_NS {
+                let s = BY_UDP_WITHIN_NS / SECOND;
+                let portrait = self.portrait(client);
+                let what = format!("client {client}: by a stream for {s} s, UDP works\n{portrait}");
+                return Err(Breach::new(Law::Order, what));
+            }
+            for way in [Way::Up, Way::Down] {
+                self.send_now(client, way, Body::Data(100))?;
+            }
+            self.advance(TRY_NS)?;
+        }
+    }
+
+    /// Whether either end of a client's session sends data by a stream.
+    fn is_on_stream(&self, client: usize) -> bool {
+        let ends = [(client + 1, self.gateway_key), (GATEWAY, self.clients[client].key)];
+        ends.into_iter().any(|(host, peer)| {
+            let status = self.hosts[host].node.status(peer);
+            let used = status.and_then(|status| status.paths.into_iter().find(|path| path.in_use));
+            used.is_some_and(|path| path.route.socket.transport() == Transport::Stream)
+        })
     }
 
     /// A user who reads that the session is down asks for it again: a goodbye that was under way

@@ -3,14 +3,16 @@
 
 use std::net::SocketAddr;
 
+use rove_proto::id::{SocketId, Transport};
 use rove_proto::node::{Meta, PeerStatus};
 use rove_proto::wire::Kind;
 use rove_proto::wire::handshake::MAC_LEN;
 
+use super::agenda::Task;
 use super::attacker::Fate;
-use super::engine::{GATEWAY, Task, World};
+use super::engine::{GATEWAY, World};
 use super::hash::hash;
-use super::host::{Host, Outgoing, Power};
+use super::host::{Host, Outgoing, Power, Received};
 use super::laws::{Breach, Law};
 use super::op::Way;
 use super::parcel::{HostId, Input, Origin, Parcel};
@@ -39,31 +41,16 @@ struct View {
 }
 
 impl World {
-    /// A node sends a datagram.
+    /// A node sends a datagram over UDP.
     pub(super) fn transmit(&mut self, host: HostId, outgoing: Outgoing) -> Result<(), Breach> {
         let Outgoing { link, access, from, to, payload } = outgoing;
-        let mark = mark(&payload);
-        self.trace.add(&[self.now_ns, host as u64, mark]);
-        self.datagrams += 1;
-        let sealed = Kind::of(&payload) == Some(Kind::Data);
-        self.amplification.sent(host, to, payload.len(), sealed)?;
-        let new = self.genuine.insert(mark, (host, self.now_ns)).is_none();
-        if !new && sealed {
-            return Err(Breach::new(Law::Nonces, format!("host {host} sent a datagram twice")));
-        }
-        self.hijack.sent(host, from);
         let datagram = Datagram { source: from, destination: to, payload };
-        let client = if host == GATEWAY { self.client_at(to) } else { Some(host) };
-        if client.is_none() && sealed {
-            self.delivery.sent_to_nobody(to)?;
-        }
+        let client = self.leaves(host, Some(access), &datagram)?;
         let way = if host == GATEWAY { Way::Down } else { Way::Up };
-        let parcel = Parcel { datagram, origin: Origin::Host(host), to };
+        let parcel = Parcel { datagram, origin: Origin::Host(host), to, segment: None };
         let len = emu::Frame::wire_len(&parcel);
         self.bytes[host] += len as u64;
         if host != GATEWAY {
-            let Datagram { source, payload, .. } = &parcel.datagram;
-            self.unlinkable.seen(host, access, source.ip(), payload)?;
             self.overhear(Way::Up, &parcel.datagram.payload);
             if len > self.place.access(host - 1, access).mtu {
                 return Ok(());
@@ -87,16 +74,45 @@ impl World {
         Ok(())
     }
 
+    /// A datagram leaves a node, by whatever transport; `access` is the client's network that sees
+    /// it, if one does. Returns the client that it comes from or goes to.
+    pub(super) fn leaves(
+        &mut self,
+        host: HostId,
+        access: Option<usize>,
+        datagram: &Datagram,
+    ) -> Result<Option<HostId>, Breach> {
+        let Datagram { source, destination: to, payload } = datagram;
+        let mark = mark(payload);
+        self.trace.add(&[self.now_ns, host as u64, mark]);
+        self.datagrams += 1;
+        let sealed = Kind::of(payload) == Some(Kind::Data);
+        self.amplification.sent(host, *to, payload.len(), sealed)?;
+        let new = self.genuine.insert(mark, (host, self.now_ns)).is_none();
+        if !new && sealed {
+            return Err(Breach::new(Law::Nonces, format!("host {host} sent a datagram twice")));
+        }
+        self.hijack.sent(host, *source);
+        let client = if host == GATEWAY { self.client_at(*to) } else { Some(host) };
+        if client.is_none() && sealed {
+            self.delivery.sent_to_nobody(*to)?;
+        }
+        if let Some(access) = access.filter(|_| host != GATEWAY) {
+            self.unlinkable.seen(host, access, source.ip(), payload)?;
+        }
+        Ok(client)
+    }
+
     /// The attacker sends.
     pub(super) fn inject(&mut self, datagram: Datagram) {
         let (host, link) = self.place.attacker;
         let to = datagram.destination;
-        let parcel = Parcel { datagram, origin: Origin::Attacker, to };
+        let parcel = Parcel { datagram, origin: Origin::Attacker, to, segment: None };
         self.place.net.push(self.now_ns, host, link, parcel);
     }
 
     /// The client that the gateway reaches at `remote`, as far as it thinks.
-    fn client_at(&mut self, remote: SocketAddr) -> Option<HostId> {
+    pub(super) fn client_at(&mut self, remote: SocketAddr) -> Option<HostId> {
         let there = |host: HostId| {
             let status = self.hosts[GATEWAY].node.status(self.clients[host - 1].key);
             status.is_some_and(|status| status.paths.iter().any(|p| p.remote() == remote))
@@ -108,34 +124,55 @@ impl World {
         Some(host)
     }
 
-    /// A datagram reaches a machine.
+    /// A packet reaches a machine.
     pub(super) fn arrive(&mut self, delivery: emu::Delivery<Parcel>) -> Result<(), Breach> {
-        let emu::Delivery { host: place, link, frame, .. } = delivery;
-        let len = emu::Frame::wire_len(&frame);
-        let Parcel { datagram, origin, to } = frame;
+        let emu::Delivery { host: place, link, frame: parcel, .. } = delivery;
         if place == self.place.attacker.0 {
-            self.attacker.catches(datagram);
+            if parcel.segment.is_none() {
+                self.attacker.catches(parcel.datagram);
+            }
             return Ok(());
         }
         let Some(host) = self.place.host_at(place) else { return Ok(()) };
+        let access = self.access_of(host, link).filter(|_| host != GATEWAY);
+        let fits =
+            |access| emu::Frame::wire_len(&parcel) <= self.place.access(host - 1, access).mtu;
+        if host != GATEWAY && !access.is_some_and(fits) {
+            return Ok(());
+        }
+        if parcel.segment.is_some() {
+            self.overhear_at(host, &[]);
+            return self.segment_arrives(host, link, parcel);
+        }
+        let Parcel { datagram, origin, to, .. } = parcel;
         let Some(received) = self.hosts[host].receive(link, datagram.destination) else {
             return Ok(());
         };
-        if host != GATEWAY {
-            let Some(access) = self.access_of(host, link) else { return Ok(()) };
-            if len > self.place.access(host - 1, access).mtu {
-                return Ok(());
-            }
-            let Datagram { destination, payload, .. } = &datagram;
-            // What an attacker repeats, he has seen already.
-            if matches!(origin, Origin::Host(_)) && Kind::of(payload) == Some(Kind::Data) {
-                self.unlinkable.seen(host, access, destination.ip(), payload)?;
-            }
-            self.overhear(Way::Down, &datagram.payload);
+        self.overhear_at(host, &datagram.payload);
+        let Received { socket, local } = received;
+        let meta = Meta { socket, local: Some(local), remote: datagram.source };
+        self.reaches(host, access, (meta, to), origin, datagram)
+    }
+
+    /// A datagram reaches a node's shell, by whatever transport and through the client's network
+    /// `access`; `to` is where it was sent to.
+    pub(super) fn reaches(
+        &mut self,
+        host: HostId,
+        access: Option<usize>,
+        (meta, to): (Meta, SocketAddr),
+        origin: Origin,
+        datagram: Datagram,
+    ) -> Result<(), Breach> {
+        let Datagram { source, destination, payload } = datagram;
+        // What an attacker repeats, he has seen already.
+        if let Some(access) = access
+            && matches!(origin, Origin::Host(_))
+            && Kind::of(&payload) == Some(Kind::Data)
+        {
+            self.unlinkable.seen(host, access, destination.ip(), &payload)?;
         }
-        let Datagram { source, payload, .. } = datagram;
         self.witness(host, source, to, &payload, origin);
-        let meta = Meta { socket: received.socket, local: Some(received.local), remote: source };
         self.put(host, Input::Datagram { meta, to, payload });
         Ok(())
     }
@@ -180,7 +217,7 @@ impl World {
         // A socket that was closed meanwhile has taken its queue along.
         inputs.retain(|input| match input {
             Input::Packet(_) => true,
-            Input::Datagram { meta, .. } => self.hosts[host].is_open(meta.socket),
+            Input::Datagram { meta, .. } => self.is_open(host, meta.socket),
         });
         if inputs.is_empty() {
             return Ok(());
@@ -252,6 +289,14 @@ impl World {
         Err(Breach::new(Law::Unauthenticated, what))
     }
 
+    /// Whether a host's node has this socket.
+    fn is_open(&self, host: HostId, socket: SocketId) -> bool {
+        match socket.transport() {
+            Transport::Udp => self.hosts[host].is_open(socket),
+            Transport::Stream => self.streams.has(host, socket),
+        }
+    }
+
     /// Everything that can be seen of a host's node.
     fn view(&self, host: HostId) -> View {
         let node = &self.hosts[host].node;
@@ -264,7 +309,13 @@ impl World {
         }
     }
 
-    fn overhear(&mut self, way: Way, payload: &[u8]) {
+    fn overhear_at(&mut self, host: HostId, payload: &[u8]) {
+        if host != GATEWAY {
+            self.overhear(Way::Down, payload);
+        }
+    }
+
+    pub(super) fn overhear(&mut self, way: Way, payload: &[u8]) {
         if let Some(overheard) = &mut self.overheard {
             let (at_ns, kind, len) = (self.now_ns, Kind::of(payload), payload.len());
             overheard.push(Passed { at_ns, way, kind, len });
