@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking and shows what it prints")]
 
-use rove_lab::scenario::{SCENARIOS, Scenario};
+use rove_lab::scenario::SCENARIOS;
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -50,29 +50,6 @@ fn run_virtual(scenario: &str, settings: &[&str]) -> (Value, Option<i32>) {
     (serde_json::from_str(&said).unwrap(), output.status.code())
 }
 
-/// Scenarios for which the simulated world has no model yet, and what that lacks.
-fn in_namespaces_only(scenario: &str) -> Option<&'static str> {
-    match scenario {
-        "udp-blocked" => Some("streams"),
-        _ => None,
-    }
-}
-
-/// Those that are told in virtual time as well.
-fn told_in_both() -> impl Iterator<Item = &'static &'static dyn Scenario> {
-    SCENARIOS.iter().filter(|scenario| in_namespaces_only(scenario.about().name).is_none())
-}
-
-#[test]
-fn what_has_no_model_is_refused_in_virtual_time() {
-    for scenario in SCENARIOS.iter().filter(|one| in_namespaces_only(one.about().name).is_some()) {
-        let output = lab(&["run", scenario.about().name, "--where", "virtual"]);
-        assert_eq!(output.status.code(), Some(3));
-        let said = text(&output.stderr);
-        assert!(said.contains("cannot be told in virtual time"), "{said}");
-    }
-}
-
 /// Settings that make a scenario short.
 fn short(scenario: &str) -> &'static [&'static str] {
     match scenario {
@@ -88,6 +65,7 @@ fn short(scenario: &str) -> &'static [&'static str] {
         "subnets" => &["megabytes=15"],
         "hop" => &["hops=4"],
         "both-move" => &["moves=2"],
+        "udp-blocked" => &["starts=2"],
         other => panic!("{other} needs its short settings here"),
     }
 }
@@ -105,7 +83,7 @@ fn owed(scenario: &str) -> &'static [&'static str] {
 
 #[test]
 fn every_scenario_measures_every_key_in_virtual_time_and_passes_but_for_what_is_owed() {
-    for scenario in told_in_both() {
+    for scenario in SCENARIOS {
         let name = scenario.about().name;
         let (object, status) = run_virtual(name, short(name));
         let pass = object["pass"].as_bool().unwrap();
@@ -127,7 +105,7 @@ fn every_scenario_measures_every_key_in_virtual_time_and_passes_but_for_what_is_
 
 #[test]
 fn every_control_fails_in_virtual_time_by_what_it_breaks() {
-    for scenario in told_in_both() {
+    for scenario in SCENARIOS {
         let name = scenario.about().name;
         let (object, status) = run_virtual(name, &[short(name), &["control=true"]].concat());
         assert_eq!((object["pass"].as_bool(), status), (Some(false), Some(1)), "{object}");
@@ -143,6 +121,7 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
             "hop" => &["still_ms_median is", "lost_packets is"],
             "roam-gateway" => &["never_back is", "lost_packets is"],
             "both-move" => &["still_ms_max is", "checksum_ok is"],
+            "udp-blocked" => &["connect_ms is", "transports_ok is"],
             other => panic!("{other}: name here what its control breaks"),
         };
         let reason = object["reason"].as_str().unwrap();

@@ -9,7 +9,7 @@ use super::testbed::Testbed;
 use super::{Grid, Outcome};
 use crate::ground::{Ground, Terrain, Trouble};
 use crate::netns::Entered;
-use crate::world::Journey;
+use crate::world::{Journey, StreamsKnown};
 use anyhow::ensure;
 
 /// Under which conditions a story is told.
@@ -55,7 +55,7 @@ impl Stage<'_> {
                 let deploy = |testbed: &_| Deployment::start(testbed, self.rove);
                 self.on_hosts(entered, terrain, &deploy, story)
             }
-            None => self.in_virtual_time(terrain, story),
+            None => self.in_virtual_time(terrain, StreamsKnown::Direct, story),
         }
     }
 
@@ -81,8 +81,17 @@ impl Stage<'_> {
         Ok(outcome)
     }
 
-    /// Tells a story in virtual time.
-    fn in_virtual_time(&self, terrain: &Terrain, story: Story<'_>) -> anyhow::Result<Outcome> {
+    /// Tells a story in virtual time, to clients that know of these streams from their next start
+    /// on.
+    ///
+    /// # Errors
+    /// As above.
+    pub(super) fn in_virtual_time(
+        &self,
+        terrain: &Terrain,
+        streams: StreamsKnown,
+        story: Story<'_>,
+    ) -> anyhow::Result<Outcome> {
         for (set, what) in [
             (self.settings.flag("bare"), "bare=true"),
             (self.family() == Family::V6, "family=6"),
@@ -91,8 +100,10 @@ impl Stage<'_> {
             ensure!(!set, "--set {what} is told in namespaces only");
         }
         let mut outcome = Outcome::default();
-        let told = Journey::new(self.seed, terrain)
-            .and_then(|mut journey| story(&mut journey, &mut outcome));
+        let told = Journey::new(self.seed, terrain).and_then(|mut journey| {
+            journey.know_streams(streams);
+            story(&mut journey, &mut outcome)
+        });
         outcome.broke = what_broke(told)?;
         Ok(outcome)
     }

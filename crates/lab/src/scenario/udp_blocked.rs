@@ -4,6 +4,9 @@
 //! In each the client begins anew, a few times, downloads something, and then the network lets
 //! everything by again while data flows both ways: UDP takes over. Last, the same network begins to
 //! block in the midst of it.
+//!
+//! In virtual time TCP is a model, TLS the round trip and the first bytes of it, the proxy one that
+//! answers at once; there is no MPTCP, and a program starts in no time.
 
 use super::deploy::{Deployment, Streams};
 use super::record::Limit;
@@ -13,7 +16,7 @@ use super::testbed::Testbed;
 use super::{About, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Act, Blockade, Cue, Download, Flow, FlowRun, Ground, Transport, Trouble};
-use anyhow::Context as _;
+use crate::world::StreamsKnown;
 
 /// Within what time the client must have reached the server, from the start of its program: that in
 /// which a gateway that moved must be reached. UDP has a quarter of it to answer; then come a
@@ -124,23 +127,23 @@ impl Scenario for UdpBlocked {
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        let entered = stage.entered.context("udp-blocked is told on hosts")?;
         let mut all = Outcome::default();
         let mut seen = Seen::default();
         for cell in cells(stage) {
-            let deploy = |testbed: &_| deploy(testbed, stage, cell);
             let terrain = USUAL.terrain();
-            let one = stage.on_hosts(entered, &terrain, &deploy, &mut |ground, outcome| {
+            let mut story = |ground: &mut dyn Ground, outcome: &mut Outcome| {
                 Telling { ground, stage, cell, outcome, seen: &mut seen }.tell()
-            })?;
-            all.absorb(one);
+            };
+            all.absorb(match stage.entered {
+                Some(entered) => {
+                    let deploy = |testbed: &_| deploy(testbed, stage, cell);
+                    stage.on_hosts(entered, &terrain, &deploy, &mut story)?
+                }
+                None => stage.in_virtual_time(&terrain, known(stage, cell), &mut story)?,
+            });
         }
         seen.report(&mut all);
         Ok(all)
-    }
-
-    fn has_virtual_form(&self) -> bool {
-        false
     }
 }
 
@@ -159,6 +162,15 @@ fn deploy(testbed: &Testbed, stage: &Stage<'_>, cell: &Cell) -> anyhow::Result<D
         Blockade::NoUdp | Blockade::Only443 | Blockade::OnlyTls => Streams::On443(None),
     };
     Deployment::start_with(testbed, stage.rove, &streams)
+}
+
+/// The same in virtual time.
+fn known(stage: &Stage<'_>, cell: &Cell) -> StreamsKnown {
+    match cell.blockade {
+        _ if stage.control() => StreamsKnown::None,
+        Blockade::OnlyProxy => StreamsKnown::Proxy,
+        Blockade::NoUdp | Blockade::Only443 | Blockade::OnlyTls => StreamsKnown::Direct,
+    }
 }
 
 /// What came to light in all cells.

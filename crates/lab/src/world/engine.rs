@@ -28,7 +28,7 @@ use super::parcel::HostId;
 use super::place::Place;
 use super::road::{Arrival, Passed};
 use super::store::{ClientStore, GatewayStore};
-use super::streams::Streams;
+use super::streams::{Known, Streams};
 use super::wakes::Wakes;
 use super::watch::Watch;
 use crate::emu::{self, Rng};
@@ -50,8 +50,8 @@ pub(super) struct Crowd {
     /// They come one after the other, so far apart: a desk takes its time, and lets only so many
     /// wait.
     pub(super) apart_ns: u64,
-    /// Whether they know of streams.
-    pub(super) streams: bool,
+    /// Of which streams they know.
+    pub(super) streams: Known,
 }
 
 /// A client's side of things outside of its node.
@@ -132,7 +132,7 @@ pub(super) struct World {
 impl World {
     /// A world in which everybody was just switched on; one to three clients, that know of streams
     /// or not.
-    pub(super) fn new(seed: u64, streams: bool, watch: Watch) -> Result<Self, Breach> {
+    pub(super) fn new(seed: u64, streams: Known, watch: Watch) -> Result<Self, Breach> {
         let clients = 1 + Rng::new(seed).fork(0x776f).below(CLIENTS_MAX.into()) as usize;
         Self::gathering(Crowd { clients, apart_ns: 0, streams }, seed, watch)
     }
@@ -140,7 +140,7 @@ impl World {
     /// The same with so many clients, that know of none.
     #[cfg(test)]
     pub(super) fn of(clients: usize, seed: u64, watch: Watch) -> Result<Self, Breach> {
-        Self::gathering(Crowd { clients, apart_ns: 0, streams: false }, seed, watch)
+        Self::gathering(Crowd { clients, apart_ns: 0, streams: Known::None }, seed, watch)
     }
 
     /// The same with these clients.

@@ -6,9 +6,8 @@
 
 mod acts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::anyhow;
 use rove_proto::wire::Kind;
 
 use super::agenda::Task;
@@ -16,7 +15,8 @@ use super::bulk::Bulk;
 use super::inner::Body;
 use super::laws::Breach;
 use super::op::Way;
-use super::road::{Bare, Passed, Road, Tunnelled};
+use super::road::{Bare, CLIENT, Passed, Road, Tunnelled};
+use super::streams::Known as StreamsKnown;
 use crate::arrivals::Arrivals;
 use crate::emu::{LinkConfig, MS, SECOND};
 use crate::ground::{
@@ -31,6 +31,8 @@ const FLOW_LEN: u16 = Flow::BYTES + 28;
 const PING_LEN: u16 = 84;
 /// How long an answer to a ping may take.
 const ECHO_NS: u64 = 2 * SECOND;
+/// Time between two calls of who waits for an answer.
+const CALL_NS: u64 = 10 * MS;
 /// Time between two words on a download's progress.
 const PROGRESS_NS: u64 = 50 * MS;
 
@@ -57,6 +59,12 @@ impl Journey {
             pipe.delay_ns += terrain.beyond_ns;
         }
         Ok(Self { tunnelled, client, bare: Bare::new(seed, &whole), link })
+    }
+
+    /// From its next start on, clients know of these streams; of those to the gateway, unless it is
+    /// said.
+    pub fn know_streams(&mut self, known: StreamsKnown) {
+        self.tunnelled.world.streams.set_known(known);
     }
 
     /// Lets time pass and looks on as long as there is something to be noticed.
@@ -208,12 +216,16 @@ impl Ground for Journey {
         Ok(called)
     }
 
-    fn begin_anew(&mut self, _limit_ns: u64) -> Result<Option<u64>, Trouble> {
-        Err(Trouble::Lab(anyhow!("a client begins anew in namespaces only")))
+    fn begin_anew(&mut self, limit_ns: u64) -> Result<Option<u64>, Trouble> {
+        let road = &mut self.tunnelled;
+        road.arrivals();
+        road.world.hosts[CLIENT + 1].stop();
+        road.world.power_on(CLIENT + 1, false)?;
+        Ok(reach(road, limit_ns)?)
     }
 
     fn transport(&mut self) -> Result<Option<Transport>, Trouble> {
-        Err(Trouble::Lab(anyhow!("the world has no transport but UDP")))
+        Ok(acts::transport(&self.tunnelled))
     }
 
     fn act(&mut self, act: Act) -> Result<Moment, Trouble> {
@@ -278,6 +290,29 @@ fn ping_once<R: Road>(road: &mut R, end_ns: u64) -> Result<Option<u64>, Trouble>
         }
         awaited = road.send(Way::Down, PING_LEN)?;
         back = true;
+    }
+    Ok(None)
+}
+
+/// Calls the server every so often until it answers: how long that took, if it was not too long.
+fn reach(road: &mut Tunnelled, limit_ns: u64) -> Result<Option<u64>, Breach> {
+    let start_ns = road.now_ns();
+    let (mut calls, mut answers) = (BTreeSet::new(), BTreeSet::new());
+    while road.now_ns() < start_ns + limit_ns {
+        calls.insert(road.send(Way::Up, PING_LEN)?);
+        let next_call_ns = road.now_ns() + CALL_NS;
+        while let Some(next_ns) = road.next_ns().filter(|&next| next < next_call_ns) {
+            road.pass(next_ns)?;
+            for arrival in road.arrivals() {
+                if answers.contains(&arrival.id) {
+                    return Ok(Some(arrival.at_ns - start_ns));
+                }
+                if calls.remove(&arrival.id) {
+                    answers.insert(road.send(Way::Down, PING_LEN)?);
+                }
+            }
+        }
+        road.pass(next_call_ns)?;
     }
     Ok(None)
 }

@@ -47,6 +47,7 @@ pub use laws::Law;
 pub use op::{
     Attack, Found, Intercept, Machine, Network, Op, Overreach, Quality, Way, decode, generate,
 };
+pub use streams::Known as StreamsKnown;
 pub use watch::Teller;
 
 use engine::World;
@@ -141,7 +142,7 @@ fn go_through(seed: u64, ops: &[Op], watch: Watch) -> Result<Report, Failure> {
         let Breach { law, what } = breach;
         Failure { seed, step, ops: ops.to_vec(), law, what }
     };
-    let streams = ops.iter().any(Op::concerns_streams);
+    let streams = ops.iter().map(Op::streams_known).max().unwrap_or_default();
     let mut world = World::new(seed, streams, watch).map_err(|breach| fails(0, breach))?;
     for (step, op) in ops.iter().enumerate() {
         world.watch.tell(world.now_ns, || format!("{op:?}"));

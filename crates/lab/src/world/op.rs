@@ -5,6 +5,7 @@
 //! ("swarm testing", Groce et al., ISSTA 2012): a run without restarts gets deeper into moves than
 //! one that has a bit of everything.
 
+use super::streams::{Known, LISTENS};
 use crate::emu::{Carrier, Filter, Rng};
 
 /// Clients of a world.
@@ -87,9 +88,25 @@ pub(super) enum Disturbs {
 }
 
 impl Op {
-    /// Whether it is about streams, or what stands in their way.
-    pub(super) const fn concerns_streams(&self) -> bool {
-        matches!(self, Self::Network(Network::Filter { .. }) | Self::Attack(Attack::Cut { .. }))
+    /// Of which streams clients know in a world in which this happens.
+    pub(super) const fn streams_known(&self) -> Known {
+        match self {
+            Self::Network(Network::Filter { filter: Some(Filter::End(_)), .. }) => Known::Proxy,
+            Self::Network(Network::Filter { .. }) | Self::Attack(Attack::Cut { .. }) => {
+                Known::Direct
+            }
+            Self::Network(_)
+            | Self::Attack(_)
+            | Self::Machine(_)
+            | Self::Send { .. }
+            | Self::Syn { .. }
+            | Self::Wait { .. }
+            | Self::Revoke { .. }
+            | Self::Readmit { .. }
+            | Self::Enrol { .. }
+            | Self::Overreach { .. }
+            | Self::Settle { .. } => Known::None,
+        }
     }
 
     /// Whose session it may disturb.
@@ -418,7 +435,7 @@ fn network(rng: &mut Rng, kind: u64, client: u8) -> Network {
             ahead_ms: [0, 0, 300, 5_000][rng.below(4) as usize],
         },
         9 => Network::RebindNat { client, access },
-        25 => Network::Filter { client, access, filter: FILTERS[rng.below(7) as usize] },
+        25 => Network::Filter { client, access, filter: FILTERS[rng.below(8) as usize] },
         24 => {
             let ahead_ms = [0, 20, 300, 5_000][rng.below(4) as usize];
             Network::Depart { client, card, ahead_ms }
@@ -428,13 +445,14 @@ fn network(rng: &mut Rng, kind: u64, client: u8) -> Network {
 }
 
 /// What networks let by; with each of them either UDP or a stream works.
-const FILTERS: [Option<Filter>; 7] = [
+const FILTERS: [Option<Filter>; 8] = [
     None,
     None,
     Some(Filter::NoUdp),
     Some(Filter::NoUdp),
     Some(Filter::Port(443)),
     Some(Filter::TlsPort(443)),
+    Some(Filter::End(LISTENS)),
     Some(Filter::NoBytes),
 ];
 

@@ -7,8 +7,9 @@
 //!                                                              attacker, and whoever it pretends
 //!                                                              to be
 //! ```
-//! Every client has three access networks of its own; a card is plugged into one of them. The
-//! links between an access network and the Internet change nothing.
+//! An HTTP proxy is on the Internet as well. Every client has three access networks of its own; a
+//! card is plugged into one of them. The links between an access network and the Internet change
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,6 +18,7 @@ use ipnet::IpNet;
 
 use super::op::{ACCESSES, Quality, Way};
 use super::parcel::{HostId, Parcel};
+use super::streams::LISTENS;
 use crate::emu::{
     BitErrors, Carrier, End, Filter, Internet, LinkConfig, LinkId, Loss, MS, NatConfig, NatKind,
     NodeId, PipeConfig, Rate, Reorder, SECOND,
@@ -74,6 +76,8 @@ pub(super) struct Place {
     pub(super) gateway: LinkId,
     /// The attacker and its link.
     pub(super) attacker: (NodeId, LinkId),
+    /// The HTTP proxy and its link.
+    pub(super) proxy: (NodeId, LinkId),
     /// Each client's access networks.
     accesses: Vec<Vec<Access>>,
     gateway_moves: u16,
@@ -98,6 +102,7 @@ impl Place {
             numbers: BTreeMap::from([(gateway_host, 0)]),
             gateway,
             attacker: (attacker_host, attacker),
+            proxy: (core, gateway),
             accesses: Vec::new(),
             gateway_moves: 0,
         };
@@ -110,6 +115,11 @@ impl Place {
             let accesses = accesses.collect();
             place.accesses.push(accesses);
         }
+        // The last, so that all chance before it is what it was without.
+        let proxy = place.net.host();
+        let link = place.net.connect(proxy, core, LinkConfig::ideal());
+        place.net.route(core, IpNet::from(LISTENS.ip()), link);
+        place.proxy = (proxy, link);
         place
     }
 

@@ -7,6 +7,7 @@ use super::engine::{Crowd, World};
 use super::inner::Body;
 use super::laws::Breach;
 use super::op::{ACCESSES, Way};
+use super::streams::Known;
 use super::watch::Watch;
 use crate::emu::{Datagram, End, Internet, LinkConfig, LinkId, MS, NodeId, SECOND};
 
@@ -66,7 +67,7 @@ pub(super) struct Passed {
 impl Tunnelled {
     /// Sessions of so many clients that carry, over links like this.
     pub(super) fn new(seed: u64, link: &LinkConfig, clients: usize) -> Result<Self, Breach> {
-        let crowd = Crowd { clients, apart_ns: APART_NS, streams: true };
+        let crowd = Crowd { clients, apart_ns: APART_NS, streams: Known::Direct };
         let mut world = World::gathering(crowd, seed, Watch::default())?;
         world.overheard = Some(Vec::new());
         let mut road = Self { world };

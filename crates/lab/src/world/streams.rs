@@ -12,6 +12,7 @@
 //! streams ([`World::cut_streams`]).
 
 mod end;
+mod proxy;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -29,15 +30,19 @@ use super::op::{self, ACCESSES};
 use super::parcel::{HostId, Origin, Parcel};
 use super::tcp::{Header, Kind, TCP_HEADER, Tcp};
 use crate::emu::{self, Datagram};
+pub(super) use proxy::{LISTENS, PROXY};
+
 use end::{Ends, KEEPALIVE_NS, Step, Stream, Way};
 
 /// The port that networks leave open when they leave nothing else open.
 pub(super) const HTTPS: u16 = 443;
 /// The ways to make a stream, as nodes number them.
-const WAYS: [Way; 2] = [Way::Tls, Way::Plain];
+const WAYS: [Way; 3] = [Way::Tls, Way::Plain, Way::ByProxy];
 /// Addresses of the gateway's that streams are tried to, each by both ways. With the daemon's two
 /// a name that has changed is left out where an announced address stands before it.
 const REMOTES_MAX: usize = 8;
+/// The first port of the proxy's own connections.
+const PROXY_PORT: u16 = 10_000;
 /// The longest packet where no access network is narrower.
 const MTU: usize = 1_500;
 
@@ -45,11 +50,23 @@ const MTU: usize = 1_500;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct StreamId(u64);
 
+/// Of which streams clients know when their process begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Known {
+    /// Of none: they do without.
+    #[default]
+    None,
+    /// Of those to the gateway.
+    Direct,
+    /// Of those by the proxy as well.
+    Proxy,
+}
+
 /// All streams of all hosts, each end by itself.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    /// Whether clients know of any.
-    known: bool,
+    /// What clients know of.
+    known: Known,
     all: BTreeMap<StreamId, Stream>,
     by_ends: BTreeMap<Ends, StreamId>,
     by_socket: BTreeMap<(HostId, SocketId), StreamId>,
@@ -58,12 +75,24 @@ pub(super) struct Streams {
     failed: BTreeMap<(HostId, SocketId), bool>,
     began: u64,
     accepted: u32,
+    proxied: u16,
 }
 
 impl Streams {
-    /// None yet; `known` is whether there will be.
-    pub(super) fn new(known: bool) -> Self {
+    /// None yet.
+    pub(super) fn new(known: Known) -> Self {
         Self { known, ..Self::default() }
+    }
+
+    /// From now on clients that begin know of these.
+    pub(super) const fn set_known(&mut self, known: Known) {
+        self.known = known;
+    }
+
+    /// A port of the proxy's.
+    const fn next_port(&mut self) -> u16 {
+        self.proxied = (self.proxied + 1) % (u16::MAX - PROXY_PORT);
+        PROXY_PORT + self.proxied
     }
 
     /// Whether `socket` is a stream of `host`, as far as its node can know.
@@ -137,10 +166,11 @@ impl World {
         client: usize,
         remotes: &[SocketAddr],
     ) -> Result<(), Breach> {
-        if !self.streams.known {
-            return Ok(());
-        }
-        let mut streams = Vec::new();
+        let mut streams = match self.streams.known {
+            Known::None => return Ok(()),
+            Known::Direct => Vec::new(),
+            Known::Proxy => vec![StreamTo { remote: LISTENS, method: 2 }],
+        };
         for remote in remotes.iter().take(REMOTES_MAX) {
             let https = SocketAddr::new(remote.ip(), HTTPS);
             for (remote, method) in [(https, 0), (*remote, 1)] {
@@ -150,6 +180,12 @@ impl World {
         let ends: Vec<_> = streams.iter().map(|stream| stream.remote).collect();
         self.trust(client, &ends);
         self.command(client + 1, Command::SetStreams { peer: self.gateway_key, streams })
+    }
+
+    /// What a client's socket is, if it is a stream: whether TLS is in it.
+    pub(super) fn has_tls(&self, host: HostId, socket: SocketId) -> Option<bool> {
+        let id = self.streams.by_socket.get(&(host, socket))?;
+        self.streams.all.get(id).map(|stream| stream.tls)
     }
 
     /// A client's node wants a stream.
@@ -167,10 +203,11 @@ impl World {
             self.schedule(0, Task::SocketFailed { host, socket });
             return Ok(());
         }
-        let step = Step::Connecting(WAYS[usize::from(to.method) % WAYS.len()]);
+        let way = WAYS[usize::from(to.method) % WAYS.len()];
+        let step = Step::Connecting(way);
         let ends = (host, local, to.remote);
         let mut stream = Stream::new(ends, host, Tcp::connect(self.now_ns), step, self.now_ns);
-        (stream.card, stream.socket) = (card, Some(socket));
+        (stream.card, stream.socket, stream.tls) = (card, Some(socket), way != Way::Plain);
         let id = self.streams.insert(stream);
         self.pump(id)
     }
@@ -217,13 +254,14 @@ impl World {
     /// Every stream of a client is cut in the midst of what it carries: a middlebox forgot it, or
     /// somebody forged a reset.
     pub(super) fn cut_streams(&mut self, client: usize) -> Result<(), Breach> {
-        for id in self.streams.of_client(client + 1) {
-            if let Some(stream) = self.streams.all.get_mut(&id) {
-                stream.step = Step::Broken;
-            }
-            self.pump(id)?;
+        self.streams.of_client(client + 1).into_iter().try_for_each(|id| self.break_off(id))
+    }
+
+    fn break_off(&mut self, id: StreamId) -> Result<(), Breach> {
+        if let Some(stream) = self.streams.all.get_mut(&id) {
+            stream.step = Step::Broken;
         }
-        Ok(())
+        self.pump(id)
     }
 
     /// A segment reaches a host.
@@ -235,32 +273,32 @@ impl World {
     ) -> Result<(), Breach> {
         let Parcel { datagram, origin, to, segment } = parcel;
         let Datagram { source, destination, payload } = datagram;
-        let card = self.hosts[host].card_with(link, destination.ip());
+        let card = match host {
+            PROXY => Some(0),
+            host => self.hosts[host].card_with(link, destination.ip()),
+        };
         let (Some(card), Some(header)) = (card, segment.filter(|header| !header.damaged)) else {
             return Ok(());
         };
         let ends = (host, destination, source);
         let known = self.streams.by_ends.get(&ends).copied();
         let id = match (known, header.kind) {
-            (Some(id), Kind::Reset) => {
-                if let Some(stream) = self.streams.all.get_mut(&id) {
-                    stream.step = Step::Broken;
-                }
-                return self.pump(id);
-            }
+            (Some(id), Kind::Reset) => return self.break_off(id),
             (None, Kind::Reset) => return Ok(()),
             (Some(id), Kind::Open | Kind::Grant | Kind::Data | Kind::Ask) => id,
-            (None, Kind::Open) if self.takes_streams(host, destination) => {
+            (None, Kind::Open) if takes_streams(host, destination) => {
                 let Origin::Host(client) = origin else { return Ok(()) };
                 let tcp = Tcp::accept();
-                let mut stream = Stream::new(ends, client, tcp, Step::Judging, self.now_ns);
+                let step = if host == PROXY { Step::Asked } else { Step::Judging };
+                let mut stream = Stream::new(ends, client, tcp, step, self.now_ns);
                 stream.card = card;
                 self.streams.insert(stream)
             }
             (None, Kind::Open | Kind::Grant | Kind::Data | Kind::Ask) => {
                 let datagram =
                     Datagram { source: destination, destination: source, payload: Vec::new() };
-                return self.send_segment((host, card), datagram, Header::of(Kind::Reset));
+                let by = (host, card, GATEWAY); // nobody's word
+                return self.send_segment(by, datagram, Header::of(Kind::Reset));
             }
         };
         let now_ns = self.now_ns;
@@ -270,12 +308,11 @@ impl World {
         if stream.is_accepted() && stream.tcp.is_open() && stream.socket.is_none() {
             self.admit(id);
         }
-        self.take_datagrams(id, origin, to)?;
+        match host {
+            PROXY => self.relay(id)?,
+            _ => self.take_datagrams(id, origin, to)?,
+        }
         self.pump(id)
-    }
-
-    const fn takes_streams(&self, host: HostId, at: SocketAddr) -> bool {
-        host == GATEWAY && matches!(at.port(), PORT | HTTPS)
     }
 
     /// A stream that came to the gateway is one of its sockets now. Who is at the other end has
@@ -339,21 +376,22 @@ impl World {
     /// Lets a stream send what it may, and end if it is over.
     fn pump(&mut self, id: StreamId) -> Result<(), Breach> {
         let now_ns = self.now_ns;
-        let Some(stream) = self.streams.all.get_mut(&id) else { return Ok(()) };
+        let Some(stream) = self.streams.all.get(&id) else { return Ok(()) };
         let (host, local, remote) = stream.ends;
-        if self.hosts[host].power != Power::On {
+        if !self.is_up(host) {
             return Ok(());
         }
-        let (card, over) = (stream.card, stream.is_over(now_ns));
-        if over {
-            let socket = stream.socket.filter(|_| !stream.closed);
+        let by = (host, stream.card, stream.client);
+        if stream.is_over(now_ns) {
+            let (other, socket) = (stream.other, stream.socket.filter(|_| !stream.closed));
             self.streams.remove(id);
             if let Some(socket) = socket {
                 self.streams.failed.insert((host, socket), false);
                 self.schedule(0, Task::SocketFailed { host, socket });
             }
             let datagram = Datagram { source: local, destination: remote, payload: Vec::new() };
-            return self.send_segment((host, card), datagram, Header::of(Kind::Reset));
+            self.send_segment(by, datagram, Header::of(Kind::Reset))?;
+            return other.map_or(Ok(()), |other| self.break_off(other));
         }
         let mss = self.mss(id);
         let Some(stream) = self.streams.all.get_mut(&id) else { return Ok(()) };
@@ -362,7 +400,7 @@ impl World {
         self.streams.rearm(id, due_ns);
         for (header, payload) in leaving {
             let datagram = Datagram { source: local, destination: remote, payload };
-            self.send_segment((host, card), datagram, header)?;
+            self.send_segment(by, datagram, header)?;
         }
         Ok(())
     }
@@ -374,9 +412,11 @@ impl World {
             return MTU;
         };
         let at = |access: &usize| self.place.is_of(client - 1, *access, remote.ip());
-        let access = match self.hosts[*host].cards.get(*card).and_then(Option::as_ref) {
-            Some(card) if *host != GATEWAY => Some(card.access),
-            Some(_) | None => (0..usize::from(ACCESSES)).find(at),
+        let access = if matches!(*host, GATEWAY | PROXY) {
+            (0..usize::from(ACCESSES)).find(at)
+        } else {
+            let card = self.hosts[*host].cards.get(*card).and_then(Option::as_ref);
+            card.map(|card| card.access)
         };
         let mtu = access.map_or(MTU, |access| self.place.access(client - 1, access).mtu);
         mtu - TCP_HEADER - if remote.is_ipv4() { 20 } else { 40 }
@@ -385,18 +425,23 @@ impl World {
     /// A segment leaves a host, unless its address is gone, and meets the attacker.
     fn send_segment(
         &mut self,
-        (host, card): (HostId, usize),
+        (host, card, client): (HostId, usize, HostId),
         datagram: Datagram,
         header: Header,
     ) -> Result<(), Breach> {
         let (from, to) = (datagram.source, datagram.destination);
-        let Some((link, _, _)) = self.hosts[host].source(card, from, None, to) else {
-            return Ok(());
-        };
+        let Some((node, link)) = self.way_out((host, card), from, to) else { return Ok(()) };
         let kind = header.kind;
         self.trace.add(&[self.now_ns, host as u64, hash(&datagram.payload)]);
-        let parcel = Parcel { datagram, origin: Origin::Host(host), to, segment: Some(header) };
+        let origin = self.speaker(host, client, to);
+        let parcel = Parcel { datagram, origin, to, segment: Some(header) };
         let len = emu::Frame::wire_len(&parcel);
+        self.watch
+            .tell(self.now_ns, || format!("{host}: {from} -> {to}, {kind:?}, {len} B of TCP"));
+        if host == PROXY {
+            self.place.net.push(self.now_ns, node, link, parcel);
+            return Ok(());
+        }
         // What kernels ask and say of connections that are gone is no session's.
         if !matches!(kind, Kind::Ask | Kind::Reset) {
             self.bytes[host] += len as u64;
@@ -407,15 +452,18 @@ impl World {
             self.overhear(op::Way::Up, &[]);
             (Some(host), op::Way::Up)
         };
-        self.watch
-            .tell(self.now_ns, || format!("{host}: {from} -> {to}, {kind:?}, {len} B of TCP"));
         match self.attacker.meets(client, way) {
             Fate::Held { by_ns } => self.schedule(by_ns, Task::Release { host, link, parcel }),
-            Fate::Passes => self.place.net.push(self.now_ns, self.place.hosts[host], link, parcel),
+            Fate::Passes => self.place.net.push(self.now_ns, node, link, parcel),
             Fate::Vanishes | Fate::Redirected { .. } => {}
         }
         Ok(())
     }
+}
+
+fn takes_streams(host: HostId, at: SocketAddr) -> bool {
+    let door = host == GATEWAY && matches!(at.port(), PORT | HTTPS);
+    door || (host == PROXY && at == LISTENS)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use rove_proto::id::Transport;
 
 /// A client that is in the open network from the start, behind a middlebox.
 fn behind(filter: Filter) -> World {
-    let crowd = Crowd { clients: 1, apart_ns: 0, streams: true };
+    let crowd = Crowd { clients: 1, apart_ns: 0, streams: Known::Proxy };
     let mut world = World::gathering(crowd, 1, Watch::default()).unwrap();
     world.advance(3 * SECOND).unwrap();
     for access in 0..3 {
@@ -51,6 +51,7 @@ fn a_client_finds_the_stream_that_its_network_lets_by() {
         (Filter::Port(HTTPS), HTTPS),
         (Filter::TlsPort(HTTPS), HTTPS),
         (Filter::Port(PORT), PORT),
+        (Filter::End(LISTENS), LISTENS.port()),
     ] {
         let mut world = behind(filter);
         assert_eq!(used(&world).0, Transport::Stream, "{filter:?}");

@@ -6,10 +6,10 @@
 //! RFC 9002, 6.1.1 (what SACK and RACK give a TCP); retransmission timeout (RFC 6298) after which
 //! all in flight counts as lost. What is not acknowledged for [`USER_TIMEOUT_NS`] breaks it.
 //!
-//! It decides what leaves when. It refuses to know where to, what the bytes mean, and when an
-//! application reads: at once. Limits: no delayed acknowledgements, no tail loss probe; the end is
-//! said by who calls it ([`Kind::Reset`]), once. Segments fit the path as it is now: a router has
-//! clamped the MSS, and a path that shrinks says so by ICMP, which is TCP's to hear and not UDP's.
+//! It decides what leaves when. It refuses to know where to, and what the bytes mean. Limits: no
+//! delayed acknowledgements, no tail loss probe; the end is said by who calls it ([`Kind::Reset`]),
+//! once. Segments fit the path as it is now: a router has clamped the MSS, and a path that shrinks
+//! says so by ICMP, which is TCP's to hear and not UDP's.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -23,8 +23,10 @@ pub(super) const USER_TIMEOUT_NS: u64 = 30 * SECOND;
 const WINDOW_FIRST: u64 = 10;
 /// The smallest window after a loss, in segments.
 const WINDOW_MIN: u64 = 2;
-/// The most bytes in flight, and that wait at the receiver for what is missing.
+/// The most bytes in flight.
 const WINDOW_MAX: u64 = 1 << 20;
+/// Bytes that are not read yet, with which there is no room for more.
+const UNREAD_MAX: usize = 128 << 10;
 /// The shortest retransmission timeout: Linux's.
 const RTO_MIN_NS: u64 = 200 * MS;
 /// The longest: the shell's. Also the first, and that of opening (RFC 6298, 2.1).
@@ -42,6 +44,8 @@ pub(super) struct Header {
     order: u64,
     /// The first byte that is missing, and the segment that this answers.
     acknowledges: (u64, Option<u64>),
+    /// Bytes for which there is room beyond that byte.
+    room: u64,
     /// Whether its checksum is wrong.
     pub(super) damaged: bool,
 }
@@ -87,6 +91,8 @@ struct Sender {
     /// The number of that byte, and of the next that was never sent.
     first: u64,
     next: u64,
+    /// The byte from which on the other end has no room; one segment asks whether that is so still.
+    limit: u64,
     flight: BTreeMap<u64, Flying>,
     /// What is to be sent again: from, to.
     lost: BTreeSet<(u64, u64)>,
@@ -164,9 +170,14 @@ impl Tcp {
         self.sender.bytes.len() - (self.sender.next - self.sender.first) as usize
     }
 
-    /// What has arrived in order.
-    pub(super) fn read(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.receiver.ready)
+    /// What has arrived in order, up to so many bytes.
+    pub(super) fn read(&mut self, count: usize) -> Vec<u8> {
+        let Receiver { ready, unanswered, .. } = &mut self.receiver;
+        let count = count.min(ready.len());
+        if ready.len() >= UNREAD_MAX / 2 && count > 0 {
+            unanswered.push(0); // there is room again
+        }
+        ready.drain(..count).collect()
     }
 
     /// A segment arrives; one that resets is the caller's affair.
@@ -187,6 +198,7 @@ impl Tcp {
         }
         if header.kind == Kind::Data {
             let (next, answers) = header.acknowledges;
+            self.sender.limit = self.sender.limit.max(next + header.room);
             self.sender.acknowledged(now_ns, next, answers);
             if !bytes.is_empty() {
                 self.receiver.unanswered.push(header.order);
@@ -210,16 +222,17 @@ impl Tcp {
             Phase::Open => {}
         }
         let next = self.receiver.next;
+        let room = UNREAD_MAX.saturating_sub(self.receiver.ready.len()) as u64;
         let mut answers = std::mem::take(&mut self.receiver.unanswered).into_iter();
         let mut leaving = Vec::new();
         for (order, sequence, bytes) in self.sender.take_due(now_ns, mss as u64) {
             let acknowledges = (next, answers.next().filter(|&order| order > 0));
-            let header = Header { sequence, order, acknowledges, ..Header::of(Kind::Data) };
+            let header = Header { sequence, order, acknowledges, room, ..Header::of(Kind::Data) };
             leaving.push((header, bytes));
         }
         for order in answers {
             let acknowledges = (next, Some(order).filter(|&order| order > 0));
-            leaving.push((Header { acknowledges, ..Header::of(Kind::Data) }, Vec::new()));
+            leaving.push((Header { acknowledges, room, ..Header::of(Kind::Data) }, Vec::new()));
         }
         leaving
     }
@@ -237,7 +250,7 @@ impl Tcp {
 impl Header {
     /// One without bytes.
     pub(super) const fn of(kind: Kind) -> Self {
-        Self { kind, sequence: 0, order: 0, acknowledges: (0, None), damaged: false }
+        Self { kind, sequence: 0, order: 0, acknowledges: (0, None), room: 0, damaged: false }
     }
 }
 
@@ -271,6 +284,7 @@ impl Sender {
             bytes: VecDeque::new(),
             first: 0,
             next: 0,
+            limit: UNREAD_MAX as u64,
             flight: BTreeMap::new(),
             lost: BTreeSet::new(),
             orders: 0,
@@ -304,7 +318,7 @@ impl Sender {
                     }
                     (from, cut)
                 }
-                None if self.next < end && self.next - self.first < WINDOW_MAX => {
+                None if self.next < end && (self.next < self.limit || flying == 0) => {
                     let from = self.next;
                     self.next = end.min(from + mss);
                     (from, self.next)

@@ -14,6 +14,8 @@ struct Pair {
     wire: Vec<(u64, usize, Header, Vec<u8>)>,
     read: [Vec<u8>; 2],
     sent: usize,
+    /// Bytes that are read whenever something arrives.
+    reads: usize,
     /// Whether the so many-th segment gets through.
     passes: fn(usize) -> bool,
 }
@@ -26,6 +28,7 @@ impl Pair {
             wire: Vec::new(),
             read: [Vec::new(), Vec::new()],
             sent: 0,
+            reads: usize::MAX,
             passes: |_| true,
         }
     }
@@ -62,7 +65,7 @@ impl Pair {
             if arrival.is_some_and(|at| at <= next) {
                 let (_, at, header, bytes) = self.wire.remove(0);
                 self.ends[at].arrives(next, &header, bytes);
-                self.read[at].extend(self.ends[at].read());
+                self.read[at].extend(self.ends[at].read(self.reads));
             }
         }
     }
@@ -135,4 +138,18 @@ fn a_wire_that_is_dead_for_a_while_is_asked_every_second_and_then_given_up() {
     pair.run(2 * SECOND);
     assert!(pair.read[1] == b"anybody?");
     assert!(!pair.ends[0].is_broken(pair.now_ns), "it was answered");
+}
+
+#[test]
+fn who_does_not_read_is_sent_no_more_than_there_is_room_for() {
+    let mut pair = Pair::open();
+    let sent = bytes(1_000_000);
+    pair.reads = 0;
+    pair.ends[0].write(&sent);
+    pair.run(10 * SECOND);
+    let held = sent.len() - pair.ends[0].unsent();
+    assert!((UNREAD_MAX..3 * UNREAD_MAX).contains(&held), "{held}");
+    pair.reads = 100_000;
+    pair.run(10 * SECOND);
+    assert!(pair.read[1] == sent, "{} bytes", pair.read[1].len());
 }

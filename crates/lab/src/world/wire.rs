@@ -17,6 +17,7 @@ use super::laws::{Breach, Law};
 use super::op::Way;
 use super::parcel::{HostId, Input, Origin, Parcel};
 use super::road::Passed;
+use super::streams::PROXY;
 use crate::emu::{self, Datagram};
 
 /// Inputs of one turn.
@@ -132,6 +133,10 @@ impl World {
                 self.attacker.catches(parcel.datagram);
             }
             return Ok(());
+        }
+        if place == self.place.proxy.0 {
+            let is_segment = parcel.segment.is_some();
+            return if is_segment { self.segment_arrives(PROXY, link, parcel) } else { Ok(()) };
         }
         let Some(host) = self.place.host_at(place) else { return Ok(()) };
         let access = self.access_of(host, link).filter(|_| host != GATEWAY);

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use rove_proto::id::LinkId;
+use rove_proto::id::{LinkId, Transport};
 use rove_proto::node::{Command, PeerState, PeerStatus};
 use rove_proto::path::Health;
 use rove_proto::time::Duration;
@@ -13,9 +13,11 @@ use rove_proto::time::Duration;
 use super::super::engine::GATEWAY;
 use super::super::host::{Card, PORT};
 use super::super::laws::{Breach, Law};
+use super::super::op::ACCESSES;
 use super::super::road::{CLIENT, HOME, Road as _, Tunnelled};
-use crate::emu::{Carrier, End, PipeConfig, SECOND};
-use crate::ground::{Act, Edge, Families, Known, Moment, Terrain};
+use super::super::streams::{HTTPS, LISTENS};
+use crate::emu::{Carrier, End, Filter, PipeConfig, SECOND};
+use crate::ground::{Act, Blockade, Edge, Families, Known, Moment, Terrain, Transport as ByWhat};
 
 /// Where the client goes: an open network.
 const CAFE: usize = 1;
@@ -43,6 +45,10 @@ pub(super) struct Client {
     /// The addresses that the gateway retired last.
     retired: Vec<IpAddr>,
     swallowed: Option<Swallowed>,
+    /// Its networks let everything by again: when it said that data goes by UDP.
+    freed: Option<Option<u64>>,
+    /// The same for each [`Act::Unblock`] since the last report.
+    seen_free: Vec<Option<u64>>,
     /// What was noticed and told, for each [`Act::Swallow`] since the last report.
     seen: Vec<(Option<u64>, Option<u64>)>,
 }
@@ -64,8 +70,19 @@ impl Client {
         let named = matches!(known, Known::ByName { .. });
         let (dead_ends, here, in_use) = (false, HOME, 0);
         let (retired, swallowed, seen) = (Vec::new(), None, Vec::new());
-        let mut client =
-            Self { dead_ends, named, here, in_use, families, retired, swallowed, seen };
+        let (freed, seen_free) = (None, Vec::new());
+        let mut client = Self {
+            dead_ends,
+            named,
+            here,
+            in_use,
+            families,
+            retired,
+            swallowed,
+            freed,
+            seen_free,
+            seen,
+        };
         let (now_ns, gateway) = (road.world.now_ns, road.world.place.gateway);
         for end in [End::A, End::B] {
             let pipe = PipeConfig { delay_ns: beyond_ns, ..PipeConfig::default() };
@@ -133,8 +150,11 @@ impl Client {
                 let back = std::mem::replace(&mut self.retired, gateway_ips(road));
                 place_gateway(road, &back, &back)?;
             }
-            // The world has no middlebox: no story asks for one here.
-            Act::Block(_) | Act::Unblock => {}
+            Act::Block(blockade) => self.filter(road, Some(filter(blockade))),
+            Act::Unblock => {
+                self.filter(road, None);
+                self.freed = Some(None);
+            }
             // A process of the world has no end but a sudden one.
             Act::KillGateway | Act::StopGateway => road.world.hosts[GATEWAY].stop(),
             Act::StartGateway => road.world.power_on(GATEWAY, false)?,
@@ -143,6 +163,13 @@ impl Client {
         let card = road.world.hosts[CLIENT + 1].cards[self.in_use].as_ref();
         let address = card.and_then(|card| card.addresses.first().copied());
         Ok(Moment { address, ..Moment::new(act, now_ns, now_ns) })
+    }
+
+    fn filter(&mut self, road: &mut Tunnelled, filter: Option<Filter>) {
+        self.stop_watching();
+        for access in 0..usize::from(ACCESSES) {
+            road.world.place.set_filter(CLIENT, access, filter);
+        }
     }
 
     /// The first card is in the other of two networks, with a new address.
@@ -211,11 +238,15 @@ impl Client {
 
     /// Whether there is something to be noticed.
     pub(super) fn is_watching(&self) -> bool {
-        self.swallowed.as_ref().is_some_and(|one| one.told_ns.is_none() || one.noticed_ns.is_none())
+        let unseen = |one: &Swallowed| one.told_ns.is_none() || one.noticed_ns.is_none();
+        self.swallowed.as_ref().is_some_and(unseen) || self.freed == Some(None)
     }
 
     /// Looks whether somebody has noticed.
     pub(super) fn look(&mut self, road: &Tunnelled) {
+        if self.freed == Some(None) && transport(road) == Some(ByWhat::Udp) {
+            self.freed = Some(Some(road.now_ns()));
+        }
         let Some(swallowed) = &mut self.swallowed else { return };
         let (now_ns, now) = (road.now_ns(), road.world.hosts[CLIENT + 1].clock(road.now_ns()));
         let (client, gateway) = (status(road, CLIENT + 1), status(road, GATEWAY));
@@ -241,11 +272,13 @@ impl Client {
     pub(super) fn forget(&mut self) {
         self.stop_watching();
         self.seen.clear();
+        self.seen_free.clear();
     }
 
     fn stop_watching(&mut self) {
         let seen = self.swallowed.take().map(|one| (one.noticed_ns, one.told_ns));
         self.seen.extend(seen);
+        self.seen_free.extend(self.freed.take());
     }
 
     /// Writes what was noticed to the moments that it belongs to.
@@ -254,6 +287,10 @@ impl Client {
         let swallowed = moments.iter_mut().filter(|moment| moment.act == Act::Swallow);
         for (moment, (noticed_ns, told_ns)) in swallowed.zip(self.seen.drain(..)) {
             (moment.noticed_ns, moment.told_ns) = (noticed_ns, told_ns);
+        }
+        let freed = moments.iter_mut().filter(|moment| moment.act == Act::Unblock);
+        for (moment, told_ns) in freed.zip(self.seen_free.drain(..)) {
+            moment.told_ns = told_ns;
         }
     }
 }
@@ -270,6 +307,26 @@ fn all_carry(road: &Tunnelled) -> Result<(), Breach> {
         let what = format!("before the story begins\n{}", world.portrait(client));
         Err(Breach::new(Law::AlwaysBack, what))
     })
+}
+
+/// What the first client says that its data goes by.
+pub(super) fn transport(road: &Tunnelled) -> Option<ByWhat> {
+    let path = status(road, CLIENT + 1)?.paths.into_iter().find(|path| path.in_use)?;
+    let socket = path.route.socket;
+    let tls = road.world.has_tls(CLIENT + 1, socket);
+    match (socket.transport(), tls) {
+        (Transport::Udp, _) => Some(ByWhat::Udp),
+        (Transport::Stream, tls) => tls.map(|tls| if tls { ByWhat::Tls } else { ByWhat::Tcp }),
+    }
+}
+
+const fn filter(blockade: Blockade) -> Filter {
+    match blockade {
+        Blockade::NoUdp => Filter::NoUdp,
+        Blockade::Only443 => Filter::Port(HTTPS),
+        Blockade::OnlyTls => Filter::TlsPort(HTTPS),
+        Blockade::OnlyProxy => Filter::End(LISTENS),
+    }
 }
 
 /// What a host's node says of the session.

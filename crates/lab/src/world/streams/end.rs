@@ -10,6 +10,9 @@ use crate::world::engine::GATEWAY;
 use crate::world::parcel::HostId;
 use crate::world::tcp::{Header, Kind, Tcp};
 
+use super::StreamId;
+use super::proxy::{ASKED, GRANTED, PROXY};
+
 /// How long a client's stream may take to open, and the gateway's may be open without an answer of
 /// its node: the daemon's.
 const TRIAL_NS: u64 = 10 * SECOND;
@@ -22,6 +25,8 @@ const EARLY_MAX: usize = 8 * (LENGTH_LEN + DATAGRAM_MAX);
 pub(super) const KEEPALIVE_NS: u64 = 600 * SECOND;
 const ASKS_EVERY_NS: u64 = 75 * SECOND;
 const SILENT_MAX_NS: u64 = KEEPALIVE_NS + 9 * ASKS_EVERY_NS;
+/// After how much silence a proxy ends a connection.
+const PROXY_PATIENCE_NS: u64 = 300 * SECOND;
 /// What a plain stream begins with, the length before a datagram, and the longest datagram.
 const PREFACE: &[u8] = b"\0rove/1\n";
 const LENGTH_LEN: usize = 2;
@@ -43,8 +48,12 @@ pub(super) struct Stream {
     /// The client whose stream it is.
     pub(super) client: HostId,
     pub(super) card: usize,
+    /// Client: whether TLS is in it.
+    pub(super) tls: bool,
     /// Its node's number; the gateway gives one when the connection is there.
     pub(super) socket: Option<SocketId>,
+    /// The proxy's other connection.
+    pub(super) other: Option<StreamId>,
     /// The node is done with it, and what it sent still leaves.
     pub(super) closed: bool,
     pub(super) tcp: Tcp,
@@ -52,7 +61,7 @@ pub(super) struct Stream {
     /// Frames that wait until it is open.
     early: Vec<u8>,
     /// Bytes that have arrived and are no whole message yet.
-    partial: Vec<u8>,
+    pub(super) partial: Vec<u8>,
     /// Whether the node has sent by it.
     used: bool,
     trial_ns: u64,
@@ -67,6 +76,8 @@ pub(super) struct Stream {
 pub(super) enum Way {
     Tls,
     Plain,
+    /// TLS, by the proxy.
+    ByProxy,
 }
 
 /// What is waited for.
@@ -74,6 +85,8 @@ pub(super) enum Way {
 pub(super) enum Step {
     /// Client: a connection.
     Connecting(Way),
+    /// Client: the proxy's answer.
+    Asking,
     /// Client: the server's flight of TLS.
     Securing,
     /// Gateway: the first bytes.
@@ -82,6 +95,12 @@ pub(super) enum Step {
     Finishing,
     /// Frames.
     Open,
+    /// Proxy: what the client asks for.
+    Asked,
+    /// Proxy, for the client: a connection to there.
+    Reaching,
+    /// Proxy: bytes that are passed on.
+    Relaying,
     /// Nothing more: it broke, or was never one of ours.
     Broken,
 }
@@ -93,7 +112,9 @@ impl Stream {
             ends,
             client,
             card: 0,
+            tls: false,
             socket: None,
+            other: None,
             closed: false,
             tcp,
             step,
@@ -109,7 +130,7 @@ impl Stream {
 
     /// Goes on with what has arrived, and returns the datagrams in it.
     pub(super) fn proceed(&mut self) -> Vec<Vec<u8>> {
-        self.partial.extend(self.tcp.read());
+        self.partial.extend(self.tcp.read(usize::MAX));
         while self.advance() {}
         if self.step == Step::Open { self.take_frames() } else { Vec::new() }
     }
@@ -121,6 +142,8 @@ impl Stream {
             Step::Connecting(_) if !self.tcp.is_open() => return false,
             Step::Connecting(Way::Plain) => (0, PREFACE.to_vec(), Step::Open),
             Step::Connecting(Way::Tls) => (0, hello(), Step::Securing),
+            Step::Connecting(Way::ByProxy) => (0, ASKED.to_vec(), Step::Asking),
+            Step::Asking => (GRANTED.len(), hello(), Step::Securing),
             Step::Securing => (ANSWER_LEN, flight(&[], FINISHED_LEN), Step::Open),
             Step::Judging if self.partial.starts_with(PREFACE) => {
                 (PREFACE.len(), Vec::new(), Step::Open)
@@ -131,7 +154,9 @@ impl Stream {
             }
             Step::Judging => (0, Vec::new(), Step::Broken),
             Step::Finishing => (FINISHED_LEN, Vec::new(), Step::Open),
-            Step::Open | Step::Broken => return false,
+            Step::Open | Step::Asked | Step::Reaching | Step::Relaying | Step::Broken => {
+                return false;
+            }
         };
         if self.partial.len() < awaited {
             return false;
@@ -187,8 +212,14 @@ impl Stream {
 
     /// Whether it is of no use any more.
     pub(super) fn is_over(&self, now_ns: u64) -> bool {
-        let useful = if self.is_accepted() { self.used } else { self.step == Step::Open };
-        let silent = self.is_accepted() && now_ns >= self.heard_ns + SILENT_MAX_NS;
+        let open = matches!(self.step, Step::Open | Step::Relaying);
+        let useful = if self.is_accepted() { self.used } else { open };
+        let patience_ns = match self.ends.0 {
+            PROXY => PROXY_PATIENCE_NS,
+            GATEWAY => SILENT_MAX_NS,
+            _ => u64::MAX, // a client ends what it does not need
+        };
+        let silent = now_ns >= self.heard_ns.saturating_add(patience_ns);
         let gone = self.closed && (self.tcp.is_drained() || !self.tcp.is_open());
         let failed = self.step == Step::Broken || self.tcp.is_broken(now_ns);
         gone || failed || silent || (!useful && now_ns >= self.trial_ns)
@@ -197,7 +228,11 @@ impl Stream {
     /// When it has something to do if nothing arrives before.
     pub(super) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let trial = Some(self.trial_ns).filter(|&at| at > now_ns);
-        let asks = self.is_accepted().then_some(self.asks_ns);
+        let asks = match self.ends.0 {
+            PROXY => Some(self.heard_ns + PROXY_PATIENCE_NS),
+            GATEWAY => Some(self.asks_ns),
+            _ => None,
+        };
         [self.tcp.due_ns(), trial, asks].into_iter().flatten().min()
     }
 
