@@ -80,7 +80,7 @@ fn quick(scenario: &str) -> Vec<String> {
         "nat-rebind" => &["changes=1", "idle=1"],
         "family" => &["moves=2"],
         "resume-loss" => &["moves=1"],
-        "idle" => &["seconds=2"],
+        "idle" => &["seconds=2", "learning=0", "listening=0"],
         "restart-gateway" => &["restarts=1"],
         "subnets" => &["megabytes=4"],
         "hop" => &["hops=1"],

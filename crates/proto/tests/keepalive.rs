@@ -1,5 +1,5 @@
 //! What an idle session costs: nothing in the open, and behind a NAT little more than the NAT asks
-//! for, however long it remembers.
+//! for, however long it remembers. Who is silent for days rests, and is called.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
@@ -7,6 +7,7 @@ mod pair;
 
 use pair::{DELAY, Nat, Pair, packet};
 use rove_proto::crypto::{Rng, SeededRng};
+use rove_proto::error::CloseCode;
 use rove_proto::node::{Command, PeerState};
 use rove_proto::time::Duration;
 
@@ -81,14 +82,82 @@ fn no_nat_costs_nothing() {
     let mut pair = Pair::up();
     pair.run(seconds(10));
     let before = pair.bytes;
-    pair.run(seconds(22 * 3_600));
-    assert_eq!(pair.bytes, before);
-    // Without a word a session is given up after a day: one a day it takes.
     for _ in 0..10 {
         pair.run(seconds(24 * 3_600));
     }
-    assert!(pair.bytes - before <= 11 * 160, "{}", pair.bytes - before);
-    assert_eq!(pair.epochs(), 1);
+    assert_eq!(pair.bytes, before);
+    assert_eq!((pair.state(), pair.epochs()), (PeerState::Resting, 1));
+}
+
+#[test]
+fn who_rests_is_called_and_loses_nothing() {
+    let mut pair = Pair::up();
+    // The gateway gives a session up after a day, its client an hour later.
+    // The notice, both messages of the handshake, its first use, and then the packet.
+    for (hours, epochs, trips) in [(23, 2, 1), (25, 3, 5), (240, 4, 5)] {
+        pair.run(seconds(hours * 3_600));
+        let (before, since) = (pair.client_inner.len(), pair.now);
+        for _ in 0..20 {
+            pair.send_back(&packet(100, true));
+            pair.run(Duration::from_millis(5));
+        }
+        pair.run(DELAY * 5);
+        assert_eq!(pair.client_inner.len(), before + 20, "after {hours} hours");
+        let took = pair.client_inner[before].0.saturating_since(since);
+        assert!(took <= DELAY * trips, "{took:?} after {hours} hours");
+        assert_eq!((pair.state(), pair.epochs()), (PeerState::Up, epochs));
+    }
+}
+
+#[test]
+fn who_rests_has_keys_within_a_round_trip_when_there_is_something_to_send() {
+    let mut pair = Pair::up();
+    for (hours, state) in [(25, PeerState::Up), (48, PeerState::Resting)] {
+        pair.run(seconds(hours * 3_600));
+        assert_eq!(pair.state(), state);
+        let before = pair.gateway_inner.len();
+        for _ in 0..20 {
+            pair.send(&packet(100, false));
+            pair.run(Duration::from_millis(5));
+        }
+        pair.run(DELAY);
+        assert_eq!((pair.gateway_inner.len(), pair.state()), (before + 20, PeerState::Up));
+        assert!(pair.gateway_inner[before].0.saturating_since(pair.now - DELAY * 6) <= DELAY * 3);
+    }
+}
+
+#[test]
+fn a_client_that_is_gone_is_called_ever_more_rarely() {
+    let mut pair = Pair::up();
+    pair.filter = Box::new(|_| false);
+    pair.run(seconds(25 * 3_600));
+    let before = pair.sent;
+    for _ in 0..3_600 {
+        pair.send_back(&packet(100, true));
+        pair.run(seconds(1));
+    }
+    let client = pair.sent - before;
+    assert!((7 + 3_600 / 128..=7 + 3_600 / 64).contains(&client), "{client} datagrams");
+}
+
+#[test]
+fn a_client_that_said_goodbye_is_not_called() {
+    let mut pair = Pair::up();
+    pair.tell_client(Command::Close { peer: pair.gateway_key, code: CloseCode::Requested });
+    pair.run(seconds(1));
+    let before = pair.sent;
+    pair.send_back(&packet(100, true));
+    pair.run(seconds(1));
+    assert_eq!(pair.sent, before);
+}
+
+#[test]
+fn a_machine_that_slept_while_it_was_to_rest_asks_for_a_session() {
+    let mut pair = Pair::up();
+    pair.run(seconds(3_600));
+    pair.now = pair.now + seconds(30 * 3_600);
+    pair.run(seconds(1));
+    assert_eq!((pair.state(), pair.epochs()), (PeerState::Up, 2));
 }
 
 #[test]

@@ -3,8 +3,9 @@
 //! address of the Internet's own.
 //!
 //! Silence alone is no merit: after it the server has something to say, and must reach the client
-//! at once. In real time a minute is listened to and a day is reckoned from it; in virtual time the
-//! day passes.
+//! at once. In virtual time the day passes. In real time it is reckoned from a part of it: the
+//! first minute is what the thesis listened to, then the client learns how long the box remembers,
+//! and what it costs from then on is listened to for many times as long: an hour and a half in all.
 
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -15,8 +16,6 @@ use serde_json::{Value, json};
 
 /// A day in seconds.
 const DAY_S: u64 = 86_400;
-/// The time that the thesis listened to.
-const MINUTE_NS: u64 = 60 * SECOND;
 /// How long after it was set up the session has to come to rest.
 const SETTLING_NS: u64 = 4 * SECOND;
 /// How long the server then has something to say.
@@ -33,7 +32,14 @@ const CASES: [(&str, Edge); 3] = [
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
-    Setting::number("seconds", 60, (1, 86_400), "how long to listen in real time"),
+    Setting::number("seconds", 60, (1, 3_600), "how long to listen at first, as the thesis did"),
+    Setting::number(
+        "learning",
+        18,
+        (0, 100),
+        "how long the client learns in real time, in multiples of what the box remembers",
+    ),
+    Setting::number("listening", 19, (0, 1_000), "how long to listen after that, in the same"),
     Setting::number("hours", 24, (1, 720), "how long to listen in virtual time"),
     FAMILY,
 ];
@@ -88,7 +94,7 @@ impl Scenario for Idle {
             (stage.tell)(&format!("silence for {key}"));
             let terrain = Terrain { edge, ..USUAL.terrain() };
             let one = stage.on_ground(&terrain, &mut |ground, outcome| {
-                lost += tell(ground, stage, key, outcome)?;
+                lost += tell(ground, stage, (key, edge), outcome)?;
                 Ok(())
             })?;
             all.absorb(one);
@@ -107,27 +113,36 @@ const fn behind_nat(expiry_ns: u64) -> Edge {
 fn tell(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,
-    key: &str,
+    (key, edge): (&str, Edge),
     outcome: &mut Outcome,
 ) -> Result<u64, Trouble> {
-    let length_ns = match ground.clock() {
-        Clock::Real => stage.settings.number("seconds") * SECOND,
-        Clock::Virtual => stage.settings.number("hours") * 3_600 * SECOND,
-    };
     ground.pause(SETTLING_NS)?;
     if stage.control() {
         ground.act(Act::Swallow)?;
     }
-    let minute_ns = MINUTE_NS.min(length_ns);
+    let minute_ns = stage.settings.number("seconds") * SECOND;
     let minute = ground.listen(minute_ns)?;
-    let rest = ground.listen(length_ns - minute_ns)?;
-    let bytes = (minute.bytes + rest.bytes) as f64;
-    let per_day = bytes * (DAY_S * SECOND) as f64 / length_ns as f64;
-    outcome.measure(key, Some(per_day));
     if key == CASES[0].0 {
         outcome.count("packets_60s", minute.packets);
         outcome.count("bytes_60s", minute.bytes);
     }
+    let lifetimes = |name| match edge {
+        Edge::Nat { expiry_ns, .. } => stage.settings.number(name) * expiry_ns,
+        Edge::Open | Edge::Any => 0,
+    };
+    let (length_ns, bytes) = match ground.clock() {
+        Clock::Real => {
+            ground.pause(lifetimes("learning"))?;
+            let length_ns = lifetimes("listening").max(minute_ns);
+            (length_ns, ground.listen(length_ns)?.bytes)
+        }
+        Clock::Virtual => {
+            let length_ns = stage.settings.number("hours") * 3_600 * SECOND;
+            (length_ns, minute.bytes + ground.listen(length_ns - minute_ns)?.bytes)
+        }
+    };
+    let per_day = bytes as f64 * (DAY_S * SECOND) as f64 / length_ns as f64;
+    outcome.measure(key, Some(per_day));
     let run = ground.flow(Flow::lasting(SAID_NS), &[])?;
     Ok(run.lost)
 }

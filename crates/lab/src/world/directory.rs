@@ -91,8 +91,9 @@ impl World {
 
     /// The node says how the session is.
     pub(super) fn note_state(&mut self, client: usize, state: PeerState) {
-        self.clients[client].directory.is_up = state == PeerState::Up;
-        if state != PeerState::Up {
+        let rests_or_carries = matches!(state, PeerState::Up | PeerState::Resting);
+        self.clients[client].directory.is_up = rests_or_carries;
+        if !rests_or_carries {
             self.ask_soon(client);
         }
     }

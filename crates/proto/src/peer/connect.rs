@@ -60,10 +60,10 @@ impl Peer {
         if !connector.wanted || connector.is_trying() || connector.links.is_empty() {
             return;
         }
-        if matches!(self.state, PeerState::Down(_)) {
-            self.state = PeerState::Unestablished;
-        }
         connector.round = Some(Round::new(cx.now, PAUSE_FIRST, VecDeque::new()));
+        if matches!(self.state, PeerState::Down(_) | PeerState::Resting) {
+            self.set_state(cx, PeerState::Unestablished);
+        }
         self.attempt_due(cx);
     }
 

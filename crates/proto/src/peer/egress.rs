@@ -38,13 +38,17 @@ impl Peer {
         view: &InnerView,
         packet: InnerPacket<'_>,
     ) -> Result<(), DropReason> {
+        self.rest_if_outlived(cx);
         self.rekey_if_due(cx);
         self.not_idle();
         self.used_at = Some(cx.now);
         let observed = flow::observe(view, packet.head);
         let choice = match self.paths.choose() {
             Some(choice) if self.epochs.current.is_some() => choice,
-            Some(_) | None => return self.wait(cx, packet),
+            Some(_) | None => {
+                self.wait(cx, packet);
+                return Ok(());
+            }
         };
         let framing = self.framing(choice, &observed);
         let sent = self.send_packet(cx, choice.original, framing, &observed, packet);
@@ -54,7 +58,10 @@ impl Peer {
             let _ = self.send_packet(cx, copy, framing, &observed, packet);
         }
         match sent {
-            Err(DropReason::Amplification | DropReason::NoRoute) => self.wait(cx, packet),
+            Err(DropReason::Amplification | DropReason::NoRoute) => {
+                self.wait(cx, packet);
+                Ok(())
+            }
             other => other,
         }
     }
@@ -76,10 +83,13 @@ impl Peer {
         Framing::Sequenced { bucket, sequence }
     }
 
-    fn wait(&mut self, cx: &mut Context<'_>, packet: InnerPacket<'_>) -> Result<(), DropReason> {
-        let full = self.waiting.push(cx.now, packet);
+    /// There is no way to send `packet` yet: it is kept, and what can be done for a way is done.
+    fn wait(&mut self, cx: &mut Context<'_>, packet: InnerPacket<'_>) {
+        for _ in 0..self.waiting.push(cx.now, packet) {
+            cx.drops.count(DropReason::QueueFull);
+        }
         self.ask_given_up(cx);
-        if full { Err(DropReason::QueueFull) } else { Ok(()) }
+        self.wake(cx);
     }
 
     /// Gateway: there is something to say and no path that is not given up. The one in use is asked

@@ -5,7 +5,8 @@
 //! `connector` remembers), `links` (which path carries), `standby` (those proven ahead), `trust`
 //! (what a link did), `moving` (paths come, are proven, and go), `retransmit` (what was on its way
 //! by one that died), `announce` (the gateway's addresses), `restart` (its sessions are lost),
-//! `keepalive` (what a NAT needs), `timers`. State is changed here and nowhere above.
+//! `rest` (nobody speaks for a day), `keepalive` (what a NAT needs), `timers`. State is changed
+//! here and nowhere above.
 
 pub(crate) mod announce;
 mod connect;
@@ -19,6 +20,7 @@ mod keepalive;
 mod links;
 mod moving;
 pub mod paths;
+mod rest;
 mod restart;
 mod retransmit;
 mod standby;
@@ -105,6 +107,8 @@ pub(crate) struct Peer {
     reach: Option<(Route, SessionIndex)>,
     /// Whether that may have changed.
     reach_changed: bool,
+    /// Gateway: how often the client was called since its session was given up.
+    calls: rest::Calls,
     waiting: Waiting,
     /// What left by a path that is dead.
     lost: retransmit::Lost,
@@ -151,6 +155,7 @@ impl Peer {
             announced: 0,
             reach: None,
             reach_changed: false,
+            calls: rest::Calls::default(),
             waiting: Waiting::default(),
             lost: retransmit::Lost::default(),
             followed: 0,
@@ -205,6 +210,9 @@ impl Peer {
     /// The session is over: keys, paths and what was to be said are forgotten.
     fn end(&mut self, cx: &mut Context<'_>, error: PeerError) {
         self.forget_session(cx);
+        if error != PeerError::TimedOut {
+            self.reach = None; // nobody waits there to be called
+        }
         cx.tell(Event::Ended { peer: self.key, error });
         let down = match error {
             PeerError::Closed(code @ (CloseCode::Revoked | CloseCode::Requested)) => Some(code),
@@ -248,6 +256,7 @@ impl Peer {
         self.send_lost(cx);
         self.tell_reach(cx);
         let state = match (&self.epochs.current, self.paths.active()) {
+            (None, _) if self.rests() => PeerState::Resting,
             (None, _) => PeerState::Unestablished,
             (Some(_), None) => PeerState::Suspended,
             (Some(_), Some(path)) => match (path.health, path.trust) {
@@ -313,6 +322,7 @@ impl Peer {
     fn begin_epoch(&mut self) {
         self.control = ControlSender::default();
         self.lost = retransmit::Lost::default();
+        self.calls = rest::Calls::default();
         self.followed = 0; // it may be another process that asks now
         if let Side::Gateway(connector) = &mut self.side {
             connector.last_words = retransmit::LastWords::default();

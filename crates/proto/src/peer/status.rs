@@ -15,6 +15,9 @@ use crate::wire::control::Lease;
 pub enum PeerState {
     /// There are no keys.
     Unestablished,
+    /// Client: nobody spoke for as long as a session is kept. There are no keys, and the next
+    /// packet of either end begins a session.
+    Resting,
     /// A proven path carries.
     Up,
     /// Data goes to an address that has not answered yet.

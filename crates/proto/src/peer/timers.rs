@@ -14,8 +14,6 @@ use crate::wire::frame::Frame;
 /// session in the background, by every way that there is: the gateway may have lost its own, or UDP
 /// be blocked.
 const HANDSHAKE_AFTER: Duration = Duration::from_secs(1);
-/// Hundredths of the time for which a session is kept without a word, after which it is renewed.
-const RENEWED_AT: u32 = 95;
 /// How long a stream stays open that was in use before UDP worked again.
 const STREAM_KEPT: Duration = Duration::from_secs(30);
 /// How long a gateway challenges a client that went silent; the next data begins anew.
@@ -75,7 +73,7 @@ impl Peer {
             (self.quiet_due(), Reason::Silence),
             (self.nat_test_due(), Reason::Keepalive),
             (self.echo.as_ref().map(|echo| echo.due), Reason::Echo),
-            (self.established.map(|_| self.heard_at + persistence), Reason::Persistence),
+            (self.session_over_due(persistence), Reason::Persistence),
             (self.renewal_due(persistence), Reason::Persistence),
         ]
         .into_iter()
@@ -103,9 +101,7 @@ impl Peer {
 
     /// Does what is due.
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
-        if self.established.is_some() && self.heard_at + cx.config.persistence_timeout <= cx.now {
-            self.end(cx, PeerError::TimedOut);
-        }
+        self.end_in_time(cx);
         self.renew(cx);
         self.epochs.expire(cx.now, cx.indices);
         for _ in 0..self.waiting.expire(cx.now) {
@@ -132,24 +128,6 @@ impl Peer {
             self.end(cx, PeerError::EpochExhausted);
         }
         self.refresh_state(cx);
-    }
-
-    /// When a client that has not heard a word for long asks whether the gateway is still there: a
-    /// little before both would give the session up, and a new one costs a hundred times more.
-    fn renewal_due(&self, persistence: Duration) -> Option<Instant> {
-        let path = self.paths.active().filter(|_| !self.is_client())?;
-        let quiet = path.health == Health::Good && path.probes.asking_since().is_none();
-        self.established?;
-        quiet.then(|| self.heard_at + persistence * RENEWED_AT / 100)
-    }
-
-    fn renew(&mut self, cx: &mut Context<'_>) {
-        let due = self.renewal_due(cx.config.persistence_timeout);
-        if due.is_some_and(|due| due <= cx.now)
-            && let Some(id) = self.paths.active_id()
-        {
-            self.ask(cx, id);
-        }
     }
 
     /// Whether there is a way to send control frames now.

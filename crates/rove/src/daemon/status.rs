@@ -76,7 +76,7 @@ pub(super) struct Search<'a> {
 /// The word for a state.
 pub(super) const fn state(state: PeerState) -> &'static str {
     match state {
-        PeerState::Unestablished => "unestablished",
+        PeerState::Unestablished | PeerState::Resting => "unestablished",
         PeerState::Up => "up",
         PeerState::Moving => "moving",
         PeerState::Suspended => "suspended",
@@ -151,6 +151,11 @@ fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
             Some(why) if peer.handshaking => format!("asking the gateway again: {why}"),
             Some(_) | None => around.search.says(),
         },
+        PeerState::Resting => {
+            "idle for so long that the keys were forgotten; the next packet, or the \
+                               gateway, asks for new ones"
+                .into()
+        }
         PeerState::Up => match (path.map(|path| owed_for(path, now)), heard) {
             (Some(owed), _) if owed >= OWED_MAX => {
                 let search = around.search.says();

@@ -96,8 +96,10 @@ impl Client<'_> {
 
     fn state_changed(&mut self, state: PeerState) {
         tracing::info!(state = status::state(state), "session");
-        let was_up = std::mem::replace(&mut self.is_up, state == PeerState::Up);
-        match (was_up, self.is_up) {
+        // A client that rests has lost nothing that the gateway's name could give back.
+        let is_up = matches!(state, PeerState::Up | PeerState::Resting);
+        let was_up = std::mem::replace(&mut self.is_up, is_up);
+        match (was_up, is_up) {
             (true, false) => self.lookups.hurry(Instant::now()),
             (false, false) => self.lookups.go_on(Instant::now()),
             (_, true) => {}

@@ -96,6 +96,6 @@ fn add_sessions(
 pub(super) const fn is_there(state: PeerState) -> bool {
     match state {
         PeerState::Up | PeerState::Moving | PeerState::Suspended => true,
-        PeerState::Unestablished | PeerState::Down(_) => false,
+        PeerState::Unestablished | PeerState::Resting | PeerState::Down(_) => false,
     }
 }

@@ -1,0 +1,132 @@
+//! A session that nobody has spoken by for as long as one is kept (`persistence.timeout`).
+//!
+//! Both ends forget its keys, without a word: a client that can be reached at its own address rests
+//! until there is something to send, or until the gateway calls. A gateway calls with the notice
+//! that it would send had it lost the session (`restart`), because it has. A client that only a
+//! stream or a NAT's memory leads to asks before that whether the gateway is still there: nobody
+//! could call it.
+
+use super::{Context, Peer, PeerState, Side};
+use crate::error::PeerError;
+use crate::id::Transport;
+use crate::path::{Health, Path};
+use crate::time::{Duration, Instant};
+use crate::wire::restart::RestartNotice;
+
+/// Hundredths of the time for which a session is kept, after which the other end may have given it
+/// up: a client renews one that must not rest, and uses no other.
+const RENEWED_AT: u32 = 95;
+/// The same after which a client rests: when the gateway does already, so that each of them knows
+/// what the other one says.
+const RESTED_AT: u32 = 105;
+/// A machine that woke this much later than it should have slept, and may have missed a call.
+const SLEPT: Duration = Duration::from_secs(30);
+/// How long a gateway waits for an answer before it calls again, while there is something to send;
+/// twice as long each time, because whoever has that address now may be no client,
+const CALL_EVERY: Duration = Duration::from_secs(1);
+/// but so many times at most: to about a minute.
+const CALL_DOUBLED: u32 = 6;
+
+/// What a gateway has done to reach a client whose session it gave up.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    made: u32,
+    last: Option<Instant>,
+}
+
+impl Peer {
+    /// When the session was kept for long enough without a word.
+    pub(super) fn session_over_due(&self, persistence: Duration) -> Option<Instant> {
+        self.established?;
+        let kept = if self.may_rest() { persistence * RESTED_AT / 100 } else { persistence };
+        Some(self.heard_at + kept)
+    }
+
+    /// Gives up a session that was kept for long enough.
+    pub(super) fn end_in_time(&mut self, cx: &mut Context<'_>) {
+        let due = self.session_over_due(cx.config.persistence_timeout);
+        let Some(due) = due.filter(|&due| due <= cx.now) else { return };
+        if self.may_rest() && cx.now < due + SLEPT {
+            self.rest(cx);
+        } else {
+            self.end(cx, PeerError::TimedOut);
+        }
+    }
+
+    /// Client: before there are new keys, nothing is sent under those that the gateway may have
+    /// forgotten.
+    pub(super) fn rest_if_outlived(&mut self, cx: &mut Context<'_>) {
+        let kept = cx.config.persistence_timeout * RENEWED_AT / 100;
+        if self.heard_at + kept <= cx.now && self.may_rest() {
+            self.rest(cx);
+        }
+    }
+
+    fn rest(&mut self, cx: &mut Context<'_>) {
+        self.forget_session(cx);
+        self.close_unused_sockets(cx);
+        self.set_state(cx, PeerState::Resting);
+    }
+
+    /// Client: whether the gateway could call it, and nothing is under way.
+    fn may_rest(&self) -> bool {
+        let Side::Gateway(connector) = &self.side else { return false };
+        let reached = |path: &&Path| path.transport() == Transport::Udp && !path.natted;
+        let active = self.paths.active().filter(reached);
+        active.is_some_and(is_quiet)
+            && !connector.is_trying()
+            && self.waiting.len() == 0
+            && self.restart_proof().is_some()
+    }
+
+    /// When a client that could not be called asks whether the gateway is still there: a little
+    /// before both would give the session up.
+    pub(super) fn renewal_due(&self, persistence: Duration) -> Option<Instant> {
+        let path = self.paths.active().filter(|_| !self.is_client())?;
+        self.established?;
+        let renews = is_quiet(path) && !self.may_rest();
+        renews.then(|| self.heard_at + persistence * RENEWED_AT / 100)
+    }
+
+    pub(super) fn renew(&mut self, cx: &mut Context<'_>) {
+        let due = self.renewal_due(cx.config.persistence_timeout);
+        if due.is_some_and(|due| due <= cx.now)
+            && let Some(id) = self.paths.active_id()
+        {
+            self.ask(cx, id);
+        }
+    }
+
+    /// Client: whether it still rests, with no keys and nothing under way.
+    pub(super) fn rests(&self) -> bool {
+        let Side::Gateway(connector) = &self.side else { return false };
+        self.state == PeerState::Resting && !connector.is_trying()
+    }
+
+    /// There is something to send: a client that rests asks for a session, a gateway calls a client
+    /// that may rest.
+    pub(super) fn wake(&mut self, cx: &mut Context<'_>) {
+        if self.state == PeerState::Resting {
+            self.connect(cx);
+        } else if self.is_client() && self.epochs.current.is_none() {
+            self.call(cx);
+        }
+    }
+
+    fn call(&mut self, cx: &mut Context<'_>) {
+        let Some((route, index)) = self.reach else { return };
+        let Calls { made, last } = self.calls;
+        let pause = CALL_EVERY * (1 << made.saturating_sub(1).min(CALL_DOUBLED));
+        let lately = last.is_some_and(|last| last + pause > cx.now);
+        if lately || route.socket.transport() != Transport::Udp {
+            return;
+        }
+        self.calls = Calls { made: made.saturating_add(1), last: Some(cx.now) };
+        cx.send_clear(route, &RestartNotice { index, token: cx.restart_key.token(index) }.emit());
+    }
+}
+
+/// Whether nothing is known against `path`, and nothing asked of it.
+fn is_quiet(path: &Path) -> bool {
+    path.is_proven() && path.health == Health::Good && path.probes.asking_since().is_none()
+}
