@@ -41,6 +41,8 @@ fn every_law_holds_at_fixed_seeds_which_reach_what_they_are_for() {
     let reports: Vec<_> = SEEDS.map(holds).collect();
     let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
     assert!(sum(|report| report.moves) > 100, "sessions move");
+    let streams = sum(|report| report.streams.into());
+    assert!(streams > 50, "{streams} streams stand in for UDP");
     assert!(sum(|report| report.quiet.into()) > 10, "idle hours are watched");
     for reason in REASONS {
         let count: u64 = reports.iter().filter_map(|report| report.drops.get(reason)).sum();

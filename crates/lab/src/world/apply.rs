@@ -15,7 +15,7 @@ use super::engine::{GATEWAY, World};
 use super::host::{Card, PORT, Power};
 use super::inner::{self, Body, LEN_MAX, LEN_MIN};
 use super::laws::Breach;
-use super::op::{Attack, CARDS, Disturbs, Found, Machine, Network, Op, Way};
+use super::op::{ACCESSES, Attack, CARDS, Disturbs, Found, Machine, Network, Op, Way};
 use super::parcel::HostId;
 use crate::emu::{MS, Rng, SECOND};
 
@@ -105,7 +105,11 @@ impl World {
             }
             Network::Filter { client, access, filter } => {
                 let client = self.client(client);
-                self.place.set_filter(client, access.into(), filter);
+                for number in 0..usize::from(ACCESSES) {
+                    if access.is_none_or(|only| usize::from(only % ACCESSES) == number) {
+                        self.place.set_filter(client, number, filter);
+                    }
+                }
             }
             Network::Readdress { client, card } => {
                 let (client, card) = (self.client(client), usize::from(card % CARDS));
@@ -287,7 +291,8 @@ impl World {
         self.command(GATEWAY, Command::SetLocals(addresses))
     }
 
-    fn announce_gateway(&mut self, at: &[IpAddr]) -> Result<(), Breach> {
+    /// The gateway says on every session where it is reached.
+    pub(super) fn announce_gateway(&mut self, at: &[IpAddr]) -> Result<(), Breach> {
         self.gateway_announces = true;
         let addresses: Vec<_> = at.iter().map(|&ip| SocketAddr::new(ip, PORT)).collect();
         for client in 0..self.clients.len() {

@@ -79,6 +79,8 @@ pub struct Report {
     pub back_ns: u64,
     /// How often a session went on by another path.
     pub moves: u64,
+    /// Streams that came to the gateway.
+    pub streams: u32,
     /// Idle hours that were watched.
     pub quiet: u32,
     /// What nodes threw away, by the label of the reason.
@@ -158,6 +160,7 @@ fn go_through(seed: u64, ops: &[Op], watch: Watch) -> Result<Report, Failure> {
         handshakes: world.clients.iter().map(|client| client.handshakes.total()).sum(),
         back_ns: world.worst_back_ns,
         moves: world.moves,
+        streams: world.streams.accepted(),
         quiet: world.quiet,
         drops: world.drops(),
     })

@@ -193,8 +193,9 @@ pub enum Network {
     OneWay { client: u8, access: u8, way: Way },
     /// An access network carries no larger layer-3 packets than this any more.
     Mtu { client: u8, access: u8, mtu: u16 },
-    /// A middlebox lets only some packets through an access network from now on, or all of them.
-    Filter { client: u8, access: u8, filter: Option<Filter> },
+    /// A middlebox lets only some packets through an access network, or all of the client's, from
+    /// now on; or everything again.
+    Filter { client: u8, access: Option<u8>, filter: Option<Filter> },
     /// The client gets another address in the same network.
     Readdress { client: u8, card: u8 },
     /// A card is plugged into an access network, or out.
@@ -435,7 +436,10 @@ fn network(rng: &mut Rng, kind: u64, client: u8) -> Network {
             ahead_ms: [0, 0, 300, 5_000][rng.below(4) as usize],
         },
         9 => Network::RebindNat { client, access },
-        25 => Network::Filter { client, access, filter: FILTERS[rng.below(8) as usize] },
+        25 => {
+            let access = rng.chance(0.3).then_some(access);
+            Network::Filter { client, access, filter: FILTERS[rng.below(8) as usize] }
+        }
         24 => {
             let ahead_ms = [0, 20, 300, 5_000][rng.below(4) as usize];
             Network::Depart { client, card, ahead_ms }

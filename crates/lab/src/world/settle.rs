@@ -10,6 +10,8 @@
 //! 4. *Silence*: with nothing to say nothing is sent; behind a NAT what keeps its mapping, within
 //!    the budget of 250 KB a day. It does keep it: afterwards the gateway gets through at once.
 
+use std::net::SocketAddr;
+
 use rove_proto::id::Transport;
 use rove_proto::node::{Command, PeerState};
 
@@ -165,6 +167,10 @@ impl World {
 
     /// Data that goes by streams goes over to UDP, which is asked for every so often while it does.
     pub(super) fn udp_takes_over(&mut self) -> Result<(), Breach> {
+        if (0..self.clients.len()).any(|client| !self.can_know_the_gateway(client)) {
+            let addresses: Vec<_> = self.gateway_addresses().iter().map(SocketAddr::ip).collect();
+            self.announce_gateway(&addresses)?;
+        }
         let start_ns = self.now_ns;
         loop {
             let on_stream = (0..self.clients.len()).find(|&client| self.is_on_stream(client));
@@ -180,6 +186,14 @@ impl World {
             }
             self.advance(TRY_NS)?;
         }
+    }
+
+    /// Whether a client whose data goes by a stream knows an address of the gateway's: by a proxy
+    /// it gets to one that left without a word, and a client that is up asks for no name.
+    fn can_know_the_gateway(&self, client: usize) -> bool {
+        let at = self.gateway_addresses();
+        let known = self.clients[client].directory.remotes();
+        !self.is_on_stream(client) || known.iter().any(|remote| at.contains(remote))
     }
 
     /// Whether either end of a client's session sends data by a stream.

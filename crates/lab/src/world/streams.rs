@@ -111,6 +111,11 @@ impl Streams {
         self.by_socket.range((host, SocketId(0))..(host + 1, SocketId(0))).count()
     }
 
+    /// How many came to the gateway so far.
+    pub(super) const fn accepted(&self) -> u32 {
+        self.accepted
+    }
+
     /// When any of them has something to do.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.due.first().map(|due| due.0)
