@@ -155,3 +155,40 @@ fn a_crash_between_hops_leaves_nothing_that_is_not_swept() {
         assert!(error.contains("there is no link nowhere"), "{error}");
     });
 }
+
+/// Where UDP is blocked as well as the address that the gateway always has, the hops are all there
+/// is, and a stream goes to each.
+#[test]
+fn a_client_that_comes_by_streams_follows_the_hops() {
+    in_namespace("a_client_that_comes_by_streams_follows_the_hops", || {
+        support::netns::need_program("hops without UDP", "nft");
+        let lab = Lab::new("hops without UDP");
+        let list = (11..=17).map(|n| format!("\"192.0.2.{n}\"")).collect::<Vec<_>>().join(", ");
+        hopping(&lab, &format!("addresses = [{list}]"));
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite} --route 198.51.100.0/24")).ok();
+        sh("nsenter --net=/run/netns/router nft 'add table inet block; \
+            add chain inet block way { type filter hook forward priority 0; }; \
+            add rule inet block way ip daddr 192.0.2.1 drop; \
+            add rule inet block way meta l4proto udp drop; \
+            add rule inet block way meta nfproto ipv6 drop'");
+        let download = steady_download();
+        let (mut seen, began) = (BTreeSet::new(), Instant::now());
+        while !download.is_finished() {
+            let paths = json(&lab, "client", "paths --json");
+            let word = |key: &str| paths[0][key].as_str().unwrap_or_default().to_owned();
+            let told = format!("{} {} {}", word("remote"), word("state"), word("transport"));
+            if seen.insert(told.clone()) {
+                eprintln!("{:?}: {told}", began.elapsed());
+            }
+            sleep(Duration::from_millis(100));
+        }
+        let content = download.join().unwrap();
+        assert!(content == pattern(content.len()) && content.len() > 100 * PIECE);
+        let by_stream = |told: &&String| told.contains("in use") && told.contains("tcp");
+        let places = seen.iter().filter(by_stream).count();
+        assert!(places >= 2, "no address was there all the time: {seen:?}");
+        lab.rove("client", "down").ok();
+    });
+}

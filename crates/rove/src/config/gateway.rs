@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::hop::{HopConfig, RawHop};
+use super::hop::{HopConfig, Places, RawHop};
 use super::interface::InterfaceName;
 use super::log::{LogConfig, RawLog};
 use super::persistence::{Persistence, RawPersistence};
@@ -119,13 +119,16 @@ impl GatewayConfig {
         let dns = raw.dns.as_ref().map(|dns| parse_dns(source, dns)).transpose()?;
         let store = raw.store.as_ref().map(|store| source.value("gateway.store", store));
         let networks = parse_networks(source, &raw.networks)?;
-        let hop = raw.hop.as_ref().map(|hop| hop.validate(source, &listen, &networks));
+        let first = endpoints.first().map(|endpoint| endpoint.port);
+        let places = Places { first, listen: &listen, streams: &streams };
+        let hop =
+            raw.hop.as_ref().map(|hop| hop.validate(source, places, &networks)).transpose()?;
         Ok(Self {
             listen,
             streams,
             web_server,
             networks,
-            hop: hop.transpose()?,
+            hop,
             persistence: persistence.validate(source)?,
             dns: dns.unwrap_or_default(),
             interface,
@@ -230,7 +233,8 @@ store = "{store}"
 # A table [gateway.hop] lets the gateway hop between addresses, so that who attacks one aims at
 # where it was: addresses (a list) or prefix (random ones of it), all of which must lead to this
 # host and to nobody else; interval (5s unless said otherwise); link (else that of the default
-# route).
+# route). So listen must name [::], or 0.0.0.0, as it does unless said otherwise; and so must
+# streams, unless it is [].
 
 [persistence]
 # timeout = "{persistence}"         # how long a session is kept without a word from its client

@@ -18,6 +18,9 @@ const HOST_BITS_MIN: u8 = 3;
 /// IFNAMSIZ of `linux/if.h`, less the final zero.
 const LINK_BYTES_MAX: usize = 15;
 
+/// The port that clients without UDP try at every address, beside the one that they were told.
+const HTTPS: u16 = 443;
+
 /// How a gateway hops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HopConfig {
@@ -36,6 +39,17 @@ pub enum HopSource {
     List(Vec<IpAddr>),
     /// Random ones of this network.
     Prefix(IpNet),
+}
+
+/// Where the rest of a gateway's configuration says that it listens.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places<'a> {
+    /// The port of the first endpoint.
+    pub(super) first: Option<u16>,
+    /// For datagrams; at least one.
+    pub(super) listen: &'a [SocketAddr],
+    /// For streams; none if it takes none.
+    pub(super) streams: &'a [SocketAddr],
 }
 
 #[derive(Deserialize)]
@@ -69,7 +83,7 @@ impl RawHop {
     pub(super) fn validate(
         &self,
         source: &Source,
-        listen: &[SocketAddr],
+        places: Places<'_>,
         networks: &Networks,
     ) -> Result<HopConfig, ConfigError> {
         let (span, config_source) = match (&self.addresses, &self.prefix) {
@@ -106,7 +120,7 @@ impl RawHop {
             },
             link: self.link.as_ref().map(|link| parse_link(source, link)).transpose()?,
         };
-        let wrong = config.networks().iter().find_map(|net| objection(net, listen, networks));
+        let wrong = config.networks().iter().find_map(|net| objection(net, places, networks));
         match wrong {
             Some(what) => Err(source.invalid(&span, "gateway.hop", what)),
             None => Ok(config),
@@ -114,8 +128,8 @@ impl RawHop {
     }
 }
 
-/// Why a gateway that listens at `listen` and gives out `networks` cannot hop to `net`.
-fn objection(net: &IpNet, listen: &[SocketAddr], networks: &Networks) -> Option<String> {
+/// Why a gateway that listens at `places` and gives out `networks` cannot hop to `net`.
+fn objection(net: &IpNet, places: Places<'_>, networks: &Networks) -> Option<String> {
     let ip = net.addr();
     if ip.is_loopback() || ip.is_multicast() || ip.is_unspecified() {
         return Some(format!("{net} is nothing that clients could reach"));
@@ -124,16 +138,34 @@ fn objection(net: &IpNet, listen: &[SocketAddr], networks: &Networks) -> Option<
     if networks.iter().any(overlaps) {
         return Some(format!("{net} is part of the tunnel's own networks: choose another"));
     }
-    let every = |at: &SocketAddr| match at.ip() {
+    let every = |at: &&SocketAddr| match at.ip() {
         IpAddr::V4(v4) => v4 == Ipv4Addr::UNSPECIFIED && ip.is_ipv4(),
         IpAddr::V6(v6) => v6 == Ipv6Addr::UNSPECIFIED,
     };
-    if !listen.iter().any(every) {
+    let told = places.told()?;
+    if !places.listen.iter().filter(every).any(|at| at.port() == told) {
         return Some(format!(
-            "{net} would not be listened at: leave out gateway.listen, or name [::]:PORT there"
+            "{net} would not be listened at: leave out gateway.listen, or name [::]:{told} there"
+        ));
+    }
+    let tried = |at: &SocketAddr| at.port() == told || at.port() == HTTPS;
+    if !places.streams.is_empty() && !places.streams.iter().filter(every).any(tried) {
+        return Some(format!(
+            "{net} would take no streams, which clients without UDP need: leave out \
+             gateway.streams, name [::]:{told} or [::]:{HTTPS} there, or set it to [] for none \
+             anywhere"
         ));
     }
     None
+}
+
+impl Places<'_> {
+    /// The port that clients are told with an address between which the gateway hops: that of the
+    /// first endpoint, unless something in front of the gateway translates it.
+    fn told(self) -> Option<u16> {
+        let is_listened_at = |port: &u16| self.listen.iter().any(|at| at.port() == *port);
+        self.first.filter(is_listened_at).or_else(|| self.listen.first().map(SocketAddr::port))
+    }
 }
 
 fn parse_link(source: &Source, raw: &Spanned<String>) -> Result<String, ConfigError> {

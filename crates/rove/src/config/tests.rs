@@ -211,6 +211,35 @@ fn a_gateway_hops_between_addresses_that_it_listens_at() {
 }
 
 #[test]
+fn a_gateway_that_hops_takes_datagrams_and_streams_wherever_it_is() {
+    let with = |lines: &str, hop: &str| {
+        let text = SMALLEST.replace("networks", &format!("{lines}\nnetworks"));
+        gateway(&format!("{text}[gateway.hop]\n{hop}\n"))
+    };
+    let (v4, both) = ("prefix = \"192.0.2.0/24\"", "addresses = [\"192.0.2.1\", \"2001:db8::1\"]");
+    for fine in [
+        "streams = []",
+        "streams = [\"0.0.0.0:443\"]",
+        "streams = [\"192.0.2.1:8443\", \"[::]:4500\"]",
+        "listen = [\"192.0.2.1:4600\", \"0.0.0.0:4500\"]",
+        "listen = [\"[::]:4600\"]",
+    ] {
+        with(fine, v4).unwrap_or_else(|error| panic!("{fine}: {error}"));
+    }
+    for (lines, hop, says) in [
+        // Told with the first endpoint's port, at which only one address is listened at.
+        ("listen = [\"192.0.2.1:4500\", \"[::]:4600\"]", v4, "name [::]:4500 there"),
+        ("streams = [\"192.0.2.1:4500\"]", v4, "192.0.2.0/24 would take no streams"),
+        ("streams = [\"[::]:8443\"]", v4, "name [::]:4500 or [::]:443 there, or set it to []"),
+        ("streams = [\"0.0.0.0:4500\"]", both, "2001:db8::1/128 would take no streams"),
+    ] {
+        let error = with(lines, hop).unwrap_err().to_string();
+        assert!(error.contains("gateway.hop: ") && error.contains(says), "{lines}: {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
 fn sessions_are_kept_for_a_day_unless_told_otherwise() {
     let day = 86_400;
     assert_eq!(gateway(SMALLEST).unwrap().persistence.timeout.seconds(), day);
