@@ -27,7 +27,10 @@ fn list_names_every_scenario() {
 fn a_command_line_that_makes_no_sense_is_answered_with_2_and_the_cure() {
     for (arguments, said) in [
         (&["run", "x"][..], "no scenario is called x; there are tunnel, roam-client"),
-        (&["run", "tunnel", "--set", "x=1"], "the keys are control, bare, rove, seconds, family"),
+        (
+            &["run", "tunnel", "--set", "x=1"],
+            "the keys are control, bare, rove, attempts, seconds, family",
+        ),
         (&["run", "tunnel", "--set", "seconds=0"], "say a number from 2 to 600"),
         (&["run", "tunnel", "--seeds", "0"], "0 is not in 1..=10000"),
         (&["run", "tunnel", "--seed", "1", "--seeds", "2"], "cannot be used with"),

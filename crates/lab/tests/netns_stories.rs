@@ -2,7 +2,9 @@
 //! lab leaves behind when it is ended in the middle of one.
 //!
 //! The machine may be busy, so nothing here judges milliseconds: checksums, counts, what the JSON
-//! holds, and that every control fails. They take turns: each is in real time.
+//! holds, and that every control fails. So a story is told once, however late the emulator is, and
+//! long lists of them two at a time. Only what compares real time with virtual has the machine to
+//! itself, and is told again.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,12 +18,16 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 const LAB: &str = env!("CARGO_BIN_EXE_rove-lab");
 
-/// Stories in real time take turns.
+/// No figure is judged, so none has to be right.
+const ONCE: &str = "attempts=1";
+
+/// Tests that tell stories take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn lab(arguments: &[&str]) -> Output {
@@ -91,7 +97,22 @@ fn quick(scenario: &str) -> Vec<String> {
     };
     let mut settings: Vec<String> = short.iter().map(|setting| (*setting).to_owned()).collect();
     settings.push(format!("rove={}", rove().path.display()));
+    settings.push(ONCE.to_owned());
     settings
+}
+
+/// Tells stories two at a time: each waits for real time more than it computes.
+fn side_by_side(stories: &[&str], tell: impl Fn(&str) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(story) = stories.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    tell(story);
+                }
+            });
+        }
+    });
 }
 
 /// The one object of a quick run over the real binary, and the exit status.
@@ -140,8 +161,8 @@ fn assert_verdict_follows(object: &Value, status: i32) {
     let all_hold = limits.all(|limit| holds(object, limit[0].as_str().unwrap()));
     match object["pass"].as_bool() {
         Some(pass) => assert_eq!((pass, status), (all_hold, i32::from(!all_hold)), "{object}"),
-        // Lateness voids the run, after five attempts.
-        None => assert_eq!((object["attempts"].as_u64(), status), (Some(5), 3), "{object}"),
+        // Lateness voids the run.
+        None => assert_eq!((object["attempts"].as_u64(), status), (Some(1), 3), "{object}"),
     }
 }
 
@@ -178,7 +199,8 @@ fn a_tunnel_needs_no_program_for_packet_filters() {
     let Some(_turn) = turn() else { return };
     // What is for root alone is hidden, nft with it, and the tunnel is there all the same.
     let script = "mount -t tmpfs none /usr/sbin && export PATH=/usr/bin:/bin && \
-         ! command -v nft && exec \"$0\" run tunnel --json --set seconds=2 --set \"$1\"";
+         ! command -v nft && exec \"$0\" run tunnel --json --set seconds=2 --set attempts=1 \
+         --set \"$1\"";
     let (namespaces, rove) = (["--user", "--map-root-user", "--mount"], rove());
     let mut command = Command::new("unshare");
     command.args(namespaces).args(["sh", "-c", script, LAB]);
@@ -202,7 +224,8 @@ fn an_ordinary_user_sees_a_tunnel_too() {
     std::fs::copy(&rove().path, dir.join("rove")).unwrap();
     let script = "cd \"$0\" && mknod tun c 10 200 && chmod 666 tun && \
          mount --bind tun /dev/net/tun && HOME=/ exec nice setpriv --reuid=65534 --regid=65534 \
-         --clear-groups ./rove-lab run tunnel --json --set seconds=2 --set rove=./rove";
+         --clear-groups ./rove-lab run tunnel --json --set seconds=2 --set rove=./rove \
+         --set attempts=1";
     let output = Command::new("unshare").args(["-m", "sh", "-c", script]).arg(&dir).output();
     std::fs::remove_dir_all(&dir).unwrap();
     let output = output.unwrap();
@@ -227,7 +250,7 @@ fn a_client_that_moves_keeps_its_download() {
 #[test]
 fn a_move_over_the_bare_link_costs_half_a_round_trip_and_seeds_have_a_summary() {
     let Some(_turn) = turn() else { return };
-    let settings = ["bare=true", "moves=1", "megabytes=1"];
+    let settings = ["bare=true", "moves=1", "megabytes=1", ONCE];
     let (objects, status) = run("roam-client", &["--seeds", "1"], &settings);
     let [object, summary] = objects.as_slice() else { panic!("{} objects", objects.len()) };
     assert_schema(object, "roam-client", true);
@@ -276,22 +299,24 @@ fn streams_stand_in_where_udp_is_blocked() {
 fn stories_are_told_to_their_end() {
     let Some(_turn) = turn() else { return };
     let moves = ["roam-gateway", "nat-rebind", "family", "resume-loss", "subnets", "hop"];
-    for name in moves.into_iter().chain(["idle", "restart-gateway", "both-move"]) {
+    let stories = [&moves[..], &["idle", "restart-gateway", "both-move"]].concat();
+    side_by_side(&stories, |name| {
         let (object, _) = run_quick(name, &[]);
         assert_eq!(object["measured"]["alive"], true, "{object}");
         let scenario = SCENARIOS.iter().find(|scenario| scenario.about().name == name).unwrap();
         for key in scenario.about().keys {
             assert!(!object["measured"][key.name].is_null(), "{}: {object}", key.name);
         }
-    }
+    });
 }
 
 #[test]
 fn every_control_fails() {
     let Some(_turn) = turn() else { return };
-    for scenario in SCENARIOS {
-        let (object, _) = run_quick(scenario.about().name, &["control=true"]);
-        let broken: &[&str] = match scenario.about().name {
+    let all: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.about().name).collect();
+    side_by_side(&all, |name| {
+        let (object, _) = run_quick(name, &["control=true"]);
+        let broken: &[&str] = match name {
             "tunnel" => &["lost_packets"],
             "roam-client" => &["still_ms_median", "checksum_ok"],
             "blackhole" => &["return_ms_max"],
@@ -309,7 +334,7 @@ fn every_control_fails() {
         for key in broken {
             assert!(!holds(&object, key), "{key} should not hold: {object}");
         }
-    }
+    });
 }
 
 /// A `rove` whose client dies three seconds after it was started.
@@ -329,7 +354,8 @@ fn mortal_rove() -> std::path::PathBuf {
 fn a_rove_that_dies_is_a_result() {
     let Some(_turn) = turn() else { return };
     let path = mortal_rove();
-    let (objects, status) = run("tunnel", &[], &["seconds=2", &format!("rove={}", path.display())]);
+    let rove = format!("rove={}", path.display());
+    let (objects, status) = run("tunnel", &[], &["seconds=2", &rove, ONCE]);
     std::fs::remove_file(path).unwrap();
     let object = &objects[0];
     assert_eq!((object["pass"].as_bool(), status), (Some(false), 1), "{object}");

@@ -10,8 +10,6 @@ use serde_json::Value;
 use std::io::Write;
 use std::path::Path;
 
-/// How often a story is told before lateness voids it.
-const MAX_ATTEMPTS: u32 = 5;
 /// The share of the bound under test that the emulator's p99 lateness may be.
 const LATENESS_SHARE: f64 = 0.1;
 
@@ -112,7 +110,8 @@ fn run_seed(
     };
     let (settings, grid) = (&request.settings, request.grid);
     let stage = Stage { seed, settings, grid, entered, rove, tell: &tell };
-    while record.attempts < MAX_ATTEMPTS {
+    let attempts_max = settings.number("attempts");
+    while u64::from(record.attempts) < attempts_max {
         record.attempts += 1;
         let outcome = scenario.run(&stage)?;
         // No lateness excuses a crash.

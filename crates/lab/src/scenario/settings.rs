@@ -11,6 +11,12 @@ pub const EVERYWHERE: &[Setting] = &[
     Setting::flag("control", false, "break the mechanism: the run must fail"),
     Setting::flag("bare", false, "the bare link in place of Rove"),
     Setting::text("rove", "another binary than the one that was built"),
+    Setting::number(
+        "attempts",
+        5,
+        (1, 5),
+        "how often the story is told at most while the emulator is late",
+    ),
 ];
 
 /// A key that a scenario understands.
@@ -217,6 +223,9 @@ mod tests {
         assert_eq!(said("moves=0"), "--set moves=0: say a number from 1 to 100");
         assert_eq!(said("place=moon"), "--set place=moon: say one of distant, local");
         assert_eq!(said("control=1"), "--set control=1: say true or false");
-        assert_eq!(said("x=1"), "--set x=1: the keys are control, bare, rove, moves, place");
+        assert_eq!(
+            said("x=1"),
+            "--set x=1: the keys are control, bare, rove, attempts, moves, place"
+        );
     }
 }
