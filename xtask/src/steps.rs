@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::thread;
 
 use crate::run::{cargo, root, run, run_tests};
 use crate::skips::Tally;
@@ -18,6 +19,9 @@ const WORLD: &str = "world";
 const REPLAY: &str = "replay";
 /// How the names of integration tests begin that build network namespaces.
 const NETNS: &str = "netns";
+
+/// Where those are that are told in real time.
+const STORIES: &str = "crates/lab/tests";
 
 /// One step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,7 +107,7 @@ impl Step {
             Self::Doc => doc().map(no_tests),
             Self::Test => test(),
             Self::Sim => targets(&|name| name == WORLD, false),
-            Self::Netns => targets(&|name| name.starts_with(NETNS), true),
+            Self::Netns => netns(),
             Self::FuzzReplay => targets(&|name| name == REPLAY, false),
         }
     }
@@ -136,6 +140,35 @@ fn test() -> Result<Tally, String> {
     let mut tally = run_tests(cargo(&arguments))?;
     tally.add(run_tests(cargo(&["test", "--workspace", "--locked", "--doc"]))?);
     Ok(tally)
+}
+
+/// The namespaces' tests, in two lanes: the laboratory tells its stories in real time and waits for
+/// most of it, and the daemon's and the system's tests run meanwhile. Each lane is one test at a
+/// time. They are built before, so that no lane waits for the other's compiler.
+fn netns() -> Result<Tally, String> {
+    let is_wanted = |name: &str| name.starts_with(NETNS);
+    let stories = root().join(STORIES);
+    let is_story = |name: &str| stories.join(format!("{name}.rs")).is_file();
+    let names: Vec<String> = integration_tests()?.into_iter().filter(|it| is_wanted(it)).collect();
+    let mut build = vec!["test", "--workspace", "--locked", "--no-run"];
+    for name in &names {
+        build.extend(["--test", name]);
+    }
+    run(cargo(&build))?;
+    let (told, others) = thread::scope(|scope| {
+        let told = scope.spawn(|| targets(&|name| is_wanted(name) && is_story(name), true));
+        let others = targets(&|name| is_wanted(name) && !is_story(name), true);
+        (told.join(), others)
+    });
+    let told = told.map_err(|_| "the lane of the stories panicked".to_owned())?;
+    match (told, others) {
+        (Ok(mut tally), Ok(others)) => {
+            tally.add(others);
+            Ok(tally)
+        }
+        (Err(one), Err(other)) => Err(format!("{one}; {other}")),
+        (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+    }
 }
 
 /// The integration tests that `wanted` picks; one thread at a time where they share the machine.
