@@ -578,10 +578,11 @@ fn virtual_time_agrees_with_namespaces_within_5_percent() {
         ("roam-gateway", "last_back_ms", &[][..]),
     ] {
         let simulated = measured(scenario, key, "virtual", short);
-        // A busy machine makes real time worse, never better: the best of some must agree.
+        // A busy machine makes real time worse, never better: the best of some must agree. Which of
+        // them was late does not matter, so none is told again for that.
         let mut seen = Vec::new();
-        let agrees = (0..5).any(|_| {
-            let real = measured(scenario, key, "netns", &[short, &[&*rove]].concat());
+        let agrees = (0..8).any(|_| {
+            let real = measured(scenario, key, "netns", &[short, &[&*rove, ONCE]].concat());
             seen.push(real);
             (real / simulated - 1.0).abs() <= 0.05
         });
