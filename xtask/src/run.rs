@@ -8,6 +8,9 @@ use std::thread;
 use crate::report;
 use crate::skips::Tally;
 
+/// How the variables begin in which cargo tells a program about its own package.
+const PACKAGE_VARIABLES: [&str; 2] = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+
 /// The root of the workspace: one above this package. Cargo says where that is when it runs us; a
 /// program kept from an earlier build may have been made elsewhere.
 pub(crate) fn root() -> PathBuf {
@@ -16,10 +19,18 @@ pub(crate) fn root() -> PathBuf {
     package.parent().unwrap_or(&package).to_owned()
 }
 
-/// Cargo with these arguments, in the root of the workspace.
+/// Cargo with these arguments, in the root of the workspace. What cargo told this program about its
+/// package stays here: there are build scripts that ask for it, and would run again, and all that
+/// depends on them be built again, whenever another package's program calls cargo.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if PACKAGE_VARIABLES.iter().any(|prefix| text.starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

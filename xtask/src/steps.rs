@@ -20,6 +20,8 @@ const REPLAY: &str = "replay";
 /// How the names of integration tests begin that build network namespaces.
 const NETNS: &str = "netns";
 
+/// The one that loads the machine to its limit.
+const FLOOD: &str = "netns_flood";
 /// Where those are that are told in real time.
 const STORIES: &str = "crates/lab/tests";
 
@@ -144,31 +146,51 @@ fn test() -> Result<Tally, String> {
 
 /// The namespaces' tests, in two lanes: the laboratory tells its stories in real time and waits for
 /// most of it, and the daemon's and the system's tests run meanwhile. Each lane is one test at a
-/// time. They are built before, so that no lane waits for the other's compiler.
+/// time. What loads the machine to its limit comes before, and so does all that is to be built, the
+/// laboratory's `rove` too: no lane is to wait for the other's compiler.
 fn netns() -> Result<Tally, String> {
-    let is_wanted = |name: &str| name.starts_with(NETNS);
-    let stories = root().join(STORIES);
-    let is_story = |name: &str| stories.join(format!("{name}.rs")).is_file();
-    let names: Vec<String> = integration_tests()?.into_iter().filter(|it| is_wanted(it)).collect();
+    let names = integration_tests()?;
+    let names: Vec<&String> = names.iter().filter(|name| name.starts_with(NETNS)).collect();
     let mut build = vec!["test", "--workspace", "--locked", "--no-run"];
     for name in &names {
         build.extend(["--test", name]);
     }
     run(cargo(&build))?;
-    let (told, others) = thread::scope(|scope| {
-        let told = scope.spawn(|| targets(&|name| is_wanted(name) && is_story(name), true));
-        let others = targets(&|name| is_wanted(name) && !is_story(name), true);
-        (told.join(), others)
+    run(cargo(&["build", "--locked", "--bin", "rove"]))?;
+    let stories = root().join(STORIES);
+    let lane = |name: &str| match name {
+        _ if !name.starts_with(NETNS) => None,
+        FLOOD => Some(Lane::Before),
+        _ if stories.join(format!("{name}.rs")).is_file() => Some(Lane::Stories),
+        _ => Some(Lane::Beside),
+    };
+    let run = |wanted: Lane| targets(&|name| lane(name) == Some(wanted), true);
+    let before = run(Lane::Before);
+    let (told, beside) = thread::scope(|scope| {
+        let told = scope.spawn(|| run(Lane::Stories));
+        let beside = run(Lane::Beside);
+        let panicked = |_| Err("the lane of the stories panicked".to_owned());
+        (told.join().unwrap_or_else(panicked), beside)
     });
-    let told = told.map_err(|_| "the lane of the stories panicked".to_owned())?;
-    match (told, others) {
-        (Ok(mut tally), Ok(others)) => {
-            tally.add(others);
-            Ok(tally)
+    let (mut tally, mut errors) = (Tally::default(), Vec::new());
+    for outcome in [before, told, beside] {
+        match outcome {
+            Ok(of_lane) => tally.add(of_lane),
+            Err(error) => errors.push(error),
         }
-        (Err(one), Err(other)) => Err(format!("{one}; {other}")),
-        (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
     }
+    if errors.is_empty() { Ok(tally) } else { Err(errors.join("; ")) }
+}
+
+/// Which tests of namespaces run when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lane {
+    /// With the machine to itself.
+    Before,
+    /// Those that are told in real time.
+    Stories,
+    /// The rest, beside the stories.
+    Beside,
 }
 
 /// The integration tests that `wanted` picks; one thread at a time where they share the machine.
