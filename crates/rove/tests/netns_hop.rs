@@ -189,6 +189,9 @@ fn a_client_that_comes_by_streams_follows_the_hops() {
         let by_stream = |told: &&String| told.contains("in use") && told.contains("tcp");
         let places = seen.iter().filter(by_stream).count();
         assert!(places >= 2, "no address was there all the time: {seen:?}");
+        // It goes along while the stream before still carries.
+        let is_silent = |told: &String| told.contains("silent") && told.contains("tcp");
+        assert!(!seen.iter().any(is_silent), "{seen:?}");
         lab.rove("client", "down").ok();
     });
 }

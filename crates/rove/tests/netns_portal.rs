@@ -106,6 +106,7 @@ fn a_start_behind_a_portal_says_so() {
         let began = Instant::now();
         wait_until("it carries", || status(&lab)["carrying"] == true);
         assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+        wait_until("it says so", || lab.log("client").contains("up: 10.77.0.2"));
         assert_eq!(waiting.terminate(), Some(0));
     });
 }

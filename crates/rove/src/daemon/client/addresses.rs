@@ -73,6 +73,12 @@ impl Client<'_> {
         (path.socket.transport() == Transport::Udp).then_some(path.remote)
     }
 
+    /// Where streams are tried, best first.
+    pub(super) fn entrances(&self) -> Vec<SocketAddr> {
+        let known = &self.membership;
+        entrances(known.answered(), known.announced(), &self.found)
+    }
+
     fn set_remotes(&mut self) {
         let known = &self.membership;
         let remotes = merge(known.answered(), known.announced(), &self.found);
@@ -109,9 +115,41 @@ pub(super) fn merge(
     merged
 }
 
+/// Where streams are tried: what the gateway says itself comes before where it answered last, first
+/// in the family of that. So a stream goes along when the gateway does, while it is still reached
+/// where it was: an address that it does not tell of any more is not among the first.
+fn entrances(
+    answered: &[SocketAddr],
+    announced: &[SocketAddr],
+    found: &[SocketAddr],
+) -> Vec<SocketAddr> {
+    let is_usual = |at: &&SocketAddr| answered.first().is_none_or(|a| a.is_ipv4() == at.is_ipv4());
+    let (usual, other): (Vec<_>, Vec<_>) = announced.iter().partition(is_usual);
+    let told: Vec<SocketAddr> = usual.into_iter().chain(other).copied().collect();
+    let mut entrances = merge(&[], &told, found);
+    for address in answered {
+        if !entrances.contains(address) && entrances.len() < ADDRESSES_MAX {
+            entrances.push(*address);
+        }
+    }
+    entrances
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn streams_go_where_the_gateway_says_that_it_is() {
+        let told = |answered: &[u16], announced: &[u16], found: &[u16]| {
+            entrances(&at(answered), &at(announced), &at(found))
+        };
+        assert_eq!(told(&[1, 2], &[12, 11], &[4]), at(&[12, 4, 11, 1, 2]));
+        assert_eq!(told(&[1, 2], &[], &[4]), at(&[4, 1, 2]));
+        let v6: SocketAddr = "[2001:db8::1]:12".parse().unwrap();
+        let announced = [at(&[12])[0], v6];
+        assert_eq!(entrances(&[v6], &announced, &[]), [v6, announced[0]]);
+    }
 
     fn at(ports: &[u16]) -> Vec<SocketAddr> {
         ports.iter().map(|&port| ([192, 0, 2, 1], port).into()).collect()

@@ -223,7 +223,7 @@ impl Client<'_> {
     /// Tells the core by which streams the gateway may be reached.
     fn set_streams(&self) {
         let ways = if self.config.streams {
-            streams::ways(&self.endpoints, &self.remotes, self.proxy.as_ref())
+            streams::ways(&self.endpoints, &self.entrances(), self.proxy.as_ref())
         } else {
             Vec::new()
         };
