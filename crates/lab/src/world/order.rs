@@ -30,8 +30,8 @@ const AHEAD_NS: u64 = 300 * MS;
 /// How long the other link may take to carry after a cut without a word: three round trips and
 /// 200 ms until the silence is noticed, as much to ask, and as much again for the other end.
 const CUT_NS: u64 = 2 * SECOND;
-/// How long a link that fell silent may be distrusted here, where that is at most its sixth time.
-const TRUSTED_NS: u64 = 70 * SECOND;
+/// How long a link that fell silent or lost much is distrusted at most, and time to go back to it.
+const TRUSTED_NS: u64 = 305 * SECOND;
 /// Time in which what was under way arrives.
 const UNDER_WAY_NS: u64 = SECOND;
 
@@ -50,7 +50,7 @@ impl World {
         }
         let Some(access) = self.access_of_card(client, FIRST) else { return Ok(()) };
         self.rank(client, FIRST)?;
-        self.comes_by(client, "two links that carry")?;
+        self.is_trusted_again(client, "two links that carry")?;
 
         let from = self.mark();
         self.flow(client, SECOND / 2)?;
@@ -74,7 +74,7 @@ impl World {
         self.flow(client, SECOND)?;
         self.all_came(from, client, "by the other link, after a cut")?;
         self.place.set_carrier(self.now_ns, client, access, Carrier::Up);
-        self.is_trusted_again(client)?;
+        self.is_trusted_again(client, "the end of a cut")?;
         if before[SECOND_BEST].is_none() {
             self.plug(client, SECOND_BEST, None)?;
         }
@@ -92,15 +92,16 @@ impl World {
         self.goes_by(client, FIRST, after)
     }
 
-    /// A link that fell silent is trusted again, the later the more often it did so.
-    fn is_trusted_again(&mut self, client: usize) -> Result<(), Breach> {
+    /// The first link, which may have fallen silent or lost much, is trusted again: the later the
+    /// more often it did so.
+    fn is_trusted_again(&mut self, client: usize, after: &str) -> Result<(), Breach> {
         for _ in 0..TRUSTED_NS / PROVEN_NS {
             self.flow(client, PROVEN_NS)?;
             if self.goes_by(client, FIRST, "").is_ok() {
                 return Ok(());
             }
         }
-        self.goes_by(client, FIRST, "the end of a cut")
+        self.goes_by(client, FIRST, after)
     }
 
     /// From now on the link of `card` comes first.
