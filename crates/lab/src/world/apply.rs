@@ -25,6 +25,7 @@ const RECALLS_NS: [u64; 3] = [10 * MS, SECOND, 8 * SECOND];
 impl World {
     /// Does what `op` says.
     pub(super) fn apply(&mut self, op: &Op) -> Result<(), Breach> {
+        self.learn_of_streams(op.streams_known())?;
         self.note_trouble(op.disturbs());
         match *op {
             Op::Send { client, way, packets, len, gap_us } => {

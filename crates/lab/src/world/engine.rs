@@ -130,15 +130,14 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A world in which everybody was just switched on; one to three clients, that know of streams
-    /// or not.
-    pub(super) fn new(seed: u64, streams: Known, watch: Watch) -> Result<Self, Breach> {
+    /// A world in which everybody was just switched on; one to three clients, that know of no
+    /// streams.
+    pub(super) fn new(seed: u64, watch: Watch) -> Result<Self, Breach> {
         let clients = 1 + Rng::new(seed).fork(0x776f).below(CLIENTS_MAX.into()) as usize;
-        Self::gathering(Crowd { clients, apart_ns: 0, streams }, seed, watch)
+        Self::of(clients, seed, watch)
     }
 
-    /// The same with so many clients, that know of none.
-    #[cfg(test)]
+    /// The same with so many clients.
     pub(super) fn of(clients: usize, seed: u64, watch: Watch) -> Result<Self, Breach> {
         Self::gathering(Crowd { clients, apart_ns: 0, streams: Known::None }, seed, watch)
     }

@@ -5,8 +5,8 @@
 //! After every event the laws ([`Law`]) are checked against a reference model that sees what no
 //! node sees. A breach is a [`Failure`]: the operations that lead to it, made few by [`shrink`],
 //! which anyone can replay, because nothing depends on anything but the seed. Clients know of
-//! streams where an operation is about them, and nowhere else: what UDP has to manage by itself is
-//! seen in the other runs.
+//! streams from the first operation on that is about them: what UDP has to manage by itself is seen
+//! in the other runs.
 //!
 //! What it decides: who is where, what happens to datagrams, what the shells do. What it refuses
 //! to know: a node's private state. It drives the same four verbs as the real shell and looks at
@@ -144,8 +144,7 @@ fn go_through(seed: u64, ops: &[Op], watch: Watch) -> Result<Report, Failure> {
         let Breach { law, what } = breach;
         Failure { seed, step, ops: ops.to_vec(), law, what }
     };
-    let streams = ops.iter().map(Op::streams_known).max().unwrap_or_default();
-    let mut world = World::new(seed, streams, watch).map_err(|breach| fails(0, breach))?;
+    let mut world = World::new(seed, watch).map_err(|breach| fails(0, breach))?;
     for (step, op) in ops.iter().enumerate() {
         world.watch.tell(world.now_ns, || format!("{op:?}"));
         world.apply(op).map_err(|breach| fails(step, breach))?;

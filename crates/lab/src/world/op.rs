@@ -88,7 +88,7 @@ pub(super) enum Disturbs {
 }
 
 impl Op {
-    /// Of which streams clients know in a world in which this happens.
+    /// Of which streams clients know from then on.
     pub(super) const fn streams_known(&self) -> Known {
         match self {
             Self::Network(Network::Filter { filter: Some(Filter::End(_)), .. }) => Known::Proxy,

@@ -187,6 +187,18 @@ impl World {
         self.command(client + 1, Command::SetStreams { peer: self.gateway_key, streams })
     }
 
+    /// From now on clients know of these streams as well.
+    pub(super) fn learn_of_streams(&mut self, known: Known) -> Result<(), Breach> {
+        if known <= self.streams.known {
+            return Ok(());
+        }
+        self.streams.known = known;
+        (0..self.clients.len()).try_for_each(|client| {
+            let remotes = self.clients[client].directory.remotes();
+            self.tell_streams(client, &remotes)
+        })
+    }
+
     /// What a client's socket is, if it is a stream: whether TLS is in it.
     pub(super) fn has_tls(&self, host: HostId, socket: SocketId) -> Option<bool> {
         let id = self.streams.by_socket.get(&(host, socket))?;
