@@ -368,7 +368,7 @@ impl World {
         let Self { clients, gateway_key, .. } = self;
         let client = &clients[client];
         let side = SideConfig::Gateway {
-            remotes: remotes.clone(),
+            remotes,
             counter: client.store.counter,
             token: client.store.token.clone(),
             advertise: vec![],
@@ -377,7 +377,7 @@ impl World {
         let config = PeerConfig { key: *gateway_key, psk: None, access, side };
         let (wanted, peer) = (client.wanted, *gateway_key);
         self.command(host, Command::AddPeer(Box::new(config)))?;
-        self.tell_streams(host - 1, &remotes)?;
+        self.tell_streams(host - 1)?;
         self.tell_links(host - 1)?;
         if wanted { self.command(host, Command::Connect(peer)) } else { Ok(()) }
     }

@@ -67,6 +67,23 @@ impl Directory {
         remotes
     }
 
+    /// Where streams are tried, best first: in turn as the gateway says itself, first in the family
+    /// in which it answered last, and as its name says; then where it answered.
+    pub(super) fn entrances(&self) -> Vec<SocketAddr> {
+        let last = self.answered.first();
+        let is_usual = |at: &&SocketAddr| last.is_none_or(|last| last.is_ipv4() == at.is_ipv4());
+        let (usual, other): (Vec<_>, Vec<_>) = self.announced.iter().partition(is_usual);
+        let announced = usual.into_iter().chain(other).copied().collect();
+        let (answered, found) = (Vec::new(), self.found.clone());
+        let mut entrances = Self { answered, announced, found, ..Self::default() }.remotes();
+        for at in &self.answered {
+            if !entrances.contains(at) && entrances.len() < TRIED_MAX {
+                entrances.push(*at);
+            }
+        }
+        entrances
+    }
+
     /// The gateway answers at `remote`.
     pub(super) fn note_answered(&mut self, remote: SocketAddr) {
         self.answered.retain(|known| *known != remote);
@@ -166,8 +183,8 @@ impl World {
         self.trust(client, &remotes);
         self.clients[client].directory.told.clone_from(&remotes);
         let peer = self.gateway_key;
-        self.command(client + 1, Command::SetRemotes { peer, remotes: remotes.clone() })?;
-        self.tell_streams(client, &remotes)
+        self.command(client + 1, Command::SetRemotes { peer, remotes })?;
+        self.tell_streams(client)
     }
 
     /// What the node of a process that begins is told.

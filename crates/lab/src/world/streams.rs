@@ -38,9 +38,8 @@ use end::{Ends, KEEPALIVE_NS, Step, Stream, Way};
 pub(super) const HTTPS: u16 = 443;
 /// The ways to make a stream, as nodes number them.
 const WAYS: [Way; 3] = [Way::Tls, Way::Plain, Way::ByProxy];
-/// Addresses of the gateway's that streams are tried to, each by both ways. With the daemon's two
-/// a name that has changed is left out where an announced address stands before it.
-const REMOTES_MAX: usize = 8;
+/// Addresses of the gateway's that streams are tried to, each by both ways: the daemon's.
+const REMOTES_MAX: usize = 2;
 /// The first port of the proxy's own connections.
 const PROXY_PORT: u16 = 10_000;
 /// The longest packet where no access network is narrower.
@@ -166,19 +165,15 @@ impl Streams {
 
 impl World {
     /// Tells a client's node by which streams the gateway may be reached, as the daemon does.
-    pub(super) fn tell_streams(
-        &mut self,
-        client: usize,
-        remotes: &[SocketAddr],
-    ) -> Result<(), Breach> {
+    pub(super) fn tell_streams(&mut self, client: usize) -> Result<(), Breach> {
         let mut streams = match self.streams.known {
             Known::None => return Ok(()),
             Known::Direct => Vec::new(),
             Known::Proxy => vec![StreamTo { remote: LISTENS, method: 2 }],
         };
-        for remote in remotes.iter().take(REMOTES_MAX) {
+        for remote in self.clients[client].directory.entrances().into_iter().take(REMOTES_MAX) {
             let https = SocketAddr::new(remote.ip(), HTTPS);
-            for (remote, method) in [(https, 0), (*remote, 1)] {
+            for (remote, method) in [(https, 0), (remote, 1)] {
                 streams.push(StreamTo { remote, method });
             }
         }
@@ -193,10 +188,7 @@ impl World {
             return Ok(());
         }
         self.streams.known = known;
-        (0..self.clients.len()).try_for_each(|client| {
-            let remotes = self.clients[client].directory.remotes();
-            self.tell_streams(client, &remotes)
-        })
+        (0..self.clients.len()).try_for_each(|client| self.tell_streams(client))
     }
 
     /// What a client's socket is, if it is a stream: whether TLS is in it.
