@@ -156,6 +156,29 @@ fn a_stream_that_fails_is_tried_again_and_not_all_the_time() {
 }
 
 #[test]
+fn a_stream_that_is_refused_does_not_hold_up_the_next() {
+    let mut pair = strangers();
+    block_udp(&mut pair);
+    let streams = [1, 2, 3].map(|method| StreamTo { remote: GATEWAY.parse().unwrap(), method });
+    pair.tell_client(Command::SetStreams { peer: pair.gateway_key, streams: streams.to_vec() });
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(Duration::from_millis(249));
+    for refused in 0..3 {
+        pair.client_events.clear();
+        pair.run(Duration::from_millis(1));
+        let mut opened = Vec::new();
+        for event in &pair.client_events {
+            if let Event::OpenSocket { socket, stream: Some(to), .. } = event {
+                opened.push((*socket, to.method));
+            }
+        }
+        assert_eq!(opened.len(), 1, "after {refused} refusals");
+        assert_eq!(usize::from(opened[0].1), refused + 1);
+        pair.tell_client(Command::SocketFailed(opened[0].0));
+    }
+}
+
+#[test]
 fn the_end_of_the_stream_in_use_is_noticed_at_once() {
     let mut pair = strangers();
     block_udp(&mut pair);

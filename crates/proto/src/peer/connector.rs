@@ -14,7 +14,7 @@ use super::standby::Turn;
 use super::trust::Distrust;
 use super::{Context, Link, StreamTo};
 use crate::crypto::{Cookie, Initiator, Status, Token};
-use crate::id::{LinkId, SessionIndex, SocketId};
+use crate::id::{LinkId, SessionIndex, SocketId, Transport};
 use crate::outbox::Route;
 use crate::time::{Duration, Instant};
 use crate::wire::control::{Lease, Prefix};
@@ -284,6 +284,9 @@ impl Connector {
         }
         if let Some(round) = &mut self.round {
             round.attempts.retain(|attempt| attempt.route.socket != socket);
+            if socket.transport() == Transport::Stream && !round.queue.is_empty() {
+                round.next = now; // refused: there is no answer that the next one could wait for
+            }
         }
     }
 
