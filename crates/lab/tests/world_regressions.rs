@@ -3,7 +3,7 @@
 //! A new one: `rove-lab world` prints the operations of a failure; put them here under a name that
 //! says what was wrong, see the test fail, then mend the core.
 
-use rove_lab::emu::Carrier;
+use rove_lab::emu::{Carrier, Filter};
 use rove_lab::world::{
     Attack, Found, Intercept, Machine, Network, Op, Quality, Way, replay, shrink,
 };
@@ -461,4 +461,30 @@ fn a_spare_path_that_was_given_up_carries_again_when_the_client_comes_by_it() {
     let readdress = Op::Network(Network::Readdress { client: 0, card: 0 });
     let before = [plug(0, 1, 2), wait(366_209), Op::Readmit { client: 0 }, wait(37_925), race];
     holds(5_618, &[&before[..], &[send, readdress, settle(true)]].concat());
+}
+
+const fn filter(client: u8, access: u8, filter: Filter) -> Op {
+    Op::Network(Network::Filter { client, access: Some(access), filter: Some(filter) })
+}
+
+#[test]
+fn udp_is_asked_where_the_gateway_is_while_data_goes_by_a_stream() {
+    let proxy = Filter::End("198.18.0.2:3128".parse().unwrap());
+    let sleep = Op::Machine(Machine::Sleep { client: 2, seconds: 24 });
+    let ops = [filter(0, 0, proxy), wait(46), sleep, wait(49), move_gateway(15_805), settle(true)];
+    holds(100_089, &ops);
+    // And with as many paths to where it was as there may be.
+    let announced = Op::Network(Network::MoveGateway { told_after_ms: 13_290, ahead_ms: 300 });
+    let ops = [
+        wait(182),
+        move_gateway(12_686),
+        wait(22_650),
+        move_gateway(13_860),
+        filter(1, 1, Filter::NoUdp),
+        wait(123_598),
+        announced,
+        move_gateway(2_277),
+        settle(false),
+    ];
+    holds(747, &ops);
 }

@@ -274,3 +274,47 @@ fn an_idle_stream_is_asked_once() {
     pair.run(SECOND * 20);
     assert!(pair.now > before && by_stream.get() == 0, "{} datagrams", by_stream.get());
 }
+
+/// The gateway is reached over UDP at another address than the stream leads to, and the client is
+/// told so (its name, say) while it is on the stream.
+#[test]
+fn udp_is_asked_at_an_address_that_is_learned_on_a_stream() {
+    let mut pair = strangers();
+    pair.move_gateway(&[GATEWAY, ELSEWHERE]);
+    let elsewhere: std::net::SocketAddr = ELSEWHERE.parse().unwrap();
+    pair.filter = Box::new(move |datagram| {
+        !datagram.is_udp() || datagram.to == elsewhere || datagram.from == elsewhere
+    });
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(SECOND);
+    assert_eq!(in_use(&pair), Transport::Stream);
+    let remotes = vec![GATEWAY.parse().unwrap(), elsewhere];
+    pair.tell_client(Command::SetRemotes { peer: pair.gateway_key, remotes });
+    for _ in 0..62 {
+        pair.send(&packet(100, false));
+        pair.send_back(&packet(100, true));
+        pair.run(SECOND);
+    }
+    assert_eq!(in_use(&pair), Transport::Udp);
+}
+
+#[test]
+fn a_gateway_sends_nothing_by_a_stream_that_failed() {
+    let mut pair = strangers();
+    block_udp(&mut pair);
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(SECOND);
+    // Both ends number the stream alike here.
+    pair.tell_gateway(Command::SocketFailed(path(&pair).route.socket));
+    let by_stream = std::rc::Rc::new(std::cell::Cell::new(0));
+    let count = by_stream.clone();
+    pair.filter = Box::new(move |datagram| {
+        count.set(count.get() + u32::from(datagram.to.port() >= STREAM_PORTS));
+        false
+    });
+    pair.move_gateway(&[GATEWAY, ELSEWHERE]);
+    pair.tell_gateway(Command::Announce(vec![ELSEWHERE.parse().unwrap()]));
+    pair.send_back(&packet(100, true));
+    pair.run(SECOND * 5);
+    assert_eq!(by_stream.get(), 0, "datagrams by a stream that is no more");
+}

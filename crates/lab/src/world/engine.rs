@@ -358,9 +358,7 @@ impl World {
             }
             self.react(host, event)?;
         }
-        let unknown = |(socket, _): &&(SocketId, _)| {
-            !self.streams.has(host, *socket) && !self.streams.has_failed(host, *socket)
-        };
+        let unknown = |(socket, _): &&(SocketId, _)| !self.streams.has(host, *socket);
         let by_no_stream = by_streams.iter().find(unknown).map(|(socket, _)| socket);
         if let Some(socket) = not_open.first().or(by_no_stream) {
             return Err(Breach::new(Law::Sockets, format!("host {host} sends from {socket:?}")));

@@ -100,11 +100,6 @@ impl Streams {
         untold || self.by_socket.contains_key(&(host, socket))
     }
 
-    /// Whether it was one until it failed: what is sent by it is lost.
-    pub(super) fn has_failed(&self, host: HostId, socket: SocketId) -> bool {
-        self.failed.contains_key(&(host, socket))
-    }
-
     /// How many streams a host's node has.
     pub(super) fn count(&self, host: HostId) -> usize {
         self.by_socket.range((host, SocketId(0))..(host + 1, SocketId(0))).count()

@@ -358,9 +358,6 @@ impl Peer {
         self.take_better(cx);
         self.flush_waiting(cx);
         self.stand_by(cx);
-        if self.paths.is_on_stream() {
-            self.try_elsewhere(cx); // until UDP answers
-        }
     }
 
     /// The path by which the answer came: it carries, and the gateway is there.

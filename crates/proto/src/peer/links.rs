@@ -69,7 +69,7 @@ impl Peer {
         } else {
             self.send_probes_due(cx);
             let works = |path: &Path| path.health == Health::Good;
-            if !self.paths.active().is_some_and(works) || self.paths.is_on_stream() {
+            if !self.paths.active().is_some_and(works) {
                 self.try_elsewhere(cx);
             }
         }

@@ -400,6 +400,10 @@ impl Peer {
         if !lost.is_empty() && self.paths.active().is_none_or(|path| path.health == Health::Gone) {
             self.migrate(cx);
         }
+        if socket.transport() == Transport::Stream {
+            // What a UDP socket could not do may pass; a stream does not come back.
+            lost.iter().for_each(|&id| self.remove_path(cx, id));
+        }
         self.forget_gone(cx);
         self.refresh_state(cx);
     }

@@ -2,7 +2,8 @@
 //! family, one path is proven ahead of need, and asked now and then whether it still carries.
 //!
 //! Where the gateway has several addresses, they are asked by turns. An idle session asks nothing
-//! but for its first minute.
+//! but for its first minute. While data goes by a stream, UDP is asked by the best ways of every
+//! link, all at once and for as long as it takes.
 
 use super::connector::Candidate;
 use super::links::FRESH;
@@ -43,6 +44,7 @@ impl Peer {
         let wanted = self.spares();
         let Side::Gateway(connector) = &mut self.side else { return };
         connector.spares.clone_from(&wanted);
+        self.drop_overdue(cx); // what is not wanted any more was perhaps asked for long enough
         if self.epochs.current.is_none() {
             return;
         }
@@ -79,11 +81,14 @@ impl Peer {
     }
 
     /// Client: the ways to prove ahead: one by each link other than the one in use, in each family;
-    /// the best links first.
+    /// the best links first. On a stream, all over UDP.
     fn spares(&self) -> Vec<Candidate> {
         let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
             return Vec::new();
         };
+        if self.paths.is_on_stream() {
+            return connector.candidates().take(SPARES_MAX - 1).collect();
+        }
         let other = connector.links.iter().filter(|link| Some(link.id) != active.link);
         let ways = other.flat_map(|link| {
             [true, false].map(|v4| {
@@ -128,7 +133,8 @@ impl Peer {
     pub(super) fn turn_due(&self, path: &Path) -> Option<Instant> {
         let since = path.probes.asking_since()?;
         let Side::Gateway(connector) = &self.side else { return None };
-        let spare = self.paths.active_id() != Some(path.id) && self.is_spare(path);
+        let by_turns = self.paths.active_id() != Some(path.id) && !self.paths.is_on_stream();
+        let spare = by_turns && self.is_spare(path);
         let of = (path.link?, path.route.remote.is_ipv4());
         let turn = connector.turns.iter().find(|turn| turn.of == of);
         let number = turn.map_or(0, |turn| turn.number);
@@ -223,15 +229,16 @@ impl Peer {
     /// more rarely, and after a minute only while anybody speaks.
     pub(super) fn probe_due(&self, path: &Path) -> Option<Instant> {
         let (due, since) = (path.probes.due()?, path.probes.asking_since()?);
-        let spare = self.paths.active_id() != Some(path.id) && self.is_spare(path);
-        let waits = spare && due > since + SPARE_ASKED && self.is_idle_at(due);
+        let rests = self.paths.active_id() != Some(path.id) && !self.paths.is_on_stream();
+        let waits =
+            rests && self.is_spare(path) && due > since + SPARE_ASKED && self.is_idle_at(due);
         (!waits).then_some(due)
     }
 
     /// Client: whether a path that is not in use is asked for as long as it takes: one of those
-    /// that should be proven ahead, and while data goes by a stream, UDP.
+    /// that should be proven ahead.
     pub(super) fn asked_for_ever(&self, path: &Path) -> bool {
-        (path.transport() == Transport::Udp && self.paths.is_on_stream()) || self.is_spare(path)
+        self.is_spare(path)
     }
 
     fn is_idle_at(&self, at: Instant) -> bool {

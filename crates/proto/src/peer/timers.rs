@@ -111,7 +111,7 @@ impl Peer {
         self.attempt_due(cx);
         self.notice_silence(cx);
         self.stop_asking(cx.now);
-        self.drop_unproven(cx);
+        self.drop_overdue(cx);
         self.ask_quiet_stream(cx);
         self.trust_again(cx);
         self.take_turns(cx);
@@ -225,8 +225,13 @@ impl Peer {
         }
     }
 
-    fn drop_unproven(&mut self, cx: &mut Context<'_>) {
-        let due = |path: &&Path| self.claim_due(path).is_some_and(|due| due <= cx.now);
+    /// Gives up what did not prove itself in time, and paths beside the one in use that are silent.
+    pub(super) fn drop_overdue(&mut self, cx: &mut Context<'_>) {
+        let active = self.paths.active_id();
+        let due = |path: &&Path| {
+            let silent = self.silent_step_due(path).filter(|_| Some(path.id) != active);
+            [self.claim_due(path), silent].into_iter().flatten().any(|due| due <= cx.now)
+        };
         let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
         for id in due {
             self.remove_path(cx, id);
