@@ -2,14 +2,16 @@
 //! for. All are tried side by side, so the order only says which comes some milliseconds earlier.
 //!
 //! The name is asked for outside the tunnel: at the start, as soon as nothing carries or this host
-//! is on another network, and then every few seconds until something carries. A gateway that moved
-//! while this client was away is found by it, or not at all.
+//! is on another network, and then every few seconds until something carries; every minute while
+//! only a stream does. A gateway that moved while this client was away is found by it, or not at
+//! all.
 
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use rove_proto::id::Transport;
 use rove_proto::node::Command;
+use rove_proto::outbox::Route;
 
 use super::{Client, Progress};
 use crate::daemon::resolve::{self, ADDRESSES_MAX};
@@ -21,12 +23,17 @@ impl Client<'_> {
         if now < self.lookups.due() {
             return;
         }
-        let wanted = self.progress != Progress::Told || !self.is_up;
+        let is_stream = |route: Route| route.socket.transport() == Transport::Stream;
+        let by_stream = self.is_up && self.route_in_use().is_some_and(is_stream);
+        let wanted = self.progress != Progress::Told || !self.is_up || by_stream;
         if wanted && !self.ranked.is_empty() && resolve::has_names(&self.endpoints) {
             self.lookups.ask(now);
             self.resolver.ask(&self.endpoints, self.applier.outside_servers());
         } else {
             self.lookups.rest(now);
+        }
+        if by_stream {
+            self.lookups.ease(now);
         }
     }
 
@@ -58,9 +65,11 @@ impl Client<'_> {
 
     /// The session went over to another address, perhaps of the gateway.
     pub(super) fn note_where(&mut self) {
-        if let Some(remote) = self.remote_in_use()
-            && self.membership.answered().first() != Some(&remote)
-            && let Err(error) = self.membership.note_answered(remote)
+        let Some(route) = self.route_in_use() else { return };
+        if route.socket.transport() == Transport::Stream {
+            self.lookups.ask_by_stream(Instant::now());
+        } else if self.membership.answered().first() != Some(&route.remote)
+            && let Err(error) = self.membership.note_answered(route.remote)
         {
             tracing::error!("where the gateway is cannot be stored: {error:#}");
         }
@@ -68,9 +77,13 @@ impl Client<'_> {
 
     /// Where datagrams go now; none while a stream stands in for them, which leads to another port.
     pub(super) fn remote_in_use(&self) -> Option<SocketAddr> {
+        let route = self.route_in_use()?;
+        (route.socket.transport() == Transport::Udp).then_some(route.remote)
+    }
+
+    fn route_in_use(&self) -> Option<Route> {
         let snapshot = self.data.status(Some(vec![self.gateway]))?;
-        let path = snapshot.peers.first()?.paths.first().filter(|path| path.in_use)?.route;
-        (path.socket.transport() == Transport::Udp).then_some(path.remote)
+        Some(snapshot.peers.first()?.paths.first().filter(|path| path.in_use)?.route)
     }
 
     /// Where streams are tried, best first.

@@ -18,7 +18,9 @@ const STALE: Duration = Duration::from_millis(500);
 const BURST: usize = 6;
 /// ... in this time.
 const BURST_TIME: Duration = Duration::from_secs(10);
-/// While something carries nothing is asked; this is no more than a bound for the clock.
+/// How often it is asked for while a stream carries: UDP may work elsewhere, and cost less.
+const BY_STREAM: Duration = Duration::from_secs(60);
+/// While UDP carries nothing is asked; this is no more than a bound for the clock.
 const AT_REST: Duration = Duration::from_secs(3_600);
 
 /// The questions for a name: those that were asked, and when the next is due.
@@ -54,6 +56,16 @@ impl Lookups {
     /// No question is wanted until something happens.
     pub(super) fn rest(&mut self, now: Instant) {
         self.due = now + AT_REST;
+    }
+
+    /// A stream carries, and UDP does not: the name may say why.
+    pub(super) fn ask_by_stream(&mut self, now: Instant) {
+        self.due = self.due.min(now + BY_STREAM);
+    }
+
+    /// A question was asked while a stream carries: there is time until the next.
+    pub(super) fn ease(&mut self, now: Instant) {
+        self.due = now + BY_STREAM;
     }
 
     /// Nothing carries, as before.
@@ -145,6 +157,17 @@ mod tests {
             lookups.stale(now);
         });
         assert_eq!(moments, [0, 5_000, 10_000, 15_000, 20_000]);
+    }
+
+    #[test]
+    fn while_a_stream_carries_it_is_asked_every_minute() {
+        let began = Instant::now();
+        let mut lookups = Lookups::new(began);
+        lookups.rest(began);
+        lookups.ask_by_stream(began);
+        let until = began + 200_000 * MS;
+        let moments = asked(&mut lookups, began, until, |lookups, now| lookups.ease(now - 20 * MS));
+        assert_eq!(moments, [60_000, 120_000, 180_000]);
     }
 
     #[test]
