@@ -488,3 +488,48 @@ fn udp_is_asked_where_the_gateway_is_while_data_goes_by_a_stream() {
     ];
     holds(747, &ops);
 }
+
+#[test]
+fn who_is_decided_on_too_late_is_not_answered_by_a_stream_that_failed() {
+    let slow = Quality {
+        delay_ms: 1,
+        jitter_ms: 18,
+        loss: 47,
+        duplicate: 0,
+        reorder: 0,
+        bit_errors: 0,
+        rate_kbps: 300,
+    };
+    let unplug = Op::Network(Network::Plug { client: 0, card: 0, access: None });
+    let all = |filter| Op::Network(Network::Filter { client: 0, access: None, filter });
+    let clock = Op::Machine(Machine::StepClock { by_s: 336_684_729 });
+    let quality = Op::Network(Network::Quality { client: 2, access: 0, quality: slow });
+    let before = [unplug, wait(38), all(Some(Filter::Port(443))), clock, quality];
+    let free = Op::Network(Network::Filter { client: 2, access: None, filter: None });
+    let after = [plug(2, 1, 0), free, wait(114), wait(541)];
+    holds(800_391, &[&before[..], &after].concat());
+}
+
+#[test]
+fn paths_to_where_the_gateway_was_leave_room_for_a_better_link() {
+    let moves =
+        |told_after_ms, ahead_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms });
+    let ops = [
+        moves(6_148, 300),
+        moves(16_618, 0),
+        wait(19_817),
+        plug(1, 1, 2),
+        wait(55),
+        moves(18_243, 0),
+        wait(4_860),
+        moves(14_123, 300),
+        wait(178),
+        moves(19_928, 5_000),
+        wait(1_172),
+        moves(16_341, 5_000),
+        settle(false),
+        moves(4_163, 300),
+        settle(true),
+    ];
+    holds(800_249, &ops);
+}

@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::laws::Breach;
 use super::op::Way;
 use super::road::Road;
-use crate::emu::{MS, SECOND};
+use super::rto::Rto;
+use crate::emu::SECOND;
 
 /// IP and TCP headers with timestamps.
 pub(super) const HEADERS: u16 = 52;
@@ -22,9 +23,7 @@ const WINDOW_FIRST: f64 = 10.0;
 const WINDOW_MAX: u32 = 4_300;
 /// The smallest window after a loss, in segments.
 const WINDOW_MIN: f64 = 2.0;
-/// The shortest retransmission timeout: Linux's.
-const RTO_MIN_NS: u64 = 200 * MS;
-/// The longest.
+/// The longest retransmission timeout.
 const RTO_MAX_NS: u64 = 120 * SECOND;
 /// A packet is lost when one that left so many later has arrived.
 const REORDERED_MAX: u64 = 3;
@@ -61,8 +60,7 @@ struct Sender {
     threshold: f64,
     /// Losses of what left before this belong to a reduction that was made.
     reduced_at: u64,
-    srtt_ns: Option<(u64, u64)>,
-    rto_ns: u64,
+    rto: Rto,
     due_ns: Option<u64>,
 }
 
@@ -103,8 +101,7 @@ impl Bulk {
                 window: WINDOW_FIRST,
                 threshold: f64::INFINITY,
                 reduced_at: 0,
-                srtt_ns: None,
-                rto_ns: SECOND,
+                rto: Rto::new(RTO_MAX_NS),
                 due_ns: None,
             },
             receiver: Receiver::default(),
@@ -193,7 +190,7 @@ impl Sender {
             due.push(Sent { segment, order: self.orders });
         }
         if !due.is_empty() {
-            self.due_ns.get_or_insert(now_ns + self.rto_ns);
+            self.due_ns.get_or_insert_with(|| now_ns + self.rto.ns());
         }
         due
     }
@@ -205,13 +202,13 @@ impl Sender {
         self.reduced_at = self.orders + 1;
         self.lost
             .extend(std::mem::take(&mut self.flight).into_values().map(|(segment, _)| segment));
-        self.rto_ns = (self.rto_ns * 2).min(RTO_MAX_NS);
+        self.rto.back_off();
         self.due_ns = None;
     }
 
     fn acknowledged(&mut self, now_ns: u64, next: u32, sent: Sent) {
         if let Some((_, left_ns)) = self.flight.remove(&sent.order) {
-            self.sample(now_ns.saturating_sub(left_ns));
+            self.rto.sample(now_ns.saturating_sub(left_ns));
             if sent.order >= self.reduced_at {
                 let slow_start = self.window < self.threshold;
                 self.window += if slow_start { 1.0 } else { 1.0 / self.window };
@@ -226,7 +223,7 @@ impl Sender {
             self.flight.retain(|_, (segment, _)| *segment >= next);
         }
         self.find_lost(sent.order);
-        self.due_ns = (!self.flight.is_empty()).then(|| now_ns + self.rto_ns);
+        self.due_ns = (!self.flight.is_empty()).then(|| now_ns + self.rto.ns());
     }
 
     /// What left long enough before the packet that has arrived is lost.
@@ -241,24 +238,12 @@ impl Sender {
         }
         self.lost.extend(lost.into_values().map(|(segment, _)| segment));
     }
-
-    fn sample(&mut self, elapsed_ns: u64) {
-        let (smoothed, variance) = match self.srtt_ns {
-            None => (elapsed_ns, elapsed_ns / 2),
-            Some((smoothed, variance)) => {
-                let difference = smoothed.abs_diff(elapsed_ns);
-                ((smoothed * 7 + elapsed_ns) / 8, (variance * 3 + difference) / 4)
-            }
-        };
-        self.srtt_ns = Some((smoothed, variance));
-        self.rto_ns = (smoothed + 4 * variance).clamp(RTO_MIN_NS, RTO_MAX_NS);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::emu::{LinkConfig, Loss};
+    use crate::emu::{LinkConfig, Loss, MS};
     use crate::ground;
     use crate::world::road::Bare;
 

@@ -30,6 +30,7 @@ mod order;
 mod parcel;
 mod place;
 mod road;
+mod rto;
 mod settle;
 mod store;
 mod streams;

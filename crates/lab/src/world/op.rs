@@ -358,6 +358,8 @@ fn wait(rng: &mut Rng) -> u32 {
         4..8 => rng.below(1_000) as u32,
         8..10 => rng.below(8_000) as u32,
         10 => rng.below(60_000) as u32,
+        // Longer than a session is kept that nobody speaks by.
+        _ if rng.chance(0.05) => 90_000_000 + rng.below(100_000_000) as u32,
         _ => rng.below(400_000) as u32,
     }
 }

@@ -13,7 +13,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::emu::{MS, SECOND};
+use super::rto::Rto;
+use crate::emu::SECOND;
 
 /// TCP header with timestamps, in bytes.
 pub(super) const TCP_HEADER: usize = 32;
@@ -27,9 +28,7 @@ const WINDOW_MIN: u64 = 2;
 const WINDOW_MAX: u64 = 1 << 20;
 /// Bytes that are not read yet, with which there is no room for more.
 const UNREAD_MAX: usize = 128 << 10;
-/// The shortest retransmission timeout: Linux's.
-const RTO_MIN_NS: u64 = 200 * MS;
-/// The longest: the shell's. Also the first, and that of opening (RFC 6298, 2.1).
+/// The longest retransmission timeout: the shell's. Also that of opening.
 const RTO_MAX_NS: u64 = SECOND;
 /// A segment is lost when one that left so many later has arrived.
 const REORDERED_MAX: u64 = 3;
@@ -101,8 +100,7 @@ struct Sender {
     threshold: u64,
     /// Losses of what left before this belong to a reduction that was made.
     reduced_at: u64,
-    srtt_ns: Option<(u64, u64)>,
-    rto_ns: u64,
+    rto: Rto,
     due_ns: Option<u64>,
     /// Since when nothing was acknowledged of what is owed.
     owed_since_ns: Option<u64>,
@@ -291,8 +289,7 @@ impl Sender {
             window: 0,
             threshold: u64::MAX,
             reduced_at: 0,
-            srtt_ns: None,
-            rto_ns: RTO_MAX_NS,
+            rto: Rto::new(RTO_MAX_NS),
             due_ns: None,
             owed_since_ns: None,
         }
@@ -332,7 +329,7 @@ impl Sender {
             due.push((self.orders, from, self.bytes.range(range).copied().collect()));
         }
         if !due.is_empty() {
-            self.due_ns.get_or_insert(now_ns + self.rto_ns);
+            self.due_ns.get_or_insert_with(|| now_ns + self.rto.ns());
             self.owed_since_ns.get_or_insert(now_ns);
         }
         due
@@ -346,7 +343,7 @@ impl Sender {
         self.reduced_at = self.orders + 1;
         let flight = std::mem::take(&mut self.flight);
         self.lost.extend(flight.into_values().map(|one| (one.from, one.to)));
-        self.rto_ns = (self.rto_ns * 2).min(RTO_MAX_NS);
+        self.rto.back_off();
         self.due_ns = None;
     }
 
@@ -355,7 +352,7 @@ impl Sender {
         if let Some(order) = answers {
             if let Some(one) = self.flight.remove(&order) {
                 progress = true;
-                self.sample(now_ns - one.left_ns);
+                self.rto.sample(now_ns - one.left_ns);
                 self.lost.remove(&(one.from, one.to));
                 if order >= self.reduced_at {
                     self.grow(one.to - one.from);
@@ -377,7 +374,7 @@ impl Sender {
         }
         if progress {
             let owed = !self.flight.is_empty() || !self.lost.is_empty();
-            self.due_ns = owed.then(|| now_ns + self.rto_ns);
+            self.due_ns = owed.then(|| now_ns + self.rto.ns());
             self.owed_since_ns = owed.then_some(now_ns);
         }
     }
@@ -402,18 +399,6 @@ impl Sender {
             self.reduced_at = self.orders + 1;
         }
         self.lost.extend(lost.into_values().map(|one| (one.from, one.to)));
-    }
-
-    fn sample(&mut self, elapsed_ns: u64) {
-        let (smoothed, variance) = match self.srtt_ns {
-            None => (elapsed_ns, elapsed_ns / 2),
-            Some((smoothed, variance)) => {
-                let difference = smoothed.abs_diff(elapsed_ns);
-                ((smoothed * 7 + elapsed_ns) / 8, (variance * 3 + difference) / 4)
-            }
-        };
-        self.srtt_ns = Some((smoothed, variance));
-        self.rto_ns = (smoothed + 4 * variance).clamp(RTO_MIN_NS, RTO_MAX_NS);
     }
 }
 

@@ -1,6 +1,7 @@
 //! TCP over a wire that is told which segments it loses.
 
 use super::*;
+use crate::emu::MS;
 
 const MSS: usize = 1_000;
 /// One way.

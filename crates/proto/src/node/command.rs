@@ -205,6 +205,7 @@ impl Node {
         socket: SocketId,
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
+        self.responder.forget_socket(socket);
         let uses = |slot: &Slot| self.peer(*slot).is_some_and(|peer| peer.uses(socket));
         let slots: Vec<_> = self.by_key.values().copied().filter(uses).collect();
         for slot in slots {

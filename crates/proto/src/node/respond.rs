@@ -13,7 +13,7 @@ use crate::crypto::{
     Complete, ExchangeId, Gate, HeaderCipher, PendingA, Rng, Status, Verdict, Welcome,
 };
 use crate::error::DropReason;
-use crate::id::{PeerKey, SessionIndex};
+use crate::id::{PeerKey, SessionIndex, SocketId};
 use crate::outbox::{Outbox, Route};
 use crate::peer::epoch::{Agreed, Epoch};
 use crate::peer::{Config, Event, Peer};
@@ -108,6 +108,11 @@ impl Responder {
         while self.waiting.front().is_some_and(expired) {
             self.waiting.pop_front();
         }
+    }
+
+    /// Nobody can be answered by `socket` any more.
+    pub(super) fn forget_socket(&mut self, socket: SocketId) {
+        self.waiting.retain(|waiting| waiting.route.socket != socket);
     }
 
     /// A key is welcome (again).

@@ -64,16 +64,17 @@ impl Peer {
         }
     }
 
-    /// Whether there is room for one more, perhaps in place of a path that leads nowhere.
+    /// Whether there is room for one more, perhaps in place of one that nobody wants: best one that
+    /// leads nowhere, else the one that was not heard of for longest.
     fn has_room_for_spare(&mut self, cx: &mut Context<'_>) -> bool {
         if self.paths.iter().count() < SPARES_MAX {
             return true;
         }
-        let (active, dead) = (self.paths.active_id(), |path: &&Path| {
-            !path.is_proven() || path.health != Health::Good
-        });
-        let useless = |path: &&Path| Some(path.id) != active && dead(path) && !self.is_spare(path);
-        let useless = self.paths.iter().find(useless).map(|path| path.id);
+        let active = self.paths.active_id();
+        let useless = |path: &&Path| Some(path.id) != active && !self.is_spare(path);
+        let carries = |path: &Path| path.is_proven() && path.health == Health::Good;
+        let useless = self.paths.iter().filter(useless);
+        let useless = useless.min_by_key(|path| (carries(path), path.heard_at)).map(|path| path.id);
         if let Some(id) = useless {
             self.remove_path(cx, id);
         }
