@@ -14,7 +14,7 @@ use crate::time::{Duration, Instant};
 use crate::wire::restart::RestartNotice;
 
 /// Hundredths of the time for which a session is kept, after which the other end may have given it
-/// up: a client renews one that must not rest, and uses no other.
+/// up: a client renews a session that must not rest, and sends nothing more by another.
 const RENEWED_AT: u32 = 95;
 /// The same after which a client rests: when the gateway does already, so that each of them knows
 /// what the other one says.
@@ -34,22 +34,58 @@ pub(super) struct Calls {
     last: Option<Instant>,
 }
 
+/// How the silence of a session ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    /// The keys are forgotten until somebody has something to say.
+    Rest,
+    /// The client asks whether the gateway is still there.
+    Renewal,
+    /// It is given up.
+    End,
+}
+
 impl Peer {
-    /// When the session was kept for long enough without a word.
-    pub(super) fn session_over_due(&self, persistence: Duration) -> Option<Instant> {
-        self.established?;
-        let kept = if self.may_rest() { persistence * RESTED_AT / 100 } else { persistence };
-        Some(self.heard_at + kept)
+    /// When something must be done about a session that nobody speaks by.
+    pub(super) fn persistence_due(&self, persistence: Duration) -> Option<Instant> {
+        Some(self.end_of_silence(persistence)?.0)
     }
 
-    /// Gives up a session that was kept for long enough.
-    pub(super) fn end_in_time(&mut self, cx: &mut Context<'_>) {
-        let due = self.session_over_due(cx.config.persistence_timeout);
-        let Some(due) = due.filter(|&due| due <= cx.now) else { return };
-        if self.may_rest() && cx.now < due + SLEPT {
-            self.rest(cx);
-        } else {
-            self.end(cx, PeerError::TimedOut);
+    fn end_of_silence(&self, persistence: Duration) -> Option<(Instant, Outcome)> {
+        self.established?;
+        let (hundredths, outcome) = match (&self.side, self.paths.active()) {
+            (Side::Gateway(connector), Some(path))
+                if is_quiet(path) && !connector.is_trying() && self.waiting.len() == 0 =>
+            {
+                if can_be_called(path) {
+                    (RESTED_AT, Outcome::Rest)
+                } else {
+                    (RENEWED_AT, Outcome::Renewal)
+                }
+            }
+            _ => (100, Outcome::End),
+        };
+        Some((self.heard_at + persistence * hundredths / 100, outcome))
+    }
+
+    /// Ends the silence of a session that was kept for long enough.
+    pub(super) fn end_silence(&mut self, cx: &mut Context<'_>) {
+        match self.end_of_silence(cx.config.persistence_timeout) {
+            Some((due, Outcome::Rest)) if due <= cx.now => {
+                // Who may have missed a call, or has no proof for one, asks.
+                if cx.now < due + SLEPT && self.restart_proof().is_some() {
+                    self.rest(cx);
+                } else {
+                    self.end(cx, PeerError::TimedOut);
+                }
+            }
+            Some((due, Outcome::Renewal)) if due <= cx.now => {
+                if let Some(id) = self.paths.active_id() {
+                    self.ask(cx, id);
+                }
+            }
+            Some((due, Outcome::End)) if due <= cx.now => self.end(cx, PeerError::TimedOut),
+            Some(_) | None => {}
         }
     }
 
@@ -57,7 +93,9 @@ impl Peer {
     /// forgotten.
     pub(super) fn rest_if_outlived(&mut self, cx: &mut Context<'_>) {
         let kept = cx.config.persistence_timeout * RENEWED_AT / 100;
-        if self.heard_at + kept <= cx.now && self.may_rest() {
+        if self.heard_at + kept <= cx.now
+            && let Some((_, Outcome::Rest)) = self.end_of_silence(cx.config.persistence_timeout)
+        {
             self.rest(cx);
         }
     }
@@ -66,35 +104,6 @@ impl Peer {
         self.forget_session(cx);
         self.close_unused_sockets(cx);
         self.set_state(cx, PeerState::Resting);
-    }
-
-    /// Client: whether the gateway could call it, and nothing is under way.
-    fn may_rest(&self) -> bool {
-        let Side::Gateway(connector) = &self.side else { return false };
-        let reached = |path: &&Path| path.transport() == Transport::Udp && !path.natted;
-        let active = self.paths.active().filter(reached);
-        active.is_some_and(is_quiet)
-            && !connector.is_trying()
-            && self.waiting.len() == 0
-            && self.restart_proof().is_some()
-    }
-
-    /// When a client that could not be called asks whether the gateway is still there: a little
-    /// before both would give the session up.
-    pub(super) fn renewal_due(&self, persistence: Duration) -> Option<Instant> {
-        let path = self.paths.active().filter(|_| !self.is_client())?;
-        self.established?;
-        let renews = is_quiet(path) && !self.may_rest();
-        renews.then(|| self.heard_at + persistence * RENEWED_AT / 100)
-    }
-
-    pub(super) fn renew(&mut self, cx: &mut Context<'_>) {
-        let due = self.renewal_due(cx.config.persistence_timeout);
-        if due.is_some_and(|due| due <= cx.now)
-            && let Some(id) = self.paths.active_id()
-        {
-            self.ask(cx, id);
-        }
     }
 
     /// Client: whether it still rests, with no keys and nothing under way.
@@ -124,6 +133,11 @@ impl Peer {
         self.calls = Calls { made: made.saturating_add(1), last: Some(cx.now) };
         cx.send_clear(route, &RestartNotice { index, token: cx.restart_key.token(index) }.emit());
     }
+}
+
+/// Whether a client on `path` is reached by a word of the gateway's, however long it was silent.
+fn can_be_called(path: &Path) -> bool {
+    path.transport() == Transport::Udp && !path.natted
 }
 
 /// Whether nothing is known against `path`, and nothing asked of it.

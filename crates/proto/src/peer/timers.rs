@@ -73,8 +73,7 @@ impl Peer {
             (self.quiet_due(), Reason::Silence),
             (self.nat_test_due(), Reason::Keepalive),
             (self.echo.as_ref().map(|echo| echo.due), Reason::Echo),
-            (self.session_over_due(persistence), Reason::Persistence),
-            (self.renewal_due(persistence), Reason::Persistence),
+            (self.persistence_due(persistence), Reason::Persistence),
         ]
         .into_iter()
         .filter_map(|(due, reason)| due.map(|due| (due, reason)))
@@ -101,8 +100,7 @@ impl Peer {
 
     /// Does what is due.
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
-        self.end_in_time(cx);
-        self.renew(cx);
+        self.end_silence(cx);
         self.epochs.expire(cx.now, cx.indices);
         for _ in 0..self.waiting.expire(cx.now) {
             cx.drops.count(DropReason::NoRoute);
