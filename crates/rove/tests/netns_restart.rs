@@ -5,10 +5,10 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::{Value, json};
@@ -62,6 +62,50 @@ fn an_idle_client_is_called_back_after_a_crash_and_after_an_orderly_end() {
         let _gateway = lab.start("gateway", "gateway run");
         wait_until("the client is back", || session(&lab) == "up");
         assert_eq!(client_status(&lab)["inner"], inner);
+        lab.rove("client", "down").ok();
+    });
+}
+
+/// The shortest time for which a session is kept; the rest takes a few seconds.
+#[test]
+fn who_rests_sends_nothing_and_is_called() {
+    in_namespace("who_rests_sends_nothing_and_is_called", || {
+        let lab = Lab::new("a client that rests");
+        let line = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24,fd77::/64";
+        lab.rove("gateway", line).ok();
+        let config = lab.home("gateway").join("gateway.toml");
+        edit(&config, "nat = true", "nat = false");
+        edit(&config, "# timeout = \"1d\"", "timeout = \"1m\"");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        std::fs::create_dir_all(lab.home("client")).unwrap();
+        let config = lab.home("client").join("client.toml");
+        std::fs::write(config, "[persistence]\ntimeout = \"1m\"\n").unwrap();
+        lab.rove("client", &format!("up {invite} --route 198.51.100.0/24")).ok();
+        let inner = client_status(&lab)["inner"][0].as_str().unwrap().to_owned();
+        let at = format!("{}:9999", inner.split('/').next().unwrap());
+        let bound = at.clone();
+        let socket = inside("client", || UdpSocket::bind(bound).unwrap()).join().unwrap();
+        socket.set_read_timeout(Some(SOON)).unwrap();
+
+        std::thread::sleep(Duration::from_secs(5));
+        let capture = Capture::start("client");
+        let rests = || client_status(&lab)["doing"].as_str().unwrap().starts_with("idle for so");
+        let began = Instant::now();
+        while !rests() {
+            assert!(began.elapsed() < Duration::from_secs(75), "{}", client_status(&lab));
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        let said = capture.take();
+        assert!(said.is_empty(), "{said:?}");
+
+        let word = Instant::now();
+        let say = move || UdpSocket::bind("0.0.0.0:0").unwrap().send_to(b"here", at).unwrap();
+        inside("gateway", say).join().unwrap();
+        let mut bytes = [0; 16];
+        assert_eq!(socket.recv(&mut bytes).unwrap(), 4);
+        assert!(word.elapsed() < Duration::from_secs(1), "{:?}", word.elapsed());
+        assert_eq!(client_status(&lab)["state"], "up");
         lab.rove("client", "down").ok();
     });
 }
