@@ -200,8 +200,9 @@ impl Peer {
         }
     }
 
-    /// Whether `path` is one of those that are to be proven ahead.
-    fn is_spare(&self, path: &Path) -> bool {
+    /// Whether `path` is one of those that are to be proven ahead: it is asked for as long as that
+    /// takes.
+    pub(super) fn is_spare(&self, path: &Path) -> bool {
         let Side::Gateway(connector) = &self.side else { return false };
         let way = connector.candidate_of(path.link, &path.route);
         way.is_some_and(|way| connector.spares.contains(&way))
@@ -234,12 +235,6 @@ impl Peer {
         let waits =
             rests && self.is_spare(path) && due > since + SPARE_ASKED && self.is_idle_at(due);
         (!waits).then_some(due)
-    }
-
-    /// Client: whether a path that is not in use is asked for as long as it takes: one of those
-    /// that should be proven ahead.
-    pub(super) fn asked_for_ever(&self, path: &Path) -> bool {
-        self.is_spare(path)
     }
 
     fn is_idle_at(&self, at: Instant) -> bool {

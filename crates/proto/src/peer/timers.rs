@@ -14,6 +14,8 @@ use crate::wire::frame::Frame;
 /// session in the background, by every way that there is: the gateway may have lost its own, or UDP
 /// be blocked.
 const HANDSHAKE_AFTER: Duration = Duration::from_secs(1);
+/// Nothing came or went by a stream for this long: either there was nothing, or it stands still.
+const QUIET: Duration = Duration::from_secs(1);
 /// How long a stream stays open that was in use before UDP worked again.
 const STREAM_KEPT: Duration = Duration::from_secs(30);
 /// How long a gateway challenges a client that went silent; the next data begins anew.
@@ -149,7 +151,7 @@ impl Peer {
         match &self.side {
             Side::Gateway(connector) => {
                 if self.paths.active_id() != Some(path.id) {
-                    return (!self.asked_for_ever(path)).then_some(since + SPARE_ASKED);
+                    return (!self.is_spare(path)).then_some(since + SPARE_ASKED);
                 }
                 connector.can_try().then_some(since + HANDSHAKE_AFTER)
             }
@@ -202,6 +204,25 @@ impl Peer {
             } else {
                 self.remove_path(cx, id);
             }
+        }
+    }
+
+    /// When a client on a stream asks why nothing comes. The gateway, whose stream stands still,
+    /// cannot open another, and who only receives is owed nothing.
+    pub(super) fn quiet_due(&self) -> Option<Instant> {
+        let good = |path: &&Path| path.health == Health::Good && path.probes.due().is_none();
+        let waits = !self.is_client() && self.paths.is_on_stream();
+        self.paths.active().filter(good).filter(|_| waits)?;
+        self.used_at.filter(|&used| self.quiet_after != Some(used)).map(|used| used + QUIET)
+    }
+
+    /// Asks once after each burst of packets by a stream.
+    pub(super) fn ask_quiet_stream(&mut self, cx: &mut Context<'_>) {
+        if self.quiet_due().is_some_and(|due| due <= cx.now)
+            && let Some(id) = self.paths.active_id()
+        {
+            self.quiet_after = self.used_at;
+            self.ask(cx, id);
         }
     }
 
@@ -277,7 +298,7 @@ impl Peer {
         match path.trust {
             Trust::Claimed { .. } => Some(path.since + CLAIM_TIME),
             Trust::Chosen if self.paths.active_id() != Some(path.id) => {
-                (!self.asked_for_ever(path)).then_some(path.since + SPARE_ASKED)
+                (!self.is_spare(path)).then_some(path.since + SPARE_ASKED)
             }
             Trust::Proven if self.is_spare_stream(path) => {
                 path.heard_at.max(path.sent_at).map(|last| last + STREAM_KEPT)

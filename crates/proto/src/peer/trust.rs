@@ -6,7 +6,7 @@
 
 use super::{Context, Peer, Side};
 use crate::id::LinkId;
-use crate::path::{Health, Path, PathId};
+use crate::path::{Health, PathId};
 use crate::time::{Duration, Instant};
 
 /// A link that did badly is not preferred to others for this long the first time; twice as long
@@ -42,9 +42,6 @@ impl Distrust {
         self.since + self.length
     }
 }
-
-/// Nothing came or went by a stream for this long: either there was nothing, or it stands still.
-const QUIET: Duration = Duration::from_secs(1);
 
 impl Peer {
     /// Client: the path `id`, in use, does badly. If another link carries, data goes there, and
@@ -101,24 +98,5 @@ impl Peer {
             }
         }
         self.take_better(cx);
-    }
-
-    /// When a client on a stream asks why nothing comes. The gateway, whose stream stands still,
-    /// cannot open another, and who only receives is owed nothing.
-    pub(super) fn quiet_due(&self) -> Option<Instant> {
-        let good = |path: &&Path| path.health == Health::Good && path.probes.due().is_none();
-        let waits = !self.is_client() && self.paths.is_on_stream();
-        self.paths.active().filter(good).filter(|_| waits)?;
-        self.used_at.filter(|&used| self.quiet_after != Some(used)).map(|used| used + QUIET)
-    }
-
-    /// Asks once after each burst of packets by a stream.
-    pub(super) fn ask_quiet_stream(&mut self, cx: &mut Context<'_>) {
-        if self.quiet_due().is_some_and(|due| due <= cx.now)
-            && let Some(id) = self.paths.active_id()
-        {
-            self.quiet_after = self.used_at;
-            self.ask(cx, id);
-        }
     }
 }
