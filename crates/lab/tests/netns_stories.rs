@@ -88,7 +88,7 @@ fn quick(scenario: &str) -> Vec<String> {
         "resume-loss" => &["moves=1"],
         "idle" => &["seconds=2", "learning=0", "listening=0"],
         "restart-gateway" => &["restarts=1"],
-        "subnets" => &["megabytes=4"],
+        "subnets" => &["megabytes=8"],
         "hop" => &["hops=1"],
         "roam-gateway" => &[],
         "udp-blocked" => &["starts=1", "cell=only-proxy"],

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 /// What is done in the middle of something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// The client is in another network, with another address.
+    /// The client is in another network, with another address; unless it was broken on purpose,
+    /// that network carries.
     Relocate,
     /// The client's other card is plugged into a network: a spare link, known beside the one in
     /// use.

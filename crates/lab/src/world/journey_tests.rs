@@ -89,6 +89,28 @@ fn a_hole_is_noticed_told_and_left_by_the_other_link() {
     }
 }
 
+/// Two acts of one moment are tens of milliseconds apart on a busy machine.
+#[test]
+fn what_a_gateway_says_after_its_move_comes_to_a_late_client_unless_its_network_swallows() {
+    for swallows in [false, true] {
+        let link = LinkConfig::lossless(20_000_000, 40 * MS);
+        let known = Known::ByName { keep_s: 1 };
+        let terrain = Terrain { edge: Edge::Open, known, ..Terrain::of(link) };
+        let mut journey = Journey::new(1, &terrain).unwrap();
+        journey.harm(Harm::StaleName).unwrap();
+        let late_ns = SECOND + 100 * MS;
+        let mut script = vec![Cue::at(SECOND, Act::MoveGateway), Cue::at(late_ns, Act::Relocate)];
+        if swallows {
+            script.insert(0, Cue::at(SECOND, Act::Swallow));
+        }
+        let down = Flow::lasting(4 * SECOND);
+        for run in journey.flows(&[down, down.upwards()], &script).unwrap() {
+            let still_ms = run.still_ms().pop().unwrap();
+            assert_eq!(still_ms > 2_000.0, swallows, "{still_ms} ms");
+        }
+    }
+}
+
 #[test]
 fn flows_of_both_ways_are_told_apart() {
     let mut journey = journey();

@@ -68,9 +68,8 @@ impl Hosts {
         moment.address = self.testbed.address(0);
         match act {
             Act::Relocate => {
-                if self.dead_ends {
-                    self.testbed.set_next_network(Carrier::BlackHole)?;
-                }
+                let carrier = if self.dead_ends { Carrier::BlackHole } else { Carrier::Up };
+                self.testbed.set_next_network(carrier)?;
                 let Move { usable_ns, address } =
                     self.testbed.relocate(self.deployment.on_move())?;
                 (moment.done_ns, moment.address) = (usable_ns, Some(address));

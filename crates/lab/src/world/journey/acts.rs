@@ -175,9 +175,8 @@ impl Client {
     /// The first card is in the other of two networks, with a new address.
     fn relocate(&mut self, road: &mut Tunnelled) -> Result<(), Breach> {
         self.here = if self.here == HOME { CAFE } else { HOME };
-        if self.dead_ends {
-            self.set_carrier(road, Carrier::BlackHole);
-        }
+        let carrier = if self.dead_ends { Carrier::BlackHole } else { Carrier::Up };
+        self.set_carrier(road, carrier);
         if self.families == Families::Same || self.here == HOME {
             return road.world.plug(CLIENT, 0, Some(self.here));
         }
