@@ -489,6 +489,19 @@ fn udp_is_asked_where_the_gateway_is_while_data_goes_by_a_stream() {
     holds(747, &ops);
 }
 
+const fn filter_all(client: u8, filter: Filter) -> Op {
+    Op::Network(Network::Filter { client, access: None, filter: Some(filter) })
+}
+
+#[test]
+fn a_goodbye_by_a_stream_that_stood_still_ends_no_session_that_was_made_since() {
+    let send = Op::Send { client: 2, way: Way::Up, packets: 1, len: 0, gap_us: 0 };
+    let before = [filter_all(1, Filter::NoUdp), wait(2_921), settle(false), send];
+    let revoke = Op::Revoke { client: 0 };
+    let after = [filter_all(2, Filter::TlsPort(443)), wait(584), revoke, settle(false)];
+    holds(2_002_119, &[&before[..], &after].concat());
+}
+
 #[test]
 fn who_is_decided_on_too_late_is_not_answered_by_a_stream_that_failed() {
     let slow = Quality {

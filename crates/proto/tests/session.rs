@@ -202,6 +202,41 @@ fn a_revoked_client_is_cut_off_at_once() {
 }
 
 #[test]
+fn a_goodbye_that_is_late_ends_no_session_that_was_made_since() {
+    let mut pair = Pair::up();
+    let held = pair.hold([203, 0, 113, 5]);
+    pair.tell_gateway(Command::RevokePeer(pair.client_key));
+    pair.filter = Box::new(|_| true);
+    pair.admit_client();
+    pair.send(&packet(100, false));
+    pair.run(Duration::from_secs(1));
+    assert_eq!((pair.state(), pair.epochs(), held.borrow().len()), (PeerState::Up, 2, 1));
+    for late in held.take() {
+        pair.arrive(late);
+    }
+    pair.send(&packet(200, false));
+    pair.run(Duration::from_secs(1));
+    assert_eq!((pair.state(), pair.epochs()), (PeerState::Up, 2));
+    assert_eq!(pair.gateway_inner.last().map(|(_, inner)| inner.len()), Some(200));
+}
+
+#[test]
+fn who_is_revoked_while_keys_are_replaced_is_told_all_the_same() {
+    let mut pair = Pair::up();
+    pair.run(Duration::from_secs(121));
+    pair.send(&packet(100, false));
+    for _ in 0..100 {
+        if pair.epochs() == 1 {
+            pair.run(Duration::from_millis(1));
+        }
+    }
+    assert_eq!(pair.epochs(), 2, "the client has the new keys, the gateway does not know yet");
+    pair.tell_gateway(Command::RevokePeer(pair.client_key));
+    pair.run(Duration::from_secs(3));
+    assert_eq!(pair.state(), PeerState::Down(CloseCode::Revoked));
+}
+
+#[test]
 fn nobody_sends_from_anothers_address() {
     let mut pair = Pair::up();
     let mut forged = packet(100, false);

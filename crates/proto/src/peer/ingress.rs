@@ -179,7 +179,12 @@ impl Peer {
                 Ok(())
             }
             Frame::Close(code) => {
-                self.end(cx, PeerError::Closed(code));
+                // Under old keys it is late: who says it forgets all keys, and has come back to
+                // answer for the new ones. If that answer had left before, the first words under
+                // the new keys stay without one, and that tells.
+                if arrival.standing != Standing::Previous {
+                    self.end(cx, PeerError::Closed(code));
+                }
                 Ok(())
             }
             Frame::Control { number, body } => self.take_control_frame(cx, arrival, number, body),
