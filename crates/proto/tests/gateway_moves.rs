@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use pair::{DELAY, Datagram, ELSEWHERE, GATEWAY, Pair, packet};
-use rove_proto::node::{Command, Event, PeerState};
+use rove_proto::node::{Command, Event, PeerState, StreamTo};
 use rove_proto::time::Duration;
 use rove_proto::wire::Kind;
 use rove_proto::wire::restart::RESTART_NOTICE_LEN;
@@ -179,6 +179,28 @@ fn a_client_whose_session_ended_with_a_goodbye_is_called_back() {
     pair.tell_gateway(recall);
     pair.run(DELAY * 4);
     assert_eq!(pair.state(), PeerState::Up, "it does not wait for its next try");
+}
+
+/// While nobody answers a client tries streams as well, and what they wait for is slower.
+#[test]
+fn a_client_that_has_just_begun_a_stream_is_called_back_over_udp() {
+    let mut pair = Pair::up();
+    let streams = vec![StreamTo { remote: GATEWAY.parse().unwrap(), method: 3 }];
+    pair.tell_client(Command::SetStreams { peer: pair.gateway_key, streams });
+    pair.run(SECOND);
+    let recall = reached(&pair);
+    let (peer, code) = (pair.client_key, rove_proto::error::CloseCode::Restarting);
+    pair.tell_gateway(Command::Close { peer, code });
+    pair.filter = Box::new(|d: &Datagram| d.to != GATEWAY.parse().unwrap());
+    let begun = |e: &Event| matches!(e, Event::OpenSocket { stream: Some(_), .. });
+    while !pair.client_events.iter().any(begun) {
+        pair.run(Duration::from_millis(1));
+    }
+    pair.filter = Box::new(|datagram| datagram.is_udp());
+    pair.restart_gateway();
+    pair.tell_gateway(recall);
+    pair.run(DELAY * 4);
+    assert_eq!(pair.state(), PeerState::Up, "one handshake after the notice");
 }
 
 #[test]

@@ -463,7 +463,7 @@ impl Peer {
     pub(super) fn close_unused_sockets(&mut self, cx: &mut Context<'_>) {
         let Side::Gateway(connector) = &mut self.side else { return };
         let mut kept = std::mem::take(&mut connector.sockets);
-        let lost = connector.lost.map(|(route, _)| route.socket);
+        let lost = connector.lost.map(|lost| lost.route.socket);
         kept.retain(|&OpenSocket { socket, .. }| {
             let used = self.paths.uses(socket)
                 || connector.is_attempting_from(socket)

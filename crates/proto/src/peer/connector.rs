@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::index::{EpochId, IndexTable};
 use super::keepalive::NatTimeout;
+use super::restart::Proof;
 use super::retransmit::LastWords;
 use super::standby::Turn;
 use super::trust::Distrust;
@@ -18,7 +19,6 @@ use crate::id::{LinkId, SessionIndex, SocketId, Transport};
 use crate::outbox::Route;
 use crate::time::{Duration, Instant};
 use crate::wire::control::{Lease, Prefix};
-use crate::wire::restart::RestartNotice;
 
 /// Streams of one round.
 pub const STREAMS_MAX: usize = 4;
@@ -45,8 +45,8 @@ pub(super) struct Connector {
     pub(super) token: Option<Token>,
     pub(super) advertise: Vec<Prefix>,
     pub(super) lease: Option<Lease>,
-    /// What would prove that the gateway lost the session that ended last, and where it would come.
-    pub(super) lost: Option<(Route, RestartNotice)>,
+    /// What would prove that the gateway lost the session that ended last.
+    pub(super) lost: Option<Proof>,
     /// The gateway's last answer, if it was no.
     pub(super) refused: Option<Status>,
     pub(super) sockets: Vec<OpenSocket>,
@@ -221,9 +221,11 @@ impl Connector {
         Some(Candidate { link: link?, local: route.local?, remote: route.remote, stream })
     }
 
-    /// When the newest of the attempts under way left.
-    pub(super) fn last_attempt(&self) -> Option<Instant> {
-        Some(self.round.as_ref()?.attempts.back()?.sent_at)
+    /// When the newest of the attempts under way left that leads where `route` does.
+    pub(super) fn last_attempt(&self, route: &Route) -> Option<Instant> {
+        let way = |route: &Route| (route.socket.transport(), route.remote);
+        let mut newest = self.round.as_ref()?.attempts.iter().rev();
+        Some(newest.find(|attempt| way(&attempt.route) == way(route))?.sent_at)
     }
 
     pub(super) const fn is_trying(&self) -> bool {

@@ -3,19 +3,44 @@
 //! A notice changes no session: it only begins a handshake, beside a session that goes on under its
 //! old keys until the new ones are used.
 
+use super::epoch::Epoch;
 use super::{Context, Event, Peer, Side};
 use crate::error::DropReason;
 use crate::id::{PathSerial, SessionIndex};
 use crate::outbox::Route;
+use crate::path::Path;
 use crate::time::Duration;
 use crate::wire::control::Control;
 use crate::wire::restart::RestartNotice;
 
-/// An attempt that left within a round trip may still be answered: another notice begins no other.
-/// Where the round trip is not known any more, after a goodbye, it counts as this long,
-const PATIENCE_MIN: Duration = Duration::from_millis(50);
-/// and never as longer than this.
+/// How long an attempt may stay unanswered before another notice begins the next, where no round
+/// trip was measured. Usually it is one: what left later arrives after the notice was sent.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// The least: a gateway that has many to answer is not asked twice by all of them,
+const PATIENCE_MIN: Duration = Duration::from_millis(20);
+/// and the most.
 const PATIENCE_MAX: Duration = Duration::from_millis(250);
+
+/// What would prove that a gateway lost a session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Proof {
+    /// Where it would come.
+    pub(super) route: Route,
+    notice: RestartNotice,
+    /// The round trip there.
+    rtt: Option<Duration>,
+}
+
+impl Proof {
+    fn of(epoch: &Epoch, path: &Path) -> Option<Self> {
+        let notice = epoch.restart_proof(path.id)?;
+        Some(Self { route: path.route, notice, rtt: path.rtt.measured() })
+    }
+
+    fn is(&self, notice: &RestartNotice) -> bool {
+        self.notice.index == notice.index && self.notice.token.is(&notice.token)
+    }
+}
 
 impl Peer {
     /// Gateway: hands out what will prove a restart, for the indices that it issued last.
@@ -44,10 +69,8 @@ impl Peer {
     }
 
     /// Client: what would prove that the gateway lost the session, where its path in use leads.
-    pub(super) fn restart_proof(&self) -> Option<(Route, RestartNotice)> {
-        let path = self.paths.active()?;
-        let proof = self.epochs.current.as_ref()?.restart_proof(path.id)?;
-        Some((path.route, proof))
+    pub(super) fn restart_proof(&self) -> Option<Proof> {
+        Proof::of(self.epochs.current.as_ref()?, self.paths.active()?)
     }
 
     /// Client: a notice came by `route`.
@@ -61,19 +84,16 @@ impl Peer {
         notice: RestartNotice,
     ) -> Result<(), DropReason> {
         let Side::Gateway(connector) = &self.side else { return Err(DropReason::BadHandshake) };
-        let path = self.paths.by_route(&route).map(|path| path.id);
-        let current = self.epochs.current.as_ref().zip(path);
-        let current = current.and_then(|(epoch, path)| epoch.restart_proof(path));
+        let current = self.epochs.current.as_ref().zip(self.paths.by_route(&route));
+        let current = current.and_then(|(epoch, path)| Proof::of(epoch, path));
         let same = |at: &Route| (at.socket, at.remote) == (route.socket, route.remote);
-        let lost = connector.lost.filter(|(at, _)| same(at)).map(|(_, proof)| proof);
-        let proves =
-            |proof: RestartNotice| proof.index == notice.index && proof.token.is(&notice.token);
-        if !current.is_some_and(proves) && !lost.is_some_and(proves) {
-            return Err(DropReason::BadHandshake);
-        }
-        let rtt = self.paths.active().and_then(|path| path.rtt.measured()).unwrap_or_default();
-        let patience = rtt.clamp(PATIENCE_MIN, PATIENCE_MAX);
-        if connector.last_attempt().is_none_or(|at| at + patience <= cx.now) {
+        let lost = connector.lost.filter(|lost| same(&lost.route));
+        let mut proofs = current.into_iter().chain(lost);
+        let proof = proofs.find(|proof| proof.is(&notice)).ok_or(DropReason::BadHandshake)?;
+        let patience = proof.rtt.unwrap_or(PATIENCE).clamp(PATIENCE_MIN, PATIENCE_MAX);
+        // One by a stream may still wait for the stream.
+        let asked = connector.last_attempt(&route);
+        if asked.is_none_or(|at| at + patience <= cx.now) {
             self.reconnect(cx);
         }
         Ok(())
