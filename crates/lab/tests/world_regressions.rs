@@ -546,3 +546,26 @@ fn paths_to_where_the_gateway_was_leave_room_for_a_better_link() {
     ];
     holds(800_249, &ops);
 }
+
+#[test]
+fn streams_go_to_where_the_name_leads_though_no_address_is_new() {
+    // After a loss of two datagrams data goes by the other family; after one the name is asked for.
+    let after_loss = |datagrams, ms| {
+        let how = Intercept::Drop;
+        let lose = Attack::Intercept { client: 0, way: Way::Up, how, datagrams };
+        [Op::Attack(lose), send_up(0, 1, 0, 0), wait(ms)]
+    };
+    let all = |filter| Op::Network(Network::Filter { client: 0, access: None, filter });
+    let ahead = Op::Network(Network::MoveGateway { told_after_ms: 30_000, ahead_ms: 300 });
+    let unplug = Op::Network(Network::Plug { client: 0, card: 0, access: None });
+    let ops = [
+        &[all(None), plug(0, 0, 1), wait(6_000)][..],
+        &after_loss(2, 6_000),
+        &after_loss(2, 6_000),
+        &[ahead, wait(6_000)],
+        &after_loss(2, 6_000),
+        &after_loss(1, 46_000),
+        &[unplug, all(Some(Filter::Port(443))), settle(false)],
+    ];
+    holds(2_000_488, &ops.concat());
+}

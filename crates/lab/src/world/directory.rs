@@ -173,17 +173,19 @@ impl World {
         }
     }
 
-    /// Tells the node of all addresses, if they have changed.
+    /// Tells the node of all addresses, if they have changed, and of the streams, which may be
+    /// others even so.
     fn set_remotes(&mut self, client: usize) -> Result<(), Breach> {
         let remotes = self.clients[client].directory.remotes();
-        let runs = self.hosts[client + 1].power == Power::On;
-        if !runs || remotes == self.clients[client].directory.told {
+        if self.hosts[client + 1].power != Power::On {
             return Ok(());
         }
-        self.trust(client, &remotes);
-        self.clients[client].directory.told.clone_from(&remotes);
-        let peer = self.gateway_key;
-        self.command(client + 1, Command::SetRemotes { peer, remotes })?;
+        if remotes != self.clients[client].directory.told {
+            self.trust(client, &remotes);
+            self.clients[client].directory.told.clone_from(&remotes);
+            let peer = self.gateway_key;
+            self.command(client + 1, Command::SetRemotes { peer, remotes })?;
+        }
         self.tell_streams(client)
     }
 

@@ -95,14 +95,14 @@ impl Client<'_> {
     fn set_remotes(&mut self) {
         let known = &self.membership;
         let remotes = merge(known.answered(), known.announced(), &self.found);
-        if remotes == self.remotes {
-            return;
+        if remotes != self.remotes {
+            self.remotes.clone_from(&remotes);
+            if let Err(error) = self.apply() {
+                tracing::error!("the gateway's new addresses cannot be let through: {error:#}");
+            }
+            self.data.command(Command::SetRemotes { peer: self.gateway, remotes });
         }
-        self.remotes.clone_from(&remotes);
-        if let Err(error) = self.apply() {
-            tracing::error!("the gateway's new addresses cannot be let through: {error:#}");
-        }
-        self.data.command(Command::SetRemotes { peer: self.gateway, remotes });
+        // Where the same addresses come of other sources, streams go to others of them.
         self.set_streams();
     }
 }
