@@ -244,6 +244,25 @@ fn data_returns_to_the_first_link_when_it_carries_again() {
 }
 
 #[test]
+fn a_path_that_shrank_while_another_carried_is_measured_when_data_comes_back() {
+    let mut pair = up(&[WIFI, CABLE]);
+    pair.tell_client(links(&[CABLE, WIFI]));
+    pair.run(Duration::from_secs(30));
+    assert_eq!(in_use(&pair), CABLE.0);
+    pair.filter = Box::new(|datagram| !touches(datagram, WIFI.1) || datagram.bytes.len() <= 1_380);
+    pair.tell_client(links(&[WIFI, CABLE]));
+    pair.run(ms(1_000));
+    assert_eq!(in_use(&pair), WIFI.0);
+    for _ in 0..20 {
+        pair.send(&packet(1_400, false));
+        pair.send_back(&packet(1_400, true));
+        pair.run(ms(20));
+    }
+    pair.run(ms(200));
+    assert_eq!((pair.gateway_inner.len(), pair.client_inner.len()), (20, 20));
+}
+
+#[test]
 fn a_link_that_does_not_answer_is_not_used_and_found_when_it_does() {
     let mut pair = Pair::up();
     pair.filter = Box::new(|datagram| !touches(datagram, CABLE.1));

@@ -4,7 +4,8 @@
 //! size; the first ride in the challenge flight. A path that may have shrunk (large data vanishes
 //! while small datagrams arrive) is doubted first: what it carried is probed again, and only when
 //! that is lost the search goes on below. A burst of loss, or a minute in a tunnel, looks the same
-//! at first, and to cut every packet in two is what an overloaded path can bear least.
+//! at first, and to cut every packet in two is what an overloaded path can bear least. What was
+//! measured a while before data comes to a path is doubted as well.
 
 use crate::time::{Duration, Instant};
 use crate::wire::data::{BASE_DATAGRAM, MAX_DATAGRAM};
@@ -21,10 +22,15 @@ pub const AGAIN_FIRST: Duration = Duration::from_secs(10);
 /// up to this (RFC 8899, 5.1.1).
 pub const AGAIN_MAX: Duration = Duration::from_secs(600);
 
+/// A size that was acknowledged within this time is trusted to be carried still.
+const MEASURED: Duration = Duration::from_secs(20);
+
 /// What is known of one path's MTU.
 #[derive(Clone, Copy, Debug)]
 pub struct MtuSearch {
     confirmed: usize,
+    /// When the confirmed size was last acknowledged.
+    measured: Instant,
     state: State,
     /// The pause after the next search that ends below the largest size.
     pause: Duration,
@@ -44,6 +50,7 @@ impl Default for MtuSearch {
     fn default() -> Self {
         Self {
             confirmed: BASE_DATAGRAM,
+            measured: Instant::ZERO,
             state: State::Searching { candidate: 0, tries: 0 },
             pause: AGAIN_FIRST,
         }
@@ -52,9 +59,9 @@ impl Default for MtuSearch {
 
 impl MtuSearch {
     /// A stream carries every datagram that there is.
-    pub const fn of_stream() -> Self {
-        let again = Instant::ZERO;
-        Self { confirmed: MAX_DATAGRAM, state: State::Settled { again }, pause: AGAIN_FIRST }
+    pub fn of_stream() -> Self {
+        let state = State::Settled { again: Instant::ZERO };
+        Self { confirmed: MAX_DATAGRAM, state, ..Self::default() }
     }
 
     /// The UDP payload that the path is known to carry, in bytes.
@@ -74,6 +81,11 @@ impl MtuSearch {
     /// Whether the search has ended; another one is for when data flows.
     pub const fn is_settled(&self) -> bool {
         matches!(self.state, State::Settled { .. })
+    }
+
+    /// Whether the search has ended, and so long ago that the path may have shrunk since.
+    pub fn is_stale(&self, now: Instant) -> bool {
+        self.is_settled() && self.measured + MEASURED <= now
     }
 
     /// Whether a probe is wanted now.
@@ -118,7 +130,9 @@ impl MtuSearch {
     /// A datagram of `size` bytes was acknowledged.
     pub fn confirm(&mut self, now: Instant, size: usize) {
         let answers_doubt = matches!(self.state, State::Doubted { .. }) && size >= self.confirmed;
-        self.confirmed = self.confirmed.max(size);
+        if size >= self.confirmed {
+            (self.confirmed, self.measured) = (size, now);
+        }
         if self.is_largest() {
             self.pause = AGAIN_FIRST;
         }
@@ -215,6 +229,18 @@ mod tests {
         assert_eq!(sizes, [1_452, 1_452, 1_452, 1_412]);
         assert_eq!(search.datagram(), BASE_DATAGRAM);
         assert_eq!(go_on(&mut search, Instant::ZERO, 1_300).0, 1_292);
+    }
+
+    #[test]
+    fn what_was_measured_a_while_ago_is_stale_until_it_is_acknowledged_again() {
+        let mut search = MtuSearch::default();
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        assert_eq!(go_on(&mut search, at(0), 1_500), (1_452, 1));
+        search.confirm(at(10), 1_200);
+        assert!(!search.is_stale(at(19)) && search.is_stale(at(20)));
+        search.doubt();
+        assert_eq!(go_on(&mut search, at(20), 1_500), (1_452, 1));
+        assert!(!search.is_stale(at(39)));
     }
 
     #[test]

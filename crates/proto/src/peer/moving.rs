@@ -355,6 +355,9 @@ impl Peer {
             self.begin_turns();
             self.stand_by(cx);
         }
+        if self.paths.get_mut(id).is_some_and(|path| path.taken_up(cx.now)) {
+            self.search_mtu(cx, id);
+        }
     }
 
     fn tell_moved(&self, cx: &mut Context<'_>, id: PathId) {
