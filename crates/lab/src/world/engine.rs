@@ -68,6 +68,8 @@ pub(super) struct Client {
     pub(super) wanted: bool,
     /// When a packet last got through, either way.
     pub(super) carried_ns: u64,
+    /// When its data last took another path, and when the gateway's for it did.
+    pub(super) moved_ns: (Option<u64>, Option<u64>),
     /// When something first disturbed it since all trouble ended.
     pub(super) troubled_ns: Option<u64>,
     /// Invites made for it.
@@ -220,6 +222,7 @@ impl World {
             refused: None,
             wanted: true,
             carried_ns: self.now_ns,
+            moved_ns: (None, None),
             troubled_ns: None,
             invites: 0,
         });
@@ -464,10 +467,13 @@ impl World {
             Event::Reached { peer, route, index } if route.socket.transport() == Transport::Udp => {
                 self.gateway_store.journal.insert(peer, (route, index));
             }
-            Event::Moved { .. } => {
+            Event::Moved { peer, .. } => {
                 self.moves += 1;
                 if host != GATEWAY {
+                    self.clients[host - 1].moved_ns.0 = Some(self.now_ns);
                     self.note_where(host - 1);
+                } else if let Some(client) = self.clients.iter_mut().find(|c| c.key == peer) {
+                    client.moved_ns.1 = Some(self.now_ns);
                 }
             }
             Event::State { state, .. } if host != GATEWAY => self.note_state(host - 1, state),

@@ -96,6 +96,11 @@ impl Delivery {
         self.sent.get(&id).is_some_and(|entry| entry.arrived)
     }
 
+    /// What packet `id` is, and when it was handed to the tunnel.
+    pub(in crate::world) fn sent(&self, id: u32) -> Option<(Inner, u64)> {
+        self.sent.get(&id).map(|entry| (entry.inner, entry.at_ns))
+    }
+
     /// The client is revoked from now on; until now it was reached at `remotes`.
     pub(in crate::world) fn revoke(
         &mut self,
