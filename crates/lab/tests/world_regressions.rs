@@ -580,3 +580,25 @@ fn streams_go_to_where_the_name_leads_though_no_address_is_new() {
     ];
     holds(2_000_488, &ops.concat());
 }
+
+#[test]
+fn a_gateway_that_speaks_from_where_no_index_is_left_for_is_asked_by_a_handshake() {
+    let moves =
+        |told_after_ms, ahead_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms });
+    let ops = [
+        wait(1_045),
+        move_gateway(15_747),
+        wait(125_088),
+        moves(13_286, 300),
+        Op::Network(Network::OneWay { client: 1, access: 1, way: Way::Up }),
+        moves(8_132, 300),
+        wait(289_176),
+        moves(16_194, 5_000),
+        Op::Machine(Machine::Sleep { client: 2, seconds: 6_049 }),
+        Op::Machine(Machine::Sleep { client: 1, seconds: 355 }),
+        Op::Syn { client: 1, way: Way::Down, mss: 1_378 },
+        wait(3_329),
+        settle(false),
+    ];
+    holds(2_000_602, &ops);
+}

@@ -99,6 +99,51 @@ fn what_was_announced_is_tried_when_the_address_in_use_dies() {
     assert_eq!(followed(&pair), ELSEWHERE);
 }
 
+/// Guesses at where the gateway is took all indices, and nothing of the client's arrived for an
+/// hour. When it does again, the gateway is heard from its new address, and is answered.
+#[test]
+fn a_gateway_that_speaks_from_where_no_index_is_left_for_is_asked_by_a_handshake() {
+    let mut pair = Pair::up();
+    pair.run(SECOND);
+    let (peer, elsewhere) = (pair.gateway_key, ELSEWHERE.parse().unwrap());
+    let asked = Rc::new(RefCell::new(0));
+    let count = Rc::clone(&asked);
+    pair.filter = Box::new(move |d: &Datagram| {
+        let asks = d.to == elsewhere && d.bytes[0] == Kind::HandshakeA as u8;
+        *count.borrow_mut() += u32::from(asks);
+        d.to.ip() == std::net::IpAddr::from([203, 0, 113, 5])
+    });
+    pair.send(&packet(200, false));
+    pair.run(SECOND);
+    for of in [100, 101] {
+        let nobody = (1..=8).map(|last| ([198, 51, of, last], 4_433).into());
+        let remotes = [GATEWAY.parse().unwrap(), elsewhere].into_iter().chain(nobody).collect();
+        pair.tell_client(Command::SetRemotes { peer, remotes });
+        pair.run(SECOND * 1_800);
+    }
+    pair.move_gateway(&[ELSEWHERE]);
+    let before = *asked.borrow();
+    for _ in 0..1_200 {
+        pair.send_back(&packet(300, true));
+        pair.run(Duration::from_millis(100));
+    }
+    let times = *asked.borrow() - before;
+    assert!(times <= 120 / 5 + 3, "{times} times in two minutes");
+    let before = *asked.borrow();
+    while *asked.borrow() == before {
+        pair.run(Duration::from_millis(100)); // the next of its own pauses begins
+    }
+    pair.filter = Box::new(|_| true);
+    for _ in 0..12 {
+        pair.send_back(&packet(300, true));
+        pair.run(SECOND);
+    }
+    assert_eq!((pair.state(), followed(&pair).as_str()), (PeerState::Up, ELSEWHERE));
+    pair.send(&packet(201, false));
+    pair.run(SECOND);
+    assert_eq!(pair.gateway_inner.last().unwrap().1, packet(201, false));
+}
+
 #[test]
 fn every_epoch_is_told_again_and_only_the_last_word_counts() {
     let mut pair = Pair::up();

@@ -201,6 +201,23 @@ impl Peer {
         }
     }
 
+    /// Client: the gateway speaks by the path `id`, for which no index is left, so only a handshake
+    /// can answer there. If this end asks for a session anyway it asks there now: its own pauses
+    /// may be a minute long by now, and are for when nothing is heard.
+    pub(super) fn meet(&mut self, cx: &mut Context<'_>, id: PathId) {
+        let (Side::Gateway(connector), Some(path)) = (&self.side, self.paths.get(id)) else {
+            return;
+        };
+        let route = path.route;
+        let known = |way: &Candidate| connector.candidates().any(|known| known == *way);
+        let way = connector.candidate_of(path.link, &route).filter(known);
+        let lately = connector.last_attempt(&route).is_some_and(|at| cx.now < at + PAUSE_MAX);
+        if let Some(way) = way.filter(|_| connector.is_trying() && !lately) {
+            let epoch = self.next_epoch();
+            self.attempt(cx, epoch, way, Some(route));
+        }
+    }
+
     /// One attempt: both halves of message 1.
     fn attempt(
         &mut self,

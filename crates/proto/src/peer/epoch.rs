@@ -143,9 +143,7 @@ impl Epoch {
         if let Some(place) = self.tx.iter().position(|lane| lane.path == path) {
             return self.tx.get_mut(place);
         }
-        let same =
-            |(at, _): &(Route, TxLane)| (at.socket, at.remote) == (route.socket, route.remote);
-        if let Some(place) = self.parked.iter().position(same) {
+        if let Some(place) = self.parked_at(route) {
             let (_, mut lane) = self.parked.remove(place);
             lane.path = path;
             self.tx.push(lane);
@@ -172,6 +170,20 @@ impl Epoch {
     /// Whether a path without a lane could get one.
     pub(crate) fn has_spare_index(&self) -> bool {
         self.theirs.range(self.next_tx..).next().is_some()
+    }
+
+    /// Whether a path to `route` has a lane or could get one.
+    pub(crate) fn has_lane_for(&self, path: PathId, route: &Route) -> bool {
+        self.tx.iter().any(|lane| lane.path == path)
+            || self.parked_at(route).is_some()
+            || self.has_spare_index()
+    }
+
+    /// Which parked lane led where `route` does.
+    fn parked_at(&self, route: &Route) -> Option<usize> {
+        let same =
+            |(at, _): &(Route, TxLane)| (at.socket, at.remote) == (route.socket, route.remote);
+        self.parked.iter().position(same)
     }
 
     /// Opens a datagram in place.

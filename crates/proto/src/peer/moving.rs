@@ -108,10 +108,20 @@ impl Peer {
             })
             .collect();
         for (claimed, instead_of) in claims {
+            if !self.can_challenge(claimed) {
+                self.meet(cx, claimed);
+            }
             for id in [Some(claimed), instead_of].into_iter().flatten() {
                 self.ask(cx, id);
             }
         }
+    }
+
+    /// Whether an index is left for a path: guesses at where the gateway is may have taken all.
+    fn can_challenge(&self, id: PathId) -> bool {
+        let path = self.paths.get(id);
+        let at = self.epochs.current.as_ref().zip(path);
+        at.is_some_and(|(epoch, path)| epoch.has_lane_for(path.id, &path.route))
     }
 
     /// Begins to challenge a path and sends the first challenge.
