@@ -1,0 +1,85 @@
+//! The same about streams: where they lead, and what they carry when they end.
+
+use rove_lab::emu::Filter;
+use rove_lab::world::{Attack, Intercept, Machine, Network, Op, Quality, Way};
+
+use super::{filter_all, holds, move_gateway, plug, send_up, settle, wait};
+
+const fn filter(client: u8, access: u8, filter: Filter) -> Op {
+    Op::Network(Network::Filter { client, access: Some(access), filter: Some(filter) })
+}
+
+#[test]
+fn udp_is_asked_where_the_gateway_is_while_data_goes_by_a_stream() {
+    let proxy = Filter::End("198.18.0.2:3128".parse().unwrap());
+    let sleep = Op::Machine(Machine::Sleep { client: 2, seconds: 24 });
+    let ops = [filter(0, 0, proxy), wait(46), sleep, wait(49), move_gateway(15_805), settle(true)];
+    holds(100_089, &ops);
+    // And with as many paths to where it was as there may be.
+    let announced = Op::Network(Network::MoveGateway { told_after_ms: 13_290, ahead_ms: 300 });
+    let ops = [
+        wait(182),
+        move_gateway(12_686),
+        wait(22_650),
+        move_gateway(13_860),
+        filter(1, 1, Filter::NoUdp),
+        wait(123_598),
+        announced,
+        move_gateway(2_277),
+        settle(false),
+    ];
+    holds(747, &ops);
+}
+
+#[test]
+fn a_goodbye_by_a_stream_that_stood_still_ends_no_session_that_was_made_since() {
+    let send = Op::Send { client: 2, way: Way::Up, packets: 1, len: 0, gap_us: 0 };
+    let before = [filter_all(1, Filter::NoUdp), wait(2_921), settle(false), send];
+    let revoke = Op::Revoke { client: 0 };
+    let after = [filter_all(2, Filter::TlsPort(443)), wait(584), revoke, settle(false)];
+    holds(2_002_119, &[&before[..], &after].concat());
+}
+
+#[test]
+fn who_is_decided_on_too_late_is_not_answered_by_a_stream_that_failed() {
+    let slow = Quality {
+        delay_ms: 1,
+        jitter_ms: 18,
+        loss: 47,
+        duplicate: 0,
+        reorder: 0,
+        bit_errors: 0,
+        rate_kbps: 300,
+    };
+    let unplug = Op::Network(Network::Plug { client: 0, card: 0, access: None });
+    let all = |filter| Op::Network(Network::Filter { client: 0, access: None, filter });
+    let clock = Op::Machine(Machine::StepClock { by_s: 336_684_729 });
+    let quality = Op::Network(Network::Quality { client: 2, access: 0, quality: slow });
+    let before = [unplug, wait(38), all(Some(Filter::Port(443))), clock, quality];
+    let free = Op::Network(Network::Filter { client: 2, access: None, filter: None });
+    let after = [plug(2, 1, 0), free, wait(114), wait(541)];
+    holds(800_391, &[&before[..], &after].concat());
+}
+
+#[test]
+fn streams_go_to_where_the_name_leads_though_no_address_is_new() {
+    // After a loss of two datagrams data goes by the other family; after one the name is asked for.
+    let after_loss = |datagrams, ms| {
+        let how = Intercept::Drop;
+        let lose = Attack::Intercept { client: 0, way: Way::Up, how, datagrams };
+        [Op::Attack(lose), send_up(0, 1, 0, 0), wait(ms)]
+    };
+    let all = |filter| Op::Network(Network::Filter { client: 0, access: None, filter });
+    let ahead = Op::Network(Network::MoveGateway { told_after_ms: 30_000, ahead_ms: 300 });
+    let unplug = Op::Network(Network::Plug { client: 0, card: 0, access: None });
+    let ops = [
+        &[all(None), plug(0, 0, 1), wait(6_000)][..],
+        &after_loss(2, 6_000),
+        &after_loss(2, 6_000),
+        &[ahead, wait(6_000)],
+        &after_loss(2, 6_000),
+        &after_loss(1, 46_000),
+        &[unplug, all(Some(Filter::Port(443))), settle(false)],
+    ];
+    holds(2_000_488, &ops.concat());
+}
