@@ -59,7 +59,8 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     (stage.tell)(&format!("{moves} moves under steady flows both ways"));
     let mut rng = Rng::new(stage.seed);
     let (script, end_ns) = again_and_again(&mut rng, PAUSE_NS, moves, Act::Relocate);
-    let down = Flow::lasting(end_ns);
+    let more_ns = if stage.control() { steady::CONTROL_NS } else { 0 };
+    let down = Flow::lasting(end_ns + more_ns);
     let mut steady = Steady::new(USUAL.round_trip_ns);
     steady.add(&ground.flows(&[down, down.upwards()], &script)?);
     steady.report(outcome);

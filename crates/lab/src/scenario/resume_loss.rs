@@ -92,7 +92,8 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     for moves in 1..=if stage.control() { 1 } else { most } {
         (stage.tell)(&format!("{moves} moves that nobody announces"));
         let (script, end_ns) = again_and_again(&mut rng, PAUSE_NS, moves, Act::Relocate);
-        let run = ground.flow(Flow::lasting(end_ns), &script)?;
+        let more_ns = if stage.control() { steady::CONTROL_NS } else { 0 };
+        let run = ground.flow(Flow::lasting(end_ns + more_ns), &script)?;
         by_moves.push(run.lost as f64);
         steady.add(&[run]);
     }
