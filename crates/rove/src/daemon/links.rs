@@ -1,12 +1,13 @@
 //! Changes of links, as messages.
 //!
 //! One plugged cable makes eight netlink messages. The first is acted upon at once, since a roaming
-//! client waits for it; then there is a short rest before the next look, and only a state that
-//! differs is told.
+//! client waits for it. It may have come too early: the change that matters is often in the next.
+//! So the rests between looks are short at first, and longer while messages go on that change
+//! nothing; only a state that differs is told.
 
 use std::sync::mpsc::SyncSender;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rove_os::links::{self, Link, Monitor};
@@ -14,8 +15,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::message::Message;
 
-/// The rest between two looks: a burst of changes costs one look per rest.
-const REST: Duration = Duration::from_millis(10);
+/// The first rest between two looks,
+const REST_FIRST: Duration = Duration::from_millis(1);
+/// and the longest: a router whose routes change all the time costs one look per rest.
+const REST_MAX: Duration = Duration::from_millis(10);
+/// A burst is over when nothing was heard for this long.
+const QUIET: Duration = Duration::from_millis(100);
 /// After a failure the kernel is asked this often, whether it told of a change or not.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -77,9 +82,11 @@ impl Source for Kernel {
 
 /// Waits until the links are not as `known`.
 fn next_change(source: &mut impl Source, known: &[Link]) -> Vec<Link> {
-    let mut patience = None;
+    let (mut patience, mut rest) = (None, REST_FIRST);
     loop {
+        let since = Instant::now();
         let heard = source.wait(patience);
+        let waited = since.elapsed();
         let seen = source.look();
         for error in heard.as_ref().err().into_iter().chain(seen.as_ref().err()) {
             if patience.is_none() {
@@ -89,9 +96,18 @@ fn next_change(source: &mut impl Source, known: &[Link]) -> Vec<Link> {
         patience = (heard.is_err() || seen.is_err()).then_some(RETRY);
         match seen {
             Ok(links) if links != known => return links,
-            Ok(_) | Err(_) => thread::sleep(REST),
+            Ok(_) | Err(_) => {
+                rest = rest_after(rest, waited);
+                thread::sleep(rest);
+            }
         }
     }
+}
+
+/// How long to rest after a look that showed nothing new, when the rest before it was `last` and
+/// the next message took so long.
+fn rest_after(last: Duration, waited: Duration) -> Duration {
+    if waited >= QUIET { REST_FIRST } else { (last * 2).min(REST_MAX) }
 }
 
 #[cfg(test)]
@@ -148,6 +164,15 @@ mod tests {
         let mut script = Script { looks, waits: Vec::new(), deaf: true };
         assert_eq!(next_change(&mut script, &[]), [link()]);
         assert_eq!(script.waits, [None, Some(RETRY)]);
+    }
+
+    #[test]
+    fn rests_are_short_until_a_burst_lasts() {
+        let rest = |last, waited| {
+            rest_after(Duration::from_millis(last), Duration::from_millis(waited)).as_millis()
+        };
+        assert_eq!((rest(1, 0), rest(2, 3), rest(8, 99), rest(10, 0)), (2, 4, 10, 10));
+        assert_eq!((rest(10, 100), rest(1, 60_000)), (1, 1));
     }
 
     #[test]
