@@ -12,8 +12,8 @@ use crate::ground::{Act, Cue, Flow, FlowRun, Ground, Pings, RoundTrips, Route, T
 /// Round trips before anything happens.
 const PINGS: Pings = Pings { count: 20, interval_ns: 50 * MS };
 
-/// How much longer flows go on where the mechanism is broken on purpose: on a busy machine an act may
-/// take half a second, and what is lost meanwhile is excused.
+/// How much longer flows go on where the mechanism is broken on purpose: on a busy machine an act
+/// may take half a second, and what is lost meanwhile is excused.
 pub(super) const CONTROL_NS: u64 = 2 * SECOND;
 
 /// What [`Steady`] measures.
