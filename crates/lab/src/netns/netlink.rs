@@ -24,8 +24,8 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// How long a link may take to carry.
-const CARRIER_LIMIT: Duration = Duration::from_secs(5);
+/// How long a link may take to carry, and an address to be the host's own.
+const LIMIT: Duration = Duration::from_secs(5);
 /// The longest answer that is read: an acknowledgement quotes the request, a link's description
 /// has statistics.
 const ANSWER_BYTES: usize = 16_384;
@@ -57,12 +57,20 @@ impl Netlink {
     /// Waits until a link carries: its cable is plugged in at both ends and the kernel, which does
     /// this in its own time, has begun to send through it.
     pub(super) fn await_carrier(&mut self, index: u32, up: bool) -> io::Result<()> {
-        let end = Instant::now() + CARRIER_LIMIT;
-        while self.is_running(index)? != up {
+        let what = if up { "a link does not come up" } else { "a link does not come down" };
+        self.wait(what, |netlink| Ok(netlink.is_running(index)? == up))
+    }
+
+    /// Waits until something holds, which it does soon.
+    fn wait(
+        &mut self,
+        otherwise: &'static str,
+        holds: impl Fn(&mut Self) -> io::Result<bool>,
+    ) -> io::Result<()> {
+        let end = Instant::now() + LIMIT;
+        while !holds(self)? {
             if Instant::now() >= end {
-                let what = if up { "up" } else { "down" };
-                let text = format!("a link does not come {what}");
-                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, otherwise));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -98,8 +106,8 @@ impl Netlink {
         self.request(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Gives a link an address with its prefix; an IPv6 one is usable at once, without duplicate
-    /// address detection: the emulated networks have no duplicates.
+    /// Gives a link that carries an address with its prefix, and waits until it can be used; an IPv6
+    /// one without duplicate address detection: the emulated networks have no duplicates.
     pub(super) fn add_address(&mut self, index: u32, address: IpNet) -> io::Result<()> {
         let mut message = address_message(index, address);
         if let IpNet::V4(v4) = address {
@@ -107,7 +115,11 @@ impl Netlink {
         } else {
             message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         }
-        self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_REPLACE)
+        self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_REPLACE)?;
+        // The kernel makes an IPv6 address its own in a work queue, which other namespaces keep
+        // waiting on a busy machine; until then it takes nothing that is sent there.
+        let mine = |netlink: &mut Self| netlink.is_own(address.addr());
+        self.wait("an address does not become the host's own", mine)
     }
 
     /// Takes an address away.
@@ -169,6 +181,22 @@ impl Netlink {
             return Ok(link.header.flags.contains(LinkFlags::Running));
         }
         Ok(false)
+    }
+
+    /// Whether the host takes what is sent to an address.
+    fn is_own(&mut self, address: IpAddr) -> io::Result<bool> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(address);
+        message.header.destination_prefix_length = IpNet::from(address).prefix_len();
+        message.attributes.push(RouteAttribute::Destination(route_address(address)));
+        match self.exchange(RouteNetlinkMessage::GetRoute(message), 0) {
+            Ok(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route))) => {
+                Ok(route.header.kind == RouteType::Local)
+            }
+            Ok(_) => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NetworkUnreachable => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Sends one request and waits for the kernel's acknowledgement, which comes at once.

@@ -122,6 +122,9 @@ impl Network {
         let index = owner.interface(name)?;
         owner.netlink.set_hardware(index, mac, MTU)?;
         owner.netlink.set_up(index, true)?;
+        // Until the kernel has seen that there is no cable it calls a new card running: a plug would
+        // return at once, and what is sent before the card is activated vanishes.
+        owner.netlink.await_carrier(index, false)?;
         let port = self.emulator.with(move |shell, _| shell.add_card(tap, mac))??;
         let (access, addresses) = (None, Vec::new());
         self.cards.push(Card { host, port, index, access, addresses });
@@ -318,16 +321,16 @@ impl Network {
         let peer = self.host(b.0).network_namespace().try_clone_to_owned()?;
         let netlink = &mut self.hosts[a.0.0].host.netlink;
         netlink.add_veth(a.1, b.1, std::os::fd::AsFd::as_fd(&peer))?;
-        for (host, name, address) in [a, b] {
-            let host = &mut self.hosts[host.0].host;
-            let index = host.interface(name)?;
-            host.netlink.set_up(index, true)?;
-            host.netlink.add_address(index, address)?;
-        }
         for (host, name, _) in [a, b] {
             let host = &mut self.hosts[host.0].host;
             let index = host.interface(name)?;
+            host.netlink.set_up(index, true)?;
+        }
+        for (host, name, address) in [a, b] {
+            let host = &mut self.hosts[host.0].host;
+            let index = host.interface(name)?;
             host.netlink.await_carrier(index, true)?;
+            host.netlink.add_address(index, address)?;
         }
         Ok(())
     }
