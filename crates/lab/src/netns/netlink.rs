@@ -106,8 +106,8 @@ impl Netlink {
         self.request(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Gives a link that carries an address with its prefix, and waits until it can be used; an IPv6
-    /// one without duplicate address detection: the emulated networks have no duplicates.
+    /// Gives a link that carries an address with its prefix, and waits until it can be used; an
+    /// IPv6 one without duplicate address detection: the emulated networks have no duplicates.
     pub(super) fn add_address(&mut self, index: u32, address: IpNet) -> io::Result<()> {
         let mut message = address_message(index, address);
         if let IpNet::V4(v4) = address {

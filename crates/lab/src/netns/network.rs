@@ -122,8 +122,8 @@ impl Network {
         let index = owner.interface(name)?;
         owner.netlink.set_hardware(index, mac, MTU)?;
         owner.netlink.set_up(index, true)?;
-        // Until the kernel has seen that there is no cable it calls a new card running: a plug would
-        // return at once, and what is sent before the card is activated vanishes.
+        // Until the kernel has seen that there is no cable it calls a new card running: a plug
+        // would return at once, and what is sent before the card is activated vanishes.
         owner.netlink.await_carrier(index, false)?;
         let port = self.emulator.with(move |shell, _| shell.add_card(tap, mac))??;
         let (access, addresses) = (None, Vec::new());
