@@ -4,6 +4,7 @@
 //! Knows layouts only: not what is expected next, not what a peer may do. All integers are
 //! big-endian.
 
+pub mod checksum;
 pub mod control;
 mod cursor;
 pub mod data;
@@ -11,6 +12,7 @@ pub mod frame;
 pub mod handshake;
 pub mod inner;
 pub mod restart;
+pub mod tcp;
 
 /// The first byte of every datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,0 +1,416 @@
+//! TCP segments (RFC 9293) as the tunnel sees them between two ends that know nothing of it: a view
+//! of a header, made once; headers written for segments that the tunnel sends itself; and small
+//! changes made to one in place, checksum mended.
+//!
+//! Knows the layout, the timestamps option (RFC 7323), window scaling (RFC 7323) and selective
+//! acknowledgements (RFC 2018). Payload is never touched.
+
+use std::net::IpAddr;
+use std::ops::Range;
+
+use super::checksum::{Sum, mended};
+use super::inner::{InnerPacket, InnerView, TCP};
+
+/// Bytes of a header without options.
+pub const HEADER: usize = 20;
+/// Bytes of the longest header.
+pub const HEADER_MAX: usize = 60;
+/// Blocks of one selective acknowledgement.
+pub const SACK_MAX: usize = 4;
+
+/// The largest window scale that means anything (RFC 7323, 2.3).
+const SCALE_MAX: u8 = 14;
+const OPTION_END: u8 = 0;
+const OPTION_NOP: u8 = 1;
+const OPTION_MSS: u8 = 2;
+const OPTION_SCALE: u8 = 3;
+const OPTION_SACK_PERMITTED: u8 = 4;
+const OPTION_SACK: u8 = 5;
+const OPTION_TIMESTAMPS: u8 = 8;
+const OPTION_MD5: u8 = 19;
+const OPTION_AO: u8 = 29;
+const OPTION_MPTCP: u8 = 30;
+/// Two bytes of padding, then the option: as every system writes it, so that it lies at one place.
+const TIMESTAMPS_LEAD: [u8; 4] = [OPTION_NOP, OPTION_NOP, OPTION_TIMESTAMPS, 10];
+const TIMESTAMPS_PADDED: usize = 12;
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+/// Hops that a segment of the tunnel's own may go: the usual first value.
+const HOPS: u8 = 64;
+
+/// A number in a stream's sequence space, which wraps (RFC 9293, 3.4).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Seq(pub u32);
+
+impl Seq {
+    /// The number `bytes` further.
+    #[must_use]
+    pub const fn plus(self, bytes: u32) -> Self {
+        Self(self.0.wrapping_add(bytes))
+    }
+
+    /// The number `bytes` back.
+    #[must_use]
+    pub const fn minus(self, bytes: u32) -> Self {
+        Self(self.0.wrapping_sub(bytes))
+    }
+
+    /// Bytes from `earlier` to here; negative when it is later.
+    pub const fn since(self, earlier: Self) -> i32 {
+        self.0.wrapping_sub(earlier.0).cast_signed()
+    }
+
+    /// Bytes from `earlier` to here, none when it is later.
+    pub const fn beyond(self, earlier: Self) -> u32 {
+        let since = self.since(earlier);
+        if since > 0 { since.cast_unsigned() } else { 0 }
+    }
+
+    /// Whether this number comes before `other`.
+    pub const fn is_before(self, other: Self) -> bool {
+        self.since(other) < 0
+    }
+
+    /// The later of the two.
+    #[must_use]
+    pub const fn max(self, other: Self) -> Self {
+        if self.is_before(other) { other } else { self }
+    }
+
+    /// The earlier of the two.
+    #[must_use]
+    pub const fn min(self, other: Self) -> Self {
+        if self.is_before(other) { self } else { other }
+    }
+}
+
+/// The flags of a header, as bits of its fourteenth byte.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// No more data will come.
+    pub const FIN: Self = Self(0x01);
+    /// A connection begins.
+    pub const SYN: Self = Self(0x02);
+    /// A connection is broken off.
+    pub const RST: Self = Self(0x04);
+    /// The receiver should hand over what it has.
+    pub const PSH: Self = Self(0x08);
+    /// The acknowledgement number means something.
+    pub const ACK: Self = Self(0x10);
+    /// The urgent pointer means something.
+    pub const URG: Self = Self(0x20);
+
+    /// Both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all of `other` are set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// A timestamps option.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Timestamps {
+    /// The sender's clock.
+    pub value: u32,
+    /// What it heard of the other's.
+    pub echo: u32,
+}
+
+/// A segment's header, read once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// Number of the first byte, or of the SYN.
+    pub seq: Seq,
+    /// The first byte that the sender of this misses.
+    pub ack: Seq,
+    /// What it is for.
+    pub flags: Flags,
+    /// The window, not scaled.
+    pub window: u16,
+    /// Clocks, where both ends keep them.
+    pub timestamps: Option<Timestamps>,
+    /// Bytes of payload.
+    pub len: u16,
+    /// Where the header begins within the packet.
+    at: usize,
+    /// Bytes of the header.
+    header: usize,
+}
+
+/// What only a SYN says.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Opening {
+    /// The largest segment that its sender takes, in bytes.
+    pub mss: Option<u16>,
+    /// By how many bits its windows are to be shifted.
+    pub scale: Option<u8>,
+    /// Whether it understands selective acknowledgements.
+    pub sack: bool,
+    /// Whether segments are signed, or belong to a connection of several: nobody else can make
+    /// any.
+    pub closed_to_others: bool,
+}
+
+impl Segment {
+    /// Reads the TCP header of `packet`, whose IP header is `view`. `None` when it is no TCP, or
+    /// cut short: then nothing is known of it, and it is left alone.
+    pub fn parse(view: &InnerView, packet: &InnerPacket<'_>) -> Option<Self> {
+        let at = view.transport.filter(|_| view.protocol == TCP)?;
+        let tcp = packet.head.get(at..)?;
+        let fixed = tcp.first_chunk::<HEADER>()?;
+        let header = usize::from(fixed[12] >> 4) * 4;
+        let len = packet.len().checked_sub(at + header)?;
+        if header < HEADER || tcp.len() < header {
+            return None;
+        }
+        let word = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
+        let long = |at: usize| u32::from(word(at)) << 16 | u32::from(word(at + 2));
+        Some(Self {
+            seq: Seq(long(4)),
+            ack: Seq(long(8)),
+            flags: Flags(fixed[13]),
+            window: word(14),
+            timestamps: find_timestamps(&tcp[HEADER..header]).map(|(_, found)| found),
+            len: u16::try_from(len).ok()?,
+            at,
+            header,
+        })
+    }
+
+    /// The number after the last that the segment takes up: SYN and FIN take one each.
+    pub const fn end(&self) -> Seq {
+        let extra = self.flags.has(Flags::SYN) as u32 + self.flags.has(Flags::FIN) as u32;
+        self.seq.plus(self.len as u32 + extra)
+    }
+
+    /// Where the payload lies in the packet.
+    pub const fn payload(&self) -> Range<usize> {
+        let start = self.at + self.header;
+        start..start + self.len as usize
+    }
+
+    /// What a SYN says beside.
+    pub fn opening(&self, packet: &InnerPacket<'_>) -> Opening {
+        let mut opening = Opening::default();
+        let options = packet.head.get(self.at + HEADER..self.at + self.header);
+        for (kind, _, body) in Options(options.unwrap_or_default(), 0) {
+            match (kind, body) {
+                (OPTION_MSS, &[high, low]) => {
+                    opening.mss = Some(u16::from_be_bytes([high, low]));
+                }
+                (OPTION_SCALE, &[scale]) => opening.scale = Some(scale.min(SCALE_MAX)),
+                (OPTION_SACK_PERMITTED, []) => opening.sack = true,
+                (OPTION_MD5 | OPTION_AO | OPTION_MPTCP, _) => opening.closed_to_others = true,
+                _ => {}
+            }
+        }
+        opening
+    }
+
+    /// The ranges that arrived out of order: from, to.
+    pub fn sacked(&self, packet: &[u8]) -> impl Iterator<Item = (Seq, Seq)> {
+        let options = packet.get(self.at + HEADER..self.at + self.header).unwrap_or_default();
+        let blocks = Options(options, 0).filter(|&(kind, ..)| kind == OPTION_SACK);
+        blocks.flat_map(|(_, _, body)| body.as_chunks::<8>().0).take(SACK_MAX).map(|block| {
+            let [a, b, c, d, e, f, g, h] = *block;
+            (Seq(u32::from_be_bytes([a, b, c, d])), Seq(u32::from_be_bytes([e, f, g, h])))
+        })
+    }
+
+    /// The sum of the payload alone, as the segment's checksum declares it: nothing of the payload
+    /// is read, so this costs the same for all lengths. It can be held against the bytes later.
+    pub fn declared_sum(&self, view: &InnerView, packet: &InnerPacket<'_>) -> u16 {
+        let header = packet.head.get(self.at..self.at + self.header).unwrap_or_default();
+        let length = u16::try_from(self.header).unwrap_or(0) + self.len;
+        let rest = Sum::default().pseudo(view.source, view.destination, TCP, length).bytes(header);
+        // All together is zero; so the payload is what the rest lacks.
+        Sum::default().without(rest.folded()).folded()
+    }
+
+    /// Puts another acknowledgement number and window into `packet`, which this was read from.
+    pub fn set_ack(&self, packet: &mut [u8], ack: Seq, window: u16) {
+        let Some(tcp) = packet.get_mut(self.at..) else { return };
+        let [a, b, c, d] = ack.0.to_be_bytes();
+        replace(tcp, 8, [a, b]);
+        replace(tcp, 10, [c, d]);
+        replace(tcp, 14, window.to_be_bytes());
+    }
+
+    /// Puts another clock that was heard into `packet`.
+    pub fn set_echo(&self, packet: &mut [u8], echo: u32) {
+        let Some(tcp) = packet.get_mut(self.at..self.at + self.header) else { return };
+        let Some((place, _)) = find_timestamps(&tcp[HEADER..]) else { return };
+        for (offset, byte) in (HEADER + place + 4..).zip(echo.to_be_bytes()) {
+            let even = offset & !1;
+            let mut word = [tcp[even], tcp[even + 1]];
+            word[offset & 1] = byte;
+            replace(tcp, even, word);
+        }
+    }
+
+    /// Takes selective acknowledgements out of `packet`: padding stands in their place.
+    pub fn remove_sacks(&self, packet: &mut [u8]) {
+        let Some(tcp) = packet.get_mut(self.at..self.at + self.header) else { return };
+        let found = Options(&tcp[HEADER..], 0).find(|&(kind, ..)| kind == OPTION_SACK);
+        let Some(place) = found.map(|(_, at, body)| HEADER + at..HEADER + at + 2 + body.len())
+        else {
+            return;
+        };
+        for offset in place {
+            let even = offset & !1;
+            let mut word = [tcp[even], tcp[even + 1]];
+            word[offset & 1] = OPTION_NOP;
+            replace(tcp, even, word);
+        }
+    }
+}
+
+/// Puts two bytes at an even offset of a TCP header, and mends its checksum.
+fn replace(tcp: &mut [u8], at: usize, new: [u8; 2]) {
+    let old = u16::from_be_bytes([tcp[at], tcp[at + 1]]);
+    tcp[at..at + 2].copy_from_slice(&new);
+    let checksum = u16::from_be_bytes([tcp[16], tcp[17]]);
+    tcp[16..18].copy_from_slice(&mended(checksum, old, u16::from_be_bytes(new)).to_be_bytes());
+}
+
+/// The options of a header: kind, place, body. Ends at the first that is malformed.
+struct Options<'a>(&'a [u8], usize);
+
+impl<'a> Iterator for Options<'a> {
+    type Item = (u8, usize, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let at = self.1;
+            match *self.0.get(at)? {
+                OPTION_END => return None,
+                OPTION_NOP => self.1 += 1,
+                kind => {
+                    let length = usize::from(*self.0.get(at + 1)?);
+                    let body = self.0.get(at..at + length)?.get(2..)?;
+                    self.1 += length;
+                    return Some((kind, at, body));
+                }
+            }
+        }
+    }
+}
+
+/// The place of the timestamps' values among options, and the option.
+fn find_timestamps(options: &[u8]) -> Option<(usize, Timestamps)> {
+    let read = |body: &[u8]| {
+        let &[a, b, c, d, e, f, g, h] = body.first_chunk::<8>()?;
+        let value = u32::from_be_bytes([a, b, c, d]);
+        Some(Timestamps { value, echo: u32::from_be_bytes([e, f, g, h]) })
+    };
+    if options.starts_with(&TIMESTAMPS_LEAD) {
+        return Some((TIMESTAMPS_LEAD.len(), read(&options[TIMESTAMPS_LEAD.len()..])?));
+    }
+    let (_, at, body) = Options(options, 0).find(|&(kind, ..)| kind == OPTION_TIMESTAMPS)?;
+    Some((at + 2, read(body)?))
+}
+
+/// Between whom a segment of the tunnel's own goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ends {
+    /// Who seems to send it: address and port.
+    pub source: (IpAddr, u16),
+    /// Who receives it.
+    pub destination: (IpAddr, u16),
+}
+
+/// A segment of the tunnel's own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Made {
+    /// Between whom.
+    pub ends: Ends,
+    /// See [`Segment::seq`].
+    pub seq: Seq,
+    /// See [`Segment::ack`].
+    pub ack: Seq,
+    /// See [`Segment::flags`].
+    pub flags: Flags,
+    /// The window, not scaled.
+    pub window: u16,
+    /// Clocks, where both ends keep them.
+    pub timestamps: Option<Timestamps>,
+}
+
+impl Made {
+    /// Appends the packet to `out`: IP header, TCP header, the payload in its two pieces. Both ends
+    /// must be of one family.
+    pub fn emit(&self, payload: (&[u8], &[u8]), out: &mut Vec<u8>) {
+        let options = if self.timestamps.is_some() { TIMESTAMPS_PADDED } else { 0 };
+        let header = HEADER + options;
+        let length = u16::try_from(header + payload.0.len() + payload.1.len()).unwrap_or(0);
+        let Ends { source, destination } = self.ends;
+        emit_ip(source.0, destination.0, length, out);
+        let at = out.len();
+        out.extend_from_slice(&source.1.to_be_bytes());
+        out.extend_from_slice(&destination.1.to_be_bytes());
+        out.extend_from_slice(&self.seq.0.to_be_bytes());
+        out.extend_from_slice(&self.ack.0.to_be_bytes());
+        #[expect(clippy::cast_possible_truncation, reason = "at most 8 words")]
+        let words = (header / 4) as u8;
+        out.extend_from_slice(&[words << 4, self.flags.0]);
+        out.extend_from_slice(&self.window.to_be_bytes());
+        out.extend_from_slice(&[0; 4]); // checksum, urgent pointer
+        if let Some(Timestamps { value, echo }) = self.timestamps {
+            out.extend_from_slice(&TIMESTAMPS_LEAD);
+            out.extend_from_slice(&value.to_be_bytes());
+            out.extend_from_slice(&echo.to_be_bytes());
+        }
+        out.extend_from_slice(payload.0);
+        out.extend_from_slice(payload.1);
+        let sum = Sum::default().pseudo(source.0, destination.0, TCP, length);
+        let checksum = sum.bytes(&out[at..]).checksum();
+        out[at + 16..at + 18].copy_from_slice(&checksum.to_be_bytes());
+    }
+
+    /// Bytes of the packet around its payload.
+    pub const fn overhead(&self) -> usize {
+        let ip = if self.ends.source.0.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };
+        let options = if self.timestamps.is_some() { TIMESTAMPS_PADDED } else { 0 };
+        ip + HEADER + options
+    }
+}
+
+/// An IP header for `length` bytes of TCP (RFC 791, RFC 8200); IPv4 that must not be fragmented,
+/// and so needs no identification (RFC 6864).
+fn emit_ip(source: IpAddr, destination: IpAddr, length: u16, out: &mut Vec<u8>) {
+    match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let at = out.len();
+            let total = u16::try_from(IPV4_HEADER).unwrap_or(0) + length;
+            out.extend_from_slice(&[0x45, 0]);
+            out.extend_from_slice(&total.to_be_bytes());
+            out.extend_from_slice(&[0, 0, 0x40, 0, HOPS, TCP, 0, 0]);
+            out.extend_from_slice(&source.octets());
+            out.extend_from_slice(&destination.octets());
+            let checksum = Sum::default().bytes(&out[at..]).checksum();
+            out[at + 10..at + 12].copy_from_slice(&checksum.to_be_bytes());
+        }
+        (source, destination) => {
+            let octets = |address: IpAddr| match address {
+                IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+                IpAddr::V6(v6) => v6.octets(),
+            };
+            out.extend_from_slice(&[0x60, 0, 0, 0]);
+            out.extend_from_slice(&length.to_be_bytes());
+            out.extend_from_slice(&[TCP, HOPS]);
+            out.extend_from_slice(&octets(source));
+            out.extend_from_slice(&octets(destination));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tcp_tests.rs"]
+mod tests;
