@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
+use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
 use rove_proto::node::{Command, Config, Event, Link, Meta, Node, PeerConfig, SideConfig};
 use rove_proto::outbox::Outbox;
@@ -269,6 +270,8 @@ impl Between {
             | Event::Routes { .. }
             | Event::Announced { .. }
             | Event::Reached { .. }
+            | Event::Owing { .. }
+            | Event::Settled { .. }
             | Event::State { .. }
             | Event::Moved { .. }
             | Event::Ended { .. } => {}
@@ -304,6 +307,8 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(86_400),
+        hold: Hold::Full,
+        hold_memory: 1 << 20,
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), 100)
 }

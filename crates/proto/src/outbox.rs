@@ -155,6 +155,14 @@ impl Outbox {
         true
     }
 
+    /// The inner packet that was added last, to be changed.
+    pub(crate) fn last_inner(&mut self) -> &mut [u8] {
+        let end = self.inner.len();
+        let start =
+            self.inner_ends.len().checked_sub(2).map_or(0, |before| self.inner_ends[before]);
+        &mut self.inner[start.min(end)..]
+    }
+
     /// Adds a datagram that travels as it is (a handshake message). Returns whether there was
     /// room.
     pub fn push_clear(&mut self, route: Route, datagram: &[u8]) -> bool {

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use rove_proto::crypto::Token;
+use rove_proto::flow::tuple::Tuple;
 use rove_proto::id::{PeerKey, SocketId};
+use rove_proto::node::Command;
 
 use super::engine::{GATEWAY, World};
 use super::host::Power;
@@ -30,6 +32,8 @@ pub(super) enum Task {
     Resolved { client: usize },
     /// A client was told by the gateway where it is reached.
     Announced { client: usize, addresses: Vec<SocketAddr> },
+    /// It is written down that bytes of a connection are owed.
+    Recorded { host: usize, peer: PeerKey, tuple: Tuple },
     /// A card is plugged out.
     Unplug { client: usize, card: usize },
     /// The gateway gives up the addresses that it had before those.
@@ -85,6 +89,9 @@ impl World {
             }
             Task::Resolved { client } => self.resolved(client),
             Task::Announced { client, addresses } => self.take_announced(client, &addresses),
+            Task::Recorded { host, peer, tuple } => {
+                self.command(host, Command::Recorded { peer, tuple })
+            }
             Task::Unplug { client, card } => self.plug(client, card, None),
             Task::SocketFailed { host, socket } => self.tell_failed(host, socket),
             Task::Retire { kept } => self.retire(&kept),

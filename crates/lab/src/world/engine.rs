@@ -484,7 +484,11 @@ impl World {
             Event::OpenSocket { socket, link, local, stream: Some(to) } => {
                 self.open_stream(host, socket, (link, local), to)?;
             }
+            Event::Owing { peer, tuple } => {
+                self.schedule(0, Task::Recorded { host, peer, tuple });
+            }
             Event::Established { .. }
+            | Event::Settled { .. }
             | Event::Reached { .. }
             | Event::OpenSocket { .. }
             | Event::CloseSocket { .. }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
+use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PacketNumber, SocketId, Transport};
 use rove_proto::node::{Config, Event, Link, Node};
 use rove_proto::outbox::{Outbox, RunSeal};
@@ -24,6 +25,8 @@ const LISTENING: SocketId = SocketId(0);
 const FIRST_SOCKET: u32 = 100;
 /// Local ports of a client.
 const PORTS: std::ops::Range<u16> = 32_768..61_000;
+/// What a node may keep of open connections, in bytes.
+const HOLD_MEMORY: usize = 1 << 24;
 /// What a clock shows after a reboot, in nanoseconds.
 const BOOT_TIME_NS: u64 = 7 * emu::SECOND;
 
@@ -291,6 +294,8 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(86_400),
+        hold: Hold::Full,
+        hold_memory: HOLD_MEMORY,
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET)
 }

@@ -1,6 +1,8 @@
 //! Lowers the maximum segment size that a TCP SYN announces (RFC 9293, 3.7.1) to what fits one
 //! datagram, so that bulk flows are never split in pieces.
 
+use crate::wire::checksum::mended;
+
 const FLAG_SYN: u8 = 0x02;
 const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
@@ -30,15 +32,10 @@ pub fn clamp(packet: &mut [u8], at: usize, packet_max: usize) {
         return;
     }
     tcp[place..place + 2].copy_from_slice(&limit.to_be_bytes());
-    // A field at an odd offset enters the sum with its bytes swapped.
     let (old, new) =
         if place % 2 == 0 { (old, limit) } else { (old.swap_bytes(), limit.swap_bytes()) };
-    let sum = u16::from_be_bytes([tcp[16], tcp[17]]);
-    let mended = u32::from(!sum) + u32::from(!old) + u32::from(new);
-    let folded = (mended & 0xffff) + (mended >> 16);
-    #[expect(clippy::cast_possible_truncation, reason = "folded to 16 bits")]
-    let sum = !((folded & 0xffff) + (folded >> 16)) as u16;
-    tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+    let checksum = mended(u16::from_be_bytes([tcp[16], tcp[17]]), old, new);
+    tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
 }
 
 /// Where the value of the segment size option stands in a TCP header.

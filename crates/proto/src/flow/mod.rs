@@ -1,13 +1,50 @@
-//! What a flow of inner packets needs on its way, from its headers alone.
+//! What a flow of inner packets needs on its way, from its headers alone; and what is done for the
+//! connections of a session while there is no way.
 //!
-//! Observes each packet once per direction. Today it keeps no table: it names the flow's hash and
-//! clamps the segment size of new TCP connections to what the paths carry.
+//! A packet is looked at once in each direction. Every packet gets the number of its flow and, if
+//! it opens a TCP connection, a segment size that the paths carry (`clamp`). TCP connections are
+//! known one by one (`table`, `tcp`), and what their local side sent and the remote one did not
+//! acknowledge is kept (`cache`). When the last path is lost their remote sides are spoken for
+//! (`hold`); when there is one again, this end sends what it answered for (`resume`); what a
+//! process could not deliver before it ended is broken off by the next (`breakoff`). Both ends of
+//! the tunnel do the same, each for those behind its own TUN, and need no word between them.
+//!
+//! Decides nothing about paths, and seals nothing: what it wants to say comes out of
+//! [`Flows::poll`], to the TUN or into the tunnel.
+//!
+//! The promise: what was acknowledged in somebody's place is delivered, or the connection is reset.
+//! Before the first such acknowledgement of a connection it is written down
+//! ([`Flows::poll_record`]), so that this holds for a crash as well.
 
+mod breakoff;
+mod cache;
 pub mod clamp;
+pub mod classify;
+mod hold;
+mod resume;
+mod share;
+mod table;
+mod tcp;
+pub mod tuple;
 
-use std::net::IpAddr;
+pub use cache::Memory;
 
-use crate::wire::inner::{InnerView, TCP};
+use std::collections::BTreeSet;
+
+use crate::time::{Duration, Instant};
+use crate::wire::inner::{InnerPacket, InnerView, TCP};
+use crate::wire::tcp::{Flags, Segment, Seq};
+use breakoff::Broken;
+use cache::Payload;
+use classify::classify;
+use hold::Due;
+use resume::Told;
+use table::{Place, Table};
+use tcp::{Flow, Phase, State};
+use tuple::{Tuple, Way};
+
+/// Connections whose last word is repeated while there is no way.
+const NEWS_MAX: usize = 4;
 
 /// What was observed of one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,26 +61,429 @@ pub fn observe(view: &InnerView, head: &[u8]) -> Observed {
         Some(at) if view.protocol == TCP && head.get(at..).is_some_and(clamp::is_syn) => Some(at),
         _ => None,
     };
-    Observed { flow_hash: hash(view), clamp_at }
+    let (source, destination) = view.ports.unwrap_or((0, 0));
+    let (local, remote) = ((view.source, source), (view.destination, destination));
+    let tuple = Tuple { local, remote, protocol: view.protocol };
+    // No secret depends on it: it only says which packets may arrive by several paths.
+    #[expect(clippy::cast_possible_truncation, reason = "a part of a hash")]
+    let flow_hash = tuple.hash(0) as u32;
+    Observed { flow_hash, clamp_at }
 }
 
-/// FNV-1a over addresses, protocol and ports: the same in every run, no secret depends on it.
-fn hash(view: &InnerView) -> u32 {
-    let mut hash = 0x811c_9dc5u32;
-    let mut feed = |bytes: &[u8]| {
-        for &byte in bytes {
-            hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-        }
-    };
-    for address in [view.source, view.destination] {
-        match address {
-            IpAddr::V4(v4) => feed(&v4.octets()),
-            IpAddr::V6(v6) => feed(&v6.octets()),
+/// What is done for connections while there is no way.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Hold {
+    /// What is outstanding is kept, acknowledged when the way is lost, and delivered later.
+    #[default]
+    Full,
+    /// The oldest segments are sent again when there is a way again; nothing is acknowledged.
+    Reinject,
+    /// Nothing.
+    Off,
+}
+
+/// Where something goes that this end says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// To the TUN: it seems to come from the remote side.
+    ToLocal,
+    /// Into the tunnel: it seems to come from the local side.
+    ToRemote,
+}
+
+/// What is to become of a packet from the tunnel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It is delivered as it is.
+    Pass,
+    /// It is not delivered.
+    Keep,
+    /// It is delivered with another acknowledgement.
+    Change(Change),
+}
+
+/// How an acknowledgement is changed before it is delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Change {
+    segment: Segment,
+    ack: Seq,
+    window: u16,
+    echo: Option<u32>,
+}
+
+impl Change {
+    /// Changes the packet that the verdict is about.
+    pub fn apply(&self, packet: &mut [u8]) {
+        self.segment.set_ack(packet, self.ack, self.window);
+        self.segment.remove_sacks(packet);
+        if let Some(echo) = self.echo {
+            self.segment.set_echo(packet, echo);
         }
     }
-    let (source, destination) = view.ports.unwrap_or((0, 0));
-    feed(&[view.protocol]);
-    feed(&source.to_be_bytes());
-    feed(&destination.to_be_bytes());
-    hash
 }
+
+/// The connections of one session.
+#[derive(Debug)]
+pub struct Flows {
+    hold: Hold,
+    table: Table,
+    /// What is due when, each connection once.
+    timers: BTreeSet<(Instant, Place)>,
+    /// Whether there is a way to the remote sides.
+    is_up: bool,
+    /// Whether anything is held up.
+    is_waiting: bool,
+    /// Some of those whose local side said something that may not have been heard.
+    newsworthy: Vec<Place>,
+    /// The round trip of the path that there was last.
+    trip: Duration,
+    /// Connections that have to be written down.
+    unrecorded: Vec<Tuple>,
+    /// Connections that need not be written down any more.
+    settled: Vec<Tuple>,
+    /// Nothing is said before.
+    rests_until: Instant,
+}
+
+impl Flows {
+    /// No connection yet. `secret` is a random number.
+    pub fn new(hold: Hold, secret: u64) -> Self {
+        Self {
+            hold,
+            table: Table::new(secret),
+            timers: BTreeSet::new(),
+            is_up: true,
+            is_waiting: false,
+            newsworthy: Vec::new(),
+            trip: Duration::ZERO,
+            unrecorded: Vec::new(),
+            settled: Vec::new(),
+            rests_until: Instant::ZERO,
+        }
+    }
+
+    /// Whether there is a way, as it was told.
+    pub const fn is_up(&self) -> bool {
+        self.is_up
+    }
+
+    /// Whether somebody waits for there to be a way.
+    pub const fn is_waiting(&self) -> bool {
+        self.is_waiting
+    }
+
+    /// Connections that are known.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether none is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A packet from the TUN. Returns whether it is to be sent now.
+    pub fn outgoing(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        view: &InnerView,
+        packet: &InnerPacket<'_>,
+    ) -> bool {
+        if self.hold == Hold::Off || view.protocol != TCP {
+            return true;
+        }
+        let Some(segment) = Segment::parse(view, packet) else { return true };
+        let Some(place) = self.find(now, memory, Way::Out, view, &segment) else { return true };
+        let is_up = self.is_up;
+        let Some(flow) = self.table.get_mut(place) else { return true };
+        match flow.phase {
+            Phase::Broken(_) => {
+                flow.overhear(Way::Out, &segment);
+                self.arm(place);
+                return false;
+            }
+            Phase::Normal if !is_up => flow.suspend(now, memory),
+            Phase::Normal | Phase::Held(_) | Phase::Resumed(_) => {}
+        }
+        let fresh = flow.observe(now, Way::Out, &segment);
+        if segment.flags.has(Flags::SYN) {
+            flow.open(Way::Out, &segment, segment.opening(packet));
+        } else if segment.len > 0 && self.hold == Hold::Full && flow.can_be_held() {
+            let (seq, push) = (segment.seq, segment.flags.has(Flags::PSH));
+            let sum = segment.declared_sum(view, packet);
+            let bytes = payload(packet, &segment);
+            flow.cache.push(memory, Payload { seq, bytes, sum, push });
+        }
+        let goes = match flow.phase {
+            Phase::Normal => return true,
+            Phase::Held(_) => {
+                flow.say_unheard(now, &segment, packet, fresh);
+                self.is_waiting |= segment.end() != segment.seq;
+                false
+            }
+            Phase::Resumed(_) => !flow.repeats_promised(now, &segment),
+            Phase::Broken(_) => false,
+        };
+        self.arm(place);
+        goes
+    }
+
+    /// A packet from the tunnel.
+    pub fn incoming(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        view: &InnerView,
+        packet: &[u8],
+    ) -> Verdict {
+        if self.hold == Hold::Off || view.protocol != TCP {
+            return Verdict::Pass;
+        }
+        let whole = InnerPacket::whole(packet);
+        let Some(segment) = Segment::parse(view, &whole) else { return Verdict::Pass };
+        let Some(place) = self.find(now, memory, Way::In, view, &segment) else {
+            return Verdict::Pass;
+        };
+        let Some(flow) = self.table.get_mut(place) else { return Verdict::Pass };
+        if matches!(flow.phase, Phase::Broken(_)) {
+            flow.overhear(Way::In, &segment);
+            self.arm(place);
+            return Verdict::Keep;
+        }
+        flow.observe(now, Way::In, &segment);
+        if segment.flags.has(Flags::SYN) {
+            flow.open(Way::In, &segment, segment.opening(&whole));
+        }
+        if !flow.cache.is_empty() {
+            flow.cache.acknowledged(memory, flow.local.acked);
+        }
+        if matches!(flow.phase, Phase::Normal) {
+            return Verdict::Pass;
+        }
+        let verdict = flow.pass_on(now, &segment, packet);
+        self.arm(place);
+        verdict
+    }
+
+    /// The last path is lost.
+    pub fn suspend(&mut self, now: Instant, memory: &mut Memory) {
+        self.is_up = false;
+        let mut held = Vec::new();
+        self.newsworthy.clear();
+        for (place, flow) in self.table.iter_mut() {
+            if flow.waits(now) && flow.state != State::Closed {
+                flow.suspend(now, memory);
+                self.is_waiting = true;
+                if self.newsworthy.len() < NEWS_MAX {
+                    self.newsworthy.push(place);
+                }
+                held.push(place);
+            }
+        }
+        held.into_iter().for_each(|place| self.arm(place));
+    }
+
+    /// There is a path again, with this round trip.
+    pub fn resume(&mut self, now: Instant, trip: Duration) {
+        self.is_up = true;
+        self.is_waiting = false;
+        let before = std::mem::replace(&mut self.trip, trip);
+        let mut resumed = Vec::new();
+        for (place, flow) in self.table.iter_mut() {
+            flow.resume(now, before, trip);
+            if !matches!(flow.phase, Phase::Normal) {
+                resumed.push(place);
+            }
+        }
+        resumed.into_iter().for_each(|place| self.arm(place));
+    }
+
+    /// When [`Self::poll`] will have something; `None` while it waits for others.
+    pub fn due(&self) -> Option<Instant> {
+        self.timers.first().map(|&(due, _)| due.max(self.rests_until))
+    }
+
+    /// There is no room for what it says before `until`.
+    pub fn rest(&mut self, until: Instant) {
+        self.rests_until = until;
+    }
+
+    /// The next packet that this end says of its own accord, appended to `packet`; to be asked
+    /// until there is none.
+    pub fn poll(&mut self, now: Instant, packet: &mut Vec<u8>) -> Option<Output> {
+        while let Some(&(due, place)) = self.timers.first()
+            && due <= now
+        {
+            self.timers.pop_first();
+            let Some(flow) = self.table.get_mut(place) else { continue };
+            flow.timer = None;
+            let said = match flow.phase {
+                Phase::Normal => None,
+                Phase::Held(_) => match flow.held_due(now) {
+                    Due::Record => {
+                        self.unrecorded.push(flow.tuple);
+                        None
+                    }
+                    Due::At(_) => flow.answer(now, packet),
+                },
+                Phase::Resumed(_) => flow.resend(now, packet),
+                Phase::Broken(_) => flow.break_off(now, self.is_up, packet),
+            };
+            self.arm(place);
+            if said.is_some() {
+                return said;
+            }
+        }
+        None
+    }
+
+    /// While there is no way: what the `nth` of some connections said last about what it received,
+    /// appended to `packet`. Said beside each question for the path's return, it lets the other end
+    /// begin where it is needed. `None` when there are no more.
+    pub fn news(&self, nth: usize, packet: &mut Vec<u8>) -> Option<()> {
+        let flow = self.table.get(*self.newsworthy.get(nth)?)?;
+        flow.repeat_news(packet);
+        Some(())
+    }
+
+    /// Whether a packet that left by a path that is dead will be sent again from here anyway.
+    pub fn sends_again(&mut self, view: &InnerView, packet: &InnerPacket<'_>) -> bool {
+        let Some(segment) = Segment::parse(view, packet).filter(|segment| segment.len > 0) else {
+            return false;
+        };
+        let place = Tuple::of(view, Way::Out).and_then(|tuple| self.table.find(&tuple));
+        let flow = place.and_then(|place| self.table.get(place));
+        flow.is_some_and(|flow| flow.sends_again(&segment))
+    }
+
+    /// A connection that has to be written down before anything is acknowledged in its name; to be
+    /// answered with [`Self::recorded`].
+    pub fn poll_record(&mut self) -> Option<Tuple> {
+        self.unrecorded.pop()
+    }
+
+    /// It is written down.
+    pub fn recorded(&mut self, tuple: &Tuple) {
+        let Some(place) = self.table.find(tuple) else { return };
+        if let Some(flow) = self.table.get_mut(place)
+            && let Phase::Held(held) = &mut flow.phase
+        {
+            held.recorded();
+        }
+        self.arm(place);
+    }
+
+    /// A connection of which nothing is owed any more; to be asked until there is none.
+    pub fn poll_settled(&mut self) -> Option<Tuple> {
+        self.settled.pop()
+    }
+
+    /// What was owed for this connection, which is not known, is gone.
+    pub fn break_off(&mut self, now: Instant, tuple: Tuple) {
+        let mut flow = Flow::new(tuple, classify((tuple.local.1, tuple.remote.1)), now);
+        flow.phase = Phase::Broken(Box::new(Broken::new(now)));
+        if self.table.find(&tuple).is_none()
+            && let Some(place) = self.table.insert(now, flow)
+        {
+            self.arm(place);
+        }
+    }
+
+    /// The connection of a packet; a new one is added.
+    fn find(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        way: Way,
+        view: &InnerView,
+        segment: &Segment,
+    ) -> Option<Place> {
+        let tuple = Tuple::of(view, way)?;
+        let begins = segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK);
+        if let Some(place) = self.table.find(&tuple) {
+            let known = self.table.get(place)?;
+            if !begins || known.state != State::Closed {
+                return Some(place);
+            }
+            // The same ends, another connection.
+            if let Some(flow) = self.table.get_mut(place) {
+                flow.cache.clear(memory);
+            }
+            self.forget(place);
+        }
+        if segment.flags.has(Flags::RST) {
+            return None;
+        }
+        let class = classify((tuple.local.1, tuple.remote.1));
+        self.table.insert(now, Flow::new(tuple, class, now))
+    }
+
+    fn forget(&mut self, place: Place) {
+        if let Some(timer) = self.table.get(place).and_then(|flow| flow.timer) {
+            self.timers.remove(&(timer, place));
+        }
+        self.table.remove(place);
+    }
+
+    /// Sees to it that the connection's turn comes when it is due.
+    fn arm(&mut self, place: Place) {
+        let Some(flow) = self.table.get_mut(place) else { return };
+        if std::mem::take(&mut flow.is_settled) {
+            self.settled.push(flow.tuple);
+        }
+        let due = match &flow.phase {
+            Phase::Normal => None,
+            Phase::Held(held) => held.due(),
+            Phase::Resumed(_) => flow.resend_due(),
+            Phase::Broken(broken) => broken.due(self.is_up),
+        };
+        if flow.timer != due {
+            if let Some(before) = std::mem::replace(&mut flow.timer, due) {
+                self.timers.remove(&(before, place));
+            }
+            self.timers.extend(due.map(|due| (due, place)));
+        }
+    }
+}
+
+impl Flow {
+    /// Whether the local side says again what it was told has arrived, or asks whether anybody is
+    /// there: it is told again, by the next acknowledgement.
+    fn repeats_promised(&mut self, now: Instant, segment: &Segment) -> bool {
+        let Some(promised) = self.promised else { return false };
+        let repeats = !promised.is_before(segment.end()) && segment.seq.is_before(promised);
+        if repeats && let Phase::Resumed(resumed) = &mut self.phase {
+            resumed.ask(now);
+        }
+        repeats
+    }
+
+    /// What becomes of a segment of the remote side's while it is spoken for.
+    fn pass_on(&mut self, now: Instant, segment: &Segment, packet: &[u8]) -> Verdict {
+        self.hear(now, segment, packet);
+        let Some(Told { ack, window, is_news }) = self.tell() else { return Verdict::Pass };
+        let is_bare = segment.len == 0 && !segment.flags.has(Flags::FIN);
+        if segment.flags.has(Flags::RST) {
+            return Verdict::Pass;
+        }
+        if is_bare && !is_news {
+            // The same again would look like a sign of loss.
+            return Verdict::Keep;
+        }
+        let echo = segment.timestamps.map(|_| self.local.clock);
+        Verdict::Change(Change { segment: *segment, ack, window, echo })
+    }
+}
+
+/// The payload of a packet, in the pieces in which it lies.
+fn payload<'a>(packet: &InnerPacket<'a>, segment: &Segment) -> (&'a [u8], &'a [u8]) {
+    let from = segment.payload().start;
+    match packet.head.get(from..) {
+        Some(first) => (first, packet.tail),
+        None => (&[], packet.tail.get(from - packet.head.len()..).unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

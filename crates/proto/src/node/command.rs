@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use super::{Node, PEERS_MAX, PeerConfig};
 use crate::crypto::Status;
 use crate::error::{CloseCode, DropReason};
+use crate::flow::Flows;
+use crate::flow::tuple::Tuple;
 use crate::id::{PeerKey, SessionIndex, SocketId};
 use crate::outbox::{Outbox, Route};
 use crate::peer::index::Slot;
@@ -73,6 +75,21 @@ pub enum Command {
         /// The index by which the client names the session.
         index: SessionIndex,
     },
+    /// That bytes of a connection are owed is written down ([`Event::Owing`]).
+    Recorded {
+        /// The peer.
+        peer: PeerKey,
+        /// The connection's two ends.
+        tuple: Tuple,
+    },
+    /// Bytes of a connection were owed when this node's process ended ([`Event::Owing`]), and are
+    /// gone: both its ends are told that it is over.
+    BreakOff {
+        /// The peer.
+        peer: PeerKey,
+        /// The connection's two ends.
+        tuple: Tuple,
+    },
     /// A socket has failed for good: nothing leaves or arrives by it any more.
     SocketFailed(SocketId),
 }
@@ -114,6 +131,12 @@ impl Node {
                     Err(DropReason::QueueFull)
                 }
             }
+            Command::Recorded { peer, tuple } => {
+                self.for_peer(now, peer, out, |peer, cx| peer.recorded(cx, &tuple))
+            }
+            Command::BreakOff { peer, tuple } => {
+                self.for_peer(now, peer, out, |peer, cx| peer.break_off(cx, tuple))
+            }
             Command::SocketFailed(socket) => self.socket_failed(now, socket, out),
         };
         self.count(done);
@@ -150,7 +173,9 @@ impl Node {
         }
         self.by_key.insert(key, slot);
         self.responder.known(key);
-        self.peers[slot.0 as usize] = Some(Peer::new(now, slot, config));
+        let secret = u64::from_be_bytes(crate::crypto::draw(self.rng.as_mut()));
+        let flows = Flows::new(self.config.hold, secret);
+        self.peers[slot.0 as usize] = Some(Peer::new(now, slot, config, flows));
         self.answer_waiting(now, key, out)
     }
 

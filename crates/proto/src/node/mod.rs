@@ -28,6 +28,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::crypto::Rng;
 use crate::error::{DropReason, Drops};
+use crate::flow::Memory;
 use crate::id::{PeerKey, SocketId};
 use crate::outbox::{Outbox, Route};
 use crate::peer::announce::Announced;
@@ -73,6 +74,8 @@ pub struct Node {
     gateways: Vec<Slot>,
     announced: Announced,
     notices: Notices,
+    /// What is kept of open connections, of all sessions together.
+    memory: Memory,
 }
 
 impl std::fmt::Debug for Node {
@@ -87,6 +90,7 @@ impl Node {
     pub fn new(now: Instant, config: Config, mut rng: Box<dyn Rng>, first_socket: u32) -> Self {
         let responder = Responder::new(now, &config, rng.as_mut());
         let notices = Notices::new(now, &config.secret);
+        let memory = Memory::new(config.hold_memory);
         Self {
             config,
             rng,
@@ -102,6 +106,7 @@ impl Node {
             gateways: Vec::new(),
             announced: Announced::default(),
             notices,
+            memory,
         }
     }
 
@@ -266,6 +271,7 @@ impl Node {
             out,
             events: &mut self.events,
             drops: &mut self.drops,
+            memory: &mut self.memory,
         };
         let result = verb(peer, &mut cx);
         self.timers.set(slot, peer.poll_timeout(&self.config));

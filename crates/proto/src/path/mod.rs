@@ -90,6 +90,8 @@ pub struct Path {
     pub mtu_due: Option<Instant>,
     /// When an authentic datagram last came by it.
     pub heard_at: Option<Instant>,
+    /// When it was heard of again after a silence in both directions.
+    pub returned_at: Option<Instant>,
     /// When anything last left by it.
     pub sent_at: Option<Instant>,
     /// Whether the peer asked to use it.
@@ -128,6 +130,7 @@ impl Path {
             since,
             mtu_due: None,
             heard_at: None,
+            returned_at: None,
             sent_at: None,
             preferred_by_peer: false,
             natted: false,
@@ -170,6 +173,14 @@ impl Path {
         self.traffic.0 += len as u64;
         if let Trust::Claimed { sent, .. } = &mut self.trust {
             *sent += len as u64;
+        }
+    }
+
+    /// Something comes: if nothing had come for as long as an answer may take, the path returns.
+    pub fn note_return(&mut self, now: Instant) {
+        let patience = self.patience();
+        if self.heard_at.is_none_or(|heard| heard + patience <= now) {
+            self.returned_at = Some(now);
         }
     }
 

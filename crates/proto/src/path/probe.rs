@@ -8,14 +8,18 @@ use std::net::SocketAddr;
 use super::rtt::Rtt;
 use crate::time::{Duration, Instant};
 
-/// Challenges that may be open at once on one path: a first flight and a few repeats.
-pub const OPEN_MAX: usize = 12;
+/// Challenges that may be open at once on one path: what is asked urgently in one second.
+pub const OPEN_MAX: usize = 48;
 /// The shortest pause between repeats.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// The longest pause between repeats during the first minute of trying.
 const INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// After the first minute the pause is this part of the time tried so far (2 %).
 const INTERVAL_PART: u32 = 50;
+/// The pause while somebody waits for the path's return: found within a round trip and this.
+const INTERVAL_URGENT: Duration = Duration::from_millis(20);
+/// How long anybody waits so eagerly.
+const URGENT: Duration = Duration::from_secs(60);
 /// The longest pause of all.
 const INTERVAL_LAST: Duration = Duration::from_secs(60);
 
@@ -44,6 +48,7 @@ pub struct Answer {
 pub struct Probes {
     open: Vec<Open>,
     campaign: Option<Campaign>,
+    urgent: bool,
 }
 
 /// Repeated asking until there is an answer.
@@ -61,6 +66,19 @@ impl Probes {
             let interval = rtt.timeout().clamp(INTERVAL_MIN, INTERVAL_MAX);
             self.campaign = Some(Campaign { since: now, next: now, interval });
         }
+    }
+
+    /// Whether somebody waits for the path's return: in the first minute it is asked more often
+    /// then.
+    pub fn set_urgent(&mut self, now: Instant, urgent: bool) {
+        if urgent
+            && !self.urgent
+            && let Some(campaign) = &mut self.campaign
+            && now.saturating_since(campaign.since) < URGENT
+        {
+            campaign.next = campaign.next.min(now + INTERVAL_URGENT);
+        }
+        self.urgent = urgent;
     }
 
     /// Stops asking; open challenges may still be answered.
@@ -97,8 +115,9 @@ impl Probes {
         if let Some(campaign) = &mut self.campaign
             && campaign.next <= now
         {
-            campaign.next = now + campaign.interval;
             let tried = now.saturating_since(campaign.since);
+            let urgent = self.urgent && tried < URGENT;
+            campaign.next = now + if urgent { INTERVAL_URGENT } else { campaign.interval };
             campaign.interval = if tried < Duration::from_secs(60) {
                 (campaign.interval * 3 / 2).min(INTERVAL_MAX)
             } else {

@@ -348,6 +348,7 @@ impl Peer {
         connector.token = None;
         connector.refused = None;
         connector.lost = None;
+        connector.heeded = None;
         let (route, epoch) = (attempt.route, attempt.epoch);
         let agreed = Agreed {
             id: epoch,

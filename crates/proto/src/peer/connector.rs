@@ -47,6 +47,8 @@ pub(super) struct Connector {
     pub(super) lease: Option<Lease>,
     /// What would prove that the gateway lost the session that ended last.
     pub(super) lost: Option<Proof>,
+    /// When a notice of that last made this node ask, and how often, since it was answered.
+    pub(super) heeded: Option<(Instant, u32)>,
     /// The gateway's last answer, if it was no.
     pub(super) refused: Option<Status>,
     pub(super) sockets: Vec<OpenSocket>,
@@ -145,6 +147,7 @@ impl Connector {
             advertise,
             lease: None,
             lost: None,
+            heeded: None,
             refused: None,
             sockets: Vec::new(),
             streams: Vec::new(),

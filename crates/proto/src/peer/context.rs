@@ -8,6 +8,8 @@ use super::index::IndexTable;
 use super::status::PeerState;
 use crate::crypto::{Floor, RestartKey, Rng, StaticSecret, Status, Token};
 use crate::error::{DropReason, Drops, PeerError};
+use crate::flow::tuple::Tuple;
+use crate::flow::{Hold, Memory};
 use crate::id::{LinkId, PeerKey, SessionIndex, SocketId};
 use crate::outbox::{Outbox, Route};
 use crate::time::{Duration, Instant};
@@ -30,6 +32,10 @@ pub struct Config {
     pub keepalive: Option<Duration>,
     /// How long a session without a word from the peer is kept, keys and all.
     pub persistence_timeout: Duration,
+    /// What is done for open connections while there is no path.
+    pub hold: Hold,
+    /// How much of them all sessions may keep together, in bytes.
+    pub hold_memory: usize,
 }
 
 /// One usable local link of a client, as the shell sees it; the first is the best.
@@ -140,6 +146,22 @@ pub enum Event {
         /// The index by which the client names the session there.
         index: SessionIndex,
     },
+    /// Bytes of this connection will be owed to the end behind the peer: to be written down, and
+    /// answered with [`Command::Recorded`](crate::node::Command::Recorded).
+    Owing {
+        /// The peer.
+        peer: PeerKey,
+        /// The connection's two ends.
+        tuple: Tuple,
+    },
+    /// Nothing of this connection is owed any more: it was delivered, or both ends know that it is
+    /// over.
+    Settled {
+        /// The peer.
+        peer: PeerKey,
+        /// The connection's two ends.
+        tuple: Tuple,
+    },
     /// The session's state changed.
     State {
         /// The other end.
@@ -177,6 +199,7 @@ pub(crate) struct Context<'a> {
     pub(crate) out: &'a mut Outbox,
     pub(crate) events: &'a mut VecDeque<Event>,
     pub(crate) drops: &'a mut Drops,
+    pub(crate) memory: &'a mut Memory,
 }
 
 impl Context<'_> {

@@ -42,6 +42,19 @@ impl Peer {
         self.rekey_if_due(cx);
         self.not_idle();
         self.used_at = Some(cx.now);
+        let goes = self.flows.outgoing(cx.now, cx.memory, view, &packet);
+        let sent = if goes { self.send_now(cx, view, packet) } else { Ok(()) };
+        self.speak_for_others(cx);
+        sent
+    }
+
+    /// Sends an inner packet that nothing holds up.
+    pub(super) fn send_now(
+        &mut self,
+        cx: &mut Context<'_>,
+        view: &InnerView,
+        packet: InnerPacket<'_>,
+    ) -> Result<(), DropReason> {
         let observed = flow::observe(view, packet.head);
         let choice = match self.paths.choose() {
             Some(choice) if self.epochs.current.is_some() => choice,
@@ -108,7 +121,7 @@ impl Peer {
         self.send_lost(cx);
         for packet in self.waiting.take(cx.now) {
             if let Ok(view) = InnerView::parse(&packet, packet.len())
-                && let Err(reason) = self.send_inner(cx, &view, InnerPacket::whole(&packet))
+                && let Err(reason) = self.send_now(cx, &view, InnerPacket::whole(&packet))
             {
                 cx.drops.count(reason);
             }

@@ -4,6 +4,7 @@ use super::epoch::{Opened, Standing};
 use super::index::{EpochId, Lead};
 use super::{Context, Event, Peer, Side};
 use crate::error::{DropReason, PeerError};
+use crate::flow::Verdict;
 use crate::id::PathSerial;
 use crate::outbox::Route;
 use crate::path::{Health, PathId, Trust};
@@ -45,6 +46,7 @@ impl Peer {
         }
         let path = self.locate(cx, lead, route, newest, fresh);
         if let Some(path) = path.and_then(|id| self.paths.get_mut(id)) {
+            path.note_return(cx.now);
             path.heard(cx.now, len);
             if matches!(path.health, Health::Silent { .. }) {
                 // The peer gets through: perhaps this end does again.
@@ -67,6 +69,7 @@ impl Peer {
             self.rekey_if_due(cx);
         }
         self.refresh_state(cx);
+        self.speak_for_others(cx);
         Ok(())
     }
 
@@ -242,10 +245,20 @@ impl Peer {
     }
 
     /// An inner packet on its way to the TUN, if the peer may send it.
-    fn deliver(&self, cx: &mut Context<'_>, packet: &[u8]) -> Result<(), DropReason> {
+    fn deliver(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Result<(), DropReason> {
         let view = InnerView::parse(packet, packet.len())?;
         self.access.admit(&view)?;
-        if cx.out.push_inner(packet) { Ok(()) } else { Err(DropReason::QueueFull) }
+        let verdict = self.flows.incoming(cx.now, cx.memory, &view, packet);
+        if verdict == Verdict::Keep {
+            return Ok(());
+        }
+        if !cx.out.push_inner(packet) {
+            return Err(DropReason::QueueFull);
+        }
+        if let Verdict::Change(change) = verdict {
+            change.apply(cx.out.last_inner());
+        }
+        Ok(())
     }
 
     fn take_feedback(&mut self, cx: &mut Context<'_>, arrival: Arrival, feedback: &Feedback) {

@@ -4,9 +4,9 @@
 //! to datagram), `ingress` (datagram to TUN), `connect` (a client's handshakes, on what its
 //! `connector` remembers), `links` (which path carries), `standby` (those proven ahead), `trust`
 //! (what a link did), `moving` (paths come, are proven, and go), `retransmit` (what was on its way
-//! by one that died), `announce` (the gateway's addresses), `restart` (its sessions are lost),
-//! `rest` (nobody speaks for a day), `keepalive` (what a NAT needs), `timers`. State is changed
-//! here and nowhere above.
+//! by one that died), `hold` (open connections while no path carries), `announce` (the gateway's
+//! addresses), `restart` (its sessions are lost), `rest` (nobody speaks for a day), `keepalive`
+//! (what a NAT needs), `timers`. State is changed here and nowhere above.
 
 pub(crate) mod announce;
 mod connect;
@@ -14,6 +14,7 @@ mod connector;
 mod context;
 mod egress;
 pub mod epoch;
+mod hold;
 pub mod index;
 mod ingress;
 mod keepalive;
@@ -40,6 +41,7 @@ use std::net::SocketAddr;
 use zeroize::Zeroizing;
 
 use crate::error::{CloseCode, PeerError};
+use crate::flow::Flows;
 use crate::id::{PathSerial, PeerKey, SessionIndex};
 use crate::outbox::Route;
 use crate::path::{Health, Trust};
@@ -112,6 +114,10 @@ pub(crate) struct Peer {
     waiting: Waiting,
     /// What left by a path that is dead.
     lost: retransmit::Lost,
+    /// The open connections that it carries.
+    flows: Flows,
+    /// Room for one packet of theirs.
+    spoken: Vec<u8>,
     /// Gateway: how often the client had moved when it said last where it wants to be reached.
     followed: u32,
     /// Gateway: an answer that the client asked for, later.
@@ -134,7 +140,7 @@ enum Side {
 }
 
 impl Peer {
-    pub(crate) fn new(now: Instant, slot: Slot, config: PeerConfig) -> Self {
+    pub(crate) fn new(now: Instant, slot: Slot, config: PeerConfig, flows: Flows) -> Self {
         let side = match config.side {
             SideConfig::Client { lease } => Side::Client { lease },
             SideConfig::Gateway { remotes, counter, token, advertise } => {
@@ -158,6 +164,8 @@ impl Peer {
             calls: rest::Calls::default(),
             waiting: Waiting::default(),
             lost: retransmit::Lost::default(),
+            flows,
+            spoken: Vec::new(),
             followed: 0,
             echo: None,
             heard_at: now,
@@ -253,7 +261,6 @@ impl Peer {
         }
         self.leave_gone(cx);
         self.collect_lost(cx);
-        self.send_lost(cx);
         self.tell_reach(cx);
         let state = match (&self.epochs.current, self.paths.active()) {
             (None, _) if self.rests() => PeerState::Resting,
@@ -266,6 +273,8 @@ impl Peer {
             },
         };
         self.set_state(cx, state);
+        self.hold_or_resume(cx);
+        self.send_lost(cx);
     }
 
     fn set_state(&mut self, cx: &mut Context<'_>, state: PeerState) {

@@ -144,7 +144,11 @@ impl Peer {
             // pass where large ones no longer do.
             let full = !path.is_proven() && path.allows(FLIGHT_SIZE);
             let size = if full { FLIGHT_SIZE } else { 0 };
+            let returns = self.paths.active_id() == Some(id) && !self.flows.is_up();
             self.challenge(cx, id, size);
+            if returns {
+                self.repeat_news(cx, id);
+            }
         }
     }
 

@@ -21,6 +21,9 @@ const PATIENCE_MIN: Duration = Duration::from_millis(20);
 /// and the most.
 const PATIENCE_MAX: Duration = Duration::from_millis(250);
 
+/// How often that is doubled while there is no answer.
+const HEEDED_MAX: u32 = 5;
+
 /// What would prove that a gateway lost a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Proof {
@@ -83,7 +86,7 @@ impl Peer {
         route: Route,
         notice: RestartNotice,
     ) -> Result<(), DropReason> {
-        let Side::Gateway(connector) = &self.side else { return Err(DropReason::BadHandshake) };
+        let Side::Gateway(connector) = &mut self.side else { return Err(DropReason::BadHandshake) };
         let current = self.epochs.current.as_ref().zip(self.paths.by_route(&route));
         let current = current.and_then(|(epoch, path)| Proof::of(epoch, path));
         let same = |at: &Route| (at.socket, at.remote) == (route.socket, route.remote);
@@ -92,8 +95,12 @@ impl Peer {
         let proof = proofs.find(|proof| proof.is(&notice)).ok_or(DropReason::BadHandshake)?;
         let patience = proof.rtt.unwrap_or(PATIENCE).clamp(PATIENCE_MIN, PATIENCE_MAX);
         // One by a stream may still wait for the stream.
-        let asked = connector.last_attempt(&route);
-        if asked.is_none_or(|at| at + patience <= cx.now) {
+        let asked = connector.last_attempt(&route).map(|at| at + patience);
+        // Who waits eagerly is told often: an answer that takes longer must not be missed.
+        let times = connector.heeded.map_or(0, |(_, times)| times);
+        let heeded = connector.heeded.map(|(at, _)| at + patience * (1 << times.min(HEEDED_MAX)));
+        if asked.max(heeded).is_none_or(|due| due <= cx.now) {
+            connector.heeded = Some((cx.now, times + 1));
             self.reconnect(cx);
         }
         Ok(())

@@ -13,7 +13,8 @@ use crate::path::kept::{KEPT_BYTES_MAX, KEPT_TIME, KeptFrame};
 use crate::path::{Health, PathId};
 use crate::time::{Duration, Instant};
 use crate::wire::data::OVERHEAD;
-use crate::wire::frame::{self, Feedback};
+use crate::wire::frame::{self, Feedback, Frame, Frames};
+use crate::wire::inner::{InnerPacket, InnerView};
 
 use super::egress::Load;
 
@@ -147,6 +148,9 @@ impl Peer {
                 cx.drops.count(DropReason::NoRoute);
                 continue;
             }
+            if self.is_sent_again(&kept) {
+                continue;
+            }
             let sent = if cx.out.is_full() {
                 Err(DropReason::QueueFull)
             } else {
@@ -163,6 +167,16 @@ impl Peer {
                 Err(reason) => cx.drops.count(reason),
             }
         }
+    }
+
+    /// Whether what was kept is a piece of a connection that is sent on its own account, slower.
+    fn is_sent_again(&mut self, kept: &KeptFrame) -> bool {
+        let frame = Frames::new(&kept.frame).next();
+        let Some(Ok(Frame::Packet(packet) | Frame::Sequenced { packet, .. })) = frame else {
+            return false;
+        };
+        let view = InnerView::parse(packet, packet.len());
+        view.is_ok_and(|view| self.flows.sends_again(&view, &InnerPacket::whole(packet)))
     }
 
     fn retransmit(

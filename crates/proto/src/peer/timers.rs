@@ -21,6 +21,9 @@ const STREAM_KEPT: Duration = Duration::from_secs(30);
 /// How long a gateway challenges a client that went silent; the next data begins anew.
 const GATEWAY_ASKS: Duration = Duration::from_secs(15);
 
+/// The same while open connections wait for it.
+const GATEWAY_ASKS_FOR_FLOWS: Duration = Duration::from_secs(60);
+
 /// Why the core wants to be woken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Reason {
@@ -48,6 +51,8 @@ pub enum Reason {
     Epoch,
     /// Packets that waited too long for a way.
     Waiting,
+    /// An open connection whose other end is spoken for.
+    Flow,
     /// A session that nobody came back to.
     Persistence,
 }
@@ -71,6 +76,8 @@ impl Peer {
             (self.epochs.due(), Reason::Epoch),
             (self.waiting.due(), Reason::Waiting),
             (self.lost_due(), Reason::Waiting),
+            (self.flows.due(), Reason::Flow),
+            (self.return_due(), Reason::Silence),
             (self.trust_due(), Reason::Trust),
             (self.quiet_due(), Reason::Silence),
             (self.nat_test_due(), Reason::Keepalive),
@@ -128,6 +135,7 @@ impl Peer {
             self.end(cx, PeerError::EpochExhausted);
         }
         self.refresh_state(cx);
+        self.speak_for_others(cx);
     }
 
     /// Whether there is a way to send control frames now.
@@ -172,7 +180,8 @@ impl Peer {
     /// that is there will send, and one that is not must not be asked for ever.
     fn asked_enough_due(&self, path: &Path) -> Option<Instant> {
         let asking = path.probes.asking_since().filter(|_| self.is_client());
-        asking.map(|since| since + GATEWAY_ASKS)
+        let enough = if self.flows.is_waiting() { GATEWAY_ASKS_FOR_FLOWS } else { GATEWAY_ASKS };
+        asking.map(|since| since + enough)
     }
 
     fn stop_asking(&mut self, now: Instant) {

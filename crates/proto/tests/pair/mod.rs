@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret, Token};
+use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
 use rove_proto::node::{
     Command, Config, Event, Link, Meta, Node, PeerConfig, PeerState, SideConfig,
@@ -119,6 +120,8 @@ fn config(secret: &StaticSecret) -> Config {
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(86_400),
+        hold: Hold::Full,
+        hold_memory: 1 << 24,
     }
 }
 

@@ -238,6 +238,9 @@ store = "{store}"
 
 [persistence]
 # timeout = "{persistence}"         # how long a session is kept without a word from its client
+# hold = "reinject"      # what is done for open TCP connections while a client has no way here:
+#                        # reinject, full (they are answered in its place), off
+# memory_mb = 64         # how much of them may be kept, with full
 
 [log]
 # level = "info"          # error, warn, info, debug, trace; addresses and names appear at debug

@@ -1,6 +1,7 @@
 //! Good files read, bad ones are told apart by line and key.
 
 use proptest::prelude::*;
+use rove_proto::flow::Hold;
 
 use super::source::{ConfigError, Source};
 use super::*;
@@ -253,5 +254,21 @@ fn sessions_are_kept_for_a_day_unless_told_otherwise() {
     for wrong in ["59s", "31d", "x"] {
         let error = client(&hour.replace("1h", wrong)).unwrap_err().to_string();
         assert!(error.starts_with("test.toml:2: persistence.timeout: "), "{error}");
+    }
+}
+
+#[test]
+fn what_is_done_for_open_connections_and_how_much_of_them_is_kept() {
+    assert_eq!(client("").unwrap().persistence.hold, Hold::Reinject);
+    let lines = "[persistence]\nhold = \"full\"\nmemory_mb = 8\n";
+    let persistence = client(lines).unwrap().persistence;
+    assert_eq!((persistence.hold, persistence.memory), (Hold::Full, 8 << 20));
+    for (from, to, says) in [
+        ("\"full\"", "\"some\"", "test.toml:2: persistence.hold: \"some\" is not one of"),
+        ("8", "0", "test.toml:3: persistence.memory_mb: 0 is not between 1 and 16384"),
+    ] {
+        let error = client(&lines.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.starts_with(says), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
     }
 }

@@ -14,6 +14,7 @@ mod links;
 mod log;
 mod message;
 mod node;
+mod owed;
 mod plan;
 mod portals;
 mod probe;

@@ -20,6 +20,8 @@ pub(super) fn config(key: &StaticKey, persistence: Persistence) -> Config {
         has_aes: has_aes(),
         keepalive: Some(KEEPALIVE),
         persistence_timeout: persistence.timeout.duration(),
+        hold: persistence.hold,
+        hold_memory: persistence.memory,
     }
 }
 

@@ -32,6 +32,7 @@ use rove_proto::wire::control::Lease;
 
 use super::data::{Handle, News, Setup};
 use super::message::{MESSAGES_MAX, Message};
+use super::owed::Owed;
 use super::portals::Portals;
 use super::radio::Radios;
 use super::ranking::{Ranked, Ranking};
@@ -80,6 +81,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     overlap(&config, &record, &rove_os::links::snapshot()?)?;
     let name = config.interface.as_str();
     let tun = Tun::open(TunOptions { name, persistent: false, offload: true })?;
+    let owed = Owed::open(&state)?;
     let listener = Listener::bind(&socket)?;
     let places = Places::usual(&state);
     let mut applier = Applier::open(places.clone())?;
@@ -132,6 +134,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         links,
         applier,
         data,
+        owed,
     };
     client.connect();
     let ended = client.serve(&messages, wishes.carries);
@@ -172,6 +175,8 @@ struct Client<'a> {
     lease: Option<Lease>,
     applier: Applier,
     data: Handle,
+    /// The connections for which bytes are owed.
+    owed: Owed,
     inbox: SyncSender<Message>,
     progress: Progress,
     /// When the tunnel must carry.
@@ -212,6 +217,9 @@ impl Client<'_> {
         let key = self.gateway;
         let peer = PeerConfig { key, psk: None, access: Access::Unrestricted, side };
         self.data.command(Command::AddPeer(Box::new(peer)));
+        for break_off in self.owed.inherited(|peer| peer == key) {
+            self.data.command(break_off);
+        }
         self.set_streams();
         self.find_proxy();
         self.note_links();
@@ -255,6 +263,7 @@ impl Client<'_> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
+            self.owed.write_due(Instant::now(), &self.data);
             if self.order_due.is_some_and(|due| due <= Instant::now()) {
                 self.rerank();
             }
@@ -271,8 +280,10 @@ impl Client<'_> {
             }
             Progress::Told => self.lookups.due(),
         };
-        let due =
-            [self.order_due, self.portals.due()].into_iter().flatten().fold(due, Instant::min);
+        let due = [self.order_due, self.portals.due(), self.owed.due()]
+            .into_iter()
+            .flatten()
+            .fold(due, Instant::min);
         due.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
     }
 

@@ -42,6 +42,8 @@ impl Client<'_> {
                 tracing::debug!(?addresses, "the gateway says where it is reached");
                 self.take_announced(&addresses);
             }
+            Event::Owing { peer, tuple } => self.owed.begins(peer, tuple),
+            Event::Settled { peer, tuple } => self.owed.ends(peer, tuple),
             Event::Routes { .. }
             | Event::Reached { .. }
             | Event::OpenSocket { .. }

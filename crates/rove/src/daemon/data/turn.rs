@@ -233,6 +233,8 @@ impl Data {
                 | Event::Routes { .. }
                 | Event::Announced { .. }
                 | Event::Reached { .. }
+                | Event::Owing { .. }
+                | Event::Settled { .. }
                 | Event::State { .. }
                 | Event::Moved { .. }
                 | Event::Ended { .. } => self.keep(event),

@@ -1,5 +1,7 @@
 //! Who comes in, and what each peer may do: the ledger's decisions as commands for the core.
 
+use std::collections::BTreeSet;
+
 use ipnet::IpNet;
 use rove_proto::crypto::Status;
 use rove_proto::id::PeerKey;
@@ -15,7 +17,7 @@ use crate::values::Lease;
 
 impl Daemon {
     /// Tells the core what the ledger knows.
-    pub(super) fn introduce_everybody(&self) {
+    pub(super) fn introduce_everybody(&mut self) {
         self.data.command(Command::SetLocals(self.locals()));
         for peer in self.gateway.ledger.registry().peers() {
             if peer.is_enrolled() {
@@ -23,6 +25,17 @@ impl Daemon {
             } else {
                 self.data.command(Command::RevokePeer(peer.key.into()));
             }
+        }
+        self.break_off();
+    }
+
+    /// Tells the ends of connections whose bytes an earlier process could not deliver.
+    fn break_off(&mut self) {
+        let registry = self.gateway.ledger.registry();
+        let enrolled = registry.peers().filter(|peer| peer.is_enrolled());
+        let known: BTreeSet<PeerKey> = enrolled.map(|peer| peer.key.into()).collect();
+        for break_off in self.owed.inherited(|peer| known.contains(&peer)) {
+            self.data.command(break_off);
         }
     }
 

@@ -30,6 +30,7 @@ use serde_json::{Value, json};
 
 use super::data::{Handle, News, Order, Setup};
 use super::message::{MESSAGES_MAX, Message};
+use super::owed::Owed;
 use super::resolve::Resolver;
 use super::signals::{self, Signal};
 use super::{confine, links, log, node, plan, status};
@@ -93,7 +94,6 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     let data = Handle::start(setup, inbox.clone(), Message::News)?;
     let mut links = links::watch(inbox.clone())?;
     Hop::leave_out(hop.as_ref(), &mut links);
-    let recalls = Recalls::of(reaches, Instant::now());
     let mut daemon = Daemon {
         gateway,
         own,
@@ -107,7 +107,8 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
         hop,
         announcer: Announcer::new(Resolver::new(inbox.clone())),
         journal: Journal::default(),
-        recalls,
+        recalls: Recalls::of(reaches, Instant::now()),
+        owed: Owed::open(&state)?,
     };
     daemon.warn_of_subnets();
     daemon.introduce_everybody();
@@ -148,6 +149,8 @@ struct Daemon {
     announcer: Announcer,
     journal: Journal,
     recalls: Recalls,
+    /// The connections for which bytes are owed.
+    owed: Owed,
 }
 
 impl Daemon {
@@ -206,7 +209,7 @@ impl Daemon {
     /// When there is something to do without a message.
     fn due(&self) -> Option<Instant> {
         let hop = self.hop.as_ref().map(Hop::due);
-        [self.journal.due(), self.recalls.due(), self.announcer.due(), hop]
+        [self.journal.due(), self.recalls.due(), self.announcer.due(), self.owed.due(), hop]
             .into_iter()
             .flatten()
             .min()
@@ -216,6 +219,7 @@ impl Daemon {
     fn keep_time(&mut self) {
         let now = Instant::now();
         self.journal.write_due(&mut self.gateway.ledger, now);
+        self.owed.write_due(now, &self.data);
         self.hop_if_due(now);
         self.resolve_if_due(now);
         for call in self.recalls.calls_due(&self.listening, now) {
@@ -306,6 +310,8 @@ impl Daemon {
                 tracing::debug!(?peer, %error, "session ended");
             }
             Event::Routes { peer, routes } => self.take_routes(peer, &routes),
+            Event::Owing { peer, tuple } => self.owed.begins(peer, tuple),
+            Event::Settled { peer, tuple } => self.owed.ends(peer, tuple),
             Event::Announced { .. }
             | Event::OpenSocket { .. }
             | Event::CloseSocket { .. }

@@ -1,0 +1,120 @@
+//! Bytes of a connection were owed when this node's process ended, and nobody has them any more:
+//! both ends of it are told that it is over, so that neither believes what is not true.
+//!
+//! A reset only counts with the number that its receiver expects next (RFC 5961, 3.2), which nobody
+//! here remembers. A SYN in the midst of a connection makes its receiver say that number (the same,
+//! 4.2): it is asked that way, as if by the other end, and then reset. Neither question nor answer
+//! reaches the other end. Who does not answer has no such connection.
+
+use super::Output;
+use super::tcp::{Flow, Phase, State};
+use super::tuple::Way;
+use crate::time::{Duration, Instant};
+use crate::wire::tcp::{Flags, Made, Segment, Seq};
+
+/// How often an end is asked.
+const TRIES_MAX: u8 = 6;
+/// The pause between two questions: Linux answers once in 500 ms (`tcp_invalid_ratelimit`).
+const PAUSE: Duration = Duration::from_millis(700);
+
+/// A connection that is being broken off.
+#[derive(Debug)]
+pub(super) struct Broken {
+    local: Told,
+    remote: Told,
+}
+
+/// How far one end is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Told {
+    /// To be asked then, the next of so many times.
+    Ask { at: Instant, tries: u8 },
+    /// It has said what it expects next.
+    Expects(Seq),
+    /// It knows, or there is nobody.
+    Done,
+}
+
+impl Broken {
+    pub(super) const fn new(now: Instant) -> Self {
+        let ask = Told::Ask { at: now, tries: 0 };
+        Self { local: ask, remote: ask }
+    }
+
+    /// When something is to be said, while there is a way or is none.
+    pub(super) fn due(&self, is_up: bool) -> Option<Instant> {
+        let due = |told| match told {
+            Told::Ask { at, .. } => Some(at),
+            Told::Expects(_) => Some(Instant::ZERO),
+            Told::Done => None,
+        };
+        let remote = due(self.remote).filter(|_| is_up);
+        [due(self.local), remote].into_iter().flatten().min()
+    }
+
+    const fn is_done(&self) -> bool {
+        matches!((self.local, self.remote), (Told::Done, Told::Done))
+    }
+}
+
+impl Flow {
+    /// One of the two ends has said something, which the other is not to hear.
+    pub(super) fn overhear(&mut self, way: Way, segment: &Segment) {
+        let Phase::Broken(broken) = &mut self.phase else { return };
+        let told = match way {
+            Way::Out => &mut broken.local,
+            Way::In => &mut broken.remote,
+        };
+        if segment.flags.has(Flags::RST) {
+            *told = Told::Done;
+        } else if segment.flags.has(Flags::ACK) && matches!(told, Told::Ask { .. }) {
+            *told = Told::Expects(segment.ack);
+        }
+    }
+
+    /// Asks an end what it expects, or tells it that the connection is over.
+    pub(super) fn break_off(
+        &mut self,
+        now: Instant,
+        is_up: bool,
+        out: &mut Vec<u8>,
+    ) -> Option<Output> {
+        let Phase::Broken(broken) = &mut self.phase else { return None };
+        let ends = [
+            (&mut broken.local, Way::In, Output::ToLocal),
+            (&mut broken.remote, Way::Out, Output::ToRemote),
+        ];
+        let mut said = None;
+        for (told, way, output) in ends {
+            if said.is_some() || (output == Output::ToRemote && !is_up) {
+                continue;
+            }
+            let (flags, seq) = match *told {
+                Told::Ask { at, tries } if at <= now && tries < TRIES_MAX => {
+                    *told = Told::Ask { at: now + PAUSE, tries: tries + 1 };
+                    (Flags::SYN, Seq(0))
+                }
+                Told::Ask { at, .. } if at <= now => {
+                    *told = Told::Done;
+                    continue;
+                }
+                Told::Expects(seq) => {
+                    *told = Told::Done;
+                    (Flags::RST, seq)
+                }
+                Told::Ask { .. } | Told::Done => continue,
+            };
+            let ends = self.tuple.ends(way);
+            let (ack, window, timestamps) = (Seq(0), 0, None);
+            Made { ends, seq, ack, flags, window, timestamps }.emit((&[], &[]), out);
+            said = Some(output);
+        }
+        if broken.is_done() {
+            self.state = State::Closed;
+            self.phase = Phase::Normal;
+            self.promised = None;
+            self.is_settled = true;
+        }
+        said
+    }
+}

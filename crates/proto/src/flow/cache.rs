@@ -1,0 +1,264 @@
+//! What one side of a connection has sent and the other has not acknowledged: its bytes, once, in
+//! the pieces in which they left.
+//!
+//! Bytes are only copied in, and only payload: what goes out again gets a header of its own.
+//! Whether they are what their sender meant is not looked at until they matter: each piece keeps
+//! the sum that its segment declared ([`Segment::declared_sum`](crate::wire::tcp::Segment)), and
+//! one that turns out to be damaged counts as never seen. Pieces that come after a hole wait, some
+//! of them, for it to be filled.
+
+use std::collections::VecDeque;
+
+use crate::wire::checksum::Sum;
+use crate::wire::tcp::Seq;
+
+/// Bytes that may wait behind holes.
+const BEYOND_BYTES_MAX: usize = 1 << 18;
+/// What is empty holds no more memory than this.
+const RESTING_BYTES_MAX: usize = 1 << 12;
+
+/// How much memory all connections of a node may hold together.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    used: usize,
+    max: usize,
+    share: usize,
+}
+
+impl Memory {
+    /// Of how many of `max` the share of one connection is.
+    const SHARES: usize = 8;
+
+    /// `max` bytes, of which one connection gets at most an eighth.
+    pub const fn new(max: usize) -> Self {
+        Self { used: 0, max, share: max / Self::SHARES }
+    }
+
+    /// Bytes held.
+    pub const fn used(&self) -> usize {
+        self.used
+    }
+
+    const fn take(&mut self, held: usize, bytes: usize) -> bool {
+        let fits = held + bytes <= self.share && self.used + bytes <= self.max;
+        if fits {
+            self.used += bytes;
+        }
+        fits
+    }
+
+    const fn give_back(&mut self, bytes: usize) {
+        self.used = self.used.saturating_sub(bytes);
+    }
+}
+
+/// The bytes of one side of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    /// The number of the first byte.
+    base: Seq,
+    bytes: VecDeque<u8>,
+    pieces: VecDeque<Piece>,
+    beyond: Vec<(Piece, Vec<u8>)>,
+    /// Bytes in `beyond`.
+    waiting: usize,
+}
+
+/// What left in one segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Piece {
+    seq: Seq,
+    len: u16,
+    /// The sum of its bytes, as it was declared.
+    sum: u16,
+    push: bool,
+}
+
+/// A segment's payload in the two pieces in which the shell hands it over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Payload<'a> {
+    pub(super) seq: Seq,
+    pub(super) bytes: (&'a [u8], &'a [u8]),
+    pub(super) sum: u16,
+    pub(super) push: bool,
+}
+
+/// A piece that is to go out again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Again<'a> {
+    pub(super) seq: Seq,
+    pub(super) bytes: (&'a [u8], &'a [u8]),
+    pub(super) push: bool,
+}
+
+impl Again<'_> {
+    pub(super) fn end(&self) -> Seq {
+        self.seq.plus(length(self.bytes.0.len() + self.bytes.1.len()))
+    }
+}
+
+impl Cache {
+    /// The first byte, and the one after the last of those that follow without a hole; `None` when
+    /// there is nothing.
+    pub(super) fn span(&self) -> Option<(Seq, Seq)> {
+        (!self.pieces.is_empty()).then(|| (self.base, self.end()))
+    }
+
+    /// Whether nothing is held.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces.is_empty() && self.beyond.is_empty()
+    }
+
+    /// Bytes held.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() + self.waiting
+    }
+
+    fn end(&self) -> Seq {
+        self.base.plus(length(self.bytes.len()))
+    }
+
+    /// Keeps a copy of what is sent. What is there already is not kept twice, and for what there
+    /// is no memory for is not kept.
+    pub(super) fn push(&mut self, memory: &mut Memory, payload: Payload<'_>) {
+        let len = payload.bytes.0.len() + payload.bytes.1.len();
+        let Payload { seq, sum, push, .. } = payload;
+        let piece = Piece { seq, len: short(len), sum, push };
+        if self.pieces.is_empty() && self.beyond.is_empty() {
+            self.base = seq;
+        }
+        match seq.since(self.end()) {
+            0 if memory.take(self.len(), len) => {
+                self.bytes.extend(payload.bytes.0);
+                self.bytes.extend(payload.bytes.1);
+                self.pieces.push_back(piece);
+                self.close_holes();
+            }
+            ahead if ahead > 0 && self.waiting + len <= BEYOND_BYTES_MAX => {
+                let known = self.beyond.iter().any(|(known, _)| known.seq == seq);
+                if !known && memory.take(self.len(), len) {
+                    let bytes = [payload.bytes.0, payload.bytes.1].concat();
+                    self.beyond.push((piece, bytes));
+                    self.waiting += len;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What waited for a hole to be filled follows.
+    fn close_holes(&mut self) {
+        while !self.beyond.is_empty() {
+            let end = self.end();
+            let next = self.beyond.iter().position(|(piece, _)| piece.seq == end);
+            let Some(next) = next else { return };
+            let (piece, bytes) = self.beyond.swap_remove(next);
+            self.waiting -= bytes.len();
+            self.bytes.extend(bytes);
+            self.pieces.push_back(piece);
+        }
+    }
+
+    /// The other side has everything before `ack`.
+    pub(super) fn acknowledged(&mut self, memory: &mut Memory, ack: Seq) {
+        let held = self.len();
+        while let Some(piece) = self.pieces.front()
+            && !ack.is_before(piece.end())
+        {
+            self.base = piece.end();
+            self.bytes.drain(..usize::from(piece.len));
+            self.pieces.pop_front();
+        }
+        if self.pieces.is_empty() {
+            self.base = self.base.max(ack);
+            let waiting = &mut self.waiting;
+            self.beyond.retain(|(piece, bytes)| {
+                let misses = !piece.seq.is_before(ack);
+                if !misses {
+                    *waiting -= bytes.len();
+                }
+                misses
+            });
+            self.close_holes();
+            if self.bytes.is_empty() && self.bytes.capacity() > RESTING_BYTES_MAX {
+                self.bytes = VecDeque::new();
+                self.pieces = VecDeque::new();
+            }
+        }
+        memory.give_back(held - self.len());
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self, memory: &mut Memory) {
+        memory.give_back(self.len());
+        *self = Self::default();
+    }
+
+    /// Looks whether the bytes are what was declared; forgets the first that are not, and all that
+    /// follow them.
+    pub(super) fn verify(&mut self, memory: &mut Memory) {
+        let held = self.len();
+        let sound = |piece: &&Piece| {
+            let (front, back) = self.slices(piece);
+            sum_of(front, back) == piece.sum
+        };
+        let pieces = self.pieces.iter().take_while(sound).count();
+        let bytes = self.pieces.iter().take(pieces).map(|piece| usize::from(piece.len)).sum();
+        if pieces < self.pieces.len() {
+            self.pieces.truncate(pieces);
+            self.bytes.truncate(bytes);
+            self.beyond.clear();
+            self.waiting = 0;
+        }
+        memory.give_back(held - self.len());
+    }
+
+    /// The pieces from the one that holds the byte `from` on, in order.
+    pub(super) fn from(&self, from: Seq) -> impl Iterator<Item = Again<'_>> {
+        let first = self.pieces.partition_point(|piece| !from.is_before(piece.end()));
+        self.pieces.range(first..).map(|piece| Again {
+            seq: piece.seq,
+            bytes: self.slices(piece),
+            push: piece.push,
+        })
+    }
+
+    /// The bytes of a piece, in the two parts in which the ring may hold them.
+    fn slices(&self, piece: &Piece) -> (&[u8], &[u8]) {
+        let from = piece.seq.beyond(self.base) as usize;
+        let to = from + usize::from(piece.len);
+        let (front, back) = self.bytes.as_slices();
+        let cut = front.len();
+        (&front[from.min(cut)..to.min(cut)], &back[from.max(cut) - cut..to.max(cut) - cut])
+    }
+}
+
+impl Piece {
+    const fn end(&self) -> Seq {
+        self.seq.plus(self.len as u32)
+    }
+}
+
+/// The sum of bytes in two parts, of which the first may be odd.
+fn sum_of(front: &[u8], back: &[u8]) -> u16 {
+    let sum = Sum::default().bytes(front);
+    if front.len().is_multiple_of(2) {
+        return sum.bytes(back).folded();
+    }
+    // Every byte of the second part stands in the other half of its word.
+    sum.word(Sum::default().bytes(back).folded().swap_bytes()).folded()
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "shares are far below 2^32 bytes")]
+const fn length(bytes: usize) -> u32 {
+    bytes as u32
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "an inner packet has at most 1,500 bytes")]
+const fn short(bytes: usize) -> u16 {
+    bytes as u16
+}
+
+#[cfg(test)]
+#[path = "cache_tests.rs"]
+mod tests;

@@ -1,0 +1,109 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const START: Seq = Seq(u32::MAX - 500);
+
+fn stream() -> Vec<u8> {
+    (0..4_000u32).map(|at| (at * 7 % 251) as u8).collect()
+}
+
+fn push(cache: &mut Cache, memory: &mut Memory, from: usize, to: usize) {
+    let stream = stream();
+    let bytes = &stream[from..to];
+    let cut = bytes.len() / 3;
+    let sum = Sum::default().bytes(bytes).folded();
+    let seq = START.plus(from as u32);
+    cache.push(memory, Payload { seq, bytes: bytes.split_at(cut), sum, push: false });
+}
+
+fn bytes(cache: &Cache, from: Seq) -> Vec<u8> {
+    cache.from(from).flat_map(|again| [again.bytes.0, again.bytes.1].concat()).collect()
+}
+
+#[test]
+fn what_is_acknowledged_goes_and_the_rest_is_there_in_its_pieces() {
+    let (mut cache, mut memory) = (Cache::default(), Memory::new(1 << 20));
+    for from in (0..3_000).step_by(100) {
+        push(&mut cache, &mut memory, from, from + 100);
+    }
+    assert_eq!(memory.used(), 3_000);
+    cache.acknowledged(&mut memory, START.plus(1_050));
+    assert_eq!(cache.span(), Some((START.plus(1_000), START.plus(3_000))), "whole pieces");
+    assert_eq!(memory.used(), 2_000);
+    let pieces: Vec<_> = cache.from(START.plus(1_250)).map(|again| again.seq).collect();
+    assert_eq!((pieces[0], pieces.len()), (START.plus(1_200), 18));
+    assert_eq!(bytes(&cache, START.plus(1_000)), stream()[1_000..3_000]);
+    cache.acknowledged(&mut memory, START.plus(3_000));
+    assert_eq!((cache.span(), memory.used()), (None, 0));
+}
+
+#[test]
+fn a_hole_is_filled_later() {
+    let (mut cache, mut memory) = (Cache::default(), Memory::new(1 << 20));
+    push(&mut cache, &mut memory, 0, 100);
+    push(&mut cache, &mut memory, 300, 400);
+    push(&mut cache, &mut memory, 200, 300);
+    assert_eq!(cache.span(), Some((START, START.plus(100))));
+    push(&mut cache, &mut memory, 100, 200);
+    assert_eq!(cache.span(), Some((START, START.plus(400))));
+    assert_eq!(bytes(&cache, START), stream()[..400]);
+    assert_eq!(memory.used(), 400);
+}
+
+#[test]
+fn a_damaged_piece_and_what_follows_counts_as_never_seen() {
+    let (mut cache, mut memory) = (Cache::default(), Memory::new(1 << 20));
+    push(&mut cache, &mut memory, 0, 101);
+    let stream = stream();
+    let payload = (&stream[101..180], &stream[180..200]);
+    cache.push(&mut memory, Payload { seq: START.plus(101), bytes: payload, sum: 1, push: false });
+    push(&mut cache, &mut memory, 200, 300);
+    cache.verify(&mut memory);
+    assert_eq!(cache.span(), Some((START, START.plus(101))));
+    assert_eq!(memory.used(), 101);
+}
+
+#[test]
+fn no_connection_takes_more_than_its_share_nor_all_more_than_there_is() {
+    let mut memory = Memory::new(8_000);
+    let mut caches: Vec<_> = (0..10).map(|_| Cache::default()).collect();
+    for cache in &mut caches {
+        for from in (0..3_000).step_by(100) {
+            push(cache, &mut memory, from, from + 100);
+        }
+    }
+    let held: Vec<_> = caches.iter().map(Cache::len).collect();
+    assert_eq!(held, [1_000, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000, 0, 0]);
+    caches.iter_mut().for_each(|cache| cache.clear(&mut memory));
+    assert_eq!(memory.used(), 0);
+}
+
+proptest! {
+    /// Whatever comes in whatever order: what is held is what was sent, and counted.
+    #[test]
+    fn it_holds_the_stream(
+        operations in proptest::collection::vec((0usize..38, 1usize..4, 0u8..8), 1..120),
+        max in 200usize..40_000,
+    ) {
+        let (mut cache, mut memory) = (Cache::default(), Memory::new(max));
+        let mut acked = 0;
+        for (at, count, what) in operations {
+            if what == 0 {
+                acked = acked.max(at * 100 / 3);
+                cache.acknowledged(&mut memory, START.plus(acked as u32));
+            } else {
+                push(&mut cache, &mut memory, at * 100, at * 100 + count * 50);
+            }
+            prop_assert_eq!(memory.used(), cache.len());
+            prop_assert!(cache.len() <= max / 8);
+            if let Some((first, end)) = cache.span() {
+                let (first, end) = (first.since(START) as usize, end.since(START) as usize);
+                prop_assert_eq!(bytes(&cache, START.plus(first as u32)), &stream()[first..end]);
+            }
+        }
+        let held = cache.span();
+        cache.verify(&mut memory);
+        prop_assert_eq!(cache.span(), held, "nothing was damaged");
+    }
+}

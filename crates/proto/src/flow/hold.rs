@@ -1,0 +1,285 @@
+//! There is no way to the remote side: its part is taken, so that the local one neither waits for
+//! a time-out, nor slows down, nor gives up (Alshalan 2017, sections 4.5.3 and 4.6, Algorithms 2 to
+//! 4).
+//!
+//! Everything outstanding is acknowledged, then the window is closed; probes and keep-alives are
+//! answered. What is acknowledged is owed from then on ([`Flow::promised`]) and is written down
+//! before. Where not all that is outstanding is kept, nothing is acknowledged: a window closed over
+//! it costs seconds (measured on Linux: 6.8 s, against 0.02 s), so it stays open, and the oldest
+//! segments are kept to be sent again. Only when their sender is about to give up it is shown a
+//! closed window, which it waits before without end.
+//!
+//! A sender that was already slowed down by a time-out is let go on into the memory until it is as
+//! fast again as it was, within its share (Equations 4.6 to 4.8).
+
+use super::Output;
+use super::cache::Memory;
+use super::share;
+use super::tcp::{Flow, Phase, State};
+use super::tuple::Way;
+use crate::time::{Duration, Instant};
+use crate::wire::inner::InnerPacket;
+use crate::wire::tcp::{Flags, Made, Segment, Seq};
+
+/// Segments that are kept as they are, to be sent again first: the more of the oldest, the sooner
+/// their sender goes on (measured: three).
+const HEADS_MAX: usize = 3;
+/// The first segment was repeated so often that its sender is taken to give up soon: six
+/// repetitions are the fewest that anybody sets (`tcp_retries2`).
+const REPEATS_MAX: u8 = 5;
+
+/// A connection on which something came or went within this time may have lost something.
+const RECENT: Duration = Duration::from_secs(3);
+
+/// What is known of a connection whose remote side cannot be reached.
+#[derive(Debug)]
+pub(super) struct Held {
+    /// Bytes that were on their way when the way was lost.
+    flight: u32,
+    /// How often the first segment was sent again since.
+    repeats: u8,
+    /// Whether the local side has been as fast since as it was before.
+    is_fast: bool,
+    /// When it is to be answered.
+    answer: Option<Instant>,
+    /// Up to where it was told that there is room.
+    edge: Option<Seq>,
+    record: Record,
+    /// Whether the local side has acknowledged something that nobody heard of.
+    pub(super) has_news: bool,
+    /// Segments to be sent again as they are, the oldest first.
+    pub(super) heads: Vec<(Seq, Vec<u8>)>,
+}
+
+/// Whether it is written down that something is owed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Record {
+    None,
+    Asked,
+    Written,
+}
+
+/// What is to be done about a connection now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Due {
+    /// Nothing before that time.
+    At(Option<Instant>),
+    /// It has to be written down that something will be owed.
+    Record,
+}
+
+impl Held {
+    fn new(flow: &Flow, now: Instant) -> Self {
+        // What the local side said last may have been lost with the way.
+        let has_news = now.saturating_since(flow.used_at) < RECENT && flow.remote.is_known;
+        let record = if flow.owes() { Record::Written } else { Record::None };
+        Self {
+            flight: flow.outstanding(),
+            repeats: 0,
+            is_fast: false,
+            answer: None,
+            edge: None,
+            record,
+            has_news,
+            heads: Vec::new(),
+        }
+    }
+
+    /// Bytes that were on their way when the way was lost.
+    pub(super) const fn flight(&self) -> u32 {
+        self.flight
+    }
+
+    /// Up to where the local side was told that there is room, if it was.
+    pub(super) const fn edge(&self) -> Option<Seq> {
+        self.edge
+    }
+
+    /// When something is to be done.
+    pub(super) const fn due(&self) -> Option<Instant> {
+        match self.record {
+            Record::Asked => None,
+            Record::None | Record::Written => self.answer,
+        }
+    }
+
+    /// It is written down.
+    pub(super) const fn recorded(&mut self) {
+        self.record = Record::Written;
+    }
+
+    fn keep_head(&mut self, seq: Seq, packet: &InnerPacket<'_>) {
+        if self.heads.iter().any(|&(known, _)| known == seq) {
+            return;
+        }
+        let place = self.heads.partition_point(|(known, _)| known.is_before(seq));
+        if place < HEADS_MAX {
+            let mut bytes = Vec::with_capacity(packet.len());
+            packet.copy_to(&mut bytes);
+            self.heads.insert(place, (seq, bytes));
+            self.heads.truncate(HEADS_MAX);
+        }
+    }
+}
+
+impl Flow {
+    /// The way to the remote side is lost.
+    pub(super) fn suspend(&mut self, now: Instant, memory: &mut Memory) {
+        if matches!(self.phase, Phase::Held(_) | Phase::Broken(_)) {
+            return;
+        }
+        self.trip.interrupted();
+        let mut held = Box::new(Held::new(self, now));
+        if self.can_be_held() && !self.cache.is_empty() {
+            self.cache.verify(memory);
+            // What left a round trip ago and longer is acknowledged at once.
+            held.answer = Some(now);
+        }
+        self.phase = Phase::Held(held);
+    }
+
+    /// The local side says something, and nobody else hears it. It was observed, and is cached if
+    /// there is room.
+    pub(super) fn say_unheard(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        packet: &InnerPacket<'_>,
+        fresh: bool,
+    ) {
+        let is_covered = self.covered().is_some();
+        let probes = segment.len <= 1 && segment.seq == self.answered_to().minus(1);
+        let trip = self.trip.time();
+        let Phase::Held(held) = &mut self.phase else { return };
+        if segment.flags.has(Flags::RST) || segment.flags.has(Flags::SYN) {
+            held.heads.clear();
+            held.keep_head(segment.seq, packet);
+        } else if probes {
+            held.answer = Some(now);
+        } else if segment.len == 0 && !segment.flags.has(Flags::FIN) {
+            held.has_news = true;
+        } else {
+            if !fresh {
+                held.repeats = held.repeats.saturating_add(1);
+            }
+            if !is_covered || segment.len == 0 {
+                held.keep_head(segment.seq, packet);
+            }
+            // An answer that comes too soon would make the round trip look short.
+            let at = if fresh { now + trip } else { now };
+            held.answer = Some(held.answer.map_or(at, |before| before.min(at)));
+        }
+    }
+
+    /// Whether the remote side has to be reached for it: something is on its way there, or may not
+    /// have come from there.
+    pub(super) fn waits(&self, now: Instant) -> bool {
+        let recent = now.saturating_since(self.used_at) < RECENT;
+        let open = matches!(self.state, State::Established | State::HalfClosed);
+        self.outstanding() > 0 || (recent && open) || matches!(self.phase, Phase::Resumed(_))
+    }
+
+    /// Repeats what the local side said last about what it received, if the other may not have
+    /// heard: a packet for the tunnel.
+    pub(super) fn repeat_news(&self, out: &mut Vec<u8>) -> bool {
+        let has_news = matches!(&self.phase, Phase::Held(held) if held.has_news);
+        if has_news {
+            self.say(Way::Out, Flags::ACK, self.local.next, out);
+        }
+        has_news
+    }
+
+    /// Up to where everything that the local side has sent is kept; `None` when something is
+    /// missing before.
+    fn covered(&self) -> Option<Seq> {
+        let sent = self.local.next.minus(u32::from(self.local.fin.is_some()));
+        if !self.local.acked.is_before(sent) {
+            return Some(sent);
+        }
+        let (first, end) = self.cache.span()?;
+        let whole = !self.local.acked.is_before(first) && !end.is_before(sent);
+        let promised = self.promised.is_some_and(|promised| !end.is_before(promised));
+        (whole || promised).then_some(end)
+    }
+
+    /// Up to where the local side knows its bytes arrived.
+    pub(super) fn answered_to(&self) -> Seq {
+        self.promised.map_or(self.local.acked, |promised| promised.max(self.local.acked))
+    }
+
+    /// Whether something is to be written down before the local side can be answered.
+    pub(super) fn held_due(&mut self, now: Instant) -> Due {
+        let would_owe = self.covered().is_some_and(|end| self.local.acked.is_before(end));
+        let can_be_held = self.can_be_held();
+        let Phase::Held(held) = &mut self.phase else { return Due::At(None) };
+        if held.record == Record::None
+            && would_owe
+            && can_be_held
+            && held.answer.is_some_and(|at| at <= now)
+        {
+            held.record = Record::Asked;
+            return Due::Record;
+        }
+        Due::At(held.due())
+    }
+
+    /// Answers the local side in the remote one's place, if that is due: a packet for the TUN.
+    pub(super) fn answer(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Output> {
+        let covered = self.covered();
+        let can_be_held = self.can_be_held();
+        let outstanding = self.outstanding();
+        let known_to = self.answered_to();
+        let room = self.remote.edge;
+        let mss = self.mss();
+        let Phase::Held(held) = &mut self.phase else { return None };
+        if held.due().is_none_or(|due| due > now) {
+            return None;
+        }
+        held.answer = None;
+        if !can_be_held {
+            return None;
+        }
+        let (ack, edge) = match covered {
+            Some(end) if known_to.is_before(end) || self.promised.is_some() => {
+                let unanswered = end.beyond(known_to);
+                let has_gone_on = held.edge.is_some() && unanswered >= held.flight;
+                held.is_fast |= held.repeats == 0 || has_gone_on;
+                let open = if held.is_fast {
+                    end
+                } else {
+                    let share = share::packets(held.flight / mss.max(1), true) * mss;
+                    self.local.acked.plus(share).min(room).max(end)
+                };
+                self.promised = Some(end.max(known_to));
+                (end.max(known_to), open)
+            }
+            // Nothing outstanding: a keep-alive, and as much room as there was.
+            Some(end) => (end, room),
+            None if held.repeats >= REPEATS_MAX => (known_to, known_to),
+            None => return None,
+        };
+        debug_assert!(covered.is_some() || outstanding > 0);
+        let edge = held.edge.map_or(edge, |before| before.max(edge));
+        held.edge = Some(edge.max(ack));
+        self.acknowledge(ack, edge.max(ack), out);
+        Some(Output::ToLocal)
+    }
+
+    /// Makes an acknowledgement that seems to come from the remote side.
+    pub(super) fn acknowledge(&self, ack: Seq, edge: Seq, out: &mut Vec<u8>) {
+        let made = Made {
+            ends: self.tuple.ends(Way::In),
+            seq: self.remote.next,
+            ack,
+            flags: Flags::ACK,
+            window: self.window(edge.beyond(ack)),
+            timestamps: self.timestamps(Way::In),
+        };
+        made.emit((&[], &[]), out);
+    }
+
+    /// A window of so many bytes, as the remote side would write it.
+    pub(super) fn window(&self, bytes: u32) -> u16 {
+        u16::try_from(bytes >> self.remote.scale).unwrap_or(u16::MAX)
+    }
+}

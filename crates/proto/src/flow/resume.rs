@@ -1,0 +1,430 @@
+//! There is a way again, and for what this node answered for it is the sender (Alshalan 2017,
+//! sections 4.7.5 and 4.7.6, Equation 4.10, Algorithms 5, 7 and 8).
+//!
+//! What is owed leaves at the rate at which it arrived before the way was lost, in flight no more
+//! than there was then; what the remote side misses is found by its selective acknowledgements and
+//! by time, sent again, and halves both. Until the remote side has everything, the local one hears
+//! its acknowledgements with the number that it was told already, and is given as much room as the
+//! remote one has taken in: so its own bytes follow those that are owed at the same pace, with no
+//! gap and no burst between. What gets no answer so many times is broken off at both ends.
+
+use super::Output;
+use super::cache::Again;
+use super::hold::Held;
+use super::tcp::{Flow, Phase, State};
+use super::tuple::Way;
+use crate::time::{Duration, Instant};
+use crate::wire::tcp::{Flags, Made, Segment, Seq};
+
+/// Attempts without an answer after which a connection is broken off: with the pause doubled each
+/// time, a minute and more (RFC 9293, 3.8.3, R2 is at least 100 s for a sender that has nobody else
+/// to tell).
+const TRIES_MAX: u8 = 9;
+/// The shortest time-out (`TCP_RTO_MIN` of Linux, 200 ms).
+const TIMEOUT_MIN: Duration = Duration::from_millis(200);
+/// and the longest.
+const TIMEOUT_MAX: Duration = Duration::from_secs(30);
+/// What may be in flight at least, in segments (RFC 6928).
+const FLIGHT_MIN: u32 = 10;
+/// A segment is lost when the remote side has what left so many segments later (RFC 6675).
+const REORDERED_MAX: u32 = 3;
+/// What leaves together: the least that keeps timers rare.
+const BURST: Duration = Duration::from_millis(1);
+/// Ranges that are remembered of what arrived out of order.
+const RANGES_MAX: usize = 16;
+/// The slowest that anything is sent, in bytes per second.
+const RATE_MIN: u64 = 16_000;
+
+/// What is being sent of a connection in its sender's place.
+#[derive(Debug)]
+pub(super) struct Resumed {
+    /// Up to where the remote side had everything when it was first heard.
+    from: Option<Seq>,
+    /// The first byte that has not left since.
+    next: Seq,
+    /// Up to where it is this node's to send.
+    to: Seq,
+    /// What the remote side has beyond: from, to, in order.
+    arrived: Vec<(Seq, Seq)>,
+    /// From here to there, what did not arrive is lost and has to leave again.
+    lost: (Seq, Seq),
+    /// Losses before this belong to a reduction that was made.
+    reduced_at: Seq,
+    /// Up to where the remote side has everything, when it was last heard.
+    heard_to: Seq,
+    /// Bytes per second.
+    rate: u64,
+    /// Bytes in flight at most.
+    flight_max: u32,
+    /// When the next may leave.
+    pace: Instant,
+    /// The round trip by the way that there is now.
+    trip: Duration,
+    /// When what is in flight counts as lost.
+    timeout: Option<Instant>,
+    tries: u8,
+    /// Up to where the local side was told that there is room.
+    edge: Option<Seq>,
+    /// Segments to go out as they are, first.
+    heads: Vec<(Seq, Vec<u8>)>,
+    has_news: bool,
+    /// When the local side asked what has arrived, if it was not told since.
+    asked_at: Option<Instant>,
+    /// The remote side was told that it is over.
+    is_broken: bool,
+}
+
+/// What the local side hears instead of an acknowledgement of the remote side's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Told {
+    pub(super) ack: Seq,
+    /// As it stands in the header.
+    pub(super) window: u16,
+    /// Whether it gives room.
+    pub(super) is_news: bool,
+}
+
+impl Flow {
+    /// There is a way again, whose round trip is `by` longer or shorter (Equation 4.10).
+    pub(super) fn resume(&mut self, now: Instant, before: Duration, after: Duration) {
+        let held = match std::mem::take(&mut self.phase) {
+            Phase::Held(held) => held,
+            other @ (Phase::Normal | Phase::Resumed(_) | Phase::Broken(_)) => {
+                self.phase = other;
+                return;
+            }
+        };
+        let trip = (self.trip.time() + after).saturating_sub(before).max(after);
+        let flight = held.flight().max(FLIGHT_MIN * self.mss());
+        let usual = u64::from(FLIGHT_MIN * self.mss()) * 1_000_000_000 / to_nanos(trip).max(1);
+        let rate = self.trip.rate().unwrap_or(usual).max(usual);
+        let edge = held.edge();
+        let Held { heads, has_news, .. } = *held;
+        let from = self.local.acked;
+        let kept = self.cache.span().filter(|&(first, _)| !from.is_before(first));
+        let to = kept.map_or(from, |(_, end)| end);
+        let to = self.promised.map_or(to, |promised| promised.max(to));
+        // What is kept is sent from there; the rest as it came.
+        let heads = if to == from { heads } else { Vec::new() };
+        self.trip.interrupted();
+        if to == from && heads.is_empty() && !has_news {
+            return;
+        }
+        self.phase = Phase::Resumed(Box::new(Resumed {
+            from: None,
+            next: from,
+            to,
+            arrived: Vec::new(),
+            lost: (from, from),
+            reduced_at: from,
+            heard_to: from,
+            rate: rate.max(RATE_MIN),
+            flight_max: flight,
+            pace: now,
+            trip,
+            timeout: None,
+            tries: 0,
+            edge,
+            heads,
+            has_news,
+            asked_at: None,
+            is_broken: false,
+        }));
+    }
+
+    /// Whether a segment of the local side's lies in what is sent in its place.
+    pub(super) fn sends_again(&self, segment: &Segment) -> bool {
+        matches!(&self.phase, Phase::Resumed(resumed)
+            if !segment.seq.is_before(resumed.heard_to) && !resumed.to.is_before(segment.end()))
+    }
+
+    /// When something is to be sent in the local side's place.
+    pub(super) fn resend_due(&self) -> Option<Instant> {
+        let Phase::Resumed(resumed) = &self.phase else { return None };
+        let has_more = !resumed.heads.is_empty()
+            || resumed.has_news
+            || resumed.is_broken
+            || self.next_again(resumed).is_some();
+        let pace = has_more.then_some(resumed.pace);
+        [pace, resumed.timeout, resumed.asked_at].into_iter().flatten().min()
+    }
+
+    /// Sends the next segment that is due: a packet for the tunnel, or the end for both.
+    pub(super) fn resend(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Output> {
+        let Phase::Resumed(resumed) = &mut self.phase else { return None };
+        if resumed.is_broken {
+            self.state = State::Closed;
+            self.phase = Phase::Normal;
+            self.promised = None;
+            self.is_settled = true;
+            self.reset(Way::In, out);
+            return Some(Output::ToLocal);
+        }
+        if resumed.asked_at.take().is_some()
+            && let Some(promised) = self.promised
+        {
+            let edge = resumed.edge.map_or(promised, |edge| edge.max(promised));
+            self.acknowledge(promised, edge, out);
+            return Some(Output::ToLocal);
+        }
+        if resumed.timeout.is_some_and(|due| due <= now) {
+            resumed.time_out(now, self.local.acked);
+            if resumed.tries > TRIES_MAX {
+                resumed.is_broken = true;
+                resumed.timeout = Some(now);
+                self.reset(Way::Out, out);
+                return Some(Output::ToRemote);
+            }
+        }
+        if resumed.pace > now {
+            return None;
+        }
+        if !resumed.heads.is_empty() {
+            let (_, head) = resumed.heads.remove(0);
+            out.extend_from_slice(&head);
+            return Some(Output::ToRemote);
+        }
+        if std::mem::take(&mut resumed.has_news) && resumed.to == resumed.next {
+            self.say(Way::Out, Flags::ACK, self.local.next, out);
+            self.end_if_done();
+            return Some(Output::ToRemote);
+        }
+        let Phase::Resumed(resumed) = &self.phase else { return None };
+        let Some(again) = self.next_again(resumed) else {
+            self.end_if_done();
+            return None;
+        };
+        self.emit(&again, out);
+        let (seq, end) = (again.seq, again.end());
+        let Phase::Resumed(resumed) = &mut self.phase else { return None };
+        resumed.left(now, seq, end);
+        Some(Output::ToRemote)
+    }
+
+    /// The piece that leaves next: what was lost, else what has not left, as far as it may.
+    fn next_again(&self, resumed: &Resumed) -> Option<Again<'_>> {
+        let acked = self.local.acked;
+        let lost = resumed.next_lost(acked);
+        if let Some(again) = lost.and_then(|lost| self.cache.from(lost).next()) {
+            return Some(again);
+        }
+        if !resumed.next.is_before(resumed.to) {
+            return None;
+        }
+        let again = self.cache.from(resumed.next.max(acked)).next()?;
+        let flying = resumed.flying(acked);
+        let end = again.end();
+        let fits = flying == 0 || flying + end.beyond(again.seq) <= resumed.flight_max;
+        let has_room = !self.remote.edge.is_before(end) || flying == 0;
+        (fits && has_room).then_some(again)
+    }
+
+    /// The remote side has answered: what that means for what is owed.
+    pub(super) fn hear(&mut self, now: Instant, segment: &Segment, packet: &[u8]) {
+        let acked = self.local.acked;
+        let mss = self.mss();
+        if let Phase::Resumed(resumed) = &mut self.phase {
+            for (from, to) in segment.sacked(packet) {
+                if acked.is_before(to) && !resumed.next.is_before(to) && from.is_before(to) {
+                    resumed.note_arrived(from, to);
+                }
+            }
+            resumed.heard(now, acked, mss);
+        }
+        if self.promised.is_some_and(|promised| !acked.is_before(promised)) {
+            self.promised = None;
+            self.is_settled = true;
+        }
+        self.end_if_done();
+    }
+
+    /// What the local side is to hear of an acknowledgement while it was told more; `None` when it
+    /// was not.
+    pub(super) fn tell(&mut self) -> Option<Told> {
+        let promised = self.promised?;
+        let (acked, room) = (self.local.acked, self.remote.edge);
+        let (edge, before) = match &mut self.phase {
+            Phase::Resumed(resumed) => {
+                let taken_in = acked.beyond(*resumed.from.get_or_insert(acked));
+                let edge = promised.plus(taken_in).min(room.max(promised));
+                let before = resumed.edge;
+                let edge = before.map_or(edge, |before| before.max(edge));
+                resumed.edge = Some(edge);
+                (edge, before)
+            }
+            Phase::Held(held) => {
+                let edge = held.edge().unwrap_or(promised);
+                (edge, Some(edge))
+            }
+            Phase::Normal | Phase::Broken(_) => (promised, Some(promised)),
+        };
+        let window = self.window(edge.beyond(promised));
+        let window_before = before.map(|before| self.window(before.beyond(promised)));
+        Some(Told { ack: promised, window, is_news: window_before != Some(window) })
+    }
+
+    fn end_if_done(&mut self) {
+        let Phase::Resumed(resumed) = &self.phase else { return };
+        let done = resumed.heads.is_empty()
+            && !resumed.has_news
+            && !resumed.is_broken
+            && !self.local.acked.is_before(resumed.to);
+        if done && self.promised.is_none() {
+            self.phase = Phase::Normal;
+        }
+    }
+
+    /// Writes a piece as a segment of the local side's, with its newest word on what it received.
+    fn emit(&self, again: &Again<'_>, out: &mut Vec<u8>) {
+        let push = if again.push { Flags::PSH } else { Flags::default() };
+        let fin = if self.local.fin == Some(again.end()) { Flags::FIN } else { Flags::default() };
+        let made = Made { flags: Flags::ACK.and(push).and(fin), ..self.made(Way::Out, again.seq) };
+        made.emit(again.bytes, out);
+    }
+
+    /// Writes a segment without payload.
+    pub(super) fn say(&self, way: Way, flags: Flags, seq: Seq, out: &mut Vec<u8>) {
+        Made { flags, ..self.made(way, seq) }.emit((&[], &[]), out);
+    }
+
+    /// Tells the receiver of `way` that the connection is over: with the number that it expects
+    /// next, else it asks back (RFC 5961, 3.2).
+    pub(super) fn reset(&self, way: Way, out: &mut Vec<u8>) {
+        let seq = match way {
+            Way::Out => self.local.acked,
+            Way::In => self.remote.acked,
+        };
+        let flags = Flags::RST.and(Flags::ACK);
+        match way {
+            Way::Out => self.say(way, flags, seq, out),
+            Way::In => {
+                let ack = self.local.next;
+                Made { flags, ack, ..self.made(way, seq) }.emit((&[], &[]), out);
+            }
+        }
+    }
+
+    fn made(&self, way: Way, seq: Seq) -> Made {
+        let (sender, receiver) = match way {
+            Way::Out => (&self.local, &self.remote),
+            Way::In => (&self.remote, &self.local),
+        };
+        Made {
+            ends: self.tuple.ends(way),
+            seq,
+            ack: receiver.acked,
+            flags: Flags::ACK,
+            window: sender.window,
+            timestamps: self.timestamps(way),
+        }
+    }
+}
+
+impl Resumed {
+    /// The local side wants to hear what has arrived.
+    pub(super) const fn ask(&mut self, now: Instant) {
+        self.asked_at = Some(now);
+    }
+
+    /// Bytes on their way.
+    fn flying(&self, acked: Seq) -> u32 {
+        let arrived: u32 = self.arrived.iter().map(|(from, to)| to.beyond(*from)).sum();
+        let (from, to) = self.lost;
+        let lost = to.beyond(from.max(acked));
+        self.next.beyond(acked).saturating_sub(arrived).saturating_sub(lost)
+    }
+
+    /// The first byte that is lost, did not arrive, and has not left again.
+    fn next_lost(&self, acked: Seq) -> Option<Seq> {
+        let (from, to) = self.lost;
+        let mut at = from.max(acked);
+        for &(first, end) in &self.arrived {
+            if !at.is_before(first) && at.is_before(end) {
+                at = end;
+            }
+        }
+        at.is_before(to).then_some(at)
+    }
+
+    fn left(&mut self, now: Instant, seq: Seq, end: Seq) {
+        if seq.is_before(self.lost.1) && !end.is_before(self.lost.0) {
+            self.lost.0 = self.lost.0.max(end);
+        }
+        self.next = self.next.max(end);
+        let bytes = u64::from(end.beyond(seq));
+        let takes = Duration::from_nanos(bytes * 1_000_000_000 / self.rate.max(RATE_MIN));
+        // What was not used a moment ago may be made up for, not more.
+        self.pace = self.pace.max(now - BURST) + takes;
+        if self.timeout.is_none() {
+            self.timeout = Some(now + self.patience());
+        }
+    }
+
+    /// Equation 4.10: twice the round trip, and twice as long with each try.
+    fn patience(&self) -> Duration {
+        let once = (self.trip * 2).max(TIMEOUT_MIN);
+        (once * (1 << self.tries.min(10))).min(TIMEOUT_MAX)
+    }
+
+    /// Nothing was answered for too long: all that is on its way counts as lost.
+    fn time_out(&mut self, now: Instant, acked: Seq) {
+        self.tries += 1;
+        self.lost = (acked, self.next);
+        self.reduce();
+        self.pace = now;
+        self.timeout = Some(now + self.patience());
+    }
+
+    fn note_arrived(&mut self, from: Seq, to: Seq) {
+        let apart = |&(first, end): &(Seq, Seq)| end.is_before(from) || to.is_before(first);
+        let mut whole = (from, to);
+        for range in self.arrived.iter().filter(|range| !apart(range)) {
+            whole = (whole.0.min(range.0), whole.1.max(range.1));
+        }
+        self.arrived.retain(apart);
+        let place = self.arrived.partition_point(|(first, _)| first.is_before(whole.0));
+        self.arrived.insert(place, whole);
+        self.arrived.truncate(RANGES_MAX);
+    }
+
+    /// The remote side has everything before `acked` by now.
+    fn heard(&mut self, now: Instant, acked: Seq, mss: u32) {
+        self.arrived.retain(|(_, end)| acked.is_before(*end));
+        let progress = acked.beyond(self.heard_to);
+        if progress > 0 {
+            self.heard_to = acked;
+            self.tries = 0;
+            self.grow(progress, mss);
+            self.timeout = acked.is_before(self.next).then(|| now + self.patience());
+        }
+        if let Some(&(_, furthest)) = self.arrived.last() {
+            let lost_to = furthest.minus(REORDERED_MAX * mss);
+            if self.lost.1.is_before(lost_to) && acked.is_before(lost_to) {
+                self.lost = (self.lost.0.max(acked).max(self.lost.1.min(lost_to)), lost_to);
+                if !self.next_lost(acked).is_none_or(|at| at.is_before(self.reduced_at)) {
+                    self.reduce();
+                }
+            }
+        }
+    }
+
+    /// One segment more for each round trip (additive increase, RFC 5681, 3.1).
+    fn grow(&mut self, progress: u32, mss: u32) {
+        let part = |whole: u64| whole * u64::from(progress) / u64::from(self.flight_max.max(1));
+        let flight = part(u64::from(mss));
+        let rate = part(u64::from(mss) * 1_000_000_000 / to_nanos(self.trip).max(1));
+        self.flight_max = self.flight_max.saturating_add(u32::try_from(flight).unwrap_or(0));
+        self.rate = self.rate.saturating_add(rate);
+    }
+
+    /// Half as fast, once for all that is on its way now.
+    fn reduce(&mut self) {
+        self.rate = (self.rate / 2).max(RATE_MIN);
+        self.flight_max /= 2;
+        self.reduced_at = self.next;
+    }
+}
+
+fn to_nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,74 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::flow::classify::Class;
+use crate::flow::tcp::State;
+use crate::time::Duration;
+use crate::wire::tcp::Seq;
+
+fn tuple(number: u32) -> Tuple {
+    let port = u16::try_from(number % 60_000).unwrap();
+    let local = [10, 0, 0, u8::try_from(number / 60_000).unwrap()].into();
+    Tuple { local: (local, port), remote: ([192, 0, 2, 1].into(), 443), protocol: 6 }
+}
+
+fn flow(number: u32) -> Flow {
+    let mut flow = Flow::new(tuple(number), Class::Bulk, Instant::ZERO);
+    flow.used_at = Instant::ZERO + Duration::from_millis(u64::from(number));
+    flow
+}
+
+#[test]
+fn a_full_table_lets_go_of_what_is_missed_least_and_owes_nothing() {
+    let mut table = Table::new(1);
+    let now = Instant::ZERO + Duration::from_secs(1_000);
+    for number in 0..FLOWS_MAX as u32 {
+        let place = table.insert(now, flow(number)).unwrap();
+        let flow = table.get_mut(place).unwrap();
+        flow.state = if number == 9 { State::Closed } else { State::Established };
+        flow.promised = (number < 9).then_some(Seq(1));
+    }
+    table.insert(now, flow(50_000)).unwrap();
+    assert_eq!(table.len(), FLOWS_MAX);
+    assert_eq!(table.find(&tuple(9)), None, "it had ended");
+    table.insert(now, flow(50_001)).unwrap();
+    assert_eq!(table.find(&tuple(16)), None, "the oldest of those looked at next");
+    for number in 2..3 * FLOWS_MAX as u32 {
+        table.insert(now, flow(50_000 + number)).unwrap();
+    }
+    assert!((0..9).all(|number| table.find(&tuple(number)).is_some()), "they are owed");
+}
+
+#[test]
+fn ten_thousand_idle_connections_take_less_than_ten_megabytes() {
+    let size = std::mem::size_of::<Flow>() + std::mem::size_of::<Option<Box<Flow>>>() + 4 * SPARE;
+    assert!(size * 10_000 < 5_000_000, "{size} bytes each");
+}
+
+proptest! {
+    #[test]
+    fn it_finds_what_a_map_finds(
+        operations in proptest::collection::vec((any::<bool>(), 0u32..60), 1..300),
+    ) {
+        let (mut table, mut model) = (Table::new(3), BTreeMap::new());
+        for (adds, number) in operations {
+            match (adds, model.get(&number).copied()) {
+                (true, None) => {
+                    let place = table.insert(Instant::ZERO, flow(number));
+                    model.insert(number, place.unwrap());
+                }
+                (false, Some(place)) => {
+                    table.remove(place);
+                    model.remove(&number);
+                }
+                (true, Some(_)) | (false, None) => {}
+            }
+            prop_assert_eq!(table.len(), model.len());
+            for number in 0..60 {
+                prop_assert_eq!(table.find(&tuple(number)), model.get(&number).copied());
+            }
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! One TCP connection, as it is seen from between its ends: how far each side is, and what would
+//! have to be said on its behalf.
+//!
+//! Follows the states of RFC 9293 from outside, the sequence spaces, windows with their scale,
+//! timestamps and the round trip through the tunnel. A connection that is first seen in its midst
+//! is learned, but never spoken for: its windows' scale is not known. Believes what both ends say
+//! as far as a TCP would: a reset counts when its number lies in the window (RFC 5961, 3.2), an
+//! acknowledgement when it is for what was sent.
+
+use super::breakoff::Broken;
+use super::cache::Cache;
+use super::classify::Class;
+use super::hold::Held;
+use super::resume::Resumed;
+use super::tuple::{Tuple, Way};
+use crate::time::{Duration, Instant};
+use crate::wire::tcp::{Flags, Opening, Segment, Seq, Timestamps};
+
+/// What a segment holds where its receiver named no size (RFC 9293, 3.7.1).
+const MSS_USUAL: u16 = 536;
+/// A round trip is taken to be this where none was measured.
+const RTT_USUAL: Duration = Duration::from_millis(100);
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) tuple: Tuple,
+    pub(super) class: Class,
+    pub(super) state: State,
+    /// The side behind this node's TUN.
+    pub(super) local: Side,
+    /// The side behind the peer.
+    pub(super) remote: Side,
+    /// What both sides agreed on in the beginning; `None` when that was not seen.
+    pub(super) terms: Option<Terms>,
+    pub(super) used_at: Instant,
+    pub(super) trip: Trip,
+    /// What the local side sent and the remote one did not acknowledge.
+    pub(super) cache: Cache,
+    pub(super) phase: Phase,
+    /// Up to where the local side was told that its bytes arrived, by this node and nobody else
+    /// yet: what lies before is owed.
+    pub(super) promised: Option<Seq>,
+    /// Whether something was owed, and is not any more, and nobody was told so.
+    pub(super) is_settled: bool,
+    /// When its turn comes, as its table knows.
+    pub(super) timer: Option<Instant>,
+}
+
+/// Who speaks for the remote side.
+#[derive(Debug, Default)]
+pub(super) enum Phase {
+    /// It does itself.
+    #[default]
+    Normal,
+    /// There is no way to it: this node does.
+    Held(Box<Held>),
+    /// There is a way again, and this node sends what it answered for.
+    Resumed(Box<Resumed>),
+    /// What was owed is gone: it ends, and nobody hears the other side any more.
+    Broken(Box<Broken>),
+}
+
+/// How far a connection is (RFC 9293, 3.3.2, from outside).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum State {
+    /// Reset, or ended by both sides: TIME-WAIT and CLOSED.
+    Closed,
+    /// SYN-SENT and SYN-RECEIVED.
+    Opening,
+    /// One side has ended: FIN-WAIT and CLOSE-WAIT, or CLOSING and LAST-ACK.
+    HalfClosed,
+    /// ESTABLISHED.
+    Established,
+}
+
+/// What both sides agreed on.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Terms {
+    pub(super) timestamps: bool,
+    pub(super) sack: bool,
+    /// Whether nobody but the two ends can make segments.
+    pub(super) closed_to_others: bool,
+}
+
+/// One side of a connection.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Side {
+    /// Whether anything was seen of it.
+    pub(super) is_known: bool,
+    /// The number after the last that it sent.
+    pub(super) next: Seq,
+    /// Up to where the other side has acknowledged it.
+    pub(super) acked: Seq,
+    /// Up to where it has room for what the other side sends.
+    pub(super) edge: Seq,
+    /// Its last window, as it stood in the header.
+    pub(super) window: u16,
+    /// By how many bits its windows are shifted.
+    pub(super) scale: u8,
+    /// The largest payload that it takes.
+    pub(super) mss: u16,
+    /// Its newest clock.
+    pub(super) clock: u32,
+    /// The number of its FIN.
+    pub(super) fin: Option<Seq>,
+    /// The number of its SYN, where that was seen.
+    begin: Option<Seq>,
+    /// Whether it has acknowledged anything: `edge` and `window` mean something.
+    answered: bool,
+    opening: Opening,
+}
+
+/// The round trip from this node to the remote side and back, and how much arrives in one.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Trip {
+    smoothed: Option<Duration>,
+    /// What is being timed: the number that will be acknowledged, and when it left.
+    timed: Option<(Seq, Instant)>,
+    /// The present round: when it began, and what had been acknowledged.
+    round: Option<(Instant, Seq)>,
+    /// Bytes per second in the last rounds, the newest first.
+    rates: [u64; 3],
+}
+
+impl Flow {
+    /// A connection of which `segment` was seen first.
+    pub(super) fn new(tuple: Tuple, class: Class, now: Instant) -> Self {
+        Self {
+            tuple,
+            class,
+            state: State::Opening,
+            local: Side::default(),
+            remote: Side::default(),
+            terms: None,
+            used_at: now,
+            trip: Trip::default(),
+            cache: Cache::default(),
+            phase: Phase::Normal,
+            promised: None,
+            is_settled: false,
+            timer: None,
+        }
+    }
+
+    /// Whether somebody was promised something that has not happened yet.
+    pub(super) const fn owes(&self) -> bool {
+        self.promised.is_some() || matches!(self.phase, Phase::Broken(_))
+    }
+
+    /// How much it would be missed, were it forgotten.
+    pub(super) const fn worth(&self) -> State {
+        self.state
+    }
+
+    /// Whether this node can speak for the remote side. Who asks for a name asks again sooner than
+    /// an old answer would be of use.
+    pub(super) fn can_be_held(&self) -> bool {
+        self.class != Class::Names
+            && self.terms.is_some_and(|terms| !terms.closed_to_others)
+            && matches!(self.state, State::Established | State::HalfClosed)
+    }
+
+    /// Bytes that are on their way to the remote side, as far as the local one knows.
+    pub(super) const fn outstanding(&self) -> u32 {
+        self.local.next.beyond(self.local.acked)
+    }
+
+    /// What the remote side takes in one segment.
+    pub(super) const fn mss(&self) -> u32 {
+        self.remote.mss as u32
+    }
+
+    /// Clocks for a segment that seems to come from `way`'s sender; `None` where they keep none.
+    pub(super) fn timestamps(&self, way: Way) -> Option<Timestamps> {
+        let (sender, receiver) = match way {
+            Way::Out => (&self.local, &self.remote),
+            Way::In => (&self.remote, &self.local),
+        };
+        let kept = self.terms.is_some_and(|terms| terms.timestamps);
+        kept.then_some(Timestamps { value: sender.clock, echo: receiver.clock })
+    }
+
+    /// Takes notice of a segment that goes `way`. Returns whether it is new in its sender's
+    /// sequence space: no repetition, and no bare acknowledgement.
+    pub(super) fn observe(&mut self, now: Instant, way: Way, segment: &Segment) -> bool {
+        self.used_at = now;
+        let (sender, receiver) = match way {
+            Way::Out => (&mut self.local, &mut self.remote),
+            Way::In => (&mut self.remote, &mut self.local),
+        };
+        if segment.flags.has(Flags::RST) {
+            let expected = receiver.edge;
+            let plausible = !sender.is_known
+                || !receiver.is_known
+                || (!segment.seq.is_before(sender.acked) && !expected.is_before(segment.seq));
+            if plausible {
+                self.state = State::Closed;
+            }
+            return false;
+        }
+        let fresh = sender.sends(segment);
+        if segment.flags.has(Flags::ACK) {
+            let moved = sender.answers(segment, receiver);
+            if way == Way::In && moved {
+                self.trip.acknowledged(now, self.local.acked);
+            }
+        }
+        if way == Way::Out {
+            if fresh && segment.end() != segment.seq {
+                self.trip.left(now, segment);
+            } else if segment.len > 0 {
+                self.trip.repeated();
+            }
+        }
+        self.step();
+        fresh
+    }
+
+    /// Takes notice of what a SYN says beside.
+    pub(super) fn open(&mut self, way: Way, segment: &Segment, opening: Opening) {
+        let side = match way {
+            Way::Out => &mut self.local,
+            Way::In => &mut self.remote,
+        };
+        side.opening = opening;
+        side.mss = opening.mss.unwrap_or(MSS_USUAL);
+        if !segment.flags.has(Flags::ACK) {
+            return;
+        }
+        // The second of the two: what the first offered holds if the second takes it.
+        let (asked, granted) = match way {
+            Way::Out => (&mut self.remote, &mut self.local),
+            Way::In => (&mut self.local, &mut self.remote),
+        };
+        if !asked.is_known {
+            return;
+        }
+        let scaled = asked.opening.scale.zip(granted.opening.scale);
+        (asked.scale, granted.scale) = scaled.unwrap_or((0, 0));
+        self.terms = Some(Terms {
+            timestamps: asked.clock != 0 && segment.timestamps.is_some(),
+            sack: asked.opening.sack && granted.opening.sack,
+            closed_to_others: asked.opening.closed_to_others || granted.opening.closed_to_others,
+        });
+    }
+
+    fn step(&mut self) {
+        let ended = |side: &Side| side.fin.is_some_and(|fin| fin.is_before(side.acked));
+        self.state = match self.state {
+            State::Closed => State::Closed,
+            _ if ended(&self.local) && ended(&self.remote) => State::Closed,
+            _ if self.local.fin.is_some() || self.remote.fin.is_some() => State::HalfClosed,
+            State::Opening if self.local.has_begun() && self.remote.has_begun() => {
+                State::Established
+            }
+            state @ (State::Opening | State::Established | State::HalfClosed) => state,
+        };
+    }
+}
+
+impl Side {
+    /// It sends a segment. Returns whether that moves it on.
+    fn sends(&mut self, segment: &Segment) -> bool {
+        let end = segment.end();
+        let first = !self.is_known;
+        if first {
+            let begin = segment.flags.has(Flags::SYN).then_some(segment.seq);
+            let (acked, mss) = (segment.seq, MSS_USUAL);
+            *self = Self { is_known: true, next: end, acked, mss, begin, ..Self::default() };
+        }
+        let fresh = first || self.next.is_before(end);
+        self.next = self.next.max(end);
+        if segment.flags.has(Flags::FIN) {
+            self.fin = Some(end.minus(1));
+        }
+        if let Some(timestamps) = segment.timestamps
+            && (first || timestamps.value.wrapping_sub(self.clock).cast_signed() > 0)
+        {
+            self.clock = timestamps.value;
+        }
+        fresh
+    }
+
+    /// It acknowledges what `other` sent. Returns whether that is news.
+    fn answers(&mut self, segment: &Segment, other: &mut Self) -> bool {
+        self.window = segment.window;
+        let scale = if segment.flags.has(Flags::SYN) { 0 } else { self.scale };
+        let edge = segment.ack.plus(u32::from(segment.window) << scale);
+        if !other.is_known {
+            // Seen in its midst, and from one side so far.
+            *other = Self { is_known: true, next: segment.ack, acked: segment.ack, ..*other };
+            other.mss = MSS_USUAL;
+        }
+        let plausible = !other.next.is_before(segment.ack);
+        let moved = plausible && other.acked.is_before(segment.ack);
+        if plausible {
+            other.acked = other.acked.max(segment.ack);
+            // A window that moves back is none (RFC 9293, 3.8.6).
+            self.edge = if self.answered { edge.max(self.edge) } else { edge };
+            self.answered = true;
+        }
+        moved
+    }
+
+    /// Whether the other side has answered its SYN.
+    fn has_begun(&self) -> bool {
+        self.is_known && self.begin.is_none_or(|begin| begin.is_before(self.acked))
+    }
+}
+
+impl Trip {
+    /// The smoothed round trip (RFC 6298, section 2).
+    pub(super) fn time(&self) -> Duration {
+        self.smoothed.unwrap_or(RTT_USUAL)
+    }
+
+    /// Bytes per second that arrived lately, at best; `None` when nothing was measured.
+    pub(super) fn rate(&self) -> Option<u64> {
+        self.rates.into_iter().max().filter(|&rate| rate > 0)
+    }
+
+    fn left(&mut self, now: Instant, segment: &Segment) {
+        self.timed.get_or_insert_with(|| (segment.end(), now));
+        if segment.len > 0 {
+            self.round.get_or_insert((now, segment.seq));
+        }
+    }
+
+    /// Something was sent again: an answer may be to either (Karn's rule, RFC 6298, section 3).
+    const fn repeated(&mut self) {
+        self.timed = None;
+    }
+
+    fn acknowledged(&mut self, now: Instant, acked: Seq) {
+        if let Some((end, at)) = self.timed
+            && !acked.is_before(end)
+        {
+            let sample = now.saturating_since(at);
+            let smoothed = self.smoothed.map_or(sample, |old| (old * 7 + sample) / 8);
+            self.smoothed = Some(smoothed);
+            self.timed = None;
+        }
+        if let Some((began, from)) = self.round
+            && now.saturating_since(began) >= self.time()
+        {
+            let nanos = now.saturating_since(began).as_nanos().max(1);
+            let rate = u128::from(acked.beyond(from)) * 1_000_000_000 / nanos;
+            let [newest, before, _] = self.rates;
+            self.rates = [u64::try_from(rate).unwrap_or(u64::MAX), newest, before];
+            self.round = Some((now, acked));
+        }
+    }
+
+    /// The way is another now: what was timed by the old one means nothing.
+    pub(super) const fn interrupted(&mut self) {
+        self.timed = None;
+        self.round = None;
+    }
+}

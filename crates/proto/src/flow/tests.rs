@@ -1,0 +1,443 @@
+//! One connection through one end of a tunnel, segment by segment.
+
+use super::*;
+use crate::wire::checksum::Sum;
+use crate::wire::tcp::{Made, Timestamps};
+
+const LOCAL: ([u8; 4], u16) = ([10, 77, 0, 2], 40_000);
+const REMOTE: ([u8; 4], u16) = ([192, 0, 2, 80], 443);
+const LOCAL_START: Seq = Seq(u32::MAX - 2_000);
+const REMOTE_START: Seq = Seq(5_000);
+const MSS: u32 = 1_000;
+const TRIP: Duration = Duration::from_millis(40);
+/// What both sides shift their windows by.
+const SCALE: u8 = 3;
+
+/// A packet that this end said, read again.
+#[derive(Debug, PartialEq, Eq)]
+struct Said {
+    output: Output,
+    seq: Seq,
+    ack: Seq,
+    window: u32,
+    flags: Flags,
+    timestamps: Option<Timestamps>,
+    payload: Vec<u8>,
+}
+
+struct Scene {
+    now: Instant,
+    flows: Flows,
+    memory: Memory,
+    /// What the local side has sent and heard, and the remote one.
+    local: (Seq, Seq),
+    remote: (Seq, Seq),
+}
+
+/// The byte of the local side's stream at a place.
+fn byte(at: u32) -> u8 {
+    (at.wrapping_mul(31) >> 3) as u8
+}
+
+fn bytes(from: Seq, len: u32) -> Vec<u8> {
+    (0..len).map(|at| byte(from.plus(at).0)).collect()
+}
+
+impl Scene {
+    /// A connection that was opened through the tunnel.
+    fn new(hold: Hold) -> Self {
+        let mut scene = Self {
+            now: Instant::ZERO + Duration::from_secs(10),
+            flows: Flows::new(hold, 1),
+            memory: Memory::new(1 << 20),
+            local: (LOCAL_START, Seq(0)),
+            remote: (REMOTE_START, LOCAL_START.plus(1)),
+        };
+        let options = |mss: [u8; 2]| [2, 4, mss[0], mss[1], 3, 3, SCALE, 4, 2, 1, 1, 1];
+        let mss = u16::try_from(MSS).unwrap().to_be_bytes();
+        let syn = scene.packet(Way::Out, Flags::SYN, LOCAL_START, &options(mss));
+        assert!(scene.give_out(&open(syn)));
+        scene.wait(TRIP);
+        let flags = Flags::SYN.and(Flags::ACK);
+        let syn = scene.packet(Way::In, flags, REMOTE_START, &options(mss));
+        assert_eq!(scene.give_in(&open(syn)).1, Verdict::Pass);
+        scene.local = (LOCAL_START.plus(1), REMOTE_START.plus(1));
+        scene.remote = (REMOTE_START.plus(1), LOCAL_START.plus(1));
+        assert!(scene.out(Flags::ACK, scene.local.0, &[]));
+        scene
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.now = self.now + time;
+    }
+
+    fn clock(&self) -> u32 {
+        (self.now.as_nanos() / 1_000_000) as u32
+    }
+
+    fn packet(&self, way: Way, flags: Flags, seq: Seq, payload: &[u8]) -> Vec<u8> {
+        let (source, destination, ack) = match way {
+            Way::Out => (LOCAL, REMOTE, self.local.1),
+            Way::In => (REMOTE, LOCAL, self.remote.1),
+        };
+        let ends = crate::wire::tcp::Ends {
+            source: (source.0.into(), source.1),
+            destination: (destination.0.into(), destination.1),
+        };
+        let timestamps = Some(Timestamps { value: self.clock(), echo: 1 });
+        let window = 8_000;
+        let mut packet = Vec::new();
+        Made { ends, seq, ack, flags, window, timestamps }.emit((payload, &[]), &mut packet);
+        packet
+    }
+
+    fn give_out(&mut self, packet: &[u8]) -> bool {
+        let view = InnerView::parse(packet, packet.len()).unwrap();
+        self.flows.outgoing(self.now, &mut self.memory, &view, &InnerPacket::whole(packet))
+    }
+
+    fn give_in(&mut self, packet: &[u8]) -> (Vec<u8>, Verdict) {
+        let view = InnerView::parse(packet, packet.len()).unwrap();
+        let verdict = self.flows.incoming(self.now, &mut self.memory, &view, packet);
+        let mut packet = packet.to_vec();
+        if let Verdict::Change(change) = verdict {
+            change.apply(&mut packet);
+        }
+        (packet, verdict)
+    }
+
+    /// The local side says something. Returns whether it goes into the tunnel.
+    fn out(&mut self, flags: Flags, seq: Seq, payload: &[u8]) -> bool {
+        let packet = self.packet(Way::Out, flags, seq, payload);
+        self.give_out(&packet)
+    }
+
+    /// The local side sends so many segments.
+    fn send(&mut self, segments: u32) -> bool {
+        let mut went = true;
+        for _ in 0..segments {
+            let seq = self.local.0;
+            went &= self.out(Flags::ACK, seq, &bytes(seq, MSS));
+            self.local.0 = seq.plus(MSS);
+        }
+        went
+    }
+
+    /// The remote side acknowledges; what becomes of it.
+    fn acknowledge(&mut self, ack: Seq) -> Option<Said> {
+        self.remote.1 = ack;
+        let packet = self.packet(Way::In, Flags::ACK, self.remote.0, &[]);
+        let (packet, verdict) = self.give_in(&packet);
+        (verdict != Verdict::Keep).then(|| read(Output::ToLocal, &packet))
+    }
+
+    /// What is said now, with everything written down that has to be.
+    fn said(&mut self) -> Vec<Said> {
+        let mut said = Vec::new();
+        for _ in 0..1_000 {
+            let mut packet = Vec::new();
+            match self.flows.poll(self.now, &mut packet) {
+                Some(output) => said.push(read(output, &packet)),
+                None => match self.flows.poll_record() {
+                    Some(tuple) => self.flows.recorded(&tuple),
+                    None => return said,
+                },
+            }
+        }
+        panic!("it never stops: {:?}", said.last());
+    }
+
+    /// The same over a time, each with how long after the beginning it was said.
+    fn said_within(&mut self, time: Duration) -> Vec<(Duration, Said)> {
+        let (start, mut said) = (self.now, Vec::new());
+        while let Some(due) = self.flows.due().filter(|&due| due <= start + time) {
+            self.now = self.now.max(due);
+            let at = self.now.saturating_since(start);
+            said.extend(self.said().into_iter().map(|said| (at, said)));
+        }
+        self.now = start + time;
+        said
+    }
+
+    fn suspend(&mut self) {
+        self.flows.suspend(self.now, &mut self.memory);
+    }
+
+    fn resume(&mut self) {
+        self.flows.resume(self.now, TRIP);
+    }
+}
+
+/// A SYN whose payload was its options.
+fn open(mut packet: Vec<u8>) -> Vec<u8> {
+    packet[32] = 11 << 4;
+    packet
+}
+
+fn read(output: Output, packet: &[u8]) -> Said {
+    let view = InnerView::parse(packet, packet.len()).unwrap();
+    let segment = Segment::parse(&view, &InnerPacket::whole(packet)).unwrap();
+    let tcp = &packet[view.transport.unwrap()..];
+    let length = u16::try_from(tcp.len()).unwrap();
+    let sum = Sum::default().pseudo(view.source, view.destination, TCP, length).bytes(tcp);
+    assert_eq!(sum.folded(), 0, "the checksum of {segment:?}");
+    let source = if output == Output::ToLocal { REMOTE } else { LOCAL };
+    assert_eq!((view.source, view.ports.unwrap().0), (source.0.into(), source.1));
+    let Segment { seq, ack, flags, timestamps, .. } = segment;
+    let window = u32::from(segment.window) << SCALE;
+    Said {
+        output,
+        seq,
+        ack,
+        window,
+        flags,
+        timestamps,
+        payload: packet[segment.payload()].to_vec(),
+    }
+}
+
+#[test]
+fn while_there_is_a_way_nothing_is_said_and_what_arrived_is_not_kept() {
+    let mut scene = Scene::new(Hold::Full);
+    assert!(scene.send(10));
+    assert_eq!(scene.memory.used(), 10_000);
+    scene.wait(TRIP);
+    let ack = scene.local.0.minus(3_000);
+    let passed = scene.acknowledge(ack).unwrap();
+    assert_eq!((passed.ack, passed.window), (ack, 64_000));
+    assert_eq!(scene.memory.used(), 3_000);
+    assert_eq!(scene.flows.due(), None);
+}
+
+#[test]
+fn what_is_outstanding_is_acknowledged_and_the_window_closed() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(10);
+    scene.wait(TRIP);
+    scene.suspend();
+    let mut packet = Vec::new();
+    assert_eq!(scene.flows.poll(scene.now, &mut packet), None, "not before it is written down");
+    let tuple = scene.flows.poll_record().unwrap();
+    assert_eq!(scene.flows.poll(scene.now, &mut packet), None);
+    scene.flows.recorded(&tuple);
+    let [told] = &scene.said()[..] else { panic!() };
+    assert_eq!((told.output, told.ack, told.window), (Output::ToLocal, scene.local.0, 0));
+    assert_eq!(told.seq, scene.remote.0);
+    let clock = scene.clock() - 40;
+    assert_eq!(told.timestamps.unwrap().echo, clock, "the newest that the local side said");
+    // What was on its way already is acknowledged too, a round trip later.
+    assert!(!scene.send(2));
+    assert!(scene.said().is_empty());
+    let [(at, told)] = &scene.said_within(TRIP * 2)[..] else { panic!() };
+    assert_eq!((*at, told.ack, told.window), (TRIP, scene.local.0, 0));
+}
+
+#[test]
+fn probes_and_keepalives_are_answered_however_long_it_takes() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(3);
+    scene.suspend();
+    scene.said();
+    for _ in 0..100 {
+        scene.wait(Duration::from_secs(100));
+        assert!(!scene.out(Flags::ACK, scene.local.0.minus(1), &[]));
+        let [told] = &scene.said()[..] else { panic!() };
+        assert_eq!((told.ack, told.window), (scene.local.0, 0));
+    }
+}
+
+#[test]
+fn an_idle_connection_is_kept_alive_and_its_window_stays_open() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(1);
+    scene.wait(TRIP);
+    scene.acknowledge(scene.local.0);
+    scene.suspend();
+    assert!(scene.said().is_empty());
+    scene.wait(Duration::from_secs(10));
+    assert!(!scene.out(Flags::ACK, scene.local.0.minus(1), &[]));
+    let [told] = &scene.said()[..] else { panic!() };
+    assert_eq!((told.ack, told.window), (scene.local.0, 64_000));
+    assert_eq!(scene.flows.poll_record(), None, "nothing is owed");
+}
+
+#[test]
+fn what_is_owed_leaves_at_the_old_rate_and_the_local_side_follows_at_the_same() {
+    let mut scene = Scene::new(Hold::Full);
+    // 20 segments a round trip, for some.
+    for _ in 0..5 {
+        scene.send(20);
+        scene.wait(TRIP);
+        scene.acknowledge(scene.local.0);
+    }
+    scene.send(20);
+    let (first, end) = (scene.local.0.minus(20 * MSS), scene.local.0);
+    scene.wait(Duration::from_millis(300));
+    scene.suspend();
+    scene.said();
+    scene.wait(Duration::from_secs(10));
+    scene.resume();
+    let sent = scene.said_within(TRIP);
+    assert_eq!(sent.len(), 20);
+    let mut next = first;
+    for (_, said) in &sent {
+        assert_eq!((said.output, said.seq), (Output::ToRemote, next));
+        assert_eq!(said.payload, bytes(next, MSS));
+        next = next.plus(MSS);
+    }
+    let halfway = sent[10].0;
+    assert!(halfway > TRIP / 3 && halfway < TRIP * 2 / 3, "{halfway:?}");
+    // The first answer says what was there already, and gives no room for what did not leave.
+    assert_eq!(scene.acknowledge(first.plus(2 * MSS)), None);
+    // Then the remote side takes it in, a segment at a time.
+    for taken_in in 1..18 {
+        let told = scene.acknowledge(first.plus((2 + taken_in) * MSS)).unwrap();
+        assert_eq!((told.ack, told.window), (end, taken_in * MSS));
+    }
+    let told = scene.acknowledge(end).unwrap();
+    assert_eq!((told.ack, told.window), (end, 64_000), "it speaks for itself again");
+    assert!(scene.send(5));
+    assert_eq!(scene.flows.due(), None);
+}
+
+#[test]
+fn what_is_lost_is_found_and_sent_again() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.acknowledge(scene.local.0);
+    scene.send(20);
+    let first = scene.local.0.minus(20 * MSS);
+    scene.suspend();
+    scene.said();
+    scene.resume();
+    let sent = scene.said_within(TRIP * 2).len();
+    assert!(sent >= 10, "{sent}");
+    // All but the second arrived.
+    let sacks = |from: Seq, to: Seq| {
+        let mut options = vec![1, 1, 5, 10];
+        options.extend(from.0.to_be_bytes());
+        options.extend(to.0.to_be_bytes());
+        options
+    };
+    scene.remote.1 = first.plus(MSS);
+    let options = sacks(first.plus(2 * MSS), first.plus(10 * MSS));
+    let mut packet = scene.packet(Way::In, Flags::ACK, scene.remote.0, &options);
+    packet[32] = 11 << 4;
+    assert_eq!(scene.give_in(&packet).1, Verdict::Keep, "the local side was told more");
+    let again = scene.said_within(Duration::from_millis(100));
+    assert_eq!(again[0].1.seq, first.plus(MSS), "{again:?}");
+    assert!(again[1..].iter().all(|(_, said)| !said.seq.is_before(first.plus(10 * MSS))));
+}
+
+#[test]
+fn who_never_answers_is_told_that_it_is_over_and_so_is_the_other() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(3);
+    scene.suspend();
+    scene.said();
+    scene.resume();
+    let said = scene.said_within(Duration::from_secs(600));
+    let resets: Vec<_> =
+        said.iter().map(|(_, said)| said).filter(|said| said.flags.has(Flags::RST)).collect();
+    let [to_remote, to_local] = resets[..] else { panic!("{resets:?}") };
+    assert_eq!((to_remote.output, to_remote.seq), (Output::ToRemote, LOCAL_START.plus(1)));
+    assert_eq!((to_local.output, to_local.seq), (Output::ToLocal, scene.remote.0));
+    assert_eq!(said.last().unwrap().1.flags, to_local.flags, "nothing more is said");
+}
+
+#[test]
+fn nothing_is_acknowledged_where_something_is_missing() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(2);
+    // A damaged segment: what it says is not what it meant.
+    let seq = scene.local.0;
+    let mut packet = scene.packet(Way::Out, Flags::ACK, seq, &bytes(seq, MSS));
+    let last = packet.len() - 1;
+    packet[last] ^= 1;
+    assert!(scene.give_out(&packet));
+    scene.local.0 = seq.plus(MSS);
+    scene.send(2);
+    scene.suspend();
+    assert!(scene.said().is_empty());
+    // Its sender sends it again, and the first two that left first.
+    assert!(!scene.out(Flags::ACK, seq, &bytes(seq, MSS)));
+    let first = seq.minus(2 * MSS);
+    assert!(!scene.out(Flags::ACK, first, &bytes(first, MSS)));
+    assert!(scene.said().is_empty());
+    scene.resume();
+    assert!(!scene.said_within(TRIP).is_empty());
+}
+
+#[test]
+fn without_acknowledging_the_oldest_segments_are_sent_again_at_once() {
+    let mut scene = Scene::new(Hold::Reinject);
+    scene.send(10);
+    assert_eq!(scene.memory.used(), 0);
+    scene.suspend();
+    let first = scene.local.0.minus(10 * MSS);
+    for _ in 0..3 {
+        scene.wait(Duration::from_millis(400));
+        assert!(!scene.out(Flags::ACK, first, &bytes(first, MSS)));
+        assert!(scene.said().is_empty());
+    }
+    scene.resume();
+    let said = scene.said();
+    assert_eq!((said[0].output, said[0].seq), (Output::ToRemote, first));
+    assert_eq!((said[1].flags, said.len()), (Flags::ACK, 2), "and what it received");
+    let passed = scene.acknowledge(first.plus(MSS)).unwrap();
+    assert_eq!(passed.ack, first.plus(MSS));
+    assert_eq!(scene.flows.due(), None);
+}
+
+#[test]
+fn a_sender_that_is_about_to_give_up_is_shown_a_closed_window() {
+    let mut scene = Scene::new(Hold::Reinject);
+    scene.send(4);
+    scene.suspend();
+    let first = scene.local.0.minus(4 * MSS);
+    let mut told = Vec::new();
+    for _ in 0..8 {
+        scene.wait(Duration::from_secs(2));
+        scene.out(Flags::ACK, first, &bytes(first, MSS));
+        told.extend(scene.said());
+    }
+    assert_eq!(told.len(), 4);
+    assert!(told.iter().all(|told| (told.ack, told.window) == (first, 0)));
+}
+
+#[test]
+fn an_end_is_delivered_behind_what_is_owed() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(2);
+    scene.suspend();
+    scene.said();
+    let end = scene.local.0;
+    assert!(!scene.out(Flags::ACK.and(Flags::FIN), end, &[]));
+    assert!(scene.said_within(TRIP).iter().all(|(_, told)| told.ack == end), "FIN is not answered");
+    scene.resume();
+    let sent = scene.said_within(TRIP * 2);
+    let (_, last) = sent.last().unwrap();
+    assert!(last.flags.has(Flags::FIN) && !last.payload.is_empty(), "{last:?}");
+}
+
+#[test]
+fn a_connection_opened_while_there_was_no_way_opens_at_once_when_there_is() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.suspend();
+    let mut syn = scene.packet(Way::Out, Flags::SYN, LOCAL_START, &[]);
+    syn[20] ^= 1; // another port
+    let fix = InnerView::parse(&syn, syn.len()).unwrap();
+    assert_ne!(fix.ports.unwrap().0, LOCAL.1);
+    for _ in 0..3 {
+        scene.wait(Duration::from_secs(1));
+        assert!(!scene.give_out(&syn));
+    }
+    scene.resume();
+    let said: Vec<_> = std::iter::from_fn(|| {
+        let mut packet = Vec::new();
+        scene.flows.poll(scene.now, &mut packet).map(|output| (output, packet))
+    })
+    .collect();
+    // The other connection says what it received.
+    assert_eq!(said.iter().filter(|(_, packet)| *packet == syn).count(), 1);
+    assert_eq!(said.len(), 2);
+}

@@ -1,0 +1,100 @@
+//! Which inner connection a packet belongs to.
+
+use std::net::IpAddr;
+
+use crate::wire::inner::InnerView;
+use crate::wire::tcp::Ends;
+
+/// Which way a packet goes, as seen from one end of the tunnel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// From the TUN into the tunnel: this end's side sends it.
+    Out,
+    /// From the tunnel to the TUN: the other end's side sent it.
+    In,
+}
+
+/// The two ends of an inner connection: the same for packets of both directions.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Tuple {
+    /// The end behind this node's TUN: address and port.
+    pub local: (IpAddr, u16),
+    /// The end behind the peer.
+    pub remote: (IpAddr, u16),
+    /// IP protocol number.
+    pub protocol: u8,
+}
+
+impl Tuple {
+    /// The connection of the packet `view`, which goes `way`. `None` when it has no ports.
+    pub fn of(view: &InnerView, way: Way) -> Option<Self> {
+        let (from, to) = view.ports?;
+        let (source, destination) = ((view.source, from), (view.destination, to));
+        let protocol = view.protocol;
+        Some(match way {
+            Way::Out => Self { local: source, remote: destination, protocol },
+            Way::In => Self { local: destination, remote: source, protocol },
+        })
+    }
+
+    /// Sender and receiver of a packet that goes `way`.
+    pub const fn ends(&self, way: Way) -> Ends {
+        match way {
+            Way::Out => Ends { source: self.local, destination: self.remote },
+            Way::In => Ends { source: self.remote, destination: self.local },
+        }
+    }
+
+    /// A number that is the same for the packets of a connection, and that nobody who does not know
+    /// `secret` can make the same for many: 64 bits at a time, each multiplied into 128 and folded.
+    pub fn hash(&self, secret: u64) -> u64 {
+        let ports = u64::from(self.local.1) << 24
+            | u64::from(self.remote.1) << 40
+            | u64::from(self.protocol);
+        let mut hash = fold(secret ^ ports, ODD[0]);
+        for address in [self.local.0, self.remote.0] {
+            hash = match address {
+                IpAddr::V4(v4) => fold(hash ^ u64::from(v4.to_bits()), ODD[1]),
+                IpAddr::V6(v6) => {
+                    let bits = v6.to_bits();
+                    #[expect(clippy::cast_possible_truncation, reason = "one half each")]
+                    let (high, low) = ((bits >> 64) as u64, bits as u64);
+                    fold(fold(hash ^ high, ODD[1]) ^ low, ODD[2])
+                }
+            };
+        }
+        hash
+    }
+}
+
+/// Odd numbers with as many ones as zeros: digits of the golden ratio, of pi and of e.
+const ODD: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0x243f_6a88_85a3_08d3, 0xb7e1_5162_8aed_2a6b];
+
+const fn fold(a: u64, b: u64) -> u64 {
+    let product = a as u128 * b as u128;
+    #[expect(clippy::cast_possible_truncation, reason = "one half each")]
+    let (high, low) = ((product >> 64) as u64, product as u64);
+    high ^ low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::inner::TCP;
+
+    fn tuple(number: u32) -> Tuple {
+        let port = u16::try_from(number % 5_000).unwrap() + 1_024;
+        let local = IpAddr::from([10, 77, 0, u8::try_from(number / 5_000).unwrap()]);
+        Tuple { local: (local, port), remote: ([192, 0, 2, 1].into(), 443), protocol: TCP }
+    }
+
+    #[test]
+    fn neighbours_lie_apart() {
+        let mut counts = vec![0u32; 1 << 12];
+        for number in 0..1 << 14 {
+            counts[(tuple(number).hash(7) & 0xfff) as usize] += 1;
+        }
+        assert!(counts.iter().all(|&count| count < 20), "{:?}", counts.iter().max());
+        assert_ne!(tuple(1).hash(7), tuple(1).hash(8));
+    }
+}

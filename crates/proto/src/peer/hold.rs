@@ -1,0 +1,142 @@
+//! Open connections while no path carries: they are told when there is none and when there is one
+//! again, and what they want to say is passed on.
+
+use super::egress::Load;
+use super::{Context, Event, Peer, PeerState};
+use crate::error::DropReason;
+use crate::flow::Output;
+use crate::flow::tuple::Tuple;
+use crate::pack::{self, Framing};
+use crate::path::{Health, PathId};
+use crate::time::{Duration, Instant};
+use crate::wire::inner::{InnerPacket, InnerView};
+
+/// When the outbox was full, the rest follows after this.
+const REST: Duration = Duration::from_millis(1);
+
+impl Peer {
+    /// Called when the state may have changed.
+    pub(super) fn hold_or_resume(&mut self, cx: &mut Context<'_>) {
+        let returns = self.returns(cx.now);
+        let carries = matches!(self.state, PeerState::Up | PeerState::Moving) || returns;
+        match (self.flows.is_up(), carries) {
+            (true, false) => self.flows.suspend(cx.now, cx.memory),
+            (false, true) => {
+                let trip = self.paths.active().map(|path| path.rtt.smoothed());
+                self.flows.resume(cx.now, trip.unwrap_or_default());
+            }
+            (true, true) | (false, false) => {}
+        }
+        self.ask_urgently(cx);
+    }
+
+    /// Whether the path in use was silent in both directions and is heard again: that it carries
+    /// the other way as well is not proven, and likely enough for what is sent again if not.
+    fn returns(&mut self, now: Instant) -> bool {
+        let Some(due) = self.return_due() else { return false };
+        if due <= now
+            && let Some(id) = self.paths.active_id()
+            && let Some(path) = self.paths.get_mut(id)
+        {
+            path.returned_at = None;
+        }
+        now < due
+    }
+
+    /// Until when a path that is heard again after a silence is taken to carry without an answer.
+    pub(super) fn return_due(&self) -> Option<Instant> {
+        let path = self.paths.active()?;
+        let is_silent = matches!(path.health, Health::Silent { .. });
+        path.returned_at.filter(|_| is_silent).map(|at| at + path.patience())
+    }
+
+    /// While connections wait for a path it is asked more often.
+    fn ask_urgently(&mut self, cx: &Context<'_>) {
+        let urgent = self.flows.is_waiting();
+        for path in self.paths.iter_mut() {
+            path.probes.set_urgent(cx.now, urgent);
+        }
+    }
+
+    /// Passes on what is said in the place of those who cannot be reached, or were not.
+    pub(super) fn speak_for_others(&mut self, cx: &mut Context<'_>) {
+        if self.flows.due().is_none_or(|due| due > cx.now) {
+            self.tell_owed(cx);
+            return;
+        }
+        let mut packet = std::mem::take(&mut self.spoken);
+        loop {
+            if cx.out.is_full() {
+                self.flows.rest(cx.now + REST);
+                break;
+            }
+            packet.clear();
+            let Some(output) = self.flows.poll(cx.now, &mut packet) else { break };
+            if let Err(reason) = self.pass_on(cx, output, &packet) {
+                cx.drops.count(reason);
+            }
+        }
+        self.spoken = packet;
+        self.tell_owed(cx);
+    }
+
+    /// Has the shell write down what will be owed, and strike out what is not owed any more.
+    fn tell_owed(&mut self, cx: &mut Context<'_>) {
+        while let Some(tuple) = self.flows.poll_record() {
+            cx.tell(Event::Owing { peer: self.key, tuple });
+        }
+        while let Some(tuple) = self.flows.poll_settled() {
+            cx.tell(Event::Settled { peer: self.key, tuple });
+        }
+    }
+
+    /// The path `id`, which is in use, was asked whether it is there again: what open connections
+    /// received last goes with the question. It is not kept: it will be asked again.
+    pub(super) fn repeat_news(&mut self, cx: &mut Context<'_>, id: PathId) {
+        let mut packet = std::mem::take(&mut self.spoken);
+        for nth in 0.. {
+            packet.clear();
+            if self.flows.news(nth, &mut packet).is_none() {
+                break;
+            }
+            if packet.is_empty() {
+                continue;
+            }
+            let sent = self.send_on(cx, id, Load::Quiet, |draft| {
+                pack::push(draft, Framing::Plain, InnerPacket::whole(&packet));
+            });
+            if let Err(reason) = sent {
+                cx.drops.count(reason);
+            }
+        }
+        self.spoken = packet;
+    }
+
+    /// What will be owed for a connection is written down.
+    pub(crate) fn recorded(&mut self, cx: &mut Context<'_>, tuple: &Tuple) {
+        self.flows.recorded(tuple);
+        self.speak_for_others(cx);
+    }
+
+    /// Bytes of a connection were owed, and are gone.
+    pub(crate) fn break_off(&mut self, cx: &mut Context<'_>, tuple: Tuple) {
+        self.flows.break_off(cx.now, tuple);
+        self.speak_for_others(cx);
+    }
+
+    fn pass_on(
+        &mut self,
+        cx: &mut Context<'_>,
+        output: Output,
+        packet: &[u8],
+    ) -> Result<(), DropReason> {
+        match output {
+            Output::ToLocal if cx.out.push_inner(packet) => Ok(()),
+            Output::ToLocal => Err(DropReason::QueueFull),
+            Output::ToRemote => {
+                let view = InnerView::parse(packet, packet.len())?;
+                self.send_now(cx, &view, InnerPacket::whole(packet))
+            }
+        }
+    }
+}
