@@ -3,8 +3,9 @@
 //!
 //! A reset only counts with the number that its receiver expects next (RFC 5961, 3.2), which nobody
 //! here remembers. A SYN in the midst of a connection makes its receiver say that number (the same,
-//! 4.2): it is asked that way, as if by the other end, and then reset. Neither question nor answer
-//! reaches the other end. Who does not answer has no such connection.
+//! 4.2): it is asked that way, as if by the other end, and then reset, and asked again, since the
+//! reset may be lost. Neither question nor answer reaches the other end. Who refuses has no such
+//! connection, nor has who takes the question for the beginning of a new one, or says nothing.
 
 use super::Output;
 use super::tcp::{Flow, Phase, State};
@@ -27,10 +28,12 @@ pub(super) struct Broken {
 /// How far one end is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Told {
-    /// To be asked then, the next of so many times.
+    /// To be asked then, after so many times.
     Ask { at: Instant, tries: u8 },
-    /// It has said what it expects next.
-    Expects(Seq),
+    /// It has said what it expects next: it is to be reset, and asked again.
+    Expects { seq: Seq, tries: u8 },
+    /// The same, and nothing more.
+    Begins(Seq),
     /// It knows, or there is nobody.
     Done,
 }
@@ -45,9 +48,12 @@ impl Broken {
     pub(super) fn due(&self, is_up: bool) -> Option<Instant> {
         let due = |told| match told {
             Told::Ask { at, .. } => Some(at),
-            Told::Expects(_) => Some(Instant::ZERO),
+            Told::Expects { .. } | Told::Begins(_) => Some(Instant::ZERO),
             Told::Done => None,
         };
+        if self.is_done() {
+            return Some(Instant::ZERO); // to be said
+        }
         let remote = due(self.remote).filter(|_| is_up);
         [due(self.local), remote].into_iter().flatten().min()
     }
@@ -65,10 +71,13 @@ impl Flow {
             Way::Out => &mut broken.local,
             Way::In => &mut broken.remote,
         };
+        let Told::Ask { tries, .. } = *told else { return };
         if segment.flags.has(Flags::RST) {
             *told = Told::Done;
-        } else if segment.flags.has(Flags::ACK) && matches!(told, Told::Ask { .. }) {
-            *told = Told::Expects(segment.ack);
+        } else if segment.flags.has(Flags::SYN.and(Flags::ACK)) {
+            *told = Told::Begins(segment.ack);
+        } else if segment.flags.has(Flags::ACK) && tries > 0 {
+            *told = Told::Expects { seq: segment.ack, tries };
         }
     }
 
@@ -98,7 +107,11 @@ impl Flow {
                     *told = Told::Done;
                     continue;
                 }
-                Told::Expects(seq) => {
+                Told::Expects { seq, tries } => {
+                    *told = Told::Ask { at: now + PAUSE, tries };
+                    (Flags::RST, seq)
+                }
+                Told::Begins(seq) => {
                     *told = Told::Done;
                     (Flags::RST, seq)
                 }

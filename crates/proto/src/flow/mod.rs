@@ -146,13 +146,13 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// No connection yet. `secret` is a random number.
+    /// No connection yet, and no way. `secret` is a random number.
     pub fn new(hold: Hold, secret: u64) -> Self {
         Self {
             hold,
             table: Table::new(secret),
             timers: BTreeSet::new(),
-            is_up: true,
+            is_up: false,
             is_waiting: false,
             newsworthy: Vec::new(),
             trip: Duration::ZERO,
@@ -207,7 +207,7 @@ impl Flows {
             Phase::Normal | Phase::Held(_) | Phase::Resumed(_) => {}
         }
         let fresh = flow.observe(now, Way::Out, &segment);
-        if segment.flags.has(Flags::SYN) {
+        if segment.flags.has(Flags::SYN) && fresh {
             flow.open(Way::Out, &segment, segment.opening(packet));
         } else if segment.len > 0 && self.hold == Hold::Full && flow.can_be_held() {
             let (seq, push) = (segment.seq, segment.flags.has(Flags::PSH));
@@ -251,8 +251,8 @@ impl Flows {
             self.arm(place);
             return Verdict::Keep;
         }
-        flow.observe(now, Way::In, &segment);
-        if segment.flags.has(Flags::SYN) {
+        let fresh = flow.observe(now, Way::In, &segment);
+        if segment.flags.has(Flags::SYN) && fresh {
             flow.open(Way::In, &segment, segment.opening(&whole));
         }
         if !flow.cache.is_empty() {

@@ -199,6 +199,9 @@ impl Flow {
             }
             return false;
         }
+        if segment.flags.has(Flags::SYN) && sender.is_known && sender.begin != Some(segment.seq) {
+            return false; // a question (RFC 5961, 4.2), or forged: the connection goes on
+        }
         let fresh = sender.sends(segment);
         if segment.flags.has(Flags::ACK) {
             let moved = sender.answers(segment, receiver);

@@ -53,6 +53,7 @@ impl Scene {
             local: (LOCAL_START, Seq(0)),
             remote: (REMOTE_START, LOCAL_START.plus(1)),
         };
+        scene.resume();
         let options = |mss: [u8; 2]| [2, 4, mss[0], mss[1], 3, 3, SCALE, 4, 2, 1, 1, 1];
         let mss = u16::try_from(MSS).unwrap().to_be_bytes();
         let syn = scene.packet(Way::Out, Flags::SYN, LOCAL_START, &options(mss));
@@ -440,4 +441,125 @@ fn a_connection_opened_while_there_was_no_way_opens_at_once_when_there_is() {
     // The other connection says what it received.
     assert_eq!(said.iter().filter(|(_, packet)| *packet == syn).count(), 1);
     assert_eq!(said.len(), 2);
+}
+
+#[test]
+fn a_question_in_the_midst_of_a_connection_changes_nothing() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(4);
+    for way in [Way::In, Way::Out] {
+        let syn = scene.packet(way, Flags::SYN, Seq(1 << 31), &[]);
+        match way {
+            Way::In => assert_eq!(scene.give_in(&syn).1, Verdict::Pass),
+            Way::Out => assert!(scene.give_out(&syn)),
+        }
+    }
+    scene.suspend();
+    let [told] = &scene.said()[..] else { panic!() };
+    assert_eq!((told.seq, told.ack, told.window), (scene.remote.0, scene.local.0, 0));
+}
+
+#[test]
+fn what_a_process_owed_is_broken_off_by_the_next() {
+    let mut scene = Scene::new(Hold::Full);
+    let before = std::mem::replace(&mut scene.flows, Flows::new(Hold::Full, 2));
+    drop(before);
+    let tuple = Tuple {
+        local: (LOCAL.0.into(), LOCAL.1),
+        remote: (REMOTE.0.into(), REMOTE.1),
+        protocol: TCP,
+    };
+    scene.flows.break_off(scene.now, tuple);
+    let [asked] = &scene.said()[..] else { panic!() };
+    assert_eq!((asked.output, asked.flags), (Output::ToLocal, Flags::SYN), "no way to the other");
+    assert!(!scene.out(Flags::ACK, scene.local.0, &[]), "its answer goes nowhere");
+    let [reset] = &scene.said()[..] else { panic!() };
+    let expected = (Output::ToLocal, Flags::RST, scene.local.1);
+    assert_eq!((reset.output, reset.flags, reset.seq), expected);
+    // It is asked again, and knows nothing of a connection.
+    scene.wait(Duration::from_secs(1));
+    assert_eq!(scene.said()[0].flags, Flags::SYN);
+    assert!(!scene.out(Flags::RST.and(Flags::ACK), Seq(0), &[]));
+
+    scene.resume();
+    let [asked] = &scene.said()[..] else { panic!() };
+    assert_eq!((asked.output, asked.flags), (Output::ToRemote, Flags::SYN));
+    // The first answer is lost.
+    scene.wait(Duration::from_secs(1));
+    assert_eq!(scene.said()[0].flags, Flags::SYN);
+    assert_eq!(scene.acknowledge(scene.remote.1), None);
+    let [reset] = &scene.said()[..] else { panic!() };
+    let expected = (Output::ToRemote, Flags::RST, scene.remote.1);
+    assert_eq!((reset.output, reset.flags, reset.seq), expected);
+    scene.wait(Duration::from_secs(1));
+    assert_eq!(scene.said()[0].flags, Flags::SYN);
+    // It listens, and takes that for a beginning.
+    scene.remote.1 = Seq(1);
+    let granted = scene.packet(Way::In, Flags::SYN.and(Flags::ACK), Seq(77), &[]);
+    assert_eq!(scene.give_in(&granted).1, Verdict::Keep);
+    let [reset] = &scene.said()[..] else { panic!() };
+    let expected = (Output::ToRemote, Flags::RST, Seq(1));
+    assert_eq!((reset.output, reset.flags, reset.seq), expected);
+    assert_eq!(scene.flows.poll_settled(), Some(tuple));
+    assert_eq!(scene.flows.due(), None);
+}
+
+#[test]
+fn who_knows_of_no_connection_says_so() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.flows = Flows::new(Hold::Full, 2);
+    scene.resume();
+    let (local, remote) = ((LOCAL.0.into(), LOCAL.1), (REMOTE.0.into(), REMOTE.1));
+    let tuple = Tuple { local, remote, protocol: TCP };
+    scene.flows.break_off(scene.now, tuple);
+    assert_eq!(scene.said().len(), 2);
+    let refused = Flags::RST.and(Flags::ACK);
+    assert!(!scene.out(refused, Seq(0), &[]));
+    let refused = scene.packet(Way::In, refused, Seq(0), &[]);
+    assert_eq!(scene.give_in(&refused).1, Verdict::Keep);
+    assert!(scene.said().is_empty());
+    assert_eq!((scene.flows.poll_settled(), scene.flows.due()), (Some(tuple), None));
+}
+
+#[test]
+fn who_does_not_answer_has_no_such_connection() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.flows = Flows::new(Hold::Full, 2);
+    scene.resume();
+    let remote = ([192, 0, 2, 81].into(), 443);
+    let tuple = Tuple { local: (LOCAL.0.into(), LOCAL.1), remote, protocol: TCP };
+    scene.flows.break_off(scene.now, tuple);
+    let mut questions = 0;
+    while let Some(due) = scene.flows.due() {
+        scene.now = scene.now.max(due);
+        let mut packet = Vec::new();
+        questions += usize::from(scene.flows.poll(scene.now, &mut packet).is_some());
+        assert!(questions < 20);
+    }
+    assert_eq!(questions, 12);
+    assert_eq!(scene.flows.poll_settled(), Some(tuple));
+}
+
+#[test]
+fn it_is_held_again_and_again() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.acknowledge(scene.local.0);
+    for _ in 0..3 {
+        scene.send(5);
+        scene.wait(TRIP * 8);
+        scene.suspend();
+        let mut packet = Vec::new();
+        assert_eq!(scene.flows.poll(scene.now, &mut packet), None);
+        let tuple = scene.flows.poll_record().unwrap();
+        scene.flows.recorded(&tuple);
+        let told = scene.said();
+        assert_eq!((told.len(), told[0].ack, told[0].window), (1, scene.local.0, 0));
+        scene.wait(Duration::from_secs(5));
+        scene.resume();
+        assert!(scene.said_within(TRIP).len() >= 5);
+        scene.acknowledge(scene.local.0);
+        assert_eq!(scene.flows.poll_settled(), Some(tuple));
+        assert_eq!(scene.flows.due(), None);
+        assert_eq!(scene.memory.used(), 0);
+    }
 }
