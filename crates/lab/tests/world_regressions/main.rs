@@ -525,3 +525,17 @@ fn a_gateway_that_speaks_from_where_no_index_is_left_for_is_asked_by_a_handshake
     ];
     holds(2_000_602, &ops);
 }
+
+#[test]
+fn who_waits_eagerly_for_a_path_does_not_ask_anew_with_every_notice() {
+    let ops = [
+        Op::Syn { client: 0, way: Way::Up, mss: 963 },
+        wait(1_915),
+        Op::Send { client: 2, way: Way::Up, packets: 2, len: 0, gap_us: 500 },
+        Op::Network(Network::MoveGateway { told_after_ms: 4_628, ahead_ms: 300 }),
+        move_gateway(11_462),
+        Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 0 }),
+        wait(109_747),
+    ];
+    holds(8_100_434, &ops);
+}
