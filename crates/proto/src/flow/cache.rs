@@ -59,6 +59,8 @@ pub(super) struct Cache {
     base: Seq,
     bytes: VecDeque<u8>,
     pieces: VecDeque<Piece>,
+    /// How many of the first pieces were found to be what was declared.
+    sound: usize,
     beyond: Vec<(Piece, Vec<u8>)>,
     /// Bytes in `beyond`.
     waiting: usize,
@@ -168,6 +170,7 @@ impl Cache {
             self.base = piece.end();
             self.bytes.drain(..usize::from(piece.len));
             self.pieces.pop_front();
+            self.sound = self.sound.saturating_sub(1);
         }
         if self.pieces.is_empty() {
             self.base = self.base.max(ack);
@@ -194,16 +197,17 @@ impl Cache {
         *self = Self::default();
     }
 
-    /// Looks whether the bytes are what was declared; forgets the first that are not, and all that
-    /// follow them.
+    /// Looks whether the bytes that were not looked at yet are what was declared; forgets the first
+    /// that are not, and all that follow them.
     pub(super) fn verify(&mut self, memory: &mut Memory) {
         let held = self.len();
         let sound = |piece: &&Piece| {
             let (front, back) = self.slices(piece);
             sum_of(front, back) == piece.sum
         };
-        let pieces = self.pieces.iter().take_while(sound).count();
-        let bytes = self.pieces.iter().take(pieces).map(|piece| usize::from(piece.len)).sum();
+        let pieces = self.sound + self.pieces.range(self.sound..).take_while(sound).count();
+        let bytes = self.pieces.range(..pieces).map(|piece| usize::from(piece.len)).sum();
+        self.sound = pieces;
         if pieces < self.pieces.len() {
             self.pieces.truncate(pieces);
             self.bytes.truncate(bytes);

@@ -130,6 +130,9 @@ impl Flow {
         }
         self.trip.interrupted();
         let mut held = Box::new(Held::new(self, now));
+        if let Phase::Resumed(resumed) = &self.phase {
+            held.edge = resumed.edge(); // room that was given is not taken back
+        }
         if self.can_be_held() && !self.cache.is_empty() {
             self.cache.verify(memory);
             // What left a round trip ago and longer is acknowledged at once.
@@ -207,8 +210,10 @@ impl Flow {
         self.promised.map_or(self.local.acked, |promised| promised.max(self.local.acked))
     }
 
-    /// Whether something is to be written down before the local side can be answered.
-    pub(super) fn held_due(&mut self, now: Instant) -> Due {
+    /// Whether something is to be written down before the local side can be answered. What is kept
+    /// is looked at first: nothing that was damaged on its way here is acknowledged.
+    pub(super) fn held_due(&mut self, now: Instant, memory: &mut Memory) -> Due {
+        self.cache.verify(memory);
         let would_owe = self.covered().is_some_and(|end| self.local.acked.is_before(end));
         let can_be_held = self.can_be_held();
         let Phase::Held(held) = &mut self.phase else { return Due::At(None) };

@@ -215,7 +215,11 @@ impl Flows {
             let bytes = payload(packet, &segment);
             flow.cache.push(memory, Payload { seq, bytes, sum, push });
         }
+        if flow.state == State::Closed {
+            flow.end(memory);
+        }
         let goes = match flow.phase {
+            Phase::Normal if flow.is_settled => true,
             Phase::Normal => return true,
             Phase::Held(_) => {
                 flow.say_unheard(now, &segment, packet, fresh);
@@ -258,7 +262,10 @@ impl Flows {
         if !flow.cache.is_empty() {
             flow.cache.acknowledged(memory, flow.local.acked);
         }
-        if matches!(flow.phase, Phase::Normal) {
+        if flow.state == State::Closed {
+            flow.end(memory);
+        }
+        if matches!(flow.phase, Phase::Normal) && !flow.is_settled {
             return Verdict::Pass;
         }
         let verdict = flow.pass_on(now, &segment, packet);
@@ -311,7 +318,12 @@ impl Flows {
 
     /// The next packet that this end says of its own accord, appended to `packet`; to be asked
     /// until there is none.
-    pub fn poll(&mut self, now: Instant, packet: &mut Vec<u8>) -> Option<Output> {
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        packet: &mut Vec<u8>,
+    ) -> Option<Output> {
         while let Some(&(due, place)) = self.timers.first()
             && due <= now
         {
@@ -320,7 +332,7 @@ impl Flows {
             flow.timer = None;
             let said = match flow.phase {
                 Phase::Normal => None,
-                Phase::Held(_) => match flow.held_due(now) {
+                Phase::Held(_) => match flow.held_due(now, memory) {
                     Due::Record => {
                         self.unrecorded.push(flow.tuple);
                         None
@@ -388,6 +400,23 @@ impl Flows {
         {
             self.arm(place);
         }
+    }
+
+    /// The session is over for good: whoever was promised something is told that its connection is
+    /// over. Appends the packets for the TUN to `packets`, each with where it ends.
+    pub fn terminate(&mut self, memory: &mut Memory, packets: &mut Vec<u8>, ends: &mut Vec<usize>) {
+        for (_, flow) in self.table.iter_mut() {
+            if flow.promised.is_some() {
+                flow.reset(Way::In, packets);
+                ends.push(packets.len());
+                self.settled.push(flow.tuple);
+            }
+            flow.cache.clear(memory);
+        }
+        self.table.clear();
+        self.timers.clear();
+        self.newsworthy.clear();
+        self.is_waiting = false;
     }
 
     /// The connection of a packet; a new one is added.

@@ -321,6 +321,11 @@ impl Flow {
 }
 
 impl Resumed {
+    /// Up to where the local side was told that there is room, if it was.
+    pub(super) const fn edge(&self) -> Option<Seq> {
+        self.edge
+    }
+
     /// The local side wants to hear what has arrived.
     pub(super) const fn ask(&mut self, now: Instant) {
         self.asked_at = Some(now);

@@ -8,7 +8,7 @@
 //! acknowledgement when it is for what was sent.
 
 use super::breakoff::Broken;
-use super::cache::Cache;
+use super::cache::{Cache, Memory};
 use super::classify::Class;
 use super::hold::Held;
 use super::resume::Resumed;
@@ -151,6 +151,15 @@ impl Flow {
     /// How much it would be missed, were it forgotten.
     pub(super) const fn worth(&self) -> State {
         self.state
+    }
+
+    /// It is over, and both ends know or will know without this node: nothing is owed any more.
+    pub(super) fn end(&mut self, memory: &mut Memory) {
+        self.cache.clear(memory);
+        self.is_settled |= self.promised.take().is_some();
+        if matches!(self.phase, Phase::Resumed(_)) {
+            self.phase = Phase::Normal;
+        }
     }
 
     /// Whether this node can speak for the remote side. Who asks for a name asks again sooner than

@@ -137,7 +137,7 @@ impl Scene {
         let mut said = Vec::new();
         for _ in 0..1_000 {
             let mut packet = Vec::new();
-            match self.flows.poll(self.now, &mut packet) {
+            match self.flows.poll(self.now, &mut self.memory, &mut packet) {
                 Some(output) => said.push(read(output, &packet)),
                 None => match self.flows.poll_record() {
                     Some(tuple) => self.flows.recorded(&tuple),
@@ -217,9 +217,13 @@ fn what_is_outstanding_is_acknowledged_and_the_window_closed() {
     scene.wait(TRIP);
     scene.suspend();
     let mut packet = Vec::new();
-    assert_eq!(scene.flows.poll(scene.now, &mut packet), None, "not before it is written down");
+    assert_eq!(
+        scene.flows.poll(scene.now, &mut scene.memory, &mut packet),
+        None,
+        "not before it is written down"
+    );
     let tuple = scene.flows.poll_record().unwrap();
-    assert_eq!(scene.flows.poll(scene.now, &mut packet), None);
+    assert_eq!(scene.flows.poll(scene.now, &mut scene.memory, &mut packet), None);
     scene.flows.recorded(&tuple);
     let [told] = &scene.said()[..] else { panic!() };
     assert_eq!((told.output, told.ack, told.window), (Output::ToLocal, scene.local.0, 0));
@@ -435,7 +439,7 @@ fn a_connection_opened_while_there_was_no_way_opens_at_once_when_there_is() {
     scene.resume();
     let said: Vec<_> = std::iter::from_fn(|| {
         let mut packet = Vec::new();
-        scene.flows.poll(scene.now, &mut packet).map(|output| (output, packet))
+        scene.flows.poll(scene.now, &mut scene.memory, &mut packet).map(|output| (output, packet))
     })
     .collect();
     // The other connection says what it received.
@@ -533,7 +537,8 @@ fn who_does_not_answer_has_no_such_connection() {
     while let Some(due) = scene.flows.due() {
         scene.now = scene.now.max(due);
         let mut packet = Vec::new();
-        questions += usize::from(scene.flows.poll(scene.now, &mut packet).is_some());
+        questions +=
+            usize::from(scene.flows.poll(scene.now, &mut scene.memory, &mut packet).is_some());
         assert!(questions < 20);
     }
     assert_eq!(questions, 12);
@@ -549,7 +554,7 @@ fn it_is_held_again_and_again() {
         scene.wait(TRIP * 8);
         scene.suspend();
         let mut packet = Vec::new();
-        assert_eq!(scene.flows.poll(scene.now, &mut packet), None);
+        assert_eq!(scene.flows.poll(scene.now, &mut scene.memory, &mut packet), None);
         let tuple = scene.flows.poll_record().unwrap();
         scene.flows.recorded(&tuple);
         let told = scene.said();
@@ -562,4 +567,75 @@ fn it_is_held_again_and_again() {
         assert_eq!(scene.flows.due(), None);
         assert_eq!(scene.memory.used(), 0);
     }
+}
+
+#[test]
+fn nothing_is_owed_to_who_breaks_off_by_itself() {
+    for way in [Way::In, Way::Out] {
+        let mut scene = Scene::new(Hold::Full);
+        scene.acknowledge(scene.local.0);
+        scene.send(3);
+        scene.suspend();
+        scene.said();
+        scene.resume();
+        let seq = if way == Way::In { scene.remote.0 } else { scene.local.0 };
+        let reset = scene.packet(way, Flags::RST.and(Flags::ACK), seq, &[]);
+        match way {
+            Way::In => assert_eq!(scene.give_in(&reset).1, Verdict::Pass),
+            Way::Out => assert!(scene.give_out(&reset)),
+        }
+        assert!(scene.flows.poll_settled().is_some(), "{way:?}");
+        assert_eq!((scene.memory.used(), scene.flows.due()), (0, None), "{way:?}");
+    }
+}
+
+#[test]
+fn who_was_promised_something_hears_that_the_session_is_over() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(3);
+    scene.suspend();
+    scene.said();
+    let (mut packets, mut ends) = (Vec::new(), Vec::new());
+    scene.flows.terminate(&mut scene.memory, &mut packets, &mut ends);
+    assert_eq!(ends, [packets.len()]);
+    let reset = read(Output::ToLocal, &packets);
+    assert!(reset.flags.has(Flags::RST));
+    assert_eq!(reset.seq, scene.remote.0);
+    assert!(scene.flows.poll_settled().is_some());
+    assert_eq!((scene.memory.used(), scene.flows.len(), scene.flows.due()), (0, 0, None));
+}
+
+#[test]
+fn what_comes_while_it_is_held_is_looked_at_before_it_is_acknowledged() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(2);
+    scene.suspend();
+    scene.said();
+    let told = scene.local.0;
+    let mut packet = scene.packet(Way::Out, Flags::ACK, told, &bytes(told, MSS));
+    let last = packet.len() - 1;
+    packet[last] ^= 1;
+    assert!(!scene.give_out(&packet));
+    assert!(scene.said_within(TRIP * 2).iter().all(|(_, said)| said.ack == told));
+    assert!(!scene.out(Flags::ACK, told, &bytes(told, MSS)));
+    let said = scene.said_within(TRIP * 2);
+    assert_eq!(said.last().unwrap().1.ack, told.plus(MSS));
+}
+
+#[test]
+fn room_that_was_given_is_not_taken_back() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.acknowledge(scene.local.0);
+    scene.send(6);
+    let end = scene.local.0;
+    scene.suspend();
+    scene.said();
+    scene.resume();
+    scene.said_within(TRIP);
+    assert_eq!(scene.acknowledge(end.minus(6 * MSS)), None);
+    let told = scene.acknowledge(end.minus(3 * MSS)).unwrap();
+    assert_eq!(told.window, 3 * MSS);
+    scene.suspend();
+    let told = scene.said();
+    assert_eq!((told[0].ack, told[0].window), (end, 3 * MSS));
 }

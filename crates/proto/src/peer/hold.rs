@@ -71,7 +71,7 @@ impl Peer {
                 break;
             }
             packet.clear();
-            let Some(output) = self.flows.poll(cx.now, &mut packet) else { break };
+            let Some(output) = self.flows.poll(cx.now, cx.memory, &mut packet) else { break };
             if let Err(reason) = self.pass_on(cx, output, &packet) {
                 cx.drops.count(reason);
             }
@@ -110,6 +110,19 @@ impl Peer {
             }
         }
         self.spoken = packet;
+    }
+
+    /// The session is over for good: who was promised something is told so.
+    pub(super) fn break_promises(&mut self, cx: &mut Context<'_>) {
+        let (mut packets, mut ends) = (Vec::new(), Vec::new());
+        self.flows.terminate(cx.memory, &mut packets, &mut ends);
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        for (start, &end) in starts.zip(&ends) {
+            if let Err(reason) = self.pass_on(cx, Output::ToLocal, &packets[start..end]) {
+                cx.drops.count(reason);
+            }
+        }
+        self.tell_owed(cx);
     }
 
     /// What will be owed for a connection is written down.

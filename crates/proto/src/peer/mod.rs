@@ -206,6 +206,9 @@ impl Peer {
     /// Says goodbye and forgets the session.
     pub(crate) fn close(&mut self, cx: &mut Context<'_>, code: CloseCode) {
         self.say_close(cx, code);
+        if code != CloseCode::Restarting {
+            self.break_promises(cx);
+        }
         self.forget_session(cx);
         if let Side::Gateway(connector) = &mut self.side {
             connector.set_wanted(false);
@@ -218,7 +221,9 @@ impl Peer {
     /// The session is over: keys, paths and what was to be said are forgotten.
     fn end(&mut self, cx: &mut Context<'_>, error: PeerError) {
         self.forget_session(cx);
-        if error != PeerError::TimedOut {
+        if error == PeerError::TimedOut {
+            self.break_promises(cx);
+        } else {
             self.reach = None; // nobody waits there to be called
         }
         cx.tell(Event::Ended { peer: self.key, error });
