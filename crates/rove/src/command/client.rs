@@ -188,11 +188,19 @@ fn start_detached(home: &Home, invite: Option<&Invite>) -> Result<Child> {
     let is_invite = |text: &std::ffi::OsString| {
         text.to_str().is_some_and(|text| text.parse::<Invite>().is_ok())
     };
-    let arguments = env::args_os().skip(1).filter(|argument| !is_invite(argument));
-    let mut command = std::process::Command::new(program);
-    command.args(arguments).arg("--detached");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
-    let mut child = command.spawn().context("cannot start the background process")?;
+    let start = |program: &Path| {
+        let arguments = env::args_os().skip(1).filter(|argument| !is_invite(argument));
+        let mut command = std::process::Command::new(program);
+        command.args(arguments).arg("--detached");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log.try_clone()?);
+        command.spawn()
+    };
+    let child = start(&program).or_else(|error| {
+        // The file is just being replaced by that of another version; this one is still open.
+        let is_gone = error.kind() == io::ErrorKind::NotFound;
+        if is_gone { start(Path::new("/proc/self/exe")) } else { Err(error) }
+    });
+    let mut child = child.context("cannot start the background process")?;
     if let Some(mut pipe) = child.stdin.take() {
         let text = invite.map(Invite::to_text).unwrap_or_default();
         // A child that ended already says so on the other pipe.
