@@ -101,7 +101,7 @@ impl End {
             self.is_reset(now_ns, span);
             return;
         }
-        if syn {
+        if syn && !self.is_crossed(segment) {
             self.repeats_syn(now_ns, span);
             return;
         }
@@ -163,6 +163,13 @@ impl End {
         };
     }
 
+    /// Both have opened at the same time, and this acknowledges our SYN with theirs once more.
+    fn is_crossed(&self, segment: &Segment) -> bool {
+        let right = self.sender.numbering.wire(ORIGIN + 1);
+        let opening = matches!(self.phase, Phase::SynReceived(_));
+        opening && segment.payload.is_empty() && segment.acknowledgment == Some(right)
+    }
+
     /// Our answer to it was lost; or somebody guesses (RFC 5961, 4.2).
     fn repeats_syn(&mut self, now_ns: u64, span: Span) {
         match &mut self.phase {
@@ -213,9 +220,10 @@ impl End {
         }
     }
 
-    /// The window of a segment that is no SYN, in bytes.
+    /// The window of a segment in bytes; that of a SYN is not shifted.
     fn scaled(&self, segment: &Segment) -> u64 {
-        u64::from(segment.window) << self.shifts.1
+        let shift = if segment.flags.syn { 0 } else { self.shifts.1 };
+        u64::from(segment.window) << shift
     }
 
     fn take_timestamp(&mut self, now_ns: u64, segment: &Segment, from: u64) {
@@ -262,3 +270,7 @@ impl End {
         self.stats.resets += 1;
     }
 }
+
+#[cfg(test)]
+#[path = "arrival_tests.rs"]
+mod tests;

@@ -142,6 +142,12 @@ impl Trace {
         self.acknowledged.get(index).or_else(|| self.acknowledged.last()).copied().unwrap_or(0)
     }
 
+    /// When this many bytes were acknowledged, to within [`POINT_US`].
+    pub fn reached(&self, bytes: u32) -> Option<u64> {
+        let index = self.acknowledged.iter().position(|acknowledged| *acknowledged >= bytes)?;
+        Some(index as u64 * POINT_US)
+    }
+
     /// When something left again, in microseconds.
     pub fn retransmissions(&self) -> impl Iterator<Item = u64> + '_ {
         self.rows.iter().filter(|row| row.flags.contains('A')).map(|row| row.at_us)

@@ -11,8 +11,6 @@ use crate::emu::{Carrier, End as LinkEnd, Internet, IpPacket, LinkConfig, LinkId
 
 /// Bytes that are handed to an end at a time.
 const CHUNK: usize = 64 << 10;
-/// The most steps at one moment: more, and the ends talk without time passing.
-const STEPS_AT_ONCE: u32 = 100_000;
 
 /// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,27 +265,25 @@ impl Trial {
     /// A side reads, writes, and lets leave what leaves.
     fn serve(&mut self, side: Side) -> Result<(), Violation> {
         let now_ns = self.now_ns;
-        for _ in 0..STEPS_AT_ONCE {
-            let party = self.party(side);
-            party.read().map_err(|spoiled| Violation::Stream(side, spoiled))?;
-            party.write();
-            if party.end.due_ns().is_none_or(|due_ns| due_ns > now_ns) {
-                return Ok(());
-            }
-            let packets = party.end.leaving(now_ns);
-            let host = party.host;
-            if packets.is_empty() && party.end.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
-                return Err(Violation::Restless(side));
-            }
-            for packet in packets {
-                if let Ok(segment) = Segment::parse(&packet) {
-                    self.witness.leaves(side, &segment).map_err(Violation::Window)?;
-                }
-                self.note(side, true, &packet);
-                self.net.push(now_ns, host, self.link, IpPacket::new(packet));
-            }
+        let party = self.party(side);
+        party.read().map_err(|spoiled| Violation::Stream(side, spoiled))?;
+        party.write();
+        if party.end.due_ns().is_none_or(|due_ns| due_ns > now_ns) {
+            return Ok(());
         }
-        Err(Violation::Restless(side))
+        let packets = party.end.leaving(now_ns);
+        let host = party.host;
+        if party.end.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+            return Err(Violation::Restless(side));
+        }
+        for packet in packets {
+            if let Ok(segment) = Segment::parse(&packet) {
+                self.witness.leaves(side, &segment).map_err(Violation::Window)?;
+            }
+            self.note(side, true, &packet);
+            self.net.push(now_ns, host, self.link, IpPacket::new(packet));
+        }
+        Ok(())
     }
 
     fn note(&mut self, side: Side, out: bool, packet: &[u8]) {
