@@ -4,6 +4,7 @@ use super::*;
 use crate::emu::SECOND;
 use crate::tcp::end::{Config, EndStats, State};
 use crate::tcp::segment::{Options, Timestamps};
+use proptest::prelude::*;
 
 /// Two ends that are connected without any link: what leaves one arrives at once, or is kept.
 struct Pair {
@@ -208,4 +209,84 @@ fn both_may_close_at_the_same_time_and_both_may_open() {
     pair.client.write(b"hello");
     pair.talk();
     assert_eq!(pair.server.read(10), b"hello");
+}
+
+/// A segment whose numbers are near to what is expected, or at random far from it.
+#[derive(Clone, Debug)]
+struct Forgery {
+    at_server: bool,
+    sequence: i32,
+    acknowledgment: Option<i32>,
+    flags: Flags,
+    window: u16,
+    timestamps: Option<(i32, i32)>,
+    sacks: Vec<(i32, i32)>,
+    payload: usize,
+    after_ms: u64,
+    written: usize,
+}
+
+fn near() -> impl Strategy<Value = i32> {
+    prop_oneof![Just(0), -3_000..3_000, -100_000..100_000, any::<i32>()]
+}
+
+prop_compose! {
+    fn forgery()(
+        at_server in any::<bool>(),
+        sequence in near(),
+        acknowledgment in proptest::option::weighted(0.9, near()),
+        (syn, fin, rst) in (any::<u8>(), any::<u8>(), any::<u8>()),
+        window in any::<u16>(),
+        timestamps in proptest::option::of((near(), near())),
+        sacks in proptest::collection::vec((near(), near()), 0..4),
+        payload in prop_oneof![Just(0), 1usize..3_000],
+        (after_ms, written) in (0u64..2_000, 0usize..20_000),
+    ) -> Forgery {
+        // Rarely what ends it all.
+        let flags = Flags { syn: syn < 8, fin: fin < 8, rst: rst < 4, psh: false };
+        Forgery {
+            at_server, sequence, acknowledgment, flags, window, timestamps, sacks, payload,
+            after_ms, written,
+        }
+    }
+}
+
+impl Forgery {
+    fn emit(&self, from: &End, now_ns: u64) -> Vec<u8> {
+        let off = |wire: u32, by: i32| wire.wrapping_add(by.cast_unsigned());
+        forged(from, now_ns, |segment| {
+            let right = segment.acknowledgment.unwrap_or(0);
+            segment.sequence = off(segment.sequence, self.sequence);
+            segment.acknowledgment = self.acknowledgment.map(|by| off(right, by));
+            segment.flags = self.flags;
+            segment.window = self.window;
+            segment.payload = vec![9; self.payload];
+            let value = segment.options.timestamps.map_or(0, |timestamps| timestamps.value);
+            segment.options.timestamps = self
+                .timestamps
+                .map(|(by, echo)| Timestamps { value: off(value, by), echo: off(value, echo) });
+            let block = |(from, to): &(i32, i32)| (off(right, *from), off(right, *to));
+            segment.options.sacks = self.sacks.iter().map(block).collect();
+        })
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_is_made_up_breaks_an_end(
+        forgeries in proptest::collection::vec(forgery(), 1..60),
+    ) {
+        let mut pair = Pair::new();
+        for forgery in forgeries {
+            pair.now_ns += forgery.after_ms * MS;
+            let now_ns = pair.now_ns;
+            let Pair { client, server, .. } = &mut pair;
+            let (from, to) = if forgery.at_server { (client, server) } else { (server, client) };
+            to.write(&vec![1; forgery.written]);
+            to.arrives(now_ns, &forgery.emit(from, now_ns));
+            to.leaving(now_ns);
+            prop_assert!(to.due_ns().is_none_or(|due_ns| due_ns > now_ns));
+            prop_assert!(to.unread() <= 8 << 20);
+        }
+    }
 }
