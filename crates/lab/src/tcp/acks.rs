@@ -3,6 +3,7 @@
 //! In this order: is it one, what does it say about the window, what has newly arrived, how long
 //! did that take, is anything lost, how much more may be on its way, and which timer runs now.
 
+use super::clock::is_before;
 use super::rate::{RateDraft, RateSample};
 use super::recovery::Repairing;
 use super::scoreboard::{Fate, Sent};
@@ -72,7 +73,8 @@ pub(super) struct News {
 struct Clocked {
     first_ns: Option<u64>,
     last_ns: Option<u64>,
-    sacked_ns: Option<u64>,
+    sacked_first_ns: Option<u64>,
+    sacked_last_ns: Option<u64>,
     resent: bool,
 }
 
@@ -123,7 +125,7 @@ impl Sender {
     fn update_window(&mut self, ack: &Acknowledgment) -> bool {
         let newer = ack.next > self.una
             || ack.from > self.window_from
-            || (ack.from == self.window_from && ack.window > self.window);
+            || (ack.from == self.window_from && (ack.window > self.window || ack.window == 0));
         if !newer {
             return false;
         }
@@ -150,13 +152,13 @@ impl Sender {
                 news.sacked = true;
                 reordered |= !sent.again && sent.from < highest_before;
                 if !sent.again {
-                    clocked.sacked_ns.get_or_insert(sent.sent_ns);
+                    clocked.sacked_first_ns.get_or_insert(sent.sent_ns);
+                    clocked.sacked_last_ns = Some(sent.sent_ns);
                 }
                 self.arrived(now_ns, &sent, news, draft);
             }
         }
         if news.advanced {
-            let highest = self.board.highest_arrived();
             let gone = self.advance(ack.next);
             segments = gone.len() as u32;
             for sent in gone {
@@ -165,7 +167,7 @@ impl Sender {
                     continue;
                 }
                 if !sent.again {
-                    reordered |= sent.to <= highest;
+                    reordered |= sent.from < highest_before;
                     clocked.first_ns.get_or_insert(sent.sent_ns);
                     clocked.last_ns = Some(sent.sent_ns);
                 }
@@ -184,7 +186,10 @@ impl Sender {
     /// One segment has arrived.
     fn arrived(&mut self, now_ns: u64, sent: &Sent, news: &mut News, draft: &mut RateDraft) {
         news.original |= !sent.again && sent.to <= self.recovery.high;
-        self.rack.arrives(now_ns, sent, self.rtt.shortest_ns());
+        if !sent.again || !is_before(news.echo_ns, sent.sent_ns) {
+            // Else what has arrived is what left before (`tcp_skb_spurious_retrans`).
+            self.rack.arrives(now_ns, sent, self.rtt.shortest_ns());
+        }
         self.meter.delivers(draft, sent.snapshot, sent.sent_ns);
     }
 
@@ -220,10 +225,10 @@ impl Sender {
         let since = |at_ns: Option<u64>| at_ns.map(|at_ns| now_ns.saturating_sub(at_ns));
         let whole = if clocked.resent { None } else { since(clocked.first_ns) };
         let newest = if clocked.resent { None } else { since(clocked.last_ns) };
-        let sacked = since(clocked.sacked_ns);
+        let sacked = since(clocked.sacked_first_ns);
         let by_echo = since(news.echo_ns.filter(|_| news.advanced && self.terms.timestamps));
         let sample = whole.or(sacked).or(by_echo);
-        let latest = newest.or(sacked).or(by_echo);
+        let latest = since(clocked.sacked_last_ns).or(newest).or(by_echo);
         draft.rtt_ns = latest;
         let Some(rtt_ns) = sample else { return };
         if let Some(latest_ns) = latest {

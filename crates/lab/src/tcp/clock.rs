@@ -3,7 +3,7 @@
 use crate::emu::MS;
 
 /// One tick.
-pub(super) const UNIT_NS: u64 = MS;
+const UNIT_NS: u64 = MS;
 
 /// A clock with an offset.
 #[derive(Clone, Copy, Debug)]
@@ -27,4 +27,9 @@ impl Clock {
         let ago = u64::try_from(ago).ok()?;
         (now_ns / UNIT_NS).checked_sub(ago).map(|ticks| ticks * UNIT_NS)
     }
+}
+
+/// Whether an echoed timestamp is from before a moment, by more than its unit hides.
+pub(super) fn is_before(echo_ns: Option<u64>, moment_ns: u64) -> bool {
+    echo_ns.is_some_and(|echo_ns| echo_ns / UNIT_NS < moment_ns / UNIT_NS)
 }

@@ -6,6 +6,7 @@
 //! RFC 3522).
 
 use super::acks::News;
+use super::clock::is_before;
 use super::congestion::Repair;
 use super::scoreboard::Fate;
 use super::sender::Sender;
@@ -113,14 +114,9 @@ impl Recovery {
         self.undo_from.is_some() && (self.undo_left == Some(0) || self.was_only_late(echo_ns))
     }
 
-    /// What is acknowledged left before anything left again (`tcp_packet_delayed`). The echo is
-    /// rounded down to its clock's unit, so it must be earlier by more than that.
+    /// What is acknowledged left before anything left again (`tcp_packet_delayed`).
     fn was_only_late(&self, echo_ns: Option<u64>) -> bool {
-        let ticks = |at_ns: u64| at_ns / super::clock::UNIT_NS;
-        match (self.resent_ns, echo_ns) {
-            (Some(resent_ns), Some(echo_ns)) => ticks(echo_ns) < ticks(resent_ns),
-            (Some(_) | None, Some(_) | None) => false,
-        }
+        self.resent_ns.is_some_and(|resent_ns| is_before(echo_ns, resent_ns))
     }
 }
 
