@@ -11,9 +11,9 @@
 //! an emulated link; [`Source`] and [`Sink`] tell whether a stream arrived as it was sent.
 //!
 //! Limits: no ECN, no urgent data, no fast open, no path MTU discovery; the receive buffer has a
-//! fixed size; acknowledgments are not compressed; BBR without its detection of policers and its
-//! allowance for bunched acknowledgments. A connection that is closed for writing stays open for
-//! reading as long as the other end likes: nobody is an orphan.
+//! fixed size; acknowledgments are not compressed; BBR without its detection of policers. A
+//! connection that is closed for writing stays open for reading as long as the other end likes:
+//! nobody is an orphan.
 //!
 //! Where to find what: bytes in `segment`; the handshake in `opening`; what arrives in `arrival`,
 //! from there `acks` to the sender and `receiver`; what leaves in `sender`; which losses there are

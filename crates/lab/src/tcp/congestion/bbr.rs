@@ -2,11 +2,12 @@
 //!
 //! Models the path by the largest delivery rate of the last ten round trips and the shortest round
 //! trip of the last ten seconds, and sends at that rate with at most twice their product on the
-//! way. Limits: without the detection of policers (`lt_bw`) and without the allowance for
-//! acknowledgments that come in bunches (`extra_acked`).
+//! way, and some more where acknowledgments come in bunches ([`super::bunches`]). Limit: without
+//! the detection of policers (`lt_bw`).
 
 use std::collections::VecDeque;
 
+use super::bunches::Bunches;
 use super::{Repair, Told, WINDOW_FIRST, Window};
 use crate::emu::{MS, Rng, SECOND};
 
@@ -55,6 +56,7 @@ pub(in crate::tcp) struct Bbr {
     round_end: u64,
     full_rate: u64,
     full_rounds: u32,
+    bunches: Bunches,
     pacing_rate: u64,
     seen_rtt: bool,
     starts_again: bool,
@@ -91,6 +93,7 @@ impl Bbr {
             round_end: 0,
             full_rate: 0,
             full_rounds: 0,
+            bunches: Bunches::default(),
             pacing_rate: u64::MAX,
             seen_rtt: false,
             starts_again: false,
@@ -149,6 +152,11 @@ impl Bbr {
     /// The whole of it, in the order of `bbr_main`.
     pub(super) fn model(&mut self, told: &Told<'_>, window: &mut Window) {
         self.update_rate(told);
+        if told.sample.acked > 0 && told.sample.rate.is_some() {
+            let rate = self.segment_rate();
+            let (acked, at_ns) = (told.sample.acked, told.delivered_ns);
+            self.bunches.acknowledged(acked, at_ns, rate, window.segments, self.round_starts);
+        }
         self.update_phase(told);
         self.check_full(told);
         self.check_drain(told, window);
@@ -306,7 +314,8 @@ impl Bbr {
     fn set_window(&mut self, told: &Told<'_>, window: &mut Window, gain: u64) {
         let acked = told.sample.acked;
         if acked > 0 && !self.recovers(told, window) {
-            let target = self.segments_for(gain);
+            let more = if self.is_full() { self.bunches.allowance(self.segment_rate()) } else { 0 };
+            let target = self.segments_and(gain, more);
             if self.is_full() {
                 window.segments = (window.segments + acked).min(target);
             } else if window.segments < target || told.delivered < u64::from(WINDOW_FIRST) {
@@ -341,13 +350,23 @@ impl Bbr {
         self.conserves
     }
 
-    /// So many times what the path holds, and some for what leaves together (`bbr_inflight`).
+    /// The largest rate of the last rounds, in segments a second times 2^10.
+    fn segment_rate(&self) -> u64 {
+        self.rate() * 1_024 / self.mss
+    }
+
+    /// So many times what the path holds (`bbr_inflight`).
     fn segments_for(&self, gain: u64) -> u32 {
+        self.segments_and(gain, 0)
+    }
+
+    /// The same with so many more, and some for what leaves together.
+    fn segments_and(&self, gain: u64, more: u32) -> u32 {
         let Some((min_rtt_ns, _)) = self.min_rtt else { return WINDOW_FIRST };
         let bytes = u128::from(self.rate()) * u128::from(min_rtt_ns) / u128::from(SECOND);
         let scaled = bytes * u128::from(gain) / u128::from(UNIT);
         let product = scaled.div_ceil(u128::from(self.mss)).min(1 << 24) as u32;
-        let mut segments = product + 3 * self.burst();
+        let mut segments = product + more + 3 * self.burst();
         segments += segments % 2;
         if let Mode::ProbeRate { phase: 0, .. } = self.mode {
             segments += 2;

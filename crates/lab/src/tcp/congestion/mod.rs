@@ -4,6 +4,7 @@
 //! lost and moves it. When a loss is one is decided by [`super::recovery`], not here.
 
 mod bbr;
+mod bunches;
 mod cubic;
 mod reno;
 
