@@ -39,13 +39,13 @@ impl Pair {
     }
 
     /// What the client would send next, changed.
-    fn from_client(&self, change: impl FnOnce(&mut Segment)) -> Vec<u8> {
+    fn client_says(&self, change: impl FnOnce(&mut Segment)) -> Vec<u8> {
         let Self { client, now_ns, .. } = self;
         forged(client, *now_ns, change)
     }
 
     /// What the server would send next, changed.
-    fn from_server(&self, change: impl FnOnce(&mut Segment)) -> Vec<u8> {
+    fn server_says(&self, change: impl FnOnce(&mut Segment)) -> Vec<u8> {
         let Self { server, now_ns, .. } = self;
         forged(server, *now_ns, change)
     }
@@ -70,7 +70,7 @@ fn a_timestamp_from_before_is_refused_and_answered() {
     pair.now_ns = SECOND;
     pair.client.write(b"one");
     pair.talk();
-    let old = pair.from_client(|segment| {
+    let old = pair.client_says(|segment| {
         segment.payload = b"two".to_vec();
         if let Some(timestamps) = &mut segment.options.timestamps {
             timestamps.value = timestamps.value.wrapping_sub(100);
@@ -87,12 +87,12 @@ fn acknowledgments_of_what_was_never_sent_or_long_ago_move_nothing() {
     let mut pair = Pair::new();
     pair.client.write(b"something");
     pair.client.leaving(0);
-    let ahead = pair.from_server(|segment| {
+    let ahead = pair.server_says(|segment| {
         segment.acknowledgment = segment.acknowledgment.map(|number| number.wrapping_add(100));
     });
     pair.client.arrives(0, &ahead);
     assert_eq!(pair.client.unacknowledged(), 9);
-    let long_ago = pair.from_server(|segment| {
+    let long_ago = pair.server_says(|segment| {
         segment.acknowledgment = segment.acknowledgment.map(|number| number.wrapping_sub(1 << 30));
     });
     pair.client.arrives(0, &long_ago);
@@ -103,7 +103,7 @@ fn acknowledgments_of_what_was_never_sent_or_long_ago_move_nothing() {
 #[test]
 fn a_syn_in_the_middle_is_challenged_at_most_twice_a_second() {
     let mut pair = Pair::new();
-    let syn = pair.from_client(|segment| segment.flags.syn = true);
+    let syn = pair.client_says(|segment| segment.flags.syn = true);
     for _ in 0..5 {
         pair.server.arrives(0, &syn);
     }
@@ -124,13 +124,13 @@ fn a_window_that_is_taken_back_is_asked_for_and_kills_nobody() {
     for now in 0..40u64 {
         let now_ns = now * 60 * SECOND;
         pair.now_ns = now_ns;
-        let closed = pair.from_server(|segment| segment.window = 0);
+        let closed = pair.server_says(|segment| segment.window = 0);
         pair.client.arrives(now_ns, &closed);
         let asked = pair.client.leaving(now_ns);
         assert!(asked.len() <= 1, "only the head asks");
     }
     assert_eq!(pair.client.state(), State::Established);
-    let open = pair.from_server(|_| {});
+    let open = pair.server_says(|_| {});
     pair.client.arrives(pair.now_ns, &open);
     for step in 0..40u64 {
         pair.now_ns += 5 * step * SECOND;
@@ -153,7 +153,7 @@ fn an_end_that_is_held_lives_on_and_runs_at_once() {
             .sum();
         segment.acknowledgment = segment.acknowledgment.map(|at| at.wrapping_add(bytes as u32));
     };
-    let closed = pair.from_server(|segment| {
+    let closed = pair.server_says(|segment| {
         all(segment);
         segment.window = 0;
     });
@@ -169,7 +169,7 @@ fn an_end_that_is_held_lives_on_and_runs_at_once() {
     }
     assert!((700..740).contains(&probes), "one in two minutes, and some at first: {probes}");
     assert_eq!(pair.client.ending(), None);
-    let open = pair.from_server(all);
+    let open = pair.server_says(all);
     pair.client.arrives(now_ns, &open);
     assert_eq!(pair.client.leaving(now_ns).len(), 10, "the first window, at once");
 }
@@ -177,7 +177,7 @@ fn an_end_that_is_held_lives_on_and_runs_at_once() {
 #[test]
 fn a_stranger_is_refused_and_noise_is_counted() {
     let mut pair = Pair::new();
-    let stranger = pair.from_client(|segment| segment.source.set_port(1));
+    let stranger = pair.client_says(|segment| segment.source.set_port(1));
     pair.server.arrives(0, &stranger);
     pair.server.arrives(0, &[0x45; 60]);
     let EndStats { foreign, malformed, .. } = pair.server.stats();
@@ -186,7 +186,7 @@ fn a_stranger_is_refused_and_noise_is_counted() {
     pair.talk();
     assert_eq!(pair.client.ending(), Some(Ending::ResetByPeer));
     assert_eq!(pair.server.ending(), Some(Ending::Aborted));
-    let late = pair.from_client(|segment| segment.payload = vec![1]);
+    let late = pair.client_says(|segment| segment.payload = vec![1]);
     pair.server.arrives(0, &late);
     let reset = Segment::parse(&pair.server.leaving(0)[0]).unwrap();
     assert!(reset.flags.rst);
