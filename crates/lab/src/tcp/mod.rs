@@ -10,6 +10,21 @@
 //! dead. What it refuses to know: where packets go and what bytes mean. [`Trial`] puts two ends on
 //! an emulated link; [`Source`] and [`Sink`] tell whether a stream arrived as it was sent.
 //!
+//! ```
+//! use rove_lab::tcp::{Config, End};
+//!
+//! let (here, there) = ("192.0.2.1:5000".parse()?, "198.51.100.7:80".parse()?);
+//! let mut client = End::connect(Config::new(here, there, 1), 0);
+//! let mut server = End::listen(Config::new(there, here, 2));
+//! client.write(b"hello");
+//! for now_ns in [0, 20_000_000] {
+//!     client.leaving(now_ns).iter().for_each(|packet| server.arrives(now_ns, packet));
+//!     server.leaving(now_ns).iter().for_each(|packet| client.arrives(now_ns, packet));
+//! }
+//! assert_eq!(server.read(100), b"hello");
+//! # Ok::<(), std::net::AddrParseError>(())
+//! ```
+//!
 //! Limits: no ECN, no urgent data, no fast open, no path MTU discovery; the receive buffer has a
 //! fixed size; acknowledgments are not compressed; BBR without its detection of policers. A
 //! connection that is closed for writing stays open for reading as long as the other end likes:
