@@ -9,6 +9,7 @@ use super::recovery::Repairing;
 use super::scoreboard::{Fate, Sent};
 use super::sender::Sender;
 use super::timers::Timer;
+use super::wheel::fires_ns;
 use crate::emu::MS;
 
 /// How long the sender waits at least before it believes that the other end has thrown away what
@@ -105,7 +106,8 @@ impl Sender {
         }
         if self.reneged() {
             let patience_ns = self.rtt.smoothed_ns().unwrap_or(0) / 2;
-            self.timer = Timer::Retransmission { at_ns: now_ns + patience_ns.max(RENEGE_NS) };
+            self.timer =
+                Timer::Retransmission { at_ns: fires_ns(now_ns, patience_ns.max(RENEGE_NS)) };
         } else {
             self.tail_probe_answered(ack.next, &news);
             let quiet = !news.nothing && !news.sacked && !news.duplicate;
@@ -295,7 +297,7 @@ impl Sender {
             }
         } else {
             let wait_ns = self.rtt.persist_ns(self.persist_backoff);
-            self.timer = Timer::Persist { at_ns: now_ns + wait_ns };
+            self.timer = Timer::Persist { at_ns: fires_ns(now_ns, wait_ns) };
         }
     }
 }

@@ -14,6 +14,7 @@ use super::receiver::Receiver;
 use super::segment::{Flags, Options, SACKS_MAX, Segment, Timestamps};
 use super::sender::{Piece, Sender, Terms};
 use super::timers::Fired;
+use super::wheel::fires_ns;
 use crate::emu::{MS, SECOND};
 
 /// Headers that every segment has: IPv4 or IPv6, and TCP.
@@ -361,7 +362,7 @@ impl End {
             packets.push(self.probe(now_ns));
             interval_ns
         };
-        self.keep_alive_ns = Some(now_ns + wait_ns.max(1));
+        self.keep_alive_ns = Some(fires_ns(now_ns, wait_ns));
     }
 
     /// The other end's SYN has arrived: what both agreed on.
@@ -406,7 +407,7 @@ impl End {
         }
         let srtt_ns = sender.rtt.smoothed_ns();
         sender.control.open(now_ns, &sender.congestion, srtt_ns);
-        self.keep_alive_ns = self.config.keep_alive.map(|keep| now_ns + keep.idle_ns);
+        self.keep_alive_ns = self.config.keep_alive.map(|keep| fires_ns(now_ns, keep.idle_ns));
     }
 
     /// A part of the stream as a packet.

@@ -57,6 +57,7 @@ mod stream;
 mod timers;
 pub mod trace;
 mod trial;
+mod wheel;
 mod witness;
 
 pub use congestion::CongestionControl;

@@ -3,6 +3,7 @@
 
 use super::end::{End, Ending, Phase};
 use super::rtt::{RTO_FIRST_NS, RTO_MAX_NS};
+use super::wheel::fires_ns;
 
 /// Timeouts of a SYN that are not doubled (`tcp_syn_linear_timeouts`).
 const LINEAR: u32 = 4;
@@ -38,7 +39,7 @@ impl Opening {
         let doubled = self.sent.saturating_sub(linear).min(16);
         self.sent_ns = now_ns;
         self.sent += 1;
-        self.again_ns = now_ns + (RTO_FIRST_NS << doubled).min(RTO_MAX_NS);
+        self.again_ns = fires_ns(now_ns, (RTO_FIRST_NS << doubled).min(RTO_MAX_NS));
     }
 }
 

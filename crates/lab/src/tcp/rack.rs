@@ -6,15 +6,15 @@
 
 use super::rtt::Rtt;
 use super::scoreboard::{Fate, Scoreboard, Sent};
-use crate::emu::MS;
+use super::wheel::TICK_NS;
 
 /// Segments that must have arrived out of order before a loss is believed at once
 /// (`tcp_reordering`).
 const DUPTHRESH: u32 = 3;
 /// Recoveries for which a wider window lasts (`TCP_RACK_RECOVERY_THRESH`).
 const PERSISTENCE: u8 = 16;
-/// What the timer adds: two ticks at 1000 Hz (`TCP_TIMEOUT_MIN`).
-pub(super) const TICKS_NS: u64 = 2 * MS;
+/// What the timer adds (`TCP_TIMEOUT_MIN`).
+pub(super) const TICKS_NS: u64 = 2 * TICK_NS;
 
 /// What arrived last of what was sent.
 #[derive(Clone, Copy, Debug)]

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::numbering::{Numbering, ORIGIN};
+use super::wheel::{TICK_NS, fires_ns};
 use crate::emu::MS;
 
 /// How long an acknowledgment waits for company (`TCP_DELACK_MIN`).
@@ -60,8 +61,9 @@ pub(super) struct Receiver {
 enum Answer {
     /// No.
     None,
-    /// Since then: now if there is enough to acknowledge, else after a while.
-    Since { since_ns: u64 },
+    /// Now if there is enough to acknowledge, else by then; or with what arrives soon before
+    /// (`tcp_send_delayed_ack`).
+    By { at_ns: u64, soon_ns: u64 },
     /// Yes.
     Now,
 }
@@ -189,8 +191,17 @@ impl Receiver {
         }
         if filled || closed_window || self.quick > 0 {
             self.answer_now();
-        } else if self.answer == Answer::None {
-            self.answer = Answer::Since { since_ns: now_ns };
+            return;
+        }
+        match self.answer {
+            Answer::None => {
+                let soon_ns = now_ns + DELAY_NS - DELAY_NS / 4;
+                self.answer = Answer::By { at_ns: fires_ns(now_ns, DELAY_NS), soon_ns };
+            }
+            Answer::By { soon_ns, .. } if now_ns / TICK_NS >= soon_ns / TICK_NS => {
+                self.answer_now();
+            }
+            Answer::By { .. } | Answer::Now => {}
         }
     }
 
@@ -225,9 +236,9 @@ impl Receiver {
         match self.answer {
             Answer::None => false,
             Answer::Now => true,
-            Answer::Since { since_ns } => {
+            Answer::By { at_ns, .. } => {
                 let enough = self.next - self.acked > self.segment && self.room() >= self.window;
-                enough || now_ns >= since_ns + DELAY_NS
+                enough || now_ns >= at_ns
             }
         }
     }
@@ -237,7 +248,7 @@ impl Receiver {
         match self.answer {
             Answer::None => None,
             Answer::Now => Some(0),
-            Answer::Since { since_ns } => Some(since_ns + DELAY_NS),
+            Answer::By { at_ns, .. } => Some(at_ns),
         }
     }
 

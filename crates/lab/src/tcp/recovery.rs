@@ -11,6 +11,7 @@ use super::congestion::Repair;
 use super::scoreboard::Fate;
 use super::sender::Sender;
 use super::timers::Timer;
+use super::wheel::fires_ns;
 
 /// What is being repaired (`tcp_ca_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -176,7 +177,7 @@ impl Sender {
         let verdict = self.rack.look(now_ns, &mut self.board, &self.rtt, repairing);
         news.losses += verdict.losses;
         if let Some(again_ns) = verdict.again_ns {
-            let at_ns = now_ns + again_ns + super::rack::TICKS_NS;
+            let at_ns = fires_ns(now_ns, again_ns + super::rack::TICKS_NS);
             self.timer = Timer::Reordering { at_ns };
         } else if matches!(self.timer, Timer::Reordering { .. }) {
             self.rearm(now_ns);

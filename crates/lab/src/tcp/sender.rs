@@ -17,6 +17,7 @@ use super::recovery::Recovery;
 use super::rtt::Rtt;
 use super::scoreboard::{Fate, Scoreboard, Sent};
 use super::timers::Timer;
+use super::wheel::fires_ns;
 
 /// The most bytes that wait or are on their way (`tcp_wmem`).
 pub(super) const SEND_BUFFER_MAX: usize = 4 << 20;
@@ -263,7 +264,7 @@ impl Sender {
                 self.recovery.prr_out += 1;
             }
             if index == 0 && !matches!(self.timer, Timer::Reordering { .. }) {
-                self.timer = Timer::Retransmission { at_ns: now_ns + self.rtt.rto_ns() };
+                self.timer = Timer::Retransmission { at_ns: fires_ns(now_ns, self.rtt.rto_ns()) };
             }
         }
     }

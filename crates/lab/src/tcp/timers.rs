@@ -7,6 +7,7 @@ use super::rack::TICKS_NS;
 use super::recovery::Repairing;
 use super::rtt::{RTO_FIRST_NS, RTO_MAX_NS, RTO_MIN_NS};
 use super::sender::{Piece, Sender};
+use super::wheel::fires_ns;
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +96,7 @@ impl Sender {
         self.stats.timeouts += 1;
         pieces.extend(self.resend_head(now_ns));
         self.rtt.back_off();
-        self.timer = Timer::Retransmission { at_ns: now_ns + self.rtt.rto_ns() };
+        self.timer = Timer::Retransmission { at_ns: fires_ns(now_ns, self.rtt.rto_ns()) };
         Fired::Nothing
     }
 
@@ -152,7 +153,7 @@ impl Sender {
         self.unanswered += 1;
         self.persist_backoff = (self.persist_backoff + 1).min(self.terms.retries);
         let wait_ns = self.rtt.persist_ns(self.persist_backoff);
-        self.timer = Timer::Persist { at_ns: now_ns + wait_ns };
+        self.timer = Timer::Persist { at_ns: fires_ns(now_ns, wait_ns) };
         Fired::WindowProbe
     }
 
@@ -167,7 +168,8 @@ impl Sender {
             Timer::TailProbe { .. } | Timer::Reordering { .. } => head.sent_ns,
             Timer::Idle | Timer::Retransmission { .. } | Timer::Persist { .. } => now_ns,
         };
-        let at_ns = (from_ns + self.rtt.rto_ns()).max(now_ns + 1);
+        let wait_ns = (from_ns + self.rtt.rto_ns()).saturating_sub(now_ns);
+        let at_ns = fires_ns(now_ns, wait_ns);
         self.timer = Timer::Retransmission { at_ns };
     }
 
@@ -195,7 +197,7 @@ impl Sender {
             (head.sent_ns + self.rtt.rto_ns()).saturating_sub(now_ns)
         };
         let wait_ns = if timeout_ns > 0 { wait_ns.min(timeout_ns) } else { wait_ns };
-        self.timer = Timer::TailProbe { at_ns: now_ns + wait_ns };
+        self.timer = Timer::TailProbe { at_ns: fires_ns(now_ns, wait_ns) };
         true
     }
 
@@ -208,7 +210,7 @@ impl Sender {
     /// The window will be asked for (`tcp_check_probe_timer`).
     pub(super) fn arm_persist(&mut self, now_ns: u64) {
         if self.needs_persist() {
-            let at_ns = now_ns + self.rtt.persist_ns(0);
+            let at_ns = fires_ns(now_ns, self.rtt.persist_ns(0));
             self.timer = Timer::Persist { at_ns };
         }
     }

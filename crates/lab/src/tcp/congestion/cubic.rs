@@ -96,10 +96,11 @@ impl Cubic {
         }
         let shortest_ns = self.shortest_ns.map_or(rtt_ns, |shortest| shortest.min(rtt_ns));
         self.shortest_ns = Some(shortest_ns);
-        if !self.hystart.found
-            && window.in_slow_start()
-            && window.segments >= HYSTART_WINDOW_MIN
-            && self.hystart.is_over(told, rtt_ns, shortest_ns)
+        if self.hystart.found || !window.in_slow_start() {
+            return;
+        }
+        self.hystart.follow_round(told);
+        if window.segments >= HYSTART_WINDOW_MIN && self.hystart.is_over(told, rtt_ns, shortest_ns)
         {
             self.hystart.found = true;
             window.threshold = window.segments;
@@ -179,19 +180,23 @@ impl Epoch {
 }
 
 impl HyStart {
-    /// Whether slow start has reached what the path takes (`hystart_update`).
-    fn is_over(&mut self, told: &Told<'_>, rtt_ns: u64, shortest_ns: u64) -> bool {
+    /// A round begins when what had been sent at the beginning of the last is acknowledged: from
+    /// the first on, so that it begins with a flight and not within one (`bictcp_hystart_reset`).
+    const fn follow_round(&mut self, told: &Told<'_>) {
         if told.una > self.round_end {
-            let now_ns = told.now_ns;
             *self = Self {
                 found: false,
                 round_end: told.next,
-                round_start_ns: now_ns,
-                last_ns: now_ns,
+                round_start_ns: told.now_ns,
+                last_ns: told.now_ns,
                 shortest_ns: None,
                 samples: 0,
             };
         }
+    }
+
+    /// Whether slow start has reached what the path takes (`hystart_update`).
+    fn is_over(&mut self, told: &Told<'_>, rtt_ns: u64, shortest_ns: u64) -> bool {
         if told.now_ns - self.last_ns <= HYSTART_SPACING_NS {
             self.last_ns = told.now_ns;
             // Half, because nothing is paced: what came back in a train left in a burst.
