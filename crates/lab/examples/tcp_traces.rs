@@ -6,7 +6,7 @@
 //!
 //! Two hosts in namespaces, 20 Mbit/s and 40 ms between them with a queue of one bandwidth-delay
 //! product; the client sends 10 MB with each congestion control, once undisturbed, once with a
-//! silent outage of one and of five seconds, once to a reader that pauses. It takes some two
+//! silent outage of 1.4 and of 5 seconds, once to a reader that pauses. It takes some two
 //! minutes of real time on an otherwise idle machine, and says how late the emulator was.
 
 #![expect(clippy::print_stdout, reason = "it tells how it went")]
@@ -26,7 +26,11 @@ use std::time::Duration;
 /// What the client sends.
 const BYTES: usize = 10_000_000;
 /// When something happens, after the connection was asked for.
-const HAPPENS: Duration = Duration::from_secs(2);
+///
+/// Neither this nor the lengths of outages are round: no timeout of any algorithm ends near the end
+/// of an outage, and none of BBR's ten seconds, so that a few milliseconds more or less decide
+/// nothing.
+const HAPPENS: Duration = Duration::from_millis(2_300);
 /// What the reader that pauses asks the kernel for.
 const READER_BUFFER: usize = 600_000;
 /// How often lateness may spoil a case, and from where on it does, in nanoseconds.
@@ -69,9 +73,9 @@ fn main() -> anyhow::Result<()> {
     let entered = netns::enter()?;
     let events = [
         ("steady", Event::Nothing),
-        ("outage-1s", Event::Outage(Duration::from_secs(1))),
+        ("outage-1s", Event::Outage(Duration::from_millis(1_400))),
         ("outage-5s", Event::Outage(Duration::from_secs(5))),
-        ("window", Event::Pause(Duration::from_secs(3))),
+        ("window", Event::Pause(Duration::from_millis(3_500))),
     ];
     for congestion in ["reno", "cubic", "bbr"] {
         for (name, event) in events {
