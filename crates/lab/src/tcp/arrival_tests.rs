@@ -139,6 +139,32 @@ fn a_window_that_is_taken_back_is_asked_for_and_kills_nobody() {
     assert_eq!(pair.server.delivered(), 20_000);
 }
 
+#[test]
+fn a_timeout_that_was_none_is_known_by_the_timestamp_from_before() {
+    let undone = |old: bool| {
+        let mut pair = Pair::new();
+        pair.now_ns = SECOND;
+        pair.client.write(&[7; 14_480]);
+        assert_eq!(pair.client.leaving(SECOND).len(), 10);
+        let mut now_ns = SECOND;
+        while pair.client.sender_stats().timeouts == 0 {
+            now_ns = pair.client.due_ns().unwrap();
+            pair.client.leaving(now_ns);
+        }
+        assert!(pair.client.congestion_window() <= 2, "the head, and a probe before it");
+        let echo = pair.client.clock.value(if old { SECOND } else { now_ns });
+        let first = pair.server_says(|segment| {
+            segment.acknowledgment = segment.acknowledgment.map(|at| at.wrapping_add(1_448));
+            let value = pair.server.clock.value(now_ns);
+            segment.options.timestamps = Some(Timestamps { value, echo });
+        });
+        pair.client.arrives(now_ns + 40 * MS, &first);
+        (pair.client.sender_stats().undone, pair.client.congestion_window() >= 10)
+    };
+    assert_eq!(undone(true), (1, true));
+    assert_eq!(undone(false), (0, false), "of what left again");
+}
+
 /// What holds a connection still: everything outstanding acknowledged by somebody between the
 /// ends, then no window, and every probe answered.
 #[test]
