@@ -42,9 +42,9 @@ fn what_is_emitted_is_parsed_in_both_families() {
     }
 }
 
-/// A SYN of Linux 6.18, as it left a TAP device.
+/// MSS, SACK permitted, timestamps, padding, window scale (`tcp_options_write`).
 #[test]
-fn a_syn_of_the_kernel_is_emitted_byte_by_byte() {
+fn the_options_of_a_syn_stand_as_linux_writes_them() {
     let options: [u8; 20] = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0, 1, 3, 3, 7];
     let parsed = Options::parse(&options).unwrap();
     assert_eq!(parsed.mss, Some(1_460));
