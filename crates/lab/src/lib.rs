@@ -7,4 +7,5 @@ pub mod ground;
 pub mod netns;
 pub mod programs;
 pub mod scenario;
+pub mod tcp;
 pub mod world;

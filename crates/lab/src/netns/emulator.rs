@@ -92,6 +92,8 @@ pub struct Capture {
     pub packets: Vec<Captured>,
     /// Packets that passed after the capture was full.
     pub missed: u64,
+    /// The packets themselves, one for one, where they were asked for.
+    pub contents: Option<Vec<IpPacket>>,
 }
 
 impl Emulator {
@@ -286,8 +288,9 @@ impl Shell {
         self.cards[card].tap.set_carrier(up)
     }
 
-    pub(super) fn start_capture(&mut self, card: usize) {
-        self.cards[card].capture = Some(Capture::default());
+    pub(super) fn start_capture(&mut self, card: usize, contents: bool) {
+        let contents = contents.then(Vec::new);
+        self.cards[card].capture = Some(Capture { contents, ..Capture::default() });
     }
 
     pub(super) fn take_capture(&mut self, card: usize) -> Capture {
@@ -303,6 +306,9 @@ impl Capture {
         }
         let (bytes, endpoints) = (packet.wire_len(), packet.endpoints());
         self.packets.push(Captured { at_ns, direction, bytes, endpoints });
+        if let Some(contents) = &mut self.contents {
+            contents.push(packet.clone());
+        }
     }
 }
 

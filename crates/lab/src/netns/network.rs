@@ -370,7 +370,13 @@ impl Network {
     /// Begins to note every packet that passes a card.
     pub fn start_capture(&self, card: CardId) -> io::Result<()> {
         let port = self.cards[card.0].port;
-        self.emulator.with(move |shell, _| shell.start_capture(port))
+        self.emulator.with(move |shell, _| shell.start_capture(port, false))
+    }
+
+    /// The same, with what is in the packets.
+    pub fn start_capture_of_contents(&self, card: CardId) -> io::Result<()> {
+        let port = self.cards[card.0].port;
+        self.emulator.with(move |shell, _| shell.start_capture(port, true))
     }
 
     /// Ends the capture of a card and returns it.

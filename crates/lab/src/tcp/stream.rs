@@ -1,0 +1,103 @@
+//! A stream whose every byte is known, so that one that is missing, altered, doubled or out of
+//! order is seen where it is.
+
+use std::fmt;
+
+use crate::emu::Rng;
+
+/// Makes a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    seed: u64,
+    at: u64,
+}
+
+/// Compares one with what was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Sink {
+    source: Source,
+}
+
+/// A byte that is not what was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spoiled {
+    /// Which one, counted from 0.
+    pub at: u64,
+}
+
+impl fmt::Display for Spoiled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "byte {} of the stream is not what was sent", self.at)
+    }
+}
+
+impl std::error::Error for Spoiled {}
+
+impl Source {
+    /// The stream of a seed, from its beginning.
+    pub const fn new(seed: u64) -> Self {
+        Self { seed, at: 0 }
+    }
+
+    /// Bytes made so far.
+    pub const fn position(&self) -> u64 {
+        self.at
+    }
+
+    /// The next bytes.
+    pub fn take(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(count + 8);
+        while bytes.len() < count {
+            let at = self.at + bytes.len() as u64;
+            let word = Rng::new(self.seed ^ (at / 8)).next_u64().to_le_bytes();
+            bytes.extend(&word[(at % 8) as usize..]);
+        }
+        bytes.truncate(count);
+        self.at += count as u64;
+        bytes
+    }
+}
+
+impl Sink {
+    /// Expects the stream of a seed.
+    pub const fn new(seed: u64) -> Self {
+        Self { source: Source::new(seed) }
+    }
+
+    /// Bytes that were right so far.
+    pub const fn position(&self) -> u64 {
+        self.source.position()
+    }
+
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// The first that is wrong.
+    pub fn check(&mut self, bytes: &[u8]) -> Result<(), Spoiled> {
+        let before = self.source.position();
+        let expected = self.source.take(bytes.len());
+        match bytes.iter().zip(&expected).position(|(found, right)| found != right) {
+            Some(index) => Err(Spoiled { at: before + index as u64 }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_cut_gives_the_same_stream_and_any_change_is_found() {
+        let whole = Source::new(7).take(1_000);
+        let mut parts = Source::new(7);
+        let cut: Vec<u8> = [1, 7, 8, 9, 475, 500].into_iter().flat_map(|n| parts.take(n)).collect();
+        assert_eq!(cut, whole);
+        let mut sink = Sink::new(7);
+        sink.check(&whole[..400]).unwrap();
+        assert_eq!(sink.check(&whole[399..500]), Err(Spoiled { at: 400 }), "one byte twice");
+        let mut altered = whole;
+        altered[999] ^= 1;
+        assert_eq!(Sink::new(7).check(&altered), Err(Spoiled { at: 999 }));
+    }
+}
