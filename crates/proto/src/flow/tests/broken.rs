@@ -1,0 +1,137 @@
+//! Connections that end because this end cannot keep what was promised.
+
+use super::*;
+
+#[test]
+fn who_never_answers_is_told_that_it_is_over_and_so_is_the_other() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(3);
+    scene.suspend();
+    scene.said();
+    scene.resume();
+    let said = scene.said_within(Duration::from_secs(600));
+    let resets: Vec<_> =
+        said.iter().map(|(_, said)| said).filter(|said| said.flags.has(Flags::RST)).collect();
+    let [to_remote, to_local] = resets[..] else { panic!("{resets:?}") };
+    assert_eq!((to_remote.output, to_remote.seq), (Output::ToRemote, LOCAL_START.plus(1)));
+    assert_eq!((to_local.output, to_local.seq), (Output::ToLocal, scene.remote.0));
+    assert_eq!(said.last().unwrap().1.flags, to_local.flags, "nothing more is said");
+}
+
+#[test]
+fn what_a_process_owed_is_broken_off_by_the_next() {
+    let mut scene = Scene::new(Hold::Full);
+    let before = std::mem::replace(&mut scene.flows, Flows::new(Hold::Full, 2));
+    drop(before);
+    let tuple = Tuple {
+        local: (LOCAL.0.into(), LOCAL.1),
+        remote: (REMOTE.0.into(), REMOTE.1),
+        protocol: TCP,
+    };
+    scene.flows.break_off(scene.now, tuple);
+    let [asked] = &scene.said()[..] else { panic!() };
+    assert_eq!((asked.output, asked.flags), (Output::ToLocal, Flags::SYN), "no way to the other");
+    assert!(!scene.out(Flags::ACK, scene.local.0, &[]), "its answer goes nowhere");
+    let [reset] = &scene.said()[..] else { panic!() };
+    let expected = (Output::ToLocal, Flags::RST, scene.local.1);
+    assert_eq!((reset.output, reset.flags, reset.seq), expected);
+    // It is asked again, and knows nothing of a connection.
+    scene.wait(Duration::from_secs(1));
+    assert_eq!(scene.said()[0].flags, Flags::SYN);
+    assert!(!scene.out(Flags::RST.and(Flags::ACK), Seq(0), &[]));
+
+    scene.resume();
+    let [asked] = &scene.said()[..] else { panic!() };
+    assert_eq!((asked.output, asked.flags), (Output::ToRemote, Flags::SYN));
+    // The first answer is lost.
+    scene.wait(Duration::from_secs(1));
+    assert_eq!(scene.said()[0].flags, Flags::SYN);
+    assert_eq!(scene.acknowledge(scene.remote.1), None);
+    let [reset] = &scene.said()[..] else { panic!() };
+    let expected = (Output::ToRemote, Flags::RST, scene.remote.1);
+    assert_eq!((reset.output, reset.flags, reset.seq), expected);
+    scene.wait(Duration::from_secs(1));
+    assert_eq!(scene.said()[0].flags, Flags::SYN);
+    // It listens, and takes that for a beginning.
+    scene.remote.1 = Seq(1);
+    let granted = scene.packet(Way::In, Flags::SYN.and(Flags::ACK), Seq(77), &[]);
+    assert_eq!(scene.give_in(&granted).1, Verdict::Keep);
+    let [reset] = &scene.said()[..] else { panic!() };
+    let expected = (Output::ToRemote, Flags::RST, Seq(1));
+    assert_eq!((reset.output, reset.flags, reset.seq), expected);
+    assert_eq!(scene.flows.poll_settled(), Some(tuple));
+    assert_eq!(scene.flows.due(), None);
+}
+
+#[test]
+fn who_knows_of_no_connection_says_so() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.flows = Flows::new(Hold::Full, 2);
+    scene.resume();
+    let (local, remote) = ((LOCAL.0.into(), LOCAL.1), (REMOTE.0.into(), REMOTE.1));
+    let tuple = Tuple { local, remote, protocol: TCP };
+    scene.flows.break_off(scene.now, tuple);
+    assert_eq!(scene.said().len(), 2);
+    let refused = Flags::RST.and(Flags::ACK);
+    assert!(!scene.out(refused, Seq(0), &[]));
+    let refused = scene.packet(Way::In, refused, Seq(0), &[]);
+    assert_eq!(scene.give_in(&refused).1, Verdict::Keep);
+    assert!(scene.said().is_empty());
+    assert_eq!((scene.flows.poll_settled(), scene.flows.due()), (Some(tuple), None));
+}
+
+#[test]
+fn who_does_not_answer_has_no_such_connection() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.flows = Flows::new(Hold::Full, 2);
+    scene.resume();
+    let remote = ([192, 0, 2, 81].into(), 443);
+    let tuple = Tuple { local: (LOCAL.0.into(), LOCAL.1), remote, protocol: TCP };
+    scene.flows.break_off(scene.now, tuple);
+    let mut questions = 0;
+    while let Some(due) = scene.flows.due() {
+        scene.now = scene.now.max(due);
+        let mut packet = Vec::new();
+        questions +=
+            usize::from(scene.flows.poll(scene.now, &mut scene.memory, &mut packet).is_some());
+        assert!(questions < 20);
+    }
+    assert_eq!(questions, 12);
+    assert_eq!(scene.flows.poll_settled(), Some(tuple));
+}
+
+#[test]
+fn nothing_is_owed_to_who_breaks_off_by_itself() {
+    for way in [Way::In, Way::Out] {
+        let mut scene = Scene::new(Hold::Full);
+        scene.acknowledge(scene.local.0);
+        scene.send(3);
+        scene.suspend();
+        scene.said();
+        scene.resume();
+        let seq = if way == Way::In { scene.remote.0 } else { scene.local.0 };
+        let reset = scene.packet(way, Flags::RST.and(Flags::ACK), seq, &[]);
+        match way {
+            Way::In => assert_eq!(scene.give_in(&reset).1, Verdict::Pass),
+            Way::Out => assert!(scene.give_out(&reset)),
+        }
+        assert!(scene.flows.poll_settled().is_some(), "{way:?}");
+        assert_eq!((scene.memory.used(), scene.flows.due()), (0, None), "{way:?}");
+    }
+}
+
+#[test]
+fn who_was_promised_something_hears_that_the_session_is_over() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(3);
+    scene.suspend();
+    scene.said();
+    let (mut packets, mut ends) = (Vec::new(), Vec::new());
+    scene.flows.terminate(&mut scene.memory, &mut packets, &mut ends);
+    assert_eq!(ends, [packets.len()]);
+    let reset = read(Output::ToLocal, &packets);
+    assert!(reset.flags.has(Flags::RST));
+    assert_eq!(reset.seq, scene.remote.0);
+    assert!(scene.flows.poll_settled().is_some());
+    assert_eq!((scene.memory.used(), scene.flows.len(), scene.flows.due()), (0, 0, None));
+}
