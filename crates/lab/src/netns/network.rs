@@ -266,6 +266,14 @@ impl Network {
         Ok(monotonic_ns())
     }
 
+    /// Puts the cable back where it was and returns when the host's kernel sends through it again.
+    pub fn put_back(&mut self, card: CardId) -> io::Result<u64> {
+        self.set_carrier(card, true)?;
+        let Card { host, index, .. } = self.cards[card.0];
+        self.hosts[host.0].host.netlink.await_carrier(index, true)?;
+        Ok(monotonic_ns())
+    }
+
     /// Cuts, blackholes or restores the link of an access network, unseen by the host.
     pub fn set_access(&self, access: AccessId, carrier: Carrier) -> io::Result<()> {
         let link = self.accesses[access.0].link;
