@@ -207,3 +207,60 @@ impl Watched {
         Transfer { end_ns, gaps, ..transfer }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Watched, take};
+    use crate::arrivals::Gap;
+    use crate::emu::SECOND;
+    use crate::ground::{Act, Moment, Transfer};
+    use crate::programs::{Carried, Report};
+
+    fn carried(second: u64, megabytes: u64, intact: bool, complete: bool) -> Report {
+        let (bytes, latest_ns) = (megabytes * 1_000_000, second * SECOND);
+        let gaps = vec![Gap { from_ns: latest_ns - SECOND, to_ns: latest_ns }];
+        Report::Carried(Carried { connection: 0, bytes, latest_ns, gaps, intact, complete })
+    }
+
+    fn broken(second: u64) -> Report {
+        Report::Broken { connection: 0, at_ns: second * SECOND, error: "timed out".to_owned() }
+    }
+
+    /// What comes of these reports, and of an act in second 5, that are heard in this order.
+    fn watched(reports: Vec<Report>) -> Transfer {
+        let mut connections = [Watched::new()];
+        let opened = Report::Opened { connection: 0, at_ns: SECOND };
+        for said in [opened].into_iter().chain(reports) {
+            take(&mut connections, &mut Vec::new(), Some(said));
+        }
+        let [mut one] = connections;
+        one.transfer.moments.push(Moment::new(Act::Swallow, 5 * SECOND, 5 * SECOND));
+        one.end()
+    }
+
+    #[test]
+    fn a_connection_ends_with_its_last_byte_and_what_breaks_then_is_no_harm() {
+        let transfer =
+            watched(vec![carried(2, 1, true, false), carried(4, 3, true, true), broken(6)]);
+        assert!(transfer.complete && transfer.intact && transfer.broke.is_none());
+        assert_eq!((transfer.start_ns, transfer.end_ns), (SECOND, 4 * SECOND));
+        assert_eq!(transfer.progress, [(2 * SECOND, 1_000_000), (4 * SECOND, 3_000_000)]);
+        assert!(transfer.moments.is_empty(), "it was over by then");
+    }
+
+    #[test]
+    fn one_end_that_gives_up_is_the_end() {
+        let transfer = watched(vec![carried(2, 1, true, false), broken(9)]);
+        assert!(!transfer.complete && transfer.intact);
+        assert_eq!((transfer.broke.as_deref(), transfer.end_ns), (Some("timed out"), 9 * SECOND));
+        assert_eq!(transfer.gaps.last().map(Gap::length_ns), Some(7 * SECOND));
+    }
+
+    #[test]
+    fn what_was_altered_once_stays_so_and_strangers_are_not_heard() {
+        let transfer = watched(vec![carried(2, 1, false, false), carried(4, 3, true, true)]);
+        assert!(transfer.complete && !transfer.intact);
+        let stranger = Report::Opened { connection: 7, at_ns: 0 };
+        assert_eq!(watched(vec![stranger]).start_ns, SECOND);
+    }
+}
