@@ -25,14 +25,13 @@ const RESTART_MARGIN_MS: u64 = 20;
 pub(super) const MODE: Setting = Setting::choice(
     "mode",
     &["held", "reinjected", "off"],
-    "what Rove does with open connections while nothing carries: keep and acknowledge what is \
-     outstanding, send the oldest segment again on return, nothing",
+    "what is held of open connections: all, one segment of each, nothing",
 );
 /// The setting behind [`acts`].
 pub(super) const BY: Setting = Setting::choice(
     "by",
     &["silence", "event"],
-    "the link swallows everything and no end can see it; or its carrier goes and comes back",
+    "the link swallows all, unseen; or its carrier goes and comes back",
 );
 /// The setting behind [`receiver`].
 pub(super) const TRANSFER: Setting =

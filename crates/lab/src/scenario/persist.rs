@@ -43,7 +43,7 @@ const SETTINGS: &[Setting] = &[
         "gap",
         0,
         (0, 86_400),
-        "seconds of the only gap; 0 for those of the thesis, and one of 600 s on the full grid",
+        "seconds of the only gap; 0 for 10 and 45, on the full grid 600 as well",
     ),
     Setting::number("megabytes", 20, (10, 1_000), "size of each transfer"),
     Setting::flag(

@@ -358,3 +358,17 @@ impl<'a> Commands<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Hold;
+
+    #[test]
+    fn a_rove_that_is_to_do_nothing_is_told_nothing() {
+        assert_eq!((Hold::Usual.section(), Hold::Off.section()), (None, None));
+        let held = "[persistence]\nhold = \"full\"\n";
+        assert_eq!(Hold::Held.section().as_deref(), Some(held));
+        let reinjected = "[persistence]\nhold = \"reinject\"\n";
+        assert_eq!(Hold::Reinjected.section().as_deref(), Some(reinjected));
+    }
+}
