@@ -142,7 +142,7 @@ fn tell(
     let rate = link(stage.settings).rate;
     let capacity = |from_ns: u64, to_ns: u64| (to_ns - from_ns) as f64 * rate as f64;
     for (count, seconds) in cells(stage) {
-        (stage.tell)(&format!("a transfer, and one with {count} outages of {seconds} s"));
+        (stage.tell)(&format!("a transfer, and one with outages: {count} of {seconds} s"));
         let outages = Outages {
             first_ns: FIRST_NS,
             count,
