@@ -7,7 +7,7 @@
 
 use super::outage::{
     BASELINE, BY, CONGESTION, FIRST_NS, KEYS, MODE, Outages, SHARE_MIN, Shares, TRANSFER, acts,
-    congestion, receiver, restart_ms,
+    congestion, rate_in_words, receiver, restart_ms,
 };
 use super::plot::{Panel, plot};
 use super::record::Limit;
@@ -168,6 +168,8 @@ fn tell(
             disturbed: rates(&disturbed),
         });
         shares.add(&undisturbed, &disturbed, &capacity);
+        let [alone, with] = [&undisturbed, &disturbed].map(rate_in_words);
+        (stage.tell)(&format!("without outages: {alone}; while the link was up: {with}"));
     }
     shares.report(outcome);
     Ok(())

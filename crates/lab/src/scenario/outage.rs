@@ -174,6 +174,12 @@ impl Shares {
     }
 }
 
+/// How fast a transfer was while the link was up, in words.
+pub(super) fn rate_in_words(transfer: &Transfer) -> String {
+    let rate = transfer.while_up(FIRST_NS).map(|up| format!("{:.1} Mbit/s", up.mbps()));
+    rate.unwrap_or_else(|| "it never ended".to_owned())
+}
+
 impl Stage<'_> {
     /// Tells a story over a Rove that does with open connections what the settings say.
     ///
