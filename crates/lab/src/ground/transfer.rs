@@ -105,6 +105,13 @@ impl Transfer {
         bytes.iter().map(|bytes| *bytes as f64 * 8.0 / 1e6 / seconds).collect()
     }
 
+    /// How long after the beginning of the latest outage the connection broke, in seconds, if it
+    /// did.
+    pub fn broke_after_s(&self) -> Option<f64> {
+        let (down_ns, _) = self.broke.as_ref().and_then(|_| self.outages().last())?;
+        Some(self.end_ns.saturating_sub(down_ns) as f64 / SECOND as f64)
+    }
+
     /// When the link went down each time, and when it was up again; never, as far as this goes, if
     /// it was not.
     pub fn outages(&self) -> impl Iterator<Item = (u64, u64)> + '_ {

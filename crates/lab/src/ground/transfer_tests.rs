@@ -88,6 +88,16 @@ fn rates_show_when_nothing_came() {
 }
 
 #[test]
+fn what_broke_broke_so_long_after_the_link() {
+    let mut transfer = Transfer { end_ns: 19 * SECOND, ..interrupted() };
+    assert_eq!(transfer.broke_after_s(), None);
+    transfer.broke = Some("Connection timed out".to_owned());
+    assert_eq!(transfer.broke_after_s(), Some(7.0));
+    transfer.moments.clear();
+    assert_eq!(transfer.broke_after_s(), None, "no outage is to blame");
+}
+
+#[test]
 fn without_outages_it_is_the_goodput_of_the_transfer() {
     let transfer = Transfer { moments: Vec::new(), ..interrupted() };
     let up = transfer.while_up(5 * SECOND).unwrap();

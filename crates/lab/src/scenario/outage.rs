@@ -180,6 +180,13 @@ pub(super) fn rate_in_words(transfer: &Transfer) -> String {
     rate.unwrap_or_else(|| "it never ended".to_owned())
 }
 
+/// What became of a connection that broke, in words.
+pub(super) fn obituary(transfer: &Transfer) -> Option<String> {
+    let after_s = transfer.broke_after_s()?;
+    let cause = transfer.broke.as_deref().unwrap_or("nobody knows why");
+    Some(format!("one broke {after_s:.1} s after the link: {cause}"))
+}
+
 impl Stage<'_> {
     /// Tells a story over a Rove that does with open connections what the settings say.
     ///

@@ -6,10 +6,10 @@
 //! nothing is said while it lasts, whose server asks by keep-alives as well. All three are real
 //! connections at the same time; the transfers go in opposite directions and share nothing.
 
-use super::outage::{BY, CONGESTION, MODE, Outages, acts, congestion};
+use super::outage::{BY, CONGESTION, MODE, Outages, acts, congestion, obituary};
 use super::record::Limit;
 use super::settings::{Setting, Settings};
-use super::statistics::max;
+use super::statistics::{max, rounded};
 use super::{About, FAMILY, Grid, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::SECOND;
 use crate::ground::{Congestion, Connections, Ground, Pace, Patience, Receiver, Transfer, Trouble};
@@ -119,9 +119,12 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
         // Over the last one nobody says anything when the link is back.
         let speaking = of_gap.iter().take(CONNECTIONS - 1);
         restart.extend(speaking.flat_map(Transfer::restart_ms));
+        of_gap.iter().filter_map(obituary).for_each(|text| (stage.tell)(&text));
         transfers.extend(of_gap);
         held = held.max(ground.held_bytes_max()?);
     }
+    let died_after_s = transfers.iter().filter_map(Transfer::broke_after_s).map(rounded).collect();
+    outcome.sample("died_after_s", died_after_s);
     let survived = transfers.iter().filter(|one| one.complete).count();
     outcome.count("cases", transfers.len() as u64);
     outcome.count("survived", survived as u64);

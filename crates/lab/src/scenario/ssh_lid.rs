@@ -7,7 +7,7 @@
 //! carrier is gone; how long that was it learns from its clock only. What is not told here: the
 //! client's kernel stays awake, and so do its own TCP's timers.
 
-use super::outage::{BASELINE, MODE, Outages, restart_ms};
+use super::outage::{BASELINE, MODE, Outages, obituary, restart_ms};
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
@@ -104,6 +104,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     };
     let script = lid.script([Act::CloseLid, Act::OpenLid], stage.control());
     let run = ground.session(session, limit_ns, &script)?;
+    obituary(&run.transfer).iter().for_each(|text| (stage.tell)(text));
     report(&run, outcome);
     Ok(())
 }
