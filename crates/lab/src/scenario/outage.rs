@@ -39,7 +39,7 @@ pub(super) const TRANSFER: Setting =
 /// The setting behind [`congestion`].
 pub(super) const CONGESTION: Setting =
     Setting::choice("cc", &["cubic", "reno", "bbr"], "congestion control of both ends");
-/// The setting behind [`of_others`], where it is not asked for unless said.
+/// The setting behind [`Stage::of_others`], where it is not asked for unless said.
 pub(super) const BASELINE: Setting = Setting::flag(
     "baseline",
     false,
