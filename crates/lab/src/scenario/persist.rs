@@ -164,14 +164,15 @@ fn gap(
     Ok(ground.connect(&kinds, limit_ns, &script)?.concat())
 }
 
-/// The connections of one gap.
+/// The connections of one gap. Who sends over the silent one is its client: a server that sends
+/// learns only from its next word that its kernel gave up.
 fn kinds(length: u64, congestion: Congestion, gap_ns: u64) -> [Connections; CONNECTIONS] {
     let by_retries = Patience { retries: Some(RETRIES), keeps_alive: false };
     let by_keepalive = Patience { retries: None, keeps_alive: true };
     let silent = Connections {
         pace: Pace::Pieces { bytes: WORDS / 2, every_ns: BEGINS_NS + gap_ns + AFTERWARDS_NS },
         patience: by_keepalive,
-        ..Connections::bulk(Receiver::Client, WORDS.into())
+        ..Connections::bulk(Receiver::Server, WORDS.into())
     };
     let to = |receiver, patience| Connections {
         congestion,
