@@ -9,8 +9,12 @@
 //! nanoseconds on the ground's own clock.
 
 mod act;
+mod connection;
+mod transfer;
 
 pub use act::{Act, Blockade, Cue, Moment, Transport};
+pub use connection::{Congestion, Connections, KeepAlive, Pace, Patience, Session, SessionRun};
+pub use transfer::{Transfer, WhileUp};
 
 use crate::arrivals::Gap;
 use crate::emu::{Filtering, LinkConfig, MS, SECOND};
@@ -60,6 +64,44 @@ pub trait Ground {
         script: &[Cue],
         listen: &mut dyn FnMut(Heard<'_>),
     ) -> Result<Transfer, Trouble>;
+
+    /// Opens TCP connections of several kinds at the same time and acts meanwhile, until each has
+    /// ended or broken, or `limit_ns` have passed. A list for each kind. An outage that has begun
+    /// by then is ended, if the script would have.
+    ///
+    /// # Errors
+    /// See [`Trouble`]. A connection that breaks is none. Unless a ground says otherwise it has no
+    /// model of both ends of a TCP connection.
+    fn connect(
+        &mut self,
+        _kinds: &[Connections],
+        _limit_ns: u64,
+        _script: &[Cue],
+    ) -> Result<Vec<Vec<Transfer>>, Trouble> {
+        Err(Trouble::Lab(anyhow::anyhow!("TCP connections cannot be told of in virtual time")))
+    }
+
+    /// The same with an interactive session.
+    ///
+    /// # Errors
+    /// As above.
+    fn session(
+        &mut self,
+        _session: Session,
+        _limit_ns: u64,
+        _script: &[Cue],
+    ) -> Result<SessionRun, Trouble> {
+        Err(Trouble::Lab(anyhow::anyhow!("sessions cannot be told of in virtual time")))
+    }
+
+    /// The most bytes that both ends of the tunnel together held for others in the outages since
+    /// the last call; `None` where nobody can be asked.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    fn held_bytes_max(&mut self) -> Result<Option<u64>, Trouble> {
+        Ok(None)
+    }
 
     /// Breaks something on purpose, from now on.
     ///
@@ -327,27 +369,6 @@ pub struct FlowRun {
     pub added_bytes: Vec<f64>,
 }
 
-/// How a download went.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Transfer {
-    /// When the request was sent.
-    pub start_ns: u64,
-    /// When the last byte arrived, or when it was given up.
-    pub end_ns: u64,
-    /// Whether it ended.
-    pub complete: bool,
-    /// Whether every byte is what the server sent.
-    pub intact: bool,
-    /// The SHA-256 of what arrived, in lowercase hexadecimal, where there are bytes to hash.
-    pub sha256: Option<String>,
-    /// How far it was, and when: time, bytes.
-    pub progress: Vec<(u64, u64)>,
-    /// When nothing arrived, up to the end.
-    pub gaps: Vec<Gap>,
-    /// What was done in it.
-    pub moments: Vec<Moment>,
-}
-
 impl Flow {
     /// Payload of each datagram in bytes: that of the papers.
     pub const BYTES: u16 = 125;
@@ -482,31 +503,6 @@ impl FlowRun {
             let next = self.moments.get(at + 1);
             (at, next.map_or(self.end_ns, |next| next.began_ns))
         })
-    }
-}
-
-impl Transfer {
-    /// Mean rate in Mbit/s from `skip_ns` after the request to the end; `None` when the transfer
-    /// did not last that long or did not end.
-    pub fn goodput_mbps(&self, skip_ns: u64) -> Option<f64> {
-        let begun = |(at_ns, _): &&(u64, u64)| *at_ns >= self.start_ns + skip_ns;
-        let (from_ns, from) = *self.progress.iter().find(begun).filter(|_| self.complete)?;
-        let (to_ns, to) = *self.progress.last()?;
-        let seconds = to_ns.checked_sub(from_ns).filter(|ns| *ns > 0)? as f64 / SECOND as f64;
-        Some((to - from) as f64 * 8.0 / 1e6 / seconds)
-    }
-
-    /// How long it stood still after its first act, in milliseconds: to the end, if it never came
-    /// back. `None` when nothing was done in it.
-    pub fn still_ms(&self) -> Option<f64> {
-        let from_ns = self.moments.first()?.done_ns;
-        Some(ms(Gap::longest_within(&self.gaps, from_ns, self.end_ns)))
-    }
-
-    /// How long it took, in seconds; `None` when it did not end.
-    pub fn seconds(&self) -> Option<f64> {
-        let length_ns = self.end_ns - self.start_ns;
-        self.complete.then(|| length_ns as f64 / SECOND as f64)
     }
 }
 

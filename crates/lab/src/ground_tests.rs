@@ -54,31 +54,6 @@ fn a_pair_of_which_one_is_lost_says_nothing() {
 }
 
 #[test]
-fn goodput_is_measured_after_the_start() {
-    let mut transfer = Transfer {
-        progress: (0..=10)
-            .map(|s| (s * SECOND, if s < 5 { 0 } else { (s - 5) * 1_000_000 }))
-            .collect(),
-        ..Transfer::default()
-    };
-    assert_eq!(transfer.goodput_mbps(0), None, "it has not ended");
-    (transfer.complete, transfer.end_ns) = (true, 10 * SECOND);
-    assert_eq!(transfer.goodput_mbps(5 * SECOND), Some(8.0));
-    assert_eq!(transfer.goodput_mbps(11 * SECOND), None);
-    assert_eq!(transfer.seconds(), Some(10.0));
-}
-
-#[test]
-fn a_download_that_dies_after_the_move_stood_still_to_the_end() {
-    let gaps = enclosed(0, 9 * SECOND, Some((20 * MS, 1_000 * MS)), vec![]);
-    let transfer = Transfer { end_ns: 9 * SECOND, gaps, ..Transfer::default() };
-    assert_eq!(transfer.still_ms(), None, "nothing was done in it");
-    let transfer = Transfer { moments: vec![moved(990, 1_000)], ..transfer };
-    assert_eq!(transfer.still_ms(), Some(8_000.0));
-    assert_eq!(transfer.seconds(), None);
-}
-
-#[test]
 fn a_flow_keeps_its_length_however_often_it_speaks() {
     let flow = Flow::after(SECOND, 3 * SECOND);
     assert_eq!((flow.count, flow.length_ns()), (3_000, 4 * SECOND));

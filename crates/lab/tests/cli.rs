@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking and shows what it prints")]
 
-use rove_lab::scenario::SCENARIOS;
+use rove_lab::scenario::{SCENARIOS, Scenario};
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -73,9 +73,14 @@ fn short(scenario: &str) -> &'static [&'static str] {
     }
 }
 
+/// Those that can be told there.
+fn virtual_scenarios() -> impl Iterator<Item = &'static dyn Scenario> {
+    SCENARIOS.iter().copied().filter(|scenario| scenario.has_virtual_form())
+}
+
 #[test]
 fn every_scenario_measures_every_key_in_virtual_time_and_passes() {
-    for scenario in SCENARIOS {
+    for scenario in virtual_scenarios() {
         let name = scenario.about().name;
         let (object, status) = run_virtual(name, short(name));
         assert_eq!((object["pass"].as_bool(), status), (Some(true), Some(0)), "{name}: {object}");
@@ -92,7 +97,7 @@ fn every_scenario_measures_every_key_in_virtual_time_and_passes() {
 
 #[test]
 fn every_control_fails_in_virtual_time_by_what_it_breaks() {
-    for scenario in SCENARIOS {
+    for scenario in virtual_scenarios() {
         let name = scenario.about().name;
         let (object, status) = run_virtual(name, &[short(name), &["control=true"]].concat());
         assert_eq!((object["pass"].as_bool(), status), (Some(false), Some(1)), "{object}");
@@ -128,6 +133,16 @@ fn the_agreed_keys_are_measured() {
         for key in keys.split(", ") {
             assert!(scenario.about().keys.iter().any(|known| known.name == key), "{name}: {key}");
         }
+    }
+}
+
+#[test]
+fn what_needs_the_kernels_tcp_cannot_be_told_in_virtual_time() {
+    for name in ["persist", "disconnects", "commute", "ssh-lid", "many-flows"] {
+        let output = lab(&["run", name, "--where", "virtual"]);
+        assert_eq!(output.status.code(), Some(3), "{name}");
+        let said = text(&output.stderr);
+        assert!(said.contains(&format!("{name} cannot be told in virtual time")), "{said}");
     }
 }
 

@@ -233,6 +233,9 @@ fn a_new_rate_holds_from_the_next_packet_on() {
 fn recorded_opportunities_carry_1500_bytes_each_and_repeat() {
     let trace = Trace::parse("2\n2\n5\n10\n").unwrap();
     assert_eq!(trace.mean_bits_per_second(), 4_800_000);
+    let capacity = |from_ms, to_ms| trace.capacity_bytes(from_ms * MS, to_ms * MS);
+    assert_eq!((capacity(0, 9), capacity(0, 11), capacity(2, 5)), (4_500, 6_000, 3_000));
+    assert_eq!((capacity(5, 5), capacity(7, 107)), (0, 60_000));
     let config = PipeConfig { rate: Rate::Trace(trace.into()), ..PipeConfig::default() };
     let mut pipe = pipe(config);
     // 1,000 bytes: one and a half packets fit an opportunity, a rest is carried by the next.

@@ -67,6 +67,13 @@ impl Trace {
         (bits * u128::from(super::SECOND) / u128::from(self.period_ns())) as u64
     }
 
+    /// Bytes that the link could carry between two moments on the emulator's clock, in nanoseconds:
+    /// from the first, and before the second.
+    pub fn capacity_bytes(&self, from_ns: u64, to_ns: u64) -> u64 {
+        let before = |at_ns: u64| self.next(0, at_ns).0;
+        before(to_ns).saturating_sub(before(from_ns)) * OPPORTUNITY_BYTES
+    }
+
     /// The first opportunity at or after `from_ns` whose running number is at least `number`:
     /// its running number and its time in nanoseconds.
     pub(super) fn next(&self, number: u64, from_ns: u64) -> (u64, u64) {

@@ -26,6 +26,14 @@ pub enum Act {
     Swallow,
     /// It carries again, as silently.
     Return,
+    /// The carrier of the client's first card is gone, and its kernel knows it; the addresses stay.
+    Unplug,
+    /// It is back, in the same network.
+    Replug,
+    /// The client is put to sleep, and the carrier of its first card goes with it.
+    CloseLid,
+    /// It wakes up, and the carrier comes back: how long it slept it learns from its clock only.
+    OpenLid,
     /// The NAT box of the client's first network gives every mapping another port.
     RebindNat,
     /// It starts anew: it has forgotten every mapping, and its outside address is another.
@@ -109,6 +117,13 @@ pub struct Moment {
     /// When the client's own status told of it: after [`Act::Swallow`], that this link does not
     /// carry; after [`Act::Unblock`], that data goes by UDP.
     pub told_ns: Option<u64>,
+}
+
+impl Act {
+    /// Whether nothing is carried over the client's first network from then on.
+    pub const fn begins_outage(self) -> bool {
+        matches!(self, Self::Swallow | Self::Unplug | Self::CloseLid)
+    }
 }
 
 impl Moment {

@@ -123,6 +123,15 @@ impl Host {
         })
     }
 
+    /// Sets how often the host's TCP sends a segment again before it gives a connection up
+    /// (`tcp_retries2` of ip-sysctl).
+    ///
+    /// # Errors
+    /// Where `/proc/sys` is read-only, as in some containers.
+    pub fn set_tcp_retries(&self, retries: u32) -> io::Result<()> {
+        self.inside(|| fs::write("/proc/sys/net/ipv4/tcp_retries2", retries.to_string()))
+    }
+
     /// Writes the host's own `/etc/resolv.conf`.
     pub fn set_name_servers(&self, servers: &[IpAddr]) -> io::Result<()> {
         let text: String = servers.iter().map(|server| format!("nameserver {server}\n")).collect();

@@ -266,6 +266,18 @@ impl Network {
         Ok(monotonic_ns())
     }
 
+    /// Puts the cable back where it was and returns when the host's kernel sends through it again.
+    pub fn put_back(&mut self, card: CardId) -> io::Result<u64> {
+        let Card { host, index, access, .. } = self.cards[card.0];
+        // The network carries before anybody can know it.
+        if let Some(access) = access {
+            self.set_access(access, Carrier::Up)?;
+        }
+        self.set_carrier(card, true)?;
+        self.hosts[host.0].host.netlink.await_carrier(index, true)?;
+        Ok(monotonic_ns())
+    }
+
     /// Cuts, blackholes or restores the link of an access network, unseen by the host.
     pub fn set_access(&self, access: AccessId, carrier: Carrier) -> io::Result<()> {
         let link = self.accesses[access.0].link;

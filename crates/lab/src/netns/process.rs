@@ -152,6 +152,15 @@ impl Process {
         }
     }
 
+    /// Stops it, and what it has started, as a machine that goes to sleep does; or lets it go on.
+    pub fn pause(&self, paused: bool) {
+        if let Some(group) = self.pid() {
+            let signal = if paused { Signal::STOP } else { Signal::CONT };
+            // An error means that all of it has ended already.
+            let _ = rustix::process::kill_process_group(group, signal);
+        }
+    }
+
     /// Sends SIGKILL, as a crash would end it, to it and to what it has started.
     pub fn kill(&mut self) {
         // An error means that it was reaped already.

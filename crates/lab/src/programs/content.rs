@@ -44,6 +44,46 @@ impl Content {
     }
 }
 
+/// Holds what arrives, byte by byte, against what must.
+#[derive(Debug)]
+pub struct Comparison {
+    content: Content,
+    block: Vec<u8>,
+    /// How much of the block has arrived.
+    at: usize,
+    same: bool,
+}
+
+impl Comparison {
+    /// With the content of `length` bytes that follows from `seed`.
+    pub const fn new(seed: u64, length: u64) -> Self {
+        Self { content: Content::new(seed, length), block: Vec::new(), at: 0, same: true }
+    }
+
+    /// Takes what has arrived; more than there is to come is no match.
+    pub fn take(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.at == self.block.len() {
+                self.at = 0;
+                if self.content.next_block(&mut self.block).is_empty() {
+                    self.same = false;
+                    return;
+                }
+            }
+            let expected = &self.block[self.at..];
+            let count = expected.len().min(bytes.len());
+            self.same &= expected[..count] == bytes[..count];
+            self.at += count;
+            bytes = &bytes[count..];
+        }
+    }
+
+    /// Whether all of it was as it must be.
+    pub const fn same(&self) -> bool {
+        self.same
+    }
+}
+
 /// The SHA-256 of a file's content, in lowercase hexadecimal.
 pub fn sha256_of(seed: u64, length: u64) -> String {
     let mut content = Content::new(seed, length);
@@ -64,7 +104,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Content;
+    use super::{Comparison, Content};
 
     fn read(mut content: Content) -> Vec<u8> {
         let (mut all, mut buffer) = (Vec::new(), Vec::new());
@@ -75,6 +115,25 @@ mod tests {
             }
             all.extend_from_slice(block);
         }
+    }
+
+    #[test]
+    fn what_arrives_is_compared_to_the_last_byte() {
+        let whole = read(Content::new(7, 40_003));
+        let compare = |pieces: &[&[u8]]| {
+            let mut comparison = Comparison::new(7, 40_003);
+            pieces.iter().for_each(|piece| comparison.take(piece));
+            comparison.same()
+        };
+        assert!(compare(&[&whole]));
+        assert!(compare(&[&whole[..1], &whole[1..16_390], &whole[16_390..]]));
+        assert!(compare(&[&whole[..17_000]]), "as far as it came");
+        assert!(!compare(&[&whole[..100], &whole[50..]]), "a part came twice");
+        assert!(!compare(&[&whole[..100], &whole[101..]]), "a byte is missing");
+        assert!(!compare(&[&whole, &[0]]), "more than there is");
+        let mut turned = whole;
+        turned[40_002] ^= 1;
+        assert!(!compare(&[&turned]));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! claim can be checked without trusting the sender.
 
 mod browser;
+mod carry;
 mod content;
 mod echo;
 mod flow;
@@ -17,16 +18,19 @@ mod http_server;
 mod names;
 mod proxy;
 mod report;
+mod terminal;
 
 pub use browser::browse;
-pub use content::{Content, sha256_of};
+pub use carry::{Carriage, accept, connect};
+pub use content::{Comparison, Content, sha256_of};
 pub use echo::{EchoStats, echo, ping, reach};
 pub use flow::{FlowRequest, FlowStats, send_flows, subscribe};
 pub use http_client::fetch;
 pub use http_server::serve;
 pub use names::serve_names;
 pub use proxy::serve_tunnels;
-pub use report::{Download, Report, Reporter, report};
+pub use report::{Carried, Download, Report, Reporter, report};
+pub use terminal::{Saying, Typing, shell, terminal};
 
 use clap::Subcommand;
 use std::net::SocketAddr;
@@ -49,6 +53,38 @@ pub enum Program {
     Browse {
         /// What to download
         url: String,
+    },
+    /// Accept connections and send or receive over each
+    Accept {
+        /// Address and port to listen on
+        listen: SocketAddr,
+        /// What is carried
+        #[command(flatten)]
+        carriage: Carriage,
+    },
+    /// Open connections to such a program and receive or send over each
+    Connect {
+        /// The other program
+        to: SocketAddr,
+        /// What is carried
+        #[command(flatten)]
+        carriage: Carriage,
+    },
+    /// Serve one interactive session: lines come back, others are said
+    Shell {
+        /// Address and port to listen on
+        listen: SocketAddr,
+        /// What the server says
+        #[command(flatten)]
+        saying: Saying,
+    },
+    /// Have one interactive session, and report when each typed line came back
+    Terminal {
+        /// The shell
+        to: SocketAddr,
+        /// What the client types
+        #[command(flatten)]
+        typing: Typing,
     },
     /// Send every datagram back where it came from
     Echo {
@@ -130,6 +166,10 @@ impl Program {
             Self::Serve { listen } => serve(listen, &reporter),
             Self::Fetch { url } => fetch(&url, &reporter),
             Self::Browse { url } => browse(&url, &reporter),
+            Self::Accept { listen, carriage } => accept(listen, &carriage, &reporter),
+            Self::Connect { to, carriage } => connect(to, &carriage, &reporter),
+            Self::Shell { listen, saying } => shell(listen, &saying, &reporter),
+            Self::Terminal { to, typing } => terminal(to, &typing, &reporter),
             Self::Echo { listen } => echo(listen, &reporter),
             Self::Ping { to, count, interval_us, size } => {
                 ping(to, count, interval_us, size, &reporter)

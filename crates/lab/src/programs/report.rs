@@ -30,6 +30,31 @@ pub enum Report {
     },
     /// A download is complete.
     Downloaded(Download),
+    /// A connection of many is open, at its receiver.
+    Opened {
+        /// Its number.
+        connection: u32,
+        /// When, on the shared clock, in nanoseconds.
+        at_ns: u64,
+    },
+    /// A connection of many goes on, at its receiver.
+    Carried(Carried),
+    /// A connection of many broke, as one of its ends noticed.
+    Broken {
+        /// Its number.
+        connection: u32,
+        /// When, in nanoseconds.
+        at_ns: u64,
+        /// In the words of the kernel.
+        error: String,
+    },
+    /// A line that was typed has come back.
+    Echoed {
+        /// When it was typed, in nanoseconds.
+        typed_ns: u64,
+        /// When it was seen, in nanoseconds.
+        at_ns: u64,
+    },
     /// A ping is over.
     Pinged(EchoStats),
     /// Who was called has answered, or never did.
@@ -46,6 +71,23 @@ pub enum Report {
 /// What a program said, if the line is a report.
 pub fn report(line: &str) -> Option<Report> {
     serde_json::from_str(line).ok()
+}
+
+/// News of a connection, from its receiver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    /// Its number.
+    pub connection: u32,
+    /// Bytes so far.
+    pub bytes: u64,
+    /// When the latest of them arrived, in nanoseconds.
+    pub latest_ns: u64,
+    /// Standstills that ended since the last news.
+    pub gaps: Vec<Gap>,
+    /// Whether all of it is what had to come.
+    pub intact: bool,
+    /// Whether that is all.
+    pub complete: bool,
 }
 
 /// A complete download.

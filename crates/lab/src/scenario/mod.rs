@@ -11,12 +11,18 @@ pub mod addresses;
 pub mod binary;
 mod blackhole;
 mod both_move;
+mod commute;
 pub mod deploy;
+mod disconnects;
 mod family;
 mod hop;
 pub mod hosts;
 mod idle;
+mod many_flows;
 mod nat_rebind;
+mod outage;
+mod persist;
+mod plot;
 pub mod record;
 mod restart_gateway;
 mod resume_loss;
@@ -24,6 +30,7 @@ mod roam_client;
 mod roam_gateway;
 pub mod run;
 pub mod settings;
+mod ssh_lid;
 mod stage;
 pub mod statistics;
 mod steady;
@@ -56,6 +63,11 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &hop::Hop,
     &udp_blocked::UdpBlocked,
     &both_move::BothMove,
+    &persist::Persist,
+    &disconnects::Disconnects,
+    &commute::Commute,
+    &ssh_lid::SshLid,
+    &many_flows::ManyFlows,
 ];
 
 /// A story and what is measured in it.
@@ -104,6 +116,9 @@ pub struct About {
 
 /// The link of most stories: the distant testbed of Alshalan's thesis.
 const USUAL: CleanLink = CleanLink { rate: 20_000_000, round_trip_ns: 40 * MS };
+
+/// The link of the thesis' local testbed.
+const LOCAL: CleanLink = CleanLink { rate: 100_000_000, round_trip_ns: MS };
 
 /// A link without losses, by its rate in bits per second and its round trip.
 struct CleanLink {

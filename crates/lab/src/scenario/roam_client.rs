@@ -11,7 +11,9 @@ use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
 use super::steady::{again_and_again, at_rest};
 use super::testbed::Testbed;
-use super::{About, Baseline, CleanLink, FAMILY, Key, MARGIN_MS, Outcome, Scenario, Stage, USUAL};
+use super::{
+    About, Baseline, CleanLink, FAMILY, Key, LOCAL, MARGIN_MS, Outcome, Scenario, Stage, USUAL,
+};
 use crate::arrivals::Gap;
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Act, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Terrain, Trouble};
@@ -103,9 +105,6 @@ const KEYS: &[Key] = &[
 /// The scenario.
 #[derive(Debug)]
 pub(super) struct RoamClient;
-
-/// The link of the thesis' local testbed.
-const LOCAL: CleanLink = CleanLink { rate: 100_000_000, round_trip_ns: MS };
 
 /// One of the thesis' two testbeds.
 struct Distance {

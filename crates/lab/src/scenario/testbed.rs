@@ -11,6 +11,7 @@
 //! always reached without it, over the very same links, so both can be measured in one run. The
 //! Internet does not know the first: a tunnel that is gone must not look like one that is fast.
 
+mod connections;
 mod services;
 mod travel;
 
@@ -90,6 +91,8 @@ pub struct Testbed {
     gateway_moves: u32,
     /// How often the NAT box was restarted.
     reboots: u8,
+    /// How often connections were opened.
+    connections: u16,
     /// The metrics of the cards' default routes.
     metrics: [u32; 2],
     /// The addresses of the cards that were plugged in.
@@ -161,6 +164,7 @@ impl Testbed {
             named: false,
             stale: false,
             gateway_moves: 0,
+            connections: 0,
             metrics: [METRIC; 2],
             addresses: [None; 2],
             lab: std::env::current_exe()?,
@@ -268,6 +272,10 @@ impl Testbed {
             Report::Connected { .. }
             | Report::Progress { .. }
             | Report::Downloaded(_)
+            | Report::Opened { .. }
+            | Report::Carried(_)
+            | Report::Broken { .. }
+            | Report::Echoed { .. }
             | Report::Reached { .. }
             | Report::Pinged(_)
             | Report::Flowed(_) => None,

@@ -8,7 +8,7 @@
 //! In virtual time TCP is a model, TLS the round trip and the first bytes of it, the proxy one that
 //! answers at once; there is no MPTCP, and a program starts in no time.
 
-use super::deploy::{Deployment, Streams};
+use super::deploy::{Deployment, Setup, Streams};
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
@@ -161,7 +161,7 @@ fn deploy(testbed: &Testbed, stage: &Stage<'_>, cell: &Cell) -> anyhow::Result<D
         Blockade::OnlyProxy => Streams::On443(Some(testbed.proxy()?)),
         Blockade::NoUdp | Blockade::Only443 | Blockade::OnlyTls => Streams::On443(None),
     };
-    Deployment::start_with(testbed, stage.rove, &streams)
+    Deployment::start_with(testbed, stage.rove, &Setup { streams, ..Setup::default() })
 }
 
 /// The same in virtual time.

@@ -89,6 +89,21 @@ fn a_hole_is_noticed_told_and_left_by_the_other_link() {
     }
 }
 
+#[test]
+fn however_the_link_went_it_carries_again_a_round_trip_after_it_came_back() {
+    for [goes, comes] in
+        [[Act::Swallow, Act::Return], [Act::Unplug, Act::Replug], [Act::CloseLid, Act::OpenLid]]
+    {
+        let mut journey = journey();
+        let script = [Cue::at(SECOND, goes), Cue::at(11 * SECOND, comes)];
+        let run = journey.flow(Flow::lasting(13 * SECOND), &script).unwrap();
+        let [before, after] = [0, 1].map(|act| run.moments[act].address);
+        assert_eq!(before, after, "{goes:?}: it is the same network");
+        assert!(run.still_ms()[0] > 9_900.0, "{goes:?}: {:?} ms", run.still_ms());
+        assert!(run.back_ms()[1] <= 60.0, "{comes:?}: {:?} ms", run.back_ms());
+    }
+}
+
 /// Two acts of one moment are tens of milliseconds apart on a busy machine.
 #[test]
 fn what_a_gateway_says_after_its_move_comes_to_a_late_client_unless_its_network_swallows() {

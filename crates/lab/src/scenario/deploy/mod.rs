@@ -8,7 +8,7 @@ use super::testbed::{Address, Testbed};
 use crate::ground::Transport;
 use anyhow::bail;
 pub use openvpn::{OpenVpn, absent as openvpn_absent};
-pub use rove::{Rove, Streams};
+pub use rove::{Hold, Rove, Setup, Streams};
 use std::net::IpAddr;
 
 /// What carries the traffic to the server's first address. It is torn down on drop.
@@ -43,23 +43,23 @@ impl Deployment {
                 Ok(Self::Bare)
             }
             Some(binary) => {
-                Ok(Self::Rove(Box::new(Rove::start(testbed, binary, &Streams::Usual)?)))
+                Ok(Self::Rove(Box::new(Rove::start(testbed, binary, &Setup::default())?)))
             }
         }
     }
 
-    /// Deploys a binary that is configured for networks without UDP; the bare link needs nothing.
+    /// Deploys a binary that is configured like this; the bare link needs nothing.
     ///
     /// # Errors
     /// As for [`Self::start`].
     pub fn start_with(
         testbed: &Testbed,
         rove: Option<&Binary>,
-        streams: &Streams,
+        setup: &Setup,
     ) -> anyhow::Result<Self> {
         match rove {
             None => Self::start(testbed, None),
-            Some(binary) => Ok(Self::Rove(Box::new(Rove::start(testbed, binary, streams)?))),
+            Some(binary) => Ok(Self::Rove(Box::new(Rove::start(testbed, binary, setup)?))),
         }
     }
 
@@ -144,6 +144,26 @@ impl Deployment {
         match self {
             Self::Bare | Self::OpenVpn(_) => Ok(None),
             Self::Rove(rove) => rove.transport(testbed),
+        }
+    }
+
+    /// Puts the client's process to sleep, as its machine does, or wakes it up.
+    pub fn pause_client(&self, paused: bool) {
+        match self {
+            Self::Bare => {}
+            Self::Rove(rove) => rove.client.pause(paused),
+            Self::OpenVpn(openvpn) => openvpn.client.pause(paused),
+        }
+    }
+
+    /// Bytes that both ends hold on behalf of others. `None` where nobody holds any.
+    ///
+    /// # Errors
+    /// When an end does not answer.
+    pub fn held_bytes(&self, testbed: &Testbed) -> anyhow::Result<Option<u64>> {
+        match self {
+            Self::Bare | Self::OpenVpn(_) => Ok(None),
+            Self::Rove(rove) => rove.held_bytes(testbed),
         }
     }
 

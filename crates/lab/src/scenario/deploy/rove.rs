@@ -39,6 +39,52 @@ pub enum Streams {
     Off,
 }
 
+/// What a Rove does with open connections while no path carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hold {
+    /// Whatever it does when nobody says anything.
+    #[default]
+    Usual,
+    /// It keeps and acknowledges what is outstanding.
+    Held,
+    /// It keeps one segment of each, and sends that again.
+    Reinjected,
+    /// Nothing: the ends of the connections are on their own.
+    Off,
+}
+
+/// How a Rove is configured, where that differs from the README.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// For networks without UDP.
+    pub streams: Streams,
+    /// For networks that come and go.
+    pub hold: Hold,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { streams: Streams::Usual, hold: Hold::Usual }
+    }
+}
+
+impl Hold {
+    /// Its word in the configuration of either end; none where none is written. A Rove that does
+    /// nothing of its own accord is not told to do nothing.
+    const fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Usual | Self::Off => None,
+            Self::Held => Some("full"),
+            Self::Reinjected => Some("reinject"),
+        }
+    }
+
+    /// The section that stands for it in a configuration file.
+    fn section(self) -> Option<String> {
+        self.word().map(|word| format!("[persistence]\nhold = \"{word}\"\n"))
+    }
+}
+
 /// The processes of a deployed Rove.
 #[derive(Debug)]
 pub struct Rove {
@@ -46,15 +92,13 @@ pub struct Rove {
     pub(super) client: Process,
     pub(super) gateway: Process,
     binary: Binary,
+    hold: Hold,
 }
 
 impl Rove {
     /// Deploys as the README tells: a gateway, an invite, a client.
-    pub(super) fn start(
-        testbed: &Testbed,
-        binary: &Binary,
-        streams: &Streams,
-    ) -> anyhow::Result<Self> {
+    pub(super) fn start(testbed: &Testbed, binary: &Binary, setup: &Setup) -> anyhow::Result<Self> {
+        let Setup { streams, hold } = setup;
         let host = testbed.network.host(testbed.gateway);
         let gateway = Commands::of(host, binary);
         let mut init = vec!["gateway", "init", "--network", TUNNEL_NETWORK];
@@ -63,6 +107,7 @@ impl Rove {
         gateway.run(&init)?;
         gateway.leave_out_nat()?;
         gateway.take_streams(streams)?;
+        gateway.hold(*hold)?;
         let mut running = gateway.start(&["gateway", "run"])?;
         gateway.wait_until_answers(&mut running)?;
         let invite = gateway.run(&["gateway", "invite", PEER])?;
@@ -73,7 +118,7 @@ impl Rove {
 
         let host = testbed.network.host(testbed.client);
         let client = Commands::of(host, binary);
-        client.configure_client(streams)?;
+        client.configure_client(setup)?;
         let route = format!("{SERVER}/32");
         let mut up = client.start(&["up", invite, "--foreground", "--route", &route])?;
         // The one line that says that the tunnel carries.
@@ -81,7 +126,7 @@ impl Rove {
             .context("the tunnel does not carry")?;
         // The server is on the gateway's own network, which no peer may reach unless allowed.
         gateway.run(&["gateway", "allow", PEER, &route])?;
-        Ok(Self { client: up, gateway: running, binary: binary.clone() })
+        Ok(Self { client: up, gateway: running, binary: binary.clone(), hold: *hold })
     }
 
     /// Moves the gateway as a person does.
@@ -122,6 +167,22 @@ impl Rove {
             Some("tcp+tls" | "mptcp+tls") => Ok(Some(Transport::Tls)),
             Some(_) | None => bail!("`rove paths` names a transport that is not known: {path}"),
         }
+    }
+
+    /// What both ends say that they hold; nothing where they were told to hold nothing.
+    pub(super) fn held_bytes(&self, testbed: &Testbed) -> anyhow::Result<Option<u64>> {
+        match self.hold {
+            Hold::Usual | Hold::Off => return Ok(None),
+            Hold::Held | Hold::Reinjected => {}
+        }
+        let mut all = 0;
+        for host in [testbed.client, testbed.gateway] {
+            let node = Commands::of(testbed.network.host(host), &self.binary);
+            let flows: Value = serde_json::from_str(&node.run(&["flows", "--json"])?.concat())?;
+            let flows = flows.as_array().map(Vec::as_slice).unwrap_or_default();
+            all += flows.iter().filter_map(|flow| flow["held_bytes"].as_u64()).sum::<u64>();
+        }
+        Ok(Some(all))
     }
 
     /// Starts it again, and waits until it says that it is ready, in the words of sd_notify(3).
@@ -232,15 +293,26 @@ impl<'a> Commands<'a> {
         std::fs::write(&file, edited).context("cannot write gateway.toml")
     }
 
+    /// Tells the gateway what to do with open connections.
+    fn hold(&self, hold: Hold) -> anyhow::Result<()> {
+        let Some(section) = hold.section() else { return Ok(()) };
+        self.edit_gateway("[persistence]\n", &section)
+    }
+
     /// Writes what the client has to know, where that is anything.
-    fn configure_client(&self, streams: &Streams) -> anyhow::Result<()> {
-        let line = match streams {
-            Streams::Usual | Streams::On443(None) => return Ok(()),
-            Streams::On443(Some(proxy)) => format!("proxy = \"http://{proxy}\""),
-            Streams::Off => "streams = false".to_owned(),
+    fn configure_client(&self, setup: &Setup) -> anyhow::Result<()> {
+        let streams = match setup.streams {
+            Streams::Usual | Streams::On443(None) => None,
+            Streams::On443(Some(proxy)) => Some(format!("proxy = \"http://{proxy}\"")),
+            Streams::Off => Some("streams = false".to_owned()),
         };
+        let streams = streams.map(|line| format!("[client]\n{line}\n"));
+        let sections: String = streams.into_iter().chain(setup.hold.section()).collect();
+        if sections.is_empty() {
+            return Ok(());
+        }
         std::fs::create_dir_all(&self.directory).context("cannot make the client's directory")?;
-        std::fs::write(self.directory.join("client.toml"), format!("[client]\n{line}\n"))
+        std::fs::write(self.directory.join("client.toml"), sections)
             .context("cannot write client.toml")
     }
 
@@ -284,5 +356,19 @@ impl<'a> Commands<'a> {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Hold;
+
+    #[test]
+    fn a_rove_that_is_to_do_nothing_is_told_nothing() {
+        assert_eq!((Hold::Usual.section(), Hold::Off.section()), (None, None));
+        let held = "[persistence]\nhold = \"full\"\n";
+        assert_eq!(Hold::Held.section().as_deref(), Some(held));
+        let reinjected = "[persistence]\nhold = \"reinject\"\n";
+        assert_eq!(Hold::Reinjected.section().as_deref(), Some(reinjected));
     }
 }

@@ -3,6 +3,7 @@
 //! Decides how acts and measurements become commands, captures and reports, and which failure is
 //! the lab's. Everything is in real time: an act that is late is late.
 
+mod connections;
 mod transfer;
 
 use super::deploy::{Deployment, How};
@@ -10,8 +11,9 @@ use super::testbed::{Move, Testbed};
 use crate::arrivals::Gap;
 use crate::emu::{BitErrors, Carrier, End, LinkConfig, MS};
 use crate::ground::{
-    Act, Called, Calling, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment,
-    Overheard, Pings, Receiver, RoundTrips, Route, Terrain, Transfer, Transport, Trouble,
+    Act, Called, Calling, Clock, Connections, Cue, Download, Flow, FlowRun, Ground, Harm, Heard,
+    Moment, Overheard, Pings, Receiver, RoundTrips, Route, Session, SessionRun, Terrain, Transfer,
+    Transport, Trouble,
 };
 use crate::netns::{Capture, Captured, Direction, Process, monotonic_ns};
 use crate::programs::{FlowRequest, Report, report};
@@ -40,13 +42,16 @@ pub struct Hosts {
     seed: u64,
     /// Every network that the client moves to swallows everything.
     dead_ends: bool,
+    /// The most bytes that the ends of the tunnel held, since it was asked for.
+    held_bytes_max: Option<u64>,
 }
 
 impl Hosts {
     /// A testbed in networks like `terrain`, and what was deployed on it.
     pub fn new(testbed: Testbed, deployment: Deployment, terrain: &Terrain, seed: u64) -> Self {
         let (link, beyond_ns) = (terrain.link.clone(), terrain.beyond_ns);
-        Self { testbed, deployment, link, beyond_ns, seed, dead_ends: false }
+        let (dead_ends, held_bytes_max) = (false, None);
+        Self { testbed, deployment, link, beyond_ns, seed, dead_ends, held_bytes_max }
     }
 
     /// The testbed.
@@ -90,6 +95,16 @@ impl Hosts {
             Act::UnplugSpare => self.testbed.unplug_spare()?,
             Act::Swallow => self.testbed.set_first_network(Carrier::BlackHole)?,
             Act::Return => self.testbed.set_first_network(Carrier::Up)?,
+            Act::Unplug => moment.done_ns = self.testbed.unplug_first()?,
+            Act::Replug => moment.done_ns = self.testbed.replug_first()?,
+            Act::CloseLid => {
+                self.deployment.pause_client(true);
+                moment.done_ns = self.testbed.unplug_first()?;
+            }
+            Act::OpenLid => {
+                self.deployment.pause_client(false);
+                moment.done_ns = self.testbed.replug_first()?;
+            }
             Act::RebindNat => self.testbed.rebind_nat()?,
             Act::RebootNat => self.testbed.reboot_nat()?,
             Act::MoveGateway => moment.done_ns = self.testbed.move_gateway()?,
@@ -268,6 +283,28 @@ impl Ground for Hosts {
     ) -> Result<Transfer, Trouble> {
         let fetch = self.testbed.download(self.seed, &download)?;
         self.follow(&fetch, download, script, listen)
+    }
+
+    fn connect(
+        &mut self,
+        kinds: &[Connections],
+        limit_ns: u64,
+        script: &[Cue],
+    ) -> Result<Vec<Vec<Transfer>>, Trouble> {
+        self.carry(kinds, limit_ns, script)
+    }
+
+    fn session(
+        &mut self,
+        session: Session,
+        limit_ns: u64,
+        script: &[Cue],
+    ) -> Result<SessionRun, Trouble> {
+        self.hold_session(&session, limit_ns, script)
+    }
+
+    fn held_bytes_max(&mut self) -> Result<Option<u64>, Trouble> {
+        Ok(self.held_bytes_max.take())
     }
 
     fn harm(&mut self, harm: Harm) -> Result<(), Trouble> {

@@ -98,6 +98,10 @@ impl<'a> Followed<'a> {
             Report::Downloaded(done) => return Some(done),
             Report::Ready
             | Report::Unanswered
+            | Report::Opened { .. }
+            | Report::Carried(_)
+            | Report::Broken { .. }
+            | Report::Echoed { .. }
             | Report::Reached { .. }
             | Report::Pinged(_)
             | Report::Flowed(_) => {}

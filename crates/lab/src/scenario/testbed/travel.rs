@@ -121,6 +121,23 @@ impl Testbed {
         Ok(known_ns)
     }
 
+    /// The cable of the first card is pulled out, and nothing else changes. Returns when the
+    /// client's kernel knew it.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn unplug_first(&mut self) -> io::Result<u64> {
+        self.network.pull(self.cards[0])
+    }
+
+    /// It is put back into the same network. Returns when the client's kernel knew it.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn replug_first(&mut self) -> io::Result<u64> {
+        self.network.put_back(self.cards[0])
+    }
+
     /// The cable of the spare link is pulled out.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use rove_proto::path::Health;
 use rove_proto::time::Duration;
 
 use super::super::engine::GATEWAY;
-use super::super::host::{Card, PORT};
+use super::super::host::{Card, PORT, Power};
 use super::super::laws::{Breach, Law};
 use super::super::op::ACCESSES;
 use super::super::road::{CLIENT, HOME, Road as _, Tunnelled};
@@ -127,6 +127,22 @@ impl Client {
             Act::Return => {
                 self.stop_watching();
                 self.set_carrier(road, Carrier::Up);
+            }
+            Act::Unplug => {
+                self.set_carrier(road, Carrier::Down);
+                road.world.tell_links(CLIENT)?;
+            }
+            Act::Replug => {
+                self.set_carrier(road, Carrier::Up);
+                road.world.tell_links(CLIENT)?;
+            }
+            Act::CloseLid => {
+                road.world.hosts[CLIENT + 1].power = Power::Asleep;
+                self.set_carrier(road, Carrier::Down);
+            }
+            Act::OpenLid => {
+                self.set_carrier(road, Carrier::Up);
+                road.world.power_on(CLIENT + 1, false)?;
             }
             Act::RebindNat => {
                 if let Some(nat) = road.world.place.access(CLIENT, self.here).nat {

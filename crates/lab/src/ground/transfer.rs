@@ -1,0 +1,152 @@
+//! How a transfer went, and what follows from it.
+//!
+//! Decides how figures are taken from what a receiver saw: rates, standstills, restarts after an
+//! outage. Knows no story.
+
+use super::{Moment, ms};
+use crate::arrivals::Gap;
+use crate::emu::SECOND;
+
+/// How a transfer went, as its receiver saw it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Transfer {
+    /// When the request was sent, or the connection open.
+    pub start_ns: u64,
+    /// When the last byte arrived, or when it was given up.
+    pub end_ns: u64,
+    /// Whether it ended.
+    pub complete: bool,
+    /// Whether every byte is what the server sent.
+    pub intact: bool,
+    /// The SHA-256 of what arrived, in lowercase hexadecimal, where there are bytes to hash.
+    pub sha256: Option<String>,
+    /// How far it was, and when: time, bytes.
+    pub progress: Vec<(u64, u64)>,
+    /// When nothing arrived, up to the end.
+    pub gaps: Vec<Gap>,
+    /// What was done in it.
+    pub moments: Vec<Moment>,
+    /// What broke it, in the words of the end that noticed, if anything did.
+    pub broke: Option<String>,
+}
+
+impl Transfer {
+    /// Mean rate in Mbit/s from `skip_ns` after the request to the end; `None` when the transfer
+    /// did not last that long or did not end.
+    pub fn goodput_mbps(&self, skip_ns: u64) -> Option<f64> {
+        let begun = |(at_ns, _): &&(u64, u64)| *at_ns >= self.start_ns + skip_ns;
+        let (from_ns, from) = *self.progress.iter().find(begun).filter(|_| self.complete)?;
+        let (to_ns, to) = *self.progress.last()?;
+        let seconds = to_ns.checked_sub(from_ns).filter(|ns| *ns > 0)? as f64 / SECOND as f64;
+        Some((to - from) as f64 * 8.0 / 1e6 / seconds)
+    }
+
+    /// How long it stood still after its first act, in milliseconds: to the end, if it never came
+    /// back. `None` when nothing was done in it.
+    pub fn still_ms(&self) -> Option<f64> {
+        let from_ns = self.moments.first()?.done_ns;
+        Some(ms(Gap::longest_within(&self.gaps, from_ns, self.end_ns)))
+    }
+
+    /// How long it took, in seconds; `None` when it did not end.
+    pub fn seconds(&self) -> Option<f64> {
+        let length_ns = self.end_ns - self.start_ns;
+        self.complete.then(|| length_ns as f64 / SECOND as f64)
+    }
+
+    /// How long after the end of each outage the next byte came, in milliseconds: up to the next
+    /// outage, or to the end, where none did.
+    pub fn restart_ms(&self) -> Vec<f64> {
+        let ends = self.moments.iter().enumerate().filter(|(_, one)| !one.act.begins_outage());
+        let restart = |(at, end): (usize, &Moment)| {
+            let next = self.moments.get(at + 1);
+            let until_ns = next.map_or(self.end_ns, |next| next.began_ns);
+            let open = |gap: &&Gap| gap.from_ns <= end.done_ns && end.done_ns < gap.to_ns;
+            let gap = self.gaps.iter().find(open);
+            ms(gap.map_or(0, |gap| gap.to_ns.min(until_ns).saturating_sub(end.done_ns)))
+        };
+        ends.map(restart).collect()
+    }
+
+    /// What came while the link was up, from `skip_ns` after the start to the end; `None` when it
+    /// did not last that long or did not end.
+    ///
+    /// It begins then and not with the next news: an outage may begin in the same moment.
+    pub fn while_up(&self, skip_ns: u64) -> Option<WhileUp> {
+        let from_ns = self.start_ns + skip_ns;
+        let (to_ns, to) = *self.progress.last().filter(|(at_ns, _)| *at_ns > from_ns)?;
+        let before = self.progress.iter().take_while(|(at_ns, _)| *at_ns <= from_ns).last();
+        let from = before.filter(|_| self.complete).map(|(_, bytes)| *bytes)?;
+        let mut windows = Vec::new();
+        let mut since_ns = from_ns;
+        for (down_ns, up_ns) in self.outages() {
+            windows.push((since_ns, down_ns.clamp(since_ns, to_ns)));
+            since_ns = up_ns.clamp(since_ns, to_ns);
+        }
+        windows.push((since_ns, to_ns));
+        windows.retain(|(from_ns, to_ns)| from_ns < to_ns);
+        Some(WhileUp { bytes: to - from, windows })
+    }
+
+    /// How fast it went, in Mbit/s, in each of the intervals of this length from its start to its
+    /// end.
+    pub fn rates_mbps(&self, interval_ns: u64) -> Vec<f64> {
+        let count = (self.end_ns - self.start_ns) / interval_ns + 1;
+        let mut bytes = vec![0; count as usize];
+        let mut before = 0;
+        for &(at_ns, so_far) in &self.progress {
+            let at = (at_ns.saturating_sub(self.start_ns) / interval_ns) as usize;
+            if let Some(bin) = bytes.get_mut(at) {
+                *bin += so_far - before;
+            }
+            before = so_far;
+        }
+        let seconds = interval_ns as f64 / SECOND as f64;
+        bytes.iter().map(|bytes| *bytes as f64 * 8.0 / 1e6 / seconds).collect()
+    }
+
+    /// How long after the beginning of the latest outage the connection broke, in seconds, if it
+    /// did.
+    pub fn broke_after_s(&self) -> Option<f64> {
+        let (down_ns, _) = self.broke.as_ref().and_then(|_| self.outages().last())?;
+        Some(self.end_ns.saturating_sub(down_ns) as f64 / SECOND as f64)
+    }
+
+    /// When the link went down each time, and when it was up again; never, as far as this goes, if
+    /// it was not.
+    pub fn outages(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let begins = self.moments.iter().enumerate().filter(|(_, one)| one.act.begins_outage());
+        begins.map(|(at, begin)| {
+            let up_ns = self.moments.get(at + 1).map_or(u64::MAX, |end| end.done_ns);
+            (begin.began_ns, up_ns)
+        })
+    }
+}
+
+/// What came while a link was up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WhileUp {
+    /// Bytes.
+    pub bytes: u64,
+    /// When it was up: from, to, in nanoseconds, in order.
+    pub windows: Vec<(u64, u64)>,
+}
+
+impl WhileUp {
+    /// Mean rate in Mbit/s over that time.
+    pub fn mbps(&self) -> f64 {
+        let up_ns: u64 = self.windows.iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum();
+        self.bytes as f64 * 8.0 / 1e6 / (up_ns as f64 / SECOND as f64)
+    }
+
+    /// The share of what the link could have carried in that time, by its own measure of what it
+    /// can carry between two moments, in bytes.
+    pub fn share_of(&self, capacity: &dyn Fn(u64, u64) -> f64) -> f64 {
+        let could: f64 = self.windows.iter().map(|(from, to)| capacity(*from, *to)).sum();
+        self.bytes as f64 / could
+    }
+}
+
+#[cfg(test)]
+#[path = "transfer_tests.rs"]
+mod tests;

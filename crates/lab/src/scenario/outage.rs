@@ -1,0 +1,298 @@
+//! Outages: what the stories of persistence have in common.
+//!
+//! Decides how a link goes and comes, in which order and how often, and what Rove is told to do
+//! with open connections meanwhile. Knows no story, and no limit but the one that all have.
+
+use super::deploy::{Deployment, Hold, Setup, openvpn_absent};
+use super::settings::{Setting, Settings};
+use super::stage::Story;
+use super::statistics::{max, median, min};
+use super::{Baseline, CleanLink, Key, Outcome, Stage};
+use crate::emu::SECOND;
+use crate::ground::{Act, Congestion, Cue, Receiver, Terrain, Transfer, WhileUp};
+use crate::world::StreamsKnown;
+use std::collections::BTreeMap;
+
+/// When the first outage begins, after the connection was opened: as in the thesis. What comes
+/// before does not count.
+pub(super) const FIRST_NS: u64 = 5 * SECOND;
+/// The share of the goodput without outages that must be left.
+pub(super) const SHARE_MIN: f64 = 0.95;
+/// What a restart may take beyond a round trip, in milliseconds.
+const RESTART_MARGIN_MS: u64 = 20;
+
+/// The setting behind [`hold`].
+pub(super) const MODE: Setting = Setting::choice(
+    "mode",
+    &["held", "reinjected", "off"],
+    "what is held of open connections: all, one segment of each, nothing",
+);
+/// The setting behind [`acts`].
+pub(super) const BY: Setting = Setting::choice(
+    "by",
+    &["silence", "event"],
+    "the link swallows all, unseen; or its carrier goes and comes back",
+);
+/// The setting behind [`receiver`].
+pub(super) const TRANSFER: Setting =
+    Setting::choice("transfer", &["up", "down"], "from the client, as in the thesis, or to it");
+/// The setting behind [`congestion`].
+pub(super) const CONGESTION: Setting =
+    Setting::choice("cc", &["cubic", "reno", "bbr"], "congestion control of both ends");
+/// The setting behind [`Stage::of_others`], where it is not asked for unless said.
+pub(super) const BASELINE: Setting = Setting::flag(
+    "baseline",
+    false,
+    "the same without a tunnel, and with OpenVPN if it is installed",
+);
+
+/// What [`Shares`] measures.
+pub(super) const KEYS: [Key; 6] = [
+    Key::higher_is_better("goodput_share"),
+    Key::lower_is_better("restart_ms_median"),
+    Key::lower_is_better("restart_ms_max"),
+    Key::higher_is_better("goodput_mbps"),
+    Key::higher_is_better("undisturbed_mbps"),
+    Key::must_hold("checksum_ok"),
+];
+
+/// What Rove is told to do with open connections.
+pub(super) fn hold(settings: &Settings) -> Hold {
+    match settings.text("mode") {
+        "held" => Hold::Held,
+        "reinjected" => Hold::Reinjected,
+        _ => Hold::Off,
+    }
+}
+
+/// How the link goes, and comes back.
+pub(super) fn acts(settings: &Settings) -> [Act; 2] {
+    match settings.text("by") {
+        "event" => [Act::Unplug, Act::Replug],
+        _ => [Act::Swallow, Act::Return],
+    }
+}
+
+/// Who receives.
+pub(super) fn receiver(settings: &Settings) -> Receiver {
+    if settings.text("transfer") == "down" { Receiver::Client } else { Receiver::Server }
+}
+
+/// By what the ends control their rate.
+pub(super) fn congestion(settings: &Settings) -> Congestion {
+    match settings.text("cc") {
+        "reno" => Congestion::Reno,
+        "bbr" => Congestion::Bbr,
+        _ => Congestion::Cubic,
+    }
+}
+
+/// A number of outages of the same length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outages {
+    /// When the first one begins.
+    pub(super) first_ns: u64,
+    /// How many.
+    pub(super) count: u64,
+    /// How long each lasts.
+    pub(super) length_ns: u64,
+    /// How long the link is up between two.
+    pub(super) between_ns: u64,
+}
+
+impl Outages {
+    /// One.
+    pub(super) const fn one(first_ns: u64, length_ns: u64) -> Self {
+        Self { first_ns, count: 1, length_ns, between_ns: 0 }
+    }
+
+    /// When the link goes and when it comes back; in a control it goes and never comes back.
+    pub(super) fn script(&self, [goes, comes]: [Act; 2], control: bool) -> Vec<Cue> {
+        let period_ns = self.length_ns + self.between_ns;
+        let pair = |number: u64| {
+            let at_ns = self.first_ns + number * period_ns;
+            [Cue::at(at_ns, goes), Cue::at(at_ns + self.length_ns, comes)]
+        };
+        let mut script: Vec<Cue> = (0..self.count).flat_map(pair).collect();
+        script.truncate(if control { 1 } else { script.len() });
+        script
+    }
+
+    /// How long the link is down in all of them.
+    pub(super) const fn total_ns(&self) -> u64 {
+        self.count * self.length_ns
+    }
+}
+
+/// What a restart may take over this link, in milliseconds.
+pub(super) const fn restart_ms(link: &CleanLink) -> u64 {
+    link.round_trip_ms() + RESTART_MARGIN_MS
+}
+
+/// What transfers with outages are beside transfers without.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    shares: Vec<Option<f64>>,
+    disturbed_mbps: Vec<f64>,
+    undisturbed_mbps: Vec<f64>,
+    restart_ms: Vec<f64>,
+    arrived: Vec<bool>,
+}
+
+impl Shares {
+    /// Adds a transfer without outages and one with them, over a link that could carry so much
+    /// between two moments, in whatever unit.
+    pub(super) fn add(
+        &mut self,
+        undisturbed: &Transfer,
+        disturbed: &Transfer,
+        capacity: &dyn Fn(u64, u64) -> f64,
+    ) {
+        let [alone, with] = [undisturbed, disturbed].map(|one| one.while_up(FIRST_NS));
+        let share = |up: &WhileUp| up.share_of(capacity);
+        let of_alone = with.as_ref().map(share).zip(alone.as_ref().map(share));
+        self.shares.push(of_alone.map(|(with, alone)| with / alone));
+        self.disturbed_mbps.extend(with.as_ref().map(WhileUp::mbps));
+        self.undisturbed_mbps.extend(alone.as_ref().map(WhileUp::mbps));
+        self.restart_ms.extend(disturbed.restart_ms());
+        self.arrived.extend([undisturbed, disturbed].map(|one| one.complete && one.intact));
+    }
+
+    /// Writes down what was measured: the worst share, since every cell must hold.
+    pub(super) fn report(self, outcome: &mut Outcome) {
+        // A transfer that never ended has no share, and so has the worst of all none.
+        let shares: Option<Vec<f64>> = self.shares.into_iter().collect();
+        outcome.measure("goodput_share", shares.as_deref().and_then(min));
+        outcome.measure("goodput_mbps", median(&self.disturbed_mbps));
+        outcome.measure("undisturbed_mbps", median(&self.undisturbed_mbps));
+        outcome.measure("restart_ms_median", median(&self.restart_ms));
+        outcome.measure("restart_ms_max", max(&self.restart_ms));
+        let all = !self.arrived.is_empty() && self.arrived.into_iter().all(|one| one);
+        outcome.hold("checksum_ok", all);
+        outcome.sample("goodput_share", shares.unwrap_or_default());
+        outcome.sample("restart_ms", self.restart_ms);
+    }
+}
+
+/// How fast a transfer was while the link was up, in words.
+pub(super) fn rate_in_words(transfer: &Transfer) -> String {
+    let rate = transfer.while_up(FIRST_NS).map(|up| format!("{:.1} Mbit/s", up.mbps()));
+    rate.unwrap_or_else(|| "it never ended".to_owned())
+}
+
+/// What became of a connection that broke, in words.
+pub(super) fn obituary(transfer: &Transfer) -> Option<String> {
+    let after_s = transfer.broke_after_s()?;
+    let cause = transfer.broke.as_deref().unwrap_or("nobody knows why");
+    Some(format!("one broke {after_s:.1} s after the link: {cause}"))
+}
+
+impl Stage<'_> {
+    /// Tells a story over a Rove that does with open connections what the settings say.
+    ///
+    /// # Errors
+    /// What kept it from being told.
+    pub(super) fn on_holding_ground(
+        &self,
+        terrain: &Terrain,
+        story: Story<'_>,
+    ) -> anyhow::Result<Outcome> {
+        let Some(entered) = self.entered else {
+            return self.in_virtual_time(terrain, StreamsKnown::Direct, story);
+        };
+        let setup = Setup { hold: hold(self.settings), ..Setup::default() };
+        let deploy = |testbed: &_| Deployment::start_with(testbed, self.rove, &setup);
+        self.on_hosts(entered, terrain, &deploy, story)
+    }
+
+    /// The same story without a tunnel, and with OpenVPN if it is installed, where that is asked
+    /// for.
+    ///
+    /// # Errors
+    /// What kept it from being told.
+    pub(super) fn of_others(
+        &self,
+        terrain: &Terrain,
+        story: Story<'_>,
+    ) -> anyhow::Result<Baseline> {
+        let Some(entered) = self.entered else {
+            return Ok(Baseline::None("another program does not run in virtual time".to_owned()));
+        };
+        if self.rove.is_none() {
+            return Ok(Baseline::None("the bare link is what was measured".to_owned()));
+        }
+        if self.control() || !self.settings.flag("baseline") {
+            return Ok(Baseline::None("not asked for".to_owned()));
+        }
+        let mut baselines = BTreeMap::new();
+        (self.tell)("the same without a tunnel");
+        let bare = |testbed: &_| Deployment::start(testbed, None);
+        let bare = self.on_hosts(entered, terrain, &bare, &mut *story)?;
+        baselines.insert("bare".to_owned(), bare.measured);
+        if openvpn_absent().is_none() {
+            (self.tell)("the same with OpenVPN");
+            let openvpn = self.on_hosts(entered, terrain, &Deployment::start_openvpn, story)?;
+            baselines.insert("openvpn".to_owned(), openvpn.measured);
+        }
+        Ok(Baseline::Measured(baselines))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outages, Shares};
+    use crate::emu::SECOND;
+    use crate::ground::{Act, Transfer};
+    use crate::scenario::Outcome;
+
+    #[test]
+    fn outages_have_the_time_between_them_that_they_should() {
+        let outages = Outages {
+            first_ns: 5 * SECOND,
+            count: 2,
+            length_ns: 15 * SECOND,
+            between_ns: 8 * SECOND,
+        };
+        let script = outages.script([Act::Unplug, Act::Replug], false);
+        let times: Vec<u64> = script.iter().map(|cue| cue.at_ns / SECOND).collect();
+        assert_eq!(times, [5, 20, 28, 43]);
+        assert_eq!((script[2].act, script[3].act), (Act::Unplug, Act::Replug));
+        assert_eq!(outages.total_ns(), 30 * SECOND);
+        let control = outages.script([Act::Swallow, Act::Return], true);
+        assert_eq!(control.len(), 1, "what goes never comes back");
+    }
+
+    /// A transfer of a megabyte a second for so many seconds.
+    fn transfer(seconds: u64, complete: bool) -> Transfer {
+        let progress = (0..=seconds).map(|s| (s * SECOND, s * 1_000_000)).collect();
+        let (end_ns, intact) = (seconds * SECOND, true);
+        Transfer { end_ns, complete, intact, progress, ..Transfer::default() }
+    }
+
+    #[test]
+    fn the_worst_share_counts_and_what_never_ended_has_none() {
+        let report = |disturbed: &[Transfer]| {
+            let mut shares = Shares::default();
+            for disturbed in disturbed {
+                let capacity = |from_ns: u64, to_ns: u64| (to_ns - from_ns) as f64;
+                shares.add(&transfer(10, true), disturbed, &capacity);
+            }
+            let mut outcome = Outcome::default();
+            shares.report(&mut outcome);
+            outcome.measured
+        };
+        let slow = Transfer { end_ns: 15 * SECOND, ..transfer(10, true) };
+        let slow = Transfer {
+            progress: slow.progress.iter().map(|(at, bytes)| (at * 3 / 2, *bytes)).collect(),
+            ..slow
+        };
+        let measured = report(&[transfer(10, true), slow]);
+        let share = measured["goodput_share"].as_f64().unwrap();
+        assert!((0.6..0.8).contains(&share), "{share}");
+        assert_eq!(measured["checksum_ok"], true);
+        let measured = report(&[transfer(10, true), transfer(9, false)]);
+        assert!(measured["goodput_share"].is_null());
+        assert_eq!(measured["checksum_ok"], false);
+        assert_eq!(report(&[])["checksum_ok"], false, "nothing was shown");
+    }
+}

@@ -1,0 +1,183 @@
+//! `persist`: open connections outlive a gap in which their server would give them up (Table 4.1 of
+//! Alshalan's thesis).
+//!
+//! In each gap there are three: a transfer to the client from a server that gives up after six
+//! retransmissions, one to a server that asks a silent client by keep-alives, and one over which
+//! nothing is said while it lasts, whose server asks by keep-alives as well. All three are real
+//! connections at the same time; the transfers go in opposite directions and share nothing.
+
+use super::outage::{BY, CONGESTION, MODE, Outages, acts, congestion, obituary};
+use super::record::Limit;
+use super::settings::{Setting, Settings};
+use super::statistics::{max, rounded};
+use super::{About, FAMILY, Grid, Key, Outcome, Scenario, Stage, USUAL};
+use crate::emu::SECOND;
+use crate::ground::{Congestion, Connections, Ground, Pace, Patience, Receiver, Transfer, Trouble};
+use serde_json::{Value, json};
+
+/// The gaps of the thesis, in seconds.
+const GAPS_S: &[u64] = &[10, 45];
+/// The same on the full grid.
+const GAPS_FULL_S: &[u64] = &[10, 45, 600];
+/// When the gap begins, after the connections were opened.
+const BEGINS_NS: u64 = 3 * SECOND;
+/// The server's `tcp_retries2`.
+const RETRIES: u32 = 6;
+/// What is said over the connection that is silent in the gap: half of it before, half after.
+const WORDS: u32 = 200;
+/// When the second half is said, after the gap.
+const AFTERWARDS_NS: u64 = 2 * SECOND;
+/// How long what is left of the transfers may take at least, in shares of what it takes alone.
+const SLOWNESS: u64 = 4;
+/// How long a control goes on after the link is gone for good.
+const CONTROL_NS: u64 = 12 * SECOND;
+/// Connections in each gap.
+const CONNECTIONS: usize = 3;
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[
+    MODE,
+    BY,
+    CONGESTION,
+    Setting::number(
+        "gap",
+        0,
+        (0, 86_400),
+        "seconds of the only gap; 0 for 10 and 45, on the full grid 600 as well",
+    ),
+    Setting::number("megabytes", 20, (10, 1_000), "size of each transfer"),
+    Setting::flag(
+        "baseline",
+        true,
+        "the same without a tunnel, and with OpenVPN if it is installed",
+    ),
+    FAMILY,
+];
+
+/// What is measured at least.
+const KEYS: &[Key] = &[
+    Key::higher_is_better("cases"),
+    Key::higher_is_better("survived"),
+    Key::lower_is_better("died"),
+    Key::lower_is_better("held_bytes_max"),
+    Key::lower_is_better("restart_ms_max"),
+    Key::must_hold("checksum_ok"),
+];
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct Persist;
+
+impl Scenario for Persist {
+    fn about(&self) -> About {
+        About {
+            name: "persist",
+            summary: "open connections outlive gaps in which their server would give them up",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
+    }
+
+    /// The thesis has two gaps and two directions, and no connection that is silent.
+    fn paper(&self, _settings: &Settings) -> Value {
+        json!({
+            "source": "Alshalan 2017, Table 4.1, local testbed",
+            "cases": 4, "survived": 4, "openvpn_survived": 2,
+        })
+    }
+
+    /// That no connection was altered is asked of those too that did not survive.
+    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
+        vec![Limit::equal("died", 0), Limit::equal("checksum_ok", true)]
+    }
+
+    /// Nothing here is a matter of milliseconds: the shortest gap.
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        GAPS_S[0] as f64 * 1e3
+    }
+
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let terrain = USUAL.terrain();
+        let mut story =
+            |ground: &mut dyn Ground, outcome: &mut Outcome| tell(ground, stage, outcome);
+        let mut outcome = stage.on_holding_ground(&terrain, &mut story)?;
+        outcome.baseline = stage.of_others(&terrain, &mut story)?;
+        Ok(outcome)
+    }
+
+    fn has_virtual_form(&self) -> bool {
+        false
+    }
+}
+
+/// The story.
+fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
+    let (mut transfers, mut restart, mut held) = (Vec::new(), Vec::new(), None);
+    for seconds in gaps_s(stage) {
+        (stage.tell)(&format!("three connections, and a gap of {seconds} s"));
+        let of_gap = gap(ground, stage, seconds * SECOND)?;
+        // Over the last one nobody says anything when the link is back.
+        let speaking = of_gap.iter().take(CONNECTIONS - 1);
+        restart.extend(speaking.flat_map(Transfer::restart_ms));
+        of_gap.iter().filter_map(obituary).for_each(|text| (stage.tell)(&text));
+        transfers.extend(of_gap);
+        held = held.max(ground.held_bytes_max()?);
+    }
+    let died_after_s = transfers.iter().filter_map(Transfer::broke_after_s).map(rounded).collect();
+    outcome.sample("died_after_s", died_after_s);
+    let survived = transfers.iter().filter(|one| one.complete).count();
+    outcome.count("cases", transfers.len() as u64);
+    outcome.count("survived", survived as u64);
+    outcome.count("died", (transfers.len() - survived) as u64);
+    outcome.measure("held_bytes_max", held.map(|bytes| bytes as f64));
+    outcome.measure("restart_ms_max", max(&restart));
+    outcome.hold("checksum_ok", transfers.iter().all(|one| one.intact));
+    outcome.sample("restart_ms", restart);
+    Ok(())
+}
+
+/// The gaps to tell of; a control needs one.
+fn gaps_s(stage: &Stage<'_>) -> Vec<u64> {
+    let of_thesis = if stage.grid == Grid::Full { GAPS_FULL_S } else { GAPS_S };
+    match stage.settings.number("gap") {
+        _ if stage.control() => vec![GAPS_S[0]],
+        0 => of_thesis.to_vec(),
+        seconds => vec![seconds],
+    }
+}
+
+/// Three connections and one gap.
+fn gap(
+    ground: &mut dyn Ground,
+    stage: &Stage<'_>,
+    length_ns: u64,
+) -> Result<Vec<Transfer>, Trouble> {
+    let settings = stage.settings;
+    let outage = Outages::one(BEGINS_NS, length_ns);
+    let bytes = settings.number("megabytes") * 1_000_000;
+    let kinds = kinds(bytes, congestion(settings), length_ns);
+    let alone_ns = bytes * 8 * SECOND / USUAL.rate;
+    // Whoever doubles the time between two tries may be silent for as long again as the gap was.
+    let limit_ns = BEGINS_NS + 2 * length_ns + SLOWNESS * alone_ns;
+    let limit_ns = if stage.control() { BEGINS_NS + CONTROL_NS } else { limit_ns };
+    let script = outage.script(acts(settings), stage.control());
+    Ok(ground.connect(&kinds, limit_ns, &script)?.concat())
+}
+
+/// The connections of one gap. Who sends over the silent one is its client: a server that sends
+/// learns only from its next word that its kernel gave up.
+fn kinds(length: u64, congestion: Congestion, gap_ns: u64) -> [Connections; CONNECTIONS] {
+    let by_retries = Patience { retries: Some(RETRIES), keeps_alive: false };
+    let by_keepalive = Patience { retries: None, keeps_alive: true };
+    let silent = Connections {
+        pace: Pace::Pieces { bytes: WORDS / 2, every_ns: BEGINS_NS + gap_ns + AFTERWARDS_NS },
+        patience: by_keepalive,
+        ..Connections::bulk(Receiver::Server, WORDS.into())
+    };
+    let to = |receiver, patience| Connections {
+        congestion,
+        patience,
+        ..Connections::bulk(receiver, length)
+    };
+    [to(Receiver::Client, by_retries), to(Receiver::Server, by_keepalive), silent]
+}

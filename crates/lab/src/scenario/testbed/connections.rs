@@ -1,0 +1,112 @@
+//! TCP connections between client and server: the pairs of programs that hold them, and what the
+//! kernel of the server's host does with them.
+
+use super::{START, Testbed};
+use crate::ground::{Connections, Pace, Receiver, Route, Session};
+use crate::netns::{HostId, Process};
+use crate::programs::{Report, report};
+use std::io;
+use std::net::SocketAddr;
+
+/// The first port of those that are listened on, one after the other: what is left of a connection
+/// that broke never meets the next one.
+const FIRST_PORT: u16 = 9_000;
+/// Ports until they begin again.
+const PORTS: u16 = 10_000;
+/// The kernel's own number of retransmissions (`tcp_retries2`).
+const RETRIES: u32 = 15;
+
+/// The program at the server, and the one at the client.
+pub(in super::super) type Ends = [Process; 2];
+
+impl Testbed {
+    /// Opens connections of one kind, whose content follows from `seed`.
+    ///
+    /// # Errors
+    /// When a program cannot be started or refuses.
+    pub(in super::super) fn connect(&mut self, seed: u64, kind: &Connections) -> io::Result<Ends> {
+        let options = carriage(seed, kind);
+        let to_client = kind.to == Receiver::Client;
+        let side = |sends: bool| options.iter().cloned().chain(sends.then(|| "--send".to_owned()));
+        let mut of_server: Vec<String> = side(to_client).collect();
+        if kind.patience.keeps_alive {
+            of_server.push("--keepalive".to_owned());
+        }
+        let of_client: Vec<String> = side(!to_client).collect();
+        let address = self.next_address(kind.route);
+        let accepting = self.start_ready(self.server, "accept", address, &of_server)?;
+        let connecting = self.start_ready(self.client, "connect", address, &of_client)?;
+        Ok([accepting, connecting])
+    }
+
+    /// Begins an interactive session.
+    ///
+    /// # Errors
+    /// When a program cannot be started or refuses.
+    pub(in super::super) fn open_session(&mut self, session: &Session) -> io::Result<Ends> {
+        let option = |name: &str, value: u64| [format!("--{name}"), value.to_string()];
+        let Session { before, pause_ns, after, typed_every_ns, said, said_every_ns, patience } =
+            *session;
+        let said = option("said", said.into());
+        let mut of_server = [said.clone(), option("every-us", said_every_ns / 1_000)].concat();
+        if patience.keeps_alive {
+            of_server.push("--keepalive".to_owned());
+        }
+        let of_client = [
+            said,
+            option("before", before.into()),
+            option("pause-ms", pause_ns / 1_000_000),
+            option("after", after.into()),
+            option("every-us", typed_every_ns / 1_000),
+        ]
+        .concat();
+        let address = self.next_address(Route::Tunnelled);
+        let shell = self.start_ready(self.server, "shell", address, &of_server)?;
+        let terminal = self.start_ready(self.client, "terminal", address, &of_client)?;
+        Ok([shell, terminal])
+    }
+
+    /// Sets how often the server's kernel sends a segment again before it gives a connection up; to
+    /// its own number where nothing is said.
+    ///
+    /// # Errors
+    /// Where `/proc/sys` is read-only.
+    pub(in super::super) fn set_server_retries(&self, retries: Option<u32>) -> io::Result<()> {
+        self.network.host(self.server).set_tcp_retries(retries.unwrap_or(RETRIES))
+    }
+
+    fn next_address(&mut self, route: Route) -> SocketAddr {
+        self.connections = (self.connections + 1) % PORTS;
+        SocketAddr::from((super::server(route), FIRST_PORT + self.connections))
+    }
+
+    fn start_ready(
+        &self,
+        host: HostId,
+        program: &str,
+        address: SocketAddr,
+        options: &[String],
+    ) -> io::Result<Process> {
+        let address = address.to_string();
+        let options: Vec<&str> =
+            [&address].into_iter().chain(options).map(String::as_str).collect();
+        let mut running = self.start(host, program, &options)?;
+        running.line_where(START, |line| (report(line)? == Report::Ready).then_some(()))?;
+        Ok(running)
+    }
+}
+
+/// What both programs are told.
+fn carriage(seed: u64, kind: &Connections) -> Vec<String> {
+    let mut options = Vec::new();
+    let mut option = |name: &str, value: String| options.extend([format!("--{name}"), value]);
+    option("seed", seed.to_string());
+    option("count", kind.count.to_string());
+    option("length", kind.length.to_string());
+    option("congestion", kind.congestion.name().to_owned());
+    if let Pace::Pieces { bytes, every_ns } = kind.pace {
+        option("piece", bytes.to_string());
+        option("every-us", (every_ns / 1_000).to_string());
+    }
+    options
+}
