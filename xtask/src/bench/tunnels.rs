@@ -21,7 +21,7 @@ const GATEWAY_INNER: &str = "10.9.0.1";
 const CLIENT_INNER: &str = "10.9.0.2";
 /// What WireGuard's own tools choose on a link of 1,500 bytes.
 const WIREGUARD_MTU: u16 = 1_420;
-/// How often and how long a program's control socket is looked for.
+/// How often and how long one looks whether a program answers.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const LOOKS: u32 = 500;
 /// Where Rove's client keeps what it knows.
@@ -297,7 +297,16 @@ fn rove_gateway(place: &Place, endpoint: &str, uses: usize) -> Result<(Program, 
     let mut run = place.on(Host::Gateway, &rove(), &[&["gateway", "run"][..], &dir].concat());
     run.stderr(log("rove-gateway")?);
     let gateway = Program::start(run)?;
-    Ok((gateway, invite.trim().to_owned()))
+    // What a gateway takes for an answer is not what it takes to start.
+    let status = [&["gateway", "status", "--json"][..], &dir].concat();
+    for _ in 0..LOOKS {
+        let said = finished(place.on(Host::Gateway, &rove(), &status)).unwrap_or_default();
+        if said.replace(' ', "").contains("\"running\":true") {
+            return Ok((gateway, invite.trim().to_owned()));
+        }
+        sleep(LOOK_EVERY);
+    }
+    Err(format!("the gateway does not start; see {CACHE}/rove-gateway.log"))
 }
 
 /// Makes the gateway listen on [`PORT`] whatever its endpoint says, as behind a port forwarding.
