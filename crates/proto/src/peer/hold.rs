@@ -25,7 +25,8 @@ impl Peer {
                 let trip = self.paths.active().map(|path| path.rtt.smoothed());
                 self.flows.resume(cx.now, trip.unwrap_or_default());
             }
-            (true, true) | (false, false) => {}
+            (true, true) => return,
+            (false, false) => {}
         }
         self.ask_urgently(cx);
     }
@@ -133,7 +134,7 @@ impl Peer {
 
     /// Bytes of a connection were owed, and are gone.
     pub(crate) fn break_off(&mut self, cx: &mut Context<'_>, tuple: Tuple) {
-        self.flows.break_off(cx.now, tuple);
+        self.flows.break_off(cx.now, cx.memory, tuple);
         self.speak_for_others(cx);
     }
 
