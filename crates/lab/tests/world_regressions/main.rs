@@ -542,9 +542,8 @@ fn who_waits_eagerly_for_a_path_does_not_ask_anew_with_every_notice() {
 
 #[test]
 fn a_spare_link_follows_to_where_the_gateway_is_and_needs_no_new_index() {
-    let moves = |told_after_ms, ahead_ms| {
-        Op::Network(Network::MoveGateway { told_after_ms, ahead_ms })
-    };
+    let moves =
+        |told_after_ms, ahead_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms });
     let readdress = || Op::Network(Network::Readdress { client: 0, card: 0 });
     let black_hole =
         Op::Network(Network::Carrier { client: 0, access: 1, carrier: Carrier::BlackHole });

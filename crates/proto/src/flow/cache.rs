@@ -61,7 +61,8 @@ impl Memory {
         self.flows = self.flows.saturating_sub(count);
     }
 
-    const fn take(&mut self, held: usize, bytes: usize) -> bool {
+    /// Takes `bytes` for a connection that holds `held`, if its share and the whole allow it.
+    pub(super) const fn take(&mut self, held: usize, bytes: usize) -> bool {
         let fits = held + bytes <= self.share && self.used + bytes <= self.max;
         if fits {
             self.used += bytes;
@@ -69,7 +70,7 @@ impl Memory {
         fits
     }
 
-    const fn give_back(&mut self, bytes: usize) {
+    pub(super) const fn give_back(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
     }
 }

@@ -19,6 +19,7 @@ mod breakoff;
 mod cache;
 pub mod clamp;
 pub mod classify;
+mod heads;
 mod hold;
 mod resume;
 mod share;
@@ -214,7 +215,7 @@ impl Flows {
             Phase::Normal if flow.is_settled => true,
             Phase::Normal => return true,
             Phase::Held(_) => {
-                flow.say_unheard(now, &segment, packet, fresh);
+                flow.say_unheard(now, memory, &segment, packet, fresh);
                 self.is_waiting |= segment.end() != segment.seq;
                 false
             }
@@ -286,14 +287,14 @@ impl Flows {
     }
 
     /// There is a path again, with this round trip.
-    pub fn resume(&mut self, now: Instant, trip: Duration) {
+    pub fn resume(&mut self, now: Instant, memory: &mut Memory, trip: Duration) {
         self.is_up = true;
         self.is_waiting = false;
         self.is_owing = false;
         let before = std::mem::replace(&mut self.trip, trip);
         let mut resumed = Vec::new();
         for (place, flow) in self.table.iter_mut() {
-            flow.resume(now, before, trip);
+            flow.resume(now, memory, before, trip);
             if !matches!(flow.phase, Phase::Normal) {
                 resumed.push(place);
             }
@@ -335,7 +336,7 @@ impl Flows {
                     }
                     Due::At(_) => flow.answer(now, packet),
                 },
-                Phase::Resumed(_) => flow.resend(now, packet),
+                Phase::Resumed(_) => flow.resend(now, memory, packet),
                 Phase::Broken(_) => flow.break_off(now, self.is_up, packet),
             };
             self.arm(place);
@@ -397,7 +398,7 @@ impl Flows {
         if let Some(flow) = self.table.get_mut(place)
             && !flow.owes()
         {
-            flow.cache.clear(memory);
+            flow.release(memory);
             flow.phase = Phase::Broken(Box::new(Broken::new(now)));
         }
         self.arm(place);
@@ -418,7 +419,7 @@ impl Flows {
                 ends.push(packets.len());
                 self.settled.push(flow.tuple);
             }
-            flow.cache.clear(memory);
+            flow.release(memory);
         }
         memory.flows_less(self.table.len());
         self.table.clear();
@@ -471,7 +472,7 @@ impl Flows {
         if let Some(timer) = flow.timer {
             self.timers.remove(&(timer, place));
         }
-        flow.cache.clear(memory);
+        flow.release(memory);
         memory.flows_less(1);
     }
 

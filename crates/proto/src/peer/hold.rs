@@ -23,7 +23,7 @@ impl Peer {
             (true, false) => self.flows.suspend(cx.now, cx.memory),
             (false, true) => {
                 let trip = self.paths.active().map(|path| path.rtt.smoothed());
-                self.flows.resume(cx.now, trip.unwrap_or_default());
+                self.flows.resume(cx.now, cx.memory, trip.unwrap_or_default());
             }
             (true, true) => return,
             (false, false) => {}

@@ -68,8 +68,8 @@ impl Peer {
         }
     }
 
-    /// A path from where `way` begins that leads to another of the gateway's addresses, which is not
-    /// wanted any more and never answered.
+    /// A path from where `way` begins that leads to another of the gateway's addresses, which is
+    /// not wanted any more and never answered.
     fn unanswered_beside(&self, way: Candidate) -> Option<PathId> {
         let Side::Gateway(connector) = &self.side else { return None };
         let beside = |path: &&Path| {
