@@ -169,14 +169,14 @@ impl Flow {
     pub(super) fn repeat_news(&self, out: &mut Vec<u8>) -> bool {
         let has_news = matches!(&self.phase, Phase::Held(held) if held.has_news);
         if has_news {
-            self.say(Way::Out, Flags::ACK, self.local.next, out);
+            self.say_news(out);
         }
         has_news
     }
 
     /// Up to where everything that the local side has sent is kept; `None` when something is
     /// missing before.
-    fn covered(&self) -> Option<Seq> {
+    pub(super) fn covered(&self) -> Option<Seq> {
         let sent = self.local.next.minus(u32::from(self.local.fin.is_some()));
         if !self.local.acked.is_before(sent) {
             return Some(sent);

@@ -219,7 +219,7 @@ impl Flows {
                 self.is_waiting |= segment.end() != segment.seq;
                 false
             }
-            Phase::Resumed(_) => !flow.repeats_promised(now, &segment),
+            Phase::Resumed(_) => flow.goes_now(now, &segment, packet),
             Phase::Broken(_) => false,
         };
         self.arm(place);
@@ -498,17 +498,6 @@ impl Flows {
 }
 
 impl Flow {
-    /// Whether the local side says again what it was told has arrived, or asks whether anybody is
-    /// there: it is told again, by the next acknowledgement.
-    fn repeats_promised(&mut self, now: Instant, segment: &Segment) -> bool {
-        let Some(promised) = self.promised else { return false };
-        let repeats = !promised.is_before(segment.end()) && segment.seq.is_before(promised);
-        if repeats && let Phase::Resumed(resumed) = &mut self.phase {
-            resumed.ask(now);
-        }
-        repeats
-    }
-
     /// What becomes of a segment of the remote side's while it is spoken for.
     fn pass_on(&mut self, now: Instant, segment: &Segment, packet: &[u8]) -> Verdict {
         self.hear(now, segment, packet);

@@ -308,6 +308,42 @@ fn what_is_owed_leaves_at_the_old_rate_and_the_local_side_follows_at_the_same() 
 }
 
 #[test]
+fn fresh_bytes_follow_what_is_owed_and_never_overtake_it() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.acknowledge(scene.local.0);
+    scene.send(30);
+    let first = scene.local.0.minus(30 * MSS);
+    scene.suspend();
+    scene.said();
+    scene.wait(Duration::from_secs(10));
+    scene.resume();
+    let begun = scene.said_within(TRIP).len() as u32;
+    assert!(begun < 30, "{begun}");
+    let told = scene.acknowledge(first.plus(2 * MSS));
+    assert_eq!(told, None);
+    assert!(scene.acknowledge(first.plus(7 * MSS)).is_some());
+    // It has room for five, says something of what it received as well, and that it is done.
+    assert!(!scene.send(4), "kept, to leave in order");
+    assert!(!scene.out(Flags::ACK, scene.local.0, &[]));
+    let last = bytes(scene.local.0, MSS);
+    let end = scene.local.0.plus(MSS);
+    assert!(!scene.out(Flags::ACK.and(Flags::FIN), scene.local.0, &last));
+    let mut next = first.plus(begun * MSS);
+    while next != end {
+        let sent = scene.said_within(TRIP);
+        assert!(!sent.is_empty(), "{next:?} of {end:?}");
+        for (_, said) in sent {
+            assert_eq!((said.output, said.seq), (Output::ToRemote, next));
+            assert_eq!(said.payload, bytes(next, said.payload.len() as u32));
+            next = next.plus(said.payload.len() as u32);
+            assert_eq!(said.flags.has(Flags::FIN), next == end, "{next:?}");
+        }
+        scene.acknowledge(next);
+    }
+    assert_eq!((scene.flows.due(), scene.memory.used()), (None, 0));
+}
+
+#[test]
 fn what_is_lost_is_found_and_sent_again() {
     let mut scene = Scene::new(Hold::Full);
     scene.acknowledge(scene.local.0);
