@@ -461,7 +461,7 @@ impl Resumed {
         if let Some(&(_, furthest)) = self.arrived.last() {
             let lost_to = furthest.minus(REORDERED_MAX * mss);
             if self.lost.1.is_before(lost_to) && acked.is_before(lost_to) {
-                self.lost = (self.lost.0.max(acked).max(self.lost.1.min(lost_to)), lost_to);
+                self.lost = (self.lost.0.max(acked), lost_to);
                 if !self.next_lost(acked).is_none_or(|at| at.is_before(self.reduced_at)) {
                     self.reduce();
                 }

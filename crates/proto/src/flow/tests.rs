@@ -162,6 +162,16 @@ impl Scene {
         said
     }
 
+    /// The remote side has this beyond what it acknowledged.
+    fn sack(&mut self, from: Seq, to: Seq) -> Verdict {
+        let mut options = vec![1, 1, 5, 10];
+        options.extend(from.0.to_be_bytes());
+        options.extend(to.0.to_be_bytes());
+        let mut packet = self.packet(Way::In, Flags::ACK, self.remote.0, &options);
+        packet[32] = 11 << 4;
+        self.give_in(&packet).1
+    }
+
     fn suspend(&mut self) {
         self.flows.suspend(self.now, &mut self.memory);
     }
@@ -355,20 +365,33 @@ fn what_is_lost_is_found_and_sent_again() {
     let sent = scene.said_within(TRIP * 2).len();
     assert!(sent >= 10, "{sent}");
     // All but the second arrived.
-    let sacks = |from: Seq, to: Seq| {
-        let mut options = vec![1, 1, 5, 10];
-        options.extend(from.0.to_be_bytes());
-        options.extend(to.0.to_be_bytes());
-        options
-    };
     scene.remote.1 = first.plus(MSS);
-    let options = sacks(first.plus(2 * MSS), first.plus(10 * MSS));
-    let mut packet = scene.packet(Way::In, Flags::ACK, scene.remote.0, &options);
-    packet[32] = 11 << 4;
-    assert_eq!(scene.give_in(&packet).1, Verdict::Keep, "the local side was told more");
+    assert_eq!(scene.sack(first.plus(2 * MSS), first.plus(10 * MSS)), Verdict::Keep);
     let again = scene.said_within(Duration::from_millis(100));
     assert_eq!(again[0].1.seq, first.plus(MSS), "{again:?}");
     assert!(again[1..].iter().all(|(_, said)| !said.seq.is_before(first.plus(10 * MSS))));
+}
+
+#[test]
+fn all_of_a_gap_is_sent_again_while_more_and_more_behind_it_arrives() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.acknowledge(scene.local.0);
+    scene.send(20);
+    let first = scene.local.0.minus(20 * MSS);
+    scene.suspend();
+    scene.said();
+    scene.resume();
+    assert!(scene.said_within(TRIP * 2).len() >= 10);
+    scene.remote.1 = first.plus(MSS);
+    // What follows the gap comes a segment at a time.
+    let mut again = Vec::new();
+    for arrived in 5..10 {
+        scene.sack(first.plus(4 * MSS), first.plus(arrived * MSS));
+        again.extend(scene.said_within(Duration::from_millis(1)));
+    }
+    again.extend(scene.said_within(Duration::from_millis(100)));
+    let seqs: Vec<_> = again.iter().map(|(_, said)| said.seq.beyond(first) / MSS).collect();
+    assert_eq!(seqs[..3], [1, 2, 3], "not after a time-out: {seqs:?}");
 }
 
 #[test]
