@@ -7,6 +7,7 @@ use crate::error::DropReason;
 use crate::flow::Output;
 use crate::flow::tuple::Tuple;
 use crate::pack::{self, Framing};
+use crate::path::probe::URGENT;
 use crate::path::{Health, PathId};
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{InnerPacket, InnerView};
@@ -51,11 +52,16 @@ impl Peer {
         path.returned_at.filter(|_| is_silent).map(|at| at + path.patience())
     }
 
-    /// While connections wait for a path it is asked more often.
+    /// While connections wait for a path it is asked more often, in the first minute: who asks
+    /// again for what is held later does so in passing.
     fn ask_urgently(&mut self, cx: &Context<'_>) {
-        let urgent = self.flows.is_waiting();
+        let waiting = self.flows.is_waiting();
         for path in self.paths.iter_mut() {
-            path.probes.set_urgent(cx.now, urgent);
+            let lately = match path.health {
+                Health::Silent { since } => cx.now.saturating_since(since) < URGENT,
+                Health::Good | Health::Gone => true,
+            };
+            path.probes.set_urgent(cx.now, waiting && lately);
         }
     }
 

@@ -146,6 +146,15 @@ pub(crate) fn packet(len: usize, back: bool) -> Vec<u8> {
     packet
 }
 
+/// The first segment of a TCP connection from the client to the server, or back.
+pub(crate) fn syn(back: bool) -> Vec<u8> {
+    let mut packet = packet(40, back);
+    packet[9] = 6;
+    packet[20..24].copy_from_slice(&[0x9c, 0x40, 0x01, 0xbb]);
+    packet[32..34].copy_from_slice(&[5 << 4, 2]);
+    packet
+}
+
 fn secrets() -> (StaticSecret, StaticSecret) {
     let mut rng = SeededRng::new(7);
     (StaticSecret::generate(&mut rng), StaticSecret::generate(&mut rng))
