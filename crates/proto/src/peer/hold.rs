@@ -87,8 +87,12 @@ impl Peer {
         self.tell_owed(cx);
     }
 
-    /// Has the shell write down what will be owed, and strike out what is not owed any more.
+    /// Has the shell write down what will be owed, and strike out what is not owed any more; counts
+    /// what was given up.
     fn tell_owed(&mut self, cx: &mut Context<'_>) {
+        while let Some(reason) = self.flows.poll_drop() {
+            cx.drops.count(reason);
+        }
         while let Some(tuple) = self.flows.poll_record() {
             cx.tell(Event::Owing { peer: self.key, tuple });
         }
