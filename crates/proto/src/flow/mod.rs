@@ -28,10 +28,12 @@ mod share;
 mod table;
 mod tcp;
 pub mod tuple;
+mod worth;
 
 pub use cache::Memory;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use crate::error::DropReason;
 use crate::time::{Duration, Instant};
@@ -46,6 +48,7 @@ use resume::Told;
 use table::{Place, Table};
 use tcp::{Flow, Phase, State};
 use tuple::{Tuple, Way};
+use worth::Networks;
 
 /// Connections whose last word is repeated while there is no way.
 const NEWS_MAX: usize = 4;
@@ -119,6 +122,7 @@ pub struct Flows {
     hold: Hold,
     table: Table,
     questions: Questions,
+    networks: Networks,
     /// What is due when, each connection once.
     timers: BTreeSet<(Instant, Place)>,
     /// Whether there is a way to the remote sides.
@@ -148,6 +152,7 @@ impl Flows {
             hold,
             table: Table::new(secret),
             questions: Questions::default(),
+            networks: Networks::default(),
             timers: BTreeSet::new(),
             is_up: false,
             lost_at: Instant::ZERO,
@@ -213,7 +218,11 @@ impl Flows {
         let fresh = flow.observe(now, Way::Out, &segment);
         if segment.flags.has(Flags::SYN) && fresh {
             flow.open(Way::Out, &segment, segment.opening(packet));
-        } else if segment.len > 0 && self.hold == Hold::Full && flow.can_be_held() {
+        } else if segment.len > 0
+            && self.hold == Hold::Full
+            && flow.can_be_held()
+            && (!flow.cache.is_empty() || self.networks.are_worth(flow.class, memory))
+        {
             let (seq, push) = (segment.seq, segment.flags.has(Flags::PSH));
             let sum = segment.declared_sum(view, packet);
             let bytes = payload(packet, &segment);
@@ -316,6 +325,17 @@ impl Flows {
             }
         }
         resumed.into_iter().for_each(|place| self.arm(place));
+    }
+
+    /// Data goes by the network where the client has the address `client`, with this round trip:
+    /// to be told again and again.
+    pub fn visit(&mut self, client: IpAddr, trip: Duration) {
+        self.networks.visit(client, trip);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn networks(&self) -> (Option<(IpAddr, Duration)>, usize) {
+        self.networks.known()
     }
 
     /// When [`Self::poll`] will have something; `None` while it waits for others.

@@ -20,6 +20,9 @@ impl Peer {
     pub(super) fn hold_or_resume(&mut self, cx: &mut Context<'_>) {
         let returns = self.returns(cx.now);
         let carries = matches!(self.state, PeerState::Up | PeerState::Moving) || returns;
+        if self.state == PeerState::Up {
+            self.tell_network();
+        }
         match (self.flows.is_up(), carries) {
             (true, false) => self.flows.suspend(cx.now, cx.memory),
             (false, true) => {
@@ -30,6 +33,17 @@ impl Peer {
             (false, false) => {}
         }
         self.ask_urgently(cx);
+    }
+
+    /// Tells by which network data goes, and how long its round trip is: at best, since a queue of
+    /// this session's own says nothing of the network, nor does a signal that fades.
+    fn tell_network(&mut self) {
+        let Some(path) = self.paths.active() else { return };
+        let remote = path.route.remote.ip();
+        let client = if self.is_client() { remote } else { path.route.local.unwrap_or(remote) };
+        if let Some(trip) = path.rtt.minimum() {
+            self.flows.visit(client, trip);
+        }
     }
 
     /// Whether the path in use was silent in both directions and is heard again: that it carries
@@ -164,3 +178,7 @@ impl Peer {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "hold_tests.rs"]
+mod tests;

@@ -20,6 +20,9 @@ mod ingress;
 mod keepalive;
 mod links;
 mod moving;
+#[cfg(test)]
+#[path = "../../tests/pair/mod.rs"]
+mod pair;
 pub mod paths;
 mod rest;
 mod restart;
@@ -292,6 +295,11 @@ impl Peer {
     #[cfg(test)]
     pub(crate) const fn current_epoch(&mut self) -> Option<&mut epoch::Epoch> {
         self.epochs.current.as_mut()
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn flows(&self) -> &Flows {
+        &self.flows
     }
 
     /// A snapshot for people.
