@@ -53,12 +53,15 @@ fn what_is_asked_in_a_silence_is_answered_a_moment_after_it() {
     pair.send(&question(1));
     pair.send(&initial());
     pair.send(&packet(200, false)); // a call's
+    let waiting = |pair: &Pair| pair.client.status(pair.gateway_key).unwrap().waiting;
+    assert_eq!(waiting(&pair), 2);
     pair.run(seconds(3));
     pair.filter = Box::new(|_| true);
     let before = pair.gateway_inner.len();
     pair.run(NOTICED + DELAY);
     let heard: Vec<_> = pair.gateway_inner[before..].iter().map(|(_, packet)| packet).collect();
     assert_eq!(heard, [&question(1), &initial()]);
+    assert_eq!(waiting(&pair), 0);
     pair.send_back(&answer(1));
     pair.run(DELAY * 2);
     assert_eq!(pair.client_inner.last().unwrap().1, answer(1));

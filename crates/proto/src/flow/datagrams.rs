@@ -14,6 +14,7 @@
 
 use std::collections::VecDeque;
 
+use super::Flows;
 use super::cache::Memory;
 use super::tuple::{Tuple, Way};
 use crate::error::DropReason;
@@ -97,6 +98,18 @@ enum Standing {
     Lost,
     /// The same, and again at that time.
     Repeated(Instant),
+}
+
+impl Flows {
+    /// Datagrams that are kept until there is a way.
+    pub const fn questions(&self) -> usize {
+        self.questions.waiting
+    }
+
+    /// Why something was given up that was kept, or not sent; to be asked until there is none.
+    pub fn poll_drop(&mut self) -> Option<DropReason> {
+        self.questions.poll_drop()
+    }
 }
 
 impl Questions {
@@ -205,8 +218,7 @@ impl Questions {
         })
     }
 
-    /// Why a question was given up that never left; to be asked until there is none.
-    pub(super) fn poll_drop(&mut self) -> Option<DropReason> {
+    fn poll_drop(&mut self) -> Option<DropReason> {
         let (late, crowded) = &mut self.dropped;
         if *late > 0 {
             *late -= 1;

@@ -33,9 +33,7 @@ mod worth;
 pub use cache::Memory;
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
-use crate::error::DropReason;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{InnerPacket, InnerView, TCP};
 use crate::wire::tcp::{Flags, Segment, Seq};
@@ -327,17 +325,6 @@ impl Flows {
         resumed.into_iter().for_each(|place| self.arm(place));
     }
 
-    /// Data goes by the network where the client has the address `client`, with this round trip:
-    /// to be told again and again.
-    pub fn visit(&mut self, client: IpAddr, trip: Duration) {
-        self.networks.visit(client, trip);
-    }
-
-    #[cfg(test)]
-    pub(crate) fn networks(&self) -> (Option<(IpAddr, Duration)>, usize) {
-        self.networks.known()
-    }
-
     /// When [`Self::poll`] will have something; `None` while it waits for others.
     pub fn due(&self) -> Option<Instant> {
         let timer = self.timers.first().map(|&(due, _)| due);
@@ -436,11 +423,6 @@ impl Flows {
     /// A connection of which nothing is owed any more; to be asked until there is none.
     pub fn poll_settled(&mut self) -> Option<Tuple> {
         self.settled.pop()
-    }
-
-    /// Why something was given up that was kept, or not sent; to be asked until there is none.
-    pub fn poll_drop(&mut self) -> Option<DropReason> {
-        self.questions.poll_drop()
     }
 
     /// What was owed for this connection is gone, with the process that owed it.

@@ -6,14 +6,15 @@
 //!
 //! Here it decides only where memory is short. To keep costs memory and nothing else: what is owed
 //! is paced, and slows down by itself where the next network is worse ([`super::resume`]), while a
-//! sender that is not relieved sits out its time-out (Reno and CUBIC) or looks for the rate from
-//! the start (BBR), on whatever network. So with memory to spare everything is kept, and where more
+//! sender that was not relieved has timed out by then and begins with one segment, whether its
+//! congestion control is Reno, CUBIC or BBR. So with memory to spare everything is kept; where more
 //! than half of it is taken, what the equation favours, and those that somebody types into, which
 //! hold little. A connection of which something is kept stays: half of it is of no use.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use super::Flows;
 use super::cache::Memory;
 use super::classify::Class;
 use crate::time::Duration;
@@ -31,9 +32,22 @@ pub(super) struct Networks {
     before: VecDeque<Duration>,
 }
 
+impl Flows {
+    /// Data goes by the network where the client has the address `client`, with this round trip:
+    /// to be told again and again.
+    pub fn visit(&mut self, client: IpAddr, trip: Duration) {
+        self.networks.visit(client, trip);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn networks(&self) -> (Option<(IpAddr, Duration)>, usize) {
+        (self.networks.present, self.networks.before.len())
+    }
+}
+
 impl Networks {
     /// Data goes by the network where the client has this address, with this round trip.
-    pub(super) fn visit(&mut self, client: IpAddr, trip: Duration) {
+    fn visit(&mut self, client: IpAddr, trip: Duration) {
         match &mut self.present {
             Some((known, present)) if *known == client => *present = trip,
             other => {
@@ -50,11 +64,6 @@ impl Networks {
     /// Whether what begins now is to be kept.
     pub(super) fn are_worth(&self, class: Class, memory: &Memory) -> bool {
         !memory.is_short() || class == Class::Interactive || self.buffering()
-    }
-
-    #[cfg(test)]
-    pub(super) fn known(&self) -> (Option<(IpAddr, Duration)>, usize) {
-        (self.present, self.before.len())
     }
 
     /// Equation 4.5, for the present network; true while too few are known.

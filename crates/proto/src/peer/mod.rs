@@ -325,7 +325,7 @@ impl Peer {
             refused,
             lease,
             paths,
-            waiting: self.waiting.len(),
+            waiting: self.waiting.len() + self.flows.questions(),
         }
     }
 
