@@ -43,6 +43,11 @@ impl Memory {
         self.used
     }
 
+    /// Whether more than half of it is taken: not everybody may get some of the rest.
+    pub(super) const fn is_short(&self) -> bool {
+        self.used > self.max / 2
+    }
+
     /// Connections that are known.
     pub const fn flows(&self) -> usize {
         self.flows

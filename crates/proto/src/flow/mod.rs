@@ -5,8 +5,9 @@
 //! known one by one (`table`, `tcp`), and what their local side sent and the remote one did not
 //! acknowledge is kept (`cache`). When the last path is lost their remote sides are spoken for
 //! (`hold`); when there is one again, this end sends what it answered for (`resume`); what a
-//! process could not deliver before it ended is broken off by the next (`breakoff`). Both ends of
-//! the tunnel do the same, each for those behind its own TUN, and need no word between them.
+//! process could not deliver before it ended is broken off by the next (`breakoff`). Of what is not
+//! TCP only the questions are kept that something begins with (`datagrams`). Both ends of the
+//! tunnel do the same, each for those behind its own TUN, and need no word between them.
 //!
 //! Decides nothing about paths, and seals nothing: what it wants to say comes out of
 //! [`Flows::poll`], to the TUN or into the tunnel.
@@ -19,6 +20,7 @@ mod breakoff;
 mod cache;
 pub mod clamp;
 pub mod classify;
+mod datagrams;
 mod heads;
 mod hold;
 mod resume;
@@ -26,6 +28,7 @@ mod share;
 mod table;
 mod tcp;
 pub mod tuple;
+mod worth;
 
 pub use cache::Memory;
 
@@ -37,11 +40,13 @@ use crate::wire::tcp::{Flags, Segment, Seq};
 use breakoff::Broken;
 use cache::Payload;
 use classify::classify;
+use datagrams::Questions;
 use hold::Due;
 use resume::Told;
 use table::{Place, Table};
 use tcp::{Flow, Phase, State};
 use tuple::{Tuple, Way};
+use worth::Networks;
 
 /// Connections whose last word is repeated while there is no way.
 const NEWS_MAX: usize = 4;
@@ -114,6 +119,8 @@ impl Change {
 pub struct Flows {
     hold: Hold,
     table: Table,
+    questions: Questions,
+    networks: Networks,
     /// What is due when, each connection once.
     timers: BTreeSet<(Instant, Place)>,
     /// Whether there is a way to the remote sides.
@@ -142,6 +149,8 @@ impl Flows {
         Self {
             hold,
             table: Table::new(secret),
+            questions: Questions::default(),
+            networks: Networks::default(),
             timers: BTreeSet::new(),
             is_up: false,
             lost_at: Instant::ZERO,
@@ -183,8 +192,13 @@ impl Flows {
         view: &InnerView,
         packet: &InnerPacket<'_>,
     ) -> bool {
-        if self.hold == Hold::Off || view.protocol != TCP {
+        if self.hold == Hold::Off {
             return true;
+        }
+        if view.protocol != TCP {
+            let goes = self.questions.outgoing(now, memory, view, packet, self.is_up);
+            self.is_waiting |= !goes && !self.is_up;
+            return goes;
         }
         let Some(segment) = Segment::parse(view, packet) else { return true };
         let Some(place) = self.find(now, memory, Way::Out, view, &segment) else { return true };
@@ -202,7 +216,11 @@ impl Flows {
         let fresh = flow.observe(now, Way::Out, &segment);
         if segment.flags.has(Flags::SYN) && fresh {
             flow.open(Way::Out, &segment, segment.opening(packet));
-        } else if segment.len > 0 && self.hold == Hold::Full && flow.can_be_held() {
+        } else if segment.len > 0
+            && self.hold == Hold::Full
+            && flow.can_be_held()
+            && (!flow.cache.is_empty() || self.networks.are_worth(flow.class, memory))
+        {
             let (seq, push) = (segment.seq, segment.flags.has(Flags::PSH));
             let sum = segment.declared_sum(view, packet);
             let bytes = payload(packet, &segment);
@@ -234,7 +252,11 @@ impl Flows {
         view: &InnerView,
         packet: &[u8],
     ) -> Verdict {
-        if self.hold == Hold::Off || view.protocol != TCP {
+        if self.hold == Hold::Off {
+            return Verdict::Pass;
+        }
+        if view.protocol != TCP {
+            self.questions.answered(memory, view, packet);
             return Verdict::Pass;
         }
         let whole = InnerPacket::whole(packet);
@@ -270,6 +292,7 @@ impl Flows {
     pub fn suspend(&mut self, now: Instant, memory: &mut Memory) {
         self.is_up = false;
         self.lost_at = now;
+        self.is_waiting |= self.questions.suspend(now, memory);
         let mut held = Vec::new();
         self.newsworthy.clear();
         for (place, flow) in self.table.iter_mut() {
@@ -304,7 +327,9 @@ impl Flows {
 
     /// When [`Self::poll`] will have something; `None` while it waits for others.
     pub fn due(&self) -> Option<Instant> {
-        self.timers.first().map(|&(due, _)| due.max(self.rests_until))
+        let timer = self.timers.first().map(|&(due, _)| due);
+        let due = timer.into_iter().chain(self.questions.due(self.is_up)).min()?;
+        Some(due.max(self.rests_until))
     }
 
     /// There is no room for what it says before `until`.
@@ -320,6 +345,9 @@ impl Flows {
         memory: &mut Memory,
         packet: &mut Vec<u8>,
     ) -> Option<Output> {
+        if self.questions.poll(now, memory, self.is_up, packet) {
+            return Some(Output::ToRemote);
+        }
         while let Some(&(due, place)) = self.timers.first()
             && due <= now
         {
@@ -356,8 +384,17 @@ impl Flows {
         Some(())
     }
 
-    /// Whether a packet that left by a path that is dead will be sent again from here anyway.
-    pub fn sends_again(&mut self, view: &InnerView, packet: &InnerPacket<'_>) -> bool {
+    /// Whether a packet that left at `left_at` by a path that is dead is sent again from here
+    /// anyway.
+    pub fn sends_again(
+        &mut self,
+        left_at: Instant,
+        view: &InnerView,
+        packet: &InnerPacket<'_>,
+    ) -> bool {
+        if view.protocol != TCP {
+            return self.questions.sends_again(left_at, view, packet);
+        }
         let Some(segment) = Segment::parse(view, packet).filter(|segment| segment.len > 0) else {
             return false;
         };
@@ -423,6 +460,7 @@ impl Flows {
         }
         memory.flows_less(self.table.len());
         self.table.clear();
+        self.questions.clear(memory);
         self.timers.clear();
         self.newsworthy.clear();
         self.is_waiting = false;

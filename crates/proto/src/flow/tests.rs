@@ -566,3 +566,31 @@ fn room_that_was_given_is_not_taken_back() {
     let told = scene.said();
     assert_eq!((told[0].ack, told[0].window), (end, 3 * MSS));
 }
+
+#[test]
+fn where_memory_is_short_who_begins_is_kept_only_if_that_pays() {
+    for (trips, pays) in [([50, 50, 50, 20], false), ([20, 20, 20, 50], true)] {
+        let mut scene = Scene::new(Hold::Full);
+        for (place, trip) in trips.into_iter().enumerate() {
+            let client = [10, 0, 0, u8::try_from(place).unwrap()].into();
+            scene.flows.visit(client, Duration::from_millis(trip));
+        }
+        scene.send(2);
+        let others = 600_000;
+        let taken = (0..6).all(|_| scene.memory.take(0, others / 6));
+        assert!(taken);
+        scene.send(2);
+        assert_eq!(scene.memory.used() - others, 4_000, "who has begun goes on");
+        scene.acknowledge(scene.local.0);
+        scene.send(2);
+        assert_eq!(scene.memory.used() - others, if pays { 2_000 } else { 0 });
+        // Then it is as if there were no memory at all: the window stays open, nobody is deceived.
+        scene.suspend();
+        assert_eq!(scene.said().len(), usize::from(pays));
+        scene.resume();
+        scene.memory.give_back(others);
+        scene.acknowledge(scene.local.0);
+        scene.send(2);
+        assert!(scene.memory.used() >= 2_000);
+    }
+}

@@ -187,6 +187,13 @@ impl Node {
         self.peers.get_mut(slot.0 as usize)?.as_mut()?.current_epoch()
     }
 
+    /// The open connections of the session with `peer`: for tests of what they are told.
+    #[cfg(test)]
+    pub(crate) fn flows_of(&mut self, peer: PeerKey) -> Option<&crate::flow::Flows> {
+        let slot = *self.by_key.get(&peer)?;
+        self.peer(slot).map(Peer::flows)
+    }
+
     /// Every peer, in the order of their keys.
     pub fn peers(&self) -> impl ExactSizeIterator<Item = PeerKey> + '_ {
         self.by_key.keys().copied()

@@ -7,6 +7,7 @@ use crate::error::DropReason;
 use crate::flow::Output;
 use crate::flow::tuple::Tuple;
 use crate::pack::{self, Framing};
+use crate::path::probe::URGENT;
 use crate::path::{Health, PathId};
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{InnerPacket, InnerView};
@@ -19,6 +20,9 @@ impl Peer {
     pub(super) fn hold_or_resume(&mut self, cx: &mut Context<'_>) {
         let returns = self.returns(cx.now);
         let carries = matches!(self.state, PeerState::Up | PeerState::Moving) || returns;
+        if self.state == PeerState::Up {
+            self.tell_network();
+        }
         match (self.flows.is_up(), carries) {
             (true, false) => self.flows.suspend(cx.now, cx.memory),
             (false, true) => {
@@ -29,6 +33,17 @@ impl Peer {
             (false, false) => {}
         }
         self.ask_urgently(cx);
+    }
+
+    /// Tells by which network data goes, and how long its round trip is: at best, since a queue of
+    /// this session's own says nothing of the network, nor does a signal that fades.
+    fn tell_network(&mut self) {
+        let Some(path) = self.paths.active() else { return };
+        let remote = path.route.remote.ip();
+        let client = if self.is_client() { remote } else { path.route.local.unwrap_or(remote) };
+        if let Some(trip) = path.rtt.minimum() {
+            self.flows.visit(client, trip);
+        }
     }
 
     /// Whether the path in use was silent in both directions and is heard again: that it carries
@@ -51,11 +66,16 @@ impl Peer {
         path.returned_at.filter(|_| is_silent).map(|at| at + path.patience())
     }
 
-    /// While connections wait for a path it is asked more often.
+    /// While connections wait for a path it is asked more often, in the first minute: who asks
+    /// again for what is held later does so in passing.
     fn ask_urgently(&mut self, cx: &Context<'_>) {
-        let urgent = self.flows.is_waiting();
+        let waiting = self.flows.is_waiting();
         for path in self.paths.iter_mut() {
-            path.probes.set_urgent(cx.now, urgent);
+            let lately = match path.health {
+                Health::Silent { since } => cx.now.saturating_since(since) < URGENT,
+                Health::Good | Health::Gone => true,
+            };
+            path.probes.set_urgent(cx.now, waiting && lately);
         }
     }
 
@@ -81,8 +101,12 @@ impl Peer {
         self.tell_owed(cx);
     }
 
-    /// Has the shell write down what will be owed, and strike out what is not owed any more.
+    /// Has the shell write down what will be owed, and strike out what is not owed any more; counts
+    /// what was given up.
     fn tell_owed(&mut self, cx: &mut Context<'_>) {
+        while let Some(reason) = self.flows.poll_drop() {
+            cx.drops.count(reason);
+        }
         while let Some(tuple) = self.flows.poll_record() {
             cx.tell(Event::Owing { peer: self.key, tuple });
         }
@@ -154,3 +178,7 @@ impl Peer {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "hold_tests.rs"]
+mod tests;

@@ -20,6 +20,9 @@ mod ingress;
 mod keepalive;
 mod links;
 mod moving;
+#[cfg(test)]
+#[path = "../../tests/pair/mod.rs"]
+mod pair;
 pub mod paths;
 mod rest;
 mod restart;
@@ -294,6 +297,11 @@ impl Peer {
         self.epochs.current.as_mut()
     }
 
+    #[cfg(test)]
+    pub(crate) const fn flows(&self) -> &Flows {
+        &self.flows
+    }
+
     /// A snapshot for people.
     pub(crate) fn status(&self) -> PeerStatus {
         let active = self.paths.active_id();
@@ -317,7 +325,7 @@ impl Peer {
             refused,
             lease,
             paths,
-            waiting: self.waiting.len(),
+            waiting: self.waiting.len() + self.flows.questions(),
         }
     }
 
