@@ -139,7 +139,9 @@ impl Peer {
     /// Sends what waited. Called when a path has become usable.
     pub(super) fn flush_waiting(&mut self, cx: &mut Context<'_>) {
         self.send_lost(cx);
-        for packet in self.waiting.take(cx.now) {
+        let (packets, useless) = self.waiting.take(cx.now);
+        (0..useless).for_each(|_| cx.drops.count(DropReason::NoRoute));
+        for packet in packets {
             if let Ok(view) = InnerView::parse(&packet, packet.len())
                 && let Err(reason) = self.send_now(cx, &view, InnerPacket::whole(&packet))
             {
