@@ -294,7 +294,7 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(86_400),
-        hold: Hold::Full,
+        hold: Hold::Full.into(),
         hold_memory: HOLD_MEMORY,
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET)

@@ -14,9 +14,11 @@
 
 use std::collections::VecDeque;
 
-use super::Flows;
 use super::cache::Memory;
+use super::classify::Class;
+use super::rules::Rules;
 use super::tuple::{Tuple, Way};
+use super::{Flows, Hold};
 use crate::error::DropReason;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{InnerPacket, InnerView, UDP};
@@ -118,11 +120,12 @@ impl Questions {
         &mut self,
         now: Instant,
         memory: &mut Memory,
+        rules: &Rules,
         view: &InnerView,
         packet: &InnerPacket<'_>,
         is_up: bool,
     ) -> bool {
-        let key = Key::of(view, packet);
+        let key = Key::of(view, packet).filter(|key| key.is_kept(rules));
         if key.is_none() && self.waiting == 0 {
             return true;
         }
@@ -218,6 +221,11 @@ impl Questions {
         })
     }
 
+    /// Whether none is kept.
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     fn poll_drop(&mut self) -> Option<DropReason> {
         let (late, crowded) = &mut self.dropped;
         if *late > 0 {
@@ -261,7 +269,7 @@ impl Questions {
             self.bytes -= oldest.packet.len();
             memory.give_back(oldest.packet.len());
         }
-        let fits = memory.take(self.bytes, len);
+        let fits = memory.take(self.bytes, len).is_ok();
         if fits {
             let mut bytes = Vec::with_capacity(len);
             packet.copy_to(&mut bytes);
@@ -337,6 +345,15 @@ impl Key {
         };
         let tuple = Tuple::of(view, Way::Out).filter(|_| is_whole(packet, at))?;
         Some(Self { tuple, asks })
+    }
+
+    /// Whether anything is to be done for it.
+    fn is_kept(&self, rules: &Rules) -> bool {
+        let class = match self.asks {
+            Asks::Name(_) => Class::Names,
+            Asks::Connection => Class::Bulk,
+        };
+        rules.choose(&self.tuple, class).hold != Hold::Off
     }
 }
 

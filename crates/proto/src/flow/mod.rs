@@ -23,7 +23,9 @@ pub mod classify;
 mod datagrams;
 mod heads;
 mod hold;
+pub mod report;
 mod resume;
+pub mod rules;
 mod share;
 mod table;
 mod tcp;
@@ -43,6 +45,7 @@ use classify::classify;
 use datagrams::Questions;
 use hold::Due;
 use resume::Told;
+use rules::Rules;
 use table::{Place, Table};
 use tcp::{Flow, Phase, State};
 use tuple::{Tuple, Way};
@@ -117,7 +120,7 @@ impl Change {
 /// The connections of one session.
 #[derive(Debug)]
 pub struct Flows {
-    hold: Hold,
+    rules: Rules,
     table: Table,
     questions: Questions,
     networks: Networks,
@@ -145,9 +148,9 @@ pub struct Flows {
 
 impl Flows {
     /// No connection yet, and no way. `secret` is a random number.
-    pub fn new(hold: Hold, secret: u64) -> Self {
+    pub fn new(rules: impl Into<Rules>, secret: u64) -> Self {
         Self {
-            hold,
+            rules: rules.into(),
             table: Table::new(secret),
             questions: Questions::default(),
             networks: Networks::default(),
@@ -162,6 +165,11 @@ impl Flows {
             settled: Vec::new(),
             rests_until: Instant::ZERO,
         }
+    }
+
+    /// What is done for connections that are seen from now on.
+    pub fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
     }
 
     /// Whether there is a way, as it was told.
@@ -192,11 +200,11 @@ impl Flows {
         view: &InnerView,
         packet: &InnerPacket<'_>,
     ) -> bool {
-        if self.hold == Hold::Off {
+        if self.is_idle() {
             return true;
         }
         if view.protocol != TCP {
-            let goes = self.questions.outgoing(now, memory, view, packet, self.is_up);
+            let goes = self.questions.outgoing(now, memory, &self.rules, view, packet, self.is_up);
             self.is_waiting |= !goes && !self.is_up;
             return goes;
         }
@@ -216,15 +224,15 @@ impl Flows {
         let fresh = flow.observe(now, Way::Out, &segment);
         if segment.flags.has(Flags::SYN) && fresh {
             flow.open(Way::Out, &segment, segment.opening(packet));
-        } else if segment.len > 0
-            && self.hold == Hold::Full
-            && flow.can_be_held()
-            && (!flow.cache.is_empty() || self.networks.are_worth(flow.class, memory))
-        {
+        } else if segment.len > 0 && flow.is_kept() {
             let (seq, push) = (segment.seq, segment.flags.has(Flags::PSH));
             let sum = segment.declared_sum(view, packet);
-            let bytes = payload(packet, &segment);
-            flow.cache.push(memory, Payload { seq, bytes, sum, push });
+            let payload = Payload { seq, bytes: payload(packet, &segment), sum, push };
+            if flow.cache.is_empty() && !self.networks.are_worth(flow.class, memory) {
+                flow.cache.leave_out();
+            } else {
+                flow.cache.push(memory, payload);
+            }
         }
         if flow.state == State::Closed {
             flow.end(memory);
@@ -252,7 +260,7 @@ impl Flows {
         view: &InnerView,
         packet: &[u8],
     ) -> Verdict {
-        if self.hold == Hold::Off {
+        if self.is_idle() {
             return Verdict::Pass;
         }
         if view.protocol != TCP {
@@ -467,6 +475,11 @@ impl Flows {
         self.is_owing = false;
     }
 
+    /// Whether nothing has to be looked at: nothing was ever done for anything, nor will be.
+    fn is_idle(&self) -> bool {
+        self.is_empty() && self.questions.is_empty() && self.rules.is_off()
+    }
+
     /// The connection of a packet; a new one is added.
     fn find(
         &mut self,
@@ -485,11 +498,13 @@ impl Flows {
             }
             self.forget(memory, place); // the same ends, another connection
         }
-        if segment.flags.has(Flags::RST) {
+        if segment.flags.has(Flags::RST) || self.rules.is_off() {
             return None;
         }
         let class = classify((tuple.local.1, tuple.remote.1));
-        self.admit(now, memory, Flow::new(tuple, class, now))
+        let mut flow = Flow::new(tuple, class, now);
+        flow.choice = self.rules.choose(&tuple, class);
+        self.admit(now, memory, flow)
     }
 
     /// Adds a connection that is not known, in the place of another if need be.

@@ -133,10 +133,10 @@ mod tests {
         let (fast, slow) = (networks(&[50, 50, 50, 20]), networks(&[20, 20, 20, 50]));
         let mut memory = Memory::new(1_000);
         for _ in 0..4 {
-            assert!(memory.take(0, 125));
+            assert!(memory.take(0, 125).is_ok());
             assert!(fast.are_worth(Class::Bulk, &memory));
         }
-        assert!(memory.take(0, 1));
+        assert!(memory.take(0, 1).is_ok());
         assert!(!fast.are_worth(Class::Bulk, &memory));
         assert!(fast.are_worth(Class::Interactive, &memory));
         assert!(slow.are_worth(Class::Bulk, &memory));

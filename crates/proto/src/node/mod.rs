@@ -12,6 +12,7 @@
 //! address for packets, and knows nothing of what happens inside a session.
 
 mod command;
+mod flows;
 mod notices;
 mod respond;
 mod routes;
@@ -22,6 +23,7 @@ pub use crate::peer::{
     StreamTo,
 };
 pub use command::Command;
+pub use flows::{FLOWS_PER_PAGE, FlowsFrom, FlowsPage};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};

@@ -4,8 +4,9 @@
 use super::egress::Load;
 use super::{Context, Event, Peer, PeerState};
 use crate::error::DropReason;
-use crate::flow::Output;
+use crate::flow::rules::Rules;
 use crate::flow::tuple::Tuple;
+use crate::flow::{Flows, Output};
 use crate::pack::{self, Framing};
 use crate::path::probe::URGENT;
 use crate::path::{Health, PathId};
@@ -148,6 +149,16 @@ impl Peer {
             }
         }
         self.tell_owed(cx);
+    }
+
+    /// The connections.
+    pub(crate) const fn flows(&self) -> &Flows {
+        &self.flows
+    }
+
+    /// What is done for connections that are seen from now on.
+    pub(crate) fn set_hold(&mut self, rules: Rules) {
+        self.flows.set_rules(rules);
     }
 
     /// What will be owed for a connection is written down.

@@ -297,11 +297,6 @@ impl Peer {
         self.epochs.current.as_mut()
     }
 
-    #[cfg(test)]
-    pub(crate) const fn flows(&self) -> &Flows {
-        &self.flows
-    }
-
     /// A snapshot for people.
     pub(crate) fn status(&self) -> PeerStatus {
         let active = self.paths.active_id();
@@ -325,6 +320,7 @@ impl Peer {
             refused,
             lease,
             paths,
+            profile: self.epochs.current.as_ref().map(|epoch| epoch.profile),
             waiting: self.waiting.len() + self.flows.questions(),
         }
     }

@@ -120,7 +120,7 @@ fn config(secret: &StaticSecret) -> Config {
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(86_400),
-        hold: Hold::Full,
+        hold: Hold::Full.into(),
         hold_memory: 1 << 24,
     }
 }

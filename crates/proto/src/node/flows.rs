@@ -1,0 +1,61 @@
+//! What is told of all connections of all peers, page by page.
+//!
+//! A gateway may know millions. Whoever asks names where to go on, so nothing is kept for him here,
+//! and one page costs the thread that moves packets about as much as a few of those. A connection
+//! that is known from the first page to the last is told of once; others come and go in between.
+
+use super::Node;
+use crate::flow::report::FlowReport;
+use crate::id::PeerKey;
+use crate::time::Instant;
+
+/// Places that are looked at for one page: some 50 microseconds' worth.
+pub const FLOWS_PER_PAGE: usize = 256;
+
+/// Where the next page begins.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FlowsFrom {
+    peer: PeerKey,
+    place: usize,
+}
+
+/// Some connections.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowsPage {
+    /// Each with its peer; at most [`FLOWS_PER_PAGE`], and there may be none.
+    pub flows: Vec<(PeerKey, FlowReport)>,
+    /// Where to go on; `None` after the last page.
+    pub next: Option<FlowsFrom>,
+}
+
+impl Node {
+    /// A page of connections, the first unless `from` says where to go on.
+    pub fn flows(&self, now: Instant, from: Option<FlowsFrom>) -> FlowsPage {
+        let mut page = FlowsPage { flows: Vec::new(), next: None };
+        let first = from.map_or(PeerKey([0; 32]), |from| from.peer);
+        let mut left = FLOWS_PER_PAGE;
+        let mut reports = Vec::new();
+        for (&peer, &slot) in self.by_key.range(first..) {
+            let place = from.filter(|from| from.peer == peer).map_or(0, |from| from.place);
+            if left == 0 {
+                page.next = Some(FlowsFrom { peer, place });
+                break;
+            }
+            let Some(flows) = self.peer(slot).map(crate::peer::Peer::flows) else { continue };
+            let looked_at = flows.report(now, place, left, &mut reports);
+            page.flows.extend(reports.drain(..).map(|report| (peer, report)));
+            if looked_at == left {
+                page.next = Some(FlowsFrom { peer, place: place + looked_at });
+                break;
+            }
+            // One without connections costs something, too.
+            left -= looked_at.max(1);
+        }
+        page
+    }
+
+    /// What is kept of all connections together, in bytes, and how much may be.
+    pub const fn held(&self) -> (usize, usize) {
+        (self.memory.used(), self.memory.max())
+    }
+}
