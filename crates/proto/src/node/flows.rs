@@ -1,6 +1,6 @@
 //! What is told of all connections of all peers, page by page.
 //!
-//! A gateway may know millions. Whoever asks names where to go on, so nothing is kept for him here,
+//! A gateway may know tens of thousands. Whoever asks names where to go on, so nothing is kept for him here,
 //! and one page costs the thread that moves packets about as much as a few of those. A connection
 //! that is known from the first page to the last is told of once; others come and go in between.
 
@@ -26,12 +26,24 @@ pub struct FlowsPage {
     pub flows: Vec<(PeerKey, FlowReport)>,
     /// Where to go on; `None` after the last page.
     pub next: Option<FlowsFrom>,
+    /// Connections that are known of all peers.
+    pub known: usize,
+    /// What is kept of them together, in bytes.
+    pub held_bytes: usize,
+    /// How much may be.
+    pub memory_bytes: usize,
 }
 
 impl Node {
     /// A page of connections, the first unless `from` says where to go on.
     pub fn flows(&self, now: Instant, from: Option<FlowsFrom>) -> FlowsPage {
-        let mut page = FlowsPage { flows: Vec::new(), next: None };
+        let mut page = FlowsPage {
+            flows: Vec::new(),
+            next: None,
+            known: self.memory.flows(),
+            held_bytes: self.memory.used(),
+            memory_bytes: self.memory.max(),
+        };
         let first = from.map_or(PeerKey([0; 32]), |from| from.peer);
         let mut left = FLOWS_PER_PAGE;
         let mut reports = Vec::new();
@@ -52,10 +64,5 @@ impl Node {
             left -= looked_at.max(1);
         }
         page
-    }
-
-    /// What is kept of all connections together, in bytes, and how much may be.
-    pub const fn held(&self) -> (usize, usize) {
-        (self.memory.used(), self.memory.max())
     }
 }
