@@ -71,7 +71,7 @@ pub enum Why {
     CarriedInPart(Because),
     /// Nothing is done for it.
     LeftAlone(By),
-    /// There is no path, and nothing of it was on its way.
+    /// There is no path, and nothing of this side's is on its way.
     Quiet,
     /// Kept; to be acknowledged as soon as that is written down.
     Recording,
@@ -169,6 +169,7 @@ impl Flow {
             Phase::Held(_) if self.state == State::Closed => Why::Ended,
             Phase::Held(_) if self.promised.is_some() => Why::Acknowledged,
             Phase::Held(held) if held.is_being_recorded() => Why::Recording,
+            Phase::Held(held) if self.outstanding() == 0 && held.heads.is_empty() => Why::Quiet,
             Phase::Held(_) => self.in_part().map_or(Why::Kept, Why::KeptInPart),
             Phase::Normal if self.choice.hold == Hold::Off => Why::LeftAlone(self.choice.by),
             Phase::Normal if !is_up => Why::Quiet,
@@ -234,7 +235,7 @@ impl fmt::Display for Why {
                 write!(f, "carried; only sent again when its path is lost: {because}")
             }
             Self::LeftAlone(by) => write!(f, "left alone: {by}"),
-            Self::Quiet => f.write_str("no path carries, and nothing of it was on its way"),
+            Self::Quiet => f.write_str("no path carries; nothing is on its way from this side"),
             Self::Recording => {
                 f.write_str("kept: no path carries; acknowledged once that is written down")
             }
