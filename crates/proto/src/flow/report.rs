@@ -1,8 +1,9 @@
 //! What is told of every connection that is known, for people: how far it is, what is kept of it,
 //! and why no more.
 //!
-//! Told page by page: a gateway knows more connections than anybody reads, and whoever asks must not
-//! keep packets waiting. Changes nothing, and says nothing that the machine itself does not go by.
+//! Told page by page: a gateway knows more connections than anybody reads, and whoever asks must
+//! not keep packets waiting. Changes nothing, and says nothing that the machine itself does not go
+//! by.
 
 use std::fmt;
 

@@ -1,8 +1,9 @@
 //! What is told of all connections of all peers, page by page.
 //!
-//! A gateway may know tens of thousands. Whoever asks names where to go on, so nothing is kept for him here,
-//! and one page costs the thread that moves packets about as much as a few of those. A connection
-//! that is known from the first page to the last is told of once; others come and go in between.
+//! A gateway may know tens of thousands. Whoever asks names where to go on, so nothing is kept for
+//! him here, and one page costs the thread that moves packets about as much as a few of those. A
+//! connection that is known from the first page to the last is told of once; others come and go in
+//! between.
 
 use super::Node;
 use crate::flow::report::FlowReport;

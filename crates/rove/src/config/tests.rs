@@ -317,7 +317,7 @@ fn rules_that_mean_nothing_are_told_apart() {
         ),
         (
             "class = \"video\"\nhold = \"off\"",
-            "4: persistence.rules.class: \"video\" is not one of \"interactive\", \"names\", \"bulk\"",
+            "4: persistence.rules.class: \"video\" is not one of \"interactive\", \"names\",",
         ),
         ("class = \"bulk\"\nhold = \"on\"", "5: persistence.rules.hold: \"on\" is not one of"),
         ("hold = \"off\"", "3: persistence.rules: needs either to, for example"),
