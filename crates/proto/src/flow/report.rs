@@ -170,7 +170,7 @@ impl Flow {
             Phase::Held(_) if self.state == State::Closed => Why::Ended,
             Phase::Held(_) if self.promised.is_some() => Why::Acknowledged,
             Phase::Held(held) if held.is_being_recorded() => Why::Recording,
-            Phase::Held(held) if self.outstanding() == 0 && held.heads.is_empty() => Why::Quiet,
+            Phase::Held(_) if self.outstanding() == 0 && self.heads.is_empty() => Why::Quiet,
             Phase::Held(_) => self.in_part().map_or(Why::Kept, Why::KeptInPart),
             Phase::Normal if self.choice.hold == Hold::Off => Why::LeftAlone(self.choice.by),
             Phase::Normal if !is_up => Why::Quiet,

@@ -1,7 +1,7 @@
 //! What is told of all connections of all peers, page by page.
 //!
 //! A gateway may know tens of thousands. Whoever asks names where to go on, so nothing is kept for
-//! him here, and one page costs the thread that moves packets about as much as a few of those. A
+//! him here, and one page keeps packets waiting no longer than others of them would. A
 //! connection that is known from the first page to the last is told of once; others come and go in
 //! between.
 
@@ -10,7 +10,7 @@ use crate::flow::report::FlowReport;
 use crate::id::PeerKey;
 use crate::time::Instant;
 
-/// Places that are looked at for one page: some 50 microseconds' worth.
+/// Places that are looked at for one page: no more than packets that one turn may take.
 pub const FLOWS_PER_PAGE: usize = 256;
 
 /// Where the next page begins.

@@ -87,9 +87,8 @@ fn find(data: &Handle) -> Option<Found> {
     let mut from = None;
     for _ in 0..PAGES_MAX {
         let page = data.flows(from)?;
-        found.memory_bytes = page.memory_bytes;
+        (found.held_bytes, found.memory_bytes) = (page.held_bytes, page.memory_bytes);
         found.seen += page.flows.len();
-        found.held_bytes += page.flows.iter().map(|(_, flow)| flow.held_bytes).sum::<usize>();
         found.first.extend(page.flows);
         if found.first.len() >= 2 * TOLD_MAX {
             found.keep_the_first();
