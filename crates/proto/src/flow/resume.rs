@@ -197,9 +197,7 @@ impl Flow {
         let Phase::Resumed(resumed) = &mut self.phase else { return None };
         if resumed.is_broken {
             self.state = State::Closed;
-            self.phase = Phase::Normal;
-            self.promised = None;
-            self.is_settled = true;
+            self.end(memory);
             self.reset(Way::In, out);
             return Some(Output::ToLocal);
         }

@@ -173,6 +173,7 @@ impl Flow {
         self.cache.clear(memory);
         self.is_settled |= self.promised.take().is_some();
         if matches!(self.phase, Phase::Resumed(_)) {
+            self.heads.clear(memory);
             self.phase = Phase::Normal;
         }
     }

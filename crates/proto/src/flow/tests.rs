@@ -1,5 +1,6 @@
 //! One connection through one end of a tunnel, segment by segment.
 
+mod balance;
 mod broken;
 mod chosen;
 mod told;
