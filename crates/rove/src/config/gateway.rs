@@ -197,8 +197,8 @@ impl GatewayConfig {
         let persistence = self.persistence.timeout;
         let dns = list(&mut dns.iter().map(IpAddr::to_string));
         format!(
-            r#"# A Rove gateway. Checked as a whole before anything is touched, when the gateway starts; nat, hold
-# and rules are read again by `rove reload`. Lines that begin with # show the default.
+            r#"# A Rove gateway. Checked as a whole before anything is touched, when it starts; nat,
+# hold and rules are read again by `rove reload`. Lines that begin with # show the default.
 
 [gateway]
 # Where clients reach this gateway, best first: HOST:PORT. The operator key signs these and the
