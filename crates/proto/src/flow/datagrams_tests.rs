@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::flow::{Flows, Hold, Output, Verdict};
+use crate::flow::rules::{Matches, Rule};
+use crate::flow::{Output, Verdict};
+use crate::wire::control::Prefix;
 
 const CLIENT: [u8; 4] = [10, 77, 0, 2];
 const SERVER: [u8; 4] = [192, 0, 2, 53];
@@ -73,7 +75,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(hold: Hold, is_up: bool) -> Self {
+    fn new(hold: impl Into<Rules>, is_up: bool) -> Self {
         let (flows, memory) = (Flows::new(hold, 1), Memory::new(1 << 20));
         let mut scene = Self { now: Instant::ZERO + Duration::from_secs(9), flows, memory };
         if is_up {
@@ -262,6 +264,24 @@ fn nothing_is_kept_where_that_is_switched_off() {
     assert!(scene.send(&question(5_000, 1)));
     assert!(scene.send(&initial(6_000, 1)));
     assert_eq!(scene.memory.used(), 0);
+}
+
+#[test]
+fn rules_are_for_questions_as_well() {
+    let off = |of| Rules::new(Hold::Full, &[Rule { of, hold: Hold::Off }]);
+    let mut scene = Scene::new(off(Matches::Class(Class::Names)), false);
+    assert!(scene.send(&question(5_000, 1)), "it is not kept");
+    assert!(!scene.send(&initial(6_000, 1)));
+    let network = Prefix { address: [0; 4].into(), bits: 0 };
+    let mut scene = Scene::new(off(Matches::End { network, port: Some(443) }), false);
+    assert!(!scene.send(&question(5_000, 1)));
+    assert!(scene.send(&initial(6_000, 1)));
+    // Who is not looked at any more does not leave behind what was kept.
+    scene.flows.set_rules(Hold::Off.into());
+    assert!(scene.memory.used() > 0);
+    scene.wait(60_000);
+    scene.resume();
+    assert_eq!((scene.said(), scene.memory.used()), (vec![], 0));
 }
 
 #[test]
