@@ -15,6 +15,7 @@ use rove_proto::time::Instant;
 
 use super::agenda::Task;
 use super::attacker::Attacker;
+use super::connections::Connections;
 use super::directory::Directory;
 use super::hash::{TraceHash, hash};
 use super::host::{Host, Power, Turn};
@@ -113,6 +114,7 @@ pub(super) struct World {
     pub(super) overheard: Option<Vec<Passed>>,
     pub(super) wakes: Wakes,
     pub(super) streams: Streams,
+    pub(super) connections: Connections,
     /// The session of the gateway that is looked at next.
     inspected: usize,
     /// Where the gateway last found that a client is, by address.
@@ -177,6 +179,7 @@ impl World {
             overheard: None,
             wakes: Wakes::new(count + 1),
             streams: Streams::new(streams),
+            connections: Connections::new(seed),
             inspected: 0,
             whereabouts: BTreeMap::new(),
             agenda: BTreeMap::new(),
@@ -267,7 +270,8 @@ impl World {
     pub(super) fn next_ns(&self) -> Option<u64> {
         let task = self.agenda.first_key_value().map(|(&(at, _), _)| at);
         let (net, streams) = (self.place.net.poll_timeout(), self.streams.next_ns());
-        [self.wakes.next_ns(), task, net, streams].into_iter().flatten().min()
+        let connections = self.connections.next_ns();
+        [self.wakes.next_ns(), task, net, streams, connections].into_iter().flatten().min()
     }
 
     /// Everything that is due now.
@@ -276,6 +280,7 @@ impl World {
             self.arrive(delivery)?;
         }
         self.keep_streams()?;
+        self.keep_connections()?;
         while let Some(entry) = self.agenda.first_entry() {
             if entry.key().0 > self.now_ns {
                 break;
@@ -503,6 +508,9 @@ impl World {
 
     /// An inner packet comes out of the tunnel.
     fn deliver(&mut self, host: HostId, packet: &[u8]) -> Result<(), Breach> {
+        if self.takes_segment(host, packet) {
+            return Ok(());
+        }
         let at = host.checked_sub(1);
         let (inner, _) = self.delivery.arrived(self.now_ns, at, packet)?;
         self.clients[inner.client].carried_ns = self.now_ns;
@@ -516,6 +524,9 @@ impl World {
     /// A new process of `host` begins: what its predecessor took is nothing to it.
     pub(super) fn begin_process(&mut self, host: HostId, reboot: bool) {
         self.starts += 1;
+        if let Some(client) = host.checked_sub(1).filter(|_| reboot) {
+            self.connections.begins_anew(client);
+        }
         let mut seed = self.seed.fork(self.starts);
         self.taken[host].clear();
         self.streams.forget(host);

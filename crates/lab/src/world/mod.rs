@@ -17,6 +17,7 @@ mod agenda;
 mod apply;
 mod attacker;
 mod bulk;
+mod connections;
 mod directory;
 mod engine;
 mod hash;
