@@ -9,7 +9,7 @@ use super::testbed::Testbed;
 use super::{Grid, Outcome};
 use crate::ground::{Ground, Terrain, Trouble};
 use crate::netns::Entered;
-use crate::world::{Journey, StreamsKnown};
+use crate::world::{Hold, Journey, StreamsKnown};
 use anyhow::ensure;
 
 /// Under which conditions a story is told.
@@ -55,7 +55,7 @@ impl Stage<'_> {
                 let deploy = |testbed: &_| Deployment::start(testbed, self.rove);
                 self.on_hosts(entered, terrain, &deploy, story)
             }
-            None => self.in_virtual_time(terrain, StreamsKnown::Direct, story),
+            None => self.in_virtual_time(terrain, StreamsKnown::Direct, Hold::Full, story),
         }
     }
 
@@ -82,7 +82,7 @@ impl Stage<'_> {
     }
 
     /// Tells a story in virtual time, to clients that know of these streams from their next start
-    /// on.
+    /// on, over a tunnel whose ends hold open connections like this.
     ///
     /// # Errors
     /// As above.
@@ -90,6 +90,7 @@ impl Stage<'_> {
         &self,
         terrain: &Terrain,
         streams: StreamsKnown,
+        hold: Hold,
         story: Story<'_>,
     ) -> anyhow::Result<Outcome> {
         for (set, what) in [
@@ -100,7 +101,7 @@ impl Stage<'_> {
             ensure!(!set, "--set {what} is told in namespaces only");
         }
         let mut outcome = Outcome::default();
-        let told = Journey::new(self.seed, terrain).and_then(|mut journey| {
+        let told = Journey::holding(self.seed, terrain, hold).and_then(|mut journey| {
             journey.know_streams(streams);
             story(&mut journey, &mut outcome)
         });

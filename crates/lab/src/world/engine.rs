@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use rove_proto::crypto::{SeededRng, StaticSecret, Status, Token};
+use rove_proto::flow::Hold;
 use rove_proto::id::{PeerKey, SocketId, Transport};
 use rove_proto::node::{Command, Event, Node, PeerStatus};
 use rove_proto::outbox::Outbox;
@@ -18,7 +19,7 @@ use super::attacker::Attacker;
 use super::connections::Connections;
 use super::directory::Directory;
 use super::hash::{TraceHash, hash};
-use super::host::{Host, Power, Turn};
+use super::host::{Holding, Host, Power, Turn};
 use super::inner::Body;
 use super::laws::{
     Amplification, Breach, Delivery, Handshakes, Hijack, Law, Nonces, Unlinkable, check_indices,
@@ -39,6 +40,8 @@ const EVENTS_MAX: u32 = 400_000;
 /// Sessions of the gateway that are looked at after each of its turns, in turn: all of them in a
 /// world of random operations, and none for long unseen in a crowd.
 const INSPECTED: usize = 8;
+/// What a node of a world of random operations may keep of open connections, in bytes.
+const HOLD_MEMORY: usize = 1 << 24;
 /// The gateway.
 pub(super) const GATEWAY: HostId = 0;
 /// The key of every gateway and of every client number is the same in all worlds.
@@ -53,6 +56,8 @@ pub(super) struct Crowd {
     pub(super) apart_ns: u64,
     /// Of which streams they know.
     pub(super) streams: Known,
+    /// What they and the gateway do with open connections.
+    pub(super) holding: Holding,
 }
 
 /// A client's side of things outside of its node.
@@ -143,12 +148,13 @@ impl World {
 
     /// The same with so many clients.
     pub(super) fn of(clients: usize, seed: u64, watch: Watch) -> Result<Self, Breach> {
-        Self::gathering(Crowd { clients, apart_ns: 0, streams: Known::None }, seed, watch)
+        let (streams, holding) = (Known::None, Holding { hold: Hold::Full, memory: HOLD_MEMORY });
+        Self::gathering(Crowd { clients, apart_ns: 0, streams, holding }, seed, watch)
     }
 
     /// The same with these clients.
     pub(super) fn gathering(crowd: Crowd, seed: u64, watch: Watch) -> Result<Self, Breach> {
-        let Crowd { clients: count, apart_ns, streams } = crowd;
+        let Crowd { clients: count, apart_ns, streams, holding } = crowd;
         let rng = Rng::new(seed).fork(0x776f);
         let mut keys = SeededRng::new(KEY_SEED);
         let mut secret = || StaticSecret::generate(&mut keys);
@@ -157,7 +163,7 @@ impl World {
         let mut world = Self {
             now_ns: emu::SECOND,
             place: Place::new(seed, count),
-            hosts: vec![Host::new(0, GATEWAY, gateway, 1)],
+            hosts: vec![Host::new(GATEWAY, gateway, 1, holding)],
             clients: Vec::new(),
             gateway_key,
             gateway_store: GatewayStore::default(),
@@ -196,7 +202,7 @@ impl World {
         for client in 0..count {
             let (secret, host) = (secret(), client + 1);
             let key = secret.public();
-            world.hosts.push(Host::new(0, host, secret, CARDS.into()));
+            world.hosts.push(Host::new(host, secret, CARDS.into(), holding));
             world.add_client(client, key);
         }
         world.move_gateway(0)?;
