@@ -85,8 +85,10 @@ pub(crate) fn inside(words: &[&str]) -> Result<(), String> {
         report::line("no right to run before other programs: they may disturb the figures");
     }
     Place::prepare()?;
-    let mut contenders: Vec<(&dyn Tunnel, Vec<Figures>)> =
-        vec![(&Bare, Vec::new()), (&WireguardGo, Vec::new()), (&Rove, Vec::new())];
+    let rove = Rove { name: table::OWN, hold: "full" };
+    let holding_nothing = Rove { name: table::HOLDING_NOTHING, hold: "off" };
+    let contenders: [&dyn Tunnel; 4] = [&Bare, &WireguardGo, &rove, &holding_nothing];
+    let mut contenders = contenders.map(|tunnel| (tunnel, Vec::<Figures>::new()));
     for round in 1..=settings.rounds {
         for (tunnel, figures) in &mut contenders {
             // Fresh hosts for each: a tunnel may leave on purpose what its restart needs.
@@ -97,7 +99,7 @@ pub(crate) fn inside(words: &[&str]) -> Result<(), String> {
         }
     }
     let mut crowds = Vec::new();
-    for (tunnel, _) in &contenders {
+    for (tunnel, _) in &contenders[..3] {
         if let Some(kilobytes) = tunnel.crowd(&Place::new()?, CROWD)? {
             crowds.push((tunnel.name(), kilobytes));
         }

@@ -21,7 +21,7 @@ const GATEWAY_INNER: &str = "10.9.0.1";
 const CLIENT_INNER: &str = "10.9.0.2";
 /// What WireGuard's own tools choose on a link of 1,500 bytes.
 const WIREGUARD_MTU: u16 = 1_420;
-/// How often and how long a program's control socket is looked for.
+/// How often and how long one looks whether a program answers.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const LOOKS: u32 = 500;
 /// Where Rove's client keeps what it knows.
@@ -148,17 +148,26 @@ impl Tunnel for WireguardGo {
     }
 }
 
-/// Rove, as `README.md` sets it up.
-pub(super) struct Rove;
+/// Rove, as `README.md` sets it up, but for what it does for open connections.
+pub(super) struct Rove {
+    /// The name in the table.
+    pub(super) name: &'static str,
+    /// `persistence.hold` of both ends.
+    pub(super) hold: &'static str,
+}
 
 impl Tunnel for Rove {
     fn name(&self) -> &'static str {
-        "rove"
+        self.name
     }
 
     fn start(&self, place: &Place) -> Result<Running, String> {
         let endpoint = format!("{}:{PORT}", Host::Gateway.outer());
-        let (gateway, invite) = rove_gateway(place, &endpoint, 1)?;
+        let (gateway, invite) = rove_gateway(place, &endpoint, self.hold, 1)?;
+        let config = format!("{ROVE_CLIENT_DIR}/client.toml");
+        fs::create_dir_all(ROVE_CLIENT_DIR)
+            .and_then(|()| fs::write(&config, holding(self.hold)))
+            .map_err(|error| format!("{config}: {error}"))?;
         let mut client = rove_client(place, Host::Client.name(), &invite, ROVE_CLIENT_DIR)?;
         client.line().map_err(|error| format!("{error}; see {CACHE}/rove-client.log"))?;
         // By itself a gateway serves pings and name queries only; here it is the other end.
@@ -169,7 +178,7 @@ impl Tunnel for Rove {
 
     fn first_reply_us(&self, place: &Place) -> Result<Option<f64>, String> {
         let endpoint = format!("{}:{FORWARD_PORT}", Host::Gateway.outer());
-        let (_gateway, invite) = rove_gateway(place, &endpoint, 1)?;
+        let (_gateway, invite) = rove_gateway(place, &endpoint, self.hold, 1)?;
         let (mut forwarder, _) = forwarder(place)?;
         let _client = rove_client(place, Host::Client.name(), &invite, ROVE_CLIENT_DIR)?;
         forwarder.line()?.parse().map(Some).map_err(|_| "the forwarder timed nothing".to_owned())
@@ -177,7 +186,8 @@ impl Tunnel for Rove {
 
     fn crowd(&self, place: &Place, clients: usize) -> Result<Option<u64>, String> {
         let address = place.crowd(clients)?;
-        let (gateway, invite) = rove_gateway(place, &format!("{address}:{PORT}"), clients)?;
+        let (gateway, invite) =
+            rove_gateway(place, &format!("{address}:{PORT}"), self.hold, clients)?;
         let numbers: Vec<usize> = (0..clients).collect();
         let mut crowd = Vec::with_capacity(clients);
         for batch in numbers.chunks(CROWD_BATCH) {
@@ -278,7 +288,12 @@ fn connect(path: &str) -> Result<UnixStream, String> {
 }
 
 /// A fresh gateway that names `endpoint` in its invites, and an invite for so many clients.
-fn rove_gateway(place: &Place, endpoint: &str, uses: usize) -> Result<(Program, String), String> {
+fn rove_gateway(
+    place: &Place,
+    endpoint: &str,
+    hold: &str,
+    uses: usize,
+) -> Result<(Program, String), String> {
     for folder in ["/run/rove-gateway", ROVE_CLIENT_DIR] {
         match fs::remove_dir_all(folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -290,29 +305,41 @@ fn rove_gateway(place: &Place, endpoint: &str, uses: usize) -> Result<(Program, 
     let dir = ["--dir", "/run/rove-gateway"];
     let init = ["gateway", "init", "--endpoint", endpoint, "--network", "10.9.0.0/16"];
     finished(place.on(Host::Gateway, &rove(), &[&init[..], &dir].concat()))?;
-    listen_on_port("/run/rove-gateway/gateway.toml")?;
+    configure("/run/rove-gateway/gateway.toml", hold)?;
     let uses = uses.to_string();
     let invite = ["gateway", "invite", "bench", "--uses", &uses];
     let invite = finished(place.on(Host::Gateway, &rove(), &[&invite[..], &dir].concat()))?;
     let mut run = place.on(Host::Gateway, &rove(), &[&["gateway", "run"][..], &dir].concat());
     run.stderr(log("rove-gateway")?);
     let gateway = Program::start(run)?;
-    Ok((gateway, invite.trim().to_owned()))
+    // What a gateway takes for an answer is not what it takes to start.
+    let status = [&["gateway", "status", "--json"][..], &dir].concat();
+    for _ in 0..LOOKS {
+        let said = finished(place.on(Host::Gateway, &rove(), &status)).unwrap_or_default();
+        if said.replace(' ', "").contains("\"running\":true") {
+            return Ok((gateway, invite.trim().to_owned()));
+        }
+        sleep(LOOK_EVERY);
+    }
+    Err(format!("the gateway does not start; see {CACHE}/rove-gateway.log"))
 }
 
-/// Makes the gateway listen on [`PORT`] whatever its endpoint says, as behind a port forwarding.
-fn listen_on_port(config: &str) -> Result<(), String> {
-    let text = fs::read_to_string(config).map_err(|error| format!("{config}: {error}"))?;
-    let listen = format!("listen = [\"[::]:{PORT}\"]");
-    let own = |line: &str| {
-        let line = if line.starts_with("# listen = ") { &listen } else { line };
-        format!("{line}\n")
-    };
-    let text: String = text.lines().map(own).collect();
-    if !text.contains(&listen) {
-        return Err(format!("{config} has no commented `listen` to set"));
+/// Makes the gateway listen on [`PORT`] whatever its endpoint says, as behind a port forwarding,
+/// and hold connections in this way.
+fn configure(config: &str, hold: &str) -> Result<(), String> {
+    let mut text = fs::read_to_string(config).map_err(|error| format!("{config}: {error}"))?;
+    let listen = format!("\nlisten = [\"[::]:{PORT}\"]\n# listen = ");
+    for (before, after) in [("\n# listen = ", &listen), ("[persistence]\n", &holding(hold))] {
+        if !text.contains(before) {
+            return Err(format!("{config} has no {} to set", before.trim()));
+        }
+        text = text.replacen(before, after, 1);
     }
     fs::write(config, text).map_err(|error| format!("{config}: {error}"))
+}
+
+fn holding(hold: &str) -> String {
+    format!("[persistence]\nhold = \"{hold}\"\n")
 }
 
 fn rove_client(place: &Place, host: &str, invite: &str, dir: &str) -> Result<Program, String> {

@@ -539,3 +539,33 @@ fn who_waits_eagerly_for_a_path_does_not_ask_anew_with_every_notice() {
     ];
     holds(8_100_434, &ops);
 }
+
+#[test]
+fn a_spare_link_follows_to_where_the_gateway_is_and_needs_no_new_index() {
+    let moves =
+        |told_after_ms, ahead_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms });
+    let readdress = || Op::Network(Network::Readdress { client: 0, card: 0 });
+    let black_hole =
+        Op::Network(Network::Carrier { client: 0, access: 1, carrier: Carrier::BlackHole });
+    let ops = [
+        wait(921),
+        moves(13_717, 0),
+        wait(157_266),
+        moves(8_281, 5_000),
+        wait(5_586),
+        plug(0, 1, 1),
+        moves(1_129, 0),
+        black_hole,
+        readdress(),
+        wait(233_352),
+        readdress(),
+        wait(4_093),
+        moves(19_731, 0),
+        send_up(0, 2, 0, 20_000),
+        wait(989),
+        moves(7_432, 5_000),
+        wait(48),
+        settle(true),
+    ];
+    holds(8_300_529, &ops);
+}

@@ -23,15 +23,19 @@ pub struct Memory {
     used: usize,
     max: usize,
     share: usize,
+    /// Connections that are known.
+    flows: usize,
 }
 
 impl Memory {
     /// Of how many of `max` the share of one connection is.
     const SHARES: usize = 8;
+    /// Connections that a node knows at most, whatever becomes of them: some 30 MB.
+    pub const FLOWS_MAX: usize = 1 << 16;
 
     /// `max` bytes, of which one connection gets at most an eighth.
     pub const fn new(max: usize) -> Self {
-        Self { used: 0, max, share: max / Self::SHARES }
+        Self { used: 0, max, share: max / Self::SHARES, flows: 0 }
     }
 
     /// Bytes held.
@@ -39,7 +43,26 @@ impl Memory {
         self.used
     }
 
-    const fn take(&mut self, held: usize, bytes: usize) -> bool {
+    /// Connections that are known.
+    pub const fn flows(&self) -> usize {
+        self.flows
+    }
+
+    /// Whether no more connections may be known.
+    pub(super) const fn is_crowded(&self) -> bool {
+        self.flows >= Self::FLOWS_MAX
+    }
+
+    pub(super) const fn one_flow_more(&mut self) {
+        self.flows += 1;
+    }
+
+    pub(super) const fn flows_less(&mut self, count: usize) {
+        self.flows = self.flows.saturating_sub(count);
+    }
+
+    /// Takes `bytes` for a connection that holds `held`, if its share and the whole allow it.
+    pub(super) const fn take(&mut self, held: usize, bytes: usize) -> bool {
         let fits = held + bytes <= self.share && self.used + bytes <= self.max;
         if fits {
             self.used += bytes;
@@ -47,7 +70,7 @@ impl Memory {
         fits
     }
 
-    const fn give_back(&mut self, bytes: usize) {
+    pub(super) const fn give_back(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
     }
 }

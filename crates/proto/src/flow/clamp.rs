@@ -1,19 +1,18 @@
 //! Lowers the maximum segment size that a TCP SYN announces (RFC 9293, 3.7.1) to what fits one
 //! datagram, so that bulk flows are never split in pieces.
 
-use crate::wire::checksum::mended;
+use crate::wire::inner::{InnerView, TCP};
+use crate::wire::tcp::{Flags, HEADER, lower_mss};
 
-const FLAG_SYN: u8 = 0x02;
-const OPTION_END: u8 = 0;
-const OPTION_NOP: u8 = 1;
-const OPTION_MSS: u8 = 2;
-const HEADER: usize = 20;
 /// No TCP is asked for segments smaller than this (RFC 9293's default less options).
 const MSS_MIN: u16 = 500;
 
-/// Whether the TCP header at the start of `tcp` is that of a SYN or SYN-ACK.
-pub fn is_syn(tcp: &[u8]) -> bool {
-    tcp.len() >= HEADER && tcp[13] & FLAG_SYN != 0
+/// Where the TCP header of the packet `view`, whose first bytes are `head`, begins, if it opens a
+/// connection: a SYN or its answer.
+pub fn place(view: &InnerView, head: &[u8]) -> Option<usize> {
+    let at = view.transport.filter(|_| view.protocol == TCP)?;
+    let fixed = head.get(at..)?.first_chunk::<HEADER>()?;
+    Flags(fixed[13]).has(Flags::SYN).then_some(at)
 }
 
 /// Lowers the segment size in the SYN `packet`, whose TCP header starts at `at`, so that a segment
@@ -25,40 +24,7 @@ pub fn clamp(packet: &mut [u8], at: usize, packet_max: usize) {
     else {
         return;
     };
-    let limit = limit.max(MSS_MIN);
-    let Some(place) = find_mss(tcp) else { return };
-    let old = u16::from_be_bytes([tcp[place], tcp[place + 1]]);
-    if old <= limit {
-        return;
-    }
-    tcp[place..place + 2].copy_from_slice(&limit.to_be_bytes());
-    let (old, new) =
-        if place % 2 == 0 { (old, limit) } else { (old.swap_bytes(), limit.swap_bytes()) };
-    let checksum = mended(u16::from_be_bytes([tcp[16], tcp[17]]), old, new);
-    tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
-}
-
-/// Where the value of the segment size option stands in a TCP header.
-fn find_mss(tcp: &[u8]) -> Option<usize> {
-    let end = (usize::from(tcp.get(12)? >> 4) * 4).min(tcp.len());
-    let mut at = HEADER;
-    while at < end {
-        match tcp[at] {
-            OPTION_END => return None,
-            OPTION_NOP => at += 1,
-            kind => {
-                let length = usize::from(*tcp.get(at + 1)?);
-                if length < 2 || at + length > end {
-                    return None;
-                }
-                if kind == OPTION_MSS && length == 4 {
-                    return Some(at + 2);
-                }
-                at += length;
-            }
-        }
-    }
-    None
+    lower_mss(tcp, limit.max(MSS_MIN));
 }
 
 #[cfg(test)]
@@ -82,7 +48,7 @@ mod tests {
 
     fn syn(options: &[u8]) -> Vec<u8> {
         let mut tcp = vec![0; HEADER];
-        tcp[13] = FLAG_SYN;
+        tcp[13] = Flags::SYN.0;
         tcp.extend_from_slice(options);
         tcp.resize(tcp.len().next_multiple_of(4), 0);
         tcp[12] = u8::try_from(tcp.len() / 4).unwrap() << 4;
@@ -93,13 +59,12 @@ mod tests {
 
     #[test]
     fn lowers_and_mends_the_checksum() {
-        for options in [&[2, 4, 0x05, 0xb4][..], &[1, 2, 4, 0x05, 0xb4, 4, 2]] {
+        for (options, at) in [(&[2, 4, 0x05, 0xb4][..], 22), (&[1, 2, 4, 0x05, 0xb4, 4, 2], 23)] {
             let mut packet = vec![0x45; 20];
             packet.extend_from_slice(&syn(options));
             clamp(&mut packet, 20, 1_205);
             let tcp = &packet[20..];
-            let place = find_mss(tcp).unwrap();
-            assert_eq!(u16::from_be_bytes([tcp[place], tcp[place + 1]]), 1_165);
+            assert_eq!(u16::from_be_bytes([tcp[at], tcp[at + 1]]), 1_165);
             assert_eq!(sum(tcp), 0, "checksum after clamping {options:?}");
         }
     }
@@ -119,9 +84,7 @@ mod tests {
             at in 0usize..90,
             max in 0usize..2_000,
         ) {
-            if at < packet.len() && is_syn(&packet[at..]) || at >= packet.len() {
-                clamp(&mut packet, at, max);
-            }
+            clamp(&mut packet, at, max);
         }
     }
 }

@@ -21,9 +21,6 @@ use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Made, Segment, Seq};
 
-/// Segments that are kept as they are, to be sent again first: the more of the oldest, the sooner
-/// their sender goes on (measured: three).
-const HEADS_MAX: usize = 3;
 /// The first segment was repeated so often that its sender is taken to give up soon: six
 /// repetitions are the fewest that anybody sets (`tcp_retries2`).
 const REPEATS_MAX: u8 = 5;
@@ -47,8 +44,6 @@ pub(super) struct Held {
     record: Record,
     /// Whether the local side has acknowledged something that nobody heard of.
     pub(super) has_news: bool,
-    /// Segments to be sent again as they are, the oldest first.
-    pub(super) heads: Vec<(Seq, Vec<u8>)>,
 }
 
 /// Whether it is written down that something is owed.
@@ -81,7 +76,6 @@ impl Held {
             edge: None,
             record,
             has_news,
-            heads: Vec::new(),
         }
     }
 
@@ -106,19 +100,6 @@ impl Held {
     /// It is written down.
     pub(super) const fn recorded(&mut self) {
         self.record = Record::Written;
-    }
-
-    fn keep_head(&mut self, seq: Seq, packet: &InnerPacket<'_>) {
-        if self.heads.iter().any(|&(known, _)| known == seq) {
-            return;
-        }
-        let place = self.heads.partition_point(|(known, _)| known.is_before(seq));
-        if place < HEADS_MAX {
-            let mut bytes = Vec::with_capacity(packet.len());
-            packet.copy_to(&mut bytes);
-            self.heads.insert(place, (seq, bytes));
-            self.heads.truncate(HEADS_MAX);
-        }
     }
 }
 
@@ -146,6 +127,7 @@ impl Flow {
     pub(super) fn say_unheard(
         &mut self,
         now: Instant,
+        memory: &mut Memory,
         segment: &Segment,
         packet: &InnerPacket<'_>,
         fresh: bool,
@@ -155,8 +137,8 @@ impl Flow {
         let trip = self.trip.time();
         let Phase::Held(held) = &mut self.phase else { return };
         if segment.flags.has(Flags::RST) || segment.flags.has(Flags::SYN) {
-            held.heads.clear();
-            held.keep_head(segment.seq, packet);
+            self.heads.clear(memory);
+            self.heads.keep(memory, segment.seq, packet);
         } else if probes {
             held.answer = Some(now);
         } else if segment.len == 0 && !segment.flags.has(Flags::FIN) {
@@ -166,7 +148,7 @@ impl Flow {
                 held.repeats = held.repeats.saturating_add(1);
             }
             if !is_covered || segment.len == 0 {
-                held.keep_head(segment.seq, packet);
+                self.heads.keep(memory, segment.seq, packet);
             }
             // An answer that comes too soon would make the round trip look short.
             let at = if fresh { now + trip } else { now };

@@ -1,8 +1,7 @@
 //! What a flow of inner packets needs on its way, from its headers alone; and what is done for the
 //! connections of a session while there is no way.
 //!
-//! A packet is looked at once in each direction. Every packet gets the number of its flow and, if
-//! it opens a TCP connection, a segment size that the paths carry (`clamp`). TCP connections are
+//! What opens a TCP connection gets a segment size that the paths carry (`clamp`). Connections are
 //! known one by one (`table`, `tcp`), and what their local side sent and the remote one did not
 //! acknowledge is kept (`cache`). When the last path is lost their remote sides are spoken for
 //! (`hold`); when there is one again, this end sends what it answered for (`resume`); what a
@@ -20,6 +19,7 @@ mod breakoff;
 mod cache;
 pub mod clamp;
 pub mod classify;
+mod heads;
 mod hold;
 mod resume;
 mod share;
@@ -46,28 +46,15 @@ use tuple::{Tuple, Way};
 /// Connections whose last word is repeated while there is no way.
 const NEWS_MAX: usize = 4;
 
-/// What was observed of one packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Observed {
-    /// The same for all packets of a flow in one direction.
-    pub flow_hash: u32,
-    /// Where the packet's TCP header starts, if its segment size may be an option there.
-    pub clamp_at: Option<usize>,
-}
-
-/// Observes a packet whose first bytes are `head`.
-pub fn observe(view: &InnerView, head: &[u8]) -> Observed {
-    let clamp_at = match view.transport {
-        Some(at) if view.protocol == TCP && head.get(at..).is_some_and(clamp::is_syn) => Some(at),
-        _ => None,
-    };
+/// A number that is the same for all packets of a flow in one direction. No secret depends on it:
+/// it only says which packets may arrive by several paths.
+pub fn hash(view: &InnerView) -> u32 {
     let (source, destination) = view.ports.unwrap_or((0, 0));
     let (local, remote) = ((view.source, source), (view.destination, destination));
     let tuple = Tuple { local, remote, protocol: view.protocol };
-    // No secret depends on it: it only says which packets may arrive by several paths.
     #[expect(clippy::cast_possible_truncation, reason = "a part of a hash")]
-    let flow_hash = tuple.hash(0) as u32;
-    Observed { flow_hash, clamp_at }
+    let hash = tuple.hash(0) as u32;
+    hash
 }
 
 /// What is done for connections while there is no way.
@@ -131,8 +118,12 @@ pub struct Flows {
     timers: BTreeSet<(Instant, Place)>,
     /// Whether there is a way to the remote sides.
     is_up: bool,
+    /// Since when there is none.
+    lost_at: Instant,
     /// Whether anything is held up.
     is_waiting: bool,
+    /// Whether anybody was promised anything since.
+    is_owing: bool,
     /// Some of those whose local side said something that may not have been heard.
     newsworthy: Vec<Place>,
     /// The round trip of the path that there was last.
@@ -153,7 +144,9 @@ impl Flows {
             table: Table::new(secret),
             timers: BTreeSet::new(),
             is_up: false,
+            lost_at: Instant::ZERO,
             is_waiting: false,
+            is_owing: false,
             newsworthy: Vec::new(),
             trip: Duration::ZERO,
             unrecorded: Vec::new(),
@@ -222,7 +215,7 @@ impl Flows {
             Phase::Normal if flow.is_settled => true,
             Phase::Normal => return true,
             Phase::Held(_) => {
-                flow.say_unheard(now, &segment, packet, fresh);
+                flow.say_unheard(now, memory, &segment, packet, fresh);
                 self.is_waiting |= segment.end() != segment.seq;
                 false
             }
@@ -276,12 +269,14 @@ impl Flows {
     /// The last path is lost.
     pub fn suspend(&mut self, now: Instant, memory: &mut Memory) {
         self.is_up = false;
+        self.lost_at = now;
         let mut held = Vec::new();
         self.newsworthy.clear();
         for (place, flow) in self.table.iter_mut() {
             if flow.waits(now) && flow.state != State::Closed {
                 flow.suspend(now, memory);
                 self.is_waiting = true;
+                self.is_owing |= flow.owes();
                 if self.newsworthy.len() < NEWS_MAX {
                     self.newsworthy.push(place);
                 }
@@ -292,13 +287,14 @@ impl Flows {
     }
 
     /// There is a path again, with this round trip.
-    pub fn resume(&mut self, now: Instant, trip: Duration) {
+    pub fn resume(&mut self, now: Instant, memory: &mut Memory, trip: Duration) {
         self.is_up = true;
         self.is_waiting = false;
+        self.is_owing = false;
         let before = std::mem::replace(&mut self.trip, trip);
         let mut resumed = Vec::new();
         for (place, flow) in self.table.iter_mut() {
-            flow.resume(now, before, trip);
+            flow.resume(now, memory, before, trip);
             if !matches!(flow.phase, Phase::Normal) {
                 resumed.push(place);
             }
@@ -335,11 +331,12 @@ impl Flows {
                 Phase::Held(_) => match flow.held_due(now, memory) {
                     Due::Record => {
                         self.unrecorded.push(flow.tuple);
+                        self.is_owing = true;
                         None
                     }
                     Due::At(_) => flow.answer(now, packet),
                 },
-                Phase::Resumed(_) => flow.resend(now, packet),
+                Phase::Resumed(_) => flow.resend(now, memory, packet),
                 Phase::Broken(_) => flow.break_off(now, self.is_up, packet),
             };
             self.arm(place);
@@ -391,15 +388,26 @@ impl Flows {
         self.settled.pop()
     }
 
-    /// What was owed for this connection, which is not known, is gone.
-    pub fn break_off(&mut self, now: Instant, tuple: Tuple) {
-        let mut flow = Flow::new(tuple, classify((tuple.local.1, tuple.remote.1)), now);
-        flow.phase = Phase::Broken(Box::new(Broken::new(now)));
-        if self.table.find(&tuple).is_none()
-            && let Some(place) = self.table.insert(now, flow)
+    /// What was owed for this connection is gone, with the process that owed it.
+    pub fn break_off(&mut self, now: Instant, memory: &mut Memory, tuple: Tuple) {
+        let place = self.table.find(&tuple).or_else(|| {
+            let class = classify((tuple.local.1, tuple.remote.1));
+            self.admit(now, memory, Flow::new(tuple, class, now))
+        });
+        let Some(place) = place else { return };
+        if let Some(flow) = self.table.get_mut(place)
+            && !flow.owes()
         {
-            self.arm(place);
+            flow.release(memory);
+            flow.phase = Phase::Broken(Box::new(Broken::new(now)));
         }
+        self.arm(place);
+    }
+
+    /// When those who wait will have waited for `patience`, and are to be told that it is over;
+    /// `None` while nobody was promised anything, or there is a way.
+    pub fn outlasted(&self, patience: Duration) -> Option<Instant> {
+        (self.is_owing && !self.is_up).then(|| self.lost_at + patience)
     }
 
     /// The session is over for good: whoever was promised something is told that its connection is
@@ -411,12 +419,14 @@ impl Flows {
                 ends.push(packets.len());
                 self.settled.push(flow.tuple);
             }
-            flow.cache.clear(memory);
+            flow.release(memory);
         }
+        memory.flows_less(self.table.len());
         self.table.clear();
         self.timers.clear();
         self.newsworthy.clear();
         self.is_waiting = false;
+        self.is_owing = false;
     }
 
     /// The connection of a packet; a new one is added.
@@ -435,24 +445,35 @@ impl Flows {
             if !begins || known.state != State::Closed {
                 return Some(place);
             }
-            // The same ends, another connection.
-            if let Some(flow) = self.table.get_mut(place) {
-                flow.cache.clear(memory);
-            }
-            self.forget(place);
+            self.forget(memory, place); // the same ends, another connection
         }
         if segment.flags.has(Flags::RST) {
             return None;
         }
         let class = classify((tuple.local.1, tuple.remote.1));
-        self.table.insert(now, Flow::new(tuple, class, now))
+        self.admit(now, memory, Flow::new(tuple, class, now))
     }
 
-    fn forget(&mut self, place: Place) {
-        if let Some(timer) = self.table.get(place).and_then(|flow| flow.timer) {
+    /// Adds a connection that is not known, in the place of another if need be.
+    fn admit(&mut self, now: Instant, memory: &mut Memory, flow: Flow) -> Option<Place> {
+        if let Some(place) = self.table.in_the_way(now, memory.is_crowded()) {
+            self.forget(memory, place);
+        }
+        if memory.is_crowded() {
+            return None;
+        }
+        let place = self.table.insert(flow)?;
+        memory.one_flow_more();
+        Some(place)
+    }
+
+    fn forget(&mut self, memory: &mut Memory, place: Place) {
+        let Some(mut flow) = self.table.remove(place) else { return };
+        if let Some(timer) = flow.timer {
             self.timers.remove(&(timer, place));
         }
-        self.table.remove(place);
+        flow.release(memory);
+        memory.flows_less(1);
     }
 
     /// Sees to it that the connection's turn comes when it is due.

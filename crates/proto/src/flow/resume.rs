@@ -9,8 +9,7 @@
 //! gap and no burst between. What gets no answer so many times is broken off at both ends.
 
 use super::Output;
-use super::cache::Again;
-use super::hold::Held;
+use super::cache::{Again, Memory};
 use super::tcp::{Flow, Phase, State};
 use super::tuple::Way;
 use crate::time::{Duration, Instant};
@@ -65,8 +64,6 @@ pub(super) struct Resumed {
     tries: u8,
     /// Up to where the local side was told that there is room.
     edge: Option<Seq>,
-    /// Segments to go out as they are, first.
-    heads: Vec<(Seq, Vec<u8>)>,
     has_news: bool,
     /// When the local side asked what has arrived, if it was not told since.
     asked_at: Option<Instant>,
@@ -86,7 +83,13 @@ pub(super) struct Told {
 
 impl Flow {
     /// There is a way again, whose round trip is `by` longer or shorter (Equation 4.10).
-    pub(super) fn resume(&mut self, now: Instant, before: Duration, after: Duration) {
+    pub(super) fn resume(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        before: Duration,
+        after: Duration,
+    ) {
         let held = match std::mem::take(&mut self.phase) {
             Phase::Held(held) => held,
             other @ (Phase::Normal | Phase::Resumed(_) | Phase::Broken(_)) => {
@@ -99,15 +102,16 @@ impl Flow {
         let usual = u64::from(FLIGHT_MIN * self.mss()) * 1_000_000_000 / to_nanos(trip).max(1);
         let rate = self.trip.rate().unwrap_or(usual).max(usual);
         let edge = held.edge();
-        let Held { heads, has_news, .. } = *held;
+        let has_news = held.has_news;
         let from = self.local.acked;
         let kept = self.cache.span().filter(|&(first, _)| !from.is_before(first));
         let to = kept.map_or(from, |(_, end)| end);
         let to = self.promised.map_or(to, |promised| promised.max(to));
-        // What is kept is sent from there; the rest as it came.
-        let heads = if to == from { heads } else { Vec::new() };
+        if to != from {
+            self.heads.clear(memory); // what is kept is sent from there
+        }
         self.trip.interrupted();
-        if to == from && heads.is_empty() && !has_news {
+        if to == from && self.heads.is_empty() && !has_news {
             return;
         }
         self.phase = Phase::Resumed(Box::new(Resumed {
@@ -125,7 +129,6 @@ impl Flow {
             timeout: None,
             tries: 0,
             edge,
-            heads,
             has_news,
             asked_at: None,
             is_broken: false,
@@ -141,7 +144,7 @@ impl Flow {
     /// When something is to be sent in the local side's place.
     pub(super) fn resend_due(&self) -> Option<Instant> {
         let Phase::Resumed(resumed) = &self.phase else { return None };
-        let has_more = !resumed.heads.is_empty()
+        let has_more = !self.heads.is_empty()
             || resumed.has_news
             || resumed.is_broken
             || self.next_again(resumed).is_some();
@@ -150,7 +153,12 @@ impl Flow {
     }
 
     /// Sends the next segment that is due: a packet for the tunnel, or the end for both.
-    pub(super) fn resend(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Output> {
+    pub(super) fn resend(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        out: &mut Vec<u8>,
+    ) -> Option<Output> {
         let Phase::Resumed(resumed) = &mut self.phase else { return None };
         if resumed.is_broken {
             self.state = State::Closed;
@@ -179,8 +187,7 @@ impl Flow {
         if resumed.pace > now {
             return None;
         }
-        if !resumed.heads.is_empty() {
-            let (_, head) = resumed.heads.remove(0);
+        if let Some(head) = self.heads.take(memory) {
             out.extend_from_slice(&head);
             return Some(Output::ToRemote);
         }
@@ -265,7 +272,7 @@ impl Flow {
 
     fn end_if_done(&mut self) {
         let Phase::Resumed(resumed) = &self.phase else { return };
-        let done = resumed.heads.is_empty()
+        let done = self.heads.is_empty()
             && !resumed.has_news
             && !resumed.is_broken
             && !self.local.acked.is_before(resumed.to);

@@ -5,11 +5,11 @@
 //! that begin, those before others, and of equals the one that nobody used for longest. Which that
 //! is, is decided among a few at a time. One that owes something to somebody never goes.
 
-use super::tcp::Flow;
+use super::tcp::{Flow, State};
 use super::tuple::Tuple;
 use crate::time::Instant;
 
-/// Connections of one session.
+/// Connections of one session at most.
 pub(super) const FLOWS_MAX: usize = 16_384;
 /// Among how many the one to go is chosen.
 const LOOKED_AT: usize = 16;
@@ -83,11 +83,22 @@ impl Table {
         places.zip(&mut self.flows).filter_map(|(place, flow)| Some((place, flow.as_deref_mut()?)))
     }
 
+    /// The connection that is to go before another can be added, if any is: one that ended, rather
+    /// than that there be more, and if `is_full` any that owes nothing.
+    pub(super) fn in_the_way(&mut self, now: Instant, is_full: bool) -> Option<Place> {
+        let is_full = is_full || self.len() >= FLOWS_MAX;
+        if !is_full && !self.free.is_empty() {
+            return None;
+        }
+        let least = self.least(now)?;
+        let ended = self.get(least).is_some_and(|flow| flow.state == State::Closed);
+        (is_full || ended).then_some(least)
+    }
+
     /// Adds a connection that is not known. `None` when there is no place for it.
-    pub(super) fn insert(&mut self, now: Instant, flow: Flow) -> Option<Place> {
+    pub(super) fn insert(&mut self, flow: Flow) -> Option<Place> {
         if self.len() >= FLOWS_MAX {
-            let least = self.least(now)?;
-            self.remove(least);
+            return None;
         }
         if (self.len() + 1) * SPARE > self.index.len() {
             self.grow();
@@ -104,10 +115,8 @@ impl Table {
     }
 
     /// Forgets a connection.
-    pub(super) fn remove(&mut self, place: Place) {
-        let Some(flow) = self.flows.get_mut(place.0 as usize).and_then(Option::take) else {
-            return;
-        };
+    pub(super) fn remove(&mut self, place: Place) -> Option<Box<Flow>> {
+        let flow = self.flows.get_mut(place.0 as usize)?.take()?;
         self.free.push(place.0);
         self.last = None;
         let mask = self.index.len() - 1;
@@ -126,6 +135,7 @@ impl Table {
             at = (at + 1) & mask;
         }
         self.index[hole] = EMPTY;
+        Some(flow)
     }
 
     /// Which of the next few is missed least.

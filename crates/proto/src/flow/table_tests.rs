@@ -20,23 +20,42 @@ fn flow(number: u32) -> Flow {
     flow
 }
 
+/// Adds a connection, as the owner of the table does.
+fn add(table: &mut Table, now: Instant, number: u32) -> Place {
+    if let Some(place) = table.in_the_way(now, false) {
+        table.remove(place);
+    }
+    table.insert(flow(number)).unwrap()
+}
+
+#[test]
+fn one_that_ended_makes_room_for_the_next() {
+    let mut table = Table::new(1);
+    let now = Instant::ZERO + Duration::from_secs(1_000);
+    let place = add(&mut table, now, 0);
+    add(&mut table, now, 1);
+    table.get_mut(place).unwrap().state = State::Closed;
+    assert_eq!(add(&mut table, now, 2), place);
+    assert_eq!(table.len(), 2);
+}
+
 #[test]
 fn a_full_table_lets_go_of_what_is_missed_least_and_owes_nothing() {
     let mut table = Table::new(1);
     let now = Instant::ZERO + Duration::from_secs(1_000);
     for number in 0..FLOWS_MAX as u32 {
-        let place = table.insert(now, flow(number)).unwrap();
+        let place = table.insert(flow(number)).unwrap();
         let flow = table.get_mut(place).unwrap();
         flow.state = if number == 9 { State::Closed } else { State::Established };
         flow.promised = (number < 9).then_some(Seq(1));
     }
-    table.insert(now, flow(50_000)).unwrap();
+    add(&mut table, now, 50_000);
     assert_eq!(table.len(), FLOWS_MAX);
     assert_eq!(table.find(&tuple(9)), None, "it had ended");
-    table.insert(now, flow(50_001)).unwrap();
+    add(&mut table, now, 50_001);
     assert_eq!(table.find(&tuple(16)), None, "the oldest of those looked at next");
     for number in 2..3 * FLOWS_MAX as u32 {
-        table.insert(now, flow(50_000 + number)).unwrap();
+        add(&mut table, now, 50_000 + number);
     }
     assert!((0..9).all(|number| table.find(&tuple(number)).is_some()), "they are owed");
 }
@@ -56,7 +75,7 @@ proptest! {
         for (adds, number) in operations {
             match (adds, model.get(&number).copied()) {
                 (true, None) => {
-                    let place = table.insert(Instant::ZERO, flow(number));
+                    let place = table.insert(flow(number));
                     model.insert(number, place.unwrap());
                 }
                 (false, Some(place)) => {

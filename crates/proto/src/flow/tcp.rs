@@ -10,6 +10,7 @@
 use super::breakoff::Broken;
 use super::cache::{Cache, Memory};
 use super::classify::Class;
+use super::heads::Heads;
 use super::hold::Held;
 use super::resume::Resumed;
 use super::tuple::{Tuple, Way};
@@ -37,6 +38,8 @@ pub(super) struct Flow {
     pub(super) trip: Trip,
     /// What the local side sent and the remote one did not acknowledge.
     pub(super) cache: Cache,
+    /// Segments to go out as they are, first.
+    pub(super) heads: Heads,
     pub(super) phase: Phase,
     /// Up to where the local side was told that its bytes arrived, by this node and nobody else
     /// yet: what lies before is owed.
@@ -136,6 +139,7 @@ impl Flow {
             used_at: now,
             trip: Trip::default(),
             cache: Cache::default(),
+            heads: Heads::default(),
             phase: Phase::Normal,
             promised: None,
             is_settled: false,
@@ -151,6 +155,12 @@ impl Flow {
     /// How much it would be missed, were it forgotten.
     pub(super) const fn worth(&self) -> State {
         self.state
+    }
+
+    /// Forgets what is kept of it.
+    pub(super) fn release(&mut self, memory: &mut Memory) {
+        self.cache.clear(memory);
+        self.heads.clear(memory);
     }
 
     /// It is over, and both ends know or will know without this node: nothing is owed any more.

@@ -167,7 +167,7 @@ impl Scene {
     }
 
     fn resume(&mut self) {
-        self.flows.resume(self.now, TRIP);
+        self.flows.resume(self.now, &mut self.memory, TRIP);
     }
 }
 

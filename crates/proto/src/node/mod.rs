@@ -66,6 +66,8 @@ pub struct Node {
     indices: IndexTable,
     routes: Routes,
     timers: Timers,
+    /// The peer that was called last, whose timer may have to be set.
+    touched: Option<Slot>,
     responder: Responder,
     events: VecDeque<Event>,
     drops: Drops,
@@ -99,6 +101,7 @@ impl Node {
             indices: IndexTable::default(),
             routes: Routes::default(),
             timers: Timers::default(),
+            touched: None,
             responder,
             events: VecDeque::new(),
             drops: Drops::default(),
@@ -142,6 +145,7 @@ impl Node {
     /// Time has passed. Peers whose time has come do what is due.
     pub fn handle_timeout(&mut self, now: Instant, out: &mut Outbox) {
         self.responder.expire(now);
+        self.settle_timer();
         // Each peer once: what is still due afterwards is a mistake that must not hang the thread.
         for _ in 0..self.by_key.len() {
             let Some(slot) = self.timers.pop_due(now) else { break };
@@ -160,7 +164,9 @@ impl Node {
 
     /// When to call [`Node::handle_timeout`], and why; `None` while nothing is awaited.
     pub fn poll_timeout(&self) -> Option<(Instant, Reason)> {
-        self.timers.next()
+        let touched = self.touched.and_then(|slot| self.peer(slot));
+        let touched = touched.and_then(|peer| peer.poll_timeout(&self.config));
+        [touched, self.timers.next()].into_iter().flatten().min()
     }
 
     /// What was thrown away so far, by reason.
@@ -255,7 +261,9 @@ impl Node {
         self.with_peer(now, lead.slot, out, |p, cx| p.receive_cookie(cx, lead.epoch, datagram))
     }
 
-    /// Calls a verb of one peer, then sees to its timer.
+    /// Calls a verb of one peer. Its timer is seen to when it matters, or when another peer is
+    /// called: packets come in runs, and to work out when a peer wants to be woken takes as long as
+    /// to send one.
     fn with_peer(
         &mut self,
         now: Instant,
@@ -279,8 +287,21 @@ impl Node {
             memory: &mut self.memory,
         };
         let result = verb(peer, &mut cx);
-        self.timers.set(slot, peer.poll_timeout(&self.config));
+        if self.touched != Some(slot) {
+            self.settle_timer();
+            self.touched = Some(slot);
+        }
         result
+    }
+
+    /// Sets the timer of the peer that was called last.
+    fn settle_timer(&mut self) {
+        if let Some(slot) = self.touched.take()
+            && let Some(peer) = self.peer(slot)
+        {
+            let wanted = peer.poll_timeout(&self.config);
+            self.timers.set(slot, wanted);
+        }
     }
 
     fn peer(&self, slot: Slot) -> Option<&Peer> {

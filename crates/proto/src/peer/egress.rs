@@ -5,7 +5,7 @@ use super::epoch::Epoch;
 use super::paths::Choice;
 use super::{Context, Peer};
 use crate::error::{CloseCode, DropReason};
-use crate::flow::{self, Observed, clamp};
+use crate::flow::{self, clamp};
 use crate::outbox::Draft;
 use crate::pack::{self, Framing, fragment};
 use crate::path::{Health, Path, PathId};
@@ -55,7 +55,6 @@ impl Peer {
         view: &InnerView,
         packet: InnerPacket<'_>,
     ) -> Result<(), DropReason> {
-        let observed = flow::observe(view, packet.head);
         let choice = match self.paths.choose() {
             Some(choice) if self.epochs.current.is_some() => choice,
             Some(_) | None => {
@@ -63,12 +62,12 @@ impl Peer {
                 return Ok(());
             }
         };
-        let framing = self.framing(choice, &observed);
-        let sent = self.send_packet(cx, choice.original, framing, &observed, packet);
+        let framing = self.framing(choice, view);
+        let sent = self.send_packet(cx, choice.original, framing, view, packet);
         self.ask_if_silent(cx, choice.original);
         if let Some(copy) = choice.copy {
             // A copy that does not fit the budget is no loss: the original is on its way.
-            let _ = self.send_packet(cx, copy, framing, &observed, packet);
+            let _ = self.send_packet(cx, copy, framing, view, packet);
         }
         match sent {
             Err(DropReason::Amplification | DropReason::NoRoute) => {
@@ -87,12 +86,12 @@ impl Peer {
         }
     }
 
-    fn framing(&mut self, choice: Choice, observed: &Observed) -> Framing {
+    fn framing(&mut self, choice: Choice, view: &InnerView) -> Framing {
         if choice.copy.is_none() {
             return Framing::Plain;
         }
         let Some(epoch) = &mut self.epochs.current else { return Framing::Plain };
-        let (bucket, sequence) = epoch.sequence_tx.take(observed.flow_hash);
+        let (bucket, sequence) = epoch.sequence_tx.take(flow::hash(view));
         Framing::Sequenced { bucket, sequence }
     }
 
@@ -134,7 +133,7 @@ impl Peer {
         cx: &mut Context<'_>,
         path: PathId,
         framing: Framing,
-        observed: &Observed,
+        view: &InnerView,
         packet: InnerPacket<'_>,
     ) -> Result<(), DropReason> {
         let carrier = self.paths.get_mut(path).ok_or(DropReason::NoRoute)?;
@@ -142,7 +141,7 @@ impl Peer {
         if packet.len() + framing.overhead() <= room {
             return self.send_on(cx, path, Load::Packet, |draft| {
                 let at = pack::push(draft, framing, packet);
-                if let Some(tcp) = observed.clamp_at {
+                if let Some(tcp) = clamp::place(view, packet.head) {
                     // The smallest framing that a full segment may need.
                     let packet_max = room - frame::SEQUENCED_OVERHEAD;
                     clamp::clamp(&mut draft.written()[at..], tcp, packet_max);

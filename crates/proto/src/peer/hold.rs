@@ -23,9 +23,10 @@ impl Peer {
             (true, false) => self.flows.suspend(cx.now, cx.memory),
             (false, true) => {
                 let trip = self.paths.active().map(|path| path.rtt.smoothed());
-                self.flows.resume(cx.now, trip.unwrap_or_default());
+                self.flows.resume(cx.now, cx.memory, trip.unwrap_or_default());
             }
-            (true, true) | (false, false) => {}
+            (true, true) => return,
+            (false, false) => {}
         }
         self.ask_urgently(cx);
     }
@@ -133,7 +134,7 @@ impl Peer {
 
     /// Bytes of a connection were owed, and are gone.
     pub(crate) fn break_off(&mut self, cx: &mut Context<'_>, tuple: Tuple) {
-        self.flows.break_off(cx.now, tuple);
+        self.flows.break_off(cx.now, cx.memory, tuple);
         self.speak_for_others(cx);
     }
 

@@ -48,7 +48,8 @@ enum Outcome {
 impl Peer {
     /// When something must be done about a session that nobody speaks by.
     pub(super) fn persistence_due(&self, persistence: Duration) -> Option<Instant> {
-        Some(self.end_of_silence(persistence)?.0)
+        let silence = self.end_of_silence(persistence).map(|(due, _)| due);
+        [silence, self.flows.outlasted(persistence)].into_iter().flatten().min()
     }
 
     fn end_of_silence(&self, persistence: Duration) -> Option<(Instant, Outcome)> {
@@ -70,6 +71,10 @@ impl Peer {
 
     /// Ends the silence of a session that was kept for long enough.
     pub(super) fn end_silence(&mut self, cx: &mut Context<'_>) {
+        let outlasted = self.flows.outlasted(cx.config.persistence_timeout);
+        if outlasted.is_some_and(|due| due <= cx.now) {
+            self.break_promises(cx); // the session ended otherwise, and there was no other since
+        }
         match self.end_of_silence(cx.config.persistence_timeout) {
             Some((due, Outcome::Rest)) if due <= cx.now => {
                 // Who may have missed a call, or has no proof for one, asks.

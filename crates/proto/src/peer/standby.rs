@@ -55,13 +55,45 @@ impl Peer {
                     && connector.candidate_of(path.link, &path.route) == Some(candidate)
             };
             let open = self.paths.iter().any(there) || connector.failed_lately(cx.now, candidate);
-            if !open
-                && self.has_room_for_spare(cx)
+            if open {
+                continue;
+            }
+            if let Some(id) = self.unanswered_beside(candidate) {
+                self.lead(cx, id, candidate);
+            } else if self.has_room_for_spare(cx)
                 && let Some(id) = self.open_path(cx, candidate)
             {
                 self.ask(cx, id);
             }
         }
+    }
+
+    /// A path from where `way` begins that leads to another of the gateway's addresses, which is
+    /// not wanted any more and never answered.
+    fn unanswered_beside(&self, way: Candidate) -> Option<PathId> {
+        let Side::Gateway(connector) = &self.side else { return None };
+        let beside = |path: &&Path| {
+            let of = connector.candidate_of(path.link, &path.route);
+            let same = of.is_some_and(|of| Candidate { remote: way.remote, ..of } == way);
+            same && Some(path.id) != self.paths.active_id()
+                && path.route.remote.is_ipv4() == way.remote.is_ipv4()
+                && !path.is_proven()
+                && !self.is_spare(path)
+        };
+        self.paths.iter().find(beside).map(|path| path.id)
+    }
+
+    /// The path `id`, which nobody answered, leads there from now on: one more index for each
+    /// address would soon leave none.
+    fn lead(&mut self, cx: &mut Context<'_>, id: PathId, way: Candidate) {
+        let Some(path) = self.paths.get_mut(id) else { return };
+        path.route.remote = way.remote;
+        path.trust = Trust::Chosen;
+        path.health = Health::Good;
+        (path.since, path.heard_at) = (cx.now, None);
+        path.probes = Probes::default();
+        self.forgive(id);
+        self.ask(cx, id);
     }
 
     /// Whether there is room for one more, perhaps in place of one that nobody wants: best one that
@@ -160,8 +192,7 @@ impl Peer {
         }
     }
 
-    /// The path `id`, which nobody answered, leads to the next address of its link from now on: one
-    /// more index for each would soon leave none.
+    /// The path `id`, which nobody answered, leads to the next address of its link from now on.
     fn stand_by_at(&mut self, cx: &mut Context<'_>, id: PathId, of: (LinkId, bool)) {
         let next = self.spares().into_iter();
         let mut next = next.filter(|way| (way.link, way.remote.is_ipv4()) == of);
@@ -170,15 +201,9 @@ impl Peer {
                 |path: &Path| (path.link, path.route.remote) == (Some(way.link), way.remote);
             !self.paths.iter().any(there)
         });
-        match (next, self.paths.get_mut(id)) {
+        match (next, self.paths.get(id)) {
             (Some(way), Some(path)) if path.transport() == Transport::Udp => {
-                path.route.remote = way.remote;
-                path.trust = Trust::Chosen;
-                path.health = Health::Good;
-                (path.since, path.heard_at) = (cx.now, None);
-                path.probes = Probes::default();
-                self.forgive(id);
-                self.ask(cx, id);
+                self.lead(cx, id, way);
             }
             _ => self.remove_path(cx, id),
         }

@@ -12,8 +12,10 @@ pub const UDP: u8 = 17;
 /// The largest inner packet that is accepted, in bytes.
 pub const MAX_PACKET: usize = 1_500;
 
-const IPV4_HEADER: usize = 20;
-const IPV6_HEADER: usize = 40;
+/// Bytes of an IPv4 header without options (RFC 791).
+pub const IPV4_HEADER: usize = 20;
+/// Bytes of an IPv6 header (RFC 8200).
+pub const IPV6_HEADER: usize = 40;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;

@@ -80,7 +80,7 @@ proptest! {
         }
         for len in [declared_len(&bytes).unwrap_or(0), bytes.len()] {
             if let Ok(view) = InnerView::parse(&bytes, len) {
-                let _ = crate::flow::observe(&view, &bytes);
+                let _ = crate::flow::clamp::place(&view, &bytes);
                 prop_assert!(view.transport.is_none_or(|at| at <= bytes.len()));
             }
         }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use super::checksum::{Sum, mended};
-use super::inner::{InnerPacket, InnerView, TCP};
+use super::inner::{IPV4_HEADER, IPV6_HEADER, InnerPacket, InnerView, TCP};
 
 /// Bytes of a header without options.
 pub const HEADER: usize = 20;
@@ -33,8 +33,6 @@ const OPTION_MPTCP: u8 = 30;
 /// Two bytes of padding, then the option: as every system writes it, so that it lies at one place.
 const TIMESTAMPS_LEAD: [u8; 4] = [OPTION_NOP, OPTION_NOP, OPTION_TIMESTAMPS, 10];
 const TIMESTAMPS_PADDED: usize = 12;
-const IPV4_HEADER: usize = 20;
-const IPV6_HEADER: usize = 40;
 /// Hops that a segment of the tunnel's own may go: the usual first value.
 const HOPS: u8 = 64;
 
@@ -237,47 +235,56 @@ impl Segment {
     /// Puts another acknowledgement number and window into `packet`, which this was read from.
     pub fn set_ack(&self, packet: &mut [u8], ack: Seq, window: u16) {
         let Some(tcp) = packet.get_mut(self.at..) else { return };
-        let [a, b, c, d] = ack.0.to_be_bytes();
-        replace(tcp, 8, [a, b]);
-        replace(tcp, 10, [c, d]);
-        replace(tcp, 14, window.to_be_bytes());
+        overwrite(tcp, 8, &ack.0.to_be_bytes());
+        overwrite(tcp, 14, &window.to_be_bytes());
     }
 
     /// Puts another clock that was heard into `packet`.
     pub fn set_echo(&self, packet: &mut [u8], echo: u32) {
         let Some(tcp) = packet.get_mut(self.at..self.at + self.header) else { return };
         let Some((place, _)) = find_timestamps(&tcp[HEADER..]) else { return };
-        for (offset, byte) in (HEADER + place + 4..).zip(echo.to_be_bytes()) {
-            let even = offset & !1;
-            let mut word = [tcp[even], tcp[even + 1]];
-            word[offset & 1] = byte;
-            replace(tcp, even, word);
-        }
+        overwrite(tcp, HEADER + place + 4, &echo.to_be_bytes());
     }
 
     /// Takes selective acknowledgements out of `packet`: padding stands in their place.
     pub fn remove_sacks(&self, packet: &mut [u8]) {
         let Some(tcp) = packet.get_mut(self.at..self.at + self.header) else { return };
         let found = Options(&tcp[HEADER..], 0).find(|&(kind, ..)| kind == OPTION_SACK);
-        let Some(place) = found.map(|(_, at, body)| HEADER + at..HEADER + at + 2 + body.len())
-        else {
+        let Some((at, len)) = found.map(|(_, at, body)| (HEADER + at, 2 + body.len())) else {
             return;
         };
-        for offset in place {
-            let even = offset & !1;
-            let mut word = [tcp[even], tcp[even + 1]];
-            word[offset & 1] = OPTION_NOP;
-            replace(tcp, even, word);
-        }
+        overwrite(tcp, at, &[OPTION_NOP; HEADER_MAX - HEADER][..len]);
     }
 }
 
-/// Puts two bytes at an even offset of a TCP header, and mends its checksum.
-fn replace(tcp: &mut [u8], at: usize, new: [u8; 2]) {
-    let old = u16::from_be_bytes([tcp[at], tcp[at + 1]]);
-    tcp[at..at + 2].copy_from_slice(&new);
-    let checksum = u16::from_be_bytes([tcp[16], tcp[17]]);
-    tcp[16..18].copy_from_slice(&mended(checksum, old, u16::from_be_bytes(new)).to_be_bytes());
+/// Lowers the segment size that a SYN, whose header `tcp` begins with, announces (RFC 9293, 3.7.1)
+/// to `limit`. One without the option, or with a smaller value, is left alone.
+pub fn lower_mss(tcp: &mut [u8], limit: u16) {
+    let Some(header) = tcp.get(12).map(|byte| usize::from(byte >> 4) * 4) else { return };
+    let options = tcp.get(HEADER..header.min(tcp.len())).unwrap_or_default();
+    let found = Options(options, 0).find_map(|(kind, at, body)| match (kind, body) {
+        (OPTION_MSS, &[high, low]) => Some((at, u16::from_be_bytes([high, low]))),
+        _ => None,
+    });
+    if let Some((at, announced)) = found
+        && announced > limit
+    {
+        overwrite(tcp, HEADER + at + 2, &limit.to_be_bytes());
+    }
+}
+
+/// Puts bytes into a TCP header, and mends its checksum.
+fn overwrite(tcp: &mut [u8], at: usize, new: &[u8]) {
+    for (offset, &byte) in (at..).zip(new) {
+        let even = offset & !1;
+        let old = [tcp[even], tcp[even + 1]];
+        let mut word = old;
+        word[offset & 1] = byte;
+        tcp[offset] = byte;
+        let checksum = u16::from_be_bytes([tcp[16], tcp[17]]);
+        let checksum = mended(checksum, u16::from_be_bytes(old), u16::from_be_bytes(word));
+        tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
+    }
 }
 
 /// The options of a header: kind, place, body. Ends at the first that is malformed.

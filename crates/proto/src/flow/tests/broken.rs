@@ -28,7 +28,7 @@ fn what_a_process_owed_is_broken_off_by_the_next() {
         remote: (REMOTE.0.into(), REMOTE.1),
         protocol: TCP,
     };
-    scene.flows.break_off(scene.now, tuple);
+    scene.flows.break_off(scene.now, &mut scene.memory, tuple);
     let [asked] = &scene.said()[..] else { panic!() };
     assert_eq!((asked.output, asked.flags), (Output::ToLocal, Flags::SYN), "no way to the other");
     assert!(!scene.out(Flags::ACK, scene.local.0, &[]), "its answer goes nowhere");
@@ -70,7 +70,7 @@ fn who_knows_of_no_connection_says_so() {
     scene.resume();
     let (local, remote) = ((LOCAL.0.into(), LOCAL.1), (REMOTE.0.into(), REMOTE.1));
     let tuple = Tuple { local, remote, protocol: TCP };
-    scene.flows.break_off(scene.now, tuple);
+    scene.flows.break_off(scene.now, &mut scene.memory, tuple);
     assert_eq!(scene.said().len(), 2);
     let refused = Flags::RST.and(Flags::ACK);
     assert!(!scene.out(refused, Seq(0), &[]));
@@ -87,7 +87,7 @@ fn who_does_not_answer_has_no_such_connection() {
     scene.resume();
     let remote = ([192, 0, 2, 81].into(), 443);
     let tuple = Tuple { local: (LOCAL.0.into(), LOCAL.1), remote, protocol: TCP };
-    scene.flows.break_off(scene.now, tuple);
+    scene.flows.break_off(scene.now, &mut scene.memory, tuple);
     let mut questions = 0;
     while let Some(due) = scene.flows.due() {
         scene.now = scene.now.max(due);

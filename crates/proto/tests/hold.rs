@@ -1,0 +1,149 @@
+//! An open connection through both ends of a tunnel whose way is cut, in virtual time.
+
+mod pair;
+
+use pair::{DELAY, Pair};
+use rove_proto::error::CloseCode;
+use rove_proto::node::{Command, Event, PeerState};
+use rove_proto::time::{Duration, Instant};
+use rove_proto::wire::inner::{InnerPacket, InnerView};
+use rove_proto::wire::tcp::{Ends, Flags, Made, Segment, Seq};
+
+const CLIENT: ([u8; 4], u16) = ([10, 9, 0, 2], 40_000);
+const SERVER: ([u8; 4], u16) = ([198, 51, 100, 7], 443);
+const START: Seq = Seq(1_000);
+const ROUND_TRIP: Duration = Duration::from_millis(40);
+/// Between two questions for a path that is silent, while connections wait for it.
+const ASKED_EVERY: Duration = Duration::from_millis(20);
+const SEGMENT: [u8; 1_000] = [7; 1_000];
+
+/// Who sends; the other one receives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sender {
+    Client,
+    Server,
+}
+
+/// A connection through a tunnel that carries. Its ends are told by hand.
+struct Scene {
+    pair: Pair,
+    sender: Sender,
+}
+
+impl Scene {
+    fn new(sender: Sender) -> Self {
+        let mut scene = Self { pair: Pair::up(), sender };
+        scene.say(true, Flags::SYN, START, Seq(0), &[]);
+        scene.run(DELAY);
+        scene.say(false, Flags::SYN.and(Flags::ACK), START, START.plus(1), &[]);
+        scene.run(DELAY);
+        scene.say(true, Flags::ACK, START.plus(1), START.plus(1), &[]);
+        scene.run(ROUND_TRIP);
+        scene
+    }
+
+    /// One end says something: the sender or the receiver.
+    fn say(&mut self, by_sender: bool, flags: Flags, seq: Seq, ack: Seq, payload: &[u8]) {
+        let here = |(address, port): ([u8; 4], u16)| (address.into(), port);
+        let by_client = by_sender == (self.sender == Sender::Client);
+        let (source, destination) = if by_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
+        let ends = Ends { source: here(source), destination: here(destination) };
+        let mut packet = Vec::new();
+        let made = Made { ends, seq, ack, flags, window: 60_000, timestamps: None };
+        made.emit((payload, &[]), &mut packet);
+        if by_client {
+            self.pair.send(&packet);
+        } else {
+            self.pair.send_back(&packet);
+        }
+    }
+
+    /// Lets time pass, and has everything written down at once.
+    fn run(&mut self, time: Duration) {
+        let end = self.pair.now + time;
+        while self.pair.now < end {
+            self.pair.run(Duration::from_millis(1).min(end.saturating_since(self.pair.now)));
+            let owing = |events: &mut Vec<Event>| {
+                let mut recorded = Vec::new();
+                for event in events.drain(..) {
+                    if let Event::Owing { peer, tuple } = event {
+                        recorded.push(Command::Recorded { peer, tuple });
+                    }
+                }
+                recorded
+            };
+            for command in owing(&mut self.pair.client_events) {
+                self.pair.tell_client(command);
+            }
+            for command in owing(&mut self.pair.gateway_events) {
+                self.pair.tell_gateway(command);
+            }
+        }
+    }
+
+    /// Nothing gets through from now on, and nobody is told.
+    fn cut(&mut self) {
+        self.pair.filter = Box::new(|_| false);
+    }
+
+    fn mend(&mut self) {
+        self.pair.filter = Box::new(|_| true);
+    }
+
+    /// Segments that came out at the sender's end, or at the receiver's, and when.
+    fn heard(&self, by_sender: bool) -> Vec<(Instant, Segment)> {
+        let by_client = by_sender == (self.sender == Sender::Client);
+        let packets = if by_client { &self.pair.client_inner } else { &self.pair.gateway_inner };
+        let read = |(at, packet): &(Instant, Vec<u8>)| {
+            let view = InnerView::parse(packet, packet.len()).ok()?;
+            Some((*at, Segment::parse(&view, &InnerPacket::whole(packet))?))
+        };
+        packets.iter().filter_map(read).collect()
+    }
+}
+
+#[test]
+fn a_silent_way_that_is_back_is_found_within_a_round_trip_and_20_ms() {
+    for sender in [Sender::Client, Sender::Server] {
+        for outage in [400, 1_000, 1_437, 5_003, 15_011, 29_990, 45_001, 58_000] {
+            let mut scene = Scene::new(sender);
+            let first = START.plus(1);
+            scene.cut();
+            scene.say(true, Flags::ACK, first, START.plus(1), &SEGMENT);
+            scene.run(Duration::from_millis(outage));
+            let told = scene.heard(true);
+            scene.mend();
+            let back = scene.pair.now;
+            scene.run(Duration::from_secs(3));
+            let arrived = scene.heard(false).into_iter().find(|(_, segment)| segment.len == 1_000);
+            let after = arrived.unwrap().0.saturating_since(back);
+            let due = ROUND_TRIP + ASKED_EVERY;
+            assert!(after <= due, "{sender:?}, {outage} ms: {after:?}, answered {told:?}");
+        }
+    }
+}
+
+#[test]
+fn what_was_promised_to_a_client_that_left_is_broken_off_when_it_does_not_come_back() {
+    let mut scene = Scene::new(Sender::Server);
+    scene.cut();
+    scene.say(true, Flags::ACK, START.plus(1), START.plus(1), &SEGMENT);
+    let lost = scene.pair.now;
+    scene.run(Duration::from_secs(5));
+    let (_, told) = *scene.heard(true).last().unwrap();
+    assert_eq!(told.ack, START.plus(1_001), "it was promised");
+    scene.mend();
+    let peer = scene.pair.gateway_key;
+    scene.pair.tell_client(Command::Close { peer, code: CloseCode::Requested });
+    scene.run(ROUND_TRIP);
+    assert_ne!(scene.pair.gateway.status(scene.pair.client_key).unwrap().state, PeerState::Up);
+    let is_reset = |scene: &Scene| {
+        let resets = scene.heard(true).into_iter();
+        resets.filter(|(_, segment)| segment.flags.has(Flags::RST)).map(|(at, _)| at).next()
+    };
+    assert_eq!(is_reset(&scene), None);
+    scene.pair.run(Duration::from_secs(90_000));
+    let after = is_reset(&scene).unwrap().saturating_since(lost);
+    let kept = Duration::from_secs(86_400);
+    assert!(kept <= after && after <= kept + Duration::from_secs(5), "{after:?}");
+}
