@@ -9,6 +9,7 @@
 //! packets. A machine that sleeps does so with its programs and its kernel: their timers stand
 //! still, as those of Linux do. The server never sleeps, also while the gateway before it does.
 
+mod capture;
 mod program;
 mod session;
 
@@ -22,6 +23,7 @@ use super::laws::{Breach, Law};
 use super::parcel::HostId;
 use crate::emu::{Endpoints, Frame as _, IpPacket, Protocol, Rng};
 use crate::tcp::{Config, End, Ending, State};
+use capture::Capture;
 pub(super) use program::{Carrier, Heard, Program, Saying};
 use rove_proto::wire::inner::InnerPacket;
 pub(super) use session::{Shell, Terminal};
@@ -70,6 +72,7 @@ pub(super) struct Connections {
     asleep: BTreeMap<usize, u64>,
     /// How long each has slept before.
     slept_ns: BTreeMap<usize, u64>,
+    capture: Option<Capture>,
 }
 
 /// One connection.
@@ -122,6 +125,7 @@ impl Connections {
             going_on: BTreeSet::new(),
             asleep: BTreeMap::new(),
             slept_ns: BTreeMap::new(),
+            capture: None,
         }
     }
 
@@ -176,6 +180,16 @@ impl Connections {
         self.open.get(&number)
     }
 
+    /// From now on what passes the ends is kept.
+    pub(super) fn capture(&mut self) {
+        self.capture.get_or_insert_default();
+    }
+
+    /// What has passed the clients' ends, and the servers', as pcap files.
+    pub(super) fn captured(&self) -> Option<[Vec<u8>; 2]> {
+        self.capture.as_ref().map(Capture::files)
+    }
+
     /// Whether there ever was one.
     pub(super) const fn were_any(&self) -> bool {
         self.next > 0
@@ -223,6 +237,9 @@ impl Connections {
         })?;
         if at.end.due_ns().is_some_and(|due_ns| due_ns <= clock_ns) {
             let packets = at.end.leaving(clock_ns);
+            if let Some(capture) = &mut self.capture {
+                packets.iter().for_each(|packet| capture.note(now_ns, side, packet));
+            }
             leaving.extend(packets.into_iter().map(|packet| Leaving { client, side, packet }));
         }
         if at.end.due_ns().is_some_and(|due_ns| due_ns <= clock_ns) {
@@ -263,6 +280,9 @@ impl Connections {
         let Some(client) = self.open.get(&number).map(|one| one.client) else { return };
         let clock_ns = self.clock(now_ns, client, side);
         let Some(one) = self.open.get_mut(&number) else { return };
+        if let Some(capture) = &mut self.capture {
+            capture.note(now_ns, side, packet.bytes());
+        }
         let at = &mut one.ends[side as usize];
         at.end.arrives(clock_ns, packet.bytes());
         self.set_due(number, side, Some(now_ns));

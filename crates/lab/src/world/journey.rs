@@ -72,6 +72,16 @@ impl Journey {
         Ok(Self { tunnelled, client, bare, link, held_bytes_max: None })
     }
 
+    /// Keeps what passes the ends of the tunnel's TCP connections, for [`Self::captured`].
+    pub fn capture(&mut self) {
+        self.tunnelled.world.connections.capture();
+    }
+
+    /// What has passed the client's end, and the server's, each as a pcap file.
+    pub fn captured(&self) -> Option<[Vec<u8>; 2]> {
+        self.tunnelled.world.connections.captured()
+    }
+
     /// From its next start on, clients know of these streams; of those to the gateway, unless it is
     /// said.
     pub fn know_streams(&mut self, known: StreamsKnown) {
