@@ -70,16 +70,13 @@ pub trait Ground {
     /// by then is ended, if the script would have.
     ///
     /// # Errors
-    /// See [`Trouble`]. A connection that breaks is none. Unless a ground says otherwise it has no
-    /// model of both ends of a TCP connection.
+    /// See [`Trouble`]. A connection that breaks is none.
     fn connect(
         &mut self,
-        _kinds: &[Connections],
-        _limit_ns: u64,
-        _script: &[Cue],
-    ) -> Result<Vec<Vec<Transfer>>, Trouble> {
-        Err(Trouble::Lab(anyhow::anyhow!("TCP connections cannot be told of in virtual time")))
-    }
+        kinds: &[Connections],
+        limit_ns: u64,
+        script: &[Cue],
+    ) -> Result<Vec<Vec<Transfer>>, Trouble>;
 
     /// The same with an interactive session.
     ///
@@ -87,21 +84,17 @@ pub trait Ground {
     /// As above.
     fn session(
         &mut self,
-        _session: Session,
-        _limit_ns: u64,
-        _script: &[Cue],
-    ) -> Result<SessionRun, Trouble> {
-        Err(Trouble::Lab(anyhow::anyhow!("sessions cannot be told of in virtual time")))
-    }
+        session: Session,
+        limit_ns: u64,
+        script: &[Cue],
+    ) -> Result<SessionRun, Trouble>;
 
     /// The most bytes that both ends of the tunnel together held for others in the outages since
     /// the last call; `None` where nobody can be asked.
     ///
     /// # Errors
     /// See [`Trouble`].
-    fn held_bytes_max(&mut self) -> Result<Option<u64>, Trouble> {
-        Ok(None)
-    }
+    fn held_bytes_max(&mut self) -> Result<Option<u64>, Trouble>;
 
     /// Breaks something on purpose, from now on.
     ///
@@ -326,7 +319,7 @@ pub struct Download {
     pub by: Downloader,
 }
 
-/// What downloads. In virtual time it is the one connection of the model, whatever is asked for.
+/// What downloads. In virtual time it is one connection, whatever is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Downloader {
     /// One connection, one request.

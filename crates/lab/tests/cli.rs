@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking and shows what it prints")]
 
-use rove_lab::scenario::{SCENARIOS, Scenario};
+use rove_lab::scenario::SCENARIOS;
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -69,18 +69,18 @@ fn short(scenario: &str) -> &'static [&'static str] {
         "hop" => &["hops=4"],
         "both-move" => &["moves=2"],
         "udp-blocked" => &["starts=2"],
+        "persist" => &["gap=45", "megabytes=10"],
+        "disconnects" => &["outages=1", "seconds=5"],
+        "commute" => &["outages=2"],
+        "ssh-lid" => &["seconds=28800"],
+        "many-flows" => &["connections=100"],
         other => panic!("{other} needs its short settings here"),
     }
 }
 
-/// Those that can be told there.
-fn virtual_scenarios() -> impl Iterator<Item = &'static dyn Scenario> {
-    SCENARIOS.iter().copied().filter(|scenario| scenario.has_virtual_form())
-}
-
 #[test]
 fn every_scenario_measures_every_key_in_virtual_time_and_passes() {
-    for scenario in virtual_scenarios() {
+    for scenario in SCENARIOS {
         let name = scenario.about().name;
         let (object, status) = run_virtual(name, short(name));
         assert_eq!((object["pass"].as_bool(), status), (Some(true), Some(0)), "{name}: {object}");
@@ -97,7 +97,7 @@ fn every_scenario_measures_every_key_in_virtual_time_and_passes() {
 
 #[test]
 fn every_control_fails_in_virtual_time_by_what_it_breaks() {
-    for scenario in virtual_scenarios() {
+    for scenario in SCENARIOS {
         let name = scenario.about().name;
         let (object, status) = run_virtual(name, &[short(name), &["control=true"]].concat());
         assert_eq!((object["pass"].as_bool(), status), (Some(false), Some(1)), "{object}");
@@ -114,6 +114,9 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
             "roam-gateway" => &["never_back is", "lost_packets is"],
             "both-move" => &["still_ms_max is", "checksum_ok is"],
             "udp-blocked" => &["connect_ms is", "transports_ok is"],
+            "persist" => &["died is"],
+            "disconnects" | "commute" => &["goodput_share is", "checksum_ok is"],
+            "ssh-lid" | "many-flows" => &["survived is", "restart_ms_max is"],
             other => panic!("{other}: name here what its control breaks"),
         };
         let reason = object["reason"].as_str().unwrap();
@@ -133,16 +136,6 @@ fn the_agreed_keys_are_measured() {
         for key in keys.split(", ") {
             assert!(scenario.about().keys.iter().any(|known| known.name == key), "{name}: {key}");
         }
-    }
-}
-
-#[test]
-fn what_needs_the_kernels_tcp_cannot_be_told_in_virtual_time() {
-    for name in ["persist", "disconnects", "commute", "ssh-lid", "many-flows"] {
-        let output = lab(&["run", name, "--where", "virtual"]);
-        assert_eq!(output.status.code(), Some(3), "{name}");
-        let said = text(&output.stderr);
-        assert!(said.contains(&format!("{name} cannot be told in virtual time")), "{said}");
     }
 }
 

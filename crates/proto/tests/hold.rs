@@ -123,6 +123,30 @@ fn a_silent_way_that_is_back_is_found_within_a_round_trip_and_20_ms() {
     }
 }
 
+/// Else what is in flight when the answer to a handshake comes is on its way to a socket that is
+/// closed by then.
+#[test]
+fn a_path_that_is_back_is_not_left_for_one_that_was_asked_for_meanwhile() {
+    for outage in (5_000..9_000).step_by(31) {
+        let mut scene = Scene::new(Sender::Server);
+        scene.cut();
+        scene.say(true, Flags::ACK, START.plus(1), START.plus(1), &SEGMENT);
+        scene.say(false, Flags::ACK, START.plus(1), START.plus(1), &SEGMENT);
+        scene.run(Duration::from_millis(outage));
+        scene.mend();
+        // Where the answer to a handshake comes first the path has not answered yet.
+        while scene.pair.state() != PeerState::Up {
+            scene.run(Duration::from_millis(1));
+        }
+        let path = |scene: &Scene| {
+            scene.pair.gateway.status(scene.pair.client_key).map(|status| status.paths[0].remote())
+        };
+        let before = path(&scene);
+        scene.run(Duration::from_secs(3));
+        assert_eq!(path(&scene), before, "after {outage} ms");
+    }
+}
+
 #[test]
 fn what_was_promised_to_a_client_that_left_is_broken_off_when_it_does_not_come_back() {
     let mut scene = Scene::new(Sender::Server);

@@ -18,6 +18,7 @@ mod http_server;
 mod names;
 mod proxy;
 mod report;
+pub mod session;
 mod terminal;
 
 pub use browser::browse;

@@ -7,6 +7,7 @@
 
 use super::carry::{keep_alive, listen_on, tell_broken};
 use super::report::{Carried, Report, Reporter};
+use super::session::{Seen, own_line, typed_line};
 use crate::arrivals::Arrivals;
 use crate::netns::monotonic_ns;
 use clap::Args;
@@ -18,10 +19,6 @@ use std::time::Duration;
 
 /// The longest line.
 const LINE_BYTES: usize = 256;
-/// What fills a line of the server's own: some seventy letters, as a log has.
-const FILLER: &str = "the server says something of its own, as programs in terminals do";
-/// Marks of lines that come back, and of the server's own.
-const MARKS: [&str; 2] = ["typed", "said"];
 
 /// What the client types.
 #[derive(Clone, Debug, Args)]
@@ -86,7 +83,7 @@ fn say(writer: &Mutex<TcpStream>, saying: &Saying) -> io::Result<()> {
     let start_ns = monotonic_ns();
     for number in 0..saying.said {
         sleep_until(start_ns + u64::from(number) * saying.every_us * 1_000);
-        write_line(writer, &format!("{} {number} {FILLER}", MARKS[1]))?;
+        write_line(writer, &own_line(number))?;
     }
     Ok(())
 }
@@ -94,7 +91,7 @@ fn say(writer: &Mutex<TcpStream>, saying: &Saying) -> io::Result<()> {
 /// Sends every line back until the client is done.
 fn echo(reader: impl BufRead, writer: &Mutex<TcpStream>) -> io::Result<()> {
     for line in Lines(reader) {
-        write_line(writer, &line?)?;
+        write_line(writer, &(line? + "\n"))?;
     }
     Ok(())
 }
@@ -102,7 +99,7 @@ fn echo(reader: impl BufRead, writer: &Mutex<TcpStream>) -> io::Result<()> {
 /// Lines of two threads never mix.
 fn write_line(writer: &Mutex<TcpStream>, line: &str) -> io::Result<()> {
     let mut stream = writer.lock().unwrap_or_else(PoisonError::into_inner);
-    stream.write_all(format!("{line}\n").as_bytes())
+    stream.write_all(line.as_bytes())
 }
 
 /// Has one session, and tells what was seen in it.
@@ -124,7 +121,7 @@ fn hold_session(to: SocketAddr, typing: &Typing, reporter: &Reporter) -> io::Res
     tell(&Report::Opened { connection: 0, at_ns: monotonic_ns() })?;
     let (typist, plan) = (stream.try_clone()?, typing.clone());
     let typed = std::thread::spawn(move || type_lines(&typist, &plan));
-    let mut seen = Seen::new(typing);
+    let mut seen = Seen::new([typing.before + typing.after, typing.said]);
     let mut arrivals = Arrivals::default();
     for line in Lines(BufReader::new(&stream)) {
         let line = line?;
@@ -136,10 +133,10 @@ fn hold_session(to: SocketAddr, typing: &Typing, reporter: &Reporter) -> io::Res
         let complete = seen.all();
         tell(&Report::Carried(Carried {
             connection: 0,
-            bytes: seen.bytes,
+            bytes: seen.bytes(),
             latest_ns: at_ns,
             gaps: arrivals.take_gaps(),
-            intact: seen.intact,
+            intact: seen.is_intact(),
             complete,
         }))?;
         if complete {
@@ -157,46 +154,9 @@ fn type_lines(mut stream: &TcpStream, typing: &Typing) -> io::Result<()> {
         let pause_ms = if number < typing.before { 0 } else { typing.pause_ms };
         let after_us = u64::from(number) * typing.every_us + pause_ms * 1_000;
         sleep_until(start_ns + after_us * 1_000);
-        let line = format!("{} {number} {}\n", MARKS[0], monotonic_ns());
-        stream.write_all(line.as_bytes())?;
+        stream.write_all(typed_line(number, monotonic_ns()).as_bytes())?;
     }
     Ok(())
-}
-
-/// What came of what is to come.
-struct Seen {
-    expected: [u32; 2],
-    next: [u32; 2],
-    bytes: u64,
-    intact: bool,
-}
-
-impl Seen {
-    const fn new(typing: &Typing) -> Self {
-        let expected = [typing.before + typing.after, typing.said];
-        Self { expected, next: [0; 2], bytes: 0, intact: true }
-    }
-
-    /// Takes a line; returns when it was typed, if it was.
-    fn take(&mut self, line: &str) -> Option<u64> {
-        self.bytes += line.len() as u64 + 1;
-        let mut words = line.splitn(3, ' ');
-        let kind = words.next().and_then(|word| MARKS.iter().position(|mark| *mark == word));
-        let number = words.next().and_then(|number| number.parse::<u32>().ok());
-        let rest = words.next().unwrap_or("");
-        let typed_ns = rest.parse().ok();
-        let Some(kind) = kind.filter(|&kind| number == Some(self.next[kind])) else {
-            self.intact = false;
-            return None;
-        };
-        self.next[kind] += 1;
-        self.intact &= if kind == 0 { typed_ns.is_some() } else { rest == FILLER };
-        typed_ns.filter(|_| kind == 0)
-    }
-
-    fn all(&self) -> bool {
-        self.next == self.expected
-    }
 }
 
 /// Lines of bounded length.
@@ -225,40 +185,7 @@ fn sleep_until(at_ns: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{FILLER, Lines, Seen, Typing};
-
-    fn seen() -> Seen {
-        Seen::new(&Typing { before: 1, pause_ms: 0, after: 1, every_us: 1, said: 1 })
-    }
-
-    #[test]
-    fn every_line_comes_once_and_in_order() {
-        let said = format!("said 0 {FILLER}");
-        let mut all = seen();
-        assert_eq!(all.take("typed 0 17"), Some(17));
-        assert_eq!(all.take(&said), None);
-        assert!(!all.all());
-        assert_eq!(all.take("typed 1 18"), Some(18));
-        assert!(all.all() && all.intact);
-    }
-
-    #[test]
-    fn what_is_missing_doubled_or_altered_is_seen() {
-        for lines in [
-            &["typed 1 17"][..],
-            &["typed 0 17", "typed 0 17"],
-            &["typed 0 x"],
-            &["said 0 something else"],
-            &["shouted 0 17"],
-            &[""],
-        ] {
-            let mut all = seen();
-            for line in lines {
-                let _typed_ns = all.take(line);
-            }
-            assert!(!all.intact, "{lines:?}");
-        }
-    }
+    use super::Lines;
 
     #[test]
     fn lines_have_an_end() {

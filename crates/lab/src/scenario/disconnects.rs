@@ -94,22 +94,19 @@ impl Scenario for Disconnects {
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let terrain = link(stage.settings).terrain();
-        let mut panels = Vec::new();
-        let mut outcome = stage.on_holding_ground(&terrain, &mut |ground, outcome| {
-            tell(ground, stage, outcome, &mut panels)
+        let mut panels = None;
+        let outcome = stage.over_outages(&terrain, &mut |ground, outcome| {
+            let mut drawn = Vec::new();
+            let told = tell(ground, stage, outcome, &mut drawn);
+            // The first to be told of is Rove.
+            panels.get_or_insert(drawn);
+            told
         })?;
         let path = stage.settings.text("plot");
         if !path.is_empty() {
-            plot(path, &panels)?;
+            plot(path, &panels.unwrap_or_default())?;
         }
-        outcome.baseline = stage.of_others(&terrain, &mut |ground, outcome| {
-            tell(ground, stage, outcome, &mut Vec::new())
-        })?;
         Ok(outcome)
-    }
-
-    fn has_virtual_form(&self) -> bool {
-        false
     }
 }
 

@@ -94,11 +94,6 @@ pub trait Scenario: Sync {
     /// What kept it from being told: a program of the lab that failed, a refusal of the kernel. A
     /// bad result is no error, nor is it one that what is under test breaks down.
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome>;
-
-    /// Whether the simulated world has a model of all that it needs.
-    fn has_virtual_form(&self) -> bool {
-        true
-    }
 }
 
 /// What a scenario says of itself.

@@ -39,7 +39,7 @@ pub(super) const TRANSFER: Setting =
 /// The setting behind [`congestion`].
 pub(super) const CONGESTION: Setting =
     Setting::choice("cc", &["cubic", "reno", "bbr"], "congestion control of both ends");
-/// The setting behind [`Stage::of_others`], where it is not asked for unless said.
+/// Whether [`Stage::over_outages`] tells of others, where it does not unless that is said.
 pub(super) const BASELINE: Setting = Setting::flag(
     "baseline",
     false,
@@ -188,33 +188,32 @@ pub(super) fn obituary(transfer: &Transfer) -> Option<String> {
 }
 
 impl Stage<'_> {
-    /// Tells a story over a Rove that does with open connections what the settings say.
+    /// Tells a story over a Rove that does with open connections what the settings say; and, where
+    /// that is asked for, the same without a tunnel, and with OpenVPN if it is installed.
     ///
     /// # Errors
     /// What kept it from being told.
-    pub(super) fn on_holding_ground(
+    pub(super) fn over_outages(
         &self,
         terrain: &Terrain,
         story: Story<'_>,
     ) -> anyhow::Result<Outcome> {
+        let mut outcome = self.on_holding_ground(terrain, &mut *story)?;
+        outcome.baseline = self.of_others(terrain, story)?;
+        Ok(outcome)
+    }
+
+    fn on_holding_ground(&self, terrain: &Terrain, story: Story<'_>) -> anyhow::Result<Outcome> {
         let Some(entered) = self.entered else {
-            return self.in_virtual_time(terrain, StreamsKnown::Direct, story);
+            let hold = hold(self.settings).in_core();
+            return self.in_virtual_time(terrain, StreamsKnown::Direct, hold, story);
         };
         let setup = Setup { hold: hold(self.settings), ..Setup::default() };
         let deploy = |testbed: &_| Deployment::start_with(testbed, self.rove, &setup);
         self.on_hosts(entered, terrain, &deploy, story)
     }
 
-    /// The same story without a tunnel, and with OpenVPN if it is installed, where that is asked
-    /// for.
-    ///
-    /// # Errors
-    /// What kept it from being told.
-    pub(super) fn of_others(
-        &self,
-        terrain: &Terrain,
-        story: Story<'_>,
-    ) -> anyhow::Result<Baseline> {
+    fn of_others(&self, terrain: &Terrain, story: Story<'_>) -> anyhow::Result<Baseline> {
         let Some(entered) = self.entered else {
             return Ok(Baseline::None("another program does not run in virtual time".to_owned()));
         };

@@ -91,30 +91,3 @@ fn over_several_seeds_the_medians_judge() {
     let (objects, status) = run_fake(0, vec![9, 99, 99], true);
     assert_eq!((&objects[3]["pass"], status), (&json!(false), 1));
 }
-
-#[test]
-fn what_has_no_virtual_form_says_so() {
-    struct Real;
-    impl Scenario for Real {
-        fn about(&self) -> About {
-            About { name: "real", summary: "", settings: &[], keys: &[] }
-        }
-        fn limits(&self, _settings: &Settings) -> Vec<Limit> {
-            Vec::new()
-        }
-        fn bound_ms(&self, _settings: &Settings) -> f64 {
-            1.0
-        }
-        fn run(&self, _stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-            anyhow::bail!("not here")
-        }
-        fn has_virtual_form(&self) -> bool {
-            false
-        }
-    }
-    let settings = Settings::default();
-    let (told, grid, seeds) = (Where::Virtual, Grid::Default, vec![1]);
-    let request = Request { told, seeds, summarise: false, grid, json: true, settings };
-    let error = over_seeds(&Real, &request, &mut Vec::new()).unwrap_err();
-    assert_eq!(error.to_string(), "real cannot be told in virtual time");
-}

@@ -11,6 +11,11 @@ pub const EVERYWHERE: &[Setting] = &[
     Setting::flag("control", false, "break the mechanism: the run must fail"),
     Setting::flag("bare", false, "the bare link in place of Rove"),
     Setting::text("rove", "another binary than the one that was built"),
+    Setting::text(
+        "capture",
+        "a file for the client's TCP packets in virtual time, as pcap; the server's go to another, \
+         FILE.server",
+    ),
     Setting::number(
         "attempts",
         5,

@@ -81,13 +81,7 @@ impl Scenario for SshLid {
         let terrain = USUAL.terrain();
         let mut story =
             |ground: &mut dyn Ground, outcome: &mut Outcome| tell(ground, stage, outcome);
-        let mut outcome = stage.on_holding_ground(&terrain, &mut story)?;
-        outcome.baseline = stage.of_others(&terrain, &mut story)?;
-        Ok(outcome)
-    }
-
-    fn has_virtual_form(&self) -> bool {
-        false
+        stage.over_outages(&terrain, &mut story)
     }
 }
 

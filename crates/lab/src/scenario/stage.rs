@@ -9,8 +9,8 @@ use super::testbed::Testbed;
 use super::{Grid, Outcome};
 use crate::ground::{Ground, Terrain, Trouble};
 use crate::netns::Entered;
-use crate::world::{Journey, StreamsKnown};
-use anyhow::ensure;
+use crate::world::{Hold, Journey, StreamsKnown};
+use anyhow::{Context as _, ensure};
 
 /// Under which conditions a story is told.
 pub struct Stage<'a> {
@@ -55,7 +55,7 @@ impl Stage<'_> {
                 let deploy = |testbed: &_| Deployment::start(testbed, self.rove);
                 self.on_hosts(entered, terrain, &deploy, story)
             }
-            None => self.in_virtual_time(terrain, StreamsKnown::Direct, story),
+            None => self.in_virtual_time(terrain, StreamsKnown::Direct, Hold::Full, story),
         }
     }
 
@@ -70,6 +70,8 @@ impl Stage<'_> {
         deploy: &dyn Fn(&Testbed) -> anyhow::Result<Deployment>,
         story: Story<'_>,
     ) -> anyhow::Result<Outcome> {
+        let captures = !self.settings.text("capture").is_empty();
+        ensure!(!captures, "--set capture=... is told in virtual time only");
         let testbed = Testbed::new(entered, terrain, self.family(), self.seed)?;
         (self.tell)("deploying");
         let deployment = deploy(&testbed)?;
@@ -82,7 +84,7 @@ impl Stage<'_> {
     }
 
     /// Tells a story in virtual time, to clients that know of these streams from their next start
-    /// on.
+    /// on, over a tunnel whose ends hold open connections like this.
     ///
     /// # Errors
     /// As above.
@@ -90,6 +92,7 @@ impl Stage<'_> {
         &self,
         terrain: &Terrain,
         streams: StreamsKnown,
+        hold: Hold,
         story: Story<'_>,
     ) -> anyhow::Result<Outcome> {
         for (set, what) in [
@@ -100,13 +103,29 @@ impl Stage<'_> {
             ensure!(!set, "--set {what} is told in namespaces only");
         }
         let mut outcome = Outcome::default();
-        let told = Journey::new(self.seed, terrain).and_then(|mut journey| {
+        let told = Journey::holding(self.seed, terrain, hold).and_then(|mut journey| {
             journey.know_streams(streams);
-            story(&mut journey, &mut outcome)
+            let path = self.settings.text("capture");
+            if !path.is_empty() {
+                journey.capture();
+            }
+            let told = story(&mut journey, &mut outcome);
+            write_captured(path, &journey)?;
+            told
         });
         outcome.broke = what_broke(told)?;
         Ok(outcome)
     }
+}
+
+/// Writes what passed the client's end of connections to a file, and what passed the server's to
+/// another beside it.
+fn write_captured(path: &str, journey: &Journey) -> anyhow::Result<()> {
+    let Some([client, server]) = journey.captured() else { return Ok(()) };
+    for (path, packets) in [(path.to_owned(), client), (format!("{path}.server"), server)] {
+        std::fs::write(&path, packets).with_context(|| format!("cannot write {path}"))?;
+    }
+    Ok(())
 }
 
 /// What broke down of what is under test, if anything did.

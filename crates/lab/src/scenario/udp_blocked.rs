@@ -16,7 +16,7 @@ use super::testbed::Testbed;
 use super::{About, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Act, Blockade, Cue, Download, Flow, FlowRun, Ground, Transport, Trouble};
-use crate::world::StreamsKnown;
+use crate::world::{Hold, StreamsKnown};
 
 /// Within what time the client must have reached the server, from the start of its program: that in
 /// which a gateway that moved must be reached. UDP has a quarter of it to answer; then come a
@@ -139,7 +139,10 @@ impl Scenario for UdpBlocked {
                     let deploy = |testbed: &_| deploy(testbed, stage, cell);
                     stage.on_hosts(entered, &terrain, &deploy, &mut story)?
                 }
-                None => stage.in_virtual_time(&terrain, known(stage, cell), &mut story)?,
+                None => {
+                    let known = known(stage, cell);
+                    stage.in_virtual_time(&terrain, known, Hold::Full, &mut story)?
+                }
             });
         }
         seen.report(&mut all);

@@ -1,6 +1,6 @@
 //! What a test sees of an end without changing it.
 
-use super::end::{End, EndStats, Ending, Phase, State};
+use super::end::{Config, End, EndStats, Ending, Phase, State};
 use super::recovery::Repairing;
 use super::sender::{SEND_BUFFER_MAX, SenderStats};
 
@@ -25,6 +25,11 @@ impl End {
                 }
             }
         }
+    }
+
+    /// How it is set up.
+    pub const fn config(&self) -> &Config {
+        &self.config
     }
 
     /// Why it is closed; `None` while it is not.

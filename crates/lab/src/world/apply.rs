@@ -151,7 +151,7 @@ impl World {
             Machine::Sleep { client, seconds } => {
                 let host = self.client(client) + 1;
                 if self.hosts[host].power == Power::On {
-                    self.hosts[host].power = Power::Asleep;
+                    self.fall_asleep(host);
                     let after_ns = u64::from(seconds) * SECOND;
                     self.schedule(after_ns, Task::PowerOn { host, reboot: false });
                     return self.advance(after_ns);
@@ -322,7 +322,7 @@ impl World {
         match self.hosts[host].power {
             Power::On => return Ok(()),
             Power::Asleep => {
-                self.hosts[host].power = Power::On;
+                self.wake_up(host);
                 self.rearm(host);
                 self.wake_streams(host);
             }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use rove_proto::crypto::{SeededRng, StaticSecret, Status, Token};
+use rove_proto::flow::Hold;
 use rove_proto::id::{PeerKey, SocketId, Transport};
 use rove_proto::node::{Command, Event, Node, PeerStatus};
 use rove_proto::outbox::Outbox;
@@ -15,9 +16,10 @@ use rove_proto::time::Instant;
 
 use super::agenda::Task;
 use super::attacker::Attacker;
+use super::connections::Connections;
 use super::directory::Directory;
 use super::hash::{TraceHash, hash};
-use super::host::{Host, Power, Turn};
+use super::host::{Holding, Host, Power, Turn};
 use super::inner::Body;
 use super::laws::{
     Amplification, Breach, Delivery, Handshakes, Hijack, Law, Nonces, Unlinkable, check_indices,
@@ -38,6 +40,8 @@ const EVENTS_MAX: u32 = 400_000;
 /// Sessions of the gateway that are looked at after each of its turns, in turn: all of them in a
 /// world of random operations, and none for long unseen in a crowd.
 const INSPECTED: usize = 8;
+/// What a node of a world of random operations may keep of open connections, in bytes.
+const HOLD_MEMORY: usize = 1 << 24;
 /// The gateway.
 pub(super) const GATEWAY: HostId = 0;
 /// The key of every gateway and of every client number is the same in all worlds.
@@ -52,6 +56,8 @@ pub(super) struct Crowd {
     pub(super) apart_ns: u64,
     /// Of which streams they know.
     pub(super) streams: Known,
+    /// What they and the gateway do with open connections.
+    pub(super) holding: Holding,
 }
 
 /// A client's side of things outside of its node.
@@ -113,6 +119,7 @@ pub(super) struct World {
     pub(super) overheard: Option<Vec<Passed>>,
     pub(super) wakes: Wakes,
     pub(super) streams: Streams,
+    pub(super) connections: Connections,
     /// The session of the gateway that is looked at next.
     inspected: usize,
     /// Where the gateway last found that a client is, by address.
@@ -141,12 +148,13 @@ impl World {
 
     /// The same with so many clients.
     pub(super) fn of(clients: usize, seed: u64, watch: Watch) -> Result<Self, Breach> {
-        Self::gathering(Crowd { clients, apart_ns: 0, streams: Known::None }, seed, watch)
+        let (streams, holding) = (Known::None, Holding { hold: Hold::Full, memory: HOLD_MEMORY });
+        Self::gathering(Crowd { clients, apart_ns: 0, streams, holding }, seed, watch)
     }
 
     /// The same with these clients.
     pub(super) fn gathering(crowd: Crowd, seed: u64, watch: Watch) -> Result<Self, Breach> {
-        let Crowd { clients: count, apart_ns, streams } = crowd;
+        let Crowd { clients: count, apart_ns, streams, holding } = crowd;
         let rng = Rng::new(seed).fork(0x776f);
         let mut keys = SeededRng::new(KEY_SEED);
         let mut secret = || StaticSecret::generate(&mut keys);
@@ -155,7 +163,7 @@ impl World {
         let mut world = Self {
             now_ns: emu::SECOND,
             place: Place::new(seed, count),
-            hosts: vec![Host::new(0, GATEWAY, gateway, 1)],
+            hosts: vec![Host::new(GATEWAY, gateway, 1, holding)],
             clients: Vec::new(),
             gateway_key,
             gateway_store: GatewayStore::default(),
@@ -177,6 +185,7 @@ impl World {
             overheard: None,
             wakes: Wakes::new(count + 1),
             streams: Streams::new(streams),
+            connections: Connections::new(seed),
             inspected: 0,
             whereabouts: BTreeMap::new(),
             agenda: BTreeMap::new(),
@@ -193,7 +202,7 @@ impl World {
         for client in 0..count {
             let (secret, host) = (secret(), client + 1);
             let key = secret.public();
-            world.hosts.push(Host::new(0, host, secret, CARDS.into()));
+            world.hosts.push(Host::new(host, secret, CARDS.into(), holding));
             world.add_client(client, key);
         }
         world.move_gateway(0)?;
@@ -267,7 +276,8 @@ impl World {
     pub(super) fn next_ns(&self) -> Option<u64> {
         let task = self.agenda.first_key_value().map(|(&(at, _), _)| at);
         let (net, streams) = (self.place.net.poll_timeout(), self.streams.next_ns());
-        [self.wakes.next_ns(), task, net, streams].into_iter().flatten().min()
+        let connections = self.connections.next_ns();
+        [self.wakes.next_ns(), task, net, streams, connections].into_iter().flatten().min()
     }
 
     /// Everything that is due now.
@@ -276,6 +286,7 @@ impl World {
             self.arrive(delivery)?;
         }
         self.keep_streams()?;
+        self.keep_connections()?;
         while let Some(entry) = self.agenda.first_entry() {
             if entry.key().0 > self.now_ns {
                 break;
@@ -503,6 +514,9 @@ impl World {
 
     /// An inner packet comes out of the tunnel.
     fn deliver(&mut self, host: HostId, packet: &[u8]) -> Result<(), Breach> {
+        if self.takes_segment(host, packet) {
+            return Ok(());
+        }
         let at = host.checked_sub(1);
         let (inner, _) = self.delivery.arrived(self.now_ns, at, packet)?;
         self.clients[inner.client].carried_ns = self.now_ns;
@@ -516,6 +530,9 @@ impl World {
     /// A new process of `host` begins: what its predecessor took is nothing to it.
     pub(super) fn begin_process(&mut self, host: HostId, reboot: bool) {
         self.starts += 1;
+        if let Some(client) = host.checked_sub(1).filter(|_| reboot) {
+            self.connections.begins_anew(client);
+        }
         let mut seed = self.seed.fork(self.starts);
         self.taken[host].clear();
         self.streams.forget(host);

@@ -25,10 +25,17 @@ const LISTENING: SocketId = SocketId(0);
 const FIRST_SOCKET: u32 = 100;
 /// Local ports of a client.
 const PORTS: std::ops::Range<u16> = 32_768..61_000;
-/// What a node may keep of open connections, in bytes.
-const HOLD_MEMORY: usize = 1 << 24;
 /// What a clock shows after a reboot, in nanoseconds.
 const BOOT_TIME_NS: u64 = 7 * emu::SECOND;
+
+/// What a node does with open connections while no path carries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Holding {
+    /// How much of it.
+    pub(super) hold: Hold,
+    /// What it may keep of them, in bytes.
+    pub(super) memory: usize,
+}
 
 /// Whether the machine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +74,7 @@ pub(super) struct Host {
     /// How long what arrives waits until the shell has a turn, in nanoseconds.
     pub(super) late_ns: u64,
     secret: StaticSecret,
+    holding: Holding,
     out: Outbox,
     sockets: BTreeMap<SocketId, (usize, SocketAddr)>,
     next_port: u16,
@@ -106,20 +114,21 @@ pub(super) struct Received {
 
 impl Host {
     /// A machine that was just switched on, with a node that knows nobody.
-    pub(super) fn new(now_ns: u64, id: HostId, secret: StaticSecret, cards: usize) -> Self {
+    pub(super) fn new(id: HostId, secret: StaticSecret, cards: usize, holding: Holding) -> Self {
         let mut host = Self {
             id,
-            node: node(Instant::ZERO, &secret, 0),
+            node: node(Instant::ZERO, &secret, 0, holding),
             power: Power::On,
             cards: vec![None; cards],
             first_card: 0,
             inbox: Vec::new(),
             late_ns: 0,
             secret,
+            holding,
             out: Outbox::new(),
             sockets: BTreeMap::new(),
             next_port: PORTS.start,
-            booted_ns: now_ns,
+            booted_ns: 0,
         };
         host.stop();
         host
@@ -137,7 +146,7 @@ impl Host {
         if reboot {
             self.booted_ns = now_ns;
         }
-        self.node = node(self.clock(now_ns), &self.secret, seed);
+        self.node = node(self.clock(now_ns), &self.secret, seed, self.holding);
         self.power = Power::On;
         self.sockets.clear();
         if self.id == 0 {
@@ -287,15 +296,15 @@ impl Host {
     }
 }
 
-fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
+fn node(now: Instant, secret: &StaticSecret, seed: u64, holding: Holding) -> Node {
     let config = Config {
         secret: secret.clone(),
         floor: Floor::BITS_128,
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(86_400),
-        hold: Hold::Full.into(),
-        hold_memory: HOLD_MEMORY,
+        hold: holding.hold.into(),
+        hold_memory: holding.memory,
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET)
 }

@@ -181,6 +181,12 @@ impl Inner {
     }
 }
 
+/// A packet of `len` bytes between a client and the server of which nothing is known but where it
+/// goes.
+pub(super) fn header(len: usize, client: usize, way: Way) -> Vec<u8> {
+    Inner { id: 0, client, way, body: Body::Data(LEN_MIN) }.header(len, EXPERIMENT)
+}
+
 /// The checksum of the TCP segment (RFC 9293, 3.1); 0 over one that has the right one.
 fn tcp_sum(packet: &[u8]) -> u16 {
     let words = packet[12..20].chunks_exact(2).chain(packet[20..].chunks_exact(2));

@@ -2,16 +2,17 @@
 //! beside it. All laws of the world hold meanwhile; a breach ends the story.
 //!
 //! Goodput and times over emulated links are valid here, since nothing is late; what a processor
-//! bounds is not: there is none. The download is the world's own ([`super::bulk`]).
+//! bounds is not: there is none. TCP is a model of the kernel's ([`super::connections`]).
 
 mod acts;
+mod carry;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rove_proto::flow::Hold;
 use rove_proto::wire::Kind;
 
 use super::agenda::Task;
-use super::bulk::Bulk;
 use super::inner::Body;
 use super::laws::Breach;
 use super::op::Way;
@@ -20,8 +21,9 @@ use super::streams::Known as StreamsKnown;
 use crate::arrivals::Arrivals;
 use crate::emu::{LinkConfig, MS, SECOND};
 use crate::ground::{
-    Act, Called, Calling, Clock, Cue, Download, Flow, FlowRun, Ground, Harm, Heard, Moment,
-    Overheard, Pings, Receiver, RoundTrips, Route, Terrain, Transfer, Transport, Trouble, enclosed,
+    Act, Called, Calling, Clock, Connections, Cue, Download, Flow, FlowRun, Ground, Harm, Heard,
+    Moment, Overheard, Pings, Receiver, RoundTrips, Route, Session, SessionRun, Terrain, Transfer,
+    Transport, Trouble,
 };
 use acts::Client;
 
@@ -33,8 +35,6 @@ const PING_LEN: u16 = 84;
 const ECHO_NS: u64 = 2 * SECOND;
 /// Time between two calls of who waits for an answer.
 const CALL_NS: u64 = 10 * MS;
-/// Time between two words on a download's progress.
-const PROGRESS_NS: u64 = 50 * MS;
 
 /// A client with a tunnel, and the link that it has without.
 #[derive(Debug)]
@@ -43,22 +43,43 @@ pub struct Journey {
     client: Client,
     bare: Bare,
     link: LinkConfig,
+    /// The most bytes that both ends of the tunnel held in an outage, since it was asked for.
+    held_bytes_max: Option<u64>,
 }
 
 impl Journey {
-    /// A session that carries, in networks like this.
+    /// A session that carries, in networks like this, and holds open connections as well as it can.
     ///
     /// # Errors
     /// A breach of a law.
     pub fn new(seed: u64, terrain: &Terrain) -> Result<Self, Trouble> {
+        Self::holding(seed, terrain, Hold::Full)
+    }
+
+    /// The same where both ends hold open connections like this.
+    ///
+    /// # Errors
+    /// A breach of a law.
+    pub fn holding(seed: u64, terrain: &Terrain, hold: Hold) -> Result<Self, Trouble> {
         let link = terrain.link.clone();
-        let mut tunnelled = Tunnelled::new(seed, &link, terrain.clients)?;
+        let mut tunnelled = Tunnelled::new(seed, &link, terrain.clients, hold)?;
         let client = Client::settle(&mut tunnelled, terrain)?;
         let mut whole = link.clone();
         for pipe in [&mut whole.up, &mut whole.down] {
             pipe.delay_ns += terrain.beyond_ns;
         }
-        Ok(Self { tunnelled, client, bare: Bare::new(seed, &whole), link })
+        let bare = Bare::new(seed, &whole);
+        Ok(Self { tunnelled, client, bare, link, held_bytes_max: None })
+    }
+
+    /// Keeps what passes the ends of the tunnel's TCP connections, for [`Self::captured`].
+    pub fn capture(&mut self) {
+        self.tunnelled.world.connections.capture();
+    }
+
+    /// What has passed the client's end, and the server's, each as a pcap file.
+    pub fn captured(&self) -> Option<[Vec<u8>; 2]> {
+        self.tunnelled.world.connections.captured()
     }
 
     /// From its next start on, clients know of these streams; of those to the gateway, unless it is
@@ -135,33 +156,29 @@ impl Ground for Journey {
         script: &[Cue],
         listen: &mut dyn FnMut(Heard<'_>),
     ) -> Result<Transfer, Trouble> {
-        let client = &mut self.client;
-        match download.route {
-            Route::Open => transfer(&mut self.bare, download, |_, _| Ok(())),
-            Route::Tunnelled => {
-                let road = &mut self.tunnelled;
-                let start_ns = road.now_ns();
-                let mut script = script.iter().peekable();
-                let mut moments = Vec::new();
-                let mut told_ns = start_ns;
-                let tick = |road: &mut Tunnelled, bytes| {
-                    let now_ns = road.now_ns();
-                    if now_ns >= told_ns + PROGRESS_NS {
-                        told_ns = now_ns;
-                        listen(Heard::Progress { at_ns: now_ns, bytes });
-                    }
-                    let due = |cue: &&Cue| now_ns >= start_ns + cue.at_ns || bytes >= cue.at_bytes;
-                    if let Some(cue) = script.next_if(due) {
-                        let moment = client.act(road, cue.act)?;
-                        listen(Heard::Done(&moment));
-                        moments.push(moment);
-                    }
-                    Ok(())
-                };
-                let transfer = transfer(road, download, tick)?;
-                Ok(Transfer { moments, ..transfer })
-            }
-        }
+        self.fetch(download, script, listen)
+    }
+
+    fn connect(
+        &mut self,
+        kinds: &[Connections],
+        limit_ns: u64,
+        script: &[Cue],
+    ) -> Result<Vec<Vec<Transfer>>, Trouble> {
+        self.carry(kinds, limit_ns, script)
+    }
+
+    fn session(
+        &mut self,
+        session: Session,
+        limit_ns: u64,
+        script: &[Cue],
+    ) -> Result<SessionRun, Trouble> {
+        self.hold_session(session, limit_ns, script)
+    }
+
+    fn held_bytes_max(&mut self) -> Result<Option<u64>, Trouble> {
+        Ok(self.held_bytes_max.take())
     }
 
     fn harm(&mut self, harm: Harm) -> Result<(), Trouble> {
@@ -237,32 +254,6 @@ fn added_bytes(passed: &Passed) -> Option<f64> {
     let Passed { way, kind, len, .. } = *passed;
     let of_flow = way == Way::Down && kind == Some(Kind::Data) && len > usize::from(FLOW_LEN);
     of_flow.then(|| (len - usize::from(FLOW_LEN)) as f64)
-}
-
-fn transfer<R: Road>(
-    road: &mut R,
-    download: Download,
-    tick: impl FnMut(&mut R, u64) -> Result<(), Breach>,
-) -> Result<Transfer, Trouble> {
-    let start_ns = road.now_ns();
-    road.arrivals();
-    let bulk = Bulk::new(download.length, R::PACKET_MAX);
-    let done = bulk.run(road, start_ns + download.limit_ns, tick)?;
-    let mut arrivals = Arrivals::default();
-    done.progress.iter().for_each(|(at_ns, _)| arrivals.note(*at_ns));
-    let end_ns = done.end_ns.unwrap_or_else(|| road.now_ns());
-    let first = done.progress.first();
-    let arrived = first.map(|(first_ns, _)| (*first_ns, arrivals.latest_ns()));
-    Ok(Transfer {
-        start_ns,
-        end_ns,
-        complete: done.end_ns.is_some(),
-        // That nothing was altered on the way is a law.
-        intact: done.end_ns.is_some(),
-        gaps: enclosed(start_ns, end_ns, arrived, arrivals.take_gaps()),
-        progress: done.progress,
-        ..Transfer::default()
-    })
 }
 
 fn ping<R: Road>(road: &mut R, pings: Pings) -> Result<RoundTrips, Trouble> {

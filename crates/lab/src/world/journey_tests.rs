@@ -1,6 +1,6 @@
 use super::*;
 use crate::emu::Filtering;
-use crate::ground::{Edge, Known};
+use crate::ground::{Edge, Known, Pace, Patience};
 
 fn journey() -> Journey {
     Journey::new(1, &Terrain::of(LinkConfig::lossless(20_000_000, 40 * MS))).unwrap()
@@ -159,4 +159,101 @@ fn a_crowd_follows_a_gateway_that_told_nobody() {
         let until_ns = if edge == Edge::Open { 30 * MS } else { SECOND + 500 * MS };
         assert!(last_ns <= until_ns, "{edge:?}: the last after {} ms", last_ns / MS);
     }
+}
+
+/// A transfer over an outage that begins after a second.
+fn over_an_outage(hold: Hold, to: Receiver, [goes, comes]: [Act; 2]) -> (Transfer, Option<u64>) {
+    let terrain = Terrain::of(LinkConfig::lossless(20_000_000, 40 * MS));
+    let mut journey = Journey::holding(1, &terrain, hold).unwrap();
+    let script = [Cue::at(SECOND, goes), Cue::at(6 * SECOND, comes)];
+    let kind = [Connections::bulk(to, 8_000_000)];
+    let transfer = journey.connect(&kind, 60 * SECOND, &script).unwrap().concat().pop().unwrap();
+    assert!(transfer.complete && transfer.intact, "{:?}", transfer.broke);
+    (transfer, journey.held_bytes_max().unwrap())
+}
+
+#[test]
+fn data_is_back_a_round_trip_after_an_outage_whoever_sends_and_however_the_link_went() {
+    for to in [Receiver::Client, Receiver::Server] {
+        for acts in [[Act::Swallow, Act::Return], [Act::Unplug, Act::Replug]] {
+            let (transfer, held) = over_an_outage(Hold::Full, to, acts);
+            let restart = transfer.restart_ms();
+            assert!(restart.len() == 1 && restart[0] <= 60.0, "{to:?}, {acts:?}: {restart:?} ms");
+            assert!(held.is_some_and(|bytes| bytes > 50_000), "{held:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_held_where_nothing_is_to_be() {
+    let acts = [Act::Swallow, Act::Return];
+    let (transfer, held) = over_an_outage(Hold::Off, Receiver::Client, acts);
+    assert!(transfer.restart_ms()[0] > 500.0, "TCP waits: {:?} ms", transfer.restart_ms());
+    assert_eq!(held, Some(0));
+}
+
+#[test]
+fn connections_of_every_kind_go_their_ways_at_the_same_time() {
+    let mut journey = journey();
+    let words = Connections {
+        count: 20,
+        pace: Pace::Pieces { bytes: 100, every_ns: 100 * MS },
+        ..Connections::bulk(Receiver::Server, 1_000)
+    };
+    let kinds = [Connections::bulk(Receiver::Client, 1_000_000), words];
+    let transfers = journey.connect(&kinds, 60 * SECOND, &[]).unwrap();
+    assert_eq!([transfers[0].len(), transfers[1].len()], [1, 20]);
+    for (transfer, bytes) in
+        transfers[0].iter().zip([1_000_000]).chain(transfers[1].iter().zip([1_000; 20]))
+    {
+        assert!(transfer.complete, "{transfer:?}");
+        assert_eq!(transfer.progress.last().unwrap().1, bytes);
+    }
+    let last_ns = transfers[1].iter().map(|one| one.end_ns - one.start_ns).max().unwrap();
+    assert!((900 * MS..1_000 * MS).contains(&last_ns), "ten words, the last after 900 ms");
+    let open = Connections { route: Route::Open, ..kinds[0] };
+    let bare = journey.connect(&[open], 60 * SECOND, &[]).unwrap().concat();
+    assert!(bare[0].complete);
+    let refused = journey.connect(&[open], SECOND, &[Cue::at(0, Act::Unplug)]);
+    assert!(matches!(refused, Err(Trouble::Lab(_))));
+}
+
+#[test]
+fn a_server_that_gives_up_breaks_its_connection_and_the_client_learns_nothing() {
+    let terrain = Terrain::of(LinkConfig::lossless(20_000_000, 40 * MS));
+    let mut journey = Journey::holding(1, &terrain, Hold::Off).unwrap();
+    let patience = Patience { retries: Some(6), keeps_alive: false };
+    let kind = Connections { patience, ..Connections::bulk(Receiver::Client, 20_000_000) };
+    let script = [Cue::at(SECOND, Act::Swallow), Cue::at(200 * SECOND, Act::Return)];
+    let transfer = journey.connect(&[kind], 300 * SECOND, &script).unwrap().concat().remove(0);
+    assert!(!transfer.complete && transfer.broke.is_some(), "{:?}", transfer.broke);
+    // Issue 4 measured 48 s on Linux.
+    let after_s = transfer.broke_after_s().unwrap();
+    assert!((25.0..60.0).contains(&after_s), "{after_s} s");
+    assert_eq!(transfer.moments.len(), 1, "it was over when the link came back");
+    let flow = journey.flow(Flow::lasting(SECOND), &[]).unwrap();
+    assert_eq!(flow.lost, 0, "what comes next finds the link as it was");
+}
+
+#[test]
+fn a_session_outlives_a_lid_that_is_closed_for_a_night() {
+    let mut journey = journey();
+    let closed_ns = 8 * 3_600 * SECOND;
+    let session = Session {
+        before: 5,
+        pause_ns: closed_ns + 2 * SECOND,
+        after: 5,
+        typed_every_ns: 200 * MS,
+        said: (closed_ns / SECOND) as u32 + 10,
+        said_every_ns: SECOND,
+        patience: Patience { retries: Some(6), keeps_alive: true },
+    };
+    let script =
+        [Cue::at(2 * SECOND, Act::CloseLid), Cue::at(2 * SECOND + closed_ns, Act::OpenLid)];
+    let run = journey.session(session, 2 * closed_ns, &script).unwrap();
+    assert!(run.transfer.complete, "{:?}", run.transfer.broke);
+    assert_eq!(run.echoes.len(), 10);
+    // What the server said meanwhile is still on its way when typing begins again.
+    assert!(run.echoes.iter().all(|(_, echo_ns)| *echo_ns < 150 * MS), "{:?}", run.echoes);
+    assert!(run.transfer.restart_ms()[0] <= 60.0, "{:?}", run.transfer.restart_ms());
 }

@@ -16,7 +16,7 @@
 mod agenda;
 mod apply;
 mod attacker;
-mod bulk;
+mod connections;
 mod directory;
 mod engine;
 mod hash;
@@ -48,6 +48,7 @@ pub use laws::Law;
 pub use op::{
     Attack, Found, Intercept, Machine, Network, Op, Overreach, Quality, Way, decode, generate,
 };
+pub use rove_proto::flow::Hold;
 pub use streams::Known as StreamsKnown;
 pub use watch::Teller;
 

@@ -3,19 +3,29 @@
 
 use rove_proto::wire::Kind;
 
+use super::connections::{Connections, Leaving, Side};
 use super::engine::{Crowd, World};
-use super::inner::Body;
+use super::host::Holding;
+use super::inner::{Body, header};
 use super::laws::Breach;
 use super::op::{ACCESSES, Way};
 use super::streams::Known;
 use super::watch::Watch;
-use crate::emu::{Datagram, End, Internet, LinkConfig, LinkId, MS, NodeId, SECOND};
+use crate::emu::{End, Internet, IpPacket, LinkConfig, LinkId, MS, NodeId, SECOND};
+use rove_proto::flow::Hold;
 
 /// Where the client begins: behind a NAT box.
 pub(super) const HOME: usize = 0;
 /// The client that stories are about: the first.
 pub(super) const CLIENT: usize = 0;
 
+/// What each end of the tunnel may keep of open connections, in bytes: as much as a Rove where
+/// nobody says anything.
+const HOLD_MEMORY: usize = 64 << 20;
+/// The number at the end of a packet on the bare link, and the shortest packet with one.
+const NUMBER_BYTES: usize = 4;
+/// See [`NUMBER_BYTES`].
+const LEN_MIN: u16 = super::inner::LEN_MIN + NUMBER_BYTES as u16;
 /// Time between the first words of two clients of a story.
 const APART_NS: u64 = 10 * MS;
 
@@ -46,6 +56,9 @@ pub(super) trait Road {
 
     /// What has arrived since the last call.
     fn arrivals(&mut self) -> Vec<Arrival>;
+
+    /// The TCP connections over it.
+    fn connections(&mut self) -> &mut Connections;
 }
 
 /// Through the tunnel.
@@ -65,9 +78,15 @@ pub(super) struct Passed {
 }
 
 impl Tunnelled {
-    /// Sessions of so many clients that carry, over links like this.
-    pub(super) fn new(seed: u64, link: &LinkConfig, clients: usize) -> Result<Self, Breach> {
-        let crowd = Crowd { clients, apart_ns: APART_NS, streams: Known::Direct };
+    /// Sessions of so many clients that carry, over links like this, and hold open connections so.
+    pub(super) fn new(
+        seed: u64,
+        link: &LinkConfig,
+        clients: usize,
+        hold: Hold,
+    ) -> Result<Self, Breach> {
+        let holding = Holding { hold, memory: HOLD_MEMORY };
+        let crowd = Crowd { clients, apart_ns: APART_NS, streams: Known::Direct, holding };
         let mut world = World::gathering(crowd, seed, Watch::default())?;
         world.overheard = Some(Vec::new());
         let mut road = Self { world };
@@ -120,18 +139,23 @@ impl Road for Tunnelled {
     fn arrivals(&mut self) -> Vec<Arrival> {
         std::mem::take(&mut self.world.arrivals)
     }
+
+    fn connections(&mut self) -> &mut Connections {
+        &mut self.world.connections
+    }
 }
 
 /// Over the bare link.
 #[derive(Debug)]
 pub(super) struct Bare {
-    net: Internet<Datagram>,
+    net: Internet<IpPacket>,
     client: NodeId,
     server: NodeId,
     link: LinkId,
     now_ns: u64,
     sent: u32,
     arrivals: Vec<Arrival>,
+    connections: Connections,
 }
 
 impl Bare {
@@ -140,8 +164,27 @@ impl Bare {
         let mut net = Internet::new(seed);
         let (client, server) = (net.host(), net.host());
         let link = net.connect(client, server, link.clone());
-        let arrivals = Vec::new();
-        Self { net, client, server, link, now_ns: 0, sent: 0, arrivals }
+        let (arrivals, connections) = (Vec::new(), Connections::new(seed));
+        Self { net, client, server, link, now_ns: 0, sent: 0, arrivals, connections }
+    }
+
+    /// Everything that is due at this moment.
+    fn step(&mut self) -> Result<(), Breach> {
+        while let Some(delivery) = self.net.poll_delivery(self.now_ns) {
+            let at = (delivery.host == self.client).then_some(CLIENT);
+            let packet = delivery.frame;
+            if let Some((number, side)) = self.connections.whose(at, &packet) {
+                self.connections.arrives(self.now_ns, number, side, &packet);
+            } else if let Some(id) = packet.bytes().last_chunk() {
+                let id = u32::from_be_bytes(*id);
+                self.arrivals.push(Arrival { at_ns: delivery.at_ns, id });
+            }
+        }
+        for Leaving { side, packet, .. } in self.connections.leaving(self.now_ns)? {
+            let host = if side == Side::Client { self.client } else { self.server };
+            self.net.push(self.now_ns, host, self.link, IpPacket::new(packet));
+        }
+        Ok(())
     }
 }
 
@@ -153,13 +196,13 @@ impl Road for Bare {
     }
 
     fn next_ns(&self) -> Option<u64> {
-        self.net.poll_timeout()
+        [self.net.poll_timeout(), self.connections.next_ns()].into_iter().flatten().min()
     }
 
     fn pass(&mut self, until_ns: u64) -> Result<(), Breach> {
-        while let Some(delivery) = self.net.poll_delivery(until_ns) {
-            let id = delivery.frame.payload.first_chunk().map_or(0, |id| u32::from_be_bytes(*id));
-            self.arrivals.push(Arrival { at_ns: delivery.at_ns, id });
+        while let Some(next_ns) = self.next_ns().filter(|&next_ns| next_ns <= until_ns) {
+            self.now_ns = self.now_ns.max(next_ns);
+            self.step()?;
         }
         self.now_ns = self.now_ns.max(until_ns);
         Ok(())
@@ -168,16 +211,18 @@ impl Road for Bare {
     fn send(&mut self, way: Way, len: u16) -> Result<u32, Breach> {
         self.sent += 1;
         let from = if way == Way::Up { self.client } else { self.server };
-        let end = |last| std::net::SocketAddr::from(([192, 0, 2, last], 9));
-        // The headers are counted by the frame itself: 28 bytes.
-        let mut payload = vec![0; usize::from(len).saturating_sub(28).max(4)];
-        payload[..4].copy_from_slice(&self.sent.to_be_bytes());
-        let datagram = Datagram { source: end(1), destination: end(2), payload };
-        self.net.push(self.now_ns, from, self.link, datagram);
+        let mut packet = header(usize::from(len.max(LEN_MIN)), CLIENT, way);
+        packet.truncate(packet.len() - NUMBER_BYTES);
+        packet.extend(self.sent.to_be_bytes());
+        self.net.push(self.now_ns, from, self.link, IpPacket::new(packet));
         Ok(self.sent)
     }
 
     fn arrivals(&mut self) -> Vec<Arrival> {
         std::mem::take(&mut self.arrivals)
+    }
+
+    fn connections(&mut self) -> &mut Connections {
+        &mut self.connections
     }
 }

@@ -3,14 +3,17 @@
 use super::*;
 use crate::emu::{Carrier, Filter, MS, SECOND};
 use crate::world::engine::Crowd;
+use crate::world::host::Holding;
 use crate::world::inner::Body;
 use crate::world::op::{Quality, Way};
 use crate::world::watch::Watch;
+use rove_proto::flow::Hold;
 use rove_proto::id::Transport;
 
 /// A client that is in the open network from the start, behind a middlebox.
 fn behind(filter: Filter) -> World {
-    let crowd = Crowd { clients: 1, apart_ns: 0, streams: Known::Proxy };
+    let holding = Holding { hold: Hold::Off, memory: 0 };
+    let crowd = Crowd { clients: 1, apart_ns: 0, streams: Known::Proxy, holding };
     let mut world = World::gathering(crowd, 1, Watch::default()).unwrap();
     world.advance(3 * SECOND).unwrap();
     for access in 0..3 {

@@ -176,6 +176,11 @@ impl Node {
         &self.drops
     }
 
+    /// Bytes of open connections that are kept, of all sessions together.
+    pub const fn held_bytes(&self) -> usize {
+        self.memory.used()
+    }
+
     /// A snapshot of the session with `peer`.
     pub fn status(&self, peer: PeerKey) -> Option<PeerStatus> {
         let slot = *self.by_key.get(&peer)?;

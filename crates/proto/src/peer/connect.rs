@@ -144,6 +144,20 @@ impl Peer {
         }
     }
 
+    /// Client: a path of the session has answered: there is no need for another one. An answer that
+    /// is still under way would take the session to another socket, and what is in flight to the
+    /// old one would be lost.
+    pub(super) fn call_off(&mut self, cx: &mut Context<'_>) {
+        let is_due = self.epochs.current.as_ref().is_none_or(|epoch| epoch.wants_rekey(cx.now));
+        if let Side::Gateway(connector) = &mut self.side
+            && connector.is_trying()
+            && !is_due
+        {
+            connector.stop(cx.indices);
+            self.close_unused_sockets(cx);
+        }
+    }
+
     /// Makes the attempts that are due.
     pub(super) fn attempt_due(&mut self, cx: &mut Context<'_>) {
         let works = |path: &&Path| path.is_proven() && path.health == Health::Good;

@@ -9,18 +9,21 @@ use crate::flow::tuple::Tuple;
 use crate::flow::{Flows, Output};
 use crate::pack::{self, Framing};
 use crate::path::probe::URGENT;
-use crate::path::{Health, PathId};
+use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
+use crate::wire::data::MAX_DATAGRAM;
 use crate::wire::inner::{InnerPacket, InnerView};
 
-/// When the outbox was full, the rest follows after this.
+/// When the outbox was full, or an address has had its bound, the rest follows after this.
 const REST: Duration = Duration::from_millis(1);
 
 impl Peer {
     /// Called when the state may have changed.
     pub(super) fn hold_or_resume(&mut self, cx: &mut Context<'_>) {
         let returns = self.returns(cx.now);
-        let carries = matches!(self.state, PeerState::Up | PeerState::Moving) || returns;
+        let carries = matches!(self.state, PeerState::Up | PeerState::Moving)
+            || returns
+            || self.claimed().is_some();
         if self.state == PeerState::Up {
             self.tell_network();
         }
@@ -60,6 +63,13 @@ impl Peer {
         now < due
     }
 
+    /// Gateway: where the peer says that it is, if it left every other place: what is said there
+    /// before that is proven is bounded, and saves a round trip.
+    fn claimed(&self) -> Option<&Path> {
+        let path = self.paths.get(self.paths.choose()?.original)?;
+        matches!(path.trust, Trust::Claimed { .. }).then_some(path)
+    }
+
     /// Until when a path that is heard again after a silence is taken to carry without an answer.
     pub(super) fn return_due(&self) -> Option<Instant> {
         let path = self.paths.active()?;
@@ -88,7 +98,8 @@ impl Peer {
         }
         let mut packet = std::mem::take(&mut self.spoken);
         loop {
-            if cx.out.is_full() {
+            let claimed = self.claimed();
+            if cx.out.is_full() || claimed.is_some_and(|path| !path.allows(MAX_DATAGRAM)) {
                 self.flows.rest(cx.now + REST);
                 break;
             }

@@ -280,7 +280,11 @@ impl Peer {
                 (Health::Silent { .. } | Health::Gone, _) => PeerState::Suspended,
             },
         };
+        let before = self.state;
         self.set_state(cx, state);
+        if before == PeerState::Suspended && state == PeerState::Up {
+            self.call_off(cx);
+        }
         self.hold_or_resume(cx);
         self.send_lost(cx);
     }

@@ -6,6 +6,7 @@ use super::super::testbed::Testbed;
 use super::How;
 use crate::ground::Transport;
 use crate::netns::{Host, Process, monotonic_ns};
+use crate::world;
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
@@ -69,6 +70,15 @@ impl Default for Setup {
 }
 
 impl Hold {
+    /// The same for a core without a configuration around it.
+    pub const fn in_core(self) -> world::Hold {
+        match self {
+            Self::Held => world::Hold::Full,
+            Self::Usual | Self::Reinjected => world::Hold::Reinject,
+            Self::Off => world::Hold::Off,
+        }
+    }
+
     /// Its word in the configuration of either end; none where none is written.
     const fn word(self) -> Option<&'static str> {
         match self {

@@ -11,7 +11,7 @@ use rove_proto::path::Health;
 use rove_proto::time::Duration;
 
 use super::super::engine::GATEWAY;
-use super::super::host::{Card, PORT, Power};
+use super::super::host::{Card, PORT};
 use super::super::laws::{Breach, Law};
 use super::super::op::ACCESSES;
 use super::super::road::{CLIENT, HOME, Road as _, Tunnelled};
@@ -137,7 +137,7 @@ impl Client {
                 road.world.tell_links(CLIENT)?;
             }
             Act::CloseLid => {
-                road.world.hosts[CLIENT + 1].power = Power::Asleep;
+                road.world.fall_asleep(CLIENT + 1);
                 self.set_carrier(road, Carrier::Down);
             }
             Act::OpenLid => {

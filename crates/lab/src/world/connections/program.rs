@@ -1,0 +1,216 @@
+//! What uses an end of a connection: it says something, and compares what it hears.
+
+use super::session::{Shell, Terminal};
+use crate::arrivals::Arrivals;
+use crate::ground::Pace;
+use crate::tcp::{End, Sink, Source, State};
+
+/// Bytes that are handed to TCP at a time.
+const CHUNK: u64 = 64 << 10;
+
+/// A program at one end.
+#[derive(Debug)]
+pub(in crate::world) enum Program {
+    /// None: there was one.
+    None,
+    /// It says a stream, or hears one, or both.
+    Carrier(Carrier),
+    /// Somebody types, and sees lines.
+    Terminal(Terminal),
+    /// It sends every line back, and says lines of its own.
+    Shell(Shell),
+}
+
+/// Says a stream, or hears one, or both; and ends the connection when all is said, or all heard
+/// where it has nothing to say.
+#[derive(Debug)]
+pub(in crate::world) struct Carrier {
+    /// What it says.
+    pub(in crate::world) says: Option<Saying>,
+    /// What it expects, and how many bytes of it.
+    pub(in crate::world) expects: Option<(Sink, u64)>,
+    heard: Heard,
+}
+
+/// A stream that is being said.
+#[derive(Debug)]
+pub(in crate::world) struct Saying {
+    source: Source,
+    length: u64,
+    pace: Pace,
+    begun_ns: Option<u64>,
+}
+
+/// What was heard so far.
+#[derive(Clone, Debug, Default)]
+pub(in crate::world) struct Heard {
+    /// When the connection was open.
+    pub(in crate::world) opened_ns: Option<u64>,
+    /// When the first byte came.
+    pub(in crate::world) first_ns: Option<u64>,
+    /// When the bytes came.
+    pub(in crate::world) arrivals: Arrivals,
+    /// How many there were at each of these times.
+    pub(in crate::world) progress: Vec<(u64, u64)>,
+}
+
+impl Program {
+    /// Does what there is to do now.
+    ///
+    /// # Errors
+    /// What is not as it was sent.
+    pub(super) fn run(&mut self, now_ns: u64, end: &mut End) -> Result<(), String> {
+        match self {
+            Self::None => Ok(()),
+            Self::Carrier(carrier) => carrier.run(now_ns, end),
+            Self::Terminal(terminal) => terminal.run(now_ns, end),
+            Self::Shell(shell) => {
+                shell.run(now_ns, end);
+                Ok(())
+            }
+        }
+    }
+
+    /// When it has something to say that nobody has to ask for.
+    pub(super) fn due_ns(&self, end: &End) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Carrier(carrier) => carrier.says.as_ref()?.due_ns(end),
+            Self::Terminal(terminal) => terminal.due_ns(end),
+            Self::Shell(shell) => shell.due_ns(end),
+        }
+    }
+
+    /// Whether nothing is to come that it waits for.
+    pub(super) fn has_heard_all(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Carrier(carrier) => carrier.has_heard_all(),
+            Self::Terminal(terminal) => terminal.has_heard_all(),
+            Self::Shell(_) => true,
+        }
+    }
+
+    /// What it heard, if it keeps that.
+    pub(super) const fn heard(&self) -> Option<&Heard> {
+        match self {
+            Self::Carrier(Carrier { heard, expects: Some(_), .. }) => Some(heard),
+            Self::Terminal(terminal) => Some(terminal.heard()),
+            Self::None | Self::Carrier(_) | Self::Shell(_) => None,
+        }
+    }
+
+    /// The connection is over: nothing more is said.
+    pub(super) fn rest(&mut self) {
+        match self {
+            Self::Carrier(carrier) => carrier.says = None,
+            Self::None | Self::Terminal(_) | Self::Shell(_) => {}
+        }
+    }
+}
+
+impl Carrier {
+    /// What says this and expects a stream of a seed with so many bytes.
+    pub(in crate::world) fn new(says: Option<Saying>, expects: Option<(u64, u64)>) -> Self {
+        let expects = expects.map(|(seed, length)| (Sink::new(seed), length));
+        Self { says, expects, heard: Heard::default() }
+    }
+
+    fn run(&mut self, now_ns: u64, end: &mut End) -> Result<(), String> {
+        self.heard.note_open(now_ns, end);
+        if end.unread() > 0 {
+            let bytes = end.read(usize::MAX);
+            let (sink, _) = self.expects.as_mut().ok_or("nobody was to say anything")?;
+            sink.check(&bytes).map_err(|spoiled| spoiled.to_string())?;
+            self.heard.note(now_ns, bytes.len() as u64);
+        }
+        let said_all = self.says.as_mut().is_none_or(|says| says.run(now_ns, end));
+        if said_all && (self.says.is_some() || self.has_heard_all()) {
+            end.close();
+        }
+        Ok(())
+    }
+
+    fn has_heard_all(&self) -> bool {
+        self.expects.as_ref().is_none_or(|(sink, length)| sink.position() >= *length)
+    }
+}
+
+impl Saying {
+    /// So many bytes of the stream of a seed.
+    pub(in crate::world) const fn new(seed: u64, length: u64, pace: Pace) -> Self {
+        Self { source: Source::new(seed), length, pace, begun_ns: None }
+    }
+
+    const fn left(&self) -> u64 {
+        self.length - self.source.position()
+    }
+
+    /// Says what there is room for and time; returns whether that was all.
+    fn run(&mut self, now_ns: u64, end: &mut End) -> bool {
+        if !is_open(end) {
+            return false;
+        }
+        self.begun_ns.get_or_insert(now_ns);
+        while self.left() > 0 && self.next_ns().is_none_or(|next_ns| next_ns <= now_ns) {
+            let piece = self.piece();
+            if (end.writable() as u64) < piece {
+                return false;
+            }
+            end.write(&self.source.take(piece as usize));
+        }
+        self.left() == 0
+    }
+
+    fn piece(&self) -> u64 {
+        let most = match self.pace {
+            Pace::Full => CHUNK,
+            Pace::Pieces { bytes, .. } => bytes.into(),
+        };
+        most.min(self.left())
+    }
+
+    /// When the next piece is due; nothing where that is as soon as there is room.
+    fn next_ns(&self) -> Option<u64> {
+        match self.pace {
+            Pace::Full => None,
+            Pace::Pieces { bytes, every_ns } => {
+                let said = self.source.position() / u64::from(bytes.max(1));
+                Some(self.begun_ns? + said * every_ns)
+            }
+        }
+    }
+
+    /// Room comes with what arrives: there is nothing to wait for by the clock.
+    fn due_ns(&self, end: &End) -> Option<u64> {
+        let waits_for_time = self.left() > 0 && end.writable() as u64 >= self.piece();
+        self.next_ns().filter(|_| waits_for_time && is_open(end))
+    }
+}
+
+impl Heard {
+    /// Whether the connection is open, for the first time.
+    pub(super) fn note_open(&mut self, now_ns: u64, end: &End) {
+        if is_open(end) {
+            self.opened_ns.get_or_insert(now_ns);
+        }
+    }
+
+    /// So many bytes have come.
+    pub(super) fn note(&mut self, now_ns: u64, bytes: u64) {
+        self.first_ns.get_or_insert(now_ns);
+        self.arrivals.note(now_ns);
+        let so_far = self.bytes() + bytes;
+        self.progress.push((now_ns, so_far));
+    }
+
+    /// How many have come.
+    pub(in crate::world) fn bytes(&self) -> u64 {
+        self.progress.last().map_or(0, |(_, bytes)| *bytes)
+    }
+}
+
+/// Whether something can be said over it.
+pub(super) fn is_open(end: &End) -> bool {
+    matches!(end.state(), State::Established | State::CloseWait)
+}

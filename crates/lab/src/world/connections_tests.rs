@@ -1,0 +1,129 @@
+use super::super::watch::Watch;
+use super::*;
+use crate::emu::{MS, SECOND};
+use crate::ground::Pace;
+
+#[test]
+fn ports_and_numbers_belong_together() {
+    for one in [0, 1, 39_999, 40_000, 100_000] {
+        let (server, client) = ports(one);
+        assert_eq!(number(client, server), Some(one));
+    }
+    assert_eq!(number(CLIENT_PORTS.0 - 1, SERVER_PORT), None);
+    assert_eq!(number(CLIENT_PORTS.0, SERVER_PORT - 1), None);
+    assert_eq!(number(60_000, SERVER_PORT), None);
+}
+
+fn world() -> World {
+    let mut world = World::of(1, 7, Watch::default()).unwrap();
+    world.advance(2 * SECOND).unwrap();
+    world
+}
+
+/// So many bytes each way.
+fn open(world: &mut World, bytes: u64) -> Number {
+    world.open_connection(0, |[client, server]| {
+        let carrier = |says, expects| {
+            let says = Saying::new(says, bytes, Pace::Full);
+            Program::Carrier(Carrier::new(Some(says), Some((expects, bytes))))
+        };
+        [
+            Party { config: client, program: carrier(1, 2) },
+            Party { config: server, program: carrier(2, 1) },
+        ]
+    })
+}
+
+fn outcome(world: &World, number: Number) -> Option<Outcome> {
+    world.connections.get(number).unwrap().outcome().cloned()
+}
+
+#[test]
+fn what_is_said_at_either_end_is_heard_at_the_other() {
+    let mut world = world();
+    let begun_ns = world.now_ns;
+    let number = open(&mut world, 300_000);
+    world.advance(10 * SECOND).unwrap();
+    let one = world.connections.get(number).unwrap();
+    assert!(one.outcome().is_some_and(|it| it.broke.is_none()), "{one:?}");
+    for heard in one.heard() {
+        assert_eq!(heard.bytes(), 300_000);
+        assert!(heard.opened_ns.is_some_and(|at_ns| at_ns > begun_ns));
+    }
+    assert!(!world.connections.any_goes_on() && world.connections.next_ns().is_none());
+    let ends = &one.ends;
+    assert!(ends.iter().all(|at| at.end.ending() == Some(Ending::Finished)), "{ends:?}");
+}
+
+#[test]
+fn a_machine_that_sleeps_for_long_loses_no_connection_and_no_time() {
+    let mut world = world();
+    let number = open(&mut world, 30_000_000);
+    world.advance(SECOND).unwrap();
+    world.fall_asleep(1);
+    world.advance(200 * SECOND).unwrap();
+    let before = outcome(&world, number);
+    assert_eq!(before, None, "the server waits, and the client's clock stands still");
+    world.power_on(1, false).unwrap();
+    for _ in 0..60 {
+        world.advance(SECOND).unwrap();
+    }
+    assert!(outcome(&world, number).is_some_and(|it| it.broke.is_none()));
+}
+
+#[test]
+fn a_machine_that_begins_anew_refuses_what_it_does_not_know() {
+    let mut world = world();
+    let number = open(&mut world, 30_000_000);
+    world.advance(SECOND).unwrap();
+    world.hosts[1].stop();
+    world.power_on(1, true).unwrap();
+    world.advance(30 * SECOND).unwrap();
+    let broke = outcome(&world, number).and_then(|it| it.broke);
+    assert_eq!(broke, Some("connection reset by peer"));
+}
+
+#[test]
+fn a_byte_that_is_not_what_was_sent_is_a_breach() {
+    let mut world = world();
+    let number = world.open_connection(0, |[client, server]| {
+        let says = Saying::new(1, 100, Pace::Pieces { bytes: 10, every_ns: 100 * MS });
+        let hears = Carrier::new(None, Some((2, 100)));
+        [
+            Party { config: client, program: Program::Carrier(Carrier::new(Some(says), None)) },
+            Party { config: server, program: Program::Carrier(hears) },
+        ]
+    });
+    let breach = world.advance(10 * SECOND).unwrap_err();
+    assert_eq!(breach.law, Law::Delivery);
+    assert!(breach.what.contains(&format!("connection {number}")), "{breach}");
+}
+
+#[test]
+fn what_belongs_to_no_connection_is_none_of_its_business() {
+    let mut world = world();
+    let number = open(&mut world, 10);
+    let [client, server] = world.connections.get(number).unwrap().ends.each_ref();
+    let packet = |from: &AtEnd, to: &AtEnd| {
+        let (source, destination) = (from.end.config().local, to.end.config().local);
+        IpPacket::new(
+            crate::tcp::Segment {
+                source,
+                destination,
+                sequence: 1,
+                acknowledgment: None,
+                flags: Default::default(),
+                window: 0,
+                options: Default::default(),
+                payload: Vec::new(),
+            }
+            .emit(),
+        )
+    };
+    let (up, down) = (packet(client, server), packet(server, client));
+    let connections = &world.connections;
+    assert_eq!(connections.whose(None, &up), Some((number, Side::Server)));
+    assert_eq!(connections.whose(Some(0), &down), Some((number, Side::Client)));
+    assert_eq!(connections.whose(Some(1), &down), None, "another client");
+    assert_eq!((connections.whose(None, &down), connections.whose(Some(0), &up)), (None, None));
+}
