@@ -106,6 +106,12 @@ impl Held {
     pub(super) const fn recorded(&mut self) {
         self.record = Record::Written;
     }
+
+    /// Nothing is owed any more, and that is struck out: before anything is owed again, it has to
+    /// be written down again.
+    pub(super) const fn settled(&mut self) {
+        self.record = Record::None;
+    }
 }
 
 impl Flow {

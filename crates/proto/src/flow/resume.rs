@@ -277,6 +277,9 @@ impl Flow {
         if self.promised.is_some_and(|promised| !acked.is_before(promised)) {
             self.promised = None;
             self.is_settled = true;
+            if let Phase::Held(held) = &mut self.phase {
+                held.settled();
+            }
         }
         self.end_if_done();
     }
