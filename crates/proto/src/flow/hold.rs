@@ -107,6 +107,11 @@ impl Held {
         self.record = Record::Written;
     }
 
+    /// Whether that was asked for.
+    pub(super) fn awaits_record(&self) -> bool {
+        self.record != Record::None
+    }
+
     /// Nothing is owed any more, and that is struck out: before anything is owed again, it has to
     /// be written down again.
     pub(super) const fn settled(&mut self) {

@@ -417,15 +417,18 @@ impl Flows {
         self.unrecorded.pop()
     }
 
-    /// It is written down.
+    /// It is written down. That may come too late, when there is a way again or the connection is
+    /// gone: then nothing is owed.
     pub fn recorded(&mut self, tuple: &Tuple) {
-        let Some(place) = self.table.find(tuple) else { return };
-        if let Some(flow) = self.table.get_mut(place)
-            && let Phase::Held(held) = &mut flow.phase
-        {
-            held.recorded();
+        let place = self.table.find(tuple);
+        match place.and_then(|place| self.table.get_mut(place)) {
+            Some(Flow { phase: Phase::Held(held), .. }) if held.awaits_record() => held.recorded(),
+            Some(flow) if flow.owes() => {}
+            Some(_) | None => self.settled.push(*tuple),
         }
-        self.arm(place);
+        if let Some(place) = place {
+            self.arm(place);
+        }
     }
 
     /// A connection of which nothing is owed any more; to be asked until there is none.
