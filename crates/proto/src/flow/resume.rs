@@ -230,7 +230,7 @@ impl Flow {
         }
         if let Some(head) = self.heads.next() {
             out.extend_from_slice(head);
-            resumed.timeout.get_or_insert(now + resumed.patience());
+            resumed.timeout = resumed.timeout.or_else(|| Some(now + resumed.patience()));
             if self.state == State::Closed && !self.heads.has_next() {
                 self.heads.clear(memory); // a reset, which nobody acknowledges
                 self.end_if_done();
