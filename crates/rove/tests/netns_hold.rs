@@ -130,12 +130,8 @@ fn held(lab: &Lab) -> Running {
     lab.rove("gateway", line).ok();
     let config = lab.home("gateway").join("gateway.toml");
     edit(&config, "nat = true", "nat = false");
-    edit(&config, "# hold = \"reinject\"", "hold = \"full\"");
     let gateway = lab.gateway();
     let invite = lab.invite("laptop");
-    std::fs::create_dir_all(lab.home("client")).unwrap();
-    let config = lab.home("client").join("client.toml");
-    std::fs::write(config, "[persistence]\nhold = \"full\"\n").unwrap();
     lab.rove("client", &format!("up {invite} --route 198.51.100.0/24")).ok();
     gateway
 }
