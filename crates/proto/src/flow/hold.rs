@@ -66,7 +66,9 @@ pub(super) enum Due {
 impl Held {
     fn new(flow: &Flow, now: Instant) -> Self {
         // What the local side said last may have been lost with the way.
-        let has_news = now.saturating_since(flow.used_at) < RECENT && flow.remote.is_known;
+        // Of one that is not open yet, nobody can tell that word from the end of a handshake.
+        let has_begun = flow.local.answered && flow.state != State::Opening;
+        let has_news = now.saturating_since(flow.used_at) < RECENT && has_begun;
         let record = if flow.owes() { Record::Written } else { Record::None };
         Self {
             flight: flow.outstanding(),

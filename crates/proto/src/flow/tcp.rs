@@ -113,8 +113,9 @@ pub(super) struct Side {
     pub(super) fin: Option<Seq>,
     /// The number of its SYN, where that was seen.
     begin: Option<Seq>,
-    /// Whether it has acknowledged anything: `edge` and `window` mean something.
-    answered: bool,
+    /// Whether it has acknowledged anything: `edge` and `window` mean something, and `acked` of the
+    /// other is no guess.
+    pub(super) answered: bool,
     opening: Opening,
 }
 
@@ -328,6 +329,11 @@ impl Side {
             // Seen in its midst, and from one side so far.
             *other = Self { is_known: true, next: segment.ack, acked: segment.ack, ..*other };
             other.mss = MSS_USUAL;
+        }
+        if other.begin.is_none() {
+            // What was seen of the other first may lie far beyond what this one has, or before.
+            other.next = other.next.max(segment.ack);
+            other.acked = if self.answered { other.acked } else { segment.ack };
         }
         let plausible = !other.next.is_before(segment.ack);
         let moved = plausible && other.acked.is_before(segment.ack);
