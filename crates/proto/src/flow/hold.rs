@@ -129,6 +129,7 @@ impl Flow {
             return;
         }
         self.trip.interrupted();
+        self.heads.rewind();
         let mut held = Box::new(Held::new(self, now));
         if let Phase::Resumed(resumed) = &self.phase {
             held.edge = resumed.edge(); // room that was given is not taken back
@@ -155,9 +156,13 @@ impl Flow {
         let probes = segment.len <= 1 && segment.seq == self.answered_to().minus(1);
         let trip = self.trip.time();
         let Phase::Held(held) = &mut self.phase else { return };
-        if segment.flags.has(Flags::RST) || segment.flags.has(Flags::SYN) {
+        let is_over = segment.flags.has(Flags::RST) && self.state == State::Closed;
+        let is_missed = self.local.acked.is_before(segment.end());
+        if is_over || (segment.flags.has(Flags::SYN) && is_missed) {
             self.heads.clear(memory);
             self.heads.keep(memory, segment.seq, packet);
+        } else if segment.flags.has(Flags::RST) {
+            // What was owed to it comes first; then it says so again.
         } else if probes {
             held.answer = Some(now);
         } else if segment.len == 0 && !segment.flags.has(Flags::FIN) {
@@ -166,7 +171,7 @@ impl Flow {
             if !fresh {
                 held.repeats = held.repeats.saturating_add(1);
             }
-            if !is_covered || segment.len == 0 {
+            if is_missed && (!is_covered || segment.len == 0) {
                 self.heads.keep(memory, segment.seq, packet);
             }
             // An answer that comes too soon would make the round trip look short.

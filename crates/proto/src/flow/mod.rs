@@ -285,6 +285,9 @@ impl Flows {
         if !flow.cache.is_empty() {
             flow.cache.acknowledged(memory, flow.local.acked);
         }
+        if !flow.heads.is_empty() {
+            flow.heads.acknowledged(memory, flow.local.acked);
+        }
         if flow.state == State::Closed {
             flow.end(memory);
         }

@@ -179,7 +179,7 @@ impl Flow {
     /// When something is to be sent in the local side's place.
     pub(super) fn resend_due(&self) -> Option<Instant> {
         let Phase::Resumed(resumed) = &self.phase else { return None };
-        let has_more = !self.heads.is_empty()
+        let has_more = self.heads.has_next()
             || resumed.has_news
             || resumed.is_broken
             || self.next_again(resumed).is_some();
@@ -224,8 +224,12 @@ impl Flow {
         if resumed.pace > now {
             return None;
         }
-        if let Some(head) = self.heads.take(memory) {
-            out.extend_from_slice(&head);
+        if let Some(head) = self.heads.next() {
+            out.extend_from_slice(head);
+            if self.state == State::Closed && !self.heads.has_next() {
+                self.heads.clear(memory); // a reset, which nobody acknowledges
+                self.end_if_done();
+            }
             return Some(Output::ToRemote);
         }
         let has_news = std::mem::take(&mut resumed.has_news);

@@ -171,7 +171,7 @@ impl Flow {
 
     /// It is over, and both ends know or will know without this node: nothing is owed any more.
     pub(super) fn end(&mut self, memory: &mut Memory) {
-        self.cache.clear(memory);
+        self.release(memory);
         self.is_settled |= self.promised.take().is_some();
         if matches!(self.phase, Phase::Resumed(_)) {
             self.heads.clear(memory);
