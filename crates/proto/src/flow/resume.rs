@@ -233,6 +233,8 @@ impl Flow {
             return Some(Output::ToRemote);
         }
         let has_news = std::mem::take(&mut resumed.has_news);
+        // A header of its own must not vouch for what was damaged on its way here.
+        self.cache.verify(memory);
         let Phase::Resumed(resumed) = &self.phase else { return None };
         let Some(again) = self.next_again(resumed) else {
             if has_news {
