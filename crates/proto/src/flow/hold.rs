@@ -21,10 +21,6 @@ use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Made, Segment, Seq};
 
-/// The first segment was repeated so often that its sender is taken to give up soon: six
-/// repetitions are the fewest that anybody sets (`tcp_retries2`).
-const REPEATS_MAX: u8 = 5;
-
 /// A connection on which something came or went within this time may have lost something.
 const RECENT: Duration = Duration::from_secs(3);
 
@@ -217,6 +213,11 @@ impl Flow {
         self.promised.map_or(self.local.acked, |promised| promised.max(self.local.acked))
     }
 
+    /// Whether the local side is about to give up, for what nobody has acknowledged.
+    pub(super) fn gives_up(&self) -> bool {
+        self.answered_to().is_before(self.local.next) && self.patience.ends()
+    }
+
     /// Whether something is to be written down before the local side can be answered. What is kept
     /// is looked at first: nothing that was damaged on its way here is acknowledged.
     pub(super) fn held_due(&mut self, now: Instant, memory: &mut Memory) -> Due {
@@ -239,8 +240,9 @@ impl Flow {
     pub(super) fn answer(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Output> {
         let covered = self.covered();
         let can_be_held = self.can_be_held();
-        let outstanding = self.outstanding();
         let known_to = self.answered_to();
+        let gives_up = self.gives_up();
+        let is_owed = self.promised.is_some() && !gives_up;
         let room = self.remote.edge;
         let mss = self.mss();
         let Phase::Held(held) = &mut self.phase else { return None };
@@ -252,7 +254,7 @@ impl Flow {
             return None;
         }
         let (ack, edge) = match covered {
-            Some(end) if known_to.is_before(end) || self.promised.is_some() => {
+            Some(end) if known_to.is_before(end) || is_owed => {
                 let unanswered = end.beyond(known_to);
                 let has_gone_on = held.edge.is_some() && unanswered >= held.flight;
                 held.is_fast |= held.repeats == 0 || has_gone_on;
@@ -263,14 +265,18 @@ impl Flow {
                     self.local.acked.plus(share).min(room).max(end)
                 };
                 self.promised = Some(end.max(known_to));
+                self.patience.acknowledged(now, end.max(known_to));
                 (end.max(known_to), open)
             }
-            // Nothing outstanding: a keep-alive, and as much room as there was.
+            // Whoever sees a closed window does not give up, even if room is taken back for it.
+            Some(_) | None if gives_up => {
+                held.edge = None;
+                (known_to, known_to)
+            }
+            // Nothing outstanding, or a FIN: a keep-alive, and as much room as there was.
             Some(end) => (end, room),
-            None if held.repeats >= REPEATS_MAX => (known_to, known_to),
             None => return None,
         };
-        debug_assert!(covered.is_some() || outstanding > 0);
         let edge = held.edge.map_or(edge, |before| before.max(edge));
         held.edge = Some(edge.max(ack));
         self.acknowledge(ack, edge.max(ack), out);

@@ -23,6 +23,7 @@ pub mod classify;
 mod datagrams;
 mod heads;
 mod hold;
+mod patience;
 pub mod report;
 mod resume;
 pub mod rules;

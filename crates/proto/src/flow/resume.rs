@@ -290,9 +290,12 @@ impl Flow {
         self.end_if_done();
     }
 
-    /// What the local side is to hear of an acknowledgement while it was told more; `None` when it
-    /// was not.
+    /// What the local side is to hear in an acknowledgement's place; `None` when it hears that.
     pub(super) fn tell(&mut self) -> Option<Told> {
+        if self.gives_up() {
+            // It was shown a closed window so as not to, and has to see it until there is news.
+            return Some(Told { ack: self.answered_to(), window: 0, is_news: false });
+        }
         let promised = self.promised?;
         let (acked, room, mss) = (self.local.acked, self.remote.edge, self.mss().max(1));
         let (edge, before) = match &mut self.phase {

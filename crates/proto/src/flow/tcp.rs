@@ -13,6 +13,7 @@ use super::cache::{Cache, Memory};
 use super::classify::Class;
 use super::heads::Heads;
 use super::hold::Held;
+use super::patience::Patience;
 use super::resume::Resumed;
 use super::rules::{By, Choice};
 use super::tuple::{Tuple, Way};
@@ -40,6 +41,7 @@ pub(super) struct Flow {
     pub(super) terms: Option<Terms>,
     pub(super) used_at: Instant,
     pub(super) trip: Trip,
+    pub(super) patience: Patience,
     /// What the local side sent and the remote one did not acknowledge.
     pub(super) cache: Cache,
     /// Segments to go out as they are, first.
@@ -144,6 +146,7 @@ impl Flow {
             terms: None,
             used_at: now,
             trip: Trip::default(),
+            patience: Patience::default(),
             cache: Cache::default(),
             heads: Heads::default(),
             phase: Phase::Normal,
@@ -242,6 +245,9 @@ impl Flow {
             let moved = sender.answers(segment, receiver);
             if way == Way::In && moved {
                 self.trip.acknowledged(now, self.local.acked);
+                if self.answered_to() == self.local.acked {
+                    self.patience.acknowledged(now, self.local.acked);
+                }
             }
         }
         if way == Way::Out {
@@ -249,6 +255,9 @@ impl Flow {
                 self.trip.left(now, segment);
             } else if segment.len > 0 {
                 self.trip.repeated();
+            }
+            if segment.end() != segment.seq {
+                self.patience.sent(now, segment, self.answered_to(), fresh);
             }
         }
         self.step();

@@ -1,0 +1,61 @@
+//! How long the local side goes on repeating what nobody acknowledges, before it gives up.
+//!
+//! Linux measures the repetitions that it is set to (`tcp_retries2`) by time: as long as so many
+//! would take from the shortest time-out on, and gives up when its timer fires next. When losses
+//! before have made that timer slow, it fires once or twice.
+
+use crate::time::{Duration, Instant};
+use crate::wire::tcp::{Segment, Seq};
+
+/// The first segment was repeated so often that its sender is taken to give up soon: six
+/// repetitions are the fewest that anybody sets.
+const REPEATS_MAX: u8 = 5;
+/// Six take 25.4 s (`tcp_model_timeout`).
+const TIME_MAX: Duration = Duration::from_secs(20);
+
+/// What is known of the local side's patience.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Patience {
+    /// Whether it repeats what it sent, since when, and up to where.
+    is_repeating: bool,
+    began: Instant,
+    to: Seq,
+    /// How often it has repeated the first.
+    repeats: u8,
+    /// When its timer was set, and when it will fire, if it has doubled since it last did.
+    set_at: Instant,
+    fires_at: Instant,
+}
+
+impl Patience {
+    /// Whether it ends when the timer fires next.
+    pub(super) fn ends(&self) -> bool {
+        let is_over = self.fires_at.saturating_since(self.began) >= TIME_MAX;
+        self.repeats >= REPEATS_MAX || (self.repeats > 0 && is_over)
+    }
+
+    /// It sends a segment that takes up numbers, and was told of everything before `acked`.
+    pub(super) fn sent(&mut self, now: Instant, segment: &Segment, acked: Seq, fresh: bool) {
+        let is_first = segment.seq == acked;
+        if !fresh {
+            if !self.is_repeating {
+                (self.is_repeating, self.began, self.to) = (true, now, acked);
+            }
+            self.to = self.to.max(segment.end());
+            if is_first {
+                self.repeats = self.repeats.saturating_add(1);
+                self.fires_at = now + now.saturating_since(self.set_at) * 2;
+            }
+        }
+        if is_first {
+            self.set_at = now;
+        }
+    }
+
+    /// It is told that everything before `acked` has arrived.
+    pub(super) fn acknowledged(&mut self, now: Instant, acked: Seq) {
+        self.is_repeating &= acked.is_before(self.to);
+        self.repeats = 0;
+        self.set_at = now;
+    }
+}
