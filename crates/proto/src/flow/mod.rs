@@ -566,8 +566,9 @@ impl Flow {
         if segment.flags.has(Flags::RST) {
             return Verdict::Pass;
         }
-        if is_bare && !is_news {
-            // The same again would look like a sign of loss.
+        let asks = segment.seq.is_before(self.remote.next);
+        if is_bare && !is_news && !asks {
+            // The same again would look like a sign of loss. Who asks waits for an answer.
             return Verdict::Keep;
         }
         let echo = segment.timestamps.map(|_| self.local.clock);
