@@ -194,6 +194,7 @@ impl Flow {
         memory: &mut Memory,
         out: &mut Vec<u8>,
     ) -> Option<Output> {
+        let gives_up = self.gives_up();
         let Phase::Resumed(resumed) = &mut self.phase else { return None };
         if resumed.is_broken {
             self.state = State::Closed;
@@ -208,11 +209,14 @@ impl Flow {
             self.acknowledge(promised, edge, out);
             return Some(Output::ToLocal);
         }
-        if self.promised.is_none() && resumed.timeout.is_some_and(|due| due <= now) {
-            self.phase = Phase::Normal; // the local side knows what it has to repeat
-            return None;
-        }
         if resumed.timeout.is_some_and(|due| due <= now) {
+            // What the local side was not promised it will repeat itself, if it is not too late.
+            let is_needed = gives_up && resumed.tries < TRIES_MAX;
+            if self.promised.is_none() && !is_needed {
+                self.phase = Phase::Normal;
+                return None;
+            }
+            self.heads.rewind();
             resumed.time_out(now, self.local.acked);
             if resumed.tries > TRIES_MAX {
                 resumed.is_broken = true;
@@ -226,6 +230,7 @@ impl Flow {
         }
         if let Some(head) = self.heads.next() {
             out.extend_from_slice(head);
+            resumed.timeout = resumed.timeout.or_else(|| Some(now + resumed.patience()));
             if self.state == State::Closed && !self.heads.has_next() {
                 self.heads.clear(memory); // a reset, which nobody acknowledges
                 self.end_if_done();
@@ -292,12 +297,17 @@ impl Flow {
 
     /// What the local side is to hear in an acknowledgement's place; `None` when it hears that.
     pub(super) fn tell(&mut self) -> Option<Told> {
-        if self.gives_up() {
+        let (acked, room, mss) = (self.local.acked, self.remote.edge, self.mss().max(1));
+        let is_sent = match &self.phase {
+            Phase::Resumed(resumed) => !self.heads.is_empty() || acked.is_before(resumed.to),
+            Phase::Held(_) => true,
+            Phase::Normal | Phase::Broken(_) => false,
+        };
+        if is_sent && self.gives_up() {
             // It was shown a closed window so as not to, and has to see it until there is news.
             return Some(Told { ack: self.answered_to(), window: 0, is_news: false });
         }
         let promised = self.promised?;
-        let (acked, room, mss) = (self.local.acked, self.remote.edge, self.mss().max(1));
         let (edge, before) = match &mut self.phase {
             Phase::Resumed(resumed) => {
                 let taken_in = acked.beyond(*resumed.from.get_or_insert(acked));
