@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use rove_proto::crypto::Token;
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::id::{PeerKey, SocketId};
-use rove_proto::node::Command;
 
 use super::engine::{GATEWAY, World};
 use super::host::Power;
@@ -89,9 +88,7 @@ impl World {
             }
             Task::Resolved { client } => self.resolved(client),
             Task::Announced { client, addresses } => self.take_announced(client, &addresses),
-            Task::Recorded { host, peer, tuple } => {
-                self.command(host, Command::Recorded { peer, tuple })
-            }
+            Task::Recorded { host, peer, tuple } => self.write_down(host, peer, tuple),
             Task::Unplug { client, card } => self.plug(client, card, None),
             Task::SocketFailed { host, socket } => self.tell_failed(host, socket),
             Task::Retire { kept } => self.retire(&kept),

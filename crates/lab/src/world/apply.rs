@@ -329,6 +329,7 @@ impl World {
             Power::Off => {
                 self.begin_process(host, reboot);
                 self.load_store(host)?;
+                self.inherit_owed(host)?;
                 if host == GATEWAY {
                     self.knows_everybody()?;
                     for &peer in self.gateway_store.journal.clone().keys() {

@@ -1,3 +1,4 @@
+use super::super::op::ACCESSES;
 use super::super::watch::Watch;
 use super::*;
 use crate::emu::{MS, SECOND};
@@ -81,6 +82,30 @@ fn a_machine_that_begins_anew_refuses_what_it_does_not_know() {
     world.advance(30 * SECOND).unwrap();
     let broke = outcome(&world, number).and_then(|it| it.broke);
     assert_eq!(broke, Some("connection reset by peer"));
+}
+
+#[test]
+fn what_a_process_owed_is_broken_off_by_the_next() {
+    let mut world = world();
+    let number = open(&mut world, 30_000_000);
+    world.advance(SECOND).unwrap();
+    for access in 0..usize::from(ACCESSES) {
+        world.place.set_carrier(world.now_ns, 0, access, crate::emu::Carrier::BlackHole);
+    }
+    world.advance(10 * SECOND).unwrap();
+    assert!(world.owed.has(1) && world.owed.has(GATEWAY), "both sides were promised something");
+    assert_eq!(outcome(&world, number), None);
+    world.hosts[1].stop();
+    world.power_on(1, false).unwrap();
+    world.advance(10 * SECOND).unwrap();
+    let broke = outcome(&world, number).and_then(|it| it.broke);
+    assert_eq!(broke, Some("connection reset by peer"), "by the process that was to send it");
+    assert!(world.owed.has(1), "the other end was not told yet");
+    for access in 0..usize::from(ACCESSES) {
+        world.place.set_carrier(world.now_ns, 0, access, crate::emu::Carrier::Up);
+    }
+    world.advance(120 * SECOND).unwrap();
+    assert!(!world.owed.has(1) && !world.owed.has(GATEWAY));
 }
 
 #[test]

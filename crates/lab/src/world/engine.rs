@@ -26,6 +26,7 @@ use super::laws::{
     check_status,
 };
 use super::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
+use super::owed::Owed;
 use super::parcel::HostId;
 use super::place::Place;
 use super::road::{Arrival, Passed};
@@ -120,6 +121,7 @@ pub(super) struct World {
     pub(super) wakes: Wakes,
     pub(super) streams: Streams,
     pub(super) connections: Connections,
+    pub(super) owed: Owed,
     /// The session of the gateway that is looked at next.
     inspected: usize,
     /// Where the gateway last found that a client is, by address.
@@ -186,6 +188,7 @@ impl World {
             wakes: Wakes::new(count + 1),
             streams: Streams::new(streams),
             connections: Connections::new(seed),
+            owed: Owed::default(),
             inspected: 0,
             whereabouts: BTreeMap::new(),
             agenda: BTreeMap::new(),
@@ -498,8 +501,8 @@ impl World {
             Event::Owing { peer, tuple } => {
                 self.schedule(0, Task::Recorded { host, peer, tuple });
             }
+            Event::Settled { peer, tuple } => self.strike_out(host, peer, tuple),
             Event::Established { .. }
-            | Event::Settled { .. }
             | Event::Reached { .. }
             | Event::OpenSocket { .. }
             | Event::CloseSocket { .. }

@@ -27,6 +27,7 @@ mod journey;
 mod laws;
 mod op;
 mod order;
+mod owed;
 mod parcel;
 mod place;
 mod road;

@@ -16,32 +16,35 @@ const TIME_MAX: Duration = Duration::from_secs(20);
 /// What is known of the local side's patience.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Patience {
-    /// Since when it repeats what it sent up to there.
-    began: Option<(Instant, Seq)>,
-    /// When its timer was set.
-    set_at: Instant,
-    /// How long that had run when it repeated its first segment, and how often it did so.
-    ran: Duration,
+    /// Whether it repeats what it sent, since when, and up to where.
+    is_repeating: bool,
+    began: Instant,
+    to: Seq,
+    /// How often it has repeated the first.
     repeats: u8,
+    /// When its timer was set, and when it will fire, if it has doubled since it last did.
+    set_at: Instant,
+    fires_at: Instant,
 }
 
 impl Patience {
-    /// Whether it ends when the timer fires next, which takes twice as long each time.
+    /// Whether it ends when the timer fires next.
     pub(super) fn ends(&self) -> bool {
-        let next = self.set_at + self.ran * 2;
-        let over = |(began, _)| next.saturating_since(began) >= TIME_MAX;
-        self.repeats >= REPEATS_MAX || (self.repeats > 0 && self.began.is_some_and(over))
+        let is_over = self.fires_at.saturating_since(self.began) >= TIME_MAX;
+        self.repeats >= REPEATS_MAX || (self.repeats > 0 && is_over)
     }
 
     /// It sends a segment that takes up numbers, and was told of everything before `acked`.
     pub(super) fn sent(&mut self, now: Instant, segment: &Segment, acked: Seq, fresh: bool) {
         let is_first = segment.seq == acked;
         if !fresh {
-            let (began, to) = self.began.unwrap_or((now, acked));
-            self.began = Some((began, to.max(segment.end())));
+            if !self.is_repeating {
+                (self.is_repeating, self.began, self.to) = (true, now, acked);
+            }
+            self.to = self.to.max(segment.end());
             if is_first {
                 self.repeats = self.repeats.saturating_add(1);
-                self.ran = now.saturating_since(self.set_at);
+                self.fires_at = now + now.saturating_since(self.set_at) * 2;
             }
         }
         if is_first {
@@ -51,7 +54,8 @@ impl Patience {
 
     /// It is told that everything before `acked` has arrived.
     pub(super) fn acknowledged(&mut self, now: Instant, acked: Seq) {
-        let began = self.began.filter(|&(_, to)| acked.is_before(to));
-        *self = Self { began, set_at: now, ..Self::default() };
+        self.is_repeating &= acked.is_before(self.to);
+        self.repeats = 0;
+        self.set_at = now;
     }
 }

@@ -339,10 +339,10 @@ impl Side {
             *other = Self { is_known: true, next: segment.ack, acked: segment.ack, ..*other };
             other.mss = MSS_USUAL;
         }
-        if !self.answered && other.begin.is_none() {
+        if other.begin.is_none() {
             // What was seen of the other first may lie far beyond what this one has, or before.
             other.next = other.next.max(segment.ack);
-            other.acked = segment.ack;
+            other.acked = if self.answered { other.acked } else { segment.ack };
         }
         let plausible = !other.next.is_before(segment.ack);
         let moved = plausible && other.acked.is_before(segment.ack);

@@ -121,6 +121,40 @@ fn nothing_is_owed_to_who_breaks_off_by_itself() {
 }
 
 #[test]
+fn what_is_owed_is_not_forgotten_for_a_reset_that_nobody_believes() {
+    for way in [Way::In, Way::Out] {
+        let mut scene = Scene::new(Hold::Full);
+        scene.send(3);
+        scene.suspend();
+        scene.said();
+        scene.resume();
+        let seq = if way == Way::In { scene.remote.0 } else { scene.local.0 }.plus(1);
+        let reset = scene.packet(way, Flags::RST.and(Flags::ACK), seq, &[]);
+        match way {
+            Way::In => assert_eq!(scene.give_in(&reset).1, Verdict::Pass),
+            Way::Out => _ = scene.give_out(&reset),
+        }
+        assert_eq!(scene.flows.poll_settled(), None, "{way:?}");
+        let said = scene.said_within(TRIP);
+        assert_eq!(said.iter().filter(|(_, said)| !said.payload.is_empty()).count(), 3, "{way:?}");
+    }
+}
+
+#[test]
+fn what_is_seen_of_a_connection_in_its_midst_acknowledges_nothing() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.flows = Flows::new(Hold::Full, 1);
+    scene.resume();
+    let ahead = scene.packet(Way::In, Flags::ACK, scene.remote.0.plus(9_000), &[7; 100]);
+    scene.give_in(&ahead);
+    scene.out(Flags::ACK, scene.local.0, &[]);
+    scene.suspend();
+    let mut packet = Vec::new();
+    scene.flows.news(0, &mut packet).unwrap();
+    assert_eq!(read(Output::ToRemote, &packet).ack, scene.local.1, "what the local side said");
+}
+
+#[test]
 fn who_was_promised_something_hears_that_the_session_is_over() {
     let mut scene = Scene::new(Hold::Full);
     scene.send(3);
