@@ -63,6 +63,12 @@ impl Body {
             Self::Forbidden(_) => false,
         }
     }
+
+    /// Whether it may come out twice: a connection's oldest segment is sent again when there is a
+    /// path again, as long as nobody answers it, and here nobody does.
+    pub(super) const fn may_come_again(self) -> bool {
+        matches!(self, Self::Syn(_))
+    }
 }
 
 /// The inner address of a client.

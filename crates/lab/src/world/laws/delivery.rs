@@ -74,7 +74,7 @@ impl Delivery {
         if !inner.may_arrive_as(packet) {
             return Err(breach(format!("{inner:?} was altered: {} bytes", packet.len())));
         }
-        if std::mem::replace(&mut entry.arrived, true) {
+        if std::mem::replace(&mut entry.arrived, true) && !inner.body.may_come_again() {
             return Err(breach(format!("{inner:?} was delivered twice")));
         }
         self.arrived += 1;
