@@ -356,7 +356,8 @@ impl Flows {
         Some(())
     }
 
-    /// Whether a packet that left by a path that is dead will be sent again from here anyway.
+    /// Whether a packet that left by a path that is dead need not leave again: it has arrived, or
+    /// will be sent from here anyway.
     pub fn sends_again(&mut self, view: &InnerView, packet: &InnerPacket<'_>) -> bool {
         let Some(segment) = Segment::parse(view, packet).filter(|segment| segment.len > 0) else {
             return false;
