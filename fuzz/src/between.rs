@@ -307,7 +307,7 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(86_400),
-        hold: Hold::Full,
+        hold: Hold::Full.into(),
         hold_memory: 1 << 20,
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), 100)

@@ -5,7 +5,7 @@
 
 mod pair;
 
-use pair::{DELAY, Nat, Pair, packet};
+use pair::{DELAY, Nat, Pair, packet, syn};
 use rove_proto::crypto::{Rng, SeededRng};
 use rove_proto::error::CloseCode;
 use rove_proto::node::{Command, PeerState};
@@ -124,6 +124,49 @@ fn who_rests_has_keys_within_a_round_trip_when_there_is_something_to_send() {
         assert_eq!((pair.gateway_inner.len(), pair.state()), (before + 20, PeerState::Up));
         assert!(pair.gateway_inner[before].0.saturating_since(pair.now - DELAY * 6) <= DELAY * 3);
     }
+}
+
+#[test]
+fn who_rests_is_woken_by_what_is_held_as_well() {
+    let mut pair = Pair::up();
+    pair.run(seconds(48 * 3_600));
+    assert_eq!(pair.state(), PeerState::Resting);
+    pair.send(&syn(false));
+    pair.run(DELAY * 6);
+    assert_eq!((pair.state(), pair.gateway_inner.len()), (PeerState::Up, 1));
+}
+
+#[test]
+fn a_silent_client_is_asked_again_for_what_is_held() {
+    let mut pair = Pair::up();
+    pair.run(seconds(10));
+    pair.filter = Box::new(|_| false);
+    pair.send_back(&syn(true));
+    // The gateway asks in vain, and stops; the client has nothing to say, and does not know.
+    pair.run(seconds(300));
+    let before = pair.sent;
+    pair.run(seconds(300));
+    assert_eq!((pair.sent, pair.state()), (before, PeerState::Up));
+    pair.filter = Box::new(|_| true);
+    pair.send_back(&syn(true));
+    pair.run(DELAY * 4);
+    assert_eq!(pair.client_inner.len(), 1);
+}
+
+#[test]
+fn in_the_first_minute_only_a_way_is_asked_for_without_pause() {
+    let mut pair = Pair::up();
+    pair.run(seconds(10));
+    pair.filter = Box::new(|_| false);
+    let mut asked = Vec::new();
+    for _ in 0..3 {
+        let before = pair.sent;
+        pair.send_back(&syn(true));
+        pair.run(seconds(90));
+        asked.push(pair.sent - before);
+    }
+    assert!(asked[0] > 2_000, "{asked:?}");
+    assert!(asked[1..].iter().all(|asked| (20..120).contains(asked)), "{asked:?}");
 }
 
 #[test]

@@ -29,12 +29,13 @@ fn help_is_everywhere_and_does_not_change_by_accident() {
         ("help-gateway-move.txt", "gateway move --help"),
         ("help-up.txt", "up --help"),
         ("help-status.txt", "status --help"),
+        ("help-flows.txt", "flows --help"),
     ] {
         let help = rove(words(line)).ok();
         assert!(help.lines().all(|line| line.chars().count() <= 100), "{line}");
         golden(name, &help);
     }
-    for command in ["run", "peers", "revoke", "backup", "restore"] {
+    for command in ["run", "peers", "flows", "revoke", "backup", "restore"] {
         rove(["gateway", command, "--help"]).ok();
     }
     for command in ["down", "paths", "reload"] {
@@ -398,6 +399,21 @@ fn damaged_invites_are_usage_errors_with_the_cure() {
     let error = rove(["up", shorter]);
     assert_eq!(error.code, Some(2));
     assert!(error.err.contains("copy the whole line again"), "{}", error.err);
+}
+
+#[test]
+fn where_nothing_runs_there_are_no_connections() {
+    let dir = tempfile::tempdir().unwrap();
+    for line in ["flows", "gateway flows"] {
+        assert_eq!(rove_in(dir.path(), line).ok(), "not up: connect with `rove up`\n");
+        let told: Value =
+            serde_json::from_str(&rove_in(dir.path(), &format!("{line} --json")).ok()).unwrap();
+        assert_eq!((&told["node"], &told["held_bytes"]), (&Value::Null, &0.into()));
+        assert_eq!(told["flows"], Value::Array(vec![]));
+    }
+    init(dir.path());
+    let start = "the gateway does not run: start it with `rove gateway run`\n";
+    assert_eq!(rove_in(dir.path(), "flows").ok(), start);
 }
 
 #[test]

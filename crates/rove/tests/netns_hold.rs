@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use serde_json::Value;
 use support::netns::{Lab, Running, SOON, edit, in_namespace, inside, pattern, sh, wait_until};
 
 const WEB: &str = "198.51.100.80:80";
@@ -31,14 +32,62 @@ fn what_was_acknowledged_for_another_is_delivered() {
             // The server takes what the gateway says for what the client says.
             wait_until("the gateway owes", || owed(&lab) > 0);
             std::thread::sleep(Duration::from_secs(1));
+            is_told_as_held(&lab);
             swallow(false);
             wait_until("nothing is owed", || owed(&lab) == 0);
             sent.recv_timeout(SOON).unwrap().unwrap();
+            wait_until("it is told as any other", || {
+                let flow = flow(&lab, "gateway");
+                flow["state"] == "normal" && flow["held_bytes"] == 0 && flow["owed_bytes"] == 0
+            });
         }
         drop(send);
         let (content, ended) = fetched.join().unwrap();
         ended.unwrap();
         assert!(content == pattern(3 * PIECE), "it came whole: {} bytes", content.len());
+        lab.rove("client", "down").ok();
+        assert_eq!(gateway.terminate(), Some(0));
+    });
+}
+
+#[test]
+fn rules_that_are_read_again_are_for_connections_that_begin_afterwards() {
+    in_namespace("rules_that_are_read_again_are_for_connections_that_begin_afterwards", || {
+        let lab = Lab::new("rules");
+        let gateway = held(&lab);
+        let listener = inside("server", || TcpListener::bind(WEB).unwrap()).join().unwrap();
+        let connect = || inside("client", || TcpStream::connect(WEB).unwrap()).join().unwrap();
+        let before = connect();
+        let rule = "\n[[persistence.rules]]\nto = \"198.51.100.80/32:80\"\nhold = \"off\"\n";
+        let configs = [("client", "client.toml"), ("gateway", "gateway.toml")];
+        for (host, name) in configs {
+            let config = lab.home(host).join(name);
+            let text = std::fs::read_to_string(&config).unwrap();
+            std::fs::write(config, format!("{text}{rule}")).unwrap();
+            assert!(lab.rove(host, "reload").ok().ends_with("reloaded\n"));
+        }
+        let after = connect();
+        for (host, _) in configs {
+            for (stream, why) in [
+                (&before, "carried; kept when its path is lost"),
+                (&after, "left alone: as rule 1 says"),
+            ] {
+                let port = stream.local_addr().unwrap().port();
+                let end = format!(":{port}");
+                let flows = flows(&lab, host);
+                let of = |flow: &&Value| {
+                    ["local", "remote"]
+                        .iter()
+                        .any(|key| flow[key].as_str().unwrap().ends_with(&end))
+                };
+                assert_eq!(flows.iter().find(of).unwrap()["why"], why, "{host}: {flows:?}");
+            }
+        }
+        let config = lab.home("client").join("client.toml");
+        edit(&config, "hold = \"full\"", "hold = \"full\"\ntimeout = \"1h\"");
+        let refused = lab.rove("client", "reload").fails();
+        assert!(refused.contains("persistence.timeout and persistence.memory_mb cannot change"));
+        drop((before, after, listener));
         lab.rove("client", "down").ok();
         assert_eq!(gateway.terminate(), Some(0));
     });
@@ -89,6 +138,41 @@ fn held(lab: &Lab) -> Running {
     std::fs::write(config, "[persistence]\nhold = \"full\"\n").unwrap();
     lab.rove("client", &format!("up {invite} --route 198.51.100.0/24")).ok();
     gateway
+}
+
+/// While the path is silent the gateway tells that it holds the only connection.
+fn is_told_as_held(lab: &Lab) {
+    let held = flow(lab, "gateway");
+    assert_eq!((&held["state"], &held["stage"]), (&"suspended".into(), &"established".into()));
+    assert_eq!((&held["local"], &held["peer"]), (&WEB.into(), &"laptop".into()));
+    let why = "kept and acknowledged in the other end's place: no path carries";
+    assert_eq!(held["why"], why);
+    let (bytes, owed) =
+        (held["held_bytes"].as_u64().unwrap(), held["owed_bytes"].as_u64().unwrap());
+    assert!(owed > 0 && bytes >= owed && bytes <= PIECE as u64, "{held}");
+    let all: Value =
+        serde_json::from_str(&lab.rove("gateway", "gateway flows --json").ok()).unwrap();
+    assert!(all["held_bytes"].as_u64().unwrap() >= bytes, "{all}");
+    assert_eq!((&all["node"], &all["memory_bytes"]), (&"gateway".into(), &(64 << 20).into()));
+    let text = lab.rove("gateway", "flows").ok();
+    assert!(text.lines().any(|line| line.starts_with("suspended")), "{text}");
+    assert!(text.contains(why) && text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    // The client may not have noticed: it sends nothing.
+    let waiting = flow(lab, "client");
+    assert_eq!((&waiting["remote"], &waiting["held_bytes"]), (&WEB.into(), &0.into()));
+}
+
+/// The connections that a node tells of.
+fn flows(lab: &Lab, host: &str) -> Vec<Value> {
+    let told: Value = serde_json::from_str(&lab.rove(host, "flows --json").ok()).unwrap();
+    told["flows"].as_array().unwrap().clone()
+}
+
+/// The only connection that a node tells of.
+fn flow(lab: &Lab, host: &str) -> Value {
+    let flows = flows(lab, host);
+    assert_eq!(flows.len(), 1, "{flows:?}");
+    flows[0].clone()
 }
 
 /// The router swallows everything between the two from now on, or nothing any more.

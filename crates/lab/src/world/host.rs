@@ -303,7 +303,7 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64, holding: Holding) -> Nod
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(86_400),
-        hold: holding.hold,
+        hold: holding.hold.into(),
         hold_memory: holding.memory,
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET)

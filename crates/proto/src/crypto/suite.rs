@@ -26,6 +26,15 @@ impl Suite {
     /// Every suite, in the order of its number.
     pub const ALL: [Self; 3] = [Self::Aes256Gcm, Self::Aes128Gcm, Self::ChaCha20Poly1305];
 
+    /// The name by which status shows it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Aes256Gcm => "aes-256-gcm",
+            Self::Aes128Gcm => "aes-128-gcm",
+            Self::ChaCha20Poly1305 => "chacha20-poly1305",
+        }
+    }
+
     /// Whether the suite is strong enough for `floor`.
     pub fn meets(self, floor: Floor) -> bool {
         self.strength() >= floor

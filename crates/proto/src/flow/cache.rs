@@ -43,6 +43,11 @@ impl Memory {
         self.used
     }
 
+    /// Whether more than half of it is taken: not everybody may get some of the rest.
+    pub(super) const fn is_short(&self) -> bool {
+        self.used > self.max / 2
+    }
+
     /// Connections that are known.
     pub const fn flows(&self) -> usize {
         self.flows
@@ -61,18 +66,37 @@ impl Memory {
         self.flows = self.flows.saturating_sub(count);
     }
 
+    /// Bytes that may be held.
+    pub const fn max(&self) -> usize {
+        self.max
+    }
+
     /// Takes `bytes` for a connection that holds `held`, if its share and the whole allow it.
-    pub(super) const fn take(&mut self, held: usize, bytes: usize) -> bool {
-        let fits = held + bytes <= self.share && self.used + bytes <= self.max;
-        if fits {
-            self.used += bytes;
+    pub(super) const fn take(&mut self, held: usize, bytes: usize) -> Result<(), NoRoom> {
+        if held + bytes > self.share {
+            return Err(NoRoom::InShare);
         }
-        fits
+        if self.used + bytes > self.max {
+            return Err(NoRoom::AtAll);
+        }
+        self.used += bytes;
+        Ok(())
     }
 
     pub(super) const fn give_back(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
     }
+}
+
+/// Why something is not kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NoRoom {
+    /// The connection has its share already.
+    InShare,
+    /// All connections together have all that there is.
+    AtAll,
+    /// There is little, and others gain more by it.
+    ForThis,
 }
 
 /// The bytes of one side of a connection.
@@ -87,6 +111,8 @@ pub(super) struct Cache {
     beyond: Vec<(Piece, Vec<u8>)>,
     /// Bytes in `beyond`.
     waiting: usize,
+    /// Why the hole before `beyond`, or the end, is where it is, if it is for want of room.
+    no_room: Option<NoRoom>,
 }
 
 /// What left in one segment.
@@ -153,7 +179,8 @@ impl Cache {
             self.base = seq;
         }
         match seq.since(self.end()) {
-            0 if memory.take(self.len(), len) => {
+            0 if self.has_room(memory, len) => {
+                self.no_room = None;
                 self.bytes.extend(payload.bytes.0);
                 self.bytes.extend(payload.bytes.1);
                 self.pieces.push_back(piece);
@@ -161,7 +188,7 @@ impl Cache {
             }
             ahead if ahead > 0 && self.waiting + len <= BEYOND_BYTES_MAX => {
                 let known = self.beyond.iter().any(|(known, _)| known.seq == seq);
-                if !known && memory.take(self.len(), len) {
+                if !known && self.has_room(memory, len) {
                     let bytes = [payload.bytes.0, payload.bytes.1].concat();
                     self.beyond.push((piece, bytes));
                     self.waiting += len;
@@ -169,6 +196,22 @@ impl Cache {
             }
             _ => {}
         }
+    }
+
+    fn has_room(&mut self, memory: &mut Memory, bytes: usize) -> bool {
+        let taken = memory.take(self.len(), bytes);
+        self.no_room = taken.err().or(self.no_room);
+        taken.is_ok()
+    }
+
+    /// Something is left to others that there is room for.
+    pub(super) const fn leave_out(&mut self) {
+        self.no_room = Some(NoRoom::ForThis);
+    }
+
+    /// Why not all is kept that was to be, if it is for want of room.
+    pub(super) const fn no_room(&self) -> Option<NoRoom> {
+        self.no_room
     }
 
     /// What waited for a hole to be filled follows.

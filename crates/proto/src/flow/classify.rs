@@ -17,6 +17,9 @@ pub enum Class {
 }
 
 impl Class {
+    /// Every class.
+    pub const ALL: [Self; 3] = [Self::Interactive, Self::Names, Self::Bulk];
+
     /// The name by which status shows it.
     pub const fn label(self) -> &'static str {
         match self {

@@ -19,7 +19,7 @@ impl Heads {
     pub(super) fn keep(&mut self, memory: &mut Memory, seq: Seq, packet: &InnerPacket<'_>) {
         let place = self.0.partition_point(|(known, _)| known.is_before(seq));
         let is_known = self.0.get(place).is_some_and(|&(known, _)| known == seq);
-        if is_known || place >= HEADS_MAX || !memory.take(self.len(), packet.len()) {
+        if is_known || place >= HEADS_MAX || memory.take(self.len(), packet.len()).is_err() {
             return;
         }
         let mut bytes = Vec::with_capacity(packet.len());

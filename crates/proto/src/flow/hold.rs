@@ -12,11 +12,11 @@
 //! A sender that was already slowed down by a time-out is let go on into the memory until it is as
 //! fast again as it was, within its share (Equations 4.6 to 4.8).
 
-use super::Output;
 use super::cache::Memory;
 use super::share;
 use super::tcp::{Flow, Phase, State};
 use super::tuple::Way;
+use super::{Hold, Output};
 use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Made, Segment, Seq};
@@ -84,6 +84,11 @@ impl Held {
         self.flight
     }
 
+    /// Whether nothing is said before it is written down.
+    pub(super) const fn is_being_recorded(&self) -> bool {
+        matches!(self.record, Record::Asked)
+    }
+
     /// Up to where the local side was told that there is room, if it was.
     pub(super) const fn edge(&self) -> Option<Seq> {
         self.edge
@@ -106,7 +111,8 @@ impl Held {
 impl Flow {
     /// The way to the remote side is lost.
     pub(super) fn suspend(&mut self, now: Instant, memory: &mut Memory) {
-        if matches!(self.phase, Phase::Held(_) | Phase::Broken(_)) {
+        if matches!(self.phase, Phase::Held(_) | Phase::Broken(_)) || self.choice.hold == Hold::Off
+        {
             return;
         }
         self.trip.interrupted();
@@ -161,7 +167,8 @@ impl Flow {
     pub(super) fn waits(&self, now: Instant) -> bool {
         let recent = now.saturating_since(self.used_at) < RECENT;
         let open = matches!(self.state, State::Established | State::HalfClosed);
-        self.outstanding() > 0 || (recent && open) || matches!(self.phase, Phase::Resumed(_))
+        let waits = self.outstanding() > 0 || (recent && open);
+        self.choice.hold != Hold::Off && (waits || matches!(self.phase, Phase::Resumed(_)))
     }
 
     /// Repeats what the local side said last about what it received, if the other may not have
@@ -169,14 +176,14 @@ impl Flow {
     pub(super) fn repeat_news(&self, out: &mut Vec<u8>) -> bool {
         let has_news = matches!(&self.phase, Phase::Held(held) if held.has_news);
         if has_news {
-            self.say(Way::Out, Flags::ACK, self.local.next, out);
+            self.say_news(out);
         }
         has_news
     }
 
     /// Up to where everything that the local side has sent is kept; `None` when something is
     /// missing before.
-    fn covered(&self) -> Option<Seq> {
+    pub(super) fn covered(&self) -> Option<Seq> {
         let sent = self.local.next.minus(u32::from(self.local.fin.is_some()));
         if !self.local.acked.is_before(sent) {
             return Some(sent);

@@ -5,8 +5,9 @@
 //! known one by one (`table`, `tcp`), and what their local side sent and the remote one did not
 //! acknowledge is kept (`cache`). When the last path is lost their remote sides are spoken for
 //! (`hold`); when there is one again, this end sends what it answered for (`resume`); what a
-//! process could not deliver before it ended is broken off by the next (`breakoff`). Both ends of
-//! the tunnel do the same, each for those behind its own TUN, and need no word between them.
+//! process could not deliver before it ended is broken off by the next (`breakoff`). Of what is not
+//! TCP only the questions are kept that something begins with (`datagrams`). Both ends of the
+//! tunnel do the same, each for those behind its own TUN, and need no word between them.
 //!
 //! Decides nothing about paths, and seals nothing: what it wants to say comes out of
 //! [`Flows::poll`], to the TUN or into the tunnel.
@@ -19,13 +20,17 @@ mod breakoff;
 mod cache;
 pub mod clamp;
 pub mod classify;
+mod datagrams;
 mod heads;
 mod hold;
+pub mod report;
 mod resume;
+pub mod rules;
 mod share;
 mod table;
 mod tcp;
 pub mod tuple;
+mod worth;
 
 pub use cache::Memory;
 
@@ -37,11 +42,14 @@ use crate::wire::tcp::{Flags, Segment, Seq};
 use breakoff::Broken;
 use cache::Payload;
 use classify::classify;
+use datagrams::Questions;
 use hold::Due;
 use resume::Told;
+use rules::Rules;
 use table::{Place, Table};
 use tcp::{Flow, Phase, State};
 use tuple::{Tuple, Way};
+use worth::Networks;
 
 /// Connections whose last word is repeated while there is no way.
 const NEWS_MAX: usize = 4;
@@ -112,8 +120,10 @@ impl Change {
 /// The connections of one session.
 #[derive(Debug)]
 pub struct Flows {
-    hold: Hold,
+    rules: Rules,
     table: Table,
+    questions: Questions,
+    networks: Networks,
     /// What is due when, each connection once.
     timers: BTreeSet<(Instant, Place)>,
     /// Whether there is a way to the remote sides.
@@ -138,10 +148,12 @@ pub struct Flows {
 
 impl Flows {
     /// No connection yet, and no way. `secret` is a random number.
-    pub fn new(hold: Hold, secret: u64) -> Self {
+    pub fn new(rules: impl Into<Rules>, secret: u64) -> Self {
         Self {
-            hold,
+            rules: rules.into(),
             table: Table::new(secret),
+            questions: Questions::default(),
+            networks: Networks::default(),
             timers: BTreeSet::new(),
             is_up: false,
             lost_at: Instant::ZERO,
@@ -153,6 +165,11 @@ impl Flows {
             settled: Vec::new(),
             rests_until: Instant::ZERO,
         }
+    }
+
+    /// What is done for connections that are seen from now on.
+    pub fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
     }
 
     /// Whether there is a way, as it was told.
@@ -183,8 +200,13 @@ impl Flows {
         view: &InnerView,
         packet: &InnerPacket<'_>,
     ) -> bool {
-        if self.hold == Hold::Off || view.protocol != TCP {
+        if self.is_idle() {
             return true;
+        }
+        if view.protocol != TCP {
+            let goes = self.questions.outgoing(now, memory, &self.rules, view, packet, self.is_up);
+            self.is_waiting |= !goes && !self.is_up;
+            return goes;
         }
         let Some(segment) = Segment::parse(view, packet) else { return true };
         let Some(place) = self.find(now, memory, Way::Out, view, &segment) else { return true };
@@ -202,11 +224,15 @@ impl Flows {
         let fresh = flow.observe(now, Way::Out, &segment);
         if segment.flags.has(Flags::SYN) && fresh {
             flow.open(Way::Out, &segment, segment.opening(packet));
-        } else if segment.len > 0 && self.hold == Hold::Full && flow.can_be_held() {
+        } else if segment.len > 0 && flow.is_kept() {
             let (seq, push) = (segment.seq, segment.flags.has(Flags::PSH));
             let sum = segment.declared_sum(view, packet);
-            let bytes = payload(packet, &segment);
-            flow.cache.push(memory, Payload { seq, bytes, sum, push });
+            let payload = Payload { seq, bytes: payload(packet, &segment), sum, push };
+            if flow.cache.is_empty() && !self.networks.are_worth(flow.class, memory) {
+                flow.cache.leave_out();
+            } else {
+                flow.cache.push(memory, payload);
+            }
         }
         if flow.state == State::Closed {
             flow.end(memory);
@@ -219,7 +245,7 @@ impl Flows {
                 self.is_waiting |= segment.end() != segment.seq;
                 false
             }
-            Phase::Resumed(_) => !flow.repeats_promised(now, &segment),
+            Phase::Resumed(_) => flow.goes_now(now, &segment, packet),
             Phase::Broken(_) => false,
         };
         self.arm(place);
@@ -234,7 +260,11 @@ impl Flows {
         view: &InnerView,
         packet: &[u8],
     ) -> Verdict {
-        if self.hold == Hold::Off || view.protocol != TCP {
+        if self.is_idle() {
+            return Verdict::Pass;
+        }
+        if view.protocol != TCP {
+            self.questions.answered(memory, view, packet);
             return Verdict::Pass;
         }
         let whole = InnerPacket::whole(packet);
@@ -270,6 +300,7 @@ impl Flows {
     pub fn suspend(&mut self, now: Instant, memory: &mut Memory) {
         self.is_up = false;
         self.lost_at = now;
+        self.is_waiting |= self.questions.suspend(now, memory);
         let mut held = Vec::new();
         self.newsworthy.clear();
         for (place, flow) in self.table.iter_mut() {
@@ -304,7 +335,9 @@ impl Flows {
 
     /// When [`Self::poll`] will have something; `None` while it waits for others.
     pub fn due(&self) -> Option<Instant> {
-        self.timers.first().map(|&(due, _)| due.max(self.rests_until))
+        let timer = self.timers.first().map(|&(due, _)| due);
+        let due = timer.into_iter().chain(self.questions.due(self.is_up)).min()?;
+        Some(due.max(self.rests_until))
     }
 
     /// There is no room for what it says before `until`.
@@ -320,6 +353,9 @@ impl Flows {
         memory: &mut Memory,
         packet: &mut Vec<u8>,
     ) -> Option<Output> {
+        if self.questions.poll(now, memory, self.is_up, packet) {
+            return Some(Output::ToRemote);
+        }
         while let Some(&(due, place)) = self.timers.first()
             && due <= now
         {
@@ -356,9 +392,17 @@ impl Flows {
         Some(())
     }
 
-    /// Whether a packet that left by a path that is dead need not leave again: it has arrived, or
-    /// will be sent from here anyway.
-    pub fn sends_again(&mut self, view: &InnerView, packet: &InnerPacket<'_>) -> bool {
+    /// Whether a packet that left at `left_at` by a path that is dead need not leave again:
+    /// it has arrived, or will be sent from here anyway.
+    pub fn sends_again(
+        &mut self,
+        left_at: Instant,
+        view: &InnerView,
+        packet: &InnerPacket<'_>,
+    ) -> bool {
+        if view.protocol != TCP {
+            return self.questions.sends_again(left_at, view, packet);
+        }
         let Some(segment) = Segment::parse(view, packet).filter(|segment| segment.len > 0) else {
             return false;
         };
@@ -424,10 +468,16 @@ impl Flows {
         }
         memory.flows_less(self.table.len());
         self.table.clear();
+        self.questions.clear(memory);
         self.timers.clear();
         self.newsworthy.clear();
         self.is_waiting = false;
         self.is_owing = false;
+    }
+
+    /// Whether nothing has to be looked at: nothing was ever done for anything, nor will be.
+    fn is_idle(&self) -> bool {
+        self.is_empty() && self.questions.is_empty() && self.rules.is_off()
     }
 
     /// The connection of a packet; a new one is added.
@@ -448,11 +498,13 @@ impl Flows {
             }
             self.forget(memory, place); // the same ends, another connection
         }
-        if segment.flags.has(Flags::RST) {
+        if segment.flags.has(Flags::RST) || self.rules.is_off() {
             return None;
         }
         let class = classify((tuple.local.1, tuple.remote.1));
-        self.admit(now, memory, Flow::new(tuple, class, now))
+        let mut flow = Flow::new(tuple, class, now);
+        flow.choice = self.rules.choose(&tuple, class);
+        self.admit(now, memory, flow)
     }
 
     /// Adds a connection that is not known, in the place of another if need be.
@@ -499,17 +551,6 @@ impl Flows {
 }
 
 impl Flow {
-    /// Whether the local side says again what it was told has arrived, or asks whether anybody is
-    /// there: it is told again, by the next acknowledgement.
-    fn repeats_promised(&mut self, now: Instant, segment: &Segment) -> bool {
-        let Some(promised) = self.promised else { return false };
-        let repeats = !promised.is_before(segment.end()) && segment.seq.is_before(promised);
-        if repeats && let Phase::Resumed(resumed) = &mut self.phase {
-            resumed.ask(now);
-        }
-        repeats
-    }
-
     /// What becomes of a segment of the remote side's while it is spoken for.
     fn pass_on(&mut self, now: Instant, segment: &Segment, packet: &[u8]) -> Verdict {
         self.hear(now, segment, packet);

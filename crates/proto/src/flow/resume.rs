@@ -13,6 +13,7 @@ use super::cache::{Again, Memory};
 use super::tcp::{Flow, Phase, State};
 use super::tuple::Way;
 use crate::time::{Duration, Instant};
+use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Made, Segment, Seq};
 
 /// Attempts without an answer after which a connection is broken off: with the pause doubled each
@@ -151,6 +152,40 @@ impl Flow {
         self.local.is_known && !to.is_before(segment.end())
     }
 
+    /// Whether a segment of the local side's leaves as it is. It does not if it says again what was
+    /// told to have arrived, or asks whether anybody is there: that is answered here. Nor if what
+    /// is sent in its place comes before it and has not left yet: it follows in order, from what
+    /// is kept, since one that overtook would look like a loss, and make the rest look old.
+    pub(super) fn goes_now(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        packet: &InnerPacket<'_>,
+    ) -> bool {
+        let (end, promised) = (segment.end(), self.promised);
+        let kept_to = self.cache.span().map_or(self.local.acked, |(_, kept_to)| kept_to);
+        let Phase::Resumed(resumed) = &mut self.phase else { return true };
+        if promised.is_some_and(|to| !to.is_before(end) && segment.seq.is_before(to)) {
+            resumed.asked_at = Some(now);
+            return false;
+        }
+        let unusual = Flags(segment.flags.0 & !Flags::ACK.and(Flags::PSH).and(Flags::FIN).0);
+        if unusual != Flags::default() || !resumed.next.is_before(resumed.to) {
+            return true;
+        }
+        let data_end = segment.seq.plus(u32::from(segment.len));
+        if segment.len > 0 || segment.flags.has(Flags::FIN) {
+            let is_kept = !kept_to.is_before(data_end) && !segment.seq.is_before(resumed.next);
+            resumed.to = if is_kept { resumed.to.max(data_end) } else { resumed.to };
+            return !is_kept;
+        }
+        // What it says of what it received goes with the next piece, unless that waits, or tells
+        // less.
+        let is_bare = segment.sacked(packet).next().is_none();
+        resumed.has_news |= is_bare;
+        !is_bare
+    }
+
     /// When something is to be sent in the local side's place.
     pub(super) fn resend_due(&self) -> Option<Instant> {
         let Phase::Resumed(resumed) = &self.phase else { return None };
@@ -172,9 +207,7 @@ impl Flow {
         let Phase::Resumed(resumed) = &mut self.phase else { return None };
         if resumed.is_broken {
             self.state = State::Closed;
-            self.phase = Phase::Normal;
-            self.promised = None;
-            self.is_settled = true;
+            self.end(memory);
             self.reset(Way::In, out);
             return Some(Output::ToLocal);
         }
@@ -184,6 +217,10 @@ impl Flow {
             let edge = resumed.edge.map_or(promised, |edge| edge.max(promised));
             self.acknowledge(promised, edge, out);
             return Some(Output::ToLocal);
+        }
+        if self.promised.is_none() && resumed.timeout.is_some_and(|due| due <= now) {
+            self.phase = Phase::Normal; // the local side knows what it has to repeat
+            return None;
         }
         if resumed.timeout.is_some_and(|due| due <= now) {
             resumed.time_out(now, self.local.acked);
@@ -201,15 +238,14 @@ impl Flow {
             out.extend_from_slice(&head);
             return Some(Output::ToRemote);
         }
-        if std::mem::take(&mut resumed.has_news) && resumed.to == resumed.next {
-            self.say(Way::Out, Flags::ACK, self.local.next, out);
-            self.end_if_done();
-            return Some(Output::ToRemote);
-        }
+        let has_news = std::mem::take(&mut resumed.has_news);
         let Phase::Resumed(resumed) = &self.phase else { return None };
         let Some(again) = self.next_again(resumed) else {
+            if has_news {
+                self.say_news(out);
+            }
             self.end_if_done();
-            return None;
+            return has_news.then_some(Output::ToRemote);
         };
         self.emit(&again, out);
         let (seq, end) = (again.seq, again.end());
@@ -241,7 +277,7 @@ impl Flow {
         let acked = self.local.acked;
         let mss = self.mss();
         if let Phase::Resumed(resumed) = &mut self.phase {
-            for (from, to) in segment.sacked(packet) {
+            for (from, to) in segment.sacked(&InnerPacket::whole(packet)) {
                 if acked.is_before(to) && !resumed.next.is_before(to) && from.is_before(to) {
                     resumed.note_arrived(from, to);
                 }
@@ -259,11 +295,14 @@ impl Flow {
     /// was not.
     pub(super) fn tell(&mut self) -> Option<Told> {
         let promised = self.promised?;
-        let (acked, room) = (self.local.acked, self.remote.edge);
+        let (acked, room, mss) = (self.local.acked, self.remote.edge, self.mss().max(1));
         let (edge, before) = match &mut self.phase {
             Phase::Resumed(resumed) => {
                 let taken_in = acked.beyond(*resumed.from.get_or_insert(acked));
-                let edge = promised.plus(taken_in).min(room.max(promised));
+                // Room for half a segment would make the local side send halves from then on.
+                let whole = taken_in / mss * mss;
+                let unit = (1 << self.remote.scale) - 1;
+                let edge = promised.plus((whole + unit) & !unit).min(room.max(promised));
                 let before = resumed.edge;
                 let edge = before.map_or(edge, |before| before.max(edge));
                 resumed.edge = Some(edge);
@@ -299,8 +338,21 @@ impl Flow {
         made.emit(again.bytes, out);
     }
 
+    /// Repeats what the local side said last about what it received. With the number of its next
+    /// byte, unless what goes before is still to be sent from here: it would seem to be lost.
+    pub(super) fn say_news(&self, out: &mut Vec<u8>) {
+        let seq = match &self.phase {
+            Phase::Resumed(resumed) if resumed.next.is_before(resumed.to) => resumed.next,
+            Phase::Held(_) if self.covered().is_some() => self.local.acked,
+            Phase::Normal | Phase::Held(_) | Phase::Resumed(_) | Phase::Broken(_) => {
+                self.local.next
+            }
+        };
+        self.say(Way::Out, Flags::ACK, seq.max(self.local.acked), out);
+    }
+
     /// Writes a segment without payload.
-    pub(super) fn say(&self, way: Way, flags: Flags, seq: Seq, out: &mut Vec<u8>) {
+    fn say(&self, way: Way, flags: Flags, seq: Seq, out: &mut Vec<u8>) {
         Made { flags, ..self.made(way, seq) }.emit((&[], &[]), out);
     }
 
@@ -341,11 +393,6 @@ impl Resumed {
     /// Up to where the local side was told that there is room, if it was.
     pub(super) const fn edge(&self) -> Option<Seq> {
         self.edge
-    }
-
-    /// The local side wants to hear what has arrived.
-    pub(super) const fn ask(&mut self, now: Instant) {
-        self.asked_at = Some(now);
     }
 
     /// Bytes on their way.
@@ -422,7 +469,7 @@ impl Resumed {
         if let Some(&(_, furthest)) = self.arrived.last() {
             let lost_to = furthest.minus(REORDERED_MAX * mss);
             if self.lost.1.is_before(lost_to) && acked.is_before(lost_to) {
-                self.lost = (self.lost.0.max(acked).max(self.lost.1.min(lost_to)), lost_to);
+                self.lost = (self.lost.0.max(acked), lost_to);
                 if !self.next_lost(acked).is_none_or(|at| at.is_before(self.reduced_at)) {
                     self.reduce();
                 }

@@ -77,6 +77,16 @@ impl Table {
         self.flows.get_mut(place.0 as usize)?.as_deref_mut()
     }
 
+    /// Places that are or were taken: what is known stands in some of them.
+    pub(super) fn places(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// The connection at the place of this number, if there is one.
+    pub(super) fn at(&self, number: usize) -> Option<&Flow> {
+        self.flows.get(number)?.as_deref()
+    }
+
     /// Every connection, in the order of their places.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Place, &mut Flow)> {
         let places = (0..).map(Place);

@@ -7,12 +7,14 @@
 //! as far as a TCP would: a reset counts when its number lies in the window (RFC 5961, 3.2), an
 //! acknowledgement when it is for what was sent.
 
+use super::Hold;
 use super::breakoff::Broken;
 use super::cache::{Cache, Memory};
 use super::classify::Class;
 use super::heads::Heads;
 use super::hold::Held;
 use super::resume::Resumed;
+use super::rules::{By, Choice};
 use super::tuple::{Tuple, Way};
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Opening, Segment, Seq, Timestamps};
@@ -27,6 +29,8 @@ const RTT_USUAL: Duration = Duration::from_millis(100);
 pub(super) struct Flow {
     pub(super) tuple: Tuple,
     pub(super) class: Class,
+    /// What is done for it while there is no way.
+    pub(super) choice: Choice,
     pub(super) state: State,
     /// The side behind this node's TUN.
     pub(super) local: Side,
@@ -132,6 +136,7 @@ impl Flow {
         Self {
             tuple,
             class,
+            choice: Choice::default(),
             state: State::Opening,
             local: Side::default(),
             remote: Side::default(),
@@ -168,14 +173,19 @@ impl Flow {
         self.cache.clear(memory);
         self.is_settled |= self.promised.take().is_some();
         if matches!(self.phase, Phase::Resumed(_)) {
+            self.heads.clear(memory);
             self.phase = Phase::Normal;
         }
     }
 
-    /// Whether this node can speak for the remote side. Who asks for a name asks again sooner than
-    /// an old answer would be of use.
+    /// Whether what its local side sends is kept until the remote side has it.
+    pub(super) fn is_kept(&self) -> bool {
+        self.choice.hold == Hold::Full && self.can_be_held()
+    }
+
+    /// Whether this node can speak for the remote side.
     pub(super) fn can_be_held(&self) -> bool {
-        self.class != Class::Names
+        self.choice.by != By::Names
             && self.terms.is_some_and(|terms| !terms.closed_to_others)
             && matches!(self.state, State::Established | State::HalfClosed)
     }

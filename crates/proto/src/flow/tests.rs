@@ -1,6 +1,9 @@
 //! One connection through one end of a tunnel, segment by segment.
 
+mod balance;
 mod broken;
+mod chosen;
+mod told;
 
 use super::*;
 use crate::wire::checksum::Sum;
@@ -47,7 +50,7 @@ fn bytes(from: Seq, len: u32) -> Vec<u8> {
 
 impl Scene {
     /// A connection that was opened through the tunnel.
-    fn new(hold: Hold) -> Self {
+    fn new(hold: impl Into<Rules>) -> Self {
         let mut scene = Self {
             now: Instant::ZERO + Duration::from_secs(10),
             flows: Flows::new(hold, 1),
@@ -160,6 +163,16 @@ impl Scene {
         }
         self.now = start + time;
         said
+    }
+
+    /// The remote side has this beyond what it acknowledged.
+    fn sack(&mut self, from: Seq, to: Seq) -> Verdict {
+        let mut options = vec![1, 1, 5, 10];
+        options.extend(from.0.to_be_bytes());
+        options.extend(to.0.to_be_bytes());
+        let mut packet = self.packet(Way::In, Flags::ACK, self.remote.0, &options);
+        packet[32] = 11 << 4;
+        self.give_in(&packet).1
     }
 
     fn suspend(&mut self) {
@@ -308,6 +321,42 @@ fn what_is_owed_leaves_at_the_old_rate_and_the_local_side_follows_at_the_same() 
 }
 
 #[test]
+fn fresh_bytes_follow_what_is_owed_and_never_overtake_it() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.acknowledge(scene.local.0);
+    scene.send(30);
+    let first = scene.local.0.minus(30 * MSS);
+    scene.suspend();
+    scene.said();
+    scene.wait(Duration::from_secs(10));
+    scene.resume();
+    let begun = scene.said_within(TRIP).len() as u32;
+    assert!(begun < 30, "{begun}");
+    let told = scene.acknowledge(first.plus(2 * MSS));
+    assert_eq!(told, None);
+    assert!(scene.acknowledge(first.plus(7 * MSS)).is_some());
+    // It has room for five, says something of what it received as well, and that it is done.
+    assert!(!scene.send(4), "kept, to leave in order");
+    assert!(!scene.out(Flags::ACK, scene.local.0, &[]));
+    let last = bytes(scene.local.0, MSS);
+    let end = scene.local.0.plus(MSS);
+    assert!(!scene.out(Flags::ACK.and(Flags::FIN), scene.local.0, &last));
+    let mut next = first.plus(begun * MSS);
+    while next != end {
+        let sent = scene.said_within(TRIP);
+        assert!(!sent.is_empty(), "{next:?} of {end:?}");
+        for (_, said) in sent {
+            assert_eq!((said.output, said.seq), (Output::ToRemote, next));
+            assert_eq!(said.payload, bytes(next, said.payload.len() as u32));
+            next = next.plus(said.payload.len() as u32);
+            assert_eq!(said.flags.has(Flags::FIN), next == end, "{next:?}");
+        }
+        scene.acknowledge(next);
+    }
+    assert_eq!((scene.flows.due(), scene.memory.used()), (None, 0));
+}
+
+#[test]
 fn what_is_lost_is_found_and_sent_again() {
     let mut scene = Scene::new(Hold::Full);
     scene.acknowledge(scene.local.0);
@@ -319,20 +368,33 @@ fn what_is_lost_is_found_and_sent_again() {
     let sent = scene.said_within(TRIP * 2).len();
     assert!(sent >= 10, "{sent}");
     // All but the second arrived.
-    let sacks = |from: Seq, to: Seq| {
-        let mut options = vec![1, 1, 5, 10];
-        options.extend(from.0.to_be_bytes());
-        options.extend(to.0.to_be_bytes());
-        options
-    };
     scene.remote.1 = first.plus(MSS);
-    let options = sacks(first.plus(2 * MSS), first.plus(10 * MSS));
-    let mut packet = scene.packet(Way::In, Flags::ACK, scene.remote.0, &options);
-    packet[32] = 11 << 4;
-    assert_eq!(scene.give_in(&packet).1, Verdict::Keep, "the local side was told more");
+    assert_eq!(scene.sack(first.plus(2 * MSS), first.plus(10 * MSS)), Verdict::Keep);
     let again = scene.said_within(Duration::from_millis(100));
     assert_eq!(again[0].1.seq, first.plus(MSS), "{again:?}");
     assert!(again[1..].iter().all(|(_, said)| !said.seq.is_before(first.plus(10 * MSS))));
+}
+
+#[test]
+fn all_of_a_gap_is_sent_again_while_more_and_more_behind_it_arrives() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.acknowledge(scene.local.0);
+    scene.send(20);
+    let first = scene.local.0.minus(20 * MSS);
+    scene.suspend();
+    scene.said();
+    scene.resume();
+    assert!(scene.said_within(TRIP * 2).len() >= 10);
+    scene.remote.1 = first.plus(MSS);
+    // What follows the gap comes a segment at a time.
+    let mut again = Vec::new();
+    for arrived in 5..10 {
+        scene.sack(first.plus(4 * MSS), first.plus(arrived * MSS));
+        again.extend(scene.said_within(Duration::from_millis(1)));
+    }
+    again.extend(scene.said_within(Duration::from_millis(100)));
+    let seqs: Vec<_> = again.iter().map(|(_, said)| said.seq.beyond(first) / MSS).collect();
+    assert_eq!(seqs[..3], [1, 2, 3], "not after a time-out: {seqs:?}");
 }
 
 #[test]
@@ -506,4 +568,32 @@ fn room_that_was_given_is_not_taken_back() {
     scene.suspend();
     let told = scene.said();
     assert_eq!((told[0].ack, told[0].window), (end, 3 * MSS));
+}
+
+#[test]
+fn where_memory_is_short_who_begins_is_kept_only_if_that_pays() {
+    for (trips, pays) in [([50, 50, 50, 20], false), ([20, 20, 20, 50], true)] {
+        let mut scene = Scene::new(Hold::Full);
+        for (place, trip) in trips.into_iter().enumerate() {
+            let client = [10, 0, 0, u8::try_from(place).unwrap()].into();
+            scene.flows.visit(client, Duration::from_millis(trip));
+        }
+        scene.send(2);
+        let others = 600_000;
+        let taken = (0..6).all(|_| scene.memory.take(0, others / 6).is_ok());
+        assert!(taken);
+        scene.send(2);
+        assert_eq!(scene.memory.used() - others, 4_000, "who has begun goes on");
+        scene.acknowledge(scene.local.0);
+        scene.send(2);
+        assert_eq!(scene.memory.used() - others, if pays { 2_000 } else { 0 });
+        // Then it is as if there were no memory at all: the window stays open, nobody is deceived.
+        scene.suspend();
+        assert_eq!(scene.said().len(), usize::from(pays));
+        scene.resume();
+        scene.memory.give_back(others);
+        scene.acknowledge(scene.local.0);
+        scene.send(2);
+        assert!(scene.memory.used() >= 2_000);
+    }
 }

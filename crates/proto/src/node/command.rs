@@ -6,6 +6,7 @@ use super::{Node, PEERS_MAX, PeerConfig};
 use crate::crypto::Status;
 use crate::error::{CloseCode, DropReason};
 use crate::flow::Flows;
+use crate::flow::rules::Rules;
 use crate::flow::tuple::Tuple;
 use crate::id::{PeerKey, SessionIndex, SocketId};
 use crate::outbox::{Outbox, Route};
@@ -90,6 +91,9 @@ pub enum Command {
         /// The connection's two ends.
         tuple: Tuple,
     },
+    /// What is done from now on for open connections while there is no path; for those that are
+    /// known already, what was decided when they were first seen.
+    SetHold(Rules),
     /// A socket has failed for good: nothing leaves or arrives by it any more.
     SocketFailed(SocketId),
 }
@@ -137,6 +141,10 @@ impl Node {
             Command::BreakOff { peer, tuple } => {
                 self.for_peer(now, peer, out, |peer, cx| peer.break_off(cx, tuple))
             }
+            Command::SetHold(rules) => {
+                self.config.hold = rules.clone();
+                self.each_peer(now, out, |peer, _| peer.set_hold(rules.clone()))
+            }
             Command::SocketFailed(socket) => self.socket_failed(now, socket, out),
         };
         self.count(done);
@@ -174,7 +182,7 @@ impl Node {
         self.by_key.insert(key, slot);
         self.responder.known(key);
         let secret = u64::from_be_bytes(crate::crypto::draw(self.rng.as_mut()));
-        let flows = Flows::new(self.config.hold, secret);
+        let flows = Flows::new(self.config.hold.clone(), secret);
         self.peers[slot.0 as usize] = Some(Peer::new(now, slot, config, flows));
         self.answer_waiting(now, key, out)
     }

@@ -12,6 +12,7 @@
 //! address for packets, and knows nothing of what happens inside a session.
 
 mod command;
+mod flows;
 mod notices;
 mod respond;
 mod routes;
@@ -22,6 +23,7 @@ pub use crate::peer::{
     StreamTo,
 };
 pub use command::Command;
+pub use flows::{FLOWS_PER_PAGE, FlowsFrom, FlowsPage};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -190,6 +192,13 @@ impl Node {
     pub(crate) fn epoch_of(&mut self, peer: PeerKey) -> Option<&mut crate::peer::epoch::Epoch> {
         let slot = *self.by_key.get(&peer)?;
         self.peers.get_mut(slot.0 as usize)?.as_mut()?.current_epoch()
+    }
+
+    /// The open connections of the session with `peer`: for tests of what they are told.
+    #[cfg(test)]
+    pub(crate) fn flows_of(&mut self, peer: PeerKey) -> Option<&crate::flow::Flows> {
+        let slot = *self.by_key.get(&peer)?;
+        self.peer(slot).map(Peer::flows)
     }
 
     /// Every peer, in the order of their keys.

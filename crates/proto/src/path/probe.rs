@@ -19,7 +19,7 @@ const INTERVAL_PART: u32 = 50;
 /// The pause while somebody waits for the path's return: found within a round trip and this.
 const INTERVAL_URGENT: Duration = Duration::from_millis(20);
 /// How long anybody waits so eagerly.
-const URGENT: Duration = Duration::from_secs(60);
+pub const URGENT: Duration = Duration::from_secs(60);
 /// The longest pause of all.
 const INTERVAL_LAST: Duration = Duration::from_secs(60);
 

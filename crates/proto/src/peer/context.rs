@@ -8,8 +8,9 @@ use super::index::IndexTable;
 use super::status::PeerState;
 use crate::crypto::{Floor, RestartKey, Rng, StaticSecret, Status, Token};
 use crate::error::{DropReason, Drops, PeerError};
+use crate::flow::Memory;
+use crate::flow::rules::Rules;
 use crate::flow::tuple::Tuple;
-use crate::flow::{Hold, Memory};
 use crate::id::{LinkId, PeerKey, SessionIndex, SocketId};
 use crate::outbox::{Outbox, Route};
 use crate::time::{Duration, Instant};
@@ -32,8 +33,8 @@ pub struct Config {
     pub keepalive: Option<Duration>,
     /// How long a session without a word from the peer is kept, keys and all.
     pub persistence_timeout: Duration,
-    /// What is done for open connections while there is no path.
-    pub hold: Hold,
+    /// What is done for which open connections while there is no path.
+    pub hold: Rules,
     /// How much of them all sessions may keep together, in bytes.
     pub hold_memory: usize,
 }

@@ -43,7 +43,12 @@ impl Peer {
         self.not_idle();
         self.used_at = Some(cx.now);
         let goes = self.flows.outgoing(cx.now, cx.memory, view, &packet);
-        let sent = if goes { self.send_now(cx, view, packet) } else { Ok(()) };
+        let sent = if goes {
+            self.send_now(cx, view, packet)
+        } else {
+            self.seek_way(cx);
+            Ok(())
+        };
         self.speak_for_others(cx);
         sent
     }
@@ -75,6 +80,22 @@ impl Peer {
                 Ok(())
             }
             other => other,
+        }
+    }
+
+    /// A packet is held: where that is for want of a way, what can be done for one is done.
+    fn seek_way(&mut self, cx: &mut Context<'_>) {
+        if self.flows.is_up() {
+            return;
+        }
+        match self.paths.choose() {
+            Some(choice) if self.epochs.current.is_some() => {
+                self.ask_if_silent(cx, choice.original);
+            }
+            Some(_) | None => {
+                self.ask_given_up(cx);
+                self.wake(cx);
+            }
         }
     }
 
@@ -118,7 +139,9 @@ impl Peer {
     /// Sends what waited. Called when a path has become usable.
     pub(super) fn flush_waiting(&mut self, cx: &mut Context<'_>) {
         self.send_lost(cx);
-        for packet in self.waiting.take(cx.now) {
+        let (packets, useless) = self.waiting.take(cx.now);
+        (0..useless).for_each(|_| cx.drops.count(DropReason::NoRoute));
+        for packet in packets {
             if let Ok(view) = InnerView::parse(&packet, packet.len())
                 && let Err(reason) = self.send_now(cx, &view, InnerPacket::whole(&packet))
             {

@@ -1,12 +1,8 @@
 //! What happens when keys are used up, with counters set close to their limits.
 
-#[path = "../../tests/pair/mod.rs"]
-mod pair;
-
-use pair::{Pair, packet};
-
 use super::*;
 use crate::node::{Event, PeerState};
+use crate::peer::pair::{Pair, packet};
 use crate::wire::Kind;
 
 /// A pair whose client has sealed and opened so many datagrams already.

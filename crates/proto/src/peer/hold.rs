@@ -4,9 +4,11 @@
 use super::egress::Load;
 use super::{Context, Event, Peer, PeerState};
 use crate::error::DropReason;
-use crate::flow::Output;
+use crate::flow::rules::Rules;
 use crate::flow::tuple::Tuple;
+use crate::flow::{Flows, Output};
 use crate::pack::{self, Framing};
+use crate::path::probe::URGENT;
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 use crate::wire::data::MAX_DATAGRAM;
@@ -22,6 +24,9 @@ impl Peer {
         let carries = matches!(self.state, PeerState::Up | PeerState::Moving)
             || returns
             || self.claimed().is_some();
+        if self.state == PeerState::Up {
+            self.tell_network();
+        }
         match (self.flows.is_up(), carries) {
             (true, false) => self.flows.suspend(cx.now, cx.memory),
             (false, true) => {
@@ -32,6 +37,17 @@ impl Peer {
             (false, false) => {}
         }
         self.ask_urgently(cx);
+    }
+
+    /// Tells by which network data goes, and how long its round trip is: at best, since a queue of
+    /// this session's own says nothing of the network, nor does a signal that fades.
+    fn tell_network(&mut self) {
+        let Some(path) = self.paths.active() else { return };
+        let remote = path.route.remote.ip();
+        let client = if self.is_client() { remote } else { path.route.local.unwrap_or(remote) };
+        if let Some(trip) = path.rtt.minimum() {
+            self.flows.visit(client, trip);
+        }
     }
 
     /// Whether the path in use was silent in both directions and is heard again: that it carries
@@ -61,11 +77,16 @@ impl Peer {
         path.returned_at.filter(|_| is_silent).map(|at| at + path.patience())
     }
 
-    /// While connections wait for a path it is asked more often.
+    /// While connections wait for a path it is asked more often, in the first minute: who asks
+    /// again for what is held later does so in passing.
     fn ask_urgently(&mut self, cx: &Context<'_>) {
-        let urgent = self.flows.is_waiting();
+        let waiting = self.flows.is_waiting();
         for path in self.paths.iter_mut() {
-            path.probes.set_urgent(cx.now, urgent);
+            let lately = match path.health {
+                Health::Silent { since } => cx.now.saturating_since(since) < URGENT,
+                Health::Good | Health::Gone => true,
+            };
+            path.probes.set_urgent(cx.now, waiting && lately);
         }
     }
 
@@ -92,8 +113,12 @@ impl Peer {
         self.tell_owed(cx);
     }
 
-    /// Has the shell write down what will be owed, and strike out what is not owed any more.
+    /// Has the shell write down what will be owed, and strike out what is not owed any more; counts
+    /// what was given up.
     fn tell_owed(&mut self, cx: &mut Context<'_>) {
+        while let Some(reason) = self.flows.poll_drop() {
+            cx.drops.count(reason);
+        }
         while let Some(tuple) = self.flows.poll_record() {
             cx.tell(Event::Owing { peer: self.key, tuple });
         }
@@ -137,6 +162,16 @@ impl Peer {
         self.tell_owed(cx);
     }
 
+    /// The connections.
+    pub(crate) const fn flows(&self) -> &Flows {
+        &self.flows
+    }
+
+    /// What is done for connections that are seen from now on.
+    pub(crate) fn set_hold(&mut self, rules: Rules) {
+        self.flows.set_rules(rules);
+    }
+
     /// What will be owed for a connection is written down.
     pub(crate) fn recorded(&mut self, cx: &mut Context<'_>, tuple: &Tuple) {
         self.flows.recorded(tuple);
@@ -165,3 +200,7 @@ impl Peer {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "hold_tests.rs"]
+mod tests;

@@ -20,6 +20,9 @@ mod ingress;
 mod keepalive;
 mod links;
 mod moving;
+#[cfg(test)]
+#[path = "../../tests/pair/mod.rs"]
+mod pair;
 pub mod paths;
 mod rest;
 mod restart;
@@ -321,7 +324,8 @@ impl Peer {
             refused,
             lease,
             paths,
-            waiting: self.waiting.len(),
+            profile: self.epochs.current.as_ref().map(|epoch| epoch.profile),
+            waiting: self.waiting.len() + self.flows.questions(),
         }
     }
 

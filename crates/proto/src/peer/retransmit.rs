@@ -169,14 +169,16 @@ impl Peer {
         }
     }
 
-    /// Whether what was kept is a piece of a connection that is sent on its own account, slower.
+    /// Whether what was kept is a piece of a connection that is sent on its own account, slower, or
+    /// a question that is.
     fn is_sent_again(&mut self, kept: &KeptFrame) -> bool {
         let frame = Frames::new(&kept.frame).next();
         let Some(Ok(Frame::Packet(packet) | Frame::Sequenced { packet, .. })) = frame else {
             return false;
         };
         let view = InnerView::parse(packet, packet.len());
-        view.is_ok_and(|view| self.flows.sends_again(&view, &InnerPacket::whole(packet)))
+        let packet = InnerPacket::whole(packet);
+        view.is_ok_and(|view| self.flows.sends_again(kept.at, &view, &packet))
     }
 
     fn retransmit(

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::crypto::Status;
+use crate::crypto::{Profile, Status};
 use crate::error::CloseCode;
 use crate::id::{LinkId, PeerKey};
 use crate::outbox::Route;
@@ -48,6 +48,8 @@ pub struct PeerStatus {
     pub lease: Option<Lease>,
     /// The paths, the one in use first.
     pub paths: Vec<PathStatus>,
+    /// What its packets are sealed as.
+    pub profile: Option<Profile>,
     /// Inner packets that wait for a path.
     pub waiting: usize,
 }

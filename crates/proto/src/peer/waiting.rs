@@ -1,9 +1,10 @@
 //! Inner packets that arrived before there was a path to send them by: few, and not for long.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
+use crate::flow;
 use crate::time::{Duration, Instant};
-use crate::wire::inner::InnerPacket;
+use crate::wire::inner::{InnerPacket, InnerView, UDP};
 
 /// Packets that wait, per session,
 pub const WAITING_MAX: usize = 512;
@@ -11,6 +12,10 @@ pub const WAITING_MAX: usize = 512;
 const BYTES_MAX: usize = 96 * 1_024;
 /// How long a packet may wait: after this its sender has sent it again.
 pub const WAITING_TIME: Duration = Duration::from_secs(3);
+
+/// A datagram after which so much later another of its flow was sent is speech, or as good as that:
+/// nobody waits for it any longer (ITU-T G.114).
+const OF_USE: Duration = Duration::from_millis(400);
 
 /// A queue of packets; when it is full the oldest goes.
 #[derive(Debug, Default)]
@@ -35,11 +40,25 @@ impl Waiting {
         given_up
     }
 
-    /// All packets that did not wait too long; the queue is empty afterwards.
-    pub(crate) fn take(&mut self, now: Instant) -> impl Iterator<Item = Vec<u8>> + use<> {
+    /// All packets that did not wait too long, and of how many a later one of their flow says that
+    /// they are of no use any more; the queue is empty afterwards.
+    pub(crate) fn take(&mut self, now: Instant) -> (Vec<Vec<u8>>, usize) {
         self.expire(now);
         self.bytes = 0;
-        std::mem::take(&mut self.packets).into_iter().map(|(_, packet)| packet)
+        let packets = std::mem::take(&mut self.packets);
+        let count = packets.len();
+        let mut newest = BTreeMap::new();
+        for (at, packet) in &packets {
+            newest.extend(datagram_flow(packet).map(|flow| (flow, *at)));
+        }
+        let is_of_use = |(at, packet): &(Instant, Vec<u8>)| {
+            let newest = datagram_flow(packet).and_then(|flow| newest.get(&flow));
+            newest.is_none_or(|newest| newest.saturating_since(*at) <= OF_USE)
+        };
+        let packets = packets.into_iter().filter(is_of_use).map(|(_, packet)| packet);
+        let packets: Vec<_> = packets.collect();
+        let useless = count - packets.len();
+        (packets, useless)
     }
 
     /// When the oldest packet will have waited too long.
@@ -64,6 +83,12 @@ impl Waiting {
     }
 }
 
+/// The flow of a UDP datagram.
+fn datagram_flow(packet: &[u8]) -> Option<u32> {
+    let view = InnerView::parse(packet, packet.len()).ok()?;
+    (view.protocol == UDP && view.ports.is_some()).then(|| flow::hash(&view))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,8 +110,34 @@ mod tests {
             (0..long).map(|_| waiting.push(now, InnerPacket::whole(&packet(1_500)))).sum();
         assert!(given_up >= WAITING_MAX - 8, "{given_up}");
         assert_eq!(waiting.len() + given_up, WAITING_MAX + long);
-        assert!(waiting.take(now).map(|packet| packet.len()).sum::<usize>() <= BYTES_MAX);
+        assert!(waiting.take(now).0.iter().map(Vec::len).sum::<usize>() <= BYTES_MAX);
         assert_eq!((waiting.len(), waiting.bytes), (0, 0));
+    }
+
+    #[test]
+    fn speech_that_is_late_is_left_out_and_what_is_said_once_is_not() {
+        let udp = |port: u8, number: u8| {
+            let mut packet = vec![0; 60];
+            (packet[0], packet[3], packet[9]) = (0x45, 60, UDP);
+            (packet[21], packet[59]) = (port, number);
+            packet
+        };
+        let start = Instant::from_nanos(0);
+        let mut waiting = Waiting::default();
+        for number in 0..100 {
+            let now = start + Duration::from_millis(20) * u32::from(number);
+            waiting.push(now, InnerPacket::whole(&udp(1, number)));
+            if number < 2 {
+                waiting.push(now, InnerPacket::whole(&udp(2, number)));
+            }
+        }
+        let (packets, useless) = waiting.take(start + Duration::from_secs(2));
+        let numbers = |port| {
+            let of = packets.iter().filter(move |packet| packet[21] == port);
+            of.map(|packet| packet[59]).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(1), (79..100).collect::<Vec<_>>(), "400 ms of speech");
+        assert_eq!((numbers(2), useless), (vec![0, 1], 79));
     }
 
     #[test]

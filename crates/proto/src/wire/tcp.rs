@@ -213,8 +213,8 @@ impl Segment {
     }
 
     /// The ranges that arrived out of order: from, to.
-    pub fn sacked(&self, packet: &[u8]) -> impl Iterator<Item = (Seq, Seq)> {
-        let options = packet.get(self.at + HEADER..self.at + self.header).unwrap_or_default();
+    pub fn sacked<'a>(&self, packet: &InnerPacket<'a>) -> impl Iterator<Item = (Seq, Seq)> + 'a {
+        let options = packet.head.get(self.at + HEADER..self.at + self.header).unwrap_or_default();
         let blocks = Options(options, 0).filter(|&(kind, ..)| kind == OPTION_SACK);
         blocks.flat_map(|(_, _, body)| body.as_chunks::<8>().0).take(SACK_MAX).map(|block| {
             let [a, b, c, d, e, f, g, h] = *block;

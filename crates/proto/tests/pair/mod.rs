@@ -120,7 +120,7 @@ fn config(secret: &StaticSecret) -> Config {
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(86_400),
-        hold: Hold::Full,
+        hold: Hold::Full.into(),
         hold_memory: 1 << 24,
     }
 }
@@ -143,6 +143,27 @@ pub(crate) fn packet(len: usize, back: bool) -> Vec<u8> {
     let (source, destination) = if back { (SERVER, INNER) } else { (INNER, SERVER) };
     packet[12..16].copy_from_slice(&source);
     packet[16..20].copy_from_slice(&destination);
+    packet
+}
+
+/// A UDP packet with that payload from one port to another, from the client to the server or back.
+pub(crate) fn udp(ports: (u16, u16), payload: &[u8], back: bool) -> Vec<u8> {
+    let mut packet = packet(28, back);
+    packet[20..22].copy_from_slice(&ports.0.to_be_bytes());
+    packet[22..24].copy_from_slice(&ports.1.to_be_bytes());
+    packet[24..26].copy_from_slice(&u16::try_from(8 + payload.len()).unwrap().to_be_bytes());
+    packet.extend_from_slice(payload);
+    let length = u16::try_from(packet.len()).unwrap();
+    packet[2..4].copy_from_slice(&length.to_be_bytes());
+    packet
+}
+
+/// The first segment of a TCP connection from the client to the server, or back.
+pub(crate) fn syn(back: bool) -> Vec<u8> {
+    let mut packet = packet(40, back);
+    packet[9] = 6;
+    packet[20..24].copy_from_slice(&[0x9c, 0x40, 0x01, 0xbb]);
+    packet[32..34].copy_from_slice(&[5 << 4, 2]);
     packet
 }
 

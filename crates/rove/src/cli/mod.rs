@@ -47,6 +47,9 @@ pub enum Command {
     Status(OutputArgs),
     /// Show every path: its link, addresses, round trip, rate, loss
     Paths(OutputArgs),
+    /// Show open connections: what is held of each, and why; of a client, else of a gateway
+    #[command(after_help = text::FLOWS)]
+    Flows(OutputArgs),
     /// Read the configuration again, of a client or a gateway
     Reload,
     /// Put back a kill switch that stood: for the unit that runs at boot, before the network
@@ -83,6 +86,9 @@ pub enum GatewayCommand {
     Status(GatewayStatusArgs),
     /// List every peer and open invite
     Peers(OutputArgs),
+    /// Show open connections and whose they are: what is held of each, and why
+    #[command(after_help = text::FLOWS)]
+    Flows(OutputArgs),
     /// End a peer's membership and its session at once, and withdraw its open invite
     Revoke {
         /// The peer's name.

@@ -38,6 +38,12 @@ new address must lead here already: this command tells clients, and changes no n
 must be in DIR, since it signs where the gateway is reached. Clients that are away find the gateway
 by its name, if one of its endpoints has one.";
 
+pub(super) const FLOWS: &str = "\
+What is held comes first, then what was used last. STATE is how far a connection is (opening,
+established, closing); or suspended while no path carries, resuming while its other end gets what it
+missed, broken when a crash lost what was held. [persistence] in DIR/client.toml and
+DIR/gateway.toml says what is held.";
+
 pub(super) const GATEWAY_DOWN: &str = "\
 A gateway that ends leaves them, so that connections live through a restart. Its files stay: `rove
 gateway run` starts it again.";

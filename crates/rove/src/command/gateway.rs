@@ -273,7 +273,8 @@ pub(super) fn reload(home: &Home) -> Result<bool> {
         reply => reply?,
     };
     let rest = reply.get("restart").and_then(Value::as_bool).unwrap_or(false);
-    let rest = if rest { "; only nat was taken, the rest when the gateway restarts" } else { "" };
+    let rest =
+        if rest { "; only nat and what is held were taken, the rest when it restarts" } else { "" };
     output::line(&format!("gateway reloaded{rest}"))?;
     Ok(true)
 }

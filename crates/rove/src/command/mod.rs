@@ -1,6 +1,7 @@
 //! Commands: from what was typed to what is printed.
 
 mod client;
+mod flows;
 mod gateway;
 mod output;
 mod reference;
@@ -20,6 +21,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Down => client::down(&home()?),
         Command::Status(args) => client::status(&home()?, args),
         Command::Paths(args) => client::paths(&home()?, args),
+        Command::Flows(args) => flows::of_any(&home()?, args),
         Command::Reload => reload(&home()?),
         Command::StandKillSwitch => client::stand(&home()?),
         Command::Completions { shell } => reference::completions(shell),
@@ -51,6 +53,7 @@ fn run_gateway(
         GatewayCommand::Invite(args) => gateway::invite(home, args),
         GatewayCommand::Status(args) => gateway::status(home, args),
         GatewayCommand::Peers(args) => gateway::peers(home, args),
+        GatewayCommand::Flows(args) => flows::of_gateway(home, args),
         GatewayCommand::Revoke { name } => gateway::revoke(home, name),
         GatewayCommand::Allow(args) => gateway::allow(home, args),
         GatewayCommand::Move { endpoint } => gateway::relocate(home, &endpoint),

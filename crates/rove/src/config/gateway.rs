@@ -197,8 +197,8 @@ impl GatewayConfig {
         let persistence = self.persistence.timeout;
         let dns = list(&mut dns.iter().map(IpAddr::to_string));
         format!(
-            r#"# A Rove gateway. Checked as a whole before anything is touched, when the gateway
-# starts; nat alone is read again by `rove reload`. Lines that begin with # show the default.
+            r#"# A Rove gateway. Checked as a whole before anything is touched, when it starts; nat,
+# hold and rules are read again by `rove reload`. Lines that begin with # show the default.
 
 [gateway]
 # Where clients reach this gateway, best first: HOST:PORT. The operator key signs these and the
@@ -241,6 +241,8 @@ store = "{store}"
 # hold = "reinject"      # what is done for open TCP connections while a client has no way here:
 #                        # reinject, full (they are answered in its place), off
 # memory_mb = 64         # how much of them may be kept, with full
+# Tables [[persistence.rules]] say otherwise for some, the first that matches: hold, and either to
+# (CIDR or CIDR:PORT, where either end is) or class (interactive, names, bulk).
 
 [log]
 # level = "info"          # error, warn, info, debug, trace; addresses and names appear at debug

@@ -115,7 +115,8 @@ fn key_at(text: &str, offset: usize) -> String {
     let mut key = "";
     for line in upto.lines().map(str::trim) {
         if let Some(header) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            (table, key) = (header, "");
+            // One of several tables has two brackets.
+            (table, key) = (header.trim_matches(['[', ']']), "");
         } else if let Some((name, _)) = line.split_once('=') {
             let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
             let name = name.trim();

@@ -2,6 +2,9 @@
 
 use proptest::prelude::*;
 use rove_proto::flow::Hold;
+use rove_proto::flow::classify::Class;
+use rove_proto::flow::rules::{Matches, Rule, Rules};
+use rove_proto::wire::control::Prefix;
 
 use super::source::{ConfigError, Source};
 use super::*;
@@ -271,4 +274,68 @@ fn what_is_done_for_open_connections_and_how_much_of_them_is_kept() {
         assert!(error.starts_with(says), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
     }
+}
+
+#[test]
+fn rules_say_otherwise_for_some_connections_in_their_order() {
+    let rules = "\
+        [persistence]\nhold = \"full\"\n\
+        [[persistence.rules]]\nto = \"192.0.2.7/32:443\"\nhold = \"off\"\n\
+        [[persistence.rules]]\nto = \"[fd00::]/8\"\nhold = \"reinject\"\n\
+        [[persistence.rules]]\nclass = \"interactive\"\nhold = \"full\"\n";
+    let end = |address: &str, bits, port| {
+        let network = Prefix { address: address.parse().unwrap(), bits };
+        Matches::End { network, port }
+    };
+    let expected = [
+        Rule { of: end("192.0.2.7", 32, Some(443)), hold: Hold::Off },
+        Rule { of: end("fd00::", 8, None), hold: Hold::Reinject },
+        Rule { of: Matches::Class(Class::Interactive), hold: Hold::Full },
+    ];
+    let persistence = client(rules).unwrap().persistence;
+    assert_eq!(persistence.rules, expected);
+    assert_eq!(persistence.rules(), Rules::new(Hold::Full, &expected));
+    let gateway = gateway(&format!("{SMALLEST}{rules}")).unwrap();
+    assert_eq!(gateway.persistence, persistence);
+}
+
+#[test]
+fn rules_that_mean_nothing_are_told_apart() {
+    let rule = |lines: &str| {
+        let text = format!("[client]\n\n[[persistence.rules]]\n{lines}\n");
+        client(&text).unwrap_err().to_string()
+    };
+    for (lines, says) in [
+        ("to = \"10.0.0.0/99\"\nhold = \"off\"", "4: persistence.rules.to: \"10.0.0.0/99\" is no"),
+        (
+            "to = \"10.0.0.0/8:0\"\nhold = \"off\"",
+            "4: persistence.rules.to: \"10.0.0.0/8:0\" is no",
+        ),
+        (
+            "to = \"\"\nhold = \"off\"",
+            "4: persistence.rules.to: \"\" is no destination: write CIDR",
+        ),
+        (
+            "class = \"video\"\nhold = \"off\"",
+            "4: persistence.rules.class: \"video\" is not one of \"interactive\", \"names\",",
+        ),
+        ("class = \"bulk\"\nhold = \"on\"", "5: persistence.rules.hold: \"on\" is not one of"),
+        ("hold = \"off\"", "3: persistence.rules: needs either to, for example"),
+        ("to = \"::/0\"\nclass = \"bulk\"\nhold = \"off\"", "3: persistence.rules: needs either"),
+        ("class = \"bulk\"", "3: persistence.rules: missing field `hold`"),
+        ("class = \"bulk\"\nholds = \"off\"", "5: persistence.rules.holds: unknown field `holds`"),
+        ("class = 5\nhold = \"off\"", "4: persistence.rules.class: invalid type"),
+        ("class = \"b\\nx\\u0007\"\nhold = \"off\"", "4: persistence.rules.class: \"b\\nx\\u{7}\""),
+    ] {
+        let error = rule(lines);
+        assert!(error.starts_with(&format!("test.toml:{says}")), "{lines}: {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    let many = "[[persistence.rules]]\nclass = \"bulk\"\nhold = \"off\"\n".repeat(65);
+    let error = client(&many).unwrap_err().to_string();
+    assert!(
+        error.contains("persistence.rules: has more than 64 entries: leave some out"),
+        "{error}"
+    );
+    assert!(client("[persistence]\nrules = 5\n").is_err());
 }

@@ -14,6 +14,8 @@ pub enum Request {
     Status,
     /// Every path.
     Paths,
+    /// Every open connection.
+    Flows,
     /// Read the configuration again.
     Reload,
     /// End, and take down the kill switch.

@@ -9,6 +9,7 @@
 mod client;
 mod confine;
 mod data;
+mod flows;
 mod gateway;
 mod links;
 mod log;

@@ -13,14 +13,14 @@ use crate::keys::StaticKey;
 const KEEPALIVE: Duration = Duration::from_secs(25);
 
 /// What holds for all sessions of a node with this key, which are kept as `persistence` says.
-pub(super) fn config(key: &StaticKey, persistence: Persistence) -> Config {
+pub(super) fn config(key: &StaticKey, persistence: &Persistence) -> Config {
     Config {
         secret: StaticSecret::new(*key.secret()),
         floor: Floor::BITS_128,
         has_aes: has_aes(),
         keepalive: Some(KEEPALIVE),
         persistence_timeout: persistence.timeout.duration(),
-        hold: persistence.hold,
+        hold: persistence.rules(),
         hold_memory: persistence.memory,
     }
 }

@@ -48,6 +48,7 @@ fn peer(state: PeerState, paths: Vec<PathStatus>) -> PeerStatus {
         refused: None,
         lease: None,
         paths,
+        profile: None,
         waiting: 0,
     }
 }

@@ -88,6 +88,7 @@ impl Gateway {
                 Ok(serde_json::to_value(self.ledger.audit(entries)?)?.into())
             }
             Request::Snapshot => Ok(serde_json::to_value(self.ledger.snapshot()?)?.into()),
+            Request::Flows => bail!("the gateway does not run: nothing goes through it"),
             Request::Paths | Request::Reload | Request::Down => {
                 bail!("a gateway has no such command: see `rove gateway --help`")
             }

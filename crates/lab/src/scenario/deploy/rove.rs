@@ -179,8 +179,8 @@ impl Rove {
         }
     }
 
-    /// What both ends say that they hold; nothing where they were told to hold nothing, or cannot
-    /// say.
+    /// What both ends say that they hold; nothing where they were told to hold nothing, or nobody
+    /// told them what to hold.
     pub(super) fn held_bytes(&self, testbed: &Testbed) -> anyhow::Result<Option<u64>> {
         match self.hold {
             Hold::Usual | Hold::Off => return Ok(None),
@@ -189,10 +189,12 @@ impl Rove {
         let mut all = 0;
         for host in [testbed.client, testbed.gateway] {
             let node = Commands::of(testbed.network.host(host), &self.binary);
-            let Ok(said) = node.run(&["flows", "--json"]) else { return Ok(None) };
-            let flows: Value = serde_json::from_str(&said.concat())?;
-            let flows = flows.as_array().map(Vec::as_slice).unwrap_or_default();
-            all += flows.iter().filter_map(|flow| flow["held_bytes"].as_u64()).sum::<u64>();
+            let said = node.run(&["flows", "--json"])?.concat();
+            let flows: Value = serde_json::from_str(&said)?;
+            anyhow::ensure!(flows["node"].is_string(), "no node answers `rove flows`: {said}");
+            let held = flows["held_bytes"].as_u64();
+            all +=
+                held.with_context(|| format!("`rove flows` does not say what is held: {said}"))?;
         }
         Ok(Some(all))
     }

@@ -5,7 +5,9 @@
 
 use super::{Hosts, sleep_until};
 use crate::emu::{MS, SECOND};
-use crate::ground::{Connections, Cue, Moment, Session, SessionRun, Transfer, Trouble, enclosed};
+use crate::ground::{
+    Act, Connections, Cue, Moment, Session, SessionRun, Transfer, Trouble, enclosed,
+};
 use crate::netns::{Process, monotonic_ns};
 use crate::programs::{Carried, Report, report};
 use std::time::Duration;
@@ -54,17 +56,19 @@ impl Hosts {
         let start_ns = monotonic_ns();
         let end_ns = start_ns.saturating_add(limit_ns);
         let mut script = script.iter().peekable();
-        let (mut down, mut asked_ns) = (false, start_ns);
+        let (mut down, mut sleeps, mut asked_ns) = (false, false, start_ns);
         while pairs.iter().any(Pair::goes_on) && monotonic_ns() < end_ns {
             let cue_ns = script.peek().map_or(u64::MAX, |cue| start_ns + cue.at_ns);
             if let Some(cue) = script.next_if(|_| monotonic_ns() >= cue_ns) {
                 let moment = self.perform(cue.act)?;
                 down = cue.act.begins_outage();
+                // A client whose machine sleeps cannot be asked, either.
+                sleeps = cue.act == Act::CloseLid;
                 pairs.iter_mut().for_each(|pair| pair.note(moment));
                 continue;
             }
             let now_ns = monotonic_ns();
-            if down && now_ns >= asked_ns + ASK_NS && now_ns + ASK_NS < cue_ns {
+            if down && !sleeps && now_ns >= asked_ns + ASK_NS && now_ns + ASK_NS < cue_ns {
                 asked_ns = now_ns;
                 self.ask_what_is_held()?;
             }

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
+use rove_proto::node::Command;
 use serde_json::{Value, json};
 
 use super::{Client, Next, news};
 use crate::config::ClientConfig;
 use crate::control::{Asked, Reply, Request};
+use crate::daemon::flows::{self, Whose};
 use crate::daemon::status::{self, Search, Surroundings};
 use crate::daemon::{plan, resolve};
+use crate::encoding;
 
 impl Client<'_> {
     pub(super) fn answer(&mut self, asked: Asked) -> Next {
@@ -31,6 +34,7 @@ impl Client<'_> {
     fn carry_out(&mut self, request: Request) -> Result<Value> {
         match request {
             Request::Status | Request::Paths => self.tell(&request),
+            Request::Flows => self.flows(),
             Request::Reload => {
                 self.reload()?;
                 Ok(json!({}))
@@ -44,6 +48,15 @@ impl Client<'_> {
             | Request::Snapshot
             | Request::Log { .. } => bail!("a client has no such command: see `rove --help`"),
         }
+    }
+
+    fn flows(&self) -> Result<Value> {
+        flows::tell(&self.data, &self.config.persistence, |key, session| {
+            let path = session.and_then(|session| session.paths.first());
+            let index = path.filter(|path| path.in_use).and_then(|path| path.link);
+            let link = self.links.iter().find(|link| index.is_some_and(|id| id.0 == link.index));
+            Whose { peer: encoding::to_text(&key.0), link: link.map(|link| link.name.clone()) }
+        })
     }
 
     fn tell(&self, request: &Request) -> Result<Value> {
@@ -94,11 +107,21 @@ impl Client<'_> {
         if new.advertise != self.config.advertise {
             bail!("advertised networks cannot change while the client runs: `rove down` first");
         }
+        let fixed = |config: &ClientConfig| (config.persistence.timeout, config.persistence.memory);
+        if fixed(&new) != fixed(&self.config) {
+            bail!(
+                "persistence.timeout and persistence.memory_mb cannot change while the client \
+                 runs: `rove down` first"
+            );
+        }
         let new = ClientConfig { log: self.config.log, ..new };
         let old = std::mem::replace(&mut self.config, new);
         if let Err(error) = self.apply() {
             self.config = old;
             return Err(error);
+        }
+        if self.config.persistence != old.persistence {
+            self.data.command(Command::SetHold(self.config.persistence.rules()));
         }
         if (self.config.streams, &self.config.proxy) != (old.streams, &old.proxy) {
             self.proxy = None;

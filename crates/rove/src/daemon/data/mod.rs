@@ -29,7 +29,7 @@ use rove_os::tun::Tun;
 use rove_os::udp::UdpSocket;
 use rove_proto::crypto::Rng;
 use rove_proto::id::{PeerKey, SocketId};
-use rove_proto::node::{Command, Config, Event, Node, PeerStatus, StreamTo};
+use rove_proto::node::{Command, Config, Event, FlowsFrom, FlowsPage, Node, PeerStatus, StreamTo};
 use rove_proto::outbox::Outbox;
 use rove_proto::time::Instant;
 use sockets::Sockets;
@@ -37,6 +37,8 @@ pub use streams::{ByProxy, Way};
 
 /// Orders that wait for the data thread.
 const ORDERS_MAX: usize = 1_024;
+/// How long the thread may take to answer: it never waits, and one turn takes moments.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Events kept while the control thread has no room; the core itself bounds as many.
 const EVENTS_MAX: usize = 4_096;
 
@@ -75,6 +77,13 @@ pub enum Order {
         peers: Option<Vec<PeerKey>>,
         /// Where to.
         reply: SyncSender<Snapshot>,
+    },
+    /// A page of open connections, the first unless something else is said.
+    Flows {
+        /// Where to go on.
+        from: Option<FlowsFrom>,
+        /// Where to.
+        reply: SyncSender<FlowsPage>,
     },
     /// Say goodbye, send what is left and end.
     Stop,
@@ -181,7 +190,15 @@ impl Handle {
     pub fn status(&self, peers: Option<Vec<PeerKey>>) -> Option<Snapshot> {
         let (reply, replied) = sync_channel(1);
         self.order(Order::Status { peers, reply });
-        replied.recv_timeout(Duration::from_secs(5)).ok()
+        replied.recv_timeout(ANSWER_WITHIN).ok()
+    }
+
+    /// A page of open connections; none when the thread has ended. Packets have their turn between
+    /// two pages.
+    pub fn flows(&self, from: Option<FlowsFrom>) -> Option<FlowsPage> {
+        let (reply, replied) = sync_channel(1);
+        self.order(Order::Flows { from, reply });
+        replied.recv_timeout(ANSWER_WITHIN).ok()
     }
 
     /// Ends the thread and waits for it.

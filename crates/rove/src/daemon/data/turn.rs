@@ -118,6 +118,10 @@ impl Data {
                     // An asker that gave up waiting is no loss.
                     let _ = reply.try_send(self.snapshot(peers));
                 }
+                Ok(Order::Flows { from, reply }) => {
+                    // Likewise.
+                    let _ = reply.try_send(self.node.flows(self.now(), from));
+                }
                 Ok(Order::Stop) | Err(std::sync::mpsc::TryRecvError::Disconnected) => {
                     return Next::Stop;
                 }

@@ -29,13 +29,15 @@ use rove_proto::node::{Command, Event};
 use serde_json::{Value, json};
 
 use super::data::{Handle, News, Order, Setup};
+use super::flows::Whose;
 use super::message::{MESSAGES_MAX, Message};
 use super::owed::Owed;
 use super::resolve::Resolver;
 use super::signals::{self, Signal};
-use super::{confine, links, log, node, plan, status};
-use crate::config::{GatewayConfig, LogFormat};
+use super::{confine, flows, links, log, node, plan, status};
+use crate::config::{GatewayConfig, LogFormat, Persistence};
 use crate::control::{Asked, Listener, Reply, Request};
+use crate::encoding;
 use crate::files;
 use crate::gateway::{Effect, Gateway};
 use crate::home::{Home, Role};
@@ -89,7 +91,7 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
 
     let (inbox, messages) = sync_channel(MESSAGES_MAX);
     signals::watch(inbox.clone())?;
-    let config = node::config(&gateway.identity.key, gateway.config.persistence);
+    let config = node::config(&gateway.identity.key, &gateway.config.persistence);
     let setup = Setup { config, tun, mark: Some(MARK) };
     let data = Handle::start(setup, inbox.clone(), Message::News)?;
     let mut links = links::watch(inbox.clone())?;
@@ -242,6 +244,9 @@ impl Daemon {
         if request == Request::Reload {
             return self.reload();
         }
+        if request == Request::Flows {
+            return self.flows();
+        }
         if let Request::Move { endpoint } = &request {
             return self.relocate(endpoint);
         }
@@ -264,6 +269,16 @@ impl Daemon {
             self.add_sessions(&mut reply, &snapshot);
         }
         Ok(reply)
+    }
+
+    /// Every flow names its peer.
+    fn flows(&self) -> Result<Value> {
+        let registry = self.gateway.ledger.registry();
+        flows::tell(&self.data, &self.gateway.config.persistence, |key, _| {
+            // Who was revoked a moment ago has no name any more.
+            let name = registry.peer(key).map(|peer| peer.name.to_string());
+            Whose { peer: name.unwrap_or_else(|| encoding::to_text(&key.0)), link: None }
+        })
     }
 
     fn take_effect(&mut self, effect: &Effect) {
@@ -386,20 +401,30 @@ impl Daemon {
         }
     }
 
-    /// Takes what can be changed while running, NAT; says whether more has changed.
+    /// Takes what can be changed while running: NAT, and what is done for connections that begin
+    /// from now on; says whether more has changed.
     fn reload(&mut self) -> Result<Value> {
         let new = GatewayConfig::load(&self.gateway.home.config(Role::Gateway))?;
         let before = self.gateway.config.clone();
-        let taken = GatewayConfig { nat: new.nat, ..before.clone() };
+        let Persistence { hold, ref rules, .. } = new.persistence;
+        let persistence = before.persistence.clone();
+        let persistence = Persistence { hold, rules: rules.clone(), ..persistence };
+        let taken = GatewayConfig { nat: new.nat, persistence, ..before.clone() };
         let restart = new != taken;
         if restart {
-            tracing::warn!("only nat changes while the gateway runs: restart it for the rest");
+            tracing::warn!(
+                "only nat, and what is held, change while the gateway runs: restart it for \
+                 the rest"
+            );
         }
         self.gateway.config = taken;
         if let Err(error) = self.apply() {
             self.gateway.config = before;
             self.replan();
             return Err(error.into());
+        }
+        if self.gateway.config.persistence != before.persistence {
+            self.data.command(Command::SetHold(self.gateway.config.persistence.rules()));
         }
         tracing::info!("configuration read again");
         Ok(json!({ "restart": restart }))

@@ -1,0 +1,285 @@
+//! What is told of every connection that is known, for people: how far it is, what is kept of it,
+//! and why no more.
+//!
+//! Told page by page: a gateway knows more connections than anybody reads, and whoever asks must
+//! not keep packets waiting. Changes nothing, and says nothing that the machine itself does not go
+//! by.
+
+use std::fmt;
+
+use super::cache::NoRoom;
+use super::classify::Class;
+use super::rules::By;
+use super::tcp::{Flow, Phase, State};
+use super::tuple::Tuple;
+use super::{Flows, Hold};
+use crate::time::{Duration, Instant};
+
+/// One connection at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowReport {
+    /// Its two ends.
+    pub tuple: Tuple,
+    /// What it was recognised as.
+    pub class: Class,
+    /// Who speaks for its other end.
+    pub state: FlowState,
+    /// How far it is.
+    pub stage: Stage,
+    /// What is kept of it here, in bytes: on a connection that is held in full, also what is on its
+    /// way while all is well.
+    pub held_bytes: usize,
+    /// Bytes of these that were acknowledged in the other end's place, and that it does not have.
+    pub owed_bytes: u32,
+    /// How long ago anything came or went.
+    pub idle: Duration,
+    /// Why it is treated as it is.
+    pub why: Why,
+}
+
+/// Who speaks for the other end of a connection (Alshalan 2017, Figure 4.4).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum FlowState {
+    /// It does itself, or nobody has to.
+    Normal,
+    /// There is no path: this node does, as far as it can.
+    Suspended,
+    /// There is a path again, and what did not arrive is being sent.
+    Resuming,
+    /// What this node owed is gone: both ends are told that the connection is over.
+    Broken,
+}
+
+/// How far a connection is, as TCP has it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stage {
+    /// One end has not answered yet.
+    Opening,
+    /// Both ends may send.
+    Established,
+    /// One end has said its last word.
+    Closing,
+    /// Both have, or one has reset it.
+    Closed,
+}
+
+/// Why a connection is treated as it is; its text is a sentence for people.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// Its ends hear each other; all of it is kept when the path is lost.
+    Carried,
+    /// Its ends hear each other; when the path is lost no more than its oldest segments is kept.
+    CarriedInPart(Because),
+    /// Nothing is done for it.
+    LeftAlone(By),
+    /// There is no path, and nothing of this side's is on its way.
+    Quiet,
+    /// Kept; to be acknowledged as soon as that is written down.
+    Recording,
+    /// Kept, as nothing has to be acknowledged (yet).
+    Kept,
+    /// Kept and acknowledged in the other end's place.
+    Acknowledged,
+    /// Not all of it is kept, and so nothing is acknowledged; its oldest segments are.
+    KeptInPart(Because),
+    /// It has ended, and the other end has not heard yet.
+    Ended,
+    /// What was acknowledged in the other end's place is being sent to it.
+    Delivering,
+    /// What may not have arrived is being sent again.
+    SentAgain,
+    /// What was acknowledged in the other end's place is gone.
+    Lost,
+}
+
+/// Why no more of a connection is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Because {
+    /// It is not wanted.
+    Chosen(By),
+    /// It is not open yet.
+    Opening,
+    /// Its beginning was not seen.
+    Midst,
+    /// Nobody but its ends can make segments of it.
+    ClosedToOthers,
+    /// Its share of the memory is used up.
+    Share,
+    /// The memory is used up.
+    Memory,
+    /// The memory is nearly used up, and it would gain little (Alshalan 2017, Equation 4.5).
+    Worth,
+    /// Something of it was not seen, or came damaged.
+    Missing,
+}
+
+impl Flows {
+    /// Tells of the connections in the places from `place` on: looks at no more than `places`, and
+    /// adds what is there to `reports`, but for what has ended. Returns how many it looked at, less
+    /// than `places` only when there are no more.
+    pub fn report(
+        &self,
+        now: Instant,
+        place: usize,
+        places: usize,
+        reports: &mut Vec<FlowReport>,
+    ) -> usize {
+        let to = place.saturating_add(places).min(self.table.places());
+        let flows = (place..to).filter_map(|at| self.table.at(at));
+        let flows = flows.filter(|flow| !flow.is_over());
+        reports.extend(flows.map(|flow| flow.report(now, self.is_up)));
+        to.saturating_sub(place)
+    }
+}
+
+impl Flow {
+    /// Whether there is nothing to tell of it.
+    const fn is_over(&self) -> bool {
+        matches!((&self.phase, self.state), (Phase::Normal, State::Closed))
+    }
+
+    fn report(&self, now: Instant, is_up: bool) -> FlowReport {
+        let owed = self.promised.map_or(0, |promised| promised.beyond(self.local.acked));
+        FlowReport {
+            tuple: self.tuple,
+            class: self.class,
+            state: match &self.phase {
+                Phase::Normal => FlowState::Normal,
+                Phase::Held(_) => FlowState::Suspended,
+                Phase::Resumed(_) => FlowState::Resuming,
+                Phase::Broken(_) => FlowState::Broken,
+            },
+            stage: match self.state {
+                State::Opening => Stage::Opening,
+                State::Established => Stage::Established,
+                State::HalfClosed => Stage::Closing,
+                State::Closed => Stage::Closed,
+            },
+            held_bytes: self.cache.len() + self.heads.len(),
+            owed_bytes: owed,
+            idle: now.saturating_since(self.used_at),
+            why: self.why(is_up),
+        }
+    }
+
+    fn why(&self, is_up: bool) -> Why {
+        match &self.phase {
+            Phase::Broken(_) => Why::Lost,
+            Phase::Resumed(_) if self.promised.is_some() => Why::Delivering,
+            Phase::Resumed(_) => Why::SentAgain,
+            Phase::Held(_) if self.state == State::Closed => Why::Ended,
+            Phase::Held(_) if self.promised.is_some() => Why::Acknowledged,
+            Phase::Held(held) if held.is_being_recorded() => Why::Recording,
+            Phase::Held(_) if self.outstanding() == 0 && self.heads.is_empty() => Why::Quiet,
+            Phase::Held(_) => self.in_part().map_or(Why::Kept, Why::KeptInPart),
+            Phase::Normal if self.choice.hold == Hold::Off => Why::LeftAlone(self.choice.by),
+            Phase::Normal if !is_up => Why::Quiet,
+            Phase::Normal => self.excluded().map_or(Why::Carried, Why::CarriedInPart),
+        }
+    }
+
+    /// Why not all that is on its way is kept; `None` where all is.
+    fn in_part(&self) -> Option<Because> {
+        self.excluded().or_else(|| match (self.covered(), self.cache.no_room()) {
+            (Some(_), _) => None,
+            (None, Some(NoRoom::InShare)) => Some(Because::Share),
+            (None, Some(NoRoom::AtAll)) => Some(Because::Memory),
+            (None, Some(NoRoom::ForThis)) => Some(Because::Worth),
+            (None, None) => Some(Because::Missing),
+        })
+    }
+
+    /// Why it cannot be spoken for, whatever room there is; `None` where it can.
+    fn excluded(&self) -> Option<Because> {
+        if self.is_kept() {
+            return None;
+        }
+        Some(match (self.choice.hold, self.terms) {
+            (Hold::Reinject | Hold::Off, _) => Because::Chosen(self.choice.by),
+            (Hold::Full, None) if self.state == State::Opening => Because::Opening,
+            (Hold::Full, None) => Because::Midst,
+            (Hold::Full, Some(terms)) if terms.closed_to_others => Because::ClosedToOthers,
+            (Hold::Full, Some(_)) => Because::Opening,
+        })
+    }
+}
+
+impl FlowState {
+    /// The word for it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Suspended => "suspended",
+            Self::Resuming => "resuming",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+impl Stage {
+    /// The word for it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Opening => "opening",
+            Self::Established => "established",
+            Self::Closing => "closing",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Carried => f.write_str("carried; kept when its path is lost"),
+            Self::CarriedInPart(because) => {
+                write!(f, "carried; only sent again when its path is lost: {because}")
+            }
+            Self::LeftAlone(by) => write!(f, "left alone: {by}"),
+            Self::Quiet => f.write_str("no path carries; nothing is on its way from this side"),
+            Self::Recording => {
+                f.write_str("kept: no path carries; acknowledged once that is written down")
+            }
+            Self::Kept => f.write_str("kept: no path carries"),
+            Self::Acknowledged => {
+                f.write_str("kept and acknowledged in the other end's place: no path carries")
+            }
+            Self::KeptInPart(because) => {
+                write!(f, "no path carries; only its oldest segments are sent again: {because}")
+            }
+            Self::Ended => f.write_str("it has ended; no path carries its last words"),
+            Self::Delivering => {
+                f.write_str("a path carries again; what was acknowledged here is on its way")
+            }
+            Self::SentAgain => f.write_str("a path carries again; what may be lost is sent again"),
+            Self::Lost => f.write_str(
+                "what was acknowledged here is gone: both ends are told that it is over",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Chosen(by) => return by.fmt(f),
+            Self::Opening => "it is not open yet",
+            Self::Midst => "its beginning was not seen",
+            Self::ClosedToOthers => "MPTCP, TCP-AO and MD5 let nobody in",
+            Self::Share => "it has its share of the memory",
+            Self::Memory => "the memory is full",
+            Self::Worth => "memory is short, and it gains little",
+            Self::Missing => "a part is missing",
+        })
+    }
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Setting => f.write_str("as persistence.hold says"),
+            Self::Rule(number) => write!(f, "as rule {number} says"),
+            Self::Names => f.write_str("names are asked again"),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! `rove flows`: open connections, in words.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::output::{self, field};
+use crate::cli::OutputArgs;
+use crate::control::{self, AskError, Request};
+use crate::home::{Home, Role};
+
+/// Characters of a line.
+const WIDTH: usize = 100;
+/// What stands below a connection's line begins with.
+const INDENT: &str = "  ";
+
+/// Those of the client in `home`, else of the gateway there.
+pub(super) fn of_any(home: &Home, args: OutputArgs) -> Result<()> {
+    let mut reply = ask(home, Role::Client)?;
+    if reply.is_none() {
+        reply = ask(home, Role::Gateway)?;
+    }
+    show(home, reply, args)
+}
+
+/// Those of the gateway in `home`.
+pub(super) fn of_gateway(home: &Home, args: OutputArgs) -> Result<()> {
+    show(home, ask(home, Role::Gateway)?, args)
+}
+
+/// What the node says; nothing where none runs.
+fn ask(home: &Home, role: Role) -> Result<Option<Value>> {
+    match control::ask(&home.socket(role)?, &Request::Flows) {
+        Err(AskError::NotRunning) => Ok(None),
+        reply => {
+            let mut reply = reply?;
+            reply["node"] = match role {
+                Role::Client => "client",
+                Role::Gateway => "gateway",
+            }
+            .into();
+            Ok(Some(reply))
+        }
+    }
+}
+
+fn show(home: &Home, reply: Option<Value>, args: OutputArgs) -> Result<()> {
+    match (reply, args.json) {
+        (Some(reply), true) => output::json(&reply),
+        (Some(reply), false) => output::print(&text(&reply)),
+        (None, true) => output::json(&json!({
+            "node": null,
+            "flows": [],
+            "known": 0,
+            "complete": true,
+            "held_bytes": 0,
+            "memory_bytes": null,
+            "hold": null,
+            "rules": 0,
+        })),
+        (None, false) if home.config(Role::Gateway).exists() => {
+            output::line("the gateway does not run: start it with `rove gateway run`")
+        }
+        (None, false) => output::line("not up: connect with `rove up`"),
+    }
+}
+
+/// A line that sums it up, and for each connection one with what it is and one with why.
+fn text(reply: &Value) -> String {
+    let number = |name| reply.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let flows = reply.get("flows").and_then(Value::as_array).map(Vec::as_slice);
+    let flows = flows.unwrap_or_default();
+    if flows.is_empty() {
+        let off = field(reply, "hold") == "off" && number("rules") == 0;
+        let why = if off { ": none is looked at, as persistence.hold = \"off\" says" } else { "" };
+        return format!("no open connection is known{why}\n");
+    }
+    let (known, shown) = (number("known"), flows.len() as u64);
+    let complete = reply.get("complete").and_then(Value::as_bool).unwrap_or(true);
+    let plural = if known == 1 { "" } else { "s" };
+    let mut text = format!(
+        "{}{known} open connection{plural}, {} of at most {} held",
+        if complete { "" } else { "more than " },
+        bytes(number("held_bytes")),
+        bytes(number("memory_bytes")),
+    );
+    if shown < known {
+        text.push_str(&format!("; the {shown} that are held, or were used last:"));
+    }
+    text.push('\n');
+    let gateway = field(reply, "node") == "gateway";
+    let rows: Vec<[String; 7]> = flows.iter().map(|flow| row(flow, gateway)).collect();
+    let by = if gateway { "PEER" } else { "PATH" };
+    let wide = output::table(["STATE", "HELD", "IDLE", "CLASS", by, "LOCAL", "REMOTE"], &rows);
+    let fits = wide.lines().all(|line| line.chars().count() <= WIDTH);
+    let table = if fits {
+        wide
+    } else {
+        let rows = rows.iter().map(|[a, b, c, d, e, _, _]| [a, b, c, d, e].map(String::clone));
+        output::table(["STATE", "HELD", "IDLE", "CLASS", by], &rows.collect::<Vec<_>>())
+    };
+    let mut lines = table.lines();
+    text.extend(lines.next().map(|head| format!("{head}\n")));
+    for (line, flow) in lines.zip(flows) {
+        text.push_str(&format!("{line}\n"));
+        if !fits {
+            let (local, remote) = (field(flow, "local"), field(flow, "remote"));
+            text.push_str(&format!("{INDENT}{local}  {remote}\n"));
+        }
+        text.push_str(&format!("{INDENT}{}\n", field(flow, "why")));
+    }
+    text
+}
+
+fn row(flow: &Value, gateway: bool) -> [String; 7] {
+    let number = |name| flow.get(name).and_then(Value::as_u64).unwrap_or_default();
+    // Who is carried as usual is somewhere between its beginning and its end.
+    let state = match field(flow, "state") {
+        "normal" => field(flow, "stage"),
+        state => state,
+    };
+    let held = Some(number("held_bytes")).filter(|&held| held > 0);
+    [
+        state.to_owned(),
+        held.map(bytes).unwrap_or_default(),
+        time(number("idle_ms") / 1_000),
+        field(flow, "class").to_owned(),
+        field(flow, if gateway { "peer" } else { "link" }).to_owned(),
+        field(flow, "local").to_owned(),
+        field(flow, "remote").to_owned(),
+    ]
+}
+
+/// Bytes in the largest unit that fits; a KB is 1,024 of them, as in the configuration.
+fn bytes(bytes: u64) -> String {
+    let units = [(1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")];
+    match units.into_iter().find(|&(length, _)| bytes >= length) {
+        None => format!("{bytes} B"),
+        Some((length, unit)) if bytes.is_multiple_of(length) => {
+            format!("{} {unit}", bytes / length)
+        }
+        Some((length, unit)) => {
+            let tenths = bytes * 10 / length;
+            format!("{}.{} {unit}", tenths / 10, tenths % 10)
+        }
+    }
+}
+
+/// A time in the largest unit that fits.
+fn time(seconds: u64) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "min")];
+    let fits = units.into_iter().find(|&(length, _)| seconds >= length);
+    let (length, unit) = fits.unwrap_or((1, "s"));
+    format!("{} {unit}", seconds / length)
+}
+
+#[cfg(test)]
+#[path = "flows_tests.rs"]
+mod tests;

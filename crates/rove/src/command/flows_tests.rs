@@ -1,0 +1,94 @@
+//! What a person reads of open connections.
+
+use super::*;
+
+fn flow(state: &str, held: u64, idle_ms: u64, ends: (&str, &str), why: &str) -> Value {
+    json!({
+        "tuple": format!("tcp {} {}", ends.0, ends.1),
+        "class": "bulk",
+        "state": state,
+        "stage": "established",
+        "held_bytes": held,
+        "idle_ms": idle_ms,
+        "peer": "laptop-of-somebody",
+        "link": "wlan0",
+        "local": ends.0,
+        "remote": ends.1,
+        "why": why,
+    })
+}
+
+fn reply(node: &str, flows: &[Value]) -> Value {
+    json!({
+        "node": node,
+        "flows": flows,
+        "known": flows.len(),
+        "complete": true,
+        "held_bytes": 100_000,
+        "memory_bytes": 64 << 20,
+        "hold": "full",
+        "rules": 0,
+    })
+}
+
+const V4: (&str, &str) = ("10.77.0.2:40112", "198.51.100.80:80");
+const V6: (&str, &str) = (
+    "[2001:0db8:1111:2222:3333:4444:5555:6666]:40112",
+    "[2001:0db8:aaaa:bbbb:cccc:dddd:eeee:ffff]:65535",
+);
+
+#[test]
+fn each_has_a_line_and_a_reason() {
+    let flows = [
+        flow("suspended", 100_000, 12_345, V4, "kept: no path carries"),
+        flow("normal", 0, 999, V4, "carried; kept when its path is lost"),
+    ];
+    assert_eq!(
+        text(&reply("client", &flows)),
+        "2 open connections, 97.6 KB of at most 64 MB held\n\
+         STATE        HELD     IDLE  CLASS  PATH   LOCAL            REMOTE\n\
+         suspended    97.6 KB  12 s  bulk   wlan0  10.77.0.2:40112  198.51.100.80:80\n  \
+           kept: no path carries\n\
+         established  -        0 s   bulk   wlan0  10.77.0.2:40112  198.51.100.80:80\n  \
+           carried; kept when its path is lost\n"
+    );
+}
+
+#[test]
+fn long_addresses_have_a_line_of_their_own() {
+    let flows = [flow("suspended", 1, 7_200_000, V6, "kept: no path carries")];
+    let text = text(&reply("gateway", &flows));
+    assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    let expected = "STATE      HELD  IDLE  CLASS  PEER\n\
+                    suspended  1 B   2 h   bulk   laptop-of-somebody\n  \
+                      [2001:0db8:1111:2222:3333:4444:5555:6666]:40112  \
+                    [2001:0db8:aaaa:bbbb:cccc:dddd:eeee:ffff]:65535\n  \
+                      kept: no path carries\n";
+    assert!(text.ends_with(expected), "{text}");
+}
+
+#[test]
+fn what_is_not_shown_is_said() {
+    let mut some = reply("client", &[flow("normal", 0, 0, V4, "carried")]);
+    some["known"] = 4_000.into();
+    let says = "; the 1 that are held, or were used last:\n";
+    assert!(
+        text(&some)
+            .contains(&format!("4000 open connections, 97.6 KB of at most 64 MB held{says}"))
+    );
+    some["complete"] = false.into();
+    assert!(text(&some).starts_with("more than 4000 open connections"));
+    let mut none = reply("client", &[]);
+    assert_eq!(text(&none), "no open connection is known\n");
+    none["hold"] = "off".into();
+    assert!(text(&none).contains("as persistence.hold = \"off\" says"));
+    none["rules"] = 1.into();
+    assert_eq!(text(&none), "no open connection is known\n");
+}
+
+#[test]
+fn quantities_are_short() {
+    let all = [0, 1_023, 1_024, 1_535, 1 << 20, (1 << 30) - 1, 5 << 30].map(bytes);
+    assert_eq!(all, ["0 B", "1023 B", "1 KB", "1.4 KB", "1 MB", "1023.9 MB", "5 GB"]);
+    assert_eq!([59, 60, 3_600, 200_000].map(time), ["59 s", "1 min", "1 h", "2 d"]);
+}

@@ -1,0 +1,152 @@
+//! What `rove flows` tells, from pages of the core. Keys are only ever added.
+//!
+//! Looks at every connection and keeps the few that somebody would look for: first what is not as
+//! usual, by how much of it is held, then by when it was used.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rove_proto::flow::Hold;
+use rove_proto::flow::report::{FlowReport, FlowState};
+use rove_proto::id::PeerKey;
+use rove_proto::node::PeerStatus;
+use rove_proto::wire::inner::TCP;
+use serde_json::{Value, json};
+
+use super::data::Handle;
+use crate::config::Persistence;
+
+/// Connections that are told of.
+const TOLD_MAX: usize = 1_000;
+/// Pages that are asked for: more than twice what all connections that a node can know fill, places
+/// that are free again and peers without any among them.
+const PAGES_MAX: usize = 2_048;
+
+/// Who is at the other end of the tunnel, and by what it is reached.
+pub(super) struct Whose {
+    /// How people call it.
+    pub(super) peer: String,
+    /// The link of the path that is in use, on a client.
+    pub(super) link: Option<String>,
+}
+
+/// The connections that somebody would look for.
+#[derive(Default)]
+struct Found {
+    first: Vec<(PeerKey, FlowReport)>,
+    /// All that there were.
+    seen: usize,
+    /// What is held of all of them.
+    held_bytes: usize,
+    memory_bytes: usize,
+    is_all: bool,
+}
+
+/// `rove flows`. `whose` names a peer, and its session's path where it has one.
+pub(super) fn tell(
+    data: &Handle,
+    persistence: &Persistence,
+    whose: impl Fn(PeerKey, Option<&PeerStatus>) -> Whose,
+) -> Result<Value> {
+    let silent = "the data thread does not answer: see the log";
+    let found = find(data).context(silent)?;
+    let peers: BTreeSet<PeerKey> = found.first.iter().map(|(peer, _)| *peer).collect();
+    let snapshot = data.status(Some(peers.iter().copied().collect())).context(silent)?;
+    let sessions = snapshot.peers.iter().map(|session| (session.peer, session));
+    let sessions: BTreeMap<PeerKey, &PeerStatus> = sessions.collect();
+    let named = peers.into_iter().map(|peer| (peer, whose(peer, sessions.get(&peer).copied())));
+    let named: BTreeMap<PeerKey, Whose> = named.collect();
+    let flows = found.first.iter();
+    let flows =
+        flows.map(|(peer, report)| flow(report, named.get(peer), sessions.get(peer).copied()));
+    Ok(json!({
+        "flows": flows.collect::<Vec<_>>(),
+        "known": found.seen,
+        "complete": found.is_all,
+        "held_bytes": found.held_bytes,
+        "memory_bytes": found.memory_bytes,
+        "hold": word(persistence.hold),
+        "rules": persistence.rules.len(),
+    }))
+}
+
+/// The word for it in the configuration.
+const fn word(hold: Hold) -> &'static str {
+    match hold {
+        Hold::Full => "full",
+        Hold::Reinject => "reinject",
+        Hold::Off => "off",
+    }
+}
+
+/// Looks at every connection.
+fn find(data: &Handle) -> Option<Found> {
+    let mut found = Found::default();
+    let mut from = None;
+    for _ in 0..PAGES_MAX {
+        let page = data.flows(from)?;
+        (found.held_bytes, found.memory_bytes) = (page.held_bytes, page.memory_bytes);
+        found.seen += page.flows.len();
+        found.first.extend(page.flows);
+        if found.first.len() >= 2 * TOLD_MAX {
+            found.keep_the_first();
+        }
+        from = page.next;
+        if from.is_none() {
+            found.is_all = true;
+            break;
+        }
+    }
+    found.keep_the_first();
+    Some(found)
+}
+
+impl Found {
+    fn keep_the_first(&mut self) {
+        self.first.sort_by_key(|(peer, flow)| (rank(flow), *peer, flow.tuple));
+        self.first.truncate(TOLD_MAX);
+    }
+}
+
+/// The less, the sooner somebody would look for it.
+fn rank(flow: &FlowReport) -> (bool, Reverse<usize>, Duration) {
+    match flow.state {
+        // What is held of it is on its way.
+        FlowState::Normal => (true, Reverse(0), flow.idle),
+        FlowState::Suspended | FlowState::Resuming | FlowState::Broken => {
+            (false, Reverse(flow.held_bytes), flow.idle)
+        }
+    }
+}
+
+fn flow(report: &FlowReport, whose: Option<&Whose>, session: Option<&PeerStatus>) -> Value {
+    let FlowReport { tuple, class, state, stage, .. } = report;
+    let end = |(ip, port)| std::net::SocketAddr::new(ip, port).to_string();
+    let (local, remote) = (end(tuple.local), end(tuple.remote));
+    let protocol = if tuple.protocol == TCP { "tcp" } else { "other" };
+    let path = session.and_then(|session| session.paths.first()).filter(|path| path.in_use);
+    let suite = session.and_then(|session| session.profile?.suite());
+    json!({
+        "tuple": format!("{protocol} {local} {remote}"),
+        "protocol": protocol,
+        "local": local,
+        "remote": remote,
+        "peer": whose.map(|whose| &whose.peer),
+        "class": class.label(),
+        "profile": suite.map(rove_proto::crypto::Suite::label),
+        "path": path.map(|path| path.id),
+        "link": whose.and_then(|whose| whose.link.as_deref()),
+        "held_bytes": report.held_bytes,
+        "owed_bytes": report.owed_bytes,
+        "state": state.label(),
+        "stage": stage.label(),
+        "idle_ms": u64::try_from(report.idle.as_millis()).unwrap_or(u64::MAX),
+        "why": report.why.to_string(),
+    })
+}
+
+#[cfg(test)]
+#[path = "flows_tests.rs"]
+mod tests;

@@ -1,0 +1,93 @@
+//! What somebody would look for comes first, and what it is called.
+
+use rove_proto::crypto::{Profile, Suite};
+use rove_proto::flow::classify::Class;
+use rove_proto::flow::report::{Stage, Why};
+use rove_proto::flow::tuple::Tuple;
+use rove_proto::node::PeerState;
+
+use super::*;
+
+const PEER: PeerKey = PeerKey([3; 32]);
+
+fn report(port: u16, state: FlowState, held_bytes: usize, idle_s: u64) -> FlowReport {
+    FlowReport {
+        tuple: Tuple {
+            local: ([10, 77, 0, 2].into(), port),
+            remote: ([0xfd00, 0, 0, 0, 0, 0, 0, 1].into(), 22),
+            protocol: TCP,
+        },
+        class: Class::Interactive,
+        state,
+        stage: Stage::Established,
+        held_bytes,
+        owed_bytes: 7,
+        idle: Duration::from_secs(idle_s),
+        why: Why::Kept,
+    }
+}
+
+#[test]
+fn what_is_held_comes_first_and_then_what_was_used_last() {
+    let all = [
+        report(1, FlowState::Normal, 9_000, 5),
+        report(2, FlowState::Normal, 0, 1),
+        report(3, FlowState::Suspended, 0, 0),
+        report(4, FlowState::Resuming, 70, 0),
+        report(5, FlowState::Suspended, 80, 900),
+        report(6, FlowState::Broken, 0, 9),
+        report(7, FlowState::Normal, 0, 5),
+    ];
+    let mut found = Found { first: all.map(|flow| (PEER, flow)).to_vec(), ..Found::default() };
+    found.keep_the_first();
+    let order: Vec<u16> = found.first.iter().map(|(_, flow)| flow.tuple.local.1).collect();
+    assert_eq!(order, [5, 4, 3, 6, 2, 1, 7]);
+}
+
+#[test]
+fn of_very_many_the_first_are_kept() {
+    let flows = (0..3_000).map(|idle| (PEER, report(1, FlowState::Normal, 0, 3_000 - idle)));
+    let mut found = Found { first: flows.collect(), ..Found::default() };
+    found.keep_the_first();
+    assert_eq!(found.first.len(), TOLD_MAX);
+    assert_eq!(found.first[0].1.idle, Duration::from_secs(1));
+    assert_eq!(found.first[TOLD_MAX - 1].1.idle, Duration::from_secs(TOLD_MAX as u64));
+}
+
+#[test]
+fn keys_are_as_documented() {
+    let session = PeerStatus {
+        peer: PEER,
+        state: PeerState::Suspended,
+        established: None,
+        epoch_since: None,
+        handshaking: false,
+        refused: None,
+        lease: None,
+        paths: Vec::new(),
+        profile: Some(Profile::whole(Suite::ChaCha20Poly1305)),
+        waiting: 0,
+    };
+    let whose = Whose { peer: "laptop".to_owned(), link: None };
+    let told = flow(&report(9, FlowState::Suspended, 80, 2), Some(&whose), Some(&session));
+    assert_eq!(
+        told,
+        json!({
+            "tuple": "tcp 10.77.0.2:9 [fd00::1]:22",
+            "protocol": "tcp",
+            "local": "10.77.0.2:9",
+            "remote": "[fd00::1]:22",
+            "peer": "laptop",
+            "class": "interactive",
+            "profile": "chacha20-poly1305",
+            "path": null,
+            "link": null,
+            "held_bytes": 80,
+            "owed_bytes": 7,
+            "state": "suspended",
+            "stage": "established",
+            "idle_ms": 2_000,
+            "why": "kept: no path carries",
+        })
+    );
+}
