@@ -1,5 +1,6 @@
 //! The oldest segments of a connection that nobody answers for, kept as they came: sent again first
-//! when there is a way, they let their sender go on.
+//! when there is a way, they let their sender go on. They stay until they are acknowledged, since
+//! that way may be lost before they arrive.
 
 use super::cache::Memory;
 use crate::wire::inner::InnerPacket;
@@ -11,46 +12,69 @@ const HEADS_MAX: usize = 3;
 
 /// A few packets, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Heads(Vec<(Seq, Vec<u8>)>);
+pub(super) struct Heads {
+    kept: Vec<(Seq, Vec<u8>)>,
+    /// How many of them have left.
+    left: usize,
+}
 
 impl Heads {
     /// Keeps a copy of the packet that begins at `seq`, if it is one of the oldest and there is
     /// memory for it.
     pub(super) fn keep(&mut self, memory: &mut Memory, seq: Seq, packet: &InnerPacket<'_>) {
-        let place = self.0.partition_point(|(known, _)| known.is_before(seq));
-        let is_known = self.0.get(place).is_some_and(|&(known, _)| known == seq);
+        let place = self.kept.partition_point(|(known, _)| known.is_before(seq));
+        let is_known = self.kept.get(place).is_some_and(|&(known, _)| known == seq);
         if is_known || place >= HEADS_MAX || memory.take(self.len(), packet.len()).is_err() {
             return;
         }
         let mut bytes = Vec::with_capacity(packet.len());
         packet.copy_to(&mut bytes);
-        self.0.insert(place, (seq, bytes));
-        for (_, newest) in self.0.drain(HEADS_MAX.min(self.0.len())..) {
+        self.kept.insert(place, (seq, bytes));
+        for (_, newest) in self.kept.drain(HEADS_MAX.min(self.kept.len())..) {
             memory.give_back(newest.len());
         }
     }
 
-    /// Takes out the oldest.
-    pub(super) fn take(&mut self, memory: &mut Memory) -> Option<Vec<u8>> {
-        let oldest = (!self.0.is_empty()).then(|| self.0.remove(0).1)?;
-        memory.give_back(oldest.len());
+    /// The oldest that has not left yet, which leaves now.
+    pub(super) fn next(&mut self) -> Option<&[u8]> {
+        let (_, oldest) = self.kept.get(self.left)?;
+        self.left += 1;
         Some(oldest)
+    }
+
+    /// Whether any has not left yet.
+    pub(super) const fn has_next(&self) -> bool {
+        self.left < self.kept.len()
+    }
+
+    /// The way is lost by which some have left.
+    pub(super) const fn rewind(&mut self) {
+        self.left = 0;
+    }
+
+    /// The other side has everything before `ack`.
+    pub(super) fn acknowledged(&mut self, memory: &mut Memory, ack: Seq) {
+        let arrived = self.kept.partition_point(|(seq, _)| seq.is_before(ack));
+        for (_, oldest) in self.kept.drain(..arrived) {
+            memory.give_back(oldest.len());
+        }
+        self.left = self.left.saturating_sub(arrived);
     }
 
     /// Forgets all.
     pub(super) fn clear(&mut self, memory: &mut Memory) {
         memory.give_back(self.len());
-        self.0 = Vec::new();
+        *self = Self::default();
     }
 
     /// Whether there is none.
     pub(super) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.kept.is_empty()
     }
 
     /// Their bytes.
     pub(super) fn len(&self) -> usize {
-        self.0.iter().map(|(_, bytes)| bytes.len()).sum()
+        self.kept.iter().map(|(_, bytes)| bytes.len()).sum()
     }
 }
 
@@ -69,10 +93,16 @@ mod tests {
             keep(&mut heads, &mut memory, seq);
         }
         assert_eq!((heads.len(), memory.used()), (300, 300));
-        assert_eq!(heads.take(&mut memory), Some(vec![10; 100]));
-        assert_eq!(heads.take(&mut memory), Some(vec![20; 100]));
+        assert_eq!(heads.next(), Some(&[10; 100][..]));
+        assert_eq!(heads.next(), Some(&[20; 100][..]));
+        heads.acknowledged(&mut memory, Seq(11));
+        assert_eq!((heads.len(), memory.used()), (200, 200));
+        assert_eq!(heads.next(), Some(&[30; 100][..]));
+        assert!(!heads.has_next());
+        heads.rewind();
+        assert_eq!(heads.next(), Some(&[20; 100][..]), "it may have been lost with the way");
         heads.clear(&mut memory);
-        assert_eq!((heads.take(&mut memory), memory.used()), (None, 0));
+        assert_eq!((heads.next(), memory.used()), (None, 0));
     }
 
     #[test]

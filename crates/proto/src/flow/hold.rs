@@ -21,10 +21,6 @@ use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Made, Segment, Seq};
 
-/// The first segment was repeated so often that its sender is taken to give up soon: six
-/// repetitions are the fewest that anybody sets (`tcp_retries2`).
-const REPEATS_MAX: u8 = 5;
-
 /// A connection on which something came or went within this time may have lost something.
 const RECENT: Duration = Duration::from_secs(3);
 
@@ -66,7 +62,9 @@ pub(super) enum Due {
 impl Held {
     fn new(flow: &Flow, now: Instant) -> Self {
         // What the local side said last may have been lost with the way.
-        let has_news = now.saturating_since(flow.used_at) < RECENT && flow.remote.is_known;
+        // Of one that is not open yet, nobody can tell that word from the end of a handshake.
+        let has_begun = flow.local.answered && flow.state != State::Opening;
+        let has_news = now.saturating_since(flow.used_at) < RECENT && has_begun;
         let record = if flow.owes() { Record::Written } else { Record::None };
         Self {
             flight: flow.outstanding(),
@@ -106,6 +104,17 @@ impl Held {
     pub(super) const fn recorded(&mut self) {
         self.record = Record::Written;
     }
+
+    /// Whether that was asked for.
+    pub(super) fn awaits_record(&self) -> bool {
+        self.record != Record::None
+    }
+
+    /// Nothing is owed any more, and that is struck out: before anything is owed again, it has to
+    /// be written down again.
+    pub(super) const fn settled(&mut self) {
+        self.record = Record::None;
+    }
 }
 
 impl Flow {
@@ -116,6 +125,7 @@ impl Flow {
             return;
         }
         self.trip.interrupted();
+        self.heads.rewind();
         let mut held = Box::new(Held::new(self, now));
         if let Phase::Resumed(resumed) = &self.phase {
             held.edge = resumed.edge(); // room that was given is not taken back
@@ -142,9 +152,13 @@ impl Flow {
         let probes = segment.len <= 1 && segment.seq == self.answered_to().minus(1);
         let trip = self.trip.time();
         let Phase::Held(held) = &mut self.phase else { return };
-        if segment.flags.has(Flags::RST) || segment.flags.has(Flags::SYN) {
+        let is_over = segment.flags.has(Flags::RST) && self.state == State::Closed;
+        let is_missed = self.local.acked.is_before(segment.end());
+        if is_over || (segment.flags.has(Flags::SYN) && is_missed) {
             self.heads.clear(memory);
             self.heads.keep(memory, segment.seq, packet);
+        } else if segment.flags.has(Flags::RST) {
+            // What was owed to it comes first; then it says so again.
         } else if probes {
             held.answer = Some(now);
         } else if segment.len == 0 && !segment.flags.has(Flags::FIN) {
@@ -153,7 +167,7 @@ impl Flow {
             if !fresh {
                 held.repeats = held.repeats.saturating_add(1);
             }
-            if !is_covered || segment.len == 0 {
+            if is_missed && (!is_covered || segment.len == 0) {
                 self.heads.keep(memory, segment.seq, packet);
             }
             // An answer that comes too soon would make the round trip look short.
@@ -199,6 +213,11 @@ impl Flow {
         self.promised.map_or(self.local.acked, |promised| promised.max(self.local.acked))
     }
 
+    /// Whether the local side is about to give up, for what nobody has acknowledged.
+    pub(super) fn gives_up(&self) -> bool {
+        self.answered_to().is_before(self.local.next) && self.patience.ends()
+    }
+
     /// Whether something is to be written down before the local side can be answered. What is kept
     /// is looked at first: nothing that was damaged on its way here is acknowledged.
     pub(super) fn held_due(&mut self, now: Instant, memory: &mut Memory) -> Due {
@@ -221,8 +240,9 @@ impl Flow {
     pub(super) fn answer(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Output> {
         let covered = self.covered();
         let can_be_held = self.can_be_held();
-        let outstanding = self.outstanding();
         let known_to = self.answered_to();
+        let gives_up = self.gives_up();
+        let is_owed = self.promised.is_some() && !gives_up;
         let room = self.remote.edge;
         let mss = self.mss();
         let Phase::Held(held) = &mut self.phase else { return None };
@@ -234,7 +254,7 @@ impl Flow {
             return None;
         }
         let (ack, edge) = match covered {
-            Some(end) if known_to.is_before(end) || self.promised.is_some() => {
+            Some(end) if known_to.is_before(end) || is_owed => {
                 let unanswered = end.beyond(known_to);
                 let has_gone_on = held.edge.is_some() && unanswered >= held.flight;
                 held.is_fast |= held.repeats == 0 || has_gone_on;
@@ -245,14 +265,18 @@ impl Flow {
                     self.local.acked.plus(share).min(room).max(end)
                 };
                 self.promised = Some(end.max(known_to));
+                self.patience.acknowledged(now, end.max(known_to));
                 (end.max(known_to), open)
             }
-            // Nothing outstanding: a keep-alive, and as much room as there was.
+            // Whoever sees a closed window does not give up, even if room is taken back for it.
+            Some(_) | None if gives_up => {
+                held.edge = None;
+                (known_to, known_to)
+            }
+            // Nothing outstanding, or a FIN: a keep-alive, and as much room as there was.
             Some(end) => (end, room),
-            None if held.repeats >= REPEATS_MAX => (known_to, known_to),
             None => return None,
         };
-        debug_assert!(covered.is_some() || outstanding > 0);
         let edge = held.edge.map_or(edge, |before| before.max(edge));
         held.edge = Some(edge.max(ack));
         self.acknowledge(ack, edge.max(ack), out);

@@ -23,6 +23,7 @@ pub mod classify;
 mod datagrams;
 mod heads;
 mod hold;
+mod patience;
 pub mod report;
 mod resume;
 pub mod rules;
@@ -285,6 +286,9 @@ impl Flows {
         if !flow.cache.is_empty() {
             flow.cache.acknowledged(memory, flow.local.acked);
         }
+        if !flow.heads.is_empty() {
+            flow.heads.acknowledged(memory, flow.local.acked);
+        }
         if flow.state == State::Closed {
             flow.end(memory);
         }
@@ -417,15 +421,18 @@ impl Flows {
         self.unrecorded.pop()
     }
 
-    /// It is written down.
+    /// It is written down. That may come too late, when there is a way again or the connection is
+    /// gone: then nothing is owed.
     pub fn recorded(&mut self, tuple: &Tuple) {
-        let Some(place) = self.table.find(tuple) else { return };
-        if let Some(flow) = self.table.get_mut(place)
-            && let Phase::Held(held) = &mut flow.phase
-        {
-            held.recorded();
+        let place = self.table.find(tuple);
+        match place.and_then(|place| self.table.get_mut(place)) {
+            Some(Flow { phase: Phase::Held(held), .. }) if held.awaits_record() => held.recorded(),
+            Some(flow) if flow.owes() => {}
+            Some(_) | None => self.settled.push(*tuple),
         }
-        self.arm(place);
+        if let Some(place) = place {
+            self.arm(place);
+        }
     }
 
     /// A connection of which nothing is owed any more; to be asked until there is none.
@@ -559,8 +566,9 @@ impl Flow {
         if segment.flags.has(Flags::RST) {
             return Verdict::Pass;
         }
-        if is_bare && !is_news {
-            // The same again would look like a sign of loss.
+        let asks = segment.seq.is_before(self.remote.next);
+        if is_bare && !is_news && !asks {
+            // The same again would look like a sign of loss. Who asks waits for an answer.
             return Verdict::Keep;
         }
         let echo = segment.timestamps.map(|_| self.local.clock);

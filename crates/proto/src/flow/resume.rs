@@ -189,7 +189,7 @@ impl Flow {
     /// When something is to be sent in the local side's place.
     pub(super) fn resend_due(&self) -> Option<Instant> {
         let Phase::Resumed(resumed) = &self.phase else { return None };
-        let has_more = !self.heads.is_empty()
+        let has_more = self.heads.has_next()
             || resumed.has_news
             || resumed.is_broken
             || self.next_again(resumed).is_some();
@@ -204,6 +204,7 @@ impl Flow {
         memory: &mut Memory,
         out: &mut Vec<u8>,
     ) -> Option<Output> {
+        let gives_up = self.gives_up();
         let Phase::Resumed(resumed) = &mut self.phase else { return None };
         if resumed.is_broken {
             self.state = State::Closed;
@@ -218,11 +219,14 @@ impl Flow {
             self.acknowledge(promised, edge, out);
             return Some(Output::ToLocal);
         }
-        if self.promised.is_none() && resumed.timeout.is_some_and(|due| due <= now) {
-            self.phase = Phase::Normal; // the local side knows what it has to repeat
-            return None;
-        }
         if resumed.timeout.is_some_and(|due| due <= now) {
+            // What the local side was not promised it will repeat itself, if it is not too late.
+            let is_needed = gives_up && resumed.tries < TRIES_MAX;
+            if self.promised.is_none() && !is_needed {
+                self.phase = Phase::Normal;
+                return None;
+            }
+            self.heads.rewind();
             resumed.time_out(now, self.local.acked);
             if resumed.tries > TRIES_MAX {
                 resumed.is_broken = true;
@@ -234,11 +238,18 @@ impl Flow {
         if resumed.pace > now {
             return None;
         }
-        if let Some(head) = self.heads.take(memory) {
-            out.extend_from_slice(&head);
+        if let Some(head) = self.heads.next() {
+            out.extend_from_slice(head);
+            resumed.timeout = resumed.timeout.or_else(|| Some(now + resumed.patience()));
+            if self.state == State::Closed && !self.heads.has_next() {
+                self.heads.clear(memory); // a reset, which nobody acknowledges
+                self.end_if_done();
+            }
             return Some(Output::ToRemote);
         }
         let has_news = std::mem::take(&mut resumed.has_news);
+        // A header of its own must not vouch for what was damaged on its way here.
+        self.cache.verify(memory);
         let Phase::Resumed(resumed) = &self.phase else { return None };
         let Some(again) = self.next_again(resumed) else {
             if has_news {
@@ -287,15 +298,26 @@ impl Flow {
         if self.promised.is_some_and(|promised| !acked.is_before(promised)) {
             self.promised = None;
             self.is_settled = true;
+            if let Phase::Held(held) = &mut self.phase {
+                held.settled();
+            }
         }
         self.end_if_done();
     }
 
-    /// What the local side is to hear of an acknowledgement while it was told more; `None` when it
-    /// was not.
+    /// What the local side is to hear in an acknowledgement's place; `None` when it hears that.
     pub(super) fn tell(&mut self) -> Option<Told> {
-        let promised = self.promised?;
         let (acked, room, mss) = (self.local.acked, self.remote.edge, self.mss().max(1));
+        let is_sent = match &self.phase {
+            Phase::Resumed(resumed) => !self.heads.is_empty() || acked.is_before(resumed.to),
+            Phase::Held(_) => true,
+            Phase::Normal | Phase::Broken(_) => false,
+        };
+        if is_sent && self.gives_up() {
+            // It was shown a closed window so as not to, and has to see it until there is news.
+            return Some(Told { ack: self.answered_to(), window: 0, is_news: false });
+        }
+        let promised = self.promised?;
         let (edge, before) = match &mut self.phase {
             Phase::Resumed(resumed) => {
                 let taken_in = acked.beyond(*resumed.from.get_or_insert(acked));

@@ -13,6 +13,7 @@ use super::cache::{Cache, Memory};
 use super::classify::Class;
 use super::heads::Heads;
 use super::hold::Held;
+use super::patience::Patience;
 use super::resume::Resumed;
 use super::rules::{By, Choice};
 use super::tuple::{Tuple, Way};
@@ -40,6 +41,7 @@ pub(super) struct Flow {
     pub(super) terms: Option<Terms>,
     pub(super) used_at: Instant,
     pub(super) trip: Trip,
+    pub(super) patience: Patience,
     /// What the local side sent and the remote one did not acknowledge.
     pub(super) cache: Cache,
     /// Segments to go out as they are, first.
@@ -113,8 +115,9 @@ pub(super) struct Side {
     pub(super) fin: Option<Seq>,
     /// The number of its SYN, where that was seen.
     begin: Option<Seq>,
-    /// Whether it has acknowledged anything: `edge` and `window` mean something.
-    answered: bool,
+    /// Whether it has acknowledged anything: `edge` and `window` mean something, and `acked` of the
+    /// other is no guess.
+    pub(super) answered: bool,
     opening: Opening,
 }
 
@@ -143,6 +146,7 @@ impl Flow {
             terms: None,
             used_at: now,
             trip: Trip::default(),
+            patience: Patience::default(),
             cache: Cache::default(),
             heads: Heads::default(),
             phase: Phase::Normal,
@@ -170,7 +174,7 @@ impl Flow {
 
     /// It is over, and both ends know or will know without this node: nothing is owed any more.
     pub(super) fn end(&mut self, memory: &mut Memory) {
-        self.cache.clear(memory);
+        self.release(memory);
         self.is_settled |= self.promised.take().is_some();
         if matches!(self.phase, Phase::Resumed(_)) {
             self.heads.clear(memory);
@@ -223,7 +227,12 @@ impl Flow {
             let plausible = !sender.is_known
                 || !receiver.is_known
                 || (!segment.seq.is_before(sender.acked) && !expected.is_before(segment.seq));
-            if plausible {
+            // Whose receiver misses something takes another number for a question, and asks back:
+            // what it was promised is only let go of when it certainly believes it. Who breaks
+            // off by itself needs to be promised nothing more.
+            let is_believed = segment.seq == sender.acked;
+            let is_its_own = way == Way::Out && segment.seq == sender.next;
+            if plausible && (self.promised.is_none() || is_believed || is_its_own) {
                 self.state = State::Closed;
             }
             return false;
@@ -236,6 +245,9 @@ impl Flow {
             let moved = sender.answers(segment, receiver);
             if way == Way::In && moved {
                 self.trip.acknowledged(now, self.local.acked);
+                if self.answered_to() == self.local.acked {
+                    self.patience.acknowledged(now, self.local.acked);
+                }
             }
         }
         if way == Way::Out {
@@ -243,6 +255,9 @@ impl Flow {
                 self.trip.left(now, segment);
             } else if segment.len > 0 {
                 self.trip.repeated();
+            }
+            if segment.end() != segment.seq {
+                self.patience.sent(now, segment, self.answered_to(), fresh);
             }
         }
         self.step();
@@ -323,6 +338,11 @@ impl Side {
             // Seen in its midst, and from one side so far.
             *other = Self { is_known: true, next: segment.ack, acked: segment.ack, ..*other };
             other.mss = MSS_USUAL;
+        }
+        if !self.answered && other.begin.is_none() {
+            // What was seen of the other first may lie far beyond what this one has, or before.
+            other.next = other.next.max(segment.ack);
+            other.acked = segment.ack;
         }
         let plausible = !other.next.is_before(segment.ack);
         let moved = plausible && other.acked.is_before(segment.ack);

@@ -238,8 +238,8 @@ store = "{store}"
 
 [persistence]
 # timeout = "{persistence}"         # how long a session is kept without a word from its client
-# hold = "reinject"      # what is done for open TCP connections while a client has no way here:
-#                        # reinject, full (they are answered in its place), off
+# hold = "full"          # what is done for open TCP connections while a client has no way here:
+#                        # full (they are answered in its place), reinject, off
 # memory_mb = 64         # how much of them may be kept, with full
 # Tables [[persistence.rules]] say otherwise for some, the first that matches: hold, and either to
 # (CIDR or CIDR:PORT, where either end is) or class (interactive, names, bulk).

@@ -141,6 +141,6 @@ impl Persistence {
 impl Default for Persistence {
     fn default() -> Self {
         let memory = usize::from(MEMORY_MB) * MEBIBYTE;
-        Self { timeout: TIMEOUT, hold: Hold::Reinject, rules: Vec::new(), memory }
+        Self { timeout: TIMEOUT, hold: Hold::Full, rules: Vec::new(), memory }
     }
 }

@@ -262,7 +262,7 @@ fn sessions_are_kept_for_a_day_unless_told_otherwise() {
 
 #[test]
 fn what_is_done_for_open_connections_and_how_much_of_them_is_kept() {
-    assert_eq!(client("").unwrap().persistence.hold, Hold::Reinject);
+    assert_eq!(client("").unwrap().persistence.hold, Hold::Full);
     let lines = "[persistence]\nhold = \"full\"\nmemory_mb = 8\n";
     let persistence = client(lines).unwrap().persistence;
     assert_eq!((persistence.hold, persistence.memory), (Hold::Full, 8 << 20));

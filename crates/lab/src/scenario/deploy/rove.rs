@@ -73,8 +73,8 @@ impl Hold {
     /// The same for a core without a configuration around it.
     pub const fn in_core(self) -> world::Hold {
         match self {
-            Self::Held => world::Hold::Full,
-            Self::Usual | Self::Reinjected => world::Hold::Reinject,
+            Self::Usual | Self::Held => world::Hold::Full,
+            Self::Reinjected => world::Hold::Reinject,
             Self::Off => world::Hold::Off,
         }
     }
