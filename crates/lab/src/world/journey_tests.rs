@@ -1,6 +1,6 @@
 use super::*;
 use crate::emu::Filtering;
-use crate::ground::{Edge, Known, Pace, Patience};
+use crate::ground::{Congestion, Edge, Known, Pace, Patience};
 
 fn journey() -> Journey {
     Journey::new(1, &Terrain::of(LinkConfig::lossless(20_000_000, 40 * MS))).unwrap()
@@ -208,6 +208,20 @@ fn what_has_arrived_is_not_sent_again_after_a_second() {
     assert!(restart.len() == 2 && restart.iter().all(|ms| *ms <= 60.0), "{restart:?} ms");
     let up = transfer.while_up(5 * SECOND).unwrap().mbps();
     assert!(up > 18.0, "{up} Mbit/s");
+}
+
+/// A BBR believes the shortest round trip of ten seconds.
+#[test]
+fn an_answer_in_the_others_place_is_no_sooner_than_theirs_would_be() {
+    for to in [Receiver::Client, Receiver::Server] {
+        let mut journey = journey();
+        let script = [Cue::at(5 * SECOND, Act::Unplug), Cue::at(6 * SECOND, Act::Replug)];
+        let congestion = Congestion::Bbr;
+        let kind = [Connections { congestion, ..Connections::bulk(to, 40_000_000) }];
+        let transfer = journey.connect(&kind, 60 * SECOND, &script).unwrap().concat().remove(0);
+        let up = transfer.while_up(5 * SECOND).unwrap().mbps();
+        assert!(up > 17.0, "{to:?}: {up} Mbit/s");
+    }
 }
 
 #[test]
