@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(said("control=1"), "--set control=1: say true or false");
         assert_eq!(
             said("x=1"),
-            "--set x=1: the keys are control, bare, rove, attempts, moves, place"
+            "--set x=1: the keys are control, bare, rove, capture, attempts, moves, place"
         );
     }
 }

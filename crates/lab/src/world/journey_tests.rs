@@ -1,6 +1,6 @@
 use super::*;
 use crate::emu::Filtering;
-use crate::ground::{Edge, Known, Pace, Patience};
+use crate::ground::{Congestion, Edge, Known, Pace, Patience};
 
 fn journey() -> Journey {
     Journey::new(1, &Terrain::of(LinkConfig::lossless(20_000_000, 40 * MS))).unwrap()
@@ -161,12 +161,17 @@ fn a_crowd_follows_a_gateway_that_told_nobody() {
     }
 }
 
-/// A transfer over an outage that begins after a second.
-fn over_an_outage(hold: Hold, to: Receiver, [goes, comes]: [Act; 2]) -> (Transfer, Option<u64>) {
+/// A transfer over an outage of so many seconds, that begins after five.
+fn over_an_outage(
+    hold: Hold,
+    to: Receiver,
+    [goes, comes]: [Act; 2],
+    seconds: u64,
+) -> (Transfer, Option<u64>) {
     let terrain = Terrain::of(LinkConfig::lossless(20_000_000, 40 * MS));
     let mut journey = Journey::holding(1, &terrain, hold).unwrap();
-    let script = [Cue::at(SECOND, goes), Cue::at(6 * SECOND, comes)];
-    let kind = [Connections::bulk(to, 8_000_000)];
+    let script = [Cue::at(5 * SECOND, goes), Cue::at((5 + seconds) * SECOND, comes)];
+    let kind = [Connections::bulk(to, 16_000_000)];
     let transfer = journey.connect(&kind, 60 * SECOND, &script).unwrap().concat().pop().unwrap();
     assert!(transfer.complete && transfer.intact, "{:?}", transfer.broke);
     (transfer, journey.held_bytes_max().unwrap())
@@ -176,18 +181,53 @@ fn over_an_outage(hold: Hold, to: Receiver, [goes, comes]: [Act; 2]) -> (Transfe
 fn data_is_back_a_round_trip_after_an_outage_whoever_sends_and_however_the_link_went() {
     for to in [Receiver::Client, Receiver::Server] {
         for acts in [[Act::Swallow, Act::Return], [Act::Unplug, Act::Replug]] {
-            let (transfer, held) = over_an_outage(Hold::Full, to, acts);
-            let restart = transfer.restart_ms();
-            assert!(restart.len() == 1 && restart[0] <= 60.0, "{to:?}, {acts:?}: {restart:?} ms");
-            assert!(held.is_some_and(|bytes| bytes > 50_000), "{held:?}");
+            for seconds in [1, 5] {
+                let (transfer, held) = over_an_outage(Hold::Full, to, acts, seconds);
+                let restart = transfer.restart_ms();
+                let what = format!("{to:?}, {acts:?}, {seconds} s: {restart:?} ms");
+                assert!(restart.len() == 1 && restart[0] <= 60.0, "{what}");
+                assert!(held.is_some_and(|bytes| bytes > 50_000), "{held:?}");
+                let up = transfer.while_up(SECOND / 2).unwrap().mbps();
+                assert!(up > 16.0, "{what}, {up} Mbit/s");
+            }
         }
+    }
+}
+
+/// What the other end of the tunnel has, and could not say, is as much as the queue of the link
+/// holds: it would push out what is owed.
+#[test]
+fn what_has_arrived_is_not_sent_again_after_a_second() {
+    let mut journey = journey();
+    let [goes, comes] = [Act::Unplug, Act::Replug];
+    let cues = [(5, goes), (6, comes), (14, goes), (15, comes)];
+    let script = cues.map(|(second, act)| Cue::at(second * SECOND, act));
+    let kind = [Connections::bulk(Receiver::Server, 40_000_000)];
+    let transfer = journey.connect(&kind, 60 * SECOND, &script).unwrap().concat().pop().unwrap();
+    let restart = transfer.restart_ms();
+    assert!(restart.len() == 2 && restart.iter().all(|ms| *ms <= 60.0), "{restart:?} ms");
+    let up = transfer.while_up(5 * SECOND).unwrap().mbps();
+    assert!(up > 18.0, "{up} Mbit/s");
+}
+
+/// A BBR believes the shortest round trip of ten seconds.
+#[test]
+fn an_answer_in_the_others_place_is_no_sooner_than_theirs_would_be() {
+    for to in [Receiver::Client, Receiver::Server] {
+        let mut journey = journey();
+        let script = [Cue::at(5 * SECOND, Act::Unplug), Cue::at(6 * SECOND, Act::Replug)];
+        let congestion = Congestion::Bbr;
+        let kind = [Connections { congestion, ..Connections::bulk(to, 40_000_000) }];
+        let transfer = journey.connect(&kind, 60 * SECOND, &script).unwrap().concat().remove(0);
+        let up = transfer.while_up(5 * SECOND).unwrap().mbps();
+        assert!(up > 17.0, "{to:?}: {up} Mbit/s");
     }
 }
 
 #[test]
 fn nothing_is_held_where_nothing_is_to_be() {
     let acts = [Act::Swallow, Act::Return];
-    let (transfer, held) = over_an_outage(Hold::Off, Receiver::Client, acts);
+    let (transfer, held) = over_an_outage(Hold::Off, Receiver::Client, acts, 5);
     assert!(transfer.restart_ms()[0] > 500.0, "TCP waits: {:?} ms", transfer.restart_ms());
     assert_eq!(held, Some(0));
 }

@@ -21,6 +21,10 @@ use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Made, Segment, Seq};
 
+/// How long an answer may be put off, in round trips: a sender that hears nothing has said what it
+/// may in two of them.
+const TRIPS_MAX: u32 = 3;
+
 /// A connection on which something came or went within this time may have lost something.
 const RECENT: Duration = Duration::from_secs(3);
 
@@ -35,6 +39,8 @@ pub(super) struct Held {
     is_fast: bool,
     /// When it is to be answered.
     answer: Option<Instant>,
+    /// When at the latest, however much it goes on saying.
+    answer_by: Option<Instant>,
     /// Up to where it was told that there is room.
     edge: Option<Seq>,
     record: Record,
@@ -71,6 +77,7 @@ impl Held {
             repeats: 0,
             is_fast: false,
             answer: None,
+            answer_by: None,
             edge: None,
             record,
             has_news,
@@ -90,6 +97,19 @@ impl Held {
     /// Up to where the local side was told that there is room, if it was.
     pub(super) const fn edge(&self) -> Option<Seq> {
         self.edge
+    }
+
+    /// It says something that is to be answered. An answer that comes too soon would make the round
+    /// trip look short, to a BBR for ten seconds: what is fresh puts it off, as long as that is
+    /// bounded by what a sender may have in flight.
+    fn asks(&mut self, now: Instant, trip: Duration, fresh: bool) {
+        let by = *self.answer_by.get_or_insert(now + trip * TRIPS_MAX);
+        let at = if fresh { now + trip } else { now };
+        self.answer = Some(match self.answer {
+            Some(before) if fresh => before.max(at.min(by)),
+            Some(before) => before.min(at),
+            None => at,
+        });
     }
 
     /// When something is to be done.
@@ -132,8 +152,11 @@ impl Flow {
         }
         if self.can_be_held() && !self.cache.is_empty() {
             self.cache.verify(memory);
-            // What left a round trip ago and longer is acknowledged at once.
-            held.answer = Some(now);
+            // What left a round trip ago and longer is acknowledged at once; a link that says that it
+            // is gone leaves more than that.
+            let last = self.used_at + self.trip.time();
+            held.answer = Some(last.max(now));
+            held.answer_by = Some(now + self.trip.time() * TRIPS_MAX);
         }
         self.phase = Phase::Held(held);
     }
@@ -170,9 +193,7 @@ impl Flow {
             if is_missed && (!is_covered || segment.len == 0) {
                 self.heads.keep(memory, segment.seq, packet);
             }
-            // An answer that comes too soon would make the round trip look short.
-            let at = if fresh { now + trip } else { now };
-            held.answer = Some(held.answer.map_or(at, |before| before.min(at)));
+            held.asks(now, trip, fresh);
         }
     }
 
@@ -249,7 +270,7 @@ impl Flow {
         if held.due().is_none_or(|due| due > now) {
             return None;
         }
-        held.answer = None;
+        (held.answer, held.answer_by) = (None, None);
         if !can_be_held {
             return None;
         }

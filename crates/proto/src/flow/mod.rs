@@ -396,8 +396,8 @@ impl Flows {
         Some(())
     }
 
-    /// Whether a packet that left at `left_at` by a path that is dead is sent again from here
-    /// anyway.
+    /// Whether a packet that left at `left_at` by a path that is dead need not leave again:
+    /// it has arrived, or will be sent from here anyway.
     pub fn sends_again(
         &mut self,
         left_at: Instant,

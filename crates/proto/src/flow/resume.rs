@@ -136,10 +136,20 @@ impl Flow {
         }));
     }
 
-    /// Whether a segment of the local side's lies in what is sent in its place.
+    /// Whether a segment of the local side's need not be sent again: the remote side has it, or it
+    /// lies in what is sent in the local side's place, now or as soon as there is a way again.
     pub(super) fn sends_again(&self, segment: &Segment) -> bool {
-        matches!(&self.phase, Phase::Resumed(resumed)
-            if !segment.seq.is_before(resumed.heard_to) && !resumed.to.is_before(segment.end()))
+        let acked = self.local.acked;
+        let to = match &self.phase {
+            Phase::Resumed(resumed) => resumed.to.max(acked),
+            Phase::Held(_) => match self.cache.span() {
+                Some((first, end)) if !acked.is_before(first) => end.max(acked),
+                Some(_) | None => acked,
+            },
+            Phase::Normal => acked,
+            Phase::Broken(_) => return false,
+        };
+        self.local.is_known && !to.is_before(segment.end())
     }
 
     /// Whether a segment of the local side's leaves as it is. It does not if it says again what was

@@ -175,7 +175,9 @@ impl Scene {
         self.give_in(&packet).1
     }
 
+    /// A silence is noticed that lasts for a round trip.
     fn suspend(&mut self) {
+        self.wait(TRIP);
         self.flows.suspend(self.now, &mut self.memory);
     }
 
@@ -229,7 +231,6 @@ fn while_there_is_a_way_nothing_is_said_and_what_arrived_is_not_kept() {
 fn what_is_outstanding_is_acknowledged_and_the_window_closed() {
     let mut scene = Scene::new(Hold::Full);
     scene.send(10);
-    scene.wait(TRIP);
     scene.suspend();
     let mut packet = Vec::new();
     assert_eq!(
@@ -250,6 +251,27 @@ fn what_is_outstanding_is_acknowledged_and_the_window_closed() {
     assert!(scene.said().is_empty());
     let [(at, told)] = &scene.said_within(TRIP * 2)[..] else { panic!() };
     assert_eq!((*at, told.ack, told.window), (TRIP, scene.local.0, 0));
+}
+
+/// Else the round trip looks short, to a BBR for ten seconds.
+#[test]
+fn what_left_just_now_is_answered_a_round_trip_later() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(10);
+    scene.flows.suspend(scene.now, &mut scene.memory);
+    assert!(scene.said().is_empty(), "a link says at once that it is gone");
+    scene.wait(TRIP / 2);
+    assert!(!scene.send(2));
+    let said = scene.said_within(TRIP * 2);
+    let [(at, told)] = &said[..] else { panic!("{said:?}") };
+    assert_eq!((*at, told.ack, told.window), (TRIP, scene.local.0, 0));
+    // Who never stops is answered all the same.
+    let mut told = Vec::new();
+    for _ in 0..20 {
+        scene.send(1);
+        told.extend(scene.said_within(TRIP / 2));
+    }
+    assert!((3..=10).contains(&told.len()), "{told:?}");
 }
 
 #[test]
