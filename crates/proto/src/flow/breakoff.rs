@@ -8,7 +8,8 @@
 //! connection, nor has who takes the question for the beginning of a new one, or says nothing.
 
 use super::Output;
-use super::tcp::{Flow, Phase, State};
+use super::cache::Memory;
+use super::tcp::{Flow, Phase, Side, State};
 use super::tuple::Way;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Made, Segment, Seq};
@@ -39,6 +40,7 @@ enum Told {
 }
 
 impl Broken {
+    /// Nothing is known of either end.
     pub(super) const fn new(now: Instant) -> Self {
         let ask = Told::Ask { at: now, tries: 0 };
         Self { local: ask, remote: ask }
@@ -64,6 +66,19 @@ impl Broken {
 }
 
 impl Flow {
+    /// What is owed will not be delivered: both ends are reset with the number that they seem to
+    /// expect, and asked whether that was right.
+    pub(super) fn begin_break_off(&mut self, now: Instant, memory: &mut Memory) {
+        self.release(memory);
+        self.promised = None;
+        let seems = |side: &Side| match side.is_known {
+            true => Told::Expects { seq: side.acked, tries: 0 },
+            false => Told::Ask { at: now, tries: 0 },
+        };
+        let (local, remote) = (seems(&self.remote), seems(&self.local));
+        self.phase = Phase::Broken(Box::new(Broken { local, remote }));
+    }
+
     /// One of the two ends has said something, which the other is not to hear.
     pub(super) fn overhear(&mut self, way: Way, segment: &Segment) {
         let Phase::Broken(broken) = &mut self.phase else { return };

@@ -31,9 +31,11 @@ mod share;
 mod table;
 mod tcp;
 pub mod tuple;
+mod verdict;
 mod worth;
 
 pub use cache::Memory;
+pub use verdict::{Change, Verdict};
 
 use std::collections::BTreeSet;
 
@@ -85,37 +87,6 @@ pub enum Output {
     ToLocal,
     /// Into the tunnel: it seems to come from the local side.
     ToRemote,
-}
-
-/// What is to become of a packet from the tunnel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// It is delivered as it is.
-    Pass,
-    /// It is not delivered.
-    Keep,
-    /// It is delivered with another acknowledgement.
-    Change(Change),
-}
-
-/// How an acknowledgement is changed before it is delivered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Change {
-    segment: Segment,
-    ack: Seq,
-    window: u16,
-    echo: Option<u32>,
-}
-
-impl Change {
-    /// Changes the packet that the verdict is about.
-    pub fn apply(&self, packet: &mut [u8]) {
-        self.segment.set_ack(packet, self.ack, self.window);
-        self.segment.remove_sacks(packet);
-        if let Some(echo) = self.echo {
-            self.segment.set_echo(packet, echo);
-        }
-    }
 }
 
 /// The connections of one session.
@@ -462,8 +433,28 @@ impl Flows {
         (self.is_owing && !self.is_up).then(|| self.lost_at + patience)
     }
 
-    /// The session is over for good: whoever was promised something is told that its connection is
-    /// over. Appends the packets for the TUN to `packets`, each with where it ends.
+    /// There was no way for too long: each connection that was promised something is broken off,
+    /// and the rest is forgotten.
+    pub fn abandon(&mut self, now: Instant, memory: &mut Memory) {
+        let all: Vec<_> = self.table.iter_mut().map(|(place, flow)| (place, flow.owes())).collect();
+        for (place, owes) in all {
+            if !owes {
+                self.forget(memory, place);
+            } else if let Some(flow) = self.table.get_mut(place)
+                && !matches!(flow.phase, Phase::Broken(_))
+            {
+                flow.begin_break_off(now, memory);
+            }
+            self.arm(place);
+        }
+        self.questions.clear(memory);
+        self.newsworthy.clear();
+        self.is_waiting = false;
+        self.is_owing = false;
+    }
+
+    /// Nobody will see to this any more: whoever was promised something is told that its connection
+    /// is over. Appends the packets for the TUN to `packets`, each with where it ends.
     pub fn terminate(&mut self, memory: &mut Memory, packets: &mut Vec<u8>, ends: &mut Vec<usize>) {
         for (_, flow) in self.table.iter_mut() {
             if flow.promised.is_some() {
@@ -516,6 +507,9 @@ impl Flows {
 
     /// Adds a connection that is not known, in the place of another if need be.
     fn admit(&mut self, now: Instant, memory: &mut Memory, flow: Flow) -> Option<Place> {
+        if self.is_up {
+            self.table.let_go_of_stale(now, |stale| stale.release(memory));
+        }
         if let Some(place) = self.table.in_the_way(now, memory.is_crowded()) {
             self.forget(memory, place);
         }

@@ -68,8 +68,6 @@ pub(super) struct Resumed {
     has_news: bool,
     /// When the local side asked what has arrived, if it was not told since.
     asked_at: Option<Instant>,
-    /// The remote side was told that it is over.
-    is_broken: bool,
 }
 
 /// What the local side hears instead of an acknowledgement of the remote side's.
@@ -132,7 +130,6 @@ impl Flow {
             edge,
             has_news,
             asked_at: None,
-            is_broken: false,
         }));
     }
 
@@ -189,10 +186,8 @@ impl Flow {
     /// When something is to be sent in the local side's place.
     pub(super) fn resend_due(&self) -> Option<Instant> {
         let Phase::Resumed(resumed) = &self.phase else { return None };
-        let has_more = self.heads.has_next()
-            || resumed.has_news
-            || resumed.is_broken
-            || self.next_again(resumed).is_some();
+        let has_more =
+            self.heads.has_next() || resumed.has_news || self.next_again(resumed).is_some();
         let pace = has_more.then_some(resumed.pace);
         [pace, resumed.timeout, resumed.asked_at].into_iter().flatten().min()
     }
@@ -206,12 +201,6 @@ impl Flow {
     ) -> Option<Output> {
         let gives_up = self.gives_up();
         let Phase::Resumed(resumed) = &mut self.phase else { return None };
-        if resumed.is_broken {
-            self.state = State::Closed;
-            self.end(memory);
-            self.reset(Way::In, out);
-            return Some(Output::ToLocal);
-        }
         if resumed.asked_at.take().is_some()
             && let Some(promised) = self.promised
         {
@@ -229,10 +218,8 @@ impl Flow {
             self.heads.rewind();
             resumed.time_out(now, self.local.acked);
             if resumed.tries > TRIES_MAX {
-                resumed.is_broken = true;
-                resumed.timeout = Some(now);
-                self.reset(Way::Out, out);
-                return Some(Output::ToRemote);
+                self.begin_break_off(now, memory);
+                return None;
             }
         }
         if resumed.pace > now {
@@ -343,10 +330,8 @@ impl Flow {
 
     fn end_if_done(&mut self) {
         let Phase::Resumed(resumed) = &self.phase else { return };
-        let done = self.heads.is_empty()
-            && !resumed.has_news
-            && !resumed.is_broken
-            && !self.local.acked.is_before(resumed.to);
+        let done =
+            self.heads.is_empty() && !resumed.has_news && !self.local.acked.is_before(resumed.to);
         if done && self.promised.is_none() {
             self.phase = Phase::Normal;
         }

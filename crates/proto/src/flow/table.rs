@@ -5,14 +5,19 @@
 //! that begin, those before others, and of equals the one that nobody used for longest. Which that
 //! is, is decided among a few at a time. One that owes something to somebody never goes.
 
-use super::tcp::{Flow, State};
+use super::tcp::{Flow, Phase, State};
 use super::tuple::Tuple;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// Connections of one session at most.
 pub(super) const FLOWS_MAX: usize = 16_384;
 /// Among how many the one to go is chosen.
 const LOOKED_AT: usize = 16;
+/// How many are looked at for staleness when one is added.
+const SWEPT: usize = 4;
+/// A sender that repeats and hears nothing has given up after so long, and told nobody (Linux: 924
+/// s, `tcp_retries2`, and the timer's last 120 s).
+const STALE: Duration = Duration::from_secs(20 * 60);
 /// Places of the index for each connection: so many stay empty that a search is short.
 const SPARE: usize = 2;
 /// The index is at least so large.
@@ -34,6 +39,8 @@ pub(super) struct Table {
     index: Vec<u32>,
     /// Where the next search for one that can go begins.
     hand: usize,
+    /// Where the next look for stale ones begins.
+    sweep: usize,
     /// The one that was found last: packets come in runs.
     last: Option<Place>,
 }
@@ -146,6 +153,19 @@ impl Table {
         }
         self.index[hole] = EMPTY;
         Some(flow)
+    }
+
+    /// Calls `release` with those of the next few whose ends have given up without a word: what is
+    /// kept of them nobody will acknowledge.
+    pub(super) fn let_go_of_stale(&mut self, now: Instant, mut release: impl FnMut(&mut Flow)) {
+        let from = self.sweep;
+        self.sweep = (from + SWEPT) % self.flows.len().max(1);
+        for flow in self.flows.iter_mut().skip(from).take(SWEPT).flatten() {
+            let is_stale = now.saturating_since(flow.used_at) >= STALE;
+            if is_stale && matches!(flow.phase, Phase::Normal) && !flow.cache.is_empty() {
+                release(flow);
+            }
+        }
     }
 
     /// Which of the next few is missed least.

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::flow::cache::{Memory, Payload};
 use crate::flow::classify::Class;
 use crate::flow::tcp::State;
 use crate::time::Duration;
@@ -90,4 +91,21 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn what_is_kept_of_a_connection_that_died_without_a_word_is_let_go_of() {
+    let (mut table, mut memory) = (Table::new(1), Memory::new(1 << 20));
+    for number in 0..10 {
+        let place = table.insert(flow(number)).unwrap();
+        let flow = table.get_mut(place).unwrap();
+        let bytes = (&[7; 100][..], &[][..]);
+        flow.cache.push(&mut memory, Payload { seq: Seq(1), bytes, sum: 0, push: false });
+        flow.used_at = Instant::ZERO + STALE * (number % 2);
+    }
+    assert_eq!(memory.used(), 1_000);
+    for _ in 0..3 {
+        table.let_go_of_stale(Instant::ZERO + STALE, |flow| flow.release(&mut memory));
+    }
+    assert_eq!(memory.used(), 500, "half of them are in use");
 }

@@ -225,7 +225,7 @@ impl Peer {
     fn end(&mut self, cx: &mut Context<'_>, error: PeerError) {
         self.forget_session(cx);
         if error == PeerError::TimedOut {
-            self.break_promises(cx);
+            self.flows.abandon(cx.now, cx.memory);
         } else {
             self.reach = None; // nobody waits there to be called
         }

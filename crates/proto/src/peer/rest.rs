@@ -73,7 +73,8 @@ impl Peer {
     pub(super) fn end_silence(&mut self, cx: &mut Context<'_>) {
         let outlasted = self.flows.outlasted(cx.config.persistence_timeout);
         if outlasted.is_some_and(|due| due <= cx.now) {
-            self.break_promises(cx); // the session ended otherwise, and there was no other since
+            // The session ended otherwise, and there was no other since.
+            self.flows.abandon(cx.now, cx.memory);
         }
         match self.end_of_silence(cx.config.persistence_timeout) {
             Some((due, Outcome::Rest)) if due <= cx.now => {

@@ -1,0 +1,34 @@
+//! What becomes of a packet from the tunnel.
+
+use crate::wire::tcp::{Segment, Seq};
+
+/// What is to become of a packet from the tunnel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It is delivered as it is.
+    Pass,
+    /// It is not delivered.
+    Keep,
+    /// It is delivered with another acknowledgement.
+    Change(Change),
+}
+
+/// How an acknowledgement is changed before it is delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Change {
+    pub(super) segment: Segment,
+    pub(super) ack: Seq,
+    pub(super) window: u16,
+    pub(super) echo: Option<u32>,
+}
+
+impl Change {
+    /// Changes the packet that the verdict is about.
+    pub fn apply(&self, packet: &mut [u8]) {
+        self.segment.set_ack(packet, self.ack, self.window);
+        self.segment.remove_sacks(packet);
+        if let Some(echo) = self.echo {
+            self.segment.set_echo(packet, echo);
+        }
+    }
+}
