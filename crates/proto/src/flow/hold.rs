@@ -152,8 +152,8 @@ impl Flow {
         }
         if self.can_be_held() && !self.cache.is_empty() {
             self.cache.verify(memory);
-            // What left a round trip ago and longer is acknowledged at once; a link that says that it
-            // is gone leaves more than that.
+            // What left a round trip ago and longer is acknowledged at once; a link that says that
+            // it is gone leaves more than that.
             let last = self.used_at + self.trip.time();
             held.answer = Some(last.max(now));
             held.answer_by = Some(now + self.trip.time() * TRIPS_MAX);
