@@ -575,6 +575,7 @@ fn virtual_time_agrees_with_namespaces_within_5_percent() {
         ("resume-loss", "still_ms_median", &["moves=2"][..]),
         ("restart-gateway", "back_ms_max", &["restarts=1"][..]),
         ("roam-gateway", "last_back_ms", &[][..]),
+        ("disconnects", "goodput_mbps", &["outages=1", "seconds=3", "megabytes=25"][..]),
     ] {
         let simulated = measured(scenario, key, "virtual", short);
         // A busy machine makes real time worse, never better: the best of some must agree. Which of
