@@ -10,7 +10,7 @@ use super::statistics::{max, median, min};
 use super::{Baseline, CleanLink, Key, Outcome, Stage};
 use crate::emu::SECOND;
 use crate::ground::{Act, Congestion, Cue, Receiver, Terrain, Transfer, WhileUp};
-use crate::world::StreamsKnown;
+use crate::world::{Journey, StreamsKnown};
 use std::collections::BTreeMap;
 
 /// When the first outage begins, after the connection was opened: as in the thesis. What comes
@@ -18,6 +18,8 @@ use std::collections::BTreeMap;
 pub(super) const FIRST_NS: u64 = 5 * SECOND;
 /// The share of the goodput without outages that must be left.
 pub(super) const SHARE_MIN: f64 = 0.95;
+/// How long a session is kept without a word in virtual time, in seconds: an outage may last a day.
+const KEPT_S: u64 = Journey::DAY_S + 3_600;
 /// What a restart may take beyond a round trip, in milliseconds.
 const RESTART_MARGIN_MS: u64 = 20;
 
@@ -205,8 +207,8 @@ impl Stage<'_> {
 
     fn on_holding_ground(&self, terrain: &Terrain, story: Story<'_>) -> anyhow::Result<Outcome> {
         let Some(entered) = self.entered else {
-            let hold = hold(self.settings).in_core();
-            return self.in_virtual_time(terrain, StreamsKnown::Direct, hold, story);
+            let held = (hold(self.settings).in_core(), KEPT_S);
+            return self.in_virtual_time(terrain, StreamsKnown::Direct, held, story);
         };
         let setup = Setup { hold: hold(self.settings), ..Setup::default() };
         let deploy = |testbed: &_| Deployment::start_with(testbed, self.rove, &setup);

@@ -12,13 +12,17 @@ use super::settings::{Setting, Settings};
 use super::statistics::{max, rounded};
 use super::{About, FAMILY, Grid, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::SECOND;
-use crate::ground::{Congestion, Connections, Ground, Pace, Patience, Receiver, Transfer, Trouble};
+use crate::ground::{
+    Clock, Congestion, Connections, Ground, Pace, Patience, Receiver, Transfer, Trouble,
+};
 use serde_json::{Value, json};
 
 /// The gaps of the thesis, in seconds.
 const GAPS_S: &[u64] = &[10, 45];
 /// The same on the full grid.
 const GAPS_FULL_S: &[u64] = &[10, 45, 600];
+/// and one more where time costs nothing.
+const DAY_S: u64 = 86_400;
 /// When the gap begins, after the connections were opened.
 const BEGINS_NS: u64 = 3 * SECOND;
 /// The server's `tcp_retries2`.
@@ -43,7 +47,7 @@ const SETTINGS: &[Setting] = &[
         "gap",
         0,
         (0, 86_400),
-        "seconds of the only gap; 0 for 10 and 45, on the full grid 600 as well",
+        "seconds of the only gap; 0 for 10 and 45, on the full grid 600, in virtual time a day",
     ),
     Setting::number("megabytes", 20, (10, 1_000), "size of each transfer"),
     Setting::flag(
@@ -107,7 +111,7 @@ impl Scenario for Persist {
 /// The story.
 fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
     let (mut transfers, mut restart, mut held) = (Vec::new(), Vec::new(), None);
-    for seconds in gaps_s(stage) {
+    for seconds in gaps_s(stage, ground.clock()) {
         (stage.tell)(&format!("three connections, and a gap of {seconds} s"));
         let of_gap = gap(ground, stage, seconds * SECOND)?;
         // Over the last one nobody says anything when the link is back.
@@ -131,12 +135,13 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
 }
 
 /// The gaps to tell of; a control needs one.
-fn gaps_s(stage: &Stage<'_>) -> Vec<u64> {
-    let of_thesis = if stage.grid == Grid::Full { GAPS_FULL_S } else { GAPS_S };
-    match stage.settings.number("gap") {
+fn gaps_s(stage: &Stage<'_>, clock: Clock) -> Vec<u64> {
+    match (stage.settings.number("gap"), stage.grid) {
         _ if stage.control() => vec![GAPS_S[0]],
-        0 => of_thesis.to_vec(),
-        seconds => vec![seconds],
+        (0, Grid::Full) if clock == Clock::Virtual => [GAPS_FULL_S, &[DAY_S]].concat(),
+        (0, Grid::Full) => GAPS_FULL_S.to_vec(),
+        (0, Grid::Default) => GAPS_S.to_vec(),
+        (seconds, _) => vec![seconds],
     }
 }
 

@@ -12,6 +12,10 @@ use crate::netns::Entered;
 use crate::world::{Hold, Journey, StreamsKnown};
 use anyhow::{Context as _, ensure};
 
+/// How both ends hold open connections, and how long a session is kept without a word, in seconds,
+/// where a story is not about that.
+pub(super) const USUALLY: (Hold, u64) = (Hold::Full, Journey::DAY_S);
+
 /// Under which conditions a story is told.
 pub struct Stage<'a> {
     /// All chance follows from it.
@@ -55,7 +59,7 @@ impl Stage<'_> {
                 let deploy = |testbed: &_| Deployment::start(testbed, self.rove);
                 self.on_hosts(entered, terrain, &deploy, story)
             }
-            None => self.in_virtual_time(terrain, StreamsKnown::Direct, Hold::Full, story),
+            None => self.in_virtual_time(terrain, StreamsKnown::Direct, USUALLY, story),
         }
     }
 
@@ -84,7 +88,8 @@ impl Stage<'_> {
     }
 
     /// Tells a story in virtual time, to clients that know of these streams from their next start
-    /// on, over a tunnel whose ends hold open connections like this.
+    /// on, over a tunnel whose ends hold open connections like this, and a session for so many
+    /// seconds without a word.
     ///
     /// # Errors
     /// As above.
@@ -92,7 +97,7 @@ impl Stage<'_> {
         &self,
         terrain: &Terrain,
         streams: StreamsKnown,
-        hold: Hold,
+        (hold, timeout_s): (Hold, u64),
         story: Story<'_>,
     ) -> anyhow::Result<Outcome> {
         for (set, what) in [
@@ -103,7 +108,7 @@ impl Stage<'_> {
             ensure!(!set, "--set {what} is told in namespaces only");
         }
         let mut outcome = Outcome::default();
-        let told = Journey::holding(self.seed, terrain, hold).and_then(|mut journey| {
+        let told = Journey::holding(self.seed, terrain, hold, timeout_s).and_then(|mut journey| {
             journey.know_streams(streams);
             let path = self.settings.text("capture");
             if !path.is_empty() {

@@ -11,12 +11,13 @@
 use super::deploy::{Deployment, Setup, Streams};
 use super::record::Limit;
 use super::settings::{Setting, Settings};
+use super::stage::USUALLY;
 use super::statistics::{max, median};
 use super::testbed::Testbed;
 use super::{About, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Act, Blockade, Cue, Download, Flow, FlowRun, Ground, Transport, Trouble};
-use crate::world::{Hold, StreamsKnown};
+use crate::world::StreamsKnown;
 
 /// Within what time the client must have reached the server, from the start of its program: that in
 /// which a gateway that moved must be reached. UDP has a quarter of it to answer; then come a
@@ -141,7 +142,7 @@ impl Scenario for UdpBlocked {
                 }
                 None => {
                     let known = known(stage, cell);
-                    stage.in_virtual_time(&terrain, known, Hold::Full, &mut story)?
+                    stage.in_virtual_time(&terrain, known, USUALLY, &mut story)?
                 }
             });
         }

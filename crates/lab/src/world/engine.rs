@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use rove_proto::crypto::{SeededRng, StaticSecret, Status, Token};
-use rove_proto::flow::Hold;
 use rove_proto::id::{PeerKey, SocketId, Transport};
 use rove_proto::node::{Command, Event, Node, PeerStatus};
 use rove_proto::outbox::Outbox;
@@ -41,8 +40,6 @@ const EVENTS_MAX: u32 = 400_000;
 /// Sessions of the gateway that are looked at after each of its turns, in turn: all of them in a
 /// world of random operations, and none for long unseen in a crowd.
 const INSPECTED: usize = 8;
-/// What a node of a world of random operations may keep of open connections, in bytes.
-const HOLD_MEMORY: usize = 1 << 24;
 /// The gateway.
 pub(super) const GATEWAY: HostId = 0;
 /// The key of every gateway and of every client number is the same in all worlds.
@@ -150,7 +147,7 @@ impl World {
 
     /// The same with so many clients.
     pub(super) fn of(clients: usize, seed: u64, watch: Watch) -> Result<Self, Breach> {
-        let (streams, holding) = (Known::None, Holding { hold: Hold::Full, memory: HOLD_MEMORY });
+        let (streams, holding) = (Known::None, Holding::USUAL);
         Self::gathering(Crowd { clients, apart_ns: 0, streams, holding }, seed, watch)
     }
 

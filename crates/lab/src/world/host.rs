@@ -35,6 +35,13 @@ pub(super) struct Holding {
     pub(super) hold: Hold,
     /// What it may keep of them, in bytes.
     pub(super) memory: usize,
+    /// For how long a session is kept without a word, in seconds.
+    pub(super) timeout_s: u64,
+}
+
+impl Holding {
+    /// As much as anybody, for a day.
+    pub(super) const USUAL: Self = Self { hold: Hold::Full, memory: 1 << 24, timeout_s: 86_400 };
 }
 
 /// Whether the machine runs.
@@ -302,7 +309,7 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64, holding: Holding) -> Nod
         floor: Floor::BITS_128,
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
-        persistence_timeout: Duration::from_secs(86_400),
+        persistence_timeout: Duration::from_secs(holding.timeout_s),
         hold: holding.hold.into(),
         hold_memory: holding.memory,
     };

@@ -48,21 +48,30 @@ pub struct Journey {
 }
 
 impl Journey {
+    /// How long a session is kept without a word unless something else is said, in seconds.
+    pub const DAY_S: u64 = 86_400;
+
     /// A session that carries, in networks like this, and holds open connections as well as it can.
     ///
     /// # Errors
     /// A breach of a law.
     pub fn new(seed: u64, terrain: &Terrain) -> Result<Self, Trouble> {
-        Self::holding(seed, terrain, Hold::Full)
+        Self::holding(seed, terrain, Hold::Full, Self::DAY_S)
     }
 
-    /// The same where both ends hold open connections like this.
+    /// The same where both ends hold open connections like this, and a session for so many seconds
+    /// without a word.
     ///
     /// # Errors
     /// A breach of a law.
-    pub fn holding(seed: u64, terrain: &Terrain, hold: Hold) -> Result<Self, Trouble> {
+    pub fn holding(
+        seed: u64,
+        terrain: &Terrain,
+        hold: Hold,
+        timeout_s: u64,
+    ) -> Result<Self, Trouble> {
         let link = terrain.link.clone();
-        let mut tunnelled = Tunnelled::new(seed, &link, terrain.clients, hold)?;
+        let mut tunnelled = Tunnelled::new(seed, &link, terrain.clients, hold, timeout_s)?;
         let client = Client::settle(&mut tunnelled, terrain)?;
         let mut whole = link.clone();
         for pipe in [&mut whole.up, &mut whole.down] {

@@ -169,7 +169,7 @@ fn over_an_outage(
     seconds: u64,
 ) -> (Transfer, Option<u64>) {
     let terrain = Terrain::of(LinkConfig::lossless(20_000_000, 40 * MS));
-    let mut journey = Journey::holding(1, &terrain, hold).unwrap();
+    let mut journey = Journey::holding(1, &terrain, hold, Journey::DAY_S).unwrap();
     let script = [Cue::at(5 * SECOND, goes), Cue::at((5 + seconds) * SECOND, comes)];
     let kind = [Connections::bulk(to, 16_000_000)];
     let transfer = journey.connect(&kind, 60 * SECOND, &script).unwrap().concat().pop().unwrap();
@@ -261,7 +261,7 @@ fn connections_of_every_kind_go_their_ways_at_the_same_time() {
 #[test]
 fn a_server_that_gives_up_breaks_its_connection_and_the_client_learns_nothing() {
     let terrain = Terrain::of(LinkConfig::lossless(20_000_000, 40 * MS));
-    let mut journey = Journey::holding(1, &terrain, Hold::Off).unwrap();
+    let mut journey = Journey::holding(1, &terrain, Hold::Off, Journey::DAY_S).unwrap();
     let patience = Patience { retries: Some(6), keeps_alive: false };
     let kind = Connections { patience, ..Connections::bulk(Receiver::Client, 20_000_000) };
     let script = [Cue::at(SECOND, Act::Swallow), Cue::at(200 * SECOND, Act::Return)];

@@ -78,14 +78,16 @@ pub(super) struct Passed {
 }
 
 impl Tunnelled {
-    /// Sessions of so many clients that carry, over links like this, and hold open connections so.
+    /// Sessions of so many clients that carry, over links like this, and hold open connections so;
+    /// kept for `timeout_s` seconds without a word.
     pub(super) fn new(
         seed: u64,
         link: &LinkConfig,
         clients: usize,
         hold: Hold,
+        timeout_s: u64,
     ) -> Result<Self, Breach> {
-        let holding = Holding { hold, memory: HOLD_MEMORY };
+        let holding = Holding { hold, memory: HOLD_MEMORY, timeout_s };
         let crowd = Crowd { clients, apart_ns: APART_NS, streams: Known::Direct, holding };
         let mut world = World::gathering(crowd, seed, Watch::default())?;
         world.overheard = Some(Vec::new());

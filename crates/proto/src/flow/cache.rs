@@ -71,16 +71,27 @@ impl Memory {
         self.max
     }
 
-    /// Takes `bytes` for a connection that holds `held`, if its share and the whole allow it.
+    /// Takes `bytes` for a connection that holds `held`, if its share and the whole allow it, less
+    /// one share.
     pub(super) const fn take(&mut self, held: usize, bytes: usize) -> Result<(), NoRoom> {
         if held + bytes > self.share {
             return Err(NoRoom::InShare);
         }
-        if self.used + bytes > self.max {
+        if self.used + bytes > self.max - self.share {
             return Err(NoRoom::AtAll);
         }
         self.used += bytes;
         Ok(())
+    }
+
+    /// The same for the oldest segments of a connection, for which as much as the share of one is
+    /// left over: they matter most where there is no memory for more. Returns whether it fits.
+    pub(super) const fn take_for_oldest(&mut self, bytes: usize) -> bool {
+        let fits = self.used + bytes <= self.max;
+        if fits {
+            self.used += bytes;
+        }
+        fits
     }
 
     pub(super) const fn give_back(&mut self, bytes: usize) {

@@ -74,7 +74,9 @@ fn no_connection_takes_more_than_its_share_nor_all_more_than_there_is() {
         }
     }
     let held: Vec<_> = caches.iter().map(Cache::len).collect();
-    assert_eq!(held, [1_000, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000, 0, 0]);
+    assert_eq!(held, [1_000, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000, 0, 0, 0]);
+    assert!(memory.take_for_oldest(1_000) && !memory.take_for_oldest(1), "the rest is for those");
+    memory.give_back(1_000);
     caches.iter_mut().for_each(|cache| cache.clear(&mut memory));
     assert_eq!(memory.used(), 0);
 }

@@ -24,7 +24,7 @@ impl Heads {
     pub(super) fn keep(&mut self, memory: &mut Memory, seq: Seq, packet: &InnerPacket<'_>) {
         let place = self.kept.partition_point(|(known, _)| known.is_before(seq));
         let is_known = self.kept.get(place).is_some_and(|&(known, _)| known == seq);
-        if is_known || place >= HEADS_MAX || memory.take(self.len(), packet.len()).is_err() {
+        if is_known || place >= HEADS_MAX || !memory.take_for_oldest(packet.len()) {
             return;
         }
         let mut bytes = Vec::with_capacity(packet.len());
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn where_there_is_no_memory_none_is_kept() {
-        let (mut heads, mut memory) = (Heads::default(), Memory::new(8 * 150));
+        let (mut heads, mut memory) = (Heads::default(), Memory::new(150));
         keep(&mut heads, &mut memory, 10);
         keep(&mut heads, &mut memory, 20);
         assert_eq!((heads.len(), memory.used()), (100, 100));

@@ -135,6 +135,12 @@ impl Held {
     pub(super) const fn settled(&mut self) {
         self.record = Record::None;
     }
+
+    /// Nothing will be owed: whether it was written down that something would be, and has to be
+    /// struck out.
+    pub(super) fn strike_out(&mut self) -> bool {
+        std::mem::replace(&mut self.record, Record::None) == Record::Written
+    }
 }
 
 impl Flow {

@@ -41,7 +41,7 @@ use std::collections::BTreeSet;
 
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{InnerPacket, InnerView, TCP};
-use crate::wire::tcp::{Flags, Segment, Seq};
+use crate::wire::tcp::{Flags, Segment};
 use breakoff::Broken;
 use cache::Payload;
 use classify::classify;
@@ -301,7 +301,7 @@ impl Flows {
         let mut resumed = Vec::new();
         for (place, flow) in self.table.iter_mut() {
             flow.resume(now, memory, before, trip);
-            if !matches!(flow.phase, Phase::Normal) {
+            if !matches!(flow.phase, Phase::Normal) || flow.is_settled {
                 resumed.push(place);
             }
         }

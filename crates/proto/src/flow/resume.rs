@@ -89,7 +89,7 @@ impl Flow {
         before: Duration,
         after: Duration,
     ) {
-        let held = match std::mem::take(&mut self.phase) {
+        let mut held = match std::mem::take(&mut self.phase) {
             Phase::Held(held) => held,
             other @ (Phase::Normal | Phase::Resumed(_) | Phase::Broken(_)) => {
                 self.phase = other;
@@ -101,8 +101,10 @@ impl Flow {
         let usual = u64::from(FLIGHT_MIN * self.mss()) * 1_000_000_000 / to_nanos(trip).max(1);
         let rate = self.trip.rate().unwrap_or(usual).max(usual);
         let edge = held.edge();
+        self.is_settled |= held.strike_out() && self.promised.is_none();
         let has_news = held.has_news;
         let from = self.local.acked;
+        self.cache.verify(memory); // what was damaged is none that could be sent from there
         let kept = self.cache.span().filter(|&(first, _)| !from.is_before(first));
         let to = kept.map_or(from, |(_, end)| end);
         let to = self.promised.map_or(to, |promised| promised.max(to));

@@ -17,7 +17,7 @@ const INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// After the first minute the pause is this part of the time tried so far (2 %).
 const INTERVAL_PART: u32 = 50;
 /// The pause while somebody waits for the path's return: found within a round trip and this.
-const INTERVAL_URGENT: Duration = Duration::from_millis(20);
+const INTERVAL_URGENT: Duration = Duration::from_millis(15);
 /// How long anybody waits so eagerly.
 pub const URGENT: Duration = Duration::from_secs(60);
 /// The longest pause of all.
