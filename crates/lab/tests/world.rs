@@ -44,6 +44,8 @@ fn every_law_holds_at_fixed_seeds_which_reach_what_they_are_for() {
     let streams = sum(|report| report.streams.into());
     assert!(streams > 50, "{streams} streams stand in for UDP");
     assert!(sum(|report| report.quiet.into()) > 10, "idle hours are watched");
+    let promises = sum(|report| report.promises.into());
+    assert!(promises > 5, "{promises} promises are made to ends of connections");
     for reason in REASONS {
         let count: u64 = reports.iter().filter_map(|report| report.drops.get(reason)).sum();
         assert!(count > 0, "nothing was dropped as {reason}");
@@ -76,6 +78,7 @@ fn kind(op: &Op) -> &'static str {
         Op::Network(Network::Depart { .. }) => "a departure",
         Op::Network(Network::Filter { filter: Some(_), .. }) => "a middlebox",
         Op::Network(_) => "the network changes",
+        Op::Connect { .. } => "a connection",
         Op::Send { .. } | Op::Syn { .. } | Op::Wait { .. } => "traffic",
         Op::Revoke { .. } => "revoked",
         Op::Readmit { .. } => "readmitted",
@@ -86,7 +89,7 @@ fn kind(op: &Op) -> &'static str {
 }
 
 /// Kinds that [`kind`] can tell.
-const KINDS: usize = 27;
+const KINDS: usize = 28;
 
 #[test]
 fn the_fixed_seeds_have_operations_of_every_kind() {

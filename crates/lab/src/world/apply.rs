@@ -35,6 +35,7 @@ impl World {
                 let client = self.client(client);
                 self.schedule(0, Task::Send { client, way, body: Body::Syn(mss) });
             }
+            Op::Connect { client, talk } => self.connect(self.client(client), talk),
             Op::Wait { ms } => return self.wait(u64::from(ms) * MS),
             Op::Network(ref change) => return self.change_network(change),
             Op::Machine(ref change) => return self.change_machine(change),

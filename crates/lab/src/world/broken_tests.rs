@@ -3,13 +3,18 @@
 
 use std::net::SocketAddr;
 
+use rove_proto::flow::tuple::Tuple;
 use rove_proto::id::{LinkId, SocketId};
 use rove_proto::role::Access;
 use rove_proto::wire::Kind;
-use rove_proto::wire::inner::InnerPacket;
+use rove_proto::wire::inner::{InnerPacket, TCP};
 
 use super::*;
 use crate::emu::{Carrier, Datagram, SECOND};
+use crate::ground::Pace;
+use crate::tcp::CongestionControl;
+use crate::world::connect::Talk;
+use crate::world::connections::{Carrier as Talker, Party, Program, Saying};
 use crate::world::host::Outgoing;
 use crate::world::op::{Op, Overreach};
 use crate::world::place::bystander;
@@ -70,6 +75,11 @@ fn crimes(law: Law) -> &'static [Crime] {
         Law::Order => &[
             ("the other link in use", the_other_link_in_use),
             ("packets lost at a departure", packets_lost_at_a_departure),
+        ],
+        Law::Promise => &[
+            ("a book that burns with what is owed", what_is_owed_is_forgotten),
+            ("a line that nobody strikes out", a_line_that_stays),
+            ("a byte that was never said", a_byte_that_was_never_said),
         ],
         Law::Unlinkable => &[("an index in two networks", an_index_in_two_networks)],
     }
@@ -382,4 +392,44 @@ fn packets_lost_at_a_departure() -> Result<(), Breach> {
     world.flow(0, SECOND)?;
     world.plug(0, 0, None)?;
     world.all_came(from, 0, "over a departure that was not announced")
+}
+
+/// Somebody was promised something, and the way is gone.
+fn owing_world() -> World {
+    let mut world = world();
+    let congestion = CongestionControl::Cubic;
+    let talk =
+        Talk { up: 500_000, down: 0, every_ms: 0, congestion, keeps_alive: false, sips: false };
+    world.connect(0, talk);
+    world.advance(SECOND / 5).unwrap();
+    world.place.set_carrier(world.now_ns, 0, 0, Carrier::BlackHole);
+    world.advance(10 * SECOND).unwrap();
+    assert!(world.owed.has(1), "something is owed");
+    world
+}
+
+/// The next process does not know what the one before has promised.
+fn what_is_owed_is_forgotten() -> Result<(), Breach> {
+    let mut world = owing_world();
+    world.hosts[1].stop();
+    world.owed.burn();
+    world.settle(false)
+}
+
+fn a_line_that_stays() -> Result<(), Breach> {
+    let mut world = owing_world();
+    let end = |last| (std::net::IpAddr::from([10, 0, 0, last]), 1);
+    let tuple = Tuple { local: end(1), remote: end(2), protocol: TCP };
+    world.owed.forge(1, world.gateway_key, tuple);
+    world.settle(false)
+}
+
+fn a_byte_that_was_never_said() -> Result<(), Breach> {
+    let mut world = world();
+    world.open_connection(0, |[client, server]| {
+        let says = Saying::new(1, 100, Pace::Full);
+        [(client, Talker::new(Some(says), None)), (server, Talker::new(None, Some((2, 100))))]
+            .map(|(config, carrier)| Party { config, program: Program::Carrier(carrier) })
+    });
+    world.advance(SECOND)
 }

@@ -19,12 +19,12 @@ use std::net::{IpAddr, SocketAddr};
 use super::engine::{GATEWAY, World};
 use super::host::Power;
 use super::inner::{LEN_MAX, SERVER, address};
-use super::laws::{Breach, Law};
+use super::laws::{Breach, Law, Promised};
 use super::parcel::HostId;
 use crate::emu::{Endpoints, Frame as _, IpPacket, Protocol, Rng};
 use crate::tcp::{Config, End, Ending, State};
 use capture::Capture;
-pub(super) use program::{Carrier, Heard, Program, Saying};
+pub(super) use program::{Carrier, Heard, Program, Reading, Saying};
 use rove_proto::wire::inner::InnerPacket;
 pub(super) use session::{Shell, Terminal};
 
@@ -97,6 +97,8 @@ struct AtEnd {
     end: End,
     program: Program,
     due_ns: Option<u64>,
+    /// Bytes that had arrived before the machine began anew.
+    arrived_before: u64,
 }
 
 /// A packet that leaves an end.
@@ -151,7 +153,7 @@ impl Connections {
         self.next += 1;
         let [opens, waits] = parties;
         let since_ns = self.clock(now_ns, client, Side::Client);
-        let at = |end, program| AtEnd { end, program, due_ns: None };
+        let at = |end, program| AtEnd { end, program, due_ns: None, arrived_before: 0 };
         let ends = [
             at(End::connect(opens.config, since_ns), opens.program),
             at(End::listen(waits.config), waits.program),
@@ -175,6 +177,29 @@ impl Connections {
         self.going_on.remove(&number);
     }
 
+    /// The same with every one that has not ended at both ends.
+    pub(super) fn abort_all(&mut self, now_ns: u64) {
+        let open = |(number, one): (&Number, &Connection)| (!one.is_forgotten()).then_some(*number);
+        let open: Vec<Number> = self.open.iter().filter_map(open).collect();
+        open.into_iter().for_each(|number| self.abort(now_ns, number));
+    }
+
+    /// What the ends believe, and what is so, in both directions of every connection.
+    pub(super) fn promised(&self) -> impl Iterator<Item = Promised> {
+        let directions = [(Side::Client, Side::Server), (Side::Server, Side::Client)];
+        self.open.iter().flat_map(move |(number, one)| {
+            directions.map(|(from, to)| {
+                let [sender, receiver] = [from, to].map(|side| &one.ends[side as usize]);
+                Promised {
+                    who: format!("connection {number} of client {}, from the {from:?}", one.client),
+                    acknowledged: sender.acknowledged(),
+                    arrived: receiver.arrived(),
+                    knows: sender.end.ending().is_some_and(|ending| why(ending).is_some()),
+                }
+            })
+        })
+    }
+
     /// One of them.
     pub(super) fn get(&self, number: Number) -> Option<&Connection> {
         self.open.get(&number)
@@ -188,6 +213,11 @@ impl Connections {
     /// What has passed the clients' ends, and the servers', as pcap files.
     pub(super) fn captured(&self) -> Option<[Vec<u8>; 2]> {
         self.capture.as_ref().map(Capture::files)
+    }
+
+    /// How many there ever were.
+    pub(super) const fn opened(&self) -> u32 {
+        self.next
     }
 
     /// Whether there ever was one.
@@ -233,7 +263,7 @@ impl Connections {
         at.due_ns = None;
         at.program.run(now_ns, &mut at.end).map_err(|what| {
             let what = format!("connection {number} of client {client}, at the {side:?}: {what}");
-            Breach::new(Law::Delivery, what)
+            Breach::new(Law::Promise, what)
         })?;
         if at.end.due_ns().is_some_and(|due_ns| due_ns <= clock_ns) {
             let packets = at.end.leaving(clock_ns);
@@ -311,6 +341,7 @@ impl Connections {
         for number in ours {
             if let Some(one) = self.open.get_mut(&number) {
                 let at = &mut one.ends[Side::Client as usize];
+                at.arrived_before = at.arrived();
                 at.end = End::listen(*at.end.config());
                 at.program = Program::None;
             }
@@ -355,6 +386,18 @@ impl Connections {
             self.due.remove(&(before_ns, number, side));
         }
         self.due.extend(due_ns.map(|due_ns| (due_ns, number, side)));
+    }
+}
+
+impl AtEnd {
+    /// Bytes that the other end has, as far as this one knows.
+    fn acknowledged(&self) -> u64 {
+        self.program.said().saturating_sub(self.end.unacknowledged() as u64)
+    }
+
+    /// Bytes that have arrived here in order, ever.
+    fn arrived(&self) -> u64 {
+        self.arrived_before.max(self.end.delivered())
     }
 }
 

@@ -120,7 +120,7 @@ fn a_byte_that_is_not_what_was_sent_is_a_breach() {
         ]
     });
     let breach = world.advance(10 * SECOND).unwrap_err();
-    assert_eq!(breach.law, Law::Delivery);
+    assert_eq!(breach.law, Law::Promise);
     assert!(breach.what.contains(&format!("connection {number}")), "{breach}");
 }
 
@@ -151,4 +151,28 @@ fn what_belongs_to_no_connection_is_none_of_its_business() {
     assert_eq!(connections.whose(Some(0), &down), Some((number, Side::Client)));
     assert_eq!(connections.whose(Some(1), &down), None, "another client");
     assert_eq!((connections.whose(None, &down), connections.whose(Some(0), &up)), (None, None));
+}
+
+#[test]
+fn who_reads_slowly_hears_everything() {
+    let mut world = world();
+    let number = world.open_connection(0, |[client, server]| {
+        let says = Saying::new(1, 100_000, Pace::Full);
+        let hears = Carrier::new(None, Some((1, 100_000))).reading(Reading::sips(2_000, 20 * MS));
+        let of_server = Config { receive_buffer: 10_000, ..server };
+        [
+            Party { config: client, program: Program::Carrier(Carrier::new(Some(says), None)) },
+            Party { config: of_server, program: Program::Carrier(hears) },
+        ]
+    });
+    world.advance(SECOND / 2).unwrap();
+    let heard = |world: &World| {
+        let one = world.connections.get(number).unwrap();
+        one.heard().next().unwrap().bytes()
+    };
+    assert!((1..=50_000).contains(&heard(&world)), "{} bytes", heard(&world));
+    world.advance(10 * SECOND).unwrap();
+    assert_eq!(heard(&world), 100_000);
+    assert!(outcome(&world, number).is_some_and(|it| it.broke.is_none()));
+    assert!(world.connections.promised().all(|it| it.acknowledged == it.arrived));
 }

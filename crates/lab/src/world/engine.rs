@@ -21,8 +21,8 @@ use super::hash::{TraceHash, hash};
 use super::host::{Holding, Host, Power, Turn};
 use super::inner::Body;
 use super::laws::{
-    Amplification, Breach, Delivery, Handshakes, Hijack, Law, Nonces, Unlinkable, check_indices,
-    check_status,
+    Amplification, Breach, Delivery, Handshakes, Hijack, Law, Nonces, Unlinkable, check_held,
+    check_indices, check_status,
 };
 use super::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
 use super::owed::Owed;
@@ -40,6 +40,9 @@ const EVENTS_MAX: u32 = 400_000;
 /// Sessions of the gateway that are looked at after each of its turns, in turn: all of them in a
 /// world of random operations, and none for long unseen in a crowd.
 const INSPECTED: usize = 8;
+/// What a node of a world of random operations may keep of open connections, in bytes, by seed:
+/// little makes nodes stop to promise, or push out what they hold.
+const HOLD_MEMORIES: [usize; 4] = [Holding::USUAL.memory, Holding::USUAL.memory, 1 << 18, 1 << 15];
 /// The gateway.
 pub(super) const GATEWAY: HostId = 0;
 /// The key of every gateway and of every client number is the same in all worlds.
@@ -139,13 +142,16 @@ pub(super) struct World {
 
 impl World {
     /// A world in which everybody was just switched on; one to three clients, that know of no
-    /// streams.
+    /// streams, and perhaps little memory for open connections.
     pub(super) fn new(seed: u64, watch: Watch) -> Result<Self, Breach> {
         let clients = 1 + Rng::new(seed).fork(0x776f).below(CLIENTS_MAX.into()) as usize;
-        Self::of(clients, seed, watch)
+        let memory = HOLD_MEMORIES[Rng::new(seed).fork(0x686f).below(4) as usize];
+        let (streams, holding) = (Known::None, Holding { memory, ..Holding::USUAL });
+        Self::gathering(Crowd { clients, apart_ns: 0, streams, holding }, seed, watch)
     }
 
-    /// The same with so many clients.
+    /// The same with so many clients and much memory.
+    #[cfg(test)]
     pub(super) fn of(clients: usize, seed: u64, watch: Watch) -> Result<Self, Breach> {
         let (streams, holding) = (Known::None, Holding::USUAL);
         Self::gathering(Crowd { clients, apart_ns: 0, streams, holding }, seed, watch)
@@ -410,6 +416,7 @@ impl World {
     fn inspect(&mut self, host: HostId) -> Result<(), Breach> {
         let node = &self.hosts[host].node;
         check_indices(node.indices_issued(), node.peers().len())?;
+        check_held(node.held_bytes(), self.hosts[host].hold_memory())?;
         if host != GATEWAY {
             return self.inspect_session(host, GATEWAY, self.gateway_key);
         }

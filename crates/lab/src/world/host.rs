@@ -273,6 +273,11 @@ impl Host {
         Instant::from_nanos(now_ns - self.booted_ns + BOOT_TIME_NS)
     }
 
+    /// What the node may keep of open connections, in bytes.
+    pub(super) const fn hold_memory(&self) -> usize {
+        self.holding.memory
+    }
+
     /// A local port that was not used for long.
     pub(super) const fn next_port(&mut self) -> u16 {
         let port = self.next_port;

@@ -16,6 +16,7 @@
 mod agenda;
 mod apply;
 mod attacker;
+mod connect;
 mod connections;
 mod directory;
 mod engine;
@@ -43,6 +44,7 @@ mod wire;
 use std::collections::BTreeMap;
 use std::fmt;
 
+pub use connect::Talk;
 pub use hunt::{Hunt, hunt, watch};
 pub use journey::Journey;
 pub use laws::Law;
@@ -86,6 +88,10 @@ pub struct Report {
     pub streams: u32,
     /// Idle hours that were watched.
     pub quiet: u32,
+    /// Connections that clients opened.
+    pub connections: u32,
+    /// How often a node wrote down that it will owe something of one.
+    pub promises: u32,
     /// What nodes threw away, by the label of the reason.
     pub drops: BTreeMap<&'static str, u64>,
 }
@@ -164,6 +170,8 @@ fn go_through(seed: u64, ops: &[Op], watch: Watch) -> Result<Report, Failure> {
         moves: world.moves,
         streams: world.streams.accepted(),
         quiet: world.quiet,
+        connections: world.connections.opened(),
+        promises: world.owed.written(),
         drops: world.drops(),
     })
 }

@@ -5,6 +5,7 @@
 //! ("swarm testing", Groce et al., ISSTA 2012): a run without restarts gets deeper into moves than
 //! one that has a bit of everything.
 
+use super::connect::{Talk, strew};
 use super::streams::{Known, LISTENS};
 use crate::emu::{Carrier, Filter, Rng};
 
@@ -58,6 +59,8 @@ pub enum Op {
     Send { client: u8, way: Way, packets: u16, len: u16, gap_us: u32 },
     /// A TCP SYN is sent, whose segment size must fit the tunnel.
     Syn { client: u8, way: Way, mss: u16 },
+    /// A client opens a connection to the server; only so many in one world.
+    Connect { client: u8, talk: Talk },
     /// Time passes.
     Wait { ms: u32 },
     /// Something changes on the way.
@@ -88,6 +91,12 @@ pub(super) enum Disturbs {
 }
 
 impl Op {
+    /// A connection by chance.
+    pub(super) fn connect(rng: &mut Rng) -> Self {
+        let client = client(rng);
+        Self::Connect { client, talk: Talk::draw(rng) }
+    }
+
     /// Of which streams clients know from then on.
     pub(super) const fn streams_known(&self) -> Known {
         match self {
@@ -100,6 +109,7 @@ impl Op {
             | Self::Machine(_)
             | Self::Send { .. }
             | Self::Syn { .. }
+            | Self::Connect { .. }
             | Self::Wait { .. }
             | Self::Revoke { .. }
             | Self::Readmit { .. }
@@ -114,6 +124,7 @@ impl Op {
         match self {
             Self::Send { .. }
             | Self::Syn { .. }
+            | Self::Connect { .. }
             | Self::Wait { .. }
             | Self::Overreach { .. }
             | Self::Enrol { .. }
@@ -304,7 +315,8 @@ const KINDS: u64 = 27;
 /// Of these, those that [`decode`] makes of the first 64 kind bytes; all have one each behind them.
 const KINDS_OLD: u64 = 22;
 
-/// Makes a list of `steps` operations; the last is always [`Op::Settle`].
+/// Makes a list of `steps` operations, and of some seeds a few connections more among them; the
+/// last is always [`Op::Settle`].
 pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
     let mut rng = Rng::new(seed).fork(0x6f70);
     let allowed: Vec<u64> = (0..KINDS).filter(|_| rng.chance(0.45)).collect();
@@ -321,6 +333,7 @@ pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
         });
     }
     ops.push(Op::Settle { quiet: rng.chance(0.5) });
+    strew(seed, &mut ops);
     ops
 }
 
@@ -343,6 +356,7 @@ pub fn decode(bytes: &[u8]) -> (u64, Vec<Op>) {
             other @ 28..64 => trouble(&mut rng, u64::from(other) % KINDS_OLD),
             other => match u64::from(other - 64) {
                 kind @ 0..KINDS => trouble(&mut rng, kind),
+                KINDS => Op::connect(&mut rng),
                 spare => trouble(&mut rng, spare % KINDS_OLD), // a new kind takes one of these
             },
         }

@@ -15,13 +15,44 @@ use super::parcel::HostId;
 
 /// The lines of all hosts' books.
 #[derive(Debug, Default)]
-pub(super) struct Owed(BTreeSet<(HostId, PeerKey, Tuple)>);
+pub(super) struct Owed {
+    lines: BTreeSet<(HostId, PeerKey, Tuple)>,
+    written: u32,
+}
 
 impl Owed {
     /// Whether a host has a line for a connection.
     #[cfg(test)]
     pub(super) fn has(&self, host: HostId) -> bool {
-        self.0.iter().any(|&(one, ..)| one == host)
+        self.lines.iter().any(|&(one, ..)| one == host)
+    }
+
+    /// All books are lost.
+    #[cfg(test)]
+    pub(super) fn burn(&mut self) {
+        self.lines.clear();
+    }
+
+    /// A line gets in that no node wanted.
+    #[cfg(test)]
+    pub(super) fn forge(&mut self, host: HostId, peer: PeerKey, tuple: Tuple) {
+        self.lines.insert((host, peer, tuple));
+    }
+
+    /// Whether anything is owed.
+    pub(super) fn any(&self) -> bool {
+        !self.lines.is_empty()
+    }
+
+    /// A line, for people.
+    pub(super) fn first(&self) -> Option<String> {
+        let &(host, _, tuple) = self.lines.first()?;
+        Some(format!("at host {host}, {tuple:?}"))
+    }
+
+    /// How many lines were ever written.
+    pub(super) const fn written(&self) -> u32 {
+        self.written
     }
 }
 
@@ -37,18 +68,20 @@ impl World {
         if self.hosts[host].power != Power::On {
             return Ok(());
         }
-        self.owed.0.insert((host, peer, tuple));
+        self.owed.written += 1;
+        self.owed.lines.insert((host, peer, tuple));
         self.command(host, Command::Recorded { peer, tuple })
     }
 
     /// Nothing is owed any more.
     pub(super) fn strike_out(&mut self, host: HostId, peer: PeerKey, tuple: Tuple) {
-        self.owed.0.remove(&(host, peer, tuple));
+        self.owed.lines.remove(&(host, peer, tuple));
     }
 
     /// A process begins, and hears what the one before it owed.
     pub(super) fn inherit_owed(&mut self, host: HostId) -> Result<(), Breach> {
-        let inherited: Vec<_> = self.owed.0.iter().filter(|line| line.0 == host).copied().collect();
+        let inherited: Vec<_> =
+            self.owed.lines.iter().filter(|line| line.0 == host).copied().collect();
         inherited
             .into_iter()
             .try_for_each(|(_, peer, tuple)| self.command(host, Command::BreakOff { peer, tuple }))

@@ -3,12 +3,14 @@
 //! 1. *Always back*: within [`BACK_WITHIN_NS`] and 2 % of the outage, small and full-sized packets
 //!    get through both ways: first by what middleboxes still let through, then by everything. And
 //!    where UDP works, data does not stay on a stream for longer than [`BY_UDP_WITHIN_NS`].
-//! 2. Then, once a few large packets have told where a path shrank, nothing is lost: the links lose
+//! 2. *Promise*: what ends of connections believe to have arrived has, or they know that it has
+//!    not. Those that still go on are given up.
+//! 3. Then, once a few large packets have told where a path shrank, nothing is lost: the links lose
 //!    nothing, so the tunnel may not; but for large packets just after data went over to another
 //!    path, which may have shrunk while none went by it.
 //!    Nor while an attacker is faster with copies of some of them.
-//! 3. *Order*: of two links the first that carries is used, and leaving it ahead costs nothing.
-//! 4. *Silence*: with nothing to say nothing is sent; behind a NAT what keeps its mapping, within
+//! 4. *Order*: of two links the first that carries is used, and leaving it ahead costs nothing.
+//! 5. *Silence*: with nothing to say nothing is sent; behind a NAT what keeps its mapping, within
 //!    the budget of 250 KB a day. It does keep it: afterwards the gateway gets through at once.
 
 use std::net::SocketAddr;
@@ -60,6 +62,7 @@ impl World {
         self.always_back()?;
         self.udp_takes_over()?;
         self.knows_everybody()?;
+        self.promises_are_kept()?;
         self.nothing_is_lost()?;
         if quiet {
             (0..self.clients.len())

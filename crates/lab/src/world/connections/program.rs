@@ -30,6 +30,17 @@ pub(in crate::world) struct Carrier {
     /// What it expects, and how many bytes of it.
     pub(in crate::world) expects: Option<(Sink, u64)>,
     heard: Heard,
+    reading: Reading,
+    /// Bytes that TCP has taken.
+    said: u64,
+}
+
+/// How what has come is read.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::world) struct Reading {
+    most: usize,
+    every_ns: u64,
+    next_ns: u64,
 }
 
 /// A stream that is being said.
@@ -75,7 +86,7 @@ impl Program {
     pub(super) fn due_ns(&self, end: &End) -> Option<u64> {
         match self {
             Self::None => None,
-            Self::Carrier(carrier) => carrier.says.as_ref()?.due_ns(end),
+            Self::Carrier(carrier) => carrier.due_ns(end),
             Self::Terminal(terminal) => terminal.due_ns(end),
             Self::Shell(shell) => shell.due_ns(end),
         }
@@ -100,6 +111,14 @@ impl Program {
         }
     }
 
+    /// Bytes that it has said, if it keeps count.
+    pub(super) const fn said(&self) -> u64 {
+        match self {
+            Self::Carrier(carrier) => carrier.said,
+            Self::None | Self::Terminal(_) | Self::Shell(_) => 0,
+        }
+    }
+
     /// The connection is over: nothing more is said.
     pub(super) fn rest(&mut self) {
         match self {
@@ -113,18 +132,31 @@ impl Carrier {
     /// What says this and expects a stream of a seed with so many bytes.
     pub(in crate::world) fn new(says: Option<Saying>, expects: Option<(u64, u64)>) -> Self {
         let expects = expects.map(|(seed, length)| (Sink::new(seed), length));
-        Self { says, expects, heard: Heard::default() }
+        Self { says, expects, heard: Heard::default(), reading: Reading::AT_ONCE, said: 0 }
+    }
+
+    /// The same that reads like this.
+    pub(in crate::world) fn reading(self, reading: Reading) -> Self {
+        Self { reading, ..self }
+    }
+
+    fn due_ns(&self, end: &End) -> Option<u64> {
+        let says_ns = self.says.as_ref().and_then(|says| says.due_ns(end));
+        let reads_ns = (end.unread() > 0).then_some(self.reading.next_ns);
+        [says_ns, reads_ns].into_iter().flatten().min()
     }
 
     fn run(&mut self, now_ns: u64, end: &mut End) -> Result<(), String> {
         self.heard.note_open(now_ns, end);
-        if end.unread() > 0 {
-            let bytes = end.read(usize::MAX);
+        if end.unread() > 0 && self.reading.next_ns <= now_ns {
+            self.reading.next_ns = now_ns + self.reading.every_ns;
+            let bytes = end.read(self.reading.most);
             let (sink, _) = self.expects.as_mut().ok_or("nobody was to say anything")?;
             sink.check(&bytes).map_err(|spoiled| spoiled.to_string())?;
             self.heard.note(now_ns, bytes.len() as u64);
         }
         let said_all = self.says.as_mut().is_none_or(|says| says.run(now_ns, end));
+        self.said = self.says.as_ref().map_or(self.said, |says| says.source.position());
         if said_all && (self.says.is_some() || self.has_heard_all()) {
             end.close();
         }
@@ -133,6 +165,16 @@ impl Carrier {
 
     fn has_heard_all(&self) -> bool {
         self.expects.as_ref().is_none_or(|(sink, length)| sink.position() >= *length)
+    }
+}
+
+impl Reading {
+    /// All of it as soon as it is there.
+    const AT_ONCE: Self = Self { most: usize::MAX, every_ns: 0, next_ns: 0 };
+
+    /// At most so many bytes every so many nanoseconds.
+    pub(in crate::world) const fn sips(most: usize, every_ns: u64) -> Self {
+        Self { most, every_ns, next_ns: 0 }
     }
 }
 

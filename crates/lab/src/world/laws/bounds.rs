@@ -1,4 +1,5 @@
-//! Nothing grows without bound: paths, queues, sockets, indices, the rate of handshakes.
+//! Nothing grows without bound: paths, queues, sockets, indices, what is held of connections, the
+//! rate of handshakes.
 
 use std::collections::VecDeque;
 
@@ -42,6 +43,14 @@ pub(in crate::world) fn check_status(status: &PeerStatus, sockets: usize) -> Res
 pub(in crate::world) fn check_indices(issued: usize, peers: usize) -> Result<(), Breach> {
     if issued > peers * INDICES_PER_PEER {
         return breach(format!("{issued} session indices for {peers} peers"));
+    }
+    Ok(())
+}
+
+/// Checks a node that holds so many bytes of connections, of so many.
+pub(in crate::world) fn check_held(held: usize, max: usize) -> Result<(), Breach> {
+    if held > max {
+        return breach(format!("{held} bytes are held of connections, {max} allowed"));
     }
     Ok(())
 }

@@ -8,15 +8,17 @@ mod bounds;
 mod delivery;
 mod hijack;
 mod nonces;
+mod promise;
 mod unlinkable;
 
 use std::fmt;
 
 pub(super) use amplification::Amplification;
-pub(super) use bounds::{Handshakes, check_indices, check_status};
+pub(super) use bounds::{Handshakes, check_held, check_indices, check_status};
 pub(super) use delivery::Delivery;
 pub(super) use hijack::Hijack;
 pub(super) use nonces::Nonces;
+pub(super) use promise::{Promised, check_promise};
 pub(super) use unlinkable::Unlinkable;
 
 /// The laws, by number and name.
@@ -40,7 +42,7 @@ pub enum Law {
     Hijack,
     /// What is not authentic, or not new, changes nothing.
     Unauthenticated,
-    /// Paths, queues, indices, sockets and handshakes are bounded.
+    /// Paths, queues, indices, sockets, handshakes and what is held of connections are bounded.
     Bounds,
     /// An idle session is silent, or sends what a NAT needs and no more; and is reached at once
     /// when there is something to say.
@@ -58,6 +60,10 @@ pub enum Law {
     /// Data goes by the first link in order that carries; a departure that is announced and a
     /// return lose no packet.
     Order,
+    /// What programs read from connections was written, in that order. What the end of one believes
+    /// to have arrived has arrived when trouble is over, or the end knows that it broke; and nodes
+    /// have struck out what they wrote down of it.
+    Promise,
 }
 
 /// A law was broken.
@@ -69,7 +75,7 @@ pub(super) struct Breach {
 
 impl Law {
     /// Every law.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Delivery,
         Self::Nonces,
         Self::Amplification,
@@ -85,6 +91,7 @@ impl Law {
         Self::Sockets,
         Self::Unlinkable,
         Self::Order,
+        Self::Promise,
     ];
 }
 

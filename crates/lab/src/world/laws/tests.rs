@@ -37,6 +37,24 @@ fn a_packet_arrives_once_whole_and_where_it_should() {
 }
 
 #[test]
+fn what_was_acknowledged_has_arrived_or_its_sender_knows() {
+    let promised = |acknowledged, arrived, knows| {
+        let who = "connection 0".to_owned();
+        law(check_promise(&Promised { who, acknowledged, arrived, knows }))
+    };
+    assert_eq!(promised(100, 99, false), Some(Law::Promise));
+    assert_eq!(promised(100, 99, true), None, "it was reset");
+    assert_eq!(promised(100, 100, false), None);
+    assert_eq!(promised(99, 100, false), None, "the acknowledgement is lost or on its way");
+}
+
+#[test]
+fn what_is_held_of_connections_has_a_bound() {
+    assert_eq!(law(check_held(100, 100)), None);
+    assert_eq!(law(check_held(101, 100)), Some(Law::Bounds));
+}
+
+#[test]
 fn what_a_client_may_not_send_never_arrives() {
     for what in crate::world::op::Overreach::ALL {
         let mut delivery = Delivery::default();
