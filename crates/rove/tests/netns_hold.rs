@@ -132,6 +132,9 @@ fn held(lab: &Lab) -> Running {
     edit(&config, "nat = true", "nat = false");
     let gateway = lab.gateway();
     let invite = lab.invite("laptop");
+    std::fs::create_dir_all(lab.home("client")).unwrap();
+    let config = lab.home("client").join("client.toml");
+    std::fs::write(config, "[persistence]\nhold = \"full\"\n").unwrap();
     lab.rove("client", &format!("up {invite} --route 198.51.100.0/24")).ok();
     gateway
 }
