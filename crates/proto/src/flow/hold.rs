@@ -214,12 +214,10 @@ impl Flow {
 
     /// Repeats what the local side said last about what it received, if the other may not have
     /// heard: a packet for the tunnel.
-    pub(super) fn repeat_news(&self, out: &mut Vec<u8>) -> bool {
-        let has_news = matches!(&self.phase, Phase::Held(held) if held.has_news);
-        if has_news {
+    pub(super) fn repeat_news(&self, out: &mut Vec<u8>) {
+        if matches!(&self.phase, Phase::Held(held) if held.has_news) {
             self.say_news(out);
         }
-        has_news
     }
 
     /// Up to where everything that the local side has sent is kept; `None` when something is

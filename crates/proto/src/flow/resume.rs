@@ -81,7 +81,8 @@ pub(super) struct Told {
 }
 
 impl Flow {
-    /// There is a way again, whose round trip is `by` longer or shorter (Equation 4.10).
+    /// There is a way again. Its round trip is `after`, that of the way before was `before`
+    /// (Equation 4.10).
     pub(super) fn resume(
         &mut self,
         now: Instant,

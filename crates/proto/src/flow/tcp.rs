@@ -176,12 +176,10 @@ impl Flow {
     pub(super) fn end(&mut self, memory: &mut Memory) {
         self.release(memory);
         self.is_settled |= self.promised.take().is_some();
-        if let Phase::Held(held) = &mut self.phase {
-            self.is_settled |= held.strike_out();
-        }
-        if matches!(self.phase, Phase::Resumed(_)) {
-            self.heads.clear(memory);
-            self.phase = Phase::Normal;
+        match &mut self.phase {
+            Phase::Held(held) => self.is_settled |= held.strike_out(),
+            Phase::Resumed(_) => self.phase = Phase::Normal,
+            Phase::Normal | Phase::Broken(_) => {}
         }
     }
 

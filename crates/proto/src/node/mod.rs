@@ -196,7 +196,7 @@ impl Node {
 
     /// The open connections of the session with `peer`: for tests of what they are told.
     #[cfg(test)]
-    pub(crate) fn flows_of(&mut self, peer: PeerKey) -> Option<&crate::flow::Flows> {
+    pub(crate) fn flows_of(&self, peer: PeerKey) -> Option<&crate::flow::Flows> {
         let slot = *self.by_key.get(&peer)?;
         self.peer(slot).map(Peer::flows)
     }
