@@ -8,7 +8,7 @@
 //!
 //! Imports go down only, siblings never meet (checked by `cargo xtask tidy`):
 //! `node > peer > role, zone, policy, flow > pack > reliable > path > outbox > crypto > wire >
-//! id, time, error`.
+//! blocks > id, time, error`.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@
 #[cfg(test)]
 extern crate self as rove_proto;
 
+pub mod blocks;
 pub mod crypto;
 pub mod error;
 pub mod flow;

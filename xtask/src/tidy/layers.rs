@@ -14,6 +14,7 @@ const LEVELS: &[&[&str]] = &[
     &["outbox"],
     &["crypto"],
     &["wire"],
+    &["blocks"],
     &["id", "time", "error"],
 ];
 

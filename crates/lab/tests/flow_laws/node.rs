@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use rove_lab::emu::{MS, Rng};
 use rove_proto::flow::tuple::Tuple;
-use rove_proto::flow::{Flows, Hold, Memory, Output, Verdict};
+use rove_proto::flow::{Flows, Hold, Memory, Output, Passage, Verdict};
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::inner::{InnerPacket, InnerView};
 
@@ -127,8 +127,18 @@ impl Node {
         };
         let (head, tail) = packet.split_at(cut);
         let pieces = InnerPacket { head, tail };
-        let goes = process.flows.outgoing(time(now_ns), &mut process.memory, &view, &pieces);
-        goes.then(|| process.keep(packet))
+        match process.flows.outgoing(time(now_ns), &mut process.memory, &view, &pieces) {
+            Passage::Held => None,
+            Passage::Goes { kept } => {
+                let (headers, payload) = packet.split_at(packet.len() - kept);
+                if kept > 0 {
+                    let found = process.flows.payload(&view, headers, kept);
+                    let found = found.map(|(front, back)| [front, back].concat());
+                    assert_eq!(found.as_deref(), Some(payload), "not kept as it was said");
+                }
+                Some(process.keep(packet))
+            }
+        }
     }
 
     /// A packet from the tunnel; it goes on if it comes back.

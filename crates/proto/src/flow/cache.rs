@@ -9,17 +9,22 @@
 
 use std::collections::VecDeque;
 
+use crate::blocks::{BLOCK, Blocks, Queue};
+use crate::time::Instant;
 use crate::wire::checksum::Sum;
 use crate::wire::tcp::Seq;
 
 /// Bytes that may wait behind holes.
 const BEYOND_BYTES_MAX: usize = 1 << 18;
-/// What is empty holds no more memory than this.
-const RESTING_BYTES_MAX: usize = 1 << 12;
+/// What is empty remembers no more places of pieces than this.
+const RESTING_PIECES: usize = 16;
 
-/// How much memory all connections of a node may hold together.
-#[derive(Clone, Copy, Debug)]
+/// How much memory all connections of a node may hold together, and the blocks that it comes in.
+#[derive(Clone, Debug)]
 pub struct Memory {
+    blocks: Blocks,
+    /// Blocks that connections have borrowed.
+    lent: usize,
     used: usize,
     max: usize,
     share: usize,
@@ -33,9 +38,29 @@ impl Memory {
     /// Connections that a node knows at most, whatever becomes of them: some 30 MB.
     pub const FLOWS_MAX: usize = 1 << 16;
 
+    /// Blocks beyond those that `max` bytes fill: so many small things may be kept in any case.
+    const BLOCKS_MIN: usize = 64;
+
     /// `max` bytes, of which one connection gets at most an eighth.
-    pub const fn new(max: usize) -> Self {
-        Self { used: 0, max, share: max / Self::SHARES, flows: 0 }
+    pub fn new(max: usize) -> Self {
+        let share = max / Self::SHARES;
+        Self { blocks: Blocks::default(), lent: 0, used: 0, max, share, flows: 0 }
+    }
+
+    /// Blocks for whatever is kept.
+    pub(crate) const fn blocks(&mut self) -> &mut Blocks {
+        &mut self.blocks
+    }
+
+    /// When [`Self::release`] is to be called again.
+    pub const fn due(&self) -> Option<Instant> {
+        self.blocks.due()
+    }
+
+    /// Gives back to the system what was not needed for a while. To be called now and then, and
+    /// when it is due.
+    pub fn release(&mut self, now: Instant) {
+        self.blocks.release(now);
     }
 
     /// Bytes held.
@@ -45,7 +70,12 @@ impl Memory {
 
     /// Whether more than half of it is taken: not everybody may get some of the rest.
     pub(super) const fn is_short(&self) -> bool {
-        self.used > self.max / 2
+        self.used > self.max / 2 || self.lent > self.blocks_max() / 2
+    }
+
+    /// Blocks that connections may borrow: a few bytes take a whole one.
+    const fn blocks_max(&self) -> usize {
+        self.max / BLOCK + Self::BLOCKS_MIN
     }
 
     /// Connections that are known.
@@ -69,6 +99,16 @@ impl Memory {
     /// Bytes that may be held.
     pub const fn max(&self) -> usize {
         self.max
+    }
+
+    /// Borrows so many blocks, if there are as many. Who gives them back says so to the queue that
+    /// has them, and here.
+    const fn borrow(&mut self, blocks: usize) -> Result<(), NoRoom> {
+        if self.lent + blocks > self.blocks_max() {
+            return Err(NoRoom::AtAll);
+        }
+        self.lent += blocks;
+        Ok(())
     }
 
     /// Takes `bytes` for a connection that holds `held`, if its share and the whole allow it, less
@@ -115,7 +155,7 @@ pub(super) enum NoRoom {
 pub(super) struct Cache {
     /// The number of the first byte.
     base: Seq,
-    bytes: VecDeque<u8>,
+    bytes: Queue,
     pieces: VecDeque<Piece>,
     /// How many of the first pieces were found to be what was declared.
     sound: usize,
@@ -180,9 +220,9 @@ impl Cache {
         self.base.plus(length(self.bytes.len()))
     }
 
-    /// Keeps a copy of what is sent. What is there already is not kept twice, and for what there
-    /// is no memory for is not kept.
-    pub(super) fn push(&mut self, memory: &mut Memory, payload: Payload<'_>) {
+    /// Keeps a copy of what is sent. What is there already is not kept twice, and what there is no
+    /// memory for is not kept. Returns how many of these very bytes [`Self::get`] has: all or none.
+    pub(super) fn push(&mut self, memory: &mut Memory, payload: Payload<'_>) -> usize {
         let len = payload.bytes.0.len() + payload.bytes.1.len();
         let Payload { seq, sum, push, .. } = payload;
         let piece = Piece { seq, len: short(len), sum, push };
@@ -190,16 +230,19 @@ impl Cache {
             self.base = seq;
         }
         match seq.since(self.end()) {
-            0 if self.has_room(memory, len) => {
+            0 if self.has_room(memory, len, self.bytes.blocks_for(len)) => {
                 self.no_room = None;
-                self.bytes.extend(payload.bytes.0);
-                self.bytes.extend(payload.bytes.1);
+                self.bytes.push(&mut memory.blocks, payload.bytes.0);
+                self.bytes.push(&mut memory.blocks, payload.bytes.1);
                 self.pieces.push_back(piece);
-                self.close_holes();
+                if !self.beyond.is_empty() {
+                    self.close_holes(memory);
+                }
+                return len;
             }
             ahead if ahead > 0 && self.waiting + len <= BEYOND_BYTES_MAX => {
                 let known = self.beyond.iter().any(|(known, _)| known.seq == seq);
-                if !known && self.has_room(memory, len) {
+                if !known && self.has_room(memory, len, 0) {
                     let bytes = [payload.bytes.0, payload.bytes.1].concat();
                     self.beyond.push((piece, bytes));
                     self.waiting += len;
@@ -207,10 +250,14 @@ impl Cache {
             }
             _ => {}
         }
+        0
     }
 
-    fn has_room(&mut self, memory: &mut Memory, bytes: usize) -> bool {
-        let taken = memory.take(self.len(), bytes);
+    fn has_room(&mut self, memory: &mut Memory, bytes: usize, blocks: usize) -> bool {
+        let mut taken = memory.take(self.len(), bytes);
+        if taken.is_ok() {
+            taken = memory.borrow(blocks).inspect_err(|_| memory.give_back(bytes));
+        }
         self.no_room = taken.err().or(self.no_room);
         taken.is_ok()
     }
@@ -226,31 +273,40 @@ impl Cache {
     }
 
     /// What waited for a hole to be filled follows.
-    fn close_holes(&mut self) {
+    fn close_holes(&mut self, memory: &mut Memory) {
         while !self.beyond.is_empty() {
             let end = self.end();
             let next = self.beyond.iter().position(|(piece, _)| piece.seq == end);
             let Some(next) = next else { return };
             let (piece, bytes) = self.beyond.swap_remove(next);
             self.waiting -= bytes.len();
-            self.bytes.extend(bytes);
+            if let Err(no_room) = memory.borrow(self.bytes.blocks_for(bytes.len())) {
+                memory.give_back(bytes.len());
+                self.no_room = Some(no_room);
+                return;
+            }
+            self.bytes.push(&mut memory.blocks, &bytes);
             self.pieces.push_back(piece);
         }
     }
 
     /// The other side has everything before `ack`.
     pub(super) fn acknowledged(&mut self, memory: &mut Memory, ack: Seq) {
-        let held = self.len();
+        let (held, blocks) = (self.len(), self.bytes.blocks());
+        let mut arrived = 0;
         while let Some(piece) = self.pieces.front()
             && !ack.is_before(piece.end())
         {
             self.base = piece.end();
-            self.bytes.drain(..usize::from(piece.len));
+            arrived += usize::from(piece.len);
             self.pieces.pop_front();
             self.sound = self.sound.saturating_sub(1);
         }
+        self.bytes.forget_first(&mut memory.blocks, arrived);
+        memory.lent -= blocks - self.bytes.blocks();
         if self.pieces.is_empty() {
             self.base = self.base.max(ack);
+            self.pieces.shrink_to(RESTING_PIECES);
             let waiting = &mut self.waiting;
             self.beyond.retain(|(piece, bytes)| {
                 let misses = !piece.seq.is_before(ack);
@@ -259,18 +315,18 @@ impl Cache {
                 }
                 misses
             });
-            self.close_holes();
-            if self.bytes.is_empty() && self.bytes.capacity() > RESTING_BYTES_MAX {
-                self.bytes = VecDeque::new();
-                self.pieces = VecDeque::new();
-            }
         }
         memory.give_back(held - self.len());
+        if self.pieces.is_empty() {
+            self.close_holes(memory);
+        }
     }
 
     /// Forgets everything.
     pub(super) fn clear(&mut self, memory: &mut Memory) {
         memory.give_back(self.len());
+        memory.lent -= self.bytes.blocks();
+        self.bytes.truncate(&mut memory.blocks, 0);
         *self = Self::default();
     }
 
@@ -290,7 +346,9 @@ impl Cache {
         if pieces < self.pieces.len() {
             let bytes = self.pieces.range(..pieces).map(|piece| usize::from(piece.len)).sum();
             self.pieces.truncate(pieces);
-            self.bytes.truncate(bytes);
+            memory.lent -= self.bytes.blocks();
+            self.bytes.truncate(&mut memory.blocks, bytes);
+            memory.lent += self.bytes.blocks();
             self.beyond.clear();
             self.waiting = 0;
         }
@@ -307,13 +365,17 @@ impl Cache {
         })
     }
 
-    /// The bytes of a piece, in the two parts in which the ring may hold them.
+    /// The bytes of a piece, in the two parts in which they may lie.
     fn slices(&self, piece: &Piece) -> (&[u8], &[u8]) {
-        let from = piece.seq.beyond(self.base) as usize;
-        let to = from + usize::from(piece.len);
-        let (front, back) = self.bytes.as_slices();
-        let cut = front.len();
-        (&front[from.min(cut)..to.min(cut)], &back[from.max(cut) - cut..to.max(cut) - cut])
+        self.bytes.slices(piece.seq.beyond(self.base) as usize, usize::from(piece.len))
+    }
+
+    /// The `len` bytes from `from` on, if all of them are held, in the two parts in which they may
+    /// lie: of one segment at most.
+    pub(super) fn get(&self, from: Seq, len: usize) -> Option<(&[u8], &[u8])> {
+        let at = from.beyond(self.base) as usize;
+        let is_held = !from.is_before(self.base) && at + len <= self.bytes.len();
+        is_held.then(|| self.bytes.slices(at, len))
     }
 }
 

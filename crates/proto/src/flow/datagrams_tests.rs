@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::flow::rules::{Matches, Rule};
-use crate::flow::{Output, Verdict};
+use crate::flow::{Output, Passage, Verdict};
 use crate::wire::control::Prefix;
 
 const CLIENT: [u8; 4] = [10, 77, 0, 2];
@@ -90,7 +90,9 @@ impl Scene {
 
     fn send(&mut self, packet: &[u8]) -> bool {
         let view = InnerView::parse(packet, packet.len()).unwrap();
-        self.flows.outgoing(self.now, &mut self.memory, &view, &InnerPacket::whole(packet))
+        let packet = InnerPacket::whole(packet);
+        let passage = self.flows.outgoing(self.now, &mut self.memory, &view, &packet);
+        passage != Passage::Held
     }
 
     fn receive(&mut self, packet: &[u8]) {

@@ -35,7 +35,7 @@ mod verdict;
 mod worth;
 
 pub use cache::Memory;
-pub use verdict::{Change, Verdict};
+pub use verdict::{Change, Passage, Verdict};
 
 use std::collections::BTreeSet;
 
@@ -164,36 +164,39 @@ impl Flows {
         self.len() == 0
     }
 
-    /// A packet from the TUN. Returns whether it is to be sent now.
+    /// A packet from the TUN.
     pub fn outgoing(
         &mut self,
         now: Instant,
         memory: &mut Memory,
         view: &InnerView,
         packet: &InnerPacket<'_>,
-    ) -> bool {
+    ) -> Passage {
         if self.is_idle() {
-            return true;
+            return Passage::WHOLE;
         }
         if view.protocol != TCP {
             let goes = self.questions.outgoing(now, memory, &self.rules, view, packet, self.is_up);
             self.is_waiting |= !goes && !self.is_up;
-            return goes;
+            return if goes { Passage::WHOLE } else { Passage::Held };
         }
-        let Some(segment) = Segment::parse(view, packet) else { return true };
-        let Some(place) = self.find(now, memory, Way::Out, view, &segment) else { return true };
+        let Some(segment) = Segment::parse(view, packet) else { return Passage::WHOLE };
+        let Some(place) = self.find(now, memory, Way::Out, view, &segment) else {
+            return Passage::WHOLE;
+        };
         let is_up = self.is_up;
-        let Some(flow) = self.table.get_mut(place) else { return true };
+        let Some(flow) = self.table.get_mut(place) else { return Passage::WHOLE };
         match flow.phase {
             Phase::Broken(_) => {
                 flow.overhear(Way::Out, &segment);
                 self.arm(place);
-                return false;
+                return Passage::Held;
             }
             Phase::Normal if !is_up => flow.suspend(now, memory),
             Phase::Normal | Phase::Held(_) | Phase::Resumed(_) => {}
         }
         let fresh = flow.observe(now, Way::Out, &segment);
+        let mut kept = 0;
         if segment.flags.has(Flags::SYN) && fresh {
             flow.open(Way::Out, &segment, segment.opening(packet));
         } else if segment.len > 0 && flow.is_kept() {
@@ -203,7 +206,7 @@ impl Flows {
             if flow.cache.is_empty() && !self.networks.are_worth(flow.class, memory) {
                 flow.cache.leave_out();
             } else {
-                flow.cache.push(memory, payload);
+                kept = flow.cache.push(memory, payload);
             }
         }
         if flow.state == State::Closed {
@@ -211,7 +214,7 @@ impl Flows {
         }
         let goes = match flow.phase {
             Phase::Normal if flow.is_settled => true,
-            Phase::Normal => return true,
+            Phase::Normal => return Passage::Goes { kept },
             Phase::Held(_) => {
                 flow.say_unheard(now, memory, &segment, packet, fresh);
                 self.is_waiting |= segment.end() != segment.seq;
@@ -221,7 +224,14 @@ impl Flows {
             Phase::Broken(_) => false,
         };
         self.arm(place);
-        goes
+        if goes { Passage::Goes { kept } } else { Passage::Held }
+    }
+
+    /// The `len` bytes that followed `head`, the headers of a packet that left, if they are kept.
+    pub fn payload(&mut self, view: &InnerView, head: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
+        let segment = Segment::parse(view, &InnerPacket::whole(head))?;
+        let place = self.table.find(&Tuple::of(view, Way::Out)?)?;
+        self.table.get(place)?.cache.get(segment.seq, len)
     }
 
     /// A packet from the tunnel.
@@ -487,8 +497,11 @@ impl Flows {
         view: &InnerView,
         segment: &Segment,
     ) -> Option<Place> {
-        let tuple = Tuple::of(view, way)?;
         let begins = segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK);
+        if !begins && let Some(place) = self.table.last(view, way) {
+            return Some(place);
+        }
+        let tuple = Tuple::of(view, way)?;
         if let Some(place) = self.table.find(&tuple) {
             let known = self.table.get(place)?;
             if !begins || known.state != State::Closed {

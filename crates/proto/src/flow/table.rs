@@ -6,8 +6,9 @@
 //! is, is decided among a few at a time. One that owes something to somebody never goes.
 
 use super::tcp::{Flow, Phase, State};
-use super::tuple::Tuple;
+use super::tuple::{Tuple, Way};
 use crate::time::{Duration, Instant};
+use crate::wire::inner::InnerView;
 
 /// Connections of one session at most.
 pub(super) const FLOWS_MAX: usize = 16_384;
@@ -41,7 +42,7 @@ pub(super) struct Table {
     hand: usize,
     /// Where the next look for stale ones begins.
     sweep: usize,
-    /// The one that was found last: packets come in runs.
+    /// The one that was found last.
     last: Option<Place>,
 }
 
@@ -61,13 +62,14 @@ impl Table {
         self.flows.len() - self.free.len()
     }
 
+    /// The connection that was found last, if the packet `view`, which goes `way`, is of it:
+    /// packets come in runs.
+    pub(super) fn last(&self, view: &InnerView, way: Way) -> Option<Place> {
+        self.last.filter(|&last| self.get(last).is_some_and(|flow| flow.tuple.is_of(view, way)))
+    }
+
     /// The connection between these ends.
     pub(super) fn find(&mut self, tuple: &Tuple) -> Option<Place> {
-        if let Some(place) = self.last
-            && self.get(place).is_some_and(|flow| flow.tuple == *tuple)
-        {
-            return Some(place);
-        }
         let at = self.slot_of(tuple)?;
         let place = Place(self.index[at]);
         self.last = Some(place);

@@ -219,6 +219,10 @@ impl Flow {
     /// sequence space: no repetition, and no bare acknowledgement.
     pub(super) fn observe(&mut self, now: Instant, way: Way, segment: &Segment) -> bool {
         self.used_at = now;
+        if self.goes_on(way, segment) {
+            self.advance(now, way, segment);
+            return true;
+        }
         let (sender, receiver) = match way {
             Way::Out => (&mut self.local, &mut self.remote),
             Way::In => (&mut self.remote, &mut self.local),
@@ -263,6 +267,35 @@ impl Flow {
         }
         self.step();
         fresh
+    }
+
+    /// Whether it is the next of a stream, and says nothing but that: as nearly all are.
+    fn goes_on(&self, way: Way, segment: &Segment) -> bool {
+        let (sender, receiver) = match way {
+            Way::Out => (&self.local, &self.remote),
+            Way::In => (&self.remote, &self.local),
+        };
+        (segment.flags == Flags::ACK || segment.flags == Flags::ACK.and(Flags::PSH))
+            && segment.len > 0
+            && sender.answered
+            && segment.seq == sender.next
+            && segment.ack == receiver.acked
+            && segment.window == sender.window
+    }
+
+    /// Takes notice of such a segment.
+    fn advance(&mut self, now: Instant, way: Way, segment: &Segment) {
+        let sender = match way {
+            Way::Out => &mut self.local,
+            Way::In => &mut self.remote,
+        };
+        sender.next = segment.seq.plus(u32::from(segment.len));
+        sender.edge = sender.edge.max(sender.edge_of(segment));
+        sender.tells_time(segment);
+        if way == Way::Out {
+            self.trip.left(now, segment);
+            self.patience.sent(now, segment, self.answered_to(), true);
+        }
     }
 
     /// Takes notice of what a SYN says beside.
@@ -322,19 +355,33 @@ impl Side {
         if segment.flags.has(Flags::FIN) {
             self.fin = Some(end.minus(1));
         }
+        if first {
+            self.clock = segment.timestamps.map_or(0, |timestamps| timestamps.value);
+        } else {
+            self.tells_time(segment);
+        }
+        fresh
+    }
+
+    /// Up to where it has room, as its segment says. A SYN's window is not scaled.
+    const fn edge_of(&self, segment: &Segment) -> Seq {
+        let scale = if segment.flags.has(Flags::SYN) { 0 } else { self.scale };
+        segment.ack.plus((segment.window as u32) << scale)
+    }
+
+    /// Its newest clock counts.
+    const fn tells_time(&mut self, segment: &Segment) {
         if let Some(timestamps) = segment.timestamps
-            && (first || timestamps.value.wrapping_sub(self.clock).cast_signed() > 0)
+            && timestamps.value.wrapping_sub(self.clock).cast_signed() > 0
         {
             self.clock = timestamps.value;
         }
-        fresh
     }
 
     /// It acknowledges what `other` sent. Returns whether that is news.
     fn answers(&mut self, segment: &Segment, other: &mut Self) -> bool {
         self.window = segment.window;
-        let scale = if segment.flags.has(Flags::SYN) { 0 } else { self.scale };
-        let edge = segment.ack.plus(u32::from(segment.window) << scale);
+        let edge = self.edge_of(segment);
         if !other.is_known {
             // Seen in its midst, and from one side so far.
             *other = Self { is_known: true, next: segment.ack, acked: segment.ack, ..*other };

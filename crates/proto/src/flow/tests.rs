@@ -100,7 +100,9 @@ impl Scene {
 
     fn give_out(&mut self, packet: &[u8]) -> bool {
         let view = InnerView::parse(packet, packet.len()).unwrap();
-        self.flows.outgoing(self.now, &mut self.memory, &view, &InnerPacket::whole(packet))
+        let packet = InnerPacket::whole(packet);
+        let passage = self.flows.outgoing(self.now, &mut self.memory, &view, &packet);
+        passage != Passage::Held
     }
 
     fn give_in(&mut self, packet: &[u8]) -> (Vec<u8>, Verdict) {

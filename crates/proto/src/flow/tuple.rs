@@ -37,6 +37,18 @@ impl Tuple {
         })
     }
 
+    /// Whether the packet `view`, which goes `way`, is of this connection.
+    pub fn is_of(&self, view: &InnerView, way: Way) -> bool {
+        let (source, destination) = match way {
+            Way::Out => (&self.local, &self.remote),
+            Way::In => (&self.remote, &self.local),
+        };
+        view.ports == Some((source.1, destination.1))
+            && view.protocol == self.protocol
+            && view.source == source.0
+            && view.destination == destination.0
+    }
+
     /// Sender and receiver of a packet that goes `way`.
     pub const fn ends(&self, way: Way) -> Ends {
         match way {

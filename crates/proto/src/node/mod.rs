@@ -157,6 +157,7 @@ impl Node {
             });
             self.count(done);
         }
+        self.memory.release(now);
     }
 
     /// What happened; to be asked until there is no more.
@@ -168,7 +169,8 @@ impl Node {
     pub fn poll_timeout(&self) -> Option<(Instant, Reason)> {
         let touched = self.touched.and_then(|slot| self.peer(slot));
         let touched = touched.and_then(|peer| peer.poll_timeout(&self.config));
-        [touched, self.timers.next()].into_iter().flatten().min()
+        let spare = self.memory.due().map(|due| (due, Reason::Memory));
+        [touched, self.timers.next(), spare].into_iter().flatten().min()
     }
 
     /// What was thrown away so far, by reason.

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use crate::blocks::{Blocks, Queue};
 use crate::id::PacketNumber;
 use crate::time::{Duration, Instant};
 
@@ -12,13 +13,14 @@ use crate::time::{Duration, Instant};
 pub const KEPT_BYTES_MAX: usize = 1 << 20;
 /// How long a packet is worth sending again: after this its sender has done so itself.
 pub const KEPT_TIME: Duration = Duration::from_secs(3);
-/// A lane that rests holds no more memory than this.
-const RESTING_BYTES_MAX: usize = 1 << 14;
+/// A lane that rests remembers no more than so many packets' places.
+const RESTING_ENTRIES: usize = 16;
 
-/// Copies of frames in the order in which they left, end to end.
+/// Copies of frames in the order in which they left, end to end; without the payload of a
+/// connection that is kept there, where it is.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
-    bytes: VecDeque<u8>,
+    bytes: Queue,
     entries: VecDeque<Entry>,
 }
 
@@ -26,6 +28,7 @@ pub struct Kept {
 struct Entry {
     number: PacketNumber,
     len: usize,
+    elsewhere: usize,
     at: Instant,
 }
 
@@ -38,36 +41,55 @@ pub struct KeptFrame {
     pub at: Instant,
     /// The frame with its type.
     pub frame: Vec<u8>,
+    /// How many bytes of its end are kept elsewhere.
+    pub elsewhere: usize,
 }
 
 impl Kept {
-    /// Keeps a copy of `frame`, which leaves in the datagram `number`.
-    pub fn push(&mut self, now: Instant, number: PacketNumber, frame: &[u8]) {
-        while self.bytes.len() + frame.len() > KEPT_BYTES_MAX && self.forget_oldest() {}
-        self.bytes.extend(frame);
-        self.entries.push_back(Entry { number, len: frame.len(), at: now });
+    /// Keeps a copy of `frame`, which leaves in the datagram `number`, but for the last
+    /// `elsewhere` bytes.
+    pub fn push(
+        &mut self,
+        blocks: &mut Blocks,
+        now: Instant,
+        number: PacketNumber,
+        frame: &[u8],
+        elsewhere: usize,
+    ) {
+        let len = frame.len().saturating_sub(elsewhere);
+        while self.bytes.len() + len > KEPT_BYTES_MAX && self.forget_oldest(blocks) {}
+        self.bytes.push(blocks, &frame[..len]);
+        self.entries.push_back(Entry { number, len, elsewhere, at: now });
     }
 
     /// The peer has told of everything up to `largest`: it arrived, or was lost on a path that
     /// carries.
-    pub fn acknowledged(&mut self, largest: PacketNumber) {
+    pub fn acknowledged(&mut self, blocks: &mut Blocks, largest: PacketNumber) {
         while self.entries.front().is_some_and(|entry| entry.number <= largest) {
-            self.forget_oldest();
+            self.forget_oldest(blocks);
         }
-        if self.entries.is_empty() && self.bytes.capacity() > RESTING_BYTES_MAX {
-            *self = Self::default();
+        if self.entries.is_empty() {
+            self.entries.shrink_to(RESTING_ENTRIES);
         }
     }
 
-    /// Takes out what left within [`KEPT_TIME`], in the order in which it left.
-    pub fn take(&mut self, now: Instant) -> impl Iterator<Item = KeptFrame> + use<> {
-        let Self { mut bytes, entries } = std::mem::take(self);
-        let frames = entries.into_iter().map(move |Entry { number, len, at }| KeptFrame {
-            number,
-            at,
-            frame: bytes.drain(..len).collect(),
-        });
-        frames.filter(move |kept| now.saturating_since(kept.at) < KEPT_TIME)
+    /// Takes out the oldest of what left within [`KEPT_TIME`]; what left before is forgotten.
+    pub fn take(&mut self, blocks: &mut Blocks, now: Instant) -> Option<KeptFrame> {
+        while let Some(&Entry { number, len, elsewhere, at }) = self.entries.front() {
+            let is_fresh = now.saturating_since(at) < KEPT_TIME;
+            let frame = is_fresh.then(|| self.bytes.to_vec(len));
+            self.forget_oldest(blocks);
+            if let Some(frame) = frame {
+                return Some(KeptFrame { number, at, frame, elsewhere });
+            }
+        }
+        None
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self, blocks: &mut Blocks) {
+        self.bytes.truncate(blocks, 0);
+        self.entries = VecDeque::new();
     }
 
     /// Whether nothing is kept.
@@ -80,9 +102,9 @@ impl Kept {
         self.entries.back().map(|newest| newest.at + KEPT_TIME)
     }
 
-    fn forget_oldest(&mut self) -> bool {
+    fn forget_oldest(&mut self, blocks: &mut Blocks) -> bool {
         let Some(oldest) = self.entries.pop_front() else { return false };
-        self.bytes.drain(..oldest.len);
+        self.bytes.forget_first(blocks, oldest.len);
         true
     }
 }
@@ -95,36 +117,53 @@ mod tests {
         Instant::ZERO + Duration::from_millis(ms)
     }
 
+    fn all(kept: &mut Kept, blocks: &mut Blocks, now: Instant) -> Vec<KeptFrame> {
+        std::iter::from_fn(|| kept.take(blocks, now)).collect()
+    }
+
     #[test]
     fn what_was_told_of_is_not_kept() {
-        let mut kept = Kept::default();
+        let (mut kept, mut blocks) = (Kept::default(), Blocks::default());
         for number in 0..10 {
-            kept.push(at(number), number, &[number as u8; 3]);
+            kept.push(&mut blocks, at(number), number, &[number as u8; 3], 0);
         }
-        kept.acknowledged(6);
-        let left: Vec<_> = kept.take(at(20)).map(|k| (k.number, k.frame)).collect();
+        kept.acknowledged(&mut blocks, 6);
+        let left = all(&mut kept, &mut blocks, at(20));
+        let left: Vec<_> = left.into_iter().map(|kept| (kept.number, kept.frame)).collect();
         assert_eq!(left, [(7, vec![7; 3]), (8, vec![8; 3]), (9, vec![9; 3])]);
         assert!(kept.is_empty());
     }
 
     #[test]
+    fn what_is_kept_elsewhere_is_not_kept_twice() {
+        let (mut kept, mut blocks) = (Kept::default(), Blocks::default());
+        kept.push(&mut blocks, at(0), 0, b"headpayload", 7);
+        kept.push(&mut blocks, at(0), 1, b"whole", 0);
+        let left = all(&mut kept, &mut blocks, at(1));
+        let left: Vec<_> = left.iter().map(|kept| (&kept.frame[..], kept.elsewhere)).collect();
+        assert_eq!(left, [(&b"head"[..], 7), (b"whole", 0)]);
+    }
+
+    #[test]
     fn the_oldest_go_first_by_size_and_by_age() {
-        let mut kept = Kept::default();
+        let (mut kept, mut blocks) = (Kept::default(), Blocks::default());
         for number in 0..2_000 {
-            kept.push(at(number), number, &[0; 1_000]);
+            kept.push(&mut blocks, at(number), number, &[0; 1_000], 0);
         }
         assert!(kept.bytes.len() <= KEPT_BYTES_MAX);
-        let numbers: Vec<_> = kept.take(at(4_500)).map(|kept| kept.number).collect();
+        let left = all(&mut kept, &mut blocks, at(4_500));
+        let numbers: Vec<_> = left.into_iter().map(|kept| kept.number).collect();
         assert_eq!((numbers.first(), numbers.last()), (Some(&1_501), Some(&1_999)));
     }
 
     #[test]
     fn a_lane_that_rests_holds_little() {
-        let mut kept = Kept::default();
+        let (mut kept, mut blocks) = (Kept::default(), Blocks::default());
         for number in 0..200 {
-            kept.push(at(0), number, &[0; 1_400]);
+            kept.push(&mut blocks, at(0), number, &[0; 1_400], 0);
         }
-        kept.acknowledged(199);
-        assert!(kept.bytes.capacity() <= RESTING_BYTES_MAX);
+        kept.acknowledged(&mut blocks, 199);
+        assert!(kept.entries.capacity() <= RESTING_ENTRIES);
+        assert_eq!(kept.bytes.blocks(), 0);
     }
 }

@@ -5,7 +5,7 @@ use super::epoch::Epoch;
 use super::paths::Choice;
 use super::{Context, Peer};
 use crate::error::{CloseCode, DropReason};
-use crate::flow::{self, clamp};
+use crate::flow::{self, Passage, clamp};
 use crate::outbox::Draft;
 use crate::pack::{self, Framing, fragment};
 use crate::path::{Health, Path, PathId};
@@ -20,8 +20,9 @@ pub(super) enum Load {
     Quiet,
     /// Frames that elicit feedback.
     Eliciting,
-    /// One inner packet, kept until the peer tells of it.
-    Packet,
+    /// One inner packet, kept until the peer tells of it, but for so many bytes at its end: those
+    /// are kept with its connection.
+    Packet { elsewhere: usize },
 }
 
 impl Load {
@@ -42,12 +43,12 @@ impl Peer {
         self.rekey_if_due(cx);
         self.not_idle();
         self.used_at = Some(cx.now);
-        let goes = self.flows.outgoing(cx.now, cx.memory, view, &packet);
-        let sent = if goes {
-            self.send_now(cx, view, packet)
-        } else {
-            self.seek_way(cx);
-            Ok(())
+        let sent = match self.flows.outgoing(cx.now, cx.memory, view, &packet) {
+            Passage::Goes { kept } => self.send_by_choice(cx, view, packet, kept),
+            Passage::Held => {
+                self.seek_way(cx);
+                Ok(())
+            }
         };
         self.speak_for_others(cx);
         sent
@@ -60,6 +61,17 @@ impl Peer {
         view: &InnerView,
         packet: InnerPacket<'_>,
     ) -> Result<(), DropReason> {
+        self.send_by_choice(cx, view, packet, 0)
+    }
+
+    /// The same, when the last `kept` bytes are kept with their connection.
+    fn send_by_choice(
+        &mut self,
+        cx: &mut Context<'_>,
+        view: &InnerView,
+        packet: InnerPacket<'_>,
+        kept: usize,
+    ) -> Result<(), DropReason> {
         let choice = match self.paths.choose() {
             Some(choice) if self.epochs.current.is_some() => choice,
             Some(_) | None => {
@@ -68,11 +80,12 @@ impl Peer {
             }
         };
         let framing = self.framing(choice, view);
-        let sent = self.send_packet(cx, choice.original, framing, view, packet);
+        let load = Load::Packet { elsewhere: kept };
+        let sent = self.send_packet(cx, choice.original, load, framing, view, packet);
         self.ask_if_silent(cx, choice.original);
         if let Some(copy) = choice.copy {
             // A copy that does not fit the budget is no loss: the original is on its way.
-            let _ = self.send_packet(cx, copy, framing, view, packet);
+            let _ = self.send_packet(cx, copy, load, framing, view, packet);
         }
         match sent {
             Err(DropReason::Amplification | DropReason::NoRoute) => {
@@ -155,6 +168,7 @@ impl Peer {
         &mut self,
         cx: &mut Context<'_>,
         path: PathId,
+        load: Load,
         framing: Framing,
         view: &InnerView,
         packet: InnerPacket<'_>,
@@ -162,7 +176,7 @@ impl Peer {
         let carrier = self.paths.get_mut(path).ok_or(DropReason::NoRoute)?;
         let room = carrier.mtu.datagram() - OVERHEAD;
         if packet.len() + framing.overhead() <= room {
-            return self.send_on(cx, path, Load::Packet, |draft| {
+            return self.send_on(cx, path, load, |draft| {
                 let at = pack::push(draft, framing, packet);
                 if let Some(tcp) = clamp::place(view, packet.head) {
                     // The smallest framing that a full segment may need.
@@ -294,8 +308,8 @@ pub(super) fn seal_into(
         return Err(DropReason::Amplification);
     }
     let number = lane.take_number(cx.now, len, load != Load::Quiet);
-    if load == Load::Packet {
-        lane.kept.push(cx.now, number, draft.written());
+    if let Load::Packet { elsewhere } = load {
+        lane.kept.push(cx.memory.blocks(), cx.now, number, draft.written(), elsewhere);
     }
     draft.finish(path.route, &lane.seal, profile, number);
     path.sent(cx.now, len);

@@ -269,7 +269,7 @@ impl Peer {
         };
         let Some(path) = self.paths.get_mut(lane.path) else { return };
         let news = lane.flight.acknowledged(cx.now, feedback, &mut path.rtt);
-        lane.kept.acknowledged(feedback.largest);
+        lane.kept.acknowledged(cx.memory.blocks(), feedback.largest);
         if lane.flight.takes_shrunk() {
             path.doubt_mtu(cx.now);
         }

@@ -10,6 +10,7 @@ use super::{Context, Peer, Side};
 use crate::error::DropReason;
 use crate::id::PathSerial;
 use crate::path::kept::{KEPT_BYTES_MAX, KEPT_TIME, KeptFrame};
+use crate::path::lane::TxLane;
 use crate::path::{Health, PathId};
 use crate::time::{Duration, Instant};
 use crate::wire::data::OVERHEAD;
@@ -39,6 +40,13 @@ pub(super) struct LastWords {
 }
 
 impl Lost {
+    /// Takes what is owed to the path of `lane`.
+    fn collect(&mut self, cx: &mut Context<'_>, lane: &mut TxLane) {
+        while let Some(kept) = lane.kept.take(cx.memory.blocks(), cx.now) {
+            self.push(lane.seal.serial, kept);
+        }
+    }
+
     fn push(&mut self, serial: PathSerial, kept: KeptFrame) {
         self.bytes += kept.frame.len();
         self.frames.push_back((serial, kept));
@@ -59,12 +67,10 @@ impl Lost {
 
 impl Peer {
     /// The path `id` is dead and forgotten: what is owed to it is collected.
-    pub(super) fn inherit(&mut self, cx: &Context<'_>, id: PathId) {
+    pub(super) fn inherit(&mut self, cx: &mut Context<'_>, id: PathId) {
         let Some(epoch) = &mut self.epochs.current else { return };
         if let Some(lane) = epoch.tx.iter_mut().find(|lane| lane.path == id) {
-            for kept in lane.kept.take(cx.now) {
-                self.lost.push(lane.seal.serial, kept);
-            }
+            self.lost.collect(cx, lane);
         }
     }
 
@@ -116,7 +122,7 @@ impl Peer {
     }
 
     /// Collects what is owed by paths that do not carry, when another one does.
-    pub(super) fn collect_lost(&mut self, cx: &Context<'_>) {
+    pub(super) fn collect_lost(&mut self, cx: &mut Context<'_>) {
         if self.paths.iter().all(|path| path.health == Health::Good) {
             return;
         }
@@ -129,9 +135,7 @@ impl Peer {
         };
         for lane in epoch.tx.iter_mut().filter(|lane| lane.path != carrier) {
             if !lane.kept.is_empty() && !carries(lane.path) {
-                for kept in lane.kept.take(cx.now) {
-                    self.lost.push(lane.seal.serial, kept);
-                }
+                self.lost.collect(cx, lane);
             }
         }
     }
@@ -143,12 +147,12 @@ impl Peer {
         }
         self.lost.due = None;
         let Some(choice) = self.paths.choose() else { return };
-        while let Some((serial, kept)) = self.lost.pop() {
+        while let Some((serial, mut kept)) = self.lost.pop() {
             if kept.at + KEPT_TIME <= cx.now {
                 cx.drops.count(DropReason::NoRoute);
                 continue;
             }
-            if self.is_sent_again(&kept) {
+            if !self.complete(&mut kept) || self.is_sent_again(&kept) {
                 continue;
             }
             let sent = if cx.out.is_full() {
@@ -167,6 +171,26 @@ impl Peer {
                 Err(reason) => cx.drops.count(reason),
             }
         }
+    }
+
+    /// Fetches what is kept of the frame with its connection. Returns whether it is there: else it
+    /// has arrived, or will be sent again by whoever sent it.
+    fn complete(&mut self, kept: &mut KeptFrame) -> bool {
+        let len = std::mem::take(&mut kept.elsewhere);
+        if len == 0 {
+            return true;
+        }
+        let frame = Frames::new(&kept.frame).next();
+        let Some(Ok(Frame::Packet(head) | Frame::Sequenced { packet: head, .. })) = frame else {
+            return false;
+        };
+        let Ok(view) = InnerView::parse(head, head.len() + len) else { return false };
+        let payload = self.flows.payload(&view, head, len);
+        payload.is_some_and(|(front, back)| {
+            kept.frame.extend_from_slice(front);
+            kept.frame.extend_from_slice(back);
+            true
+        })
     }
 
     /// Whether what was kept is a piece of a connection that is sent on its own account, slower, or
@@ -198,7 +222,7 @@ impl Peer {
         let path = self.paths.get_mut(by).ok_or(DropReason::NoRoute)?;
         path.retransmitted += 1;
         if whole.len() <= path.mtu.datagram() - OVERHEAD {
-            return self.send_on(cx, by, Load::Packet, |draft| {
+            return self.send_on(cx, by, Load::Packet { elsewhere: 0 }, |draft| {
                 draft.frames().extend_from_slice(&whole);
             });
         }
@@ -216,10 +240,10 @@ impl Peer {
     }
 
     /// Forgets what nobody will send again.
-    pub(super) fn forget_lost(&mut self, now: Instant) {
+    pub(super) fn forget_lost(&mut self, cx: &mut Context<'_>) {
         for lane in self.epochs.current.iter_mut().flat_map(|epoch| &mut epoch.tx) {
-            if lane.kept.due().is_some_and(|due| due <= now) {
-                let _ = lane.kept.take(now);
+            if lane.kept.due().is_some_and(|due| due <= cx.now) {
+                lane.kept.clear(cx.memory.blocks());
             }
         }
     }

@@ -55,6 +55,8 @@ pub enum Reason {
     Flow,
     /// A session that nobody came back to.
     Persistence,
+    /// Memory that nobody needs.
+    Memory,
 }
 
 impl Peer {
@@ -114,7 +116,7 @@ impl Peer {
         for _ in 0..self.waiting.expire(cx.now) {
             cx.drops.count(DropReason::NoRoute);
         }
-        self.forget_lost(cx.now);
+        self.forget_lost(cx);
         self.attempt_due(cx);
         self.notice_silence(cx);
         self.stop_asking(cx.now);

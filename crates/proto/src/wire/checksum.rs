@@ -46,7 +46,7 @@ impl Sum {
         let mut sum = self.word(u16::from(protocol)).word(length);
         for address in [source, destination] {
             sum = match address {
-                IpAddr::V4(v4) => sum.bytes(&v4.octets()),
+                IpAddr::V4(v4) => Self(sum.0 + u64::from(v4.to_bits())),
                 IpAddr::V6(v6) => sum.bytes(&v6.octets()),
             };
         }

@@ -1,0 +1,252 @@
+//! Memory for copies of what is in flight: queues of bytes, made of blocks that a node lends.
+//!
+//! What is kept of packets until they have arrived grows to megabytes and shrinks to nothing many
+//! times a second. Were it asked of the allocator each time, every 4 KB would cost a page fault;
+//! were it kept as a ring of the largest size, it would be walked through from end to end and never
+//! lie in the processor's cache. Here the block that was given back last is lent first, and what
+//! nobody needed for a while goes back to the system.
+
+use std::collections::VecDeque;
+
+use crate::time::{Duration, Instant};
+
+/// Bytes of a block. What is queued in one piece must not be longer.
+pub const BLOCK: usize = 4_096;
+/// How long a block is spare before the system gets it back, once at least and twice at most.
+const SPARE_TIME: Duration = Duration::from_secs(10);
+/// A queue that is empty remembers no more places of blocks than this.
+const RESTING_BLOCKS: usize = 4;
+
+type Block = [u8; BLOCK];
+
+/// Blocks that nobody uses at present.
+#[derive(Clone, Default)]
+pub struct Blocks {
+    spare: Vec<Box<Block>>,
+    /// The fewest that were spare since they were counted last: so many were not needed.
+    fewest: usize,
+    /// When they are counted again.
+    due: Option<Instant>,
+}
+
+impl std::fmt::Debug for Blocks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Blocks").field("spare", &self.spare.len()).finish_non_exhaustive()
+    }
+}
+
+impl Blocks {
+    /// When [`Self::release`] is to be called again.
+    pub const fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Gives back to the system what was not needed for a while. To be called now and then, and
+    /// when it is due.
+    pub fn release(&mut self, now: Instant) {
+        match self.due {
+            Some(due) if now < due => return,
+            Some(_) => {
+                self.spare.truncate(self.spare.len() - self.fewest);
+                self.spare.shrink_to_fit();
+            }
+            None => {}
+        }
+        self.fewest = self.spare.len();
+        self.due = (self.fewest > 0).then(|| now + SPARE_TIME);
+    }
+
+    fn lend(&mut self) -> Box<Block> {
+        let block = self.spare.pop().unwrap_or_else(|| Box::new([0; BLOCK]));
+        self.fewest = self.fewest.min(self.spare.len());
+        block
+    }
+
+    fn take_back(&mut self, block: Box<Block>) {
+        self.spare.push(block);
+    }
+}
+
+/// Bytes, first in, first out, in blocks.
+#[derive(Clone, Default)]
+pub struct Queue {
+    blocks: VecDeque<Box<Block>>,
+    /// Where the first byte lies in the first block.
+    start: usize,
+    len: usize,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    /// Bytes in it.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Blocks that it has borrowed.
+    pub fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Blocks that it would borrow for so many bytes more.
+    pub fn blocks_for(&self, more: usize) -> usize {
+        (self.start + self.len + more).div_ceil(BLOCK) - self.blocks.len()
+    }
+
+    /// Appends bytes.
+    pub fn push(&mut self, blocks: &mut Blocks, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let at = (self.start + self.len) % BLOCK;
+            if self.start + self.len == self.blocks.len() * BLOCK {
+                self.blocks.push_back(blocks.lend());
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(BLOCK - at));
+            if let Some(last) = self.blocks.back_mut() {
+                last[at..at + now.len()].copy_from_slice(now);
+            }
+            self.len += now.len();
+            bytes = later;
+        }
+    }
+
+    /// Forgets the first `count` bytes, or all there are.
+    pub fn forget_first(&mut self, blocks: &mut Blocks, count: usize) {
+        let count = count.min(self.len);
+        self.start += count;
+        self.len -= count;
+        while self.start >= BLOCK
+            && let Some(first) = self.blocks.pop_front()
+        {
+            blocks.take_back(first);
+            self.start -= BLOCK;
+        }
+        self.rest_if_empty(blocks);
+    }
+
+    /// Forgets all but the first `count` bytes.
+    pub fn truncate(&mut self, blocks: &mut Blocks, count: usize) {
+        self.len = self.len.min(count);
+        let used = (self.start + self.len).div_ceil(BLOCK);
+        while self.blocks.len() > used
+            && let Some(last) = self.blocks.pop_back()
+        {
+            blocks.take_back(last);
+        }
+        self.rest_if_empty(blocks);
+    }
+
+    /// The bytes from `from` on, `count` of them and [`BLOCK`] at most, in the two parts in which
+    /// they may lie; fewer where there are fewer.
+    pub fn slices(&self, from: usize, count: usize) -> (&[u8], &[u8]) {
+        let from = from.min(self.len);
+        let count = count.min(self.len - from).min(BLOCK);
+        let (number, at) = ((self.start + from) / BLOCK, (self.start + from) % BLOCK);
+        let first = count.min(BLOCK - at);
+        let part = |number: usize| self.blocks.get(number).map_or(&[][..], |block| &block[..]);
+        let front = part(number).get(at..at + first).unwrap_or_default();
+        let back = part(number + 1).get(..count - first).unwrap_or_default();
+        (front, back)
+    }
+
+    /// A copy of the first `count` bytes, or of all there are.
+    pub fn to_vec(&self, count: usize) -> Vec<u8> {
+        let count = count.min(self.len);
+        let mut bytes = Vec::with_capacity(count);
+        while bytes.len() < count {
+            let (front, back) = self.slices(bytes.len(), count - bytes.len());
+            bytes.extend_from_slice(front);
+            bytes.extend_from_slice(back);
+        }
+        bytes
+    }
+
+    fn rest_if_empty(&mut self, blocks: &mut Blocks) {
+        if self.len == 0 {
+            self.start = 0;
+            self.blocks.drain(..).for_each(|block| blocks.take_back(block));
+            self.blocks.shrink_to(RESTING_BLOCKS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn what_is_not_needed_for_a_while_goes_back() {
+        let (mut blocks, mut queue) = (Blocks::default(), Queue::default());
+        assert_eq!(blocks.due(), None);
+        queue.push(&mut blocks, &vec![7; 10 * BLOCK]);
+        queue.forget_first(&mut blocks, 10 * BLOCK);
+        blocks.release(at(10));
+        assert_eq!((blocks.spare.len(), blocks.due()), (10, Some(at(20))), "it was needed");
+        blocks.release(at(19));
+        queue.push(&mut blocks, &vec![7; 3 * BLOCK]);
+        queue.forget_first(&mut blocks, 3 * BLOCK);
+        assert_eq!(blocks.spare.len(), 10);
+        blocks.release(at(20));
+        assert_eq!(blocks.spare.len(), 3);
+        blocks.release(at(30));
+        assert_eq!((blocks.spare.len(), blocks.due()), (0, None));
+    }
+
+    proptest! {
+        /// It is a queue, it says what it borrows, and gives everything back.
+        #[test]
+        fn it_holds_what_a_deque_holds(
+            operations in proptest::collection::vec((0u8..4, 0usize..3 * BLOCK), 1..60)
+        ) {
+            let (mut blocks, mut queue) = (Blocks::default(), Queue::default());
+            let mut model: VecDeque<u8> = VecDeque::new();
+            let mut next = 0u32;
+            for (what, count) in operations {
+                match what {
+                    0 | 1 => {
+                        let bytes: Vec<u8> =
+                            (0..count as u32).map(|at| ((next + at) % 251) as u8).collect();
+                        next += count as u32;
+                        let borrowed = queue.blocks() + queue.blocks_for(count);
+                        queue.push(&mut blocks, &bytes);
+                        model.extend(&bytes);
+                        prop_assert_eq!(queue.blocks(), borrowed);
+                    }
+                    2 => {
+                        queue.forget_first(&mut blocks, count);
+                        model.drain(..count.min(model.len()));
+                    }
+                    _ => {
+                        queue.truncate(&mut blocks, count);
+                        model.truncate(count);
+                    }
+                }
+                prop_assert_eq!(queue.len(), model.len());
+                prop_assert!(queue.blocks() <= model.len().div_ceil(BLOCK) + 1);
+                for from in (0..model.len()).step_by(1_000) {
+                    let count = 1_400.min(model.len() - from);
+                    let (front, back) = queue.slices(from, count);
+                    let there: Vec<u8> = model.range(from..from + count).copied().collect();
+                    prop_assert_eq!([front, back].concat(), there);
+                }
+            }
+            queue.truncate(&mut blocks, 0);
+            prop_assert_eq!((queue.blocks(), queue.is_empty()), (0, true));
+        }
+    }
+}
