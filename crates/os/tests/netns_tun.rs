@@ -47,7 +47,7 @@ fn carry(from: &mut Tun, to: &mut Tun) -> (Passed, bool) {
     let mut idle = true;
     while packets.len() < 256 {
         let got = from
-            .read(|Segment { header, payload }| {
+            .read(|Segment { header, payload, .. }, _| {
                 packets.push([header, payload].concat());
             })
             .unwrap();
@@ -270,9 +270,9 @@ fn a_persistent_tun_is_adopted() {
 fn a_removed_interface_is_named() {
     in_namespace("a_removed_interface_is_named", || {
         let mut tun = support::tun("TUN", options("gone", true));
-        assert_eq!(tun.read(|_| ()).unwrap(), Read::Empty);
+        assert_eq!(tun.read(|_, _| ()).unwrap(), Read::Empty);
         net::remove("gone");
-        let error = tun.read(|_| ()).unwrap_err();
+        let error = tun.read(|_, _| ()).unwrap_err();
         assert!(matches!(error, Error::NoInterface { .. }), "{error}");
         let packet = [0x45; 40];
         let error = tun.write([&packet[..]]).unwrap_err();

@@ -20,7 +20,7 @@ fn run(data: &[u8]) {
     // the head alone tells is not contradicted by the whole.
     for cut in [20, 24, 28, 40, 44, 48, 60, 64].into_iter().filter(|&cut| cut <= data.len()) {
         let (head, tail) = data.split_at(cut);
-        let packet = InnerPacket { head, tail };
+        let packet = InnerPacket::cut(head, tail);
         if let Ok(part) = InnerView::parse(packet.head, packet.len()) {
             assert_eq!((part.source, part.destination), (view.source, view.destination));
             assert!(part.ports.is_none() || part.ports == view.ports);

@@ -525,7 +525,7 @@ fn in_parts(packet: &[u8]) -> InnerPacket<'_> {
     let is_odd = packet.get(ip + 7).is_some_and(|sequence| sequence % 2 == 1);
     let at = if is_odd { headers.min(packet.len()) } else { packet.len() };
     let (head, tail) = packet.split_at(at);
-    InnerPacket { head, tail }
+    InnerPacket::cut(head, tail)
 }
 
 #[cfg(test)]

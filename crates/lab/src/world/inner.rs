@@ -111,7 +111,7 @@ impl Inner {
             _ => headers + Rng::new(self.id.into()).fork(0x7370).below(spare + 1) as usize,
         };
         let (head, tail) = packet.split_at(at);
-        InnerPacket { head, tail }
+        InnerPacket::cut(head, tail)
     }
 
     /// Whether `packet` is this one as a tunnel may deliver it: the same, but for the segment size

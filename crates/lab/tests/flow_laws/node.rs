@@ -2,12 +2,13 @@
 //! outlives its process, and ways to break it.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use rove_lab::emu::{MS, Rng};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::flow::{Flows, Hold, Memory, Output, Passage, Verdict};
 use rove_proto::time::{Duration, Instant};
-use rove_proto::wire::inner::{InnerPacket, InnerView};
+use rove_proto::wire::inner::{Home, InnerPacket, InnerView};
 
 /// Packets that a node keeps for when the path they left by is found to have been dead.
 const KEPT_MAX: usize = 64;
@@ -126,7 +127,10 @@ impl Node {
             _ => packet.len(),
         };
         let (head, tail) = packet.split_at(cut);
-        let pieces = InnerPacket { head, tail };
+        let buffer: Arc<[u8]> = Arc::from(&packet[..]);
+        let home = Home { buffer: &buffer, at: cut };
+        let home = Some(home).filter(|_| self.rng.below(2) == 0);
+        let pieces = InnerPacket { head, tail, home };
         match process.flows.outgoing(time(now_ns), &mut process.memory, &view, &pieces) {
             Passage::Held => None,
             Passage::Goes { kept } => {

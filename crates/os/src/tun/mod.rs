@@ -9,6 +9,7 @@
 //! and UDP headers. Addresses, MTU and routes of the device are a [`Plan`](crate::plan::Plan)'s.
 //! Limits: one queue per device; packets are at most 65,535 bytes.
 
+mod buffers;
 mod checksum;
 mod device;
 mod merge;
@@ -20,11 +21,14 @@ mod vnet;
 use std::{
     io::{self, IoSlice},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    sync::Arc,
 };
 
+pub use self::buffers::Home;
 pub(crate) use self::device::{check_name, index_of};
 pub use self::split::{HEADER_LEN_MAX, Segment};
 use self::{
+    buffers::Buffers,
     merge::{Allowed, BATCH_MAX, Output},
     vnet::{Checksum, VNET_LEN, Vnet},
 };
@@ -32,6 +36,8 @@ use crate::error::Error;
 
 /// Bytes of the largest packet that a TUN carries.
 pub const PACKET_LEN_MAX: usize = 65_535;
+/// What is shorter is copied by who wants to keep it: half a buffer may lie idle for it, not more.
+const KEPT_MIN: usize = PACKET_LEN_MAX / 2;
 
 /// How to open a TUN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +84,19 @@ pub struct Written {
     pub refused: usize,
 }
 
+/// What lies in a buffer.
+struct Filled {
+    vnet: Vnet,
+    start: usize,
+    end: usize,
+}
+
+/// Why nothing does.
+enum Unfilled {
+    Malformed,
+    Failed(io::Error),
+}
+
 /// An open TUN. Dropping it removes the interface, unless it is persistent.
 #[derive(Debug)]
 pub struct Tun {
@@ -87,7 +106,7 @@ pub struct Tun {
     adopted: bool,
     /// Super-packets are written. Ends for good when the kernel refuses one.
     merging: bool,
-    buffer: Box<[u8]>,
+    buffers: Buffers,
 }
 
 impl Tun {
@@ -106,7 +125,7 @@ impl Tun {
             offload: device.offload,
             adopted: device.adopted,
             merging,
-            buffer: vec![0; VNET_LEN + PACKET_LEN_MAX].into_boxed_slice(),
+            buffers: Buffers::default(),
         })
     }
 
@@ -125,26 +144,56 @@ impl Tun {
         self.adopted
     }
 
-    /// Reads once and calls `each` for every packet, in order. Both parts of a [`Segment`] are
-    /// valid during the call only.
+    /// Reads once and calls `each` for every packet, in order, with the buffer that its payload
+    /// lies in, where it is worth keeping: it is not written to while somebody does. Both parts of
+    /// a [`Segment`] are valid during the call only.
     ///
     /// # Errors
     /// [`Error::NoInterface`] when the interface was removed by somebody else; [`Error::Os`].
-    pub fn read(&mut self, each: impl FnMut(Segment<'_>)) -> Result<Read, Error> {
-        let headroom = if self.offload.vnet_header { VNET_LEN } else { 0 };
-        let room = &mut self.buffer[..headroom + PACKET_LEN_MAX];
+    pub fn read(
+        &mut self,
+        mut each: impl FnMut(Segment<'_>, Option<Home<'_>>),
+    ) -> Result<Read, Error> {
+        let mut buffer = self.buffers.take();
+        let read = self.fill(&mut buffer);
+        let said = match read {
+            Ok(Filled { vnet, start, end }) => {
+                let worth_keeping = end - start >= KEPT_MIN;
+                let done = split::split(vnet, &buffer[start..end], |segment| {
+                    let home = Home { buffer: &buffer, at: start + segment.at };
+                    each(segment, worth_keeping.then_some(home));
+                });
+                Ok(done.map_or(Read::Malformed, Read::Packets))
+            }
+            Err(Unfilled::Malformed) => Ok(Read::Malformed),
+            Err(Unfilled::Failed(error)) => self.read_error(error),
+        };
+        self.buffers.put_back(buffer);
+        said
+    }
+
+    /// Reads one packet or super-packet into a buffer that nobody keeps.
+    fn fill(&self, buffer: &mut Arc<[u8]>) -> Result<Filled, Unfilled> {
+        let start = if self.offload.vnet_header { VNET_LEN } else { 0 };
+        let room = Arc::get_mut(buffer).unwrap_or_default();
         // SAFETY: the pointer and the length are those of a live, writable slice.
         let got = unsafe { libc::read(self.fd.as_raw_fd(), room.as_mut_ptr().cast(), room.len()) };
-        let Ok(got) = usize::try_from(got) else {
-            return self.read_error(io::Error::last_os_error());
+        let Ok(end) = usize::try_from(got) else {
+            return Err(Unfilled::Failed(io::Error::last_os_error()));
         };
-        let (vnet, packet) = match room[..got].split_first_chunk_mut::<VNET_LEN>() {
-            Some((header, packet)) if self.offload.vnet_header => (Vnet::decode(header), packet),
-            Some(_) | None if self.offload.vnet_header => return Ok(Read::Malformed),
-            Some(_) | None => (Some(Vnet::plain(Checksum::Present)), &mut room[..got]),
+        let (header, packet) =
+            room[..end].split_at_mut_checked(start).ok_or(Unfilled::Malformed)?;
+        let vnet = match header.first_chunk::<VNET_LEN>() {
+            Some(header) => Vnet::decode(header).ok_or(Unfilled::Malformed)?,
+            None => Vnet::plain(Checksum::Present),
         };
-        let Some(vnet) = vnet else { return Ok(Read::Malformed) };
-        Ok(split::split(vnet, packet, each).map_or(Read::Malformed, Read::Packets))
+        split::finish(vnet, packet).map_err(|_| Unfilled::Malformed)?;
+        Ok(Filled { vnet, start, end })
+    }
+
+    /// Gives memory back that nobody needs. To be called when nothing was there for a while.
+    pub fn rest(&mut self) {
+        self.buffers.rest();
     }
 
     fn read_error(&self, error: io::Error) -> Result<Read, Error> {

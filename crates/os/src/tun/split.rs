@@ -34,6 +34,8 @@ pub struct Segment<'a> {
     pub header: &'a [u8],
     /// The rest, in the buffer of the super-packet.
     pub payload: &'a [u8],
+    /// Where `payload` begins in the super-packet.
+    pub at: usize,
 }
 
 impl Segment<'_> {
@@ -52,25 +54,31 @@ impl Segment<'_> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Malformed;
 
-/// Calls `each` for every packet that `packet` stands for, in order; returns how many.
+/// Calls `each` for every packet that `packet`, which is finished, stands for, in order; returns
+/// how many.
 pub(crate) fn split(
     vnet: Vnet,
-    packet: &mut [u8],
-    mut each: impl FnMut(Segment<'_>),
+    packet: &[u8],
+    each: impl FnMut(Segment<'_>),
 ) -> Result<usize, Malformed> {
-    if packet.is_empty() {
-        return Err(Malformed);
-    }
     match vnet.gso {
-        Gso::None => {
-            if let Checksum::Partial { start, offset } = vnet.checksum {
-                complete_checksum(packet, usize::from(start), usize::from(offset))?;
-            }
-            each(Segment { header: packet, payload: &[] });
-            Ok(1)
-        }
+        _ if packet.is_empty() => Err(Malformed),
+        Gso::None => pass_whole(packet, each),
         Gso::Tcp | Gso::Udp => split_super_packet(vnet, packet, each),
     }
+}
+
+/// Makes a packet that the kernel did not finish a whole one, if it stands for itself.
+pub(crate) fn finish(vnet: Vnet, packet: &mut [u8]) -> Result<(), Malformed> {
+    if let (Gso::None, Checksum::Partial { start, offset }) = (vnet.gso, vnet.checksum) {
+        complete_checksum(packet, usize::from(start), usize::from(offset))?;
+    }
+    Ok(())
+}
+
+fn pass_whole(packet: &[u8], mut each: impl FnMut(Segment<'_>)) -> Result<usize, Malformed> {
+    each(Segment { header: packet, payload: &[], at: packet.len() });
+    Ok(1)
 }
 
 /// Adds header and payload to a checksum that so far covers the pseudo-header only.
@@ -112,8 +120,9 @@ fn split_super_packet(
     }
     let count = payload.len().div_ceil(size);
     for (index, piece) in payload.chunks(size).enumerate() {
+        let at = template.header_len + index * size;
         let header = template.segment(index, size, index + 1 == count, piece);
-        each(Segment { header, payload: piece });
+        each(Segment { header, payload: piece, at });
     }
     Ok(count)
 }

@@ -1,23 +1,28 @@
 //! What one side of a connection has sent and the other has not acknowledged: its bytes, once, in
 //! the pieces in which they left.
 //!
-//! Bytes are only copied in, and only payload: what goes out again gets a header of its own.
+//! Only payload is kept: what goes out again gets a header of its own. What comes in a super-packet
+//! stays in the buffer that it came in, which is kept in its place; else bytes are copied.
 //! Whether they are what their sender meant is not looked at until they matter: each piece keeps
 //! the sum that its segment declared ([`Segment::declared_sum`](crate::wire::tcp::Segment)), and
 //! one that turns out to be damaged counts as never seen. Pieces that come after a hole wait, some
 //! of them, for it to be filled.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::blocks::{BLOCK, Blocks, Queue};
 use crate::time::Instant;
 use crate::wire::checksum::Sum;
-use crate::wire::tcp::Seq;
+use crate::wire::inner::{Home, InnerPacket, InnerView};
+use crate::wire::tcp::{Flags, Segment, Seq};
 
 /// Bytes that may wait behind holes.
 const BEYOND_BYTES_MAX: usize = 1 << 18;
-/// What is empty remembers no more places of pieces than this.
+/// What is empty remembers no more places of pieces than this,
 const RESTING_PIECES: usize = 16;
+/// nor of buffers.
+const RESTING_BUFFERS: usize = 4;
 
 /// How much memory all connections of a node may hold together, and the blocks that it comes in.
 #[derive(Clone, Debug)]
@@ -155,8 +160,14 @@ pub(super) enum NoRoom {
 pub(super) struct Cache {
     /// The number of the first byte.
     base: Seq,
-    bytes: Queue,
+    /// The number after the last byte of those that follow without a hole.
+    end: Seq,
     pieces: VecDeque<Piece>,
+    /// What was copied, of pieces that follow without a hole.
+    copied: Queue,
+    /// How many bytes were in `copied` before those that are there.
+    gone: u32,
+    buffers: Buffers,
     /// How many of the first pieces were found to be what was declared.
     sound: usize,
     beyond: Vec<(Piece, Vec<u8>)>,
@@ -174,6 +185,31 @@ struct Piece {
     /// The sum of its bytes, as it was declared.
     sum: u16,
     push: bool,
+    place: Place,
+}
+
+/// Where the bytes of a piece are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    /// After so many that were copied before.
+    Copied(u32),
+    /// In the buffer of this number, from there on.
+    Buffer(u32, u32),
+}
+
+/// Buffers that pieces came in, in order.
+#[derive(Debug, Default)]
+struct Buffers {
+    list: VecDeque<Buffer>,
+    /// How many there were before those.
+    gone: u32,
+}
+
+#[derive(Debug)]
+struct Buffer {
+    bytes: Arc<[u8]>,
+    /// Pieces that lie in it.
+    pieces: u16,
 }
 
 /// A segment's payload in the two pieces in which the shell hands it over.
@@ -181,8 +217,26 @@ struct Piece {
 pub(super) struct Payload<'a> {
     pub(super) seq: Seq,
     pub(super) bytes: (&'a [u8], &'a [u8]),
+    /// Where it lies, all of it, if that may be kept.
+    pub(super) home: Option<Home<'a>>,
     pub(super) sum: u16,
     pub(super) push: bool,
+}
+
+impl<'a> Payload<'a> {
+    /// The payload of a packet whose headers are `view` and `segment`.
+    pub(super) fn of(view: &InnerView, packet: &InnerPacket<'a>, segment: &Segment) -> Self {
+        let from = segment.payload().start;
+        let (bytes, home) = match packet.head.get(from..) {
+            Some(first) => ((first, packet.tail), packet.home.filter(|_| first.is_empty())),
+            None => {
+                let rest = packet.tail.get(from - packet.head.len()..);
+                ((&[][..], rest.unwrap_or_default()), None)
+            }
+        };
+        let sum = segment.declared_sum(view, packet);
+        Self { seq: segment.seq, bytes, home, sum, push: segment.flags.has(Flags::PSH) }
+    }
 }
 
 /// A piece that is to go out again.
@@ -203,7 +257,7 @@ impl Cache {
     /// The first byte, and the one after the last of those that follow without a hole; `None` when
     /// there is nothing.
     pub(super) fn span(&self) -> Option<(Seq, Seq)> {
-        (!self.pieces.is_empty()).then(|| (self.base, self.end()))
+        (!self.pieces.is_empty()).then_some((self.base, self.end))
     }
 
     /// Whether nothing is held.
@@ -212,39 +266,29 @@ impl Cache {
     }
 
     /// Bytes held.
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len() + self.waiting
+    pub(super) const fn len(&self) -> usize {
+        self.end.beyond(self.base) as usize + self.waiting
     }
 
-    fn end(&self) -> Seq {
-        self.base.plus(length(self.bytes.len()))
-    }
-
-    /// Keeps a copy of what is sent. What is there already is not kept twice, and what there is no
-    /// memory for is not kept. Returns how many of these very bytes [`Self::get`] has: all or none.
+    /// Keeps what is sent. What is there already is not kept twice, and what there is no memory for
+    /// is not kept. Returns how many of these very bytes [`Self::get`] has: all or none.
     pub(super) fn push(&mut self, memory: &mut Memory, payload: Payload<'_>) -> usize {
         let len = payload.bytes.0.len() + payload.bytes.1.len();
-        let Payload { seq, sum, push, .. } = payload;
-        let piece = Piece { seq, len: short(len), sum, push };
-        if self.pieces.is_empty() && self.beyond.is_empty() {
-            self.base = seq;
+        let seq = payload.seq;
+        if self.is_empty() {
+            (self.base, self.end) = (seq, seq);
         }
-        match seq.since(self.end()) {
-            0 if self.has_room(memory, len, self.bytes.blocks_for(len)) => {
+        match seq.since(self.end) {
+            0 if self.append(memory, payload, len) => {
                 self.no_room = None;
-                self.bytes.push(&mut memory.blocks, payload.bytes.0);
-                self.bytes.push(&mut memory.blocks, payload.bytes.1);
-                self.pieces.push_back(piece);
-                if !self.beyond.is_empty() {
-                    self.close_holes(memory);
-                }
+                self.close_holes(memory);
                 return len;
             }
             ahead if ahead > 0 && self.waiting + len <= BEYOND_BYTES_MAX => {
                 let known = self.beyond.iter().any(|(known, _)| known.seq == seq);
-                if !known && self.has_room(memory, len, 0) {
+                if !known && self.takes(memory, len) {
                     let bytes = [payload.bytes.0, payload.bytes.1].concat();
-                    self.beyond.push((piece, bytes));
+                    self.beyond.push((Piece::new(&payload, len, Place::Copied(0)), bytes));
                     self.waiting += len;
                 }
             }
@@ -253,13 +297,40 @@ impl Cache {
         0
     }
 
-    fn has_room(&mut self, memory: &mut Memory, bytes: usize, blocks: usize) -> bool {
-        let mut taken = memory.take(self.len(), bytes);
-        if taken.is_ok() {
-            taken = memory.borrow(blocks).inspect_err(|_| memory.give_back(bytes));
-        }
+    /// Takes memory for so many bytes, if it may have as much.
+    fn takes(&mut self, memory: &mut Memory, bytes: usize) -> bool {
+        let taken = memory.take(self.len(), bytes);
         self.no_room = taken.err().or(self.no_room);
         taken.is_ok()
+    }
+
+    /// Keeps the next piece, in the buffer that it lies in or copied. Returns whether there is
+    /// room.
+    fn append(&mut self, memory: &mut Memory, payload: Payload<'_>, len: usize) -> bool {
+        if !self.takes(memory, len) {
+            return false;
+        }
+        let home = payload.home.and_then(|home| self.buffers.keep(memory, home));
+        match home.map_or_else(|| self.copy(memory, payload.bytes), Ok) {
+            Ok(place) => {
+                self.pieces.push_back(Piece::new(&payload, len, place));
+                self.end = self.end.plus(length(len));
+                true
+            }
+            Err(no_room) => {
+                memory.give_back(len);
+                self.no_room = Some(no_room);
+                false
+            }
+        }
+    }
+
+    fn copy(&mut self, memory: &mut Memory, bytes: (&[u8], &[u8])) -> Result<Place, NoRoom> {
+        memory.borrow(self.copied.blocks_for(bytes.0.len() + bytes.1.len()))?;
+        let place = Place::Copied(self.gone.wrapping_add(length(self.copied.len())));
+        self.copied.push(&mut memory.blocks, bytes.0);
+        self.copied.push(&mut memory.blocks, bytes.1);
+        Ok(place)
     }
 
     /// Something is left to others that there is room for.
@@ -275,37 +346,49 @@ impl Cache {
     /// What waited for a hole to be filled follows.
     fn close_holes(&mut self, memory: &mut Memory) {
         while !self.beyond.is_empty() {
-            let end = self.end();
+            let end = self.end;
             let next = self.beyond.iter().position(|(piece, _)| piece.seq == end);
             let Some(next) = next else { return };
             let (piece, bytes) = self.beyond.swap_remove(next);
             self.waiting -= bytes.len();
-            if let Err(no_room) = memory.borrow(self.bytes.blocks_for(bytes.len())) {
-                memory.give_back(bytes.len());
-                self.no_room = Some(no_room);
-                return;
+            match self.copy(memory, (&bytes, &[])) {
+                Ok(place) => {
+                    self.pieces.push_back(Piece { place, ..piece });
+                    self.end = piece.end();
+                }
+                Err(no_room) => {
+                    memory.give_back(bytes.len());
+                    self.no_room = Some(no_room);
+                    return;
+                }
             }
-            self.bytes.push(&mut memory.blocks, &bytes);
-            self.pieces.push_back(piece);
         }
     }
 
     /// The other side has everything before `ack`.
     pub(super) fn acknowledged(&mut self, memory: &mut Memory, ack: Seq) {
-        let (held, blocks) = (self.len(), self.bytes.blocks());
-        let mut arrived = 0;
-        while let Some(piece) = self.pieces.front()
+        let held = self.len();
+        let mut copied = 0;
+        while let Some(&piece) = self.pieces.front()
             && !ack.is_before(piece.end())
         {
             self.base = piece.end();
-            arrived += usize::from(piece.len);
+            match piece.place {
+                Place::Copied(_) => copied += usize::from(piece.len),
+                Place::Buffer(number, _) => self.buffers.let_go(memory, number),
+            }
             self.pieces.pop_front();
             self.sound = self.sound.saturating_sub(1);
         }
-        self.bytes.forget_first(&mut memory.blocks, arrived);
-        memory.lent -= blocks - self.bytes.blocks();
+        if copied > 0 {
+            memory.lent -= self.copied.blocks();
+            self.copied.forget_first(&mut memory.blocks, copied);
+            memory.lent += self.copied.blocks();
+            self.gone = self.gone.wrapping_add(length(copied));
+        }
         if self.pieces.is_empty() {
             self.base = self.base.max(ack);
+            self.end = self.base;
             self.pieces.shrink_to(RESTING_PIECES);
             let waiting = &mut self.waiting;
             self.beyond.retain(|(piece, bytes)| {
@@ -324,9 +407,7 @@ impl Cache {
 
     /// Forgets everything.
     pub(super) fn clear(&mut self, memory: &mut Memory) {
-        memory.give_back(self.len());
-        memory.lent -= self.bytes.blocks();
-        self.bytes.truncate(&mut memory.blocks, 0);
+        self.truncate(memory, 0);
         *self = Self::default();
     }
 
@@ -336,7 +417,6 @@ impl Cache {
         if self.sound == self.pieces.len() {
             return; // asked before each piece that is sent again
         }
-        let held = self.len();
         let sound = |piece: &&Piece| {
             let (front, back) = self.slices(piece);
             sum_of(front, back) == piece.sum
@@ -344,45 +424,121 @@ impl Cache {
         let pieces = self.sound + self.pieces.range(self.sound..).take_while(sound).count();
         self.sound = pieces;
         if pieces < self.pieces.len() {
-            let bytes = self.pieces.range(..pieces).map(|piece| usize::from(piece.len)).sum();
-            self.pieces.truncate(pieces);
-            memory.lent -= self.bytes.blocks();
-            self.bytes.truncate(&mut memory.blocks, bytes);
-            memory.lent += self.bytes.blocks();
-            self.beyond.clear();
-            self.waiting = 0;
+            self.truncate(memory, pieces);
         }
+    }
+
+    /// Forgets all but the first so many pieces.
+    fn truncate(&mut self, memory: &mut Memory, pieces: usize) {
+        let held = self.len();
+        let mut copied = self.copied.len();
+        while self.pieces.len() > pieces
+            && let Some(piece) = self.pieces.pop_back()
+        {
+            self.end = piece.seq;
+            match piece.place {
+                Place::Copied(_) => copied -= usize::from(piece.len),
+                Place::Buffer(number, _) => self.buffers.let_go(memory, number),
+            }
+        }
+        memory.lent -= self.copied.blocks();
+        self.copied.truncate(&mut memory.blocks, copied);
+        memory.lent += self.copied.blocks();
+        self.beyond.clear();
+        self.waiting = 0;
         memory.give_back(held - self.len());
     }
 
     /// The pieces from the one that holds the byte `from` on, in order.
     pub(super) fn from(&self, from: Seq) -> impl Iterator<Item = Again<'_>> {
-        let first = self.pieces.partition_point(|piece| !from.is_before(piece.end()));
-        self.pieces.range(first..).map(|piece| Again {
+        self.pieces.range(self.place_of(from)..).map(|piece| Again {
             seq: piece.seq,
             bytes: self.slices(piece),
             push: piece.push,
         })
     }
 
-    /// The bytes of a piece, in the two parts in which they may lie.
-    fn slices(&self, piece: &Piece) -> (&[u8], &[u8]) {
-        self.bytes.slices(piece.seq.beyond(self.base) as usize, usize::from(piece.len))
+    /// The piece of `len` bytes that begins with `from`, if it is held, in the two parts in which
+    /// it may lie.
+    pub(super) fn get(&self, from: Seq, len: usize) -> Option<(&[u8], &[u8])> {
+        let piece = self.pieces.get(self.place_of(from))?;
+        (piece.seq == from && usize::from(piece.len) == len).then(|| self.slices(piece))
     }
 
-    /// The `len` bytes from `from` on, if all of them are held, in the two parts in which they may
-    /// lie: of one segment at most.
-    pub(super) fn get(&self, from: Seq, len: usize) -> Option<(&[u8], &[u8])> {
-        let at = from.beyond(self.base) as usize;
-        let is_held = !from.is_before(self.base) && at + len <= self.bytes.len();
-        is_held.then(|| self.bytes.slices(at, len))
+    /// Which piece holds the byte `from`, or would be the next.
+    fn place_of(&self, from: Seq) -> usize {
+        self.pieces.partition_point(|piece| !from.is_before(piece.end()))
+    }
+
+    /// The bytes of a piece, in the two parts in which they may lie.
+    fn slices(&self, piece: &Piece) -> (&[u8], &[u8]) {
+        match piece.place {
+            Place::Copied(at) => {
+                let at = at.wrapping_sub(self.gone) as usize;
+                self.copied.slices(at, usize::from(piece.len))
+            }
+            Place::Buffer(number, at) => (self.buffers.get(number, at, piece.len), &[]),
+        }
+    }
+}
+
+impl Buffers {
+    /// Keeps the buffer that a piece lies in, if there is room for it.
+    fn keep(&mut self, memory: &mut Memory, home: Home<'_>) -> Option<Place> {
+        let at = u32::try_from(home.at).ok()?;
+        let is_last = |last: &&mut Buffer| Arc::ptr_eq(&last.bytes, home.buffer);
+        if let Some(last) = self.list.back_mut().filter(is_last) {
+            last.pieces = last.pieces.checked_add(1)?;
+        } else {
+            memory.borrow(blocks_of(home.buffer)).ok()?;
+            self.list.push_back(Buffer { bytes: home.buffer.clone(), pieces: 1 });
+        }
+        Some(Place::Buffer(self.gone.wrapping_add(length(self.list.len() - 1)), at))
+    }
+
+    /// A piece in the buffer of this number is not kept any more.
+    fn let_go(&mut self, memory: &mut Memory, number: u32) {
+        if let Some(buffer) = self.list.get_mut(number.wrapping_sub(self.gone) as usize) {
+            buffer.pieces -= 1;
+        }
+        let is_over = |buffer: Option<&Buffer>| buffer.is_some_and(|buffer| buffer.pieces == 0);
+        while is_over(self.list.front())
+            && let Some(oldest) = self.list.pop_front()
+        {
+            memory.lent -= blocks_of(&oldest.bytes);
+            self.gone = self.gone.wrapping_add(1);
+        }
+        while is_over(self.list.back())
+            && let Some(newest) = self.list.pop_back()
+        {
+            memory.lent -= blocks_of(&newest.bytes);
+        }
+        if self.list.is_empty() {
+            self.list.shrink_to(RESTING_BUFFERS);
+        }
+    }
+
+    fn get(&self, number: u32, at: u32, len: u16) -> &[u8] {
+        let buffer = self.list.get(number.wrapping_sub(self.gone) as usize);
+        let range = at as usize..at as usize + usize::from(len);
+        buffer.and_then(|buffer| buffer.bytes.get(range)).unwrap_or_default()
     }
 }
 
 impl Piece {
+    fn new(payload: &Payload<'_>, len: usize, place: Place) -> Self {
+        let &Payload { seq, sum, push, .. } = payload;
+        Self { seq, len: short(len), sum, push, place }
+    }
+
     const fn end(&self) -> Seq {
         self.seq.plus(self.len as u32)
     }
+}
+
+/// How many blocks a buffer is worth.
+const fn blocks_of(buffer: &[u8]) -> usize {
+    buffer.len().div_ceil(BLOCK)
 }
 
 /// The sum of bytes in two parts, of which the first may be odd.

@@ -14,7 +14,17 @@ fn push(cache: &mut Cache, memory: &mut Memory, from: usize, to: usize) {
     let cut = bytes.len() / 3;
     let sum = Sum::default().bytes(bytes).folded();
     let seq = START.plus(from as u32);
-    cache.push(memory, Payload { seq, bytes: bytes.split_at(cut), sum, push: false });
+    let bytes = bytes.split_at(cut);
+    cache.push(memory, Payload { seq, bytes, home: None, sum, push: false });
+}
+
+/// The same, out of a super-packet that may be kept as it is.
+fn push_of(buffer: &Arc<[u8]>, cache: &mut Cache, memory: &mut Memory, from: usize, to: usize) {
+    let bytes = (&[][..], &buffer[from..to]);
+    let sum = Sum::default().bytes(bytes.1).folded();
+    let seq = START.plus(from as u32);
+    let home = Some(Home { buffer, at: from });
+    cache.push(memory, Payload { seq, bytes, home, sum, push: false });
 }
 
 fn bytes(cache: &Cache, from: Seq) -> Vec<u8> {
@@ -39,6 +49,38 @@ fn what_is_acknowledged_goes_and_the_rest_is_there_in_its_pieces() {
 }
 
 #[test]
+fn what_came_in_a_buffer_stays_there_and_the_buffer_is_kept_no_longer() {
+    let (mut cache, mut memory) = (Cache::default(), Memory::new(1 << 20));
+    let buffers: Vec<Arc<[u8]>> = (0..2).map(|_| Arc::from(stream())).collect();
+    let kept = || [Arc::strong_count(&buffers[0]) - 1, Arc::strong_count(&buffers[1]) - 1];
+    for from in (0..1_000).step_by(100) {
+        push_of(&buffers[0], &mut cache, &mut memory, from, from + 100);
+    }
+    push(&mut cache, &mut memory, 1_000, 1_100);
+    for from in (1_100..2_000).step_by(100) {
+        push_of(&buffers[1], &mut cache, &mut memory, from, from + 100);
+    }
+    assert_eq!(bytes(&cache, START), stream()[..2_000]);
+    assert_eq!((kept(), memory.used(), memory.lent), ([1, 1], 2_000, 3));
+    cache.acknowledged(&mut memory, START.plus(950));
+    assert_eq!((kept(), memory.used()), ([1, 1], 1_100));
+    cache.acknowledged(&mut memory, START.plus(1_050));
+    assert_eq!((kept(), memory.used(), memory.lent), ([0, 1], 1_000, 2));
+    assert_eq!(bytes(&cache, START.plus(1_000)), stream()[1_000..2_000]);
+    cache.clear(&mut memory);
+    assert_eq!((kept(), memory.used(), memory.lent), ([0, 0], 0, 0));
+}
+
+#[test]
+fn a_buffer_that_there_is_no_room_for_is_copied() {
+    let (mut cache, mut memory) = (Cache::default(), Memory::new(1 << 20));
+    let large: Arc<[u8]> = Arc::from([stream(), vec![0; 4 << 20]].concat());
+    push_of(&large, &mut cache, &mut memory, 0, 100);
+    assert_eq!((Arc::strong_count(&large), memory.used(), memory.lent), (1, 100, 1));
+    assert_eq!(bytes(&cache, START), stream()[..100]);
+}
+
+#[test]
 fn a_hole_is_filled_later() {
     let (mut cache, mut memory) = (Cache::default(), Memory::new(1 << 20));
     push(&mut cache, &mut memory, 0, 100);
@@ -57,7 +99,8 @@ fn a_damaged_piece_and_what_follows_counts_as_never_seen() {
     push(&mut cache, &mut memory, 0, 101);
     let stream = stream();
     let payload = (&stream[101..180], &stream[180..200]);
-    cache.push(&mut memory, Payload { seq: START.plus(101), bytes: payload, sum: 1, push: false });
+    let (seq, home) = (START.plus(101), None);
+    cache.push(&mut memory, Payload { seq, bytes: payload, home, sum: 1, push: false });
     push(&mut cache, &mut memory, 200, 300);
     cache.verify(&mut memory);
     assert_eq!(cache.span(), Some((START, START.plus(101))));
@@ -85,15 +128,18 @@ proptest! {
     /// Whatever comes in whatever order: what is held is what was sent, and counted.
     #[test]
     fn it_holds_the_stream(
-        operations in proptest::collection::vec((0usize..38, 1usize..4, 0u8..8), 1..120),
+        operations in proptest::collection::vec((0usize..38, 1usize..4, 0u8..12), 1..120),
         max in 200usize..40_000,
     ) {
         let (mut cache, mut memory) = (Cache::default(), Memory::new(max));
+        let buffers: Vec<Arc<[u8]>> = (0..3).map(|_| Arc::from(stream())).collect();
         let mut acked = 0;
         for (at, count, what) in operations {
             if what == 0 {
                 acked = acked.max(at * 100 / 3);
                 cache.acknowledged(&mut memory, START.plus(acked as u32));
+            } else if let Some(buffer) = buffers.get(usize::from(what) - 1) {
+                push_of(buffer, &mut cache, &mut memory, at * 100, at * 100 + count * 50);
             } else {
                 push(&mut cache, &mut memory, at * 100, at * 100 + count * 50);
             }
@@ -107,5 +153,8 @@ proptest! {
         let held = cache.span();
         cache.verify(&mut memory);
         prop_assert_eq!(cache.span(), held, "nothing was damaged");
+        cache.clear(&mut memory);
+        prop_assert_eq!((memory.used(), memory.lent), (0, 0));
+        prop_assert!(buffers.iter().all(|buffer| Arc::strong_count(buffer) == 1));
     }
 }

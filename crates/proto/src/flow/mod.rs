@@ -200,9 +200,7 @@ impl Flows {
         if segment.flags.has(Flags::SYN) && fresh {
             flow.open(Way::Out, &segment, segment.opening(packet));
         } else if segment.len > 0 && flow.is_kept() {
-            let (seq, push) = (segment.seq, segment.flags.has(Flags::PSH));
-            let sum = segment.declared_sum(view, packet);
-            let payload = Payload { seq, bytes: payload(packet, &segment), sum, push };
+            let payload = Payload::of(view, packet, &segment);
             if flow.cache.is_empty() && !self.networks.are_worth(flow.class, memory) {
                 flow.cache.leave_out();
             } else {
@@ -580,15 +578,6 @@ impl Flow {
         }
         let echo = segment.timestamps.map(|_| self.local.clock);
         Verdict::Change(Change { segment: *segment, ack, window, echo })
-    }
-}
-
-/// The payload of a packet, in the pieces in which it lies.
-fn payload<'a>(packet: &InnerPacket<'a>, segment: &Segment) -> (&'a [u8], &'a [u8]) {
-    let from = segment.payload().start;
-    match packet.head.get(from..) {
-        Some(first) => (first, packet.tail),
-        None => (&[], packet.tail.get(from - packet.head.len()..).unwrap_or_default()),
     }
 }
 

@@ -100,7 +100,8 @@ fn what_is_kept_of_a_connection_that_died_without_a_word_is_let_go_of() {
         let place = table.insert(flow(number)).unwrap();
         let flow = table.get_mut(place).unwrap();
         let bytes = (&[7; 100][..], &[][..]);
-        flow.cache.push(&mut memory, Payload { seq: Seq(1), bytes, sum: 0, push: false });
+        flow.cache
+            .push(&mut memory, Payload { seq: Seq(1), bytes, home: None, sum: 0, push: false });
         flow.used_at = Instant::ZERO + STALE * (number % 2);
     }
     assert_eq!(memory.used(), 1_000);

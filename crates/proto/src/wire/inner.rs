@@ -2,6 +2,7 @@
 //! RFC 9293, RFC 768), checked once.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use crate::error::DropReason;
 
@@ -32,12 +33,28 @@ pub struct InnerPacket<'a> {
     pub head: &'a [u8],
     /// What follows `head`.
     pub tail: &'a [u8],
+    /// Where `tail` lies, if it may be kept there.
+    pub home: Option<Home<'a>>,
+}
+
+/// A place in a buffer that several may keep, and that nobody writes to while another one does.
+#[derive(Clone, Copy, Debug)]
+pub struct Home<'a> {
+    /// The buffer.
+    pub buffer: &'a Arc<[u8]>,
+    /// Where in it.
+    pub at: usize,
 }
 
 impl<'a> InnerPacket<'a> {
     /// A packet in one piece.
     pub const fn whole(packet: &'a [u8]) -> Self {
-        Self { head: packet, tail: &[] }
+        Self::cut(packet, &[])
+    }
+
+    /// A packet in two pieces, of which neither may be kept.
+    pub const fn cut(head: &'a [u8], tail: &'a [u8]) -> Self {
+        Self { head, tail, home: None }
     }
 
     /// Bytes of the packet.

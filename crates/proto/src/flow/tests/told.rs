@@ -86,7 +86,10 @@ fn want_of_room_is_told_apart() {
     for _ in 0..36 {
         let mut other = Cache::default();
         let bytes = (&[0; 1_000][..], &[][..]);
-        other.push(&mut nearly_full, Payload { seq: Seq(1), bytes, sum: 0, push: false });
+        other.push(
+            &mut nearly_full,
+            Payload { seq: Seq(1), bytes, home: None, sum: 0, push: false },
+        );
     }
     assert_eq!(because(nearly_full), Why::KeptInPart(Because::Memory));
 }

@@ -9,7 +9,7 @@ use rove_os::tun::{Read, Segment};
 use rove_os::udp::{ReceiveBuffer, Received};
 use rove_proto::id::{LinkId, SocketId, Transport};
 use rove_proto::node::{self, Command, Event, Meta, PeerStatus};
-use rove_proto::wire::inner::InnerPacket;
+use rove_proto::wire::inner::{Home, InnerPacket};
 
 use super::{Data, EVENTS_MAX, News, Order, STREAMS, Snapshot, TUN, WAKE};
 
@@ -63,6 +63,9 @@ impl Data {
                 return Err(error).context("cannot wait for packets");
             }
             Ok(()) | Err(_) => {}
+        }
+        if events.is_empty() {
+            self.tun.rest();
         }
         for event in events.iter() {
             match event.token() {
@@ -184,9 +187,9 @@ impl Data {
         for _ in 0..READS_MAX {
             let now = self.now();
             let Self { node, out, tun, .. } = self;
-            let read = tun.read(|segment: Segment<'_>| {
-                let packet = InnerPacket { head: segment.header, tail: segment.payload };
-                node.handle_tun(now, packet, out);
+            let read = tun.read(|Segment { header, payload, .. }, home| {
+                let home = home.map(|home| Home { buffer: home.buffer, at: home.at });
+                node.handle_tun(now, InnerPacket { head: header, tail: payload, home }, out);
             })?;
             if read == Read::Empty {
                 self.tun_ready = false;
