@@ -8,7 +8,9 @@ use rove_lab::emu::{MS, Rng};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::flow::{Flows, Hold, Memory, Output, Passage, Verdict};
 use rove_proto::time::{Duration, Instant};
+use rove_proto::wire::checksum::Sum;
 use rove_proto::wire::inner::{Home, InnerPacket, InnerView};
+use rove_proto::wire::tcp::Segment;
 
 /// Packets that a node keeps for when the path they left by is found to have been dead.
 const KEPT_MAX: usize = 64;
@@ -129,7 +131,7 @@ impl Node {
         let (head, tail) = packet.split_at(cut);
         let buffer: Arc<[u8]> = Arc::from(&packet[..]);
         let home = Home { buffer: &buffer, at: cut };
-        let home = Some(home).filter(|_| self.rng.below(2) == 0);
+        let home = Some(home).filter(|_| self.rng.below(2) == 0 && is_sound(&view, &packet));
         let pieces = InnerPacket { head, tail, home };
         match process.flows.outgoing(time(now_ns), &mut process.memory, &view, &pieces) {
             Passage::Held => None,
@@ -322,4 +324,13 @@ fn alter(packet: &mut [u8]) {
     let last = packet.len() & !1;
     packet.swap(last - 2, last - 4);
     packet.swap(last - 1, last - 3);
+}
+
+/// Whether the payload is what the checksum declares.
+fn is_sound(view: &InnerView, packet: &[u8]) -> bool {
+    let whole = InnerPacket::whole(packet);
+    Segment::parse(view, &whole).is_some_and(|segment| {
+        let payload = Sum::default().bytes(&packet[segment.payload()]);
+        payload.folded() == segment.declared_sum(view, &whole)
+    })
 }

@@ -182,7 +182,8 @@ pub(super) struct Cache {
 struct Piece {
     seq: Seq,
     len: u16,
-    /// The sum of its bytes, as it was declared.
+    /// The sum of its bytes, as it was declared; of those in a buffer, which are what was meant,
+    /// nothing.
     sum: u16,
     push: bool,
     place: Place,
@@ -219,6 +220,7 @@ pub(super) struct Payload<'a> {
     pub(super) bytes: (&'a [u8], &'a [u8]),
     /// Where it lies, all of it, if that may be kept.
     pub(super) home: Option<Home<'a>>,
+    /// Its sum, as it was declared, unless it has a home.
     pub(super) sum: u16,
     pub(super) push: bool,
 }
@@ -234,8 +236,16 @@ impl<'a> Payload<'a> {
                 ((&[][..], rest.unwrap_or_default()), None)
             }
         };
-        let sum = segment.declared_sum(view, packet);
+        let sum = if home.is_some() { 0 } else { segment.declared_sum(view, packet) };
         Self { seq: segment.seq, bytes, home, sum, push: segment.flags.has(Flags::PSH) }
+    }
+}
+
+impl Payload<'_> {
+    /// The same to be copied: its sum is declared.
+    fn declared(self) -> Self {
+        let sum = self.home.map_or(self.sum, |_| sum_of(self.bytes.0, self.bytes.1));
+        Self { sum, ..self }
     }
 }
 
@@ -287,6 +297,7 @@ impl Cache {
             ahead if ahead > 0 && self.waiting + len <= BEYOND_BYTES_MAX => {
                 let known = self.beyond.iter().any(|(known, _)| known.seq == seq);
                 if !known && self.takes(memory, len) {
+                    let payload = payload.declared();
                     let bytes = [payload.bytes.0, payload.bytes.1].concat();
                     self.beyond.push((Piece::new(&payload, len, Place::Copied(0)), bytes));
                     self.waiting += len;
@@ -311,6 +322,7 @@ impl Cache {
             return false;
         }
         let home = payload.home.and_then(|home| self.buffers.keep(memory, home));
+        let payload = if home.is_none() { payload.declared() } else { payload };
         match home.map_or_else(|| self.copy(memory, payload.bytes), Ok) {
             Ok(place) => {
                 self.pieces.push_back(Piece::new(&payload, len, place));
@@ -419,7 +431,7 @@ impl Cache {
         }
         let sound = |piece: &&Piece| {
             let (front, back) = self.slices(piece);
-            sum_of(front, back) == piece.sum
+            matches!(piece.place, Place::Buffer(..)) || sum_of(front, back) == piece.sum
         };
         let pieces = self.sound + self.pieces.range(self.sound..).take_while(sound).count();
         self.sound = pieces;

@@ -38,6 +38,7 @@ pub struct InnerPacket<'a> {
 }
 
 /// A place in a buffer that several may keep, and that nobody writes to while another one does.
+/// Only for what is certainly what its sender meant: the checksum before it was made from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Home<'a> {
     /// The buffer.
