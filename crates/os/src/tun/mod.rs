@@ -36,8 +36,9 @@ use crate::error::Error;
 
 /// Bytes of the largest packet that a TUN carries.
 pub const PACKET_LEN_MAX: usize = 65_535;
-/// What is shorter is copied by who wants to keep it: half a buffer may lie idle for it, not more.
-const KEPT_MIN: usize = PACKET_LEN_MAX / 2;
+/// What is shorter is copied by who wants to keep it: no more than a quarter of a buffer may lie
+/// idle for it.
+const KEPT_MIN: usize = PACKET_LEN_MAX / 4 * 3;
 
 /// How to open a TUN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

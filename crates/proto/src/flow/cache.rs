@@ -116,6 +116,12 @@ impl Memory {
         Ok(())
     }
 
+    /// The same, for what may take more than its bytes do: half of all may be lent so.
+    fn borrow_spaciously(&mut self, blocks: usize) -> Result<(), NoRoom> {
+        let is_short = self.lent + blocks > self.blocks_max() / 2;
+        if is_short { Err(NoRoom::AtAll) } else { self.borrow(blocks) }
+    }
+
     /// Takes `bytes` for a connection that holds `held`, if its share and the whole allow it, less
     /// one share.
     pub(super) const fn take(&mut self, held: usize, bytes: usize) -> Result<(), NoRoom> {
@@ -177,11 +183,13 @@ pub(super) struct Cache {
     no_room: Option<NoRoom>,
 }
 
-/// What left in one segment.
+/// What left in one segment, or in several of one super-packet that lie in one buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Piece {
     seq: Seq,
-    len: u16,
+    len: u32,
+    /// Bytes of each segment but the last.
+    segment: u16,
     /// The sum of its bytes, as it was declared; of those in a buffer, which are what was meant,
     /// nothing.
     sum: u16,
@@ -321,6 +329,11 @@ impl Cache {
         if !self.takes(memory, len) {
             return false;
         }
+        if let Some(home) = payload.home
+            && self.extend(home, len, payload.push)
+        {
+            return true;
+        }
         let home = payload.home.and_then(|home| self.buffers.keep(memory, home));
         let payload = if home.is_none() { payload.declared() } else { payload };
         match home.map_or_else(|| self.copy(memory, payload.bytes), Ok) {
@@ -335,6 +348,22 @@ impl Cache {
                 false
             }
         }
+    }
+
+    /// Whether the next piece lies behind the last in one buffer: then it is a part of that.
+    fn extend(&mut self, home: Home<'_>, len: usize, push: bool) -> bool {
+        let Some(last) = self.pieces.back_mut() else { return false };
+        let Place::Buffer(number, at) = last.place else { return false };
+        let follows = self.buffers.is_at(number, home)
+            && at as usize + last.len as usize == home.at
+            && last.len.is_multiple_of(u32::from(last.segment))
+            && len <= usize::from(last.segment);
+        if follows {
+            last.len += length(len);
+            last.push |= push;
+            self.end = last.end();
+        }
+        follows
     }
 
     fn copy(&mut self, memory: &mut Memory, bytes: (&[u8], &[u8])) -> Result<Place, NoRoom> {
@@ -386,11 +415,15 @@ impl Cache {
         {
             self.base = piece.end();
             match piece.place {
-                Place::Copied(_) => copied += usize::from(piece.len),
+                Place::Copied(_) => copied += piece.len as usize,
                 Place::Buffer(number, _) => self.buffers.let_go(memory, number),
             }
             self.pieces.pop_front();
             self.sound = self.sound.saturating_sub(1);
+        }
+        if let Some(first) = self.pieces.front_mut() {
+            first.arrived(ack);
+            self.base = first.seq;
         }
         if copied > 0 {
             memory.lent -= self.copied.blocks();
@@ -449,7 +482,7 @@ impl Cache {
         {
             self.end = piece.seq;
             match piece.place {
-                Place::Copied(_) => copied -= usize::from(piece.len),
+                Place::Copied(_) => copied -= piece.len as usize,
                 Place::Buffer(number, _) => self.buffers.let_go(memory, number),
             }
         }
@@ -461,20 +494,25 @@ impl Cache {
         memory.give_back(held - self.len());
     }
 
-    /// The pieces from the one that holds the byte `from` on, in order.
+    /// The segments from the one that holds the byte `from` on, in order.
     pub(super) fn from(&self, from: Seq) -> impl Iterator<Item = Again<'_>> {
-        self.pieces.range(self.place_of(from)..).map(|piece| Again {
-            seq: piece.seq,
-            bytes: self.slices(piece),
-            push: piece.push,
+        let pieces = self.pieces.range(self.place_of(from)..);
+        let segments = pieces.flat_map(|piece| piece.segments());
+        let segments = segments.skip_while(move |segment| !from.is_before(segment.end()));
+        segments.map(|segment| Again {
+            seq: segment.seq,
+            bytes: self.slices(&segment),
+            push: segment.push,
         })
     }
 
-    /// The piece of `len` bytes that begins with `from`, if it is held, in the two parts in which
+    /// The segment of `len` bytes that begins with `from`, if it is held, in the two parts in which
     /// it may lie.
     pub(super) fn get(&self, from: Seq, len: usize) -> Option<(&[u8], &[u8])> {
         let piece = self.pieces.get(self.place_of(from))?;
-        (piece.seq == from && usize::from(piece.len) == len).then(|| self.slices(piece))
+        let segment = piece.segment_at(from.beyond(piece.seq));
+        let is_whole = segment.seq == from && segment.len as usize == len;
+        is_whole.then(|| self.slices(&segment))
     }
 
     /// Which piece holds the byte `from`, or would be the next.
@@ -482,14 +520,12 @@ impl Cache {
         self.pieces.partition_point(|piece| !from.is_before(piece.end()))
     }
 
-    /// The bytes of a piece, in the two parts in which they may lie.
-    fn slices(&self, piece: &Piece) -> (&[u8], &[u8]) {
-        match piece.place {
-            Place::Copied(at) => {
-                let at = at.wrapping_sub(self.gone) as usize;
-                self.copied.slices(at, usize::from(piece.len))
-            }
-            Place::Buffer(number, at) => (self.buffers.get(number, at, piece.len), &[]),
+    /// The bytes of a segment, in the two parts in which they may lie.
+    fn slices(&self, segment: &Piece) -> (&[u8], &[u8]) {
+        let len = segment.len as usize;
+        match segment.place {
+            Place::Copied(at) => self.copied.slices(at.wrapping_sub(self.gone) as usize, len),
+            Place::Buffer(number, at) => (self.buffers.get(number, at as usize, len), &[]),
         }
     }
 }
@@ -502,7 +538,7 @@ impl Buffers {
         if let Some(last) = self.list.back_mut().filter(is_last) {
             last.pieces = last.pieces.checked_add(1)?;
         } else {
-            memory.borrow(blocks_of(home.buffer)).ok()?;
+            memory.borrow_spaciously(blocks_of(home.buffer)).ok()?;
             self.list.push_back(Buffer { bytes: home.buffer.clone(), pieces: 1 });
         }
         Some(Place::Buffer(self.gone.wrapping_add(length(self.list.len() - 1)), at))
@@ -530,21 +566,55 @@ impl Buffers {
         }
     }
 
-    fn get(&self, number: u32, at: u32, len: u16) -> &[u8] {
+    fn get(&self, number: u32, at: usize, len: usize) -> &[u8] {
         let buffer = self.list.get(number.wrapping_sub(self.gone) as usize);
-        let range = at as usize..at as usize + usize::from(len);
-        buffer.and_then(|buffer| buffer.bytes.get(range)).unwrap_or_default()
+        buffer.and_then(|buffer| buffer.bytes.get(at..at + len)).unwrap_or_default()
+    }
+
+    /// Whether `home` is in the buffer of this number.
+    fn is_at(&self, number: u32, home: Home<'_>) -> bool {
+        let buffer = self.list.get(number.wrapping_sub(self.gone) as usize);
+        buffer.is_some_and(|buffer| Arc::ptr_eq(&buffer.bytes, home.buffer))
     }
 }
 
 impl Piece {
     fn new(payload: &Payload<'_>, len: usize, place: Place) -> Self {
         let &Payload { seq, sum, push, .. } = payload;
-        Self { seq, len: short(len), sum, push, place }
+        Self { seq, len: length(len), segment: short(len), sum, push, place }
     }
 
     const fn end(&self) -> Seq {
-        self.seq.plus(self.len as u32)
+        self.seq.plus(self.len)
+    }
+
+    /// Its segments, each as a piece.
+    fn segments(self) -> impl Iterator<Item = Self> {
+        let all = (0..self.len).step_by(usize::from(self.segment.max(1)));
+        all.map(move |at| self.segment_at(at))
+    }
+
+    /// The segment that holds its byte `at`.
+    fn segment_at(&self, at: u32) -> Self {
+        let at = at - at % u32::from(self.segment.max(1));
+        let len = (self.len - at).min(u32::from(self.segment));
+        let place = match self.place {
+            Place::Copied(_) => self.place,
+            Place::Buffer(number, from) => Place::Buffer(number, from + at),
+        };
+        let push = self.push && at + len == self.len;
+        Self { seq: self.seq.plus(at), len, push, place, ..*self }
+    }
+
+    /// The other side has everything before `ack`: of several segments the rest is left.
+    fn arrived(&mut self, ack: Seq) {
+        let at = ack.beyond(self.seq).min(self.len);
+        let at = at - at % u32::from(self.segment.max(1));
+        if let Place::Buffer(_, from) = &mut self.place {
+            *from += at;
+            self.seq = self.seq.plus(at);
+            self.len -= at;
+        }
     }
 }
 
