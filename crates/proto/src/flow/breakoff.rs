@@ -8,7 +8,7 @@
 //! connection, nor has who takes the question for the beginning of a new one, or says nothing.
 
 use super::Output;
-use super::cache::Memory;
+use super::memory::Memory;
 use super::tcp::{Flow, Phase, Side, State};
 use super::tuple::Way;
 use crate::time::{Duration, Instant};

@@ -14,8 +14,8 @@
 
 use std::collections::VecDeque;
 
-use super::cache::Memory;
 use super::classify::Class;
+use super::memory::Memory;
 use super::rules::Rules;
 use super::tuple::{Tuple, Way};
 use super::{Flows, Hold};

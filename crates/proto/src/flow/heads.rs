@@ -2,7 +2,7 @@
 //! when there is a way, they let their sender go on. They stay until they are acknowledged, since
 //! that way may be lost before they arrive.
 
-use super::cache::Memory;
+use super::memory::Memory;
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::Seq;
 

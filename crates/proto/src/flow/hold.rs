@@ -12,7 +12,7 @@
 //! A sender that was already slowed down by a time-out is let go on into the memory until it is as
 //! fast again as it was, within its share (Equations 4.6 to 4.8).
 
-use super::cache::Memory;
+use super::memory::Memory;
 use super::share;
 use super::tcp::{Flow, Phase, State};
 use super::tuple::Way;

@@ -23,6 +23,7 @@ pub mod classify;
 mod datagrams;
 mod heads;
 mod hold;
+mod memory;
 mod patience;
 pub mod report;
 mod resume;
@@ -34,7 +35,7 @@ pub mod tuple;
 mod verdict;
 mod worth;
 
-pub use cache::Memory;
+pub use memory::Memory;
 pub use verdict::{Change, Passage, Verdict};
 
 use std::collections::BTreeSet;
@@ -468,9 +469,11 @@ impl Flows {
             if flow.promised.is_some() {
                 flow.reset(Way::In, packets);
                 ends.push(packets.len());
+            }
+            flow.end(memory);
+            if flow.is_settled {
                 self.settled.push(flow.tuple);
             }
-            flow.release(memory);
         }
         memory.flows_less(self.table.len());
         self.table.clear();
@@ -537,7 +540,10 @@ impl Flows {
         if let Some(timer) = flow.timer {
             self.timers.remove(&(timer, place));
         }
-        flow.release(memory);
+        flow.end(memory);
+        if flow.is_settled {
+            self.settled.push(flow.tuple);
+        }
         memory.flows_less(1);
     }
 

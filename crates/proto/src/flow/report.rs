@@ -7,8 +7,8 @@
 
 use std::fmt;
 
-use super::cache::NoRoom;
 use super::classify::Class;
+use super::memory::NoRoom;
 use super::rules::By;
 use super::tcp::{Flow, Phase, State};
 use super::tuple::Tuple;

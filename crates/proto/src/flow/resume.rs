@@ -9,7 +9,8 @@
 //! gap and no burst between. What gets no answer so many times is broken off at both ends.
 
 use super::Output;
-use super::cache::{Again, Memory};
+use super::cache::Again;
+use super::memory::Memory;
 use super::tcp::{Flow, Phase, State};
 use super::tuple::Way;
 use crate::time::{Duration, Instant};

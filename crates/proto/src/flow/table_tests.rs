@@ -3,8 +3,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::flow::cache::{Memory, Payload};
+use crate::flow::cache::Payload;
 use crate::flow::classify::Class;
+use crate::flow::memory::Memory;
 use crate::flow::tcp::State;
 use crate::time::Duration;
 use crate::wire::tcp::Seq;

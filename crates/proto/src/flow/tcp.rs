@@ -9,10 +9,11 @@
 
 use super::Hold;
 use super::breakoff::Broken;
-use super::cache::{Cache, Memory};
+use super::cache::Cache;
 use super::classify::Class;
 use super::heads::Heads;
 use super::hold::Held;
+use super::memory::Memory;
 use super::patience::Patience;
 use super::resume::Resumed;
 use super::rules::{By, Choice};

@@ -15,8 +15,8 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use super::Flows;
-use super::cache::Memory;
 use super::classify::Class;
+use super::memory::Memory;
 use crate::time::Duration;
 
 /// Networks that are remembered: some days of commuting.

@@ -22,6 +22,21 @@ fn who_never_answers_is_told_that_it_is_over_and_so_is_the_other() {
 }
 
 #[test]
+fn a_line_that_was_written_for_nothing_is_struck_out() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(3);
+    scene.suspend();
+    let mut packet = Vec::new();
+    assert!(scene.flows.poll(scene.now, &mut scene.memory, &mut packet).is_none());
+    let tuple = scene.flows.poll_record().expect("it would be owed");
+    scene.flows.recorded(&tuple);
+    let (mut packets, mut ends) = (Vec::new(), Vec::new());
+    scene.flows.terminate(&mut scene.memory, &mut packets, &mut ends);
+    assert_eq!((packets.len(), scene.flows.poll_settled()), (0, Some(tuple)));
+    assert_eq!((scene.flows.poll_settled(), scene.memory.used()), (None, 0));
+}
+
+#[test]
 fn what_a_process_owed_is_broken_off_by_the_next() {
     let mut scene = Scene::new(Hold::Full);
     let before = std::mem::replace(&mut scene.flows, Flows::new(Hold::Full, 2));
