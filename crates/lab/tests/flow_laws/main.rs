@@ -121,6 +121,7 @@ fn what_once_broke_a_law_does_not_any_more() {
         (661, "a window that opened too early let its sender give up"),
         (69, "a keep-alive was kept back as an acknowledgement without news"),
         (5352, "what was written down, and never promised since it ended, stayed in the book"),
+        (475, "what was repeated after it had arrived was kept in the place of the oldest"),
     ];
     for (seed, what) in seen {
         if let Err(broken) = run(seed, None) {

@@ -200,7 +200,7 @@ impl Flows {
         let mut kept = 0;
         if segment.flags.has(Flags::SYN) && fresh {
             flow.open(Way::Out, &segment, segment.opening(packet));
-        } else if segment.len > 0 && flow.is_kept() {
+        } else if segment.len > 0 && flow.is_kept() && flow.local.acked.is_before(segment.end()) {
             let payload = Payload::of(view, packet, &segment);
             if flow.cache.is_empty() && !self.networks.are_worth(flow.class, memory) {
                 flow.cache.leave_out();

@@ -106,6 +106,7 @@ impl Flow {
         self.is_settled |= held.strike_out() && self.promised.is_none();
         let has_news = held.has_news;
         let from = self.local.acked;
+        self.cache.acknowledged(memory, from);
         self.cache.verify(memory); // what was damaged is none that could be sent from there
         let kept = self.cache.span().filter(|&(first, _)| !from.is_before(first));
         let to = kept.map_or(from, |(_, end)| end);
