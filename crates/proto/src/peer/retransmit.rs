@@ -48,19 +48,19 @@ impl Lost {
     }
 
     fn push(&mut self, serial: PathSerial, kept: KeptFrame) {
-        self.bytes += kept.frame.len();
+        self.bytes += kept.whole_len();
         self.frames.push_back((serial, kept));
         while self.bytes > KEPT_BYTES_MAX && self.pop().is_some() {}
     }
 
     fn pop(&mut self) -> Option<(PathSerial, KeptFrame)> {
         let (serial, kept) = self.frames.pop_front()?;
-        self.bytes -= kept.frame.len();
+        self.bytes -= kept.whole_len();
         Some((serial, kept))
     }
 
     fn put_back(&mut self, serial: PathSerial, kept: KeptFrame) {
-        self.bytes += kept.frame.len();
+        self.bytes += kept.whole_len();
         self.frames.push_front((serial, kept));
     }
 }
