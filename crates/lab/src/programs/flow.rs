@@ -59,29 +59,62 @@ pub struct FlowStats {
 pub fn send_flows(listen: SocketAddr, reporter: &Reporter) -> anyhow::Result<()> {
     let socket = UdpSocket::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
     reporter.tell(&Report::Ready)?;
-    let served = Arc::new(Mutex::new(BTreeSet::new()));
+    let places = Arc::new(Places::default());
     let mut buffer = [0; 2_048];
     loop {
         let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
         let Ok(request) = serde_json::from_slice::<FlowRequest>(&buffer[..length]) else {
             continue;
         };
-        let mut now_served = served.lock().unwrap_or_else(PoisonError::into_inner);
-        // A question that was repeated is answered again: its answer may be lost.
-        let again = now_served.contains(&from);
-        if !again && (request.count > MAX_COUNT || now_served.len() >= MAX_FLOWS) {
+        if request.count > MAX_COUNT {
             continue;
         }
-        let _ = socket.send_to(&ACCEPTED.to_be_bytes(), from);
-        if again {
-            continue;
+        match places.take(from) {
+            Taken::None => {}
+            // A question that was repeated is answered again: its answer may be lost.
+            Taken::Before => drop(socket.send_to(&ACCEPTED.to_be_bytes(), from)),
+            Taken::Now => {
+                let _ = socket.send_to(&ACCEPTED.to_be_bytes(), from);
+                let (sender, places) = (socket.try_clone()?, Arc::clone(&places));
+                std::thread::spawn(move || {
+                    send_one(&sender, from, &request);
+                    places.give_back(from);
+                });
+            }
         }
-        now_served.insert(from);
-        let (sender, served) = (socket.try_clone()?, Arc::clone(&served));
-        std::thread::spawn(move || {
-            send_one(&sender, from, &request);
-            served.lock().unwrap_or_else(PoisonError::into_inner).remove(&from);
-        });
+    }
+}
+
+/// Who is being sent a flow, [`MAX_FLOWS`] at most.
+#[derive(Default)]
+struct Places(Mutex<BTreeSet<SocketAddr>>);
+
+/// What became of the wish for a place.
+#[derive(Debug, PartialEq, Eq)]
+enum Taken {
+    /// It has one from now on.
+    Now,
+    /// It has had one already.
+    Before,
+    /// All are taken.
+    None,
+}
+
+impl Places {
+    fn take(&self, by: SocketAddr) -> Taken {
+        let mut served = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if served.contains(&by) {
+            Taken::Before
+        } else if served.len() < MAX_FLOWS {
+            served.insert(by);
+            Taken::Now
+        } else {
+            Taken::None
+        }
+    }
+
+    fn give_back(&self, by: SocketAddr) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&by);
     }
 }
 
@@ -171,28 +204,35 @@ fn receive_number(socket: &UdpSocket, buffer: &mut [u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{FlowRequest, MAX_FLOWS, ask, send_flows};
+    use super::{FlowRequest, MAX_FLOWS, Places, Taken, ask, send_flows};
     use crate::programs::Reporter;
-    use std::net::UdpSocket;
-    use std::time::Duration;
+    use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
     #[test]
-    fn places_are_given_again_and_who_gets_none_is_told_nothing() {
+    fn places_are_given_again_and_who_asks_twice_has_one() {
+        let client = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let (places, last) = (Places::default(), u16::try_from(MAX_FLOWS).unwrap());
+        for port in 1..=last {
+            assert_eq!(places.take(client(port)), Taken::Now);
+        }
+        assert_eq!(places.take(client(1)), Taken::Before);
+        let late = client(last + 1);
+        assert_eq!(places.take(late), Taken::None);
+        places.give_back(client(1));
+        assert_eq!(places.take(late), Taken::Now);
+        assert_eq!(places.take(client(1)), Taken::None);
+    }
+
+    #[test]
+    fn a_flow_that_is_over_has_given_its_place_back() {
         let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         // It serves for ever, and ends with the test's process.
         std::thread::spawn(move || send_flows(free, &Reporter::new()));
-        let request = |count| FlowRequest { interval_us: 1_000, size: 16, wait_ms: 500, count };
-        let client = || UdpSocket::bind("127.0.0.1:0").unwrap();
-        let all: Vec<UdpSocket> = (0..MAX_FLOWS).map(|_| client()).collect();
-        for one in &all {
-            assert!(ask(one, free, &request(1)).unwrap());
+        // Of no datagram at all: each is over before the next asks, or soon after.
+        let request = FlowRequest { interval_us: 1_000, size: 16, wait_ms: 0, count: 0 };
+        for _ in 0..=2 * MAX_FLOWS {
+            let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+            assert!(ask(&client, free, &request).unwrap());
         }
-        let late = client();
-        late.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        let question = serde_json::to_vec(&request(1)).unwrap();
-        late.send_to(&question, free).unwrap();
-        assert!(late.recv(&mut [0; 16]).is_err(), "all places are taken");
-        // Once one flow is over there is a place.
-        assert!(ask(&late, free, &request(1)).unwrap());
     }
 }

@@ -143,7 +143,7 @@ fn tell(
     (stage.tell)("a transfer without outages");
     let undisturbed = transfer(ground, stage, link, &[], outages.total_ns())?;
     (stage.tell)("the same, and the link comes and goes");
-    let script = outages.script(ACTS, stage.control());
+    let script = outages.script(ACTS, stage);
     let disturbed = transfer(ground, stage, link, &script, outages.total_ns())?;
     let pipe = match receiver(settings) {
         Receiver::Client => &link.down,

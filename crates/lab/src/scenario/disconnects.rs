@@ -147,7 +147,7 @@ fn tell(
             between_ns: BETWEEN_NS,
         };
         let undisturbed = transfer(ground, stage, &outages, &[])?;
-        let script = outages.script(acts(stage.settings), stage.control());
+        let script = outages.script(acts(stage.settings), stage);
         let disturbed = transfer(ground, stage, &outages, &script)?;
         let key = format!("rate_mbps_{count}x{seconds}s");
         outcome.sample(&key, rates(&disturbed));

@@ -100,7 +100,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     let length_ns = settings.number("seconds") * SECOND;
     (stage.tell)(&format!("{} connections, and an outage", each_way(settings) * 2));
     let outage = Outages::one(BEGINS_NS, length_ns);
-    let script = outage.script(acts(settings), stage.control());
+    let script = outage.script(acts(settings), stage);
     let (shares, least_ns) = SILENCE;
     let speaking_ns = BEGINS_NS + length_ns + AFTERWARDS_NS;
     let limit_ns = match stage.control() {

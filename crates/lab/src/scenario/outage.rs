@@ -8,7 +8,7 @@ use super::settings::{Setting, Settings};
 use super::stage::Story;
 use super::statistics::{max, median, min};
 use super::{Baseline, CleanLink, Key, Outcome, Stage};
-use crate::emu::SECOND;
+use crate::emu::{Rng, SECOND};
 use crate::ground::{Act, Congestion, Cue, Receiver, Terrain, Transfer, WhileUp};
 use crate::world::{Journey, StreamsKnown};
 use std::collections::BTreeMap;
@@ -18,6 +18,9 @@ use std::collections::BTreeMap;
 pub(super) const FIRST_NS: u64 = 5 * SECOND;
 /// The share of the goodput without outages that must be left.
 pub(super) const SHARE_MIN: f64 = 0.95;
+/// How much later an outage may begin than is said, and how much longer it may last: when in a
+/// round of whatever is sent it falls follows from the seed.
+const CHANCE_NS: u64 = SECOND / 4;
 /// How long a session is kept without a word in virtual time, in seconds: an outage may last a day.
 const KEPT_S: u64 = Journey::DAY_S + 3_600;
 /// What a restart may take beyond a round trip, in milliseconds.
@@ -108,19 +111,28 @@ impl Outages {
         Self { first_ns, count: 1, length_ns, between_ns: 0 }
     }
 
-    /// When the link goes and when it comes back; in a control it goes and never comes back.
-    pub(super) fn script(&self, [goes, comes]: [Act; 2], control: bool) -> Vec<Cue> {
-        let period_ns = self.length_ns + self.between_ns;
-        let pair = |number: u64| {
-            let at_ns = self.first_ns + number * period_ns;
-            [Cue::at(at_ns, goes), Cue::at(at_ns + self.length_ns, comes)]
-        };
-        let mut script: Vec<Cue> = (0..self.count).flat_map(pair).collect();
-        script.truncate(if control { 1 } else { script.len() });
-        script
+    /// When the link goes and when it comes back, each up to [`CHANCE_NS`] later than it would; in
+    /// a control it goes and never comes back.
+    pub(super) fn script(&self, [goes, comes]: [Act; 2], stage: &Stage<'_>) -> Vec<Cue> {
+        let mut script = self
+            .moments(stage.seed)
+            .flat_map(|(goes_ns, comes_ns)| [Cue::at(goes_ns, goes), Cue::at(comes_ns, comes)]);
+        if stage.control() { script.next().into_iter().collect() } else { script.collect() }
     }
 
-    /// How long the link is down in all of them.
+    /// From when to when each lasts.
+    fn moments(self, seed: u64) -> impl Iterator<Item = (u64, u64)> {
+        let mut rng = Rng::new(seed);
+        let mut next_ns = self.first_ns;
+        (0..self.count).map(move |_| {
+            let goes_ns = next_ns + rng.below(CHANCE_NS);
+            let comes_ns = goes_ns + self.length_ns + rng.below(CHANCE_NS);
+            next_ns = comes_ns + self.between_ns;
+            (goes_ns, comes_ns)
+        })
+    }
+
+    /// How long the link is down in all of them, at least.
     pub(super) const fn total_ns(&self) -> u64 {
         self.count * self.length_ns
     }
@@ -241,9 +253,9 @@ impl Stage<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outages, Shares};
+    use super::{CHANCE_NS, Outages, Shares};
     use crate::emu::SECOND;
-    use crate::ground::{Act, Transfer};
+    use crate::ground::Transfer;
     use crate::scenario::Outcome;
 
     #[test]
@@ -254,13 +266,18 @@ mod tests {
             length_ns: 15 * SECOND,
             between_ns: 8 * SECOND,
         };
-        let script = outages.script([Act::Unplug, Act::Replug], false);
-        let times: Vec<u64> = script.iter().map(|cue| cue.at_ns / SECOND).collect();
-        assert_eq!(times, [5, 20, 28, 43]);
-        assert_eq!((script[2].act, script[3].act), (Act::Unplug, Act::Replug));
+        let all = |seed| outages.moments(seed).collect::<Vec<_>>();
+        for seed in 0..100 {
+            let [(first_ns, return_ns), (second_ns, end_ns)] = all(seed)[..] else { panic!() };
+            let spans = [first_ns, return_ns - first_ns, second_ns - return_ns, end_ns - second_ns];
+            for (is_ns, said_s) in spans.into_iter().zip([5, 15, 8, 15]) {
+                let said_ns = said_s * SECOND;
+                assert!((said_ns..said_ns + CHANCE_NS).contains(&is_ns), "seed {seed}: {is_ns}");
+            }
+        }
+        assert_eq!(all(1), all(1));
+        assert_ne!(all(1), all(2));
         assert_eq!(outages.total_ns(), 30 * SECOND);
-        let control = outages.script([Act::Swallow, Act::Return], true);
-        assert_eq!(control.len(), 1, "what goes never comes back");
     }
 
     /// A transfer of a megabyte a second for so many seconds.

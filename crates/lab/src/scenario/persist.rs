@@ -159,7 +159,7 @@ fn gap(
     // Whoever doubles the time between two tries may be silent for as long again as the gap was.
     let limit_ns = BEGINS_NS + 2 * length_ns + SLOWNESS * alone_ns;
     let limit_ns = if stage.control() { BEGINS_NS + CONTROL_NS } else { limit_ns };
-    let script = outage.script(acts(settings), stage.control());
+    let script = outage.script(acts(settings), stage);
     Ok(ground.connect(&kinds, limit_ns, &script)?.concat())
 }
 
