@@ -57,6 +57,8 @@ struct Piece {
     /// nothing.
     sum: u16,
     push: bool,
+    /// Whether the last of its segments is shorter: no more can follow.
+    is_over: bool,
     place: Place,
 }
 
@@ -98,6 +100,7 @@ pub(super) struct Payload<'a> {
 
 impl<'a> Payload<'a> {
     /// The payload of a packet whose headers are `view` and `segment`.
+    #[inline]
     pub(super) fn of(view: &InnerView, packet: &InnerPacket<'a>, segment: &Segment) -> Self {
         let from = segment.payload().start;
         let (bytes, home) = match packet.head.get(from..) {
@@ -162,7 +165,9 @@ impl Cache {
         match seq.since(self.end) {
             0 if self.append(memory, payload, len) => {
                 self.no_room = None;
-                self.close_holes(memory);
+                if !self.beyond.is_empty() {
+                    self.close_holes(memory);
+                }
                 return len;
             }
             ahead if ahead > 0 && self.waiting + len <= BEYOND_BYTES_MAX => {
@@ -219,11 +224,12 @@ impl Cache {
         let Place::Buffer(number, at) = last.place else { return false };
         let follows = self.buffers.is_at(number, home)
             && at as usize + last.len as usize == home.at
-            && last.len.is_multiple_of(u32::from(last.segment))
+            && !last.is_over
             && len <= usize::from(last.segment);
         if follows {
             last.len += length(len);
             last.push |= push;
+            last.is_over = len < usize::from(last.segment);
             self.end = last.end();
         }
         follows
@@ -444,7 +450,7 @@ impl Buffers {
 impl Piece {
     fn new(payload: &Payload<'_>, len: usize, place: Place) -> Self {
         let &Payload { seq, sum, push, .. } = payload;
-        Self { seq, len: length(len), segment: short(len), sum, push, place }
+        Self { seq, len: length(len), segment: short(len), sum, push, is_over: false, place }
     }
 
     const fn end(&self) -> Seq {

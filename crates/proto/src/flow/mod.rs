@@ -1,8 +1,9 @@
 //! What a flow of inner packets needs on its way, from its headers alone; and what is done for the
 //! connections of a session while there is no way.
 //!
-//! What opens a TCP connection gets a segment size that the paths carry (`clamp`). Connections are
-//! known one by one (`table`, `tcp`), and what their local side sent and the remote one did not
+//! Every packet comes through `packet`. What opens a TCP connection gets a segment size that the
+//! paths carry (`clamp`). Connections are known one by one (`table`, `tcp`; and `predict`, where
+//! one packet is like the other), and what their local side sent and the remote one did not
 //! acknowledge is kept (`cache`). When the last path is lost their remote sides are spoken for
 //! (`hold`); when there is one again, this end sends what it answered for (`resume`); what a
 //! process could not deliver before it ended is broken off by the next (`breakoff`). Of what is not
@@ -24,7 +25,9 @@ mod datagrams;
 mod heads;
 mod hold;
 mod memory;
+mod packet;
 mod patience;
+mod predict;
 pub mod report;
 mod resume;
 pub mod rules;
@@ -42,13 +45,11 @@ use std::collections::BTreeSet;
 
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{InnerPacket, InnerView, TCP};
-use crate::wire::tcp::{Flags, Segment};
+use crate::wire::tcp::Segment;
 use breakoff::Broken;
-use cache::Payload;
 use classify::classify;
 use datagrams::Questions;
 use hold::Due;
-use resume::Told;
 use rules::Rules;
 use table::{Place, Table};
 use tcp::{Flow, Phase, State};
@@ -163,121 +164,6 @@ impl Flows {
     /// Whether none is known.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// A packet from the TUN.
-    pub fn outgoing(
-        &mut self,
-        now: Instant,
-        memory: &mut Memory,
-        view: &InnerView,
-        packet: &InnerPacket<'_>,
-    ) -> Passage {
-        if self.is_idle() {
-            return Passage::WHOLE;
-        }
-        if view.protocol != TCP {
-            let goes = self.questions.outgoing(now, memory, &self.rules, view, packet, self.is_up);
-            self.is_waiting |= !goes && !self.is_up;
-            return if goes { Passage::WHOLE } else { Passage::Held };
-        }
-        let Some(segment) = Segment::parse(view, packet) else { return Passage::WHOLE };
-        let Some(place) = self.find(now, memory, Way::Out, view, &segment) else {
-            return Passage::WHOLE;
-        };
-        let is_up = self.is_up;
-        let Some(flow) = self.table.get_mut(place) else { return Passage::WHOLE };
-        match flow.phase {
-            Phase::Broken(_) => {
-                flow.overhear(Way::Out, &segment);
-                self.arm(place);
-                return Passage::Held;
-            }
-            Phase::Normal if !is_up => flow.suspend(now, memory),
-            Phase::Normal | Phase::Held(_) | Phase::Resumed(_) => {}
-        }
-        let fresh = flow.observe(now, Way::Out, &segment);
-        let mut kept = 0;
-        if segment.flags.has(Flags::SYN) && fresh {
-            flow.open(Way::Out, &segment, segment.opening(packet));
-        } else if segment.len > 0 && flow.is_kept() && flow.local.acked.is_before(segment.end()) {
-            let payload = Payload::of(view, packet, &segment);
-            if flow.cache.is_empty() && !self.networks.are_worth(flow.class, memory) {
-                flow.cache.leave_out();
-            } else {
-                kept = flow.cache.push(memory, payload);
-            }
-        }
-        if flow.state == State::Closed {
-            flow.end(memory);
-        }
-        let goes = match flow.phase {
-            Phase::Normal if flow.is_settled => true,
-            Phase::Normal => return Passage::Goes { kept },
-            Phase::Held(_) => {
-                flow.say_unheard(now, memory, &segment, packet, fresh);
-                self.is_waiting |= segment.end() != segment.seq;
-                false
-            }
-            Phase::Resumed(_) => flow.goes_now(now, &segment, packet),
-            Phase::Broken(_) => false,
-        };
-        self.arm(place);
-        if goes { Passage::Goes { kept } } else { Passage::Held }
-    }
-
-    /// The `len` bytes that followed `head`, the headers of a packet that left, if they are kept.
-    pub fn payload(&mut self, view: &InnerView, head: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
-        let segment = Segment::parse(view, &InnerPacket::whole(head))?;
-        let place = self.table.find(&Tuple::of(view, Way::Out)?)?;
-        self.table.get(place)?.cache.get(segment.seq, len)
-    }
-
-    /// A packet from the tunnel.
-    pub fn incoming(
-        &mut self,
-        now: Instant,
-        memory: &mut Memory,
-        view: &InnerView,
-        packet: &[u8],
-    ) -> Verdict {
-        if self.is_idle() {
-            return Verdict::Pass;
-        }
-        if view.protocol != TCP {
-            self.questions.answered(memory, view, packet);
-            return Verdict::Pass;
-        }
-        let whole = InnerPacket::whole(packet);
-        let Some(segment) = Segment::parse(view, &whole) else { return Verdict::Pass };
-        let Some(place) = self.find(now, memory, Way::In, view, &segment) else {
-            return Verdict::Pass;
-        };
-        let Some(flow) = self.table.get_mut(place) else { return Verdict::Pass };
-        if matches!(flow.phase, Phase::Broken(_)) {
-            flow.overhear(Way::In, &segment);
-            self.arm(place);
-            return Verdict::Keep;
-        }
-        let fresh = flow.observe(now, Way::In, &segment);
-        if segment.flags.has(Flags::SYN) && fresh {
-            flow.open(Way::In, &segment, segment.opening(&whole));
-        }
-        if !flow.cache.is_empty() {
-            flow.cache.acknowledged(memory, flow.local.acked);
-        }
-        if !flow.heads.is_empty() {
-            flow.heads.acknowledged(memory, flow.local.acked);
-        }
-        if flow.state == State::Closed {
-            flow.end(memory);
-        }
-        if matches!(flow.phase, Phase::Normal) && !flow.is_settled {
-            return Verdict::Pass;
-        }
-        let verdict = flow.pass_on(now, &segment, packet);
-        self.arm(place);
-        verdict
     }
 
     /// The last path is lost.
@@ -489,36 +375,6 @@ impl Flows {
         self.is_empty() && self.questions.is_empty() && self.rules.is_off()
     }
 
-    /// The connection of a packet; a new one is added.
-    fn find(
-        &mut self,
-        now: Instant,
-        memory: &mut Memory,
-        way: Way,
-        view: &InnerView,
-        segment: &Segment,
-    ) -> Option<Place> {
-        let begins = segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK);
-        if !begins && let Some(place) = self.table.last(view, way) {
-            return Some(place);
-        }
-        let tuple = Tuple::of(view, way)?;
-        if let Some(place) = self.table.find(&tuple) {
-            let known = self.table.get(place)?;
-            if !begins || known.state != State::Closed {
-                return Some(place);
-            }
-            self.forget(memory, place); // the same ends, another connection
-        }
-        if segment.flags.has(Flags::RST) || self.rules.is_off() {
-            return None;
-        }
-        let class = classify((tuple.local.1, tuple.remote.1));
-        let mut flow = Flow::new(tuple, class, now);
-        flow.choice = self.rules.choose(&tuple, class);
-        self.admit(now, memory, flow)
-    }
-
     /// Adds a connection that is not known, in the place of another if need be.
     fn admit(&mut self, now: Instant, memory: &mut Memory, flow: Flow) -> Option<Place> {
         if self.is_up {
@@ -565,25 +421,6 @@ impl Flows {
             }
             self.timers.extend(due.map(|due| (due, place)));
         }
-    }
-}
-
-impl Flow {
-    /// What becomes of a segment of the remote side's while it is spoken for.
-    fn pass_on(&mut self, now: Instant, segment: &Segment, packet: &[u8]) -> Verdict {
-        self.hear(now, segment, packet);
-        let Some(Told { ack, window, is_news }) = self.tell() else { return Verdict::Pass };
-        let is_bare = segment.len == 0 && !segment.flags.has(Flags::FIN);
-        if segment.flags.has(Flags::RST) {
-            return Verdict::Pass;
-        }
-        let asks = segment.seq.is_before(self.remote.next);
-        if is_bare && !is_news && !asks {
-            // The same again would look like a sign of loss. Who asks waits for an answer.
-            return Verdict::Keep;
-        }
-        let echo = segment.timestamps.map(|_| self.local.clock);
-        Verdict::Change(Change { segment: *segment, ack, window, echo })
     }
 }
 

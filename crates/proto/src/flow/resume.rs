@@ -171,7 +171,7 @@ impl Flow {
             resumed.asked_at = Some(now);
             return false;
         }
-        let unusual = Flags(segment.flags.0 & !Flags::ACK.and(Flags::PSH).and(Flags::FIN).0);
+        let unusual = segment.flags.without(Flags::ACK.and(Flags::PSH).and(Flags::FIN));
         if unusual != Flags::default() || !resumed.next.is_before(resumed.to) {
             return true;
         }

@@ -5,10 +5,12 @@
 //! that begin, those before others, and of equals the one that nobody used for longest. Which that
 //! is, is decided among a few at a time. One that owes something to somebody never goes.
 
+use super::predict::Prediction;
 use super::tcp::{Flow, Phase, State};
 use super::tuple::{Tuple, Way};
 use crate::time::{Duration, Instant};
-use crate::wire::inner::InnerView;
+use crate::wire::inner::{InnerPacket, InnerView};
+use crate::wire::tcp::Segment;
 
 /// Connections of one session at most.
 pub(super) const FLOWS_MAX: usize = 16_384;
@@ -44,6 +46,8 @@ pub(super) struct Table {
     sweep: usize,
     /// The one that was found last.
     last: Option<Place>,
+    /// What comes next, from the TUN and from the tunnel.
+    next: (Option<Prediction>, Option<Prediction>),
 }
 
 impl Table {
@@ -66,6 +70,33 @@ impl Table {
     /// packets come in runs.
     pub(super) fn last(&self, view: &InnerView, way: Way) -> Option<Place> {
         self.last.filter(|&last| self.get(last).is_some_and(|flow| flow.tuple.is_of(view, way)))
+    }
+
+    /// The connection of a packet that goes `way`, and what it says, if it looks as if it were the
+    /// next of the stream that was [foreseen](Self::foresee).
+    pub(super) fn foreseen(&self, way: Way, packet: &InnerPacket<'_>) -> Option<(Place, Segment)> {
+        let next = match way {
+            Way::Out => &self.next.0,
+            Way::In => &self.next.1,
+        };
+        next.as_ref()?.matches(packet)
+    }
+
+    /// More of the same stream will follow `packet`, which went `way`.
+    pub(super) fn foresee(
+        &mut self,
+        way: Way,
+        place: Place,
+        segment: &Segment,
+        packet: &InnerPacket<'_>,
+    ) {
+        let next = match way {
+            Way::Out => &mut self.next.0,
+            Way::In => &mut self.next.1,
+        };
+        if let Some(prediction) = Prediction::after(place, segment, packet) {
+            *next = Some(prediction);
+        }
     }
 
     /// The connection between these ends.
@@ -138,6 +169,7 @@ impl Table {
         let flow = self.flows.get_mut(place.0 as usize)?.take()?;
         self.free.push(place.0);
         self.last = None;
+        self.next = (None, None);
         let mask = self.index.len() - 1;
         let mut hole = self.home(&flow.tuple);
         while self.index[hole] != place.0 {

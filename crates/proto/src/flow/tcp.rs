@@ -220,10 +220,6 @@ impl Flow {
     /// sequence space: no repetition, and no bare acknowledgement.
     pub(super) fn observe(&mut self, now: Instant, way: Way, segment: &Segment) -> bool {
         self.used_at = now;
-        if self.goes_on(way, segment) {
-            self.advance(now, way, segment);
-            return true;
-        }
         let (sender, receiver) = match way {
             Way::Out => (&mut self.local, &mut self.remote),
             Way::In => (&mut self.remote, &mut self.local),
@@ -270,33 +266,34 @@ impl Flow {
         fresh
     }
 
-    /// Whether it is the next of a stream, and says nothing but that: as nearly all are.
-    fn goes_on(&self, way: Way, segment: &Segment) -> bool {
+    /// Whether a segment that goes `way`, and that was just observed, can be followed by others
+    /// that say nothing but that more of the stream is there.
+    pub(super) fn may_go_on(&self, way: Way, segment: &Segment) -> bool {
         let (sender, receiver) = match way {
             Way::Out => (&self.local, &self.remote),
             Way::In => (&self.remote, &self.local),
         };
-        (segment.flags == Flags::ACK || segment.flags == Flags::ACK.and(Flags::PSH))
-            && segment.len > 0
-            && sender.answered
-            && segment.seq == sender.next
-            && segment.ack == receiver.acked
-            && segment.window == sender.window
+        sender.answered && segment.ack == receiver.acked && segment.end() == sender.next
     }
 
-    /// Takes notice of such a segment.
-    fn advance(&mut self, now: Instant, way: Way, segment: &Segment) {
+    /// Takes notice of a segment that goes `way` and says nothing but that, if it is the next of
+    /// the stream, and the ends speak for themselves.
+    pub(super) fn goes_on(&mut self, now: Instant, way: Way, segment: &Segment) -> bool {
         let sender = match way {
             Way::Out => &mut self.local,
             Way::In => &mut self.remote,
         };
+        let is_usual = matches!(self.phase, Phase::Normal) && !self.is_settled;
+        if segment.seq != sender.next || !is_usual {
+            return false;
+        }
+        self.used_at = now;
         sender.next = segment.seq.plus(u32::from(segment.len));
-        sender.edge = sender.edge.max(sender.edge_of(segment));
-        sender.tells_time(segment);
         if way == Way::Out {
             self.trip.left(now, segment);
             self.patience.sent(now, segment, self.answered_to(), true);
         }
+        true
     }
 
     /// Takes notice of what a SYN says beside.

@@ -8,7 +8,7 @@ mod told;
 
 use super::*;
 use crate::wire::checksum::Sum;
-use crate::wire::tcp::{Made, Seq, Timestamps};
+use crate::wire::tcp::{Flags, Made, Seq, Timestamps};
 
 const LOCAL: ([u8; 4], u16) = ([10, 77, 0, 2], 40_000);
 const REMOTE: ([u8; 4], u16) = ([192, 0, 2, 80], 443);

@@ -106,6 +106,12 @@ impl Flags {
         Self(self.0 | other.0)
     }
 
+    /// These, but none of `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Whether all of `other` are set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -186,6 +192,11 @@ impl Segment {
     pub const fn end(&self) -> Seq {
         let extra = self.flags.has(Flags::SYN) as u32 + self.flags.has(Flags::FIN) as u32;
         self.seq.plus(self.len as u32 + extra)
+    }
+
+    /// Where the header begins within the packet.
+    pub const fn at(&self) -> usize {
+        self.at
     }
 
     /// Where the payload lies in the packet.

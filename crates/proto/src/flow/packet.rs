@@ -1,0 +1,215 @@
+//! What becomes of one packet of somebody else's: from the TUN, and from the tunnel.
+
+use super::Flows;
+use super::cache::Payload;
+use super::classify::classify;
+use super::memory::Memory;
+use super::resume::Told;
+use super::table::Place;
+use super::tcp::{Flow, Phase, State};
+use super::tuple::{Tuple, Way};
+use super::verdict::{Change, Passage, Verdict};
+use crate::time::Instant;
+use crate::wire::inner::{InnerPacket, InnerView, TCP};
+use crate::wire::tcp::{Flags, Segment};
+
+impl Flows {
+    /// A packet from the TUN.
+    pub fn outgoing(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        view: &InnerView,
+        packet: &InnerPacket<'_>,
+    ) -> Passage {
+        if self.is_idle() {
+            return Passage::WHOLE;
+        }
+        if let Some((place, segment)) = self.table.foreseen(Way::Out, packet)
+            && self.is_up
+            && self.table.get_mut(place).is_some_and(|flow| flow.goes_on(now, Way::Out, &segment))
+        {
+            return Passage::Goes { kept: self.keep(memory, place, view, &segment, packet) };
+        }
+        if view.protocol != TCP {
+            let goes = self.questions.outgoing(now, memory, &self.rules, view, packet, self.is_up);
+            self.is_waiting |= !goes && !self.is_up;
+            return if goes { Passage::WHOLE } else { Passage::Held };
+        }
+        let Some(segment) = Segment::parse(view, packet) else { return Passage::WHOLE };
+        let Some(place) = self.find(now, memory, Way::Out, view, &segment) else {
+            return Passage::WHOLE;
+        };
+        let is_up = self.is_up;
+        let Some(flow) = self.table.get_mut(place) else { return Passage::WHOLE };
+        match flow.phase {
+            Phase::Broken(_) => {
+                flow.overhear(Way::Out, &segment);
+                self.arm(place);
+                return Passage::Held;
+            }
+            Phase::Normal if !is_up => flow.suspend(now, memory),
+            Phase::Normal | Phase::Held(_) | Phase::Resumed(_) => {}
+        }
+        let fresh = flow.observe(now, Way::Out, &segment);
+        if segment.flags.has(Flags::SYN) && fresh {
+            flow.open(Way::Out, &segment, segment.opening(packet));
+        }
+        let kept = self.keep(memory, place, view, &segment, packet);
+        let Some(flow) = self.table.get_mut(place) else { return Passage::WHOLE };
+        if flow.state == State::Closed {
+            flow.end(memory);
+        }
+        let goes = match flow.phase {
+            Phase::Normal if flow.is_settled => true,
+            Phase::Normal => {
+                if flow.may_go_on(Way::Out, &segment) {
+                    self.table.foresee(Way::Out, place, &segment, packet);
+                }
+                return Passage::Goes { kept };
+            }
+            Phase::Held(_) => {
+                flow.say_unheard(now, memory, &segment, packet, fresh);
+                self.is_waiting |= segment.end() != segment.seq;
+                false
+            }
+            Phase::Resumed(_) => flow.goes_now(now, &segment, packet),
+            Phase::Broken(_) => false,
+        };
+        self.arm(place);
+        if goes { Passage::Goes { kept } } else { Passage::Held }
+    }
+
+    /// Keeps the payload of a segment that the local side sent, if it may be needed. Returns how
+    /// many bytes at its end are kept.
+    fn keep(
+        &mut self,
+        memory: &mut Memory,
+        place: Place,
+        view: &InnerView,
+        segment: &Segment,
+        packet: &InnerPacket<'_>,
+    ) -> usize {
+        let Some(flow) = self.table.get_mut(place) else { return 0 };
+        let is_missed = segment.len > 0 && flow.local.acked.is_before(segment.end());
+        if !is_missed || segment.flags.has(Flags::SYN) || !flow.is_kept() {
+            return 0;
+        }
+        if flow.cache.is_empty() && !self.networks.are_worth(flow.class, memory) {
+            flow.cache.leave_out();
+            return 0;
+        }
+        flow.cache.push(memory, Payload::of(view, packet, segment))
+    }
+
+    /// The `len` bytes that followed `head`, the headers of a packet that left, if they are kept.
+    pub fn payload(&mut self, view: &InnerView, head: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
+        let segment = Segment::parse(view, &InnerPacket::whole(head))?;
+        let place = self.table.find(&Tuple::of(view, Way::Out)?)?;
+        self.table.get(place)?.cache.get(segment.seq, len)
+    }
+
+    /// A packet from the tunnel.
+    pub fn incoming(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        view: &InnerView,
+        packet: &[u8],
+    ) -> Verdict {
+        if self.is_idle() {
+            return Verdict::Pass;
+        }
+        let whole = InnerPacket::whole(packet);
+        if let Some((place, segment)) = self.table.foreseen(Way::In, &whole)
+            && self.table.get_mut(place).is_some_and(|flow| flow.goes_on(now, Way::In, &segment))
+        {
+            return Verdict::Pass;
+        }
+        if view.protocol != TCP {
+            self.questions.answered(memory, view, packet);
+            return Verdict::Pass;
+        }
+        let Some(segment) = Segment::parse(view, &whole) else { return Verdict::Pass };
+        let Some(place) = self.find(now, memory, Way::In, view, &segment) else {
+            return Verdict::Pass;
+        };
+        let Some(flow) = self.table.get_mut(place) else { return Verdict::Pass };
+        if matches!(flow.phase, Phase::Broken(_)) {
+            flow.overhear(Way::In, &segment);
+            self.arm(place);
+            return Verdict::Keep;
+        }
+        let fresh = flow.observe(now, Way::In, &segment);
+        if segment.flags.has(Flags::SYN) && fresh {
+            flow.open(Way::In, &segment, segment.opening(&whole));
+        }
+        if !flow.cache.is_empty() {
+            flow.cache.acknowledged(memory, flow.local.acked);
+        }
+        if !flow.heads.is_empty() {
+            flow.heads.acknowledged(memory, flow.local.acked);
+        }
+        if flow.state == State::Closed {
+            flow.end(memory);
+        }
+        if matches!(flow.phase, Phase::Normal) && !flow.is_settled {
+            if flow.may_go_on(Way::In, &segment) {
+                self.table.foresee(Way::In, place, &segment, &whole);
+            }
+            return Verdict::Pass;
+        }
+        let verdict = flow.pass_on(now, &segment, packet);
+        self.arm(place);
+        verdict
+    }
+
+    /// The connection of a packet; a new one is added.
+    fn find(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        way: Way,
+        view: &InnerView,
+        segment: &Segment,
+    ) -> Option<Place> {
+        let begins = segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK);
+        if !begins && let Some(place) = self.table.last(view, way) {
+            return Some(place);
+        }
+        let tuple = Tuple::of(view, way)?;
+        if let Some(place) = self.table.find(&tuple) {
+            let known = self.table.get(place)?;
+            if !begins || known.state != State::Closed {
+                return Some(place);
+            }
+            self.forget(memory, place); // the same ends, another connection
+        }
+        if segment.flags.has(Flags::RST) || self.rules.is_off() {
+            return None;
+        }
+        let class = classify((tuple.local.1, tuple.remote.1));
+        let mut flow = Flow::new(tuple, class, now);
+        flow.choice = self.rules.choose(&tuple, class);
+        self.admit(now, memory, flow)
+    }
+}
+
+impl Flow {
+    /// What becomes of a segment of the remote side's while it is spoken for.
+    fn pass_on(&mut self, now: Instant, segment: &Segment, packet: &[u8]) -> Verdict {
+        self.hear(now, segment, packet);
+        let Some(Told { ack, window, is_news }) = self.tell() else { return Verdict::Pass };
+        let is_bare = segment.len == 0 && !segment.flags.has(Flags::FIN);
+        if segment.flags.has(Flags::RST) {
+            return Verdict::Pass;
+        }
+        let asks = segment.seq.is_before(self.remote.next);
+        if is_bare && !is_news && !asks {
+            // The same again would look like a sign of loss. Who asks waits for an answer.
+            return Verdict::Keep;
+        }
+        let echo = segment.timestamps.map(|_| self.local.clock);
+        Verdict::Change(Change { segment: *segment, ack, window, echo })
+    }
+}
