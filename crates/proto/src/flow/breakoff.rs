@@ -79,6 +79,20 @@ impl Flow {
         self.phase = Phase::Broken(Box::new(Broken { local, remote }));
     }
 
+    /// Nobody will be there to hear what the local side expects next: it is reset at what it
+    /// acknowledged last, and at what it may have received since without a word (RFC 9293, 3.8.6.3:
+    /// an acknowledgement may be put off; RFC 5961, 3.2: another number is none). Appends the
+    /// packets to `out`, each with where it ends.
+    pub(super) fn tell_it_is_over(&self, out: &mut Vec<u8>, packet_ends: &mut Vec<usize>) {
+        let (flags, ends) = (Flags::RST.and(Flags::ACK), self.tuple.ends(Way::In));
+        let Side { acked, next, window, .. } = self.remote;
+        for seq in [Some(acked), Some(next).filter(|&next| next != acked)].into_iter().flatten() {
+            let (ack, timestamps) = (self.local.next, self.timestamps(Way::In));
+            Made { ends, seq, ack, flags, window, timestamps }.emit((&[], &[]), out);
+            packet_ends.push(out.len());
+        }
+    }
+
     /// One of the two ends has said something, which the other is not to hear.
     pub(super) fn overhear(&mut self, way: Way, segment: &Segment) {
         let Phase::Broken(broken) = &mut self.phase else { return };

@@ -353,8 +353,7 @@ impl Flows {
     pub fn terminate(&mut self, memory: &mut Memory, packets: &mut Vec<u8>, ends: &mut Vec<usize>) {
         for (_, flow) in self.table.iter_mut() {
             if flow.promised.is_some() {
-                flow.reset(Way::In, packets);
-                ends.push(packets.len());
+                flow.tell_it_is_over(packets, ends);
             }
             flow.end(memory);
             if flow.is_settled {

@@ -368,23 +368,6 @@ impl Flow {
         Made { flags, ..self.made(way, seq) }.emit((&[], &[]), out);
     }
 
-    /// Tells the receiver of `way` that the connection is over: with the number that it expects
-    /// next, else it asks back (RFC 5961, 3.2).
-    pub(super) fn reset(&self, way: Way, out: &mut Vec<u8>) {
-        let seq = match way {
-            Way::Out => self.local.acked,
-            Way::In => self.remote.acked,
-        };
-        let flags = Flags::RST.and(Flags::ACK);
-        match way {
-            Way::Out => self.say(way, flags, seq, out),
-            Way::In => {
-                let ack = self.local.next;
-                Made { flags, ack, ..self.made(way, seq) }.emit((&[], &[]), out);
-            }
-        }
-    }
-
     fn made(&self, way: Way, seq: Seq) -> Made {
         let (sender, receiver) = match way {
             Way::Out => (&self.local, &self.remote),

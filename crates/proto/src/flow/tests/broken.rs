@@ -187,3 +187,21 @@ fn who_was_promised_something_hears_that_the_session_is_over() {
     assert!(scene.flows.poll_settled().is_some());
     assert_eq!((scene.memory.used(), scene.flows.len(), scene.flows.due()), (0, 0, None));
 }
+
+#[test]
+fn who_received_without_a_word_hears_that_it_is_over_too() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(3);
+    let acked = scene.remote.0;
+    let packet = scene.packet(Way::In, Flags::ACK, acked, &bytes(acked, MSS));
+    assert_eq!(scene.give_in(&packet).1, Verdict::Pass);
+    scene.suspend();
+    scene.said();
+    let (mut packets, mut ends) = (Vec::new(), Vec::new());
+    scene.flows.terminate(&mut scene.memory, &mut packets, &mut ends);
+    let [first, second] = ends[..] else { panic!("{ends:?}") };
+    let resets = [&packets[..first], &packets[first..second]];
+    let resets = resets.map(|packet| read(Output::ToLocal, packet));
+    assert!(resets.iter().all(|reset| reset.flags.has(Flags::RST)));
+    assert_eq!(resets.map(|reset| reset.seq), [acked, acked.plus(MSS)]);
+}
