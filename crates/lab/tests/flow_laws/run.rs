@@ -264,6 +264,8 @@ impl<'a> Run<'a> {
                 self.nodes[side].start(now_ns);
             }
             Event::End(side) => {
+                // The last word is said once: what the leg made of it would be nobody's fault.
+                self.calm_link(self.legs[side]);
                 let last = self.nodes[side].end();
                 last.into_iter().for_each(|packet| self.hand_out(side, packet));
             }
@@ -307,19 +309,24 @@ impl<'a> Run<'a> {
 
     fn calm(&mut self) {
         for link in [self.tunnel, self.legs[0], self.legs[1]] {
-            let mut config = LinkConfig {
-                up: self.net.config(link, LinkEnd::A).clone(),
-                down: self.net.config(link, LinkEnd::B).clone(),
-            };
-            for pipe in [&mut config.up, &mut config.down] {
-                pipe.loss = rove_lab::emu::Loss::None;
-                pipe.bit_errors = rove_lab::emu::BitErrors::None;
-                pipe.duplicate = 0.0;
-                pipe.reorder = rove_lab::emu::Reorder::default();
-            }
-            self.set_link(link, &config);
+            self.calm_link(link);
         }
         self.programs.iter_mut().flatten().for_each(Program::calm);
+    }
+
+    /// From now on a link does nothing to what it carries.
+    fn calm_link(&mut self, link: LinkId) {
+        let mut config = LinkConfig {
+            up: self.net.config(link, LinkEnd::A).clone(),
+            down: self.net.config(link, LinkEnd::B).clone(),
+        };
+        for pipe in [&mut config.up, &mut config.down] {
+            pipe.loss = rove_lab::emu::Loss::None;
+            pipe.bit_errors = rove_lab::emu::BitErrors::None;
+            pipe.duplicate = 0.0;
+            pipe.reorder = rove_lab::emu::Reorder::default();
+        }
+        self.set_link(link, &config);
     }
 
     fn set_link(&mut self, link: LinkId, config: &LinkConfig) {

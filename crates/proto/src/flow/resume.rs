@@ -53,6 +53,10 @@ pub(super) struct Resumed {
     reduced_at: Seq,
     /// Up to where the remote side has everything, when it was last heard.
     heard_to: Seq,
+    /// How often it has said so without a word more, where it cannot say what it has beyond,
+    repeats: u32,
+    /// and up to where what was missing then leaves again, one segment after the other.
+    recovers_to: Option<Seq>,
     /// Bytes per second.
     rate: u64,
     /// Bytes in flight at most.
@@ -126,6 +130,8 @@ impl Flow {
             lost: (from, from),
             reduced_at: from,
             heard_to: from,
+            repeats: 0,
+            recovers_to: None,
             rate: rate.max(RATE_MIN),
             flight_max: flight,
             pace: now,
@@ -279,6 +285,8 @@ impl Flow {
     pub(super) fn hear(&mut self, now: Instant, segment: &Segment, packet: &[u8]) {
         let acked = self.local.acked;
         let mss = self.mss();
+        let says_no_more = segment.len == 0 && segment.flags == Flags::ACK && segment.ack == acked;
+        let is_blind = says_no_more && !self.terms.is_some_and(|terms| terms.sack);
         if let Phase::Resumed(resumed) = &mut self.phase {
             for (from, to) in segment.sacked(&InnerPacket::whole(packet)) {
                 if acked.is_before(to) && !resumed.next.is_before(to) && from.is_before(to) {
@@ -286,6 +294,9 @@ impl Flow {
                 }
             }
             resumed.heard(now, acked, mss);
+            if is_blind {
+                resumed.heard_blindly(acked, mss);
+            }
         }
         if self.promised.is_some_and(|promised| !acked.is_before(promised)) {
             self.promised = None;
@@ -433,6 +444,7 @@ impl Resumed {
     /// Nothing was answered for too long: all that is on its way counts as lost.
     fn time_out(&mut self, now: Instant, acked: Seq) {
         self.tries += 1;
+        self.recovers_to = None;
         self.lost = (acked, self.next);
         self.reduce();
         self.pace = now;
@@ -457,6 +469,7 @@ impl Resumed {
         let progress = acked.beyond(self.heard_to);
         if progress > 0 {
             self.heard_to = acked;
+            self.repeats = 0;
             self.tries = 0;
             self.grow(progress, mss);
             self.timeout = acked.is_before(self.next).then(|| now + self.patience());
@@ -468,6 +481,26 @@ impl Resumed {
                 if !self.next_lost(acked).is_none_or(|at| at.is_before(self.reduced_at)) {
                     self.reduce();
                 }
+            }
+        }
+    }
+
+    /// The same, from a receiver that cannot say what it has beyond: that it misses the first
+    /// segment shows in its saying the same again, and once that one has left again and the next
+    /// is missing, in its not having everything (RFC 6582, 3.2).
+    fn heard_blindly(&mut self, acked: Seq, mss: u32) {
+        self.recovers_to = self.recovers_to.filter(|&to| acked.is_before(to));
+        if !acked.is_before(self.next) || self.next_lost(acked).is_some() {
+            return;
+        }
+        self.repeats += 1;
+        let is_recovering = self.recovers_to.is_some();
+        let is_missing = if is_recovering { 1 } else { 1 + REORDERED_MAX };
+        if self.repeats == is_missing {
+            self.lost = (acked, acked.plus(mss).min(self.next));
+            if !is_recovering {
+                self.reduce();
+                self.recovers_to = Some(self.next);
             }
         }
     }

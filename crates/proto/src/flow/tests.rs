@@ -4,6 +4,7 @@ mod answers;
 mod balance;
 mod broken;
 mod chosen;
+mod lost;
 mod told;
 
 use super::*;
@@ -332,47 +333,6 @@ fn fresh_bytes_follow_what_is_owed_and_never_overtake_it() {
         scene.acknowledge(next);
     }
     assert_eq!((scene.flows.due(), scene.memory.used()), (None, 0));
-}
-
-#[test]
-fn what_is_lost_is_found_and_sent_again() {
-    let mut scene = Scene::new(Hold::Full);
-    scene.acknowledge(scene.local.0);
-    scene.send(20);
-    let first = scene.local.0.minus(20 * MSS);
-    scene.suspend();
-    scene.said();
-    scene.resume();
-    let sent = scene.said_within(TRIP * 2).len();
-    assert!(sent >= 10, "{sent}");
-    // All but the second arrived.
-    scene.remote.1 = first.plus(MSS);
-    assert_eq!(scene.sack(first.plus(2 * MSS), first.plus(10 * MSS)), Verdict::Keep);
-    let again = scene.said_within(Duration::from_millis(100));
-    assert_eq!(again[0].1.seq, first.plus(MSS), "{again:?}");
-    assert!(again[1..].iter().all(|(_, said)| !said.seq.is_before(first.plus(10 * MSS))));
-}
-
-#[test]
-fn all_of_a_gap_is_sent_again_while_more_and_more_behind_it_arrives() {
-    let mut scene = Scene::new(Hold::Full);
-    scene.acknowledge(scene.local.0);
-    scene.send(20);
-    let first = scene.local.0.minus(20 * MSS);
-    scene.suspend();
-    scene.said();
-    scene.resume();
-    assert!(scene.said_within(TRIP * 2).len() >= 10);
-    scene.remote.1 = first.plus(MSS);
-    // What follows the gap comes a segment at a time.
-    let mut again = Vec::new();
-    for arrived in 5..10 {
-        scene.sack(first.plus(4 * MSS), first.plus(arrived * MSS));
-        again.extend(scene.said_within(Duration::from_millis(1)));
-    }
-    again.extend(scene.said_within(Duration::from_millis(100)));
-    let seqs: Vec<_> = again.iter().map(|(_, said)| said.seq.beyond(first) / MSS).collect();
-    assert_eq!(seqs[..3], [1, 2, 3], "not after a time-out: {seqs:?}");
 }
 
 #[test]
