@@ -113,9 +113,7 @@ impl<'a> Payload<'a> {
         let sum = if home.is_some() { 0 } else { segment.declared_sum(view, packet) };
         Self { seq: segment.seq, bytes, home, sum, push: segment.flags.has(Flags::PSH) }
     }
-}
 
-impl Payload<'_> {
     /// The same to be copied: its sum is declared.
     fn declared(self) -> Self {
         let sum = self.home.map_or(self.sum, |_| sum_of(self.bytes.0, self.bytes.1));

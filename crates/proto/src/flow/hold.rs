@@ -177,7 +177,10 @@ impl Flow {
         packet: &InnerPacket<'_>,
         fresh: bool,
     ) {
-        let is_covered = self.covered().is_some();
+        // What memory was short for is answered by nobody, though what came before it is.
+        let kept_to = self.cache.span().map_or(self.local.acked, |(_, end)| end);
+        let is_kept = !kept_to.is_before(segment.seq.plus(u32::from(segment.len)));
+        let is_covered = self.covered().is_some() && is_kept;
         let probes = segment.len <= 1 && segment.seq == self.answered_to().minus(1);
         let trip = self.trip.time();
         let Phase::Held(held) = &mut self.phase else { return };

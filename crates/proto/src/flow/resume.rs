@@ -116,7 +116,9 @@ impl Flow {
         let to = kept.map_or(from, |(_, end)| end);
         let to = self.promised.map_or(to, |promised| promised.max(to));
         if to != from {
-            self.heads.clear(memory); // what is kept is sent from there
+            // What is kept is sent from there, with an end that follows it.
+            let has_end = self.local.fin == Some(to);
+            self.heads.acknowledged(memory, to.plus(u32::from(has_end)));
         }
         self.trip.interrupted();
         if to == from && self.heads.is_empty() && !has_news {
@@ -197,8 +199,8 @@ impl Flow {
     /// When something is to be sent in the local side's place.
     pub(super) fn resend_due(&self) -> Option<Instant> {
         let Phase::Resumed(resumed) = &self.phase else { return None };
-        let has_more =
-            self.heads.has_next() || resumed.has_news || self.next_again(resumed).is_some();
+        let has_head = self.heads.has_next() && resumed.has_left(self.local.acked);
+        let has_more = has_head || resumed.has_news || self.next_again(resumed).is_some();
         let pace = has_more.then_some(resumed.pace);
         [pace, resumed.timeout, resumed.asked_at].into_iter().flatten().min()
     }
@@ -236,7 +238,9 @@ impl Flow {
         if resumed.pace > now {
             return None;
         }
-        if let Some(head) = self.heads.next() {
+        if resumed.has_left(self.local.acked)
+            && let Some(head) = self.heads.next()
+        {
             out.extend_from_slice(head);
             resumed.timeout = resumed.timeout.or_else(|| Some(now + resumed.patience()));
             if self.state == State::Closed && !self.heads.has_next() {
@@ -407,6 +411,12 @@ impl Resumed {
         let (from, to) = self.lost;
         let lost = to.beyond(from.max(acked));
         self.next.beyond(acked).saturating_sub(arrived).saturating_sub(lost)
+    }
+
+    /// Whether all that is to be sent in the local side's place has left, and nothing is lost: what
+    /// nobody answered for follows.
+    fn has_left(&self, acked: Seq) -> bool {
+        !self.next.is_before(self.to) && self.next_lost(acked).is_none()
     }
 
     /// The first byte that is lost, did not arrive, and has not left again.

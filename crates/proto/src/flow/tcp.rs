@@ -232,7 +232,7 @@ impl Flow {
             // Whose receiver misses something takes another number for a question, and asks back:
             // what it was promised is only let go of when it certainly believes it. Who breaks
             // off by itself needs to be promised nothing more.
-            let is_believed = segment.seq == sender.acked;
+            let is_believed = segment.seq == sender.acked && sender.acked == sender.next;
             let is_its_own = way == Way::Out && segment.seq == sender.next;
             if plausible && (self.promised.is_none() || is_believed || is_its_own) {
                 self.state = State::Closed;
