@@ -2,7 +2,10 @@
 
 mod pair;
 
-use pair::{DELAY, Pair};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use pair::{DELAY, GATEWAY, Pair};
 use rove_proto::error::CloseCode;
 use rove_proto::node::{Command, Event, PeerState};
 use rove_proto::time::{Duration, Instant};
@@ -123,27 +126,48 @@ fn a_silent_way_that_is_back_is_found_within_a_round_trip_and_20_ms() {
     }
 }
 
+/// A download that is cut for so long, and when the client sent something by another socket since.
+fn cut_download(outage: Duration) -> (Scene, Vec<Duration>) {
+    let mut scene = Scene::new(Sender::Server);
+    let cut_at = scene.pair.now;
+    let sent = Rc::new(RefCell::new(Vec::new()));
+    let first = Cell::new(None);
+    let seen = Rc::clone(&sent);
+    scene.pair.filter = Box::new(move |datagram| {
+        if datagram.to.to_string() == GATEWAY {
+            let usual = first.get().unwrap_or(datagram.from);
+            first.set(Some(usual));
+            let since = datagram.at.saturating_since(cut_at + DELAY);
+            seen.borrow_mut().extend((datagram.from != usual).then_some(since));
+        }
+        false
+    });
+    scene.say(true, Flags::ACK, START.plus(1), START.plus(1), &SEGMENT);
+    scene.say(false, Flags::ACK, START.plus(1), START.plus(1), &SEGMENT);
+    scene.run(outage);
+    let sent = sent.take();
+    (scene, sent)
+}
+
 /// Else what is in flight when the answer to a handshake comes is on its way to a socket that is
 /// closed by then.
 #[test]
 fn a_path_that_is_back_is_not_left_for_one_that_was_asked_for_meanwhile() {
-    for outage in (5_000..9_000).step_by(31) {
-        let mut scene = Scene::new(Sender::Server);
-        scene.cut();
-        scene.say(true, Flags::ACK, START.plus(1), START.plus(1), &SEGMENT);
-        scene.say(false, Flags::ACK, START.plus(1), START.plus(1), &SEGMENT);
-        scene.run(Duration::from_millis(outage));
-        scene.mend();
-        // Where the answer to a handshake comes first the path has not answered yet.
-        while scene.pair.state() != PeerState::Up {
-            scene.run(Duration::from_millis(1));
-        }
+    let (_, asked) = cut_download(Duration::from_secs(30));
+    assert!(asked.len() > 8, "{asked:?}");
+    // Just before it is asked for, so that the question gets through, and at other times.
+    let before =
+        asked.iter().flat_map(|at| [2, 6, 10, 14].map(|ms| *at - Duration::from_millis(ms)));
+    let others = (5_000..9_000).step_by(131).map(Duration::from_millis);
+    for outage in before.chain(others) {
+        let (mut scene, _) = cut_download(outage);
         let path = |scene: &Scene| {
             scene.pair.gateway.status(scene.pair.client_key).map(|status| status.paths[0].remote())
         };
         let before = path(&scene);
+        scene.mend();
         scene.run(Duration::from_secs(3));
-        assert_eq!(path(&scene), before, "after {outage} ms");
+        assert_eq!(path(&scene), before, "after {outage:?}");
     }
 }
 

@@ -144,9 +144,9 @@ impl Peer {
         }
     }
 
-    /// Client: a path of the session has answered: there is no need for another one. An answer that
-    /// is still under way would take the session to another socket, and what is in flight to the
-    /// old one would be lost.
+    /// Client: a path of the session has answered, or is heard again: there is no need for another
+    /// session. An answer that is still under way would take the session to another socket, and
+    /// what is in flight to the old one would be lost.
     pub(super) fn call_off(&mut self, cx: &mut Context<'_>) {
         let is_due = self.epochs.current.as_ref().is_none_or(|epoch| epoch.wants_rekey(cx.now));
         if let Side::Gateway(connector) = &mut self.side
