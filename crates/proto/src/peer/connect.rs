@@ -144,11 +144,11 @@ impl Peer {
         }
     }
 
-    /// Client: a path of the session has answered, or is heard again: there is no need for another
-    /// session. An answer that is still under way would take the session to another socket, and
-    /// what is in flight to the old one would be lost.
+    /// Client: a path of the session has answered: there is no need for another session. An answer
+    /// that is still under way would take the session to another socket, and what is in flight to
+    /// the old one would be lost.
     pub(super) fn call_off(&mut self, cx: &mut Context<'_>) {
-        let is_due = self.epochs.current.as_ref().is_none_or(|epoch| epoch.wants_rekey(cx.now));
+        let is_due = self.needs_keys(cx.now);
         if let Side::Gateway(connector) = &mut self.side
             && connector.is_trying()
             && !is_due
@@ -156,6 +156,11 @@ impl Peer {
             connector.stop(cx.indices);
             self.close_unused_sockets(cx);
         }
+    }
+
+    /// Whether there are no keys, or they are old.
+    fn needs_keys(&self, now: Instant) -> bool {
+        self.epochs.current.as_ref().is_none_or(|epoch| epoch.wants_rekey(now))
     }
 
     /// Makes the attempts that are due.
@@ -340,7 +345,11 @@ impl Peer {
         }
         let (welcome, keys) = attempt.initiator.finish(bytes)?;
         let Some(attempt) = round.attempts.remove(place) else { return Ok(()) };
+        // The path in use is heard again, and data goes there: that is not lost for a session that
+        // is not needed, unless the path turns out not to answer.
+        let returns = self.return_due().is_some_and(|due| cx.now < due);
         match keys {
+            Some(_) if returns && !self.needs_keys(cx.now) => cx.indices.revoke(attempt.indices),
             Some(keys) => self.install(cx, attempt, &welcome, keys),
             None => self.refused(cx, attempt, welcome.status),
         }

@@ -30,9 +30,6 @@ impl Peer {
         match (self.flows.is_up(), carries) {
             (true, false) => self.flows.suspend(cx.now, cx.memory),
             (false, true) => {
-                if returns {
-                    self.call_off(cx);
-                }
                 let trip = self.paths.active().map(|path| path.rtt.smoothed());
                 self.flows.resume(cx.now, cx.memory, trip.unwrap_or_default());
             }
