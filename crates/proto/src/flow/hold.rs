@@ -178,8 +178,7 @@ impl Flow {
         fresh: bool,
     ) {
         // What memory was short for is answered by nobody, though what came before it is.
-        let kept_to = self.cache.span().map_or(self.local.acked, |(_, end)| end);
-        let is_kept = !kept_to.is_before(segment.seq.plus(u32::from(segment.len)));
+        let is_kept = !self.kept_to().is_before(segment.seq.plus(u32::from(segment.len)));
         let is_covered = self.covered().is_some() && is_kept;
         let probes = segment.len <= 1 && segment.seq == self.answered_to().minus(1);
         let trip = self.trip.time();
@@ -234,6 +233,11 @@ impl Flow {
         let whole = !self.local.acked.is_before(first) && !end.is_before(sent);
         let promised = self.promised.is_some_and(|promised| !end.is_before(promised));
         (whole || promised).then_some(end)
+    }
+
+    /// Up to where what the local side sent is kept, or has arrived.
+    pub(super) fn kept_to(&self) -> Seq {
+        self.cache.span().map_or(self.local.acked, |(_, end)| end)
     }
 
     /// Up to where the local side knows its bytes arrived.

@@ -1,4 +1,7 @@
 //! What becomes of one packet of somebody else's: from the TUN, and from the tunnel.
+//!
+//! Decides whether it goes on, and whether as it is. What this end says itself comes out of
+//! [`Flows::poll`], and by which path anything goes is not known here.
 
 use super::Flows;
 use super::cache::Payload;

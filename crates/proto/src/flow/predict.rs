@@ -3,7 +3,8 @@
 //!
 //! Packets come in runs, cut from what one side sent at once: their headers differ in nothing but
 //! the number, the identification and the sums. Comparing some fifty bytes is all that it takes to
-//! know of such a one which connection it is of and what it says.
+//! know of such a one which connection it is of and what it says. Knows nothing of how far that
+//! connection is: whether the number is the next is for `tcp` to say.
 
 use super::table::Place;
 use crate::wire::inner::{IPV4_HEADER, IPV6_HEADER, InnerPacket};

@@ -172,8 +172,7 @@ impl Flow {
         segment: &Segment,
         packet: &InnerPacket<'_>,
     ) -> bool {
-        let (end, promised) = (segment.end(), self.promised);
-        let kept_to = self.cache.span().map_or(self.local.acked, |(_, kept_to)| kept_to);
+        let (end, promised, kept_to) = (segment.end(), self.promised, self.kept_to());
         let Phase::Resumed(resumed) = &mut self.phase else { return true };
         if promised.is_some_and(|to| !to.is_before(end) && segment.seq.is_before(to)) {
             resumed.asked_at = Some(now);

@@ -2,9 +2,12 @@
 
 use super::*;
 
-#[test]
-fn what_is_lost_is_found_and_sent_again() {
+/// Twenty segments are owed, and at least ten of them have left since the way is back; the first.
+fn sent_again(with_sack: bool) -> (Scene, Seq) {
     let mut scene = Scene::new(Hold::Full);
+    for (_, flow) in scene.flows.table.iter_mut() {
+        flow.terms.as_mut().unwrap().sack = with_sack;
+    }
     scene.acknowledge(scene.local.0);
     scene.send(20);
     let first = scene.local.0.minus(20 * MSS);
@@ -13,6 +16,12 @@ fn what_is_lost_is_found_and_sent_again() {
     scene.resume();
     let sent = scene.said_within(TRIP * 2).len();
     assert!(sent >= 10, "{sent}");
+    (scene, first)
+}
+
+#[test]
+fn what_is_lost_is_found_and_sent_again() {
+    let (mut scene, first) = sent_again(true);
     // All but the second arrived.
     scene.remote.1 = first.plus(MSS);
     assert_eq!(scene.sack(first.plus(2 * MSS), first.plus(10 * MSS)), Verdict::Keep);
@@ -23,14 +32,7 @@ fn what_is_lost_is_found_and_sent_again() {
 
 #[test]
 fn all_of_a_gap_is_sent_again_while_more_and_more_behind_it_arrives() {
-    let mut scene = Scene::new(Hold::Full);
-    scene.acknowledge(scene.local.0);
-    scene.send(20);
-    let first = scene.local.0.minus(20 * MSS);
-    scene.suspend();
-    scene.said();
-    scene.resume();
-    assert!(scene.said_within(TRIP * 2).len() >= 10);
+    let (mut scene, first) = sent_again(true);
     scene.remote.1 = first.plus(MSS);
     // What follows the gap comes a segment at a time.
     let mut again = Vec::new();
@@ -47,17 +49,7 @@ fn all_of_a_gap_is_sent_again_while_more_and_more_behind_it_arrives() {
 /// is its next word (RFC 6582).
 #[test]
 fn a_receiver_that_cannot_say_what_it_has_gets_what_it_misses() {
-    let mut scene = Scene::new(Hold::Full);
-    for (_, flow) in scene.flows.table.iter_mut() {
-        flow.terms.as_mut().unwrap().sack = false;
-    }
-    scene.acknowledge(scene.local.0);
-    scene.send(20);
-    let first = scene.local.0.minus(20 * MSS);
-    scene.suspend();
-    scene.said();
-    scene.resume();
-    assert!(scene.said_within(TRIP * 2).len() >= 10);
+    let (mut scene, first) = sent_again(false);
     // The second and the fourth are missing of ten.
     let mut heard = |ack: Seq, times: u32| -> Vec<u32> {
         (0..times).for_each(|_| drop(scene.acknowledge(ack)));
