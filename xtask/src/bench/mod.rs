@@ -1,8 +1,8 @@
 //! Rove beside wireguard-go and beside the bare link, on one machine in one run.
 //!
 //! Two hosts in network namespaces, one veth pair, and between them in turn: nothing, wireguard-go,
-//! Rove. The contenders take turns round by round, so that what else the machine does meets all of
-//! them; medians and their ratios are printed. Decides what is measured and how; how each tunnel is
+//! Rove. The contenders take turns round by round, each time the other way about, so that what else
+//! the machine does meets all of them; medians are printed, and ratios. Decides what is measured and how; how each tunnel is
 //! started is in [`tunnels`]. Figures of different runs are not comparable, ratios are.
 
 mod measure;
@@ -19,6 +19,7 @@ use crate::report;
 use crate::run::{cargo, root, run};
 use measure::Figures;
 use place::Place;
+use table::Rounds;
 use tunnels::{Bare, Rove, Tunnel, WireguardGo};
 
 /// Rounds when nothing is said; the medians are over these.
@@ -45,9 +46,11 @@ const MODULE: &str = "bench/wireguard-go";
 struct Settings {
     rounds: u32,
     seconds: u32,
+    /// Only Rove, with holding and without.
+    only_holding: bool,
 }
 
-/// `bench [--rounds N] [--seconds N]`: builds what is compared, then runs it in a place of its own
+/// `bench [--rounds N] [--seconds N] [--only-holding]`: builds what is compared, then runs it in a place of its own
 /// where nothing can be left behind.
 ///
 /// # Errors
@@ -64,7 +67,8 @@ pub(crate) fn run_bench(words: &[&str]) -> Result<(), String> {
     command
         .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
         .arg(std::env::current_exe().map_err(|error| format!("own path: {error}"))?)
-        .args(["bench-inside", &settings.rounds.to_string(), &settings.seconds.to_string()]);
+        .arg("bench-inside")
+        .args(words);
     run(command).map_err(|error| {
         format!(
             "{error}; bench needs prlimit, unshare, ip, /dev/net/tun, and root or user namespaces"
@@ -77,39 +81,43 @@ pub(crate) fn run_bench(words: &[&str]) -> Result<(), String> {
 /// # Errors
 /// As [`run_bench`].
 pub(crate) fn inside(words: &[&str]) -> Result<(), String> {
-    let settings = match words {
-        [rounds, seconds] => parse(&["--rounds", rounds, "--seconds", seconds])?,
-        _ => return Err("bench-inside is started by bench".to_owned()),
-    };
+    let settings = parse(words)?;
     if fs::write("/proc/self/autogroup", "-20").is_err() {
         report::line("no right to run before other programs: they may disturb the figures");
     }
     Place::prepare()?;
     let rove = Rove { name: table::OWN, hold: "full" };
     let holding_nothing = Rove { name: table::HOLDING_NOTHING, hold: "off" };
-    let contenders: [&dyn Tunnel; 4] = [&Bare, &WireguardGo, &rove, &holding_nothing];
-    let mut contenders = contenders.map(|tunnel| (tunnel, Vec::<Figures>::new()));
+    let contenders: &[&dyn Tunnel] = match settings.only_holding {
+        true => &[&rove, &holding_nothing],
+        false => &[&Bare, &WireguardGo, &rove, &holding_nothing],
+    };
+    let mut given: Vec<_> = contenders.iter().map(|one| (one.name(), Rounds::new())).collect();
     for round in 1..=settings.rounds {
-        for (tunnel, figures) in &mut contenders {
+        let mut turns: Vec<usize> = (0..contenders.len()).collect();
+        if round % 2 == 0 {
+            turns.reverse();
+        }
+        for turn in turns {
+            let name = contenders[turn].name();
             // Fresh hosts for each: a tunnel may leave on purpose what its restart needs.
-            let of_round = measure::round(*tunnel, &Place::new()?, settings.seconds)
-                .map_err(|error| format!("{}: {error}", tunnel.name()))?;
-            report::line(format_args!("round {round}, {}: {of_round}", tunnel.name()));
-            figures.push(of_round);
+            let figures = measure::round(contenders[turn], &Place::new()?, settings.seconds)
+                .map_err(|error| format!("{name}: {error}"))?;
+            report::line(format_args!("round {round}, {name}: {figures}"));
+            given[turn].1.push(figures);
         }
     }
     let mut crowds = Vec::new();
-    for (tunnel, _) in &contenders[..3] {
+    let crowded: &[&dyn Tunnel] = if settings.only_holding { &[] } else { &[&WireguardGo, &rove] };
+    for tunnel in crowded {
         if let Some(kilobytes) = tunnel.crowd(&Place::new()?, CROWD)? {
             crowds.push((tunnel.name(), kilobytes));
         }
     }
-    let medians: Vec<(&str, Figures)> = contenders
-        .iter()
-        .map(|(tunnel, figures)| (tunnel.name(), table::median(figures)))
-        .collect();
+    let medians: Vec<(&str, Figures)> =
+        given.iter().map(|(name, rounds)| (*name, table::median(rounds))).collect();
     report::line(table::render(&medians, &crowds, settings.rounds, settings.seconds));
-    report::line(table::bounds(&medians, &crowds));
+    report::line(table::bounds(&given, &crowds));
     Ok(())
 }
 
@@ -129,16 +137,24 @@ pub(crate) fn program(words: &[&str]) -> Result<(), String> {
 }
 
 fn parse(words: &[&str]) -> Result<Settings, String> {
-    let mut settings = Settings { rounds: ROUNDS, seconds: SECONDS };
-    for pair in words.chunks(2) {
-        let (field, max) = match pair.first() {
-            Some(&"--rounds") => (&mut settings.rounds, ROUNDS_MAX),
-            Some(&"--seconds") => (&mut settings.seconds, SECONDS_MAX),
-            _ => return Err("usage: cargo xtask bench [--rounds N] [--seconds N]".to_owned()),
+    let mut settings = Settings { rounds: ROUNDS, seconds: SECONDS, only_holding: false };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let (field, max) = match *word {
+            "--rounds" => (&mut settings.rounds, ROUNDS_MAX),
+            "--seconds" => (&mut settings.seconds, SECONDS_MAX),
+            "--only-holding" => {
+                settings.only_holding = true;
+                continue;
+            }
+            _ => {
+                let usage = "cargo xtask bench [--rounds N] [--seconds N] [--only-holding]";
+                return Err(format!("usage: {usage}"));
+            }
         };
-        let value = pair.get(1).and_then(|text| text.parse().ok()).unwrap_or(0);
+        let value = words.next().and_then(|text| text.parse().ok()).unwrap_or(0);
         if value == 0 || value > max {
-            return Err(format!("{}: a number from 1 to {max} is wanted", pair[0]));
+            return Err(format!("{word}: a number from 1 to {max} is wanted"));
         }
         *field = value;
     }

@@ -84,7 +84,7 @@ pub(super) struct Bare;
 
 impl Tunnel for Bare {
     fn name(&self) -> &'static str {
-        "bare link"
+        super::table::BARE
     }
 
     fn start(&self, _: &Place) -> Result<Running, String> {
@@ -107,7 +107,7 @@ pub(super) struct WireguardGo;
 
 impl Tunnel for WireguardGo {
     fn name(&self) -> &'static str {
-        "wireguard-go"
+        super::table::RIVAL
     }
 
     fn start(&self, place: &Place) -> Result<Running, String> {

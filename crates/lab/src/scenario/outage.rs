@@ -113,29 +113,20 @@ impl Outages {
 
     /// When the link goes and when it comes back, each up to [`CHANCE_NS`] later than it would; in
     /// a control it goes and never comes back.
-    pub(super) fn script(self, acts: [Act; 2], stage: &Stage<'_>) -> Vec<Cue> {
-        self.script_by(CHANCE_NS, acts, stage)
-    }
-
-    /// The same, at just these moments.
-    pub(super) fn exact_script(self, acts: [Act; 2], stage: &Stage<'_>) -> Vec<Cue> {
-        self.script_by(1, acts, stage)
-    }
-
-    fn script_by(self, chance_ns: u64, [goes, comes]: [Act; 2], stage: &Stage<'_>) -> Vec<Cue> {
+    pub(super) fn script(self, [goes, comes]: [Act; 2], stage: &Stage<'_>) -> Vec<Cue> {
         let mut script = self
-            .moments(stage.seed, chance_ns)
+            .moments(stage.seed)
             .flat_map(|(goes_ns, comes_ns)| [Cue::at(goes_ns, goes), Cue::at(comes_ns, comes)]);
         if stage.control() { script.next().into_iter().collect() } else { script.collect() }
     }
 
-    /// From when to when each lasts; less than so many nanoseconds are left to chance each time.
-    fn moments(self, seed: u64, chance_ns: u64) -> impl Iterator<Item = (u64, u64)> {
+    /// From when to when each lasts.
+    fn moments(self, seed: u64) -> impl Iterator<Item = (u64, u64)> {
         let mut rng = Rng::new(seed);
         let mut next_ns = self.first_ns;
         (0..self.count).map(move |_| {
-            let goes_ns = next_ns + rng.below(chance_ns);
-            let comes_ns = goes_ns + self.length_ns + rng.below(chance_ns);
+            let goes_ns = next_ns + rng.below(CHANCE_NS);
+            let comes_ns = goes_ns + self.length_ns + rng.below(CHANCE_NS);
             next_ns = comes_ns + self.between_ns;
             (goes_ns, comes_ns)
         })
@@ -275,7 +266,7 @@ mod tests {
             length_ns: 15 * SECOND,
             between_ns: 8 * SECOND,
         };
-        let all = |seed| outages.moments(seed, CHANCE_NS).collect::<Vec<_>>();
+        let all = |seed| outages.moments(seed).collect::<Vec<_>>();
         for seed in 0..100 {
             let [(first_ns, return_ns), (second_ns, end_ns)] = all(seed)[..] else { panic!() };
             let spans = [first_ns, return_ns - first_ns, second_ns - return_ns, end_ns - second_ns];

@@ -96,8 +96,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
         true => CLOSED_NS + CONTROL_NS,
         false => session.length_ns() + closed_ns + PATIENCE_NS,
     };
-    // What is typed afterwards is typed at a fixed time.
-    let script = lid.exact_script([Act::CloseLid, Act::OpenLid], stage);
+    let script = lid.script([Act::CloseLid, Act::OpenLid], stage);
     let run = ground.session(session, limit_ns, &script)?;
     obituary(&run.transfer).iter().for_each(|text| (stage.tell)(text));
     report(&run, outcome);

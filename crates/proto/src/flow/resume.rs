@@ -4,9 +4,10 @@
 //! What is owed leaves at the rate at which it arrived before the way was lost, in flight no more
 //! than there was then; what the remote side misses is found by its selective acknowledgements and
 //! by time, sent again, and halves both. Until the remote side has everything, the local one hears
-//! its acknowledgements with the number that it was told already, and is given as much room as the
-//! remote one has taken in: so its own bytes follow those that are owed at the same pace, with no
-//! gap and no burst between. What gets no answer so many times is broken off at both ends.
+//! its acknowledgements with the number that it was told already, and is given the room that what
+//! is owed leaves in flight, at once, and as much more as the remote one has taken in: so its own
+//! bytes follow those that are owed at the same pace, with no gap and no burst between. What gets
+//! no answer so many times is broken off at both ends.
 
 use super::Output;
 use super::cache::Again;
@@ -70,8 +71,10 @@ pub(super) struct Resumed {
     tries: u8,
     /// Up to where the local side was told that there is room.
     edge: Option<Seq>,
+    /// Room beyond what was promised that the local side has before anything is taken in.
+    ahead: u32,
     has_news: bool,
-    /// When the local side asked what has arrived, if it was not told since.
+    /// When the local side asked what has arrived, or is to hear of room, if it was not told since.
     asked_at: Option<Instant>,
 }
 
@@ -106,7 +109,8 @@ impl Flow {
         let flight = held.flight().max(FLIGHT_MIN * self.mss());
         let usual = u64::from(FLIGHT_MIN * self.mss()) * 1_000_000_000 / to_nanos(trip).max(1);
         let rate = self.trip.rate().unwrap_or(usual).max(usual);
-        let edge = held.edge();
+        let (edge, ahead) = self.room_at_once(held.edge(), flight);
+        let asked_at = (edge != held.edge()).then_some(now);
         self.is_settled |= held.strike_out() && self.promised.is_none();
         let has_news = held.has_news;
         let from = self.local.acked;
@@ -141,9 +145,30 @@ impl Flow {
             timeout: None,
             tries: 0,
             edge,
+            ahead,
             has_news,
-            asked_at: None,
+            asked_at,
         }));
+    }
+
+    /// Up to where the local side has room as soon as there is a way, and how much of that is
+    /// beyond what was promised: what is owed may leave less than may be in flight, and may have
+    /// arrived before the way was lost. Whoever waited for its acknowledgement to give room would
+    /// lose a round trip.
+    fn room_at_once(&self, edge: Option<Seq>, flight: u32) -> (Option<Seq>, u32) {
+        let Some(promised) = self.promised else { return (edge, 0) };
+        let owed = promised.beyond(self.local.acked);
+        let ahead = self.whole(flight.saturating_sub(owed));
+        let opened = promised.plus(ahead).min(self.remote.edge).max(promised);
+        (Some(edge.map_or(opened, |before| before.max(opened))), ahead)
+    }
+
+    /// Whole segments of so many bytes, as a window can say it: room for half a segment would make
+    /// the local side send halves from then on.
+    fn whole(&self, bytes: u32) -> u32 {
+        let mss = self.mss().max(1);
+        let unit = (1 << self.remote.scale) - 1;
+        (bytes / mss * mss + unit) & !unit
     }
 
     /// Whether a segment of the local side's need not be sent again: the remote side has it, or it
@@ -313,7 +338,7 @@ impl Flow {
 
     /// What the local side is to hear in an acknowledgement's place; `None` when it hears that.
     pub(super) fn tell(&mut self) -> Option<Told> {
-        let (acked, room, mss) = (self.local.acked, self.remote.edge, self.mss().max(1));
+        let (acked, room) = (self.local.acked, self.remote.edge);
         let is_sent = match &self.phase {
             Phase::Resumed(resumed) => !self.heads.is_empty() || acked.is_before(resumed.to),
             Phase::Held(_) => true,
@@ -324,13 +349,14 @@ impl Flow {
             return Some(Told { ack: self.answered_to(), window: 0, is_news: false });
         }
         let promised = self.promised?;
+        let taken_in = match &mut self.phase {
+            Phase::Resumed(resumed) => acked.beyond(*resumed.from.get_or_insert(acked)),
+            Phase::Normal | Phase::Held(_) | Phase::Broken(_) => 0,
+        };
+        let given = self.whole(taken_in);
         let (edge, before) = match &mut self.phase {
             Phase::Resumed(resumed) => {
-                let taken_in = acked.beyond(*resumed.from.get_or_insert(acked));
-                // Room for half a segment would make the local side send halves from then on.
-                let whole = taken_in / mss * mss;
-                let unit = (1 << self.remote.scale) - 1;
-                let edge = promised.plus((whole + unit) & !unit).min(room.max(promised));
+                let edge = promised.plus(resumed.ahead + given).min(room.max(promised));
                 let before = resumed.edge;
                 let edge = before.map_or(edge, |before| before.max(edge));
                 resumed.edge = Some(edge);

@@ -502,10 +502,35 @@ fn room_that_was_given_is_not_taken_back() {
     scene.said_within(TRIP);
     assert_eq!(scene.acknowledge(end.minus(6 * MSS)), None);
     let told = scene.acknowledge(end.minus(3 * MSS)).unwrap();
-    assert_eq!(told.window, 3 * MSS);
+    assert_eq!(told.window, (4 + 3) * MSS);
     scene.suspend();
     let told = scene.said();
-    assert_eq!((told[0].ack, told[0].window), (end, 3 * MSS));
+    assert_eq!((told[0].ack, told[0].window), (end, (4 + 3) * MSS));
+}
+
+#[test]
+fn what_the_owed_leaves_in_flight_is_given_at_once() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.acknowledge(scene.local.0);
+    scene.send(2);
+    let end = scene.local.0;
+    scene.suspend();
+    scene.said();
+    scene.wait(Duration::from_secs(10));
+    scene.resume();
+    // Of ten segments that may be in flight two are owed: maybe they have arrived, and only that
+    // word was lost.
+    let said = scene.said();
+    let [told] = &said[..1] else { panic!() };
+    assert_eq!((told.output, told.ack, told.window), (Output::ToLocal, end, 8 * MSS));
+    let told = scene.acknowledge(end.minus(MSS));
+    assert_eq!(told, None, "what was there already gives no more room");
+    assert!(!scene.send(8), "it follows what is owed");
+    let sent = scene.said_within(TRIP * 3);
+    let seqs: Vec<_> = sent.iter().map(|(_, said)| said.seq.beyond(end.minus(MSS)) / MSS).collect();
+    assert_eq!(seqs, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    let told = scene.acknowledge(end.plus(MSS)).unwrap();
+    assert_eq!((told.ack, told.window), (end.plus(MSS), 64_000), "it speaks for itself again");
 }
 
 #[test]
