@@ -17,8 +17,12 @@ use crate::wire::checksum::Sum;
 use crate::wire::inner::{Home, InnerPacket, InnerView};
 use crate::wire::tcp::{Flags, Segment, Seq};
 
-/// Bytes that may wait behind holes.
+/// Bytes that may wait behind holes,
 const BEYOND_BYTES_MAX: usize = 1 << 18;
+/// and pieces.
+const BEYOND_PIECES_MAX: usize = 256;
+/// What a piece counts as at least, in bytes: so much it takes to remember where it is.
+const PIECE_MIN: usize = 64;
 /// What is empty remembers no more places of pieces than this,
 const RESTING_PIECES: usize = 16;
 /// nor of buffers.
@@ -42,6 +46,8 @@ pub(super) struct Cache {
     beyond: Vec<(Piece, Vec<u8>)>,
     /// Bytes in `beyond`.
     waiting: usize,
+    /// What all pieces count as.
+    held: usize,
     /// Why the hole before `beyond`, or the end, is where it is, if it is for want of room.
     no_room: Option<NoRoom>,
 }
@@ -147,9 +153,9 @@ impl Cache {
         self.pieces.is_empty() && self.beyond.is_empty()
     }
 
-    /// Bytes held.
+    /// Bytes held; small pieces count as more than they have.
     pub(super) const fn len(&self) -> usize {
-        self.end.beyond(self.base) as usize + self.waiting
+        self.held
     }
 
     /// Keeps what is sent. What is there already is not kept twice, and what there is no memory for
@@ -168,9 +174,13 @@ impl Cache {
                 }
                 return len;
             }
-            ahead if ahead > 0 && self.waiting + len <= BEYOND_BYTES_MAX => {
+            ahead
+                if ahead > 0
+                    && self.waiting + len <= BEYOND_BYTES_MAX
+                    && self.beyond.len() < BEYOND_PIECES_MAX =>
+            {
                 let known = self.beyond.iter().any(|(known, _)| known.seq == seq);
-                if !known && self.takes(memory, len) {
+                if !known && self.takes(memory, price(len)) {
                     let payload = payload.declared();
                     let bytes = [payload.bytes.0, payload.bytes.1].concat();
                     self.beyond.push((Piece::new(&payload, len, Place::Copied(0)), bytes));
@@ -184,20 +194,28 @@ impl Cache {
 
     /// Takes memory for so many bytes, if it may have as much.
     fn takes(&mut self, memory: &mut Memory, bytes: usize) -> bool {
-        let taken = memory.take(self.len(), bytes);
+        let taken = memory.take(self.held, bytes);
         self.no_room = taken.err().or(self.no_room);
+        self.held += if taken.is_ok() { bytes } else { 0 };
         taken.is_ok()
+    }
+
+    /// Gives memory back for so many bytes.
+    fn gives_back(&mut self, memory: &mut Memory, bytes: usize) {
+        self.held -= bytes;
+        memory.give_back(bytes);
     }
 
     /// Keeps the next piece, in the buffer that it lies in or copied. Returns whether there is
     /// room.
     fn append(&mut self, memory: &mut Memory, payload: Payload<'_>, len: usize) -> bool {
-        if !self.takes(memory, len) {
+        if !self.takes(memory, price(len)) {
             return false;
         }
         if let Some(home) = payload.home
-            && self.extend(home, len, payload.push)
+            && let Some(less) = self.extend(home, len, payload.push)
         {
+            self.gives_back(memory, price(len) - less);
             return true;
         }
         let home = payload.home.and_then(|home| self.buffers.keep(memory, home));
@@ -209,28 +227,31 @@ impl Cache {
                 true
             }
             Err(no_room) => {
-                memory.give_back(len);
+                self.gives_back(memory, price(len));
                 self.no_room = Some(no_room);
                 false
             }
         }
     }
 
-    /// Whether the next piece lies behind the last in one buffer: then it is a part of that.
-    fn extend(&mut self, home: Home<'_>, len: usize, push: bool) -> bool {
-        let Some(last) = self.pieces.back_mut() else { return false };
-        let Place::Buffer(number, at) = last.place else { return false };
+    /// If the next piece lies behind the last in one buffer, it is a part of that. Returns by how
+    /// much that counts as more then.
+    fn extend(&mut self, home: Home<'_>, len: usize, push: bool) -> Option<usize> {
+        let last = self.pieces.back_mut()?;
+        let Place::Buffer(number, at) = last.place else { return None };
         let follows = self.buffers.is_at(number, home)
             && at as usize + last.len as usize == home.at
             && !last.is_over
             && len <= usize::from(last.segment);
-        if follows {
-            last.len += length(len);
-            last.push |= push;
-            last.is_over = len < usize::from(last.segment);
-            self.end = last.end();
+        if !follows {
+            return None;
         }
-        follows
+        let before = last.price();
+        last.len += length(len);
+        last.push |= push;
+        last.is_over = len < usize::from(last.segment);
+        self.end = last.end();
+        Some(last.price() - before)
     }
 
     fn copy(&mut self, memory: &mut Memory, bytes: (&[u8], &[u8])) -> Result<Place, NoRoom> {
@@ -256,7 +277,7 @@ impl Cache {
         while !self.beyond.is_empty() {
             let end = self.end;
             let next = self.beyond.iter().position(|(piece, _)| piece.seq == end);
-            let Some(next) = next else { return };
+            let Some(next) = next else { break };
             let (piece, bytes) = self.beyond.swap_remove(next);
             self.waiting -= bytes.len();
             match self.copy(memory, (&bytes, &[])) {
@@ -265,18 +286,34 @@ impl Cache {
                     self.end = piece.end();
                 }
                 Err(no_room) => {
-                    memory.give_back(bytes.len());
+                    self.gives_back(memory, piece.price());
                     self.no_room = Some(no_room);
                     return;
                 }
             }
         }
+        self.forget_overtaken(memory);
+    }
+
+    /// What waited and came otherwise meanwhile is not waited for any more.
+    fn forget_overtaken(&mut self, memory: &mut Memory) {
+        let (end, mut bytes, mut prices) = (self.end, 0, 0);
+        self.beyond.retain(|(piece, _)| {
+            let waits = !piece.seq.is_before(end);
+            if !waits {
+                bytes += piece.len as usize;
+                prices += piece.price();
+            }
+            waits
+        });
+        self.waiting -= bytes;
+        self.gives_back(memory, prices);
     }
 
     /// The other side has everything before `ack`.
     pub(super) fn acknowledged(&mut self, memory: &mut Memory, ack: Seq) {
-        let held = self.len();
         let mut copied = 0;
+        let mut prices = 0;
         while let Some(&piece) = self.pieces.front()
             && !ack.is_before(piece.end())
         {
@@ -285,13 +322,17 @@ impl Cache {
                 Place::Copied(_) => copied += piece.len as usize,
                 Place::Buffer(number, _) => self.buffers.let_go(memory, number),
             }
+            prices += piece.price();
             self.pieces.pop_front();
             self.sound = self.sound.saturating_sub(1);
         }
         if let Some(first) = self.pieces.front_mut() {
+            let before = first.price();
             first.arrived(ack);
+            prices += before - first.price();
             self.base = first.seq;
         }
+        self.gives_back(memory, prices);
         if copied > 0 {
             memory.lent -= self.copied.blocks();
             self.copied.forget_first(&mut memory.blocks, copied);
@@ -302,17 +343,7 @@ impl Cache {
             self.base = self.base.max(ack);
             self.end = self.base;
             self.pieces.shrink_to(RESTING_PIECES);
-            let waiting = &mut self.waiting;
-            self.beyond.retain(|(piece, bytes)| {
-                let misses = !piece.seq.is_before(ack);
-                if !misses {
-                    *waiting -= bytes.len();
-                }
-                misses
-            });
-        }
-        memory.give_back(held - self.len());
-        if self.pieces.is_empty() {
+            self.forget_overtaken(memory);
             self.close_holes(memory);
         }
     }
@@ -342,12 +373,13 @@ impl Cache {
 
     /// Forgets all but the first so many pieces.
     fn truncate(&mut self, memory: &mut Memory, pieces: usize) {
-        let held = self.len();
         let mut copied = self.copied.len();
+        let mut prices: usize = self.beyond.iter().map(|(piece, _)| piece.price()).sum();
         while self.pieces.len() > pieces
             && let Some(piece) = self.pieces.pop_back()
         {
             self.end = piece.seq;
+            prices += piece.price();
             match piece.place {
                 Place::Copied(_) => copied -= piece.len as usize,
                 Place::Buffer(number, _) => self.buffers.let_go(memory, number),
@@ -358,7 +390,7 @@ impl Cache {
         memory.lent += self.copied.blocks();
         self.beyond.clear();
         self.waiting = 0;
-        memory.give_back(held - self.len());
+        self.gives_back(memory, prices);
     }
 
     /// The segments from the one that holds the byte `from` on, in order.
@@ -455,6 +487,11 @@ impl Piece {
         self.seq.plus(self.len)
     }
 
+    /// What it counts as, in bytes.
+    const fn price(&self) -> usize {
+        price(self.len as usize)
+    }
+
     /// Its segments, each as a piece.
     fn segments(self) -> impl Iterator<Item = Self> {
         let all = (0..self.len).step_by(usize::from(self.segment.max(1)));
@@ -483,6 +520,11 @@ impl Piece {
             self.len -= at;
         }
     }
+}
+
+/// What a piece of so many bytes counts as.
+const fn price(len: usize) -> usize {
+    if len < PIECE_MIN { PIECE_MIN } else { len }
 }
 
 /// How many blocks a buffer is worth.

@@ -158,3 +158,33 @@ proptest! {
         prop_assert!(buffers.iter().all(|buffer| Arc::strong_count(buffer) == 1));
     }
 }
+
+#[test]
+fn small_pieces_count_as_what_it_takes_to_remember_them() {
+    let (mut cache, mut memory) = (Cache::default(), Memory::new(80_000));
+    let push = |cache: &mut Cache, memory: &mut Memory, at: u32| {
+        let payload =
+            Payload { seq: START.plus(at), bytes: (&[1], &[]), home: None, sum: 256, push: false };
+        cache.push(memory, payload)
+    };
+    let kept: usize = (0..1_000).map(|at| push(&mut cache, &mut memory, at)).sum();
+    assert!(kept * PIECE_MIN <= 10_000, "the share of one, not {kept} of a byte");
+    assert_eq!((cache.len(), memory.used()), (kept * PIECE_MIN, kept * PIECE_MIN));
+    cache.acknowledged(&mut memory, START.plus(100));
+    assert_eq!(memory.used(), (kept - 100) * PIECE_MIN);
+    cache.clear(&mut memory);
+    // Behind a hole some wait, and what came otherwise meanwhile waits no longer.
+    let mut memory = Memory::new(1 << 20);
+    push(&mut cache, &mut memory, 0);
+    (2..2_000).for_each(|at| drop(push(&mut cache, &mut memory, at)));
+    assert_eq!(cache.beyond.len(), BEYOND_PIECES_MAX);
+    let whole = stream();
+    let sum = Sum::default().bytes(&whole[1..11]).folded();
+    let bytes = (&whole[1..11], &[][..]);
+    cache.push(&mut memory, Payload { seq: START.plus(1), bytes, home: None, sum, push: false });
+    let (first, end) = cache.span().unwrap();
+    assert_eq!((first, cache.beyond.len()), (START, 0), "up to {end:?} it follows");
+    assert_eq!((cache.len(), cache.waiting), (memory.used(), 0));
+    cache.clear(&mut memory);
+    assert_eq!(memory.used(), 0);
+}

@@ -95,7 +95,9 @@ impl Flows {
     ) -> usize {
         let Some(flow) = self.table.get_mut(place) else { return 0 };
         let is_missed = segment.len > 0 && flow.local.acked.is_before(segment.end());
-        if !is_missed || segment.flags.has(Flags::SYN) || !flow.is_kept() {
+        // Which byte is urgent is not kept: it leaves as it is, or not at all.
+        let is_plain = !segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::URG);
+        if !is_missed || !is_plain || !flow.is_kept() {
             return 0;
         }
         if flow.cache.is_empty() && !self.networks.are_worth(flow.class, memory) {

@@ -15,7 +15,7 @@ use super::memory::Memory;
 use super::tcp::{Flow, Phase, State};
 use super::tuple::Way;
 use crate::time::{Duration, Instant};
-use crate::wire::inner::InnerPacket;
+use crate::wire::inner::{InnerPacket, InnerView};
 use crate::wire::tcp::{Flags, Made, Segment, Seq};
 
 /// Attempts without an answer after which a connection is broken off: with the pause doubled each
@@ -36,6 +36,9 @@ const BURST: Duration = Duration::from_millis(1);
 const RANGES_MAX: usize = 16;
 /// The slowest that anything is sent, in bytes per second.
 const RATE_MIN: u64 = 16_000;
+/// So many attempts count at most where the remote side answers that it has no room: that may go on
+/// for as long as it likes (RFC 9293, 3.8.6.1).
+const TRIES_SHUT: u8 = 5;
 
 /// What is being sent of a connection in its sender's place.
 #[derive(Debug)]
@@ -44,7 +47,7 @@ pub(super) struct Resumed {
     from: Option<Seq>,
     /// The first byte that has not left since.
     next: Seq,
-    /// Up to where it is this node's to send.
+    /// Up to where it is this node's to send, the end of the stream included.
     to: Seq,
     /// What the remote side has beyond: from, to, in order.
     arrived: Vec<(Seq, Seq)>,
@@ -58,6 +61,8 @@ pub(super) struct Resumed {
     repeats: u32,
     /// and up to where what was missing then leaves again, one segment after the other.
     recovers_to: Option<Seq>,
+    /// The window that it said last.
+    window: Option<u16>,
     /// Bytes per second.
     rate: u64,
     /// Bytes in flight at most.
@@ -74,8 +79,8 @@ pub(super) struct Resumed {
     /// Room beyond what was promised that the local side has before anything is taken in.
     ahead: u32,
     has_news: bool,
-    /// When the local side asked what has arrived, or is to hear of room, if it was not told since.
-    asked_at: Option<Instant>,
+    /// When the local side is to hear what has arrived and what room it has: it asked.
+    tell_at: Option<Instant>,
 }
 
 /// What the local side hears instead of an acknowledgement of the remote side's.
@@ -110,7 +115,7 @@ impl Flow {
         let usual = u64::from(FLIGHT_MIN * self.mss()) * 1_000_000_000 / to_nanos(trip).max(1);
         let rate = self.trip.rate().unwrap_or(usual).max(usual);
         let (edge, ahead) = self.room_at_once(held.edge(), flight);
-        let asked_at = (edge != held.edge()).then_some(now);
+        let tell_at = (edge != held.edge()).then_some(now);
         self.is_settled |= held.strike_out() && self.promised.is_none();
         let has_news = held.has_news;
         let from = self.local.acked;
@@ -118,11 +123,11 @@ impl Flow {
         self.cache.verify(memory); // what was damaged is none that could be sent from there
         let kept = self.cache.span().filter(|&(first, _)| !from.is_before(first));
         let to = kept.map_or(from, |(_, end)| end);
-        let to = self.promised.map_or(to, |promised| promised.max(to));
+        let mut to = self.promised.map_or(to, |promised| promised.max(to));
         if to != from {
             // What is kept is sent from there, with an end that follows it.
-            let has_end = self.local.fin == Some(to);
-            self.heads.acknowledged(memory, to.plus(u32::from(has_end)));
+            to = self.with_end(to);
+            self.heads.acknowledged(memory, to);
         }
         self.trip.interrupted();
         if to == from && self.heads.is_empty() && !has_news {
@@ -138,6 +143,7 @@ impl Flow {
             heard_to: from,
             repeats: 0,
             recovers_to: None,
+            window: None,
             rate: rate.max(RATE_MIN),
             flight_max: flight,
             pace: now,
@@ -147,7 +153,7 @@ impl Flow {
             edge,
             ahead,
             has_news,
-            asked_at,
+            tell_at,
         }));
     }
 
@@ -156,7 +162,7 @@ impl Flow {
     /// arrived before the way was lost. Whoever waited for its acknowledgement to give room would
     /// lose a round trip.
     fn room_at_once(&self, edge: Option<Seq>, flight: u32) -> (Option<Seq>, u32) {
-        let Some(promised) = self.promised else { return (edge, 0) };
+        let Some(promised) = self.promised.filter(|_| !self.gives_up()) else { return (edge, 0) };
         let owed = promised.beyond(self.local.acked);
         let ahead = self.whole(flight.saturating_sub(owed));
         let opened = promised.plus(ahead).min(self.remote.edge).max(promised);
@@ -169,6 +175,11 @@ impl Flow {
         let mss = self.mss().max(1);
         let unit = (1 << self.remote.scale) - 1;
         (bytes / mss * mss + unit) & !unit
+    }
+
+    /// The number after the end of the stream, if that is at `to`.
+    fn with_end(&self, to: Seq) -> Seq {
+        to.plus(u32::from(self.local.fin == Some(to)))
     }
 
     /// Whether a segment of the local side's need not be sent again: the remote side has it, or it
@@ -200,7 +211,7 @@ impl Flow {
         let (end, promised, kept_to) = (segment.end(), self.promised, self.kept_to());
         let Phase::Resumed(resumed) = &mut self.phase else { return true };
         if promised.is_some_and(|to| !to.is_before(end) && segment.seq.is_before(to)) {
-            resumed.asked_at = Some(now);
+            resumed.tell_at = Some(now);
             return false;
         }
         let unusual = segment.flags.without(Flags::ACK.and(Flags::PSH).and(Flags::FIN));
@@ -210,7 +221,7 @@ impl Flow {
         let data_end = segment.seq.plus(u32::from(segment.len));
         if segment.len > 0 || segment.flags.has(Flags::FIN) {
             let is_kept = !kept_to.is_before(data_end) && !segment.seq.is_before(resumed.next);
-            resumed.to = if is_kept { resumed.to.max(data_end) } else { resumed.to };
+            resumed.to = if is_kept { resumed.to.max(end) } else { resumed.to };
             return !is_kept;
         }
         // What it says of what it received goes with the next piece, unless that waits, or tells
@@ -226,7 +237,7 @@ impl Flow {
         let has_head = self.heads.has_next() && resumed.has_left(self.local.acked);
         let has_more = has_head || resumed.has_news || self.next_again(resumed).is_some();
         let pace = has_more.then_some(resumed.pace);
-        [pace, resumed.timeout, resumed.asked_at].into_iter().flatten().min()
+        [pace, resumed.timeout, resumed.tell_at].into_iter().flatten().min()
     }
 
     /// Sends the next segment that is due: a packet for the tunnel, or the end for both.
@@ -236,12 +247,13 @@ impl Flow {
         memory: &mut Memory,
         out: &mut Vec<u8>,
     ) -> Option<Output> {
-        let gives_up = self.gives_up();
+        let (gives_up, mss) = (self.gives_up(), self.mss());
         let Phase::Resumed(resumed) = &mut self.phase else { return None };
-        if resumed.asked_at.take().is_some()
+        if resumed.tell_at.take().is_some()
             && let Some(promised) = self.promised
         {
-            let edge = resumed.edge.map_or(promised, |edge| edge.max(promised));
+            let edge = resumed.edge.filter(|_| !gives_up);
+            let edge = edge.map_or(promised, |edge| edge.max(promised));
             self.acknowledge(promised, edge, out);
             return Some(Output::ToLocal);
         }
@@ -253,7 +265,7 @@ impl Flow {
                 return None;
             }
             self.heads.rewind();
-            resumed.time_out(now, self.local.acked);
+            resumed.time_out(now, self.local.acked, mss);
             if resumed.tries > TRIES_MAX {
                 self.begin_break_off(now, memory);
                 return None;
@@ -265,7 +277,9 @@ impl Flow {
         if resumed.has_left(self.local.acked)
             && let Some(head) = self.heads.next()
         {
+            let at = out.len();
             out.extend_from_slice(head);
+            set_clock(&mut out[at..], self.local.clock);
             resumed.timeout = resumed.timeout.or_else(|| Some(now + resumed.patience()));
             if self.state == State::Closed && !self.heads.has_next() {
                 self.heads.clear(memory); // a reset, which nobody acknowledges
@@ -285,7 +299,7 @@ impl Flow {
             return has_news.then_some(Output::ToRemote);
         };
         self.emit(&again, out);
-        let (seq, end) = (again.seq, again.end());
+        let (seq, end) = (again.seq, self.with_end(again.end()));
         let Phase::Resumed(resumed) = &mut self.phase else { return None };
         resumed.left(now, seq, end);
         Some(Output::ToRemote)
@@ -295,13 +309,13 @@ impl Flow {
     fn next_again(&self, resumed: &Resumed) -> Option<Again<'_>> {
         let acked = self.local.acked;
         let lost = resumed.next_lost(acked);
-        if let Some(again) = lost.and_then(|lost| self.cache.from(lost).next()) {
+        if let Some(again) = lost.and_then(|lost| self.piece_at(resumed, lost)) {
             return Some(again);
         }
         if !resumed.next.is_before(resumed.to) {
             return None;
         }
-        let again = self.cache.from(resumed.next.max(acked)).next()?;
+        let again = self.piece_at(resumed, resumed.next.max(acked))?;
         let flying = resumed.flying(acked);
         let end = again.end();
         let fits = flying == 0 || flying + end.beyond(again.seq) <= resumed.flight_max;
@@ -309,10 +323,20 @@ impl Flow {
         (fits && has_room).then_some(again)
     }
 
+    /// The piece that begins at `from`; behind the last it is the end alone, if that is still to be
+    /// said: the bytes that it would have gone with may have arrived already.
+    fn piece_at(&self, resumed: &Resumed, from: Seq) -> Option<Again<'_>> {
+        if self.local.fin == Some(from) && from.is_before(resumed.to) {
+            return Some(Again { seq: from, bytes: (&[], &[]), push: false });
+        }
+        self.cache.from(from).next()
+    }
+
     /// The remote side has answered: what that means for what is owed.
     pub(super) fn hear(&mut self, now: Instant, segment: &Segment, packet: &[u8]) {
         let acked = self.local.acked;
         let mss = self.mss();
+        let is_shut = !acked.is_before(self.remote.edge);
         let says_no_more = segment.len == 0 && segment.flags == Flags::ACK && segment.ack == acked;
         let is_blind = says_no_more && !self.terms.is_some_and(|terms| terms.sack);
         if let Phase::Resumed(resumed) = &mut self.phase {
@@ -322,7 +346,11 @@ impl Flow {
                 }
             }
             resumed.heard(now, acked, mss);
-            if is_blind {
+            if is_shut {
+                resumed.tries = resumed.tries.min(TRIES_SHUT);
+            }
+            let window = resumed.window.replace(segment.window).unwrap_or(segment.window);
+            if is_blind && window == segment.window {
                 resumed.heard_blindly(acked, mss);
             }
         }
@@ -366,7 +394,7 @@ impl Flow {
                 let edge = held.edge().unwrap_or(promised);
                 (edge, Some(edge))
             }
-            Phase::Normal | Phase::Broken(_) => (promised, Some(promised)),
+            Phase::Normal | Phase::Broken(_) => return None, // nothing is promised then
         };
         let window = self.window(edge.beyond(promised));
         let window_before = before.map(|before| self.window(before.beyond(promised)));
@@ -477,11 +505,11 @@ impl Resumed {
     }
 
     /// Nothing was answered for too long: all that is on its way counts as lost.
-    fn time_out(&mut self, now: Instant, acked: Seq) {
+    fn time_out(&mut self, now: Instant, acked: Seq, mss: u32) {
         self.tries += 1;
         self.recovers_to = None;
         self.lost = (acked, self.next);
-        self.reduce();
+        self.reduce(mss);
         self.pace = now;
         self.timeout = Some(now + self.patience());
     }
@@ -501,6 +529,7 @@ impl Resumed {
     /// The remote side has everything before `acked` by now.
     fn heard(&mut self, now: Instant, acked: Seq, mss: u32) {
         self.arrived.retain(|(_, end)| acked.is_before(*end));
+        self.next = self.next.max(acked); // it had more than it could say before the way was lost
         let progress = acked.beyond(self.heard_to);
         if progress > 0 {
             self.heard_to = acked;
@@ -514,7 +543,7 @@ impl Resumed {
             if self.lost.1.is_before(lost_to) && acked.is_before(lost_to) {
                 self.lost = (self.lost.0.max(acked), lost_to);
                 if !self.next_lost(acked).is_none_or(|at| at.is_before(self.reduced_at)) {
-                    self.reduce();
+                    self.reduce(mss);
                 }
             }
         }
@@ -534,7 +563,7 @@ impl Resumed {
         if self.repeats == is_missing {
             self.lost = (acked, acked.plus(mss).min(self.next));
             if !is_recovering {
-                self.reduce();
+                self.reduce(mss);
                 self.recovers_to = Some(self.next);
             }
         }
@@ -542,6 +571,7 @@ impl Resumed {
 
     /// One segment more for each round trip (additive increase, RFC 5681, 3.1).
     fn grow(&mut self, progress: u32, mss: u32) {
+        let progress = progress.min(self.flight_max);
         let part = |whole: u64| whole * u64::from(progress) / u64::from(self.flight_max.max(1));
         let flight = part(u64::from(mss));
         let rate = part(u64::from(mss) * 1_000_000_000 / to_nanos(self.trip).max(1));
@@ -550,10 +580,20 @@ impl Resumed {
     }
 
     /// Half as fast, once for all that is on its way now.
-    fn reduce(&mut self) {
+    fn reduce(&mut self, mss: u32) {
         self.rate = (self.rate / 2).max(RATE_MIN);
-        self.flight_max /= 2;
+        self.flight_max = (self.flight_max / 2).max(mss);
         self.reduced_at = self.next;
+    }
+}
+
+/// Puts its sender's newest clock into a packet that was kept: one that comes behind a newer would
+/// be taken for old (RFC 7323, 5.3).
+fn set_clock(packet: &mut [u8], clock: u32) {
+    let view = InnerView::parse(packet, packet.len()).ok();
+    if let Some(segment) = view.and_then(|view| Segment::parse(&view, &InnerPacket::whole(packet)))
+    {
+        segment.set_clock(packet, clock);
     }
 }
 

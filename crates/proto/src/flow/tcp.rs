@@ -19,7 +19,7 @@ use super::resume::Resumed;
 use super::rules::{By, Choice};
 use super::tuple::{Tuple, Way};
 use crate::time::{Duration, Instant};
-use crate::wire::tcp::{Flags, Opening, Segment, Seq, Timestamps};
+use crate::wire::tcp::{Flags, Opening, Segment, Seq, TIMESTAMPS_PADDED, Timestamps};
 
 /// What a segment holds where its receiver named no size (RFC 9293, 3.7.1).
 const MSS_USUAL: u16 = 536;
@@ -201,9 +201,12 @@ impl Flow {
         self.local.next.beyond(self.local.acked)
     }
 
-    /// What the remote side takes in one segment.
-    pub(super) const fn mss(&self) -> u32 {
-        self.remote.mss as u32
+    /// Bytes of payload that the remote side takes in one segment: clocks are a part of what it
+    /// announced (RFC 6691).
+    pub(super) fn mss(&self) -> u32 {
+        let has_clocks = self.terms.is_some_and(|terms| terms.timestamps);
+        let clocks = if has_clocks { TIMESTAMPS_PADDED as u32 } else { 0 };
+        u32::from(self.remote.mss).saturating_sub(clocks).max(1)
     }
 
     /// Clocks for a segment that seems to come from `way`'s sender; `None` where they keep none.

@@ -62,7 +62,7 @@ impl Scene {
         };
         scene.resume();
         let options = |mss: [u8; 2]| [2, 4, mss[0], mss[1], 3, 3, SCALE, 4, 2, 1, 1, 1];
-        let mss = u16::try_from(MSS).unwrap().to_be_bytes();
+        let mss = u16::try_from(MSS + 12).unwrap().to_be_bytes();
         let syn = scene.packet(Way::Out, Flags::SYN, LOCAL_START, &options(mss));
         assert!(scene.give_out(&open(syn)));
         scene.wait(TRIP);
@@ -332,6 +332,7 @@ fn fresh_bytes_follow_what_is_owed_and_never_overtake_it() {
         }
         scene.acknowledge(next);
     }
+    scene.acknowledge(end.plus(1));
     assert_eq!((scene.flows.due(), scene.memory.used()), (None, 0));
 }
 

@@ -32,7 +32,8 @@ const OPTION_AO: u8 = 29;
 const OPTION_MPTCP: u8 = 30;
 /// Two bytes of padding, then the option: as every system writes it, so that it lies at one place.
 const TIMESTAMPS_LEAD: [u8; 4] = [OPTION_NOP, OPTION_NOP, OPTION_TIMESTAMPS, 10];
-const TIMESTAMPS_PADDED: usize = 12;
+/// Bytes that clocks take of each segment.
+pub const TIMESTAMPS_PADDED: usize = 12;
 /// Hops that a segment of the tunnel's own may go: the usual first value.
 const HOPS: u8 = 64;
 
@@ -250,11 +251,20 @@ impl Segment {
         overwrite(tcp, 14, &window.to_be_bytes());
     }
 
-    /// Puts another clock that was heard into `packet`.
+    /// Puts another clock of its sender into `packet`, where it has one.
+    pub fn set_clock(&self, packet: &mut [u8], clock: u32) {
+        self.set_timestamp(packet, 0, clock);
+    }
+
+    /// Puts another clock that was heard into `packet`, where it has one.
     pub fn set_echo(&self, packet: &mut [u8], echo: u32) {
+        self.set_timestamp(packet, 4, echo);
+    }
+
+    fn set_timestamp(&self, packet: &mut [u8], offset: usize, value: u32) {
         let Some(tcp) = packet.get_mut(self.at..self.at + self.header) else { return };
         let Some((place, _)) = find_timestamps(&tcp[HEADER..]) else { return };
-        overwrite(tcp, HEADER + place + 4, &echo.to_be_bytes());
+        overwrite(tcp, HEADER + place + offset, &value.to_be_bytes());
     }
 
     /// Takes selective acknowledgements out of `packet`: padding stands in their place.

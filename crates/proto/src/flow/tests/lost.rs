@@ -61,3 +61,91 @@ fn a_receiver_that_cannot_say_what_it_has_gets_what_it_misses() {
     assert_eq!(heard(first.plus(MSS), 5), [], "it is on its way");
     assert_eq!(heard(first.plus(3 * MSS), 1)[..1], [3]);
 }
+
+/// The end waits behind what is owed. If that turns out to have arrived, nothing is left that it
+/// could go with.
+#[test]
+fn an_end_leaves_although_what_goes_before_has_arrived() {
+    for arrives_late in [false, true] {
+        let mut scene = Scene::new(Hold::Full);
+        scene.acknowledge(scene.local.0);
+        scene.send(3);
+        let end = scene.local.0;
+        scene.suspend();
+        scene.said();
+        let fin = Flags::ACK.and(Flags::FIN);
+        if !arrives_late {
+            assert!(!scene.out(fin, end, &[]));
+        }
+        scene.resume();
+        if arrives_late {
+            assert!(!scene.out(fin, end, &[]), "it waits for what goes before");
+        }
+        let told = scene.acknowledge(end).unwrap();
+        assert_eq!((told.ack, told.window), (end, 64_000));
+        let sent = scene.said_within(TRIP);
+        let [(_, said)] = &sent[..] else { panic!("{arrives_late}: {sent:?}") };
+        assert_eq!((said.seq, &said.payload[..]), (end, &[][..]));
+        assert!(said.flags.has(Flags::FIN));
+        // It is lost, and sent again; then it arrives.
+        let again = scene.said_within(Duration::from_secs(1));
+        assert!(again.iter().all(|(_, said)| said.flags.has(Flags::FIN) && said.seq == end));
+        scene.acknowledge(end.plus(1));
+        assert_eq!((scene.flows.due(), scene.memory.used()), (None, 0));
+    }
+}
+
+#[test]
+fn who_has_no_room_is_asked_for_as_long_as_it_answers() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.acknowledge(scene.local.0);
+    scene.send(1);
+    let end = scene.local.0;
+    scene.suspend();
+    scene.said();
+    scene.resume();
+    // It has no room for that byte, and says so each time.
+    let shut = |scene: &Scene| {
+        let (mut packet, seq) = (scene.packet(Way::In, Flags::ACK, scene.remote.0, &[]), 34);
+        packet[seq..seq + 2].copy_from_slice(&[0, 0]);
+        packet
+    };
+    scene.remote.1 = end.minus(MSS);
+    for (_, flow) in scene.flows.table.iter_mut() {
+        flow.remote.edge = end.minus(MSS);
+    }
+    let mut asked = 0;
+    for _ in 0..40 {
+        for (_, said) in scene.said_within(Duration::from_secs(30)) {
+            assert!(!said.flags.has(Flags::RST), "{said:?}");
+            asked += 1;
+            scene.give_in(&shut(&scene));
+        }
+    }
+    assert!((20..400).contains(&asked), "{asked}");
+    scene.acknowledge(end);
+    assert_eq!((scene.flows.due(), scene.memory.used()), (None, 0));
+}
+
+#[test]
+fn what_follows_the_kept_goes_although_that_has_arrived() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.acknowledge(scene.local.0);
+    scene.send(3);
+    let end = scene.local.0;
+    scene.suspend();
+    scene.said();
+    // No room for what comes next: its first segment alone is kept, and its clock grows old.
+    while scene.memory.take(0, 1_000).is_ok() {}
+    assert!(!scene.out(Flags::ACK, end, &bytes(end, MSS)));
+    scene.local.0 = end.plus(MSS);
+    scene.wait(Duration::from_secs(1));
+    let clock = scene.clock();
+    assert!(!scene.out(Flags::ACK, scene.local.0, &[]));
+    scene.resume();
+    scene.acknowledge(end);
+    let sent = scene.said_within(TRIP * 2);
+    let of_head = sent.iter().find(|(_, said)| said.seq == end && !said.payload.is_empty());
+    let (_, head) = of_head.unwrap_or_else(|| panic!("it has not left: {sent:?}"));
+    assert_eq!(head.timestamps.unwrap().value, clock, "else it is taken for old");
+}
