@@ -9,7 +9,7 @@ use super::classify::classify;
 use super::memory::Memory;
 use super::resume::Told;
 use super::table::Place;
-use super::tcp::{Flow, Phase, State};
+use super::tcp::{Flow, Notice, Phase, State};
 use super::tuple::{Tuple, Way};
 use super::verdict::{Change, Passage, Verdict};
 use crate::time::Instant;
@@ -54,8 +54,14 @@ impl Flows {
             Phase::Normal if !is_up => flow.suspend(now, memory),
             Phase::Normal | Phase::Held(_) | Phase::Resumed(_) => {}
         }
-        let fresh = flow.observe(now, Way::Out, &segment);
-        if segment.flags.has(Flags::SYN) && fresh {
+        let notice = flow.observe(now, Way::Out, &segment);
+        if notice == Notice::Stray {
+            let is_heard = !matches!(flow.phase, Phase::Held(_));
+            self.arm(place);
+            return if is_heard { Passage::WHOLE } else { Passage::Held };
+        }
+        let fresh = notice == Notice::Fresh;
+        if segment.flags.has(Flags::SYN) {
             flow.open(Way::Out, &segment, segment.opening(packet));
         }
         let kept = self.keep(memory, place, view, &segment, packet);
@@ -145,8 +151,11 @@ impl Flows {
             self.arm(place);
             return Verdict::Keep;
         }
-        let fresh = flow.observe(now, Way::In, &segment);
-        if segment.flags.has(Flags::SYN) && fresh {
+        let notice = flow.observe(now, Way::In, &segment);
+        if notice == Notice::Stray {
+            return Verdict::Pass;
+        }
+        if segment.flags.has(Flags::SYN) {
             flow.open(Way::In, &segment, segment.opening(&whole));
         }
         if !flow.cache.is_empty() {
@@ -179,12 +188,19 @@ impl Flows {
         segment: &Segment,
     ) -> Option<Place> {
         let begins = segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK);
-        if !begins && let Some(place) = self.table.last(view, way) {
+        if !segment.flags.has(Flags::SYN)
+            && let Some(place) = self.table.last(view, way)
+        {
             return Some(place);
         }
         let tuple = Tuple::of(view, way)?;
         if let Some(place) = self.table.find(&tuple) {
             let known = self.table.get(place)?;
+            if let Some(mut next) = known.next_between(now, way, segment) {
+                next.choice = self.rules.choose(&tuple, next.class);
+                self.forget(memory, place);
+                return self.admit(now, memory, next);
+            }
             if !begins || known.state != State::Closed {
                 return Some(place);
             }

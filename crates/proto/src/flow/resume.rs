@@ -437,10 +437,7 @@ impl Flow {
     }
 
     fn made(&self, way: Way, seq: Seq) -> Made {
-        let (sender, receiver) = match way {
-            Way::Out => (&self.local, &self.remote),
-            Way::In => (&self.remote, &self.local),
-        };
+        let (sender, receiver) = self.ends_of(way);
         Made {
             ends: self.tuple.ends(way),
             seq,

@@ -4,8 +4,9 @@
 //! Follows the states of RFC 9293 from outside, the sequence spaces, windows with their scale,
 //! timestamps and the round trip through the tunnel. A connection that is first seen in its midst
 //! is learned, but never spoken for: its windows' scale is not known. Believes what both ends say
-//! as far as a TCP would: a reset counts when its number lies in the window (RFC 5961, 3.2), an
-//! acknowledgement when it is for what was sent.
+//! as far as a TCP would, so that nobody who only guesses moves anything: what lies outside of the
+//! window is not looked at (RFC 9293, 3.10.7.4), nor what acknowledges what was never sent (RFC
+//! 5961, 5.2), and a reset counts with the very number that is expected (the same, 3.2).
 
 use super::Hold;
 use super::breakoff::Broken;
@@ -55,6 +56,17 @@ pub(super) struct Flow {
     pub(super) is_settled: bool,
     /// When its turn comes, as its table knows.
     pub(super) timer: Option<Instant>,
+    /// A SYN that came in its midst.
+    beginning: Option<Box<Beginning>>,
+}
+
+/// A SYN in the midst of a connection: a question, unless the other side takes it for the beginning
+/// of another, since this one has ended unseen.
+#[derive(Clone, Copy, Debug)]
+struct Beginning {
+    way: Way,
+    syn: Segment,
+    opening: Opening,
 }
 
 /// Who speaks for the remote side.
@@ -69,6 +81,17 @@ pub(super) enum Phase {
     Resumed(Box<Resumed>),
     /// What was owed is gone: it ends, and nobody hears the other side any more.
     Broken(Box<Broken>),
+}
+
+/// What a segment is to its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Notice {
+    /// It moves its sender on.
+    Fresh,
+    /// It repeats something, or is a bare acknowledgement.
+    Old,
+    /// No TCP would take notice of it.
+    Stray,
 }
 
 /// How far a connection is (RFC 9293, 3.3.2, from outside).
@@ -135,7 +158,7 @@ pub(super) struct Trip {
 }
 
 impl Flow {
-    /// A connection of which `segment` was seen first.
+    /// A connection of which nothing was seen yet.
     pub(super) fn new(tuple: Tuple, class: Class, now: Instant) -> Self {
         Self {
             tuple,
@@ -154,7 +177,24 @@ impl Flow {
             promised: None,
             is_settled: false,
             timer: None,
+            beginning: None,
         }
+    }
+
+    /// The connection between the same ends that has begun where `segment`, which goes `way`, takes
+    /// up a SYN that came in the midst of this one; `None` where it does not.
+    pub(super) fn next_between(&self, now: Instant, way: Way, segment: &Segment) -> Option<Self> {
+        let Beginning { way: asked, syn, opening } = **self.beginning.as_ref()?;
+        let takes_it_up = segment.flags.has(Flags::SYN.and(Flags::ACK))
+            && asked != way
+            && segment.ack == syn.seq.plus(1);
+        if !takes_it_up || self.owes() {
+            return None;
+        }
+        let mut next = Self::new(self.tuple, self.class, now);
+        next.observe(now, asked, &syn);
+        next.open(asked, &syn, opening);
+        Some(next)
     }
 
     /// Whether somebody was promised something that has not happened yet.
@@ -211,40 +251,28 @@ impl Flow {
 
     /// Clocks for a segment that seems to come from `way`'s sender; `None` where they keep none.
     pub(super) fn timestamps(&self, way: Way) -> Option<Timestamps> {
-        let (sender, receiver) = match way {
-            Way::Out => (&self.local, &self.remote),
-            Way::In => (&self.remote, &self.local),
-        };
+        let (sender, receiver) = self.ends_of(way);
         let kept = self.terms.is_some_and(|terms| terms.timestamps);
         kept.then_some(Timestamps { value: sender.clock, echo: receiver.clock })
     }
 
-    /// Takes notice of a segment that goes `way`. Returns whether it is new in its sender's
-    /// sequence space: no repetition, and no bare acknowledgement.
-    pub(super) fn observe(&mut self, now: Instant, way: Way, segment: &Segment) -> bool {
+    /// Takes notice of a segment that goes `way`.
+    pub(super) fn observe(&mut self, now: Instant, way: Way, segment: &Segment) -> Notice {
+        if segment.flags.has(Flags::RST) {
+            self.used_at = now;
+            if self.ends_by(way, segment.seq) {
+                self.state = State::Closed;
+            }
+            return Notice::Old;
+        }
+        if let Some(notice) = self.disregards(way, segment) {
+            return notice;
+        }
         self.used_at = now;
         let (sender, receiver) = match way {
             Way::Out => (&mut self.local, &mut self.remote),
             Way::In => (&mut self.remote, &mut self.local),
         };
-        if segment.flags.has(Flags::RST) {
-            let expected = receiver.edge;
-            let plausible = !sender.is_known
-                || !receiver.is_known
-                || (!segment.seq.is_before(sender.acked) && !expected.is_before(segment.seq));
-            // Whose receiver misses something takes another number for a question, and asks back:
-            // what it was promised is only let go of when it certainly believes it. Who breaks
-            // off by itself needs to be promised nothing more.
-            let is_believed = segment.seq == sender.acked && sender.acked == sender.next;
-            let is_its_own = way == Way::Out && segment.seq == sender.next;
-            if plausible && (self.promised.is_none() || is_believed || is_its_own) {
-                self.state = State::Closed;
-            }
-            return false;
-        }
-        if segment.flags.has(Flags::SYN) && sender.is_known && sender.begin != Some(segment.seq) {
-            return false; // a question (RFC 5961, 4.2), or forged: the connection goes on
-        }
         let fresh = sender.sends(segment);
         if segment.flags.has(Flags::ACK) {
             let moved = sender.answers(segment, receiver);
@@ -266,16 +294,60 @@ impl Flow {
             }
         }
         self.step();
-        fresh
+        if fresh { Notice::Fresh } else { Notice::Old }
+    }
+
+    /// Whether a reset with this number is believed.
+    fn ends_by(&self, way: Way, seq: Seq) -> bool {
+        let (sender, receiver) = self.ends_of(way);
+        let is_in_window = !seq.is_before(sender.acked) && !receiver.edge.is_before(seq);
+        let is_guess = self.terms.is_none() && is_in_window;
+        let is_expected = seq == sender.acked || seq == sender.next;
+        let plausible = !sender.is_known || !receiver.is_known || is_expected || is_guess;
+        // Whose receiver misses something takes another number for a question, and asks back: what
+        // it was promised is only let go of when it certainly believes it. Who breaks off by
+        // itself needs to be promised nothing more.
+        let is_believed = seq == sender.acked && sender.acked == sender.next;
+        let is_its_own = way == Way::Out && seq == sender.next;
+        plausible && (self.promised.is_none() || is_believed || is_its_own)
+    }
+
+    /// What a segment is that nothing follows from; `None` for any other.
+    fn disregards(&self, way: Way, segment: &Segment) -> Option<Notice> {
+        let (sender, receiver) = self.ends_of(way);
+        if segment.flags.has(Flags::SYN) {
+            // A question (RFC 5961, 4.2), or forged: the connection goes on.
+            let is_question = sender.is_known && sender.begin != Some(segment.seq);
+            return is_question.then_some(Notice::Old);
+        }
+        if self.terms.is_none() || !sender.is_known || !receiver.answered {
+            return None; // what was not seen from the beginning is believed
+        }
+        // A byte beyond the window asks for room, one before for a sign of life.
+        let end = segment.end();
+        if receiver.edge.plus(1).is_before(end) {
+            return Some(Notice::Stray);
+        }
+        if end.is_before(sender.acked.minus(1)) {
+            return Some(Notice::Old);
+        }
+        let oldest = receiver.acked.minus(u32::from(u16::MAX) << sender.scale);
+        let acks = !segment.ack.is_before(oldest) && !receiver.next.is_before(segment.ack);
+        (segment.flags.has(Flags::ACK) && !acks).then_some(Notice::Stray)
+    }
+
+    /// Who sends what goes `way`, and who receives it.
+    pub(super) const fn ends_of(&self, way: Way) -> (&Side, &Side) {
+        match way {
+            Way::Out => (&self.local, &self.remote),
+            Way::In => (&self.remote, &self.local),
+        }
     }
 
     /// Whether a segment that goes `way`, and that was just observed, can be followed by others
     /// that say nothing but that more of the stream is there.
     pub(super) fn may_go_on(&self, way: Way, segment: &Segment) -> bool {
-        let (sender, receiver) = match way {
-            Way::Out => (&self.local, &self.remote),
-            Way::In => (&self.remote, &self.local),
-        };
+        let (sender, receiver) = self.ends_of(way);
         sender.answered && segment.ack == receiver.acked && segment.end() == sender.next
     }
 
@@ -301,6 +373,15 @@ impl Flow {
 
     /// Takes notice of what a SYN says beside.
     pub(super) fn open(&mut self, way: Way, segment: &Segment, opening: Opening) {
+        let (sender, _) = self.ends_of(way);
+        if sender.begin != Some(segment.seq) {
+            let beginning = Beginning { way, syn: *segment, opening };
+            self.beginning = (!segment.flags.has(Flags::ACK)).then(|| Box::new(beginning));
+            return;
+        }
+        if self.terms.is_some() {
+            return; // repeated, or forged: what was agreed on stands
+        }
         let side = match way {
             Way::Out => &mut self.local,
             Way::In => &mut self.remote,

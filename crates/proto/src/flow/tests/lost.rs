@@ -68,7 +68,6 @@ fn a_receiver_that_cannot_say_what_it_has_gets_what_it_misses() {
 fn an_end_leaves_although_what_goes_before_has_arrived() {
     for arrives_late in [false, true] {
         let mut scene = Scene::new(Hold::Full);
-        scene.acknowledge(scene.local.0);
         scene.send(3);
         let end = scene.local.0;
         scene.suspend();
@@ -98,7 +97,6 @@ fn an_end_leaves_although_what_goes_before_has_arrived() {
 #[test]
 fn who_has_no_room_is_asked_for_as_long_as_it_answers() {
     let mut scene = Scene::new(Hold::Full);
-    scene.acknowledge(scene.local.0);
     scene.send(1);
     let end = scene.local.0;
     scene.suspend();
@@ -130,7 +128,6 @@ fn who_has_no_room_is_asked_for_as_long_as_it_answers() {
 #[test]
 fn what_follows_the_kept_goes_although_that_has_arrived() {
     let mut scene = Scene::new(Hold::Full);
-    scene.acknowledge(scene.local.0);
     scene.send(3);
     let end = scene.local.0;
     scene.suspend();
