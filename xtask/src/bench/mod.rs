@@ -2,8 +2,9 @@
 //!
 //! Two hosts in network namespaces, one veth pair, and between them in turn: nothing, wireguard-go,
 //! Rove. The contenders take turns round by round, each time the other way about, so that what else
-//! the machine does meets all of them; medians are printed, and ratios. Decides what is measured and how; how each tunnel is
-//! started is in [`tunnels`]. Figures of different runs are not comparable, ratios are.
+//! the machine does meets all of them; medians are printed, and ratios. Decides what is measured
+//! and how; how each tunnel is started is in [`tunnels`]. Figures of different runs are not
+//! comparable, ratios are.
 
 mod measure;
 mod place;
@@ -50,13 +51,13 @@ struct Settings {
     only_holding: bool,
 }
 
-/// `bench [--rounds N] [--seconds N] [--only-holding]`: builds what is compared, then runs it in a place of its own
-/// where nothing can be left behind.
+/// `bench [--rounds N] [--seconds N] [--only-holding]`: builds what is compared, then runs it in a
+/// place of its own where nothing can be left behind.
 ///
 /// # Errors
 /// When something that is needed is missing, or a contender that was built does not carry.
 pub(crate) fn run_bench(words: &[&str]) -> Result<(), String> {
-    let settings = parse(words)?;
+    parse(words)?;
     build()?;
     // Before other programs of the machine where that is allowed; `nice` goes on where it is not.
     let mut command = Command::new("nice");

@@ -14,8 +14,10 @@ pub(super) const RIVAL: &str = "wireguard-go";
 /// No tunnel.
 pub(super) const BARE: &str = "bare link";
 
+/// Where something is in the figures.
+type Pick = fn(&Figures) -> f64;
 /// A row: what it is, its unit with decimals, where it is in the figures.
-type Row = (&'static str, usize, fn(&Figures) -> f64);
+type Row = (&'static str, usize, Pick);
 
 const ROWS: &[Row] = &[
     ("one TCP flow, client to gateway, Mbit/s", 0, |f| f.up_mbps),
@@ -35,7 +37,7 @@ pub(super) type Rounds = Vec<Figures>;
 
 /// The median of each figure over the rounds.
 pub(super) fn median(rounds: &[Figures]) -> Figures {
-    let of = |pick: fn(&Figures) -> f64| middle(rounds.iter().map(pick));
+    let of = |pick: Pick| middle(rounds.iter().map(pick));
     Figures {
         up_mbps: of(|f| f.up_mbps),
         down_mbps: of(|f| f.down_mbps),
@@ -92,14 +94,13 @@ pub(super) fn bounds(contenders: &[(&str, Rounds)], crowds: &[(&str, u64)]) -> S
         let other = of(name)?;
         Some(middle(own.iter().zip(other).map(|(own, other)| compare(own, other))))
     };
-    let ratio =
-        |name: &str, pick: fn(&Figures) -> f64| beside(name, &|own, other| pick(own) / pick(other));
-    let beyond =
-        |name: &str, pick: fn(&Figures) -> f64| beside(name, &|own, other| pick(own) - pick(other));
-    let of_own = |pick: fn(&Figures) -> f64| Some(middle(own.iter().map(pick)));
+    let ratio = |name: &str, pick: Pick| beside(name, &|own, other| pick(own) / pick(other));
+    let beyond = |name: &str, pick: Pick| beside(name, &|own, other| pick(own) - pick(other));
+    let of_own = |pick: Pick| Some(middle(own.iter().map(pick)));
     let crowd = crowds.iter().find(|(of, _)| *of == OWN);
     let crowd = crowd.map(|(_, kilobytes)| *kilobytes as f64 / 1_000.0);
-    let (up, down): (fn(&Figures) -> f64, fn(&Figures) -> f64) = (|f| f.up_mbps, |f| f.down_mbps);
+    let up = |f: &Figures| f.up_mbps;
+    let down = |f: &Figures| f.down_mbps;
     let bounds = [
         ("one TCP flow up, of wireguard-go's", ratio(RIVAL, up), ">=", 1.0),
         ("one TCP flow down, of wireguard-go's", ratio(RIVAL, down), ">=", 1.0),

@@ -22,13 +22,13 @@ const PAUSE: Duration = Duration::from_millis(700);
 /// A connection that is being broken off.
 #[derive(Debug)]
 pub(super) struct Broken {
-    local: Told,
-    remote: Told,
+    local: Progress,
+    remote: Progress,
 }
 
 /// How far one end is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Told {
+enum Progress {
     /// To be asked then, after so many times.
     Ask { at: Instant, tries: u8 },
     /// It has said what it expects next: it is to be reset, and asked again.
@@ -42,16 +42,16 @@ enum Told {
 impl Broken {
     /// Nothing is known of either end.
     pub(super) const fn new(now: Instant) -> Self {
-        let ask = Told::Ask { at: now, tries: 0 };
+        let ask = Progress::Ask { at: now, tries: 0 };
         Self { local: ask, remote: ask }
     }
 
     /// When something is to be said, while there is a way or is none.
     pub(super) fn due(&self, is_up: bool) -> Option<Instant> {
         let due = |told| match told {
-            Told::Ask { at, .. } => Some(at),
-            Told::Expects { .. } | Told::Begins(_) => Some(Instant::ZERO),
-            Told::Done => None,
+            Progress::Ask { at, .. } => Some(at),
+            Progress::Expects { .. } | Progress::Begins(_) => Some(Instant::ZERO),
+            Progress::Done => None,
         };
         if self.is_done() {
             return Some(Instant::ZERO); // to be said
@@ -61,7 +61,7 @@ impl Broken {
     }
 
     const fn is_done(&self) -> bool {
-        matches!((self.local, self.remote), (Told::Done, Told::Done))
+        matches!((self.local, self.remote), (Progress::Done, Progress::Done))
     }
 }
 
@@ -72,8 +72,8 @@ impl Flow {
         self.release(memory);
         self.promised = None;
         let seems = |side: &Side| match side.is_known {
-            true => Told::Expects { seq: side.acked, tries: 0 },
-            false => Told::Ask { at: now, tries: 0 },
+            true => Progress::Expects { seq: side.acked, tries: 0 },
+            false => Progress::Ask { at: now, tries: 0 },
         };
         let (local, remote) = (seems(&self.remote), seems(&self.local));
         self.phase = Phase::Broken(Box::new(Broken { local, remote }));
@@ -100,13 +100,13 @@ impl Flow {
             Way::Out => &mut broken.local,
             Way::In => &mut broken.remote,
         };
-        let Told::Ask { tries, .. } = *told else { return };
+        let Progress::Ask { tries, .. } = *told else { return };
         if segment.flags.has(Flags::RST) {
-            *told = Told::Done;
+            *told = Progress::Done;
         } else if segment.flags.has(Flags::SYN.and(Flags::ACK)) {
-            *told = Told::Begins(segment.ack);
+            *told = Progress::Begins(segment.ack);
         } else if segment.flags.has(Flags::ACK) && tries > 0 {
-            *told = Told::Expects { seq: segment.ack, tries };
+            *told = Progress::Expects { seq: segment.ack, tries };
         }
     }
 
@@ -128,23 +128,23 @@ impl Flow {
                 continue;
             }
             let (flags, seq) = match *told {
-                Told::Ask { at, tries } if at <= now && tries < TRIES_MAX => {
-                    *told = Told::Ask { at: now + PAUSE, tries: tries + 1 };
+                Progress::Ask { at, tries } if at <= now && tries < TRIES_MAX => {
+                    *told = Progress::Ask { at: now + PAUSE, tries: tries + 1 };
                     (Flags::SYN, Seq(0))
                 }
-                Told::Ask { at, .. } if at <= now => {
-                    *told = Told::Done;
+                Progress::Ask { at, .. } if at <= now => {
+                    *told = Progress::Done;
                     continue;
                 }
-                Told::Expects { seq, tries } => {
-                    *told = Told::Ask { at: now + PAUSE, tries };
+                Progress::Expects { seq, tries } => {
+                    *told = Progress::Ask { at: now + PAUSE, tries };
                     (Flags::RST, seq)
                 }
-                Told::Begins(seq) => {
-                    *told = Told::Done;
+                Progress::Begins(seq) => {
+                    *told = Progress::Done;
                     (Flags::RST, seq)
                 }
-                Told::Ask { .. } | Told::Done => continue,
+                Progress::Ask { .. } | Progress::Done => continue,
             };
             let ends = self.tuple.ends(way);
             let (ack, window, timestamps) = (Seq(0), 0, None);

@@ -65,12 +65,12 @@ struct Piece {
     push: bool,
     /// Whether the last of its segments is shorter: no more can follow.
     is_over: bool,
-    place: Place,
+    place: Stored,
 }
 
 /// Where the bytes of a piece are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum Stored {
     /// After so many that were copied before.
     Copied(u32),
     /// In the buffer of this number, from there on.
@@ -183,7 +183,7 @@ impl Cache {
                 if !known && self.takes(memory, price(len)) {
                     let payload = payload.declared();
                     let bytes = [payload.bytes.0, payload.bytes.1].concat();
-                    self.beyond.push((Piece::new(&payload, len, Place::Copied(0)), bytes));
+                    self.beyond.push((Piece::new(&payload, len, Stored::Copied(0)), bytes));
                     self.waiting += len;
                 }
             }
@@ -238,7 +238,7 @@ impl Cache {
     /// much that counts as more then.
     fn extend(&mut self, home: Home<'_>, len: usize, push: bool) -> Option<usize> {
         let last = self.pieces.back_mut()?;
-        let Place::Buffer(number, at) = last.place else { return None };
+        let Stored::Buffer(number, at) = last.place else { return None };
         let follows = self.buffers.is_at(number, home)
             && at as usize + last.len as usize == home.at
             && !last.is_over
@@ -254,9 +254,9 @@ impl Cache {
         Some(last.price() - before)
     }
 
-    fn copy(&mut self, memory: &mut Memory, bytes: (&[u8], &[u8])) -> Result<Place, NoRoom> {
+    fn copy(&mut self, memory: &mut Memory, bytes: (&[u8], &[u8])) -> Result<Stored, NoRoom> {
         memory.borrow(self.copied.blocks_for(bytes.0.len() + bytes.1.len()))?;
-        let place = Place::Copied(self.gone.wrapping_add(length(self.copied.len())));
+        let place = Stored::Copied(self.gone.wrapping_add(length(self.copied.len())));
         self.copied.push(&mut memory.blocks, bytes.0);
         self.copied.push(&mut memory.blocks, bytes.1);
         Ok(place)
@@ -319,8 +319,8 @@ impl Cache {
         {
             self.base = piece.end();
             match piece.place {
-                Place::Copied(_) => copied += piece.len as usize,
-                Place::Buffer(number, _) => self.buffers.let_go(memory, number),
+                Stored::Copied(_) => copied += piece.len as usize,
+                Stored::Buffer(number, _) => self.buffers.let_go(memory, number),
             }
             prices += piece.price();
             self.pieces.pop_front();
@@ -334,9 +334,9 @@ impl Cache {
         }
         self.gives_back(memory, prices);
         if copied > 0 {
-            memory.lent -= self.copied.blocks();
+            let blocks = self.copied.blocks();
             self.copied.forget_first(&mut memory.blocks, copied);
-            memory.lent += self.copied.blocks();
+            memory.returned(blocks - self.copied.blocks());
             self.gone = self.gone.wrapping_add(length(copied));
         }
         if self.pieces.is_empty() {
@@ -362,7 +362,7 @@ impl Cache {
         }
         let sound = |piece: &&Piece| {
             let (front, back) = self.slices(piece);
-            matches!(piece.place, Place::Buffer(..)) || sum_of(front, back) == piece.sum
+            matches!(piece.place, Stored::Buffer(..)) || sum_of(front, back) == piece.sum
         };
         let pieces = self.sound + self.pieces.range(self.sound..).take_while(sound).count();
         self.sound = pieces;
@@ -381,13 +381,13 @@ impl Cache {
             self.end = piece.seq;
             prices += piece.price();
             match piece.place {
-                Place::Copied(_) => copied -= piece.len as usize,
-                Place::Buffer(number, _) => self.buffers.let_go(memory, number),
+                Stored::Copied(_) => copied -= piece.len as usize,
+                Stored::Buffer(number, _) => self.buffers.let_go(memory, number),
             }
         }
-        memory.lent -= self.copied.blocks();
+        let blocks = self.copied.blocks();
         self.copied.truncate(&mut memory.blocks, copied);
-        memory.lent += self.copied.blocks();
+        memory.returned(blocks - self.copied.blocks());
         self.beyond.clear();
         self.waiting = 0;
         self.gives_back(memory, prices);
@@ -423,15 +423,15 @@ impl Cache {
     fn slices(&self, segment: &Piece) -> (&[u8], &[u8]) {
         let len = segment.len as usize;
         match segment.place {
-            Place::Copied(at) => self.copied.slices(at.wrapping_sub(self.gone) as usize, len),
-            Place::Buffer(number, at) => (self.buffers.get(number, at as usize, len), &[]),
+            Stored::Copied(at) => self.copied.slices(at.wrapping_sub(self.gone) as usize, len),
+            Stored::Buffer(number, at) => (self.buffers.get(number, at as usize, len), &[]),
         }
     }
 }
 
 impl Buffers {
     /// Keeps the buffer that a piece lies in, if there is room for it.
-    fn keep(&mut self, memory: &mut Memory, home: Home<'_>) -> Option<Place> {
+    fn keep(&mut self, memory: &mut Memory, home: Home<'_>) -> Option<Stored> {
         let at = u32::try_from(home.at).ok()?;
         let is_last = |last: &&mut Buffer| Arc::ptr_eq(&last.bytes, home.buffer);
         if let Some(last) = self.list.back_mut().filter(is_last) {
@@ -440,7 +440,7 @@ impl Buffers {
             memory.borrow_spaciously(blocks_of(home.buffer)).ok()?;
             self.list.push_back(Buffer { bytes: home.buffer.clone(), pieces: 1 });
         }
-        Some(Place::Buffer(self.gone.wrapping_add(length(self.list.len() - 1)), at))
+        Some(Stored::Buffer(self.gone.wrapping_add(length(self.list.len() - 1)), at))
     }
 
     /// A piece in the buffer of this number is not kept any more.
@@ -452,13 +452,13 @@ impl Buffers {
         while is_over(self.list.front())
             && let Some(oldest) = self.list.pop_front()
         {
-            memory.lent -= blocks_of(&oldest.bytes);
+            memory.returned(blocks_of(&oldest.bytes));
             self.gone = self.gone.wrapping_add(1);
         }
         while is_over(self.list.back())
             && let Some(newest) = self.list.pop_back()
         {
-            memory.lent -= blocks_of(&newest.bytes);
+            memory.returned(blocks_of(&newest.bytes));
         }
         if self.list.is_empty() {
             self.list.shrink_to(RESTING_BUFFERS);
@@ -478,7 +478,7 @@ impl Buffers {
 }
 
 impl Piece {
-    fn new(payload: &Payload<'_>, len: usize, place: Place) -> Self {
+    fn new(payload: &Payload<'_>, len: usize, place: Stored) -> Self {
         let &Payload { seq, sum, push, .. } = payload;
         Self { seq, len: length(len), segment: short(len), sum, push, is_over: false, place }
     }
@@ -503,8 +503,8 @@ impl Piece {
         let at = at - at % u32::from(self.segment.max(1));
         let len = (self.len - at).min(u32::from(self.segment));
         let place = match self.place {
-            Place::Copied(_) => self.place,
-            Place::Buffer(number, from) => Place::Buffer(number, from + at),
+            Stored::Copied(_) => self.place,
+            Stored::Buffer(number, from) => Stored::Buffer(number, from + at),
         };
         let push = self.push && at + len == self.len;
         Self { seq: self.seq.plus(at), len, push, place, ..*self }
@@ -514,7 +514,7 @@ impl Piece {
     fn arrived(&mut self, ack: Seq) {
         let at = ack.beyond(self.seq).min(self.len);
         let at = at - at % u32::from(self.segment.max(1));
-        if let Place::Buffer(_, from) = &mut self.place {
+        if let Stored::Buffer(_, from) = &mut self.place {
             *from += at;
             self.seq = self.seq.plus(at);
             self.len -= at;

@@ -61,8 +61,11 @@ pub(super) struct Questions {
     waiting: usize,
     /// When all of them will be too old.
     until: Option<Instant>,
-    /// What was given up and never left: too old, or pushed out.
-    dropped: (u32, u32),
+    /// What never left, to be told of: too old, or with no room behind what it would have
+    /// overtaken,
+    late: u32,
+    /// and pushed out by others.
+    crowded: u32,
 }
 
 #[derive(Debug)]
@@ -139,7 +142,7 @@ impl Questions {
         match (kept, overtakes) {
             (true, _) => !waits,
             (false, true) => {
-                self.dropped.0 += 1;
+                self.late += 1;
                 false
             }
             (false, false) => true,
@@ -227,19 +230,18 @@ impl Questions {
     }
 
     fn poll_drop(&mut self) -> Option<DropReason> {
-        let (late, crowded) = &mut self.dropped;
-        if *late > 0 {
-            *late -= 1;
+        if self.late > 0 {
+            self.late -= 1;
             return Some(DropReason::NoRoute);
         }
-        *crowded = crowded.checked_sub(1)?;
+        self.crowded = self.crowded.checked_sub(1)?;
         Some(DropReason::QueueFull)
     }
 
     /// Forgets everything.
     pub(super) fn clear(&mut self, memory: &mut Memory) {
         memory.give_back(self.bytes);
-        *self = Self { dropped: self.dropped, ..Self::default() };
+        *self = Self { late: self.late, crowded: self.crowded, ..Self::default() };
     }
 
     /// Keeps a question, in the place of the same one asked before. Returns whether there is room.
@@ -265,7 +267,7 @@ impl Questions {
         let len = packet.len();
         while self.list.len() >= QUESTIONS_MAX || self.bytes + len > BYTES_MAX {
             let Some(oldest) = self.list.pop_front() else { break };
-            self.dropped.1 += u32::from(oldest.standing == Standing::New);
+            self.crowded += u32::from(oldest.standing == Standing::New);
             self.bytes -= oldest.packet.len();
             memory.give_back(oldest.packet.len());
         }
@@ -287,7 +289,7 @@ impl Questions {
         let late = |question: &Question| question.expires() <= now;
         let unsent = |question: &&Question| late(question) && question.standing == Standing::New;
         let unsent = self.list.iter().filter(unsent).count();
-        self.dropped.0 += u32::try_from(unsent).unwrap_or(u32::MAX);
+        self.late += u32::try_from(unsent).unwrap_or(u32::MAX);
         self.forget(memory, late);
     }
 

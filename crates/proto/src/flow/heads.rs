@@ -35,11 +35,18 @@ impl Heads {
         }
     }
 
-    /// The oldest that has not left yet, which leaves now.
-    pub(super) fn next(&mut self) -> Option<&[u8]> {
-        let (_, oldest) = self.kept.get(self.left)?;
-        self.left += 1;
-        Some(oldest)
+    /// The place of the oldest that has not left yet, which leaves now.
+    pub(super) fn advance(&mut self) -> Option<usize> {
+        let place = self.left;
+        self.has_next().then(|| {
+            self.left += 1;
+            place
+        })
+    }
+
+    /// The packet at a place.
+    pub(super) fn get(&self, place: usize) -> &[u8] {
+        self.kept.get(place).map_or(&[], |(_, bytes)| bytes)
     }
 
     /// Whether any has not left yet.
@@ -86,6 +93,10 @@ mod tests {
         heads.keep(memory, Seq(seq), &InnerPacket::whole(&[seq as u8; 100]));
     }
 
+    fn next(heads: &mut Heads) -> Option<&[u8]> {
+        heads.advance().map(|place| heads.get(place))
+    }
+
     #[test]
     fn the_oldest_stay_and_what_goes_gives_its_memory_back() {
         let (mut heads, mut memory) = (Heads::default(), Memory::new(1 << 20));
@@ -93,16 +104,16 @@ mod tests {
             keep(&mut heads, &mut memory, seq);
         }
         assert_eq!((heads.len(), memory.used()), (300, 300));
-        assert_eq!(heads.next(), Some(&[10; 100][..]));
-        assert_eq!(heads.next(), Some(&[20; 100][..]));
+        assert_eq!(next(&mut heads), Some(&[10; 100][..]));
+        assert_eq!(next(&mut heads), Some(&[20; 100][..]));
         heads.acknowledged(&mut memory, Seq(11));
         assert_eq!((heads.len(), memory.used()), (200, 200));
-        assert_eq!(heads.next(), Some(&[30; 100][..]));
+        assert_eq!(next(&mut heads), Some(&[30; 100][..]));
         assert!(!heads.has_next());
         heads.rewind();
-        assert_eq!(heads.next(), Some(&[20; 100][..]), "it may have been lost with the way");
+        assert_eq!(next(&mut heads), Some(&[20; 100][..]), "it may have been lost with the way");
         heads.clear(&mut memory);
-        assert_eq!((heads.next(), memory.used()), (None, 0));
+        assert_eq!((next(&mut heads), memory.used()), (None, 0));
     }
 
     #[test]

@@ -15,11 +15,10 @@
 use super::memory::Memory;
 use super::share;
 use super::tcp::{Flow, Phase, State};
-use super::tuple::Way;
 use super::{Hold, Output};
 use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;
-use crate::wire::tcp::{Flags, Made, Segment, Seq};
+use crate::wire::tcp::{Flags, Segment, Seq};
 
 /// How long an answer may be put off, in round trips: a sender that hears nothing has said what it
 /// may in two of them.
@@ -54,15 +53,6 @@ enum Record {
     None,
     Asked,
     Written,
-}
-
-/// What is to be done about a connection now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Due {
-    /// Nothing before that time.
-    At(Option<Instant>),
-    /// It has to be written down that something will be owed.
-    Record,
 }
 
 impl Held {
@@ -125,8 +115,8 @@ impl Held {
         self.record = Record::Written;
     }
 
-    /// Whether that was asked for.
-    pub(super) fn awaits_record(&self) -> bool {
+    /// Whether it is written down, or that was asked for.
+    pub(super) fn has_record(&self) -> bool {
         self.record != Record::None
     }
 
@@ -214,12 +204,10 @@ impl Flow {
         self.choice.hold != Hold::Off && (waits || matches!(self.phase, Phase::Resumed(_)))
     }
 
-    /// Repeats what the local side said last about what it received, if the other may not have
-    /// heard: a packet for the tunnel.
-    pub(super) fn repeat_news(&self, out: &mut Vec<u8>) {
-        if matches!(&self.phase, Phase::Held(held) if held.has_news) {
-            self.say_news(out);
-        }
+    /// Whether the local side has said something about what it received that the remote one may not
+    /// have heard.
+    pub(super) fn has_news(&self) -> bool {
+        matches!(&self.phase, Phase::Held(held) if held.has_news)
     }
 
     /// Up to where everything that the local side has sent is kept; `None` when something is
@@ -252,20 +240,19 @@ impl Flow {
 
     /// Whether something is to be written down before the local side can be answered. What is kept
     /// is looked at first: nothing that was damaged on its way here is acknowledged.
-    pub(super) fn held_due(&mut self, now: Instant, memory: &mut Memory) -> Due {
+    pub(super) fn needs_record(&mut self, now: Instant, memory: &mut Memory) -> bool {
         self.cache.verify(memory);
         let would_owe = self.covered().is_some_and(|end| self.local.acked.is_before(end));
         let can_be_held = self.can_be_held();
-        let Phase::Held(held) = &mut self.phase else { return Due::At(None) };
-        if held.record == Record::None
+        let Phase::Held(held) = &mut self.phase else { return false };
+        let needs = held.record == Record::None
             && would_owe
             && can_be_held
-            && held.answer.is_some_and(|at| at <= now)
-        {
+            && held.answer.is_some_and(|at| at <= now);
+        if needs {
             held.record = Record::Asked;
-            return Due::Record;
         }
-        Due::At(held.due())
+        needs
     }
 
     /// Answers the local side in the remote one's place, if that is due: a packet for the TUN.
@@ -313,23 +300,5 @@ impl Flow {
         held.edge = Some(edge.max(ack));
         self.acknowledge(ack, edge.max(ack), out);
         Some(Output::ToLocal)
-    }
-
-    /// Makes an acknowledgement that seems to come from the remote side.
-    pub(super) fn acknowledge(&self, ack: Seq, edge: Seq, out: &mut Vec<u8>) {
-        let made = Made {
-            ends: self.tuple.ends(Way::In),
-            seq: self.remote.next,
-            ack,
-            flags: Flags::ACK,
-            window: self.window(edge.beyond(ack)),
-            timestamps: self.timestamps(Way::In),
-        };
-        made.emit((&[], &[]), out);
-    }
-
-    /// A window of so many bytes, as the remote side would write it.
-    pub(super) fn window(&self, bytes: u32) -> u16 {
-        u16::try_from(bytes >> self.remote.scale).unwrap_or(u16::MAX)
     }
 }

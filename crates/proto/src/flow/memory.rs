@@ -8,7 +8,7 @@ use crate::time::Instant;
 pub struct Memory {
     pub(super) blocks: Blocks,
     /// Blocks that connections have borrowed.
-    pub(super) lent: usize,
+    lent: usize,
     used: usize,
     max: usize,
     share: usize,
@@ -85,8 +85,8 @@ impl Memory {
         self.max
     }
 
-    /// Borrows so many blocks, if there are as many. Who gives them back says so to the queue that
-    /// has them, and here.
+    /// Borrows so many blocks, if there are as many. Who gives them back says so with
+    /// [`Self::returned`].
     pub(super) const fn borrow(&mut self, blocks: usize) -> Result<(), NoRoom> {
         if self.lent + blocks > self.blocks_max() {
             return Err(NoRoom::AtAll);
@@ -99,6 +99,17 @@ impl Memory {
     pub(super) const fn borrow_spaciously(&mut self, blocks: usize) -> Result<(), NoRoom> {
         let is_short = self.lent + blocks > self.blocks_max() / 2;
         if is_short { Err(NoRoom::AtAll) } else { self.borrow(blocks) }
+    }
+
+    /// So many borrowed blocks went back.
+    pub(super) const fn returned(&mut self, blocks: usize) {
+        self.lent -= blocks;
+    }
+
+    /// Blocks that connections have borrowed.
+    #[cfg(test)]
+    pub(super) const fn lent(&self) -> usize {
+        self.lent
     }
 
     /// Takes `bytes` for a connection that holds `held`, if its share and the whole allow it, less

@@ -32,6 +32,7 @@ pub mod report;
 mod resume;
 pub mod rules;
 mod share;
+mod speak;
 mod table;
 mod tcp;
 pub mod tuple;
@@ -49,7 +50,6 @@ use crate::wire::tcp::Segment;
 use breakoff::Broken;
 use classify::classify;
 use datagrams::Questions;
-use hold::Due;
 use rules::Rules;
 use table::{Place, Table};
 use tcp::{Flow, Phase, State};
@@ -234,14 +234,15 @@ impl Flows {
             flow.timer = None;
             let said = match flow.phase {
                 Phase::Normal => None,
-                Phase::Held(_) => match flow.held_due(now, memory) {
-                    Due::Record => {
+                Phase::Held(_) => {
+                    if flow.needs_record(now, memory) {
                         self.unrecorded.push(flow.tuple);
                         self.is_owing = true;
                         None
+                    } else {
+                        flow.answer(now, packet)
                     }
-                    Due::At(_) => flow.answer(now, packet),
-                },
+                }
                 Phase::Resumed(_) => flow.resend(now, memory, packet),
                 Phase::Broken(_) => flow.break_off(now, self.is_up, packet),
             };
@@ -258,7 +259,9 @@ impl Flows {
     /// begin where it is needed. `None` when there are no more.
     pub fn news(&self, nth: usize, packet: &mut Vec<u8>) -> Option<()> {
         let flow = self.table.get(*self.newsworthy.get(nth)?)?;
-        flow.repeat_news(packet);
+        if flow.has_news() {
+            flow.say_news(packet);
+        }
         Some(())
     }
 
@@ -292,7 +295,7 @@ impl Flows {
     pub fn recorded(&mut self, tuple: &Tuple) {
         let place = self.table.find(tuple);
         match place.and_then(|place| self.table.get_mut(place)) {
-            Some(Flow { phase: Phase::Held(held), .. }) if held.awaits_record() => held.recorded(),
+            Some(Flow { phase: Phase::Held(held), .. }) if held.has_record() => held.recorded(),
             Some(flow) if flow.owes() => {}
             Some(_) | None => self.settled.push(*tuple),
         }

@@ -13,10 +13,9 @@ use super::Output;
 use super::cache::Again;
 use super::memory::Memory;
 use super::tcp::{Flow, Phase, State};
-use super::tuple::Way;
 use crate::time::{Duration, Instant};
-use crate::wire::inner::{InnerPacket, InnerView};
-use crate::wire::tcp::{Flags, Made, Segment, Seq};
+use crate::wire::inner::InnerPacket;
+use crate::wire::tcp::{Flags, Segment, Seq};
 
 /// Attempts without an answer after which a connection is broken off: with the pause doubled each
 /// time, a minute and more (RFC 9293, 3.8.3, R2 is at least 100 s for a sender that has nobody else
@@ -44,7 +43,7 @@ const TRIES_SHUT: u8 = 5;
 #[derive(Debug)]
 pub(super) struct Resumed {
     /// Up to where the remote side had everything when it was first heard.
-    from: Option<Seq>,
+    first_heard: Option<Seq>,
     /// The first byte that has not left since.
     next: Seq,
     /// Up to where it is this node's to send, the end of the stream included.
@@ -134,7 +133,7 @@ impl Flow {
             return;
         }
         self.phase = Phase::Resumed(Box::new(Resumed {
-            from: None,
+            first_heard: None,
             next: from,
             to,
             arrived: Vec::new(),
@@ -274,18 +273,9 @@ impl Flow {
         if resumed.pace > now {
             return None;
         }
-        if resumed.has_left(self.local.acked)
-            && let Some(head) = self.heads.next()
-        {
-            let at = out.len();
-            out.extend_from_slice(head);
-            set_clock(&mut out[at..], self.local.clock);
+        if resumed.has_left(self.local.acked) && self.heads.has_next() {
             resumed.timeout = resumed.timeout.or_else(|| Some(now + resumed.patience()));
-            if self.state == State::Closed && !self.heads.has_next() {
-                self.heads.clear(memory); // a reset, which nobody acknowledges
-                self.end_if_done();
-            }
-            return Some(Output::ToRemote);
+            return self.send_head(memory, out);
         }
         let has_news = std::mem::take(&mut resumed.has_news);
         // A header of its own must not vouch for what was damaged on its way here.
@@ -298,10 +288,21 @@ impl Flow {
             self.end_if_done();
             return has_news.then_some(Output::ToRemote);
         };
-        self.emit(&again, out);
+        self.send_again(&again, out);
         let (seq, end) = (again.seq, self.with_end(again.end()));
         let Phase::Resumed(resumed) = &mut self.phase else { return None };
         resumed.left(now, seq, end);
+        Some(Output::ToRemote)
+    }
+
+    /// Sends the oldest packet that was kept as it came.
+    fn send_head(&mut self, memory: &mut Memory, out: &mut Vec<u8>) -> Option<Output> {
+        let place = self.heads.advance()?;
+        self.send_kept(self.heads.get(place), out);
+        if self.state == State::Closed && !self.heads.has_next() {
+            self.heads.clear(memory); // a reset, which nobody acknowledges
+            self.end_if_done();
+        }
         Some(Output::ToRemote)
     }
 
@@ -378,7 +379,7 @@ impl Flow {
         }
         let promised = self.promised?;
         let taken_in = match &mut self.phase {
-            Phase::Resumed(resumed) => acked.beyond(*resumed.from.get_or_insert(acked)),
+            Phase::Resumed(resumed) => acked.beyond(*resumed.first_heard.get_or_insert(acked)),
             Phase::Normal | Phase::Held(_) | Phase::Broken(_) => 0,
         };
         let given = self.whole(taken_in);
@@ -409,50 +410,17 @@ impl Flow {
             self.phase = Phase::Normal;
         }
     }
-
-    /// Writes a piece as a segment of the local side's, with its newest word on what it received.
-    fn emit(&self, again: &Again<'_>, out: &mut Vec<u8>) {
-        let push = if again.push { Flags::PSH } else { Flags::default() };
-        let fin = if self.local.fin == Some(again.end()) { Flags::FIN } else { Flags::default() };
-        let made = Made { flags: Flags::ACK.and(push).and(fin), ..self.made(Way::Out, again.seq) };
-        made.emit(again.bytes, out);
-    }
-
-    /// Repeats what the local side said last about what it received. With the number of its next
-    /// byte, unless what goes before is still to be sent from here: it would seem to be lost.
-    pub(super) fn say_news(&self, out: &mut Vec<u8>) {
-        let seq = match &self.phase {
-            Phase::Resumed(resumed) if resumed.next.is_before(resumed.to) => resumed.next,
-            Phase::Held(_) if self.covered().is_some() => self.local.acked,
-            Phase::Normal | Phase::Held(_) | Phase::Resumed(_) | Phase::Broken(_) => {
-                self.local.next
-            }
-        };
-        self.say(Way::Out, Flags::ACK, seq.max(self.local.acked), out);
-    }
-
-    /// Writes a segment without payload.
-    fn say(&self, way: Way, flags: Flags, seq: Seq, out: &mut Vec<u8>) {
-        Made { flags, ..self.made(way, seq) }.emit((&[], &[]), out);
-    }
-
-    fn made(&self, way: Way, seq: Seq) -> Made {
-        let (sender, receiver) = self.ends_of(way);
-        Made {
-            ends: self.tuple.ends(way),
-            seq,
-            ack: receiver.acked,
-            flags: Flags::ACK,
-            window: sender.window,
-            timestamps: self.timestamps(way),
-        }
-    }
 }
 
 impl Resumed {
     /// Up to where the local side was told that there is room, if it was.
     pub(super) const fn edge(&self) -> Option<Seq> {
         self.edge
+    }
+
+    /// The first byte that is still to leave; `None` when all have.
+    pub(super) fn unsent(&self) -> Option<Seq> {
+        self.next.is_before(self.to).then_some(self.next)
     }
 
     /// Bytes on their way.
@@ -581,16 +549,6 @@ impl Resumed {
         self.rate = (self.rate / 2).max(RATE_MIN);
         self.flight_max = (self.flight_max / 2).max(mss);
         self.reduced_at = self.next;
-    }
-}
-
-/// Puts its sender's newest clock into a packet that was kept: one that comes behind a newer would
-/// be taken for old (RFC 7323, 5.3).
-fn set_clock(packet: &mut [u8], clock: u32) {
-    let view = InnerView::parse(packet, packet.len()).ok();
-    if let Some(segment) = view.and_then(|view| Segment::parse(&view, &InnerPacket::whole(packet)))
-    {
-        segment.set_clock(packet, clock);
     }
 }
 

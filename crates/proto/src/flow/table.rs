@@ -209,7 +209,7 @@ impl Table {
         let looked_at = (from..from + LOOKED_AT).map(|at| at % self.flows.len().max(1));
         let spare = looked_at.filter_map(|at| {
             let flow = self.flows.get(at)?.as_deref().filter(|flow| !flow.owes())?;
-            Some((flow.worth(), std::cmp::Reverse(now.saturating_since(flow.used_at)), at))
+            Some((flow.state, std::cmp::Reverse(now.saturating_since(flow.used_at)), at))
         });
         let (.., at) = spare.min()?;
         Some(Place(u32::try_from(at).ok()?))

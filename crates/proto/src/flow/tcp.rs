@@ -20,7 +20,7 @@ use super::resume::Resumed;
 use super::rules::{By, Choice};
 use super::tuple::{Tuple, Way};
 use crate::time::{Duration, Instant};
-use crate::wire::tcp::{Flags, Opening, Segment, Seq, TIMESTAMPS_PADDED, Timestamps};
+use crate::wire::tcp::{Flags, Opening, Segment, Seq, TIMESTAMPS_PADDED};
 
 /// What a segment holds where its receiver named no size (RFC 9293, 3.7.1).
 const MSS_USUAL: u16 = 536;
@@ -202,11 +202,6 @@ impl Flow {
         self.promised.is_some() || matches!(self.phase, Phase::Broken(_))
     }
 
-    /// How much it would be missed, were it forgotten.
-    pub(super) const fn worth(&self) -> State {
-        self.state
-    }
-
     /// Forgets what is kept of it.
     pub(super) fn release(&mut self, memory: &mut Memory) {
         self.cache.clear(memory);
@@ -247,13 +242,6 @@ impl Flow {
         let has_clocks = self.terms.is_some_and(|terms| terms.timestamps);
         let clocks = if has_clocks { TIMESTAMPS_PADDED as u32 } else { 0 };
         u32::from(self.remote.mss).saturating_sub(clocks).max(1)
-    }
-
-    /// Clocks for a segment that seems to come from `way`'s sender; `None` where they keep none.
-    pub(super) fn timestamps(&self, way: Way) -> Option<Timestamps> {
-        let (sender, receiver) = self.ends_of(way);
-        let kept = self.terms.is_some_and(|terms| terms.timestamps);
-        kept.then_some(Timestamps { value: sender.clock, echo: receiver.clock })
     }
 
     /// Takes notice of a segment that goes `way`.

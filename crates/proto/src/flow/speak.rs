@@ -1,0 +1,75 @@
+//! What this node says in an end's place: segments that seem to come from it, with the newest that
+//! it said itself.
+
+use super::cache::Again;
+use super::tcp::{Flow, Phase};
+use super::tuple::Way;
+use crate::wire::inner::{InnerPacket, InnerView};
+use crate::wire::tcp::{Flags, Made, Segment, Seq, Timestamps};
+
+impl Flow {
+    /// Acknowledges everything before `ack` to the local side, and gives it room up to `edge`.
+    pub(super) fn acknowledge(&self, ack: Seq, edge: Seq, out: &mut Vec<u8>) {
+        let window = self.window(edge.beyond(ack));
+        let made = Made { ack, window, ..self.made(Way::In, self.remote.next) };
+        made.emit((&[], &[]), out);
+    }
+
+    /// A window of so many bytes, as the remote side would write it.
+    pub(super) fn window(&self, bytes: u32) -> u16 {
+        u16::try_from(bytes >> self.remote.scale).unwrap_or(u16::MAX)
+    }
+
+    /// Sends a piece again, with the end of the stream if that follows it.
+    pub(super) fn send_again(&self, again: &Again<'_>, out: &mut Vec<u8>) {
+        let push = if again.push { Flags::PSH } else { Flags::default() };
+        let fin = if self.local.fin == Some(again.end()) { Flags::FIN } else { Flags::default() };
+        let made = Made { flags: Flags::ACK.and(push).and(fin), ..self.made(Way::Out, again.seq) };
+        made.emit(again.bytes, out);
+    }
+
+    /// Sends a packet of the local side's again that was kept as it came, with its newest clock:
+    /// one that comes behind a newer is taken for old (RFC 7323, 5.3).
+    pub(super) fn send_kept(&self, packet: &[u8], out: &mut Vec<u8>) {
+        let at = out.len();
+        out.extend_from_slice(packet);
+        let packet = &mut out[at..];
+        let view = InnerView::parse(packet, packet.len()).ok();
+        let segment = view.and_then(|view| Segment::parse(&view, &InnerPacket::whole(packet)));
+        if let Some(segment) = segment {
+            segment.set_clock(packet, self.local.clock);
+        }
+    }
+
+    /// Repeats what the local side said last about what it received. With the number of its next
+    /// byte, unless what goes before is still to be sent from here: it would seem to be lost.
+    pub(super) fn say_news(&self, out: &mut Vec<u8>) {
+        let unsent = match &self.phase {
+            Phase::Resumed(resumed) => resumed.unsent(),
+            Phase::Held(_) => self.covered().map(|_| self.local.acked),
+            Phase::Normal | Phase::Broken(_) => None,
+        };
+        let seq = unsent.unwrap_or(self.local.next).max(self.local.acked);
+        self.made(Way::Out, seq).emit((&[], &[]), out);
+    }
+
+    /// Clocks for a segment that seems to come from `way`'s sender; `None` where they keep none.
+    pub(super) fn timestamps(&self, way: Way) -> Option<Timestamps> {
+        let (sender, receiver) = self.ends_of(way);
+        let kept = self.terms.is_some_and(|terms| terms.timestamps);
+        kept.then_some(Timestamps { value: sender.clock, echo: receiver.clock })
+    }
+
+    /// A segment that goes `way`: an acknowledgement, unless it is told to be more.
+    fn made(&self, way: Way, seq: Seq) -> Made {
+        let (sender, receiver) = self.ends_of(way);
+        Made {
+            ends: self.tuple.ends(way),
+            seq,
+            ack: receiver.acked,
+            flags: Flags::ACK,
+            window: sender.window,
+            timestamps: self.timestamps(way),
+        }
+    }
+}
