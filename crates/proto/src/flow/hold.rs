@@ -24,6 +24,11 @@ use crate::wire::tcp::{Flags, Segment, Seq};
 /// may in two of them.
 const TRIPS_MAX: u32 = 3;
 
+/// Who was shown a closed window in place of an acknowledgement hears of it again after so long:
+/// Linux gives up at a time-out that finds nothing heard for 120 s (`tcp_retransmit_timer`), and by
+/// then asks no more often.
+const REMINDED: Duration = Duration::from_secs(50);
+
 /// A connection on which something came or went within this time may have lost something.
 const RECENT: Duration = Duration::from_secs(3);
 
@@ -40,6 +45,8 @@ pub(super) struct Held {
     answer: Option<Instant>,
     /// When at the latest, however much it goes on saying.
     answer_by: Option<Instant>,
+    /// When it is to be told again what it was told last, if it does not ask before.
+    remind: Option<Instant>,
     /// Up to where it was told that there is room.
     edge: Option<Seq>,
     record: Record,
@@ -68,6 +75,7 @@ impl Held {
             is_fast: false,
             answer: None,
             answer_by: None,
+            remind: None,
             edge: None,
             record,
             has_news,
@@ -103,10 +111,10 @@ impl Held {
     }
 
     /// When something is to be done.
-    pub(super) const fn due(&self) -> Option<Instant> {
+    pub(super) fn due(&self) -> Option<Instant> {
         match self.record {
             Record::Asked => None,
-            Record::None | Record::Written => self.answer,
+            Record::None | Record::Written => self.answer.into_iter().chain(self.remind).min(),
         }
     }
 
@@ -268,7 +276,7 @@ impl Flow {
         if held.due().is_none_or(|due| due > now) {
             return None;
         }
-        (held.answer, held.answer_by) = (None, None);
+        (held.answer, held.answer_by, held.remind) = (None, None, None);
         if !can_be_held {
             return None;
         }
@@ -290,6 +298,7 @@ impl Flow {
             // Whoever sees a closed window does not give up, even if room is taken back for it.
             Some(_) | None if gives_up => {
                 held.edge = None;
+                held.remind = Some(now + REMINDED);
                 (known_to, known_to)
             }
             // Nothing outstanding, or a FIN: a keep-alive, and as much room as there was.

@@ -384,8 +384,8 @@ impl Flow {
             Way::Out => (&mut self.remote, &mut self.local),
             Way::In => (&mut self.local, &mut self.remote),
         };
-        if !asked.is_known {
-            return;
+        if asked.begin.is_none() {
+            return; // what it answers was not seen
         }
         let scaled = asked.opening.scale.zip(granted.opening.scale);
         (asked.scale, granted.scale) = scaled.unwrap_or((0, 0));

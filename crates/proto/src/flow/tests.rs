@@ -395,6 +395,10 @@ fn a_sender_that_is_about_to_give_up_is_shown_a_closed_window() {
     }
     assert_eq!(told.len(), 4);
     assert!(told.iter().all(|told| (told.ack, told.window) == (first, 0)));
+    // Its question may be lost, or the answer: it hears of it without asking, as long as it takes.
+    let reminded = scene.said_within(Duration::from_secs(600));
+    assert!((8..14).contains(&reminded.len()), "{reminded:?}");
+    assert!(reminded.iter().all(|(_, told)| (told.ack, told.window) == (first, 0)));
 }
 
 #[test]
