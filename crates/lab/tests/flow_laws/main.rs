@@ -125,6 +125,7 @@ fn what_once_broke_a_law_does_not_any_more() {
         (3162, "a session's end was told with a number that its receiver was past"),
         (45223, "what there was no memory for was not sent again when the rest had arrived"),
         (67768, "who waited before a closed window and lost one question was not told again"),
+        (73339, "two ends that repeated what they owed took each other's words for too old"),
         (69163, "a connection of which only the second half of its beginning was seen was held"),
         (49280, "a reset that its receiver may be past was taken for one that it believes"),
         (32313, "what got lost again was not missed by a receiver that can only repeat itself"),

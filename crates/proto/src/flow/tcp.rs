@@ -4,9 +4,10 @@
 //! Follows the states of RFC 9293 from outside, the sequence spaces, windows with their scale,
 //! timestamps and the round trip through the tunnel. A connection that is first seen in its midst
 //! is learned, but never spoken for: its windows' scale is not known. Believes what both ends say
-//! as far as a TCP would, so that nobody who only guesses moves anything: what lies outside of the
-//! window is not looked at (RFC 9293, 3.10.7.4), nor what acknowledges what was never sent (RFC
-//! 5961, 5.2), and a reset counts with the very number that is expected (the same, 3.2).
+//! about as far as a TCP would, so that nobody who only guesses moves anything: what lies further
+//! from what is expected than a window is not looked at (van Rooij 2001, "Real stateful TCP packet
+//! filtering in IP Filter"; `nf_conntrack_proto_tcp` of Linux), nor what acknowledges what was never
+//! sent (RFC 5961, 5.2), and a reset counts with the very number that is expected (the same, 3.2).
 
 use super::Hold;
 use super::breakoff::Broken;
@@ -90,7 +91,7 @@ pub(super) enum Notice {
     Fresh,
     /// It repeats something, or is a bare acknowledgement.
     Old,
-    /// No TCP would take notice of it.
+    /// It is nothing that its sender can have said, or it came very late: nothing follows from it.
     Stray,
 }
 
@@ -311,17 +312,16 @@ impl Flow {
         if self.terms.is_none() || !sender.is_known || !receiver.answered {
             return None; // what was not seen from the beginning is believed
         }
-        // A byte beyond the window asks for room, one before for a sign of life.
-        let end = segment.end();
-        if receiver.edge.plus(1).is_before(end) {
-            return Some(Notice::Stray);
-        }
-        if end.is_before(sender.acked.minus(1)) {
-            return Some(Notice::Old);
-        }
-        let oldest = receiver.acked.minus(u32::from(u16::MAX) << sender.scale);
-        let acks = !segment.ack.is_before(oldest) && !receiver.next.is_before(segment.ack);
-        (segment.flags.has(Flags::ACK) && !acks).then_some(Notice::Stray)
+        // A byte beyond the window asks for room. What comes late lies before it by no more than
+        // another: its receiver knows better, but what it acknowledges may be news here, when both
+        // ends of the tunnel repeat what they owe.
+        let is_beyond = receiver.edge.plus(1).is_before(segment.end());
+        let is_before = segment.end().is_before(sender.acked.minus(receiver.window_max()));
+        let is_before_sent = segment.ack.is_before(receiver.acked.minus(sender.window_max()));
+        let is_unsent = receiver.next.is_before(segment.ack);
+        let acks = segment.flags.has(Flags::ACK);
+        let is_stray = is_beyond || is_before || (acks && (is_before_sent || is_unsent));
+        is_stray.then_some(Notice::Stray)
     }
 
     /// Who sends what goes `way`, and who receives it.
@@ -431,6 +431,11 @@ impl Side {
             self.tells_time(segment);
         }
         fresh
+    }
+
+    /// Bytes of the largest window that it can have.
+    const fn window_max(&self) -> u32 {
+        (u16::MAX as u32) << self.scale
     }
 
     /// Up to where it has room, as its segment says. A SYN's window is not scaled.
