@@ -6,8 +6,9 @@
 //! is learned, but never spoken for: its windows' scale is not known. Believes what both ends say
 //! about as far as a TCP would, so that nobody who only guesses moves anything: what lies further
 //! from what is expected than a window is not looked at (van Rooij 2001, "Real stateful TCP packet
-//! filtering in IP Filter"; `nf_conntrack_proto_tcp` of Linux), nor what acknowledges what was never
-//! sent (RFC 5961, 5.2), and a reset counts with the very number that is expected (the same, 3.2).
+//! filtering in IP Filter"; `nf_conntrack_proto_tcp` of Linux), nor what acknowledges what was
+//! never sent (RFC 5961, 5.2), and a reset counts with the very number that is expected (the same,
+//! 3.2).
 
 use super::Hold;
 use super::breakoff::Broken;
