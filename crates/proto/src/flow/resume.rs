@@ -316,7 +316,7 @@ impl Flow {
         if !resumed.next.is_before(resumed.to) {
             return None;
         }
-        let again = self.piece_at(resumed, resumed.next.max(acked))?;
+        let again = self.piece_at(resumed, resumed.past_arrived(resumed.next.max(acked)))?;
         let flying = resumed.flying(acked);
         let end = again.end();
         let fits = flying == 0 || flying + end.beyond(again.seq) <= resumed.flight_max;
@@ -342,7 +342,7 @@ impl Flow {
         let is_blind = says_no_more && !self.terms.is_some_and(|terms| terms.sack);
         if let Phase::Resumed(resumed) = &mut self.phase {
             for (from, to) in segment.sacked(&InnerPacket::whole(packet)) {
-                if acked.is_before(to) && !resumed.next.is_before(to) && from.is_before(to) {
+                if acked.is_before(to) && !resumed.to.is_before(to) && from.is_before(to) {
                     resumed.note_arrived(from, to);
                 }
             }
@@ -425,7 +425,8 @@ impl Resumed {
 
     /// Bytes on their way.
     fn flying(&self, acked: Seq) -> u32 {
-        let arrived: u32 = self.arrived.iter().map(|(from, to)| to.beyond(*from)).sum();
+        let arrived: u32 =
+            self.arrived.iter().map(|(from, to)| to.min(self.next).beyond(*from)).sum();
         let (from, to) = self.lost;
         let lost = to.beyond(from.max(acked));
         self.next.beyond(acked).saturating_sub(arrived).saturating_sub(lost)
@@ -440,13 +441,18 @@ impl Resumed {
     /// The first byte that is lost, did not arrive, and has not left again.
     fn next_lost(&self, acked: Seq) -> Option<Seq> {
         let (from, to) = self.lost;
-        let mut at = from.max(acked);
+        let at = self.past_arrived(from.max(acked));
+        at.is_before(to).then_some(at)
+    }
+
+    /// The first byte from `at` on that did not arrive beyond what is missing.
+    fn past_arrived(&self, mut at: Seq) -> Seq {
         for &(first, end) in &self.arrived {
             if !at.is_before(first) && at.is_before(end) {
                 at = end;
             }
         }
-        at.is_before(to).then_some(at)
+        at
     }
 
     fn left(&mut self, now: Instant, seq: Seq, end: Seq) {
@@ -473,6 +479,7 @@ impl Resumed {
     fn time_out(&mut self, now: Instant, acked: Seq, mss: u32) {
         self.tries += 1;
         self.recovers_to = None;
+        self.arrived.clear(); // its receiver may have thought better of it (RFC 2018, section 8)
         self.lost = (acked, self.next);
         self.reduce(mss);
         self.pace = now;
@@ -503,7 +510,8 @@ impl Resumed {
             self.grow(progress, mss);
             self.timeout = acked.is_before(self.next).then(|| now + self.patience());
         }
-        if let Some(&(_, furthest)) = self.arrived.last() {
+        let has_left = |&&(_, end): &&(Seq, Seq)| !self.next.is_before(end);
+        if let Some(&(_, furthest)) = self.arrived.iter().rfind(has_left) {
             let lost_to = furthest.minus(REORDERED_MAX * mss);
             if self.lost.1.is_before(lost_to) && acked.is_before(lost_to) {
                 self.lost = (self.lost.0.max(acked), lost_to);

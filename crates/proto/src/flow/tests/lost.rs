@@ -45,6 +45,24 @@ fn all_of_a_gap_is_sent_again_while_more_and_more_behind_it_arrives() {
     assert_eq!(seqs[..3], [1, 2, 3], "not after a time-out: {seqs:?}");
 }
 
+#[test]
+fn what_is_known_to_have_arrived_is_not_sent_again() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(20);
+    let first = scene.local.0.minus(20 * MSS);
+    scene.suspend();
+    scene.said();
+    scene.resume();
+    // The first two were lost with the way, and the last two.
+    scene.remote.1 = first;
+    assert_eq!(scene.sack(first.plus(2 * MSS), first.plus(18 * MSS)), Verdict::Keep);
+    let said = scene.said_within(TRIP * 2);
+    let seqs: Vec<_> = said.iter().map(|(_, said)| said.seq.beyond(first) / MSS).collect();
+    assert_eq!(seqs, [0, 1, 18, 19]);
+    scene.acknowledge(scene.local.0);
+    assert_eq!((scene.flows.due(), scene.memory.used()), (None, 0));
+}
+
 /// Without selective acknowledgements its repetitions say that something is missing, and which that
 /// is its next word (RFC 6582).
 #[test]
