@@ -125,6 +125,12 @@ fn what_once_broke_a_law_does_not_any_more() {
         (3162, "a session's end was told with a number that its receiver was past"),
         (45223, "what there was no memory for was not sent again when the rest had arrived"),
         (67768, "who waited before a closed window and lost one question was not told again"),
+        (80234, "what was known to have arrived was sent again, and what was missed came behind"),
+        (
+            80753,
+            "who was about to give up when the way was lost was shown a closed window too late",
+        ),
+        (78748, "one word in fifty seconds was too few where many are lost"),
         (73339, "two ends that repeated what they owed took each other's words for too old"),
         (69163, "a connection of which only the second half of its beginning was seen was held"),
         (49280, "a reset that its receiver may be past was taken for one that it believes"),

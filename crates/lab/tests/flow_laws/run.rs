@@ -4,7 +4,8 @@
 use std::fmt;
 
 use rove_lab::emu::{
-    Carrier, Delivery, End as LinkEnd, Internet, IpPacket, LinkConfig, LinkId, MS, NodeId, SECOND,
+    Carrier, Delivery, End as LinkEnd, Internet, IpPacket, LinkConfig, LinkId, MS, NodeId, Rate,
+    SECOND,
 };
 use rove_lab::tcp::{End, Ending, Segment, Spoiled};
 use rove_proto::flow::tuple::Tuple;
@@ -292,6 +293,7 @@ impl<'a> Run<'a> {
         }
         let links = [self.tunnel, self.legs[0], self.legs[1]];
         let trip_ns = links.iter().map(|&link| self.trip_ns(link)).sum::<u64>();
+        let trip_ns = trip_ns + self.backlog_ns(self.tunnel); // what the outage left in its queues
         let by_ns = self.now_ns + 2 * trip_ns + GOES_ON_NS;
         for (nth, programs) in self.programs.iter().enumerate() {
             for sender in SIDES {
@@ -336,6 +338,17 @@ impl<'a> Run<'a> {
 
     fn trip_ns(&self, link: LinkId) -> u64 {
         [LinkEnd::A, LinkEnd::B].map(|end| self.net.config(link, end).delay_ns).iter().sum()
+    }
+
+    /// How long what waits for a link will take, both directions together.
+    fn backlog_ns(&self, link: LinkId) -> u64 {
+        let of = |end| match self.net.config(link, end).rate {
+            Rate::BitsPerSecond(rate) => {
+                self.net.queued_bytes(link, end) * 8 * 1_000 * MS / rate.max(1)
+            }
+            Rate::Unlimited | Rate::Trace(_) => 0,
+        };
+        [LinkEnd::A, LinkEnd::B].map(of).iter().sum()
     }
 
     /// A packet has arrived at a place.

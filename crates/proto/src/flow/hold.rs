@@ -25,9 +25,9 @@ use crate::wire::tcp::{Flags, Segment, Seq};
 const TRIPS_MAX: u32 = 3;
 
 /// Who was shown a closed window in place of an acknowledgement hears of it again after so long:
-/// Linux gives up at a time-out that finds nothing heard for 120 s (`tcp_retransmit_timer`), and by
-/// then asks no more often.
-const REMINDED: Duration = Duration::from_secs(50);
+/// Linux gives up at a time-out that finds nothing heard for 120 s (`tcp_retransmit_timer`), by
+/// then asks no more often, and some of what it hears may be lost beyond this node.
+const REMINDED: Duration = Duration::from_secs(20);
 
 /// A connection on which something came or went within this time may have lost something.
 const RECENT: Duration = Duration::from_secs(3);
@@ -154,7 +154,7 @@ impl Flow {
         if let Phase::Resumed(resumed) = &self.phase {
             held.edge = resumed.edge(); // room that was given is not taken back
         }
-        if self.can_be_held() && !self.cache.is_empty() {
+        if self.can_be_held() && (!self.cache.is_empty() || self.gives_up()) {
             self.cache.verify(memory);
             // What left a round trip ago and longer is acknowledged at once; a link that says that
             // it is gone leaves more than that.
