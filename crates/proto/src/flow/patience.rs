@@ -16,7 +16,8 @@ const TIME_MAX: Duration = Duration::from_secs(20);
 /// What is known of the local side's patience.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Patience {
-    /// Whether it repeats what it sent, since when, and up to where.
+    /// Whether it repeats what it sent, since when, and what has to arrive before that is over: all
+    /// that was sent when its timer fired last (`high_seq` of Linux).
     is_repeating: bool,
     began: Instant,
     to: Seq,
@@ -34,20 +35,23 @@ impl Patience {
         self.repeats >= REPEATS_MAX || (self.repeats > 0 && is_over)
     }
 
-    /// It sends a segment that takes up numbers, and was told of everything before `acked`.
-    pub(super) fn sent(&mut self, now: Instant, segment: &Segment, acked: Seq, fresh: bool) {
-        let is_first = segment.seq == acked;
-        if !fresh {
-            if !self.is_repeating {
-                (self.is_repeating, self.began, self.to) = (true, now, acked);
-            }
-            self.to = self.to.max(segment.end());
-            if is_first {
-                self.repeats = self.repeats.saturating_add(1);
-                self.fires_at = now + now.saturating_since(self.set_at) * 2;
-            }
+    /// It repeats a segment that takes up numbers, was told of everything before `acked`, and has
+    /// sent everything before `next`.
+    pub(super) fn repeated(&mut self, now: Instant, segment: &Segment, acked: Seq, next: Seq) {
+        if !self.is_repeating {
+            (self.is_repeating, self.began, self.to) = (true, now, next);
         }
-        if is_first {
+        if segment.seq == acked {
+            self.to = next;
+            self.repeats = self.repeats.saturating_add(1);
+            self.fires_at = now + now.saturating_since(self.set_at) * 2;
+            self.set_at = now;
+        }
+    }
+
+    /// It sends a segment that is new, and was told of everything before `acked`.
+    pub(super) fn sent(&mut self, now: Instant, segment: &Segment, acked: Seq) {
+        if segment.seq == acked {
             self.set_at = now;
         }
     }

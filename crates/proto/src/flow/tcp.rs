@@ -279,8 +279,11 @@ impl Flow {
             } else if segment.len > 0 {
                 self.trip.repeated();
             }
-            if segment.end() != segment.seq {
-                self.patience.sent(now, segment, self.answered_to(), fresh);
+            let answered_to = self.answered_to();
+            if fresh {
+                self.patience.sent(now, segment, answered_to);
+            } else if segment.end() != segment.seq {
+                self.patience.repeated(now, segment, answered_to, self.local.next);
             }
         }
         self.step();
@@ -355,7 +358,7 @@ impl Flow {
         sender.next = segment.seq.plus(u32::from(segment.len));
         if way == Way::Out {
             self.trip.left(now, segment);
-            self.patience.sent(now, segment, self.answered_to(), true);
+            self.patience.sent(now, segment, self.answered_to());
         }
         true
     }
