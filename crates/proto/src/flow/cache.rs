@@ -120,6 +120,11 @@ impl<'a> Payload<'a> {
         Self { seq: segment.seq, bytes, home, sum, push: segment.flags.has(Flags::PSH) }
     }
 
+    /// Whether it is what its sender meant.
+    pub(super) fn is_sound(&self) -> bool {
+        self.home.is_some() || sum_of(self.bytes.0, self.bytes.1) == self.sum
+    }
+
     /// The same to be copied: its sum is declared.
     fn declared(self) -> Self {
         let sum = self.home.map_or(self.sum, |_| sum_of(self.bytes.0, self.bytes.1));

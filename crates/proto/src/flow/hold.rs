@@ -12,12 +12,13 @@
 //! A sender that was already slowed down by a time-out is let go on into the memory until it is as
 //! fast again as it was, within its share (Equations 4.6 to 4.8).
 
+use super::cache::Payload;
 use super::memory::Memory;
 use super::share;
 use super::tcp::{Flow, Phase, State};
 use super::{Hold, Output};
 use crate::time::{Duration, Instant};
-use crate::wire::inner::InnerPacket;
+use crate::wire::inner::{InnerPacket, InnerView};
 use crate::wire::tcp::{Flags, Segment, Seq};
 
 /// How long an answer may be put off, in round trips: a sender that hears nothing has said what it
@@ -172,7 +173,7 @@ impl Flow {
         now: Instant,
         memory: &mut Memory,
         segment: &Segment,
-        packet: &InnerPacket<'_>,
+        (view, packet): (&InnerView, &InnerPacket<'_>),
         fresh: bool,
     ) {
         // What memory was short for is answered by nobody, though what came before it is.
@@ -183,9 +184,13 @@ impl Flow {
         let Phase::Held(held) = &mut self.phase else { return };
         let is_over = segment.flags.has(Flags::RST) && self.state == State::Closed;
         let is_missed = self.local.acked.is_before(segment.end());
+        // What was damaged on its way here may not even be of this connection.
+        let is_sound = || Payload::of(view, packet, segment).is_sound();
         if is_over || (segment.flags.has(Flags::SYN) && is_missed) {
-            self.heads.clear(memory);
-            self.heads.keep(memory, segment.seq, packet);
+            if is_sound() {
+                self.heads.clear(memory);
+                self.heads.keep(memory, segment.seq, packet);
+            }
         } else if segment.flags.has(Flags::RST) {
             // What was owed to it comes first; then it says so again.
         } else if probes {
@@ -196,7 +201,7 @@ impl Flow {
             if !fresh {
                 held.repeats = held.repeats.saturating_add(1);
             }
-            if is_missed && (!is_covered || segment.len == 0) {
+            if is_missed && (!is_covered || segment.len == 0) && is_sound() {
                 self.heads.keep(memory, segment.seq, packet);
             }
             held.asks(now, trip, fresh);

@@ -78,7 +78,7 @@ impl Flows {
                 return Passage::Goes { kept };
             }
             Phase::Held(_) => {
-                flow.say_unheard(now, memory, &segment, packet, fresh);
+                flow.say_unheard(now, memory, &segment, (view, packet), fresh);
                 self.is_waiting |= segment.end() != segment.seq;
                 false
             }

@@ -94,6 +94,22 @@ fn what_begins_between_the_same_ends_is_another_connection_if_both_say_so() {
     }
 }
 
+/// What is damaged on its way here while nobody can be reached may look like another connection.
+#[test]
+fn what_is_damaged_is_not_kept_in_any_form() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.suspend();
+    for at in [20, 21, 24, 40, 60] {
+        let seq = scene.local.0;
+        let mut packet = scene.packet(Way::Out, Flags::ACK, seq, &bytes(seq, MSS));
+        packet[at] ^= 0x10;
+        assert!(!scene.give_out(&packet));
+    }
+    scene.resume();
+    let said = scene.said_within(Duration::from_secs(1));
+    assert!(said.iter().all(|(_, said)| said.payload.is_empty()), "{said:?}");
+}
+
 #[test]
 fn urgent_bytes_leave_as_they_are() {
     let mut scene = Scene::new(Hold::Full);
