@@ -69,6 +69,8 @@ pub struct Link {
     pub up: bool,
     /// The cable is plugged, the Wi-Fi associated.
     pub carrier: bool,
+    /// How often it has got its carrier: what went and came back in a moment shows in nothing else.
+    pub carrier_ups: u32,
     /// It has carrier and waits for something else (RFC 2863, dormant): Wi-Fi for its keys, a
     /// modem for its call.
     pub dormant: bool,
@@ -168,6 +170,10 @@ fn read_link(message: &LinkMessage) -> Option<Link> {
         LinkAttribute::Mtu(mtu) => Some(*mtu),
         _ => None,
     });
+    let carrier_ups = message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::CarrierUpCount(ups) => Some(*ups),
+        _ => None,
+    });
     let dormant = message.attributes.contains(&LinkAttribute::OperState(State::Dormant));
     let flags = message.header.flags;
     Some(Link {
@@ -176,6 +182,7 @@ fn read_link(message: &LinkMessage) -> Option<Link> {
         name,
         up: flags.contains(LinkFlags::Up),
         carrier: flags.contains(LinkFlags::LowerUp),
+        carrier_ups: carrier_ups.unwrap_or(0),
         dormant,
         mtu: mtu.unwrap_or(0),
         addresses: Vec::new(),

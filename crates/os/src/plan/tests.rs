@@ -32,6 +32,7 @@ fn link(name: &str, addresses: &[&str]) -> Link {
         kind: LinkKind::Ethernet,
         up: true,
         carrier: true,
+        carrier_ups: 0,
         dormant: false,
         mtu: 1_500,
         addresses: nets(addresses),

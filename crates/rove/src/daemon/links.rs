@@ -33,9 +33,12 @@ pub(super) fn watch(to: SyncSender<Message>) -> Result<Vec<Link>> {
     let spawned = thread::Builder::new().name("rove-links".to_owned()).spawn(move || {
         loop {
             let links = next_change(&mut kernel, &known);
+            let between = between(&known, &links).map(Message::Links);
             known.clone_from(&links);
-            if to.send(Message::Links(links)).is_err() {
-                return;
+            for message in between.into_iter().chain([Message::Links(links)]) {
+                if to.send(message).is_err() {
+                    return;
+                }
             }
         }
     });
@@ -104,6 +107,19 @@ fn next_change(source: &mut impl Source, known: &[Link]) -> Vec<Link> {
     }
 }
 
+/// What there was between two looks, if a link lost its carrier and has it again: whoever slept,
+/// or was slow, is to know that the network behind it may be another, and its paths gone.
+fn between(known: &[Link], links: &[Link]) -> Option<Vec<Link>> {
+    let had = |link: &Link| known.iter().find(|had| had.index == link.index && had.carrier);
+    let was_gone = |link: &Link| had(link).is_some_and(|had| had.carrier_ups != link.carrier_ups);
+    let was_gone = |link: &Link| link.carrier && was_gone(link);
+    links.iter().any(was_gone).then(|| {
+        let as_was =
+            |link: &Link| Link { carrier: !was_gone(link) && link.carrier, ..link.clone() };
+        links.iter().map(as_was).collect()
+    })
+}
+
 /// How long to rest after a look that showed nothing new, when the rest before it was `last` and
 /// the next message took so long.
 fn rest_after(last: Duration, waited: Duration) -> Duration {
@@ -141,6 +157,7 @@ mod tests {
             kind: LinkKind::Ethernet,
             up: true,
             carrier: true,
+            carrier_ups: 0,
             dormant: false,
             mtu: 1_500,
             addresses: Vec::new(),
@@ -156,6 +173,18 @@ mod tests {
         let mut script = Script { looks, waits: Vec::new(), deaf: false };
         assert_eq!(next_change(&mut script, &[]), [link()]);
         assert_eq!(script.waits, [None, Some(RETRY), None]);
+    }
+
+    #[test]
+    fn what_went_and_came_back_between_two_looks_is_told_as_both() {
+        let again = Link { carrier_ups: 1, ..link() };
+        assert_eq!(between(&[link()], &[link()]), None);
+        let gone = Link { carrier: false, ..again.clone() };
+        assert_eq!(between(&[link()], std::slice::from_ref(&again)), Some(vec![gone.clone()]));
+        // What is seen to be gone, to be there or to be new is told as it is.
+        assert_eq!(between(&[link()], std::slice::from_ref(&gone)), None);
+        assert_eq!(between(std::slice::from_ref(&gone), std::slice::from_ref(&again)), None);
+        assert_eq!(between(&[], &[again]), None);
     }
 
     #[test]

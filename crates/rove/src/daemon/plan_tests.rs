@@ -37,6 +37,7 @@ fn lan(network: &str) -> Link {
         kind: LinkKind::Ethernet,
         up: true,
         carrier: true,
+        carrier_ups: 0,
         dormant: false,
         mtu: 1_500,
         addresses: vec![network.parse().unwrap()],

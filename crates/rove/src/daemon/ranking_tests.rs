@@ -19,6 +19,7 @@ fn link(index: u32, metric: Option<u32>) -> Link {
         kind,
         up: true,
         carrier: true,
+        carrier_ups: 0,
         dormant: false,
         mtu: 1_500,
         addresses: vec!["192.0.2.1/24".parse().unwrap()],

@@ -83,6 +83,7 @@ mod tests {
             kind: LinkKind::Ethernet,
             up: true,
             carrier: true,
+            carrier_ups: 0,
             dormant: false,
             mtu: 1_500,
             addresses: vec!["192.0.2.7/24".parse().unwrap()],

@@ -14,6 +14,7 @@ fn link(name: &str, addresses: &[&str]) -> Link {
         kind: LinkKind::Ethernet,
         up: true,
         carrier: true,
+        carrier_ups: 0,
         dormant: false,
         mtu: 1_500,
         addresses: addresses.iter().map(|net| net.parse().unwrap()).collect(),

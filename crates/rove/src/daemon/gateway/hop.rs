@@ -220,6 +220,7 @@ mod tests {
             kind: LinkKind::Ethernet,
             up: true,
             carrier: true,
+            carrier_ups: 0,
             dormant: false,
             mtu: 1_500,
             addresses: vec!["192.0.2.1/24".parse().unwrap()],

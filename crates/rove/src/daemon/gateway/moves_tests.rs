@@ -9,6 +9,7 @@ fn link(addresses: &[&str], default: bool) -> Link {
         kind: LinkKind::Ethernet,
         up: true,
         carrier: true,
+        carrier_ups: 0,
         dormant: false,
         mtu: 1_500,
         addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
