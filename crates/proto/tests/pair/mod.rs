@@ -17,6 +17,7 @@ use rove_proto::node::{
 use rove_proto::outbox::Outbox;
 use rove_proto::role::Access;
 use rove_proto::time::{Duration, Instant};
+use rove_proto::wire::checksum::Sum;
 use rove_proto::wire::control::{Lease, Prefix};
 use rove_proto::wire::inner::InnerPacket;
 
@@ -164,6 +165,10 @@ pub(crate) fn syn(back: bool) -> Vec<u8> {
     packet[9] = 6;
     packet[20..24].copy_from_slice(&[0x9c, 0x40, 0x01, 0xbb]);
     packet[32..34].copy_from_slice(&[5 << 4, 2]);
+    packet[36..38].copy_from_slice(&[0; 2]);
+    let address = |at: usize| <[u8; 4]>::try_from(&packet[at..at + 4]).unwrap().into();
+    let sum = Sum::default().pseudo(address(12), address(16), 6, 20).bytes(&packet[20..40]);
+    packet[36..38].copy_from_slice(&sum.checksum().to_be_bytes());
     packet
 }
 
