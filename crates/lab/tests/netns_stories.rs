@@ -555,15 +555,10 @@ fn without_namespaces_the_demonstration_is_simulated() {
     }
 }
 
-/// What a scenario measures in virtual time or on namespaces; in place of a median the least of its
-/// samples, since a busy machine makes some of them longer and none shorter.
+/// What a scenario measures in virtual time or on namespaces.
 fn measured(scenario: &str, key: &str, place: &str, settings: &[&str]) -> f64 {
     let (objects, _) = run(scenario, &["--where", place], settings);
-    let object = &objects[0];
-    match key.strip_suffix("_median").map(|all| object["samples"][all].as_array()) {
-        Some(Some(all)) => all.iter().filter_map(Value::as_f64).fold(f64::INFINITY, f64::min),
-        Some(None) | None => object["measured"][key].as_f64().unwrap(),
-    }
+    objects[0]["measured"][key].as_f64().unwrap()
 }
 
 #[test]

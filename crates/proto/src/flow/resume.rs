@@ -168,12 +168,11 @@ impl Flow {
         (Some(edge.map_or(opened, |before| before.max(opened))), ahead)
     }
 
-    /// Whole segments of so many bytes, as a window can say it: room for half a segment would make
-    /// the local side send halves from then on.
+    /// The whole segments in so many bytes, rounded up to what a scaled window can say: room for
+    /// half a segment would make the local side send halves from then on.
     fn whole(&self, bytes: u32) -> u32 {
-        let mss = self.mss().max(1);
-        let unit = (1 << self.remote.scale) - 1;
-        (bytes / mss * mss + unit) & !unit
+        let mss = self.mss();
+        (bytes / mss * mss).next_multiple_of(1 << self.remote.scale)
     }
 
     /// The number after the end of the stream, if that is at `to`.

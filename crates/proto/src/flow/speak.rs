@@ -1,5 +1,8 @@
 //! What this node says in an end's place: segments that seem to come from it, with the newest that
 //! it said itself.
+//!
+//! Decides how such a segment looks. When one is said, and up to where it acknowledges or gives
+//! room, is for `hold` and `resume` to say.
 
 use super::cache::Again;
 use super::tcp::{Flow, Phase};
