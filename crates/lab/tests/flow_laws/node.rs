@@ -228,6 +228,11 @@ impl Node {
         all
     }
 
+    /// Whether it takes the way for one that carries.
+    pub(super) fn is_up(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| process.flows.is_up())
+    }
+
     /// When it wants its turn.
     pub(super) fn due_ns(&self) -> Option<u64> {
         let process = self.process.as_ref()?;

@@ -94,6 +94,9 @@ pub(super) struct Run<'a> {
     watches: Vec<Watch>,
     /// Since when somebody relies on a side's node that would not know after a crash.
     unsure_ns: Vec<[Option<u64>; 2]>,
+    /// Connections of which one end gave up while its own node took a lost way for a way: nobody
+    /// could have spoken for the other.
+    died_unseen: Vec<bool>,
     /// Since when idle turns are counted, and how many there were before.
     second: (u64, [u64; 2]),
     report: Report,
@@ -145,6 +148,7 @@ impl<'a> Run<'a> {
             agenda,
             watches: Vec::new(),
             unsure_ns: vec![[None; 2]; plan.connections.len()],
+            died_unseen: vec![false; plan.connections.len()],
             second,
             report: Report::default(),
             tells: false,
@@ -279,9 +283,7 @@ impl<'a> Run<'a> {
         let trip_ns = self.trip_ns(self.tunnel);
         let again = self.nodes[side].resume(self.now_ns, trip_ns);
         again.into_iter().for_each(|packet| self.send_on(side, packet));
-        let is_up =
-            |node: &Node| node.process.as_ref().is_some_and(|process| process.flows.is_up());
-        if self.nodes.iter().all(is_up) {
+        if self.nodes.iter().all(Node::is_up) {
             self.watch();
         }
     }
@@ -413,8 +415,14 @@ impl<'a> Run<'a> {
                     self.net.push(now_ns, from, self.legs[side], IpPacket::new(packet));
                 }
             }
-            if self.tells && program.end.ending() != before {
-                let ending = program.end.ending();
+            let ending = program.end.ending();
+            if ending == before {
+                continue;
+            }
+            if ending == Some(Ending::TimedOut) && self.is_cut && self.nodes[side].is_up() {
+                self.died_unseen[nth] = true;
+            }
+            if self.tells {
                 println!("{:>12} us  {side} connection {nth} is over: {ending:?}", now_ns / 1_000);
             }
         }
@@ -528,6 +536,7 @@ impl<'a> Run<'a> {
         let ideal = !self.plan.breaks() && self.plan.holds == [Hold::Full; 2];
         for (nth, programs) in self.programs.iter().enumerate() {
             let aborts = programs.iter().any(Program::aborts);
+            let lives = ideal && !aborts && !self.died_unseen[nth];
             for side in SIDES {
                 let (from, to) = (&programs[side], &programs[1 - side]);
                 let (acknowledged, arrived) = (from.acknowledged(), to.arrived());
@@ -537,13 +546,12 @@ impl<'a> Run<'a> {
                 self.report.resets += u32::from(from.has_failed());
                 if let Some(ending) = from.end.ending()
                     && from.has_failed()
-                    && ideal
-                    && !aborts
+                    && lives
                 {
                     return Err(Broken::Died(nth, side, ending));
                 }
                 let whole = arrived == from.bytes();
-                if ideal && !aborts && !whole {
+                if lives && !whole {
                     return Err(Broken::Unfinished(nth, side, arrived, from.bytes()));
                 }
                 self.report.finished += u32::from(whole && from.has_ended());

@@ -17,6 +17,7 @@
 //! Before the first such acknowledgement of a connection it is written down
 //! ([`Flows::poll_record`]), so that this holds for a crash as well.
 
+mod aggregate;
 mod breakoff;
 mod cache;
 pub mod clamp;
@@ -47,6 +48,7 @@ use std::collections::BTreeSet;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{InnerPacket, InnerView, TCP};
 use crate::wire::tcp::Segment;
+use aggregate::Aggregate;
 use breakoff::Broken;
 use classify::classify;
 use datagrams::Questions;
@@ -98,6 +100,8 @@ pub struct Flows {
     table: Table,
     questions: Questions,
     networks: Networks,
+    /// What those that are resumed have on their way together.
+    aggregate: Aggregate,
     /// What is due when, each connection once.
     timers: BTreeSet<(Instant, Place)>,
     /// Whether there is a way to the remote sides.
@@ -128,6 +132,7 @@ impl Flows {
             table: Table::new(secret),
             questions: Questions::default(),
             networks: Networks::default(),
+            aggregate: Aggregate::default(),
             timers: BTreeSet::new(),
             is_up: false,
             lost_at: Instant::ZERO,
@@ -193,19 +198,22 @@ impl Flows {
         self.is_waiting = false;
         self.is_owing = false;
         let before = std::mem::replace(&mut self.trip, trip);
-        let mut resumed = Vec::new();
+        let (mut resumed, mut flights) = (Vec::new(), 0);
         for (place, flow) in self.table.iter_mut() {
-            flow.resume(now, memory, before, trip);
+            flights += u64::from(flow.resume(now, memory, before, trip));
             if !matches!(flow.phase, Phase::Normal) || flow.is_settled {
                 resumed.push(place);
             }
         }
+        self.aggregate.begin(flights);
         resumed.into_iter().for_each(|place| self.arm(place));
     }
 
     /// When [`Self::poll`] will have something; `None` while it waits for others.
     pub fn due(&self) -> Option<Instant> {
         let timer = self.timers.first().map(|&(due, _)| due);
+        let next = self.aggregate.has_next().then_some(Instant::ZERO);
+        let timer = timer.into_iter().chain(next).min();
         let due = timer.into_iter().chain(self.questions.due(self.is_up)).min()?;
         Some(due.max(self.rests_until))
     }
@@ -226,12 +234,14 @@ impl Flows {
         if self.questions.poll(now, memory, self.is_up, packet) {
             return Some(Output::ToRemote);
         }
-        while let Some(&(due, place)) = self.timers.first()
-            && due <= now
-        {
-            self.timers.pop_first();
+        while let Some(place) = self.next_due(now) {
             let Some(flow) = self.table.get_mut(place) else { continue };
-            flow.timer = None;
+            if self.aggregate.is_full() && flow.may_wait(now) {
+                flow.park(true);
+                self.aggregate.park(place);
+                self.arm(place);
+                continue;
+            }
             let said = match flow.phase {
                 Phase::Normal => None,
                 Phase::Held(_) => {
@@ -252,6 +262,22 @@ impl Flows {
             }
         }
         None
+    }
+
+    /// The connection whose turn it is.
+    fn next_due(&mut self, now: Instant) -> Option<Place> {
+        while let Some(place) = self.aggregate.next() {
+            if let Some(flow) = self.table.get_mut(place).filter(|flow| flow.is_parked()) {
+                flow.park(false);
+                return Some(place);
+            }
+        }
+        let &(_, place) = self.timers.first().filter(|&&(due, _)| due <= now)?;
+        self.timers.pop_first();
+        if let Some(flow) = self.table.get_mut(place) {
+            flow.timer = None;
+        }
+        Some(place)
     }
 
     /// While there is no way: what the `nth` of some connections said last about what it received,
@@ -365,6 +391,7 @@ impl Flows {
         }
         memory.flows_less(self.table.len());
         self.table.clear();
+        self.aggregate = Aggregate::default();
         self.questions.clear(memory);
         self.timers.clear();
         self.newsworthy.clear();
@@ -395,6 +422,7 @@ impl Flows {
 
     fn forget(&mut self, memory: &mut Memory, place: Place) {
         let Some(mut flow) = self.table.remove(place) else { return };
+        self.aggregate.count(flow.counted, 0);
         if let Some(timer) = flow.timer {
             self.timers.remove(&(timer, place));
         }
@@ -410,6 +438,11 @@ impl Flows {
         let Some(flow) = self.table.get_mut(place) else { return };
         if std::mem::take(&mut flow.is_settled) {
             self.settled.push(flow.tuple);
+        }
+        let flying = flow.flying();
+        self.aggregate.count(std::mem::replace(&mut flow.counted, flying), flying);
+        if flow.takes_reduction() {
+            self.aggregate.lost();
         }
         let due = match &flow.phase {
             Phase::Normal => None,

@@ -43,7 +43,7 @@ impl Flows {
         let Some(place) = self.find(now, memory, Way::Out, view, &segment) else {
             return Passage::WHOLE;
         };
-        let is_up = self.is_up;
+        let (is_up, is_crowded) = (self.is_up, self.aggregate.is_crowded());
         let Some(flow) = self.table.get_mut(place) else { return Passage::WHOLE };
         match flow.phase {
             Phase::Broken(_) => {
@@ -82,7 +82,7 @@ impl Flows {
                 self.is_waiting |= segment.end() != segment.seq;
                 false
             }
-            Phase::Resumed(_) => flow.goes_now(now, &segment, packet),
+            Phase::Resumed(_) => flow.goes_now(now, &segment, packet, is_crowded),
             Phase::Broken(_) => false,
         };
         self.arm(place);
@@ -151,6 +151,7 @@ impl Flows {
             self.arm(place);
             return Verdict::Keep;
         }
+        let acked = flow.local.acked;
         let notice = flow.observe(now, Way::In, &segment);
         if notice == Notice::Stray {
             return Verdict::Pass;
@@ -172,6 +173,9 @@ impl Flows {
                 self.table.foresee(Way::In, place, &segment, &whole);
             }
             return Verdict::Pass;
+        }
+        if matches!(flow.phase, Phase::Resumed(_)) {
+            self.aggregate.arrived(flow.local.acked.beyond(acked));
         }
         let verdict = flow.pass_on(now, &segment, packet);
         self.arm(place);

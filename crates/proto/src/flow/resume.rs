@@ -9,6 +9,8 @@
 //! bytes follow those that are owed at the same pace, with no gap and no burst between. What gets
 //! no answer so many times is broken off at both ends.
 
+mod recovery;
+
 use super::Output;
 use super::cache::Again;
 use super::memory::Memory;
@@ -48,12 +50,16 @@ pub(super) struct Resumed {
     next: Seq,
     /// Up to where it is this node's to send, the end of the stream included.
     to: Seq,
+    /// Up to where the local side's own bytes have followed since then.
+    followed_to: Seq,
     /// What the remote side has beyond: from, to, in order.
     arrived: Vec<(Seq, Seq)>,
     /// From here to there, what did not arrive is lost and has to leave again.
     lost: (Seq, Seq),
     /// Losses before this belong to a reduction that was made.
     reduced_at: Seq,
+    /// Whether one was made that nobody was told of.
+    is_reduced: bool,
     /// Up to where the remote side has everything, when it was last heard.
     heard_to: Seq,
     /// How often it has said so without a word more, where it cannot say what it has beyond,
@@ -78,6 +84,8 @@ pub(super) struct Resumed {
     /// Room beyond what was promised that the local side has before anything is taken in.
     ahead: u32,
     has_news: bool,
+    /// Whether its turn came when there was no room for it beside others.
+    is_parked: bool,
     /// When the local side is to hear what has arrived and what room it has: it asked.
     tell_at: Option<Instant>,
 }
@@ -94,19 +102,19 @@ pub(super) struct Told {
 
 impl Flow {
     /// There is a way again. Its round trip is `after`, that of the way before was `before`
-    /// (Equation 4.10).
+    /// (Equation 4.10). Returns how many bytes were on their way when that was lost.
     pub(super) fn resume(
         &mut self,
         now: Instant,
         memory: &mut Memory,
         before: Duration,
         after: Duration,
-    ) {
+    ) -> u32 {
         let mut held = match std::mem::take(&mut self.phase) {
             Phase::Held(held) => held,
             other @ (Phase::Normal | Phase::Resumed(_) | Phase::Broken(_)) => {
                 self.phase = other;
-                return;
+                return 0;
             }
         };
         let trip = (self.trip.time() + after).saturating_sub(before).max(after);
@@ -130,15 +138,17 @@ impl Flow {
         }
         self.trip.interrupted();
         if to == from && self.heads.is_empty() && !has_news {
-            return;
+            return held.flight();
         }
         self.phase = Phase::Resumed(Box::new(Resumed {
             first_heard: None,
             next: from,
             to,
+            followed_to: to,
             arrived: Vec::new(),
             lost: (from, from),
             reduced_at: from,
+            is_reduced: false,
             heard_to: from,
             repeats: 0,
             recovers_to: None,
@@ -152,8 +162,10 @@ impl Flow {
             edge,
             ahead,
             has_news,
+            is_parked: false,
             tell_at,
         }));
+        held.flight()
     }
 
     /// Up to where the local side has room as soon as there is a way, and how much of that is
@@ -199,12 +211,14 @@ impl Flow {
     /// Whether a segment of the local side's leaves as it is. It does not if it says again what was
     /// told to have arrived, or asks whether anybody is there: that is answered here. Nor if what
     /// is sent in its place comes before it and has not left yet: it follows in order, from what
-    /// is kept, since one that overtook would look like a loss, and make the rest look old.
+    /// is kept, since one that overtook would look like a loss, and make the rest look old. So does
+    /// what other connections have to wait for.
     pub(super) fn goes_now(
         &mut self,
         now: Instant,
         segment: &Segment,
         packet: &InnerPacket<'_>,
+        is_crowded: bool,
     ) -> bool {
         let (end, promised, kept_to) = (segment.end(), self.promised, self.kept_to());
         let Phase::Resumed(resumed) = &mut self.phase else { return true };
@@ -213,12 +227,18 @@ impl Flow {
             return false;
         }
         let unusual = segment.flags.without(Flags::ACK.and(Flags::PSH).and(Flags::FIN));
-        if unusual != Flags::default() || !resumed.next.is_before(resumed.to) {
+        let says_more = segment.len > 0 || segment.flags.has(Flags::FIN);
+        let waits = resumed.next.is_before(resumed.to) || (is_crowded && says_more);
+        if unusual != Flags::default() || !waits {
+            resumed.followed_to = resumed.followed_to.max(end);
             return true;
         }
         let data_end = segment.seq.plus(u32::from(segment.len));
-        if segment.len > 0 || segment.flags.has(Flags::FIN) {
+        if says_more {
             let is_kept = !kept_to.is_before(data_end) && !segment.seq.is_before(resumed.next);
+            if is_kept && !resumed.next.is_before(resumed.to) {
+                resumed.next = resumed.next.max(resumed.followed_to); // so far they went as they are
+            }
             resumed.to = if is_kept { resumed.to.max(end) } else { resumed.to };
             return !is_kept;
         }
@@ -234,8 +254,49 @@ impl Flow {
         let Phase::Resumed(resumed) = &self.phase else { return None };
         let has_head = self.heads.has_next() && resumed.has_left(self.local.acked);
         let has_more = has_head || resumed.has_news || self.next_again(resumed).is_some();
-        let pace = has_more.then_some(resumed.pace);
+        let pace = (has_more && !resumed.is_parked).then_some(resumed.pace);
         [pace, resumed.timeout, resumed.tell_at].into_iter().flatten().min()
+    }
+
+    /// Whether nothing is due but a segment that may have to wait for others': not one that was lost
+    /// on its way, which its receiver waits for.
+    pub(super) fn may_wait(&self, now: Instant) -> bool {
+        let Phase::Resumed(resumed) = &self.phase else { return false };
+        let is_overdue = resumed.timeout.is_some_and(|due| due <= now);
+        let is_urgent = resumed.tell_at.is_some() || is_overdue;
+        let is_lost = resumed.next_lost(self.local.acked).is_some();
+        !is_urgent && !is_lost && self.next_again(resumed).is_some()
+    }
+
+    /// Its turn waits, or does not any more.
+    pub(super) fn park(&mut self, is_parked: bool) {
+        if let Phase::Resumed(resumed) = &mut self.phase {
+            resumed.is_parked = is_parked;
+        }
+    }
+
+    pub(super) fn is_parked(&self) -> bool {
+        matches!(&self.phase, Phase::Resumed(resumed) if resumed.is_parked)
+    }
+
+    /// Whether something was found lost since this was asked last.
+    pub(super) fn takes_reduction(&mut self) -> bool {
+        match &mut self.phase {
+            Phase::Resumed(resumed) => std::mem::take(&mut resumed.is_reduced),
+            Phase::Normal | Phase::Held(_) | Phase::Broken(_) => false,
+        }
+    }
+
+    /// Bytes on their way that were sent in the local side's place, and of its own that followed.
+    pub(super) fn flying(&self) -> u32 {
+        let acked = self.local.acked;
+        match &self.phase {
+            Phase::Resumed(resumed) => {
+                let followed = resumed.followed_to.beyond(resumed.to.max(acked));
+                resumed.flying(acked).saturating_add(followed)
+            }
+            Phase::Normal | Phase::Held(_) | Phase::Broken(_) => 0,
+        }
     }
 
     /// Sends the next segment that is due: a packet for the tunnel, or the end for both.
@@ -420,142 +481,6 @@ impl Resumed {
     /// The first byte that is still to leave; `None` when all have.
     pub(super) fn unsent(&self) -> Option<Seq> {
         self.next.is_before(self.to).then_some(self.next)
-    }
-
-    /// Bytes on their way.
-    fn flying(&self, acked: Seq) -> u32 {
-        let arrived: u32 =
-            self.arrived.iter().map(|(from, to)| to.min(self.next).beyond(*from)).sum();
-        let (from, to) = self.lost;
-        let lost = to.beyond(from.max(acked));
-        self.next.beyond(acked).saturating_sub(arrived).saturating_sub(lost)
-    }
-
-    /// Whether all that is to be sent in the local side's place has left, and nothing is lost: what
-    /// nobody answered for follows.
-    fn has_left(&self, acked: Seq) -> bool {
-        !self.next.is_before(self.to) && self.next_lost(acked).is_none()
-    }
-
-    /// The first byte that is lost, did not arrive, and has not left again.
-    fn next_lost(&self, acked: Seq) -> Option<Seq> {
-        let (from, to) = self.lost;
-        let at = self.past_arrived(from.max(acked));
-        at.is_before(to).then_some(at)
-    }
-
-    /// The first byte from `at` on that did not arrive beyond what is missing.
-    fn past_arrived(&self, mut at: Seq) -> Seq {
-        for &(first, end) in &self.arrived {
-            if !at.is_before(first) && at.is_before(end) {
-                at = end;
-            }
-        }
-        at
-    }
-
-    fn left(&mut self, now: Instant, seq: Seq, end: Seq) {
-        if seq.is_before(self.lost.1) && !end.is_before(self.lost.0) {
-            self.lost.0 = self.lost.0.max(end);
-        }
-        self.next = self.next.max(end);
-        let bytes = u64::from(end.beyond(seq));
-        let takes = Duration::from_nanos(bytes * 1_000_000_000 / self.rate.max(RATE_MIN));
-        // What was not used a moment ago may be made up for, not more.
-        self.pace = self.pace.max(now - BURST) + takes;
-        if self.timeout.is_none() {
-            self.timeout = Some(now + self.patience());
-        }
-    }
-
-    /// Equation 4.10: twice the round trip, and twice as long with each try.
-    fn patience(&self) -> Duration {
-        let once = (self.trip * 2).max(TIMEOUT_MIN);
-        (once * (1 << self.tries.min(10))).min(TIMEOUT_MAX)
-    }
-
-    /// Nothing was answered for too long: all that is on its way counts as lost.
-    fn time_out(&mut self, now: Instant, acked: Seq, mss: u32) {
-        self.tries += 1;
-        self.recovers_to = None;
-        self.arrived.clear(); // its receiver may have thought better of it (RFC 2018, section 8)
-        self.lost = (acked, self.next);
-        self.reduce(mss);
-        self.pace = now;
-        self.timeout = Some(now + self.patience());
-    }
-
-    fn note_arrived(&mut self, from: Seq, to: Seq) {
-        let apart = |&(first, end): &(Seq, Seq)| end.is_before(from) || to.is_before(first);
-        let mut whole = (from, to);
-        for range in self.arrived.iter().filter(|range| !apart(range)) {
-            whole = (whole.0.min(range.0), whole.1.max(range.1));
-        }
-        self.arrived.retain(apart);
-        let place = self.arrived.partition_point(|(first, _)| first.is_before(whole.0));
-        self.arrived.insert(place, whole);
-        self.arrived.truncate(RANGES_MAX);
-    }
-
-    /// The remote side has everything before `acked` by now.
-    fn heard(&mut self, now: Instant, acked: Seq, mss: u32) {
-        self.arrived.retain(|(_, end)| acked.is_before(*end));
-        self.next = self.next.max(acked); // it had more than it could say before the way was lost
-        let progress = acked.beyond(self.heard_to);
-        if progress > 0 {
-            self.heard_to = acked;
-            self.repeats = 0;
-            self.tries = 0;
-            self.grow(progress, mss);
-            self.timeout = acked.is_before(self.next).then(|| now + self.patience());
-        }
-        let has_left = |&&(_, end): &&(Seq, Seq)| !self.next.is_before(end);
-        if let Some(&(_, furthest)) = self.arrived.iter().rfind(has_left) {
-            let lost_to = furthest.minus(REORDERED_MAX * mss);
-            if self.lost.1.is_before(lost_to) && acked.is_before(lost_to) {
-                self.lost = (self.lost.0.max(acked), lost_to);
-                if !self.next_lost(acked).is_none_or(|at| at.is_before(self.reduced_at)) {
-                    self.reduce(mss);
-                }
-            }
-        }
-    }
-
-    /// The same, from a receiver that cannot say what it has beyond: that it misses the first
-    /// segment shows in its saying the same again, and once that one has left again and the next
-    /// is missing, in its not having everything (RFC 6582, 3.2).
-    fn heard_blindly(&mut self, acked: Seq, mss: u32) {
-        self.recovers_to = self.recovers_to.filter(|&to| acked.is_before(to));
-        if !acked.is_before(self.next) || self.next_lost(acked).is_some() {
-            return;
-        }
-        self.repeats += 1;
-        let is_recovering = self.recovers_to.is_some();
-        let is_missing = if is_recovering { 1 } else { 1 + REORDERED_MAX };
-        if self.repeats == is_missing {
-            self.lost = (acked, acked.plus(mss).min(self.next));
-            if !is_recovering {
-                self.reduce(mss);
-                self.recovers_to = Some(self.next);
-            }
-        }
-    }
-
-    /// One segment more for each round trip (additive increase, RFC 5681, 3.1).
-    fn grow(&mut self, progress: u32, mss: u32) {
-        let progress = progress.min(self.flight_max);
-        let part = |whole: u64| whole * u64::from(progress) / u64::from(self.flight_max.max(1));
-        let flight = part(u64::from(mss));
-        let rate = part(u64::from(mss) * 1_000_000_000 / to_nanos(self.trip).max(1));
-        self.flight_max = self.flight_max.saturating_add(u32::try_from(flight).unwrap_or(0));
-        self.rate = self.rate.saturating_add(rate);
-    }
-
-    /// Half as fast, once for all that is on its way now.
-    fn reduce(&mut self, mss: u32) {
-        self.rate = (self.rate / 2).max(RATE_MIN);
-        self.flight_max = (self.flight_max / 2).max(mss);
-        self.reduced_at = self.next;
     }
 }
 

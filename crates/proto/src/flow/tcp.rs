@@ -58,6 +58,8 @@ pub(super) struct Flow {
     pub(super) is_settled: bool,
     /// When its turn comes, as its table knows.
     pub(super) timer: Option<Instant>,
+    /// Bytes that it has on its way while it is resumed, as those of all are counted.
+    pub(super) counted: u32,
     /// A SYN that came in its midst.
     beginning: Option<Box<Beginning>>,
 }
@@ -179,6 +181,7 @@ impl Flow {
             promised: None,
             is_settled: false,
             timer: None,
+            counted: 0,
             beginning: None,
         }
     }

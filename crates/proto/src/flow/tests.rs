@@ -4,9 +4,13 @@ mod answers;
 mod balance;
 mod broken;
 mod chosen;
+mod crowd;
 mod forged;
+mod held;
 mod lost;
 mod told;
+
+use std::net::IpAddr;
 
 use super::*;
 use crate::wire::checksum::{Sum, mended};
@@ -24,6 +28,8 @@ const SCALE: u8 = 3;
 /// A packet that this end said, read again.
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
+    /// The local side's.
+    port: u16,
     output: Output,
     seq: Seq,
     ack: Seq,
@@ -37,6 +43,8 @@ struct Scene {
     now: Instant,
     flows: Flows,
     memory: Memory,
+    /// The local side's port.
+    port: u16,
     /// What the local side has sent and heard, and the remote one.
     local: (Seq, Seq),
     remote: (Seq, Seq),
@@ -58,23 +66,30 @@ impl Scene {
             now: Instant::ZERO + Duration::from_secs(10),
             flows: Flows::new(hold, 1),
             memory: Memory::new(1 << 20),
+            port: LOCAL.1,
             local: (LOCAL_START, Seq(0)),
             remote: (REMOTE_START, LOCAL_START.plus(1)),
         };
         scene.resume();
+        scene.connect();
+        scene
+    }
+
+    /// Opens it.
+    fn connect(&mut self) {
+        (self.local, self.remote) = ((LOCAL_START, Seq(0)), (REMOTE_START, LOCAL_START.plus(1)));
         let options = |mss: [u8; 2]| [2, 4, mss[0], mss[1], 3, 3, SCALE, 4, 2, 1, 1, 1];
         let mss = u16::try_from(MSS + 12).unwrap().to_be_bytes();
-        let syn = scene.packet(Way::Out, Flags::SYN, LOCAL_START, &options(mss));
-        assert!(scene.give_out(&open(syn)));
-        scene.wait(TRIP);
+        let syn = self.packet(Way::Out, Flags::SYN, LOCAL_START, &options(mss));
+        assert!(self.give_out(&open(syn)));
+        self.wait(TRIP);
         let flags = Flags::SYN.and(Flags::ACK);
-        let syn = scene.packet(Way::In, flags, REMOTE_START, &options(mss));
-        assert_eq!(scene.give_in(&open(syn)).1, Verdict::Pass);
-        scene.local = (LOCAL_START.plus(1), REMOTE_START.plus(1));
-        scene.remote = (REMOTE_START.plus(1), LOCAL_START.plus(1));
-        assert!(scene.out(Flags::ACK, scene.local.0, &[]));
-        scene.acknowledge(scene.local.0);
-        scene
+        let syn = self.packet(Way::In, flags, REMOTE_START, &options(mss));
+        assert_eq!(self.give_in(&open(syn)).1, Verdict::Pass);
+        self.local = (LOCAL_START.plus(1), REMOTE_START.plus(1));
+        self.remote = (REMOTE_START.plus(1), LOCAL_START.plus(1));
+        assert!(self.out(Flags::ACK, self.local.0, &[]));
+        self.acknowledge(self.local.0);
     }
 
     fn wait(&mut self, time: Duration) {
@@ -87,8 +102,8 @@ impl Scene {
 
     fn packet(&self, way: Way, flags: Flags, seq: Seq, payload: &[u8]) -> Vec<u8> {
         let (source, destination, ack) = match way {
-            Way::Out => (LOCAL, REMOTE, self.local.1),
-            Way::In => (REMOTE, LOCAL, self.remote.1),
+            Way::Out => ((LOCAL.0, self.port), REMOTE, self.local.1),
+            Way::In => (REMOTE, (LOCAL.0, self.port), self.remote.1),
         };
         let ends = crate::wire::tcp::Ends {
             source: (source.0.into(), source.1),
@@ -214,11 +229,16 @@ fn read(output: Output, packet: &[u8]) -> Said {
     let length = u16::try_from(tcp.len()).unwrap();
     let sum = Sum::default().pseudo(view.source, view.destination, TCP, length).bytes(tcp);
     assert_eq!(sum.folded(), 0, "the checksum of {segment:?}");
-    let source = if output == Output::ToLocal { REMOTE } else { LOCAL };
-    assert_eq!((view.source, view.ports.unwrap().0), (source.0.into(), source.1));
+    let (from, to) = view.ports.unwrap();
+    let (source, port) = match output {
+        Output::ToLocal => (REMOTE.0, to),
+        Output::ToRemote => (LOCAL.0, from),
+    };
+    assert_eq!(view.source, IpAddr::from(source));
     let Segment { seq, ack, flags, timestamps, .. } = segment;
     let window = u32::from(segment.window) << SCALE;
     Said {
+        port,
         output,
         seq,
         ack,
@@ -240,35 +260,6 @@ fn while_there_is_a_way_nothing_is_said_and_what_arrived_is_not_kept() {
     assert_eq!((passed.ack, passed.window), (ack, 64_000));
     assert_eq!(scene.memory.used(), 3_000);
     assert_eq!(scene.flows.due(), None);
-}
-
-#[test]
-fn probes_and_keepalives_are_answered_however_long_it_takes() {
-    let mut scene = Scene::new(Hold::Full);
-    scene.send(3);
-    scene.suspend();
-    scene.said();
-    for _ in 0..100 {
-        scene.wait(Duration::from_secs(100));
-        assert!(!scene.out(Flags::ACK, scene.local.0.minus(1), &[]));
-        let [told] = &scene.said()[..] else { panic!() };
-        assert_eq!((told.ack, told.window), (scene.local.0, 0));
-    }
-}
-
-#[test]
-fn an_idle_connection_is_kept_alive_and_its_window_stays_open() {
-    let mut scene = Scene::new(Hold::Full);
-    scene.send(1);
-    scene.wait(TRIP);
-    scene.acknowledge(scene.local.0);
-    scene.suspend();
-    assert!(scene.said().is_empty());
-    scene.wait(Duration::from_secs(10));
-    assert!(!scene.out(Flags::ACK, scene.local.0.minus(1), &[]));
-    let [told] = &scene.said()[..] else { panic!() };
-    assert_eq!((told.ack, told.window), (scene.local.0, 64_000));
-    assert_eq!(scene.flows.poll_record(), None, "nothing is owed");
 }
 
 #[test]
@@ -388,41 +379,6 @@ fn without_acknowledging_the_oldest_segments_are_sent_again_at_once() {
     let passed = scene.acknowledge(first.plus(MSS)).unwrap();
     assert_eq!(passed.ack, first.plus(MSS));
     assert_eq!(scene.flows.due(), None);
-}
-
-#[test]
-fn a_sender_that_is_about_to_give_up_is_shown_a_closed_window() {
-    let mut scene = Scene::new(Hold::Reinject);
-    scene.send(4);
-    scene.suspend();
-    let first = scene.local.0.minus(4 * MSS);
-    let mut told = Vec::new();
-    for _ in 0..8 {
-        scene.wait(Duration::from_secs(2));
-        scene.out(Flags::ACK, first, &bytes(first, MSS));
-        told.extend(scene.said());
-    }
-    assert_eq!(told.len(), 4);
-    assert!(told.iter().all(|told| (told.ack, told.window) == (first, 0)));
-    // Its question may be lost, or the answer: it hears of it without asking, as long as it takes.
-    let reminded = scene.said_within(Duration::from_secs(600));
-    assert!((20..31).contains(&reminded.len()), "{reminded:?}");
-    assert!(reminded.iter().all(|(_, told)| (told.ack, told.window) == (first, 0)));
-}
-
-#[test]
-fn a_sender_that_has_waited_before_is_shown_it_at_once() {
-    let mut scene = Scene::new(Hold::Reinject);
-    scene.send(4);
-    let first = scene.local.0.minus(4 * MSS);
-    // It repeats, slower and slower, until the way is lost: when its timer fires next it gives up.
-    for seconds in [1, 2, 4, 8, 16] {
-        scene.wait(Duration::from_secs(seconds));
-        assert!(scene.out(Flags::ACK, first, &bytes(first, MSS)));
-    }
-    scene.suspend();
-    let [told] = &scene.said()[..] else { panic!() };
-    assert_eq!((told.output, told.ack, told.window), (Output::ToLocal, first, 0));
 }
 
 #[test]

@@ -1,0 +1,147 @@
+//! What is on its way of what is sent in the local side's place, and what of it is lost: by what the
+//! remote side says it has, by its silence, and by time.
+
+use super::{
+    BURST, RANGES_MAX, RATE_MIN, REORDERED_MAX, Resumed, TIMEOUT_MAX, TIMEOUT_MIN, to_nanos,
+};
+use crate::time::{Duration, Instant};
+use crate::wire::tcp::Seq;
+
+impl Resumed {
+    /// Bytes on their way.
+    pub(super) fn flying(&self, acked: Seq) -> u32 {
+        let arrived: u32 =
+            self.arrived.iter().map(|(from, to)| to.min(self.next).beyond(*from)).sum();
+        let (from, to) = self.lost;
+        let lost = to.beyond(from.max(acked));
+        self.next.beyond(acked).saturating_sub(arrived).saturating_sub(lost)
+    }
+
+    /// Whether all that is to be sent in the local side's place has left, and nothing is lost: what
+    /// nobody answered for follows.
+    pub(super) fn has_left(&self, acked: Seq) -> bool {
+        !self.next.is_before(self.to) && self.next_lost(acked).is_none()
+    }
+
+    /// The first byte that is lost, did not arrive, and has not left again.
+    pub(super) fn next_lost(&self, acked: Seq) -> Option<Seq> {
+        let (from, to) = self.lost;
+        let at = self.past_arrived(from.max(acked));
+        at.is_before(to).then_some(at)
+    }
+
+    /// The first byte from `at` on that did not arrive beyond what is missing.
+    pub(super) fn past_arrived(&self, mut at: Seq) -> Seq {
+        for &(first, end) in &self.arrived {
+            if !at.is_before(first) && at.is_before(end) {
+                at = end;
+            }
+        }
+        at
+    }
+
+    pub(super) fn left(&mut self, now: Instant, seq: Seq, end: Seq) {
+        if seq.is_before(self.lost.1) && !end.is_before(self.lost.0) {
+            self.lost.0 = self.lost.0.max(end);
+        }
+        self.next = self.next.max(end);
+        let bytes = u64::from(end.beyond(seq));
+        let takes = Duration::from_nanos(bytes * 1_000_000_000 / self.rate.max(RATE_MIN));
+        // What was not used a moment ago may be made up for, not more.
+        self.pace = self.pace.max(now - BURST) + takes;
+        if self.timeout.is_none() {
+            self.timeout = Some(now + self.patience());
+        }
+    }
+
+    /// Equation 4.10: twice the round trip, and twice as long with each try.
+    pub(super) fn patience(&self) -> Duration {
+        let once = (self.trip * 2).max(TIMEOUT_MIN);
+        (once * (1 << self.tries.min(10))).min(TIMEOUT_MAX)
+    }
+
+    /// Nothing was answered for too long: all that is on its way counts as lost.
+    pub(super) fn time_out(&mut self, now: Instant, acked: Seq, mss: u32) {
+        self.tries += 1;
+        self.recovers_to = None;
+        self.arrived.clear(); // its receiver may have thought better of it (RFC 2018, section 8)
+        self.lost = (acked, self.next);
+        self.reduce(mss);
+        self.pace = now;
+        self.timeout = Some(now + self.patience());
+    }
+
+    pub(super) fn note_arrived(&mut self, from: Seq, to: Seq) {
+        let apart = |&(first, end): &(Seq, Seq)| end.is_before(from) || to.is_before(first);
+        let mut whole = (from, to);
+        for range in self.arrived.iter().filter(|range| !apart(range)) {
+            whole = (whole.0.min(range.0), whole.1.max(range.1));
+        }
+        self.arrived.retain(apart);
+        let place = self.arrived.partition_point(|(first, _)| first.is_before(whole.0));
+        self.arrived.insert(place, whole);
+        self.arrived.truncate(RANGES_MAX);
+    }
+
+    /// The remote side has everything before `acked` by now.
+    pub(super) fn heard(&mut self, now: Instant, acked: Seq, mss: u32) {
+        self.arrived.retain(|(_, end)| acked.is_before(*end));
+        self.next = self.next.max(acked); // it had more than it could say before the way was lost
+        let progress = acked.beyond(self.heard_to);
+        if progress > 0 {
+            self.heard_to = acked;
+            self.repeats = 0;
+            self.tries = 0;
+            self.grow(progress, mss);
+            self.timeout = acked.is_before(self.next).then(|| now + self.patience());
+        }
+        let has_left = |&&(_, end): &&(Seq, Seq)| !self.next.is_before(end);
+        if let Some(&(_, furthest)) = self.arrived.iter().rfind(has_left) {
+            let lost_to = furthest.minus(REORDERED_MAX * mss);
+            if self.lost.1.is_before(lost_to) && acked.is_before(lost_to) {
+                self.lost = (self.lost.0.max(acked), lost_to);
+                if !self.next_lost(acked).is_none_or(|at| at.is_before(self.reduced_at)) {
+                    self.reduce(mss);
+                }
+            }
+        }
+    }
+
+    /// The same, from a receiver that cannot say what it has beyond: that it misses the first
+    /// segment shows in its saying the same again, and once that one has left again and the next
+    /// is missing, in its not having everything (RFC 6582, 3.2).
+    pub(super) fn heard_blindly(&mut self, acked: Seq, mss: u32) {
+        self.recovers_to = self.recovers_to.filter(|&to| acked.is_before(to));
+        if !acked.is_before(self.next) || self.next_lost(acked).is_some() {
+            return;
+        }
+        self.repeats += 1;
+        let is_recovering = self.recovers_to.is_some();
+        let is_missing = if is_recovering { 1 } else { 1 + REORDERED_MAX };
+        if self.repeats == is_missing {
+            self.lost = (acked, acked.plus(mss).min(self.next));
+            if !is_recovering {
+                self.reduce(mss);
+                self.recovers_to = Some(self.next);
+            }
+        }
+    }
+
+    /// One segment more for each round trip (additive increase, RFC 5681, 3.1).
+    fn grow(&mut self, progress: u32, mss: u32) {
+        let progress = progress.min(self.flight_max);
+        let part = |whole: u64| whole * u64::from(progress) / u64::from(self.flight_max.max(1));
+        let flight = part(u64::from(mss));
+        let rate = part(u64::from(mss) * 1_000_000_000 / to_nanos(self.trip).max(1));
+        self.flight_max = self.flight_max.saturating_add(u32::try_from(flight).unwrap_or(0));
+        self.rate = self.rate.saturating_add(rate);
+    }
+
+    /// Half as fast, once for all that is on its way now.
+    fn reduce(&mut self, mss: u32) {
+        self.rate = (self.rate / 2).max(RATE_MIN);
+        self.flight_max = (self.flight_max / 2).max(mss);
+        self.reduced_at = self.next;
+        self.is_reduced = true;
+    }
+}
