@@ -180,6 +180,8 @@ impl Sender {
         }
         self.rack.reordering_seen |= reordered;
         news.delivered = (self.meter.delivered - delivered_before) as u32;
+        // Without SACK blocks nobody knows which of those that are acknowledged had arrived before.
+        news.original &= self.terms.sack || !clocked.resent;
         self.eat_duplicates(segments, news);
         self.rack.widens(news.duplicate, delivered_before, self.meter.delivered);
         self.measure(now_ns, clocked, news, draft);
