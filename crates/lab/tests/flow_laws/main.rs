@@ -135,6 +135,7 @@ fn what_once_broke_a_law_does_not_any_more() {
         (69163, "a connection of which only the second half of its beginning was seen was held"),
         (49280, "a reset that its receiver may be past was taken for one that it believes"),
         (32313, "what got lost again was not missed by a receiver that can only repeat itself"),
+        (95555, "what got lost again after a silence was not missed when what followed had come"),
         (96224, "a sender without SACK took a time-out for none when more arrived than left again"),
     ];
     for (seed, what) in seen {

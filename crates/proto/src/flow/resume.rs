@@ -46,7 +46,7 @@ const TRIES_SHUT: u8 = 5;
 pub(super) struct Resumed {
     /// Up to where the remote side had everything when it was first heard.
     first_heard: Option<Seq>,
-    /// The first byte that has not left since.
+    /// The first byte that has not left since, or since nothing was answered for too long.
     next: Seq,
     /// Up to where it is this node's to send, the end of the stream included.
     to: Seq,
@@ -54,6 +54,9 @@ pub(super) struct Resumed {
     followed_to: Seq,
     /// What the remote side has beyond: from, to, in order.
     arrived: Vec<(Seq, Seq)>,
+    /// The end of the furthest that has left and then arrived. What the remote side had before is
+    /// passed over, and says nothing of what left around it.
+    seen: Seq,
     /// From here to there, what did not arrive is lost and has to leave again.
     lost: (Seq, Seq),
     /// Losses before this belong to a reduction that was made.
@@ -146,6 +149,7 @@ impl Flow {
             to,
             followed_to: to,
             arrived: Vec::new(),
+            seen: from,
             lost: (from, from),
             reduced_at: from,
             is_reduced: false,
@@ -401,12 +405,13 @@ impl Flow {
         let says_no_more = segment.len == 0 && segment.flags == Flags::ACK && segment.ack == acked;
         let is_blind = says_no_more && !self.terms.is_some_and(|terms| terms.sack);
         if let Phase::Resumed(resumed) = &mut self.phase {
+            resumed.heard(now, acked, mss);
             for (from, to) in segment.sacked(&InnerPacket::whole(packet)) {
                 if acked.is_before(to) && !resumed.to.is_before(to) && from.is_before(to) {
                     resumed.note_arrived(from, to);
                 }
             }
-            resumed.heard(now, acked, mss);
+            resumed.find_losses(acked, mss);
             if is_shut {
                 resumed.tries = resumed.tries.min(TRIES_SHUT);
             }

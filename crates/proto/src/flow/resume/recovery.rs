@@ -60,18 +60,29 @@ impl Resumed {
         (once * (1 << self.tries.min(10))).min(TIMEOUT_MAX)
     }
 
-    /// Nothing was answered for too long: all that is on its way counts as lost.
+    /// Nothing was answered for too long: all that is on its way counts as lost, and what leaves
+    /// again may be lost again.
     pub(super) fn time_out(&mut self, now: Instant, acked: Seq, mss: u32) {
         self.tries += 1;
-        self.recovers_to = None;
+        (self.repeats, self.recovers_to) = (0, None);
         self.arrived.clear(); // its receiver may have thought better of it (RFC 2018, section 8)
-        self.lost = (acked, self.next);
         self.reduce(mss);
+        (self.next, self.seen, self.lost) = (acked, acked, (acked, acked));
+        self.followed_to = self.to; // whoever sent what followed looks after it
         self.pace = now;
         self.timeout = Some(now + self.patience());
     }
 
     pub(super) fn note_arrived(&mut self, from: Seq, to: Seq) {
+        let is_known = |&&(first, end): &&(Seq, Seq)| first.is_before(to) && !end.is_before(to);
+        let mut news = self.arrived.iter().find(is_known).map_or(to, |&(first, _)| first);
+        if self.tries > 0 {
+            // Who was silent until now answers what has left since, whatever else it had.
+            news = news.min(self.next);
+        }
+        if from.is_before(news) && !self.next.is_before(news) {
+            self.seen = self.seen.max(news);
+        }
         let apart = |&(first, end): &(Seq, Seq)| end.is_before(from) || to.is_before(first);
         let mut whole = (from, to);
         for range in self.arrived.iter().filter(|range| !apart(range)) {
@@ -90,19 +101,23 @@ impl Resumed {
         let progress = acked.beyond(self.heard_to);
         if progress > 0 {
             self.heard_to = acked;
+            self.seen = self.seen.max(acked);
             self.repeats = 0;
             self.tries = 0;
             self.grow(progress, mss);
             self.timeout = acked.is_before(self.next).then(|| now + self.patience());
         }
-        let has_left = |&&(_, end): &&(Seq, Seq)| !self.next.is_before(end);
-        if let Some(&(_, furthest)) = self.arrived.iter().rfind(has_left) {
-            let lost_to = furthest.minus(REORDERED_MAX * mss);
-            if self.lost.1.is_before(lost_to) && acked.is_before(lost_to) {
-                self.lost = (self.lost.0.max(acked), lost_to);
-                if !self.next_lost(acked).is_none_or(|at| at.is_before(self.reduced_at)) {
-                    self.reduce(mss);
-                }
+    }
+
+    /// What left before something that has arrived, and did not arrive itself, is lost. It may only
+    /// be late, but after a silence it is not waited for (`tcp_rack_reo_wnd` of Linux).
+    pub(super) fn find_losses(&mut self, acked: Seq, mss: u32) {
+        let late = if self.tries > 0 { 0 } else { REORDERED_MAX * mss };
+        let lost_to = self.seen.minus(late);
+        if self.lost.1.is_before(lost_to) && acked.is_before(lost_to) {
+            self.lost = (self.lost.0.max(acked), lost_to);
+            if !self.next_lost(acked).is_none_or(|at| at.is_before(self.reduced_at)) {
+                self.reduce(mss);
             }
         }
     }

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// After so long without an answer everything leaves again, and after twice as long once more.
+const SILENCE: Duration = Duration::from_millis(200);
+
 /// Twenty segments are owed, and at least ten of them have left since the way is back; the first.
 fn sent_again(with_sack: bool) -> (Scene, Seq) {
     let mut scene = Scene::new(Hold::Full);
@@ -61,6 +64,50 @@ fn what_is_known_to_have_arrived_is_not_sent_again() {
     assert_eq!(seqs, [0, 1, 18, 19]);
     scene.acknowledge(scene.local.0);
     assert_eq!((scene.flows.due(), scene.memory.used()), (None, 0));
+}
+
+/// What it had before the way was lost says nothing about what has left since.
+#[test]
+fn what_arrived_long_ago_is_no_sign_of_loss() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(20);
+    let first = scene.local.0.minus(20 * MSS);
+    scene.suspend();
+    scene.said();
+    scene.resume();
+    scene.remote.1 = first;
+    scene.sack(first.plus(5 * MSS), first.plus(12 * MSS));
+    let mut said = scene.said_within(TRIP * 2);
+    for arrived in 1..5 {
+        scene.remote.1 = first.plus(arrived * MSS);
+        scene.sack(first.plus(5 * MSS), first.plus(12 * MSS));
+        said.extend(scene.said_within(Duration::from_millis(1)));
+    }
+    let seqs: Vec<_> = said.iter().map(|(_, said)| said.seq.beyond(first) / MSS).collect();
+    assert_eq!(seqs, [0, 1, 2, 3, 4, 12, 13, 14, 15, 16, 17, 18, 19]);
+}
+
+/// The way was lost once more, and nobody noticed: what left again is lost until one arrives.
+#[test]
+fn what_is_lost_again_is_missed_as_soon_as_something_behind_it_arrives() {
+    for silences in 1..4 {
+        let (mut scene, first) = sent_again(true);
+        let silence = SILENCE * ((1 << silences) - 1) + TRIP;
+        let again = scene.said_within(silence);
+        assert!(again.iter().filter(|(_, said)| said.seq == first).count() >= silences);
+        scene.remote.1 = first;
+        let (_, last) = again.last().unwrap();
+        scene.sack(last.seq, last.seq.plus(MSS));
+        let again = scene.said_within(TRIP);
+        let seqs: Vec<_> = again.iter().map(|(_, said)| said.seq.beyond(first) / MSS).collect();
+        let last = last.seq.beyond(first) / MSS;
+        assert!(last > 0 && seqs.starts_with(&[0]), "{silences} silences, {last}: {seqs:?}");
+    }
+    // One that can only repeat itself does so for each.
+    let (mut scene, first) = sent_again(false);
+    scene.said_within(SILENCE + TRIP);
+    (0..4).for_each(|_| drop(scene.acknowledge(first)));
+    assert_eq!(scene.said_within(TRIP)[0].1.seq, first);
 }
 
 /// Without selective acknowledgements its repetitions say that something is missing, and which that
