@@ -15,8 +15,14 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
+        Self::with(|config| config)
+    }
+
+    /// The same with another client.
+    fn with(change: impl FnOnce(Config) -> Config) -> Self {
         let (a, b) = ("192.0.2.1:5000".parse().unwrap(), "198.51.100.7:80".parse().unwrap());
-        let client = End::connect(Config { no_delay: true, ..Config::new(a, b, 5) }, 0);
+        let config = Config { no_delay: true, ..Config::new(a, b, 5) };
+        let client = End::connect(change(config), 0);
         let mut pair = Self { client, server: End::listen(Config::new(b, a, 6)), now_ns: 0 };
         pair.talk();
         assert_eq!(pair.client.state(), State::Established);
@@ -163,6 +169,28 @@ fn a_timeout_that_was_none_is_known_by_the_timestamp_from_before() {
     };
     assert_eq!(undone(true), (1, true));
     assert_eq!(undone(false), (0, false), "of what left again");
+}
+
+/// One segment left again and two are acknowledged: the other may have waited for it.
+#[test]
+fn without_sack_blocks_a_timeout_was_one_although_more_arrived_than_left_again() {
+    let mut pair = Pair::with(|config| Config { sack: false, timestamps: false, ..config });
+    let first = pair.client.sender.next;
+    pair.client.write(&[7; 14_600]);
+    assert_eq!(pair.client.leaving(SECOND).len(), 10);
+    let mut now_ns = SECOND;
+    while pair.client.sender_stats().timeouts == 0 {
+        now_ns = pair.client.due_ns().unwrap();
+        pair.client.leaving(now_ns);
+    }
+    let two = pair.server_says(|segment| {
+        segment.acknowledgment = segment.acknowledgment.map(|at| at.wrapping_add(2 * 1_460));
+    });
+    pair.client.arrives(now_ns + 40 * MS, &two);
+    assert_eq!(pair.client.sender_stats().undone, 0);
+    let again = pair.client.leaving(now_ns + 40 * MS);
+    let again = Segment::parse(&again[0]).unwrap().sequence;
+    assert_eq!(again, pair.client.sender.numbering.wire(first + 2 * 1_460));
 }
 
 /// What holds a connection still: everything outstanding acknowledged by somebody between the

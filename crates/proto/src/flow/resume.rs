@@ -215,8 +215,8 @@ impl Flow {
     /// Whether a segment of the local side's leaves as it is. It does not if it says again what was
     /// told to have arrived, or asks whether anybody is there: that is answered here. Nor if what
     /// is sent in its place comes before it and has not left yet: it follows in order, from what
-    /// is kept, since one that overtook would look like a loss, and make the rest look old. So does
-    /// what other connections have to wait for.
+    /// is kept, since one that overtook would look like a loss, and make the rest look old. Or if
+    /// what all have on their way is as much as it may be.
     pub(super) fn goes_now(
         &mut self,
         now: Instant,
@@ -241,7 +241,8 @@ impl Flow {
         if says_more {
             let is_kept = !kept_to.is_before(data_end) && !segment.seq.is_before(resumed.next);
             if is_kept && !resumed.next.is_before(resumed.to) {
-                resumed.next = resumed.next.max(resumed.followed_to); // so far they went as they are
+                // Those before it went as they are, unless it is one of them again.
+                resumed.next = resumed.next.max(resumed.followed_to.min(segment.seq));
             }
             resumed.to = if is_kept { resumed.to.max(end) } else { resumed.to };
             return !is_kept;
@@ -262,8 +263,8 @@ impl Flow {
         [pace, resumed.timeout, resumed.tell_at].into_iter().flatten().min()
     }
 
-    /// Whether nothing is due but a segment that may have to wait for others': not one that was lost
-    /// on its way, which its receiver waits for.
+    /// Whether nothing is due but a segment that may have to wait for those of others: not one that
+    /// was lost on its way, which its receiver waits for.
     pub(super) fn may_wait(&self, now: Instant) -> bool {
         let Phase::Resumed(resumed) = &self.phase else { return false };
         let is_overdue = resumed.timeout.is_some_and(|due| due <= now);

@@ -1,5 +1,5 @@
-//! What is on its way of what is sent in the local side's place, and what of it is lost: by what the
-//! remote side says it has, by its silence, and by time.
+//! What is on its way of what is sent in the local side's place, and what of it is lost: by what
+//! the remote side says it has, by its silence, and by time.
 
 use super::{
     BURST, RANGES_MAX, RATE_MIN, REORDERED_MAX, Resumed, TIMEOUT_MAX, TIMEOUT_MIN, to_nanos,
