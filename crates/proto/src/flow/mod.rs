@@ -213,8 +213,7 @@ impl Flows {
     pub fn due(&self) -> Option<Instant> {
         let timer = self.timers.first().map(|&(due, _)| due);
         let next = self.aggregate.has_next().then_some(Instant::ZERO);
-        let timer = timer.into_iter().chain(next).min();
-        let due = timer.into_iter().chain(self.questions.due(self.is_up)).min()?;
+        let due = [timer, next, self.questions.due(self.is_up)].into_iter().flatten().min()?;
         Some(due.max(self.rests_until))
     }
 

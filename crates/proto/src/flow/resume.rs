@@ -215,8 +215,8 @@ impl Flow {
     /// Whether a segment of the local side's leaves as it is. It does not if it says again what was
     /// told to have arrived, or asks whether anybody is there: that is answered here. Nor if what
     /// is sent in its place comes before it and has not left yet: it follows in order, from what
-    /// is kept, since one that overtook would look like a loss, and make the rest look old. Or if
-    /// what all have on their way is as much as it may be.
+    /// is kept, since one that overtook would look like a loss, and make the rest look old. Nor
+    /// if what all have on their way is as much as it may be.
     pub(super) fn goes_now(
         &mut self,
         now: Instant,

@@ -10,12 +10,13 @@ const SMALL: u32 = 100;
 /// What each says as soon as there is a way again.
 const SEGMENTS: u32 = 2;
 
-/// Each has little on its way when that is lost, and much to say when there is one: together that
-/// must not be more at once than a few segments, and twice as much with each round trip.
-#[test]
-fn those_that_go_on_at_once_share_what_the_way_takes() {
+/// What both ends of a connection have said and heard, by the local port.
+type Ends = BTreeMap<u16, ((Seq, Seq), (Seq, Seq))>;
+
+/// Each has little on its way when that is lost; there is a way again, and this is said.
+fn resumed() -> (Scene, Ends, Vec<Said>) {
     let mut scene = Scene::new(Hold::Full);
-    let mut ends = BTreeMap::new();
+    let mut ends = Ends::new();
     for port in LOCAL.1 + 1..=LOCAL.1 + CONNECTIONS {
         scene.port = port;
         scene.connect();
@@ -28,7 +29,15 @@ fn those_that_go_on_at_once_share_what_the_way_takes() {
     scene.said();
     scene.wait(Duration::from_secs(10));
     scene.resume();
-    let told = scene.said();
+    let said = scene.said();
+    (scene, ends, said)
+}
+
+/// They have much to say when there is a way: together that must not be more at once than a few
+/// segments, and twice as much with each round trip.
+#[test]
+fn those_that_go_on_at_once_share_what_the_way_takes() {
+    let (mut scene, mut ends, told) = resumed();
     let of = |said: &Said| (said.port, said.seq, said.payload.len() as u32);
     let leave = |said: &&Said| said.output == Output::ToRemote;
     let mut left: Vec<_> = told.iter().filter(leave).map(of).collect();
@@ -62,4 +71,31 @@ fn those_that_go_on_at_once_share_what_the_way_takes() {
     }
     assert!(rounds <= 6, "{rounds}");
     assert_eq!((scene.flows.due(), scene.memory.used()), (None, 0));
+}
+
+/// What went as it was, before the others came, is lost, and its sender says it again while no more
+/// may leave: it is not taken for something that is on its way.
+#[test]
+fn what_is_said_again_in_a_crowd_has_its_turn() {
+    let (mut scene, ends, _) = resumed();
+    let enter = |scene: &mut Scene, port: u16| {
+        (scene.port, (scene.local, scene.remote)) = (port, ends[&port]);
+    };
+    let first = LOCAL.1 + 1;
+    enter(&mut scene, first);
+    let seq = scene.local.0;
+    assert!(scene.send(1), "there is room");
+    for port in first + 1..=LOCAL.1 + CONNECTIONS {
+        enter(&mut scene, port);
+        scene.send(SEGMENTS);
+    }
+    enter(&mut scene, first);
+    assert!(!scene.send(1), "there is none");
+    for port in first..=LOCAL.1 + CONNECTIONS {
+        enter(&mut scene, port);
+        scene.acknowledge(scene.local.0);
+    }
+    let said = scene.said_within(TRIP);
+    let again = said.iter().find(|(_, said)| (said.port, said.seq) == (first, seq));
+    assert!(again.is_some_and(|(_, said)| said.payload == bytes(seq, MSS)));
 }

@@ -5,18 +5,24 @@ use super::*;
 /// After so long without an answer everything leaves again, and after twice as long once more.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// Twenty segments are owed, and at least ten of them have left since the way is back; the first.
-fn sent_again(with_sack: bool) -> (Scene, Seq) {
+/// Twenty segments are owed, and none of them has left since the way is back; the first.
+fn owed(with_sack: bool) -> (Scene, Seq) {
     let mut scene = Scene::new(Hold::Full);
     for (_, flow) in scene.flows.table.iter_mut() {
         flow.terms.as_mut().unwrap().sack = with_sack;
     }
-    scene.acknowledge(scene.local.0);
     scene.send(20);
     let first = scene.local.0.minus(20 * MSS);
     scene.suspend();
     scene.said();
     scene.resume();
+    scene.remote.1 = first;
+    (scene, first)
+}
+
+/// The same, and at least ten have left.
+fn sent_again(with_sack: bool) -> (Scene, Seq) {
+    let (mut scene, first) = owed(with_sack);
     let sent = scene.said_within(TRIP * 2).len();
     assert!(sent >= 10, "{sent}");
     (scene, first)
@@ -50,14 +56,8 @@ fn all_of_a_gap_is_sent_again_while_more_and_more_behind_it_arrives() {
 
 #[test]
 fn what_is_known_to_have_arrived_is_not_sent_again() {
-    let mut scene = Scene::new(Hold::Full);
-    scene.send(20);
-    let first = scene.local.0.minus(20 * MSS);
-    scene.suspend();
-    scene.said();
-    scene.resume();
+    let (mut scene, first) = owed(true);
     // The first two were lost with the way, and the last two.
-    scene.remote.1 = first;
     assert_eq!(scene.sack(first.plus(2 * MSS), first.plus(18 * MSS)), Verdict::Keep);
     let said = scene.said_within(TRIP * 2);
     let seqs: Vec<_> = said.iter().map(|(_, said)| said.seq.beyond(first) / MSS).collect();
@@ -69,13 +69,7 @@ fn what_is_known_to_have_arrived_is_not_sent_again() {
 /// What it had before the way was lost says nothing about what has left since.
 #[test]
 fn what_arrived_long_ago_is_no_sign_of_loss() {
-    let mut scene = Scene::new(Hold::Full);
-    scene.send(20);
-    let first = scene.local.0.minus(20 * MSS);
-    scene.suspend();
-    scene.said();
-    scene.resume();
-    scene.remote.1 = first;
+    let (mut scene, first) = owed(true);
     scene.sack(first.plus(5 * MSS), first.plus(12 * MSS));
     let mut said = scene.said_within(TRIP * 2);
     for arrived in 1..5 {
