@@ -11,6 +11,9 @@ use super::vnet::VNET_LEN;
 
 /// How many of the oldest are looked at before there is one more.
 const LOOKS: usize = 4;
+/// Bytes of a line of the processor's cache.
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 64;
 
 /// A place in a buffer.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +23,10 @@ pub struct Home<'a> {
     /// Where in it.
     pub at: usize,
 }
+
+/// The buffer that will probably be taken next, if it lay idle for a while.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Next<'a>(&'a [u8]);
 
 /// Buffers that are kept, or were.
 #[derive(Debug, Default)]
@@ -50,6 +57,12 @@ impl Buffers {
         }
     }
 
+    /// What comes after the one that was taken.
+    pub(super) fn next(&self) -> Next<'_> {
+        let idle = self.list.front().filter(|buffer| Arc::strong_count(buffer) == 1);
+        Next(idle.map_or(&[], |buffer| buffer))
+    }
+
     /// Forgets those that nobody keeps, but one.
     pub(super) fn rest(&mut self) {
         let mut spare = 0;
@@ -58,6 +71,26 @@ impl Buffers {
             Arc::strong_count(buffer) > 1 || spare <= 1
         });
         self.list.shrink_to_fit();
+    }
+}
+
+impl Next<'_> {
+    /// Brings a part of it into the processor's cache, in the shadow of other work: the kernel
+    /// would wait for each line of it when it writes there. Where more is kept than that cache
+    /// holds, its copying takes 9 % of a sending process's time so, and 15 % without (perf, 4
+    /// Gbit/s).
+    pub(super) fn fetch(self, at: usize, len: usize) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            let part = self.0.get(at..(at + len).min(self.0.len())).unwrap_or_default();
+            for line in part.chunks(LINE) {
+                // SAFETY: a hint without effect on memory; the address lies in the buffer.
+                unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.as_ptr().cast()) };
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (self.0, at, len);
     }
 }
 
@@ -101,5 +134,22 @@ mod tests {
             drop(last);
         }
         assert_eq!(buffers.list.len(), 20);
+    }
+
+    #[test]
+    fn only_one_that_lies_idle_is_fetched() {
+        let mut buffers = Buffers::default();
+        let taken = [buffers.take(), buffers.take()];
+        assert!(buffers.next().0.is_empty(), "all are taken");
+        let place = taken[0].as_ptr();
+        let kept = taken[0].clone();
+        taken.into_iter().for_each(|buffer| buffers.put_back(buffer));
+        assert_ne!(buffers.next().0.as_ptr(), place);
+        let second = buffers.take();
+        assert!(buffers.next().0.is_empty(), "somebody keeps it");
+        drop(kept);
+        assert_eq!(buffers.next().0.as_ptr(), place);
+        buffers.next().fetch(PACKET_LEN_MAX - 1, 1_400); // beyond its end there is nothing
+        buffers.put_back(second);
     }
 }

@@ -160,8 +160,10 @@ impl Tun {
         let said = match read {
             Ok(Filled { vnet, start, end }) => {
                 let worth_keeping = end - start >= KEPT_MIN;
+                let next = self.buffers.next();
                 let done = split::split(vnet, &buffer[start..end], |segment| {
                     let home = Home { buffer: &buffer, at: start + segment.at };
+                    next.fetch(home.at, segment.payload.len());
                     each(segment, worth_keeping.then_some(home));
                 });
                 Ok(done.map_or(Read::Malformed, Read::Packets))

@@ -12,6 +12,7 @@ use super::table::Place;
 use super::tcp::{Flow, Notice, Phase, State};
 use super::tuple::{Tuple, Way};
 use super::verdict::{Change, Passage, Verdict};
+use super::worth::Networks;
 use crate::time::Instant;
 use crate::wire::inner::{InnerPacket, InnerView, TCP};
 use crate::wire::tcp::{Flags, Segment};
@@ -28,11 +29,13 @@ impl Flows {
         if self.is_idle() {
             return Passage::WHOLE;
         }
-        if let Some((place, segment)) = self.table.foreseen(Way::Out, packet)
-            && self.is_up
-            && self.table.get_mut(place).is_some_and(|flow| flow.goes_on(now, Way::Out, &segment))
+        if self.is_up
+            && let Some((flow, segment)) = self.table.foreseen(Way::Out, packet)
+            && flow.goes_on(now, Way::Out, segment)
         {
-            return Passage::Goes { kept: self.keep(memory, place, view, &segment, packet) };
+            return Passage::Goes {
+                kept: flow.keep(memory, &self.networks, view, segment, packet),
+            };
         }
         if view.protocol != TCP {
             let goes = self.questions.outgoing(now, memory, &self.rules, view, packet, self.is_up);
@@ -64,8 +67,7 @@ impl Flows {
         if segment.flags.has(Flags::SYN) {
             flow.open(Way::Out, &segment, segment.opening(packet));
         }
-        let kept = self.keep(memory, place, view, &segment, packet);
-        let Some(flow) = self.table.get_mut(place) else { return Passage::WHOLE };
+        let kept = flow.keep(memory, &self.networks, view, &segment, packet);
         if flow.state == State::Closed {
             flow.end(memory);
         }
@@ -89,30 +91,6 @@ impl Flows {
         if goes { Passage::Goes { kept } } else { Passage::Held }
     }
 
-    /// Keeps the payload of a segment that the local side sent, if it may be needed. Returns how
-    /// many bytes at its end are kept.
-    fn keep(
-        &mut self,
-        memory: &mut Memory,
-        place: Place,
-        view: &InnerView,
-        segment: &Segment,
-        packet: &InnerPacket<'_>,
-    ) -> usize {
-        let Some(flow) = self.table.get_mut(place) else { return 0 };
-        let is_missed = segment.len > 0 && flow.local.acked.is_before(segment.end());
-        // Which byte is urgent is not kept: it leaves as it is, or not at all.
-        let is_plain = !segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::URG);
-        if !is_missed || !is_plain || !flow.is_kept() {
-            return 0;
-        }
-        if flow.cache.is_empty() && !self.networks.are_worth(flow.class, memory) {
-            flow.cache.leave_out();
-            return 0;
-        }
-        flow.cache.push(memory, Payload::of(view, packet, segment))
-    }
-
     /// The `len` bytes that followed `head`, the headers of a packet that left, if they are kept.
     pub fn payload(&mut self, view: &InnerView, head: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
         let segment = Segment::parse(view, &InnerPacket::whole(head))?;
@@ -132,8 +110,8 @@ impl Flows {
             return Verdict::Pass;
         }
         let whole = InnerPacket::whole(packet);
-        if let Some((place, segment)) = self.table.foreseen(Way::In, &whole)
-            && self.table.get_mut(place).is_some_and(|flow| flow.goes_on(now, Way::In, &segment))
+        if let Some((flow, segment)) = self.table.foreseen(Way::In, &whole)
+            && flow.goes_on(now, Way::In, segment)
         {
             return Verdict::Pass;
         }
@@ -221,6 +199,29 @@ impl Flows {
 }
 
 impl Flow {
+    /// Keeps the payload of a segment that the local side sent, if it may be needed. Returns how
+    /// many bytes at its end are kept.
+    fn keep(
+        &mut self,
+        memory: &mut Memory,
+        networks: &Networks,
+        view: &InnerView,
+        segment: &Segment,
+        packet: &InnerPacket<'_>,
+    ) -> usize {
+        let is_missed = segment.len > 0 && self.local.acked.is_before(segment.end());
+        // Which byte is urgent is not kept: it leaves as it is, or not at all.
+        let is_plain = !segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::URG);
+        if !is_missed || !is_plain || !self.is_kept() {
+            return 0;
+        }
+        if self.cache.is_empty() && !networks.are_worth(self.class, memory) {
+            self.cache.leave_out();
+            return 0;
+        }
+        self.cache.push(memory, Payload::of(view, packet, segment))
+    }
+
     /// What becomes of a segment of the remote side's while it is spoken for.
     fn pass_on(&mut self, now: Instant, segment: &Segment, packet: &[u8]) -> Verdict {
         self.hear(now, segment, packet);

@@ -60,7 +60,7 @@ impl Prediction {
     /// Where the connection of `packet` is, and what it says, if it looks as predicted but for its
     /// number, which nobody has looked at.
     #[inline]
-    pub(super) fn matches(&self, packet: &InnerPacket<'_>) -> Option<(Place, Segment)> {
+    pub(super) fn matches(&mut self, packet: &InnerPacket<'_>) -> Option<(Place, &Segment)> {
         let head = packet.head.get(..self.head_len)?;
         if packet.len() != self.packet_len {
             return None;
@@ -75,10 +75,10 @@ impl Prediction {
             return None;
         }
         let tcp = head.get(self.tcp..)?.first_chunk::<{ FLAGS + 1 }>()?;
-        let mut segment = self.segment;
-        segment.seq.0 = u32::from_be_bytes([tcp[SEQ], tcp[SEQ + 1], tcp[SEQ + 2], tcp[SEQ + 3]]);
-        segment.flags.0 = tcp[FLAGS];
-        Some((self.place, segment))
+        let seq = [tcp[SEQ], tcp[SEQ + 1], tcp[SEQ + 2], tcp[SEQ + 3]];
+        self.segment.seq.0 = u32::from_be_bytes(seq);
+        self.segment.flags.0 = tcp[FLAGS];
+        Some((self.place, &self.segment))
     }
 }
 
@@ -151,15 +151,15 @@ mod tests {
         for first in all.iter().flatten() {
             let segment = parse(first).unwrap();
             let whole = InnerPacket::whole(first);
-            let prediction = Prediction::after(place(), &segment, &whole).unwrap();
-            assert_eq!(prediction.matches(&whole), Some((place(), segment)));
+            let mut prediction = Prediction::after(place(), &segment, &whole).unwrap();
+            assert_eq!(prediction.matches(&whole), Some((place(), &segment)));
             let (tcp, head) = (segment.at(), segment.payload().start);
             let mut passed = Vec::new();
             for bit in 0..head * 8 {
                 let mut other = first.clone();
                 other[bit / 8] ^= 1 << (bit % 8);
-                if let Some(read) = prediction.matches(&InnerPacket::whole(&other)) {
-                    assert_eq!(Some(read), parse(&other).map(|read| (place(), read)), "bit {bit}");
+                if let Some((at, read)) = prediction.matches(&InnerPacket::whole(&other)) {
+                    assert_eq!((at, Some(*read)), (place(), parse(&other)), "bit {bit}");
                     passed.push(bit);
                 }
             }
@@ -178,12 +178,13 @@ mod tests {
     fn another_length_is_not_the_same_and_nothing_follows_what_has_no_payload() {
         let first = packet([[10, 77, 0, 2].into(), [192, 0, 2, 80].into()], true);
         let segment = parse(&first).unwrap();
-        let prediction = Prediction::after(place(), &segment, &InnerPacket::whole(&first)).unwrap();
+        let mut prediction =
+            Prediction::after(place(), &segment, &InnerPacket::whole(&first)).unwrap();
         for len in 0..first.len() {
             assert_eq!(prediction.matches(&InnerPacket::whole(&first[..len])), None);
         }
         let cut = InnerPacket::cut(&first[..segment.payload().start], b"9876543210");
-        assert_eq!(prediction.matches(&cut), Some((place(), segment)));
+        assert_eq!(prediction.matches(&cut), Some((place(), &segment)));
         let all = Flags::ACK.and(Flags::PSH);
         for (flags, is_plain) in [(all, true), (all.and(Flags::FIN), false), (Flags::ACK, true)] {
             let mut segment = segment;

@@ -74,12 +74,17 @@ impl Table {
 
     /// The connection of a packet that goes `way`, and what it says, if it looks as if it were the
     /// next of the stream that was [foreseen](Self::foresee).
-    pub(super) fn foreseen(&self, way: Way, packet: &InnerPacket<'_>) -> Option<(Place, Segment)> {
+    pub(super) fn foreseen(
+        &mut self,
+        way: Way,
+        packet: &InnerPacket<'_>,
+    ) -> Option<(&mut Flow, &Segment)> {
         let next = match way {
-            Way::Out => &self.next.0,
-            Way::In => &self.next.1,
+            Way::Out => &mut self.next.0,
+            Way::In => &mut self.next.1,
         };
-        next.as_ref()?.matches(packet)
+        let (place, segment) = next.as_mut()?.matches(packet)?;
+        Some((self.flows.get_mut(place.0 as usize)?.as_deref_mut()?, segment))
     }
 
     /// More of the same stream will follow `packet`, which went `way`.
