@@ -25,6 +25,11 @@ impl Instant {
         self.0
     }
 
+    /// Microseconds since the start of the clock, as many as 32 bits hold.
+    pub const fn wrapping_micros(self) -> u32 {
+        (self.0 / 1_000) as u32
+    }
+
     /// The time from `earlier` to this moment; zero when `earlier` is later.
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -27,6 +27,7 @@ fn frames_of_packets_and_paths() {
         serial: PathSerial(7),
         largest: 0x0102_0304_0506,
         delay_us: 1_000,
+        arrived_us: 0x0102_0304,
         received: 5,
         bytes: 6_000,
         runs,
@@ -47,14 +48,15 @@ fn frames_of_packets_and_paths() {
         (again_sequenced, format!("04 00000007 00000001 02 03 00000005 {PACKET_HEX}")),
         (
             Frame::Feedback(feedback),
-            "10 0031  00000007 0000010203040506 000003e8 0000000000000005 0000000000001770
+            "10 0035  00000007 0000010203040506 000003e8 01020304 0000000000000005 0000000000001770
              02 00000003 00000001 00000002 00000000"
                 .to_owned(),
         ),
         (
             Frame::LastFeedback(Feedback { runs: [(0, 0); FEEDBACK_RUNS_MAX], ..feedback }),
-            "17 0021  00000007 0000010203040506 000003e8 0000000000000005 0000000000001770 00"
-                .to_owned(),
+            "17 0025  00000007 0000010203040506 000003e8 01020304 0000000000000005 0000000000001770
+             00"
+            .to_owned(),
         ),
         (
             Frame::Challenge(Challenge {

@@ -33,7 +33,7 @@ const STATUS: [&str; 13] = [
     "portals",
 ];
 /// Of every path of `rove paths --json`.
-const PATH: [&str; 21] = [
+const PATH: [&str; 22] = [
     "id",
     "link",
     "local",
@@ -47,6 +47,7 @@ const PATH: [&str; 21] = [
     "share",
     "tx_bytes",
     "rx_bytes",
+    "rx_rate_mbps",
     "last_heard_ms",
     "mtu",
     "split",

@@ -64,8 +64,15 @@ fn seeds() -> Vec<Vec<u8>> {
     runs[1] = (90, 0);
     let serial = PathSerial(2);
     let again = [&[1], &packet[..]].concat();
-    let feedback =
-        Feedback { serial, largest: 96, delay_us: 250, received: 93, bytes: 120_000, runs };
+    let feedback = Feedback {
+        serial,
+        largest: 96,
+        delay_us: 250,
+        arrived_us: 7,
+        received: 93,
+        bytes: 120_000,
+        runs,
+    };
     let observed = SocketAddr::from((Ipv4Addr::new(203, 0, 113, 7), 4433));
     let frames = [
         Frame::Packet(&packet),

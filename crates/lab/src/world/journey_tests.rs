@@ -1,5 +1,9 @@
+use rove_proto::path::rate::Rate;
+use rove_proto::time::Instant;
+
+use super::super::engine::GATEWAY;
 use super::*;
-use crate::emu::Filtering;
+use crate::emu::{End, Filtering};
 use crate::ground::{Congestion, Edge, Known, Pace, Patience};
 
 fn journey() -> Journey {
@@ -296,4 +300,28 @@ fn a_session_outlives_a_lid_that_is_closed_for_a_night() {
     // What the server said meanwhile is still on its way when typing begins again.
     assert!(run.echoes.iter().all(|(_, echo_ns)| *echo_ns < 150 * MS), "{:?}", run.echoes);
     assert!(run.transfer.restart_ms()[0] <= 60.0, "{:?}", run.transfer.restart_ms());
+}
+
+/// What the sender of a path reads from feedback beside what is so on the link.
+#[test]
+fn a_sender_knows_what_arrives_and_how_long_its_queue_is() {
+    for seconds in [2, 4, 7] {
+        let mut journey = journey();
+        let download = Download::tunnelled(u64::MAX >> 16, seconds * SECOND);
+        journey.download(download, &[], &mut no_one()).unwrap();
+        let world = &journey.tunnelled.world;
+        let now = Instant::from_nanos(journey.tunnelled.now_ns());
+        let sender = world.statuses(GATEWAY).remove(0).1.paths.remove(0);
+        let receiver = world.statuses(CLIENT + 1).remove(0).1.paths.remove(0);
+        let mbps = |rate: Rate| rate.at(now).unwrap() * 8e-6;
+        let [sent, received] = [sender.tx_rate, receiver.rx_rate].map(mbps);
+        assert!((19.3..=20.0).contains(&sent), "{sent} of 20 Mbit/s with its headers");
+        assert!((sent / received - 1.0).abs() < 0.02, "{sent} and {received} Mbit/s");
+        let link = world.place.access(CLIENT, 0).link;
+        let queued_bytes = world.place.net.queued_bytes(link, End::B);
+        let queue_ms = queued_bytes as f64 * 8.0 / 20e3;
+        let told_ms = sender.delay.queue(now).unwrap().as_secs_f64() * 1e3;
+        // What is told had been so when the newest that arrived entered the queue.
+        assert!(queue_ms > 5.0 && (told_ms / queue_ms - 1.0).abs() < 0.25, "{told_ms} {queue_ms}");
+    }
 }

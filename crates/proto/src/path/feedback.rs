@@ -89,6 +89,7 @@ impl Owed {
             serial,
             largest,
             delay_us: u32::try_from(delay).unwrap_or(u32::MAX),
+            arrived_us: self.largest_at.wrapping_micros(),
             received: self.received,
             bytes: self.bytes,
             runs: window.runs(),
@@ -112,6 +113,13 @@ pub struct Flight {
     settled: (u64, u64),
     loss: Loss,
     decline: Decline,
+}
+
+/// What feedback tells that was not known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct News {
+    /// When the newest datagram that arrived had left; `None` when that is too long ago.
+    pub sent_at: Option<Instant>,
 }
 
 /// Samples the fate of datagrams larger than every path carries, one at a time: a path that
@@ -180,14 +188,20 @@ impl Flight {
         }
     }
 
-    /// Takes the peer's feedback. Returns whether it tells of anything new.
-    pub fn acknowledged(&mut self, now: Instant, feedback: &Feedback, rtt: &mut Rtt) -> bool {
+    /// Takes the peer's feedback. Returns what it tells that is new, if anything is.
+    pub fn acknowledged(
+        &mut self,
+        now: Instant,
+        feedback: &Feedback,
+        rtt: &mut Rtt,
+    ) -> Option<News> {
         if feedback.largest >= self.sent {
-            return false;
+            return None;
         }
-        let newer = self.acknowledged.is_none_or(|seen| feedback.largest > seen);
-        if newer {
-            if let Some(elapsed) = self.sent_times.elapsed(now, feedback.largest) {
+        let is_new = self.acknowledged.is_none_or(|seen| feedback.largest > seen);
+        let news = is_new.then(|| {
+            let elapsed = self.sent_times.elapsed(now, feedback.largest);
+            if let Some(elapsed) = elapsed {
                 rtt.sample(elapsed, Duration::from_micros(feedback.delay_us.into()));
             }
             let (sent, received) = self.settled;
@@ -197,10 +211,11 @@ impl Flight {
             self.decline.sample(now, upto.saturating_sub(sent), arrived);
             self.settled = (upto, feedback.received.max(received));
             self.acknowledged = Some(feedback.largest);
-        }
+            News { sent_at: elapsed.map(|elapsed| now - elapsed) }
+        });
         self.large.judge(feedback);
         self.settle(feedback.largest);
-        newer
+        news
     }
 
     /// Since when the peer has owed feedback for what was sent; `None` when nothing is open.

@@ -7,7 +7,15 @@ fn ms(ms: u64) -> Instant {
 fn feedback(largest: u64, received: u64) -> Feedback {
     let mut runs = [(0, 0); crate::wire::frame::FEEDBACK_RUNS_MAX];
     runs[0] = (1, 0);
-    Feedback { serial: PathSerial(0), largest, delay_us: 0, received, bytes: 0, runs }
+    Feedback {
+        serial: PathSerial(0),
+        largest,
+        delay_us: 0,
+        arrived_us: 0,
+        received,
+        bytes: 0,
+        runs,
+    }
 }
 
 #[test]
@@ -43,13 +51,14 @@ fn a_sample_a_settlement_and_no_loss() {
         flight.sent(ms(number), number, 1_000, true);
     }
     assert_eq!(flight.unanswered_since(), Some(ms(0)));
-    assert!(flight.acknowledged(ms(41), &feedback(1, 2), &mut rtt));
+    let news = flight.acknowledged(ms(41), &feedback(1, 2), &mut rtt);
+    assert_eq!(news, Some(News { sent_at: Some(ms(1)) }));
     assert_eq!(rtt.measured(), Some(Duration::from_millis(40)));
     assert_eq!(flight.unanswered_since(), Some(ms(2)), "two are still open");
-    assert!(flight.acknowledged(ms(43), &feedback(3, 4), &mut rtt));
+    assert!(flight.acknowledged(ms(43), &feedback(3, 4), &mut rtt).is_some());
     assert_eq!(flight.unanswered_since(), None);
     assert!(flight.loss().share() < 1e-9);
-    assert!(!flight.acknowledged(ms(44), &feedback(2, 3), &mut rtt), "old news");
+    assert_eq!(flight.acknowledged(ms(44), &feedback(2, 3), &mut rtt), None, "old news");
 }
 
 #[test]
@@ -73,6 +82,6 @@ fn loss_shows() {
 fn feedback_about_what_was_never_sent_is_ignored() {
     let (mut flight, mut rtt) = (Flight::default(), Rtt::default());
     flight.sent(ms(0), 0, 100, true);
-    assert!(!flight.acknowledged(ms(1), &feedback(7, 8), &mut rtt));
+    assert_eq!(flight.acknowledged(ms(1), &feedback(7, 8), &mut rtt), None);
     assert_eq!(flight.unanswered_since(), Some(ms(0)));
 }

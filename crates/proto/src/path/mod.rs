@@ -5,11 +5,13 @@
 //! that it causes or of the other paths: the peer sends on its behalf.
 
 pub mod decline;
+pub mod delay;
 pub mod feedback;
 pub mod kept;
 pub mod lane;
 pub mod mtu;
 pub mod probe;
+pub mod rate;
 pub mod replay;
 pub mod rtt;
 pub mod sent;
@@ -18,8 +20,11 @@ use crate::id::{LinkId, Transport};
 use crate::outbox::Route;
 use crate::time::{Duration, Instant};
 use crate::wire::data::{BASE_DATAGRAM, MAX_DATAGRAM};
+use crate::wire::frame::Feedback;
+use delay::Delay;
 use mtu::MtuSearch;
 use probe::{Answer, Probes};
+use rate::Rate;
 use rtt::Rtt;
 
 /// What may be sent to an unproven address for each byte that came from it (RFC 9000, 8.1).
@@ -80,6 +85,10 @@ pub struct Path {
     pub health: Health,
     /// Its round-trip time.
     pub rtt: Rtt,
+    /// How much longer than need be what this end sends is on its way.
+    pub delay: Delay,
+    /// What arrives at the other end, and here.
+    pub rates: (Rate, Rate),
     /// The datagram size that it carries.
     pub mtu: MtuSearch,
     /// Its challenges.
@@ -122,6 +131,8 @@ impl Path {
             trust,
             health: Health::Good,
             rtt: Rtt::default(),
+            delay: Delay::default(),
+            rates: (Rate::default(), Rate::default()),
             mtu: match route.socket.transport() {
                 Transport::Udp => MtuSearch::default(),
                 Transport::Stream => MtuSearch::of_stream(),
@@ -188,8 +199,18 @@ impl Path {
     pub fn heard(&mut self, now: Instant, len: usize) {
         self.heard_at = Some(now);
         self.traffic.1 += len as u64;
+        self.rates.1.sample(now, now.wrapping_micros(), self.traffic.1);
         if let Trust::Claimed { received, .. } = &mut self.trust {
             *received += len as u64;
+        }
+    }
+
+    /// The peer tells what arrived of what this end sent by it; the newest of that left at
+    /// `sent_at`, if that is known.
+    pub fn delivered(&mut self, now: Instant, feedback: &Feedback, sent_at: Option<Instant>) {
+        self.rates.0.sample(now, feedback.arrived_us, feedback.bytes);
+        if let Some(sent_at) = sent_at {
+            self.delay.sample(now, sent_at, feedback.arrived_us);
         }
     }
 

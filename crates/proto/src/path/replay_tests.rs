@@ -81,7 +81,9 @@ proptest! {
         let largest = window.highest().unwrap();
         let runs = window.runs();
         let serial = PathSerial(0);
-        let feedback = Feedback { serial, largest, delay_us: 0, received: 0, bytes: 0, runs };
+        let feedback = Feedback {
+            serial, largest, delay_us: 0, arrived_us: 0, received: 0, bytes: 0, runs,
+        };
         let reach: u64 = runs.iter().map(|r| u64::from(r.0) + u64::from(r.1)).sum();
         for number in 0..=largest + 2 {
             let told = feedback.acknowledges(number);

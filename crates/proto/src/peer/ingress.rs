@@ -7,6 +7,7 @@ use crate::error::{DropReason, PeerError};
 use crate::flow::Verdict;
 use crate::id::PathSerial;
 use crate::outbox::Route;
+use crate::path::feedback::News;
 use crate::path::{Health, PathId, Trust};
 use crate::wire::control::Control;
 use crate::wire::frame::{Feedback, Frame, Frames};
@@ -269,17 +270,23 @@ impl Peer {
         };
         let Some(path) = self.paths.get_mut(lane.path) else { return };
         let news = lane.flight.acknowledged(cx.now, feedback, &mut path.rtt);
+        if let Some(News { sent_at }) = news {
+            path.delivered(cx.now, feedback, sent_at);
+        }
         lane.kept.acknowledged(cx.memory.blocks(), feedback.largest);
         if lane.flight.takes_shrunk() {
             path.doubt_mtu(cx.now);
         }
         let (id, declines) = (path.id, lane.flight.takes_decline());
-        if news && matches!(path.health, Health::Silent { .. }) && path.trust == Trust::Proven {
+        if news.is_some()
+            && matches!(path.health, Health::Silent { .. })
+            && path.trust == Trust::Proven
+        {
             path.health = Health::Good;
             path.probes.stop();
         }
         // Data flows: time to look again whether the path carries more.
-        if news && path.mtu_due.is_none() && path.mtu.wants_probe(cx.now) {
+        if news.is_some() && path.mtu_due.is_none() && path.mtu.wants_probe(cx.now) {
             path.mtu_due = Some(cx.now);
         }
         if declines {

@@ -6,6 +6,8 @@ use crate::crypto::{Profile, Status};
 use crate::error::CloseCode;
 use crate::id::{LinkId, PeerKey};
 use crate::outbox::Route;
+use crate::path::delay::Delay;
+use crate::path::rate::Rate;
 use crate::path::{Health, Path, Trust};
 use crate::time::{Duration, Instant};
 use crate::wire::control::Lease;
@@ -71,6 +73,12 @@ pub struct PathStatus {
     pub health: Health,
     /// Smoothed round-trip time; `None` before the first sample.
     pub rtt: Option<Duration>,
+    /// What arrives at the other end of what this end sends, UDP payload.
+    pub tx_rate: Rate,
+    /// What arrives here.
+    pub rx_rate: Rate,
+    /// How much longer than need be what this end sends is on its way.
+    pub delay: Delay,
     /// Lost part of what was sent, 0 to 1.
     pub loss: f64,
     /// The UDP payload that it is known to carry, in bytes.
@@ -101,6 +109,9 @@ impl PathStatus {
             trust: path.trust,
             health: path.health,
             rtt: path.rtt.measured(),
+            tx_rate: path.rates.0,
+            rx_rate: path.rates.1,
+            delay: path.delay,
             loss,
             mtu: path.mtu.datagram(),
             natted: path.natted,

@@ -48,7 +48,7 @@ pub const RESPONSE_LEN: usize = TLV_OVERHEAD + 8 + SOCKET_ADDR_LEN;
 /// Runs of received and missing numbers that one feedback frame may carry.
 pub const FEEDBACK_RUNS_MAX: usize = 8;
 /// Bytes of the longest feedback frame.
-pub const FEEDBACK_LEN_MAX: usize = TLV_OVERHEAD + 33 + 8 * FEEDBACK_RUNS_MAX;
+pub const FEEDBACK_LEN_MAX: usize = TLV_OVERHEAD + 37 + 8 * FEEDBACK_RUNS_MAX;
 /// Bytes of a control acknowledgement.
 pub const CONTROL_ACK_LEN: usize = TLV_OVERHEAD + 8;
 /// Bytes of a close frame.
@@ -161,6 +161,10 @@ pub struct Feedback {
     pub largest: u64,
     /// Time from the arrival of `largest` to the sending of this frame, in microseconds.
     pub delay_us: u32,
+    /// When `largest` arrived, in microseconds of a clock of the receiver's own; wraps. Two of them
+    /// tell how far apart datagrams arrived, and beside when they left, by how much one of them was
+    /// longer on its way than the other.
+    pub arrived_us: u32,
     /// Datagrams received so far.
     pub received: u64,
     /// Bytes of those datagrams, UDP payload.
@@ -356,6 +360,7 @@ fn parse_body(kind: u8, body: &[u8]) -> Result<Frame<'_>, DropReason> {
 fn parse_feedback(reader: &mut Reader<'_>) -> Result<Feedback, DropReason> {
     let serial = PathSerial(reader.u32()?);
     let (largest, delay_us) = (reader.u64()?, reader.u32()?);
+    let arrived_us = reader.u32()?;
     let (received, bytes) = (reader.u64()?, reader.u64()?);
     let count = usize::from(reader.u8()?);
     if count > FEEDBACK_RUNS_MAX {
@@ -365,7 +370,7 @@ fn parse_feedback(reader: &mut Reader<'_>) -> Result<Feedback, DropReason> {
     for run in &mut runs[..count] {
         *run = (reader.u32()?, reader.u32()?);
     }
-    Ok(Feedback { serial, largest, delay_us, received, bytes, runs })
+    Ok(Feedback { serial, largest, delay_us, arrived_us, received, bytes, runs })
 }
 
 /// Appends frames to a datagram under construction. The caller has seen to the room.
@@ -473,6 +478,7 @@ fn emit_feedback(writer: &mut Writer<'_>, feedback: &Feedback) {
     writer.u32(feedback.serial.0);
     writer.u64(feedback.largest);
     writer.u32(feedback.delay_us);
+    writer.u32(feedback.arrived_us);
     writer.u64(feedback.received);
     writer.u64(feedback.bytes);
     let count = feedback.runs.iter().take_while(|run| run.0 > 0).count();

@@ -378,12 +378,18 @@ pub(super) fn paths(home: &Home, args: OutputArgs) -> Result<()> {
             field(path, "remote").to_owned(),
             field(path, "transport").to_owned(),
             shown("rtt_us", 1e-3, " ms"),
+            shown("rate_mbps", 1.0, " Mbit/s"),
+            shown("rx_rate_mbps", 1.0, " Mbit/s"),
+            shown("queue_ms", 1.0, " ms"),
             shown("loss", 100.0, " %"),
             shown("last_heard_ms", 1e-3, " s ago"),
         ]
     };
-    let rows: Vec<[String; 9]> = paths.iter().map(row).collect();
-    let head = ["LINK", "RANK", "STATE", "LOCAL", "REMOTE", "BY", "RTT", "LOSS", "HEARD"];
+    let rows: Vec<[String; 12]> = paths.iter().map(row).collect();
+    let head = [
+        "LINK", "RANK", "STATE", "LOCAL", "REMOTE", "BY", "RTT", "OUT", "IN", "QUEUE", "LOSS",
+        "HEARD",
+    ];
     let mut text = output::table(head, &rows);
     let held = paths.iter().filter(|path| !field(path, "portal").is_empty());
     let told = |path: &Value| {

@@ -12,6 +12,7 @@ use rove_proto::error::CloseCode;
 use rove_proto::id::{SocketId, Transport};
 use rove_proto::node::{PathStatus, PeerState, PeerStatus};
 use rove_proto::path::Health;
+use rove_proto::path::rate::Rate;
 use rove_proto::time::Instant;
 use serde_json::{Value, json};
 
@@ -241,6 +242,7 @@ fn path(path: &PathStatus, now: Instant, around: &Surroundings<'_>) -> Value {
     let held = |portal: &&Portal| path.link.is_some_and(|link| link.0 == portal.index);
     let portal = around.portals.iter().find(held);
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let mbps = |rate: Rate| rate.at(now).map(|bytes| bytes * 8.0 / 1e6);
     let heard = path.heard_at.map(|at| micros(now.saturating_since(at)) / 1_000);
     json!({
         "id": path.id,
@@ -250,9 +252,10 @@ fn path(path: &PathStatus, now: Instant, around: &Surroundings<'_>) -> Value {
         "transport": transport(path, around),
         "state": state,
         "rtt_us": path.rtt.map(micros),
-        "rate_mbps": null,
+        "rate_mbps": mbps(path.tx_rate),
+        "rx_rate_mbps": mbps(path.rx_rate),
         "loss": path.loss,
-        "queue_ms": null,
+        "queue_ms": path.delay.queue(now).map(|queue| queue.as_secs_f64() * 1e3),
         "share": if path.in_use { 1.0 } else { 0.0 },
         "tx_bytes": path.tx_bytes,
         "rx_bytes": path.rx_bytes,

@@ -3,6 +3,7 @@
 use rove_proto::id::{PeerKey, SocketId};
 use rove_proto::outbox::Route;
 use rove_proto::path::Trust;
+use rove_proto::path::delay::Delay;
 
 use super::*;
 
@@ -26,6 +27,9 @@ fn path(health: Health, heard: Option<u64>, owed: Option<u64>) -> PathStatus {
         trust: Trust::Proven,
         health,
         rtt: None,
+        tx_rate: Rate::default(),
+        rx_rate: Rate::default(),
+        delay: Delay::default(),
         loss: 0.0,
         mtu: 1_232,
         natted: false,
