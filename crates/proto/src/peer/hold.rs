@@ -14,8 +14,11 @@ use crate::time::{Duration, Instant};
 use crate::wire::data::MAX_DATAGRAM;
 use crate::wire::inner::{InnerPacket, InnerView};
 
-/// When the outbox was full, or an address has had its bound, the rest follows after this.
+/// When the outbox was full, the rest follows after this.
 const REST: Duration = Duration::from_millis(1);
+/// When an address has had its bound, the rest follows with the next datagram that comes; it is
+/// looked at after this in any case.
+const REST_UNHEARD: Duration = Duration::from_secs(1);
 
 impl Peer {
     /// Called when the state may have changed.
@@ -98,9 +101,12 @@ impl Peer {
         }
         let mut packet = std::mem::take(&mut self.spoken);
         loop {
-            let claimed = self.claimed();
-            if cx.out.is_full() || claimed.is_some_and(|path| !path.allows(MAX_DATAGRAM)) {
+            if cx.out.is_full() {
                 self.flows.rest(cx.now + REST);
+                break;
+            }
+            if self.claimed().is_some_and(|path| !path.allows(MAX_DATAGRAM)) {
+                self.flows.rest(cx.now + REST_UNHEARD);
                 break;
             }
             packet.clear();

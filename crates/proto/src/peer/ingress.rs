@@ -70,6 +70,7 @@ impl Peer {
             self.rekey_if_due(cx);
         }
         self.refresh_state(cx);
+        self.flows.rest(cx.now); // an address that is not proven yet may be sent to again
         self.speak_for_others(cx);
         Ok(())
     }
