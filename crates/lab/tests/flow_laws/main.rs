@@ -137,6 +137,15 @@ fn what_once_broke_a_law_does_not_any_more() {
         (32313, "what got lost again was not missed by a receiver that can only repeat itself"),
         (95555, "what got lost again after a silence was not missed when what followed had come"),
         (96224, "a sender without SACK took a time-out for none when more arrived than left again"),
+        (
+            111_995,
+            "an acknowledgement was taken for bytes on their way, which nobody could acknowledge",
+        ),
+        (
+            114_108,
+            "who waited for room waited for bytes that were lost, before which his own had to go",
+        ),
+        (117_309, "the same, and the other end gave up"),
     ];
     for (seed, what) in seen {
         if let Err(broken) = run(seed, None) {

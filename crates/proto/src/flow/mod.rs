@@ -205,15 +205,17 @@ impl Flows {
                 resumed.push(place);
             }
         }
-        self.aggregate.begin(flights);
+        self.aggregate.begin(now, flights, trip);
         resumed.into_iter().for_each(|place| self.arm(place));
     }
 
     /// When [`Self::poll`] will have something; `None` while it waits for others.
     pub fn due(&self) -> Option<Instant> {
         let timer = self.timers.first().map(|&(due, _)| due);
-        let next = self.aggregate.has_next().then_some(Instant::ZERO);
-        let due = [timer, next, self.questions.due(self.is_up)].into_iter().flatten().min()?;
+        let due = [timer, self.aggregate.due(), self.questions.due(self.is_up)]
+            .into_iter()
+            .flatten()
+            .min()?;
         Some(due.max(self.rests_until))
     }
 
@@ -265,7 +267,7 @@ impl Flows {
 
     /// The connection whose turn it is.
     fn next_due(&mut self, now: Instant) -> Option<Place> {
-        while let Some(place) = self.aggregate.next() {
+        while let Some(place) = self.aggregate.next(now) {
             if let Some(flow) = self.table.get_mut(place).filter(|flow| flow.is_parked()) {
                 flow.park(false);
                 return Some(place);

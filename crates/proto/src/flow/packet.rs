@@ -153,7 +153,7 @@ impl Flows {
             return Verdict::Pass;
         }
         if matches!(flow.phase, Phase::Resumed(_)) {
-            self.aggregate.arrived(flow.local.acked.beyond(acked));
+            self.aggregate.arrived(now, flow.local.acked.beyond(acked));
         }
         let verdict = flow.pass_on(now, &segment, packet);
         self.arm(place);

@@ -234,7 +234,9 @@ impl Flow {
         let says_more = segment.len > 0 || segment.flags.has(Flags::FIN);
         let waits = resumed.next.is_before(resumed.to) || (is_crowded && says_more);
         if unusual != Flags::default() || !waits {
-            resumed.followed_to = resumed.followed_to.max(end);
+            if says_more {
+                resumed.followed_to = resumed.followed_to.max(end);
+            }
             return true;
         }
         let data_end = segment.seq.plus(u32::from(segment.len));

@@ -32,6 +32,14 @@ const EMPTY: u32 = u32::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Place(u32);
 
+#[cfg(test)]
+impl Place {
+    /// The place of this number.
+    pub(super) const fn numbered(number: u32) -> Self {
+        Self(number)
+    }
+}
+
 /// All connections of a session.
 #[derive(Debug, Default)]
 pub(super) struct Table {
