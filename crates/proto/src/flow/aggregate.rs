@@ -20,11 +20,10 @@ const PATIENCE_MIN: Duration = Duration::from_millis(200);
 pub(super) struct Aggregate {
     /// Bytes on their way.
     flying: u64,
-    /// So many of them are lost, as far as anybody knows: what was said in nobody's place is not
-    /// watched one by one.
+    /// So many of them count as lost: nobody watches one by one what local sides said themselves.
     written_off: u64,
     window: u64,
-    /// When something arrived last, and for how long nothing may.
+    /// When something arrived last, and how long nothing may before what is on its way is lost.
     moved_at: Instant,
     patience: Duration,
     /// Whose turn came when there was no room, in that order. Some may not wait any more.
