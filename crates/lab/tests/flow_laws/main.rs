@@ -146,6 +146,7 @@ fn what_once_broke_a_law_does_not_any_more() {
             "who waited for room waited for bytes that were lost, before which his own had to go",
         ),
         (117_309, "the same, and the other end gave up"),
+        (124_407, "who took no notice of an acknowledgement repeated what it was for and gave up"),
     ];
     for (seed, what) in seen {
         if let Err(broken) = run(seed, None) {

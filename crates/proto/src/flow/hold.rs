@@ -50,6 +50,8 @@ pub(super) struct Held {
     remind: Option<Instant>,
     /// Up to where it was told that there is room.
     edge: Option<Seq>,
+    /// Whether it repeats what has arrived: it took no notice of the segment that said so.
+    is_behind: bool,
     record: Record,
     /// Whether the local side has acknowledged something that nobody heard of.
     pub(super) has_news: bool,
@@ -78,6 +80,7 @@ impl Held {
             answer_by: None,
             remind: None,
             edge: None,
+            is_behind: false,
             record,
             has_news,
         }
@@ -179,7 +182,8 @@ impl Flow {
         // What memory was short for is answered by nobody, though what came before it is.
         let is_kept = !self.kept_to().is_before(segment.seq.plus(u32::from(segment.len)));
         let is_covered = self.covered().is_some() && is_kept;
-        let probes = segment.len <= 1 && segment.seq == self.answered_to().minus(1);
+        let known_to = self.answered_to();
+        let probes = segment.len <= 1 && segment.seq == known_to.minus(1);
         let trip = self.trip.time();
         let Phase::Held(held) = &mut self.phase else { return };
         let is_over = segment.flags.has(Flags::RST) && self.state == State::Closed;
@@ -200,6 +204,7 @@ impl Flow {
         } else {
             if !fresh {
                 held.repeats = held.repeats.saturating_add(1);
+                held.is_behind |= segment.seq.is_before(known_to);
             }
             if is_missed && (!is_covered || segment.len == 0) && is_sound() {
                 self.heads.keep(memory, segment.seq, packet);
@@ -282,6 +287,7 @@ impl Flow {
             return None;
         }
         (held.answer, held.answer_by, held.remind) = (None, None, None);
+        let is_behind = std::mem::take(&mut held.is_behind);
         if !can_be_held {
             return None;
         }
@@ -308,6 +314,11 @@ impl Flow {
             }
             // Nothing outstanding, or a FIN: a keep-alive, and as much room as there was.
             Some(end) => (end, room),
+            // It would repeat that until it gives up. What is outstanding it repeats from then on.
+            None if is_behind => {
+                self.patience.acknowledged(now, known_to);
+                (known_to, room)
+            }
             None => return None,
         };
         let edge = held.edge.map_or(edge, |before| before.max(edge));

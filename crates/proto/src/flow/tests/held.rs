@@ -65,3 +65,24 @@ fn a_sender_that_has_waited_before_is_shown_it_at_once() {
     let [told] = &scene.said()[..] else { panic!() };
     assert_eq!((told.output, told.ack, told.window), (Output::ToLocal, first, 0));
 }
+
+#[test]
+fn a_sender_that_took_no_notice_of_an_acknowledgement_is_told_again() {
+    let mut scene = Scene::new(Hold::Reinject);
+    scene.send(4);
+    scene.wait(TRIP);
+    // The segment that says so is one that was overtaken, which no TCP looks at.
+    let arrived = scene.local.0.minus(2 * MSS);
+    scene.acknowledge(arrived);
+    scene.suspend();
+    assert!(scene.said().is_empty(), "not all that is outstanding is kept");
+    let first = scene.local.0.minus(4 * MSS);
+    scene.wait(Duration::from_secs(1));
+    assert!(!scene.out(Flags::ACK, first, &bytes(first, MSS)));
+    let [told] = &scene.said()[..] else { panic!() };
+    assert_eq!((told.output, told.ack, told.window), (Output::ToLocal, arrived, 64_000));
+    // What it repeats after that is not answered before it is about to give up.
+    scene.wait(Duration::from_secs(1));
+    assert!(!scene.out(Flags::ACK, arrived, &bytes(arrived, MSS)));
+    assert!(scene.said().is_empty());
+}
