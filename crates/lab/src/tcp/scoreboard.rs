@@ -13,8 +13,8 @@ use super::rate::Snapshot;
 pub(super) enum Fate {
     /// On its way.
     Flying,
-    /// On its way twice: a loss probe sent it again.
-    Probed,
+    /// On its way twice: it left again because it seemed to be lost, and was not.
+    Doubled,
     /// Gone, and to be sent again.
     Lost,
     /// Was lost, and is on its way again.
@@ -55,7 +55,7 @@ impl Fate {
     const fn copies(self) -> u32 {
         match self {
             Self::Flying | Self::Resent => 1,
-            Self::Probed => 2,
+            Self::Doubled => 2,
             Self::Lost | Self::Arrived => 0,
         }
     }
@@ -67,7 +67,7 @@ impl Fate {
 
     /// A second copy is on the way (`retrans_out`).
     const fn is_copied(self) -> bool {
-        matches!(self, Self::Probed | Self::Resent)
+        matches!(self, Self::Doubled | Self::Resent)
     }
 }
 
@@ -121,15 +121,22 @@ impl Scoreboard {
         self.sent.push_back(sent);
     }
 
-    /// A segment leaves again.
-    pub(super) fn resend(&mut self, index: usize, now_ns: u64, snapshot: Snapshot) {
+    /// A segment leaves again to find out what has arrived: it counts as on its way once, as before
+    /// (`__tcp_retransmit_skb` without `TCPCB_SACKED_RETRANS`).
+    pub(super) fn probe(&mut self, index: usize, now_ns: u64, snapshot: Snapshot) {
         let Some(sent) = self.sent.get_mut(index) else { return };
         sent.sent_ns = now_ns;
         sent.again = true;
         sent.snapshot = snapshot;
+    }
+
+    /// A segment leaves again, to repair a loss.
+    pub(super) fn resend(&mut self, index: usize, now_ns: u64, snapshot: Snapshot) {
+        self.probe(index, now_ns, snapshot);
+        let Some(sent) = self.sent.get(index) else { return };
         let fate = match sent.fate {
             Fate::Lost | Fate::Resent => Fate::Resent,
-            Fate::Flying | Fate::Probed => Fate::Probed,
+            Fate::Flying | Fate::Doubled => Fate::Doubled,
             Fate::Arrived => Fate::Arrived,
         };
         self.change(index, fate);
@@ -174,7 +181,7 @@ impl Scoreboard {
         let fate = match sent.fate {
             Fate::Flying | Fate::Resent => Fate::Lost,
             // The first is lost; its copy is on the way.
-            Fate::Probed => Fate::Resent,
+            Fate::Doubled => Fate::Resent,
             Fate::Lost | Fate::Arrived => return false,
         };
         self.change(index, fate);
@@ -186,8 +193,8 @@ impl Scoreboard {
         for index in 0..self.sent.len() {
             match self.sent[index].fate {
                 Fate::Lost => self.change(index, Fate::Flying),
-                Fate::Resent => self.change(index, Fate::Probed),
-                Fate::Flying | Fate::Probed | Fate::Arrived => {}
+                Fate::Resent => self.change(index, Fate::Doubled),
+                Fate::Flying | Fate::Doubled | Fate::Arrived => {}
             }
         }
     }

@@ -37,9 +37,19 @@ fn what_is_lost_and_sent_again_is_counted_once() {
 }
 
 #[test]
-fn a_probed_segment_flies_twice_until_one_is_lost() {
+fn a_loss_probe_counts_as_what_it_probes() {
     let mut board = board(2);
+    board.probe(1, 5, Snapshot::default());
+    assert_eq!((board.in_flight(), board.resent(), board.lost()), (2, 0, 0));
+    assert!(board.get(1).is_some_and(|sent| sent.again && sent.sent_ns == 5));
+}
+
+#[test]
+fn what_was_sent_again_and_not_lost_flies_twice_until_one_is() {
+    let mut board = board(2);
+    board.lose(1);
     board.resend(1, 5, Snapshot::default());
+    board.find_again();
     assert_eq!((board.in_flight(), board.resent(), board.lost()), (3, 1, 0));
     board.lose(1);
     assert_eq!((board.in_flight(), board.resent(), board.lost()), (2, 1, 1));

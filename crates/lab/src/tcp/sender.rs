@@ -224,10 +224,13 @@ impl Sender {
         (!self.board.is_empty()).then(|| self.resend(0, now_ns))
     }
 
-    /// The last segment, whatever the windows say (`tcp_send_loss_probe`).
+    /// The last segment, whatever the windows say: no repair begins with it
+    /// (`tcp_send_loss_probe`).
     pub(super) fn resend_tail(&mut self, now_ns: u64) -> Option<Piece> {
         let last = (self.board.len() as usize).checked_sub(1)?;
-        Some(self.resend(last, now_ns))
+        let snapshot = self.meter.sends(now_ns, false);
+        self.board.probe(last, now_ns, snapshot);
+        Some(self.again(last, now_ns))
     }
 
     /// One new segment, whatever the congestion window says, if the other end has room.
@@ -363,6 +366,11 @@ impl Sender {
         let snapshot = self.meter.sends(now_ns, false);
         self.board.resend(index, now_ns, snapshot);
         self.recovery.resends(now_ns);
+        self.again(index, now_ns)
+    }
+
+    /// What was sent before, once more.
+    fn again(&mut self, index: usize, now_ns: u64) -> Piece {
         self.stats.segments += 1;
         self.stats.retransmissions += 1;
         let range = self.board.get(index).map_or(self.una..self.una, |sent| sent.from..sent.to);

@@ -19,6 +19,7 @@ mod node;
 mod plan;
 mod program;
 mod run;
+mod tell;
 
 use std::ops::Range;
 
@@ -146,6 +147,9 @@ fn what_once_broke_a_law_does_not_any_more() {
             "who waited for room waited for bytes that were lost, before which his own had to go",
         ),
         (117_309, "the same, and the other end gave up"),
+        (137_666, "the model of TCP counted from its loss probe when it had tried for long enough"),
+        (169_703, "who had tried in vain did not begin again when the other end was heard again"),
+        (131_690, "all that an end said was lost on its way to its node: not for a node to mend"),
         (124_407, "who took no notice of an acknowledgement repeated what it was for and gave up"),
     ];
     for (seed, what) in seen {

@@ -1,12 +1,14 @@
 //! A program on one side of the tunnel: what it writes, reads and closes, and what it can tell.
 
 use rove_lab::emu::MS;
-use rove_lab::tcp::{End, Ending, Sink, Source, Spoiled, State};
+use rove_lab::tcp::{End, Ending, Segment, Sink, Source, Spoiled, State};
 
 use super::plan::{Closes, Party};
 
 /// Who reads little at a time does so this often.
 const READS_EVERY_NS: u64 = 10 * MS;
+/// Nobody can know of a program of which so many packets in a row were lost before its own node.
+const UNHEARD_MAX: u32 = 3;
 
 #[derive(Debug)]
 pub(super) struct Program {
@@ -19,6 +21,8 @@ pub(super) struct Program {
     writes_ns: u64,
     reads_ns: u64,
     has_closed: bool,
+    /// Packets that it has sent since its own node heard it last.
+    unheard: u32,
     /// Reads whatever there is, from now on.
     is_calm: bool,
 }
@@ -35,6 +39,7 @@ impl Program {
             writes_ns: 0,
             reads_ns: 0,
             has_closed: false,
+            unheard: 0,
             is_calm: false,
         }
     }
@@ -60,6 +65,26 @@ impl Program {
         self.written() == self.party.bytes
             && self.end.unacknowledged() == 0
             && self.sink.position() == self.arrived()
+    }
+
+    /// A packet of its leaves.
+    pub(super) const fn said(&mut self) {
+        self.unheard = self.unheard.saturating_add(1);
+    }
+
+    /// A packet has come as far as its own node.
+    pub(super) fn heard_if_its_own(&mut self, packet: &[u8]) {
+        let config = self.party.config;
+        if Segment::parse(packet)
+            .is_ok_and(|it| (it.source, it.destination) == (config.local, config.remote))
+        {
+            self.unheard = 0;
+        }
+    }
+
+    /// Whether what it said last was lost before its own node, all of it.
+    pub(super) const fn is_unheard(&self) -> bool {
+        self.unheard >= UNHEARD_MAX
     }
 
     /// Whether it ended other than in order, and so knows that something may be lost.

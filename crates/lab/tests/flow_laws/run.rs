@@ -7,7 +7,7 @@ use rove_lab::emu::{
     Carrier, Delivery, End as LinkEnd, Internet, IpPacket, LinkConfig, LinkId, MS, NodeId, Rate,
     SECOND,
 };
-use rove_lab::tcp::{End, Ending, Segment, Spoiled};
+use rove_lab::tcp::{End, Ending, Spoiled};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::flow::{Hold, Output};
 use rove_proto::wire::inner::TCP;
@@ -15,6 +15,7 @@ use rove_proto::wire::inner::TCP;
 use super::node::{Fault, Node};
 use super::plan::{Air, Event, Plan, SIDES};
 use super::program::Program;
+use super::tell::tell;
 
 /// After everything has happened, all is over by then.
 const REST_NS: u64 = 4_000 * SECOND;
@@ -94,8 +95,8 @@ pub(super) struct Run<'a> {
     watches: Vec<Watch>,
     /// Since when somebody relies on a side's node that would not know after a crash.
     unsure_ns: Vec<[Option<u64>; 2]>,
-    /// Connections of which one end gave up while its own node took a lost way for a way: nobody
-    /// could have spoken for the other.
+    /// Connections of which one end gave up while its own node took a lost way for a way, or heard
+    /// nothing of it: nobody could have spoken for the other.
     died_unseen: Vec<bool>,
     /// Since when idle turns are counted, and how many there were before.
     second: (u64, [u64; 2]),
@@ -369,6 +370,7 @@ impl<'a> Run<'a> {
             }
             if host == node && link == self.legs[side] {
                 self.tell(side, "node < program", &packet);
+                self.programs.iter_mut().for_each(|both| both[side].heard_if_its_own(&packet));
                 if let Some(packet) = self.nodes[side].outgoing(now_ns, packet) {
                     self.send_on(side, packet);
                 }
@@ -411,6 +413,7 @@ impl<'a> Run<'a> {
                     if self.tells {
                         tell(now_ns, side, "program >", &packet);
                     }
+                    program.said();
                     let from = self.places[side][0];
                     self.net.push(now_ns, from, self.legs[side], IpPacket::new(packet));
                 }
@@ -419,7 +422,8 @@ impl<'a> Run<'a> {
             if ending == before {
                 continue;
             }
-            if ending == Some(Ending::TimedOut) && self.is_cut && self.nodes[side].is_up() {
+            let unknown = self.nodes[side].is_up() || program.is_unheard();
+            if ending == Some(Ending::TimedOut) && self.is_cut && unknown {
                 self.died_unseen[nth] = true;
             }
             if self.tells {
@@ -571,27 +575,5 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
-    }
-}
-
-/// Prints a packet.
-fn tell(now_ns: u64, side: usize, what: &str, packet: &[u8]) {
-    let at_us = now_ns / 1_000;
-    match Segment::parse(packet) {
-        Ok(segment) => {
-            let Segment { sequence, acknowledgment, flags, window, options, payload, .. } = segment;
-            let port = segment.source.port();
-            let bits = [(flags.syn, 'S'), (flags.fin, 'F'), (flags.rst, 'R'), (flags.psh, 'P')];
-            let flags: String = bits.iter().filter(|(set, _)| *set).map(|(_, name)| name).collect();
-            let (len, clocks) =
-                (payload.len(), options.timestamps.map(|both| (both.value, both.echo)));
-            let ack = acknowledgment.unwrap_or(0);
-            println!(
-                "{at_us:>12} us  {side} {what:<20} {port} {flags:<2} seq {sequence} +{len} \
-                 ack {ack} win {window} {:?} {clocks:?}",
-                options.sacks
-            );
-        }
-        Err(error) => println!("{at_us:>12} us  {side} {what:<20} {error}"),
     }
 }

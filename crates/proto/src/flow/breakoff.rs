@@ -79,6 +79,26 @@ impl Flow {
         self.phase = Phase::Broken(Box::new(Broken { local, remote }));
     }
 
+    /// The remote side resets the connection, and the local one was promised that what it said
+    /// would arrive. It will not, and the local side may miss something before the reset, or never
+    /// hear of it: it is asked until it knows. Says whether that is so.
+    pub(super) fn is_broken_off_by(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        segment: &Segment,
+    ) -> bool {
+        let ends = segment.flags.has(Flags::RST) && self.is_expected(Way::In, segment.seq);
+        if !ends || self.promised.is_none() || self.state == State::Closed {
+            return false;
+        }
+        self.release(memory);
+        self.promised = None;
+        let local = Progress::Ask { at: now + PAUSE, tries: 0 };
+        self.phase = Phase::Broken(Box::new(Broken { local, remote: Progress::Done }));
+        true
+    }
+
     /// Nobody will be there to hear what the local side expects next: it is reset at what it
     /// acknowledged last, and at what it may have received since without a word (RFC 9293, 3.8.6.3:
     /// an acknowledgement may be put off; RFC 5961, 3.2: another number is none). Appends the

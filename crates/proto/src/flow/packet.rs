@@ -134,6 +134,10 @@ impl Flows {
         if notice == Notice::Stray {
             return Verdict::Pass;
         }
+        if flow.is_broken_off_by(now, memory, &segment) {
+            self.arm(place);
+            return Verdict::Pass;
+        }
         if segment.flags.has(Flags::SYN) {
             flow.open(Way::In, &segment, segment.opening(&whole));
         }

@@ -63,7 +63,8 @@ pub(super) struct Resumed {
     reduced_at: Seq,
     /// Whether one was made that nobody was told of.
     is_reduced: bool,
-    /// Up to where the remote side has everything, when it was last heard.
+    /// When the remote side was last heard, and up to where it had everything then.
+    heard_at: Instant,
     heard_to: Seq,
     /// How often it has said so without a word more, where it cannot say what it has beyond,
     repeats: u32,
@@ -153,6 +154,7 @@ impl Flow {
             lost: (from, from),
             reduced_at: from,
             is_reduced: false,
+            heard_at: now,
             heard_to: from,
             repeats: 0,
             recovers_to: None,

@@ -298,14 +298,21 @@ impl Flow {
         let (sender, receiver) = self.ends_of(way);
         let is_in_window = !seq.is_before(sender.acked) && !receiver.edge.is_before(seq);
         let is_guess = self.terms.is_none() && is_in_window;
-        let is_expected = seq == sender.acked || seq == sender.next;
-        let plausible = !sender.is_known || !receiver.is_known || is_expected || is_guess;
+        let is_unknown = !sender.is_known || !receiver.is_known;
+        let plausible = is_unknown || self.is_expected(way, seq) || is_guess;
         // Whose receiver misses something takes another number for a question, and asks back: what
         // it was promised is only let go of when it certainly believes it. Who breaks off by
         // itself needs to be promised nothing more.
         let is_believed = seq == sender.acked && sender.acked == sender.next;
         let is_its_own = way == Way::Out && seq == sender.next;
         plausible && (self.promised.is_none() || is_believed || is_its_own)
+    }
+
+    /// Whether this is the number of a reset by an end that is done: the next that it would have
+    /// sent, or the one that was asked for last.
+    pub(super) fn is_expected(&self, way: Way, seq: Seq) -> bool {
+        let (sender, _) = self.ends_of(way);
+        sender.is_known && (seq == sender.acked || seq == sender.next)
     }
 
     /// What a segment is that nothing follows from; `None` for any other.

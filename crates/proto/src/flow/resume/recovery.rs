@@ -56,21 +56,41 @@ impl Resumed {
 
     /// Equation 4.10: twice the round trip, and twice as long with each try.
     pub(super) fn patience(&self) -> Duration {
-        let once = (self.trip * 2).max(TIMEOUT_MIN);
-        (once * (1 << self.tries.min(10))).min(TIMEOUT_MAX)
+        (self.answer_time() * (1 << self.tries.min(10))).min(TIMEOUT_MAX)
+    }
+
+    /// How long an answer takes at most where nothing is lost.
+    fn answer_time(&self) -> Duration {
+        (self.trip * 2).max(TIMEOUT_MIN)
     }
 
     /// Nothing was answered for too long: all that is on its way counts as lost, and what leaves
     /// again may be lost again.
     pub(super) fn time_out(&mut self, now: Instant, acked: Seq, mss: u32) {
         self.tries += 1;
+        self.begin_again(now, acked);
+        self.reduce(mss);
+        self.timeout = Some(now + self.patience());
+    }
+
+    /// Everything leaves again.
+    fn begin_again(&mut self, now: Instant, acked: Seq) {
         (self.repeats, self.recovers_to) = (0, None);
         self.arrived.clear(); // its receiver may have thought better of it (RFC 2018, section 8)
-        self.reduce(mss);
         (self.next, self.seen, self.lost) = (acked, acked, (acked, acked));
         self.followed_to = self.to; // whoever sent what followed looks after it
         self.pace = now;
-        self.timeout = Some(now + self.patience());
+    }
+
+    /// The remote side is heard after a silence, and what left last should have been answered long
+    /// ago: there was no way for a while, without anybody here having noticed. Who has waited
+    /// longer with each try does not go on waiting. This counts as no try, and puts none off: that
+    /// the one direction carries says little about the other.
+    fn is_back(&self, now: Instant) -> bool {
+        let is_silent = now.saturating_since(self.heard_at) >= self.answer_time() * 2;
+        let tried_at = self.timeout.map(|timeout| timeout - self.patience());
+        let is_late = tried_at.is_some_and(|at| now.saturating_since(at) >= self.answer_time());
+        self.tries > 0 && is_silent && is_late
     }
 
     pub(super) fn note_arrived(&mut self, from: Seq, to: Seq) {
@@ -96,6 +116,8 @@ impl Resumed {
 
     /// The remote side has everything before `acked` by now.
     pub(super) fn heard(&mut self, now: Instant, acked: Seq, mss: u32) {
+        let is_back = self.is_back(now);
+        self.heard_at = now;
         self.arrived.retain(|(_, end)| acked.is_before(*end));
         self.next = self.next.max(acked); // it had more than it could say before the way was lost
         let progress = acked.beyond(self.heard_to);
@@ -106,6 +128,8 @@ impl Resumed {
             self.tries = 0;
             self.grow(progress, mss);
             self.timeout = acked.is_before(self.next).then(|| now + self.patience());
+        } else if is_back {
+            self.begin_again(now, acked);
         }
     }
 

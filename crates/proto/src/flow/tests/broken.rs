@@ -205,3 +205,29 @@ fn who_received_without_a_word_hears_that_it_is_over_too() {
     assert!(resets.iter().all(|reset| reset.flags.has(Flags::RST)));
     assert_eq!(resets.map(|reset| reset.seq), [acked, acked.plus(MSS)]);
 }
+
+#[test]
+fn who_is_promised_something_that_a_reset_undoes_is_asked_until_it_knows() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(3);
+    // What the remote side says meanwhile never arrives: a reset behind it is only a question.
+    let ahead = scene.packet(Way::In, Flags::ACK, scene.remote.0, &[0; 100]);
+    scene.give_in(&ahead);
+    scene.suspend();
+    scene.said();
+    scene.resume();
+    scene.said();
+    // The node of the remote side has forgotten the connection, and resets it where it was asked.
+    let reset = scene.packet(Way::In, Flags::RST, scene.remote.0, &[]);
+    assert_eq!(scene.give_in(&reset).1, Verdict::Pass);
+    assert_eq!(scene.memory.used(), 0, "nobody will have it");
+    let asked = scene.said_within(Duration::from_secs(1));
+    let [(_, question)] = &asked[..] else { panic!("{asked:?}") };
+    assert_eq!((question.output, question.flags), (Output::ToLocal, Flags::SYN));
+    assert!(!scene.out(Flags::ACK, scene.local.0, &[]), "its answer goes nowhere");
+    assert_eq!(scene.said()[0].flags, Flags::RST);
+    assert!(!scene.out(Flags::RST.and(Flags::ACK), Seq(0), &[]));
+    scene.said_within(Duration::from_secs(10));
+    assert!(scene.flows.poll_settled().is_some());
+    assert_eq!(scene.flows.due(), None);
+}

@@ -205,3 +205,21 @@ fn what_follows_the_kept_goes_although_that_has_arrived() {
     let (_, head) = of_head.unwrap_or_else(|| panic!("it has not left: {sent:?}"));
     assert_eq!(head.timestamps.unwrap().value, clock, "else it is taken for old");
 }
+
+#[test]
+fn who_waits_longer_with_each_try_begins_again_when_the_remote_side_is_heard() {
+    let (mut scene, first) = sent_again(true);
+    // Nothing arrives; the next try would be made 3 s after it left.
+    let tried = scene.said_within(Duration::from_millis(1_600));
+    let tries = tried.iter().filter(|(_, said)| said.seq == first).count();
+    assert_eq!(tries, 3, "0.2, 0.6 and 1.4 s after it left");
+    scene.acknowledge(first);
+    let again = scene.said_within(Duration::from_millis(20));
+    assert_eq!(again.first().map(|(at, said)| (*at, said.seq)), Some((Duration::ZERO, first)));
+    // It says so again and again: one beginning is enough, and the next try is made in its time.
+    for _ in 0..5 {
+        scene.wait(SILENCE);
+        scene.acknowledge(first);
+        assert!(scene.said().iter().all(|said| said.seq != first));
+    }
+}
