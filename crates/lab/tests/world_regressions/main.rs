@@ -3,6 +3,7 @@
 //! A new one: `rove-lab world` prints the operations of a failure; put them here under a name that
 //! says what was wrong, see the test fail, then mend the core.
 
+mod connections;
 mod streams;
 
 use rove_lab::emu::{Carrier, Filter};
@@ -568,20 +569,4 @@ fn a_spare_link_follows_to_where_the_gateway_is_and_needs_no_new_index() {
         settle(true),
     ];
     holds(8_300_529, &ops);
-}
-
-#[test]
-fn a_connection_that_may_not_be_spoken_for_yet_keeps_nobody_awake() {
-    let one_way = Op::Network(Network::OneWay { client: 2, access: 0, way: Way::Down });
-    let ops = [
-        wait(6_296),
-        Op::Network(Network::Plug { client: 0, card: 0, access: None }),
-        Op::Send { client: 0, way: Way::Down, packets: 10, len: 0, gap_us: 300_000 },
-        wait(21_195),
-        Op::Syn { client: 0, way: Way::Down, mss: 1_461 },
-        plug(0, 1, 0),
-        one_way,
-        Op::Machine(Machine::Sleep { client: 1, seconds: 25_355 }),
-    ];
-    holds(182, &ops);
 }

@@ -96,6 +96,14 @@ impl Probes {
         self.campaign.map(|campaign| campaign.next)
     }
 
+    /// Whether the next challenge may be padded to what the path should carry: of those that are
+    /// asked urgently one now and then is, since all of them would fill a slow link.
+    pub fn may_be_large(&self, now: Instant) -> bool {
+        let pause = self.campaign.map_or(Duration::ZERO, |campaign| campaign.interval);
+        let last = self.open.iter().rev().find(|open| open.size > 0);
+        last.is_none_or(|open| now.saturating_since(open.at) >= pause)
+    }
+
     /// Asks as if anew, and at once unless it was asked a moment ago: something changed that may
     /// have revived the path.
     pub fn hurry(&mut self, now: Instant) {
@@ -154,6 +162,23 @@ mod tests {
         let answer = probes.answered(now, 7, remote(1)).unwrap();
         assert_eq!((answer.elapsed, answer.size), (Duration::from_millis(40), 1_200));
         assert_eq!(probes.answered(now, 7, remote(1)), None);
+    }
+
+    #[test]
+    fn what_is_asked_urgently_does_not_fill_a_slow_link() {
+        let mut probes = Probes::default();
+        let (mut now, mut bytes) = (Instant::ZERO, 0);
+        probes.start(now, &Rtt::default());
+        probes.set_urgent(now, true);
+        let mut asked = 0;
+        while now < Instant::ZERO + Duration::from_secs(10) {
+            let size = if probes.may_be_large(now) { 1_200 } else { 0 };
+            probes.sent(now, asked, size, remote(1));
+            (asked, bytes) = (asked + 1, bytes + size.max(72));
+            now = probes.due().unwrap();
+        }
+        assert!(asked > 600, "{asked}: who waits does so for a moment");
+        assert!(bytes * 8 < 10 * 64_000, "{bytes} bytes in ten seconds");
     }
 
     #[test]

@@ -81,14 +81,16 @@ impl Peer {
     }
 
     /// While connections wait for a path it is asked more often, in the first minute: who asks
-    /// again for what is held later does so in passing.
+    /// again for what is held later does so in passing, whenever its programs try again.
     fn ask_urgently(&mut self, cx: &Context<'_>) {
         let waiting = self.flows.is_waiting();
         for path in self.paths.iter_mut() {
-            let lately = match path.health {
-                Health::Silent { since } => cx.now.saturating_since(since) < URGENT,
-                Health::Good | Health::Gone => true,
+            let since = match path.health {
+                Health::Silent { since } => Some(since),
+                Health::Gone => Some(path.heard_at.unwrap_or(path.since)),
+                Health::Good => None,
             };
+            let lately = since.is_none_or(|since| cx.now.saturating_since(since) < URGENT);
             path.probes.set_urgent(cx.now, waiting && lately);
         }
     }

@@ -139,10 +139,11 @@ impl Peer {
         let due: Vec<_> = self.paths.iter().filter(due).map(|path| path.id).collect();
         for id in due {
             let Some(path) = self.paths.get(id) else { continue };
-            // An address is proven at full size, if its budget allows that: what there is of a
-            // smaller one is for data. A path that went silent is asked by small datagrams, which
-            // pass where large ones no longer do.
-            let full = !path.is_proven() && path.allows(FLIGHT_SIZE);
+            // An address is proven at full size, if its budget and its link allow that: what there
+            // is of a smaller one is for data. A path that went silent is asked by small datagrams,
+            // which pass where large ones no longer do.
+            let is_large = path.probes.may_be_large(cx.now);
+            let full = !path.is_proven() && path.allows(FLIGHT_SIZE) && is_large;
             let size = if full { FLIGHT_SIZE } else { 0 };
             let returns = self.paths.active_id() == Some(id) && !self.flows.is_up();
             self.challenge(cx, id, size);
