@@ -149,6 +149,11 @@ fn what_once_broke_a_law_does_not_any_more() {
         (117_309, "the same, and the other end gave up"),
         (137_666, "the model of TCP counted from its loss probe when it had tried for long enough"),
         (169_703, "who had tried in vain did not begin again when the other end was heard again"),
+        (
+            173_116,
+            "a clock that was damaged on its way was passed on, and all that followed was old",
+        ),
+        (173_830, "who heard only what it knew already was taken to have been answered"),
         (131_690, "all that an end said was lost on its way to its node: not for a node to mend"),
         (124_407, "who took no notice of an acknowledgement repeated what it was for and gave up"),
     ];

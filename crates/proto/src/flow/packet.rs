@@ -57,7 +57,7 @@ impl Flows {
             Phase::Normal if !is_up => flow.suspend(now, memory),
             Phase::Normal | Phase::Held(_) | Phase::Resumed(_) => {}
         }
-        let notice = flow.observe(now, Way::Out, &segment);
+        let notice = flow.look_at(now, Way::Out, &segment, (view, packet));
         if notice == Notice::Stray {
             let is_heard = !matches!(flow.phase, Phase::Held(_));
             self.arm(place);
@@ -130,7 +130,7 @@ impl Flows {
             return Verdict::Keep;
         }
         let acked = flow.local.acked;
-        let notice = flow.observe(now, Way::In, &segment);
+        let notice = flow.look_at(now, Way::In, &segment, (view, &whole));
         if notice == Notice::Stray {
             return Verdict::Pass;
         }
@@ -203,6 +203,20 @@ impl Flows {
 }
 
 impl Flow {
+    /// Takes notice of a segment, unless it is seen to be damaged.
+    fn look_at(
+        &mut self,
+        now: Instant,
+        way: Way,
+        segment: &Segment,
+        (view, packet): (&InnerView, &InnerPacket<'_>),
+    ) -> Notice {
+        if self.leaps(way, segment) && !Payload::of(view, packet, segment).is_sound() {
+            return Notice::Stray;
+        }
+        self.observe(now, way, segment)
+    }
+
     /// Keeps the payload of a segment that the local side sent, if it may be needed. Returns how
     /// many bytes at its end are kept.
     fn keep(

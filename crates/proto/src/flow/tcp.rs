@@ -28,6 +28,8 @@ use crate::wire::tcp::{Flags, Opening, Segment, Seq, TIMESTAMPS_PADDED};
 const MSS_USUAL: u16 = 536;
 /// A round trip is taken to be this where none was measured.
 const RTT_USUAL: Duration = Duration::from_millis(100);
+/// A clock that is no further ahead does little harm if it is wrong: a second, by most clocks.
+const CLOCK_LEAP: i32 = 1_000;
 
 /// One connection.
 #[derive(Debug)]
@@ -262,6 +264,7 @@ impl Flow {
             return notice;
         }
         self.used_at = now;
+        let known_to = self.answered_to();
         let (sender, receiver) = match way {
             Way::Out => (&mut self.local, &mut self.remote),
             Way::In => (&mut self.remote, &mut self.local),
@@ -271,7 +274,8 @@ impl Flow {
             let moved = sender.answers(segment, receiver);
             if way == Way::In && moved {
                 self.trip.acknowledged(now, self.local.acked);
-                if self.answered_to() == self.local.acked {
+                // That what it was promised has arrived is no news to the local side.
+                if known_to.is_before(self.local.acked) {
                     self.patience.acknowledged(now, self.local.acked);
                 }
             }
@@ -291,6 +295,17 @@ impl Flow {
         }
         self.step();
         if fresh { Notice::Fresh } else { Notice::Old }
+    }
+
+    /// Whether the clock of a segment is to be looked at before it is believed: it is far ahead of
+    /// what its sender said last. A wrong one that is passed on in a header of this node's own
+    /// would make its receiver take all that follows for old (PAWS, RFC 7323, 5).
+    pub(super) fn leaps(&self, way: Way, segment: &Segment) -> bool {
+        let (sender, _) = self.ends_of(way);
+        segment.timestamps.is_some_and(|timestamps| {
+            let ahead = timestamps.value.wrapping_sub(sender.clock).cast_signed();
+            !sender.is_known || ahead > CLOCK_LEAP
+        })
     }
 
     /// Whether a reset with this number is believed.

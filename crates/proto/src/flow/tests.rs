@@ -192,7 +192,7 @@ impl Scene {
         options.extend(from.0.to_be_bytes());
         options.extend(to.0.to_be_bytes());
         let mut packet = self.packet(Way::In, Flags::ACK, self.remote.0, &options);
-        packet[32] = 11 << 4;
+        put(&mut packet, 32, 11 << 4);
         self.give_in(&packet).1
     }
 
@@ -216,9 +216,10 @@ fn open(mut packet: Vec<u8>) -> Vec<u8> {
 /// Puts another byte at an even place of a TCP header, and mends the checksum.
 fn put(packet: &mut [u8], at: usize, byte: u8) {
     let word = |at: usize, packet: &[u8]| u16::from_be_bytes([packet[at], packet[at + 1]]);
-    let before = word(at, packet);
+    let even = at & !1; // headers begin at one
+    let before = word(even, packet);
     packet[at] = byte;
-    let checksum = mended(word(36, packet), before, word(at, packet));
+    let checksum = mended(word(36, packet), before, word(even, packet));
     packet[36..38].copy_from_slice(&checksum.to_be_bytes());
 }
 

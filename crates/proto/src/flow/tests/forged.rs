@@ -120,3 +120,21 @@ fn urgent_bytes_leave_as_they_are() {
     scene.suspend();
     assert_eq!(scene.said(), [], "not all is there that could be acknowledged");
 }
+
+#[test]
+fn a_clock_that_was_damaged_on_its_way_is_not_passed_on() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(3);
+    let clock = scene.clock();
+    let mut damaged = scene.packet(Way::Out, Flags::ACK, scene.local.0, &[]);
+    damaged[44] ^= 0x40; // the clock's highest byte
+    assert!(scene.give_out(&damaged), "whose it is will see that");
+    let mut damaged = scene.packet(Way::In, Flags::ACK, scene.remote.0, &[]);
+    damaged[44] ^= 0x40;
+    assert_eq!(scene.give_in(&damaged).1, Verdict::Pass);
+    scene.suspend();
+    let said = scene.said_within(TRIP * 4);
+    let clocks = said.iter().map(|(_, said)| said.timestamps.unwrap());
+    assert!(clocks.clone().count() > 0);
+    assert!(clocks.clone().all(|clocks| clocks.value <= clock && clocks.echo <= clock));
+}
