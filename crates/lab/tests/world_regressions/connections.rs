@@ -128,3 +128,23 @@ fn who_waits_for_a_new_path_does_not_fill_the_link_with_questions() {
     ];
     holds(54_670, &ops);
 }
+
+#[test]
+fn what_is_broken_off_when_a_session_is_revoked_is_struck_out() {
+    let little = Talk {
+        up: 1_288,
+        down: 72_188,
+        every_ms: 200,
+        congestion: CongestionControl::Reno,
+        keeps_alive: true,
+        sips: false,
+    };
+    let ops = [
+        Op::Connect { client: 0, talk: little },
+        Op::Network(Network::Depart { client: 1, card: 0, ahead_ms: 5_000 }),
+        wait(135_686_668),
+        Op::Revoke { client: 2 },
+        settle(false),
+    ];
+    holds(61_443, &ops);
+}

@@ -378,11 +378,11 @@ impl Flows {
         self.is_owing = false;
     }
 
-    /// Nobody will see to this any more: whoever was promised something is told that its connection
-    /// is over. Appends the packets for the TUN to `packets`, each with where it ends.
+    /// Nobody will see to this any more: whoever was promised something, or is being told so, is told
+    /// that its connection is over. Appends the packets for the TUN to `packets`, each with where it ends.
     pub fn terminate(&mut self, memory: &mut Memory, packets: &mut Vec<u8>, ends: &mut Vec<usize>) {
         for (_, flow) in self.table.iter_mut() {
-            if flow.promised.is_some() {
+            if flow.owes() && flow.remote.is_known {
                 flow.tell_it_is_over(packets, ends);
             }
             flow.end(memory);

@@ -221,8 +221,12 @@ impl Flow {
         self.is_settled |= self.promised.take().is_some();
         match &mut self.phase {
             Phase::Held(held) => self.is_settled |= held.strike_out(),
+            Phase::Broken(_) => {
+                self.is_settled = true;
+                self.phase = Phase::Normal;
+            }
             Phase::Resumed(_) => self.phase = Phase::Normal,
-            Phase::Normal | Phase::Broken(_) => {}
+            Phase::Normal => {}
         }
     }
 

@@ -231,3 +231,19 @@ fn who_is_promised_something_that_a_reset_undoes_is_asked_until_it_knows() {
     assert!(scene.flows.poll_settled().is_some());
     assert_eq!(scene.flows.due(), None);
 }
+
+#[test]
+fn what_is_being_broken_off_when_the_session_ends_is_settled() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(3);
+    scene.suspend();
+    scene.said();
+    scene.flows.abandon(scene.now, &mut scene.memory);
+    let [reset] = &scene.said()[..] else { panic!("there is no way to the other") };
+    assert_eq!((reset.output, reset.flags), (Output::ToLocal, Flags::RST));
+    assert_eq!(scene.flows.poll_settled(), None, "the other has to hear of it");
+    let (mut packets, mut ends) = (Vec::new(), Vec::new());
+    scene.flows.terminate(&mut scene.memory, &mut packets, &mut ends);
+    assert!(!ends.is_empty(), "the first reset may have been lost");
+    assert!(scene.flows.poll_settled().is_some());
+}
