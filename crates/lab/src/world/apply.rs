@@ -419,6 +419,10 @@ impl World {
             self.delivery.reached_at(&remotes); // the goodbye goes there
             self.command(GATEWAY, Command::RevokePeer(key))?;
             self.delivery.revoke(self.now_ns, client, remotes);
+            if self.hosts[GATEWAY].power != Power::On {
+                self.owed.give_up(GATEWAY, key);
+                self.connections.give_up(client);
+            }
         }
         Ok(())
     }

@@ -81,6 +81,8 @@ pub(super) struct Connection {
     client: usize,
     ends: [AtEnd; 2],
     outcome: Option<Outcome>,
+    /// Nobody is left who could tell its ends what became of a promise.
+    is_given_up: bool,
 }
 
 /// What became of a connection.
@@ -158,7 +160,7 @@ impl Connections {
             at(End::connect(opens.config, since_ns), opens.program),
             at(End::listen(waits.config), waits.program),
         ];
-        self.open.insert(number, Connection { client, ends, outcome: None });
+        self.open.insert(number, Connection { client, ends, outcome: None, is_given_up: false });
         self.going_on.insert(number);
         Side::BOTH.into_iter().for_each(|side| self.arm(number, side));
         number
@@ -184,6 +186,13 @@ impl Connections {
         open.into_iter().for_each(|number| self.abort(now_ns, number));
     }
 
+    /// A client was revoked while the gateway's process was not there: what that had promised for
+    /// it, no other one can take back.
+    pub(super) fn give_up(&mut self, client: usize) {
+        let of_it = self.open.values_mut().filter(|one| one.client == client);
+        of_it.for_each(|one| one.is_given_up = true);
+    }
+
     /// What the ends believe, and what is so, in both directions of every connection.
     pub(super) fn promised(&self) -> impl Iterator<Item = Promised> {
         let directions = [(Side::Client, Side::Server), (Side::Server, Side::Client)];
@@ -194,7 +203,8 @@ impl Connections {
                     who: format!("connection {number} of client {}, from the {from:?}", one.client),
                     acknowledged: sender.acknowledged(),
                     arrived: receiver.arrived(),
-                    knows: sender.end.ending().is_some_and(|ending| why(ending).is_some()),
+                    knows: one.is_given_up
+                        || sender.end.ending().is_some_and(|ending| why(ending).is_some()),
                 }
             })
         })

@@ -50,6 +50,11 @@ impl Owed {
         Some(format!("at host {host}, {tuple:?}"))
     }
 
+    /// The next process of a host will know nobody of this name, and lets its lines go.
+    pub(super) fn give_up(&mut self, host: HostId, peer: PeerKey) {
+        self.lines.retain(|&(at, whose, _)| (at, whose) != (host, peer));
+    }
+
     /// How many lines were ever written.
     pub(super) const fn written(&self) -> u32 {
         self.written

@@ -148,3 +148,25 @@ fn what_is_broken_off_when_a_session_is_revoked_is_struck_out() {
     ];
     holds(61_443, &ops);
 }
+
+#[test]
+fn who_was_promised_something_before_a_crash_is_told_although_the_client_is_revoked_at_once() {
+    let download = Talk {
+        up: 1_449,
+        down: 465_999,
+        every_ms: 0,
+        congestion: CongestionControl::Reno,
+        keeps_alive: false,
+        sips: false,
+    };
+    let ops = [
+        Op::Connect { client: 1, talk: download },
+        wait(200),
+        Op::Network(Network::Carrier { client: 0, access: 0, carrier: Carrier::BlackHole }),
+        wait(3_000),
+        Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 200 }),
+        Op::Revoke { client: 2 },
+        settle(true),
+    ];
+    holds(62_419, &ops);
+}

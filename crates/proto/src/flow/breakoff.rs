@@ -99,6 +99,14 @@ impl Flow {
         true
     }
 
+    /// The remote side will hear nothing any more. Whether the local one is to be asked what it
+    /// expects.
+    pub(super) fn asks_only_here(&mut self) -> bool {
+        let Phase::Broken(broken) = &mut self.phase else { return false };
+        broken.remote = Progress::Done;
+        broken.local != Progress::Done
+    }
+
     /// Nobody will be there to hear what the local side expects next: it is reset at what it
     /// acknowledged last, and at what it may have received since without a word (RFC 9293, 3.8.6.3:
     /// an acknowledgement may be put off; RFC 5961, 3.2: another number is none). Appends the

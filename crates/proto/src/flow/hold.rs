@@ -158,7 +158,8 @@ impl Flow {
         if let Phase::Resumed(resumed) = &self.phase {
             held.edge = resumed.edge(); // room that was given is not taken back
         }
-        if self.can_be_held() && (!self.cache.is_empty() || self.gives_up()) {
+        held.is_behind = self.patience.is_behind;
+        if self.can_be_held() && (!self.cache.is_empty() || self.gives_up() || held.is_behind) {
             self.cache.verify(memory);
             // What left a round trip ago and longer is acknowledged at once; a link that says that
             // it is gone leaves more than that.

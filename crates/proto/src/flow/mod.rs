@@ -378,26 +378,33 @@ impl Flows {
         self.is_owing = false;
     }
 
-    /// Nobody will see to this any more: whoever was promised something, or is being told so, is told
-    /// that its connection is over. Appends the packets for the TUN to `packets`, each with where it ends.
+    /// There will be no way to the remote side any more: whoever was promised something is told
+    /// that its connection is over, once more who is just being told so. Appends the packets for
+    /// the TUN to `packets`, each with where it ends. What is left are ends that have to be asked
+    /// first, for some seconds ([`Self::is_breaking_off`]).
     pub fn terminate(&mut self, memory: &mut Memory, packets: &mut Vec<u8>, ends: &mut Vec<usize>) {
-        for (_, flow) in self.table.iter_mut() {
+        let places: Vec<_> = self.table.iter_mut().map(|(place, _)| place).collect();
+        for place in places {
+            let Some(flow) = self.table.get_mut(place) else { continue };
             if flow.owes() && flow.remote.is_known {
                 flow.tell_it_is_over(packets, ends);
             }
-            flow.end(memory);
-            if flow.is_settled {
-                self.settled.push(flow.tuple);
+            if flow.asks_only_here() {
+                self.arm(place);
+            } else {
+                self.forget(memory, place);
             }
         }
-        memory.flows_less(self.table.len());
-        self.table.clear();
         self.aggregate = Aggregate::default();
         self.questions.clear(memory);
-        self.timers.clear();
         self.newsworthy.clear();
         self.is_waiting = false;
         self.is_owing = false;
+    }
+
+    /// Whether ends of connections that are broken off are still to be told.
+    pub fn is_breaking_off(&mut self) -> bool {
+        self.table.iter_mut().any(|(_, flow)| matches!(flow.phase, Phase::Broken(_)))
     }
 
     /// Whether nothing has to be looked at: nothing was ever done for anything, nor will be.

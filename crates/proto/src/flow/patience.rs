@@ -23,6 +23,8 @@ pub(super) struct Patience {
     to: Seq,
     /// How often it has repeated the first.
     repeats: u8,
+    /// Whether it has repeated what has arrived, and was told nothing since.
+    pub(super) is_behind: bool,
     /// When its timer was set, and when it will fire, if it has doubled since it last did.
     set_at: Instant,
     fires_at: Instant,
@@ -41,6 +43,7 @@ impl Patience {
         if !self.is_repeating {
             (self.is_repeating, self.began, self.to) = (true, now, next);
         }
+        self.is_behind |= segment.seq.is_before(acked);
         if segment.seq == acked {
             self.to = next;
             self.repeats = self.repeats.saturating_add(1);

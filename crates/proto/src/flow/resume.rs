@@ -226,7 +226,7 @@ impl Flow {
         packet: &InnerPacket<'_>,
         is_crowded: bool,
     ) -> bool {
-        let (end, promised, kept_to) = (segment.end(), self.promised, self.kept_to());
+        let (end, promised, kept) = (segment.end(), self.promised, self.cache.span());
         let Phase::Resumed(resumed) = &mut self.phase else { return true };
         if promised.is_some_and(|to| !to.is_before(end) && segment.seq.is_before(to)) {
             resumed.tell_at = Some(now);
@@ -243,7 +243,10 @@ impl Flow {
         }
         let data_end = segment.seq.plus(u32::from(segment.len));
         if says_more {
-            let is_kept = !kept_to.is_before(data_end) && !segment.seq.is_before(resumed.next);
+            let is_kept = !segment.seq.is_before(resumed.next)
+                && kept.is_some_and(|(from, to)| {
+                    !segment.seq.is_before(from) && !to.is_before(data_end)
+                });
             if is_kept && !resumed.next.is_before(resumed.to) {
                 // Those before it went as they are, unless it is one of them again.
                 resumed.next = resumed.next.max(resumed.followed_to.min(segment.seq));
@@ -399,7 +402,8 @@ impl Flow {
         if self.local.fin == Some(from) && from.is_before(resumed.to) {
             return Some(Again { seq: from, bytes: (&[], &[]), push: false });
         }
-        self.cache.from(from).next()
+        // What is kept may begin later: what was damaged on its way here was let go of.
+        self.cache.from(from).next().filter(|again| !from.is_before(again.seq))
     }
 
     /// The remote side has answered: what that means for what is owed.
@@ -411,8 +415,9 @@ impl Flow {
         let is_blind = says_no_more && !self.terms.is_some_and(|terms| terms.sack);
         if let Phase::Resumed(resumed) = &mut self.phase {
             resumed.heard(now, acked, mss);
+            let sent_to = resumed.sent_to();
             for (from, to) in segment.sacked(&InnerPacket::whole(packet)) {
-                if acked.is_before(to) && !resumed.to.is_before(to) && from.is_before(to) {
+                if acked.is_before(to) && !sent_to.is_before(to) && from.is_before(to) {
                     resumed.note_arrived(from, to);
                 }
             }

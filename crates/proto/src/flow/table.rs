@@ -64,11 +64,6 @@ impl Table {
         Self { secret, ..Self::default() }
     }
 
-    /// Forgets every connection.
-    pub(super) fn clear(&mut self) {
-        *self = Self::new(self.secret);
-    }
-
     /// Connections that are known.
     pub(super) fn len(&self) -> usize {
         self.flows.len() - self.free.len()

@@ -276,6 +276,7 @@ impl Flow {
         let fresh = sender.sends(segment);
         if segment.flags.has(Flags::ACK) {
             let moved = sender.answers(segment, receiver);
+            self.patience.is_behind &= way == Way::Out;
             if way == Way::In && moved {
                 self.trip.acknowledged(now, self.local.acked);
                 // That what it was promised has arrived is no news to the local side.

@@ -200,9 +200,10 @@ impl Node {
             Ok(())
         });
         self.gateways.retain(|&gateway| gateway != slot);
-        self.routes.remove(slot);
-        self.timers.stop(slot);
-        self.peers[slot.0 as usize] = None;
+        // Who was promised something by an earlier process may have to be asked before he can be
+        // told: that goes by the routes there were.
+        self.leaving.push(slot);
+        self.settle_timer();
         closed
     }
 

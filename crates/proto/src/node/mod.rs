@@ -76,6 +76,8 @@ pub struct Node {
     next_socket: u32,
     /// The peers that are gateways.
     gateways: Vec<Slot>,
+    /// Peers that were revoked, and kept for those who are still to be told.
+    leaving: Vec<Slot>,
     announced: Announced,
     notices: Notices,
     /// What is kept of open connections, of all sessions together.
@@ -109,6 +111,7 @@ impl Node {
             drops: Drops::default(),
             next_socket: first_socket,
             gateways: Vec::new(),
+            leaving: Vec::new(),
             announced: Announced::default(),
             notices,
             memory,
@@ -312,6 +315,20 @@ impl Node {
         {
             let wanted = peer.poll_timeout(&self.config);
             self.timers.set(slot, wanted);
+            self.let_go(slot);
+        }
+    }
+
+    /// Forgets a peer that was revoked, once there is nobody left to be told.
+    fn let_go(&mut self, slot: Slot) {
+        let Some(place) = self.leaving.iter().position(|&leaving| leaving == slot) else { return };
+        if let Some(peer) = self.peers.get_mut(slot.0 as usize)
+            && !peer.as_mut().is_some_and(Peer::is_breaking_off)
+        {
+            *peer = None;
+            self.leaving.swap_remove(place);
+            self.routes.remove(slot);
+            self.timers.stop(slot);
         }
     }
 

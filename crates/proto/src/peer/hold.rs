@@ -170,6 +170,11 @@ impl Peer {
         self.tell_owed(cx);
     }
 
+    /// Whether ends of connections are still to be told that these are over.
+    pub(crate) fn is_breaking_off(&mut self) -> bool {
+        self.flows.is_breaking_off()
+    }
+
     /// The connections.
     pub(crate) const fn flows(&self) -> &Flows {
         &self.flows

@@ -93,6 +93,11 @@ impl Resumed {
         self.tries > 0 && is_silent && is_late
     }
 
+    /// Up to where anything has left since: the local side's own bytes behind that included.
+    pub(super) fn sent_to(&self) -> Seq {
+        if self.next.is_before(self.to) { self.to } else { self.followed_to.max(self.to) }
+    }
+
     pub(super) fn note_arrived(&mut self, from: Seq, to: Seq) {
         let is_known = |&&(first, end): &&(Seq, Seq)| first.is_before(to) && !end.is_before(to);
         let mut news = self.arrived.iter().find(is_known).map_or(to, |&(first, _)| first);
@@ -102,6 +107,9 @@ impl Resumed {
         }
         if from.is_before(news) && !self.next.is_before(news) {
             self.seen = self.seen.max(news);
+        } else if !from.is_before(self.to) {
+            // What the local side said itself left after all of these.
+            self.seen = self.seen.max(if self.tries > 0 { self.next } else { to });
         }
         let apart = |&(first, end): &(Seq, Seq)| end.is_before(from) || to.is_before(first);
         let mut whole = (from, to);
@@ -137,7 +145,7 @@ impl Resumed {
     /// be late, but after a silence it is not waited for (`tcp_rack_reo_wnd` of Linux).
     pub(super) fn find_losses(&mut self, acked: Seq, mss: u32) {
         let late = if self.tries > 0 { 0 } else { REORDERED_MAX * mss };
-        let lost_to = self.seen.minus(late);
+        let lost_to = self.seen.minus(late).min(self.next);
         if self.lost.1.is_before(lost_to) && acked.is_before(lost_to) {
             self.lost = (self.lost.0.max(acked), lost_to);
             if !self.next_lost(acked).is_none_or(|at| at.is_before(self.reduced_at)) {

@@ -245,5 +245,10 @@ fn what_is_being_broken_off_when_the_session_ends_is_settled() {
     let (mut packets, mut ends) = (Vec::new(), Vec::new());
     scene.flows.terminate(&mut scene.memory, &mut packets, &mut ends);
     assert!(!ends.is_empty(), "the first reset may have been lost");
+    assert_eq!((scene.flows.poll_settled(), scene.flows.is_breaking_off()), (None, true));
+    let asked = scene.said_within(Duration::from_secs(10));
+    assert_eq!(asked.len(), 6, "and nobody answers");
+    assert!(asked.iter().all(|(_, said)| said.output == Output::ToLocal));
     assert!(scene.flows.poll_settled().is_some());
+    assert_eq!((scene.flows.is_breaking_off(), scene.flows.due()), (false, None));
 }

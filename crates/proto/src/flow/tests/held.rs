@@ -81,6 +81,13 @@ fn a_sender_that_took_no_notice_of_an_acknowledgement_is_told_again() {
     assert!(!scene.out(Flags::ACK, first, &bytes(first, MSS)));
     let [told] = &scene.said()[..] else { panic!() };
     assert_eq!((told.output, told.ack, told.window), (Output::ToLocal, arrived, 64_000));
+    // Nor does it matter whether it says that while it is heard on the other side for all it knows.
+    scene.resume();
+    scene.said();
+    scene.out(Flags::ACK, first, &bytes(first, MSS));
+    scene.suspend();
+    let said = scene.said();
+    assert!(said.iter().any(|told| (told.output, told.ack) == (Output::ToLocal, arrived)));
     // What it repeats after that is not answered before it is about to give up.
     scene.wait(Duration::from_secs(1));
     assert!(!scene.out(Flags::ACK, arrived, &bytes(arrived, MSS)));

@@ -224,3 +224,22 @@ fn who_waits_longer_with_each_try_begins_again_when_the_remote_side_is_heard() {
         assert!(scene.said().iter().all(|said| said.seq != first));
     }
 }
+
+#[test]
+fn what_followed_and_arrived_shows_what_was_lost_before() {
+    let (mut scene, first) = owed(true);
+    let (_, last) = scene.said_within(TRIP * 4).pop().unwrap();
+    assert_eq!(last.seq, first.plus(19 * MSS), "all have left");
+    scene.acknowledge(first.plus(10 * MSS));
+    assert!(scene.send(4), "what is new follows");
+    // All that was owed has arrived but for the last two, and of what the local side said since
+    // then enough that it cannot be out of order.
+    scene.remote.1 = first.plus(18 * MSS);
+    let end = first.plus(20 * MSS);
+    for arrived in 1..=4 {
+        scene.sack(end, end.plus(arrived * MSS));
+    }
+    let again = scene.said_within(Duration::from_millis(20));
+    let seqs: Vec<_> = again.iter().map(|(_, said)| said.seq.beyond(first) / MSS).collect();
+    assert_eq!(seqs.first(), Some(&18), "not after a time-out: {seqs:?}");
+}
