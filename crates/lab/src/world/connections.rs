@@ -81,7 +81,7 @@ pub(super) struct Connection {
     client: usize,
     ends: [AtEnd; 2],
     outcome: Option<Outcome>,
-    /// Nobody is left who could tell its ends what became of a promise.
+    /// Nobody is left who could tell the server what became of the gateway's promise.
     is_given_up: bool,
 }
 
@@ -203,7 +203,7 @@ impl Connections {
                     who: format!("connection {number} of client {}, from the {from:?}", one.client),
                     acknowledged: sender.acknowledged(),
                     arrived: receiver.arrived(),
-                    knows: one.is_given_up
+                    knows: (one.is_given_up && from == Side::Server)
                         || sender.end.ending().is_some_and(|ending| why(ending).is_some()),
                 }
             })

@@ -81,8 +81,8 @@ impl Flow {
 
     /// The remote side resets the connection, and the local one was promised that what it said
     /// would arrive. It will not, and the local side may miss something before the reset, or never
-    /// hear of it: it is asked until it knows. Says whether that is so.
-    pub(super) fn is_broken_off_by(
+    /// hear of it: it is asked until it knows. Returns whether that is so.
+    pub(super) fn take_reset(
         &mut self,
         now: Instant,
         memory: &mut Memory,
@@ -99,9 +99,9 @@ impl Flow {
         true
     }
 
-    /// The remote side will hear nothing any more. Whether the local one is to be asked what it
-    /// expects.
-    pub(super) fn asks_only_here(&mut self) -> bool {
+    /// The remote side will hear nothing any more. Returns whether the local one is still to be
+    /// asked what it expects.
+    pub(super) fn forget_remote(&mut self) -> bool {
         let Phase::Broken(broken) = &mut self.phase else { return false };
         broken.remote = Progress::Done;
         broken.local != Progress::Done

@@ -389,7 +389,7 @@ impl Flows {
             if flow.owes() && flow.remote.is_known {
                 flow.tell_it_is_over(packets, ends);
             }
-            if flow.asks_only_here() {
+            if flow.forget_remote() {
                 self.arm(place);
             } else {
                 self.forget(memory, place);

@@ -134,7 +134,7 @@ impl Flows {
         if notice == Notice::Stray {
             return Verdict::Pass;
         }
-        if flow.is_broken_off_by(now, memory, &segment) {
+        if flow.take_reset(now, memory, &segment) {
             self.arm(place);
             return Verdict::Pass;
         }

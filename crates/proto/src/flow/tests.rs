@@ -213,7 +213,7 @@ fn open(mut packet: Vec<u8>) -> Vec<u8> {
     packet
 }
 
-/// Puts another byte at an even place of a TCP header, and mends the checksum.
+/// Puts another byte at a place of a TCP header, and mends the checksum.
 fn put(packet: &mut [u8], at: usize, byte: u8) {
     let word = |at: usize, packet: &[u8]| u16::from_be_bytes([packet[at], packet[at + 1]]);
     let even = at & !1; // headers begin at one

@@ -6,7 +6,7 @@ use super::{Context, Event, Peer, PeerState};
 use crate::error::DropReason;
 use crate::flow::rules::Rules;
 use crate::flow::tuple::Tuple;
-use crate::flow::{Flows, Output};
+use crate::flow::{Flows, Memory, Output};
 use crate::pack::{self, Framing};
 use crate::path::probe::URGENT;
 use crate::path::{Health, Path, PathId, Trust};
@@ -170,9 +170,14 @@ impl Peer {
         self.tell_owed(cx);
     }
 
-    /// Whether ends of connections are still to be told that these are over.
-    pub(crate) fn is_breaking_off(&mut self) -> bool {
-        self.flows.is_breaking_off()
+    /// Whether nobody is still to be told that a connection is over. If so, what came for others
+    /// since the session ended is forgotten, and the memory it took is free.
+    pub(crate) fn may_go(&mut self, memory: &mut Memory) -> bool {
+        let may_go = !self.flows.is_breaking_off();
+        if may_go {
+            self.flows.terminate(memory, &mut Vec::new(), &mut Vec::new());
+        }
+        may_go
     }
 
     /// The connections.
