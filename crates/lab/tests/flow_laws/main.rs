@@ -158,6 +158,10 @@ fn what_once_broke_a_law_does_not_any_more() {
         (200_105, "what was let go of since it was damaged was taken for kept when it came again"),
         (131_690, "all that an end said was lost on its way to its node: not for a node to mend"),
         (124_407, "who took no notice of an acknowledgement repeated what it was for and gave up"),
+        (
+            205_084,
+            "what its sender repeated for the last time before the way was lost nobody sent again",
+        ),
     ];
     for (seed, what) in seen {
         if let Err(broken) = run(seed, None) {

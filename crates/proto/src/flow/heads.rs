@@ -1,6 +1,7 @@
 //! The oldest segments of a connection that nobody answers for, kept as they came: sent again first
 //! when there is a way, they let their sender go on. They stay until they are acknowledged, since
-//! that way may be lost before they arrive.
+//! that way may be lost before they arrive. While there is a way, the one is kept that its sender
+//! repeats: when the way is lost under it, that may have been the last time.
 
 use super::memory::Memory;
 use crate::wire::inner::InnerPacket;
@@ -22,10 +23,24 @@ impl Heads {
     /// Keeps a copy of the packet that begins at `seq`, if it is one of the oldest and there is
     /// memory for it.
     pub(super) fn keep(&mut self, memory: &mut Memory, seq: Seq, packet: &InnerPacket<'_>) {
+        self.insert(memory, seq, packet);
+    }
+
+    /// The same, of a packet that leaves now.
+    pub(super) fn keep_left(&mut self, memory: &mut Memory, seq: Seq, packet: &InnerPacket<'_>) {
+        if let Some(place) = self.insert(memory, seq, packet)
+            && place <= self.left
+        {
+            self.left += 1;
+        }
+    }
+
+    /// Returns where a new one was inserted.
+    fn insert(&mut self, memory: &mut Memory, seq: Seq, packet: &InnerPacket<'_>) -> Option<usize> {
         let place = self.kept.partition_point(|(known, _)| known.is_before(seq));
         let is_known = self.kept.get(place).is_some_and(|&(known, _)| known == seq);
         if is_known || place >= HEADS_MAX || !memory.take_for_oldest(packet.len()) {
-            return;
+            return None;
         }
         let mut bytes = Vec::with_capacity(packet.len());
         packet.copy_to(&mut bytes);
@@ -33,6 +48,8 @@ impl Heads {
         for (_, newest) in self.kept.drain(HEADS_MAX.min(self.kept.len())..) {
             memory.give_back(newest.len());
         }
+        self.left = self.left.min(self.kept.len());
+        Some(place)
     }
 
     /// The place of the oldest that has not left yet, which leaves now.

@@ -3,7 +3,6 @@
 //! Decides whether it goes on, and whether as it is. What this end says itself comes out of
 //! [`Flows::poll`], and by which path anything goes is not known here.
 
-use super::Flows;
 use super::cache::Payload;
 use super::classify::classify;
 use super::memory::Memory;
@@ -13,6 +12,7 @@ use super::tcp::{Flow, Notice, Phase, State};
 use super::tuple::{Tuple, Way};
 use super::verdict::{Change, Passage, Verdict};
 use super::worth::Networks;
+use super::{Flows, Hold};
 use crate::time::Instant;
 use crate::wire::inner::{InnerPacket, InnerView, TCP};
 use crate::wire::tcp::{Flags, Segment};
@@ -68,6 +68,9 @@ impl Flows {
             flow.open(Way::Out, &segment, segment.opening(packet));
         }
         let kept = flow.keep(memory, &self.networks, view, &segment, packet);
+        if !fresh && !matches!(flow.phase, Phase::Held(_)) {
+            flow.keep_repeated(memory, view, &segment, packet);
+        }
         if flow.state == State::Closed {
             flow.end(memory);
         }
@@ -238,6 +241,27 @@ impl Flow {
             return 0;
         }
         self.cache.push(memory, Payload::of(view, packet, segment))
+    }
+
+    /// Keeps the oldest segment that is outstanding as it came, if its sender repeats it and nobody
+    /// else could: should the way be lost under it, the next time it says so itself may be its
+    /// last.
+    fn keep_repeated(
+        &mut self,
+        memory: &mut Memory,
+        view: &InnerView,
+        segment: &Segment,
+        packet: &InnerPacket<'_>,
+    ) {
+        let is_oldest = segment.seq == self.local.acked && segment.seq != segment.end();
+        let is_usual = !segment.flags.has(Flags::SYN) && self.choice.hold != Hold::Off;
+        let end = segment.seq.plus(u32::from(segment.len));
+        let is_kept = self.cache.span().is_some_and(|(from, to)| {
+            segment.len > 0 && !segment.seq.is_before(from) && !to.is_before(end)
+        });
+        if is_oldest && is_usual && !is_kept && Payload::of(view, packet, segment).is_sound() {
+            self.heads.keep_left(memory, segment.seq, packet);
+        }
     }
 
     /// What becomes of a segment of the remote side's while it is spoken for.

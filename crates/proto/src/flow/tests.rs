@@ -382,6 +382,23 @@ fn without_acknowledging_the_oldest_segments_are_sent_again_at_once() {
     assert_eq!(scene.flows.due(), None);
 }
 
+/// The way is lost under what was repeated last, which may have been the last time.
+#[test]
+fn what_was_repeated_just_before_the_way_is_lost_is_sent_again_when_there_is_one() {
+    let mut scene = Scene::new(Hold::Reinject);
+    scene.send(10);
+    let first = scene.local.0.minus(10 * MSS);
+    assert!(scene.out(Flags::ACK, first, &bytes(first, MSS)), "it leaves as it is");
+    assert_eq!(scene.said(), [], "and once");
+    scene.suspend();
+    scene.resume();
+    let said = scene.said();
+    assert_eq!((said[0].seq, &said[0].payload), (first, &bytes(first, MSS)));
+    assert_eq!(scene.said_within(TRIP), [], "no more is kept");
+    scene.acknowledge(scene.local.0);
+    assert_eq!((scene.memory.used(), scene.flows.due()), (0, None));
+}
+
 #[test]
 fn an_end_is_delivered_behind_what_is_owed() {
     let mut scene = Scene::new(Hold::Full);
