@@ -11,9 +11,11 @@ use std::process::ExitCode;
 mod bench;
 mod ci;
 mod fuzz;
+mod netns;
 mod report;
 mod run;
 mod skips;
+mod starved;
 mod steps;
 mod tidy;
 

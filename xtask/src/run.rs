@@ -45,17 +45,33 @@ pub(crate) fn run(mut command: Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`{shown}` ended with {status}")) }
 }
 
+/// What a `cargo test` said, and how it ended if not with success.
+#[derive(Default, Debug)]
+pub(crate) struct Tested {
+    pub(crate) tally: Tally,
+    pub(crate) failure: Option<String>,
+}
+
 /// Runs a `cargo test` to its end, counting tests and skips. Skips are told on either output: the
 /// test harness captures the one, and tests that run in processes of their own use the other.
 ///
 /// # Errors
 /// When it cannot be started or ends with anything but success.
 pub(crate) fn run_tests(command: Command) -> Result<Tally, String> {
+    let tested = try_tests(command)?;
+    tested.failure.map_or(Ok(tested.tally), Err)
+}
+
+/// The same, for who wants to know what failed.
+///
+/// # Errors
+/// When it cannot be started.
+pub(crate) fn try_tests(command: Command) -> Result<Tested, String> {
     count_tests(command, |line| report::line(line))
 }
 
 /// The same; what a reader should see goes to `tell`.
-fn count_tests(mut command: Command, tell: fn(&str)) -> Result<Tally, String> {
+fn count_tests(mut command: Command, tell: fn(&str)) -> Result<Tested, String> {
     let shown = show(&command);
     tell(&format!("$ {shown}"));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -67,7 +83,8 @@ fn count_tests(mut command: Command, tell: fn(&str)) -> Result<Tally, String> {
     });
     tally.add(told_aside);
     let status = child.wait().map_err(|error| format!("waiting for `{shown}`: {error}"))?;
-    if status.success() { Ok(tally) } else { Err(format!("`{shown}` ended with {status}")) }
+    let failure = (!status.success()).then(|| format!("`{shown}` ended with {status}"));
+    Ok(Tested { tally, failure })
 }
 
 /// Counts what an output says until it ends, and shows of it what a reader should see.
@@ -104,7 +121,8 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "echo SKIP a: one; echo SKIP b: two >&2; echo chatter >&2"]);
         // Nothing of it is shown: it would be counted as a skip of this test.
-        let tally = count_tests(command, |_| ()).unwrap();
-        assert_eq!(tally.skipped.keys().collect::<Vec<_>>(), ["a: one", "b: two"]);
+        let tested = count_tests(command, |_| ()).unwrap();
+        assert_eq!(tested.failure, None);
+        assert_eq!(tested.tally.skipped.keys().collect::<Vec<_>>(), ["a: one", "b: two"]);
     }
 }

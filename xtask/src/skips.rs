@@ -1,11 +1,11 @@
-//! Reads what `cargo test` prints: how many tests ran, and what they skipped.
+//! Reads what `cargo test` prints: how many tests ran, which failed, and what they skipped.
 //!
 //! A test that lacks something it needs (a TUN device, `nft`, user namespaces) prints
 //! `SKIP <what>: <why>`, and fails instead when `ROVE_TEST_REQUIRE=all`. The test harness shows
 //! what a passing test printed only under `--show-output`, in a block of its own; here that block
 //! is taken out of what the reader sees and the skips in it are counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the lines of one or more `cargo test` runs said.
 #[derive(Default, Debug, PartialEq, Eq)]
@@ -18,6 +18,10 @@ pub(crate) struct Tally {
     pub(crate) skipped: BTreeMap<String, usize>,
     /// The harness's closing lines, as printed, of every binary that had a test.
     pub(crate) results: Vec<String>,
+    /// The names of those that failed.
+    pub(crate) failures: BTreeSet<String>,
+    /// Test programs that did not end well, as cargo counts them.
+    broken_targets: usize,
     in_successes: bool,
 }
 
@@ -35,6 +39,9 @@ impl Tally {
         if let Some(result) = line.strip_prefix("test result: ") {
             self.read_result(line, result);
         }
+        let failure = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED"));
+        self.failures.extend(failure.map(str::to_owned));
+        self.broken_targets += usize::from(line.starts_with("    `-p "));
         !self.in_successes
     }
 
@@ -43,8 +50,27 @@ impl Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.results.extend(other.results);
+        self.failures.extend(other.failures);
+        self.broken_targets += other.broken_targets;
         for (skip, count) in other.skipped {
             *self.skipped.entry(skip).or_default() += count;
+        }
+    }
+
+    /// Whether everything that did not end well is a test whose name is known: not a program that
+    /// was killed, nor one that could not be built.
+    pub(crate) fn is_explained(&self) -> bool {
+        let failed = self.results.iter().filter(|line| line.contains(" FAILED.")).count();
+        !self.failures.is_empty()
+            && self.failures.len() == self.failed
+            && self.broken_targets == failed
+    }
+
+    /// A test that failed was told again and passed.
+    pub(crate) fn passed_after_all(&mut self, name: &str) {
+        if self.failures.remove(name) {
+            self.failed -= 1;
+            self.passed += 1;
         }
     }
 
@@ -133,6 +159,19 @@ test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert_eq!((tally.passed, tally.failed), (1, 3));
         assert_eq!(seen.first(), Some(&"failures:"));
         assert!(seen.contains(&"why"));
+    }
+
+    #[test]
+    fn failures_are_known_by_name_unless_a_program_was_killed() {
+        let failed = "test a::b ... FAILED\ntest result: FAILED. 1 passed; 1 failed; 0 ignored\n\
+                      error: 1 target failed:\n    `-p rove --test netns_a`";
+        let (mut tally, _) = read(failed);
+        assert!(tally.is_explained());
+        tally.passed_after_all("a::b");
+        assert_eq!((tally.passed, tally.failed, tally.failures.len()), (2, 0, 0));
+        let killed = format!("{failed}\n    `-p rove --test netns_b`");
+        assert!(!read(&killed).0.is_explained());
+        assert!(!read("error: could not compile").0.is_explained());
     }
 
     #[test]

@@ -7,23 +7,18 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::thread;
+use std::process::Command;
 
 use crate::run::{cargo, root, run, run_tests};
 use crate::skips::Tally;
-use crate::{report, tidy};
+use crate::{netns, report, tidy};
 
 /// The integration test of the simulated world.
 const WORLD: &str = "world";
 /// The integration test that replays the corpora.
 const REPLAY: &str = "replay";
 /// How the names of integration tests begin that build network namespaces.
-const NETNS: &str = "netns";
-
-/// The one that loads the machine to its limit.
-const FLOOD: &str = "netns_flood";
-/// Where those are that are told in real time.
-const STORIES: &str = "crates/lab/tests";
+pub(crate) const NETNS: &str = "netns";
 
 /// One step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,9 +103,9 @@ impl Step {
             Self::Tidy => tidy::run(&root()).map(no_tests),
             Self::Doc => doc().map(no_tests),
             Self::Test => test(),
-            Self::Sim => targets(&|name| name == WORLD, false),
-            Self::Netns => netns(),
-            Self::FuzzReplay => targets(&|name| name == REPLAY, false),
+            Self::Sim => targets(&|name| name == WORLD),
+            Self::Netns => netns::run(),
+            Self::FuzzReplay => targets(&|name| name == REPLAY),
         }
     }
 }
@@ -144,74 +139,28 @@ fn test() -> Result<Tally, String> {
     Ok(tally)
 }
 
-/// The namespaces' tests, in two lanes: the laboratory tells its stories in real time and waits for
-/// most of it, and the daemon's and the system's tests run meanwhile. Each lane is one test at a
-/// time. What loads the machine to its limit comes before, and so does all that is to be built, the
-/// laboratory's `rove` too: no lane is to wait for the other's compiler.
-fn netns() -> Result<Tally, String> {
-    let names = integration_tests()?;
-    let names: Vec<&String> = names.iter().filter(|name| name.starts_with(NETNS)).collect();
-    let mut build = vec!["test", "--workspace", "--locked", "--no-run"];
-    for name in &names {
-        build.extend(["--test", name]);
-    }
-    run(cargo(&build))?;
-    run(cargo(&["build", "--locked", "--bin", "rove"]))?;
-    let stories = root().join(STORIES);
-    let lane = |name: &str| match name {
-        _ if !name.starts_with(NETNS) => None,
-        FLOOD => Some(Lane::Before),
-        _ if stories.join(format!("{name}.rs")).is_file() => Some(Lane::Stories),
-        _ => Some(Lane::Beside),
-    };
-    let run = |wanted: Lane| targets(&|name| lane(name) == Some(wanted), true);
-    let before = run(Lane::Before);
-    let (told, beside) = thread::scope(|scope| {
-        let told = scope.spawn(|| run(Lane::Stories));
-        let beside = run(Lane::Beside);
-        let panicked = |_| Err("the lane of the stories panicked".to_owned());
-        (told.join().unwrap_or_else(panicked), beside)
-    });
-    let (mut tally, mut errors) = (Tally::default(), Vec::new());
-    for outcome in [before, told, beside] {
-        match outcome {
-            Ok(of_lane) => tally.add(of_lane),
-            Err(error) => errors.push(error),
-        }
-    }
-    if errors.is_empty() { Ok(tally) } else { Err(errors.join("; ")) }
-}
-
-/// Which tests of namespaces run when.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Lane {
-    /// With the machine to itself.
-    Before,
-    /// Those that are told in real time.
-    Stories,
-    /// The rest, beside the stories.
-    Beside,
-}
-
-/// The integration tests that `wanted` picks; one thread at a time where they share the machine.
-fn targets(wanted: &dyn Fn(&str) -> bool, alone: bool) -> Result<Tally, String> {
+/// The integration tests that `wanted` picks.
+fn targets(wanted: &dyn Fn(&str) -> bool) -> Result<Tally, String> {
     let names: Vec<String> = integration_tests()?.into_iter().filter(|name| wanted(name)).collect();
     if names.is_empty() {
         return nothing_to_run();
     }
-    let mut arguments = vec!["test", "--workspace", "--locked", "--no-fail-fast"];
-    for name in &names {
-        arguments.extend(["--test", name]);
-    }
-    arguments.extend(["--", "--show-output"]);
-    if alone {
-        arguments.push("--test-threads=1");
-    }
-    let tally = run_tests(cargo(&arguments))?;
+    let tally = run_tests(cargo_test(&names, &[]))?;
     if tally.passed + tally.failed == 0 {
         return Err("no test ran: a step that tests nothing proves nothing".to_owned());
     }
     Ok(tally)
+}
+
+/// `cargo test` of these integration tests; `harness` goes to each of them.
+pub(crate) fn cargo_test(names: &[String], harness: &[&str]) -> Command {
+    let mut arguments = vec!["test", "--workspace", "--locked", "--no-fail-fast"];
+    for name in names {
+        arguments.extend(["--test", name]);
+    }
+    arguments.extend(["--", "--show-output"]);
+    arguments.extend(harness);
+    cargo(&arguments)
 }
 
 /// A step without a test is a skip like any other: visible, and a failure where all is required.
@@ -228,7 +177,7 @@ fn nothing_to_run() -> Result<Tally, String> {
 }
 
 /// The names of all integration tests, as cargo finds them: `tests/NAME.rs`, `tests/NAME/main.rs`.
-fn integration_tests() -> Result<BTreeSet<String>, String> {
+pub(crate) fn integration_tests() -> Result<BTreeSet<String>, String> {
     let mut packages = vec![root().join("fuzz"), root().join("xtask")];
     for entry in list(&root().join("crates"))? {
         packages.push(entry);
