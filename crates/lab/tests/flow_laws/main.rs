@@ -162,6 +162,10 @@ fn what_once_broke_a_law_does_not_any_more() {
             205_084,
             "what its sender repeated for the last time before the way was lost nobody sent again",
         ),
+        (229_005, "a round trip that had been a second was taken for one when it was 0.2 s"),
+        (231_490, "who had just tried when the other end was heard again waited for the next try"),
+        (231_592, "an end whose leg lost seven words in a row was not told that it was over"),
+        (239_398, "the same, and what it had been promised was struck out"),
     ];
     for (seed, what) in seen {
         if let Err(broken) = run(seed, None) {

@@ -135,6 +135,7 @@ impl Node {
         let pieces = InnerPacket { head, tail, home };
         match process.flows.outgoing(time(now_ns), &mut process.memory, &view, &pieces) {
             Passage::Held => None,
+            Passage::Goes { .. } if self.is_over => None,
             Passage::Goes { kept } => {
                 let (headers, payload) = packet.split_at(packet.len() - kept);
                 if kept > 0 {
@@ -149,7 +150,7 @@ impl Node {
 
     /// A packet from the tunnel; it goes on if it comes back.
     pub(super) fn incoming(&mut self, now_ns: u64, mut packet: Vec<u8>) -> Option<Vec<u8>> {
-        let process = self.process.as_mut()?;
+        let process = self.process.as_mut().filter(|_| !self.is_over)?;
         let view = InnerView::parse(&packet, packet.len()).ok()?;
         match process.flows.incoming(time(now_ns), &mut process.memory, &view, &packet) {
             Verdict::Pass => {}
@@ -171,7 +172,7 @@ impl Node {
     pub(super) fn resume(&mut self, now_ns: u64, trip_ns: u64) -> Vec<Vec<u8>> {
         let fault = self.fault;
         let Some(process) = &mut self.process else { return Vec::new() };
-        if process.flows.is_up() {
+        if process.flows.is_up() || self.is_over {
             return Vec::new();
         }
         if matches!(fault, Some(Fault::Forgets | Fault::Leaks)) {
@@ -224,13 +225,21 @@ impl Node {
         let all = starts.zip(&ends).map(|(start, &end)| packets[start..end].to_vec()).collect();
         self.process = Some(process);
         self.write_and_strike(0);
-        self.process = None;
+        self.leave();
         all
+    }
+
+    /// Once its session is over the process goes when nobody is left to be told.
+    fn leave(&mut self) {
+        let is_left = |process: &mut Process| self.is_over && !process.flows.is_breaking_off();
+        if self.process.as_mut().is_some_and(is_left) {
+            self.process = None;
+        }
     }
 
     /// Whether it takes the way for one that carries.
     pub(super) fn is_up(&self) -> bool {
-        self.process.as_ref().is_some_and(|process| process.flows.is_up())
+        !self.is_over && self.process.as_ref().is_some_and(|process| process.flows.is_up())
     }
 
     /// When it wants its turn.
@@ -263,6 +272,7 @@ impl Node {
         }
         process.idle_turns += u64::from(wanted && said.is_empty());
         self.write_and_strike(now_ns);
+        self.leave();
         self.spoil(&mut said);
         said
     }

@@ -14,10 +14,15 @@ use super::tuple::Way;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Made, Segment, Seq};
 
-/// How often an end is asked.
-const TRIES_MAX: u8 = 6;
+/// How often an end is asked that says nothing, over a minute and three quarters: question and
+/// answer may be lost many times in a row.
+const TRIES_MAX: u8 = 11;
 /// The pause between two questions: Linux answers once in 500 ms (`tcp_invalid_ratelimit`).
 const PAUSE: Duration = Duration::from_millis(700);
+/// So many follow each other like that; then the pause is twice as long with each,
+const TRIES_EAGER: u8 = 4;
+/// up to this.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// A connection that is being broken off.
 #[derive(Debug)]
@@ -60,6 +65,11 @@ impl Broken {
         [due(self.local), remote].into_iter().flatten().min()
     }
 
+    /// How long to wait for an answer to the last of so many questions.
+    fn pause(tries: u8) -> Duration {
+        (PAUSE * (1 << tries.saturating_sub(TRIES_EAGER))).min(PAUSE_MAX)
+    }
+
     const fn is_done(&self) -> bool {
         matches!((self.local, self.remote), (Progress::Done, Progress::Done))
     }
@@ -100,10 +110,13 @@ impl Flow {
     }
 
     /// The remote side will hear nothing any more. Returns whether the local one is still to be
-    /// asked what it expects.
+    /// asked what it expects: at once, since nobody else will tell it any more.
     pub(super) fn forget_remote(&mut self) -> bool {
         let Phase::Broken(broken) = &mut self.phase else { return false };
         broken.remote = Progress::Done;
+        if let Progress::Ask { at, .. } = &mut broken.local {
+            *at = Instant::ZERO;
+        }
         broken.local != Progress::Done
     }
 
@@ -157,7 +170,7 @@ impl Flow {
             }
             let (flags, seq) = match *told {
                 Progress::Ask { at, tries } if at <= now && tries < TRIES_MAX => {
-                    *told = Progress::Ask { at: now + PAUSE, tries: tries + 1 };
+                    *told = Progress::Ask { at: now + Broken::pause(tries + 1), tries: tries + 1 };
                     (Flags::SYN, Seq(0))
                 }
                 Progress::Ask { at, .. } if at <= now => {

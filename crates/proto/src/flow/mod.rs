@@ -381,7 +381,7 @@ impl Flows {
     /// There will be no way to the remote side any more: whoever was promised something is told
     /// that its connection is over, once more who is just being told so. Appends the packets for
     /// the TUN to `packets`, each with where it ends. What is left are ends that have to be asked
-    /// first, for some seconds ([`Self::is_breaking_off`]).
+    /// first, for up to two minutes ([`Self::is_breaking_off`]).
     pub fn terminate(&mut self, memory: &mut Memory, packets: &mut Vec<u8>, ends: &mut Vec<usize>) {
         let places: Vec<_> = self.table.iter_mut().map(|(place, _)| place).collect();
         for place in places {

@@ -78,11 +78,17 @@ pub(super) struct Resumed {
     flight_max: u32,
     /// When the next may leave.
     pace: Instant,
-    /// The round trip by the way that there is now.
+    /// The round trip by the way that there is now: at first as Equation 4.10 has it, then as it is
+    /// measured; no less than that of the tunnel.
     trip: Duration,
+    trip_min: Duration,
+    /// What it is measured on next: up to where, and when that left.
+    timed: Option<(Seq, Instant)>,
     /// When what is in flight counts as lost.
     timeout: Option<Instant>,
     tries: u8,
+    /// When everything leaves again without that counting as a try.
+    again_at: Option<Instant>,
     /// Up to where the local side was told that there is room.
     edge: Option<Seq>,
     /// Room beyond what was promised that the local side has before anything is taken in.
@@ -163,8 +169,11 @@ impl Flow {
             flight_max: flight,
             pace: now,
             trip,
+            trip_min: after,
+            timed: None,
             timeout: None,
             tries: 0,
+            again_at: None,
             edge,
             ahead,
             has_news,
@@ -267,14 +276,15 @@ impl Flow {
         let has_head = self.heads.has_next() && resumed.has_left(self.local.acked);
         let has_more = has_head || resumed.has_news || self.next_again(resumed).is_some();
         let pace = (has_more && !resumed.is_parked).then_some(resumed.pace);
-        [pace, resumed.timeout, resumed.tell_at].into_iter().flatten().min()
+        [pace, resumed.timeout, resumed.again_at, resumed.tell_at].into_iter().flatten().min()
     }
 
     /// Whether nothing is due but a segment that may have to wait for those of others: not one that
     /// was lost on its way, which its receiver waits for.
     pub(super) fn may_wait(&self, now: Instant) -> bool {
         let Phase::Resumed(resumed) = &self.phase else { return false };
-        let is_overdue = resumed.timeout.is_some_and(|due| due <= now);
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        let is_overdue = is_due(resumed.timeout) || is_due(resumed.again_at);
         let is_urgent = resumed.tell_at.is_some() || is_overdue;
         let is_lost = resumed.next_lost(self.local.acked).is_some();
         !is_urgent && !is_lost && self.next_again(resumed).is_some()
@@ -341,6 +351,10 @@ impl Flow {
                 self.begin_break_off(now, memory);
                 return None;
             }
+        }
+        if resumed.again_at.is_some_and(|at| at <= now) {
+            self.heads.rewind();
+            resumed.begin_again(now, self.local.acked);
         }
         if resumed.pace > now {
             return None;

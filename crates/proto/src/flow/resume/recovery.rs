@@ -44,6 +44,9 @@ impl Resumed {
         if seq.is_before(self.lost.1) && !end.is_before(self.lost.0) {
             self.lost.0 = self.lost.0.max(end);
         }
+        if self.timed.is_none() && !seq.is_before(self.next) {
+            self.timed = Some((end, now));
+        }
         self.next = self.next.max(end);
         let bytes = u64::from(end.beyond(seq));
         let takes = Duration::from_nanos(bytes * 1_000_000_000 / self.rate.max(RATE_MIN));
@@ -74,23 +77,32 @@ impl Resumed {
     }
 
     /// Everything leaves again.
-    fn begin_again(&mut self, now: Instant, acked: Seq) {
+    pub(super) fn begin_again(&mut self, now: Instant, acked: Seq) {
         (self.repeats, self.recovers_to) = (0, None);
+        (self.again_at, self.timed) = (None, None);
         self.arrived.clear(); // its receiver may have thought better of it (RFC 2018, section 8)
         (self.next, self.seen, self.lost) = (acked, acked, (acked, acked));
         self.followed_to = self.to; // whoever sent what followed looks after it
         self.pace = now;
     }
 
-    /// The remote side is heard after a silence, and what left last should have been answered long
-    /// ago: there was no way for a while, without anybody here having noticed. Who has waited
-    /// longer with each try does not go on waiting. This counts as no try, and puts none off: that
-    /// the one direction carries says little about the other.
-    fn is_back(&self, now: Instant) -> bool {
+    /// The remote side is heard after a silence: there was no way for a while, without anybody here
+    /// having noticed. Who has waited longer with each try does not go on waiting, but begins again
+    /// as soon as what left last should have been answered; `None` if none of that is so. This
+    /// counts as no try, and puts none off: that the one direction carries says little about the
+    /// other.
+    fn is_back(&self, now: Instant) -> Option<Instant> {
         let is_silent = now.saturating_since(self.heard_at) >= self.answer_time() * 2;
-        let tried_at = self.timeout.map(|timeout| timeout - self.patience());
-        let is_late = tried_at.is_some_and(|at| now.saturating_since(at) >= self.answer_time());
-        self.tries > 0 && is_silent && is_late
+        let tried_at = self.timeout? - self.patience();
+        (self.tries > 0 && is_silent).then(|| now.max(tried_at + self.answer_time()))
+    }
+
+    /// The remote side has everything before `acked`: how long that took, if it left once. One that
+    /// is shorter than what was known is believed half at a time.
+    fn measure(&mut self, now: Instant, acked: Seq) {
+        let Some((_, at)) = self.timed.filter(|&(end, _)| !acked.is_before(end)) else { return };
+        self.trip = now.saturating_since(at).max(self.trip / 2).max(self.trip_min);
+        self.timed = None;
     }
 
     /// Up to where anything has left since: the local side's own bytes behind that included.
@@ -124,7 +136,7 @@ impl Resumed {
 
     /// The remote side has everything before `acked` by now.
     pub(super) fn heard(&mut self, now: Instant, acked: Seq, mss: u32) {
-        let is_back = self.is_back(now);
+        let again_at = self.is_back(now);
         self.heard_at = now;
         self.arrived.retain(|(_, end)| acked.is_before(*end));
         self.next = self.next.max(acked); // it had more than it could say before the way was lost
@@ -134,10 +146,12 @@ impl Resumed {
             self.seen = self.seen.max(acked);
             self.repeats = 0;
             self.tries = 0;
+            self.again_at = None;
+            self.measure(now, acked);
             self.grow(progress, mss);
             self.timeout = acked.is_before(self.next).then(|| now + self.patience());
-        } else if is_back {
-            self.begin_again(now, acked);
+        } else if again_at.is_some() {
+            self.again_at = again_at;
         }
     }
 
@@ -188,6 +202,7 @@ impl Resumed {
     fn reduce(&mut self, mss: u32) {
         self.rate = (self.rate / 2).max(RATE_MIN);
         self.flight_max = (self.flight_max / 2).max(mss);
+        self.timed = None; // of what leaves twice nobody knows which was answered (Karn)
         self.reduced_at = self.next;
         self.is_reduced = true;
     }

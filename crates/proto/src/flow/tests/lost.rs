@@ -225,6 +225,62 @@ fn who_waits_longer_with_each_try_begins_again_when_the_remote_side_is_heard() {
     }
 }
 
+/// What left last may still be answered: it begins again when that should have been, and no later.
+#[test]
+fn who_has_just_tried_begins_again_as_soon_as_that_try_is_seen_to_be_in_vain() {
+    let (mut scene, first) = sent_again(true);
+    scene.said_within(Duration::from_millis(1_260));
+    assert!(scene.said_within(Duration::from_millis(80)).iter().any(|(_, it)| it.seq == first));
+    // The next try by itself would be made 1.6 s after the last.
+    scene.acknowledge(first);
+    let again = scene.said_within(Duration::from_millis(300));
+    let (at, _) = again.iter().find(|(_, said)| said.seq == first).expect("it begins again");
+    assert!((100..=SILENCE.as_millis()).contains(&at.as_millis()), "{at:?}");
+    // Had it been answered, it would not have.
+    let (mut scene, first) = sent_again(true);
+    scene.said_within(Duration::from_millis(1_340));
+    scene.acknowledge(first);
+    scene.acknowledge(first.plus(MSS));
+    let again = scene.said_within(Duration::from_millis(190));
+    let seqs: Vec<_> = again.iter().map(|(_, said)| said.seq.beyond(first) / MSS).collect();
+    assert!(seqs.is_sorted_by(|one, next| one < next), "nothing leaves twice: {seqs:?}");
+}
+
+/// The way before took a second, and so would a time-out by Equation 4.10. An answer is measured.
+#[test]
+fn once_an_answer_was_timed_no_more_is_waited_than_twice_as_long() {
+    let mut scene = Scene::new(Hold::Full);
+    for _ in 0..20 {
+        scene.send(1);
+        scene.wait(Duration::from_secs(1));
+        scene.acknowledge(scene.local.0);
+    }
+    scene.send(20);
+    let first = scene.local.0.minus(20 * MSS);
+    scene.suspend();
+    scene.said_within(Duration::from_secs(1));
+    scene.resume();
+    // Each is answered a round trip after it left, but for the last three.
+    let (missed, mut sent) = (first.plus(17 * MSS), std::collections::VecDeque::new());
+    let mut answered_at = scene.now;
+    while sent.back().is_none_or(|&(_, end)| end != first.plus(20 * MSS)) {
+        let begin = scene.now;
+        let said = scene.said_within(Duration::from_millis(10));
+        sent.extend(said.iter().map(|(at, said)| (begin + *at, said.seq.plus(MSS))));
+        while let Some(&(_, end)) = sent.front().filter(|&&(at, _)| at + TRIP <= scene.now)
+            && !missed.is_before(end)
+        {
+            scene.acknowledge(end);
+            (_, answered_at) = (sent.pop_front(), scene.now);
+        }
+        assert!(scene.now.saturating_since(answered_at) < Duration::from_secs(1));
+    }
+    let begin = scene.now;
+    let again = scene.said_within(Duration::from_millis(500));
+    let (at, _) = again.iter().find(|(_, said)| said.seq == missed).expect("it is missed");
+    assert!((begin + *at).saturating_since(answered_at) <= SILENCE + TRIP);
+}
+
 #[test]
 fn what_followed_and_arrived_shows_what_was_lost_before() {
     let (mut scene, first) = owed(true);
