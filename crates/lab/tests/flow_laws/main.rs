@@ -166,6 +166,8 @@ fn what_once_broke_a_law_does_not_any_more() {
         (231_490, "who had just tried when the other end was heard again waited for the next try"),
         (231_592, "an end whose leg lost seven words in a row was not told that it was over"),
         (239_398, "the same, and what it had been promised was struck out"),
+        (252_173, "an end gave up when its node had just noticed: not for a node to mend"),
+        (254_578, "what others sent stood before what was sent again: the law waits for that"),
     ];
     for (seed, what) in seen {
         if let Err(broken) = run(seed, None) {

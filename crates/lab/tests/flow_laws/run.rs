@@ -95,9 +95,11 @@ pub(super) struct Run<'a> {
     watches: Vec<Watch>,
     /// Since when somebody relies on a side's node that would not know after a crash.
     unsure_ns: Vec<[Option<u64>; 2]>,
-    /// Connections of which one end gave up while its own node took a lost way for a way, or heard
-    /// nothing of it: nobody could have spoken for the other.
+    /// Connections of which one end gave up while its own node took a lost way for a way, or had
+    /// done so until a moment ago, or heard nothing of it: nobody could have spoken for the other.
     died_unseen: Vec<bool>,
+    /// When a side's node noticed last that the way is lost.
+    noticed_ns: [u64; 2],
     /// Since when idle turns are counted, and how many there were before.
     second: (u64, [u64; 2]),
     report: Report,
@@ -112,6 +114,8 @@ struct Watch {
     sender: usize,
     by_ns: u64,
     arrived: u64,
+    /// Whether it was put off by what was sent since.
+    is_late: bool,
 }
 
 impl fmt::Display for Broken {
@@ -150,6 +154,7 @@ impl<'a> Run<'a> {
             watches: Vec::new(),
             unsure_ns: vec![[None; 2]; plan.connections.len()],
             died_unseen: vec![false; plan.connections.len()],
+            noticed_ns: [0; 2],
             second,
             report: Report::default(),
             tells: false,
@@ -247,6 +252,7 @@ impl<'a> Run<'a> {
             }
             Event::Lost(side) => {
                 self.watches.clear();
+                self.noticed_ns[side] = now_ns;
                 self.nodes[side].suspend(now_ns);
             }
             Event::Back(side) if self.fault == Some(Fault::Dawdles) => {
@@ -306,7 +312,9 @@ impl<'a> Run<'a> {
                 let waits = from.acknowledged() > arrived && !from.has_failed();
                 if holds && waits && to.reads_freely(self.now_ns) {
                     self.report.watched += 1;
-                    self.watches.push(Watch { connection: nth, sender, by_ns, arrived });
+                    let connection = nth;
+                    let is_late = false;
+                    self.watches.push(Watch { connection, sender, by_ns, arrived, is_late });
                 }
             }
         }
@@ -401,6 +409,8 @@ impl<'a> Run<'a> {
 
     fn serve_programs(&mut self, side: usize) -> Result<(), Broken> {
         let now_ns = self.now_ns;
+        let noticed_ns = now_ns.saturating_sub(self.noticed_ns[side]);
+        let is_new = noticed_ns < self.trip_ns(self.legs[side]);
         for (nth, connection) in self.plan.connections.iter().enumerate() {
             if now_ns < connection.opens_ns {
                 continue;
@@ -422,7 +432,7 @@ impl<'a> Run<'a> {
             if ending == before {
                 continue;
             }
-            let unknown = self.nodes[side].is_up() || program.is_unheard();
+            let unknown = self.nodes[side].is_up() || is_new || program.is_unheard();
             if ending == Some(Ending::TimedOut) && self.is_cut && unknown {
                 self.died_unseen[nth] = true;
             }
@@ -511,9 +521,17 @@ impl<'a> Run<'a> {
         }
         let due = |watch: &Watch| watch.by_ns <= self.now_ns;
         while let Some(place) = self.watches.iter().position(due) {
-            let Watch { connection, sender, arrived, .. } = self.watches.swap_remove(place);
+            let watch = self.watches.swap_remove(place);
+            let Watch { connection, sender, arrived, is_late, .. } = watch;
             let [from, to] = [sender, 1 - sender].map(|side| &self.programs[connection][side]);
             if to.arrived() == arrived && !from.has_failed() && !to.has_failed() {
+                // What others send meanwhile stands before it, and some of it may be lost there.
+                let backlog_ns = self.backlog_ns(self.tunnel);
+                if !is_late && backlog_ns > 0 {
+                    let by_ns = self.now_ns + 2 * backlog_ns;
+                    self.watches.push(Watch { by_ns, is_late: true, ..watch });
+                    continue;
+                }
                 return Err(Broken::Stuck(connection, sender));
             }
         }
