@@ -312,9 +312,8 @@ impl<'a> Run<'a> {
                 let waits = from.acknowledged() > arrived && !from.has_failed();
                 if holds && waits && to.reads_freely(self.now_ns) {
                     self.report.watched += 1;
-                    let connection = nth;
-                    let is_late = false;
-                    self.watches.push(Watch { connection, sender, by_ns, arrived, is_late });
+                    let watch = Watch { connection: nth, sender, by_ns, arrived, is_late: false };
+                    self.watches.push(watch);
                 }
             }
         }

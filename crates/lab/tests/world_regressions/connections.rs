@@ -2,7 +2,7 @@
 
 use rove_lab::emu::Carrier;
 use rove_lab::tcp::CongestionControl;
-use rove_lab::world::{Found, Machine, Network, Op, Quality, Talk, Way};
+use rove_lab::world::{Attack, Found, Machine, Network, Op, Quality, Talk, Way};
 
 use super::{holds, move_gateway, plug, quality, restart_client, send_up, settle, wait};
 
@@ -127,6 +127,33 @@ fn who_waits_for_a_new_path_does_not_fill_the_link_with_questions() {
         wait(308_706),
     ];
     holds(54_670, &ops);
+}
+
+/// Each address of the gateway by each link is a path, and all of them were asked eagerly.
+#[test]
+fn who_has_many_paths_does_not_fill_a_link_with_questions_for_all_of_them() {
+    let poor = Quality {
+        delay_ms: 75,
+        loss: 291,
+        duplicate: 88,
+        reorder: 73,
+        rate_kbps: 300,
+        ..Quality::CLEAN
+    };
+    let move_ahead =
+        |told_after_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms: 5_000 });
+    let ops = [
+        quality(1, 1, poor),
+        send_up(1, 7, 0, 20_000),
+        move_ahead(10_123),
+        wait(204_588),
+        move_ahead(13_854),
+        Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 10_000 }),
+        Op::Syn { client: 1, way: Way::Up, mss: 1_642 },
+        Op::Attack(Attack::Cut { client: 0 }),
+        wait(135_587),
+    ];
+    holds(64_836, &ops);
 }
 
 #[test]

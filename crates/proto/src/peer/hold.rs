@@ -20,6 +20,9 @@ const REST: Duration = Duration::from_millis(1);
 /// looked at after this in any case.
 const REST_UNHEARD: Duration = Duration::from_secs(1);
 
+/// Paths that are asked more often at once: the questions of more fill a slow link by themselves.
+const URGENT_PATHS: usize = 3;
+
 impl Peer {
     /// Called when the state may have changed.
     pub(super) fn hold_or_resume(&mut self, cx: &mut Context<'_>) {
@@ -81,17 +84,27 @@ impl Peer {
     }
 
     /// While connections wait for a path it is asked more often, in the first minute: who asks
-    /// again for what is held later does so in passing, whenever its programs try again.
+    /// again for what is held later does so in passing, whenever its programs try again. Of many
+    /// paths, those that are likely to return first.
     fn ask_urgently(&mut self, cx: &Context<'_>) {
         let waiting = self.flows.is_waiting();
-        for path in self.paths.iter_mut() {
+        let active = self.paths.active_id();
+        let is_wanted = |path: &Path| {
             let since = match path.health {
                 Health::Silent { since } => Some(since),
                 Health::Gone => Some(path.heard_at.unwrap_or(path.since)),
                 Health::Good => None,
             };
-            let lately = since.is_none_or(|since| cx.now.saturating_since(since) < URGENT);
-            path.probes.set_urgent(cx.now, waiting && lately);
+            waiting && since.is_none_or(|since| cx.now.saturating_since(since) < URGENT)
+        };
+        let likely = |path: &&Path| (Some(path.id) == active, path.heard_at.max(Some(path.since)));
+        let mut chosen = [None; URGENT_PATHS];
+        for place in 0..URGENT_PATHS {
+            let rest = |path: &&Path| is_wanted(path) && !chosen.contains(&Some(path.id));
+            chosen[place] = self.paths.iter().filter(rest).max_by_key(likely).map(|path| path.id);
+        }
+        for path in self.paths.iter_mut() {
+            path.probes.set_urgent(cx.now, chosen.contains(&Some(path.id)));
         }
     }
 
