@@ -2,6 +2,7 @@
 //! processors away can make one fail. Such a failure is told again, alone, and both are shown.
 
 use std::thread;
+use std::time::Duration;
 
 use crate::report;
 use crate::run::{Tested, cargo, root, run as run_command, run_tests, try_tests};
@@ -14,7 +15,9 @@ const FLOOD: &str = "netns_flood";
 /// Where those are that are told in real time.
 const STORIES: &str = "crates/lab/tests";
 /// How often a test is told that failed while the machine was starved, the first time included.
-const TOLD_MAX: u32 = 3;
+const TOLD_MAX: u32 = 5;
+/// Such spells last: what failed twice is told again after a while.
+const SPELL: Duration = Duration::from_secs(120);
 /// Tests that fail for such a reason are few; where more do there is another.
 const EXCUSED_MAX: usize = 16;
 
@@ -103,6 +106,9 @@ fn settle(tested: Tested, names: &[String], worst: u64) -> Result<Tally, String>
     }
     for name in tally.failures.clone() {
         for told in 2..=TOLD_MAX {
+            if told > 2 {
+                thread::sleep(SPELL);
+            }
             starved::wait_for_calm();
             report::line(format_args!(
                 "AGAIN {name}, time {told} of {TOLD_MAX}: at worst {worst} % of the processor time \
