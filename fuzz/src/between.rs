@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use rove_proto::bond::Mode;
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
@@ -309,6 +310,7 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
         persistence_timeout: Duration::from_secs(86_400),
         hold: Hold::Full.into(),
         hold_memory: 1 << 20,
+        mode: Mode::default(),
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), 100)
 }

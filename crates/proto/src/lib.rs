@@ -7,7 +7,7 @@
 //! run years of trouble in minutes.
 //!
 //! Imports go down only, siblings never meet (checked by `cargo xtask tidy`):
-//! `node > peer > role, zone, policy, flow > pack > reliable > path > outbox > crypto > wire >
+//! `node > peer > role, zone, policy, flow > pack, bond > reliable > path > outbox > crypto > wire >
 //! blocks > id, time, error`.
 
 #![forbid(unsafe_code)]
@@ -17,6 +17,7 @@
 extern crate self as rove_proto;
 
 pub mod blocks;
+pub mod bond;
 pub mod crypto;
 pub mod error;
 pub mod flow;

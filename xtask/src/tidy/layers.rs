@@ -8,7 +8,7 @@ const LEVELS: &[&[&str]] = &[
     &["node"],
     &["peer"],
     &["role", "zone", "policy", "flow"],
-    &["pack"],
+    &["pack", "bond"],
     &["reliable"],
     &["path"],
     &["outbox"],

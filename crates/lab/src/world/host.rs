@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+use rove_proto::bond::Mode;
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PacketNumber, SocketId, Transport};
@@ -317,6 +318,7 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64, holding: Holding) -> Nod
         persistence_timeout: Duration::from_secs(holding.timeout_s),
         hold: holding.hold.into(),
         hold_memory: holding.memory,
+        mode: Mode::default(),
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET)
 }

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::{Node, PEERS_MAX, PeerConfig};
+use crate::bond::Mode;
 use crate::crypto::Status;
 use crate::error::{CloseCode, DropReason};
 use crate::flow::Flows;
@@ -94,6 +95,8 @@ pub enum Command {
     /// What is done from now on for open connections while there is no path; for those that are
     /// known already, what was decided when they were first seen.
     SetHold(Rules),
+    /// Client: what is made of its links from now on.
+    SetMode(Mode),
     /// A socket has failed for good: nothing leaves or arrives by it any more.
     SocketFailed(SocketId),
 }
@@ -140,6 +143,10 @@ impl Node {
             }
             Command::BreakOff { peer, tuple } => {
                 self.for_peer(now, peer, out, |peer, cx| peer.break_off(cx, tuple))
+            }
+            Command::SetMode(mode) => {
+                self.config.mode = mode;
+                Ok(())
             }
             Command::SetHold(rules) => {
                 self.config.hold = rules.clone();

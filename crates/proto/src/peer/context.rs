@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::announce::Announced;
 use super::index::IndexTable;
 use super::status::PeerState;
+use crate::bond::Mode;
 use crate::crypto::{Floor, RestartKey, Rng, StaticSecret, Status, Token};
 use crate::error::{DropReason, Drops, PeerError};
 use crate::flow::Memory;
@@ -37,6 +38,8 @@ pub struct Config {
     pub hold: Rules,
     /// How much of them all sessions may keep together, in bytes.
     pub hold_memory: usize,
+    /// Client: what is made of its links.
+    pub mode: Mode,
 }
 
 /// One usable local link of a client, as the shell sees it; the first is the best.

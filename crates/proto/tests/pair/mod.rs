@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
+use rove_proto::bond::Mode;
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret, Token};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
@@ -123,6 +124,7 @@ fn config(secret: &StaticSecret) -> Config {
         persistence_timeout: Duration::from_secs(86_400),
         hold: Hold::Full.into(),
         hold_memory: 1 << 24,
+        mode: Mode::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rove_proto::bond::Mode;
 use rove_proto::crypto::{Floor, StaticSecret};
 use rove_proto::node::Config;
 
@@ -22,6 +23,7 @@ pub(super) fn config(key: &StaticKey, persistence: &Persistence) -> Config {
         persistence_timeout: persistence.timeout.duration(),
         hold: persistence.rules(),
         hold_memory: persistence.memory,
+        mode: Mode::default(),
     }
 }
 
