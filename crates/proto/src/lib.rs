@@ -7,8 +7,8 @@
 //! run years of trouble in minutes.
 //!
 //! Imports go down only, siblings never meet (checked by `cargo xtask tidy`):
-//! `node > peer > role, zone, policy, flow > pack, bond > reliable > path > outbox > crypto > wire >
-//! blocks > id, time, error`.
+//! `node > peer > role, zone, policy, flow > pack, bond > reliable > path > outbox > crypto >
+//! wire > blocks > id, time, error`.
 
 #![forbid(unsafe_code)]
 
