@@ -160,14 +160,20 @@ impl Queue {
 
     /// A copy of the first `count` bytes, or of all there are.
     pub fn to_vec(&self, count: usize) -> Vec<u8> {
-        let count = count.min(self.len);
-        let mut bytes = Vec::with_capacity(count);
-        while bytes.len() < count {
-            let (front, back) = self.slices(bytes.len(), count - bytes.len());
-            bytes.extend_from_slice(front);
-            bytes.extend_from_slice(back);
-        }
+        let mut bytes = Vec::with_capacity(count.min(self.len));
+        self.append_to(0, count, &mut bytes);
         bytes
+    }
+
+    /// Appends the bytes from `from` on to `out`, `count` of them or as many as there are.
+    pub fn append_to(&self, mut from: usize, count: usize, out: &mut Vec<u8>) {
+        let end = from.saturating_add(count).min(self.len);
+        while from < end {
+            let (front, back) = self.slices(from, end - from);
+            out.extend_from_slice(front);
+            out.extend_from_slice(back);
+            from += front.len() + back.len();
+        }
     }
 
     fn rest_if_empty(&mut self, blocks: &mut Blocks) {
@@ -243,6 +249,9 @@ mod tests {
                     let (front, back) = queue.slices(from, count);
                     let there: Vec<u8> = model.range(from..from + count).copied().collect();
                     prop_assert_eq!([front, back].concat(), there);
+                    let mut rest = vec![7];
+                    queue.append_to(from, usize::MAX, &mut rest);
+                    prop_assert!(rest[1..].iter().eq(model.range(from..)));
                 }
             }
             queue.truncate(&mut blocks, 0);

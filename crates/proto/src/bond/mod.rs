@@ -2,6 +2,9 @@
 //!
 //! Knows packets, times and rates, not addresses or keys: the peer says which paths there are.
 
+pub mod codel;
+pub mod entry;
+
 /// What is made of the links that a client has.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Mode {

@@ -1,0 +1,247 @@
+//! CoDel (RFC 8289): when a queue has stood for too long, and how its senders are told of it.
+//!
+//! Decides for one queue, packet by packet as they leave it, which of them is to carry the word
+//! that there is too much: by a mark where its sender understands marks (RFC 3168), else by being
+//! dropped. Knows neither the queue nor how long it may stand: whoever asks says so each time.
+
+use crate::time::{Duration, Instant};
+use crate::wire::checksum::mended;
+
+/// A queue that went bad again within so many intervals is treated as it was last (RFC 8289, 5.5).
+const MEMORY_INTERVALS: u32 = 16;
+
+/// How long a queue may stand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bound {
+    /// A wait that is no harm, however long it lasts.
+    pub target: Duration,
+    /// How long every packet may wait for longer than that: as long as a sender needs to react,
+    /// its round trip at least.
+    pub interval: Duration,
+}
+
+impl Bound {
+    /// For flows that see their own losses (RFC 8289, 4.2 and 4.3).
+    pub const SHORT: Self =
+        Self { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
+    /// For flows whose losses are hidden while nothing is known of their round trips: one CUBIC
+    /// flow over 20 Mbit/s and 60 ms that loses 1 % each way gets 0.99 of the rate.
+    pub const LONG: Self =
+        Self { target: Duration::from_millis(80), interval: Duration::from_millis(500) };
+}
+
+/// What is to be done with a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sentence {
+    /// It goes as it is.
+    Pass,
+    /// Its sender is to be told: by a mark, else by its loss.
+    Tell,
+}
+
+/// The controller of one queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Codel {
+    phase: Phase,
+    /// How often senders were told since the queue went bad; the square root of it is how often
+    /// they are told within an interval.
+    count: u32,
+    /// What `count` began with.
+    began_with: u32,
+    /// When senders were or would have been told next, when the queue last went bad.
+    last_next: Instant,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Phase {
+    /// The wait is short, or was a moment ago.
+    #[default]
+    Good,
+    /// It is long: the queue is bad if that is so until then.
+    Long { until: Instant },
+    /// The queue is bad: its senders are told again then.
+    Bad { next: Instant },
+}
+
+impl Codel {
+    /// Judges a packet that leaves the queue after it `waited`. `is_alone` says that less than
+    /// another full packet is left behind it: no sender can do better (RFC 8289, 4.1).
+    pub fn judge(
+        &mut self,
+        now: Instant,
+        waited: Duration,
+        is_alone: bool,
+        bound: Bound,
+    ) -> Sentence {
+        if waited < bound.target || is_alone {
+            self.phase = Phase::Good;
+            return Sentence::Pass;
+        }
+        match self.phase {
+            Phase::Good => {
+                self.phase = Phase::Long { until: now + bound.interval };
+                Sentence::Pass
+            }
+            Phase::Long { until } if now < until => Sentence::Pass,
+            Phase::Long { .. } => {
+                self.begin(now, bound);
+                Sentence::Tell
+            }
+            Phase::Bad { next } if now < next => Sentence::Pass,
+            Phase::Bad { next } => {
+                self.count = self.count.saturating_add(1);
+                self.move_to_bad(next, bound);
+                Sentence::Tell
+            }
+        }
+    }
+
+    /// The queue goes bad. If it was so a short while ago, as often as told then is told now.
+    fn begin(&mut self, now: Instant, bound: Bound) {
+        let told = self.count.saturating_sub(self.began_with);
+        let memory = bound.interval.saturating_mul(MEMORY_INTERVALS);
+        let is_remembered = told > 1 && now.saturating_since(self.last_next) < memory;
+        self.count = if is_remembered { told } else { 1 };
+        self.began_with = self.count;
+        self.move_to_bad(now, bound);
+    }
+
+    /// The control law (RFC 8289, 5.6): `interval / sqrt(count)` after `from`.
+    fn move_to_bad(&mut self, from: Instant, bound: Bound) {
+        let interval_us = u64::try_from(bound.interval.as_micros()).unwrap_or(u64::MAX);
+        let pause_us = (interval_us.saturating_mul(interval_us) / u64::from(self.count)).isqrt();
+        let next = from + Duration::from_micros(pause_us.max(1));
+        self.last_next = next;
+        self.phase = Phase::Bad { next };
+    }
+}
+
+/// Marks an inner packet "congestion experienced" (RFC 3168, 5; RFC 8200, 7) if its sender
+/// understands that; returns whether it is marked now. The header checksum of IPv4 is mended, those
+/// of transports do not cover the mark.
+pub fn mark(packet: &mut [u8]) -> bool {
+    const CONGESTION_EXPERIENCED: u8 = 3;
+    match *packet {
+        [first, ref mut service, _, _, _, _, _, _, _, _, ref mut high, ref mut low, ..]
+            if first >> 4 == 4 =>
+        {
+            if *service & CONGESTION_EXPERIENCED == 0 {
+                return false;
+            }
+            let marked = *service | CONGESTION_EXPERIENCED;
+            let word = |service| u16::from_be_bytes([first, service]);
+            let checksum = u16::from_be_bytes([*high, *low]);
+            if marked != *service {
+                [*high, *low] = mended(checksum, word(*service), word(marked)).to_be_bytes();
+                *service = marked;
+            }
+            true
+        }
+        // The traffic class lies across two bytes, its last two bits in the middle of the second.
+        [first, ref mut second, ..] if first >> 4 == 6 => {
+            let bits = CONGESTION_EXPERIENCED << 4;
+            let understands = *second & bits != 0;
+            if understands {
+                *second |= bits;
+            }
+            understands
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::wire::checksum::Sum;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    /// When senders are told, of packets that leave once a millisecond after `waited(ms)`.
+    fn told(codel: &mut Codel, ms: std::ops::Range<u64>, waited: impl Fn(u64) -> u64) -> Vec<u64> {
+        ms.filter(|&ms| {
+            let waited = Duration::from_millis(waited(ms));
+            codel.judge(at(ms), waited, false, Bound::SHORT) == Sentence::Tell
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_burst_is_no_harm() {
+        let mut codel = Codel::default();
+        assert_eq!(told(&mut codel, 0..1_000, |ms| if ms % 100 == 99 { 4 } else { 90 }), []);
+    }
+
+    #[test]
+    fn a_standing_queue_is_told_of_ever_more_often() {
+        let mut codel = Codel::default();
+        // 100 ms over the square roots of 1, 2, 3, 4 and 5.
+        let expected = [100, 200, 271, 329, 379, 424];
+        assert_eq!(told(&mut codel, 0..430, |_| 6), expected);
+    }
+
+    #[test]
+    fn it_remembers_for_a_while_how_often_it_told() {
+        let (mut codel, mut old) = (Codel::default(), Codel::default());
+        let often = told(&mut codel, 0..2_000, |_| 6).len();
+        told(&mut old, 0..2_000, |_| 6);
+        told(&mut codel, 2_000..2_001, |_| 0);
+        let soon = told(&mut codel, 2_001..2_300, |_| 6).len();
+        told(&mut old, 2_000..4_000, |_| 0);
+        let late = told(&mut old, 4_000..4_299, |_| 6).len();
+        assert!(often > 50 && soon > 10 && late < 4, "{often} {soon} {late}");
+    }
+
+    #[test]
+    fn the_last_packet_is_not_to_blame() {
+        let mut codel = Codel::default();
+        let all = (0..1_000).all(|ms| {
+            codel.judge(at(ms), Duration::from_secs(1), true, Bound::SHORT) == Sentence::Pass
+        });
+        assert!(all);
+    }
+
+    #[test]
+    fn who_does_not_understand_marks_is_not_marked() {
+        for first in [0x45, 0x60, 0x00, 0x50] {
+            let mut packet = [first, 0, 0, 40, 0, 0, 0, 0, 64, 6, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0];
+            let before = packet;
+            assert!(!mark(&mut packet));
+            assert_eq!(packet, before);
+        }
+        assert!(!mark(&mut [0x45, 2]), "half a header");
+    }
+
+    #[test]
+    fn ipv6_is_marked_in_the_middle_of_its_second_byte() {
+        for (class, flow) in [(0x1u8, 0xfu8), (0x2, 0x0), (0xd, 0x5), (0x3, 0x1)] {
+            let mut packet = [0x6a, class << 4 | flow, 0xbc, 0xde];
+            assert!(mark(&mut packet));
+            assert_eq!(packet, [0x6a, (class | 3) << 4 | flow, 0xbc, 0xde]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_header_checksum_of_ipv4_stays_right(
+            mut header in any::<[u8; 20]>(),
+            capable in 1u8..4,
+        ) {
+            header[0] = 0x45;
+            header[1] = header[1] & !3 | capable;
+            (header[10], header[11]) = (0, 0);
+            let checksum = Sum::default().bytes(&header).checksum();
+            [header[10], header[11]] = checksum.to_be_bytes();
+            let mut marked = header;
+            prop_assert!(mark(&mut marked));
+            prop_assert_eq!(marked[1], header[1] | 3);
+            prop_assert_eq!(Sum::default().bytes(&marked).folded(), 0);
+            (marked[1], marked[10], marked[11]) = (header[1], header[10], header[11]);
+            prop_assert_eq!(marked, header, "nothing else changed");
+        }
+    }
+}

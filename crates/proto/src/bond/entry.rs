@@ -1,0 +1,324 @@
+//! The tunnel's entry: inner packets that wait for a turn while the paths are full.
+//!
+//! Each bucket of flows has a queue of its own. They take turns by bytes, and one in which nothing
+//! waited goes before those in which something did, once (deficit round robin with new and old
+//! queues, RFC 8290, 4): who sends little never waits for who sends much. How long each may stand,
+//! CoDel sees to. What finds no room costs the fullest queue its oldest packet, and what nobody
+//! waits for any more goes.
+//!
+//! Knows neither flows nor classes: whoever pushes says which bucket and what bound.
+
+use std::collections::VecDeque;
+
+use super::codel::{Bound, Codel, Sentence, mark};
+use crate::blocks::{BLOCK, Blocks, Queue};
+use crate::time::{Duration, Instant};
+use crate::wire::inner::{InnerPacket, MAX_PACKET};
+
+/// Buckets of flows: as many as a byte names. Of 100 flows 68 are alone in theirs.
+pub const BUCKETS: usize = 1 << 8;
+/// Bytes that may wait in all, with what is remembered of each packet: what 1 Gbit/s brings in
+/// 60 ms. The blocks that they lie in are at most two a bucket more.
+pub const BYTES_MAX: usize = 8 << 20;
+/// Bytes of a bucket's turn: two full packets, the fewest that can be sent as one run.
+pub const QUANTUM: u16 = 3_000;
+/// How long a packet may wait: after this its sender has sent it again, or gave up.
+pub const WAIT_MAX: Duration = Duration::from_secs(3);
+/// Packets that one call of [`Entry::expire`] drops at most.
+pub const EXPIRED_MAX: usize = 256;
+/// How long an entry in which nothing waits remembers its buckets: longer than CoDel looks back.
+const REST_TIME: Duration = Duration::from_secs(10);
+/// A bucket in which nothing waits remembers no more than so many packets' places.
+const RESTING_SLOTS: usize = 16;
+
+const _: () = assert!(MAX_PACKET <= BLOCK && MAX_PACKET <= u16::MAX as usize);
+const _: () = assert!(QUANTUM as usize == 2 * MAX_PACKET);
+const _: () = assert!(size_of::<Slot>() <= 24 && size_of::<Bucket>() <= 256);
+
+/// The queues of one session.
+#[derive(Clone, Debug, Default)]
+pub struct Entry {
+    /// None at all, or [`BUCKETS`], each there once it was needed.
+    buckets: Vec<Option<Box<Bucket>>>,
+    /// Whose turn comes first, because nothing of theirs waited before,
+    new: VecDeque<u8>,
+    /// and next.
+    old: VecDeque<u8>,
+    /// Packets that wait,
+    len: usize,
+    /// and their bytes.
+    bytes: usize,
+    /// Not later than when the oldest packet has waited for too long, or, if there is none, when
+    /// the buckets are to be forgotten.
+    due: Option<Instant>,
+    dropped: u64,
+    marked: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Bucket {
+    bytes: Queue,
+    slots: VecDeque<Slot>,
+    codel: Codel,
+    bound: Option<Bound>,
+    /// What is left of its turn; less than nothing if its last packet was longer.
+    deficit: i32,
+    /// Whether it is among those that take turns.
+    has_turn: bool,
+}
+
+/// A packet that waits.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    arrived: Instant,
+    kept: usize,
+    len: u16,
+}
+
+/// A packet whose turn it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Popped {
+    /// The bucket that it waited in.
+    pub bucket: u8,
+    /// The number that it was pushed with.
+    pub kept: usize,
+    /// How long it waited.
+    pub waited: Duration,
+}
+
+impl Entry {
+    /// Queues a packet; `kept` is a number of the caller's that comes back with it. From now on
+    /// the bucket stands no longer than `bound` says. Returns how many packets were dropped for
+    /// it: the oldest of the fullest buckets, or itself if it is none that a tunnel carries.
+    pub fn push(
+        &mut self,
+        blocks: &mut Blocks,
+        now: Instant,
+        bucket: u8,
+        packet: InnerPacket<'_>,
+        kept: usize,
+        bound: Bound,
+    ) -> u64 {
+        let Some(len) = u16::try_from(packet.len()).ok().filter(|&len| is_carried(len)) else {
+            return 1;
+        };
+        let mut dropped = 0;
+        let needed = usize::from(len) + size_of::<Slot>();
+        while self.weight() + needed > BYTES_MAX && self.drop_of_fullest(blocks) {
+            dropped += 1;
+        }
+        if self.len == 0 {
+            self.due = Some(now + WAIT_MAX);
+        }
+        self.len += 1;
+        self.bytes += usize::from(len);
+        self.buckets.resize(BUCKETS, None);
+        let queue = self.buckets[usize::from(bucket)].get_or_insert_default();
+        queue.bytes.push(blocks, packet.head);
+        queue.bytes.push(blocks, packet.tail);
+        queue.slots.push_back(Slot { arrived: now, kept, len });
+        queue.bound = Some(bound);
+        if !queue.has_turn {
+            queue.has_turn = true;
+            queue.deficit = i32::from(QUANTUM);
+            self.new.push_back(bucket);
+        }
+        dropped
+    }
+
+    /// Takes the next packet out, by turn, into `packet` in place of what is there; it may carry a
+    /// mark now. `None` when none waits.
+    pub fn pop(
+        &mut self,
+        blocks: &mut Blocks,
+        now: Instant,
+        packet: &mut Vec<u8>,
+    ) -> Option<Popped> {
+        loop {
+            let is_new = !self.new.is_empty();
+            let turns = if is_new { &mut self.new } else { &mut self.old };
+            let &bucket = turns.front()?;
+            let queue = self.buckets.get_mut(usize::from(bucket))?.as_mut()?;
+            if queue.deficit <= 0 {
+                queue.deficit += i32::from(QUANTUM);
+                turns.pop_front();
+                self.old.push_back(bucket);
+                continue;
+            }
+            if let Some(slot) = self.take_fit(blocks, now, bucket, packet) {
+                let waited = now.saturating_since(slot.arrived);
+                return Some(Popped { bucket, kept: slot.kept, waited });
+            }
+            self.end_turn(bucket, is_new);
+        }
+    }
+
+    /// Packets that were dropped because they waited for too long, since it was asked last. What
+    /// [`Self::push`] told of is not among them.
+    pub const fn take_dropped(&mut self) -> u64 {
+        std::mem::replace(&mut self.dropped, 0)
+    }
+
+    /// Packets that were marked since it was asked last.
+    pub const fn take_marked(&mut self) -> u64 {
+        std::mem::replace(&mut self.marked, 0)
+    }
+
+    /// Whether no packet waits.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Packets that wait.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of the packets that wait.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether a packet of this bucket waits.
+    pub fn waits(&self, bucket: u8) -> bool {
+        let queue = self.buckets.get(usize::from(bucket)).and_then(Option::as_ref);
+        queue.is_some_and(|queue| !queue.slots.is_empty())
+    }
+
+    /// When [`Self::expire`] is to be called again.
+    pub const fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Drops what has waited for [`WAIT_MAX`], at most [`EXPIRED_MAX`] packets at a time, and
+    /// forgets the buckets when nothing waited for a while. To be called when it is due.
+    pub fn expire(&mut self, blocks: &mut Blocks, now: Instant) {
+        if self.due.is_none_or(|due| now < due) {
+            return;
+        }
+        if self.len == 0 {
+            *self = Self { dropped: self.dropped, marked: self.marked, ..Self::default() };
+            return;
+        }
+        let mut left = EXPIRED_MAX;
+        let mut oldest = Instant::from_nanos(u64::MAX);
+        for bucket in 0..=u8::MAX {
+            while let Some(arrived) = self.head(bucket).map(|slot| slot.arrived) {
+                if left == 0 || now.saturating_since(arrived) < WAIT_MAX {
+                    oldest = oldest.min(arrived);
+                    break;
+                }
+                self.drop_head(blocks, bucket);
+                self.dropped += 1;
+                left -= 1;
+            }
+        }
+        self.due = Some(if self.len == 0 { now + REST_TIME } else { oldest + WAIT_MAX });
+    }
+
+    /// Drops everything and forgets the buckets.
+    pub fn clear(&mut self, blocks: &mut Blocks) {
+        for bucket in self.buckets.iter_mut().flatten() {
+            bucket.bytes.truncate(blocks, 0);
+        }
+        let dropped = self.dropped + self.len as u64;
+        *self = Self { dropped, marked: self.marked, ..Self::default() };
+    }
+
+    /// The first packet of a bucket that goes on, into `packet`; before it all that is dropped.
+    fn take_fit(
+        &mut self,
+        blocks: &mut Blocks,
+        now: Instant,
+        bucket: u8,
+        packet: &mut Vec<u8>,
+    ) -> Option<Slot> {
+        loop {
+            let slot = self.head(bucket)?;
+            let queue = self.buckets[usize::from(bucket)].as_mut()?;
+            let waited = now.saturating_since(slot.arrived);
+            let is_alone = queue.bytes.len() <= usize::from(slot.len) + MAX_PACKET;
+            let bound = queue.bound.unwrap_or(Bound::SHORT);
+            let sentence = queue.codel.judge(now, waited, is_alone, bound);
+            let is_late = waited >= WAIT_MAX;
+            if !is_late {
+                packet.clear();
+                queue.bytes.append_to(0, slot.len.into(), packet);
+            }
+            let goes_on = !is_late
+                && match sentence {
+                    Sentence::Pass => true,
+                    Sentence::Tell => {
+                        let is_marked = mark(packet);
+                        self.marked += u64::from(is_marked);
+                        is_marked
+                    }
+                };
+            if goes_on {
+                queue.deficit -= i32::from(slot.len);
+            }
+            self.drop_head(blocks, bucket);
+            if self.len == 0 {
+                self.due = Some(now + REST_TIME);
+            }
+            if goes_on {
+                return Some(slot);
+            }
+            self.dropped += 1;
+        }
+    }
+
+    /// A bucket in which nothing is left loses its turn; but not before all others had theirs, or
+    /// it would go first for ever by sending one packet at a time.
+    fn end_turn(&mut self, bucket: u8, is_new: bool) {
+        let turns = if is_new { &mut self.new } else { &mut self.old };
+        turns.pop_front();
+        if is_new && !self.old.is_empty() {
+            self.old.push_back(bucket);
+        } else if let Some(queue) = &mut self.buckets[usize::from(bucket)] {
+            queue.has_turn = false;
+        }
+    }
+
+    /// Drops the oldest packet of the bucket with the most bytes (RFC 8290, 4.1).
+    fn drop_of_fullest(&mut self, blocks: &mut Blocks) -> bool {
+        let bytes = |&bucket: &u8| {
+            let queue = self.buckets.get(usize::from(bucket)).and_then(Option::as_ref);
+            queue.map_or(0, |queue| queue.bytes.len())
+        };
+        let fullest = self.new.iter().chain(&self.old).copied().max_by_key(bytes);
+        fullest.is_some_and(|bucket| self.drop_head(blocks, bucket))
+    }
+
+    fn head(&self, bucket: u8) -> Option<Slot> {
+        self.buckets.get(usize::from(bucket))?.as_ref()?.slots.front().copied()
+    }
+
+    /// Forgets the first packet of a bucket; `false` when there is none.
+    fn drop_head(&mut self, blocks: &mut Blocks, bucket: u8) -> bool {
+        let queue = self.buckets.get_mut(usize::from(bucket)).and_then(Option::as_mut);
+        let Some(queue) = queue else { return false };
+        let Some(slot) = queue.slots.pop_front() else { return false };
+        queue.bytes.forget_first(blocks, slot.len.into());
+        if queue.slots.is_empty() {
+            queue.slots.shrink_to(RESTING_SLOTS);
+        }
+        self.len -= 1;
+        self.bytes -= usize::from(slot.len);
+        true
+    }
+
+    /// Bytes of the packets and of what is remembered of each.
+    const fn weight(&self) -> usize {
+        self.bytes + self.len * size_of::<Slot>()
+    }
+}
+
+/// Whether the tunnel carries packets of this length.
+fn is_carried(len: u16) -> bool {
+    (1..=MAX_PACKET).contains(&usize::from(len))
+}
+
+#[cfg(test)]
+#[path = "entry_tests.rs"]
+mod tests;
