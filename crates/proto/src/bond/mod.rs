@@ -4,6 +4,7 @@
 
 pub mod codel;
 pub mod entry;
+pub mod reorder;
 
 /// What is made of the links that a client has.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -1,0 +1,365 @@
+//! The tunnel's exit: inner packets of one flow that came by several paths become a sequence again.
+//!
+//! What is next in its bucket goes on at once; what came before its turn is kept until what is
+//! missing has come, or until the first that came after the gap has waited for as long as it may.
+//! Then the gap is given up: what belongs there goes on all the same when it comes, late, and
+//! nothing goes on twice. A gap never holds what is of another bucket.
+//!
+//! Knows neither paths nor round trips: whoever hands a packet in says how long it may wait.
+//!
+//! The bytes of a bucket lie in one queue in the order in which they came, beside a list of them in
+//! the order of their turns. Each path delivers nearly in order, so a new one is put at or near the
+//! end of that list, and the oldest bytes are needed first: no packet has memory of its own. Where
+//! they are not, what was delivered before them stays until they go, and counts.
+
+use std::collections::VecDeque;
+
+use crate::blocks::{Blocks, Queue};
+use crate::time::{Duration, Instant};
+use crate::wire::inner::MAX_PACKET;
+
+/// Buckets of flows: as many as a byte names.
+pub const BUCKETS: usize = 1 << 8;
+/// Bytes that may be kept in all, with what is remembered of each packet: what two paths of
+/// 1 Gbit/s deliver in 64 ms. One packet more may be kept until [`Reorder::next`] is asked.
+pub const BYTES_MAX: usize = 16 << 20;
+/// Bytes that one bucket may keep: no single flow takes everything.
+pub const BUCKET_BYTES_MAX: usize = BYTES_MAX / 2;
+/// Numbers behind the next one of a bucket of which it is known whether they were delivered: more
+/// than the full packets for which a bucket has room, so what was given up for want of room is late
+/// when it comes and not lost.
+pub const WINDOW: u32 = 1 << 13;
+/// A bucket that keeps nothing remembers no more than so many packets' places.
+const RESTING_PLACES: usize = 32;
+/// Numbers so far ahead are behind.
+const HALF: u32 = 1 << 31;
+
+const _: () = assert!(size_of::<Place>() <= 16 && size_of::<Arrival>() <= 24);
+const _: () = assert!(WINDOW as usize >= BUCKET_BYTES_MAX / MAX_PACKET);
+// What a session keeps of buckets that were used once: with windows and resting places.
+const _: () = assert!(
+    BUCKETS * (size_of::<Bucket>() + size_of::<Window>() + RESTING_PLACES * 40) <= 640 * 1_024
+);
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// It is next: it is to be delivered, and after it what [`Reorder::next`] gives out.
+    Deliver,
+    /// It came before its turn; its bytes are kept.
+    Kept,
+    /// Its turn was given up: it is to be delivered out of order.
+    Late,
+    /// It was delivered already, or is kept, or is older than anybody remembers.
+    Duplicate,
+}
+
+/// The sequences of one direction of an epoch; each begins at 0.
+#[derive(Clone, Debug, Default)]
+pub struct Reorder {
+    /// None at all, or [`BUCKETS`], each there once it was needed.
+    buckets: Vec<Option<Box<Bucket>>>,
+    /// Buckets that may have something to give out.
+    ready: Vec<u8>,
+    /// Packets that are kept,
+    kept: usize,
+    /// and the bytes of all buckets.
+    bytes: usize,
+    /// Not later than when the first gap is given up.
+    due: Option<Instant>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Bucket {
+    /// The number whose turn it is.
+    next: u32,
+    /// What is kept, in the order of its turns.
+    places: VecDeque<Place>,
+    /// What is kept, in the order in which it came, and with it what was delivered since the first
+    /// of them came.
+    arrivals: VecDeque<Arrival>,
+    /// The bytes of the arrivals,
+    bytes: Queue,
+    /// and how many were forgotten before them.
+    forgotten: u64,
+    /// There once a gap was given up.
+    missing: Option<Box<Window>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    sequence: u32,
+    len: u32,
+    /// Where its bytes lie, counted from the first that were ever kept.
+    at: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    sequence: u32,
+    len: u32,
+    /// When what is missing before it is given up.
+    due: Instant,
+}
+
+/// A bit for each of the [`WINDOW`] numbers before the next one: it was given up and did not come.
+#[derive(Clone, Debug)]
+struct Window([u64; WINDOW as usize / 64]);
+
+impl Reorder {
+    /// Takes a packet; its number is one of its bucket and wraps. What is missing before it is
+    /// given up after `hold`, or at once where there is no room. [`Self::next`] is to be asked
+    /// afterwards.
+    pub fn take(
+        &mut self,
+        blocks: &mut Blocks,
+        now: Instant,
+        bucket: u8,
+        sequence: u32,
+        packet: &[u8],
+        hold: Duration,
+    ) -> Taken {
+        self.buckets.resize(BUCKETS, None);
+        let line = self.buckets[usize::from(bucket)].get_or_insert_default();
+        let ahead = sequence.wrapping_sub(line.next);
+        if ahead >= HALF {
+            return line.take_late(sequence);
+        }
+        if ahead == 0 {
+            line.advance();
+            if line.is_next_kept() {
+                self.make_ready(bucket);
+            }
+            return Taken::Deliver;
+        }
+        let before = line.weight();
+        let due = now + hold;
+        if !line.keep(blocks, sequence, packet, due) {
+            return Taken::Duplicate;
+        }
+        self.kept += 1;
+        self.bytes += line.weight() - before;
+        let is_full = line.weight() > BUCKET_BYTES_MAX || self.bytes > BYTES_MAX;
+        self.due = Some(self.due.map_or(due, |first| first.min(due)));
+        if is_full {
+            self.make_ready(bucket);
+        }
+        Taken::Kept
+    }
+
+    /// Appends the next packet that goes on to `packet` and says of which bucket it is. To be asked
+    /// until there is none: after each packet that was taken, and when it is due.
+    pub fn next(&mut self, blocks: &mut Blocks, now: Instant, packet: &mut Vec<u8>) -> Option<u8> {
+        loop {
+            while let Some(&bucket) = self.ready.last() {
+                if self.give_out(blocks, now, bucket, packet) {
+                    return Some(bucket);
+                }
+                self.ready.pop();
+            }
+            if self.due.is_none_or(|due| now < due) {
+                return None;
+            }
+            self.find_due(now);
+        }
+    }
+
+    /// When [`Self::next`] has to be asked: not later than when the first gap is given up, and at
+    /// once while there was more to give out when it was asked last. `None` while nothing is kept.
+    pub fn due(&self) -> Option<Instant> {
+        if self.ready.is_empty() { self.due } else { Some(Instant::ZERO) }
+    }
+
+    /// Whether nothing is kept.
+    pub const fn is_empty(&self) -> bool {
+        self.kept == 0
+    }
+
+    /// Bytes in use, with what is remembered of each packet.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Forgets everything: each sequence begins anew, at 0.
+    pub fn clear(&mut self, blocks: &mut Blocks) {
+        for bucket in self.buckets.iter_mut().flatten() {
+            bucket.bytes.truncate(blocks, 0);
+        }
+        *self = Self::default();
+    }
+
+    /// Appends the next packet of a bucket to `packet`, if its turn has come or the gap before it
+    /// is given up.
+    fn give_out(
+        &mut self,
+        blocks: &mut Blocks,
+        now: Instant,
+        bucket: u8,
+        packet: &mut Vec<u8>,
+    ) -> bool {
+        let line = self.buckets.get_mut(usize::from(bucket)).and_then(Option::as_mut);
+        let Some(line) = line else { return false };
+        let before = line.weight();
+        let is_full = before > BUCKET_BYTES_MAX || self.bytes > BYTES_MAX;
+        let gives_up = is_full || line.due().is_some_and(|due| due <= now);
+        if !line.give_out(blocks, gives_up, packet) {
+            return false;
+        }
+        self.kept -= 1;
+        self.bytes -= before - line.weight();
+        if self.kept == 0 {
+            self.due = None;
+        }
+        true
+    }
+
+    /// Finds out which buckets give up a gap now, and when the first of all does.
+    fn find_due(&mut self, now: Instant) {
+        self.due = None;
+        for (bucket, line) in (0..=u8::MAX).zip(&self.buckets) {
+            let Some(due) = line.as_ref().and_then(|line| line.due()) else { continue };
+            self.due = Some(self.due.map_or(due, |first| first.min(due)));
+            if due <= now {
+                self.ready.push(bucket);
+            }
+        }
+    }
+
+    fn make_ready(&mut self, bucket: u8) {
+        if !self.ready.contains(&bucket) {
+            self.ready.push(bucket);
+        }
+    }
+}
+
+impl Bucket {
+    /// A packet whose turn is over.
+    fn take_late(&mut self, sequence: u32) -> Taken {
+        let is_recent = self.next.wrapping_sub(sequence) <= WINDOW;
+        let missing = self.missing.as_mut().filter(|_| is_recent);
+        if missing.is_some_and(|missing| missing.remove(sequence)) {
+            Taken::Late
+        } else {
+            Taken::Duplicate
+        }
+    }
+
+    /// Keeps a packet whose turn is still to come; `false` if it is kept already.
+    fn keep(&mut self, blocks: &mut Blocks, sequence: u32, packet: &[u8], due: Instant) -> bool {
+        let next = self.next;
+        let ahead = |place: &Place| place.sequence.wrapping_sub(next);
+        let distance = sequence.wrapping_sub(next);
+        // Nearly always it is behind all others.
+        let to = match self.places.back() {
+            Some(last) if ahead(last) >= distance => {
+                match self.places.binary_search_by_key(&distance, ahead) {
+                    Ok(_) => return false,
+                    Err(to) => to,
+                }
+            }
+            Some(_) | None => self.places.len(),
+        };
+        let len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+        let at = self.forgotten + self.bytes.len() as u64;
+        self.bytes.push(blocks, packet);
+        self.places.insert(to, Place { sequence, len, at });
+        self.arrivals.push_back(Arrival { sequence, len, due });
+        true
+    }
+
+    /// Appends the first packet that is kept to `packet`, if it is next or what is missing before
+    /// it is given up.
+    fn give_out(&mut self, blocks: &mut Blocks, gives_up: bool, packet: &mut Vec<u8>) -> bool {
+        let Some(&first) = self.places.front() else { return false };
+        if !self.is_next_kept() {
+            if !gives_up {
+                return false;
+            }
+            self.skip_to(first.sequence);
+        }
+        let from = usize::try_from(first.at - self.forgotten).unwrap_or(usize::MAX);
+        self.bytes.append_to(from, first.len as usize, packet);
+        self.places.pop_front();
+        self.advance();
+        self.forget_delivered(blocks);
+        true
+    }
+
+    /// What was delivered and came before all that is kept is not needed any more.
+    fn forget_delivered(&mut self, blocks: &mut Blocks) {
+        while let Some(first) = self.arrivals.front()
+            && first.sequence.wrapping_sub(self.next) >= HALF
+        {
+            self.bytes.forget_first(blocks, first.len as usize);
+            self.forgotten += u64::from(first.len);
+            self.arrivals.pop_front();
+        }
+        if self.places.is_empty() {
+            self.places.shrink_to(RESTING_PLACES);
+            self.arrivals.shrink_to(RESTING_PLACES);
+        }
+    }
+
+    /// The turn of the next number has come and it is delivered.
+    fn advance(&mut self) {
+        if let Some(missing) = &mut self.missing {
+            missing.remove(self.next);
+        }
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// Gives up all numbers before `sequence`.
+    fn skip_to(&mut self, sequence: u32) {
+        let missing = self.missing.get_or_insert_default();
+        for back in 1..=sequence.wrapping_sub(self.next).min(WINDOW) {
+            missing.insert(sequence.wrapping_sub(back));
+        }
+        self.next = sequence;
+    }
+
+    fn is_next_kept(&self) -> bool {
+        self.places.front().is_some_and(|first| first.sequence == self.next)
+    }
+
+    /// When the gap before all that is kept is given up: the first that came is always kept still.
+    fn due(&self) -> Option<Instant> {
+        self.arrivals.front().map(|first| first.due)
+    }
+
+    /// Bytes that it keeps, with what is remembered of each packet.
+    fn weight(&self) -> usize {
+        self.bytes.len()
+            + self.places.len() * size_of::<Place>()
+            + self.arrivals.len() * size_of::<Arrival>()
+    }
+}
+
+impl Window {
+    fn insert(&mut self, sequence: u32) {
+        let (word, bit) = Self::place(sequence);
+        self.0[word] |= bit;
+    }
+
+    /// Returns whether it was there.
+    fn remove(&mut self, sequence: u32) -> bool {
+        let (word, bit) = Self::place(sequence);
+        let was_there = self.0[word] & bit != 0;
+        self.0[word] &= !bit;
+        was_there
+    }
+
+    const fn place(sequence: u32) -> (usize, u64) {
+        let number = sequence % WINDOW;
+        ((number / 64) as usize, 1 << (number % 64))
+    }
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self([0; WINDOW as usize / 64])
+    }
+}
+
+#[cfg(test)]
+#[path = "reorder_tests.rs"]
+mod tests;
