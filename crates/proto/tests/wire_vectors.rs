@@ -20,7 +20,29 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 #[test]
-fn frames_of_packets_and_paths() {
+fn frames_of_packets() {
+    let sequenced = Frame::Sequenced { bucket: 15, sequence: 0x0a0b_0c0d, packet: &PACKET };
+    let ordered = Frame::Ordered { bucket: 255, sequence: 0x0a0b_0c0d, packet: &PACKET };
+    let fragment = Frame::Fragment { packet_id: 9, index: 0x81, piece: &[1, 2, 3] };
+    let frame = bytes(&format!("01 {PACKET_HEX}"));
+    let again = Frame::Retransmission { serial: PathSerial(7), number: 0xffff_fffe, frame: &frame };
+    let frame = bytes(&format!("02 03 00000005 {PACKET_HEX}"));
+    let again_sequenced = Frame::Retransmission { serial: PathSerial(7), number: 1, frame: &frame };
+    let frame = bytes(&format!("05 80 ffffffff {PACKET_HEX}"));
+    let again_ordered = Frame::Retransmission { serial: PathSerial(8), number: 2, frame: &frame };
+    compare(&[
+        (Frame::Packet(&PACKET), format!("01 {PACKET_HEX}")),
+        (sequenced, format!("02 0f 0a0b0c0d {PACKET_HEX}")),
+        (ordered, format!("05 ff 0a0b0c0d {PACKET_HEX}")),
+        (fragment, "03 00000009 81 010203".to_owned()),
+        (again, format!("04 00000007 fffffffe 01 {PACKET_HEX}")),
+        (again_sequenced, format!("04 00000007 00000001 02 03 00000005 {PACKET_HEX}")),
+        (again_ordered, format!("04 00000008 00000002 05 80 ffffffff {PACKET_HEX}")),
+    ]);
+}
+
+#[test]
+fn frames_of_paths() {
     let mut runs = [(0, 0); FEEDBACK_RUNS_MAX];
     (runs[0], runs[1]) = ((3, 1), (2, 0));
     let feedback = Feedback {
@@ -34,18 +56,7 @@ fn frames_of_packets_and_paths() {
     };
     let response = Response { token: 1, observed: ([192, 0, 2, 1], 4_433).into() };
     let v6 = "[2001:db8::1]:53".parse().expect("an address");
-    let sequenced = Frame::Sequenced { bucket: 15, sequence: 0x0a0b_0c0d, packet: &PACKET };
-    let fragment = Frame::Fragment { packet_id: 9, index: 0x81, piece: &[1, 2, 3] };
-    let frame = bytes(&format!("01 {PACKET_HEX}"));
-    let again = Frame::Retransmission { serial: PathSerial(7), number: 0xffff_fffe, frame: &frame };
-    let frame = bytes(&format!("02 03 00000005 {PACKET_HEX}"));
-    let again_sequenced = Frame::Retransmission { serial: PathSerial(7), number: 1, frame: &frame };
-    let vectors = [
-        (Frame::Packet(&PACKET), format!("01 {PACKET_HEX}")),
-        (sequenced, format!("02 0f 0a0b0c0d {PACKET_HEX}")),
-        (fragment, "03 00000009 81 010203".to_owned()),
-        (again, format!("04 00000007 fffffffe 01 {PACKET_HEX}")),
-        (again_sequenced, format!("04 00000007 00000001 02 03 00000005 {PACKET_HEX}")),
+    compare(&[
         (
             Frame::Feedback(feedback),
             "10 0035  00000007 0000010203040506 000003e8 01020304 0000000000000005 0000000000001770
@@ -62,6 +73,7 @@ fn frames_of_packets_and_paths() {
             Frame::Challenge(Challenge {
                 prefer: false,
                 abandon_others: false,
+                beside: false,
                 token: 2,
                 moves: 0,
             }),
@@ -71,10 +83,21 @@ fn frames_of_packets_and_paths() {
             Frame::Challenge(Challenge {
                 prefer: true,
                 abandon_others: true,
+                beside: false,
                 token: u64::MAX,
                 moves: 0x0102_0304,
             }),
             "11 000d  03 ffffffffffffffff 01020304".to_owned(),
+        ),
+        (
+            Frame::Challenge(Challenge {
+                prefer: false,
+                abandon_others: false,
+                beside: true,
+                token: 0x0102,
+                moves: 7,
+            }),
+            "11 000d  04 0000000000000102 00000007".to_owned(),
         ),
         (
             Frame::Response(response),
@@ -84,8 +107,7 @@ fn frames_of_packets_and_paths() {
             Frame::Response(Response { token: 1, observed: v6 }),
             "12 001b  0000000000000001 06 20010db8000000000000000000000001 0035".to_owned(),
         ),
-    ];
-    compare(&vectors);
+    ]);
 }
 
 #[test]

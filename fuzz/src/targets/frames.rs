@@ -82,6 +82,7 @@ fn seeds() -> Vec<Vec<u8>> {
         Frame::Challenge(Challenge {
             prefer: true,
             abandon_others: false,
+            beside: true,
             token: 0x0123_4567,
             moves: 2,
         }),
@@ -91,6 +92,7 @@ fn seeds() -> Vec<Vec<u8>> {
         Frame::ControlAck(ControlAck { next: 5, beyond: 2 }),
         Frame::Retransmission { serial, number: 95, frame: &again },
         Frame::LastFeedback(feedback),
+        Frame::Ordered { bucket: 200, sequence: 78, packet: &packet },
     ];
     let bytes = |frames: &[Frame<'_>]| {
         let mut out = Vec::new();

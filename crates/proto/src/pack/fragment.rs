@@ -9,7 +9,8 @@
 use crate::error::DropReason;
 use crate::time::{Duration, Instant};
 use crate::wire::frame::{
-    FRAGMENT_LAST, FRAGMENT_PIECES_MAX, RETRANSMISSION_OVERHEAD, SEQUENCED_OVERHEAD,
+    FRAGMENT_LAST, FRAGMENT_PIECES_MAX, ORDERED_OVERHEAD, RETRANSMISSION_OVERHEAD,
+    SEQUENCED_OVERHEAD,
 };
 use crate::wire::inner::MAX_PACKET;
 
@@ -21,6 +22,7 @@ pub const INCOMPLETE_TIME: Duration = Duration::from_secs(2);
 /// The longest frame that is split, in bytes.
 pub const FRAME_MAX: usize = MAX_PACKET + SEQUENCED_OVERHEAD + RETRANSMISSION_OVERHEAD;
 
+const _: () = assert!(ORDERED_OVERHEAD <= SEQUENCED_OVERHEAD);
 const _: () = assert!(INCOMPLETE_MAX * FRAME_MAX <= 48 * 1_024);
 const _: () = assert!(FRAGMENT_PIECES_MAX <= 8, "arrivals are bits of a byte");
 

@@ -138,13 +138,9 @@ impl Peer {
     ) -> Result<(), DropReason> {
         match frame {
             Frame::Packet(packet) => self.deliver(cx, packet),
-            Frame::Sequenced { bucket, sequence, packet } => {
-                let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
-                if epoch.sequence_rx.accept(bucket, sequence) {
-                    self.deliver(cx, packet)
-                } else {
-                    Ok(()) // the copy that came by the other path
-                }
+            Frame::Sequenced { bucket, sequence, packet }
+            | Frame::Ordered { bucket, sequence, packet } => {
+                self.take_sequenced(cx, arrival, bucket, sequence, packet)
             }
             Frame::Fragment { packet_id, index, piece } => {
                 let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
@@ -213,6 +209,19 @@ impl Peer {
         }
     }
 
+    /// A packet that may come by several paths, unless it came already.
+    fn take_sequenced(
+        &mut self,
+        cx: &mut Context<'_>,
+        arrival: Arrival,
+        bucket: u8,
+        sequence: u32,
+        packet: &[u8],
+    ) -> Result<(), DropReason> {
+        let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
+        if epoch.sequence_rx.accept(bucket, sequence) { self.deliver(cx, packet) } else { Ok(()) }
+    }
+
     /// A packet that left before by a path that is dead, unless it arrived all the same.
     fn take_retransmission(
         &mut self,
@@ -240,7 +249,10 @@ impl Peer {
     ) -> Result<(), DropReason> {
         match Frames::new(whole).next() {
             Some(Ok(
-                frame @ (Frame::Packet(_) | Frame::Sequenced { .. } | Frame::Retransmission { .. }),
+                frame @ (Frame::Packet(_)
+                | Frame::Sequenced { .. }
+                | Frame::Ordered { .. }
+                | Frame::Retransmission { .. }),
             )) => self.take_frame(cx, arrival, frame),
             Some(_) | None => Err(DropReason::Fragment),
         }

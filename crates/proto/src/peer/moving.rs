@@ -161,7 +161,8 @@ impl Peer {
         let others_gone =
             self.paths.iter().all(|path| path.id == id || path.health == Health::Gone);
         let moves = self.paths.moves();
-        let challenge = Challenge { prefer, abandon_others: prefer && others_gone, token, moves };
+        let abandon_others = prefer && others_gone;
+        let challenge = Challenge { prefer, abandon_others, beside: false, token, moves };
         let Some(path) = self.paths.get_mut(id) else { return };
         // What the budget forbids counts as asked: the next try is due as if it had left.
         path.probes.sent(cx.now, token, size, path.route.remote);

@@ -180,10 +180,7 @@ impl Peer {
         if len == 0 {
             return true;
         }
-        let frame = Frames::new(&kept.frame).next();
-        let Some(Ok(Frame::Packet(head) | Frame::Sequenced { packet: head, .. })) = frame else {
-            return false;
-        };
+        let Some(head) = packet_of(&kept.frame) else { return false };
         let Ok(view) = InnerView::parse(head, head.len() + len) else { return false };
         let payload = self.flows.payload(&view, head, len);
         payload.is_some_and(|(front, back)| {
@@ -196,10 +193,7 @@ impl Peer {
     /// Whether what was kept is a piece of a connection that is sent on its own account, slower, or
     /// a question that is.
     fn is_sent_again(&mut self, kept: &KeptFrame) -> bool {
-        let frame = Frames::new(&kept.frame).next();
-        let Some(Ok(Frame::Packet(packet) | Frame::Sequenced { packet, .. })) = frame else {
-            return false;
-        };
+        let Some(packet) = packet_of(&kept.frame) else { return false };
         let view = InnerView::parse(packet, packet.len());
         let packet = InnerPacket::whole(packet);
         view.is_ok_and(|view| self.flows.sends_again(kept.at, &view, &packet))
@@ -246,5 +240,15 @@ impl Peer {
                 lane.kept.clear(cx.memory.blocks());
             }
         }
+    }
+}
+
+/// The inner packet, or what is there of it, in a frame that may be sent again.
+fn packet_of(frame: &[u8]) -> Option<&[u8]> {
+    match Frames::new(frame).next() {
+        Some(Ok(
+            Frame::Packet(packet) | Frame::Sequenced { packet, .. } | Frame::Ordered { packet, .. },
+        )) => Some(packet),
+        Some(_) | None => None,
     }
 }

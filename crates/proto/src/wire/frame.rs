@@ -1,6 +1,6 @@
 //! Frames: the units inside a sealed datagram (docs/spec/wire.md, section 3).
 //!
-//! Four frames carry inner packets without a length of their own (the inner IP header has one, or
+//! Five frames carry inner packets without a length of their own (the inner IP header has one, or
 //! the datagram's end does); all others are `type 1 | length 2 | body`, so that a later version's
 //! frame can be skipped. Bit 7 of the type says that a receiver which does not know it must close.
 
@@ -19,6 +19,7 @@ mod kind {
     pub(super) const SEQUENCED: u8 = 0x02;
     pub(super) const FRAGMENT: u8 = 0x03;
     pub(super) const RETRANSMISSION: u8 = 0x04;
+    pub(super) const ORDERED: u8 = 0x05;
     pub(super) const FEEDBACK: u8 = 0x10;
     pub(super) const CHALLENGE: u8 = 0x11;
     pub(super) const RESPONSE: u8 = 0x12;
@@ -35,6 +36,8 @@ mod kind {
 pub const PACKET_OVERHEAD: usize = 1;
 /// Bytes before a sequenced inner packet: type, bucket, sequence.
 pub const SEQUENCED_OVERHEAD: usize = 6;
+/// Bytes before an ordered inner packet: type, bucket, sequence.
+pub const ORDERED_OVERHEAD: usize = 6;
 /// Bytes before a piece of an inner packet: type, packet id, index.
 pub const FRAGMENT_OVERHEAD: usize = 6;
 /// Bytes before a frame that is sent again: type, serial, number.
@@ -77,6 +80,16 @@ pub enum Frame<'a> {
         /// The inner IP packet.
         packet: &'a [u8],
     },
+    /// An inner packet of a flow whose order matters: what follows a gap is held for a while.
+    Ordered {
+        /// Which of the sender's sequences this number belongs to; apart from those of
+        /// [`Self::Sequenced`].
+        bucket: u8,
+        /// Place within the bucket; wraps.
+        sequence: u32,
+        /// The inner IP packet.
+        packet: &'a [u8],
+    },
     /// A piece of an inner packet that was larger than the path.
     Fragment {
         /// Names the packet; wraps.
@@ -92,7 +105,7 @@ pub enum Frame<'a> {
         serial: PathSerial,
         /// The low bits of its datagram's number there.
         number: u32,
-        /// The [`Frame::Packet`] or [`Frame::Sequenced`] that it was.
+        /// The [`Frame::Packet`], [`Frame::Sequenced`] or [`Frame::Ordered`] that it was.
         frame: &'a [u8],
     },
     /// What the sender of this frame received on one path.
@@ -126,7 +139,23 @@ pub enum Frame<'a> {
 impl Frame<'_> {
     /// Whether it is an inner packet or a piece of one.
     pub const fn carries_packet(&self) -> bool {
-        matches!(self, Self::Packet(_) | Self::Sequenced { .. } | Self::Fragment { .. })
+        match self {
+            Self::Packet(_)
+            | Self::Sequenced { .. }
+            | Self::Ordered { .. }
+            | Self::Fragment { .. } => true,
+            Self::Retransmission { .. }
+            | Self::Feedback(_)
+            | Self::LastFeedback(_)
+            | Self::Challenge(_)
+            | Self::Response(_)
+            | Self::Close(_)
+            | Self::Control { .. }
+            | Self::ControlAck(_)
+            | Self::Echo(_)
+            | Self::Unknown
+            | Self::UnknownCritical(_) => false,
+        }
     }
 
     /// Whether the receiver owes feedback for a datagram with this frame (RFC 9000, 13.2): not for
@@ -135,6 +164,7 @@ impl Frame<'_> {
         match self {
             Self::Packet(_)
             | Self::Sequenced { .. }
+            | Self::Ordered { .. }
             | Self::Fragment { .. }
             | Self::Retransmission { .. }
             | Self::Control { .. }
@@ -208,6 +238,9 @@ pub struct Challenge {
     pub prefer: bool,
     /// The sender's other paths are gone: nothing sent there will arrive.
     pub abandon_others: bool,
+    /// The sender sends data by this path beside the one that it prefers; the receiver is to do so
+    /// as well.
+    pub beside: bool,
     /// Unpredictable; echoed by the response.
     pub token: u64,
     /// How often the sender has taken another path so far: what it prefers in a challenge of a
@@ -264,10 +297,12 @@ impl<'a> Frames<'a> {
             }
             kind::PACKET => self.packet(rest).map(|packet| Some(Frame::Packet(packet))),
             kind::SEQUENCED => {
-                let mut reader = Reader::new(rest);
-                let (bucket, sequence) = (reader.u8()?, reader.u32()?);
-                let packet = self.packet(reader.rest())?;
+                let (bucket, sequence, packet) = self.numbered(rest)?;
                 Ok(Some(Frame::Sequenced { bucket, sequence, packet }))
+            }
+            kind::ORDERED => {
+                let (bucket, sequence, packet) = self.numbered(rest)?;
+                Ok(Some(Frame::Ordered { bucket, sequence, packet }))
             }
             kind::FRAGMENT => {
                 let mut reader = Reader::new(rest);
@@ -294,12 +329,19 @@ impl<'a> Frames<'a> {
     /// The packet frame at the beginning of `rest`, with its type.
     fn repeated(&mut self, rest: &'a [u8]) -> Result<&'a [u8], DropReason> {
         let mut nested = Frames::new(rest);
-        if !matches!(rest.first(), Some(&(kind::PACKET | kind::SEQUENCED))) {
+        if !matches!(rest.first(), Some(&(kind::PACKET | kind::SEQUENCED | kind::ORDERED))) {
             return Err(DropReason::BadFrame);
         }
         nested.parse()?;
         self.rest = nested.rest;
         Ok(&rest[..rest.len() - nested.rest.len()])
+    }
+
+    /// Bucket, sequence and packet at the beginning of `rest`.
+    fn numbered(&mut self, rest: &'a [u8]) -> Result<(u8, u32, &'a [u8]), DropReason> {
+        let mut reader = Reader::new(rest);
+        let (bucket, sequence) = (reader.u8()?, reader.u32()?);
+        Ok((bucket, sequence, self.packet(reader.rest())?))
     }
 
     fn packet(&mut self, rest: &'a [u8]) -> Result<&'a [u8], DropReason> {
@@ -335,6 +377,7 @@ fn parse_body(kind: u8, body: &[u8]) -> Result<Frame<'_>, DropReason> {
             Frame::Challenge(Challenge {
                 prefer: flags & 1 != 0,
                 abandon_others: flags & 2 != 0,
+                beside: flags & 4 != 0,
                 token: reader.u64()?,
                 moves: reader.u32()?,
             })
@@ -386,6 +429,10 @@ impl Frame<'_> {
                 emit_sequenced_header(out, bucket, sequence);
                 out.extend_from_slice(packet);
             }
+            Frame::Ordered { bucket, sequence, packet } => {
+                emit_ordered_header(out, bucket, sequence);
+                out.extend_from_slice(packet);
+            }
             Frame::Fragment { packet_id, index, piece } => {
                 emit_fragment_header(out, packet_id, index);
                 out.extend_from_slice(piece);
@@ -401,7 +448,8 @@ impl Frame<'_> {
                 emit_feedback(w, feedback);
             }),
             Frame::Challenge(challenge) => emit_tlv(out, kind::CHALLENGE, |w| {
-                w.u8(u8::from(challenge.prefer) | u8::from(challenge.abandon_others) << 1);
+                let Challenge { prefer, abandon_others, beside, .. } = challenge;
+                w.u8(u8::from(prefer) | u8::from(abandon_others) << 1 | u8::from(beside) << 2);
                 w.u64(challenge.token);
                 w.u32(challenge.moves);
             }),
@@ -437,6 +485,12 @@ pub fn emit_packet_header(out: &mut Vec<u8>) {
 /// Appends what precedes a sequenced inner packet, whose bytes follow.
 pub fn emit_sequenced_header(out: &mut Vec<u8>, bucket: u8, sequence: u32) {
     out.extend_from_slice(&[kind::SEQUENCED, bucket]);
+    out.extend_from_slice(&sequence.to_be_bytes());
+}
+
+/// Appends what precedes an ordered inner packet, whose bytes follow.
+pub fn emit_ordered_header(out: &mut Vec<u8>, bucket: u8, sequence: u32) {
+    out.extend_from_slice(&[kind::ORDERED, bucket]);
     out.extend_from_slice(&sequence.to_be_bytes());
 }
 
