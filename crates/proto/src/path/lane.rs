@@ -4,9 +4,10 @@
 //! grow, and a serial is given to one lane within its epoch.
 
 use super::PathId;
-use super::feedback::{Flight, Owed};
-use super::kept::Kept;
+use super::feedback::Owed;
+use super::flight::Flight;
 use super::replay::ReplayWindow;
+use crate::blocks::Blocks;
 use crate::id::{PacketNumber, PathSerial, SessionIndex};
 use crate::outbox::RunSeal;
 use crate::time::Instant;
@@ -20,23 +21,27 @@ pub struct TxLane {
     /// What seals its datagrams: key, the receiver's index, serial.
     pub seal: RunSeal,
     next: PacketNumber,
-    /// What left and what the peer said of it.
+    /// What left and what became of it.
     pub flight: Flight,
-    /// Inner packets that the peer did not tell of yet.
-    pub kept: Kept,
 }
 
 impl TxLane {
     /// A lane that has sent nothing.
     pub fn new(path: PathId, seal: RunSeal) -> Self {
-        Self { path, seal, next: 0, flight: Flight::default(), kept: Kept::default() }
+        Self { path, seal, next: 0, flight: Flight::default() }
     }
 
     /// The number of the next datagram, taken: no other datagram will get it.
-    pub fn take_number(&mut self, now: Instant, len: usize, eliciting: bool) -> PacketNumber {
+    pub fn take_number(
+        &mut self,
+        now: Instant,
+        blocks: &mut Blocks,
+        len: usize,
+        eliciting: bool,
+    ) -> PacketNumber {
         let number = self.next;
         self.next += 1;
-        self.flight.sent(now, number, len, eliciting);
+        self.flight.sent(now, blocks, number, len, eliciting);
         number
     }
 }

@@ -7,14 +7,13 @@
 pub mod decline;
 pub mod delay;
 pub mod feedback;
-pub mod kept;
+pub mod flight;
 pub mod lane;
 pub mod mtu;
 pub mod probe;
 pub mod rate;
 pub mod replay;
 pub mod rtt;
-pub mod sent;
 
 use crate::id::{LinkId, Transport};
 use crate::outbox::Route;

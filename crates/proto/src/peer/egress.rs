@@ -307,9 +307,9 @@ pub(super) fn seal_into(
     if !path.allows(len) {
         return Err(DropReason::Amplification);
     }
-    let number = lane.take_number(cx.now, len, load != Load::Quiet);
+    let number = lane.take_number(cx.now, cx.memory.blocks(), len, load != Load::Quiet);
     if let Load::Packet { elsewhere } = load {
-        lane.kept.push(cx.memory.blocks(), cx.now, number, draft.written(), elsewhere);
+        lane.flight.keep(cx.memory.blocks(), draft.written(), elsewhere);
     }
     draft.finish(path.route, &lane.seal, profile, number);
     path.sent(cx.now, len);

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::index::{EpochId, IndexTable, Lead, Slot};
+use crate::blocks::Blocks;
 use crate::crypto::{EpochKeys, Profile, Rng};
 use crate::error::DropReason;
 use crate::id::{PathSerial, SessionIndex};
 use crate::outbox::{Route, RunSeal};
 use crate::pack::fragment::Reassembly;
 use crate::path::PathId;
-use crate::path::kept::Kept;
 use crate::path::lane::{RxLane, TxLane};
 use crate::policy;
 use crate::reliable::control::ControlReceiver;
@@ -329,10 +329,10 @@ impl Epoch {
 
     /// A path is given up: its lane is kept for another path to the same place, so that addresses
     /// that are claimed again and again do not use up the peer's indices.
-    pub(crate) fn park(&mut self, path: PathId, route: Route) {
+    pub(crate) fn park(&mut self, blocks: &mut Blocks, path: PathId, route: Route) {
         let Some(place) = self.tx.iter().position(|lane| lane.path == path) else { return };
         let mut lane = self.tx.remove(place);
-        lane.kept = Kept::default();
+        lane.flight.forget_copies(blocks);
         lane.flight.forgive();
         if self.parked.len() >= PARKED_MAX {
             self.parked.remove(0);

@@ -7,7 +7,6 @@ use crate::error::{DropReason, PeerError};
 use crate::flow::Verdict;
 use crate::id::PathSerial;
 use crate::outbox::Route;
-use crate::path::feedback::News;
 use crate::path::{Health, PathId, Trust};
 use crate::wire::control::Control;
 use crate::wire::frame::{Feedback, Frame, Frames};
@@ -282,11 +281,11 @@ impl Peer {
             return;
         };
         let Some(path) = self.paths.get_mut(lane.path) else { return };
-        let news = lane.flight.acknowledged(cx.now, feedback, &mut path.rtt);
-        if let Some(News { sent_at }) = news {
-            path.delivered(cx.now, feedback, sent_at);
+        let blocks = cx.memory.blocks();
+        let news = lane.flight.acknowledged(cx.now, blocks, feedback, &mut path.rtt, None);
+        if let Some(news) = &news {
+            path.delivered(cx.now, feedback, news.sent_at);
         }
-        lane.kept.acknowledged(cx.memory.blocks(), feedback.largest);
         if lane.flight.takes_shrunk() {
             path.doubt_mtu(cx.now);
         }

@@ -336,7 +336,7 @@ impl Peer {
             path,
             self.paths.active_id() == Some(path.id),
             flight.map_or(0.0, |flight| flight.loss().share()),
-            flight.and_then(crate::path::feedback::Flight::unanswered_since),
+            flight.and_then(crate::path::flight::Flight::unanswered_since),
         )
     }
 

@@ -503,7 +503,7 @@ impl Peer {
             self.inherit(cx, id);
         }
         if let Some(epoch) = &mut self.epochs.current {
-            epoch.park(id, path.route);
+            epoch.park(cx.memory.blocks(), id, path.route);
         }
         if self.paths.active_id().is_none()
             && let Some(proven) = self.best_proven(None)

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use super::{Context, Peer, Side};
 use crate::error::DropReason;
 use crate::id::PathSerial;
-use crate::path::kept::{KEPT_BYTES_MAX, KEPT_TIME, KeptFrame};
+use crate::path::flight::{KEPT_BYTES_MAX, KEPT_TIME, KeptFrame};
 use crate::path::lane::TxLane;
 use crate::path::{Health, PathId};
 use crate::time::{Duration, Instant};
@@ -42,7 +42,7 @@ pub(super) struct LastWords {
 impl Lost {
     /// Takes what is owed to the path of `lane`.
     fn collect(&mut self, cx: &mut Context<'_>, lane: &mut TxLane) {
-        while let Some(kept) = lane.kept.take(cx.memory.blocks(), cx.now) {
+        while let Some(kept) = lane.flight.take(cx.memory.blocks(), cx.now) {
             self.push(lane.seal.serial, kept);
         }
     }
@@ -134,7 +134,7 @@ impl Peer {
             return;
         };
         for lane in epoch.tx.iter_mut().filter(|lane| lane.path != carrier) {
-            if !lane.kept.is_empty() && !carries(lane.path) {
+            if lane.flight.has_copies() && !carries(lane.path) {
                 self.lost.collect(cx, lane);
             }
         }
@@ -229,15 +229,15 @@ impl Peer {
         let epoch = self.epochs.current.as_ref();
         let rests = |id| self.paths.get(id).is_none_or(|path| path.health != Health::Good);
         let lanes = epoch.into_iter().flat_map(|epoch| &epoch.tx);
-        let kept = lanes.filter(|lane| !lane.kept.is_empty() && rests(lane.path));
-        kept.filter_map(|lane| lane.kept.due()).chain(self.lost.due).min()
+        let kept = lanes.filter(|lane| lane.flight.has_copies() && rests(lane.path));
+        kept.filter_map(|lane| lane.flight.copies_due()).chain(self.lost.due).min()
     }
 
     /// Forgets what nobody will send again.
     pub(super) fn forget_lost(&mut self, cx: &mut Context<'_>) {
         for lane in self.epochs.current.iter_mut().flat_map(|epoch| &mut epoch.tx) {
-            if lane.kept.due().is_some_and(|due| due <= cx.now) {
-                lane.kept.clear(cx.memory.blocks());
+            if lane.flight.copies_due().is_some_and(|due| due <= cx.now) {
+                lane.flight.forget_copies(cx.memory.blocks());
             }
         }
     }

@@ -1,0 +1,563 @@
+//! What left by a path and what became of each datagram of it: on its way, arrived, or lost.
+//!
+//! A copy of each inner packet is kept until its datagram's fate is known: when the path dies, what
+//! was on its way leaves again by another, and where losses are repaired, what was lost does. One
+//! account gives the round trip, the rate at which datagrams arrive, the loss, and since when the
+//! peer owes an answer.
+//!
+//! Lost is what three later datagrams have overtaken (RFC 9002, section 6.1.1); where datagrams
+//! turn out to have been late only, three that also left so much later (RFC 8985, section 6.2, the
+//! reordering window).
+
+use std::collections::VecDeque;
+
+use super::decline::Decline;
+use super::rtt::Rtt;
+use crate::blocks::{Blocks, Queue};
+use crate::id::PacketNumber;
+use crate::time::{Duration, Instant};
+use crate::wire::data::BASE_DATAGRAM;
+use crate::wire::frame::Feedback;
+
+/// Datagrams that are accounted for: what is in flight at 10 Gbit/s and 60 ms in packets of
+/// 1,400 bytes; 3 MB. Beyond that the oldest are forgotten.
+const ENTRIES_MAX: usize = 1 << 16;
+/// A lane that rests remembers no more than so many datagrams' places.
+const RESTING_ENTRIES: usize = 16;
+/// Bytes of frames of which one lane keeps a copy: what is in flight at 300 Mbit/s and 110 ms.
+/// Beyond that the oldest copies go.
+pub const KEPT_BYTES_MAX: usize = 4 << 20;
+/// How long a packet is worth sending again: after this its sender has done so itself.
+pub const KEPT_TIME: Duration = Duration::from_secs(3);
+/// A datagram that so many later ones have overtaken is lost.
+const OVERTAKEN_MAX: u64 = 3;
+/// By which part of the round trip the reordering window grows when something was late only,
+const LATE_PART: u32 = 8;
+/// and after how many datagrams in a row without that it shrinks by as much.
+const IN_ORDER: u64 = 4_096;
+/// Large datagrams lost one after the other, of those watched, that mean that the path shrank. At
+/// 10 % loss this happens by chance once in a hundred thousand.
+const LARGE_LOST_MAX: u8 = 5;
+
+/// What became of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Open,
+    Arrived,
+}
+
+/// A datagram that left.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Instant,
+    fate: Fate,
+    is_eliciting: bool,
+    /// The sender had had nothing to send before.
+    is_limited: bool,
+    len: u16,
+    /// Bytes of the copy,
+    copy: u16,
+    /// and how many more of the frame are kept elsewhere.
+    elsewhere: u16,
+    /// What had arrived when it left.
+    mark: Mark,
+}
+
+/// How much had arrived at a moment, and when it did: two of them are a rate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    /// Bytes that had arrived.
+    bytes: u64,
+    /// When the newest of them did, by the peer's clock in wrapping microseconds; `None` before
+    /// that was known.
+    at_us: Option<u32>,
+    /// When that one had left.
+    left_at: Instant,
+}
+
+/// A frame that is taken out to be sent again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptFrame {
+    /// The number of the datagram that it left in.
+    pub number: PacketNumber,
+    /// When it left.
+    pub at: Instant,
+    /// The frame with its type.
+    pub frame: Vec<u8>,
+    /// How many bytes of its end are kept elsewhere.
+    pub elsewhere: usize,
+}
+
+impl KeptFrame {
+    /// Bytes of the whole frame, wherever they are kept.
+    pub const fn whole_len(&self) -> usize {
+        self.frame.len() + self.elsewhere
+    }
+}
+
+/// What feedback tells that was not known.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct News {
+    /// When the newest datagram that arrived had left; `None` when that is too long ago.
+    pub sent_at: Option<Instant>,
+    /// Its round trip, without what the peer waited.
+    pub trip: Option<Duration>,
+    /// Bytes that arrived, UDP payload.
+    pub delivered: u64,
+    /// Bytes that were lost.
+    pub lost: u64,
+    /// At which rate they arrived.
+    pub rate: Option<RateSample>,
+}
+
+/// At which rate datagrams arrived over the last round trip or so (draft-ietf-ccwg-bbr, delivery
+/// rate estimation; the time of arrival is the peer's own).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RateSample {
+    /// Bytes per second.
+    pub bytes_per_second: f64,
+    /// The sender had too little to send to know more.
+    pub is_limited: bool,
+    /// Bytes that had arrived when the newest of these datagrams left: when that is more than what
+    /// had arrived at the beginning of a round trip, another has begun.
+    pub prior_delivered: u64,
+    /// Bytes that have arrived.
+    pub delivered: u64,
+}
+
+/// The sending side of one lane: what left, and what the peer said of it.
+#[derive(Clone, Debug, Default)]
+pub struct Flight {
+    entries: VecDeque<Sent>,
+    /// The number of the first of them.
+    first: PacketNumber,
+    copies: Queue,
+    /// Numbers below have no copy.
+    kept_from: PacketNumber,
+    /// Bytes of all frames of which there is a copy, with what of them is kept elsewhere.
+    kept: usize,
+    bytes: u64,
+    in_flight: u64,
+    /// The oldest eliciting datagram that no feedback has covered yet.
+    unanswered: Option<(PacketNumber, Instant)>,
+    acknowledged: Option<PacketNumber>,
+    /// What has arrived.
+    mark: Mark,
+    /// By how much the peer's clock was ahead of this one, with the way there.
+    difference: Option<u32>,
+    /// What leaves before this one has arrived does so when there is too little to send.
+    limited_until: Option<PacketNumber>,
+    arrived: u64,
+    order: Order,
+    large: Large,
+    /// Totals at the last feedback, for the loss of the interval: sent up to it, received.
+    settled: (u64, u64),
+    loss: Loss,
+    decline: Decline,
+}
+
+/// How much later than others a datagram may arrive.
+#[derive(Clone, Copy, Debug, Default)]
+struct Order {
+    window: Duration,
+    /// Datagrams that arrived and had been taken for lost.
+    late: u64,
+    /// The highest number when that was told last.
+    told_at: PacketNumber,
+}
+
+impl Order {
+    /// So many have arrived that were taken for lost, in all.
+    fn told(&mut self, largest: PacketNumber, late: u64, rtt: &Rtt) {
+        let part = rtt.smoothed() / LATE_PART;
+        if late > self.late {
+            self.window = (self.window + part).min(rtt.smoothed());
+        } else if largest.saturating_sub(self.told_at) >= IN_ORDER {
+            self.window = self.window.saturating_sub(part);
+        } else {
+            return;
+        }
+        (self.late, self.told_at) = (late, largest);
+    }
+}
+
+/// Samples the fate of datagrams larger than every path carries, one at a time: a path that
+/// shrinks loses all of them while the small ones arrive.
+#[derive(Clone, Copy, Debug, Default)]
+struct Large {
+    watched: Option<PacketNumber>,
+    lost: u8,
+}
+
+impl Large {
+    fn sent(&mut self, number: PacketNumber, len: usize) {
+        if len > BASE_DATAGRAM {
+            self.watched.get_or_insert(number);
+        }
+    }
+
+    fn judge(&mut self, feedback: &Feedback) {
+        let Some(number) = self.watched.filter(|&number| number <= feedback.largest) else {
+            return;
+        };
+        self.watched = None;
+        if feedback.acknowledges(number) {
+            self.lost = 0;
+        } else if feedback.reaches(number) {
+            self.lost = self.lost.saturating_add(1);
+        }
+    }
+}
+
+/// Loss of a path as an exponentially weighted mean over the intervals between feedback frames.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Loss {
+    mean: f64,
+}
+
+impl Loss {
+    /// Lost part of what was sent, 0 to 1.
+    pub const fn share(&self) -> f64 {
+        self.mean
+    }
+
+    fn sample(&mut self, sent: u64, received: u64) {
+        if sent == 0 {
+            return;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "counts of one interval")]
+        let lost = 1.0 - (received as f64 / sent as f64).min(1.0);
+        #[expect(clippy::cast_precision_loss, reason = "counts of one interval")]
+        let weight = (sent as f64 / 256.0).min(1.0) / 2.0;
+        self.mean += (lost - self.mean) * weight;
+    }
+}
+
+impl Flight {
+    /// Records that `number`, the one after the last recorded, left with `len` bytes.
+    pub fn sent(
+        &mut self,
+        now: Instant,
+        blocks: &mut Blocks,
+        number: PacketNumber,
+        len: usize,
+        is_eliciting: bool,
+    ) {
+        debug_assert_eq!(number, self.next());
+        if self.entries.len() >= ENTRIES_MAX {
+            self.pop(blocks); // nobody may ever tell of it
+        }
+        if self.in_flight == 0 {
+            // Time in which nothing was on its way is no part of a rate.
+            let clock = now.wrapping_micros();
+            let at_us = self.difference.map(|difference| clock.wrapping_add(difference));
+            self.mark = Mark { at_us, left_at: now, ..self.mark };
+        }
+        self.entries.push_back(Sent {
+            at: now,
+            fate: Fate::Open,
+            is_eliciting,
+            is_limited: self.limited_until.is_some(),
+            len: bounded(len),
+            copy: 0,
+            elsewhere: 0,
+            mark: self.mark,
+        });
+        self.bytes += len as u64;
+        self.in_flight += len as u64;
+        self.large.sent(number, len);
+        if is_eliciting {
+            self.unanswered.get_or_insert((number, now));
+        }
+    }
+
+    /// Keeps a copy of the frame in the datagram that was recorded last, but for the last
+    /// `elsewhere` bytes.
+    pub fn keep(&mut self, blocks: &mut Blocks, frame: &[u8], elsewhere: usize) {
+        while self.kept + frame.len() > KEPT_BYTES_MAX && self.forget_oldest_copy(blocks) {}
+        let Some(sent) = self.entries.back_mut() else { return };
+        let len = frame.len().saturating_sub(elsewhere);
+        (sent.copy, sent.elsewhere) = (bounded(len), bounded(frame.len() - len));
+        self.kept += frame.len();
+        self.copies.push(blocks, &frame[..len]);
+    }
+
+    /// Takes the peer's feedback. Returns what it tells that is new, if anything is; what was lost
+    /// and is worth repairing goes to `lost`, if there is one.
+    pub fn acknowledged(
+        &mut self,
+        now: Instant,
+        blocks: &mut Blocks,
+        feedback: &Feedback,
+        rtt: &mut Rtt,
+        lost: Option<&mut VecDeque<KeptFrame>>,
+    ) -> Option<News> {
+        let largest = feedback.largest;
+        if largest >= self.next() || self.acknowledged.is_some_and(|seen| largest <= seen) {
+            return None;
+        }
+        let newest = self.get(largest).copied();
+        let elapsed = newest.map(|sent| now.saturating_since(sent.at));
+        let waited = Duration::from_micros(feedback.delay_us.into());
+        if let Some(elapsed) = elapsed {
+            rtt.sample(elapsed, waited);
+        }
+        let delivered = feedback.bytes.saturating_sub(self.mark.bytes);
+        let rate = newest.and_then(|newest| rate(&newest, feedback));
+        self.count_loss(now, feedback);
+        self.acknowledged = Some(largest);
+        self.limited_until.take_if(|until| largest >= *until);
+        self.take_arrived(feedback);
+        self.order.told(largest, feedback.received.saturating_sub(self.arrived), rtt);
+        if let Some(newest) = newest {
+            let at_us = feedback.arrived_us;
+            self.difference = Some(at_us.wrapping_sub(newest.at.wrapping_micros()));
+            let bytes = self.mark.bytes + delivered;
+            self.mark = Mark { bytes, at_us: Some(at_us), left_at: newest.at };
+        }
+        let lost = self.settle(now, blocks, newest.map(|sent| sent.at), lost);
+        self.large.judge(feedback);
+        self.answer(largest);
+        let trip = elapsed.map(|elapsed| elapsed.saturating_sub(waited));
+        Some(News { sent_at: newest.map(|sent| sent.at), trip, delivered, lost, rate })
+    }
+
+    /// Since when the peer has owed feedback for what was sent; `None` when nothing is open.
+    pub fn unanswered_since(&self) -> Option<Instant> {
+        self.unanswered.map(|(_, at)| at)
+    }
+
+    /// Bytes whose fate is not known.
+    pub const fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// There was nothing to send for a moment: what leaves until what is on its way has arrived
+    /// says nothing of how much the path carries.
+    pub fn limited(&mut self) {
+        self.limited_until = Some(self.next());
+    }
+
+    /// Whether large datagrams vanish while others arrive: said once, then watched anew.
+    pub const fn takes_shrunk(&mut self) -> bool {
+        let shrunk = self.large.lost >= LARGE_LOST_MAX;
+        if shrunk {
+            self.large.lost = 0;
+        }
+        shrunk
+    }
+
+    /// Whether the path has begun to lose much of what this end sends: said once.
+    pub const fn takes_decline(&mut self) -> bool {
+        self.decline.takes_decline()
+    }
+
+    /// Forgets what is open: the path was declared dead or has answered by other means.
+    pub const fn forgive(&mut self) {
+        self.unanswered = None;
+    }
+
+    /// Bytes sent so far.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The path's loss as the peer's feedback shows it.
+    pub const fn loss(&self) -> Loss {
+        self.loss
+    }
+
+    /// Takes out the oldest packet that left within [`KEPT_TIME`] and may not have arrived; what
+    /// left before is forgotten.
+    pub fn take(&mut self, blocks: &mut Blocks, now: Instant) -> Option<KeptFrame> {
+        while self.has_copies() {
+            let number = self.first;
+            let kept = self.copy_of_first(now);
+            let sent = self.pop(blocks)?;
+            if let Some(kept) = kept.filter(|_| sent.fate == Fate::Open) {
+                debug_assert_eq!(kept.number, number);
+                return Some(kept);
+            }
+        }
+        None
+    }
+
+    /// Whether any packet is kept.
+    pub const fn has_copies(&self) -> bool {
+        self.kept > 0
+    }
+
+    /// When the newest will have been kept for too long; `None` while nothing is kept.
+    pub fn copies_due(&self) -> Option<Instant> {
+        let newest = self.entries.iter().rev().find(|sent| sent.has_copy());
+        newest.filter(|_| self.has_copies()).map(|newest| newest.at + KEPT_TIME)
+    }
+
+    /// Forgets all copies.
+    pub fn forget_copies(&mut self, blocks: &mut Blocks) {
+        while self.has_copies() && self.forget_oldest_copy(blocks) {}
+    }
+
+    fn next(&self) -> PacketNumber {
+        self.first + self.entries.len() as u64
+    }
+
+    fn get(&self, number: PacketNumber) -> Option<&Sent> {
+        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.entries.get(place)
+    }
+
+    fn count_loss(&mut self, now: Instant, feedback: &Feedback) {
+        let (sent, received) = self.settled;
+        let upto = feedback.largest + 1;
+        let arrived = feedback.received.saturating_sub(received);
+        self.loss.sample(upto.saturating_sub(sent), arrived);
+        self.decline.sample(now, upto.saturating_sub(sent), arrived);
+        self.settled = (upto, feedback.received.max(received));
+    }
+
+    /// Marks what the feedback's runs say has arrived.
+    fn take_arrived(&mut self, feedback: &Feedback) {
+        let mut above = feedback.largest + 1;
+        for &(received, missing) in &feedback.runs {
+            let bottom = above.saturating_sub(received.into()).max(self.first);
+            for number in bottom..above {
+                #[expect(clippy::cast_possible_truncation, reason = "below the next number")]
+                let place = (number - self.first) as usize;
+                if let Some(sent) = self.entries.get_mut(place)
+                    && sent.fate == Fate::Open
+                {
+                    sent.fate = Fate::Arrived;
+                    self.arrived += 1;
+                    self.in_flight -= u64::from(sent.len);
+                }
+            }
+            above = bottom.saturating_sub(missing.into());
+            if received == 0 || above <= self.first {
+                return;
+            }
+        }
+    }
+
+    /// Lets go of what has arrived or is lost, the newest that arrived having left at `newest_at`.
+    /// Returns the bytes that were lost.
+    fn settle(
+        &mut self,
+        now: Instant,
+        blocks: &mut Blocks,
+        newest_at: Option<Instant>,
+        mut lost: Option<&mut VecDeque<KeptFrame>>,
+    ) -> u64 {
+        let mut bytes = 0;
+        let largest = self.acknowledged.unwrap_or(0);
+        while let Some(sent) = self.entries.front() {
+            if sent.fate == Fate::Open {
+                let overtaken = largest >= self.first + OVERTAKEN_MAX;
+                let later = newest_at.is_none_or(|at| at >= sent.at + self.order.window);
+                if !(overtaken && later) {
+                    break;
+                }
+                bytes += u64::from(sent.len);
+                if let Some(lost) = &mut lost
+                    && let Some(kept) = self.copy_of_first(now)
+                {
+                    lost.push_back(kept);
+                }
+            }
+            self.pop(blocks);
+        }
+        if self.entries.is_empty() {
+            self.entries.shrink_to(RESTING_ENTRIES);
+        }
+        bytes
+    }
+
+    /// A copy of what the first datagram carries, unless it is too old to matter.
+    fn copy_of_first(&self, now: Instant) -> Option<KeptFrame> {
+        let sent = self.entries.front()?;
+        let is_fresh = now.saturating_since(sent.at) < KEPT_TIME;
+        (sent.has_copy() && is_fresh).then(|| KeptFrame {
+            number: self.first,
+            at: sent.at,
+            frame: self.copies.to_vec(sent.copy.into()),
+            elsewhere: sent.elsewhere.into(),
+        })
+    }
+
+    /// Forgets the first datagram and its copy.
+    fn pop(&mut self, blocks: &mut Blocks) -> Option<Sent> {
+        let sent = self.entries.pop_front()?;
+        self.first += 1;
+        if sent.fate == Fate::Open {
+            self.in_flight -= u64::from(sent.len);
+        }
+        self.release(blocks, sent);
+        Some(sent)
+    }
+
+    fn forget_oldest_copy(&mut self, blocks: &mut Blocks) -> bool {
+        let place = self.kept_from.max(self.first) - self.first;
+        let places = usize::try_from(place).unwrap_or(usize::MAX)..self.entries.len();
+        for place in places {
+            let sent = self.entries[place];
+            self.kept_from = self.first + place as u64 + 1;
+            if sent.has_copy() {
+                (self.entries[place].copy, self.entries[place].elsewhere) = (0, 0);
+                self.release(blocks, sent);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn release(&mut self, blocks: &mut Blocks, sent: Sent) {
+        self.kept -= usize::from(sent.copy) + usize::from(sent.elsewhere);
+        self.copies.forget_first(blocks, sent.copy.into());
+    }
+
+    /// Everything up to `largest` is answered: received, or lost and that known.
+    fn answer(&mut self, largest: PacketNumber) {
+        if self.unanswered.is_none_or(|(oldest, _)| oldest > largest) {
+            return;
+        }
+        let from = (largest + 1).max(self.first);
+        let place = usize::try_from(from - self.first).unwrap_or(usize::MAX);
+        let rest = (from..).zip(self.entries.range(place.min(self.entries.len())..));
+        let mut open = rest.filter(|(_, sent)| sent.is_eliciting);
+        self.unanswered = open.next().map(|(number, sent)| (number, sent.at));
+    }
+}
+
+impl Sent {
+    const fn has_copy(&self) -> bool {
+        self.copy > 0 || self.elsewhere > 0
+    }
+}
+
+/// The rate at which datagrams arrived from when `newest` left until it was there.
+fn rate(newest: &Sent, feedback: &Feedback) -> Option<RateSample> {
+    let Mark { bytes, at_us, left_at } = newest.mark;
+    let arriving = Duration::from_micros(feedback.arrived_us.wrapping_sub(at_us?).into());
+    let leaving = newest.at.saturating_since(left_at);
+    let time = arriving.max(leaving);
+    if time.is_zero() || arriving > Duration::from_secs(60) {
+        return None;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "bytes of a round trip or so")]
+    let arrived = feedback.bytes.saturating_sub(bytes) as f64;
+    Some(RateSample {
+        bytes_per_second: arrived / time.as_secs_f64(),
+        is_limited: newest.is_limited,
+        prior_delivered: bytes,
+        delivered: feedback.bytes,
+    })
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "no datagram is longer than 65,535 bytes")]
+const fn bounded(len: usize) -> u16 {
+    if len > u16::MAX as usize { u16::MAX } else { len as u16 }
+}
+
+#[cfg(test)]
+#[path = "flight_tests.rs"]
+mod tests;
