@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use crate::report;
-use crate::skips::Tally;
 use crate::steps::Step;
+use crate::tally::Tally;
 
 /// Runs every step.
 ///

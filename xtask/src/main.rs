@@ -14,9 +14,9 @@ mod fuzz;
 mod netns;
 mod report;
 mod run;
-mod skips;
 mod starved;
 mod steps;
+mod tally;
 mod tidy;
 
 const USAGE: &str = "\

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::report;
 use crate::run::{Tested, cargo, root, run as run_command, run_tests, try_tests};
-use crate::skips::Tally;
 use crate::starved;
 use crate::steps::{NETNS, cargo_test, integration_tests};
+use crate::tally::Tally;
 
 /// The one that loads the machine to its limit.
 const FLOOD: &str = "netns_flood";

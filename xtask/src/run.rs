@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use crate::report;
-use crate::skips::Tally;
+use crate::tally::Tally;
 
 /// How the variables begin in which cargo tells a program about its own package.
 const PACKAGE_VARIABLES: [&str; 2] = ["CARGO_PKG_", "CARGO_MANIFEST_"];

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::run::{cargo, root, run, run_tests};
-use crate::skips::Tally;
+use crate::tally::Tally;
 use crate::{netns, report, tidy};
 
 /// The integration test of the simulated world.

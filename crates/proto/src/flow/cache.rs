@@ -153,6 +153,13 @@ impl Cache {
         (!self.pieces.is_empty()).then_some((self.base, self.end))
     }
 
+    /// Whether all bytes of `segment` lie in the [`Self::span`]; one without any does where it lies
+    /// in it, or at its end.
+    pub(super) fn covers(&self, segment: &Segment) -> bool {
+        let end = segment.seq.plus(u32::from(segment.len));
+        self.span().is_some_and(|(from, to)| !segment.seq.is_before(from) && !to.is_before(end))
+    }
+
     /// Whether nothing is held.
     pub(super) fn is_empty(&self) -> bool {
         self.pieces.is_empty() && self.beyond.is_empty()

@@ -255,10 +255,7 @@ impl Flow {
     ) {
         let is_oldest = segment.seq == self.local.acked && segment.seq != segment.end();
         let is_usual = !segment.flags.has(Flags::SYN) && self.choice.hold != Hold::Off;
-        let end = segment.seq.plus(u32::from(segment.len));
-        let is_kept = self.cache.span().is_some_and(|(from, to)| {
-            segment.len > 0 && !segment.seq.is_before(from) && !to.is_before(end)
-        });
+        let is_kept = segment.len > 0 && self.cache.covers(segment);
         if is_oldest && is_usual && !is_kept && Payload::of(view, packet, segment).is_sound() {
             self.heads.keep_left(memory, segment.seq, packet);
         }

@@ -79,8 +79,9 @@ pub(super) struct Resumed {
     /// When the next may leave.
     pace: Instant,
     /// The round trip by the way that there is now: at first as Equation 4.10 has it, then as it is
-    /// measured; no less than that of the tunnel.
+    /// measured.
     trip: Duration,
+    /// No measurement makes it shorter: the tunnel's own round trip when there was a way again.
     trip_min: Duration,
     /// What it is measured on next: up to where, and when that left.
     timed: Option<(Seq, Instant)>,
@@ -235,7 +236,7 @@ impl Flow {
         packet: &InnerPacket<'_>,
         is_crowded: bool,
     ) -> bool {
-        let (end, promised, kept) = (segment.end(), self.promised, self.cache.span());
+        let (end, promised) = (segment.end(), self.promised);
         let Phase::Resumed(resumed) = &mut self.phase else { return true };
         if promised.is_some_and(|to| !to.is_before(end) && segment.seq.is_before(to)) {
             resumed.tell_at = Some(now);
@@ -250,12 +251,8 @@ impl Flow {
             }
             return true;
         }
-        let data_end = segment.seq.plus(u32::from(segment.len));
         if says_more {
-            let is_kept = !segment.seq.is_before(resumed.next)
-                && kept.is_some_and(|(from, to)| {
-                    !segment.seq.is_before(from) && !to.is_before(data_end)
-                });
+            let is_kept = !segment.seq.is_before(resumed.next) && self.cache.covers(segment);
             if is_kept && !resumed.next.is_before(resumed.to) {
                 // Those before it went as they are, unless it is one of them again.
                 resumed.next = resumed.next.max(resumed.followed_to.min(segment.seq));

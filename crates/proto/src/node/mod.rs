@@ -323,7 +323,7 @@ impl Node {
     fn let_go(&mut self, slot: Slot) {
         let Some(place) = self.leaving.iter().position(|&leaving| leaving == slot) else { return };
         if let Some(peer) = self.peers.get_mut(slot.0 as usize)
-            && peer.as_mut().is_none_or(|peer| peer.may_go(&mut self.memory))
+            && peer.as_mut().is_none_or(|peer| peer.leave(&mut self.memory))
         {
             *peer = None;
             self.leaving.swap_remove(place);

@@ -183,14 +183,15 @@ impl Peer {
         self.tell_owed(cx);
     }
 
-    /// Whether nobody is still to be told that a connection is over. If so, what came for others
-    /// since the session ended is forgotten, and the memory it took is free.
-    pub(crate) fn may_go(&mut self, memory: &mut Memory) -> bool {
-        let may_go = !self.flows.is_breaking_off();
-        if may_go {
-            self.flows.terminate(memory, &mut Vec::new(), &mut Vec::new());
+    /// Leaves, unless somebody is still to be told that a connection is over: what came for others
+    /// since the session ended is forgotten, and the memory it took is free. Returns whether it has
+    /// left.
+    pub(crate) fn leave(&mut self, memory: &mut Memory) -> bool {
+        if self.flows.is_breaking_off() {
+            return false;
         }
-        may_go
+        self.flows.terminate(memory, &mut Vec::new(), &mut Vec::new());
+        true
     }
 
     /// The connections.

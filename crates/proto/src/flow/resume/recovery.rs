@@ -86,12 +86,12 @@ impl Resumed {
         self.pace = now;
     }
 
-    /// The remote side is heard after a silence: there was no way for a while, without anybody here
-    /// having noticed. Who has waited longer with each try does not go on waiting, but begins again
-    /// as soon as what left last should have been answered; `None` if none of that is so. This
-    /// counts as no try, and puts none off: that the one direction carries says little about the
-    /// other.
-    fn is_back(&self, now: Instant) -> Option<Instant> {
+    /// When everything leaves again because the remote side is heard after a silence: there was no
+    /// way for a while, without anybody here having noticed. Who has waited longer with each try
+    /// does not go on waiting, but begins again as soon as what left last should have been
+    /// answered; `None` if none of that is so. This counts as no try, and puts none off: that the
+    /// one direction carries says little about the other.
+    fn begins_again_at(&self, now: Instant) -> Option<Instant> {
         let is_silent = now.saturating_since(self.heard_at) >= self.answer_time() * 2;
         let tried_at = self.timeout? - self.patience();
         (self.tries > 0 && is_silent).then(|| now.max(tried_at + self.answer_time()))
@@ -136,7 +136,7 @@ impl Resumed {
 
     /// The remote side has everything before `acked` by now.
     pub(super) fn heard(&mut self, now: Instant, acked: Seq, mss: u32) {
-        let again_at = self.is_back(now);
+        let again_at = self.begins_again_at(now);
         self.heard_at = now;
         self.arrived.retain(|(_, end)| acked.is_before(*end));
         self.next = self.next.max(acked); // it had more than it could say before the way was lost
