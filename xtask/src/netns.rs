@@ -1,12 +1,13 @@
 //! The step of the real programs in network namespaces: they live in real time, so who takes the
-//! processors away can make one fail. Such a failure is told again, alone, and both are shown.
+//! processors away can make one fail. Each telling is watched by itself. A test that failed in one
+//! while the machine was starved is told again, alone, and says so; any other failure is one.
 
 use std::thread;
 use std::time::Duration;
 
 use crate::report;
-use crate::run::{Tested, cargo, root, run as run_command, run_tests, try_tests};
-use crate::starved;
+use crate::run::{Tested, cargo, root, run as run_command, try_tests};
+use crate::starved::{self, Looks};
 use crate::steps::{NETNS, cargo_test, integration_tests};
 use crate::tally::Tally;
 
@@ -14,9 +15,10 @@ use crate::tally::Tally;
 const FLOOD: &str = "netns_flood";
 /// Where those are that are told in real time.
 const STORIES: &str = "crates/lab/tests";
-/// How often a test is told that failed while the machine was starved, the first time included.
+/// How often a test is told that fails while the machine is starved, the first time included. Each
+/// of these failures says nothing; this only bounds the time that is spent on it.
 const TOLD_MAX: u32 = 5;
-/// Such spells last: what failed twice is told again after a while.
+/// How long such a spell may last: what failed twice is told again after a pause.
 const SPELL: Duration = Duration::from_secs(120);
 /// Tests that fail for such a reason are few; where more do there is another.
 const EXCUSED_MAX: usize = 16;
@@ -63,25 +65,29 @@ pub(crate) fn run() -> Result<Tally, String> {
     };
     let tell = |lane: Lane| {
         let names = of_lane(lane);
-        let tested = match names.is_empty() {
-            true => Ok(Tested::default()),
-            false => try_tests(cargo_test(&names, &["--test-threads=1"])),
+        let told = match names.is_empty() {
+            true => Ok(Telling::default()),
+            false => Telling::of(&names, &[]),
         };
-        (tested, names)
+        (told, names)
     };
-    let (lanes, worst) = starved::watched(|| {
-        let before = tell(Lane::Before);
-        let (told, beside) = thread::scope(|scope| {
-            let told = scope.spawn(|| tell(Lane::Stories));
-            let beside = tell(Lane::Beside);
-            let panicked = |_| (Err("the lane of the stories panicked".to_owned()), Vec::new());
-            (told.join().unwrap_or_else(panicked), beside)
-        });
-        [before, told, beside]
+    let before = tell(Lane::Before);
+    let (stories, beside) = thread::scope(|scope| {
+        let stories = scope.spawn(|| tell(Lane::Stories));
+        let beside = tell(Lane::Beside);
+        let panicked = |_| (Err("the lane of the stories panicked".to_owned()), Vec::new());
+        (stories.join().unwrap_or_else(panicked), beside)
     });
     let (mut tally, mut errors) = (Tally::default(), Vec::new());
-    for (tested, names) in lanes {
-        match tested.and_then(|tested| settle(tested, &names, worst)) {
+    for (told, names) in [before, stories, beside] {
+        let mut again = |name: &str, time: u32, looks: Looks| {
+            report::line(format_args!("AGAIN {name}, time {time} of {TOLD_MAX}: {looks}"));
+            if time > 2 {
+                thread::sleep(SPELL);
+            }
+            Telling::of(&names, &["--exact", name])
+        };
+        match told.and_then(|told| settle(told, &mut again)) {
             Ok(of_lane) => tally.add(of_lane),
             Err(error) => errors.push(error),
         }
@@ -95,34 +101,158 @@ pub(crate) fn run() -> Result<Tally, String> {
     Ok(tally)
 }
 
-/// What a lane comes to: where the machine was starved, what failed in it is told again.
-fn settle(tested: Tested, names: &[String], worst: u64) -> Result<Tally, String> {
-    let Tested { mut tally, failure } = tested;
-    let Some(failure) = failure else { return Ok(tally) };
-    let is_excused =
-        starved::excuses(worst) && tally.is_explained() && tally.failures.len() <= EXCUSED_MAX;
-    if !is_excused {
-        return Err(failure);
+/// One run of some tests, and what was seen of the machine meanwhile.
+#[derive(Default)]
+struct Telling {
+    tested: Tested,
+    looks: Looks,
+}
+
+/// What a telling comes to.
+enum Outcome {
+    Passed(Tally),
+    /// What failed may have failed because the machine was starved.
+    Excused(Tally, Looks),
+    /// Why, in a line.
+    Failed(String),
+}
+
+/// Tells a test of that name alone, for the second time or a later one. The looks are those of the
+/// telling in which it failed last.
+type Again<'a> = dyn FnMut(&str, u32, Looks) -> Result<Telling, String> + 'a;
+
+impl Telling {
+    /// Runs these integration tests, one test at a time; `harness` goes to each of them.
+    fn of(names: &[String], harness: &[&str]) -> Result<Self, String> {
+        let command = cargo_test(names, &[&["--test-threads=1"], harness].concat());
+        let (tested, looks) = starved::watched(|| try_tests(command));
+        Ok(Self { tested: tested?, looks })
     }
+
+    fn outcome(self) -> Outcome {
+        let Self { tested: Tested { tally, failure }, looks } = self;
+        let is_excused =
+            looks.excuse() && tally.is_explained() && tally.failures.len() <= EXCUSED_MAX;
+        match failure {
+            None => Outcome::Passed(tally),
+            Some(_) if is_excused => Outcome::Excused(tally, looks),
+            Some(failure) => Outcome::Failed(format!("{failure}; {looks}")),
+        }
+    }
+}
+
+/// What a lane comes to, once each test of it that failed while the machine was starved has passed
+/// or failed for good.
+fn settle(told: Telling, again: &mut Again<'_>) -> Result<Tally, String> {
+    let (mut tally, looks) = match told.outcome() {
+        Outcome::Passed(tally) => return Ok(tally),
+        Outcome::Failed(why) => return Err(why),
+        Outcome::Excused(tally, looks) => (tally, looks),
+    };
     for name in tally.failures.clone() {
-        for told in 2..=TOLD_MAX {
-            if told > 2 {
-                thread::sleep(SPELL);
-            }
-            starved::wait_for_calm();
-            report::line(format_args!(
-                "AGAIN {name}, time {told} of {TOLD_MAX}: at worst {worst} % of the processor time \
-                 were not given"
-            ));
-            let again = run_tests(cargo_test(names, &["--test-threads=1", "--exact", &name]));
-            if again.is_ok_and(|again| again.passed == 1) {
-                tally.passed_after_all(&name);
-                break;
-            }
-        }
-        if tally.failures.contains(&name) {
-            return Err(format!("{failure}; {name} failed {TOLD_MAX} times"));
-        }
+        tally.passed_after_all(&name, settle_one(&name, looks, again)?);
     }
     Ok(tally)
+}
+
+/// The same for one test, which failed when the machine looked like this.
+fn settle_one(name: &str, mut looks: Looks, again: &mut Again<'_>) -> Result<Tally, String> {
+    for time in 2..=TOLD_MAX {
+        looks = match again(name, time, looks)?.outcome() {
+            Outcome::Passed(tally) if tally.passed > 0 => return Ok(tally),
+            Outcome::Passed(_) => return Err(format!("{name} was to be told again, and is gone")),
+            Outcome::Failed(why) => return Err(format!("{name}, time {time}: {why}")),
+            Outcome::Excused(_, looks) => looks,
+        };
+    }
+    Err(format!("{name} failed {TOLD_MAX} times; {looks}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALM: Looks = Looks::of(20, 0);
+    const STARVED: Looks = Looks::of(20, 1);
+
+    /// A telling in which these failed and one more passed.
+    fn failed(names: &[&str], looks: Looks) -> Telling {
+        let mut tally = Tally::default();
+        for name in names {
+            tally.read(&format!("test {name} ... FAILED"));
+        }
+        tally.read(&format!("test result: FAILED. 1 passed; {} failed; 0 ignored", names.len()));
+        tally.read("    `-p rove --test netns_a`");
+        Telling { tested: Tested { tally, failure: Some("it ended badly".to_owned()) }, looks }
+    }
+
+    /// A telling in which so many passed.
+    fn passed(tests: usize, looks: Looks) -> Telling {
+        let mut tally = Tally::default();
+        tally.read(&format!("test result: ok. {tests} passed; 0 failed; 0 ignored"));
+        Telling { tested: Tested { tally, failure: None }, looks }
+    }
+
+    /// What a lane comes to with these tellings after the first, and which were called for.
+    fn settled(first: Telling, later: Vec<Telling>) -> (Result<Tally, String>, Vec<String>) {
+        let (mut later, mut called) = (later.into_iter(), Vec::new());
+        let mut again = |name: &str, time: u32, looks: Looks| {
+            assert_eq!(looks, STARVED, "nothing else is told again");
+            called.push(format!("{name} {time}"));
+            later.next().ok_or_else(|| "told too often".to_owned())
+        };
+        let outcome = settle(first, &mut again);
+        (outcome, called)
+    }
+
+    #[test]
+    fn what_fails_on_a_calm_machine_is_not_told_again() {
+        let (outcome, called) = settled(failed(&["a"], CALM), vec![]);
+        let why = outcome.unwrap_err();
+        assert!(why.contains("it ended badly") && why.contains("0 of 20 looks"), "{why}");
+        assert!(called.is_empty());
+    }
+
+    #[test]
+    fn what_fails_on_a_starved_machine_is_told_again_until_it_passes() {
+        let first = failed(&["a", "b"], STARVED);
+        let later = vec![failed(&["a"], STARVED), passed(1, CALM), passed(1, STARVED)];
+        let (outcome, called) = settled(first, later);
+        let tally = outcome.unwrap();
+        assert_eq!((tally.passed, tally.failed, tally.failures.len()), (3, 0, 0));
+        assert_eq!(called, ["a 2", "a 3", "b 2"]);
+    }
+
+    #[test]
+    fn what_fails_again_on_a_calm_machine_has_failed() {
+        let later = vec![failed(&["a"], CALM), passed(1, CALM)];
+        let (outcome, called) = settled(failed(&["a"], STARVED), later);
+        assert!(outcome.unwrap_err().starts_with("a, time 2: "));
+        assert_eq!(called, ["a 2"]);
+    }
+
+    #[test]
+    fn what_never_passes_is_told_so_often_and_no_more() {
+        let later = (1..=TOLD_MAX).map(|_| failed(&["a"], STARVED)).collect();
+        let (outcome, called) = settled(failed(&["a"], STARVED), later);
+        assert!(outcome.unwrap_err().starts_with("a failed 5 times; 1 of 20 looks"));
+        assert_eq!(called, ["a 2", "a 3", "a 4", "a 5"]);
+    }
+
+    #[test]
+    fn nothing_is_excused_that_has_no_name_or_too_many() {
+        let mut killed = failed(&["a"], STARVED);
+        killed.tested.tally.read("    `-p rove --test netns_b`");
+        assert!(settled(killed, vec![passed(1, CALM)]).0.is_err());
+        let names: Vec<String> = (0..=EXCUSED_MAX).map(|at| format!("t{at}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (outcome, called) = settled(failed(&names, STARVED), vec![passed(1, CALM)]);
+        assert!(outcome.is_err() && called.is_empty());
+    }
+
+    #[test]
+    fn what_does_not_run_when_it_is_told_again_has_not_passed() {
+        let (outcome, _) = settled(failed(&["a"], STARVED), vec![passed(0, CALM)]);
+        assert!(outcome.unwrap_err().contains("gone"));
+    }
 }
