@@ -10,14 +10,16 @@
 
 mod act;
 mod connection;
+mod terrain;
 mod transfer;
 
 pub use act::{Act, Blockade, Cue, Moment, Transport};
 pub use connection::{Congestion, Connections, KeepAlive, Pace, Patience, Session, SessionRun};
+pub use terrain::{Edge, Families, Known, Terrain};
 pub use transfer::{Transfer, WhileUp};
 
 use crate::arrivals::Gap;
-use crate::emu::{Filtering, LinkConfig, MS, SECOND};
+use crate::emu::{MS, SECOND};
 
 /// Where a story is told.
 pub trait Ground {
@@ -164,77 +166,6 @@ pub struct Calling {
     pub length_ns: u64,
     /// How long after the first call each client says a word of its own, if it does.
     pub word_ns: Option<u64>,
-}
-
-/// What the networks are like.
-#[derive(Clone, Debug)]
-pub struct Terrain {
-    /// The links by which the client reaches each of its networks.
-    pub link: LinkConfig,
-    /// What is between the client's first network and the Internet.
-    pub edge: Edge,
-    /// The way from there to the gateway, in nanoseconds; as long back.
-    pub beyond_ns: u64,
-    /// The IP versions of the client's networks.
-    pub families: Families,
-    /// How the client knows the gateway.
-    pub known: Known,
-    /// How many clients there are; all but the first only wait to be called.
-    pub clients: usize,
-}
-
-/// The IP versions of the client's networks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Families {
-    /// The same in all of them.
-    Same,
-    /// The first has IPv4 only, the one that the client moves to IPv6 only; the gateway is known
-    /// by an address of each.
-    Differ,
-}
-
-/// How the client knows the gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
-    /// By its addresses.
-    ByAddress,
-    /// By two of one family, both of which it has.
-    ByTwoAddresses,
-    /// By a name, which always leads to where the gateway is; who has asked may keep the answer for
-    /// so many seconds.
-    ByName {
-        /// The time to live of the records.
-        keep_s: u64,
-    },
-}
-
-/// What is between a network and the Internet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Edge {
-    /// Whatever the ground has there: the story does not depend on it.
-    Any,
-    /// Nothing: the client has an address of the Internet's.
-    Open,
-    /// A NAT box that filters, and forgets.
-    Nat {
-        /// Whom it lets in.
-        filtering: Filtering,
-        /// How long after a mapping's last packet from inside, in nanoseconds.
-        expiry_ns: u64,
-    },
-}
-
-impl Terrain {
-    /// Links like this, whatever is behind them.
-    pub const fn of(link: LinkConfig) -> Self {
-        let (edge, families, known) = (Edge::Any, Families::Same, Known::ByAddress);
-        Self { link, edge, beyond_ns: 0, families, known, clients: 1 }
-    }
-
-    /// The round trip between client and gateway, in nanoseconds, serialisation left aside.
-    pub const fn round_trip_ns(&self) -> u64 {
-        self.link.round_trip_ns() + 2 * self.beyond_ns
-    }
 }
 
 /// Whether time costs time.
