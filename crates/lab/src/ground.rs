@@ -15,7 +15,7 @@ mod transfer;
 
 pub use act::{Act, Blockade, Cue, Moment, Transport};
 pub use connection::{Congestion, Connections, KeepAlive, Pace, Patience, Session, SessionRun};
-pub use terrain::{Edge, Families, Known, Terrain};
+pub use terrain::{Edge, Families, Known, Mode, Terrain};
 pub use transfer::{Transfer, WhileUp};
 
 use crate::arrivals::Gap;

@@ -80,6 +80,9 @@ fn run(scenario: &str, options: &[&str], settings: &[&str]) -> (Vec<Value>, i32)
     (objects, output.status.code().unwrap())
 }
 
+/// Those that hosts are not built for yet.
+const VIRTUAL_ONLY: &[&str] = &["symmetric", "asymmetric"];
+
 /// The settings of a scenario that make it short, over the real binary.
 fn quick(scenario: &str) -> Vec<String> {
     let short: &[&str] = match scenario {
@@ -309,7 +312,8 @@ fn stories_are_told_to_their_end() {
 #[test]
 fn every_control_fails() {
     let Some(_turn) = turn() else { return };
-    let all: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.about().name).collect();
+    let all = SCENARIOS.iter().map(|scenario| scenario.about().name);
+    let all: Vec<&str> = all.filter(|name| !VIRTUAL_ONLY.contains(name)).collect();
     side_by_side(&all, |name| {
         let (object, _) = run_quick(name, &["control=true"]);
         let broken: &[&str] = match name {

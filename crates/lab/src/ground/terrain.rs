@@ -1,4 +1,5 @@
-//! What the networks of a story are like, and how its client knows the gateway.
+//! What the networks of a story are like, what its client makes of them, and how it knows the
+//! gateway.
 //!
 //! Decides what can be asked for. What it refuses to know: how a ground makes it.
 
@@ -9,6 +10,11 @@ use crate::emu::{Filtering, LinkConfig};
 pub struct Terrain {
     /// The links by which the client reaches each of its networks.
     pub link: LinkConfig,
+    /// The links that the client has beside that one from the beginning, each in a network of its
+    /// own: at most [`Self::BESIDE_MAX`]. No act is about them.
+    pub beside: Vec<LinkConfig>,
+    /// What the client makes of its links.
+    pub mode: Mode,
     /// What is between the client's first network and the Internet.
     pub edge: Edge,
     /// The way from there to the gateway, in nanoseconds; as long back.
@@ -19,6 +25,18 @@ pub struct Terrain {
     pub known: Known,
     /// How many clients there are; all but the first only wait to be called.
     pub clients: usize,
+}
+
+/// What a client makes of several links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// One carries, and no other is prepared.
+    Single,
+    /// One carries; by the others it could go on at once.
+    #[default]
+    Backup,
+    /// All carry.
+    Full,
 }
 
 /// The IP versions of the client's networks.
@@ -63,10 +81,14 @@ pub enum Edge {
 }
 
 impl Terrain {
+    /// The most links beside the first: four in all are a mesh.
+    pub const BESIDE_MAX: usize = 3;
+
     /// Links like this, whatever is behind them.
     pub const fn of(link: LinkConfig) -> Self {
         let (edge, families, known) = (Edge::Any, Families::Same, Known::ByAddress);
-        Self { link, edge, beyond_ns: 0, families, known, clients: 1 }
+        let (mode, beyond_ns, clients) = (Mode::Backup, 0, 1);
+        Self { link, beside: Vec::new(), mode, edge, beyond_ns, families, known, clients }
     }
 
     /// The round trip between client and gateway, in nanoseconds, serialisation left aside.

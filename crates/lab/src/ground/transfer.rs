@@ -41,6 +41,19 @@ impl Transfer {
         Some((to - from) as f64 * 8.0 / 1e6 / seconds)
     }
 
+    /// Mean rate in Mbit/s between two moments after the start; `None` of one that was over before
+    /// the second. Whether it came to its end afterwards does not matter.
+    pub fn mbps_within(&self, from_ns: u64, to_ns: u64) -> Option<f64> {
+        let by = |at_ns: u64| {
+            let before = self.progress.iter().take_while(|(when_ns, _)| *when_ns <= at_ns);
+            before.last().map_or(0, |(_, bytes)| *bytes)
+        };
+        let (first_ns, last_ns) = (self.start_ns + from_ns, self.start_ns + to_ns);
+        let seconds = to_ns.checked_sub(from_ns).filter(|ns| *ns > 0)? as f64 / SECOND as f64;
+        let bytes = by(last_ns) - by(first_ns);
+        (self.end_ns >= last_ns).then(|| bytes as f64 * 8.0 / 1e6 / seconds)
+    }
+
     /// How long it stood still after its first act, in milliseconds: to the end, if it never came
     /// back. `None` when nothing was done in it.
     pub fn still_ms(&self) -> Option<f64> {

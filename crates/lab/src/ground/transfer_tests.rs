@@ -120,6 +120,17 @@ fn goodput_is_measured_after_the_start() {
 }
 
 #[test]
+fn between_two_moments_it_need_not_have_ended() {
+    let transfer = Transfer { complete: false, ..interrupted() };
+    // A second of the second that counts fell into an outage.
+    assert_eq!(transfer.mbps_within(5 * SECOND, 10 * SECOND), Some(3.0 * 8.0 / 5.0));
+    assert_eq!(transfer.mbps_within(5 * SECOND, 20 * SECOND), Some(11.0 * 8.0 / 15.0));
+    assert_eq!(transfer.mbps_within(5 * SECOND, 21 * SECOND), None, "it was given up before");
+    assert_eq!(transfer.mbps_within(5 * SECOND, 5 * SECOND), None);
+    assert_eq!(Transfer::default().mbps_within(0, SECOND), None);
+}
+
+#[test]
 fn a_download_that_dies_after_the_move_stood_still_to_the_end() {
     let gaps = crate::ground::enclosed(0, 9 * SECOND, Some((20 * MS, 1_000 * MS)), vec![]);
     let transfer = Transfer { end_ns: 9 * SECOND, gaps, ..Transfer::default() };

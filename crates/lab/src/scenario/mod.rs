@@ -8,6 +8,7 @@
 //! know: whether it passed; that is computed from limits and measured values alone.
 
 pub mod addresses;
+mod asymmetric;
 pub mod binary;
 mod blackhole;
 mod both_move;
@@ -18,6 +19,7 @@ mod family;
 mod hop;
 pub mod hosts;
 mod idle;
+mod links;
 mod many_flows;
 mod nat_rebind;
 mod outage;
@@ -35,6 +37,8 @@ mod stage;
 pub mod statistics;
 mod steady;
 mod subnets;
+mod symmetric;
+mod table;
 pub mod testbed;
 mod tunnel;
 mod udp_blocked;
@@ -68,6 +72,8 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &commute::Commute,
     &ssh_lid::SshLid,
     &many_flows::ManyFlows,
+    &symmetric::Symmetric,
+    &asymmetric::Asymmetric,
 ];
 
 /// A story and what is measured in it.

@@ -1,6 +1,6 @@
 //! The one JSON object in which a run says what it found.
 
-use super::{Baseline, Key, Outcome, Worse, statistics};
+use super::{Baseline, Key, Outcome, Worse, statistics, table};
 use crate::emu::MS;
 use crate::netns::Timekeeping;
 use serde::{Serialize, Serializer};
@@ -223,6 +223,7 @@ impl Record {
             measured.insert(name.clone(), middle_of(&values));
             worst.insert(name.clone(), worst_of(&values, worse));
         }
+        table::judge_by_cells(&mut measured);
         let baseline = summary_of_baselines(records);
         let mut summary = Self {
             baseline_reason: first.baseline_reason.clone().filter(|_| baseline.is_none()),
@@ -277,8 +278,12 @@ fn summary_of_baselines(records: &[Record]) -> Option<BTreeMap<String, Values>> 
     Some(summary)
 }
 
-/// The median of numbers, rounded; of flags, whether all hold; null when any value is missing.
+/// The median of numbers, rounded; of flags, whether all hold; of tables, the medians of their
+/// cells; null when any value is missing.
 fn middle_of(values: &[&Value]) -> Value {
+    if let Some(table) = table::middle(values) {
+        return table;
+    }
     if let Some(flags) = values.iter().map(|value| value.as_bool()).collect::<Option<Vec<_>>>() {
         return Value::Bool(flags.into_iter().all(|flag| flag));
     }

@@ -3,7 +3,7 @@
 use super::binary::{Binary, Profile};
 use super::record::{ALIVE, LatenessRecord, Limit, Record};
 use super::settings::Settings;
-use super::{About, Grid, Scenario, Stage, statistics};
+use super::{About, Grid, Scenario, Stage, statistics, table};
 use crate::netns::{self, Entered};
 use anyhow::Context as _;
 use serde_json::Value;
@@ -178,12 +178,20 @@ fn print(record: &Record, json: bool, out: &mut dyn Write) -> anyhow::Result<()>
         let worst = worst.map_or_else(String::new, |worst| format!(" ({})", shown(worst)));
         let paper =
             record.paper.get(key).map_or_else(String::new, |paper| format!("paper {paper}"));
+        if let Some(rows) = value.as_array() {
+            print_table(key, rows, out)?;
+            continue;
+        }
         let value = format!("{}{worst}", shown(value));
         writeln!(out, "  {key:<26} {value:>18}  {mark:<3}  {paper}")?;
     }
     for (name, values) in record.baseline.iter().flatten() {
         for (key, value) in values {
-            writeln!(out, "  {:<26} {:>18}", format!("{name}: {key}"), shown(value))?;
+            let name = format!("{name}: {key}");
+            match value.as_array() {
+                Some(rows) => print_table(&name, rows, out)?,
+                None => writeln!(out, "  {name:<26} {:>18}", shown(value))?,
+            }
         }
     }
     if let Some(reason) = &record.baseline_reason {
@@ -204,6 +212,15 @@ fn print(record: &Record, json: bool, out: &mut dyn Write) -> anyhow::Result<()>
         None => "VOID",
     };
     writeln!(out, "  {verdict}{reason}")?;
+    Ok(())
+}
+
+/// Prints a line for each cell.
+fn print_table(name: &str, rows: &[Value], out: &mut dyn Write) -> anyhow::Result<()> {
+    writeln!(out, "  {name}")?;
+    for row in rows.iter().filter_map(Value::as_object) {
+        writeln!(out, "    {}", table::line(row))?;
+    }
     Ok(())
 }
 

@@ -115,6 +115,7 @@ impl Testbed {
         seed: u64,
     ) -> anyhow::Result<Self> {
         ensure!(terrain.clients == 1, "more than one client is told in virtual time only");
+        ensure!(terrain.beside.is_empty(), "several links are told in virtual time only");
         let family = if terrain.families == Families::Differ { Family::Either } else { family };
         let mut network = Network::new(entered, seed)?;
         let client = network.add_host("client")?;

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
+use rove_proto::bond::Mode;
 use rove_proto::crypto::{SeededRng, StaticSecret, Status, Token};
 use rove_proto::id::{PeerKey, SocketId, Transport};
 use rove_proto::node::{Command, Event, Node, PeerStatus};
@@ -59,6 +60,18 @@ pub(super) struct Crowd {
     pub(super) streams: Known,
     /// What they and the gateway do with open connections.
     pub(super) holding: Holding,
+    /// How many networks the first has beside the usual ones, and a card for each.
+    pub(super) beside: usize,
+    /// What clients make of their links.
+    pub(super) mode: Mode,
+}
+
+impl Crowd {
+    /// So many who come at once, know of no streams and have no links but the usual ones.
+    pub(super) const fn usual(clients: usize, holding: Holding) -> Self {
+        let (streams, mode) = (Known::None, Mode::Backup);
+        Self { clients, apart_ns: 0, streams, holding, beside: 0, mode }
+    }
 }
 
 /// A client's side of things outside of its node.
@@ -146,20 +159,19 @@ impl World {
     pub(super) fn new(seed: u64, watch: Watch) -> Result<Self, Breach> {
         let clients = 1 + Rng::new(seed).fork(0x776f).below(CLIENTS_MAX.into()) as usize;
         let memory = HOLD_MEMORIES[Rng::new(seed).fork(0x686f).below(4) as usize];
-        let (streams, holding) = (Known::None, Holding { memory, ..Holding::USUAL });
-        Self::gathering(Crowd { clients, apart_ns: 0, streams, holding }, seed, watch)
+        let holding = Holding { memory, ..Holding::USUAL };
+        Self::gathering(Crowd::usual(clients, holding), seed, watch)
     }
 
     /// The same with so many clients and much memory.
     #[cfg(test)]
     pub(super) fn of(clients: usize, seed: u64, watch: Watch) -> Result<Self, Breach> {
-        let (streams, holding) = (Known::None, Holding::USUAL);
-        Self::gathering(Crowd { clients, apart_ns: 0, streams, holding }, seed, watch)
+        Self::gathering(Crowd::usual(clients, Holding::USUAL), seed, watch)
     }
 
     /// The same with these clients.
     pub(super) fn gathering(crowd: Crowd, seed: u64, watch: Watch) -> Result<Self, Breach> {
-        let Crowd { clients: count, apart_ns, streams, holding } = crowd;
+        let Crowd { clients: count, apart_ns, streams, holding, beside, mode } = crowd;
         let rng = Rng::new(seed).fork(0x776f);
         let mut keys = SeededRng::new(KEY_SEED);
         let mut secret = || StaticSecret::generate(&mut keys);
@@ -167,7 +179,7 @@ impl World {
         let gateway_key = gateway.public();
         let mut world = Self {
             now_ns: emu::SECOND,
-            place: Place::new(seed, count),
+            place: Place::new(seed, count, beside),
             hosts: vec![Host::new(GATEWAY, gateway, 1, holding)],
             clients: Vec::new(),
             gateway_key,
@@ -208,7 +220,8 @@ impl World {
         for client in 0..count {
             let (secret, host) = (secret(), client + 1);
             let key = secret.public();
-            world.hosts.push(Host::new(host, secret, CARDS.into(), holding));
+            let cards = usize::from(CARDS) + if client == 0 { beside } else { 0 };
+            world.hosts.push(Host::new(host, secret, cards, holding).bonding(mode));
             world.add_client(client, key);
         }
         world.move_gateway(0)?;

@@ -83,6 +83,7 @@ pub(super) struct Host {
     pub(super) late_ns: u64,
     secret: StaticSecret,
     holding: Holding,
+    mode: Mode,
     out: Outbox,
     sockets: BTreeMap<SocketId, (usize, SocketAddr)>,
     next_port: u16,
@@ -125,7 +126,7 @@ impl Host {
     pub(super) fn new(id: HostId, secret: StaticSecret, cards: usize, holding: Holding) -> Self {
         let mut host = Self {
             id,
-            node: node(Instant::ZERO, &secret, 0, holding),
+            node: node(Instant::ZERO, &secret, 0, (holding, Mode::Backup)),
             power: Power::On,
             cards: vec![None; cards],
             first_card: 0,
@@ -133,6 +134,7 @@ impl Host {
             late_ns: 0,
             secret,
             holding,
+            mode: Mode::Backup,
             out: Outbox::new(),
             sockets: BTreeMap::new(),
             next_port: PORTS.start,
@@ -140,6 +142,11 @@ impl Host {
         };
         host.stop();
         host
+    }
+
+    /// The same with a node that makes this of its links from its next start on.
+    pub(super) fn bonding(self, mode: Mode) -> Self {
+        Self { mode, ..self }
     }
 
     /// The process ends, wherever it is.
@@ -154,7 +161,7 @@ impl Host {
         if reboot {
             self.booted_ns = now_ns;
         }
-        self.node = node(self.clock(now_ns), &self.secret, seed, self.holding);
+        self.node = node(self.clock(now_ns), &self.secret, seed, (self.holding, self.mode));
         self.power = Power::On;
         self.sockets.clear();
         if self.id == 0 {
@@ -309,7 +316,7 @@ impl Host {
     }
 }
 
-fn node(now: Instant, secret: &StaticSecret, seed: u64, holding: Holding) -> Node {
+fn node(now: Instant, secret: &StaticSecret, seed: u64, (holding, mode): (Holding, Mode)) -> Node {
     let config = Config {
         secret: secret.clone(),
         floor: Floor::BITS_128,
@@ -318,7 +325,7 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64, holding: Holding) -> Nod
         persistence_timeout: Duration::from_secs(holding.timeout_s),
         hold: holding.hold.into(),
         hold_memory: holding.memory,
-        mode: Mode::default(),
+        mode,
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET)
 }

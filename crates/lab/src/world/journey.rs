@@ -71,7 +71,11 @@ impl Journey {
         timeout_s: u64,
     ) -> Result<Self, Trouble> {
         let link = terrain.link.clone();
-        let mut tunnelled = Tunnelled::new(seed, &link, terrain.clients, hold, timeout_s)?;
+        if terrain.beside.len() > Terrain::BESIDE_MAX {
+            let what = format!("more than {} links beside the first", Terrain::BESIDE_MAX);
+            return Err(Trouble::Lab(anyhow::Error::msg(what)));
+        }
+        let mut tunnelled = Tunnelled::new(seed, terrain, hold, timeout_s)?;
         let client = Client::settle(&mut tunnelled, terrain)?;
         let mut whole = link.clone();
         for pipe in [&mut whole.up, &mut whole.down] {

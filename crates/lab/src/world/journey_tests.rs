@@ -94,6 +94,28 @@ fn a_hole_is_noticed_told_and_left_by_the_other_link() {
 }
 
 #[test]
+fn a_link_beside_the_first_is_another_network_with_a_path_of_its_own() {
+    let [near, far] = [10, 80].map(|ms| LinkConfig::lossless(20_000_000, ms * MS));
+    let terrain = Terrain { beside: vec![far.clone(), far], ..Terrain::of(near) };
+    let mut journey = Journey::new(1, &terrain).unwrap();
+    let paths = journey.tunnelled.world.statuses(CLIENT + 1).remove(0).1.paths;
+    let links: BTreeSet<_> = paths.iter().filter_map(|path| path.link).collect();
+    assert_eq!(links.len(), 3, "{links:?}");
+    let round_trips = |journey: &mut Journey| {
+        let pings = Pings { count: 20, interval_ns: 20 * MS };
+        journey.ping(&[Route::Tunnelled], pings).unwrap().remove(0).milliseconds()
+    };
+    let before = round_trips(&mut journey);
+    assert!(before.len() == 20 && before.iter().all(|ms| *ms < 11.0), "{before:?} ms");
+    journey.act(Act::Unplug).unwrap();
+    journey.pause(SECOND).unwrap();
+    let after = round_trips(&mut journey);
+    assert!(after.len() == 20 && after.iter().all(|ms| (80.0..81.0).contains(ms)), "{after:?} ms");
+    let too_many = Terrain { beside: vec![terrain.link.clone(); 4], ..terrain };
+    assert!(matches!(Journey::new(1, &too_many), Err(Trouble::Lab(_))));
+}
+
+#[test]
 fn however_the_link_went_it_carries_again_a_round_trip_after_it_came_back() {
     for [goes, comes] in
         [[Act::Swallow, Act::Return], [Act::Unplug, Act::Replug], [Act::CloseLid, Act::OpenLid]]

@@ -7,8 +7,9 @@
 //!                                                              attacker, and whoever it pretends
 //!                                                              to be
 //! ```
-//! An HTTP proxy is on the Internet as well. Every client has three access networks of its own; a
-//! card is plugged into one of them. The links between an access network and the Internet change
+//! An HTTP proxy is on the Internet as well. Every client has three access networks of its own, and
+//! the first one may have some more, each behind a NAT box as at home; a card is plugged into one
+//! of them. The links between an access network and the Internet change
 //! nothing.
 
 use std::collections::BTreeMap;
@@ -23,13 +24,15 @@ use crate::emu::{
     BitErrors, Carrier, End, Filter, Internet, LinkConfig, LinkId, Loss, MS, NatConfig, NatKind,
     NodeId, PipeConfig, Rate, Reorder, SECOND,
 };
+use crate::ground::Terrain;
 
 /// Layer-3 length that every network carries unless it was shrunk.
 const MTU: usize = 1_500;
-/// The kind of each access network.
+/// The kinds of access networks; the third is mobile.
+const HOME: usize = 0;
 const OPEN: usize = 1;
 /// The most clients of a world: each has [`ACCESSES`] networks with [`ADDRESSES`] addresses each,
-/// and the blocks that they are from have 2²⁴.
+/// the first of them some more, and the blocks that they are from have 2²⁴.
 pub(super) const CLIENTS_MAX: usize = 1_000;
 /// Addresses of an access network, on either side of a NAT box; then they are given out again.
 const ADDRESSES: u32 = 1 << 12;
@@ -40,7 +43,9 @@ const INSIDE: u32 = 10 << 24;
 const DIRECT: u32 = 60 << 24;
 const OUTSIDE: u32 = 61 << 24;
 
-const _: () = assert!(CLIENTS_MAX * ACCESSES as usize * ADDRESSES as usize <= 1 << 24);
+/// The most access networks of all clients together.
+const NETWORKS_MAX: usize = CLIENTS_MAX * ACCESSES as usize + Terrain::BESIDE_MAX;
+const _: () = assert!(NETWORKS_MAX * ADDRESSES as usize <= 1 << 24);
 /// Queue of an access network in milliseconds at its rate.
 const QUEUE_MS: u64 = 200;
 
@@ -84,8 +89,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// A world of `clients` clients.
-    pub(super) fn new(seed: u64, clients: usize) -> Self {
+    /// A world of `clients` clients, the first of which has so many networks beside the usual ones.
+    pub(super) fn new(seed: u64, clients: usize, beside: usize) -> Self {
         let mut net = Internet::new(seed);
         let core = net.router();
         let gateway_host = net.host();
@@ -110,9 +115,11 @@ impl Place {
             let host = place.net.host();
             place.hosts.push(host);
             place.numbers.insert(host, client + 1);
-            let accesses = 0..usize::from(ACCESSES);
-            let accesses = accesses.map(|kind| place.access_network(core, host, client, kind));
-            let accesses = accesses.collect();
+            let network = |kind| {
+                let label = client * usize::from(ACCESSES) + kind;
+                place.access_network(core, host, kind, label as u16)
+            };
+            let accesses = (0..usize::from(ACCESSES)).map(network).collect();
             place.accesses.push(accesses);
         }
         // The last, so that all chance before it is what it was without.
@@ -120,17 +127,27 @@ impl Place {
         let link = place.net.connect(proxy, core, LinkConfig::ideal());
         place.net.route(core, IpNet::from(LISTENS.ip()), link);
         place.proxy = (proxy, link);
+        place.beside(core, beside);
         place
     }
 
-    fn access_network(&mut self, core: NodeId, host: NodeId, client: usize, kind: usize) -> Access {
-        let label = (client * usize::from(ACCESSES) + kind) as u16;
+    /// The first client has so many networks beside the usual ones.
+    fn beside(&mut self, core: NodeId, count: usize) {
+        let usual = self.accesses.len() * usize::from(ACCESSES);
+        let Some(&host) = self.hosts.get(1) else { return };
+        for number in 0..count {
+            let network = self.access_network(core, host, HOME, (usual + number) as u16);
+            self.accesses[0].push(network);
+        }
+    }
+
+    fn access_network(&mut self, core: NodeId, host: NodeId, kind: usize, label: u16) -> Access {
         let net = &mut self.net;
         let (router, nat, prefixes) = if kind == OPEN {
             let prefixes = vec![site(DIRECT, label), v6(label, 0, 48)];
             (net.router(), None, prefixes)
         } else {
-            let kind = if kind == 0 { NatKind::PortRestricted } else { NatKind::Symmetric };
+            let kind = if kind == HOME { NatKind::PortRestricted } else { NatKind::Symmetric };
             let mut config = NatConfig::new(kind, vec![numbered(OUTSIDE, label, 1).into()]);
             // Above the keepalive of 25 s by no more than one that is lost on the way may cost
             // (RFC 4787, REQ-5 asks for two minutes; boxes in the field give less).
@@ -169,14 +186,20 @@ impl Place {
         self.numbers.get(&place).copied()
     }
 
+    /// How many access networks a client has.
+    pub(super) fn networks(&self, client: usize) -> usize {
+        self.accesses[client].len()
+    }
+
     /// An access network, by numbers that wrap around.
     pub(super) fn access(&self, client: usize, access: usize) -> &Access {
-        &self.accesses[client][access % usize::from(ACCESSES)]
+        &self.accesses[client][access % self.networks(client)]
     }
 
     /// The same, to change.
     pub(super) fn access_mut(&mut self, client: usize, access: usize) -> &mut Access {
-        &mut self.accesses[client][access % usize::from(ACCESSES)]
+        let networks = self.networks(client);
+        &mut self.accesses[client][access % networks]
     }
 
     /// Sets how an access network is, both ways.

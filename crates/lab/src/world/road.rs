@@ -8,10 +8,12 @@ use super::engine::{Crowd, World};
 use super::host::Holding;
 use super::inner::{Body, header};
 use super::laws::Breach;
-use super::op::{ACCESSES, Way};
+use super::op::{ACCESSES, CARDS, Way};
 use super::streams::Known;
 use super::watch::Watch;
 use crate::emu::{End, Internet, IpPacket, LinkConfig, LinkId, MS, NodeId, SECOND};
+use crate::ground::{self, Terrain};
+use rove_proto::bond::Mode;
 use rove_proto::flow::Hold;
 
 /// Where the client begins: behind a NAT box.
@@ -78,17 +80,27 @@ pub(super) struct Passed {
 }
 
 impl Tunnelled {
-    /// Sessions of so many clients that carry, over links like this, and hold open connections so;
-    /// kept for `timeout_s` seconds without a word.
+    /// Sessions that carry, of so many clients with such links and such a mode, and hold open
+    /// connections so; kept for `timeout_s` seconds without a word.
     pub(super) fn new(
         seed: u64,
-        link: &LinkConfig,
-        clients: usize,
+        terrain: &Terrain,
         hold: Hold,
         timeout_s: u64,
     ) -> Result<Self, Breach> {
-        let holding = Holding { hold, memory: HOLD_MEMORY, timeout_s };
-        let crowd = Crowd { clients, apart_ns: APART_NS, streams: Known::Direct, holding };
+        let Terrain { ref link, ref beside, clients, .. } = *terrain;
+        let crowd = Crowd {
+            clients,
+            apart_ns: APART_NS,
+            streams: Known::Direct,
+            holding: Holding { hold, memory: HOLD_MEMORY, timeout_s },
+            beside: beside.len(),
+            mode: match terrain.mode {
+                ground::Mode::Single => Mode::Single,
+                ground::Mode::Backup => Mode::Backup,
+                ground::Mode::Full => Mode::Full,
+            },
+        };
         let mut world = World::gathering(crowd, seed, Watch::default())?;
         world.overheard = Some(Vec::new());
         let mut road = Self { world };
@@ -96,20 +108,27 @@ impl Tunnelled {
         for client in 0..clients {
             road.world.plug(client, 0, Some(HOME))?;
         }
+        for (number, link) in beside.iter().enumerate() {
+            let (card, access) = (usize::from(CARDS) + number, usize::from(ACCESSES) + number);
+            road.set_network(CLIENT, access, link);
+            road.world.plug(CLIENT, card, Some(access))?;
+        }
         road.world.advance(2 * SECOND)?;
         Ok(road)
     }
 
-    /// Makes the clients' networks like `link`.
+    /// Makes the clients' usual networks like `link`.
     pub(super) fn set_link(&mut self, link: &LinkConfig) {
         let accesses = 0..usize::from(ACCESSES);
         let all =
             (0..self.world.clients.len()).flat_map(|one| accesses.clone().map(move |a| (one, a)));
-        for (client, access) in all {
-            let id = self.world.place.access(client, access).link;
-            for (end, pipe) in [(End::A, &link.up), (End::B, &link.down)] {
-                self.world.place.net.set_config(self.world.now_ns, id, end, pipe.clone());
-            }
+        all.for_each(|(client, access)| self.set_network(client, access, link));
+    }
+
+    fn set_network(&mut self, client: usize, access: usize, link: &LinkConfig) {
+        let id = self.world.place.access(client, access).link;
+        for (end, pipe) in [(End::A, &link.up), (End::B, &link.down)] {
+            self.world.place.net.set_config(self.world.now_ns, id, end, pipe.clone());
         }
     }
 

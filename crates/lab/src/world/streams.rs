@@ -26,7 +26,7 @@ use super::engine::{GATEWAY, World};
 use super::hash::hash;
 use super::host::{PORT, Power};
 use super::laws::Breach;
-use super::op::{self, ACCESSES};
+use super::op;
 use super::parcel::{HostId, Origin, Parcel};
 use super::tcp::{Header, Kind, TCP_HEADER, Tcp};
 use crate::emu::{self, Datagram};
@@ -417,7 +417,7 @@ impl World {
         };
         let at = |access: &usize| self.place.is_of(client - 1, *access, remote.ip());
         let access = if matches!(*host, GATEWAY | PROXY) {
-            (0..usize::from(ACCESSES)).find(at)
+            (0..self.place.networks(client - 1)).find(at)
         } else {
             let card = self.hosts[*host].cards.get(*card).and_then(Option::as_ref);
             card.map(|card| card.access)

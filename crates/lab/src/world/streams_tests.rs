@@ -13,7 +13,7 @@ use rove_proto::id::Transport;
 /// A client that is in the open network from the start, behind a middlebox.
 fn behind(filter: Filter) -> World {
     let holding = Holding { hold: Hold::Off, memory: 0, ..Holding::USUAL };
-    let crowd = Crowd { clients: 1, apart_ns: 0, streams: Known::Proxy, holding };
+    let crowd = Crowd { streams: Known::Proxy, ..Crowd::usual(1, holding) };
     let mut world = World::gathering(crowd, 1, Watch::default()).unwrap();
     world.advance(3 * SECOND).unwrap();
     for access in 0..3 {

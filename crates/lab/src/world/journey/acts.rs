@@ -13,7 +13,6 @@ use rove_proto::time::Duration;
 use super::super::engine::GATEWAY;
 use super::super::host::{Card, PORT};
 use super::super::laws::{Breach, Law};
-use super::super::op::ACCESSES;
 use super::super::road::{CLIENT, HOME, Road as _, Tunnelled};
 use super::super::streams::{HTTPS, LISTENS};
 use crate::emu::{Carrier, End, Filter, PipeConfig, SECOND};
@@ -183,7 +182,7 @@ impl Client {
 
     fn filter(&mut self, road: &mut Tunnelled, filter: Option<Filter>) {
         self.stop_watching();
-        for access in 0..usize::from(ACCESSES) {
+        for access in 0..road.world.place.networks(CLIENT) {
             road.world.place.set_filter(CLIENT, access, filter);
         }
     }

@@ -1,0 +1,122 @@
+//! `asymmetric`: one connection over two links that have little in common (Table 3.3 of Alshalan's
+//! thesis, and pairs that people have).
+
+use super::links::{
+    self, CONGESTION, Cells, GRID, KEYS, Link, MODE, Pair, SECONDS, TRANSFER, name,
+};
+use super::record::Limit;
+use super::settings::{Setting, Settings};
+use super::{About, Outcome, Scenario, Stage};
+use serde_json::{Value, json};
+
+/// The share of the sum that must be there.
+const SHARE_OF_SUM_MIN: f64 = 0.90;
+
+/// Of the thesis; fibre and DSL, fibre and LTE, two of cable, DSL and LTE, DSL and a satellite.
+const PAIRS: &[Pair] = &[
+    pair((10, 10), (40, 60)),
+    pair((300, 10), (80, 30)),
+    pair((300, 10), (30, 60)),
+    pair((100, 25), (100, 25)),
+    pair((40, 10), (10, 60)),
+    pair((50, 10), (5, 300)),
+];
+
+const CELLS: Cells = Cells {
+    pairs: PAIRS,
+    losses: &["0", "0.5", "2", "bursty"],
+    few: &[(0, 0), (0, 1), (1, 0), (3, 3), (4, 2), (5, 0)],
+};
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[
+    MODE,
+    TRANSFER,
+    CONGESTION,
+    Setting::choice(
+        "pair",
+        &[
+            GRID,
+            "10/10+40/60",
+            "300/10+80/30",
+            "300/10+30/60",
+            "100/25+100/25",
+            "40/10+10/60",
+            "50/10+5/300",
+        ],
+        "the links, each with its Mbit/s and the milliseconds of its round trip",
+    ),
+    Setting::choice(
+        "loss",
+        &[GRID, "0", "0.5", "2", "bursty"],
+        "what each loses each way, in per cent; or 2 % in bursts of 3",
+    ),
+    SECONDS,
+];
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct Asymmetric;
+
+impl Scenario for Asymmetric {
+    fn about(&self) -> About {
+        About {
+            name: "asymmetric",
+            summary: "one connection over two links of different kinds, beside the better one",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
+    }
+
+    fn paper(&self, _settings: &Settings) -> Value {
+        json!({
+            "source": "issue 5: 10/10+40/60 as Alshalan 2017, Table 3.3; 300+80 of mqvpn's lane \
+                       of packets; Mbit/s without loss",
+            "10/10+40/60": {
+                "mptcp": 46.5, "openvpn_over_mptcp": 42.7, "openvpn_better_link": 35.6,
+            },
+            "300+80": {"mqvpn_packets": 149, "mqvpn_better_link": 255},
+        })
+    }
+
+    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
+        links::limits(SHARE_OF_SUM_MIN)
+    }
+
+    fn bound_ms(&self, settings: &Settings) -> f64 {
+        let chosen = links::chosen(settings, "pair", PAIRS, name);
+        chosen.map_or_else(|| links::bound_ms(PAIRS), |pair| links::bound_ms(&[pair]))
+    }
+
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        CELLS.tell(stage, links::chosen(stage.settings, "pair", PAIRS, name))
+    }
+}
+
+/// Two links by rate and round trip.
+const fn pair(first: (u64, u64), second: (u64, u64)) -> Pair {
+    [
+        Link { mbps: first.0, round_trip_ms: first.1 },
+        Link { mbps: second.0, round_trip_ms: second.1 },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PAIRS, SETTINGS, links, name};
+    use crate::scenario::settings::{Kind, Settings};
+
+    #[test]
+    fn every_pair_can_be_chosen_by_its_name() {
+        let setting = SETTINGS.iter().find(|setting| setting.key == "pair").unwrap();
+        let Kind::Choice(words) = setting.kind else { panic!() };
+        assert_eq!(words[1..], PAIRS.iter().map(name).collect::<Vec<_>>());
+        for pair in PAIRS {
+            let set = [format!("pair={}", name(pair))];
+            let settings = Settings::parse(SETTINGS, &set).unwrap();
+            assert_eq!(links::chosen(&settings, "pair", PAIRS, name), Some(*pair));
+        }
+        let settings = Settings::parse(SETTINGS, &[]).unwrap();
+        assert_eq!(links::chosen(&settings, "pair", PAIRS, name), None);
+    }
+}

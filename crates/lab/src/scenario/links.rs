@@ -1,0 +1,365 @@
+//! Several links as one: what the stories of bonding have in common.
+//!
+//! A cell is a pair of links, what they lose, and the congestion control inside the tunnel. In each
+//! one connection is carried over both links together, one by Rove with the better of them alone,
+//! and the thesis' file over both and over one bare link that is as fast as they are together.
+//!
+//! Decides what is measured in a cell and what must hold in all of them. Knows no pair.
+
+use super::deploy::Deployment;
+use super::outage::receiver;
+use super::record::Limit;
+use super::settings::{Setting, Settings};
+use super::stage::{Story, USUALLY};
+use super::statistics::min;
+use super::table::{self, Row, TABLE, figure, least};
+use super::{Baseline, Grid, Key, Outcome, Stage};
+use crate::emu::{LinkConfig, Loss, MS, SECOND};
+use crate::ground::{
+    Congestion, Connections, Flow, Ground, Mode, Route, Terrain, Transfer, Trouble,
+};
+use crate::world::StreamsKnown;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// The share of the best single link that must be there on every pair.
+const SHARE_OF_BEST_MIN: f64 = 0.98;
+/// The beginning of a transfer that does not count, as LAB.md has it.
+const FIRST_NS: u64 = 5 * SECOND;
+/// How long a connection may take to open before its time counts.
+const OPENING_NS: u64 = 5 * SECOND;
+/// The file of Alshalan's thesis, in bytes.
+const FILE: u64 = 16_331_410;
+/// How long it may take.
+const FILE_LIMIT_NS: u64 = 900 * SECOND;
+/// Time in which what a transfer has left in queues drains.
+const CALM_NS: u64 = 2 * SECOND;
+/// How long the flow lasts that shows what the tunnel adds to a packet.
+const SHOWING_NS: u64 = SECOND / 2;
+/// The longest inner packet, in bytes: the MTU of the tunnel's interface, here and in the world.
+const INNER_BYTES: f64 = 1_420.0;
+/// What of it is no payload: IPv4, TCP, and the time stamps of both.
+const INNER_HEADERS: f64 = 52.0;
+/// What is around a datagram of the tunnel: IPv4 and UDP.
+const OUTER_HEADERS: f64 = 28.0;
+
+/// What a dimension of the grid is called that nobody has chosen from.
+pub(super) const GRID: &str = "grid";
+/// The setting of the mode.
+pub(super) const MODE: Setting = Setting::choice(
+    "mode",
+    &["full", "backup", "single"],
+    "what the client makes of its links: all carry, one does, one does and no other is prepared",
+);
+/// The setting of the receiver.
+pub(super) const TRANSFER: Setting =
+    Setting::choice("transfer", &["down", "up"], "to the client, or from it");
+/// The setting of the congestion control; in the default grid it is CUBIC.
+pub(super) const CONGESTION: Setting =
+    Setting::choice("cc", &[GRID, "cubic", "reno", "bbr"], "congestion control of both ends");
+/// The setting of the length.
+pub(super) const SECONDS: Setting =
+    Setting::number("seconds", 30, (6, 600), "how long each connection is carried");
+
+/// What is measured at least.
+pub(super) const KEYS: &[Key] = &[
+    Key::higher_is_better("share_of_sum_min"),
+    Key::higher_is_better("share_of_best_min"),
+    Key::higher_is_better("file_share_min"),
+    Key::must_hold("checksum_ok"),
+    Key::higher_is_better(TABLE),
+];
+
+/// A link of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    /// Its rate, in Mbit/s.
+    pub(super) mbps: u64,
+    /// Its round trip, in milliseconds.
+    pub(super) round_trip_ms: u64,
+}
+
+/// Two of them; the client's first one comes first.
+pub(super) type Pair = [Link; 2];
+
+/// The conditions of one transfer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cell {
+    pair: Pair,
+    /// What each link loses each way, in words.
+    loss: &'static str,
+    congestion: Congestion,
+}
+
+/// The cells of a scenario.
+#[derive(Debug)]
+pub(super) struct Cells {
+    /// All pairs, that of a control first.
+    pub(super) pairs: &'static [Pair],
+    /// What they lose, as [`loss`] knows it, nothing first.
+    pub(super) losses: &'static [&'static str],
+    /// The cells that stand for all, by places in these lists.
+    pub(super) few: &'static [(usize, usize)],
+}
+
+/// What must hold, with so much of the sum in every cell.
+pub(super) fn limits(share_of_sum_min: f64) -> Vec<Limit> {
+    vec![
+        Limit::at_least("share_of_sum_min", share_of_sum_min),
+        Limit::at_least("share_of_best_min", SHARE_OF_BEST_MIN),
+        Limit::equal("checksum_ok", true),
+    ]
+}
+
+/// What the shallowest queue of these pairs holds, in milliseconds: lateness costs no goodput as
+/// long as no queue runs empty, or over.
+pub(super) fn bound_ms(pairs: &[Pair]) -> f64 {
+    let queue_ms = |link: &Link| {
+        let bits = link.config(Loss::None).down.queue_bytes * 8;
+        bits as f64 / (link.mbps as f64 * 1e3)
+    };
+    min(&pairs.iter().flatten().map(queue_ms).collect::<Vec<_>>()).unwrap_or_default()
+}
+
+/// Loss by its word: that share of all packets, in per cent, each by itself; or as Wi-Fi at its
+/// worst has it.
+fn loss(word: &str) -> Loss {
+    match word.parse::<f64>() {
+        Ok(0.0) => Loss::None,
+        Ok(percent) => Loss::Bernoulli(percent / 100.0),
+        Err(_) => Loss::bursts(0.02, 3.0),
+    }
+}
+
+impl Cells {
+    /// Those to tell of: of what is set only that; for the rest all of the grid, or the first where
+    /// the grid is the default. Where nothing is set in the default grid, the few.
+    fn told(&self, stage: &Stage<'_>, pair: Option<Pair>) -> Vec<Cell> {
+        let settings = stage.settings;
+        let full = stage.grid == Grid::Full && !stage.control();
+        let loss = self.losses.iter().copied().find(|word| *word == settings.text("loss"));
+        let conditions: Vec<(Pair, &'static str)> =
+            if full || stage.control() || pair.is_some() || loss.is_some() {
+                let pairs = pair.map_or_else(|| some_of(self.pairs, full), |pair| vec![pair]);
+                let losses = loss.map_or_else(|| some_of(self.losses, full), |loss| vec![loss]);
+                pairs.iter().flat_map(|pair| losses.iter().map(|loss| (*pair, *loss))).collect()
+            } else {
+                self.few.iter().map(|&(pair, loss)| (self.pairs[pair], self.losses[loss])).collect()
+            };
+        let controls = [Congestion::Cubic, Congestion::Reno, Congestion::Bbr];
+        let chosen = controls.into_iter().find(|one| one.name() == settings.text("cc"));
+        let controls = chosen.map_or_else(|| some_of(&controls, full), |one| vec![one]);
+        let cells = conditions.iter().flat_map(|&(pair, loss)| {
+            controls.iter().map(move |&congestion| Cell { pair, loss, congestion })
+        });
+        cells.collect()
+    }
+
+    /// Tells the story of each cell.
+    ///
+    /// # Errors
+    /// What kept one from being told.
+    pub(super) fn tell(&self, stage: &Stage<'_>, pair: Option<Pair>) -> anyhow::Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let (mut rows, mut bare, mut arrived) = (Vec::new(), Vec::new(), Vec::new());
+        for cell in self.told(stage, pair) {
+            (stage.tell)(&cell.name());
+            let measured = cell.measure(stage, &mut outcome)?;
+            let row = measured.row(&cell);
+            (stage.tell)(&table::line(&row));
+            let alone = figure(measured.bare_file_s);
+            bare.push(json!({"pair": name(&cell.pair), "cc": row["cc"], "file_s": alone}));
+            rows.push(Value::Object(row));
+            arrived.push(measured.file_ok);
+        }
+        for column in ["share_of_sum", "share_of_best", "file_share"] {
+            outcome.measure(&format!("{column}_min"), least(&rows, column));
+        }
+        outcome.hold("checksum_ok", !arrived.is_empty() && arrived.iter().all(|one| *one));
+        outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
+        let bare = BTreeMap::from([(TABLE.to_owned(), Value::Array(bare))]);
+        outcome.baseline = Baseline::Measured(BTreeMap::from([("bare".to_owned(), bare)]));
+        Ok(outcome)
+    }
+}
+
+/// All of them, or the first.
+fn some_of<T: Copy>(all: &[T], every: bool) -> Vec<T> {
+    all.iter().copied().take(if every { all.len() } else { 1 }).collect()
+}
+
+impl Link {
+    fn config(&self, loss: Loss) -> LinkConfig {
+        LinkConfig::lossless(self.mbps * 1_000_000, self.round_trip_ms * MS).loss(loss)
+    }
+}
+
+/// A pair in words: rates in Mbit/s and round trips in milliseconds.
+pub(super) fn name(pair: &Pair) -> String {
+    pair.map(|link| format!("{}/{}", link.mbps, link.round_trip_ms)).join("+")
+}
+
+/// What was measured in a cell; rates in Mbit/s.
+#[derive(Debug, Default)]
+struct Measured {
+    goodput_mbps: Option<f64>,
+    /// What both links can carry of an inner connection.
+    sum_mbps: Option<f64>,
+    best_mbps: Option<f64>,
+    file_s: Option<f64>,
+    bare_file_s: Option<f64>,
+    file_ok: bool,
+}
+
+impl Measured {
+    fn row(&self, cell: &Cell) -> Row {
+        let share = |part: Option<f64>, of: Option<f64>| Some(part? / of?);
+        let row = [
+            ("pair", name(&cell.pair).into()),
+            ("loss", cell.loss.into()),
+            ("cc", cell.congestion.name().into()),
+            ("goodput_mbps", figure(self.goodput_mbps)),
+            ("sum_mbps", figure(self.sum_mbps)),
+            ("best_mbps", figure(self.best_mbps)),
+            ("share_of_sum", figure(share(self.goodput_mbps, self.sum_mbps))),
+            ("share_of_best", figure(share(self.goodput_mbps, self.best_mbps))),
+            ("file_s", figure(self.file_s)),
+            ("bare_file_s", figure(self.bare_file_s)),
+            ("file_share", figure(share(self.bare_file_s, self.file_s))),
+        ];
+        row.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+}
+
+impl Cell {
+    fn name(&self) -> String {
+        format!("{}, loss {}, {}", name(&self.pair), self.loss, self.congestion.name())
+    }
+
+    fn measure(&self, stage: &Stage<'_>, outcome: &mut Outcome) -> anyhow::Result<Measured> {
+        let mut measured = Measured::default();
+        let [first, second] = self.pair.map(|link| link.config(loss(self.loss)));
+        let together = Terrain { beside: vec![second], mode: mode(stage), ..Terrain::of(first) };
+        let told = stage.on_ground(&together, &mut |ground, _| {
+            let file = self.carry_file(stage, ground, Route::Tunnelled)?;
+            measured.file_s = file.seconds();
+            measured.file_ok = file.complete && file.intact;
+            ground.pause(CALM_NS)?;
+            measured.goodput_mbps = self.goodput_mbps(stage, ground)?;
+            ground.pause(CALM_NS)?;
+            measured.sum_mbps = self.sum_mbps(ground)?;
+            Ok(())
+        })?;
+        outcome.absorb(told);
+        measured.best_mbps = self.best_mbps(stage, outcome)?;
+        outcome.absorb(stage.on_bare_ground(&self.as_one(), &mut |ground, _| {
+            let file = self.carry_file(stage, ground, Route::Open)?;
+            measured.bare_file_s = file.seconds();
+            Ok(())
+        })?);
+        Ok(measured)
+    }
+
+    /// One link without losses, as fast as both together and as near as the nearer one.
+    fn as_one(&self) -> Terrain {
+        let mbps = self.pair.iter().map(|link| link.mbps).sum();
+        let round_trip_ms = self.pair.iter().map(|link| link.round_trip_ms).min();
+        let link = Link { mbps, round_trip_ms: round_trip_ms.unwrap_or_default() };
+        Terrain::of(link.config(Loss::None))
+    }
+
+    fn carry_file(
+        &self,
+        stage: &Stage<'_>,
+        ground: &mut dyn Ground,
+        route: Route,
+    ) -> Result<Transfer, Trouble> {
+        let kind = Connections { route, ..self.kind(stage, FILE) };
+        Ok(ground.connect(&[kind], FILE_LIMIT_NS, &[])?.concat().pop().unwrap_or_default())
+    }
+
+    /// The goodput of a connection that has more to say than there is time for.
+    fn goodput_mbps(
+        &self,
+        stage: &Stage<'_>,
+        ground: &mut dyn Ground,
+    ) -> Result<Option<f64>, Trouble> {
+        let seconds = stage.settings.number("seconds");
+        let mbps: u64 = self.pair.iter().map(|link| link.mbps).sum();
+        let length_ns = seconds * SECOND;
+        let kind = self.kind(stage, mbps * 1_000_000 / 8 * (seconds + OPENING_NS / SECOND));
+        let transfers = ground.connect(&[kind], length_ns + OPENING_NS, &[])?.concat();
+        // Short runs are for tests of the lab: they skip in proportion.
+        let skip_ns = FIRST_NS.min(length_ns / 6);
+        Ok(transfers.first().and_then(|one| one.mbps_within(skip_ns, length_ns)))
+    }
+
+    fn kind(&self, stage: &Stage<'_>, length: u64) -> Connections {
+        let bulk = Connections::bulk(receiver(stage.settings), length);
+        Connections { congestion: self.congestion, ..bulk }
+    }
+
+    /// What both links can carry of an inner connection at best, by what this tunnel adds to each
+    /// packet at least.
+    fn sum_mbps(&self, ground: &mut dyn Ground) -> Result<Option<f64>, Trouble> {
+        let added = ground.flow(Flow::lasting(SHOWING_NS), &[])?.added_bytes;
+        let rates: f64 = self.pair.iter().map(|link| link.mbps as f64).sum();
+        let carried = rates * (1.0 - loss(self.loss).mean());
+        let of_outer =
+            |added| (INNER_BYTES - INNER_HEADERS) / (INNER_BYTES + added + OUTER_HEADERS);
+        Ok(min(&added).map(|added| carried * of_outer(added)))
+    }
+
+    /// The goodput of Rove over the better of the two links, which alone is there. The slower one
+    /// is tried only where it could be better.
+    fn best_mbps(&self, stage: &Stage<'_>, outcome: &mut Outcome) -> anyhow::Result<Option<f64>> {
+        let mut links = self.pair.to_vec();
+        links.sort_by_key(|link| std::cmp::Reverse(link.mbps));
+        links.dedup();
+        let mut best: Option<f64> = None;
+        for link in links {
+            if best.is_some_and(|best| best >= link.mbps as f64) {
+                continue;
+            }
+            let alone = Terrain { mode: Mode::Single, ..Terrain::of(link.config(loss(self.loss))) };
+            let mut alone_mbps = None;
+            let told = stage.on_ground(&alone, &mut |ground, _| {
+                alone_mbps = self.goodput_mbps(stage, ground)?;
+                Ok(())
+            })?;
+            outcome.absorb(told);
+            best = best.into_iter().chain(alone_mbps).reduce(f64::max);
+        }
+        Ok(best)
+    }
+}
+
+/// What the client makes of its links: in a control, one carries.
+fn mode(stage: &Stage<'_>) -> Mode {
+    match stage.settings.text("mode") {
+        _ if stage.control() => Mode::Backup,
+        "backup" => Mode::Backup,
+        "single" => Mode::Single,
+        _ => Mode::Full,
+    }
+}
+
+/// The pair that a setting names, by how each is called there.
+pub(super) fn chosen(
+    settings: &Settings,
+    key: &str,
+    pairs: &[Pair],
+    called: impl Fn(&Pair) -> String,
+) -> Option<Pair> {
+    pairs.iter().copied().find(|pair| called(pair) == settings.text(key))
+}
+
+impl Stage<'_> {
+    /// Tells a story that needs no tunnel.
+    fn on_bare_ground(&self, terrain: &Terrain, story: Story<'_>) -> anyhow::Result<Outcome> {
+        let Some(entered) = self.entered else {
+            return self.in_virtual_time(terrain, StreamsKnown::Direct, USUALLY, story);
+        };
+        self.on_hosts(entered, terrain, &|testbed| Deployment::start(testbed, None), story)
+    }
+}
