@@ -79,6 +79,7 @@ fn kind(op: &Op) -> &'static str {
         Op::Network(Network::Filter { filter: Some(_), .. }) => "a middlebox",
         Op::Network(_) => "the network changes",
         Op::Connect { .. } => "a connection",
+        Op::SetMode { .. } => "another mode",
         Op::Send { .. } | Op::Syn { .. } | Op::Wait { .. } => "traffic",
         Op::Revoke { .. } => "revoked",
         Op::Readmit { .. } => "readmitted",
@@ -89,7 +90,7 @@ fn kind(op: &Op) -> &'static str {
 }
 
 /// Kinds that [`kind`] can tell.
-const KINDS: usize = 28;
+const KINDS: usize = 29;
 
 #[test]
 fn the_fixed_seeds_have_operations_of_every_kind() {

@@ -5,7 +5,7 @@ mod pair;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use pair::{DELAY, GATEWAY, Pair};
+use pair::{DELAY, GATEWAY, Pair, links};
 use rove_proto::error::CloseCode;
 use rove_proto::node::{Command, Event, PeerState};
 use rove_proto::time::{Duration, Instant};
@@ -194,4 +194,23 @@ fn what_was_promised_to_a_client_that_left_is_broken_off_when_it_does_not_come_b
     let after = is_reset(&scene).unwrap().saturating_since(lost);
     let kept = Duration::from_secs(86_400);
     assert!(kept <= after && after <= kept + Duration::from_secs(5), "{after:?}");
+}
+
+/// The payload of a segment that is on its way is kept with its connection, the rest by its path.
+#[test]
+fn what_a_dying_link_took_with_it_of_a_connection_leaves_again_by_the_other() {
+    let mut scene = Scene::new(Sender::Client);
+    let (dies, stays) = ([203, 0, 113, 5], [192, 0, 2, 130]);
+    scene.pair.tell_client(links(&[dies, stays]));
+    scene.run(Duration::from_secs(1));
+    for nth in 0..5 {
+        scene.say(true, Flags::ACK, START.plus(1 + nth * 1_000), START.plus(1), &SEGMENT);
+    }
+    scene.pair.cut(dies);
+    scene.pair.tell_client(links(&[stays]));
+    scene.run(ROUND_TRIP * 2);
+    let heard = scene.heard(false);
+    let segments: Vec<_> = heard.iter().filter(|(_, segment)| segment.len > 0).collect();
+    let numbers: Vec<_> = segments.iter().map(|(_, segment)| segment.seq).collect();
+    assert_eq!(numbers, [1, 1_001, 2_001, 3_001, 4_001].map(|nth| START.plus(nth)));
 }

@@ -36,6 +36,11 @@ impl World {
                 self.schedule(0, Task::Send { client, way, body: Body::Syn(mss) });
             }
             Op::Connect { client, talk } => self.connect(self.client(client), talk),
+            Op::SetMode { client, mode } => {
+                let host = self.client(client) + 1;
+                self.hosts[host].set_mode(mode);
+                return self.command(host, Command::SetMode(mode));
+            }
             Op::Wait { ms } => return self.wait(u64::from(ms) * MS),
             Op::Network(ref change) => return self.change_network(change),
             Op::Machine(ref change) => return self.change_machine(change),

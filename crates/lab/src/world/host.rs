@@ -149,6 +149,16 @@ impl Host {
         Self { mode, ..self }
     }
 
+    /// The same, which is there already; who runs is to be told.
+    pub(super) const fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+    }
+
+    /// What its node makes of its links.
+    pub(super) const fn mode(&self) -> Mode {
+        self.mode
+    }
+
     /// The process ends, wherever it is.
     pub(super) fn stop(&mut self) {
         self.power = Power::Off;

@@ -26,6 +26,9 @@ pub(super) const LEN_MIN: u16 = 20;
 /// The longest: the MTU of the tunnel's interface.
 pub(super) const LEN_MAX: u16 = 1_420;
 
+/// Flows of a client each way.
+const FLOWS: u32 = 5;
+
 const UDP: u8 = 17;
 const TCP: u8 = 6;
 /// Protocol number for experiments (RFC 3692).
@@ -94,6 +97,11 @@ impl Inner {
         let [a, b, c, d] = self.id.to_be_bytes();
         (packet[4], packet[5], packet[10], packet[11]) = (a, b, c, d);
         packet
+    }
+
+    /// The flow that it is of, of those of all clients both ways.
+    pub(super) const fn flow(&self) -> (usize, Way, u8) {
+        (self.client, self.way, (self.id % FLOWS) as u8)
     }
 
     /// The packet as a tunnel device hands it over: sometimes in two parts, of which the first has
@@ -167,7 +175,7 @@ impl Inner {
         let mut rng = Rng::new(self.id.into()).fork(0x696e);
         rng.fill(&mut packet[20..]);
         if protocol == UDP {
-            let flow = (self.id % 5) as u8;
+            let (_, _, flow) = self.flow();
             packet[20..24].copy_from_slice(&[0x40, flow, 0x01, 0xbb]);
             packet[24..26].copy_from_slice(&(len as u16 - 20).to_be_bytes());
         }

@@ -26,6 +26,7 @@ mod hunt;
 mod inner;
 mod journey;
 mod laws;
+mod modes;
 mod op;
 mod order;
 mod owed;
@@ -51,6 +52,7 @@ pub use laws::Law;
 pub use op::{
     Attack, Found, Intercept, Machine, Network, Op, Overreach, Quality, Way, decode, generate,
 };
+pub use rove_proto::bond::Mode;
 pub use rove_proto::flow::Hold;
 pub use streams::Known as StreamsKnown;
 pub use watch::Teller;

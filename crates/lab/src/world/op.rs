@@ -5,7 +5,10 @@
 //! ("swarm testing", Groce et al., ISSTA 2012): a run without restarts gets deeper into moves than
 //! one that has a bit of everything.
 
+use rove_proto::bond::Mode;
+
 use super::connect::{Talk, strew};
+use super::modes;
 use super::streams::{Known, LISTENS};
 use crate::emu::{Carrier, Filter, Rng};
 
@@ -61,6 +64,8 @@ pub enum Op {
     Syn { client: u8, way: Way, mss: u16 },
     /// A client opens a connection to the server; only so many in one world.
     Connect { client: u8, talk: Talk },
+    /// A client makes this of its links from now on, also when it starts anew.
+    SetMode { client: u8, mode: Mode },
     /// Time passes.
     Wait { ms: u32 },
     /// Something changes on the way.
@@ -110,6 +115,7 @@ impl Op {
             | Self::Send { .. }
             | Self::Syn { .. }
             | Self::Connect { .. }
+            | Self::SetMode { .. }
             | Self::Wait { .. }
             | Self::Revoke { .. }
             | Self::Readmit { .. }
@@ -125,6 +131,7 @@ impl Op {
             Self::Send { .. }
             | Self::Syn { .. }
             | Self::Connect { .. }
+            | Self::SetMode { .. }
             | Self::Wait { .. }
             | Self::Overreach { .. }
             | Self::Enrol { .. }
@@ -315,8 +322,8 @@ const KINDS: u64 = 27;
 /// Of these, those that [`decode`] makes of the first 64 kind bytes; all have one each behind them.
 const KINDS_OLD: u64 = 22;
 
-/// Makes a list of `steps` operations, and of some seeds a few connections more among them; the
-/// last is always [`Op::Settle`].
+/// Makes a list of `steps` operations, and of some seeds a few connections more among them and what
+/// concerns several links; the last is always [`Op::Settle`].
 pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
     let mut rng = Rng::new(seed).fork(0x6f70);
     let allowed: Vec<u64> = (0..KINDS).filter(|_| rng.chance(0.45)).collect();
@@ -334,11 +341,15 @@ pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
     }
     ops.push(Op::Settle { quiet: rng.chance(0.5) });
     strew(seed, &mut ops);
+    modes::strew(seed, &mut ops);
     ops
 }
 
 /// The most operations that [`decode`] makes: a run of a fraction of a second.
 pub(super) const DECODED_MAX: usize = 40;
+/// What [`decode`] has behind those that have a number.
+const DECODED_MODE: u64 = KINDS + 1;
+const DECODED_BURST: u64 = KINDS + 2;
 /// Bytes of one operation in the input of [`decode`].
 const DECODED_LEN: usize = 3;
 
@@ -357,6 +368,8 @@ pub fn decode(bytes: &[u8]) -> (u64, Vec<Op>) {
             other => match u64::from(other - 64) {
                 kind @ 0..KINDS => trouble(&mut rng, kind),
                 KINDS => Op::connect(&mut rng),
+                DECODED_MODE => modes::change(&mut rng),
+                DECODED_BURST => modes::burst(&mut rng),
                 spare => trouble(&mut rng, spare % KINDS_OLD), // a new kind takes one of these
             },
         }
@@ -378,7 +391,7 @@ fn wait(rng: &mut Rng) -> u32 {
     }
 }
 
-fn client(rng: &mut Rng) -> u8 {
+pub(super) fn client(rng: &mut Rng) -> u8 {
     rng.below(CLIENTS_MAX.into()) as u8
 }
 

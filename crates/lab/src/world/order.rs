@@ -17,21 +17,21 @@ use super::op::{ACCESSES, Way};
 use crate::emu::{Carrier, MS, SECOND};
 
 /// The card whose link comes first, and the other.
-const FIRST: usize = 0;
-const SECOND_BEST: usize = 1;
+pub(super) const FIRST: usize = 0;
+pub(super) const SECOND_BEST: usize = 1;
 /// Bytes of the packets that flow meanwhile: what any path carries whole.
 const LEN: u16 = 600;
 /// Time between two of them each way, in nanoseconds.
 const EVERY_NS: u64 = 20 * MS;
 /// How long they flow before anything is judged: time to prove a link, and to go back to the first.
-const PROVEN_NS: u64 = 5 * SECOND;
+pub(super) const PROVEN_NS: u64 = 5 * SECOND;
 /// How long ahead a departure is announced, in nanoseconds.
 const AHEAD_NS: u64 = 300 * MS;
 /// How long the other link may take to carry after a cut without a word: three round trips and
 /// 200 ms until the silence is noticed, as much to ask, and as much again for the other end.
-const CUT_NS: u64 = 2 * SECOND;
+pub(super) const CUT_NS: u64 = 2 * SECOND;
 /// How long a link that fell silent or lost much is distrusted at most, and time to go back to it.
-const TRUSTED_NS: u64 = 305 * SECOND;
+pub(super) const TRUSTED_NS: u64 = 305 * SECOND;
 /// Time in which what was under way arrives.
 const UNDER_WAY_NS: u64 = SECOND;
 
@@ -81,7 +81,7 @@ impl World {
         Ok(())
     }
 
-    fn knows_the_way(&self, client: usize) -> bool {
+    pub(super) fn knows_the_way(&self, client: usize) -> bool {
         let known = self.clients[client].directory.remotes();
         self.gateway_addresses().iter().any(|at| at.is_ipv4() && known.contains(at))
     }
@@ -129,13 +129,13 @@ impl World {
     pub(super) fn all_came(&mut self, from: u32, client: usize, when: &str) -> Result<(), Breach> {
         let last = self.delivery.totals().0;
         self.flow(client, UNDER_WAY_NS)?;
-        let lost = (from..=last).filter(|&id| !self.delivery.has_arrived(id)).count();
-        if lost == 0 {
-            return Ok(());
-        }
-        let all = last + 1 - from;
+        let mut lost = (from..=last).filter(|&id| !self.delivery.has_arrived(id));
+        let Some(first) = lost.next().and_then(|id| self.delivery.sent(id)) else { return Ok(()) };
+        let (lost, all) = (1 + lost.count(), last + 1 - from);
         let portrait = self.portrait(client);
-        let what = format!("client {client}: {lost} of {all} packets lost {when}\n{portrait}");
+        let what = format!(
+            "client {client}: {lost} of {all} packets lost {when}, the first {first:?}\n{portrait}"
+        );
         Err(Breach::new(Law::Order, what))
     }
 
@@ -158,12 +158,12 @@ impl World {
         Err(Breach::new(Law::Order, what))
     }
 
-    fn access_of_card(&self, client: usize, card: usize) -> Option<usize> {
+    pub(super) fn access_of_card(&self, client: usize, card: usize) -> Option<usize> {
         self.hosts[client + 1].cards[card].as_ref().map(|card| card.access)
     }
 
     /// A network in which no card of the client's is.
-    fn free_access(&self, client: usize) -> usize {
+    pub(super) fn free_access(&self, client: usize) -> usize {
         let cards = &self.hosts[client + 1].cards;
         let taken = |access: &usize| cards.iter().flatten().any(|card| card.access == *access);
         (0..usize::from(ACCESSES)).find(|access| !taken(access)).unwrap_or(0)

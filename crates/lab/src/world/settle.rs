@@ -9,12 +9,14 @@
 //!    nothing, so the tunnel may not; but for large packets just after data went over to another
 //!    path, which may have shrunk while none went by it.
 //!    Nor while an attacker is faster with copies of some of them.
-//! 4. *Order*: of two links the first that carries is used, and leaving it ahead costs nothing.
+//! 4. *Order*: of two links the first that carries is used, and leaving it ahead costs nothing; or
+//!    both are, and leaving one costs nothing either.
 //! 5. *Silence*: with nothing to say nothing is sent; behind a NAT what keeps its mapping, within
 //!    the budget of 250 KB a day. It does keep it: afterwards the gateway gets through at once.
 
 use std::net::SocketAddr;
 
+use rove_proto::bond::Mode;
 use rove_proto::id::Transport;
 use rove_proto::node::{Command, PeerState};
 
@@ -67,7 +69,10 @@ impl World {
         if quiet {
             (0..self.clients.len())
                 .try_for_each(|client| self.nothing_is_lost_to_a_race(client))?;
-            (0..self.clients.len()).try_for_each(|client| self.links_in_order(client))?;
+            (0..self.clients.len()).try_for_each(|client| match self.hosts[client + 1].mode() {
+                Mode::Full => self.links_together(client),
+                Mode::Single | Mode::Backup => self.links_in_order(client),
+            })?;
             self.silence()?;
         }
         for client in &mut self.clients {

@@ -26,6 +26,8 @@ pub const QUANTUM: u16 = 3_000;
 pub const WAIT_MAX: Duration = Duration::from_secs(3);
 /// Packets that one call of [`Entry::expire`] drops at most.
 pub const EXPIRED_MAX: usize = 256;
+/// When there were more, the rest follows after this.
+const EXPIRED_EVERY: Duration = Duration::from_millis(1);
 /// How long an entry in which nothing waits remembers its buckets: longer than CoDel looks back.
 const REST_TIME: Duration = Duration::from_secs(10);
 /// A bucket in which nothing waits remembers no more than so many packets' places.
@@ -213,7 +215,8 @@ impl Entry {
                 left -= 1;
             }
         }
-        self.due = Some(if self.len == 0 { now + REST_TIME } else { oldest + WAIT_MAX });
+        let next = if left == 0 { now + EXPIRED_EVERY } else { oldest + WAIT_MAX };
+        self.due = Some(if self.len == 0 { now + REST_TIME } else { next });
     }
 
     /// Drops everything and forgets the buckets.

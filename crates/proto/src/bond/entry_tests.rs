@@ -216,8 +216,8 @@ fn what_waited_for_too_long_goes_some_at_a_time() {
     entry.expire(&mut blocks, at_us(2_999_999));
     assert_eq!(entry.take_dropped(), 0);
     entry.expire(&mut blocks, at_us(3_000_000));
-    assert_eq!((entry.take_dropped(), entry.due()), (256, Some(at_us(3_000_000))));
-    entry.expire(&mut blocks, at_us(3_000_000));
+    assert_eq!((entry.take_dropped(), entry.due()), (256, Some(at_us(3_001_000))));
+    entry.expire(&mut blocks, at_us(3_001_000));
     assert_eq!((entry.take_dropped(), entry.due()), (244, Some(at_us(5_000_000))));
     // What nobody expired in time is not given out either.
     let popped = entry.pop(&mut blocks, at_us(6_000_000), &mut Vec::new());

@@ -1,10 +1,20 @@
 //! Many links as one: what waits for a turn, who goes where, and how it becomes a sequence again.
 //!
-//! Knows packets, times and rates, not addresses or keys: the peer says which paths there are.
+//! Out: packets wait at the tunnel's `entry`, each flow in a queue of its own, until a path has
+//! need of one; `schedule` gives each to the path by which it arrives first. In: `reorder` puts in
+//! sequence what came by several paths, or a second time. Knows packets, times and rates, not
+//! addresses or keys: the peer says which paths there are, and each path's congestion controller
+//! how much it carries.
 
 pub mod codel;
 pub mod entry;
 pub mod reorder;
+pub mod schedule;
+
+use crate::blocks::Blocks;
+use crate::time::Instant;
+use entry::Entry;
+use schedule::{Lines, Way};
 
 /// What is made of the links that a client has.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -16,4 +26,57 @@ pub enum Mode {
     Backup,
     /// What every link can carry, together.
     Full,
+}
+
+/// Flow buckets in one direction of a session.
+pub const BUCKETS: usize = 256;
+
+/// What one end of a session has to send by several paths.
+#[derive(Debug, Default)]
+pub struct Bond {
+    /// What waits for any of them.
+    pub entry: Entry,
+    /// What was given to one.
+    pub lines: Lines,
+    /// When one may carry again; `None` while nothing waits for that.
+    pub due: Option<Instant>,
+    /// There is no room for what arrived in sequence before.
+    pub rests_until: Instant,
+    /// Since when no path carries anything.
+    pub idle_since: Option<Instant>,
+    /// Room for one packet.
+    pub packet: Vec<u8>,
+    /// Room for the choice.
+    pub ways: Vec<Way>,
+}
+
+impl Bond {
+    /// Whether nothing waits.
+    pub fn is_idle(&self) -> bool {
+        self.entry.is_empty() && self.lines.is_empty()
+    }
+
+    /// Forgets what waits.
+    pub fn clear(&mut self, blocks: &mut Blocks) {
+        self.entry.clear(blocks);
+        self.lines.clear(blocks);
+        (self.due, self.idle_since) = (None, None);
+    }
+}
+
+/// The next number of each bucket's sequence, in one direction of an epoch.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers {
+    next: Vec<u32>,
+}
+
+impl Numbers {
+    /// The number of the bucket's next packet.
+    pub fn take(&mut self, bucket: u8) -> u32 {
+        self.next.resize(BUCKETS, 0);
+        let next = &mut self.next[usize::from(bucket)];
+        let number = *next;
+        *next = number.wrapping_add(1);
+        number
+    }
 }

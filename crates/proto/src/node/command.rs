@@ -146,7 +146,7 @@ impl Node {
             }
             Command::SetMode(mode) => {
                 self.config.mode = mode;
-                Ok(())
+                self.each_peer(now, out, |peer, cx| peer.mode_changed(cx))
             }
             Command::SetHold(rules) => {
                 self.config.hold = rules.clone();

@@ -48,6 +48,13 @@ impl Delay {
         self.queue = Some((queue, now));
     }
 
+    /// The least of late of what lies between when something leaves by this node's clock and when
+    /// it arrives by the peer's, in wrapping microseconds: no time by itself, but two paths of one
+    /// session are as much longer as theirs differ.
+    pub fn least(&self) -> Option<u32> {
+        self.least.into_iter().flatten().reduce(earlier)
+    }
+
     /// How long what arrived last had waited on its way; `None` when nothing was told of for long.
     pub fn queue(&self, now: Instant) -> Option<Duration> {
         let (queue, at) = self.queue?;
@@ -56,7 +63,7 @@ impl Delay {
 }
 
 /// The smaller of two differences of clocks, which wrap.
-const fn earlier(a: u32, b: u32) -> u32 {
+pub const fn earlier(a: u32, b: u32) -> u32 {
     if a.wrapping_sub(b) > u32::MAX / 2 { a } else { b }
 }
 

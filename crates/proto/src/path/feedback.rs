@@ -14,6 +14,22 @@ pub const DELAY_FIRST: Duration = Duration::from_millis(10);
 pub const DELAY_STEADY: Duration = Duration::from_millis(100);
 /// Feedback is due at once after this many datagrams without any.
 pub const DATAGRAMS_MAX: u32 = 64;
+/// Where the sender paces what it sends by what arrives, also after so many bytes: the frame that
+/// says so is less than one per cent of them,
+pub const PACED_BYTES_MAX: u64 = 11_000;
+/// and after this time at the latest.
+pub const DELAY_PACED: Duration = Duration::from_millis(10);
+
+/// What a datagram calls for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Elicits {
+    /// Nothing.
+    Nothing,
+    /// That the sender is told of it.
+    Feedback,
+    /// That it is told soon: it paces what it sends by that.
+    Pace,
+}
 
 /// The receiving side of one path: what it owes the peer.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +38,8 @@ pub struct Owed {
     bytes: u64,
     largest_at: Instant,
     unreported: u32,
+    /// Bytes when the last report was made.
+    reported: u64,
     due: Option<Instant>,
     reported_at: Option<Instant>,
     /// What the last report said: numbers up to it, and how many of them arrived.
@@ -31,22 +49,27 @@ pub struct Owed {
 
 impl Owed {
     /// Records an authentic datagram of `len` bytes.
-    pub fn received(&mut self, now: Instant, len: usize, newest: bool, eliciting: bool) {
+    pub fn received(&mut self, now: Instant, len: usize, newest: bool, elicits: Elicits) {
         self.received += 1;
         self.bytes += len as u64;
         if newest {
             self.largest_at = now;
         }
-        if !eliciting {
+        if elicits == Elicits::Nothing {
             return;
         }
         self.unreported += 1;
         let steady = self.reported_at.is_some_and(|at| now.saturating_since(at) < 2 * DELAY_STEADY);
-        let delay = if steady { DELAY_STEADY } else { DELAY_FIRST };
-        let due = *self.due.get_or_insert(now + delay);
-        if self.unreported >= DATAGRAMS_MAX {
-            self.due = Some(due.min(now));
-        }
+        let is_paced = elicits == Elicits::Pace;
+        let delay = match steady {
+            _ if is_paced => DELAY_PACED,
+            true => DELAY_STEADY,
+            false => DELAY_FIRST,
+        };
+        let due = self.due.map_or(now + delay, |due| due.min(now + delay));
+        let is_much = is_paced && self.bytes - self.reported >= PACED_BYTES_MAX;
+        let is_due = is_much || self.unreported >= DATAGRAMS_MAX;
+        self.due = Some(if is_due { due.min(now) } else { due });
     }
 
     /// Whether the path has begun to lose much of what the peer sends: said once.
@@ -74,6 +97,7 @@ impl Owed {
         let largest = window.highest()?;
         self.due = None;
         self.unreported = 0;
+        self.reported = self.bytes;
         self.reported_at = Some(now);
         let (upto, received) = std::mem::replace(&mut self.told, (largest + 1, self.received));
         self.decline.sample(now, (largest + 1).saturating_sub(upto), self.received - received);

@@ -5,12 +5,13 @@
 //! account gives the round trip, the rate at which datagrams arrive, the loss, and since when the
 //! peer owes an answer.
 //!
-//! Lost is what three later datagrams have overtaken (RFC 9002, section 6.1.1); where datagrams
-//! turn out to have been late only, three that also left so much later (RFC 8985, section 6.2, the
-//! reordering window).
+//! Lost is what three later datagrams have overtaken (RFC 9002, section 6.1.1), or one of them a
+//! while ago (section 6.1.2); where datagrams turn out to have been late only, three that also left
+//! so much later (RFC 8985, section 6.2, the reordering window).
 
 use std::collections::VecDeque;
 
+use super::congestion::RateSample;
 use super::decline::Decline;
 use super::rtt::Rtt;
 use crate::blocks::{Blocks, Queue};
@@ -35,6 +36,12 @@ const OVERTAKEN_MAX: u64 = 3;
 const LATE_PART: u32 = 8;
 /// and after how many datagrams in a row without that it shrinks by as much.
 const IN_ORDER: u64 = 4_096;
+/// Feedback comes when something arrives, and timers ring so much later.
+const GRANULARITY: Duration = Duration::from_millis(1);
+/// What arrives further apart is no rate: the peer's clock was set, or begins anew.
+const ARRIVING_MAX: Duration = Duration::from_secs(60);
+/// Datagrams that left at the same moment, as far as the clock goes.
+const NO_TIME: Duration = Duration::from_micros(1);
 /// Large datagrams lost one after the other, of those watched, that mean that the path shrank. At
 /// 10 % loss this happens by chance once in a hundred thousand.
 const LARGE_LOST_MAX: u8 = 5;
@@ -102,27 +109,14 @@ pub struct News {
     pub sent_at: Option<Instant>,
     /// Its round trip, without what the peer waited.
     pub trip: Option<Duration>,
-    /// Bytes that arrived, UDP payload.
+    /// Bytes that arrived, UDP payload,
     pub delivered: u64,
+    /// and so many in all.
+    pub arrived: u64,
     /// Bytes that were lost.
     pub lost: u64,
     /// At which rate they arrived.
     pub rate: Option<RateSample>,
-}
-
-/// At which rate datagrams arrived over the last round trip or so (draft-ietf-ccwg-bbr, delivery
-/// rate estimation; the time of arrival is the peer's own).
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct RateSample {
-    /// Bytes per second.
-    pub bytes_per_second: f64,
-    /// The sender had too little to send to know more.
-    pub is_limited: bool,
-    /// Bytes that had arrived when the newest of these datagrams left: when that is more than what
-    /// had arrived at the beginning of a round trip, another has begun.
-    pub prior_delivered: u64,
-    /// Bytes that have arrived.
-    pub delivered: u64,
 }
 
 /// The sending side of one lane: what left, and what the peer said of it.
@@ -143,8 +137,6 @@ pub struct Flight {
     acknowledged: Option<PacketNumber>,
     /// What has arrived.
     mark: Mark,
-    /// By how much the peer's clock was ahead of this one, with the way there.
-    difference: Option<u32>,
     /// What leaves before this one has arrived does so when there is too little to send.
     limited_until: Option<PacketNumber>,
     arrived: u64,
@@ -249,9 +241,7 @@ impl Flight {
         }
         if self.in_flight == 0 {
             // Time in which nothing was on its way is no part of a rate.
-            let clock = now.wrapping_micros();
-            let at_us = self.difference.map(|difference| clock.wrapping_add(difference));
-            self.mark = Mark { at_us, left_at: now, ..self.mark };
+            self.mark = Mark { at_us: None, left_at: now, ..self.mark };
         }
         self.entries.push_back(Sent {
             at: now,
@@ -303,23 +293,51 @@ impl Flight {
             rtt.sample(elapsed, waited);
         }
         let delivered = feedback.bytes.saturating_sub(self.mark.bytes);
-        let rate = newest.and_then(|newest| rate(&newest, feedback));
+        let rate = newest.and_then(|newest| rate(now, &newest, feedback));
         self.count_loss(now, feedback);
         self.acknowledged = Some(largest);
         self.limited_until.take_if(|until| largest >= *until);
         self.take_arrived(feedback);
         self.order.told(largest, feedback.received.saturating_sub(self.arrived), rtt);
         if let Some(newest) = newest {
-            let at_us = feedback.arrived_us;
-            self.difference = Some(at_us.wrapping_sub(newest.at.wrapping_micros()));
             let bytes = self.mark.bytes + delivered;
-            self.mark = Mark { bytes, at_us: Some(at_us), left_at: newest.at };
+            self.mark = Mark { bytes, at_us: Some(feedback.arrived_us), left_at: newest.at };
         }
-        let lost = self.settle(now, blocks, newest.map(|sent| sent.at), lost);
+        let lost = self.settle(now, blocks, rtt, newest.map(|sent| sent.at), lost);
         self.large.judge(feedback);
         self.answer(largest);
         let trip = elapsed.map(|elapsed| elapsed.saturating_sub(waited));
-        Some(News { sent_at: newest.map(|sent| sent.at), trip, delivered, lost, rate })
+        Some(News {
+            sent_at: newest.map(|sent| sent.at),
+            trip,
+            delivered,
+            arrived: self.mark.bytes,
+            lost,
+            rate,
+        })
+    }
+
+    /// When the oldest that others have overtaken counts as lost; `None` while there is none.
+    pub fn late_due(&self, rtt: &Rtt) -> Option<Instant> {
+        let oldest = self.entries.front().filter(|oldest| oldest.fate == Fate::Open)?;
+        let overtaken = self.acknowledged.is_some_and(|largest| largest > self.first);
+        overtaken.then(|| oldest.at + self.lateness(rtt))
+    }
+
+    /// What others have overtaken, and has not come for too long, goes to `lost`.
+    pub fn expire_late(
+        &mut self,
+        now: Instant,
+        blocks: &mut Blocks,
+        rtt: &Rtt,
+        lost: &mut VecDeque<KeptFrame>,
+    ) {
+        self.settle(now, blocks, rtt, Some(Instant::ZERO), Some(lost));
+    }
+
+    /// After what time something that others have overtaken is lost.
+    fn lateness(&self, rtt: &Rtt) -> Duration {
+        rtt.smoothed() * 9 / 8 + self.order.window + GRANULARITY
     }
 
     /// Since when the peer has owed feedback for what was sent; `None` when nothing is open.
@@ -445,6 +463,7 @@ impl Flight {
         &mut self,
         now: Instant,
         blocks: &mut Blocks,
+        rtt: &Rtt,
         newest_at: Option<Instant>,
         mut lost: Option<&mut VecDeque<KeptFrame>>,
     ) -> u64 {
@@ -454,7 +473,8 @@ impl Flight {
             if sent.fate == Fate::Open {
                 let overtaken = largest >= self.first + OVERTAKEN_MAX;
                 let later = newest_at.is_none_or(|at| at >= sent.at + self.order.window);
-                if !(overtaken && later) {
+                let is_late = largest > self.first && now >= sent.at + self.lateness(rtt);
+                if !(overtaken && later || is_late) {
                     break;
                 }
                 bytes += u64::from(sent.len);
@@ -534,22 +554,28 @@ impl Sent {
     }
 }
 
-/// The rate at which datagrams arrived from when `newest` left until it was there.
-fn rate(newest: &Sent, feedback: &Feedback) -> Option<RateSample> {
+/// The rate at which datagrams arrived from when `newest` left until it was there. What leaves
+/// while nothing is on its way has no arrival before it: there it is the time until this is told.
+fn rate(now: Instant, newest: &Sent, feedback: &Feedback) -> Option<RateSample> {
     let Mark { bytes, at_us, left_at } = newest.mark;
-    let arriving = Duration::from_micros(feedback.arrived_us.wrapping_sub(at_us?).into());
-    let leaving = newest.at.saturating_since(left_at);
-    let time = arriving.max(leaving);
-    if time.is_zero() || arriving > Duration::from_secs(60) {
+    let (arriving, leaving) = match at_us {
+        Some(at_us) => (
+            Duration::from_micros(feedback.arrived_us.wrapping_sub(at_us).into()),
+            newest.at.saturating_since(left_at),
+        ),
+        None => (now.saturating_since(left_at), now.saturating_since(left_at)),
+    };
+    let longer = arriving.max(leaving);
+    if longer.is_zero() || arriving > ARRIVING_MAX {
         return None;
     }
     #[expect(clippy::cast_precision_loss, reason = "bytes of a round trip or so")]
     let arrived = feedback.bytes.saturating_sub(bytes) as f64;
     Some(RateSample {
-        bytes_per_second: arrived / time.as_secs_f64(),
+        bytes_per_second: arrived / longer.as_secs_f64(),
+        left_per_second: arrived / leaving.max(NO_TIME).as_secs_f64(),
         is_limited: newest.is_limited,
         prior_delivered: bytes,
-        delivered: feedback.bytes,
     })
 }
 

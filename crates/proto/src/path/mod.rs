@@ -4,6 +4,7 @@
 //! how long an answer takes and when silence means death. Knows nothing of keys, of the frames
 //! that it causes or of the other paths: the peer sends on its behalf.
 
+pub mod congestion;
 pub mod decline;
 pub mod delay;
 pub mod feedback;
@@ -20,7 +21,9 @@ use crate::outbox::Route;
 use crate::time::{Duration, Instant};
 use crate::wire::data::{BASE_DATAGRAM, MAX_DATAGRAM};
 use crate::wire::frame::Feedback;
+use congestion::{Controller, Told};
 use delay::Delay;
+use flight::News;
 use mtu::MtuSearch;
 use probe::{Answer, Probes};
 use rate::Rate;
@@ -88,6 +91,10 @@ pub struct Path {
     pub delay: Delay,
     /// What arrives at the other end, and here.
     pub rates: (Rate, Rate),
+    /// How much it may carry now, while data is shared among several paths.
+    pub congestion: Option<Box<Controller>>,
+    /// Something waited lately because as much was on its way as may be.
+    pub was_closed: bool,
     /// The datagram size that it carries.
     pub mtu: MtuSearch,
     /// Its challenges.
@@ -132,6 +139,8 @@ impl Path {
             rtt: Rtt::default(),
             delay: Delay::default(),
             rates: (Rate::default(), Rate::default()),
+            congestion: None,
+            was_closed: false,
             mtu: match route.socket.transport() {
                 Transport::Udp => MtuSearch::default(),
                 Transport::Stream => MtuSearch::of_stream(),
@@ -178,8 +187,11 @@ impl Path {
     }
 
     /// Records that `len` bytes left.
-    pub const fn sent(&mut self, now: Instant, len: usize) {
+    pub fn sent(&mut self, now: Instant, len: usize) {
         self.sent_at = Some(now);
+        if let Some(congestion) = &mut self.congestion {
+            congestion.sent(now, len);
+        }
         self.traffic.0 += len as u64;
         if let Trust::Claimed { sent, .. } = &mut self.trust {
             *sent += len as u64;
@@ -204,12 +216,33 @@ impl Path {
         }
     }
 
-    /// The peer tells what arrived of what this end sent by it; the newest of that left at
-    /// `sent_at`, if that is known.
-    pub fn delivered(&mut self, now: Instant, feedback: &Feedback, sent_at: Option<Instant>) {
+    /// The peer tells what arrived of what this end sent by it, and so many bytes are still on
+    /// their way.
+    pub fn delivered(&mut self, now: Instant, feedback: &Feedback, news: &News, in_flight: u64) {
         self.rates.0.sample(now, feedback.arrived_us, feedback.bytes);
-        if let Some(sent_at) = sent_at {
+        if let Some(sent_at) = news.sent_at {
             self.delay.sample(now, sent_at, feedback.arrived_us);
+        }
+        let queue = self.delay.queue(now);
+        if let Some(congestion) = &mut self.congestion {
+            let &News { delivered, arrived, lost, rate, trip, .. } = news;
+            let told = Told { delivered, arrived, lost, in_flight, rate, trip, queue };
+            congestion.told(now, &told);
+        }
+    }
+
+    /// It went silent: what it carries when it is heard again is found out from the beginning.
+    pub fn begin_anew(&mut self, now: Instant) {
+        if let Some(congestion) = &mut self.congestion {
+            congestion.lost_all(now);
+        }
+    }
+
+    /// Data is shared with it from now on, or no more.
+    pub fn set_shared(&mut self, now: Instant, is_shared: bool) {
+        if is_shared != self.congestion.is_some() {
+            let controller = || Box::new(Controller::new(now, self.rtt.measured()));
+            self.congestion = is_shared.then(controller);
         }
     }
 

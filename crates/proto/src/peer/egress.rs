@@ -1,6 +1,7 @@
 //! Out: from an inner packet to a numbered datagram in the outbox. And the one place where a
 //! datagram of a session is made, whatever it carries.
 
+use super::bonding::note_idle;
 use super::epoch::Epoch;
 use super::paths::Choice;
 use super::{Context, Peer};
@@ -65,7 +66,7 @@ impl Peer {
     }
 
     /// The same, when the last `kept` bytes are kept with their connection.
-    fn send_by_choice(
+    pub(super) fn send_by_choice(
         &mut self,
         cx: &mut Context<'_>,
         view: &InnerView,
@@ -79,6 +80,9 @@ impl Peer {
                 return Ok(());
             }
         };
+        if choice.copy.is_none() && self.is_bonded() {
+            return self.send_bonded(cx, view, packet, kept);
+        }
         let framing = self.framing(choice, view);
         let load = Load::Packet { elsewhere: kept };
         let sent = self.send_packet(cx, choice.original, load, framing, view, packet);
@@ -164,7 +168,7 @@ impl Peer {
     }
 
     /// One inner packet by one path: whole, or in pieces when the path is too small for it.
-    fn send_packet(
+    pub(super) fn send_packet(
         &mut self,
         cx: &mut Context<'_>,
         path: PathId,
@@ -173,14 +177,14 @@ impl Peer {
         view: &InnerView,
         packet: InnerPacket<'_>,
     ) -> Result<(), DropReason> {
-        let carrier = self.paths.get_mut(path).ok_or(DropReason::NoRoute)?;
-        let room = carrier.mtu.datagram() - OVERHEAD;
+        let room = self.paths.get(path).ok_or(DropReason::NoRoute)?.mtu.datagram() - OVERHEAD;
+        let least = self.least_room().map_or(room, |least| least.min(room));
         if packet.len() + framing.overhead() <= room {
             return self.send_on(cx, path, load, |draft| {
                 let at = pack::push(draft, framing, packet);
                 if let Some(tcp) = clamp::place(view, packet.head) {
                     // The smallest framing that a full segment may need.
-                    let packet_max = room - frame::SEQUENCED_OVERHEAD;
+                    let packet_max = least - frame::SEQUENCED_OVERHEAD;
                     clamp::clamp(&mut draft.written()[at..], tcp, packet_max);
                 }
             });
@@ -307,6 +311,7 @@ pub(super) fn seal_into(
     if !path.allows(len) {
         return Err(DropReason::Amplification);
     }
+    note_idle(cx.now, path, lane);
     let number = lane.take_number(cx.now, cx.memory.blocks(), len, load != Load::Quiet);
     if let Load::Packet { elsewhere } = load {
         lane.flight.keep(cx.memory.blocks(), draft.written(), elsewhere);

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use super::index::{EpochId, IndexTable, Lead, Slot};
 use crate::blocks::Blocks;
+use crate::bond::Numbers;
+use crate::bond::reorder::Reorder;
 use crate::crypto::{EpochKeys, Profile, Rng};
 use crate::error::DropReason;
 use crate::id::{PathSerial, SessionIndex};
@@ -74,6 +76,9 @@ pub(crate) struct Epoch {
     /// Counted anew in every epoch: a peer that was restarted begins at 0 as well.
     pub(crate) sequence_tx: SequenceSender,
     pub(crate) sequence_rx: SequenceReceiver,
+    /// The same for packets that are put in order where they arrive.
+    pub(crate) numbers: Numbers,
+    pub(crate) reorder: Reorder,
     pub(crate) reassembly: Reassembly,
     next_fragment: u32,
     sealed: u64,
@@ -122,6 +127,8 @@ impl Epoch {
             control: ControlReceiver::default(),
             sequence_tx: SequenceSender::default(),
             sequence_rx: SequenceReceiver::default(),
+            numbers: Numbers::default(),
+            reorder: Reorder::default(),
             reassembly: Reassembly::default(),
             next_fragment: 0,
             sealed: 0,
@@ -420,6 +427,11 @@ impl Epochs {
     /// Every epoch that still receives.
     pub(crate) fn receiving(&mut self) -> impl Iterator<Item = &mut Epoch> {
         self.current.iter_mut().chain(self.previous.iter_mut().map(|(epoch, _)| epoch))
+    }
+
+    /// The same, to look at.
+    pub(crate) fn all_receiving(&self) -> impl Iterator<Item = &Epoch> {
+        self.current.iter().chain(self.previous.iter().map(|(epoch, _)| epoch))
     }
 
     /// Forgets everything.

@@ -1,5 +1,7 @@
 //! In: from an opened datagram to inner packets for the TUN, and to what its other frames change.
 
+use std::collections::VecDeque;
+
 use super::epoch::{Opened, Standing};
 use super::index::{EpochId, Lead};
 use super::{Context, Event, Peer, Side};
@@ -7,9 +9,10 @@ use crate::error::{DropReason, PeerError};
 use crate::flow::Verdict;
 use crate::id::PathSerial;
 use crate::outbox::Route;
+use crate::path::feedback::Elicits;
 use crate::path::{Health, PathId, Trust};
 use crate::wire::control::Control;
-use crate::wire::frame::{Feedback, Frame, Frames};
+use crate::wire::frame::{Challenge, Feedback, Frame, Frames};
 use crate::wire::inner::InnerView;
 
 /// Where a datagram came from, in the peer's own terms.
@@ -56,12 +59,15 @@ impl Peer {
         }
         let arrival = Arrival { epoch: lead.epoch, standing, path, route, len, delivered };
         let before = cx.out.inner_packets();
-        let eliciting = self.take_frames(cx, arrival, plaintext);
+        let mut elicits = self.take_frames(cx, arrival, plaintext);
+        if elicits == Elicits::Feedback && self.is_shared(path) {
+            elicits = Elicits::Pace;
+        }
         let traffic = cx.out.inner_packets() != before;
         if let Some((epoch, _)) = self.epochs.find(lead.epoch)
             && let Some(lane) = epoch.rx.get_mut(&lead.serial)
         {
-            lane.owed.received(cx.now, len, newest, eliciting);
+            lane.owed.received(cx.now, len, newest, elicits);
         }
         self.after_arrival(cx, lead, fresh);
         if traffic {
@@ -69,6 +75,7 @@ impl Peer {
             self.rekey_if_due(cx);
         }
         self.refresh_state(cx);
+        self.serve_bond(cx);
         self.flows.rest(cx.now); // an address that is not proven yet may be sent to again
         self.speak_for_others(cx);
         Ok(())
@@ -108,12 +115,12 @@ impl Peer {
         cx.tell(Event::Established { peer: self.key, first, took: None });
     }
 
-    /// Takes the frames one by one. Returns whether any of them elicits feedback.
-    fn take_frames(&mut self, cx: &mut Context<'_>, arrival: Arrival, plaintext: &[u8]) -> bool {
-        let mut eliciting = false;
+    /// Takes the frames one by one. Returns what they call for.
+    fn take_frames(&mut self, cx: &mut Context<'_>, arrival: Arrival, plaintext: &[u8]) -> Elicits {
+        let mut elicits = Elicits::Nothing;
         for frame in Frames::new(plaintext) {
             let taken = frame.and_then(|frame| {
-                eliciting |= frame.elicits_feedback();
+                elicits = elicits.max(elicited_by(&frame));
                 if arrival.delivered && frame.carries_packet() {
                     return Ok(());
                 }
@@ -123,10 +130,10 @@ impl Peer {
                 cx.drops.count(reason);
             }
             if self.epochs.current.is_none() {
-                return false; // a close ended the session
+                return Elicits::Nothing; // a close ended the session
             }
         }
-        eliciting
+        elicits
     }
 
     fn take_frame(
@@ -137,9 +144,16 @@ impl Peer {
     ) -> Result<(), DropReason> {
         match frame {
             Frame::Packet(packet) => self.deliver(cx, packet),
-            Frame::Sequenced { bucket, sequence, packet }
-            | Frame::Ordered { bucket, sequence, packet } => {
-                self.take_sequenced(cx, arrival, bucket, sequence, packet)
+            Frame::Sequenced { bucket, sequence, packet } => {
+                let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
+                if epoch.sequence_rx.accept(bucket, sequence) {
+                    self.deliver(cx, packet)
+                } else {
+                    Ok(()) // the copy that came by the other path
+                }
+            }
+            Frame::Ordered { bucket, sequence, packet } => {
+                self.take_ordered(cx, arrival.epoch, (bucket, sequence), packet)
             }
             Frame::Fragment { packet_id, index, piece } => {
                 let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
@@ -164,14 +178,7 @@ impl Peer {
                 Ok(())
             }
             Frame::Challenge(challenge) => {
-                // Under old keys it is late: the peer has said since what it prefers.
-                if challenge.prefer
-                    && arrival.standing != Standing::Previous
-                    && challenge.moves >= self.followed
-                {
-                    self.followed = challenge.moves;
-                    self.prefer(cx, arrival.path, challenge.abandon_others);
-                }
+                self.heed_challenge(cx, arrival, challenge);
                 self.take_challenge(cx, arrival.path, arrival.route, arrival.len, challenge)
             }
             Frame::Response(response) => {
@@ -208,17 +215,17 @@ impl Peer {
         }
     }
 
-    /// A packet that may come by several paths, unless it came already.
-    fn take_sequenced(
-        &mut self,
-        cx: &mut Context<'_>,
-        arrival: Arrival,
-        bucket: u8,
-        sequence: u32,
-        packet: &[u8],
-    ) -> Result<(), DropReason> {
-        let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
-        if epoch.sequence_rx.accept(bucket, sequence) { self.deliver(cx, packet) } else { Ok(()) }
+    /// What the client says in a challenge of how it wants to be reached.
+    fn heed_challenge(&mut self, cx: &mut Context<'_>, arrival: Arrival, challenge: Challenge) {
+        // Under old keys it is late: the peer has said since what it prefers.
+        if arrival.standing == Standing::Previous {
+            return;
+        }
+        if challenge.prefer && challenge.moves >= self.followed {
+            self.followed = challenge.moves;
+            self.prefer(cx, arrival.path, challenge.abandon_others);
+        }
+        self.take_sharing(cx.now, arrival.path, challenge.beside);
     }
 
     /// A packet that left before by a path that is dead, unless it arrived all the same.
@@ -258,7 +265,11 @@ impl Peer {
     }
 
     /// An inner packet on its way to the TUN, if the peer may send it.
-    fn deliver(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Result<(), DropReason> {
+    pub(super) fn deliver(
+        &mut self,
+        cx: &mut Context<'_>,
+        packet: &[u8],
+    ) -> Result<(), DropReason> {
         let view = InnerView::parse(packet, packet.len())?;
         self.access.admit(&view)?;
         let verdict = self.flows.incoming(cx.now, cx.memory, &view, packet);
@@ -282,10 +293,13 @@ impl Peer {
         };
         let Some(path) = self.paths.get_mut(lane.path) else { return };
         let blocks = cx.memory.blocks();
-        let news = lane.flight.acknowledged(cx.now, blocks, feedback, &mut path.rtt, None);
+        let mut lost = VecDeque::new();
+        let repaired = path.congestion.is_some().then_some(&mut lost);
+        let news = lane.flight.acknowledged(cx.now, blocks, feedback, &mut path.rtt, repaired);
         if let Some(news) = &news {
-            path.delivered(cx.now, feedback, news.sent_at);
+            path.delivered(cx.now, feedback, news, lane.flight.in_flight());
         }
+        let serial = lane.seal.serial;
         if lane.flight.takes_shrunk() {
             path.doubt_mtu(cx.now);
         }
@@ -304,6 +318,7 @@ impl Peer {
         if declines {
             self.distrust(cx, id);
         }
+        self.lost.extend(serial, lost);
     }
 
     fn take_control_frame(
@@ -346,5 +361,16 @@ impl Peer {
             }
         }
         Ok(())
+    }
+}
+
+/// What the sender of `frame` is owed.
+const fn elicited_by(frame: &Frame<'_>) -> Elicits {
+    if matches!(frame, Frame::Ordered { .. }) {
+        Elicits::Pace
+    } else if frame.elicits_feedback() {
+        Elicits::Feedback
+    } else {
+        Elicits::Nothing
     }
 }

@@ -20,7 +20,7 @@ use crate::time::{Duration, Instant};
 pub(super) const FRESH: Duration = Duration::from_secs(20);
 /// How good a path is, the least first; the same for all of a gateway's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Rank {
+pub(super) struct Rank {
     /// A stream is for where UDP does not work.
     stream: bool,
     /// Whether its link did badly of late.
@@ -133,7 +133,7 @@ impl Peer {
         best.map(|path| path.id)
     }
 
-    fn rank(&self, path: &Path) -> Rank {
+    pub(super) fn rank(&self, path: &Path) -> Rank {
         let stream = path.transport() == Transport::Stream;
         let Side::Gateway(connector) = &self.side else {
             return Rank { stream, distrusted: false, link: 0, elsewhere: false };
@@ -193,6 +193,6 @@ impl Peer {
     }
 }
 
-fn is_fresh(now: Instant, path: &Path) -> bool {
+pub(super) fn is_fresh(now: Instant, path: &Path) -> bool {
     path.heard_at.is_some_and(|heard| now.saturating_since(heard) < FRESH)
 }

@@ -2,13 +2,15 @@
 //!
 //! Each verb has a file, and a packet's way through it reads from top to bottom: `egress` (TUN
 //! to datagram), `ingress` (datagram to TUN), `connect` (a client's handshakes, on what its
-//! `connector` remembers), `links` (which path carries), `standby` (those proven ahead), `trust`
-//! (what a link did), `moving` (paths come, are proven, and go), `retransmit` (what was on its way
-//! by one that died), `hold` (open connections while no path carries), `announce` (the gateway's
-//! addresses), `restart` (its sessions are lost), `rest` (nobody speaks for a day), `keepalive`
-//! (what a NAT needs), `timers`. State is changed here and nowhere above.
+//! `connector` remembers), `links` (which path carries), `bonding` (several carry together),
+//! `standby` (those proven ahead), `trust` (what a link did), `moving` (paths come, are proven, and
+//! go), `retransmit` (what was lost, or on its way by one that died), `hold` (open connections
+//! while no path carries), `announce` (the gateway's addresses), `restart` (its sessions are
+//! lost), `rest` (nobody speaks for a day), `keepalive` (what a NAT needs), `timers`. State is
+//! changed here and nowhere above.
 
 pub(crate) mod announce;
+mod bonding;
 mod connect;
 mod connector;
 mod context;
@@ -43,6 +45,7 @@ use std::net::SocketAddr;
 
 use zeroize::Zeroizing;
 
+use crate::bond::Bond;
 use crate::error::{CloseCode, PeerError};
 use crate::flow::Flows;
 use crate::id::{PathSerial, PeerKey, SessionIndex};
@@ -115,6 +118,8 @@ pub(crate) struct Peer {
     /// Gateway: how often the client was called since its session was given up.
     calls: rest::Calls,
     waiting: Waiting,
+    /// What leaves by several paths, in its turn.
+    bond: Bond,
     /// What left by a path that is dead.
     lost: retransmit::Lost,
     /// The open connections that it carries.
@@ -166,6 +171,7 @@ impl Peer {
             reach_changed: false,
             calls: rest::Calls::default(),
             waiting: Waiting::default(),
+            bond: Bond::default(),
             lost: retransmit::Lost::default(),
             flows,
             spoken: Vec::new(),
@@ -255,6 +261,7 @@ impl Peer {
             connector.lost = proof.or(connector.lost);
         }
         self.epochs.clear(cx.indices);
+        self.bond.clear(cx.memory.blocks());
         self.paths = Paths::default();
         self.control = ControlSender::default();
         self.established = None;
@@ -268,6 +275,7 @@ impl Peer {
             return;
         }
         self.leave_gone(cx);
+        self.share_paths(cx);
         self.collect_lost(cx);
         self.tell_reach(cx);
         let state = match (&self.epochs.current, self.paths.active()) {
@@ -326,6 +334,8 @@ impl Peer {
             paths,
             profile: self.epochs.current.as_ref().map(|epoch| epoch.profile),
             waiting: self.waiting.len() + self.flows.questions(),
+            queued_bytes: self.bond.entry.bytes(),
+            early_bytes: self.epochs.all_receiving().map(|epoch| epoch.reorder.bytes()).sum(),
         }
     }
 
@@ -344,6 +354,7 @@ impl Peer {
     fn begin_epoch(&mut self) {
         self.control = ControlSender::default();
         self.lost = retransmit::Lost::default();
+        self.renumber();
         self.calls = rest::Calls::default();
         self.followed = 0; // it may be another process that asks now
         if let Side::Gateway(connector) = &mut self.side {

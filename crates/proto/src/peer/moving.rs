@@ -161,8 +161,9 @@ impl Peer {
         let others_gone =
             self.paths.iter().all(|path| path.id == id || path.health == Health::Gone);
         let moves = self.paths.moves();
+        let beside = client && self.paths.get(id).is_some_and(|path| path.congestion.is_some());
         let abandon_others = prefer && others_gone;
-        let challenge = Challenge { prefer, abandon_others, beside: false, token, moves };
+        let challenge = Challenge { prefer, abandon_others, beside, token, moves };
         let Some(path) = self.paths.get_mut(id) else { return };
         // What the budget forbids counts as asked: the next try is due as if it had left.
         path.probes.sent(cx.now, token, size, path.route.remote);

@@ -1,8 +1,9 @@
-//! A path is dead: what was on its way there goes out again by the one that carries.
+//! What leaves again: what was on its way by a path that is dead, and, where several carry
+//! together, what one of them lost.
 //!
 //! Each end keeps the inner packets that the other has not told of. A client whose path is gone
 //! says last what arrived there, so that the gateway need not wait for silence. What is lost on a
-//! path that carries is not repaired here.
+//! path that carries alone is not repaired: nothing holds its sender back then (`bonding`).
 
 use std::collections::VecDeque;
 
@@ -14,7 +15,7 @@ use crate::path::lane::TxLane;
 use crate::path::{Health, PathId};
 use crate::time::{Duration, Instant};
 use crate::wire::data::OVERHEAD;
-use crate::wire::frame::{self, Feedback, Frame, Frames};
+use crate::wire::frame::{self, Feedback};
 use crate::wire::inner::{InnerPacket, InnerView};
 
 use super::egress::Load;
@@ -45,6 +46,11 @@ impl Lost {
         while let Some(kept) = lane.flight.take(cx.memory.blocks(), cx.now) {
             self.push(lane.seal.serial, kept);
         }
+    }
+
+    /// Takes what was lost by the path of `serial`, which carries.
+    pub(super) fn extend(&mut self, serial: PathSerial, kept: VecDeque<KeptFrame>) {
+        kept.into_iter().for_each(|kept| self.push(serial, kept));
     }
 
     fn push(&mut self, serial: PathSerial, kept: KeptFrame) {
@@ -158,7 +164,8 @@ impl Peer {
             let sent = if cx.out.is_full() {
                 Err(DropReason::QueueFull)
             } else {
-                self.retransmit(cx, choice.original, serial, &kept)
+                let soonest = self.quickest(cx.now, kept.frame.len());
+                self.retransmit(cx, soonest.unwrap_or(choice.original), serial, &kept)
             };
             match sent {
                 Ok(()) => {}
@@ -180,7 +187,7 @@ impl Peer {
         if len == 0 {
             return true;
         }
-        let Some(head) = packet_of(&kept.frame) else { return false };
+        let Some(head) = frame::packet_of(&kept.frame) else { return false };
         let Ok(view) = InnerView::parse(head, head.len() + len) else { return false };
         let payload = self.flows.payload(&view, head, len);
         payload.is_some_and(|(front, back)| {
@@ -193,7 +200,7 @@ impl Peer {
     /// Whether what was kept is a piece of a connection that is sent on its own account, slower, or
     /// a question that is.
     fn is_sent_again(&mut self, kept: &KeptFrame) -> bool {
-        let Some(packet) = packet_of(&kept.frame) else { return false };
+        let Some(packet) = frame::packet_of(&kept.frame) else { return false };
         let view = InnerView::parse(packet, packet.len());
         let packet = InnerPacket::whole(packet);
         view.is_ok_and(|view| self.flows.sends_again(kept.at, &view, &packet))
@@ -207,7 +214,7 @@ impl Peer {
         kept: &KeptFrame,
     ) -> Result<(), DropReason> {
         let mut whole = Vec::with_capacity(frame::RETRANSMISSION_OVERHEAD + kept.frame.len());
-        if !frame::is_retransmission(&kept.frame) {
+        if !frame::is_repeatable(&kept.frame) {
             #[expect(clippy::cast_possible_truncation, reason = "the low bits travel")]
             let number = kept.number as u32;
             frame::emit_retransmission_header(&mut whole, serial, number);
@@ -240,15 +247,5 @@ impl Peer {
                 lane.flight.forget_copies(cx.memory.blocks());
             }
         }
-    }
-}
-
-/// The inner packet, or what is there of it, in a frame that may be sent again.
-fn packet_of(frame: &[u8]) -> Option<&[u8]> {
-    match Frames::new(frame).next() {
-        Some(Ok(
-            Frame::Packet(packet) | Frame::Sequenced { packet, .. } | Frame::Ordered { packet, .. },
-        )) => Some(packet),
-        Some(_) | None => None,
     }
 }

@@ -54,6 +54,10 @@ pub struct PeerStatus {
     pub profile: Option<Profile>,
     /// Inner packets that wait for a path.
     pub waiting: usize,
+    /// Bytes of inner packets that wait for their turn among several paths,
+    pub queued_bytes: usize,
+    /// and of those that arrived before what comes before them.
+    pub early_bytes: usize,
 }
 
 /// A snapshot of one path.
@@ -65,8 +69,10 @@ pub struct PathStatus {
     pub route: Route,
     /// The local link, where this node chose it.
     pub link: Option<LinkId>,
-    /// Whether data is sent on it.
+    /// Whether data is sent on it, by itself or before all others.
     pub in_use: bool,
+    /// Whether data is shared among it and others.
+    pub is_shared: bool,
     /// How far its other end is trusted.
     pub trust: Trust,
     /// Whether it carries.
@@ -106,6 +112,7 @@ impl PathStatus {
             route: path.route,
             link: path.link,
             in_use,
+            is_shared: path.congestion.is_some(),
             trust: path.trust,
             health: path.health,
             rtt: path.rtt.measured(),

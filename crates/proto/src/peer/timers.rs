@@ -2,6 +2,7 @@
 
 use super::epoch::Epoch;
 use super::moving::CLAIM_TIME;
+use super::paths::PATHS_MAX;
 use super::standby::SPARE_ASKED;
 use super::{Config, Context, Peer, Side};
 use crate::error::{DropReason, PeerError};
@@ -51,6 +52,10 @@ pub enum Reason {
     Epoch,
     /// Packets that waited too long for a way.
     Waiting,
+    /// A path that may carry what waits for its turn.
+    Pace,
+    /// A gap in a sequence that was held open for long enough.
+    Order,
     /// An open connection whose other end is spoken for.
     Flow,
     /// A session that nobody came back to.
@@ -78,6 +83,10 @@ impl Peer {
             (self.epochs.due(), Reason::Epoch),
             (self.waiting.due(), Reason::Waiting),
             (self.lost_due(), Reason::Waiting),
+            (self.bond_due(), Reason::Pace),
+            (self.late_due(), Reason::Pace),
+            (self.bond.entry.due(), Reason::Waiting),
+            (self.order_due(), Reason::Order),
             (self.flows.due(), Reason::Flow),
             (self.return_due(), Reason::Silence),
             (self.trust_due(), Reason::Trust),
@@ -117,6 +126,8 @@ impl Peer {
             cx.drops.count(DropReason::NoRoute);
         }
         self.forget_lost(cx);
+        self.bond.entry.expire(cx.memory.blocks(), cx.now);
+        self.give_up_gaps(cx);
         self.attempt_due(cx);
         self.notice_silence(cx);
         self.stop_asking(cx.now);
@@ -137,6 +148,16 @@ impl Peer {
             self.end(cx, PeerError::EpochExhausted);
         }
         self.refresh_state(cx);
+        // A path that got a share just now makes for less patience with it and with others.
+        for _ in 0..PATHS_MAX {
+            if !self.notice_silence(cx) {
+                break;
+            }
+            self.refresh_state(cx);
+        }
+        self.give_up_late(cx); // also by a path that has just got a share
+        self.send_lost(cx);
+        self.serve_bond(cx);
         self.speak_for_others(cx);
     }
 
@@ -151,7 +172,8 @@ impl Peer {
             return self.silent_step_due(path);
         }
         let lane = epoch?.tx.iter().find(|lane| lane.path == path.id)?;
-        lane.flight.unanswered_since().map(|since| since + path.patience())
+        let patience = self.patience(path);
+        lane.flight.unanswered_since().map(|since| since + patience)
     }
 
     /// A silent path of a client: when to ask for a new session, or to give up the path if it is
@@ -196,19 +218,24 @@ impl Peer {
         }
     }
 
-    fn notice_silence(&mut self, cx: &mut Context<'_>) {
+    /// Does what is due about silent paths. Returns whether anything was.
+    fn notice_silence(&mut self, cx: &mut Context<'_>) -> bool {
         let epoch = self.epochs.current.as_ref();
         let due = |path: &&Path| self.silence_due(epoch, path).is_some_and(|due| due <= cx.now);
         let due: Vec<PathId> = self.paths.iter().filter(due).map(|path| path.id).collect();
+        let any = !due.is_empty();
         for id in due {
             let active = self.paths.active_id() == Some(id);
             let Some(path) = self.paths.get_mut(id) else { continue };
             if path.health == Health::Good {
                 path.health = Health::Silent { since: cx.now };
+                path.begin_anew(cx.now);
                 path.probes.stop(); // what was asked before was about something else
                 self.ask(cx, id);
-                if active {
-                    self.try_elsewhere(cx);
+                match self.best_bonded(id) {
+                    Some(other) if active => self.activate(cx, other),
+                    None if active => self.try_elsewhere(cx),
+                    Some(_) | None => {}
                 }
             } else if active {
                 self.connect(cx);
@@ -216,6 +243,7 @@ impl Peer {
                 self.remove_path(cx, id);
             }
         }
+        any
     }
 
     /// When a client on a stream asks why nothing comes. The gateway, whose stream stands still,

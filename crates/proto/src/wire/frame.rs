@@ -508,9 +508,22 @@ pub fn emit_retransmission_header(out: &mut Vec<u8>, serial: PathSerial, number:
     out.extend_from_slice(&number.to_be_bytes());
 }
 
-/// Whether a frame, with its type, was sent again already.
-pub fn is_retransmission(frame: &[u8]) -> bool {
-    frame.first() == Some(&kind::RETRANSMISSION)
+/// Whether a frame, with its type, may be sent again as it is: it was already, or its number tells
+/// whether it has arrived.
+pub fn is_repeatable(frame: &[u8]) -> bool {
+    matches!(frame.first(), Some(&(kind::RETRANSMISSION | kind::ORDERED)))
+}
+
+/// What there is of the inner packet in a frame that carries one and nothing else, of which the end
+/// may be cut off.
+pub fn packet_of(frame: &[u8]) -> Option<&[u8]> {
+    let before = match *frame.first()? {
+        kind::PACKET => PACKET_OVERHEAD,
+        kind::SEQUENCED => SEQUENCED_OVERHEAD,
+        kind::ORDERED => ORDERED_OVERHEAD,
+        _ => return None,
+    };
+    frame.get(before..)
 }
 
 /// Appends `len` bytes of padding; a receiver ignores all that follows the first.

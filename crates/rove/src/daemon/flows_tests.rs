@@ -67,6 +67,8 @@ fn keys_are_as_documented() {
         paths: Vec::new(),
         profile: Some(Profile::whole(Suite::ChaCha20Poly1305)),
         waiting: 0,
+        queued_bytes: 0,
+        early_bytes: 0,
     };
     let whose = Whose { peer: "laptop".to_owned(), link: None };
     let told = flow(&report(9, FlowState::Suspended, 80, 2), Some(&whose), Some(&session));

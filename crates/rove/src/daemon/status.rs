@@ -17,6 +17,7 @@ use rove_proto::time::Instant;
 use serde_json::{Value, json};
 
 use super::ranking::Ranked;
+use crate::config::LinkMode;
 use crate::encoding;
 use crate::ledger::wall_clock;
 
@@ -28,6 +29,8 @@ const FRESH: Duration = Duration::from_secs(2);
 /// What surrounds the session and the core does not know.
 pub(super) struct Surroundings<'a> {
     pub(super) kill_switch: bool,
+    /// What is made of the links.
+    pub(super) mode: LinkMode,
     pub(super) dns: &'a Dns,
     pub(super) links: &'a BTreeMap<u32, String>,
     /// The usable ones, best first.
@@ -117,6 +120,7 @@ pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         "link": in_use.and_then(|path| around.links.get(&path.link?.0)),
         "doing": doing(peer, now, around),
         "kill_switch": around.kill_switch,
+        "mode": around.mode,
         "dns": around.dns.servers,
         "dns_domains": around.dns.domains,
         "portals": around.portals.iter().map(told_portal).collect::<Vec<_>>(),
@@ -225,12 +229,36 @@ fn seconds(time: Duration) -> String {
 
 /// `rove paths`.
 pub(super) fn paths(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> Value {
-    let paths = peer.paths.iter().map(|path| self::path(path, now, around));
+    let paths = peer.paths.iter().zip(shares(&peer.paths, now));
+    let paths = paths.map(|(path, share)| self::path(path, share, now, around));
     Value::Array(paths.collect())
 }
 
-fn path(path: &PathStatus, now: Instant, around: &Surroundings<'_>) -> Value {
-    let state = match (path.health, path.in_use) {
+/// Which part of the data goes by each path, of what arrived at both ends in the last half second;
+/// equal parts while nothing did.
+fn shares(paths: &[PathStatus], now: Instant) -> Vec<f64> {
+    let carries = |path: &PathStatus| path.health == Health::Good && carries_data(path);
+    let rate = |path: &PathStatus| {
+        let rates = [path.tx_rate, path.rx_rate].map(|rate| rate.at(now).unwrap_or_default());
+        if carries(path) { rates.iter().sum() } else { 0.0 }
+    };
+    let total: f64 = paths.iter().map(rate).sum();
+    let count = paths.iter().filter(|path| carries(path)).count();
+    let share = |path: &PathStatus| match (carries(path), total > 0.0) {
+        (true, true) => rate(path) / total,
+        (true, false) => 1.0 / count as f64,
+        (false, _) => f64::from(path.in_use && count == 0),
+    };
+    paths.iter().map(share).collect()
+}
+
+/// Whether data goes by the path, alone or beside others.
+const fn carries_data(path: &PathStatus) -> bool {
+    path.in_use || path.is_shared
+}
+
+fn path(path: &PathStatus, share: f64, now: Instant, around: &Surroundings<'_>) -> Value {
+    let state = match (path.health, carries_data(path)) {
         (Health::Gone, _) => "gone",
         (Health::Silent { .. }, _) => "silent",
         (Health::Good, true) => "in use",
@@ -256,7 +284,7 @@ fn path(path: &PathStatus, now: Instant, around: &Surroundings<'_>) -> Value {
         "rx_rate_mbps": mbps(path.rx_rate),
         "loss": path.loss,
         "queue_ms": path.delay.queue(now).map(|queue| queue.as_secs_f64() * 1e3),
-        "share": if path.in_use { 1.0 } else { 0.0 },
+        "share": share,
         "tx_bytes": path.tx_bytes,
         "rx_bytes": path.rx_bytes,
         "last_heard_ms": heard,

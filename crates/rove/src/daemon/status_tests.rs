@@ -24,6 +24,7 @@ fn path(health: Health, heard: Option<u64>, owed: Option<u64>) -> PathStatus {
         },
         link: None,
         in_use: true,
+        is_shared: false,
         trust: Trust::Proven,
         health,
         rtt: None,
@@ -54,12 +55,15 @@ fn peer(state: PeerState, paths: Vec<PathStatus>) -> PeerStatus {
         paths,
         profile: None,
         waiting: 0,
+        queued_bytes: 0,
+        early_bytes: 0,
     }
 }
 
 fn told(peer: &PeerStatus, refused: Option<&str>) -> (bool, String) {
     let around = Surroundings {
         kill_switch: false,
+        mode: LinkMode::Backup,
         dns: &Dns::default(),
         links: &BTreeMap::new(),
         ranked: &[],
@@ -181,6 +185,7 @@ fn a_portal_is_told_of_with_its_cure_while_nothing_carries() {
     let told = |state, paths, keeps_browsers_in| {
         let around = Surroundings {
             kill_switch: false,
+            mode: LinkMode::Backup,
             dns: &Dns::default(),
             links: &BTreeMap::new(),
             ranked: &[],
@@ -206,4 +211,33 @@ fn a_portal_is_told_of_with_its_cure_while_nothing_carries() {
     );
     let carrying = vec![path(Health::Good, Some(0), None)];
     assert_eq!(told(PeerState::Up, carrying, true), "carrying", "by another link");
+}
+
+#[test]
+fn a_share_is_a_part_of_what_gets_through() {
+    let rate = |bytes_per_second: u64| {
+        let mut rate = Rate::default();
+        for ms in 0..=1_000u32 {
+            rate.sample(NOW, ms * 1_000, u64::from(ms) * bytes_per_second / 1_000);
+        }
+        rate
+    };
+    let shared = |up, down| PathStatus {
+        is_shared: true,
+        tx_rate: rate(up),
+        rx_rate: rate(down),
+        ..path(Health::Good, Some(0), None)
+    };
+    let beside = PathStatus { in_use: false, ..shared(100_000, 200_000) };
+    let standby = PathStatus { is_shared: false, ..beside };
+    let [first, second, third] =
+        shares(&[shared(400_000, 300_000), beside, standby.clone()], NOW)[..]
+    else {
+        panic!()
+    };
+    assert!((first - 0.7).abs() < 0.01 && (second - 0.3).abs() < 0.01, "{first} {second}");
+    assert!(third < 1e-9);
+    assert_eq!(shares(&[path(Health::Good, None, None), standby], NOW), [1.0, 0.0]);
+    let silent = Health::Silent { since: NOW };
+    assert_eq!(shares(&[path(silent, None, None)], NOW), [1.0], "there is no other");
 }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use rove_proto::bond::{entry, reorder};
 use rove_proto::node::PeerStatus;
 use rove_proto::peer::epoch::{INDICES_AHEAD, LANES_MAX, PENDING_MAX};
 use rove_proto::peer::paths::PATHS_MAX;
@@ -20,6 +21,9 @@ const PER_MINUTE_MAX: usize = 400;
 const ATTEMPTS_MAX: usize = 16;
 /// Sockets of a client: one a path, and one for each handshake that can still be answered.
 pub(super) const SOCKETS_MAX: usize = PATHS_MAX + ATTEMPTS_MAX;
+/// What waits at the entry of a tunnel of several paths, and at its exit with one packet more.
+const QUEUED_BYTES_MAX: usize = entry::BYTES_MAX;
+const EARLY_BYTES_MAX: usize = reorder::BYTES_MAX + (2 << 10);
 /// Indices of one peer: current, previous and pending epochs, and a client's attempts.
 pub(super) const INDICES_PER_PEER: usize = (2 + PENDING_MAX)
     * (LANES_MAX + INDICES_AHEAD as usize + INDICES_MAX + INDEX_COUNT)
@@ -32,6 +36,12 @@ pub(in crate::world) fn check_status(status: &PeerStatus, sockets: usize) -> Res
     }
     if status.waiting > WAITING_MAX {
         return breach(format!("{} packets wait", status.waiting));
+    }
+    if status.queued_bytes > QUEUED_BYTES_MAX {
+        return breach(format!("{} bytes wait for their turn", status.queued_bytes));
+    }
+    if status.early_bytes > EARLY_BYTES_MAX {
+        return breach(format!("{} bytes wait for what comes before", status.early_bytes));
     }
     if sockets > SOCKETS_MAX {
         return breach(format!("{sockets} sockets"));

@@ -30,7 +30,8 @@ struct Revoked {
 struct Entry {
     inner: Inner,
     at_ns: u64,
-    arrived: bool,
+    /// As which of all that arrived it did.
+    place: Option<u32>,
 }
 
 impl Delivery {
@@ -44,7 +45,7 @@ impl Delivery {
     ) -> Inner {
         self.next += 1;
         let inner = Inner { id: self.next, client, way, body };
-        self.sent.insert(inner.id, Entry { inner, at_ns, arrived: false });
+        self.sent.insert(inner.id, Entry { inner, at_ns, place: None });
         inner
     }
 
@@ -74,7 +75,7 @@ impl Delivery {
         if !inner.may_arrive_as(packet) {
             return Err(breach(format!("{inner:?} was altered: {} bytes", packet.len())));
         }
-        if std::mem::replace(&mut entry.arrived, true) && !inner.body.may_come_again() {
+        if entry.place.replace(self.arrived).is_some() && !inner.body.may_come_again() {
             return Err(breach(format!("{inner:?} was delivered twice")));
         }
         self.arrived += 1;
@@ -93,7 +94,18 @@ impl Delivery {
 
     /// Whether packet `id` was delivered.
     pub(in crate::world) fn has_arrived(&self, id: u32) -> bool {
-        self.sent.get(&id).is_some_and(|entry| entry.arrived)
+        self.sent.get(&id).is_some_and(|entry| entry.place.is_some())
+    }
+
+    /// The first packet from `from` on that came before another of its flow that was sent sooner.
+    pub(in crate::world) fn first_early(&self, from: u32) -> Option<Inner> {
+        let mut last = BTreeMap::new();
+        let arrived = self.sent.range(from..).filter_map(|(_, entry)| Some((entry, entry.place?)));
+        let mut last_place = |flow, place| last.insert(flow, place);
+        let mut early = arrived.filter(|(entry, place)| {
+            last_place(entry.inner.flow(), *place).is_some_and(|before| before > *place)
+        });
+        early.next().map(|(entry, _)| entry.inner)
     }
 
     /// What packet `id` is, and when it was handed to the tunnel.

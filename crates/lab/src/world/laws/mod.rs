@@ -58,7 +58,8 @@ pub enum Law {
     /// No session index is seen in two networks of a client: it takes new ones when it moves.
     Unlinkable,
     /// Data goes by the first link in order that carries; a departure that is announced and a
-    /// return lose no packet.
+    /// return lose no packet. Or it goes by several together, and in sequence: none that leaves
+    /// takes a packet along.
     Order,
     /// What programs read from connections was written, in that order. What the end of one believes
     /// to have arrived has arrived when trouble is over, or the end knows that it broke; and nodes

@@ -173,6 +173,12 @@ fn paths_queues_sockets_and_indices_have_bounds() {
     assert_eq!(law(check_status(&crowded, 1)), Some(Law::Bounds), "paths");
     let waiting = rove_proto::peer::waiting::WAITING_MAX + 1;
     assert_eq!(law(check_status(&PeerStatus { waiting, ..status.clone() }, 1)), Some(Law::Bounds));
+    let queued_bytes = rove_proto::bond::entry::BYTES_MAX + 1;
+    let full = PeerStatus { queued_bytes, ..status.clone() };
+    assert_eq!(law(check_status(&full, 1)), Some(Law::Bounds), "the entry");
+    let early_bytes = rove_proto::bond::reorder::BYTES_MAX + 4_096;
+    let full = PeerStatus { early_bytes, ..status.clone() };
+    assert_eq!(law(check_status(&full, 1)), Some(Law::Bounds), "the exit");
     assert_eq!(law(check_status(&status, bounds::SOCKETS_MAX + 1)), Some(Law::Bounds), "sockets");
     assert_eq!(law(check_indices(bounds::INDICES_PER_PEER, 1)), None);
     assert_eq!(law(check_indices(bounds::INDICES_PER_PEER + 1, 1)), Some(Law::Bounds), "indices");

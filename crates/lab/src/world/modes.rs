@@ -1,0 +1,153 @@
+//! What clients make of their links, in a world of random operations, and what is promised of those
+//! that carry together: what is much arrives in sequence where the links lose nothing; one that
+//! dies or is unplugged takes no packet along; and when it is there again, it carries its share.
+//!
+//! In a world every client begins with what a Rove does where nobody says anything. The operations
+//! of most seeds say something else at once, and let clients change their minds. Only packets that
+//! are longer than a question are asked to be in sequence: shorter ones overtake what waits.
+
+use rove_proto::bond::Mode;
+
+use super::agenda::Task;
+use super::engine::{GATEWAY, World};
+use super::inner::{Body, LEN_MAX};
+use super::laws::{Breach, Law};
+use super::op::{ACCESSES, CLIENTS_MAX, Network, Op, Way, client};
+use super::order::{CUT_NS, FIRST, PROVEN_NS, SECOND_BEST, TRUSTED_NS};
+use crate::emu::{Carrier, MS, Rng, SECOND};
+
+/// Packets of each way that leave as fast as a device hands them over.
+const BURST: u64 = 60;
+/// Time between two of them: 3 times what one network carries.
+const BURST_GAP_NS: u64 = 200_000;
+/// Time between two bursts, in which all of the first arrives.
+const BURST_EVERY_NS: u64 = 500 * MS;
+/// How many there are.
+const BURSTS: u64 = 6;
+
+/// Most seeds' clients begin with another mode and a second link, and change their minds; there
+/// are bursts that several links share.
+pub(super) fn strew(seed: u64, ops: &mut Vec<Op>) {
+    let mut rng = Rng::new(seed).fork(0x6d6f_6465);
+    if rng.chance(0.3) {
+        return;
+    }
+    for _ in 0..rng.below(4) {
+        let at = rng.below(ops.len() as u64) as usize;
+        ops.insert(at, change(&mut rng));
+    }
+    for _ in 0..rng.below(6) {
+        let at = rng.below(ops.len() as u64) as usize;
+        let links = rng.chance(0.5).then(|| second_link(client(&mut rng)));
+        ops.splice(at..at, links.into_iter().chain([burst(&mut rng)]));
+    }
+    let all = (0..CLIENTS_MAX).flat_map(|client| {
+        let mode = if rng.chance(0.75) { Mode::Full } else { Mode::Single };
+        let link = rng.chance(0.8).then(|| second_link(client));
+        link.into_iter().chain([Op::SetMode { client, mode }])
+    });
+    ops.splice(0..0, all.collect::<Vec<_>>());
+}
+
+/// A client changes its mind.
+pub(super) fn change(rng: &mut Rng) -> Op {
+    let mode = [Mode::Full, Mode::Full, Mode::Backup, Mode::Single][rng.below(4) as usize];
+    Op::SetMode { client: client(rng), mode }
+}
+
+/// More packets at once than one network carries.
+pub(super) fn burst(rng: &mut Rng) -> Op {
+    let (client, packets) = (client(rng), 50 + rng.below(350) as u16);
+    let way = if rng.chance(0.5) { Way::Up } else { Way::Down };
+    let len = [0, 1_200, LEN_MAX][rng.below(3) as usize];
+    Op::Send { client, way, packets, len, gap_us: [0, 200, 500][rng.below(3) as usize] }
+}
+
+/// The card that is free at the beginning is plugged into a network that no other one is in.
+fn second_link(client: u8) -> Op {
+    let access = Some((client + 1) % ACCESSES);
+    Op::Network(Network::Plug { client, card: SECOND_BEST as u8, access })
+}
+
+impl World {
+    /// Plays bursts by two links, a cut without a word, a return, and a departure without a word.
+    pub(super) fn links_together(&mut self, client: usize) -> Result<(), Breach> {
+        if !self.knows_the_way(client) {
+            return Ok(());
+        }
+        let before = [FIRST, SECOND_BEST].map(|card| self.access_of_card(client, card));
+        for (card, access) in [FIRST, SECOND_BEST].into_iter().zip(before) {
+            if access.is_none() {
+                let free = self.free_access(client);
+                self.plug(client, card, Some(free))?;
+            }
+        }
+        let Some(access) = self.access_of_card(client, FIRST) else { return Ok(()) };
+        self.come_together(client, "two links that carry")?;
+        self.bursts(client)?; // it is not known before what the links carry
+        let from = self.mark();
+        self.bursts(client)?;
+        self.all_came(from, client, "by two links")?;
+        self.in_sequence(from, client)?;
+
+        let from = self.mark();
+        self.flow(client, SECOND / 2)?;
+        self.place.set_carrier(self.now_ns, client, access, Carrier::BlackHole);
+        self.flow(client, CUT_NS)?;
+        self.all_came(from, client, "over a cut of one of two links")?;
+        self.place.set_carrier(self.now_ns, client, access, Carrier::Up);
+        self.come_together(client, "the end of a cut")?;
+
+        let from = self.mark();
+        self.flow(client, SECOND / 2)?;
+        self.plug(client, FIRST, None)?;
+        self.flow(client, SECOND)?;
+        self.all_came(from, client, "when one of two links was unplugged")?;
+        self.plug(client, FIRST, Some(access))?;
+        self.come_together(client, "a return")?;
+        if before[SECOND_BEST].is_none() {
+            self.plug(client, SECOND_BEST, None)?;
+        }
+        Ok(())
+    }
+
+    /// Data goes by both links before long: a link that did badly is distrusted for a while.
+    fn come_together(&mut self, client: usize, after: &str) -> Result<(), Breach> {
+        let ends = [(client + 1, self.gateway_key), (GATEWAY, self.clients[client].key)];
+        for _ in 0..TRUSTED_NS / PROVEN_NS {
+            self.flow(client, PROVEN_NS)?;
+            let shared = ends.map(|(host, peer)| {
+                let status = self.hosts[host].node.status(peer);
+                let paths = status.into_iter().flat_map(|status| status.paths);
+                paths.filter(|path| path.is_shared).count()
+            });
+            if shared.iter().all(|&shared| shared > 1) {
+                return Ok(());
+            }
+        }
+        let portrait = self.portrait(client);
+        let what = format!("client {client}: not by both links after {after}\n{portrait}");
+        Err(Breach::new(Law::Order, what))
+    }
+
+    /// Packets of several flows, both ways, more at once than one link carries.
+    fn bursts(&mut self, client: usize) -> Result<(), Breach> {
+        for number in 0..BURSTS * BURST {
+            let (burst, place) = (number / BURST, number % BURST);
+            let after_ns = burst * BURST_EVERY_NS + place * BURST_GAP_NS;
+            let len = [600, 1_200, LEN_MAX][number as usize % 3];
+            for way in [Way::Up, Way::Down] {
+                self.schedule(after_ns, Task::Send { client, way, body: Body::Data(len) });
+            }
+        }
+        self.advance(BURSTS * BURST_EVERY_NS)
+    }
+
+    /// What was sent since `from` came in sequence, flow by flow.
+    fn in_sequence(&self, from: u32, client: usize) -> Result<(), Breach> {
+        let Some(early) = self.delivery.first_early(from) else { return Ok(()) };
+        let portrait = self.portrait(client);
+        let what = format!("{early:?} came before its turn\n{portrait}");
+        Err(Breach::new(Law::Order, what))
+    }
+}

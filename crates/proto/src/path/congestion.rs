@@ -1,0 +1,573 @@
+//! How fast a path is sent on: as fast as it carries, with hardly anything waiting on it.
+//!
+//! Two things are measured: what arrives, by the receiver's clock, and how long it waited on its
+//! way. A sender that is faster than the path makes a queue, one that is slower makes none, so
+//! the rate is what keeps a short queue standing: the pace follows the queue's distance from its
+//! target, divided by the time after which a change is seen, and the rate follows the pace slowly
+//! (a PI controller of an integrator with dead time). Where there is no queue at all the rate
+//! grows, by more each round trip; where the queue stands and less arrives than leaves, what
+//! arrives is the rate. A new path is found as BBR does (draft-ietf-ccwg-bbr, Startup).
+//!
+//! Loss alone says little: a radio loses datagrams at any rate. So when much is lost, it is sent
+//! less for a moment. If that helps, the path has a ceiling without a queue, and the lower rate
+//! stays; if it does not, the path just loses so much.
+//!
+//! Decides when the next datagram may leave and how much may be on its way. Knows nothing of
+//! single datagrams, of their numbers or of what waits to be sent.
+
+mod ceiling;
+mod emptying;
+#[cfg(test)]
+mod model;
+mod queue;
+mod round;
+
+use crate::time::{Duration, Instant};
+use ceiling::Ceiling;
+use emptying::{Emptying, Outcome};
+use queue::Queue;
+use round::{ROUND_MIN, Round};
+
+/// Bytes of a datagram before any was sent.
+const DATAGRAM: f64 = 1_400.0;
+/// Datagrams that may leave before anything is known (RFC 6928).
+const WINDOW_FIRST: f64 = 10.0;
+/// Bytes on their way beyond what the path holds: feedback comes after 11,000 of them, and one
+/// may get lost.
+const WINDOW_SLACK: f64 = 36_000.0;
+/// The window is so many times what the path holds; more is never on its way without feedback.
+const WINDOW_GAIN: f64 = 2.0;
+/// The same, and the pace, on a new path: 4 ln 2, which doubles what is known in each round trip.
+const STARTUP_GAIN: f64 = 2.77;
+/// A round trip in which the rate of a new path grows by less than this ...
+const STARTUP_GROWTH: f64 = 1.25;
+/// ... so often means that it has been found.
+const STARTUP_ROUNDS: u8 = 3;
+/// A part of this lost in such a round, and it was found at once.
+const STARTUP_LOSS: f64 = 0.15;
+/// A queue of half a round trip on a new path is one, but of no less and no more than this.
+const STARTUP_QUEUE: (f64, f64) = (0.008, 0.040);
+/// A path may lose so much by itself, until it is known better.
+const LOSS_USUAL: f64 = 0.1;
+/// Round trip that is assumed where none was measured.
+const TRIP: Duration = Duration::from_millis(100);
+/// The least round trip is that of this long a time, or of twice as long.
+const TRIP_FRESH: Duration = Duration::from_secs(10);
+/// By how much of the queue's error the pace is corrected within a round; beyond 1/e it swings.
+const PACE_GAIN: f64 = 0.35;
+/// Bounds of that correction.
+const PACE_RANGE: (f64, f64) = (0.3, 1.1);
+/// And the rate, in each round.
+const RATE_GAIN: f64 = 0.1;
+/// The growth of the rate becomes so much larger in each round.
+const GROWTH_GROWTH: f64 = 1.5;
+/// Where less than this part of what leaves arrives in the same time, it is too much.
+const CUT: f64 = 0.95;
+/// The same, but it is not waited for a whole round.
+const CUT_SUDDEN: f64 = 0.5;
+/// It is not sent at more than this multiple of what arrives.
+const BEYOND: f64 = 2.0;
+/// The queue is emptied so often, for the least delay to stay known.
+const EMPTY_EVERY: Duration = Duration::from_secs(5);
+/// Whether a queue is this end's is tried no more often than this, or than in 20 round trips.
+const TRIAL_EVERY: Duration = Duration::from_secs(5);
+/// A path by which nothing left for so long is not what it was.
+const IDLE: Duration = Duration::from_secs(10);
+/// Credit of the pacing: timers have a grain.
+const CREDIT: f64 = 0.001;
+/// What leaves regardless of the pace holds up the rest for no longer than this.
+const DEBT: Duration = Duration::from_millis(250);
+/// The rate, bytes per second: 64 kbit/s to 100 Gbit/s.
+const RATE_RANGE: (f64, f64) = (8_000.0, 12.5e9);
+
+/// What one feedback tells. All bytes are those given to [`Controller::sent`].
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Told {
+    /// Bytes newly known to have arrived.
+    pub delivered: u64,
+    /// Bytes known to have arrived in all, perhaps since before there was a controller.
+    pub arrived: u64,
+    /// Bytes newly known to be lost.
+    pub lost: u64,
+    /// Bytes that are still on their way after this feedback.
+    pub in_flight: u64,
+    /// How fast the newest datagram of the feedback and those before it arrived.
+    pub rate: Option<RateSample>,
+    /// The round trip of that datagram, without the time for which the receiver held it.
+    pub trip: Option<Duration>,
+    /// How long that datagram waited on its way to the peer beyond the least of the last half
+    /// minute; `None` when that is not known, and then the round trip stands for it.
+    pub queue: Option<Duration>,
+}
+
+/// Delivered rate at one datagram (draft-ietf-ccwg-bbr, delivery rate samples).
+///
+/// What arrived between the newest feedback that was known when the datagram left and the one
+/// that tells of its arrival, over the longer of the times in which all of that was sent (by the
+/// sender's clock) and in which it arrived (by the receiver's). For what leaves while nothing is
+/// on its way, up to the next feedback, it is the time since the first of that left.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RateSample {
+    /// Bytes per second.
+    pub bytes_per_second: f64,
+    /// The rate at which the same bytes left: more where the path holds them up, the same where
+    /// the time of their arrival is not known.
+    pub left_per_second: f64,
+    /// Whether there was nothing more to send since the feedback that the rate is measured from:
+    /// so of all that leaves until what is on its way at such a time has arrived, and of what
+    /// leaves with nothing on its way, up to the next feedback.
+    pub is_limited: bool,
+    /// [`Told::arrived`] when the datagram left.
+    pub prior_delivered: u64,
+}
+
+/// The congestion controller of one path, for what this end sends.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    phase: Phase,
+    /// What the path is taken to carry, bytes per second; on a new path what it proved to carry.
+    rate: f64,
+    /// Bytes per second at which it is sent.
+    pace: f64,
+    /// When the next datagram may leave.
+    next_at: Instant,
+    sent_at: Option<Instant>,
+    told_at: Instant,
+    /// Bytes of the largest datagram so far.
+    datagram: f64,
+    /// Least round trip of late, and of the time since the instant.
+    trip: Duration,
+    trip_of_late: (Instant, Option<Duration>),
+    queue: Queue,
+    ceiling: Ceiling,
+    arrived: u64,
+    round: Round,
+    /// By what part the rate grows in the next round without a queue, and not before when.
+    growth: f64,
+    grows_at: Instant,
+    /// By what factors it grew in the last two rounds, which cannot be seen in the queue yet.
+    unseen: (f64, f64),
+    /// Rounds until a changed rate is seen in the queue.
+    settles: u8,
+    /// The queue at the end of the last round, seconds.
+    queue_before: f64,
+    /// What left the queue in the last round, bytes per second; without bound if not known.
+    arrives: f64,
+    /// The queue is being emptied, or that is being judged.
+    emptying: Option<Emptying>,
+    /// When it is emptied next.
+    empties_at: Instant,
+    /// And not earlier for being stubborn.
+    tries_at: Instant,
+}
+
+/// How much is known of the path.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Phase {
+    /// New, or not used for long. The rate proved so far, before this round; rounds since it grew;
+    /// what it carried before, if that is known.
+    Startup { best: f64, flat: u8, known: Option<f64> },
+    /// Its queue is long from having sent too much; in so many rounds its rate shows fully.
+    Drain { rounds: u8 },
+    /// Its rate is known.
+    Steady,
+}
+
+impl Controller {
+    /// The controller of a path on which nothing was sent; `trip` is its round trip, if known.
+    pub fn new(now: Instant, trip: Option<Duration>) -> Self {
+        let mut new = Self {
+            phase: Phase::Startup { best: 0.0, flat: 0, known: None },
+            rate: 0.0,
+            pace: 0.0,
+            next_at: now,
+            sent_at: None,
+            told_at: now,
+            datagram: DATAGRAM,
+            trip: trip.unwrap_or(TRIP),
+            trip_of_late: (now, trip),
+            queue: Queue::default(),
+            ceiling: Ceiling::default(),
+            arrived: 0,
+            round: Round::new(now, RATE_RANGE.1),
+            growth: 0.0,
+            unseen: (1.0, 1.0),
+            settles: 0,
+            queue_before: 0.0,
+            grows_at: now,
+            arrives: f64::INFINITY,
+            emptying: None,
+            empties_at: now,
+            tries_at: now,
+        };
+        new.set_pace();
+        new
+    }
+
+    /// `bytes` leave now, paced or not.
+    #[expect(clippy::cast_precision_loss, reason = "bytes of a datagram")]
+    pub fn sent(&mut self, now: Instant, bytes: usize) {
+        if self.sent_at.is_some_and(|at| now.saturating_since(at) >= IDLE) {
+            self.restart(now, 1.0);
+        }
+        self.sent_at = Some(now);
+        self.datagram = self.datagram.max(bytes as f64);
+        let credit = CREDIT.max(self.datagram / self.pace);
+        let from = self.next_at.max(now - seconds(credit));
+        self.next_at = (from + seconds(bytes as f64 / self.pace)).min(now + DEBT);
+    }
+
+    /// When the next datagram may leave; a moment of the past while the pace is not used up.
+    pub const fn next_at(&self) -> Instant {
+        self.next_at
+    }
+
+    /// Whether another datagram may leave while `in_flight` bytes are on their way.
+    #[expect(clippy::cast_precision_loss, reason = "less than 2^52 bytes are on their way")]
+    pub fn allows(&self, in_flight: u64) -> bool {
+        (in_flight as f64) < self.window()
+    }
+
+    /// There is nothing to send although more could be, with `in_flight` bytes on their way.
+    pub fn limited(&mut self, in_flight: u64) {
+        self.round.is_limited |= self.allows(in_flight);
+    }
+
+    /// The peer tells what arrived.
+    pub fn told(&mut self, now: Instant, told: &Told) {
+        self.arrived = told.arrived;
+        self.round.add(told);
+        let was_in_flight = told.in_flight.saturating_add(told.delivered).saturating_add(told.lost);
+        self.round.is_full |= !self.allows(was_in_flight);
+        if let Some(trip) = told.trip {
+            self.note_trip(now, trip);
+        }
+        let beyond = told.trip.map(|trip| trip.saturating_sub(self.trip));
+        if let Some(queue) = told.queue.or(beyond) {
+            self.queue.sample(now, queue.as_secs_f64(), self.trip);
+        }
+        if let Some(rate) = &told.rate {
+            self.note_rate(now, rate);
+        }
+        self.told_at = now;
+        self.judge_emptying(now);
+        self.follow(now);
+        self.set_pace();
+    }
+
+    /// Nothing was told for so long that all that is on its way counts as lost, or the path comes
+    /// back after a silence: it begins as a new path does, up to half of what it carried.
+    pub fn lost_all(&mut self, now: Instant) {
+        self.restart(now, 0.5);
+        self.next_at = now;
+    }
+
+    /// What the path is taken to carry, bytes per second: of a new one what it proved to carry so
+    /// far. `None` before it was measured.
+    pub fn rate(&self) -> Option<f64> {
+        let known = match self.phase {
+            Phase::Startup { known, .. } => known,
+            Phase::Drain { .. } | Phase::Steady => None,
+        };
+        known.or_else(|| (self.rate > 0.0).then_some(self.rate))
+    }
+
+    /// Bytes per second at which it is sent now.
+    pub const fn pacing_rate(&self) -> f64 {
+        self.pace
+    }
+
+    /// The least round trip of the last ten to twenty seconds; before the first the one that was
+    /// given, or 100 ms.
+    pub const fn trip(&self) -> Duration {
+        self.trip
+    }
+
+    /// Begins anew, up to `part` of what the path carried.
+    fn restart(&mut self, now: Instant, part: f64) {
+        let known = match self.phase {
+            Phase::Startup { known, .. } => known, // what was sent since perhaps says little
+            Phase::Drain { .. } | Phase::Steady => Some(self.rate),
+        };
+        let known = known.map(|rate| (rate * part).max(RATE_RANGE.0));
+        self.phase = Phase::Startup { best: 0.0, flat: 0, known };
+        self.rate = 0.0;
+        self.queue = Queue::default();
+        self.emptying = None;
+        self.ceiling.forget();
+        self.round = self.round.next(now, self.arrived, RATE_RANGE.1);
+        self.set_pace();
+    }
+
+    fn note_trip(&mut self, now: Instant, trip: Duration) {
+        let (since, least) = &mut self.trip_of_late;
+        let is_over = now.saturating_since(*since) >= TRIP_FRESH;
+        let before = least.replace(least.map_or(trip, |least| least.min(trip)));
+        if is_over {
+            self.trip = before.unwrap_or(trip).min(trip);
+            self.trip_of_late = (now, Some(trip));
+        } else if before.is_none() {
+            self.trip = trip;
+        } else {
+            self.trip = self.trip.min(trip);
+        }
+    }
+
+    fn note_rate(&mut self, now: Instant, sample: &RateSample) {
+        // `max` also makes a number of what is none.
+        let rate = sample.bytes_per_second.max(RATE_RANGE.0).min(RATE_RANGE.1);
+        let left = sample.left_per_second.max(rate).min(RATE_RANGE.1);
+        if let Phase::Startup { .. } = self.phase {
+            self.rate = self.rate.max(rate);
+        }
+        let is_over = self.round.sample(now, sample, (rate, left));
+        if !sample.is_limited && self.is_sudden(now, rate, left) {
+            self.cut(rate / (1.0 - self.round.loss()));
+            self.queue_before = self.queue.least();
+            self.round = self.round.next(now, self.arrived, self.rate);
+        } else if is_over {
+            self.end_round(now);
+            self.round = self.round.next(now, self.arrived, self.pace);
+        }
+    }
+
+    fn end_round(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Startup { best, flat, known } => {
+                let has_grown = self.rate >= best * STARTUP_GROWTH;
+                let flat = if has_grown || self.round.is_limited { 0 } else { flat + 1 };
+                let best = if has_grown { self.rate } else { best };
+                self.phase = Phase::Startup { best, flat, known };
+                if flat > 0 && (flat >= STARTUP_ROUNDS || self.round.loss() > STARTUP_LOSS) {
+                    self.found(now, self.with_usual_loss(self.rate / (1.0 - self.round.loss())));
+                }
+            }
+            Phase::Drain { rounds } => {
+                let most = self.with_usual_loss(self.round.rate_most / (1.0 - self.round.loss()));
+                self.rate = self.rate.max(most);
+                self.queue_before = self.queue.least();
+                let is_over = rounds <= 1 || self.queue.least() <= self.target();
+                self.phase =
+                    if is_over { Phase::Steady } else { Phase::Drain { rounds: rounds - 1 } };
+            }
+            Phase::Steady => self.adapt(now),
+        }
+    }
+
+    /// The rate of the path is known.
+    fn found(&mut self, now: Instant, rate: f64) {
+        self.phase = Phase::Drain { rounds: 2 };
+        self.rate = rate;
+        self.settles = 2;
+        self.unseen = (1.0, 1.0);
+        self.queue_before = self.queue.least();
+        self.growth = self.growth_first();
+        self.grows_at = now;
+        self.empties_at = now + EMPTY_EVERY;
+    }
+
+    /// Once per round of a path whose rate is known.
+    fn adapt(&mut self, now: Instant) {
+        let arrived = self.round.arrived();
+        if let Some(arrived) = arrived.filter(|_| !self.ceiling.tries()) {
+            self.rate = self.rate.max(arrived);
+        }
+        self.arrives = arrived.map_or(f64::INFINITY, |arrived| arrived / (1.0 - self.round.loss()));
+        self.follow_queue(now);
+        if self.queue.is_stubborn(1.5 * self.target()) && now >= self.tries_at && arrived.is_some()
+        {
+            self.tries_at = now + TRIAL_EVERY.max(self.trip * 20);
+            self.empty(now, emptying::PACE);
+        }
+        let bytes = (self.round.delivered, self.round.lost);
+        if let Some(rate) = self.ceiling.round(now, bytes, self.datagram, self.rate, arrived) {
+            self.rate = rate;
+            self.growth = self.growth_first();
+        }
+        self.grows_at = self.grows_at.max(self.ceiling.holds_until());
+        let most = arrived.map_or(RATE_RANGE.1, |arrived| arrived * BEYOND);
+        if self.round.pace_least() > most {
+            self.rate = self.rate.min(most);
+        }
+        self.rate = self.rate.clamp(RATE_RANGE.0, RATE_RANGE.1);
+    }
+
+    /// The rate is what keeps the queue at its target.
+    fn follow_queue(&mut self, now: Instant) {
+        let (queue, target) = (self.queue.least(), self.target());
+        let before = std::mem::replace(&mut self.queue_before, queue);
+        let unseen = self.unseen;
+        self.unseen = (1.0, unseen.0);
+        let kept = self.round.kept();
+        if kept < CUT && queue > 2.0 * target && grows(queue - before, kept, self.round.age(now)) {
+            self.cut(self.arrives);
+        } else if queue < target / 2.0 {
+            let tells = !self.round.is_limited && !self.round.is_full;
+            if tells && now >= self.grows_at && !self.ceiling.tries() {
+                self.rate *= 1.0 + self.growth;
+                self.unseen.0 = 1.0 + self.growth;
+                self.growth = (self.growth * GROWTH_GROWTH).min(self.ceiling.growth_max(now));
+            }
+        } else {
+            // What grew before makes a queue already.
+            self.rate /= unseen.0 * unseen.1;
+            self.unseen = (1.0, 1.0);
+            self.growth = self.growth_first();
+            // A queue that is on its way to its target needs no other rate.
+            let error = ((target - queue) / self.lag()).clamp(-1.0, 1.0);
+            let nears = (queue < before) == (error < 0.0);
+            if self.settles == 0 && !nears && !self.round.is_limited {
+                self.rate *= 1.0 + RATE_GAIN * error;
+            }
+        }
+        self.settles = self.settles.saturating_sub(1);
+    }
+
+    /// The path carries no more than what leaves its queue at the rate of `arrives`.
+    fn cut(&mut self, arrives: f64) {
+        self.rate = self.with_usual_loss(arrives);
+        self.growth = self.growth_first();
+        self.settles = 2;
+        self.emptying = None;
+    }
+
+    /// When the path carries less than half all of a sudden, the round is not waited for: it is as
+    /// long as the queue that grows in it.
+    fn is_sudden(&self, now: Instant, rate: f64, left: f64) -> bool {
+        let (queue, kept) = (self.queue.least(), rate / left);
+        self.phase == Phase::Steady
+            && kept < CUT_SUDDEN
+            && queue > 2.0 * self.target()
+            && grows(queue - self.queue_before, kept, self.round.age(now))
+    }
+
+    /// Of a rate at which datagrams left the queue, lost or not, that at which to send. Where more
+    /// is lost than chance explains, they did not come that far.
+    fn with_usual_loss(&self, rate: f64) -> f64 {
+        let loss = self.round.loss();
+        let usual = loss.min(self.ceiling.usual().max(LOSS_USUAL));
+        rate * (1.0 - loss) / (1.0 - usual)
+    }
+
+    /// What is looked at with every feedback.
+    fn follow(&mut self, now: Instant) {
+        let trip = self.trip.as_secs_f64();
+        match self.phase {
+            Phase::Startup { known, .. } => {
+                let long = (trip / 2.0).clamp(STARTUP_QUEUE.0, STARTUP_QUEUE.1) + self.target();
+                if self.rate > 0.0 && self.queue.least() > long {
+                    self.found(now, self.with_usual_loss(self.rate / (1.0 - self.round.loss())));
+                } else if let Some(known) = known.filter(|known| self.rate * 1.1 >= *known) {
+                    self.found(now, known);
+                }
+            }
+            Phase::Steady if now >= self.empties_at => {
+                self.empties_at = now + EMPTY_EVERY.max(self.trip * 12);
+                // It is empty already, or nobody knows how full it would be.
+                let is_known = self.queue.least() < self.target() / 4.0;
+                if !is_known && !self.round.is_limited {
+                    self.empty(now, emptying::PACE);
+                }
+            }
+            Phase::Drain { .. } | Phase::Steady => {}
+        }
+    }
+
+    /// Sends less for a moment.
+    fn empty(&mut self, now: Instant, pace: f64) {
+        if self.emptying.is_some() {
+            return;
+        }
+        let lag = self.lag();
+        let emptying = Emptying::new(now, pace, self.queue.least(), self.trip, lag);
+        self.grows_at = self.grows_at.max(emptying.is_over_at(lag));
+        self.emptying = Some(emptying);
+        self.settles = 3;
+    }
+
+    /// Whether the queue became shorter when less was sent.
+    fn judge_emptying(&mut self, now: Instant) {
+        let queue = self.queue.least();
+        let Some(outcome) = self.emptying.as_mut().and_then(|e| e.watch(now, queue)) else {
+            return;
+        };
+        self.emptying = None;
+        match outcome {
+            Outcome::Felt => {}
+            Outcome::Doubtful => self.empty(now, emptying::PACE_SURE),
+            Outcome::Foreign => self.queue.disown(),
+        }
+    }
+
+    fn set_pace(&mut self) {
+        let trip = self.trip.as_secs_f64().max(1e-4);
+        self.pace = match self.phase {
+            Phase::Startup { known, .. } => {
+                let first = WINDOW_FIRST * self.datagram / trip;
+                let pace = first.max(self.rate * STARTUP_GAIN);
+                known.map_or(pace, |known| pace.min(known.max(first / WINDOW_FIRST)))
+            }
+            Phase::Drain { .. } | Phase::Steady => {
+                let error = (self.target() - self.queue.least()) / self.lag();
+                let most = if self.ceiling.holds() { 1.0 } else { PACE_RANGE.1 };
+                let gain = (1.0 + PACE_GAIN * error).clamp(PACE_RANGE.0, most);
+                let pace = self.emptying.and_then(|emptying| emptying.pace(self.told_at));
+                let most = pace.map_or(f64::INFINITY, |pace| pace * self.arrives.min(self.rate));
+                (self.rate * gain).min(most)
+            }
+        }
+        .clamp(RATE_RANGE.0, RATE_RANGE.1);
+        self.round.paced(self.pace);
+    }
+
+    /// Bytes that may be on their way.
+    fn window(&self) -> f64 {
+        let gain = match self.phase {
+            Phase::Startup { .. } => STARTUP_GAIN,
+            Phase::Drain { .. } | Phase::Steady => WINDOW_GAIN,
+        };
+        let first = WINDOW_FIRST * self.datagram;
+        if self.rate == 0.0 {
+            return first;
+        }
+        let holds = self.rate * (self.trip_now() + self.queue.jitter());
+        first.max(gain * holds + WINDOW_SLACK)
+    }
+
+    /// The round trip without this end's queue: it may have become longer, seconds.
+    fn trip_now(&self) -> f64 {
+        let of_late = self.round.trip().unwrap_or(self.trip);
+        (of_late.as_secs_f64() - self.queue.least()).max(self.trip.as_secs_f64())
+    }
+
+    /// The queue that is wanted, seconds: a path is never idle with it, and what jitter makes of
+    /// it is not taken for more.
+    fn target(&self) -> f64 {
+        let datagram = if self.rate > 0.0 { self.datagram / self.rate } else { 0.0 };
+        0.0015 + 1.5 * datagram + 2.0 * self.queue.jitter()
+    }
+
+    /// After how long a change of the pace is seen in the queue, seconds.
+    fn lag(&self) -> f64 {
+        let least = ROUND_MIN.as_secs_f64().max(self.trip.as_secs_f64());
+        self.round.length.clamp(least, 2.0 * least + 0.2) + self.queue.lag()
+    }
+
+    /// Makes half of the wanted queue before it is seen.
+    fn growth_first(&self) -> f64 {
+        (0.5 * self.target() / self.lag()).clamp(0.002, 0.03)
+    }
+}
+
+/// Whether a queue grew as it does in `time` seconds where the part `kept` of what leaves arrives.
+fn grows(grown: f64, kept: f64, time: f64) -> bool {
+    grown > 0.25 * (1.0 - kept) * time
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.clamp(0.0, 1e6))
+}
+
+#[cfg(test)]
+#[path = "congestion_tests.rs"]
+mod tests;

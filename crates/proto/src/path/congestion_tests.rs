@@ -1,0 +1,275 @@
+use super::model::{Link, SIZE, World};
+use super::*;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::from_nanos(ms * 1_000_000)
+}
+
+/// A world of one sender, after `seconds`.
+fn after(seconds: f64, link: Link) -> World {
+    let mut world = World::new(link, &[0]);
+    world.run(seconds);
+    world
+}
+
+/// The queue in milliseconds that is allowed on a link.
+fn short(link: &Link) -> f64 {
+    1.5 + 3.0 * SIZE / link.rate * 1e3 + link.trip.as_secs_f64() * 10.0
+}
+
+/// One link of the grid: prints what it carries, and fails where that is too little.
+fn grid(mbits: f64, trip_ms: u64, loss: f64) {
+    let world = after(20.0, Link { loss, ..Link::new(mbits, trip_ms) });
+    let rate = world.link.rate * (1.0 - loss);
+    let share = world.arrived(0, 10.0, 20.0) / rate;
+    let (queue, most) = (world.queue(10.0, 20.0, 0.5), world.queue(10.0, 20.0, 0.95));
+    let time = world.reaches(0, 0.0, 0.9 * rate);
+    println!(
+        "{mbits:3} Mbit/s {trip_ms:3} ms {loss:5} loss: {share:.3} of the rate, {time:3.1} s to \
+         nine tenths, queue {queue:5.1} ms, {most:5.1} in 95 %"
+    );
+    assert!(share >= 0.98, "share");
+    assert!(queue <= short(&world.link), "queue");
+    assert!(time <= 1.0 + 12.0 * world.link.trip.as_secs_f64(), "time");
+}
+
+/// All of it when optimised, a part of it otherwise.
+#[test]
+fn a_path_is_filled_with_a_short_queue_whatever_it_loses() {
+    let all = !cfg!(debug_assertions);
+    let rates: &[f64] = if all { &[1.0, 10.0, 100.0, 300.0] } else { &[1.0, 10.0, 40.0] };
+    let trips: &[u64] = if all { &[2, 20, 60, 200, 300, 600] } else { &[2, 60, 300] };
+    let losses: &[f64] = if all { &[0.0, 0.005, 0.01, 0.05] } else { &[0.0, 0.05] };
+    for &mbits in rates {
+        for &trip_ms in trips {
+            for &loss in losses {
+                grid(mbits, trip_ms, loss);
+            }
+        }
+    }
+}
+
+#[test]
+fn jitter_is_no_queue() {
+    for (mbits, trip_ms) in [(20.0, 40), (20.0, 10), (5.0, 60)] {
+        for jitter_ms in [5, 10] {
+            let link = Link { jitter: ms(jitter_ms), ..Link::new(mbits, trip_ms) };
+            let world = after(20.0, link);
+            let share = world.arrived(0, 10.0, 20.0) / world.link.rate;
+            let queue = world.queue(10.0, 20.0, 0.5);
+            println!(
+                "{mbits} Mbit/s {trip_ms} ms, jitter {jitter_ms} ms: {share:.3}, {queue:.1} ms"
+            );
+            assert!(share >= 0.95, "share");
+            assert!(queue <= short(&world.link) + ms(jitter_ms).as_secs_f64() * 1e3, "queue");
+        }
+    }
+}
+
+/// Runs for 30 seconds. Returns what arrived and the lost part of what was sent in the last 20.
+fn overfull(link: Link) -> (f64, f64) {
+    let mut world = after(10.0, link);
+    let before = (world.flows[0].dropped, world.flows[0].datagrams);
+    world.run(30.0);
+    let after = (world.flows[0].dropped, world.flows[0].datagrams);
+    let share = world.arrived(0, 10.0, 30.0) / world.link.rate / (1.0 - link.loss);
+    #[expect(clippy::cast_precision_loss, reason = "counts of a test")]
+    let lost = (after.0 - before.0) as f64 / (after.1 - before.1) as f64;
+    println!(
+        "{:.0} Mbit/s {:?} loss {}, {}: {share:.3}, {lost:.4} too much",
+        link.rate / 125_000.0,
+        link.trip,
+        link.loss,
+        if link.polices { "policed" } else { "10 ms of buffer" }
+    );
+    (share, lost)
+}
+
+#[test]
+fn a_short_buffer_and_a_policer_are_not_overfilled() {
+    for (mbits, trip_ms) in [(20.0, 10), (20.0, 200), (40.0, 40)] {
+        for loss in [0.0, 0.01] {
+            let link = Link { loss, ..Link::new(mbits, trip_ms) };
+            let (share, lost) = overfull(Link { buffer: link.rate * 0.010, ..link });
+            assert!(share >= 0.98 && lost < 0.002);
+            let (share, lost) = overfull(Link { buffer: link.rate * 0.010, polices: true, ..link });
+            assert!(share >= 0.95 && lost < 0.04);
+        }
+    }
+}
+
+#[test]
+fn a_link_that_becomes_faster_or_slower_is_followed() {
+    let steps = [(10.0, 100.0, 40), (5.0, 50.0, 20), (1.0, 10.0, 40), (20.0, 40.0, 100)];
+    for (from, to, trip_ms) in steps {
+        let mut world = after(10.0, Link::new(from, trip_ms));
+        world.link.rate = to * 125_000.0;
+        world.run(20.0);
+        let time = world.reaches(0, 10.0, 0.9 * world.link.rate);
+        println!("{from} to {to} Mbit/s {trip_ms} ms: {time:.1} s");
+        assert!(time < 3.0);
+    }
+    for (from, to, trip_ms) in [(100.0, 10.0, 40), (50.0, 5.0, 20), (40.0, 20.0, 100)] {
+        let mut world = after(10.0, Link::new(from, trip_ms));
+        world.link.rate = to * 125_000.0;
+        world.run(11.0);
+        let rate = world.flows[0].controller.rate().unwrap() / world.link.rate;
+        world.run(20.0);
+        let share = world.arrived(0, 11.0, 20.0) / world.link.rate;
+        let queue = world.queue(12.0, 20.0, 0.5);
+        println!("{from} to {to} Mbit/s {trip_ms} ms: {rate:.2}, {share:.3}, queue {queue:.1} ms");
+        assert!((0.9..1.1).contains(&rate), "after a second");
+        assert!(share > 0.95 && queue < 2.0 * short(&world.link));
+    }
+}
+
+#[test]
+fn who_has_little_to_send_does_not_forget_what_the_path_carries() {
+    for (mbits, trip_ms) in [(20.0, 40), (40.0, 20), (5.0, 100)] {
+        let mut world = after(5.0, Link::new(mbits, trip_ms));
+        world.flows[0].load = world.link.rate / 2.0;
+        world.run(25.0);
+        let rate = world.flows[0].controller.rate().unwrap() / world.link.rate;
+        assert!((0.97..1.05).contains(&rate), "{rate}");
+        assert!(world.queue(8.0, 25.0, 0.5) < 0.1, "no queue");
+        world.flows[0].load = f64::INFINITY;
+        world.run(30.0);
+        assert!(world.reaches(0, 25.0, 0.95 * world.link.rate) < 1.0);
+        assert!(world.queue(25.0, 30.0, 0.95) < 3.0 * short(&world.link));
+    }
+}
+
+#[test]
+fn after_a_long_silence_a_path_is_begun_with_ten_datagrams() {
+    let mut world = after(5.0, Link::new(20.0, 100));
+    world.flows[0].load = 0.0;
+    world.run(16.0);
+    let before = world.flows[0].datagrams;
+    world.flows[0].load = f64::INFINITY;
+    world.run(16.09);
+    assert!((5..=10).contains(&(world.flows[0].datagrams - before)));
+    assert!(world.flows[0].controller.rate().unwrap() > 2_000_000.0, "a hint");
+    world.run(20.0);
+    assert!(world.reaches(0, 16.0, 0.9 * world.link.rate) < 1.5);
+}
+
+#[test]
+fn two_share_a_link() {
+    for (mbits, trip_ms, begins_s) in [(20.0, 40, 0), (20.0, 40, 5), (5.0, 40, 5), (20.0, 10, 5)] {
+        let mut world = World::new(Link::new(mbits, trip_ms), &[0, begins_s]);
+        world.run(45.0);
+        let (first, second) = (world.arrived(0, 35.0, 45.0), world.arrived(1, 35.0, 45.0));
+        let (part, sum) = (first / (first + second), (first + second) / world.link.rate);
+        let queue = world.queue(35.0, 45.0, 0.95);
+        println!("{mbits} Mbit/s {trip_ms} ms: first {part:.2}, sum {sum:.3}, {queue:.1} ms");
+        assert!((0.35..=0.65).contains(&part) && sum > 0.98);
+        assert!(queue < 3.0 * short(&world.link));
+    }
+}
+
+#[test]
+fn what_others_leave_is_used_and_found_again_when_they_end() {
+    for (mbits, trip_ms) in [(20.0, 40), (20.0, 100)] {
+        let mut world = after(5.0, Link::new(mbits, trip_ms));
+        world.link.others = world.link.rate / 2.0;
+        world.run(15.0);
+        assert!(world.arrived(0, 7.0, 15.0) > 0.97 * world.link.rate / 2.0);
+        assert!(world.queue(7.0, 15.0, 0.5) < 2.0 * short(&world.link));
+        world.link.others = 0.0;
+        world.run(20.0);
+        assert!(world.arrived(0, 17.0, 20.0) > 0.95 * world.link.rate);
+    }
+}
+
+#[test]
+fn a_way_that_becomes_longer_is_no_queue_of_ours() {
+    for more in [5, 30, 100] {
+        let mut world = after(10.0, Link::new(20.0, 40));
+        world.link.trip = ms(40 + more);
+        world.run(20.0);
+        let share = world.arrived(0, 15.0, 20.0) / world.link.rate;
+        assert!(share > 0.97, "{more} ms: {share}");
+    }
+}
+
+#[test]
+fn timers_with_a_grain_cost_nothing() {
+    for (mbits, trip_ms) in [(20.0, 40), (100.0, 10), (0.3, 60)] {
+        let mut world = World::new(Link::new(mbits, trip_ms), &[0]);
+        world.grain = ms(1);
+        world.run(15.0);
+        let share = world.arrived(0, 5.0, 15.0) / world.link.rate;
+        assert!(share > 0.98, "{share}");
+        assert!(world.queue(5.0, 15.0, 0.5) < 1.0 + short(&world.link));
+    }
+}
+
+#[test]
+fn a_pause_gives_credit_for_a_datagram_and_a_debt_has_an_end() {
+    let mut controller = Controller::new(at(0), Some(ms(140)));
+    let pace = controller.pacing_rate();
+    assert!((pace - 100_000.0).abs() < 1.0, "ten datagrams in a round trip");
+    let mut sent = 0;
+    while controller.next_at() <= at(5_000) {
+        controller.sent(at(5_000), 1_400);
+        sent += 1;
+    }
+    assert_eq!(sent, 2);
+    for _ in 0..1_000 {
+        controller.sent(at(5_000), 1_400);
+    }
+    assert_eq!(controller.next_at(), at(5_000) + DEBT);
+}
+
+#[test]
+fn what_is_lost_altogether_is_begun_anew() {
+    let mut world = after(5.0, Link::new(20.0, 40));
+    let controller = &mut world.flows[0].controller;
+    assert!(controller.allows(100_000) && controller.rate().unwrap() > 2_400_000.0);
+    assert!(controller.trip() < ms(41), "and what it takes to send one");
+    controller.lost_all(at(6_000));
+    assert!(!controller.allows(14_000) && controller.allows(13_999));
+    assert!((controller.rate().unwrap() - 1_250_000.0).abs() < 50_000.0, "half");
+    assert!(controller.pacing_rate() < 400_000.0);
+}
+
+#[test]
+fn nothing_that_is_told_makes_it_stop() {
+    let mut random = 7_u64;
+    let mut next = move |bound: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) % bound
+    };
+    let mut controller = Controller::new(at(0), Some(Duration::ZERO));
+    for step in 0..100_000 {
+        let now = at(step * next(20));
+        #[expect(clippy::cast_precision_loss, reason = "any number does")]
+        let rate = [0.0, f64::NAN, f64::INFINITY, -1.0, next(1 << 31) as f64][next(5) as usize];
+        let told = Told {
+            delivered: [0, next(100_000), u64::MAX][next(3) as usize],
+            arrived: next(u64::MAX),
+            lost: [0, next(100_000), u64::MAX][next(3) as usize],
+            in_flight: next(1 << 30),
+            rate: (next(3) > 0).then_some(RateSample {
+                bytes_per_second: rate,
+                left_per_second: [rate, 0.0, f64::NAN, 2.0 * rate][next(4) as usize],
+                is_limited: next(2) > 0,
+                prior_delivered: next(u64::MAX),
+            }),
+            trip: (next(3) > 0).then(|| Duration::from_nanos(next(1 << 31))),
+            queue: (next(3) > 0).then(|| Duration::from_nanos(next(1 << 31))),
+        };
+        controller.told(now, &told);
+        controller.sent(now, next(65_536) as usize);
+        if next(100) == 0 {
+            controller.lost_all(now);
+        }
+        let pace = controller.pacing_rate();
+        assert!((RATE_RANGE.0..=RATE_RANGE.1).contains(&pace), "{pace}");
+        assert!(controller.allows(13_999) && controller.next_at() <= now + DEBT);
+    }
+}
