@@ -30,6 +30,8 @@ fn help_is_everywhere_and_does_not_change_by_accident() {
         ("help-up.txt", "up --help"),
         ("help-status.txt", "status --help"),
         ("help-flows.txt", "flows --help"),
+        ("help-set.txt", "set --help"),
+        ("help-set-mode.txt", "set mode --help"),
     ] {
         let help = rove(words(line)).ok();
         assert!(help.lines().all(|line| line.chars().count() <= 100), "{line}");
@@ -62,6 +64,11 @@ fn wrong_usage_is_two() {
         "up not-an-invite",
         "up --route 10.0.0.1/8",
         "up --timeout 0s",
+        "up --mode both",
+        "set",
+        "set mode",
+        "set mode both",
+        "set colour blue",
         "status --log-format xml",
     ] {
         let ran = rove(words(line));
@@ -308,6 +315,8 @@ fn a_client_that_does_not_run_is_down() {
     assert_eq!(rove_in(dir.path(), "paths --json").ok(), "[]\n");
     assert_eq!(rove_in(dir.path(), "down").ok(), "not up\n");
     assert!(rove_in(dir.path(), "reload").fails().contains("not up: connect with `rove up`"));
+    let error = rove_in(dir.path(), "set mode full").fails();
+    assert!(error.contains("not up: connect with `rove up --mode full`"), "{error}");
     golden("status-down.txt", &rove_in(dir.path(), "status").ok());
 }
 

@@ -61,6 +61,39 @@ fn ask_until(enough: &Arc<AtomicBool>) -> JoinHandle<(u32, usize)> {
 }
 
 #[test]
+fn what_is_made_of_links_can_be_said_at_any_time() {
+    in_namespace("what_is_made_of_links_can_be_said_at_any_time", || {
+        let lab = Lab::new("modes");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        let config = lab.home("client").join("client.toml");
+        std::fs::create_dir_all(lab.home("client")).unwrap();
+        std::fs::write(&config, "[paths]\nmode = \"single\"\n").unwrap();
+        let mode = || {
+            let status = lab.rove("client", "status --json").ok();
+            let status: Value = serde_json::from_str(&status).unwrap();
+            (status["mode"].as_str().unwrap().to_owned(), status["state"] == "up")
+        };
+        let is = |word: &str| (word.to_owned(), true);
+        lab.rove("client", &format!("up {invite} --route 198.51.100.0/24 --mode full")).ok();
+        assert_eq!(mode(), is("full"), "what is typed overrules the file");
+        assert_eq!(lab.rove("client", "set mode backup").ok(), "mode backup\n");
+        assert_eq!(mode(), is("backup"));
+        assert!(lab.rove("client", "reload").ok().ends_with("reloaded\n"));
+        assert_eq!(mode(), is("full"), "as it was started");
+        lab.rove("client", "down").ok();
+        lab.rove("client", "up --route 198.51.100.0/24").ok();
+        assert_eq!(mode(), is("single"), "as the file says");
+        std::fs::write(&config, "").unwrap();
+        lab.rove("client", "reload").ok();
+        assert_eq!(mode(), is("backup"));
+        let error = lab.rove("gateway", "set mode full").fails();
+        assert!(error.contains("not up"), "{error}");
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
 fn a_departure_that_is_announced_moves_a_link_behind() {
     in_namespace("a_departure_that_is_announced_moves_a_link_behind", || {
         let lab = Lab::new("links in their order");

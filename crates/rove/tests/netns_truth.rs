@@ -17,7 +17,7 @@ use support::netns::{Lab, in_namespace, inside, sh, wait_until};
 const ECHO: &str = "198.51.100.80:7";
 
 /// Of `rove status --json`; keys are only ever added.
-const STATUS: [&str; 13] = [
+const STATUS: [&str; 14] = [
     "state",
     "carrying",
     "since",
@@ -28,6 +28,7 @@ const STATUS: [&str; 13] = [
     "link",
     "doing",
     "kill_switch",
+    "mode",
     "dns",
     "dns_domains",
     "portals",

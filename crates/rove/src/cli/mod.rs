@@ -10,7 +10,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand};
 use ipnet::IpNet;
 
-use crate::config::{LogFormat, StoreUrl};
+use crate::config::{LinkMode, LogFormat, StoreUrl};
 use crate::invite::{Invite, InviteError};
 use crate::values::{Destination, Endpoint, Lifetime, Networks, PeerName, parse_network};
 
@@ -50,6 +50,9 @@ pub enum Command {
     /// Show open connections: what is held of each, and why; of a client, else of a gateway
     #[command(after_help = text::FLOWS)]
     Flows(OutputArgs),
+    /// Change how this client works, until it ends or reads its configuration again
+    #[command(subcommand, arg_required_else_help = true)]
+    Set(SetCommand),
     /// Read the configuration again, of a client or a gateway
     Reload,
     /// Put back a kill switch that stood: for the unit that runs at boot, before the network
@@ -68,6 +71,18 @@ pub enum Command {
         /// Where to.
         #[arg(value_name = "DIRECTORY")]
         directory: PathBuf,
+    },
+}
+
+/// What to change.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum SetCommand {
+    /// What is made of several links
+    #[command(after_help = text::MODE)]
+    Mode {
+        /// full, backup or single
+        #[arg(value_name = "MODE")]
+        mode: LinkMode,
     },
 }
 
@@ -219,6 +234,9 @@ pub struct UpArgs {
     /// A subnet behind this client, as the invite allows; may be repeated
     #[arg(long, value_name = "CIDR", value_parser = parse_network)]
     pub advertise: Vec<IpNet>,
+    /// What to make of several links: full, backup or single [default: backup]
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<LinkMode>,
     /// How long to wait until the tunnel carries [default: 30s]
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<Lifetime>,

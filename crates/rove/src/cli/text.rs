@@ -44,6 +44,13 @@ established, closing); or suspended while no path carries, resuming while its ot
 missed, broken when a crash lost what was held. [persistence] in DIR/client.toml and
 DIR/gateway.toml says what is held.";
 
+pub(super) const MODE: &str = "\
+full    all carry, together
+backup  one carries; by each of the others a path is proven before it is needed
+single  one carries, and no other is prepared
+
+For every start: `mode = \"full\"` below [paths] in DIR/client.toml.";
+
 pub(super) const GATEWAY_DOWN: &str = "\
 A gateway that ends leaves them, so that connections live through a restart. Its files stay: `rove
 gateway run` starts it again.";

@@ -1,4 +1,4 @@
-//! `rove up`, `down`, `status`, `paths`, `reload`.
+//! `rove up`, `down`, `status`, `paths`, `set`, `reload`.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::output::{self, field, list, moment};
 use crate::cli::{InviteArg, OutputArgs, UpArgs};
-use crate::config::{ClientConfig, LogFormat};
+use crate::config::{ClientConfig, LinkMode, LogFormat};
 use crate::control::{self, AskError, Request};
 use crate::daemon::{self, Carries, LogFile, Wishes};
 use crate::files;
@@ -128,6 +128,7 @@ fn configure(home: &Home, args: &UpArgs) -> Result<ClientConfig> {
     }
     config.kill_switch |= args.kill_switch;
     config.allow_lan |= args.allow_lan;
+    config.paths.mode = args.mode.unwrap_or(config.paths.mode);
     config.timeout = args.timeout.unwrap_or(config.timeout);
     config.check()?;
     Ok(config)
@@ -305,6 +306,7 @@ pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
         ("portal", portals(&status)),
         ("link", field(&status, "link").to_owned()),
         ("transport", field(&status, "transport").to_owned()),
+        ("mode", field(&status, "mode").to_owned()),
         ("since", moment(&status, "since")),
         ("inner", list(&status, "inner")),
         ("gateway", field(&status, "gateway").to_owned()),
@@ -346,6 +348,7 @@ fn not_running(home: &Home) -> Value {
         "link": null,
         "doing": doing,
         "kill_switch": stands.ok(),
+        "mode": null,
         "dns": [],
         "dns_domains": [],
         "portals": [],
@@ -399,6 +402,14 @@ pub(super) fn paths(home: &Home, args: OutputArgs) -> Result<()> {
     let told: BTreeSet<String> = held.map(told).collect();
     text.extend(told);
     output::print(&text)
+}
+
+pub(super) fn set_mode(home: &Home, mode: LinkMode) -> Result<()> {
+    match control::ask(&home.socket(Role::Client)?, &Request::SetMode { mode }) {
+        Ok(_) => output::line(&format!("mode {mode}")),
+        Err(AskError::NotRunning) => bail!("not up: connect with `rove up --mode {mode}`"),
+        Err(error) => Err(error.into()),
+    }
 }
 
 pub(super) fn reload(home: &Home) -> Result<()> {

@@ -8,7 +8,7 @@ mod reference;
 
 use anyhow::{Result, bail};
 
-use crate::cli::{Cli, Command, GatewayCommand};
+use crate::cli::{Cli, Command, GatewayCommand, SetCommand};
 use crate::control::{self, AskError, Request};
 use crate::home::{Home, Role};
 
@@ -22,6 +22,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Status(args) => client::status(&home()?, args),
         Command::Paths(args) => client::paths(&home()?, args),
         Command::Flows(args) => flows::of_any(&home()?, args),
+        Command::Set(SetCommand::Mode { mode }) => client::set_mode(&home()?, mode),
         Command::Reload => reload(&home()?),
         Command::StandKillSwitch => client::stand(&home()?),
         Command::Completions { shell } => reference::completions(shell),

@@ -8,6 +8,7 @@ use toml::Spanned;
 
 use super::interface::InterfaceName;
 use super::log::{LogConfig, RawLog};
+use super::paths::{PathsConfig, RawPaths};
 use super::persistence::{Persistence, RawPersistence};
 use super::proxy::ProxyChoice;
 use super::source::{ConfigError, Source};
@@ -43,6 +44,8 @@ pub struct ClientConfig {
     pub proxy: ProxyChoice,
     /// How long `rove up` waits for the first round trip through the tunnel.
     pub timeout: Lifetime,
+    /// What is made of its links.
+    pub paths: PathsConfig,
     /// How long the session is kept.
     pub persistence: Persistence,
     /// What is logged.
@@ -54,6 +57,8 @@ pub struct ClientConfig {
 struct RawFile {
     #[serde(default)]
     client: RawClient,
+    #[serde(default)]
+    paths: RawPaths,
     #[serde(default)]
     persistence: RawPersistence,
     #[serde(default)]
@@ -87,9 +92,10 @@ impl ClientConfig {
     }
 
     pub(super) fn parse(source: &Source) -> Result<Self, ConfigError> {
-        let RawFile { client: raw, persistence, log } = source.parse()?;
+        let RawFile { client: raw, paths, persistence, log } = source.parse()?;
         let (log, persistence) = (log.validate(source)?, persistence.validate(source)?);
-        let mut config = Self { log, persistence, ..Self::default() };
+        let paths = paths.validate(source)?;
+        let mut config = Self { log, paths, persistence, ..Self::default() };
         if let Some(interface) = &raw.interface {
             config.interface = source.value("client.interface", interface)?;
         }
@@ -160,6 +166,7 @@ impl Default for ClientConfig {
             portal_check: true,
             proxy: ProxyChoice::default(),
             timeout: TIMEOUT,
+            paths: PathsConfig::default(),
             persistence: Persistence::default(),
             log: LogConfig::default(),
         }

@@ -261,6 +261,20 @@ fn sessions_are_kept_for_a_day_unless_told_otherwise() {
 }
 
 #[test]
+fn what_is_made_of_the_links() {
+    assert_eq!(client("").unwrap().paths.mode, LinkMode::Backup);
+    let paths = |mode: &str| client(&format!("[paths]\nmode = \"{mode}\"\n"));
+    for mode in [LinkMode::Full, LinkMode::Backup, LinkMode::Single] {
+        assert_eq!(paths(&mode.to_string()).unwrap().paths.mode, mode);
+    }
+    let error = paths("both").unwrap_err().to_string();
+    let says = "test.toml:2: paths.mode: \"both\" is no mode: write full, backup or single";
+    assert_eq!(error, says);
+    let error = gateway(&format!("{SMALLEST}[paths]\nmode = \"full\"\n")).unwrap_err().to_string();
+    assert!(error.contains("unknown field `paths`"), "{error}");
+}
+
+#[test]
 fn what_is_done_for_open_connections_and_how_much_of_them_is_kept() {
     assert_eq!(client("").unwrap().persistence.hold, Hold::Full);
     let lines = "[persistence]\nhold = \"full\"\nmemory_mb = 8\n";

@@ -4,6 +4,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::config::LinkMode;
 use crate::values::{Destination, Endpoint, Lifetime, PeerName};
 
 /// One request.
@@ -18,6 +19,11 @@ pub enum Request {
     Flows,
     /// Read the configuration again.
     Reload,
+    /// Make something else of the links.
+    SetMode {
+        /// What.
+        mode: LinkMode,
+    },
     /// End, and take down the kill switch.
     Down,
     /// Every peer and open invite.

@@ -6,7 +6,7 @@ use rove_proto::bond::Mode;
 use rove_proto::crypto::{Floor, StaticSecret};
 use rove_proto::node::Config;
 
-use crate::config::Persistence;
+use crate::config::{ClientConfig, Persistence};
 use crate::keys::StaticKey;
 
 /// Most NATs forget a UDP mapping after 30 s or more (RFC 4787 REQ-5 asks for two minutes, many
@@ -25,6 +25,11 @@ pub(super) fn config(key: &StaticKey, persistence: &Persistence) -> Config {
         hold_memory: persistence.memory,
         mode: Mode::default(),
     }
+}
+
+/// The same for a client, which also has links to choose from.
+pub(super) fn of_client(key: &StaticKey, client: &ClientConfig) -> Config {
+    Config { mode: client.paths.mode.in_core(), ..config(key, &client.persistence) }
 }
 
 /// Whether the processor computes AES by itself.

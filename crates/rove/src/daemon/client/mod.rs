@@ -93,7 +93,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         applier.apply(&plan::client_before(&config, &remotes))?;
         confine::with_resolver(&[home.dir()], &places.resolver_files())?;
         signals::watch(inbox.clone())?;
-        let config = node::config(&membership.key, &config.persistence);
+        let config = node::of_client(&membership.key, &config);
         let setup = Setup { config, tun, mark: Some(MARK) };
         let data = Handle::start(setup, inbox.clone(), Message::News)?;
         let links = links::watch(inbox.clone())?;

@@ -7,7 +7,7 @@ use rove_proto::node::Command;
 use serde_json::{Value, json};
 
 use super::{Client, Next, news};
-use crate::config::ClientConfig;
+use crate::config::{ClientConfig, LinkMode};
 use crate::control::{Asked, Reply, Request};
 use crate::daemon::flows::{self, Whose};
 use crate::daemon::status::{self, Search, Surroundings};
@@ -38,6 +38,10 @@ impl Client<'_> {
             Request::Reload => {
                 self.reload()?;
                 Ok(json!({}))
+            }
+            Request::SetMode { mode } => {
+                self.set_mode(mode);
+                Ok(json!({ "mode": mode }))
             }
             Request::Down
             | Request::Peers
@@ -82,6 +86,7 @@ impl Client<'_> {
             portals: &portals,
             keeps_browsers_in: self.keeps_browsers_in(),
             kill_switch,
+            mode: self.config.paths.mode,
             dns: &dns,
             links: &links,
             ranked,
@@ -96,6 +101,12 @@ impl Client<'_> {
         told["drops"] =
             snapshot.drops.iter().map(|&(name, n)| (name.to_owned(), json!(n))).collect();
         Ok(told)
+    }
+
+    /// Makes this of the links until the client ends, or reads its configuration again.
+    fn set_mode(&mut self, mode: LinkMode) {
+        self.config.paths.mode = mode;
+        self.data.command(Command::SetMode(mode.in_core()));
     }
 
     /// Takes the configuration again, but for the interface's name.
@@ -122,6 +133,9 @@ impl Client<'_> {
         }
         if self.config.persistence != old.persistence {
             self.data.command(Command::SetHold(self.config.persistence.rules()));
+        }
+        if self.config.paths != old.paths {
+            self.set_mode(self.config.paths.mode);
         }
         if (self.config.streams, &self.config.proxy) != (old.streams, &old.proxy) {
             self.proxy = None;
