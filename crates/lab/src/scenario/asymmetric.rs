@@ -2,7 +2,7 @@
 //! thesis, and pairs that people have).
 
 use super::links::{
-    self, CONGESTION, Cells, GRID, KEYS, Link, MODE, Pair, SECONDS, TRANSFER, name,
+    self, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SECONDS, TRANSFER, name,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -52,6 +52,7 @@ const SETTINGS: &[Setting] = &[
         "what each loses each way, in per cent; or 2 % in bursts of 3",
     ),
     SECONDS,
+    FILE,
 ];
 
 /// The scenario.

@@ -29,10 +29,10 @@ const FIRST_NS: u64 = 5 * SECOND;
 /// How long a connection may take to open before its time counts.
 const OPENING_NS: u64 = 5 * SECOND;
 /// The file of Alshalan's thesis, in bytes.
-const FILE: u64 = 16_331_410;
+const FILE_BYTES: u64 = 16_331_410;
 /// How long it may take.
 const FILE_LIMIT_NS: u64 = 900 * SECOND;
-/// Time in which what a transfer has left in queues drains.
+/// Time in which links are found, and in which what a transfer has left in queues drains.
 const CALM_NS: u64 = 2 * SECOND;
 /// How long the flow lasts that shows what the tunnel adds to a packet.
 const SHOWING_NS: u64 = SECOND / 2;
@@ -60,6 +60,14 @@ pub(super) const CONGESTION: Setting =
 /// The setting of the length.
 pub(super) const SECONDS: Setting =
     Setting::number("seconds", 30, (6, 600), "how long each connection is carried");
+
+/// The setting of the file.
+pub(super) const FILE: Setting = Setting::number(
+    "megabytes",
+    0,
+    (0, 2_000),
+    "another size of the file beside; 0 for the 16,331,410 bytes of the thesis",
+);
 
 /// What is measured at least.
 pub(super) const KEYS: &[Key] = &[
@@ -241,6 +249,8 @@ impl Cell {
         let [first, second] = self.pair.map(|link| link.config(loss(self.loss)));
         let together = Terrain { beside: vec![second], mode: mode(stage), ..Terrain::of(first) };
         let told = stage.on_ground(&together, &mut |ground, _| {
+            // Until there is a path by every link.
+            ground.pause(CALM_NS)?;
             let file = self.carry_file(stage, ground, Route::Tunnelled)?;
             measured.file_s = file.seconds();
             measured.file_ok = file.complete && file.intact;
@@ -274,7 +284,11 @@ impl Cell {
         ground: &mut dyn Ground,
         route: Route,
     ) -> Result<Transfer, Trouble> {
-        let kind = Connections { route, ..self.kind(stage, FILE) };
+        let length = match stage.settings.number("megabytes") {
+            0 => FILE_BYTES,
+            megabytes => megabytes * 1_000_000,
+        };
+        let kind = Connections { route, ..self.kind(stage, length) };
         Ok(ground.connect(&[kind], FILE_LIMIT_NS, &[])?.concat().pop().unwrap_or_default())
     }
 
@@ -361,5 +375,53 @@ impl Stage<'_> {
             return self.in_virtual_time(terrain, StreamsKnown::Direct, USUALLY, story);
         };
         self.on_hosts(entered, terrain, &|testbed| Deployment::start(testbed, None), story)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CONGESTION, Cells, GRID, Link, Pair, bound_ms, loss};
+    use crate::emu::Loss;
+    use crate::scenario::settings::{Setting, Settings};
+    use crate::scenario::{Grid, Stage};
+
+    const SETTINGS: &[Setting] =
+        &[CONGESTION, Setting::choice("loss", &[GRID, "0", "1", "bursty"], "")];
+    const SLOW: Pair = [Link { mbps: 10, round_trip_ms: 20 }; 2];
+    const FAST: Pair = [Link { mbps: 300, round_trip_ms: 10 }, SLOW[0]];
+    const CELLS: Cells = Cells {
+        pairs: &[SLOW, FAST],
+        losses: &["0", "1", "bursty"],
+        few: &[(0, 0), (1, 1), (1, 2), (0, 2)],
+    };
+
+    fn told(grid: Grid, pair: Option<Pair>, set: &[&str]) -> Vec<String> {
+        let texts: Vec<String> = set.iter().map(|text| (*text).to_owned()).collect();
+        let settings = Settings::parse(SETTINGS, &texts).unwrap();
+        let (entered, rove) = (None, None);
+        let stage = Stage { seed: 1, settings: &settings, grid, entered, rove, tell: &|_| {} };
+        CELLS.told(&stage, pair).iter().map(super::Cell::name).collect()
+    }
+
+    #[test]
+    fn what_is_set_is_told_and_of_the_rest_what_the_grid_has() {
+        let all = told(Grid::Default, None, &[]);
+        assert_eq!(all.len(), 4);
+        assert_eq!(all[1], "300/10+10/20, loss 1, cubic");
+        assert_eq!(told(Grid::Default, None, &["loss=1"]), ["10/20+10/20, loss 1, cubic"]);
+        assert_eq!(told(Grid::Default, Some(FAST), &["cc=bbr"]), ["300/10+10/20, loss 0, bbr"]);
+        assert_eq!(told(Grid::Default, None, &["cc=reno"]).len(), 4);
+        assert_eq!(told(Grid::Full, None, &[]).len(), 2 * 3 * 3);
+        assert_eq!(told(Grid::Full, Some(SLOW), &["loss=bursty"]).len(), 3);
+        assert_eq!(told(Grid::Full, None, &["control=true"]), ["10/20+10/20, loss 0, cubic"]);
+    }
+
+    #[test]
+    fn a_word_is_a_loss_and_lateness_is_held_against_the_shallowest_queue() {
+        assert_eq!((loss("0"), loss("0.5")), (Loss::None, Loss::Bernoulli(0.005)));
+        assert!((loss("bursty").mean() - 0.02).abs() < 1e-9);
+        // 64 KiB at 10 Mbit/s, and the product of 300 Mbit/s and 10 ms.
+        assert!((bound_ms(&[SLOW]) - 52.4).abs() < 0.1, "{}", bound_ms(&[SLOW]));
+        assert!((bound_ms(&[SLOW, FAST]) - 10.0).abs() < 0.1, "{}", bound_ms(&[FAST]));
     }
 }

@@ -4,7 +4,9 @@
 //! The thesis' round trip of 0 is told with 1 ms: no link is shorter than its serialiser takes for
 //! a packet.
 
-use super::links::{self, CONGESTION, Cells, GRID, KEYS, Link, MODE, Pair, SECONDS, TRANSFER};
+use super::links::{
+    self, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SECONDS, TRANSFER,
+};
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::{About, Outcome, Scenario, Stage};
@@ -30,6 +32,7 @@ const SETTINGS: &[Setting] = &[
     Setting::choice("rtt", &[GRID, "1", "20", "60"], "round trip of both links in milliseconds"),
     Setting::choice("loss", &[GRID, "0", "0.5", "1"], "what each loses each way, in per cent"),
     SECONDS,
+    FILE,
 ];
 
 /// The scenario.

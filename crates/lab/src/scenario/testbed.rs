@@ -5,8 +5,10 @@
 //!  wlan0 --- home   198.51.100.0/24 --+                    +- eth0  192.0.2.2
 //!     or --- cafe   203.0.113.0/24  --+---- Internet ------+  lan0  10.20.0.1 --- eth0 10.20.0.2
 //!  wwan0 --- mobile 100.64.0.0/24 ----+-- services 198.18.0.0/24                       10.20.0.3
+//!   eth0 --- beside 100.64.1.0/24 ----+
 //! ```
-//! The access networks are emulated; the cable between gateway and server is the kernel's (veth)
+//! What is beside the first two cards is there only where a story wants it, up to three times. The
+//! access networks are emulated; the cable between gateway and server is the kernel's (veth)
 //! and costs nothing. The server has two addresses: a tunnel carries the first, the second is
 //! always reached without it, over the very same links, so both can be measured in one run. The
 //! Internet does not know the first: a tunnel that is gone must not look like one that is fast.
@@ -20,7 +22,7 @@ use super::addresses::{
     Site,
 };
 use crate::emu::{End, LinkConfig, NatConfig, NatKind, PipeConfig};
-use crate::ground::{Download, Downloader, Edge, Families, Known, Receiver, Route, Terrain};
+use crate::ground::{Download, Downloader, Edge, Families, Known, Mode, Receiver, Route, Terrain};
 use crate::netns::{AccessId, CardId, Entered, HostId, Network, Process};
 use crate::programs::{EchoStats, FlowRequest, Report, report};
 use anyhow::ensure;
@@ -57,8 +59,10 @@ pub struct Testbed {
     /// The one with the files.
     pub server: HostId,
     /// The client's cards: the first goes between home and café, the second knows the mobile
-    /// network.
-    pub cards: [CardId; 2],
+    /// network; then those of the links beside, each plugged into its own network for good.
+    pub cards: Vec<CardId>,
+    /// What the client is to make of them.
+    pub mode: Mode,
     /// The one with the proxy and the names.
     services: HostId,
     /// The gateway's card.
@@ -69,6 +73,7 @@ pub struct Testbed {
     /// Where it goes.
     cafe: AccessId,
     mobile: AccessId,
+    beside: Vec<AccessId>,
     /// The gateway's network.
     hosting: AccessId,
     family: Family,
@@ -115,13 +120,12 @@ impl Testbed {
         seed: u64,
     ) -> anyhow::Result<Self> {
         ensure!(terrain.clients == 1, "more than one client is told in virtual time only");
-        ensure!(terrain.beside.is_empty(), "several links are told in virtual time only");
         let family = if terrain.families == Families::Differ { Family::Either } else { family };
         let mut network = Network::new(entered, seed)?;
         let client = network.add_host("client")?;
         let gateway = network.add_host("gateway")?;
         let server = network.add_host("server")?;
-        let cards = [network.add_card(client, "wlan0")?, network.add_card(client, "wwan0")?];
+        let cards = vec![network.add_card(client, "wlan0")?, network.add_card(client, "wwan0")?];
         let (home_site, nat) = match terrain.edge {
             Edge::Any | Edge::Open => (Site::Home, None),
             Edge::Nat { filtering, expiry_ns } => {
@@ -148,11 +152,13 @@ impl Testbed {
             server,
             services,
             cards,
+            mode: terrain.mode,
             uplink,
             home,
             home_site,
             cafe,
             mobile,
+            beside: Vec::new(),
             hosting,
             family,
             in_use: 0,
@@ -173,6 +179,7 @@ impl Testbed {
             client_sends: None,
         };
         testbed.plug_at_home()?;
+        testbed.plug_beside(&terrain.beside)?;
         testbed.start_servers()?;
         testbed.start_proxy()?;
         match terrain.known {

@@ -257,14 +257,14 @@ impl Ground for Hosts {
     }
 
     fn flows(&mut self, flows: &[Flow], script: &[Cue]) -> Result<Vec<FlowRun>, Trouble> {
-        let network = &self.testbed.network;
-        let [first, second] = self.testbed.cards;
-        for card in [first, second, self.testbed.uplink] {
-            network.start_capture(card)?;
+        let (network, cards) = (&self.testbed.network, &self.testbed.cards);
+        for card in cards.iter().chain([&self.testbed.uplink]) {
+            network.start_capture(*card)?;
         }
         let runs = self.run_flows(flows, script);
         let network = &self.testbed.network;
-        let cards = [network.take_capture(first)?, network.take_capture(second)?];
+        let cards = self.testbed.cards.iter().map(|card| network.take_capture(*card));
+        let cards = cards.collect::<Result<Vec<_>, _>>()?;
         let captured = Captures { cards, uplink: network.take_capture(self.testbed.uplink)? };
         let mut runs = runs?;
         for run in &mut runs {
@@ -323,9 +323,9 @@ impl Ground for Hosts {
     }
 
     fn listen(&mut self, length_ns: u64) -> Result<Overheard, Trouble> {
-        let (network, cards) = (&self.testbed.network, self.testbed.cards);
+        let (network, cards) = (&self.testbed.network, &self.testbed.cards);
         for card in cards {
-            network.start_capture(card)?;
+            network.start_capture(*card)?;
         }
         std::thread::sleep(Duration::from_nanos(length_ns));
         let gateways = self.testbed.gateway_addresses();
@@ -338,7 +338,7 @@ impl Ground for Hosts {
                     ends.iter().any(|end| gateways.contains(end))
                 })
             };
-            for packet in network.take_capture(card)?.packets.iter().filter(of_tunnel) {
+            for packet in network.take_capture(*card)?.packets.iter().filter(of_tunnel) {
                 heard.packets += 1;
                 heard.bytes += packet.bytes as u64;
             }
@@ -393,7 +393,7 @@ const fn is_told_of(act: Act) -> bool {
 
 /// What passed the client's cards and the gateway's while flows ran.
 struct Captures {
-    cards: [Capture; 2],
+    cards: Vec<Capture>,
     uplink: Capture,
 }
 
@@ -406,9 +406,8 @@ impl Captures {
             let end = if came { ends.destination } else { ends.source };
             (Some(end.ip()) == address).then_some((packet.at_ns, came))
         };
-        let [first, second] = &self.cards;
-        let mut all: Vec<_> =
-            first.packets.iter().chain(&second.packets).filter_map(here).collect();
+        let packets = self.cards.iter().flat_map(|card| &card.packets);
+        let mut all: Vec<_> = packets.filter_map(here).collect();
         all.sort_unstable();
         all
     }

@@ -1,17 +1,20 @@
 //! Where the client is, and how it gets elsewhere.
 
 use super::{GATEWAY_CARD, METRIC, Testbed};
-use crate::emu::{Carrier, End, Filter, PipeConfig};
-use crate::ground::Blockade;
+use crate::emu::{Carrier, End, Filter, LinkConfig, PipeConfig};
+use crate::ground::{Blockade, Terrain};
 use crate::netns::{AccessId, monotonic_ns};
 use crate::scenario::addresses::{HOME_OUTSIDE, Site};
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use ipnet::IpNet;
 use std::io;
 use std::net::IpAddr;
 
 /// Restarts of the NAT box after which its outside addresses begin again.
 const REBOOTS_MAX: u8 = 100;
+
+/// Metric of the default route over the first link beside: above those of all moves.
+const BESIDE_METRIC: u32 = 10_000;
 
 /// The port that networks leave open when they leave nothing else open.
 const HTTPS_PORT: u16 = 443;
@@ -62,6 +65,22 @@ impl Testbed {
         let addresses = self.home_site.host(self.family, 0);
         self.network.plug(self.cards[0], self.home, &addresses, METRIC)?;
         self.addresses[0] = addresses.first().map(IpNet::addr);
+        Ok(())
+    }
+
+    /// The links beside the first: each a cable of its own, behind it in the kernel's order.
+    pub(super) fn plug_beside(&mut self, links: &[LinkConfig]) -> anyhow::Result<()> {
+        ensure!(links.len() <= Terrain::BESIDE_MAX, "so many links are not told of");
+        for (number, link) in (0..).zip(links) {
+            let site = Site::Beside(number);
+            let subnets = site.subnets(self.family);
+            let access = self.network.add_access(self.client, link.clone(), &subnets, None)?;
+            let card = self.network.add_card(self.client, &format!("eth{number}"))?;
+            let metric = BESIDE_METRIC + u32::from(number);
+            self.network.plug(card, access, &site.host(self.family, 0), metric)?;
+            self.cards.push(card);
+            self.beside.push(access);
+        }
         Ok(())
     }
 
@@ -236,8 +255,8 @@ impl Testbed {
             Some(Blockade::OnlyTls) => Some(Filter::TlsPort(HTTPS_PORT)),
             Some(Blockade::OnlyProxy) => Some(Filter::End(self.proxy()?)),
         };
-        for access in [self.home, self.cafe, self.mobile] {
-            self.network.set_filter(access, filter)?;
+        for access in [self.home, self.cafe, self.mobile].iter().chain(&self.beside) {
+            self.network.set_filter(*access, filter)?;
         }
         Ok(())
     }
