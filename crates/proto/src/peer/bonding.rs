@@ -12,11 +12,11 @@ use super::egress::Load;
 use super::index::EpochId;
 use super::links::is_fresh;
 use super::{Context, Peer, Side};
-use crate::bond::Mode;
 use crate::bond::codel::Bound;
 use crate::bond::entry::WAIT_MAX;
 use crate::bond::reorder::Taken;
 use crate::bond::schedule::{Given, Lines, Way};
+use crate::bond::{Bond, Mode};
 use crate::error::DropReason;
 use crate::flow;
 use crate::id::Transport;
@@ -52,8 +52,14 @@ const SMALL: usize = 300;
 
 impl Peer {
     /// Whether data goes by what is shared among paths.
-    pub(super) fn is_bonded(&self) -> bool {
-        self.paths.iter().any(carries)
+    pub(super) fn is_bonded(&self, now: Instant) -> bool {
+        self.paths.iter().any(|path| self.is_way(now, path))
+    }
+
+    /// Whether a path may get a share now: beside the one in use none that nobody has heard of for
+    /// a while. A NAT may have forgotten it, and the client asks it when anybody speaks again.
+    fn is_way(&self, now: Instant, path: &Path) -> bool {
+        carries(path) && (self.paths.active_id() == Some(path.id) || is_fresh(now, path))
     }
 
     /// Whether data is shared with this path.
@@ -69,7 +75,7 @@ impl Peer {
 
     /// Client: shares data among the best path of each link, or leaves it to one.
     pub(super) fn share_paths(&mut self, cx: &mut Context<'_>) {
-        if self.is_client() || (cx.config.mode != Mode::Full && !self.is_bonded()) {
+        if self.is_client() || (cx.config.mode != Mode::Full && !self.paths.iter().any(carries)) {
             return;
         }
         let is_full = cx.config.mode == Mode::Full && !self.paths.is_on_stream();
@@ -203,15 +209,15 @@ impl Peer {
                 path.was_closed = waits && !way.is_open;
             }
         }
-        let lines = &self.bond.lines;
-        let waits = |way: &&Way| way.is_open && lines.front(way.path).is_some();
-        let due = self.bond.ways.iter().filter(waits).map(|way| way.next_at).min();
-        self.bond.due = due.map(|due| due.max(cx.now + Duration::from_nanos(1)));
+        // Where nothing was given to a path yet, it will be when its turn comes.
+        let Bond { lines, entry, .. } = &self.bond;
+        let waits = |way: &&Way| !entry.is_empty() || lines.front(way.path).is_some();
+        let open = self.bond.ways.iter().filter(|way| way.is_open);
+        let due = open.filter(waits).map(|way| way.next_at).min();
+        self.bond.due = due.map(|due| if due > cx.now { due } else { cx.now + REST });
     }
 
-    /// Fills the room for the choice: the paths that carry, as they are now. Beside the one in use
-    /// none that nobody has heard of for a while: a NAT may have forgotten it, and the client asks
-    /// it when anybody speaks again.
+    /// Fills the room for the choice: the paths that carry, as they are now.
     fn look_at_ways(&mut self, now: Instant) {
         let mut ways = std::mem::take(&mut self.bond.ways);
         ways.clear();
@@ -220,11 +226,7 @@ impl Peer {
             let lane = lanes.clone().find(|lane| lane.path == id);
             lane.map_or(0, |lane| lane.flight.in_flight())
         };
-        let active = self.paths.active_id();
-        let fresh = |path: &&Path| Some(path.id) == active || is_fresh(now, path);
-        let carrying = || self.paths.iter().filter(|path| carries(path));
-        let any = carrying().any(|path| fresh(&path));
-        for path in carrying().filter(|path| !any || fresh(path)) {
+        for path in self.paths.iter().filter(|path| self.is_way(now, path)) {
             let Some(controller) = &path.congestion else { continue };
             ways.push(Way {
                 path: path.id,
@@ -357,10 +359,10 @@ impl Peer {
     /// The next packet of the path's line leaves.
     fn send_next(&mut self, cx: &mut Context<'_>, id: PathId) {
         let lines = std::mem::take(&mut self.bond.lines);
-        if let Some((given, front, back)) = lines.front(id)
-            && let Err(reason) = self.send_ordered(cx, id, given, front, back)
-        {
-            cx.drops.count(reason);
+        if let Some((given, front, back)) = lines.front(id) {
+            if let Err(reason) = self.send_ordered(cx, id, given, front, back) {
+                cx.drops.count(reason);
+            }
         }
         self.bond.lines = lines;
         self.bond.lines.pop(cx.memory.blocks(), id);

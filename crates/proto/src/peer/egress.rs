@@ -80,7 +80,7 @@ impl Peer {
                 return Ok(());
             }
         };
-        if choice.copy.is_none() && self.is_bonded() {
+        if choice.copy.is_none() && self.is_bonded(cx.now) {
             return self.send_bonded(cx, view, packet, kept);
         }
         let framing = self.framing(choice, view);
