@@ -4,6 +4,7 @@
 //! says what was wrong, see the test fail, then mend the core.
 
 mod connections;
+mod modes;
 mod streams;
 
 use rove_lab::emu::{Carrier, Filter};

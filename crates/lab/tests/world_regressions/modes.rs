@@ -1,0 +1,107 @@
+//! The same about what clients make of their links: several of them at once, or one alone.
+
+use rove_lab::world::{
+    Attack, Intercept, Machine, Mode, Network, Op, Overreach, Quality, Way, replay,
+};
+
+use super::{holds, move_gateway, plug, quality, send_up, settle, wait};
+
+const fn full(client: u8) -> Op {
+    Op::SetMode { client, mode: Mode::Full }
+}
+
+const fn send_down(client: u8, packets: u16, len: u16, gap_us: u32) -> Op {
+    Op::Send { client, way: Way::Down, packets, len, gap_us }
+}
+
+const fn hold_up(client: u8, ms: u16, datagrams: u16) -> Op {
+    Op::Attack(Attack::Intercept { client, way: Way::Up, how: Intercept::Hold { ms }, datagrams })
+}
+
+#[test]
+fn after_a_silence_nothing_goes_by_a_path_that_a_nat_has_forgotten() {
+    holds(1, &[full(2), plug(2, 1, 0), settle(true)]);
+    // Also where it is the only one that got a share.
+    let restart = Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 200 });
+    let ops = [
+        plug(1, 1, 2),
+        full(1),
+        wait(6_846),
+        Op::Overreach { client: 1, what: Overreach::Private },
+        restart,
+        Op::Machine(Machine::Sleep { client: 2, seconds: 163 }),
+        move_gateway(3_732),
+        Op::Network(Network::Readdress { client: 1, card: 0 }),
+        Op::Network(Network::Mtu { client: 1, access: 1, mtu: 1_280 }),
+        settle(true),
+    ];
+    holds(333, &ops);
+}
+
+#[test]
+fn what_leaves_while_there_is_little_to_send_says_nothing_of_what_a_path_carries() {
+    holds(2, &[full(1), plug(1, 1, 0), settle(true)]);
+    holds(41, &[plug(2, 1, 0), full(2), wait(292_457), settle(true)]);
+}
+
+#[test]
+fn what_waits_at_the_entry_is_given_to_a_path_when_that_may_carry_it() {
+    let ops = [
+        plug(1, 0, 2),
+        full(1),
+        wait(7_140),
+        hold_up(1, 2_777, 26),
+        send_up(1, 60, 1_420, 200),
+        wait(5_765),
+        hold_up(1, 2_927, 28),
+        send_up(1, 60, 1_420, 200),
+        wait(14_535),
+        settle(false),
+    ];
+    holds(272, &ops);
+}
+
+#[test]
+fn what_waited_too_long_goes_bit_by_bit_and_the_rest_is_not_due_at_once() {
+    let how = Intercept::Drop;
+    let drop = Attack::Intercept { client: 2, way: Way::Down, how, datagrams: 26 };
+    let syn = Op::Syn { client: 2, way: Way::Down, mss: 1_643 };
+    let ops = [
+        full(2),
+        wait(41_926),
+        send_down(1, 2, 0, 500),
+        syn,
+        send_down(2, 302, 1_420, 0),
+        Op::Attack(drop),
+        send_down(2, 12, 0, 20_000),
+        wait(7_097),
+    ];
+    holds(56, &ops);
+}
+
+#[test]
+fn a_path_that_gets_a_share_when_another_falls_silent_is_judged_at_once() {
+    let bad = Quality { delay_ms: 136, jitter_ms: 34, loss: 185, ..Quality::CLEAN };
+    let bad = Quality { bit_errors: 17, rate_kbps: 14_700, ..bad };
+    let slow = Quality { delay_ms: 1, loss: 66, rate_kbps: 300, ..Quality::CLEAN };
+    let sleep = Op::Machine(Machine::Sleep { client: 1, seconds: 9_045 });
+    holds(205, &[plug(2, 1, 0), full(2), quality(2, 2, bad), quality(2, 0, slow), sleep]);
+}
+
+#[test]
+fn what_waits_for_several_paths_leaves_by_the_one_that_carries_from_now_on() {
+    for mode in [Mode::Backup, Mode::Single] {
+        let ops = [
+            plug(0, 1, 1),
+            full(0),
+            wait(5_000),
+            send_up(0, 300, 1_200, 100),
+            send_down(0, 300, 1_200, 100),
+            wait(30),
+            Op::SetMode { client: 0, mode },
+            wait(10_000),
+        ];
+        let report = replay(1, &ops).unwrap_or_else(|broken| panic!("{broken}"));
+        assert_eq!((report.sent, report.delivered), (600, 600), "{mode:?}: {:?}", report.drops);
+    }
+}
