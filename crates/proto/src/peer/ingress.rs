@@ -294,7 +294,9 @@ impl Peer {
         let Some(path) = self.paths.get_mut(lane.path) else { return };
         let blocks = cx.memory.blocks();
         let mut lost = VecDeque::new();
-        let repaired = path.congestion.is_some().then_some(&mut lost);
+        // What was lost under old keys has no name under the new ones.
+        let repairs = path.congestion.is_some() && arrival.standing == Standing::Current;
+        let repaired = repairs.then_some(&mut lost);
         let news = lane.flight.acknowledged(cx.now, blocks, feedback, &mut path.rtt, repaired);
         if let Some(news) = &news {
             path.delivered(cx.now, feedback, news, lane.flight.in_flight());
