@@ -28,6 +28,7 @@ fn seeds() -> Vec<Vec<u8>> {
     let restarts = [0, 16, 56, 16, 0, 57, 16, 0, 58, 16, 43].to_vec();
     let attacks = [0, 16, 60, 0, 16, 62, 16, 63, 0, 16, 28, 43].to_vec();
     let newer = [0, 16, 86, 0, 87, 16, 86, 0, 87, 16, 62, 0].to_vec();
+    let modes = [92, 70, 92, 16, 93, 71, 16, 93, 65, 92, 93, 16].to_vec();
     vec![
         Vec::new(),
         vec![7],
@@ -36,5 +37,7 @@ fn seeds() -> Vec<Vec<u8>> {
         list(3, &attacks),
         list(4, &newer),
         list(5, &newer),
+        list(6, &modes),
+        list(7, &modes),
     ]
 }

@@ -102,6 +102,9 @@ impl KeptFrame {
     }
 }
 
+/// What was lost, the oldest first.
+pub type Lost = VecDeque<KeptFrame>;
+
 /// What feedback tells that was not known.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct News {
@@ -280,7 +283,7 @@ impl Flight {
         blocks: &mut Blocks,
         feedback: &Feedback,
         rtt: &mut Rtt,
-        lost: Option<&mut VecDeque<KeptFrame>>,
+        lost: Option<&mut Lost>,
     ) -> Option<News> {
         let largest = feedback.largest;
         if largest >= self.next() || self.acknowledged.is_some_and(|seen| largest <= seen) {
@@ -325,14 +328,19 @@ impl Flight {
     }
 
     /// What others have overtaken, and has not come for too long, goes to `lost`.
-    pub fn expire_late(
-        &mut self,
-        now: Instant,
-        blocks: &mut Blocks,
-        rtt: &Rtt,
-        lost: &mut VecDeque<KeptFrame>,
-    ) {
+    pub fn expire_late(&mut self, now: Instant, blocks: &mut Blocks, rtt: &Rtt, lost: &mut Lost) {
         self.settle(now, blocks, rtt, Some(Instant::ZERO), Some(lost));
+    }
+
+    /// The path was silent and has answered what it was asked at `at`: what left before and was
+    /// not told of is lost, or nothing would tell of it where as much is on its way as may be.
+    pub fn lose_before(&mut self, at: Instant, now: Instant, blocks: &mut Blocks) -> Lost {
+        let mut lost = Lost::new();
+        while let Some(sent) = self.entries.front().filter(|sent| sent.at < at) {
+            lost.extend(self.copy_of_first(now).filter(|_| sent.fate == Fate::Open));
+            self.pop(blocks);
+        }
+        lost
     }
 
     /// After what time something that others have overtaken is lost.
@@ -370,9 +378,11 @@ impl Flight {
         self.decline.takes_decline()
     }
 
-    /// Forgets what is open: the path was declared dead or has answered by other means.
-    pub const fn forgive(&mut self) {
-        self.unanswered = None;
+    /// Nothing is owed any more, or data only: the path has answered by other means.
+    pub fn forgive(&mut self, but_data: bool) {
+        let mut data = (self.first..).zip(&self.entries).filter(|(_, s)| but_data && s.has_copy());
+        let oldest = data.find(|(_, sent)| sent.fate == Fate::Open);
+        self.unanswered = oldest.map(|(number, sent)| (number, sent.at));
     }
 
     /// Bytes sent so far.
@@ -465,7 +475,7 @@ impl Flight {
         blocks: &mut Blocks,
         rtt: &Rtt,
         newest_at: Option<Instant>,
-        mut lost: Option<&mut VecDeque<KeptFrame>>,
+        mut lost: Option<&mut Lost>,
     ) -> u64 {
         let mut bytes = 0;
         let largest = self.acknowledged.unwrap_or(0);

@@ -416,6 +416,18 @@ impl Peer {
         }
     }
 
+    /// The path `id` was silent and answers what it was asked at `asked_at`: what left before is
+    /// lost, if it carries a share.
+    pub(super) fn lose_share(&mut self, cx: &mut Context<'_>, id: PathId, asked_at: Instant) {
+        let is_shared = self.is_shared(Some(id));
+        let epoch = self.epochs.current.as_mut().filter(|_| is_shared);
+        let lane = epoch.and_then(|epoch| epoch.tx.iter_mut().find(|lane| lane.path == id));
+        if let Some(lane) = lane {
+            let lost = lane.flight.lose_before(asked_at, cx.now, cx.memory.blocks());
+            self.lost.extend(lane.seal.serial, lost);
+        }
+    }
+
     /// A packet of a sequence that may have gaps: it is delivered in its turn.
     pub(super) fn take_ordered(
         &mut self,

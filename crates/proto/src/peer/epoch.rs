@@ -340,7 +340,7 @@ impl Epoch {
         let Some(place) = self.tx.iter().position(|lane| lane.path == path) else { return };
         let mut lane = self.tx.remove(place);
         lane.flight.forget_copies(blocks);
-        lane.flight.forgive();
+        lane.flight.forgive(false);
         if self.parked.len() >= PARKED_MAX {
             self.parked.remove(0);
         }

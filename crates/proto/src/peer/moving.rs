@@ -267,6 +267,7 @@ impl Peer {
             return;
         };
         let (id, before) = (path.id, path.trust);
+        let was_silent = matches!(path.health, Health::Silent { .. });
         path.proved(cx.now, answer);
         if matches!(self.side, Side::Client { .. }) {
             path.speaks_again();
@@ -275,6 +276,9 @@ impl Peer {
         path.natted = path.route.local.is_some_and(|local| local != response.observed.ip());
         if self.paths.active_id() == Some(id) {
             self.last_words_heard(answer.asked_at);
+        }
+        if was_silent {
+            self.lose_share(cx, id, answer.asked_at);
         }
         self.forgive(id);
         self.drop_forged(cx, id, answer);
@@ -303,12 +307,14 @@ impl Peer {
         self.flush_waiting(cx);
     }
 
-    /// A path has answered: what it owed before is forgiven.
+    /// A path has answered: what it owed before is forgiven; but for data on one that carries a
+    /// share: where as much is on its way as may be, nothing more leaves that would be missed.
     pub(super) fn forgive(&mut self, id: PathId) {
+        let is_shared = self.is_shared(Some(id));
         if let Some(epoch) = &mut self.epochs.current
             && let Some(lane) = epoch.tx.iter_mut().find(|lane| lane.path == id)
         {
-            lane.flight.forgive();
+            lane.flight.forgive(is_shared);
         }
     }
 
