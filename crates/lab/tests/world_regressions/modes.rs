@@ -105,3 +105,29 @@ fn what_waits_for_several_paths_leaves_by_the_one_that_carries_from_now_on() {
         assert_eq!((report.sent, report.delivered), (600, 600), "{mode:?}: {:?}", report.drops);
     }
 }
+
+#[test]
+fn what_is_lost_under_old_keys_is_not_repaired_under_the_new_ones() {
+    let bad = Quality { delay_ms: 1, jitter_ms: 4, loss: 236, duplicate: 160, ..Quality::CLEAN };
+    let bad = Quality { reorder: 102, rate_kbps: 5_200, ..bad };
+    let ops = [
+        full(1),
+        plug(1, 1, 1),
+        send_up(0, 11, 0, 0),
+        plug(1, 0, 0),
+        quality(1, 2, bad),
+        wait(700),
+        plug(1, 1, 2),
+        send_down(1, 114, 1_200, 500),
+        Op::Machine(Machine::Sleep { client: 2, seconds: 515 }),
+        send_up(1, 382, 0, 200),
+        wait(325),
+    ];
+    holds(374, &ops);
+}
+
+#[test]
+fn what_a_silent_path_lost_does_not_fill_its_window_for_ever() {
+    let mtu = Op::Network(Network::Mtu { client: 1, access: 0, mtu: 1_400 });
+    holds(380, &[settle(false), full(1), mtu, send_up(1, 60, 1_420, 200), settle(false)]);
+}
