@@ -91,10 +91,11 @@ fn what_is_much_goes_by_every_link_and_arrives_in_order() {
     for numbers in arrived(&pair) {
         assert_eq!(numbers, Vec::from_iter(0..400));
     }
-    for (way, count) in &*counts.borrow() {
-        assert!((10..350).contains(count), "{way:?}: {count}");
+    // No link of this world is ever full: how much each gets is for the lab to say.
+    for up in [true, false] {
+        let used = counts.borrow().keys().filter(|(_, way)| *way == up).count();
+        assert!(used > 1, "{:?}", counts.borrow());
     }
-    assert_eq!(counts.borrow().len(), 6);
 }
 
 #[test]
