@@ -359,10 +359,10 @@ impl Peer {
     /// The next packet of the path's line leaves.
     fn send_next(&mut self, cx: &mut Context<'_>, id: PathId) {
         let lines = std::mem::take(&mut self.bond.lines);
-        if let Some((given, front, back)) = lines.front(id) {
-            if let Err(reason) = self.send_ordered(cx, id, given, front, back) {
-                cx.drops.count(reason);
-            }
+        if let Some((given, front, back)) = lines.front(id)
+            && let Err(reason) = self.send_ordered(cx, id, given, front, back)
+        {
+            cx.drops.count(reason);
         }
         self.bond.lines = lines;
         self.bond.lines.pop(cx.memory.blocks(), id);
