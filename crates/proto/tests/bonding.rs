@@ -83,7 +83,7 @@ fn counted(pair: &mut Pair) -> Rc<RefCell<BTreeMap<(IpAddr, bool), u32>>> {
 }
 
 #[test]
-fn what_is_much_goes_by_every_link_and_arrives_in_order() {
+fn what_is_much_goes_by_several_links_and_arrives_in_order() {
     let mut pair = new(&[WIFI, CABLE, MODEM]);
     let counts = counted(&mut pair);
     flow(&mut pair, 0..400); // nobody knows yet how much any of them carries

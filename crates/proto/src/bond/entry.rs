@@ -10,13 +10,12 @@
 
 use std::collections::VecDeque;
 
+use super::BUCKETS;
 use super::codel::{Bound, Codel, Sentence, mark};
 use crate::blocks::{BLOCK, Blocks, Queue};
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{InnerPacket, MAX_PACKET};
 
-/// Buckets of flows: as many as a byte names. Of 100 flows 68 are alone in theirs.
-pub const BUCKETS: usize = 1 << 8;
 /// Bytes that may wait in all, with what is remembered of each packet: what 1 Gbit/s brings in
 /// 60 ms. The blocks that they lie in are at most two a bucket more.
 pub const BYTES_MAX: usize = 8 << 20;

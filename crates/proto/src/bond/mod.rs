@@ -19,7 +19,7 @@ use schedule::{Lines, Way};
 /// What is made of the links that a client has.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Mode {
-    /// One path carries and no other is prepared.
+    /// One path carries and no other is to be prepared; so far it does as the next one.
     Single,
     /// One path carries; by every other link one is proven ahead of need.
     #[default]

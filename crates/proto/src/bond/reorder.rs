@@ -14,12 +14,11 @@
 
 use std::collections::VecDeque;
 
+use super::BUCKETS;
 use crate::blocks::{Blocks, Queue};
 use crate::time::{Duration, Instant};
 use crate::wire::inner::MAX_PACKET;
 
-/// Buckets of flows: as many as a byte names.
-pub const BUCKETS: usize = 1 << 8;
 /// Bytes that may be kept in all, with what is remembered of each packet: what two paths of
 /// 1 Gbit/s deliver in 64 ms. One packet more may be kept until [`Reorder::next`] is asked.
 pub const BYTES_MAX: usize = 16 << 20;

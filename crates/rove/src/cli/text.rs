@@ -47,7 +47,7 @@ DIR/gateway.toml says what is held.";
 pub(super) const MODE: &str = "\
 full    all carry, together
 backup  one carries; by each of the others a path is proven before it is needed
-single  one carries, and no other is prepared
+single  one carries; so far as with backup
 
 For every start: `mode = \"full\"` below [paths] in DIR/client.toml.";
 
