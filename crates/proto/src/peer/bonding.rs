@@ -1,28 +1,19 @@
-//! Several paths carry together: what leaves by which and when, what of it is repaired, and how it
-//! becomes a sequence again where it arrives.
+//! What leaves by which of the paths that carry together, and when.
 //!
-//! A client whose mode is [`Mode::Full`] shares its data among one path of each link, and says so
-//! to the gateway in a challenge on each, which then does the same. Each of these is paced by a
-//! congestion controller of its own, and what it loses leaves again by whichever carries it
-//! soonest. What waits for that does so in `bond`.
-
-use std::collections::VecDeque;
+//! What somebody waits for leaves at once, by the path that has it there first. The rest waits at
+//! the entry of `bond`, is given to the paths as they have need, and leaves as each one's
+//! congestion controller allows. Which paths there are is decided in `share`.
 
 use super::egress::Load;
-use super::index::EpochId;
-use super::links::is_fresh;
-use super::{Context, Peer, Side};
+use super::{Context, Peer};
+use crate::bond::Bond;
 use crate::bond::codel::Bound;
 use crate::bond::entry::WAIT_MAX;
-use crate::bond::reorder::Taken;
 use crate::bond::schedule::{Given, Lines, Way};
-use crate::bond::{Bond, Mode};
 use crate::error::DropReason;
 use crate::flow;
-use crate::id::Transport;
 use crate::pack::Framing;
-use crate::path::lane::TxLane;
-use crate::path::{Health, Path, PathId, Trust};
+use crate::path::{Health, PathId, Trust};
 use crate::time::{Duration, Instant};
 use crate::wire::data::OVERHEAD;
 use crate::wire::frame;
@@ -31,18 +22,6 @@ use crate::wire::tcp::{Flags, Segment};
 
 /// When the outbox was full, the rest follows after this.
 const REST: Duration = Duration::from_millis(1);
-/// A path that was ready for so long before it got something had too little to carry.
-const IDLE: Duration = Duration::from_millis(1);
-/// How long a gap in a sequence is held open, in round trips of the longest path: for a loss to be
-/// noticed, the repair to arrive, and for that once more.
-const HOLD_TRIPS: f64 = 3.5;
-/// The least and the most of it.
-const HOLD_MIN: Duration = Duration::from_millis(30);
-const HOLD_MAX: Duration = Duration::from_millis(1_500);
-/// Where other paths carry, one is silent that has owed an answer for so many round trips,
-const TAIL_TRIPS: f64 = 1.5;
-/// and this: feedback may wait, and so may the processes at both ends.
-const TAIL_GRACE: Duration = Duration::from_millis(25);
 /// How long packets of a flow whose losses are repaired may stand at the entry: the sender, who
 /// sees no loss, needs it to keep the paths busy (measured in DESIGN, section 4).
 const STANDING: Bound =
@@ -51,66 +30,6 @@ const STANDING: Bound =
 const SMALL: usize = 300;
 
 impl Peer {
-    /// Whether data goes by what is shared among paths.
-    pub(super) fn is_bonded(&self, now: Instant) -> bool {
-        self.paths.iter().any(|path| self.is_way(now, path))
-    }
-
-    /// Whether a path may get a share now: beside the one in use none that nobody has heard of for
-    /// a while. A NAT may have forgotten it, and the client asks it when anybody speaks again.
-    fn is_way(&self, now: Instant, path: &Path) -> bool {
-        carries(path) && (self.paths.active_id() == Some(path.id) || is_fresh(now, path))
-    }
-
-    /// Whether data is shared with this path.
-    pub(super) fn is_shared(&self, path: Option<PathId>) -> bool {
-        path.and_then(|id| self.paths.get(id)).is_some_and(|path| path.congestion.is_some())
-    }
-
-    /// Client: its links are used in another way from now on.
-    pub(crate) fn mode_changed(&mut self, cx: &mut Context<'_>) {
-        self.stand_by(cx);
-        self.refresh_state(cx);
-    }
-
-    /// Client: shares data among the best path of each link, or leaves it to one.
-    pub(super) fn share_paths(&mut self, cx: &mut Context<'_>) {
-        if self.is_client() || (cx.config.mode != Mode::Full && !self.paths.iter().any(carries)) {
-            return;
-        }
-        let is_full = cx.config.mode == Mode::Full && !self.paths.is_on_stream();
-        let chosen = |path: &Path| is_full && is_able(path) && !self.has_better_beside(path);
-        let changed = |path: &&Path| path.congestion.is_some() != chosen(path);
-        let changed: Vec<_> = self.paths.iter().filter(changed).map(|path| path.id).collect();
-        for id in changed {
-            let Some(path) = self.paths.get_mut(id) else { continue };
-            path.set_shared(cx.now, path.congestion.is_none());
-            let settled = path.mtu.is_settled();
-            if path.health != Health::Gone {
-                self.ask(cx, id);
-            }
-            if !settled {
-                self.search_mtu(cx, id);
-            }
-        }
-    }
-
-    /// Whether data should rather go by another path of the same link.
-    fn has_better_beside(&self, path: &Path) -> bool {
-        let active = self.paths.active_id();
-        let rank = |path: &Path| (Some(path.id) != active, self.rank(path), path.id);
-        let beside = self.paths.iter().filter(|other| other.link == path.link);
-        beside.filter(|other| is_able(other)).any(|other| rank(other) < rank(path))
-    }
-
-    /// Gateway: the client shares its data among paths, this one with them or not.
-    pub(super) fn take_sharing(&mut self, now: Instant, id: Option<PathId>, beside: bool) {
-        let path = id.and_then(|id| self.paths.get_mut(id));
-        if let (Side::Client { .. }, Some(path)) = (&self.side, path) {
-            path.set_shared(now, beside);
-        }
-    }
-
     /// Sends an inner packet by the path that has it there first: at once what somebody waits for,
     /// in its turn what is part of much.
     pub(super) fn send_bonded(
@@ -135,33 +54,10 @@ impl Peer {
         Ok(())
     }
 
-    /// How long an answer may be owed before `path` counts as silent: not long, where others carry
-    /// what it does not.
-    pub(super) fn patience(&self, path: &Path) -> Duration {
-        if path.congestion.is_some() && self.best_bonded(path.id).is_some() {
-            path.rtt.timeout().max(path.rtt.smoothed().mul_f64(TAIL_TRIPS)) + TAIL_GRACE
-        } else {
-            path.patience()
-        }
-    }
-
-    /// The best of the paths that carry a share, other than `except`.
-    pub(super) fn best_bonded(&self, except: PathId) -> Option<PathId> {
-        let others = self.paths.iter().filter(|path| path.id != except && carries(path));
-        others.min_by_key(|path| self.rank(path)).map(|path| path.id)
-    }
-
     /// The path by which something that leaves now arrives first.
     pub(super) fn quickest(&mut self, now: Instant, len: usize) -> Option<PathId> {
         self.look_at_ways(now);
         Lines::quickest(now, &self.bond.ways, len)
-    }
-
-    /// What the smallest of the paths that carry a share has room for: a connection's segments may
-    /// go by any of them. `None` where nothing is shared.
-    pub(super) fn least_room(&self) -> Option<usize> {
-        let shared = self.paths.iter().filter(|path| carries(path));
-        shared.map(|path| path.mtu.datagram() - OVERHEAD).min()
     }
 
     /// When a path may carry what waits.
@@ -250,75 +146,6 @@ impl Peer {
         self.bond.ways = ways;
     }
 
-    /// None carries a share any more: what waits leaves by the one path that there is, like
-    /// everything else. Until there is one it waits, no longer than at the entry.
-    fn leave_bond(&mut self, cx: &mut Context<'_>) {
-        let Some(path) = self.only_path() else {
-            let since = *self.bond.idle_since.get_or_insert(cx.now);
-            let due = since + WAIT_MAX;
-            if self.bond.lines.is_empty() {
-                return;
-            }
-            if cx.now < due {
-                self.bond.due = Some(due);
-                return;
-            }
-            let dropped = self.bond.lines.clear(cx.memory.blocks());
-            (0..dropped).for_each(|_| cx.drops.count(DropReason::NoRoute));
-            return;
-        };
-        self.bond.idle_since = None;
-        let mut packet = std::mem::take(&mut self.bond.packet);
-        loop {
-            if cx.out.is_full() {
-                self.bond.due = Some(cx.now + REST);
-                break;
-            }
-            packet.clear();
-            let blocks = cx.memory.blocks();
-            let sent = if let Some(given) = self.bond.lines.take_stranded(blocks, &[], &mut packet)
-            {
-                self.send_ordered(cx, path, given, &packet, &[])
-            } else if let Some(popped) = self.bond.entry.pop(blocks, cx.now, &mut packet) {
-                InnerView::parse(&packet, packet.len()).and_then(|view| {
-                    self.send_by_choice(cx, &view, InnerPacket::whole(&packet), popped.kept)
-                })
-            } else {
-                break;
-            };
-            if let Err(reason) = sent {
-                cx.drops.count(reason);
-            }
-        }
-        for _ in 0..self.bond.entry.take_dropped() {
-            cx.drops.count(DropReason::QueueFull);
-        }
-        self.bond.packet = packet;
-    }
-
-    /// The path that everything goes by.
-    fn only_path(&self) -> Option<PathId> {
-        let path = self.paths.choose().and_then(|choice| self.paths.get(choice.original))?;
-        let claimed = matches!(path.trust, Trust::Claimed { .. });
-        (path.health == Health::Good && !claimed && self.epochs.current.is_some())
-            .then_some(path.id)
-    }
-
-    /// What was given to a path that carries no more goes by another.
-    fn give_stranded(&mut self, cx: &mut Context<'_>) {
-        let mut packet = std::mem::take(&mut self.bond.packet);
-        packet.clear();
-        let blocks = cx.memory.blocks();
-        while let Some(given) = self.bond.lines.take_stranded(blocks, &self.bond.ways, &mut packet)
-        {
-            let ways = &self.bond.ways;
-            let path = self.bond.lines.choose(cx.now, ways, given.len).unwrap_or(ways[0].path);
-            self.bond.lines.push(blocks, path, given, &packet);
-            packet.clear();
-        }
-        self.bond.packet = packet;
-    }
-
     /// Gives packets from the entry to the paths, as long as one of them has need.
     fn fill_lines(&mut self, cx: &mut Context<'_>) {
         let Some(epoch) = &mut self.epochs.current else { return };
@@ -393,108 +220,73 @@ impl Peer {
         self.send_split(cx, id, &whole)
     }
 
-    /// When something that others have overtaken on a path that carries a share counts as lost.
-    pub(super) fn late_due(&self) -> Option<Instant> {
-        let epoch = self.epochs.current.as_ref()?;
-        let shared = |id| self.paths.get(id).filter(|path| carries(path));
-        let lanes = epoch.tx.iter().filter_map(|lane| Some((lane, shared(lane.path)?)));
-        lanes.filter_map(|(lane, path)| lane.flight.late_due(&path.rtt)).min()
-    }
-
-    /// What does is repaired.
-    pub(super) fn give_up_late(&mut self, cx: &mut Context<'_>) {
-        let Some(epoch) = &mut self.epochs.current else { return };
-        for lane in &mut epoch.tx {
-            let Some(path) = self.paths.get(lane.path).filter(|path| carries(path)) else {
-                continue;
-            };
-            if lane.flight.late_due(&path.rtt).is_some_and(|due| due <= cx.now) {
-                let mut lost = VecDeque::new();
-                lane.flight.expire_late(cx.now, cx.memory.blocks(), &path.rtt, &mut lost);
-                self.lost.extend(lane.seal.serial, lost);
-            }
-        }
-    }
-
-    /// The path `id` was silent and answers what it was asked at `asked_at`: what left before is
-    /// lost, if it carries a share.
-    pub(super) fn lose_share(&mut self, cx: &mut Context<'_>, id: PathId, asked_at: Instant) {
-        let is_shared = self.is_shared(Some(id));
-        let epoch = self.epochs.current.as_mut().filter(|_| is_shared);
-        let lane = epoch.and_then(|epoch| epoch.tx.iter_mut().find(|lane| lane.path == id));
-        if let Some(lane) = lane {
-            let lost = lane.flight.lose_before(asked_at, cx.now, cx.memory.blocks());
-            self.lost.extend(lane.seal.serial, lost);
-        }
-    }
-
-    /// A packet of a sequence that may have gaps: it is delivered in its turn.
-    pub(super) fn take_ordered(
-        &mut self,
-        cx: &mut Context<'_>,
-        epoch: EpochId,
-        (bucket, sequence): (u8, u32),
-        packet: &[u8],
-    ) -> Result<(), DropReason> {
-        let hold = self.gap_time();
-        let Some((found, _)) = self.epochs.find(epoch) else { return Ok(()) };
-        let blocks = cx.memory.blocks();
-        match found.reorder.take(blocks, cx.now, bucket, sequence, packet, hold) {
-            Taken::Deliver => {
-                let delivered = self.deliver(cx, packet);
-                self.release(cx, epoch);
-                delivered
-            }
-            Taken::Late => self.deliver(cx, packet),
-            Taken::Kept => {
-                self.release(cx, epoch); // room may have been made for it
-                Ok(())
-            }
-            Taken::Duplicate => Ok(()),
-        }
-    }
-
-    /// Delivers what is in sequence now, or has waited for long enough.
-    fn release(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
+    /// What was given to a path that carries no more goes by another.
+    fn give_stranded(&mut self, cx: &mut Context<'_>) {
         let mut packet = std::mem::take(&mut self.bond.packet);
-        loop {
-            if cx.out.is_full() {
-                self.bond.rests_until = cx.now + REST;
-                break;
-            }
+        packet.clear();
+        let blocks = cx.memory.blocks();
+        while let Some(given) = self.bond.lines.take_stranded(blocks, &self.bond.ways, &mut packet)
+        {
+            let ways = &self.bond.ways;
+            let path = self.bond.lines.choose(cx.now, ways, given.len).unwrap_or(ways[0].path);
+            self.bond.lines.push(blocks, path, given, &packet);
             packet.clear();
-            let Some((found, _)) = self.epochs.find(epoch) else { break };
-            if found.reorder.next(cx.memory.blocks(), cx.now, &mut packet).is_none() {
-                break;
-            }
-            if let Err(reason) = self.deliver(cx, &packet) {
-                cx.drops.count(reason);
-            }
         }
         self.bond.packet = packet;
     }
 
-    /// When a gap in a sequence has been held open for long enough, or there is room again for what
-    /// followed one.
-    pub(super) fn order_due(&self) -> Option<Instant> {
-        let due = self.epochs.all_receiving().filter_map(|epoch| epoch.reorder.due()).min()?;
-        Some(due.max(self.bond.rests_until))
-    }
-
-    /// Gives up gaps that are due.
-    pub(super) fn give_up_gaps(&mut self, cx: &mut Context<'_>) {
-        let due = |epoch: &&super::epoch::Epoch| epoch.reorder.due().is_some_and(|at| at <= cx.now);
-        let due: Vec<_> = self.epochs.all_receiving().filter(due).map(|epoch| epoch.id).collect();
-        for epoch in due {
-            self.release(cx, epoch);
+    /// None carries a share any more: what waits leaves by the one path that there is, like
+    /// everything else. Until there is one it waits, no longer than at the entry.
+    fn leave_bond(&mut self, cx: &mut Context<'_>) {
+        let Some(path) = self.only_path() else {
+            let since = *self.bond.idle_since.get_or_insert(cx.now);
+            let due = since + WAIT_MAX;
+            if self.bond.lines.is_empty() {
+                return;
+            }
+            if cx.now < due {
+                self.bond.due = Some(due);
+                return;
+            }
+            let dropped = self.bond.lines.clear(cx.memory.blocks());
+            (0..dropped).for_each(|_| cx.drops.count(DropReason::NoRoute));
+            return;
+        };
+        self.bond.idle_since = None;
+        let mut packet = std::mem::take(&mut self.bond.packet);
+        loop {
+            if cx.out.is_full() {
+                self.bond.due = Some(cx.now + REST);
+                break;
+            }
+            packet.clear();
+            let blocks = cx.memory.blocks();
+            let sent = if let Some(given) = self.bond.lines.take_stranded(blocks, &[], &mut packet)
+            {
+                self.send_ordered(cx, path, given, &packet, &[])
+            } else if let Some(popped) = self.bond.entry.pop(blocks, cx.now, &mut packet) {
+                InnerView::parse(&packet, packet.len()).and_then(|view| {
+                    self.send_by_choice(cx, &view, InnerPacket::whole(&packet), popped.kept)
+                })
+            } else {
+                break;
+            };
+            if let Err(reason) = sent {
+                cx.drops.count(reason);
+            }
         }
+        for _ in 0..self.bond.entry.take_dropped() {
+            cx.drops.count(DropReason::QueueFull);
+        }
+        self.bond.packet = packet;
     }
 
-    /// How long a gap is held open.
-    fn gap_time(&self) -> Duration {
-        let trips = self.paths.iter().filter(|path| path.health == Health::Good);
-        let longest = trips.filter_map(|path| path.rtt.measured()).max().unwrap_or_default();
-        (longest.mul_f64(HOLD_TRIPS) + HOLD_MIN).min(HOLD_MAX)
+    /// The path that everything goes by.
+    fn only_path(&self) -> Option<PathId> {
+        let path = self.paths.choose().and_then(|choice| self.paths.get(choice.original))?;
+        let claimed = matches!(path.trust, Trust::Claimed { .. });
+        (path.health == Health::Good && !claimed && self.epochs.current.is_some())
+            .then_some(path.id)
     }
 
     /// New keys: the sequences begin anew.
@@ -503,28 +295,6 @@ impl Peer {
             self.bond.lines.renumber(|bucket| epoch.numbers.take(bucket));
         }
     }
-}
-
-/// Something leaves, be it data or not: where the path could have carried something before, and
-/// there was nothing, its rate says nothing of what it carries.
-pub(super) fn note_idle(now: Instant, path: &mut Path, lane: &mut TxLane) {
-    if let Some(controller) = &mut path.congestion
-        && !path.was_closed
-        && controller.next_at() + IDLE < now
-    {
-        lane.flight.limited();
-        controller.limited(lane.flight.in_flight());
-    }
-}
-
-/// Whether it could carry a share.
-fn is_able(path: &Path) -> bool {
-    path.is_proven() && path.health == Health::Good && path.transport() == Transport::Udp
-}
-
-/// Whether it carries a share.
-fn carries(path: &Path) -> bool {
-    path.congestion.is_some() && is_able(path)
 }
 
 /// Whether a packet is one that somebody waits for, and no order is lost by its being early: a bare

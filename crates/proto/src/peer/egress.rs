@@ -1,9 +1,9 @@
 //! Out: from an inner packet to a numbered datagram in the outbox. And the one place where a
 //! datagram of a session is made, whatever it carries.
 
-use super::bonding::note_idle;
 use super::epoch::Epoch;
 use super::paths::Choice;
+use super::share::note_idle;
 use super::{Context, Peer};
 use crate::error::{CloseCode, DropReason};
 use crate::flow::{self, Passage, clamp};

@@ -22,6 +22,7 @@ mod ingress;
 mod keepalive;
 mod links;
 mod moving;
+mod order;
 #[cfg(test)]
 #[path = "../../tests/pair/mod.rs"]
 mod pair;
@@ -29,6 +30,7 @@ pub mod paths;
 mod rest;
 mod restart;
 mod retransmit;
+mod share;
 mod standby;
 mod status;
 mod timers;

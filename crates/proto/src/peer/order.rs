@@ -1,0 +1,88 @@
+//! What came by several paths becomes a sequence again, as far as that can be had in time.
+
+use super::index::EpochId;
+use super::{Context, Peer};
+use crate::bond::reorder::Taken;
+use crate::error::DropReason;
+use crate::path::Health;
+use crate::time::{Duration, Instant};
+
+/// When the outbox was full, the rest follows after this.
+const REST: Duration = Duration::from_millis(1);
+/// How long a gap in a sequence is held open, in round trips of the longest path: for a loss to be
+/// noticed, the repair to arrive, and for that once more.
+const HOLD_TRIPS: f64 = 3.5;
+/// The least and the most of it.
+const HOLD_MIN: Duration = Duration::from_millis(30);
+const HOLD_MAX: Duration = Duration::from_millis(1_500);
+
+impl Peer {
+    /// A packet of a sequence that may have gaps: it is delivered in its turn.
+    pub(super) fn take_ordered(
+        &mut self,
+        cx: &mut Context<'_>,
+        epoch: EpochId,
+        (bucket, sequence): (u8, u32),
+        packet: &[u8],
+    ) -> Result<(), DropReason> {
+        let hold = self.gap_time();
+        let Some((found, _)) = self.epochs.find(epoch) else { return Ok(()) };
+        let blocks = cx.memory.blocks();
+        match found.reorder.take(blocks, cx.now, bucket, sequence, packet, hold) {
+            Taken::Deliver => {
+                let delivered = self.deliver(cx, packet);
+                self.release(cx, epoch);
+                delivered
+            }
+            Taken::Late => self.deliver(cx, packet),
+            Taken::Kept => {
+                self.release(cx, epoch); // room may have been made for it
+                Ok(())
+            }
+            Taken::Duplicate => Ok(()),
+        }
+    }
+
+    /// Delivers what is in sequence now, or has waited for long enough.
+    fn release(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
+        let mut packet = std::mem::take(&mut self.bond.packet);
+        loop {
+            if cx.out.is_full() {
+                self.bond.rests_until = cx.now + REST;
+                break;
+            }
+            packet.clear();
+            let Some((found, _)) = self.epochs.find(epoch) else { break };
+            if found.reorder.next(cx.memory.blocks(), cx.now, &mut packet).is_none() {
+                break;
+            }
+            if let Err(reason) = self.deliver(cx, &packet) {
+                cx.drops.count(reason);
+            }
+        }
+        self.bond.packet = packet;
+    }
+
+    /// When a gap in a sequence has been held open for long enough, or there is room again for what
+    /// followed one.
+    pub(super) fn order_due(&self) -> Option<Instant> {
+        let due = self.epochs.all_receiving().filter_map(|epoch| epoch.reorder.due()).min()?;
+        Some(due.max(self.bond.rests_until))
+    }
+
+    /// Gives up gaps that are due.
+    pub(super) fn give_up_gaps(&mut self, cx: &mut Context<'_>) {
+        let due = |epoch: &&super::epoch::Epoch| epoch.reorder.due().is_some_and(|at| at <= cx.now);
+        let due: Vec<_> = self.epochs.all_receiving().filter(due).map(|epoch| epoch.id).collect();
+        for epoch in due {
+            self.release(cx, epoch);
+        }
+    }
+
+    /// How long a gap is held open.
+    fn gap_time(&self) -> Duration {
+        let trips = self.paths.iter().filter(|path| path.health == Health::Good);
+        let longest = trips.filter_map(|path| path.rtt.measured()).max().unwrap_or_default();
+        (longest.mul_f64(HOLD_TRIPS) + HOLD_MIN).min(HOLD_MAX)
+    }
+}

@@ -1,0 +1,166 @@
+//! Which paths carry together, and what of that is repaired.
+//!
+//! A client whose mode is [`Mode::Full`] shares its data among one path of each link, and says so
+//! to the gateway in a challenge on each, which then does the same. Each of these is paced by a
+//! congestion controller of its own, and what it loses leaves again by whichever carries it
+//! soonest. What leaves by which is decided in `bonding`.
+
+use std::collections::VecDeque;
+
+use super::links::is_fresh;
+use super::{Context, Peer, Side};
+use crate::bond::Mode;
+use crate::id::Transport;
+use crate::path::lane::TxLane;
+use crate::path::{Health, Path, PathId};
+use crate::time::{Duration, Instant};
+use crate::wire::data::OVERHEAD;
+
+/// A path that was ready for so long before it got something had too little to carry.
+const IDLE: Duration = Duration::from_millis(1);
+/// Where other paths carry, one is silent that has owed an answer for so many round trips,
+const TAIL_TRIPS: f64 = 1.5;
+/// and this: feedback may wait, and so may the processes at both ends.
+const TAIL_GRACE: Duration = Duration::from_millis(25);
+
+impl Peer {
+    /// Whether data goes by what is shared among paths.
+    pub(super) fn is_bonded(&self, now: Instant) -> bool {
+        self.paths.iter().any(|path| self.is_way(now, path))
+    }
+
+    /// Whether a path may get a share now: beside the one in use none that nobody has heard of for
+    /// a while. A NAT may have forgotten it, and the client asks it when anybody speaks again.
+    pub(super) fn is_way(&self, now: Instant, path: &Path) -> bool {
+        carries(path) && (self.paths.active_id() == Some(path.id) || is_fresh(now, path))
+    }
+
+    /// Whether data is shared with this path.
+    pub(super) fn is_shared(&self, path: Option<PathId>) -> bool {
+        path.and_then(|id| self.paths.get(id)).is_some_and(|path| path.congestion.is_some())
+    }
+
+    /// Client: its links are used in another way from now on.
+    pub(crate) fn mode_changed(&mut self, cx: &mut Context<'_>) {
+        self.stand_by(cx);
+        self.refresh_state(cx);
+    }
+
+    /// Client: shares data among the best path of each link, or leaves it to one.
+    pub(super) fn share_paths(&mut self, cx: &mut Context<'_>) {
+        if self.is_client() || (cx.config.mode != Mode::Full && !self.paths.iter().any(carries)) {
+            return;
+        }
+        let is_full = cx.config.mode == Mode::Full && !self.paths.is_on_stream();
+        let chosen = |path: &Path| is_full && is_able(path) && !self.has_better_beside(path);
+        let changed = |path: &&Path| path.congestion.is_some() != chosen(path);
+        let changed: Vec<_> = self.paths.iter().filter(changed).map(|path| path.id).collect();
+        for id in changed {
+            let Some(path) = self.paths.get_mut(id) else { continue };
+            path.set_shared(cx.now, path.congestion.is_none());
+            let settled = path.mtu.is_settled();
+            if path.health != Health::Gone {
+                self.ask(cx, id);
+            }
+            if !settled {
+                self.search_mtu(cx, id);
+            }
+        }
+    }
+
+    /// Whether data should rather go by another path of the same link.
+    fn has_better_beside(&self, path: &Path) -> bool {
+        let active = self.paths.active_id();
+        let rank = |path: &Path| (Some(path.id) != active, self.rank(path), path.id);
+        let beside = self.paths.iter().filter(|other| other.link == path.link);
+        beside.filter(|other| is_able(other)).any(|other| rank(other) < rank(path))
+    }
+
+    /// Gateway: the client shares its data among paths, this one with them or not.
+    pub(super) fn take_sharing(&mut self, now: Instant, id: Option<PathId>, beside: bool) {
+        let path = id.and_then(|id| self.paths.get_mut(id));
+        if let (Side::Client { .. }, Some(path)) = (&self.side, path) {
+            path.set_shared(now, beside);
+        }
+    }
+
+    /// How long an answer may be owed before `path` counts as silent: not long, where others carry
+    /// what it does not.
+    pub(super) fn patience(&self, path: &Path) -> Duration {
+        if path.congestion.is_some() && self.best_bonded(path.id).is_some() {
+            path.rtt.timeout().max(path.rtt.smoothed().mul_f64(TAIL_TRIPS)) + TAIL_GRACE
+        } else {
+            path.patience()
+        }
+    }
+
+    /// The best of the paths that carry a share, other than `except`.
+    pub(super) fn best_bonded(&self, except: PathId) -> Option<PathId> {
+        let others = self.paths.iter().filter(|path| path.id != except && carries(path));
+        others.min_by_key(|path| self.rank(path)).map(|path| path.id)
+    }
+
+    /// What the smallest of the paths that carry a share has room for: a connection's segments may
+    /// go by any of them. `None` where nothing is shared.
+    pub(super) fn least_room(&self) -> Option<usize> {
+        let shared = self.paths.iter().filter(|path| carries(path));
+        shared.map(|path| path.mtu.datagram() - OVERHEAD).min()
+    }
+
+    /// When something that others have overtaken on a path that carries a share counts as lost.
+    pub(super) fn late_due(&self) -> Option<Instant> {
+        let epoch = self.epochs.current.as_ref()?;
+        let shared = |id| self.paths.get(id).filter(|path| carries(path));
+        let lanes = epoch.tx.iter().filter_map(|lane| Some((lane, shared(lane.path)?)));
+        lanes.filter_map(|(lane, path)| lane.flight.late_due(&path.rtt)).min()
+    }
+
+    /// What does is repaired.
+    pub(super) fn give_up_late(&mut self, cx: &mut Context<'_>) {
+        let Some(epoch) = &mut self.epochs.current else { return };
+        for lane in &mut epoch.tx {
+            let Some(path) = self.paths.get(lane.path).filter(|path| carries(path)) else {
+                continue;
+            };
+            if lane.flight.late_due(&path.rtt).is_some_and(|due| due <= cx.now) {
+                let mut lost = VecDeque::new();
+                lane.flight.expire_late(cx.now, cx.memory.blocks(), &path.rtt, &mut lost);
+                self.lost.extend(lane.seal.serial, lost);
+            }
+        }
+    }
+
+    /// The path `id` was silent and answers what it was asked at `asked_at`: what left before is
+    /// lost, if it carries a share.
+    pub(super) fn lose_share(&mut self, cx: &mut Context<'_>, id: PathId, asked_at: Instant) {
+        let is_shared = self.is_shared(Some(id));
+        let epoch = self.epochs.current.as_mut().filter(|_| is_shared);
+        let lane = epoch.and_then(|epoch| epoch.tx.iter_mut().find(|lane| lane.path == id));
+        if let Some(lane) = lane {
+            let lost = lane.flight.lose_before(asked_at, cx.now, cx.memory.blocks());
+            self.lost.extend(lane.seal.serial, lost);
+        }
+    }
+}
+
+/// Something leaves, be it data or not: where the path could have carried something before, and
+/// there was nothing, its rate says nothing of what it carries.
+pub(super) fn note_idle(now: Instant, path: &mut Path, lane: &mut TxLane) {
+    if let Some(controller) = &mut path.congestion
+        && !path.was_closed
+        && controller.next_at() + IDLE < now
+    {
+        lane.flight.limited();
+        controller.limited(lane.flight.in_flight());
+    }
+}
+
+/// Whether it could carry a share.
+fn is_able(path: &Path) -> bool {
+    path.is_proven() && path.health == Health::Good && path.transport() == Transport::Udp
+}
+
+/// Whether it carries a share.
+fn carries(path: &Path) -> bool {
+    path.congestion.is_some() && is_able(path)
+}
