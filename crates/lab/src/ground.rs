@@ -9,11 +9,13 @@
 //! nanoseconds on the ground's own clock.
 
 mod act;
+mod call;
 mod connection;
 mod terrain;
 mod transfer;
 
 pub use act::{Act, Blockade, Cue, Moment, Transport};
+pub use call::{Call, CallRun, Talk};
 pub use connection::{Congestion, Connections, KeepAlive, Pace, Patience, Session, SessionRun};
 pub use terrain::{Edge, Families, Known, Mode, Terrain};
 pub use transfer::{Transfer, WhileUp};
@@ -80,7 +82,20 @@ pub trait Ground {
         script: &[Cue],
     ) -> Result<Vec<Vec<Transfer>>, Trouble>;
 
-    /// The same with an interactive session.
+    /// Lets client and server talk, with TCP connections of several kinds beside, and acts
+    /// meanwhile. It ends with the talk: connections that go on then are given up. Times of the
+    /// script count from the beginning.
+    ///
+    /// # Errors
+    /// See [`Trouble`]. A connection that breaks is none, nor is a talk in which nothing is heard.
+    fn call(
+        &mut self,
+        call: Call,
+        beside: &[Connections],
+        script: &[Cue],
+    ) -> Result<(CallRun, Vec<Vec<Transfer>>), Trouble>;
+
+    /// The same as [`Self::connect`] with an interactive session.
     ///
     /// # Errors
     /// As above.

@@ -9,6 +9,7 @@
 //! claim can be checked without trusting the sender.
 
 mod browser;
+mod call;
 mod carry;
 mod content;
 mod echo;
@@ -22,6 +23,7 @@ pub mod session;
 mod terminal;
 
 pub use browser::browse;
+pub use call::{Heard, Speech, answer, call};
 pub use carry::{Carriage, accept, connect};
 pub use content::{Comparison, Content, sha256_of};
 pub use echo::{EchoStats, echo, ping, reach};
@@ -86,6 +88,22 @@ pub enum Program {
         /// What the client types
         #[command(flatten)]
         typing: Typing,
+    },
+    /// Answer one call: with a voice, or by sending every datagram back
+    Answer {
+        /// Address and port to listen on
+        listen: SocketAddr,
+        /// What is said
+        #[command(flatten)]
+        speech: Speech,
+    },
+    /// Call who answers, and report how long each datagram that came took
+    Call {
+        /// The other program
+        to: SocketAddr,
+        /// What is said
+        #[command(flatten)]
+        speech: Speech,
     },
     /// Send every datagram back where it came from
     Echo {
@@ -171,6 +189,8 @@ impl Program {
             Self::Connect { to, carriage } => connect(to, &carriage, &reporter),
             Self::Shell { listen, saying } => shell(listen, &saying, &reporter),
             Self::Terminal { to, typing } => terminal(to, &typing, &reporter),
+            Self::Answer { listen, speech } => answer(listen, &speech, &reporter),
+            Self::Call { to, speech } => call(to, &speech, &reporter),
             Self::Echo { listen } => echo(listen, &reporter),
             Self::Ping { to, count, interval_us, size } => {
                 ping(to, count, interval_us, size, &reporter)

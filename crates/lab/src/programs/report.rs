@@ -1,5 +1,6 @@
 //! What programs tell the lab, one JSON object a line.
 
+use super::call::Heard;
 use super::echo::EchoStats;
 use super::flow::FlowStats;
 use crate::arrivals::Gap;
@@ -66,6 +67,8 @@ pub enum Report {
     Unanswered,
     /// A flow is over.
     Flowed(FlowStats),
+    /// A talk is over, and this is what one end heard of it.
+    Heard(Heard),
 }
 
 /// What a program said, if the line is a report.

@@ -286,7 +286,8 @@ impl Testbed {
             | Report::Echoed { .. }
             | Report::Reached { .. }
             | Report::Pinged(_)
-            | Report::Flowed(_) => None,
+            | Report::Flowed(_)
+            | Report::Heard(_) => None,
         })?;
         Ok(answered.then_some(subscriber))
     }

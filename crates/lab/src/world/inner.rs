@@ -10,6 +10,7 @@ use rove_proto::wire::inner::InnerPacket;
 
 use super::op::{Overreach, Way};
 use crate::emu::Rng;
+use crate::ground::Talk;
 
 /// A server behind the gateway.
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
@@ -54,15 +55,43 @@ pub(super) enum Body {
     Data(u16),
     /// A TCP SYN that announces this segment size.
     Syn(u16),
+    /// A piece of a talk.
+    Said(Said),
     /// What a client may not send.
     Forbidden(Overreach),
+}
+
+/// A datagram of a talk: all of them are one flow, the same both ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// RTP, as G.711 is sent (RFC 3550, 5.1; RFC 3551), with this sequence number.
+    Voice(u16),
+    /// A question or its answer (RFC 862).
+    Echo,
+}
+
+impl Said {
+    /// Ports of the client and of the server.
+    const fn ports(self) -> [u16; 2] {
+        match self {
+            Self::Voice(_) => [40_000, 40_002],
+            Self::Echo => [40_004, 7],
+        }
+    }
+
+    const fn talk(self) -> Talk {
+        match self {
+            Self::Voice(_) => Talk::Voice,
+            Self::Echo => Talk::Echo { every_ns: 0 },
+        }
+    }
 }
 
 impl Body {
     /// Whether it may come out at all.
     pub(super) const fn may_arrive(self) -> bool {
         match self {
-            Self::Data(_) | Self::Syn(_) => true,
+            Self::Data(_) | Self::Syn(_) | Self::Said(_) => true,
             Self::Forbidden(_) => false,
         }
     }
@@ -92,6 +121,7 @@ impl Inner {
         let mut packet = match self.body {
             Body::Data(len) => self.data(len.clamp(LEN_MIN, LEN_MAX)),
             Body::Syn(mss) => self.syn(mss),
+            Body::Said(said) => self.said(said),
             Body::Forbidden(_) => self.data(FORBIDDEN_LEN),
         };
         let [a, b, c, d] = self.id.to_be_bytes();
@@ -101,7 +131,12 @@ impl Inner {
 
     /// The flow that it is of, of those of all clients both ways.
     pub(super) const fn flow(&self) -> (usize, Way, u8) {
-        (self.client, self.way, (self.id % FLOWS) as u8)
+        let flow = match self.body {
+            Body::Data(_) | Body::Syn(_) | Body::Forbidden(_) => self.id % FLOWS,
+            Body::Said(Said::Voice(_)) => FLOWS,
+            Body::Said(Said::Echo) => FLOWS + 1,
+        };
+        (self.client, self.way, flow as u8)
     }
 
     /// The packet as a tunnel device hands it over: sometimes in two parts, of which the first has
@@ -109,6 +144,7 @@ impl Inner {
     pub(super) fn parts<'a>(&self, packet: &'a [u8]) -> InnerPacket<'a> {
         let headers = match self.body {
             Body::Syn(_) => packet.len(),
+            Body::Said(_) => packet.len(),
             Body::Data(_) | Body::Forbidden(_) if packet.len() >= 28 => 28,
             Body::Data(_) | Body::Forbidden(_) => usize::from(LEN_MIN),
         };
@@ -144,7 +180,7 @@ impl Inner {
             Way::Down => (SERVER, client),
         };
         let (source, destination) = match self.body {
-            Body::Data(_) | Body::Syn(_) => (source, destination),
+            Body::Data(_) | Body::Syn(_) | Body::Said(_) => (source, destination),
             Body::Forbidden(what) => self.forbidden(what),
         };
         let mut packet = vec![0u8; len];
@@ -178,6 +214,26 @@ impl Inner {
             let (_, _, flow) = self.flow();
             packet[20..24].copy_from_slice(&[0x40, flow, 0x01, 0xbb]);
             packet[24..26].copy_from_slice(&(len as u16 - 20).to_be_bytes());
+        }
+        packet
+    }
+
+    fn said(&self, said: Said) -> Vec<u8> {
+        const RTP_VERSION_2: u8 = 0x80;
+        const RTP_HEADER: usize = 12;
+        let len = 28 + usize::from(said.talk().bytes());
+        let mut packet = self.data(len as u16);
+        let [client, server] = said.ports();
+        let [from, to] = if self.way == Way::Up { [client, server] } else { [server, client] };
+        packet[20..22].copy_from_slice(&from.to_be_bytes());
+        packet[22..24].copy_from_slice(&to.to_be_bytes());
+        let header = &mut packet[28..28 + RTP_HEADER];
+        header.fill(0);
+        if let Said::Voice(number) = said {
+            header[0] = RTP_VERSION_2;
+            header[2..4].copy_from_slice(&number.to_be_bytes());
+            header[4..8].copy_from_slice(&(u32::from(number) * 160).to_be_bytes());
+            header[11] = self.way as u8 + 1;
         }
         packet
     }

@@ -5,6 +5,7 @@
 //! bounds is not: there is none. TCP is a model of the kernel's ([`super::connections`]).
 
 mod acts;
+mod call;
 mod carry;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,9 +22,9 @@ use super::streams::Known as StreamsKnown;
 use crate::arrivals::Arrivals;
 use crate::emu::{LinkConfig, MS, SECOND};
 use crate::ground::{
-    Act, Called, Calling, Clock, Connections, Cue, Download, Flow, FlowRun, Ground, Harm, Heard,
-    Moment, Overheard, Pings, Receiver, RoundTrips, Route, Session, SessionRun, Terrain, Transfer,
-    Transport, Trouble,
+    Act, Call, CallRun, Called, Calling, Clock, Connections, Cue, Download, Flow, FlowRun, Ground,
+    Harm, Heard, Moment, Overheard, Pings, Receiver, RoundTrips, Route, Session, SessionRun,
+    Terrain, Transfer, Transport, Trouble,
 };
 use acts::Client;
 
@@ -179,6 +180,15 @@ impl Ground for Journey {
         script: &[Cue],
     ) -> Result<Vec<Vec<Transfer>>, Trouble> {
         self.carry(kinds, limit_ns, script)
+    }
+
+    fn call(
+        &mut self,
+        call: Call,
+        beside: &[Connections],
+        script: &[Cue],
+    ) -> Result<(CallRun, Vec<Vec<Transfer>>), Trouble> {
+        self.talk(call, beside, script)
     }
 
     fn session(

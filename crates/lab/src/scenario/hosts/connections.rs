@@ -26,14 +26,20 @@ impl Hosts {
         limit_ns: u64,
         script: &[Cue],
     ) -> Result<Vec<Vec<Transfer>>, Trouble> {
+        let mut pairs = self.open(kinds)?;
+        self.watch(&mut pairs, (0, limit_ns), script)?;
+        Ok(pairs.into_iter().map(Pair::end).collect())
+    }
+
+    /// Opens connections of these kinds.
+    pub(super) fn open(&mut self, kinds: &[Connections]) -> Result<Vec<Pair>, Trouble> {
         let retries = kinds.iter().filter_map(|kind| kind.patience.retries).min();
         self.testbed.set_server_retries(retries)?;
         let mut pairs = Vec::new();
         for (seed, kind) in (self.seed..).zip(kinds) {
             pairs.push(Pair::new(self.testbed.connect(seed, kind)?, kind.count));
         }
-        self.watch(&mut pairs, limit_ns, script)?;
-        Ok(pairs.into_iter().map(Pair::end).collect())
+        Ok(pairs)
     }
 
     /// Begins a session and watches it to its end.
@@ -45,19 +51,26 @@ impl Hosts {
     ) -> Result<SessionRun, Trouble> {
         self.testbed.set_server_retries(session.patience.retries)?;
         let mut pairs = [Pair::new(self.testbed.open_session(session)?, 1)];
-        self.watch(&mut pairs, limit_ns, script)?;
+        self.watch(&mut pairs, (0, limit_ns), script)?;
         let [mut pair] = pairs;
         let echoes = std::mem::take(&mut pair.echoes);
         Ok(SessionRun { transfer: pair.end().pop().unwrap_or_default(), echoes })
     }
 
-    /// Listens and acts until every connection has ended, or the time is over.
-    fn watch(&mut self, pairs: &mut [Pair], limit_ns: u64, script: &[Cue]) -> Result<(), Trouble> {
+    /// Listens and acts until every connection has ended, but for so many nanoseconds at least,
+    /// and so many at most.
+    pub(super) fn watch(
+        &mut self,
+        pairs: &mut [Pair],
+        (least_ns, most_ns): (u64, u64),
+        script: &[Cue],
+    ) -> Result<(), Trouble> {
         let start_ns = monotonic_ns();
-        let end_ns = start_ns.saturating_add(limit_ns);
+        let (least_ns, end_ns) = (start_ns + least_ns, start_ns.saturating_add(most_ns));
         let mut script = script.iter().peekable();
         let (mut down, mut sleeps, mut asked_ns) = (false, false, start_ns);
-        while pairs.iter().any(Pair::goes_on) && monotonic_ns() < end_ns {
+        let goes_on = |pairs: &[Pair]| monotonic_ns() < least_ns || pairs.iter().any(Pair::goes_on);
+        while goes_on(pairs) && monotonic_ns() < end_ns {
             let cue_ns = script.peek().map_or(u64::MAX, |cue| start_ns + cue.at_ns);
             if let Some(cue) = script.next_if(|_| monotonic_ns() >= cue_ns) {
                 let moment = self.perform(cue.act)?;
@@ -90,7 +103,7 @@ impl Hosts {
 }
 
 /// Two programs and the connections between them.
-struct Pair {
+pub(super) struct Pair {
     /// Those that have not said their last word.
     processes: Vec<Process>,
     connections: Vec<Watched>,
@@ -134,7 +147,8 @@ impl Pair {
         });
     }
 
-    fn end(self) -> Vec<Transfer> {
+    /// How its connections went; those that go on are given up.
+    pub(super) fn end(self) -> Vec<Transfer> {
         self.connections.into_iter().map(Watched::end).collect()
     }
 }
@@ -168,7 +182,8 @@ fn take(connections: &mut [Watched], echoes: &mut Vec<(u64, u64)>, said: Option<
             | Report::Pinged(_)
             | Report::Reached { .. }
             | Report::Unanswered
-            | Report::Flowed(_),
+            | Report::Flowed(_)
+            | Report::Heard(_),
         )
         | None => {}
     }

@@ -3,6 +3,7 @@
 //! Decides how acts and measurements become commands, captures and reports, and which failure is
 //! the lab's. Everything is in real time: an act that is late is late.
 
+mod call;
 mod connections;
 mod transfer;
 
@@ -11,9 +12,9 @@ use super::testbed::{Move, Testbed};
 use crate::arrivals::Gap;
 use crate::emu::{BitErrors, Carrier, End, LinkConfig, MS};
 use crate::ground::{
-    Act, Called, Calling, Clock, Connections, Cue, Download, Flow, FlowRun, Ground, Harm, Heard,
-    Moment, Overheard, Pings, Receiver, RoundTrips, Route, Session, SessionRun, Terrain, Transfer,
-    Transport, Trouble,
+    Act, Call, CallRun, Called, Calling, Clock, Connections, Cue, Download, Flow, FlowRun, Ground,
+    Harm, Heard, Moment, Overheard, Pings, Receiver, RoundTrips, Route, Session, SessionRun,
+    Terrain, Transfer, Transport, Trouble,
 };
 use crate::netns::{Capture, Captured, Direction, Process, monotonic_ns};
 use crate::programs::{FlowRequest, Report, report};
@@ -292,6 +293,15 @@ impl Ground for Hosts {
         script: &[Cue],
     ) -> Result<Vec<Vec<Transfer>>, Trouble> {
         self.carry(kinds, limit_ns, script)
+    }
+
+    fn call(
+        &mut self,
+        call: Call,
+        beside: &[Connections],
+        script: &[Cue],
+    ) -> Result<(CallRun, Vec<Vec<Transfer>>), Trouble> {
+        self.talk(call, beside, script)
     }
 
     fn session(

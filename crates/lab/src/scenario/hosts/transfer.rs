@@ -104,7 +104,8 @@ impl<'a> Followed<'a> {
             | Report::Echoed { .. }
             | Report::Reached { .. }
             | Report::Pinged(_)
-            | Report::Flowed(_) => {}
+            | Report::Flowed(_)
+            | Report::Heard(_) => {}
         }
         None
     }

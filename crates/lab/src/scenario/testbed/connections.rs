@@ -2,7 +2,7 @@
 //! kernel of the server's host does with them.
 
 use super::{START, Testbed};
-use crate::ground::{Connections, Pace, Receiver, Route, Session};
+use crate::ground::{Call, Connections, Pace, Receiver, Route, Session, Talk};
 use crate::netns::{HostId, Process};
 use crate::programs::{Report, report};
 use std::io;
@@ -64,6 +64,28 @@ impl Testbed {
         let shell = self.start_ready(self.server, "shell", address, &of_server)?;
         let terminal = self.start_ready(self.client, "terminal", address, &of_client)?;
         Ok([shell, terminal])
+    }
+
+    /// Begins a talk: who answers is ready, who calls begins when its silence is over.
+    ///
+    /// # Errors
+    /// When a program cannot be started or refuses.
+    pub(in super::super) fn call(&mut self, call: &Call) -> io::Result<Ends> {
+        let option = |name: &str, value: u64| [format!("--{name}"), value.to_string()];
+        let mut options = [
+            option("count", call.count().into()),
+            option("interval-us", call.talk.interval_ns() / 1_000),
+            option("size", call.talk.bytes().into()),
+            option("wait-ms", call.silence_ns / 1_000_000),
+        ]
+        .concat();
+        if call.talk == Talk::Voice {
+            options.push("--voice".to_owned());
+        }
+        let address = self.next_address(Route::Tunnelled);
+        let answering = self.start_ready(self.server, "answer", address, &options)?;
+        let calling = self.start_ready(self.client, "call", address, &options)?;
+        Ok([answering, calling])
     }
 
     /// Sets how often the server's kernel sends a segment again before it gives a connection up; to

@@ -26,10 +26,10 @@ const PROGRESS_NS: u64 = 50 * MS;
 
 /// What is done while connections are watched.
 #[derive(Debug)]
-struct Script<'a> {
+pub(super) struct Script<'a> {
     cues: Peekable<slice::Iter<'a, Cue>>,
     start_ns: u64,
-    moments: Vec<Moment>,
+    pub(super) moments: Vec<Moment>,
     /// The link is down.
     is_down: bool,
 }
@@ -159,18 +159,18 @@ impl Tunnelled {
 }
 
 impl<'a> Script<'a> {
-    fn new(start_ns: u64, cues: &'a [Cue]) -> Self {
+    pub(super) fn new(start_ns: u64, cues: &'a [Cue]) -> Self {
         let (moments, is_down) = (Vec::new(), false);
         Self { cues: cues.iter().peekable(), start_ns, moments, is_down }
     }
 
     /// When the next act is due, as far as that is a matter of time.
-    fn next_ns(&mut self) -> u64 {
+    pub(super) fn next_ns(&mut self) -> u64 {
         self.cues.peek().map_or(u64::MAX, |cue| self.start_ns.saturating_add(cue.at_ns))
     }
 
     /// Does the next act if it is due, now that so many bytes have come.
-    fn act(
+    pub(super) fn act(
         &mut self,
         client: &mut Client,
         road: &mut Tunnelled,
@@ -203,7 +203,7 @@ fn watch<R: Road>(
 }
 
 /// Opens connections of all these kinds; a list for each.
-fn open_all<R: Road>(road: &mut R, kinds: &[Connections]) -> Vec<Vec<Number>> {
+pub(super) fn open_all<R: Road>(road: &mut R, kinds: &[Connections]) -> Vec<Vec<Number>> {
     // The kernel of the server has one number for all.
     let retries = kinds.iter().filter_map(|kind| kind.patience.retries).min();
     let all = |kind: &Connections| (0..kind.count).map(|_| open(road, kind, retries)).collect();
@@ -245,7 +245,7 @@ fn patient(config: Config, patience: Patience, retries: Option<u32>) -> Config {
     }
 }
 
-fn end_all<R: Road>(
+pub(super) fn end_all<R: Road>(
     road: &mut R,
     opened: &[Vec<Number>],
     moments: &[Moment],
