@@ -14,7 +14,7 @@ mod connection;
 mod terrain;
 mod transfer;
 
-pub use act::{Act, Blockade, Cue, Moment, Transport};
+pub use act::{Act, Blockade, Cue, FIRST_LINK, Moment, Transport};
 pub use call::{Call, CallRun, Talk};
 pub use connection::{Congestion, Connections, KeepAlive, Pace, Patience, Session, SessionRun};
 pub use terrain::{Edge, Families, Known, Mode, Terrain};

@@ -3,6 +3,9 @@
 use super::ms;
 use std::net::IpAddr;
 
+/// The number of the client's first link.
+pub const FIRST_LINK: usize = 0;
+
 /// What is done in the middle of something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
@@ -22,14 +25,16 @@ pub enum Act {
     /// The client's link in use is gone; then its other card is plugged into a network in which it
     /// was not yet, and that is the link in use.
     ChangeCard,
-    /// The network of the client's first card swallows everything from now on; no end can see it.
-    Swallow,
+    /// The network of one of the client's links swallows everything from now on; no end can see
+    /// it. [`FIRST_LINK`] is that of its first card, then come those beside it from the beginning.
+    Swallow(usize),
     /// It carries again, as silently.
-    Return,
-    /// The carrier of the client's first card is gone, and its kernel knows it; the addresses stay.
-    Unplug,
+    Return(usize),
+    /// The carrier of one of the client's links, by the same numbers, is gone, and its kernel knows
+    /// it; the addresses stay.
+    Unplug(usize),
     /// It is back, in the same network.
-    Replug,
+    Replug(usize),
     /// The client is put to sleep, and the carrier of its first card goes with it.
     CloseLid,
     /// It wakes up, and the carrier comes back: how long it slept it learns from its clock only.
@@ -111,18 +116,47 @@ pub struct Moment {
     pub left_ns: Option<u64>,
     /// See `left_ns`.
     pub came_ns: Option<u64>,
-    /// After [`Act::Swallow`]: when either end first did something about it, seen from outside: a
-    /// packet of the tunnel left by another link than the one that was swallowed.
+    /// After [`Act::Swallow`] of the first link: when either end first did something about it, seen
+    /// from outside: a packet of the tunnel left by another link than the one that was swallowed.
     pub noticed_ns: Option<u64>,
-    /// When the client's own status told of it: after [`Act::Swallow`], that this link does not
-    /// carry; after [`Act::Unblock`], that data goes by UDP.
+    /// When the client's own status told of it: after [`Act::Swallow`] of the first link, that this
+    /// link does not carry; after [`Act::Unblock`], that data goes by UDP.
     pub told_ns: Option<u64>,
 }
 
 impl Act {
-    /// Whether nothing is carried over the client's first network from then on.
+    /// The link that it is about, by its number, if it may be any of them.
+    pub const fn link(self) -> Option<usize> {
+        match self {
+            Self::Swallow(link) | Self::Return(link) | Self::Unplug(link) | Self::Replug(link) => {
+                Some(link)
+            }
+            Self::Relocate
+            | Self::PlugSpare
+            | Self::AnnounceDeparture
+            | Self::Depart
+            | Self::UnplugSpare
+            | Self::ChangeCard
+            | Self::CloseLid
+            | Self::OpenLid
+            | Self::RebindNat
+            | Self::RebootNat
+            | Self::MoveGateway
+            | Self::AnnounceGateway
+            | Self::RetireGateway
+            | Self::ReviveGateway
+            | Self::ReturnGateway
+            | Self::Block(_)
+            | Self::Unblock
+            | Self::KillGateway
+            | Self::StopGateway
+            | Self::StartGateway => None,
+        }
+    }
+
+    /// Whether one of the client's links carries nothing from then on, until the next act.
     pub const fn begins_outage(self) -> bool {
-        matches!(self, Self::Swallow | Self::Unplug | Self::CloseLid)
+        matches!(self, Self::Swallow(_) | Self::Unplug(_) | Self::CloseLid)
     }
 }
 

@@ -7,6 +7,11 @@
 use super::ms;
 use crate::emu::MS;
 
+/// IPv4 and UDP header inside the tunnel, in bytes.
+const INNER_HEADERS: usize = 28;
+/// The least and the most bytes that a tunnel adds to a packet.
+const ADDED: (usize, usize) = (20, 48);
+
 /// What is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Talk {
@@ -39,6 +44,9 @@ pub struct CallRun {
     pub up: Vec<Option<u64>>,
     /// From the server to the client.
     pub down: Vec<Option<u64>>,
+    /// Datagrams of the tunnel that left either end of it and carry, by their length, one of the
+    /// talk's.
+    pub carriers: u64,
 }
 
 impl Talk {
@@ -48,6 +56,13 @@ impl Talk {
             Self::Voice => 20 * MS,
             Self::Echo { every_ns } => every_ns,
         }
+    }
+
+    /// Whether a datagram of the tunnel with so many bytes of UDP payload carries one of the
+    /// talk's, and nothing else: what a tunnel adds to a packet is within some bounds.
+    pub fn is_carried_in(self, payload: usize) -> bool {
+        let inner = usize::from(self.bytes()) + INNER_HEADERS;
+        (inner + ADDED.0..=inner + ADDED.1).contains(&payload)
     }
 
     /// UDP payload of each, in bytes.
@@ -86,6 +101,26 @@ impl CallRun {
     /// [`Call::PLAY_OUT_NS`] later than the fastest of their direction.
     pub fn late(&self) -> u64 {
         self.ways().map(late).sum()
+    }
+
+    /// When those were sent that were not there when they had to be played by who heard `alone`
+    /// before, the fastest of their direction: in nanoseconds from the beginning, with one every
+    /// `interval_ns`.
+    pub fn late_beside(&self, alone: &Self, interval_ns: u64) -> Vec<u64> {
+        let ways = self.ways().zip(alone.ways());
+        let late = ways.flat_map(|(delays, alone)| {
+            let due_ns = alone.iter().flatten().min().map(|fastest| fastest + Call::PLAY_OUT_NS);
+            let is_late = move |delay: Option<u64>| delay.is_none() || delay > due_ns;
+            (0..).zip(delays).filter(move |(_, delay)| is_late(**delay)).map(|(number, _)| number)
+        });
+        late.map(|number: u64| number * interval_ns).collect()
+    }
+
+    /// What was sent beyond one datagram of the tunnel for each of the talk's, as a share of those;
+    /// `None` where nobody looked.
+    pub fn extra_share(&self) -> Option<f64> {
+        let said = self.ways().map(Vec::len).sum::<usize>();
+        (said > 0 && self.carriers > 0).then(|| self.carriers as f64 / said as f64 - 1.0)
     }
 
     /// How long those that came took, both ways, in milliseconds.
@@ -155,7 +190,7 @@ mod tests {
 
     fn steady(delay_ms: u64) -> CallRun {
         let all = vec![Some(delay_ms * MS); 100];
-        CallRun { up: all.clone(), down: all }
+        CallRun { up: all.clone(), down: all, carriers: 200 }
     }
 
     #[test]
@@ -167,7 +202,7 @@ mod tests {
         assert_eq!((run.lost(), run.late()), (1, 2));
         assert_eq!(run.delays_ms().len(), 199);
         assert_eq!(run.round_trips_ms().len(), 99);
-        assert_eq!(CallRun { up: vec![None; 3], down: vec![] }.late(), 3);
+        assert_eq!(CallRun { up: vec![None; 3], ..CallRun::default() }.late(), 3);
     }
 
     #[test]
@@ -191,7 +226,20 @@ mod tests {
         uneven.up.iter_mut().step_by(2).for_each(|delay| *delay = Some(36 * MS));
         // Each differs by 16 ms from the one before: it settles there.
         assert!(uneven.jitter_ms().unwrap() > 15.9);
-        assert_eq!(CallRun { up: vec![None], down: vec![Some(1)] }.jitter_ms(), None);
+        assert_eq!(CallRun { up: vec![None], down: vec![Some(1)], carriers: 1 }.jitter_ms(), None);
+    }
+
+    #[test]
+    fn beside_others_it_is_held_against_what_it_was_alone() {
+        let mut run = steady(70);
+        assert!(run.late_beside(&steady(10), 20).is_empty());
+        (run.up[2], run.down[7]) = (Some(70 * MS + 1), None);
+        assert_eq!(run.late_beside(&steady(10), 20), [40, 140]);
+        assert_eq!(run.late_beside(&CallRun::default(), 20).len(), 200, "it was never heard");
+        assert_eq!(CallRun { carriers: 250, ..run }.extra_share(), Some(0.25));
+        assert_eq!(CallRun::default().extra_share(), None);
+        // With 26 bytes of a tunnel, or twice the length.
+        assert!(Talk::Voice.is_carried_in(226) && !Talk::Voice.is_carried_in(426));
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub struct Terrain {
     /// The links by which the client reaches each of its networks.
     pub link: LinkConfig,
     /// The links that the client has beside that one from the beginning, each in a network of its
-    /// own: at most [`Self::BESIDE_MAX`]. No act is about them.
+    /// own: at most [`Self::BESIDE_MAX`].
     pub beside: Vec<LinkConfig>,
     /// What the client makes of its links.
     pub mode: Mode,

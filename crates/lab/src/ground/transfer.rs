@@ -45,8 +45,8 @@ impl Transfer {
     /// the second. Whether it came to its end afterwards does not matter.
     pub fn mbps_within(&self, from_ns: u64, to_ns: u64) -> Option<f64> {
         let by = |at_ns: u64| {
-            let before = self.progress.iter().take_while(|(when_ns, _)| *when_ns <= at_ns);
-            before.last().map_or(0, |(_, bytes)| *bytes)
+            let after = self.progress.partition_point(|(when_ns, _)| *when_ns <= at_ns);
+            after.checked_sub(1).map_or(0, |last| self.progress[last].1)
         };
         let (first_ns, last_ns) = (self.start_ns + from_ns, self.start_ns + to_ns);
         let seconds = to_ns.checked_sub(from_ns).filter(|ns| *ns > 0)? as f64 / SECOND as f64;

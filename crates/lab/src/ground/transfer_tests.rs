@@ -30,10 +30,10 @@ fn interrupted() -> Transfer {
         progress: (0..=20).map(progress).collect(),
         gaps: vec![gap(6_000, 8_050), gap(11_990, 14_000)],
         moments: vec![
-            moment(Act::Swallow, 6_000, 6_000),
-            moment(Act::Return, 8_000, 8_000),
-            moment(Act::Unplug, 12_000, 12_010),
-            moment(Act::Replug, 12_995, 13_000),
+            moment(Act::Swallow(0), 6_000, 6_000),
+            moment(Act::Return(0), 8_000, 8_000),
+            moment(Act::Unplug(0), 12_000, 12_010),
+            moment(Act::Replug(0), 12_995, 13_000),
         ],
         ..Transfer::default()
     }

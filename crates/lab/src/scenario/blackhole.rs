@@ -248,6 +248,6 @@ impl Telling<'_> {
 
     fn script(&mut self, length_ns: u64) -> [Cue; 2] {
         let from_ns = SWALLOWED_AT_NS + self.rng.below(SWALLOWED_AT_NS / 2);
-        [Cue::at(from_ns, Act::Swallow), Cue::at(from_ns + length_ns, Act::Return)]
+        [Cue::at(from_ns, Act::Swallow(0)), Cue::at(from_ns + length_ns, Act::Return(0))]
     }
 }

@@ -204,7 +204,7 @@ impl Telling<'_> {
             By::Announced => Act::RetireGateway,
             By::Earlier => Act::ReturnGateway,
         };
-        [Cue::at(at_ns, Act::Swallow), Cue::at(at_ns, gateway), Cue::at(at_ns, Act::Relocate)]
+        [Cue::at(at_ns, Act::Swallow(0)), Cue::at(at_ns, gateway), Cue::at(at_ns, Act::Relocate)]
     }
 
     /// A download in which both move; whether it is whole.

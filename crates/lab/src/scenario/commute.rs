@@ -29,7 +29,7 @@ const CONTROL_NS: u64 = OFF_NS + 3 * SECOND;
 /// The longest recording that is read, in bytes.
 const TRACE_BYTES: u64 = 100_000_000;
 /// Where the client's first card goes: it leaves its network, and is in another one later.
-const ACTS: [Act; 2] = [Act::Unplug, Act::Relocate];
+const ACTS: [Act; 2] = [Act::Unplug(0), Act::Relocate];
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[

@@ -74,7 +74,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
         }
     }
     if stage.control() {
-        script.insert(1, Cue::at(first_ns + 1, Act::Swallow));
+        script.insert(1, Cue::at(first_ns + 1, Act::Swallow(0)));
     }
     let down = Flow::lasting(first_ns + (hops - 1) * PAUSE_NS + AFTERWARDS_NS);
     let mut steady = Steady::new(USUAL.round_trip_ns);

@@ -118,7 +118,7 @@ fn tell(
 ) -> Result<u64, Trouble> {
     ground.pause(SETTLING_NS)?;
     if stage.control() {
-        ground.act(Act::Swallow)?;
+        ground.act(Act::Swallow(0))?;
     }
     let minute_ns = stage.settings.number("seconds") * SECOND;
     let minute = ground.listen(minute_ns)?;

@@ -103,7 +103,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     if stage.control() {
         (stage.tell)("a network that lets nothing more through");
         let down = Flow::lasting(2 * PAUSE_NS);
-        let script = [Cue::at(PAUSE_NS, Act::Swallow)];
+        let script = [Cue::at(PAUSE_NS, Act::Swallow(0))];
         steady.add(&ground.flows(&[down, down.upwards()], &script)?);
         steady.report(outcome);
         return Ok(());

@@ -73,8 +73,8 @@ pub(super) fn hold(settings: &Settings) -> Hold {
 /// How the link goes, and comes back.
 pub(super) fn acts(settings: &Settings) -> [Act; 2] {
     match settings.text("by") {
-        "event" => [Act::Unplug, Act::Replug],
-        _ => [Act::Swallow, Act::Return],
+        "event" => [Act::Unplug(0), Act::Replug(0)],
+        _ => [Act::Swallow(0), Act::Return(0)],
     }
 }
 

@@ -96,7 +96,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
         let mut script = script(goes_ns, end);
         if stage.control() {
             // It is there again, and the client's network is gone.
-            script.insert(1, Cue::at(goes_ns + 1, Act::Swallow));
+            script.insert(1, Cue::at(goes_ns + 1, Act::Swallow(0)));
         }
         let down = Flow::lasting(goes_ns + GONE_NS + AFTERWARDS_NS);
         for run in ground.flows(&[down, down.upwards()], &script)? {

@@ -156,7 +156,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     let filtered = stage.settings.text("nat") != "none";
     (stage.tell)("a move of the gateway");
     if stage.control() {
-        ground.act(Act::Swallow)?;
+        ground.act(Act::Swallow(0))?;
     }
     ground.pause(QUIET_NS)?;
     let act = if announced {

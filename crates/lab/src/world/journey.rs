@@ -224,7 +224,8 @@ impl Ground for Journey {
         self.tunnelled.overheard();
         let before = sent(&self.tunnelled);
         self.pause(length_ns)?;
-        let packets = self.tunnelled.overheard().len() as u64;
+        let passed = self.tunnelled.overheard();
+        let packets = passed.iter().filter(|one| one.is_at_client()).count() as u64;
         Ok(Overheard { packets, bytes: sent(&self.tunnelled) - before })
     }
 
@@ -269,13 +270,14 @@ impl Ground for Journey {
     }
 
     fn act(&mut self, act: Act) -> Result<Moment, Trouble> {
-        Ok(self.client.act(&mut self.tunnelled, act)?)
+        self.client.act(&mut self.tunnelled, act)
     }
 }
 
 fn added_bytes(passed: &Passed) -> Option<f64> {
-    let Passed { way, kind, len, .. } = *passed;
-    let of_flow = way == Way::Down && kind == Some(Kind::Data) && len > usize::from(FLOW_LEN);
+    let Passed { way, kind, len, leaves, .. } = *passed;
+    let of_flow =
+        way == Way::Down && !leaves && kind == Some(Kind::Data) && len > usize::from(FLOW_LEN);
     of_flow.then(|| (len - usize::from(FLOW_LEN)) as f64)
 }
 
@@ -423,7 +425,8 @@ impl Running {
             let run = FlowRun::new(start_ns, end_ns, span, arrivals.take_gaps());
             let lost = u64::from(flow.count) - arrived;
             let mut run = FlowRun { lost, moments: moments.to_vec(), ..run };
-            run.see(|_| passed.iter().map(|one| (one.at_ns, one.way == Way::Down)).collect());
+            let at_client = || passed.iter().filter(|one| one.is_at_client());
+            run.see(|_| at_client().map(|one| (one.at_ns, one.way == Way::Down)).collect());
             run.added_bytes = passed.iter().filter_map(added_bytes).collect();
             run
         };

@@ -81,7 +81,7 @@ fn a_hole_is_noticed_told_and_left_by_the_other_link() {
     journey.act(Act::PlugSpare).unwrap();
     journey.pause(SECOND).unwrap();
     let flow = Flow::lasting(4 * SECOND);
-    let script = [Cue::at(SECOND, Act::Swallow), Cue::at(3 * SECOND, Act::Return)];
+    let script = [Cue::at(SECOND, Act::Swallow(0)), Cue::at(3 * SECOND, Act::Return(0))];
     let runs = journey.flows(&[flow, flow.upwards()], &script).unwrap();
     for run in &runs {
         let swallowed = &run.moments[0];
@@ -95,8 +95,8 @@ fn a_hole_is_noticed_told_and_left_by_the_other_link() {
 
 #[test]
 fn a_link_beside_the_first_is_another_network_with_a_path_of_its_own() {
-    let [near, far] = [10, 80].map(|ms| LinkConfig::lossless(20_000_000, ms * MS));
-    let terrain = Terrain { beside: vec![far.clone(), far], ..Terrain::of(near) };
+    let [near, far, farther] = [10, 80, 120].map(|ms| LinkConfig::lossless(20_000_000, ms * MS));
+    let terrain = Terrain { beside: vec![far, farther], ..Terrain::of(near) };
     let mut journey = Journey::new(1, &terrain).unwrap();
     let paths = journey.tunnelled.world.statuses(CLIENT + 1).remove(0).1.paths;
     let links: BTreeSet<_> = paths.iter().filter_map(|path| path.link).collect();
@@ -107,19 +107,29 @@ fn a_link_beside_the_first_is_another_network_with_a_path_of_its_own() {
     };
     let before = round_trips(&mut journey);
     assert!(before.len() == 20 && before.iter().all(|ms| *ms < 11.0), "{before:?} ms");
-    journey.act(Act::Unplug).unwrap();
+    journey.act(Act::Unplug(0)).unwrap();
     journey.pause(SECOND).unwrap();
     let after = round_trips(&mut journey);
     assert!(after.len() == 20 && after.iter().all(|ms| (80.0..81.0).contains(ms)), "{after:?} ms");
+    for (act, trip) in [(Act::Unplug(1), 120.0), (Act::Replug(1), 80.0), (Act::Swallow(1), 120.0)] {
+        journey.act(act).unwrap();
+        journey.pause(SECOND).unwrap();
+        let after = round_trips(&mut journey);
+        let is_so = |ms: &f64| (trip..trip + 1.0).contains(ms);
+        assert!(after.last().is_some_and(is_so), "{act:?}: {after:?} ms");
+    }
+    assert!(matches!(journey.act(Act::Unplug(3)), Err(Trouble::Lab(_))), "there are three");
     let too_many = Terrain { beside: vec![terrain.link.clone(); 4], ..terrain };
     assert!(matches!(Journey::new(1, &too_many), Err(Trouble::Lab(_))));
 }
 
 #[test]
 fn however_the_link_went_it_carries_again_a_round_trip_after_it_came_back() {
-    for [goes, comes] in
-        [[Act::Swallow, Act::Return], [Act::Unplug, Act::Replug], [Act::CloseLid, Act::OpenLid]]
-    {
+    for [goes, comes] in [
+        [Act::Swallow(0), Act::Return(0)],
+        [Act::Unplug(0), Act::Replug(0)],
+        [Act::CloseLid, Act::OpenLid],
+    ] {
         let mut journey = journey();
         let script = [Cue::at(SECOND, goes), Cue::at(11 * SECOND, comes)];
         let run = journey.flow(Flow::lasting(13 * SECOND), &script).unwrap();
@@ -142,7 +152,7 @@ fn what_a_gateway_says_after_its_move_comes_to_a_late_client_unless_its_network_
         let late_ns = SECOND + 100 * MS;
         let mut script = vec![Cue::at(SECOND, Act::MoveGateway), Cue::at(late_ns, Act::Relocate)];
         if swallows {
-            script.insert(0, Cue::at(SECOND, Act::Swallow));
+            script.insert(0, Cue::at(SECOND, Act::Swallow(0)));
         }
         let down = Flow::lasting(4 * SECOND);
         for run in journey.flows(&[down, down.upwards()], &script).unwrap() {
@@ -206,7 +216,7 @@ fn over_an_outage(
 #[test]
 fn data_is_back_a_round_trip_after_an_outage_whoever_sends_and_however_the_link_went() {
     for to in [Receiver::Client, Receiver::Server] {
-        for acts in [[Act::Swallow, Act::Return], [Act::Unplug, Act::Replug]] {
+        for acts in [[Act::Swallow(0), Act::Return(0)], [Act::Unplug(0), Act::Replug(0)]] {
             for seconds in [1, 5] {
                 let (transfer, held) = over_an_outage(Hold::Full, to, acts, seconds);
                 let restart = transfer.restart_ms();
@@ -225,7 +235,7 @@ fn data_is_back_a_round_trip_after_an_outage_whoever_sends_and_however_the_link_
 #[test]
 fn what_has_arrived_is_not_sent_again_after_a_second() {
     let mut journey = journey();
-    let [goes, comes] = [Act::Unplug, Act::Replug];
+    let [goes, comes] = [Act::Unplug(0), Act::Replug(0)];
     let cues = [(5, goes), (6, comes), (14, goes), (15, comes)];
     let script = cues.map(|(second, act)| Cue::at(second * SECOND, act));
     let kind = [Connections::bulk(Receiver::Server, 40_000_000)];
@@ -241,7 +251,7 @@ fn what_has_arrived_is_not_sent_again_after_a_second() {
 fn an_answer_in_the_others_place_is_no_sooner_than_theirs_would_be() {
     for to in [Receiver::Client, Receiver::Server] {
         let mut journey = journey();
-        let script = [Cue::at(5 * SECOND, Act::Unplug), Cue::at(6 * SECOND, Act::Replug)];
+        let script = [Cue::at(5 * SECOND, Act::Unplug(0)), Cue::at(6 * SECOND, Act::Replug(0))];
         let congestion = Congestion::Bbr;
         let kind = [Connections { congestion, ..Connections::bulk(to, 40_000_000) }];
         let transfer = journey.connect(&kind, 60 * SECOND, &script).unwrap().concat().remove(0);
@@ -252,7 +262,7 @@ fn an_answer_in_the_others_place_is_no_sooner_than_theirs_would_be() {
 
 #[test]
 fn nothing_is_held_where_nothing_is_to_be() {
-    let acts = [Act::Swallow, Act::Return];
+    let acts = [Act::Swallow(0), Act::Return(0)];
     let (transfer, held) = over_an_outage(Hold::Off, Receiver::Client, acts, 5);
     assert!(transfer.restart_ms()[0] > 500.0, "TCP waits: {:?} ms", transfer.restart_ms());
     assert_eq!(held, Some(0));
@@ -280,7 +290,7 @@ fn connections_of_every_kind_go_their_ways_at_the_same_time() {
     let open = Connections { route: Route::Open, ..kinds[0] };
     let bare = journey.connect(&[open], 60 * SECOND, &[]).unwrap().concat();
     assert!(bare[0].complete);
-    let refused = journey.connect(&[open], SECOND, &[Cue::at(0, Act::Unplug)]);
+    let refused = journey.connect(&[open], SECOND, &[Cue::at(0, Act::Unplug(0))]);
     assert!(matches!(refused, Err(Trouble::Lab(_))));
 }
 
@@ -290,7 +300,7 @@ fn a_server_that_gives_up_breaks_its_connection_and_the_client_learns_nothing() 
     let mut journey = Journey::holding(1, &terrain, Hold::Off, Journey::DAY_S).unwrap();
     let patience = Patience { retries: Some(6), keeps_alive: false };
     let kind = Connections { patience, ..Connections::bulk(Receiver::Client, 20_000_000) };
-    let script = [Cue::at(SECOND, Act::Swallow), Cue::at(200 * SECOND, Act::Return)];
+    let script = [Cue::at(SECOND, Act::Swallow(0)), Cue::at(200 * SECOND, Act::Return(0))];
     let transfer = journey.connect(&[kind], 300 * SECOND, &script).unwrap().concat().remove(0);
     assert!(!transfer.complete && transfer.broke.is_some(), "{:?}", transfer.broke);
     // Issue 4 measured 48 s on Linux.

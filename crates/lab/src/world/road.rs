@@ -63,16 +63,25 @@ pub(super) trait Road {
     fn connections(&mut self) -> &mut Connections;
 }
 
+impl Passed {
+    /// Whether it passed a card of the client's.
+    pub(super) fn is_at_client(&self) -> bool {
+        self.leaves == (self.way == Way::Up)
+    }
+}
+
 /// Through the tunnel.
 #[derive(Debug)]
 pub(super) struct Tunnelled {
     pub(super) world: World,
 }
 
-/// A datagram that passed a card of the client.
+/// A datagram that passed a card of the client, or left the gateway.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passed {
     pub(super) at_ns: u64,
+    /// Whether it passed here when it left its sender.
+    pub(super) leaves: bool,
     pub(super) way: Way,
     pub(super) kind: Option<Kind>,
     /// UDP payload in bytes.
@@ -132,7 +141,7 @@ impl Tunnelled {
         }
     }
 
-    /// What has passed the client's cards since the last call.
+    /// What has passed the client's cards since the last call, and what has left the gateway.
     pub(super) fn overheard(&mut self) -> Vec<Passed> {
         self.world.overheard.as_mut().map(std::mem::take).unwrap_or_default()
     }

@@ -453,7 +453,7 @@ impl World {
         let (client, way) = if host == GATEWAY {
             (self.client_at(to), op::Way::Down)
         } else {
-            self.overhear(op::Way::Up, &[]);
+            self.overhear(op::Way::Up, true, &[]);
             (Some(host), op::Way::Up)
         };
         match self.attacker.meets(client, way) {

@@ -51,8 +51,8 @@ impl World {
         let parcel = Parcel { datagram, origin: Origin::Host(host), to, segment: None };
         let len = emu::Frame::wire_len(&parcel);
         self.bytes[host] += len as u64;
+        self.overhear(way, true, &parcel.datagram.payload);
         if host != GATEWAY {
-            self.overhear(Way::Up, &parcel.datagram.payload);
             if len > self.place.access(host - 1, access).mtu {
                 return Ok(());
             }
@@ -316,14 +316,14 @@ impl World {
 
     fn overhear_at(&mut self, host: HostId, payload: &[u8]) {
         if host != GATEWAY {
-            self.overhear(Way::Down, payload);
+            self.overhear(Way::Down, false, payload);
         }
     }
 
-    pub(super) fn overhear(&mut self, way: Way, payload: &[u8]) {
+    pub(super) fn overhear(&mut self, way: Way, leaves: bool, payload: &[u8]) {
         if let Some(overheard) = &mut self.overheard {
             let (at_ns, kind, len) = (self.now_ns, Kind::of(payload), payload.len());
-            overheard.push(Passed { at_ns, way, kind, len });
+            overheard.push(Passed { at_ns, leaves, way, kind, len });
         }
     }
 

@@ -1,9 +1,10 @@
 //! A talk between real programs, and connections that are carried beside it.
 
-use super::Hosts;
 use super::connections::Pair;
-use crate::ground::{Call, CallRun, Connections, Cue, Transfer, Trouble};
-use crate::netns::Process;
+use super::{Captures, Hosts};
+use crate::emu::Endpoints;
+use crate::ground::{Call, CallRun, Connections, Cue, Talk, Transfer, Trouble};
+use crate::netns::{Captured, Direction, Process};
 use crate::programs::{Report, report};
 use std::time::Duration;
 
@@ -18,13 +19,32 @@ impl Hosts {
         beside: &[Connections],
         script: &[Cue],
     ) -> Result<(CallRun, Vec<Vec<Transfer>>), Trouble> {
+        self.start_captures()?;
         let mut pairs = self.open(beside)?;
         let [answering, calling] = self.testbed.call(&call)?;
         let length_ns = call.end_ns() + Call::PATIENCE_NS;
         self.watch(&mut pairs, (length_ns, length_ns), script)?;
         let transfers = pairs.into_iter().map(Pair::end).collect();
         let (up, down) = (heard(answering, &call), heard(calling, &call));
-        Ok((CallRun { up, down }, transfers))
+        let carriers = self.carriers(&self.take_captures()?, call.talk);
+        Ok((CallRun { up, down, carriers }, transfers))
+    }
+
+    /// How many datagrams of the tunnel left either end that by their length carry one of a talk's.
+    fn carriers(&self, captured: &Captures, talk: Talk) -> u64 {
+        let headers = self.testbed.family().udp_headers();
+        let gateways = self.testbed.gateway_addresses();
+        let of_tunnel = |ends: Endpoints| {
+            [ends.source, ends.destination].iter().any(|end| gateways.contains(&end.ip()))
+        };
+        let is_carrier = |packet: &&Captured| {
+            let payload = packet.bytes.checked_sub(headers);
+            packet.direction == Direction::Out
+                && packet.endpoints.is_some_and(of_tunnel)
+                && payload.is_some_and(|payload| talk.is_carried_in(payload))
+        };
+        let ends = captured.cards.iter().chain([&captured.uplink]);
+        ends.flat_map(|card| &card.packets).filter(is_carrier).count() as u64
     }
 }
 

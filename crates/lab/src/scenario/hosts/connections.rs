@@ -253,7 +253,7 @@ mod tests {
             take(&mut connections, &mut Vec::new(), Some(said));
         }
         let [mut one] = connections;
-        one.transfer.moments.push(Moment::new(Act::Swallow, 5 * SECOND, 5 * SECOND));
+        one.transfer.moments.push(Moment::new(Act::Swallow(0), 5 * SECOND, 5 * SECOND));
         one.end()
     }
 

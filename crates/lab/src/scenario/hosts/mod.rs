@@ -12,9 +12,9 @@ use super::testbed::{Move, Testbed};
 use crate::arrivals::Gap;
 use crate::emu::{BitErrors, Carrier, End, LinkConfig, MS};
 use crate::ground::{
-    Act, Call, CallRun, Called, Calling, Clock, Connections, Cue, Download, Flow, FlowRun, Ground,
-    Harm, Heard, Moment, Overheard, Pings, Receiver, RoundTrips, Route, Session, SessionRun,
-    Terrain, Transfer, Transport, Trouble,
+    Act, Call, CallRun, Called, Calling, Clock, Connections, Cue, Download, FIRST_LINK, Flow,
+    FlowRun, Ground, Harm, Heard, Moment, Overheard, Pings, Receiver, RoundTrips, Route, Session,
+    SessionRun, Terrain, Transfer, Transport, Trouble,
 };
 use crate::netns::{Capture, Captured, Direction, Process, monotonic_ns};
 use crate::programs::{FlowRequest, Report, report};
@@ -94,17 +94,17 @@ impl Hosts {
                 (moment.done_ns, moment.address) = (usable_ns, Some(address));
             }
             Act::UnplugSpare => self.testbed.unplug_spare()?,
-            Act::Swallow => self.testbed.set_first_network(Carrier::BlackHole)?,
-            Act::Return => self.testbed.set_first_network(Carrier::Up)?,
-            Act::Unplug => moment.done_ns = self.testbed.unplug_first()?,
-            Act::Replug => moment.done_ns = self.testbed.replug_first()?,
+            Act::Swallow(link) => self.testbed.set_network(link, Carrier::BlackHole)?,
+            Act::Return(link) => self.testbed.set_network(link, Carrier::Up)?,
+            Act::Unplug(link) => moment.done_ns = self.testbed.unplug(link)?,
+            Act::Replug(link) => moment.done_ns = self.testbed.replug(link)?,
             Act::CloseLid => {
                 self.deployment.pause_client(true);
-                moment.done_ns = self.testbed.unplug_first()?;
+                moment.done_ns = self.testbed.unplug(FIRST_LINK)?;
             }
             Act::OpenLid => {
                 self.deployment.pause_client(false);
-                moment.done_ns = self.testbed.replug_first()?;
+                moment.done_ns = self.testbed.replug(FIRST_LINK)?;
             }
             Act::RebindNat => self.testbed.rebind_nat()?,
             Act::RebootNat => self.testbed.reboot_nat()?,
@@ -181,6 +181,23 @@ impl Hosts {
         Ok(runs)
     }
 
+    /// Keeps what passes the client's cards and the gateway's from now on.
+    fn start_captures(&self) -> Result<(), Trouble> {
+        let (network, cards) = (&self.testbed.network, &self.testbed.cards);
+        for card in cards.iter().chain([&self.testbed.uplink]) {
+            network.start_capture(*card)?;
+        }
+        Ok(())
+    }
+
+    /// What has passed them since.
+    fn take_captures(&self) -> Result<Captures, Trouble> {
+        let network = &self.testbed.network;
+        let cards = self.testbed.cards.iter().map(|card| network.take_capture(*card));
+        let cards = cards.collect::<Result<Vec<_>, _>>()?;
+        Ok(Captures { cards, uplink: network.take_capture(self.testbed.uplink)? })
+    }
+
     /// Does what is due, and asks meanwhile what the client knows of it.
     fn play(&mut self, script: &[Cue], start_ns: u64, end_ns: u64) -> Result<Vec<Moment>, Trouble> {
         let mut moments: Vec<Moment> = Vec::new();
@@ -212,7 +229,7 @@ impl Hosts {
     /// Whether the client's own words show what was done to its network.
     fn client_tells_of(&self, act: Act) -> Result<bool, Trouble> {
         let (deployment, testbed) = (&self.deployment, &self.testbed);
-        if act == Act::Swallow {
+        if act == Act::Swallow(FIRST_LINK) {
             return Ok(deployment.says_carries(testbed)? == Some(false));
         }
         Ok(deployment.transport(testbed)? == Some(Transport::Udp))
@@ -229,7 +246,7 @@ impl Hosts {
         let by_client = captured.cards[1].packets.iter().filter(left);
         let by_gateway = captured.uplink.packets.iter().filter(left).filter(for_spare);
         let turned: BTreeSet<u64> = by_client.chain(by_gateway).map(|one| one.at_ns).collect();
-        for moment in moments.iter_mut().filter(|moment| moment.act == Act::Swallow) {
+        for moment in moments.iter_mut().filter(|moment| moment.act == Act::Swallow(FIRST_LINK)) {
             moment.noticed_ns = turned.range(moment.done_ns..).next().copied();
         }
     }
@@ -258,15 +275,9 @@ impl Ground for Hosts {
     }
 
     fn flows(&mut self, flows: &[Flow], script: &[Cue]) -> Result<Vec<FlowRun>, Trouble> {
-        let (network, cards) = (&self.testbed.network, &self.testbed.cards);
-        for card in cards.iter().chain([&self.testbed.uplink]) {
-            network.start_capture(*card)?;
-        }
+        self.start_captures()?;
         let runs = self.run_flows(flows, script);
-        let network = &self.testbed.network;
-        let cards = self.testbed.cards.iter().map(|card| network.take_capture(*card));
-        let cards = cards.collect::<Result<Vec<_>, _>>()?;
-        let captured = Captures { cards, uplink: network.take_capture(self.testbed.uplink)? };
+        let captured = self.take_captures()?;
         let mut runs = runs?;
         for run in &mut runs {
             run.see(|moment| captured.of(moment.address));
@@ -398,7 +409,7 @@ impl Ground for Hosts {
 
 /// Whether the client is asked about it: it cannot see it, and its user wants to know.
 const fn is_told_of(act: Act) -> bool {
-    matches!(act, Act::Swallow | Act::Unblock)
+    matches!(act, Act::Swallow(FIRST_LINK) | Act::Unblock)
 }
 
 /// What passed the client's cards and the gateway's while flows ran.

@@ -2,8 +2,8 @@
 
 use super::{GATEWAY_CARD, METRIC, Testbed};
 use crate::emu::{Carrier, End, Filter, LinkConfig, PipeConfig};
-use crate::ground::{Blockade, Terrain};
-use crate::netns::{AccessId, monotonic_ns};
+use crate::ground::{Blockade, FIRST_LINK, Terrain};
+use crate::netns::{AccessId, CardId, monotonic_ns};
 use crate::scenario::addresses::{HOME_OUTSIDE, Site};
 use anyhow::{Context as _, ensure};
 use ipnet::IpNet;
@@ -140,21 +140,21 @@ impl Testbed {
         Ok(known_ns)
     }
 
-    /// The cable of the first card is pulled out, and nothing else changes. Returns when the
-    /// client's kernel knew it.
+    /// The cable of the link of this number is pulled out, and nothing else changes. Returns when
+    /// the client's kernel knew it.
     ///
     /// # Errors
-    /// What the kernel refused.
-    pub fn unplug_first(&mut self) -> io::Result<u64> {
-        self.network.pull(self.cards[0])
+    /// What the kernel refused, or that there is no such link.
+    pub fn unplug(&mut self, link: usize) -> anyhow::Result<u64> {
+        Ok(self.network.pull(self.card_of(link)?)?)
     }
 
     /// It is put back into the same network. Returns when the client's kernel knew it.
     ///
     /// # Errors
-    /// What the kernel refused.
-    pub fn replug_first(&mut self) -> io::Result<u64> {
-        self.network.put_back(self.cards[0])
+    /// As above.
+    pub fn replug(&mut self, link: usize) -> anyhow::Result<u64> {
+        Ok(self.network.put_back(self.card_of(link)?)?)
     }
 
     /// The cable of the spare link is pulled out.
@@ -165,12 +165,17 @@ impl Testbed {
         self.network.set_carrier(self.cards[1 - self.in_use], false)
     }
 
-    /// Cuts, blackholes or restores the network that the first card is in, unseen by the client.
+    /// Cuts, blackholes or restores the network that the link of this number leads to, unseen by
+    /// the client.
     ///
     /// # Errors
-    /// When the emulator has died.
-    pub fn set_first_network(&self, carrier: Carrier) -> io::Result<()> {
-        self.network.set_access(self.first_network().0, carrier)
+    /// When the emulator has died, or there is no such link.
+    pub fn set_network(&self, link: usize, carrier: Carrier) -> anyhow::Result<()> {
+        let access = match link.checked_sub(1) {
+            None => self.first_network().0,
+            Some(beside) => *self.beside.get(beside).with_context(|| no_link(link))?,
+        };
+        Ok(self.network.set_access(access, carrier)?)
     }
 
     /// The same for the network that the first card will be in next.
@@ -300,6 +305,12 @@ impl Testbed {
         self.network.set_access(self.mobile, carrier)
     }
 
+    /// The card of the link of this number: those beside the first come behind the spare one.
+    fn card_of(&self, link: usize) -> anyhow::Result<CardId> {
+        let card = if link == FIRST_LINK { 0 } else { link + 1 };
+        self.cards.get(card).copied().with_context(|| no_link(link))
+    }
+
     const fn network_of(&self, card: usize) -> (AccessId, Site) {
         if card == 0 { self.first_network() } else { (self.mobile, Site::Mobile) }
     }
@@ -318,4 +329,8 @@ impl Testbed {
         self.addresses[card] = Some(address);
         Ok(Move { usable_ns, address })
     }
+}
+
+fn no_link(link: usize) -> String {
+    format!("the client has no link {link}")
 }

@@ -13,10 +13,13 @@ use rove_proto::time::Duration;
 use super::super::engine::GATEWAY;
 use super::super::host::{Card, PORT};
 use super::super::laws::{Breach, Law};
+use super::super::op::ACCESSES;
 use super::super::road::{CLIENT, HOME, Road as _, Tunnelled};
 use super::super::streams::{HTTPS, LISTENS};
 use crate::emu::{Carrier, End, Filter, PipeConfig, SECOND};
-use crate::ground::{Act, Blockade, Edge, Families, Known, Moment, Terrain, Transport as ByWhat};
+use crate::ground::{
+    Act, Blockade, Edge, FIRST_LINK, Families, Known, Moment, Terrain, Transport as ByWhat, Trouble,
+};
 
 /// Where the client goes: an open network.
 const CAFE: usize = 1;
@@ -36,6 +39,8 @@ pub(super) struct Client {
     pub(super) dead_ends: bool,
     /// The gateway's name leads to where it is.
     pub(super) named: bool,
+    /// How many links it has, as acts number them.
+    links: usize,
     /// The network that its first card is in.
     here: usize,
     /// The card in use: 0 or 1.
@@ -48,7 +53,7 @@ pub(super) struct Client {
     freed: Option<Option<u64>>,
     /// The same for each [`Act::Unblock`] since the last report.
     seen_free: Vec<Option<u64>>,
-    /// What was noticed and told, for each [`Act::Swallow`] since the last report.
+    /// What was noticed and told, for each [`Act::Swallow`] of the first link since the last report.
     seen: Vec<(Option<u64>, Option<u64>)>,
 }
 
@@ -68,11 +73,13 @@ impl Client {
         let Terrain { edge, beyond_ns, families, known, .. } = *terrain;
         let named = matches!(known, Known::ByName { .. });
         let (dead_ends, here, in_use) = (false, HOME, 0);
+        let links = 1 + terrain.beside.len();
         let (retired, swallowed, seen) = (Vec::new(), None, Vec::new());
         let (freed, seen_free) = (None, Vec::new());
         let mut client = Self {
             dead_ends,
             named,
+            links,
             here,
             in_use,
             families,
@@ -111,7 +118,10 @@ impl Client {
     }
 
     /// Does it.
-    pub(super) fn act(&mut self, road: &mut Tunnelled, act: Act) -> Result<Moment, Breach> {
+    pub(super) fn act(&mut self, road: &mut Tunnelled, act: Act) -> Result<Moment, Trouble> {
+        if act.link().is_some_and(|link| link >= self.links) {
+            return Err(Trouble::Lab(anyhow::anyhow!("{act:?}: there are {} links", self.links)));
+        }
         match act {
             Act::Relocate => self.relocate(road)?,
             Act::PlugSpare => self.plug_spare(road)?,
@@ -122,25 +132,25 @@ impl Client {
             }
             Act::ChangeCard => self.change_card(road)?,
             Act::UnplugSpare => road.world.plug(CLIENT, 1 - self.in_use, None)?,
-            Act::Swallow => self.swallow(road),
-            Act::Return => {
+            Act::Swallow(link) => self.swallow(road, link),
+            Act::Return(link) => {
                 self.stop_watching();
-                self.set_carrier(road, Carrier::Up);
+                self.set_carrier(road, link, Carrier::Up);
             }
-            Act::Unplug => {
-                self.set_carrier(road, Carrier::Down);
+            Act::Unplug(link) => {
+                self.set_carrier(road, link, Carrier::Down);
                 road.world.tell_links(CLIENT)?;
             }
-            Act::Replug => {
-                self.set_carrier(road, Carrier::Up);
+            Act::Replug(link) => {
+                self.set_carrier(road, link, Carrier::Up);
                 road.world.tell_links(CLIENT)?;
             }
             Act::CloseLid => {
                 road.world.fall_asleep(CLIENT + 1);
-                self.set_carrier(road, Carrier::Down);
+                self.set_carrier(road, FIRST_LINK, Carrier::Down);
             }
             Act::OpenLid => {
-                self.set_carrier(road, Carrier::Up);
+                self.set_carrier(road, FIRST_LINK, Carrier::Up);
                 road.world.power_on(CLIENT + 1, false)?;
             }
             Act::RebindNat => {
@@ -191,7 +201,7 @@ impl Client {
     fn relocate(&mut self, road: &mut Tunnelled) -> Result<(), Breach> {
         self.here = if self.here == HOME { CAFE } else { HOME };
         let carrier = if self.dead_ends { Carrier::BlackHole } else { Carrier::Up };
-        self.set_carrier(road, carrier);
+        self.set_carrier(road, FIRST_LINK, carrier);
         if self.families == Families::Same || self.here == HOME {
             return road.world.plug(CLIENT, 0, Some(self.here));
         }
@@ -233,14 +243,19 @@ impl Client {
         road.world.command(GATEWAY, Command::SetLocals(left))
     }
 
-    fn set_carrier(&self, road: &mut Tunnelled, carrier: Carrier) {
+    /// The network of the client's link of this number.
+    fn set_carrier(&self, road: &mut Tunnelled, link: usize, carrier: Carrier) {
         let now_ns = road.world.now_ns;
-        road.world.place.set_carrier(now_ns, CLIENT, self.here, carrier);
+        let access = if link == FIRST_LINK { self.here } else { usize::from(ACCESSES) + link - 1 };
+        road.world.place.set_carrier(now_ns, CLIENT, access, carrier);
     }
 
-    fn swallow(&mut self, road: &mut Tunnelled) {
+    fn swallow(&mut self, road: &mut Tunnelled, link: usize) {
         self.stop_watching();
-        self.set_carrier(road, Carrier::BlackHole);
+        self.set_carrier(road, link, Carrier::BlackHole);
+        if link != FIRST_LINK {
+            return;
+        }
         let in_use = |status: &PeerStatus| Some(status.paths.first()?.id);
         self.swallowed = Some(Swallowed {
             link: Some(LinkId(1)),
@@ -298,7 +313,7 @@ impl Client {
     /// Writes what was noticed to the moments that it belongs to.
     pub(super) fn tell(&mut self, moments: &mut [Moment]) {
         self.stop_watching();
-        let swallowed = moments.iter_mut().filter(|moment| moment.act == Act::Swallow);
+        let swallowed = moments.iter_mut().filter(|moment| moment.act == Act::Swallow(FIRST_LINK));
         for (moment, (noticed_ns, told_ns)) in swallowed.zip(self.seen.drain(..)) {
             (moment.noticed_ns, moment.told_ns) = (noticed_ns, told_ns);
         }

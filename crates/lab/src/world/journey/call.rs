@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use rove_proto::wire::Kind;
+
 use super::super::inner::{Body, Said};
 use super::super::laws::Breach;
 use super::super::op::Way;
-use super::super::road::{CLIENT, Road, Tunnelled};
+use super::super::road::{CLIENT, Passed, Road, Tunnelled};
 use super::Journey;
 use super::carry::{Script, end_all, open_all};
 use crate::ground::{Call, CallRun, Connections, Cue, Talk, Transfer, Trouble};
@@ -20,6 +22,7 @@ impl Journey {
     ) -> Result<(CallRun, Vec<Vec<Transfer>>), Trouble> {
         let (road, client) = (&mut self.tunnelled, &mut self.client);
         road.arrivals();
+        road.overheard();
         let opened = open_all(road, beside);
         let start_ns = road.now_ns();
         let end_ns = start_ns + call.end_ns() + Call::PATIENCE_NS;
@@ -34,6 +37,10 @@ impl Journey {
             road.pass(next_ns.max(road.now_ns()))?;
         }
         talking.hear(road)?;
+        let is_carrier = |one: &&Passed| {
+            one.leaves && one.kind == Some(Kind::Data) && call.talk.is_carried_in(one.len)
+        };
+        talking.run.carriers = road.overheard().iter().filter(is_carrier).count() as u64;
         Ok((talking.run, end_all(road, &opened, &script.moments)))
     }
 }
@@ -52,7 +59,7 @@ struct Talking {
 impl Talking {
     fn new(start_ns: u64, call: Call) -> Self {
         let none = vec![None; call.count() as usize];
-        let run = CallRun { up: none.clone(), down: none };
+        let run = CallRun { up: none.clone(), down: none, carriers: 0 };
         Self { call, start_ns, said: 0, sent: BTreeMap::new(), run }
     }
 

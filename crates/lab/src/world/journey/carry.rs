@@ -10,7 +10,6 @@ use super::super::connections::{
     Carrier, Connection, Number, Party, Program, Saying, Shell, Side, Terminal,
 };
 use super::super::engine::GATEWAY;
-use super::super::laws::Breach;
 use super::super::road::{CLIENT, Road, Tunnelled};
 use super::Journey;
 use super::acts::Client;
@@ -122,7 +121,7 @@ impl Journey {
     }
 
     /// Lets time pass and acts until every connection has ended, or the time is over.
-    fn watch(&mut self, limit_ns: u64, script: &[Cue]) -> Result<Vec<Moment>, Breach> {
+    fn watch(&mut self, limit_ns: u64, script: &[Cue]) -> Result<Vec<Moment>, Trouble> {
         let (road, client) = (&mut self.tunnelled, &mut self.client);
         let start_ns = road.now_ns();
         let mut script = Script::new(start_ns, script);
@@ -175,7 +174,7 @@ impl<'a> Script<'a> {
         client: &mut Client,
         road: &mut Tunnelled,
         bytes: u64,
-    ) -> Result<Option<Moment>, Breach> {
+    ) -> Result<Option<Moment>, Trouble> {
         let is_due = road.now_ns() >= self.next_ns();
         let Some(cue) = self.cues.next_if(|cue| is_due || bytes >= cue.at_bytes) else {
             return Ok(None);
@@ -192,8 +191,8 @@ impl<'a> Script<'a> {
 fn watch<R: Road>(
     road: &mut R,
     end_ns: u64,
-    mut tick: impl FnMut(&mut R) -> Result<u64, Breach>,
-) -> Result<(), Breach> {
+    mut tick: impl FnMut(&mut R) -> Result<u64, Trouble>,
+) -> Result<(), Trouble> {
     while road.connections().any_goes_on() && road.now_ns() < end_ns {
         let due_ns = tick(road)?.min(end_ns);
         let next_ns = road.next_ns().map_or(due_ns, |next_ns| next_ns.min(due_ns));
