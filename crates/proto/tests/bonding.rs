@@ -161,6 +161,52 @@ fn a_link_that_dies_takes_nothing_with_it() {
     }
 }
 
+/// Everything is said of the link beside the one in use: it is gone, and its datagrams are.
+#[test]
+fn a_link_that_is_said_to_be_gone_costs_one_round_trip_also_beside_the_one_in_use() {
+    let mut pair = bonded(&[WIFI, CABLE]);
+    let dead = IpAddr::from(CABLE);
+    let counts = counted(&mut pair);
+    flow(&mut pair, 0..1_000);
+    assert!(counts.borrow().keys().any(|(address, _)| *address == dead), "it carries a share");
+    pair.filter = Box::new(move |datagram| datagram.from.ip() != dead && datagram.to.ip() != dead);
+    pair.tell_client(links(&[WIFI]));
+    let died = pair.now;
+    flow(&mut pair, 1_000..3_000);
+    pair.run(ms(500));
+    for numbers in arrived(&pair) {
+        assert_eq!(numbers, Vec::from_iter(0..3_000));
+    }
+    // Half a round trip to be told, half of one for what was lost to come, and 30 ms.
+    let since = pair.client_inner.iter().filter(|(at, _)| *at >= died).map(|(at, _)| *at);
+    let times: Vec<_> = std::iter::once(died).chain(since).collect();
+    let still = times.windows(2).map(|two| two[1].saturating_since(two[0])).max();
+    assert!(still < Some(ms(70)), "still for {still:?}");
+}
+
+#[test]
+fn what_leaves_again_keeps_the_pace_of_the_path_that_is_left() {
+    let mut pair = bonded(&[WIFI, CABLE]);
+    flow(&mut pair, 0..1_000);
+    let (times, gateway) = (Rc::new(RefCell::new(Vec::new())), pair.gateway_at[0]);
+    let seen = Rc::clone(&times);
+    pair.filter = Box::new(move |datagram| {
+        let is_dead = [datagram.from, datagram.to].iter().any(|at| at.ip() == IpAddr::from(WIFI));
+        if datagram.to == gateway && datagram.bytes.len() > 1_000 && !is_dead {
+            seen.borrow_mut().push(datagram.at);
+        }
+        !is_dead
+    });
+    pair.cut(WIFI);
+    flow(&mut pair, 1_000..2_000);
+    pair.run(ms(500));
+    assert_eq!(arrived(&pair)[0], Vec::from_iter(0..2_000));
+    // Half of 2.4 MB/s was on its way by the dead link for 40 ms: some 40 packets.
+    let times = times.borrow();
+    let at_once = times.chunk_by(|a, b| a == b).map(<[_]>::len).max();
+    assert!(at_once < Some(15), "{at_once:?} in the same moment");
+}
+
 #[test]
 fn new_keys_do_not_stop_it() {
     let mut pair = bonded(&[WIFI, CABLE]);

@@ -27,7 +27,7 @@ const REST: Duration = Duration::from_millis(1);
 const STANDING: Bound =
     Bound { target: Duration::from_millis(80), interval: Duration::from_millis(500) };
 /// Datagrams up to this length that are not TCP's: questions, answers, voice. They wait for nobody.
-const SMALL: usize = 300;
+pub(super) const SMALL: usize = 300;
 
 impl Peer {
     /// Sends an inner packet by the path that has it there first: at once what somebody waits for,
@@ -67,6 +67,7 @@ impl Peer {
 
     /// Gives the paths what they have need of, and lets leave what may.
     pub(super) fn serve_bond(&mut self, cx: &mut Context<'_>) {
+        self.send_lost(cx);
         self.bond.due = None;
         if self.bond.is_idle() {
             self.bond.idle_since = None;

@@ -49,6 +49,7 @@ impl Peer {
             })
         };
         let gone: Vec<_> = self.paths.iter().filter(|p| !still(p)).map(|p| p.id).collect();
+        let shared_was_lost = gone.iter().any(|id| self.is_shared(Some(*id)));
         for id in gone {
             self.lose_path(cx, id);
         }
@@ -67,6 +68,9 @@ impl Peer {
                 self.reconnect(cx);
             }
         } else {
+            if shared_was_lost {
+                self.say_last_words(cx);
+            }
             self.send_probes_due(cx);
             let works = |path: &Path| path.health == Health::Good;
             if !self.paths.active().is_some_and(works) {

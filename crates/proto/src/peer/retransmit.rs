@@ -12,12 +12,14 @@ use crate::error::DropReason;
 use crate::id::PathSerial;
 use crate::path::flight::{KEPT_BYTES_MAX, KEPT_TIME, KeptFrame};
 use crate::path::lane::TxLane;
+use crate::path::probe::Probes;
 use crate::path::{Health, PathId};
 use crate::time::{Duration, Instant};
 use crate::wire::data::OVERHEAD;
 use crate::wire::frame::{self, Feedback};
 use crate::wire::inner::{InnerPacket, InnerView};
 
+use super::bonding::SMALL;
 use super::egress::Load;
 
 /// Paths whose end the gateway is told of at once; of earlier ones it hears by silence.
@@ -28,6 +30,9 @@ const REST: Duration = Duration::from_millis(1);
 /// Packets whose path died, in the order in which they left, until they have left again.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
+    /// Those that wait for nobody,
+    small: VecDeque<(PathSerial, KeptFrame)>,
+    /// and the others.
     frames: VecDeque<(PathSerial, KeptFrame)>,
     bytes: usize,
     due: Option<Instant>,
@@ -55,20 +60,36 @@ impl Lost {
 
     fn push(&mut self, serial: PathSerial, kept: KeptFrame) {
         self.bytes += kept.whole_len();
-        self.frames.push_back((serial, kept));
-        while self.bytes > KEPT_BYTES_MAX && self.pop().is_some() {}
+        let frames = if is_small(&kept) { &mut self.small } else { &mut self.frames };
+        frames.push_back((serial, kept));
+        while self.bytes > KEPT_BYTES_MAX {
+            let oldest = self.frames.pop_front().or_else(|| self.small.pop_front());
+            let Some((_, oldest)) = oldest else { return };
+            self.bytes -= oldest.whole_len();
+        }
     }
 
     fn pop(&mut self) -> Option<(PathSerial, KeptFrame)> {
-        let (serial, kept) = self.frames.pop_front()?;
+        let next = self.small.pop_front().or_else(|| self.frames.pop_front());
+        let (serial, kept) = next?;
         self.bytes -= kept.whole_len();
         Some((serial, kept))
     }
 
     fn put_back(&mut self, serial: PathSerial, kept: KeptFrame) {
         self.bytes += kept.whole_len();
-        self.frames.push_front((serial, kept));
+        let frames = if is_small(&kept) { &mut self.small } else { &mut self.frames };
+        frames.push_front((serial, kept));
     }
+
+    fn is_empty(&self) -> bool {
+        self.small.is_empty() && self.frames.is_empty()
+    }
+}
+
+/// Whether it is a small packet, which leaves at once also where others keep a pace.
+fn is_small(kept: &KeptFrame) -> bool {
+    kept.whole_len() <= SMALL
 }
 
 impl Peer {
@@ -96,6 +117,18 @@ impl Peer {
             let excess = last.words.len().saturating_sub(LAST_WORDS_MAX);
             last.words.drain(..excess);
             last.since = cx.now;
+        }
+    }
+
+    /// Client: a path beside the one in use is gone that carried a share. The gateway hears of it
+    /// by that one, and not by the silence that follows.
+    pub(super) fn say_last_words(&mut self, cx: &mut Context<'_>) {
+        let active = self.paths.active_id().and_then(|id| self.paths.get_mut(id));
+        if let Some(path) = active.filter(|path| path.health == Health::Good) {
+            // At once, and again until it is answered, whatever was asked before.
+            path.probes = Probes::default();
+            let id = path.id;
+            self.ask(cx, id);
         }
     }
 
@@ -146,9 +179,10 @@ impl Peer {
         }
     }
 
-    /// Sends what was collected, as far as there is room; the rest later.
+    /// Sends what was collected, as far as there is room and, where several paths carry together,
+    /// their pace allows it: it comes before what never left, but fills no queue. The rest later.
     pub(super) fn send_lost(&mut self, cx: &mut Context<'_>) {
-        if self.lost.frames.is_empty() {
+        if self.lost.is_empty() {
             return;
         }
         self.lost.due = None;
@@ -161,11 +195,18 @@ impl Peer {
             if !self.complete(&mut kept) || self.is_sent_again(&kept) {
                 continue;
             }
+            let soonest = self.quickest(cx.now, kept.frame.len());
+            let path = soonest.unwrap_or(choice.original);
+            let due = if is_small(&kept) { None } else { self.paces_at(path) };
+            if let Some(due) = due.filter(|&due| due > cx.now) {
+                self.lost.due = Some(due);
+                self.lost.put_back(serial, kept);
+                return;
+            }
             let sent = if cx.out.is_full() {
                 Err(DropReason::QueueFull)
             } else {
-                let soonest = self.quickest(cx.now, kept.frame.len());
-                self.retransmit(cx, soonest.unwrap_or(choice.original), serial, &kept)
+                self.retransmit(cx, path, serial, &kept)
             };
             match sent {
                 Ok(()) => {}
@@ -178,6 +219,12 @@ impl Peer {
                 Err(reason) => cx.drops.count(reason),
             }
         }
+    }
+
+    /// When the pace of a path that carries a share lets the next datagram leave.
+    fn paces_at(&self, id: PathId) -> Option<Instant> {
+        let controller = self.paths.get(id)?.congestion.as_deref()?;
+        Some(controller.next_at())
     }
 
     /// Fetches what is kept of the frame with its connection. Returns whether it is there: else it
