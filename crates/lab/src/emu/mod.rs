@@ -25,6 +25,7 @@ mod loss;
 mod nat;
 mod pipe;
 mod preset;
+mod recordings;
 mod rng;
 mod trace;
 
@@ -36,7 +37,7 @@ pub use nat::{Filtering, Mapping, NatConfig, NatKind};
 pub use pipe::{Carrier, PipeConfig, PipeStats, Rate, Reorder};
 pub use preset::LinkConfig;
 pub use rng::Rng;
-pub use trace::{Trace, TraceError};
+pub use trace::{COUNTED_MS, Trace, TraceError};
 
 /// Nanoseconds in a millisecond.
 pub const MS: u64 = 1_000_000;

@@ -12,6 +12,9 @@ pub(super) const OPPORTUNITY_BYTES: u64 = 1_500;
 /// The most opportunities a recording may hold: some 70 MB of text, hours at any radio's rate.
 const MAX_OPPORTUNITIES: usize = 10_000_000;
 
+/// The interval over which opportunities are counted where their own times are not kept.
+pub const COUNTED_MS: u32 = 100;
+
 /// A recording: when the link could deliver 1,500 bytes, over one period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
@@ -54,6 +57,38 @@ impl Trace {
             Some(&last) if last > 0 => Ok(Self { opportunities_ms }),
             Some(_) | None => Err(TraceError::Empty),
         }
+    }
+
+    /// Reads the counts that [`Self::counts`] makes, one a line. Within each [`COUNTED_MS`] the
+    /// opportunities come at even distances.
+    pub fn parse_counts(text: &str) -> Result<Self, TraceError> {
+        let mut opportunities_ms = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let count =
+                line.trim().parse::<u32>().map_err(|_| TraceError::NotANumber(index + 1))?;
+            let from_ms = u32::try_from(index).unwrap_or(u32::MAX).saturating_mul(COUNTED_MS);
+            if opportunities_ms.len() + count as usize > MAX_OPPORTUNITIES {
+                return Err(TraceError::TooLong);
+            }
+            // The last one ends the interval, so that the last of all ends the period.
+            let at = |nth: u32| from_ms.saturating_add((nth + 1) * COUNTED_MS / count.max(1));
+            opportunities_ms.extend((0..count).map(at));
+        }
+        match opportunities_ms.last() {
+            Some(_) => Ok(Self { opportunities_ms }),
+            None => Err(TraceError::Empty),
+        }
+    }
+
+    /// How many opportunities one period has in each [`COUNTED_MS`] of it.
+    pub fn counts(&self) -> Vec<u32> {
+        let last = self.opportunities_ms.last().copied().unwrap_or(0);
+        let mut counts = vec![0; last.div_ceil(COUNTED_MS) as usize];
+        for at_ms in &self.opportunities_ms {
+            // One at the very beginning belongs to the first.
+            counts[(at_ms.saturating_sub(1) / COUNTED_MS) as usize] += 1;
+        }
+        counts
     }
 
     /// Length of one period in nanoseconds.
@@ -100,3 +135,23 @@ impl fmt::Display for TraceError {
 }
 
 impl std::error::Error for TraceError {}
+
+#[cfg(test)]
+mod tests {
+    use super::Trace;
+    use crate::emu::MS;
+
+    #[test]
+    fn counts_are_the_recording_but_for_the_times_within_a_tenth_of_a_second() {
+        let trace = Trace::parse("0\n1\n7\n100\n250\n250\n400\n").unwrap();
+        assert_eq!(trace.counts(), [4, 0, 2, 1]);
+        let counted = Trace::parse_counts("4\n0\n2\n1\n").unwrap();
+        assert_eq!(counted.counts(), trace.counts());
+        assert_eq!((counted.period_ns(), trace.period_ns()), (400 * MS, 400 * MS));
+        // At 25, 50, 75 and 100 ms, and then at 250 and 300.
+        assert_eq!(counted.capacity_bytes(0, 51 * MS), 3_000);
+        assert_eq!(counted.capacity_bytes(100 * MS, 251 * MS), 3_000);
+        assert!(Trace::parse_counts("").is_err() && Trace::parse_counts("0\n").is_err());
+        assert!(Trace::parse_counts("many\n").is_err());
+    }
+}

@@ -2,7 +2,8 @@
 //! thesis, and pairs that people have).
 
 use super::links::{
-    self, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SECONDS, TRANSFER, name,
+    self, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SECONDS, TRANSFER, is_recorded,
+    name,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -12,7 +13,8 @@ use serde_json::{Value, json};
 /// The share of the sum that must be there.
 const SHARE_OF_SUM_MIN: f64 = 0.90;
 
-/// Of the thesis; fibre and DSL, fibre and LTE, two of cable, DSL and LTE, DSL and a satellite.
+/// Of the thesis; fibre and DSL, fibre and LTE, two of cable, DSL and LTE, DSL and a satellite; two
+/// mobile networks.
 const PAIRS: &[Pair] = &[
     pair((10, 10), (40, 60)),
     pair((300, 10), (80, 30)),
@@ -20,12 +22,14 @@ const PAIRS: &[Pair] = &[
     pair((100, 25), (100, 25)),
     pair((40, 10), (10, 60)),
     pair((50, 10), (5, 300)),
+    // Mean rates down: 5.3 and 16.0 Mbit/s.
+    [Link::recorded("verizon-lte", 5, 50), Link::recorded("tmobile-lte", 16, 50)],
 ];
 
 const CELLS: Cells = Cells {
     pairs: PAIRS,
     losses: &["0", "0.5", "2", "bursty"],
-    few: &[(0, 0), (0, 1), (1, 0), (3, 3), (4, 2), (5, 0)],
+    few: &[(0, 0), (0, 1), (1, 0), (3, 3), (4, 2), (5, 0), (6, 0)],
 };
 
 /// What can be set.
@@ -43,8 +47,10 @@ const SETTINGS: &[Setting] = &[
             "100/25+100/25",
             "40/10+10/60",
             "50/10+5/300",
+            "verizon-lte+tmobile-lte",
         ],
-        "the links, each with its Mbit/s and the milliseconds of its round trip",
+        "the links, each with its Mbit/s and the milliseconds of its round trip; or two mobile \
+         networks, recorded on the way and walked through at the same time",
     ),
     Setting::choice(
         "loss",
@@ -80,8 +86,10 @@ impl Scenario for Asymmetric {
         })
     }
 
-    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
-        links::limits(SHARE_OF_SUM_MIN)
+    /// What recorded networks offer nobody can foresee: there only the better one is the measure.
+    fn limits(&self, settings: &Settings) -> Vec<Limit> {
+        let chosen = links::chosen(settings, "pair", PAIRS, name);
+        links::limits(Some(SHARE_OF_SUM_MIN).filter(|_| !chosen.is_some_and(is_recorded)))
     }
 
     fn bound_ms(&self, settings: &Settings) -> f64 {
@@ -96,15 +104,13 @@ impl Scenario for Asymmetric {
 
 /// Two links by rate and round trip.
 const fn pair(first: (u64, u64), second: (u64, u64)) -> Pair {
-    [
-        Link { mbps: first.0, round_trip_ms: first.1 },
-        Link { mbps: second.0, round_trip_ms: second.1 },
-    ]
+    [Link::of(first.0, first.1), Link::of(second.0, second.1)]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{PAIRS, SETTINGS, links, name};
+    use super::{PAIRS, SETTINGS, is_recorded, links, name};
+    use crate::emu::{Loss, Rate};
     use crate::scenario::settings::{Kind, Settings};
 
     #[test]
@@ -116,6 +122,9 @@ mod tests {
             let set = [format!("pair={}", name(pair))];
             let settings = Settings::parse(SETTINGS, &set).unwrap();
             assert_eq!(links::chosen(&settings, "pair", PAIRS, name), Some(*pair));
+            let has_trace =
+                pair.map(|link| matches!(link.config(Loss::None).up.rate, Rate::Trace(_)));
+            assert_eq!(has_trace, [is_recorded(*pair); 2], "{}", name(pair));
         }
         let settings = Settings::parse(SETTINGS, &[]).unwrap();
         assert_eq!(links::chosen(&settings, "pair", PAIRS, name), None);

@@ -14,9 +14,9 @@ use super::stage::{Story, USUALLY};
 use super::statistics::min;
 use super::table::{self, Row, TABLE, figure, least};
 use super::{Baseline, Grid, Key, Outcome, Stage};
-use crate::emu::{LinkConfig, Loss, MS, SECOND};
+use crate::emu::{LinkConfig, Loss, MS, Rate, SECOND};
 use crate::ground::{
-    Congestion, Connections, Flow, Ground, Mode, Route, Terrain, Transfer, Trouble,
+    Congestion, Connections, Flow, Ground, Mode, Receiver, Route, Terrain, Transfer, Trouble,
 };
 use crate::world::StreamsKnown;
 use serde_json::{Value, json};
@@ -81,10 +81,12 @@ pub(super) const KEYS: &[Key] = &[
 /// A link of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
-    /// Its rate, in Mbit/s.
+    /// Its rate, in Mbit/s; of a recorded one about the mean.
     pub(super) mbps: u64,
     /// Its round trip, in milliseconds.
     pub(super) round_trip_ms: u64,
+    /// The name of the network, where its rate is what somebody recorded.
+    recording: Option<&'static str>,
 }
 
 /// Two of them; the client's first one comes first.
@@ -110,13 +112,11 @@ pub(super) struct Cells {
     pub(super) few: &'static [(usize, usize)],
 }
 
-/// What must hold, with so much of the sum in every cell.
-pub(super) fn limits(share_of_sum_min: f64) -> Vec<Limit> {
-    vec![
-        Limit::at_least("share_of_sum_min", share_of_sum_min),
-        Limit::at_least("share_of_best_min", SHARE_OF_BEST_MIN),
-        Limit::equal("checksum_ok", true),
-    ]
+/// What must hold, with so much of the sum in every cell that is judged by it.
+pub(super) fn limits(share_of_sum_min: Option<f64>) -> Vec<Limit> {
+    let of_sum = share_of_sum_min.map(|least| Limit::at_least("share_of_sum_min", least));
+    let of_best = Limit::at_least("share_of_best_min", SHARE_OF_BEST_MIN);
+    of_sum.into_iter().chain([of_best, Limit::equal("checksum_ok", true)]).collect()
 }
 
 /// What the shallowest queue of these pairs holds, in milliseconds: lateness costs no goodput as
@@ -197,14 +197,53 @@ fn some_of<T: Copy>(all: &[T], every: bool) -> Vec<T> {
 }
 
 impl Link {
-    fn config(&self, loss: Loss) -> LinkConfig {
-        LinkConfig::lossless(self.mbps * 1_000_000, self.round_trip_ms * MS).loss(loss)
+    /// One by its rate in Mbit/s and its round trip in milliseconds.
+    pub(super) const fn of(mbps: u64, round_trip_ms: u64) -> Self {
+        Self { mbps, round_trip_ms, recording: None }
+    }
+
+    /// A recorded network that has about this rate down in the mean.
+    pub(super) const fn recorded(name: &'static str, mbps: u64, round_trip_ms: u64) -> Self {
+        Self { mbps, round_trip_ms, recording: Some(name) }
+    }
+
+    /// As the emulator has it. That every recording is there is tested with the pairs.
+    pub(super) fn config(&self, loss: Loss) -> LinkConfig {
+        let (rate, trip_ns) = (self.mbps * 1_000_000, self.round_trip_ms * MS);
+        let recorded = self.recording.and_then(|name| LinkConfig::recorded_as(name, trip_ns));
+        let link = match recorded {
+            Some(Ok(link)) => link,
+            Some(Err(_)) | None => LinkConfig::lossless(rate, trip_ns),
+        };
+        link.loss(loss)
+    }
+
+    /// What it can carry to a receiver between two moments of the ground's clock, in Mbit/s.
+    fn mbps_between(&self, to: Receiver, (from_ns, to_ns): (u64, u64)) -> f64 {
+        let LinkConfig { up, down } = self.config(Loss::None);
+        let pipe = if to == Receiver::Client { down } else { up };
+        match &pipe.rate {
+            Rate::Trace(trace) => {
+                let bits = trace.capacity_bytes(from_ns, to_ns) as f64 * 8.0;
+                bits * 1e3 / to_ns.saturating_sub(from_ns) as f64
+            }
+            Rate::Unlimited | Rate::BitsPerSecond(_) => self.mbps as f64,
+        }
     }
 }
 
-/// A pair in words: rates in Mbit/s and round trips in milliseconds.
+/// A pair in words: rates in Mbit/s and round trips in milliseconds, or names.
 pub(super) fn name(pair: &Pair) -> String {
-    pair.map(|link| format!("{}/{}", link.mbps, link.round_trip_ms)).join("+")
+    let name = |link: Link| match link.recording {
+        Some(name) => name.to_owned(),
+        None => format!("{}/{}", link.mbps, link.round_trip_ms),
+    };
+    pair.map(name).join("+")
+}
+
+/// Whether it is one of recorded networks.
+pub(super) fn is_recorded(pair: Pair) -> bool {
+    pair.iter().any(|link| link.recording.is_some())
 }
 
 /// What was measured in a cell; rates in Mbit/s.
@@ -222,6 +261,8 @@ struct Measured {
 impl Measured {
     fn row(&self, cell: &Cell) -> Row {
         let share = |part: Option<f64>, of: Option<f64>| Some(part? / of?);
+        // Not judged as the others are.
+        let of_sum = if is_recorded(cell.pair) { "share_of_offered" } else { "share_of_sum" };
         let row = [
             ("pair", name(&cell.pair).into()),
             ("loss", cell.loss.into()),
@@ -229,7 +270,7 @@ impl Measured {
             ("goodput_mbps", figure(self.goodput_mbps)),
             ("sum_mbps", figure(self.sum_mbps)),
             ("best_mbps", figure(self.best_mbps)),
-            ("share_of_sum", figure(share(self.goodput_mbps, self.sum_mbps))),
+            (of_sum, figure(share(self.goodput_mbps, self.sum_mbps))),
             ("share_of_best", figure(share(self.goodput_mbps, self.best_mbps))),
             ("file_s", figure(self.file_s)),
             ("bare_file_s", figure(self.bare_file_s)),
@@ -251,13 +292,14 @@ impl Cell {
         let told = stage.on_ground(&together, &mut |ground, _| {
             // Until there is a path by every link.
             ground.pause(CALM_NS)?;
+            let (goodput_mbps, window) = self.goodput_mbps(stage, ground)?;
+            measured.goodput_mbps = goodput_mbps;
+            ground.pause(CALM_NS)?;
             let file = self.carry_file(stage, ground, Route::Tunnelled)?;
             measured.file_s = file.seconds();
             measured.file_ok = file.complete && file.intact;
             ground.pause(CALM_NS)?;
-            measured.goodput_mbps = self.goodput_mbps(stage, ground)?;
-            ground.pause(CALM_NS)?;
-            measured.sum_mbps = self.sum_mbps(ground)?;
+            measured.sum_mbps = self.sum_mbps(ground, receiver(stage.settings), window)?;
             Ok(())
         })?;
         outcome.absorb(told);
@@ -274,8 +316,7 @@ impl Cell {
     fn as_one(&self) -> Terrain {
         let mbps = self.pair.iter().map(|link| link.mbps).sum();
         let round_trip_ms = self.pair.iter().map(|link| link.round_trip_ms).min();
-        let link = Link { mbps, round_trip_ms: round_trip_ms.unwrap_or_default() };
-        Terrain::of(link.config(Loss::None))
+        Terrain::of(Link::of(mbps, round_trip_ms.unwrap_or_default()).config(Loss::None))
     }
 
     fn carry_file(
@@ -292,20 +333,25 @@ impl Cell {
         Ok(ground.connect(&[kind], FILE_LIMIT_NS, &[])?.concat().pop().unwrap_or_default())
     }
 
-    /// The goodput of a connection that has more to say than there is time for.
+    /// The goodput of a connection that has more to say than there is time for, and from when to
+    /// when it was measured.
     fn goodput_mbps(
         &self,
         stage: &Stage<'_>,
         ground: &mut dyn Ground,
-    ) -> Result<Option<f64>, Trouble> {
+    ) -> Result<(Option<f64>, (u64, u64)), Trouble> {
         let seconds = stage.settings.number("seconds");
-        let mbps: u64 = self.pair.iter().map(|link| link.mbps).sum();
+        let rates = self.pair.iter().map(|link| link.mbps);
+        // A recorded network may have more than its mean for a while.
+        let mbps = rates.sum::<u64>() * if is_recorded(self.pair) { 4 } else { 1 };
         let length_ns = seconds * SECOND;
         let kind = self.kind(stage, mbps * 1_000_000 / 8 * (seconds + OPENING_NS / SECOND));
         let transfers = ground.connect(&[kind], length_ns + OPENING_NS, &[])?.concat();
         // Short runs are for tests of the lab: they skip in proportion.
         let skip_ns = FIRST_NS.min(length_ns / 6);
-        Ok(transfers.first().and_then(|one| one.mbps_within(skip_ns, length_ns)))
+        let start_ns = transfers.first().map_or(0, |one| one.start_ns);
+        let mbps = transfers.first().and_then(|one| one.mbps_within(skip_ns, length_ns));
+        Ok((mbps, (start_ns + skip_ns, start_ns + length_ns)))
     }
 
     fn kind(&self, stage: &Stage<'_>, length: u64) -> Connections {
@@ -315,9 +361,14 @@ impl Cell {
 
     /// What both links can carry of an inner connection at best, by what this tunnel adds to each
     /// packet at least.
-    fn sum_mbps(&self, ground: &mut dyn Ground) -> Result<Option<f64>, Trouble> {
+    fn sum_mbps(
+        &self,
+        ground: &mut dyn Ground,
+        to: Receiver,
+        window: (u64, u64),
+    ) -> Result<Option<f64>, Trouble> {
         let added = ground.flow(Flow::lasting(SHOWING_NS), &[])?.added_bytes;
-        let rates: f64 = self.pair.iter().map(|link| link.mbps as f64).sum();
+        let rates: f64 = self.pair.iter().map(|link| link.mbps_between(to, window)).sum();
         let carried = rates * (1.0 - loss(self.loss).mean());
         let of_outer =
             |added| (INNER_BYTES - INNER_HEADERS) / (INNER_BYTES + added + OUTER_HEADERS);
@@ -332,13 +383,16 @@ impl Cell {
         links.dedup();
         let mut best: Option<f64> = None;
         for link in links {
-            if best.is_some_and(|best| best >= link.mbps as f64) {
+            let is_slower = best.is_some_and(|best| best >= link.mbps as f64);
+            if is_slower && link.recording.is_none() {
                 continue;
             }
             let alone = Terrain { mode: Mode::Single, ..Terrain::of(link.config(loss(self.loss))) };
             let mut alone_mbps = None;
             let told = stage.on_ground(&alone, &mut |ground, _| {
-                alone_mbps = self.goodput_mbps(stage, ground)?;
+                // It begins in the same moment of a recording.
+                ground.pause(CALM_NS)?;
+                alone_mbps = self.goodput_mbps(stage, ground)?.0;
                 Ok(())
             })?;
             outcome.absorb(told);
@@ -349,7 +403,7 @@ impl Cell {
 }
 
 /// What the client makes of its links: in a control, one carries.
-fn mode(stage: &Stage<'_>) -> Mode {
+pub(super) fn mode(stage: &Stage<'_>) -> Mode {
     match stage.settings.text("mode") {
         _ if stage.control() => Mode::Backup,
         "backup" => Mode::Backup,
@@ -380,15 +434,16 @@ impl Stage<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CONGESTION, Cells, GRID, Link, Pair, bound_ms, loss};
-    use crate::emu::Loss;
+    use super::{CONGESTION, Cells, GRID, Link, Pair, bound_ms, is_recorded, loss, name};
+    use crate::emu::{Loss, SECOND};
+    use crate::ground::Receiver;
     use crate::scenario::settings::{Setting, Settings};
     use crate::scenario::{Grid, Stage};
 
     const SETTINGS: &[Setting] =
         &[CONGESTION, Setting::choice("loss", &[GRID, "0", "1", "bursty"], "")];
-    const SLOW: Pair = [Link { mbps: 10, round_trip_ms: 20 }; 2];
-    const FAST: Pair = [Link { mbps: 300, round_trip_ms: 10 }, SLOW[0]];
+    const SLOW: Pair = [Link::of(10, 20); 2];
+    const FAST: Pair = [Link::of(300, 10), SLOW[0]];
     const CELLS: Cells = Cells {
         pairs: &[SLOW, FAST],
         losses: &["0", "1", "bursty"],
@@ -414,6 +469,22 @@ mod tests {
         assert_eq!(told(Grid::Full, None, &[]).len(), 2 * 3 * 3);
         assert_eq!(told(Grid::Full, Some(SLOW), &["loss=bursty"]).len(), 3);
         assert_eq!(told(Grid::Full, None, &["control=true"]), ["10/20+10/20, loss 0, cubic"]);
+    }
+
+    #[test]
+    fn a_recorded_link_can_carry_what_was_recorded_then() {
+        let link = Link::recorded("tmobile-lte", 16, 50);
+        let all = link.mbps_between(Receiver::Client, (0, 120 * SECOND));
+        assert!((15.9..16.1).contains(&all), "{all}");
+        let up = link.mbps_between(Receiver::Server, (0, 120 * SECOND));
+        assert!((11.1..11.3).contains(&up), "{up}");
+        let halves = [0, 60]
+            .map(|from| link.mbps_between(Receiver::Client, (from * SECOND, (from + 60) * SECOND)));
+        assert!((halves[0] - halves[1]).abs() > 1.0, "{halves:?}: it is not the same all the time");
+        assert_eq!(SLOW[0].mbps_between(Receiver::Client, (0, SECOND)), 10.0);
+        let pair = [SLOW[0], link];
+        assert!(is_recorded(pair) && !is_recorded(SLOW));
+        assert_eq!(name(&pair), "10/20+tmobile-lte");
     }
 
     #[test]

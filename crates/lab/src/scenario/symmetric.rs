@@ -67,7 +67,7 @@ impl Scenario for Symmetric {
     }
 
     fn limits(&self, _settings: &Settings) -> Vec<Limit> {
-        links::limits(SHARE_OF_SUM_MIN)
+        links::limits(Some(SHARE_OF_SUM_MIN))
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {
@@ -81,5 +81,5 @@ impl Scenario for Symmetric {
 }
 
 const fn pair(round_trip_ms: u64) -> Pair {
-    [Link { mbps: 10, round_trip_ms }; 2]
+    [Link::of(10, round_trip_ms); 2]
 }

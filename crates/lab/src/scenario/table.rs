@@ -20,10 +20,10 @@ pub(super) fn figure(value: Option<f64>) -> Value {
     Value::from(value.map(rounded))
 }
 
-/// The smallest value of a column; none where there is no row, or one of them has no value.
+/// The smallest value of a column; none where no row has it, or one of those that have it no value.
 pub(super) fn least(rows: &[Value], column: &str) -> Option<f64> {
-    let all: Option<Vec<f64>> = rows.iter().map(|row| row.get(column)?.as_f64()).collect();
-    all.as_deref().and_then(min)
+    let cells = rows.iter().filter_map(|row| row.get(column));
+    cells.map(Value::as_f64).collect::<Option<Vec<_>>>().as_deref().and_then(min)
 }
 
 /// The table of the medians of several that have the same rows; none of anything else.
@@ -119,6 +119,8 @@ mod tests {
         assert_eq!(least(both.as_array().unwrap(), "share"), None);
         assert_eq!(least(whole.as_array().unwrap(), "share"), Some(0.5));
         assert_eq!(least(&[], "share"), None);
+        let mixed = [json!({"cell": "c", "rate": 0.1}), whole[0].clone()];
+        assert_eq!(least(&mixed, "share"), Some(0.9), "of those that have the column");
         assert_eq!(middle(&[&whole, &json!([])]), None, "they are not of one grid");
         assert_eq!(middle(&[&json!(1), &json!(2)]), None);
     }

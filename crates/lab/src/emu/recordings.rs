@@ -1,0 +1,54 @@
+//! Mobile networks as somebody met them on the way, recorded in both directions at the same time
+//! (`testdata/linktraces`).
+
+use super::preset::LinkConfig;
+use super::trace::{Trace, TraceError};
+
+/// A recorded network: its name, and what it could deliver down and up.
+type Recording = (&'static str, &'static str, &'static str);
+
+const VERIZON: Recording = (
+    "verizon-lte",
+    include_str!("../../testdata/linktraces/verizon-lte.down"),
+    include_str!("../../testdata/linktraces/verizon-lte.up"),
+);
+const T_MOBILE: Recording = (
+    "tmobile-lte",
+    include_str!("../../testdata/linktraces/tmobile-lte.down"),
+    include_str!("../../testdata/linktraces/tmobile-lte.up"),
+);
+
+impl LinkConfig {
+    /// A recorded network by name, with this round trip in nanoseconds; `None` of a name that
+    /// nobody has recorded.
+    pub fn recorded_as(name: &str, round_trip_ns: u64) -> Option<Result<Self, TraceError>> {
+        let (_, down, up) = [VERIZON, T_MOBILE].into_iter().find(|known| known.0 == name)?;
+        let traces = Trace::parse_counts(up).and_then(|up| Ok((up, Trace::parse_counts(down)?)));
+        Some(traces.map(|(up, down)| Self::recorded(up, down, round_trip_ns)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LinkConfig, T_MOBILE, VERIZON};
+    use crate::emu::{MS, PipeConfig, Rate, SECOND};
+
+    #[test]
+    fn each_can_be_had_and_has_the_mean_rate_of_its_recording() {
+        let mean = |pipe: &PipeConfig| match &pipe.rate {
+            Rate::Trace(trace) => trace.mean_bits_per_second() / 10_000,
+            Rate::Unlimited | Rate::BitsPerSecond(_) => 0,
+        };
+        for ((name, ..), means) in [(VERIZON, [527, 591]), (T_MOBILE, [1_599, 1_121])] {
+            let link = LinkConfig::recorded_as(name, 50 * MS).unwrap().unwrap();
+            let close = |is: u64, said: u64| is.abs_diff(said) <= 1;
+            let is = [mean(&link.down), mean(&link.up)];
+            assert!(close(is[0], means[0]) && close(is[1], means[1]), "{name}: {is:?}");
+            for pipe in [&link.down, &link.up] {
+                let Rate::Trace(trace) = &pipe.rate else { panic!() };
+                assert!(trace.period_ns().abs_diff(120 * SECOND) < 2 * SECOND, "{name}");
+            }
+        }
+        assert!(LinkConfig::recorded_as("two tins and a string", MS).is_none());
+    }
+}
