@@ -15,6 +15,7 @@ mod both_move;
 mod commute;
 pub mod deploy;
 mod disconnects;
+mod failover;
 mod family;
 mod hop;
 pub mod hosts;
@@ -74,6 +75,7 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &many_flows::ManyFlows,
     &symmetric::Symmetric,
     &asymmetric::Asymmetric,
+    &failover::Failover,
 ];
 
 /// A story and what is measured in it.

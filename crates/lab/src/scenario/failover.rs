@@ -1,0 +1,352 @@
+//! `failover`: one of two links dies under a transfer and a call, comes back, and dies again; first
+//! its carrier goes, of which the client's kernel knows, then it swallows everything and nobody is
+//! told.
+//!
+//! All is measured at the receivers. A stall is the longest time in which no byte of the transfer
+//! was delivered, of what begins within half a second of the death, whatever the transfer pauses by
+//! itself. What cannot be had for less is one round trip: the sender must be told by the link that
+//! is left, and what the dead one had swallowed must come over it. Later pauses stand beside: the
+//! sender meets a drop at the entry then and learns that there is less to be had, as it does now and
+//! again without any death. The dead link's share is back when the transfer
+//! has, for half a second, so much of the rate that was gone with it. A packet of the call is late
+//! when it is lost, or came so much later than the quickest before the transfer began that who
+//! plays the call out has gone on without it.
+
+use super::links::{self, CONGESTION, GRID, Link, MODE, Pair, TRANSFER, name};
+use super::outage::{congestion, receiver};
+use super::record::Limit;
+use super::settings::{Setting, Settings};
+use super::statistics::max;
+use super::table::{self, Row, TABLE, figure};
+use super::{About, Grid, Key, Outcome, Scenario, Stage};
+use crate::arrivals::Gap;
+use crate::emu::{MS, Rng, SECOND};
+use crate::ground::{
+    Act, Call, Connections, Cue, Ground, Moment, Talk, Terrain, Transfer, Trouble,
+};
+use serde_json::{Value, json};
+
+/// What an announced death may cost beyond a round trip of the link that is left, and a silent one
+/// beyond two of the link that died, in milliseconds.
+const STALL_MARGIN_MS: u64 = 30;
+const SILENT_MARGIN_MS: u64 = 50;
+/// Within what time a link that returned carries its share again, in seconds.
+const SHARE_BACK_S: u64 = 2;
+/// The part of the rate that went with a link that must be back.
+const SHARE: f64 = 0.8;
+/// For so long,
+const SHARE_NS: u64 = SECOND / 2;
+/// looked at so often.
+const STEP_NS: u64 = 10 * MS;
+/// A pause that begins so long after a death is not its stall.
+const AROUND_NS: u64 = SECOND / 2;
+/// Time in which links are found, and in which what was said before drains.
+const CALM_NS: u64 = 2 * SECOND;
+/// How long the call is alone, and how long the transfer goes on before the first death.
+const ALONE_NS: u64 = 2 * SECOND;
+const UNDISTURBED_NS: u64 = 6 * SECOND;
+/// The end of that, of which the rate is taken.
+const BEFORE_NS: u64 = 3 * SECOND;
+/// How much later than it would a link dies, at most: when in a round of whatever is sent follows
+/// from the seed.
+const CHANCE_NS: u64 = SECOND / 4;
+/// Packets of the call sent so long before a death may fall to it.
+const UNDER_WAY_NS: u64 = SECOND / 5;
+/// How often the link dies in each way.
+const DEATHS: usize = 2;
+
+/// Two of DSL, two that are farther away, fibre and LTE.
+const PAIRS: &[Pair] =
+    &[[Link::of(10, 20); 2], [Link::of(10, 60); 2], [Link::of(300, 10), Link::of(80, 30)]];
+/// The cells that stand for all: a pair, and which link of it dies.
+const FEW: &[(usize, usize)] = &[(0, 0), (1, 1), (2, 0), (2, 1)];
+/// How the links are called.
+const LINKS: [&str; 2] = ["first", "second"];
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[
+    MODE,
+    TRANSFER,
+    CONGESTION,
+    Setting::choice(
+        "pair",
+        &[GRID, "10/20+10/20", "10/60+10/60", "300/10+80/30"],
+        "the links, each with its Mbit/s and the milliseconds of its round trip",
+    ),
+    Setting::choice("dies", &[GRID, "first", "second"], "which link of the pair"),
+    Setting::number("down", 3, (1, 60), "seconds until the link returns"),
+    Setting::number("up", 5, (3, 60), "seconds until it dies again"),
+];
+
+/// What is measured at least.
+const KEYS: &[Key] = &[
+    Key::lower_is_better("stall_ms_max"),
+    Key::lower_is_better("stall_over_ms_max"),
+    Key::lower_is_better("silent_stall_ms_max"),
+    Key::lower_is_better("silent_stall_over_ms_max"),
+    Key::lower_is_better("share_back_s"),
+    Key::lower_is_better("voip_late_packets"),
+    Key::lower_is_better("voip_extra_share"),
+    Key::must_hold("checksum_ok"),
+    Key::lower_is_better(TABLE),
+];
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct Failover;
+
+impl Scenario for Failover {
+    fn about(&self) -> About {
+        About {
+            name: "failover",
+            summary: "one of two links dies under a transfer and a call, announced and not, and \
+                      returns",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
+    }
+
+    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
+        vec![
+            Limit::at_most("stall_over_ms_max", STALL_MARGIN_MS),
+            Limit::at_most("silent_stall_over_ms_max", SILENT_MARGIN_MS),
+            Limit::at_most("share_back_s", SHARE_BACK_S),
+            Limit::at_most("voip_late_packets", 0u64),
+            Limit::equal("checksum_ok", true),
+        ]
+    }
+
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        STALL_MARGIN_MS as f64
+    }
+
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let mut deaths = Vec::new();
+        let mut costs = Vec::new();
+        let mut intact = true;
+        for cell in told(stage) {
+            (stage.tell)(&cell.name());
+            let terrain = cell.terrain(stage);
+            let mut seen = None;
+            let told = stage.on_ground(&terrain, &mut |ground, _| {
+                seen = Some(cell.tell(ground, stage)?);
+                Ok(())
+            })?;
+            outcome.absorb(told);
+            let Some(seen) = seen else {
+                intact = false;
+                continue;
+            };
+            let of_cell = seen.deaths(&cell);
+            // A transfer that ended before all was done shows nothing.
+            intact &= seen.transfer.intact && of_cell.len() == 2 * DEATHS;
+            costs.extend(seen.extra_share);
+            of_cell.iter().for_each(|one| (stage.tell)(&table::line(&one.row(&cell))));
+            deaths.push((cell, of_cell, seen.late_ns.len() as u64));
+        }
+        report(&mut outcome, &deaths);
+        outcome.measure("voip_extra_share", max(&costs));
+        outcome.hold("checksum_ok", intact && !deaths.is_empty());
+        Ok(outcome)
+    }
+}
+
+/// Writes down what was measured: the worst of all cells.
+fn report(outcome: &mut Outcome, cells: &[(Cell, Vec<Death>, u64)]) {
+    let all = || cells.iter().flat_map(|(_, deaths, _)| deaths);
+    let worst = |told: bool, of: &dyn Fn(&Death) -> f64| {
+        max(&all().filter(|one| one.is_told == told).map(of).collect::<Vec<_>>())
+    };
+    outcome.measure("stall_ms_max", worst(true, &|one| one.stall_ms));
+    outcome.measure("stall_over_ms_max", worst(true, &|one| one.over_ms));
+    outcome.measure("silent_stall_ms_max", worst(false, &|one| one.stall_ms));
+    outcome.measure("silent_stall_over_ms_max", worst(false, &|one| one.over_ms));
+    let back: Vec<f64> = all().map(|one| one.share_back_s).collect();
+    outcome.measure("share_back_s", max(&back));
+    outcome.count("voip_late_packets", cells.iter().map(|(_, _, late)| late).sum());
+    outcome.sample("share_back_s", back);
+    outcome.sample("stall_ms", all().map(|one| one.stall_ms).collect());
+    let rows = cells.iter().flat_map(|(cell, deaths, _)| deaths.iter().map(|one| one.row(cell)));
+    outcome.measured.insert(TABLE.to_owned(), rows.map(Value::Object).collect());
+}
+
+/// A pair, and which link of it dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cell {
+    pair: Pair,
+    dies: usize,
+}
+
+/// Those to tell of: where nothing is set in the default grid, the few.
+fn told(stage: &Stage<'_>) -> Vec<Cell> {
+    let settings = stage.settings;
+    let pair = links::chosen(settings, "pair", PAIRS, name);
+    let dies = LINKS.iter().position(|link| *link == settings.text("dies"));
+    let is_told = |cell: &Cell| {
+        pair.is_none_or(|pair| cell.pair == pair) && dies.is_none_or(|dies| cell.dies == dies)
+    };
+    let cell = |(pair, dies): (usize, usize)| Cell { pair: PAIRS[pair], dies };
+    let all = (0..PAIRS.len()).flat_map(|pair| [0, 1].map(|dies| cell((pair, dies))));
+    let few = FEW.iter().copied().map(cell);
+    let is_chosen = pair.is_some() || dies.is_some();
+    let every = is_chosen || stage.grid == Grid::Full || stage.control();
+    let cells: Vec<Cell> = if every { all.collect() } else { few.collect() };
+    let cells = cells.into_iter().filter(is_told);
+    cells.take(if stage.control() { 1 } else { usize::MAX }).collect()
+}
+
+impl Cell {
+    fn name(&self) -> String {
+        format!("{}, the {} dies", name(&self.pair), LINKS[self.dies])
+    }
+
+    fn terrain(&self, stage: &Stage<'_>) -> Terrain {
+        let [first, second] = self.pair.map(|link| link.config(crate::emu::Loss::None));
+        Terrain { beside: vec![second], mode: links::mode(stage), ..Terrain::of(first) }
+    }
+
+    /// The link dies and returns, so often in each way.
+    fn script(&self, stage: &Stage<'_>) -> Vec<Cue> {
+        let mut rng = Rng::new(stage.seed).fork(0x6661_696c);
+        let [down_ns, up_ns] = ["down", "up"].map(|key| stage.settings.number(key) * SECOND);
+        let (announced, silent) = (
+            [Act::Unplug(self.dies), Act::Replug(self.dies)],
+            [Act::Swallow(self.dies), Act::Return(self.dies)],
+        );
+        let mut at_ns = UNDISTURBED_NS;
+        let mut script = Vec::new();
+        for [dies, returns] in [[announced; DEATHS], [silent; DEATHS]].concat() {
+            at_ns += rng.below(CHANCE_NS);
+            script.push(Cue::at(at_ns, dies));
+            at_ns += down_ns;
+            script.push(Cue::at(at_ns, returns));
+            at_ns += up_ns;
+        }
+        script
+    }
+
+    fn tell(&self, ground: &mut dyn Ground, stage: &Stage<'_>) -> Result<Seen, Trouble> {
+        let call = |length_ns: u64| Call { talk: Talk::Voice, silence_ns: 0, length_ns };
+        ground.pause(CALM_NS)?;
+        let (alone, _) = ground.call(call(ALONE_NS), &[], &[])?;
+        let script = self.script(stage);
+        let last_ns = script.last().map_or(0, |cue| cue.at_ns);
+        let length_ns = last_ns + stage.settings.number("up") * SECOND;
+        let mbps: u64 = self.pair.iter().map(|link| link.mbps).sum();
+        // More than there is time for.
+        let bytes = mbps * 1_000_000 / 8 * (length_ns / SECOND + 5);
+        let bulk = Connections::bulk(receiver(stage.settings), bytes);
+        let bulk = Connections { congestion: congestion(stage.settings), ..bulk };
+        let (beside, transfers) = ground.call(call(length_ns), &[bulk], &script)?;
+        Ok(Seen {
+            transfer: transfers.concat().pop().unwrap_or_default(),
+            late_ns: beside.late_beside(&alone, Talk::Voice.interval_ns()),
+            extra_share: beside.extra_share(),
+            script,
+        })
+    }
+}
+
+/// What the receivers saw in one cell.
+struct Seen {
+    script: Vec<Cue>,
+    transfer: Transfer,
+    /// When those packets of the call were sent that were late, from its beginning.
+    late_ns: Vec<u64>,
+    /// What was sent to protect the call, as a share of it.
+    extra_share: Option<f64>,
+}
+
+/// What one death cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Death {
+    /// Whether the client's kernel knew of it.
+    is_told: bool,
+    stall_ms: f64,
+    /// What of that is beyond the round trips that it may cost.
+    over_ms: f64,
+    later_pause_ms: f64,
+    share_back_s: f64,
+    late_packets: u64,
+}
+
+impl Seen {
+    fn deaths(&self, cell: &Cell) -> Vec<Death> {
+        let moments = &self.transfer.moments;
+        let first_ns = moments.first().map_or(0, |one| one.began_ns);
+        let before_mbps = self.mbps(first_ns.saturating_sub(BEFORE_NS), first_ns);
+        let pairs = moments.chunks_exact(2).zip(self.script.chunks(2)).enumerate();
+        let death = |(at, (pair, cues)): (usize, (&[Moment], &[Cue]))| {
+            let next_ns = moments.get(2 * at + 2).map_or(self.transfer.end_ns, |m| m.began_ns);
+            let later = self.script.get(2 * at + 2).map_or(u64::MAX, |cue| cue.at_ns);
+            let from_ns = cues[0].at_ns.saturating_sub(UNDER_WAY_NS);
+            let of_it = from_ns..later.saturating_sub(UNDER_WAY_NS);
+            let late = self.late_ns.iter().filter(|sent_ns| of_it.contains(sent_ns)).count();
+            let death = self.death(cell, (&pair[0], &pair[1], next_ns), before_mbps);
+            Death { late_packets: late as u64, ..death }
+        };
+        pairs.map(death).collect()
+    }
+
+    /// What a death cost the transfer, up to the next one.
+    fn death(
+        &self,
+        cell: &Cell,
+        (dies, returns, next_ns): (&Moment, &Moment, u64),
+        before_mbps: f64,
+    ) -> Death {
+        let is_told = matches!(dies.act, Act::Unplug(_));
+        let around = |gap: &&Gap| gap.from_ns < dies.done_ns + AROUND_NS;
+        let (around, later): (Vec<Gap>, Vec<Gap>) =
+            self.transfer.gaps.iter().copied().partition(|gap| around(&gap));
+        let longest = |gaps: &[Gap]| {
+            Gap::longest_within(gaps, dies.done_ns, returns.began_ns) as f64 / MS as f64
+        };
+        let stall_ms = longest(&around);
+        let left = cell.pair[1 - cell.dies].round_trip_ms;
+        let may_ms = if is_told { left } else { 2 * cell.pair[cell.dies].round_trip_ms };
+        let down_ns = returns.began_ns.saturating_sub(dies.done_ns);
+        let without_mbps = self.mbps(returns.began_ns - down_ns / 2, returns.began_ns);
+        let enough_mbps = without_mbps + SHARE * (before_mbps - without_mbps);
+        Death {
+            is_told,
+            stall_ms,
+            over_ms: stall_ms - may_ms as f64,
+            later_pause_ms: longest(&later),
+            share_back_s: self.back_s(returns.done_ns, next_ns, enough_mbps),
+            late_packets: 0,
+        }
+    }
+
+    /// How long it took until there was such a rate for long enough; up to `until_ns` where there
+    /// never was.
+    fn back_s(&self, from_ns: u64, until_ns: u64, enough_mbps: f64) -> f64 {
+        let ends = (from_ns + SHARE_NS..until_ns).step_by(STEP_NS as usize);
+        let mut back = ends.filter(|end_ns| self.mbps(end_ns - SHARE_NS, *end_ns) >= enough_mbps);
+        let back_ns = back.next().unwrap_or(until_ns).saturating_sub(from_ns);
+        back_ns as f64 / SECOND as f64
+    }
+
+    fn mbps(&self, from_ns: u64, to_ns: u64) -> f64 {
+        let start_ns = self.transfer.start_ns;
+        let within = (from_ns.saturating_sub(start_ns), to_ns.saturating_sub(start_ns));
+        self.transfer.mbps_within(within.0, within.1).unwrap_or(0.0)
+    }
+}
+
+impl Death {
+    fn row(&self, cell: &Cell) -> Row {
+        let row = [
+            ("pair", name(&cell.pair).into()),
+            ("dies", LINKS[cell.dies].into()),
+            ("by", if self.is_told { "event" } else { "silence" }.into()),
+            ("stall_ms", figure(Some(self.stall_ms))),
+            ("over_ms", figure(Some(self.over_ms))),
+            ("later_pause_ms", figure(Some(self.later_pause_ms))),
+            ("share_back_s", figure(Some(self.share_back_s))),
+            ("late_packets", json!(self.late_packets)),
+        ];
+        row.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+}
