@@ -131,3 +131,25 @@ fn what_a_silent_path_lost_does_not_fill_its_window_for_ever() {
     let mtu = Op::Network(Network::Mtu { client: 1, access: 0, mtu: 1_400 });
     holds(380, &[settle(false), full(1), mtu, send_up(1, 60, 1_420, 200), settle(false)]);
 }
+
+#[test]
+fn a_path_that_no_index_is_left_for_is_not_taken_for_one_that_carries() {
+    let moved =
+        |told_after_ms, ahead_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms });
+    let ops = [
+        plug(2, 1, 0),
+        full(2),
+        Op::Network(Network::Mtu { client: 2, access: 2, mtu: 1_280 }),
+        wait(364),
+        moved(8_044, 300),
+        settle(false),
+        moved(7_046, 300),
+        moved(12_553, 5_000),
+        wait(1_839),
+        moved(17_829, 300),
+        wait(84),
+        moved(19_854, 0),
+        settle(false),
+    ];
+    holds(862, &ops);
+}

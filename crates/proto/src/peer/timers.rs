@@ -171,9 +171,14 @@ impl Peer {
         if path.health != Health::Good {
             return self.silent_step_due(path);
         }
-        let lane = epoch?.tx.iter().find(|lane| lane.path == path.id)?;
-        let patience = self.patience(path);
-        lane.flight.unanswered_since().map(|since| since + patience)
+        let epoch = epoch?;
+        let owed_since = match epoch.tx.iter().find(|lane| lane.path == path.id) {
+            Some(lane) => lane.flight.unanswered_since(),
+            None if epoch.has_lane_for(path.id, &path.route) => None,
+            // No index is left: what it is asked does not leave, and nobody will answer.
+            None => path.probes.asking_since(),
+        };
+        owed_since.map(|since| since + self.patience(path))
     }
 
     /// A silent path of a client: when to ask for a new session, or to give up the path if it is
