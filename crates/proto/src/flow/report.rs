@@ -33,6 +33,10 @@ pub struct FlowReport {
     pub owed_bytes: u32,
     /// How long ago anything came or went.
     pub idle: Duration,
+    /// Where in its stream the other end has acknowledged this one's bytes, modulo 2^32.
+    pub sent: u32,
+    /// Where in its stream this end has acknowledged the other one's, modulo 2^32.
+    pub received: u32,
     /// Why it is treated as it is.
     pub why: Why,
 }
@@ -158,6 +162,8 @@ impl Flow {
             held_bytes: self.cache.len() + self.heads.len(),
             owed_bytes: owed,
             idle: now.saturating_since(self.used_at),
+            sent: self.local.acked.0,
+            received: self.remote.acked.0,
             why: self.why(is_up),
         }
     }

@@ -50,6 +50,12 @@ pub enum Command {
     /// Show open connections: what is held of each, and why; of a client, else of a gateway
     #[command(after_help = text::FLOWS)]
     Flows(OutputArgs),
+    /// Say why a connection is treated as it is, and which way it goes
+    #[command(after_help = text::EXPLAIN)]
+    Explain(ExplainArgs),
+    /// Do without a link for a while, on purpose, and show what each connection felt
+    #[command(after_help = text::REHEARSE)]
+    Rehearse(RehearseArgs),
     /// Change how this client works, until it ends or reads its configuration again
     #[command(subcommand, arg_required_else_help = true)]
     Set(SetCommand),
@@ -140,6 +146,31 @@ pub enum GatewayCommand {
 /// Where data comes out.
 #[derive(Args, Debug, Clone, Copy)]
 pub struct OutputArgs {
+    /// Print JSON; keys are only ever added
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which connection to explain.
+#[derive(Args, Debug)]
+pub struct ExplainArgs {
+    /// Words that its line in `rove flows` has: an address, a port, a class, tcp or udp
+    #[arg(value_name = "FLOW", required = true, num_args = 1..)]
+    pub flow: Vec<String>,
+    /// Print JSON; keys are only ever added
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to do without.
+#[derive(Args, Debug)]
+pub struct RehearseArgs {
+    /// The link, as `rove paths` names it
+    #[arg(long, value_name = "LINK")]
+    pub unplug: String,
+    /// For how long, ten minutes at most
+    #[arg(long = "for", value_name = "TIME", default_value = "10s")]
+    pub lasts: Lifetime,
     /// Print JSON; keys are only ever added
     #[arg(long)]
     pub json: bool,

@@ -44,6 +44,17 @@ established, closing); or suspended while no path carries, resuming while its ot
 missed, broken when a crash lost what was held. [persistence] in DIR/client.toml and
 DIR/gateway.toml says what is held.";
 
+pub(super) const EXPLAIN: &str = "\
+Example: rove explain 192.0.2.9:443
+
+Words are compared with a connection's protocol, class, addresses and ports; all of them must fit.";
+
+pub(super) const REHEARSE: &str = "\
+The link itself is not touched: Rove leaves it alone as if it had been unplugged, and takes it back
+when the time is over, or when Rove ends. A PAUSE is the longest time in which neither end of a
+connection got anything new; it is watched for three seconds before and after as well. One that had
+nothing to say shows a pause and no bytes.";
+
 pub(super) const MODE: &str = "\
 full    all carry, together
 backup  one carries; by each of the others a path is proven before it is needed

@@ -1,10 +1,10 @@
 //! `rove flows`: open connections, in words.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
 use super::output::{self, field};
-use crate::cli::OutputArgs;
+use crate::cli::{ExplainArgs, OutputArgs};
 use crate::control::{self, AskError, Request};
 use crate::home::{Home, Role};
 
@@ -20,6 +20,58 @@ pub(super) fn of_any(home: &Home, args: OutputArgs) -> Result<()> {
         reply = ask(home, Role::Gateway)?;
     }
     show(home, reply, args)
+}
+
+/// Why connections that `args` name are treated as they are: of the client in `home`, else of the
+/// gateway there.
+pub(super) fn explain(home: &Home, args: &ExplainArgs) -> Result<()> {
+    let reply = match ask(home, Role::Client)? {
+        Some(reply) => Some(reply),
+        None => ask(home, Role::Gateway)?,
+    };
+    let Some(reply) = reply else { bail!("nothing runs here: connect with `rove up`") };
+    let flows = reply.get("flows").and_then(Value::as_array).map(Vec::as_slice);
+    let meant = flows.unwrap_or_default().iter().filter(|flow| is_meant(flow, &args.flow));
+    let meant: Vec<&Value> = meant.collect();
+    if meant.is_empty() {
+        bail!("no open connection is known by {:?}: see `rove flows`", args.flow.join(" "));
+    }
+    if args.json {
+        return output::json(&json!({ "flows": meant }));
+    }
+    let texts: Vec<String> = meant.into_iter().map(explanation).collect();
+    output::print(&texts.join("\n"))
+}
+
+/// Whether all `words` fit a connection.
+fn is_meant(flow: &Value, words: &[String]) -> bool {
+    let names = ["protocol", "class", "local", "remote"].map(|name| field(flow, name));
+    let ends = [field(flow, "local"), field(flow, "remote")];
+    let parts = ends.iter().filter_map(|end| end.rsplit_once(':'));
+    let parts = parts.flat_map(|(address, port)| [address.trim_matches(['[', ']']), port]);
+    let known: Vec<&str> = names.into_iter().chain(parts).collect();
+    words.iter().flat_map(|word| word.split_whitespace()).all(|word| known.contains(&word))
+}
+
+/// All that is known of one connection, a line for each.
+fn explanation(flow: &Value) -> String {
+    let number = |name| flow.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let link = Some(field(flow, "link")).filter(|link| !link.is_empty());
+    let lines = [
+        ("class", field(flow, "class").to_owned()),
+        ("sealed by", field(flow, "profile").to_owned()),
+        ("goes by", link.unwrap_or("nothing yet").to_owned()),
+        ("state", format!("{}, {}", field(flow, "stage"), field(flow, "state"))),
+        ("held", bytes(number("held_bytes"))),
+        ("owed", bytes(number("owed_bytes"))),
+        ("idle", time(number("idle_ms") / 1_000)),
+        ("because", field(flow, "why").to_owned()),
+    ];
+    let mut text = format!("{}\n", field(flow, "tuple"));
+    for (name, value) in lines {
+        text.push_str(&format!("{INDENT}{name:<9}  {value}\n"));
+    }
+    text
 }
 
 /// Those of the gateway in `home`.

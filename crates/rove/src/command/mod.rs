@@ -5,6 +5,7 @@ mod flows;
 mod gateway;
 mod output;
 mod reference;
+mod rehearse;
 
 use anyhow::{Result, bail};
 
@@ -22,6 +23,8 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Status(args) => client::status(&home()?, args),
         Command::Paths(args) => client::paths(&home()?, args),
         Command::Flows(args) => flows::of_any(&home()?, args),
+        Command::Explain(args) => flows::explain(&home()?, &args),
+        Command::Rehearse(args) => rehearse::run(&home()?, &args),
         Command::Set(SetCommand::Mode { mode }) => client::set_mode(&home()?, mode),
         Command::Reload => reload(&home()?),
         Command::StandKillSwitch => client::stand(&home()?),

@@ -24,6 +24,15 @@ pub enum Request {
         /// What.
         mode: LinkMode,
     },
+    /// Use a link no more for a while, as if it had been unplugged.
+    Rehearse {
+        /// The link's name.
+        unplug: String,
+        /// For how long.
+        lasts: Lifetime,
+    },
+    /// How far the rehearsal is, or what became of it.
+    Rehearsed,
     /// End, and take down the kill switch.
     Down,
     /// Every peer and open invite.

@@ -5,11 +5,13 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rove_proto::flow::Hold;
 use rove_proto::flow::report::{FlowReport, FlowState};
+use rove_proto::flow::tuple::Tuple;
 use rove_proto::id::PeerKey;
 use rove_proto::node::PeerStatus;
 use rove_proto::wire::inner::TCP;
@@ -121,15 +123,25 @@ fn rank(flow: &FlowReport) -> (bool, Reverse<usize>, Duration) {
     }
 }
 
+/// A connection as people name it.
+pub(super) fn tuple(tuple: &Tuple) -> String {
+    let (protocol, local, remote) = words(tuple);
+    format!("{protocol} {local} {remote}")
+}
+
+fn words(tuple: &Tuple) -> (&'static str, String, String) {
+    let end = |(ip, port)| SocketAddr::new(ip, port).to_string();
+    let protocol = if tuple.protocol == TCP { "tcp" } else { "other" };
+    (protocol, end(tuple.local), end(tuple.remote))
+}
+
 fn flow(report: &FlowReport, whose: Option<&Whose>, session: Option<&PeerStatus>) -> Value {
     let FlowReport { tuple, class, state, stage, .. } = report;
-    let end = |(ip, port)| std::net::SocketAddr::new(ip, port).to_string();
-    let (local, remote) = (end(tuple.local), end(tuple.remote));
-    let protocol = if tuple.protocol == TCP { "tcp" } else { "other" };
+    let (protocol, local, remote) = words(tuple);
     let path = session.and_then(|session| session.paths.first()).filter(|path| path.in_use);
     let suite = session.and_then(|session| session.profile?.suite());
     json!({
-        "tuple": format!("{protocol} {local} {remote}"),
+        "tuple": self::tuple(tuple),
         "protocol": protocol,
         "local": local,
         "remote": remote,

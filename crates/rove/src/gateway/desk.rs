@@ -89,7 +89,12 @@ impl Gateway {
             }
             Request::Snapshot => Ok(serde_json::to_value(self.ledger.snapshot()?)?.into()),
             Request::Flows => bail!("the gateway does not run: nothing goes through it"),
-            Request::Paths | Request::SetMode { .. } | Request::Reload | Request::Down => {
+            Request::Paths
+            | Request::SetMode { .. }
+            | Request::Rehearse { .. }
+            | Request::Rehearsed
+            | Request::Reload
+            | Request::Down => {
                 bail!("a gateway has no such command: see `rove gateway --help`")
             }
         }

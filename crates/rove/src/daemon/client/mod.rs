@@ -11,6 +11,7 @@ mod lookups;
 mod news;
 mod order;
 mod portal;
+mod rehearsal;
 mod requests;
 
 use std::net::SocketAddr;
@@ -47,6 +48,7 @@ use crate::invite::{GatewayRecord, Invite};
 use crate::membership::Membership;
 use crate::values::{Endpoint, Networks};
 use lookups::Lookups;
+use rehearsal::Rehearsal;
 
 /// What a client is to do, and whom it tells.
 pub struct Wishes<'a> {
@@ -134,6 +136,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         links,
         applier,
         data,
+        rehearsal: None,
         owed,
     };
     client.connect();
@@ -175,6 +178,8 @@ struct Client<'a> {
     lease: Option<Lease>,
     applier: Applier,
     data: Handle,
+    /// The rehearsal that is under way, or was the last.
+    rehearsal: Option<Rehearsal>,
     /// The connections for which bytes are owed.
     owed: Owed,
     inbox: SyncSender<Message>,
@@ -268,6 +273,7 @@ impl Client<'_> {
                 self.rerank();
             }
             self.look_for_portals();
+            self.go_on_rehearsing();
             self.advance(carries)?;
         }
     }
@@ -280,7 +286,8 @@ impl Client<'_> {
             }
             Progress::Told => self.lookups.due(),
         };
-        let due = [self.order_due, self.portals.due(), self.owed.due()]
+        let rehearsal = self.rehearsal.as_ref().and_then(Rehearsal::due);
+        let due = [self.order_due, self.portals.due(), self.owed.due(), rehearsal]
             .into_iter()
             .flatten()
             .fold(due, Instant::min);

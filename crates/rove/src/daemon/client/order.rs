@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use rove_os::links::Link;
 
 use super::Client;
+use super::rehearsal::Rehearsal;
 use crate::daemon::data::Order;
 use crate::daemon::ranking::{Ranked, Standing};
 
@@ -36,9 +37,11 @@ impl Client<'_> {
         self.radios.ask(self.ranking.radios(now));
     }
 
-    /// Tells the core of the links, best first.
+    /// Tells the core of the links, best first, but for one that is away on purpose.
     pub(super) fn tell_links(&self) {
-        let links = self.ranked.iter().map(|ranked| ranked.link.clone()).collect();
+        let away = self.rehearsal.as_ref().and_then(Rehearsal::unplugged);
+        let there = self.ranked.iter().filter(|ranked| Some(ranked.link.name.as_str()) != away);
+        let links = there.map(|ranked| ranked.link.clone()).collect();
         self.data.order(Order::Links(links));
     }
 

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use rove_proto::node::Command;
 use serde_json::{Value, json};
 
+use super::rehearsal::Rehearsal;
 use super::{Client, Next, news};
 use crate::config::{ClientConfig, LinkMode};
 use crate::control::{Asked, Reply, Request};
@@ -43,6 +44,8 @@ impl Client<'_> {
                 self.set_mode(mode);
                 Ok(json!({ "mode": mode }))
             }
+            Request::Rehearse { unplug, lasts } => self.rehearse(&unplug, lasts),
+            Request::Rehearsed => self.rehearsed(),
             Request::Down
             | Request::Peers
             | Request::Invite { .. }
@@ -98,6 +101,7 @@ impl Client<'_> {
             return Ok(status::paths(session, snapshot.now, &around));
         }
         let mut told = status::status(session, snapshot.now, &around);
+        told["rehearsal"] = json!(self.rehearsal.as_ref().and_then(Rehearsal::doing));
         told["drops"] =
             snapshot.drops.iter().map(|&(name, n)| (name.to_owned(), json!(n))).collect();
         Ok(told)
