@@ -30,6 +30,8 @@ fn help_is_everywhere_and_does_not_change_by_accident() {
         ("help-up.txt", "up --help"),
         ("help-status.txt", "status --help"),
         ("help-flows.txt", "flows --help"),
+        ("help-explain.txt", "explain --help"),
+        ("help-rehearse.txt", "rehearse --help"),
         ("help-set.txt", "set --help"),
         ("help-set-mode.txt", "set mode --help"),
     ] {
@@ -65,6 +67,9 @@ fn wrong_usage_is_two() {
         "up --route 10.0.0.1/8",
         "up --timeout 0s",
         "up --mode both",
+        "explain",
+        "rehearse",
+        "rehearse --unplug eth1 --for 0s",
         "set",
         "set mode",
         "set mode both",
@@ -419,6 +424,10 @@ fn where_nothing_runs_there_are_no_connections() {
             serde_json::from_str(&rove_in(dir.path(), &format!("{line} --json")).ok()).unwrap();
         assert_eq!((&told["node"], &told["held_bytes"]), (&Value::Null, &0.into()));
         assert_eq!(told["flows"], Value::Array(vec![]));
+    }
+    for line in ["explain tcp", "rehearse --unplug eth1"] {
+        let error = rove_in(dir.path(), line).fails();
+        assert!(error.contains("connect with `rove up`"), "{error}");
     }
     init(dir.path());
     let start = "the gateway does not run: start it with `rove gateway run`\n";

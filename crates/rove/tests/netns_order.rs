@@ -5,7 +5,8 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep};
@@ -91,6 +92,77 @@ fn what_is_made_of_links_can_be_said_at_any_time() {
         assert!(error.contains("not up"), "{error}");
         lab.rove("client", "down").ok();
     });
+}
+
+#[test]
+fn a_rehearsal_does_without_a_link_and_tells_what_that_was_like() {
+    in_namespace("a_rehearsal_does_without_a_link_and_tells_what_that_was_like", || {
+        let lab = Lab::new("a rehearsal");
+        let _gateway = lab.gateway();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite} --route 198.51.100.0/24")).ok();
+        second_cable();
+        wait_until("there are two paths", || {
+            let paths: Value =
+                serde_json::from_str(&lab.rove("client", "paths --json").ok()).unwrap();
+            paths.as_array().unwrap().len() >= 2
+        });
+        let in_use = order(&lab).0;
+        let enough = Arc::new(AtomicBool::new(false));
+        let talk = talk_until(&enough);
+        let line = format!("rehearse --unplug {in_use} --for 2s --json");
+        let report = std::thread::scope(|scope| {
+            let report = scope.spawn(|| lab.rove("client", &line).ok());
+            wait_until("it goes by the other", || order(&lab).0 != in_use);
+            let status: Value =
+                serde_json::from_str(&lab.rove("client", "status --json").ok()).unwrap();
+            let doing = format!("doing without {in_use}, to see what comes of it");
+            assert_eq!(status["rehearsal"], doing);
+            let again = lab.rove("client", &format!("rehearse --unplug {in_use}")).fails();
+            assert!(again.contains(&doing), "{again}");
+            report.join().unwrap()
+        });
+        let words = lab.rove("client", "explain tcp 198.51.100.80").ok();
+        assert!(words.contains(":7\n") && words.contains("because    carried"), "{words}");
+        enough.store(true, Ordering::Release);
+        talk.join().unwrap();
+        let report: Value = serde_json::from_str(&report).unwrap();
+        assert_eq!((&report["link"], &report["over"]), (&in_use.clone().into(), &true.into()));
+        let flow = &report["flows"][0];
+        assert_eq!((&flow["open"], report["flows"].as_array().unwrap().len()), (&true.into(), 1));
+        for stage in ["before", "without", "after"] {
+            let felt = &flow[stage];
+            assert!(felt["rx_bytes"].as_u64().unwrap() > 0, "{report}");
+            assert!(felt["pause_ms"].as_u64().unwrap() < 1_500, "{report}");
+        }
+        wait_until("it is used again", || order(&lab).0 == in_use);
+        let unknown = lab.rove("client", "rehearse --unplug eth77").fails();
+        assert!(unknown.contains("no link eth77 is in use: there are"), "{unknown}");
+        lab.rove("client", "down").ok();
+    });
+}
+
+/// Sends a hundred pieces a second to an echo server behind the tunnel, and reads what comes back,
+/// by one connection, until told to stop.
+fn talk_until(enough: &Arc<AtomicBool>) -> JoinHandle<()> {
+    let server = inside("server", || TcpListener::bind(ECHO).unwrap()).join().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = server.accept().unwrap();
+        let mut piece = [0; 1_000];
+        while let Ok(length @ 1..) = stream.read(&mut piece) {
+            stream.write_all(&piece[..length]).unwrap();
+        }
+    });
+    let told = Arc::clone(enough);
+    inside("client", move || {
+        let mut stream = TcpStream::connect(ECHO).unwrap();
+        let mut piece = [7; 1_000];
+        while !told.load(Ordering::Acquire) {
+            stream.write_all(&piece).unwrap();
+            stream.read_exact(&mut piece).unwrap();
+            sleep(Duration::from_millis(10));
+        }
+    })
 }
 
 #[test]
