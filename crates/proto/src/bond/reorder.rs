@@ -107,8 +107,10 @@ struct Window([u64; WINDOW as usize / 64]);
 
 impl Reorder {
     /// Takes a packet; its number is one of its bucket and wraps. What is missing before it is
-    /// given up after `hold`, or at once where there is no room. [`Self::next`] is to be asked
-    /// afterwards.
+    /// given up after `hold`, or at once where there is no room; so is what the bucket waits for
+    /// that is no part of this sequence, if it `waits` ([`Self::go_on`]). [`Self::next`] is to be
+    /// asked afterwards.
+    #[expect(clippy::too_many_arguments, reason = "a packet, its place, and how long it may wait")]
     pub fn take(
         &mut self,
         blocks: &mut Blocks,
@@ -117,6 +119,7 @@ impl Reorder {
         sequence: u32,
         packet: &[u8],
         hold: Duration,
+        waits: bool,
     ) -> Taken {
         self.buckets.resize(BUCKETS, None);
         let line = self.buckets[usize::from(bucket)].get_or_insert_default();
@@ -124,7 +127,7 @@ impl Reorder {
         if ahead >= HALF {
             return line.take_late(sequence);
         }
-        if ahead == 0 {
+        if ahead == 0 && !waits {
             line.advance();
             if line.is_next_kept() {
                 self.make_ready(bucket);
@@ -139,8 +142,9 @@ impl Reorder {
         self.kept += 1;
         self.bytes += line.weight() - before;
         let is_full = line.weight() > BUCKET_BYTES_MAX || self.bytes > BYTES_MAX;
+        let goes_on = !waits && line.is_next_kept();
         self.due = Some(self.due.map_or(due, |first| first.min(due)));
-        if is_full {
+        if is_full || goes_on {
             self.make_ready(bucket);
         }
         Taken::Kept
@@ -160,6 +164,23 @@ impl Reorder {
                 return None;
             }
             self.find_due(now);
+        }
+    }
+
+    /// Whether packets of a bucket are kept.
+    pub fn keeps(&self, bucket: u8) -> bool {
+        let line = self.buckets.get(usize::from(bucket)).and_then(Option::as_ref);
+        line.is_some_and(|line| !line.places.is_empty())
+    }
+
+    /// What the buckets that waited had to wait for has come or was given up, but for those that
+    /// `waits` names. [`Self::next`] is to be asked afterwards.
+    pub fn go_on(&mut self, waits: impl Fn(u8) -> bool) {
+        for bucket in 0..=u8::MAX {
+            let line = self.buckets.get(usize::from(bucket)).and_then(Option::as_ref);
+            if line.is_some_and(|line| line.is_next_kept()) && !waits(bucket) {
+                self.make_ready(bucket);
+            }
         }
     }
 

@@ -424,6 +424,33 @@ impl Epochs {
         });
     }
 
+    /// Whether packets of a bucket wait under the keys before those of the epoch `id`: what came
+    /// under these is to wait for them.
+    pub(crate) fn waits_before(&self, id: EpochId, bucket: u8) -> bool {
+        let is_current = self.current.as_ref().is_some_and(|epoch| epoch.id == id);
+        let previous = self.previous.as_ref().filter(|_| is_current);
+        previous.is_some_and(|(epoch, _)| epoch.reorder.keeps(bucket))
+    }
+
+    /// Lets go on in the current epoch what waits for nothing in the one before. Returns the
+    /// current one's name, if there are both.
+    pub(crate) fn go_on(&mut self) -> Option<EpochId> {
+        let (previous, current) = (&self.previous.as_ref()?.0, self.current.as_mut()?);
+        current.reorder.go_on(|bucket| previous.reorder.keeps(bucket));
+        Some(current.id)
+    }
+
+    /// The epoch that stands so, if a gap in one of its sequences is to be given up.
+    pub(crate) fn gap_due(&self, now: Instant, standing: Standing) -> Option<EpochId> {
+        let epoch = match standing {
+            Standing::Current => self.current.as_ref(),
+            Standing::Previous => self.previous.as_ref().map(|(epoch, _)| epoch),
+            Standing::Pending => None,
+        };
+        let due = |epoch: &&Epoch| epoch.reorder.due().is_some_and(|due| due <= now);
+        epoch.filter(due).map(|epoch| epoch.id)
+    }
+
     /// Every epoch that still receives.
     pub(crate) fn receiving(&mut self) -> impl Iterator<Item = &mut Epoch> {
         self.current.iter_mut().chain(self.previous.iter_mut().map(|(epoch, _)| epoch))

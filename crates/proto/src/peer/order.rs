@@ -1,5 +1,6 @@
 //! What came by several paths becomes a sequence again, as far as that can be had in time.
 
+use super::epoch::Standing;
 use super::index::EpochId;
 use super::{Context, Peer};
 use crate::bond::reorder::Taken;
@@ -26,25 +27,36 @@ impl Peer {
         packet: &[u8],
     ) -> Result<(), DropReason> {
         let hold = self.gap_time();
-        let Some((found, _)) = self.epochs.find(epoch) else { return Ok(()) };
+        let waits = self.epochs.waits_before(epoch, bucket);
+        let Some((found, standing)) = self.epochs.find(epoch) else { return Ok(()) };
         let blocks = cx.memory.blocks();
-        match found.reorder.take(blocks, cx.now, bucket, sequence, packet, hold) {
+        match found.reorder.take(blocks, cx.now, bucket, sequence, packet, hold, waits) {
             Taken::Deliver => {
                 let delivered = self.deliver(cx, packet);
-                self.release(cx, epoch);
+                self.release(cx, epoch, standing);
                 delivered
             }
             Taken::Late => self.deliver(cx, packet),
             Taken::Kept => {
-                self.release(cx, epoch); // room may have been made for it
+                self.release(cx, epoch, standing); // room may have been made for it
                 Ok(())
             }
             Taken::Duplicate => Ok(()),
         }
     }
 
-    /// Delivers what is in sequence now, or has waited for long enough.
-    fn release(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
+    /// Delivers what is in sequence now, or has waited for long enough; and what came under the
+    /// keys that followed, where it waited for that.
+    fn release(&mut self, cx: &mut Context<'_>, epoch: EpochId, standing: Standing) {
+        self.release_of(cx, epoch);
+        if standing == Standing::Previous
+            && let Some(current) = self.epochs.go_on()
+        {
+            self.release_of(cx, current);
+        }
+    }
+
+    fn release_of(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
         let mut packet = std::mem::take(&mut self.bond.packet);
         loop {
             if cx.out.is_full() {
@@ -70,12 +82,12 @@ impl Peer {
         Some(due.max(self.bond.rests_until))
     }
 
-    /// Gives up gaps that are due.
+    /// Gives up gaps that are due, under old keys first.
     pub(super) fn give_up_gaps(&mut self, cx: &mut Context<'_>) {
-        let due = |epoch: &&super::epoch::Epoch| epoch.reorder.due().is_some_and(|at| at <= cx.now);
-        let due: Vec<_> = self.epochs.all_receiving().filter(due).map(|epoch| epoch.id).collect();
-        for epoch in due {
-            self.release(cx, epoch);
+        for standing in [Standing::Previous, Standing::Current] {
+            if let Some(epoch) = self.epochs.gap_due(cx.now, standing) {
+                self.release(cx, epoch, standing);
+            }
         }
     }
 
