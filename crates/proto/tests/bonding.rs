@@ -12,7 +12,8 @@ use std::rc::Rc;
 
 use pair::{Datagram, Pair, links, udp};
 use rove_proto::bond::Mode;
-use rove_proto::node::Command;
+use rove_proto::id::LinkId;
+use rove_proto::node::{Command, Link};
 use rove_proto::time::Duration;
 
 const WIFI: [u8; 4] = [203, 0, 113, 5];
@@ -161,16 +162,20 @@ fn a_link_that_dies_takes_nothing_with_it() {
     }
 }
 
-/// Everything is said of the link beside the one in use: it is gone, and its datagrams are.
 #[test]
 fn a_link_that_is_said_to_be_gone_costs_one_round_trip_also_beside_the_one_in_use() {
     let mut pair = bonded(&[WIFI, CABLE]);
-    let dead = IpAddr::from(CABLE);
-    let counts = counted(&mut pair);
+    let link = |id, address| Link { id: LinkId(id), addresses: vec![IpAddr::from(address)] };
+    pair.tell_client(Command::SetLinks(vec![link(2, CABLE), link(1, WIFI)]));
+    pair.run(ms(200));
+    let paths = pair.client.status(pair.gateway_key).unwrap().paths;
+    assert_eq!(paths[0].link, Some(LinkId(2)), "the other one is in use now");
+    let (dead, counts) = (IpAddr::from(WIFI), counted(&mut pair));
     flow(&mut pair, 0..1_000);
-    assert!(counts.borrow().keys().any(|(address, _)| *address == dead), "it carries a share");
+    assert!(counts.borrow().contains_key(&(dead, false)), "it carries: {:?}", counts.borrow());
     pair.filter = Box::new(move |datagram| datagram.from.ip() != dead && datagram.to.ip() != dead);
-    pair.tell_client(links(&[WIFI]));
+    pair.cut(WIFI);
+    pair.tell_client(Command::SetLinks(vec![link(2, CABLE)]));
     let died = pair.now;
     flow(&mut pair, 1_000..3_000);
     pair.run(ms(500));
