@@ -74,7 +74,7 @@ fn short(scenario: &str) -> &'static [&'static str] {
         "commute" => &["outages=2"],
         "ssh-lid" => &["seconds=28800"],
         "many-flows" => &["connections=100"],
-        "symmetric" | "asymmetric" => &["seconds=6", "loss=0"],
+        "symmetric" | "asymmetric" | "mesh" => &["seconds=6", "loss=0"],
         "failover" => &["pair=10/20+10/20", "dies=first"],
         other => panic!("{other} needs its short settings here"),
     }
@@ -120,7 +120,7 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
             "persist" => &["died is"],
             "disconnects" | "commute" => &["goodput_share is", "checksum_ok is"],
             "ssh-lid" | "many-flows" => &["survived is", "restart_ms_max is"],
-            "symmetric" | "asymmetric" => &["share_of_sum_min is"],
+            "symmetric" | "asymmetric" | "mesh" => &["share_of_sum_min is"],
             "failover" => &["silent_stall_over_ms_max is", "voip_late_packets is"],
             other => panic!("{other}: name here what its control breaks"),
         };

@@ -104,6 +104,7 @@ fn quick(scenario: &str) -> Vec<String> {
         "symmetric" => &["rtt=20", "loss=0", "seconds=6", "megabytes=2"],
         "asymmetric" => &["pair=40/10+10/60", "loss=0", "seconds=6", "megabytes=4"],
         "failover" => &["pair=10/20+10/20", "dies=first", "down=1", "up=3"],
+        "mesh" => &["links=10/20+10/20+10/20+10/20", "loss=0", "seconds=6", "megabytes=2"],
         other => panic!("{other} needs its quick settings here"),
     };
     let mut settings: Vec<String> = short.iter().map(|setting| (*setting).to_owned()).collect();
@@ -299,7 +300,8 @@ fn streams_stand_in_where_udp_is_blocked() {
 fn stories_are_told_to_their_end() {
     let Some(_turn) = turn() else { return };
     let moves = ["roam-gateway", "nat-rebind", "family", "resume-loss", "subnets", "hop"];
-    let others = ["idle", "restart-gateway", "both-move", "symmetric", "asymmetric", "failover"];
+    let others =
+        ["idle", "restart-gateway", "both-move", "symmetric", "asymmetric", "failover", "mesh"];
     let stories = [&moves[..], &others].concat();
     side_by_side(&stories, |name| {
         let (object, _) = run_quick(name, &[]);
@@ -332,7 +334,7 @@ fn every_control_fails() {
             "persist" => &["died"],
             "disconnects" | "commute" => &["goodput_share", "checksum_ok"],
             "ssh-lid" | "many-flows" => &["survived"],
-            "symmetric" | "asymmetric" => &["share_of_sum_min"],
+            "symmetric" | "asymmetric" | "mesh" => &["share_of_sum_min"],
             "failover" => &["silent_stall_over_ms_max", "voip_late_packets"],
             other => panic!("{other}: name here what its control breaks"),
         };

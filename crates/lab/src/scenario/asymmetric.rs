@@ -8,6 +8,7 @@ use super::links::{
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::{About, Outcome, Scenario, Stage};
+use crate::ground::Known;
 use serde_json::{Value, json};
 
 /// The share of the sum that must be there.
@@ -28,6 +29,7 @@ const PAIRS: &[Pair] = &[
 
 const CELLS: Cells = Cells {
     pairs: PAIRS,
+    known: Known::ByAddress,
     losses: &["0", "0.5", "2", "bursty"],
     few: &[(0, 0), (0, 1), (1, 0), (3, 3), (4, 2), (5, 0), (6, 0)],
 };

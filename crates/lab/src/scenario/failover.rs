@@ -350,3 +350,65 @@ impl Death {
         row.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Cell, Death, PAIRS, Seen};
+    use crate::arrivals::Gap;
+    use crate::emu::{MS, SECOND};
+    use crate::ground::{Act, Cue, Moment, Transfer};
+
+    const CELL: Cell = Cell { pair: PAIRS[1], dies: 0 };
+
+    /// 10 Mbit/s, but 5 while one of two links is gone, from 6 to 9 s, and 700 ms more; the transfer
+    /// stands still for so long from the death on, and for 200 ms a while after it.
+    fn seen(dies: Act, returns: Act, still_ms: u64) -> Seen {
+        let progress = |at_ms: u64| {
+            let slow_ms = at_ms.clamp(6_000, 9_700) - 6_000;
+            (at_ms * MS, (at_ms - slow_ms) * 1_250 + slow_ms * 625)
+        };
+        let gap = |from_ms: u64, ms: u64| Gap { from_ns: from_ms * MS, to_ns: (from_ms + ms) * MS };
+        let moment = |act, at_ns| Moment::new(act, at_ns, at_ns);
+        let script = vec![Cue::at(6 * SECOND, dies), Cue::at(9 * SECOND, returns)];
+        Seen {
+            transfer: Transfer {
+                end_ns: 14 * SECOND,
+                progress: (0..=1_400).map(|at| progress(at * 10)).collect(),
+                gaps: vec![gap(3_000, 90), gap(6_000, still_ms), gap(6_800, 200)],
+                moments: script.iter().map(|cue| moment(cue.act, cue.at_ns)).collect(),
+                ..Transfer::default()
+            },
+            script,
+            late_ns: vec![SECOND, 5_900 * MS, 6_100 * MS, 13_900 * MS],
+            extra_share: None,
+        }
+    }
+
+    #[test]
+    fn a_stall_is_held_against_what_it_must_cost_and_the_share_against_what_went() {
+        let deaths = seen(Act::Unplug(0), Act::Replug(0), 75).deaths(&CELL);
+        let [Death { is_told, stall_ms, over_ms, later_pause_ms, share_back_s, late_packets }] =
+            deaths[..]
+        else {
+            panic!("{deaths:?}")
+        };
+        // A round trip of the other link is 60 ms.
+        assert!(is_told);
+        assert_eq!((stall_ms, over_ms, later_pause_ms), (75.0, 15.0, 200.0));
+        // Of the half second after 700 ms four fifths are enough.
+        assert!((1.09..=1.12).contains(&share_back_s), "{share_back_s}");
+        assert_eq!(late_packets, 3, "one was late before anything happened");
+        let silent = seen(Act::Swallow(0), Act::Return(0), 150).deaths(&CELL);
+        assert_eq!((silent[0].is_told, silent[0].over_ms), (false, 30.0));
+    }
+
+    #[test]
+    fn a_share_that_never_comes_back_counts_to_the_end() {
+        let mut seen = seen(Act::Unplug(0), Act::Replug(0), 75);
+        let (_, last) = seen.transfer.progress[970];
+        seen.transfer.progress.iter_mut().skip(970).for_each(|(_, bytes)| *bytes = last);
+        assert_eq!(seen.deaths(&CELL)[0].share_back_s, 5.0);
+        seen.transfer.moments.truncate(1);
+        assert!(seen.deaths(&CELL).is_empty(), "it did not come so far");
+    }
+}

@@ -16,7 +16,7 @@ use super::table::{self, Row, TABLE, figure, least};
 use super::{Baseline, Grid, Key, Outcome, Stage};
 use crate::emu::{LinkConfig, Loss, MS, Rate, SECOND};
 use crate::ground::{
-    Congestion, Connections, Flow, Ground, Mode, Receiver, Route, Terrain, Transfer, Trouble,
+    Congestion, Connections, Flow, Ground, Known, Mode, Receiver, Route, Terrain, Transfer, Trouble,
 };
 use crate::world::StreamsKnown;
 use serde_json::{Value, json};
@@ -94,18 +94,21 @@ pub(super) type Pair = [Link; 2];
 
 /// The conditions of one transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Cell {
-    pair: Pair,
+pub(super) struct Cell<const N: usize = 2> {
+    pair: [Link; N],
+    known: Known,
     /// What each link loses each way, in words.
     loss: &'static str,
     congestion: Congestion,
 }
 
-/// The cells of a scenario.
+/// The cells of a scenario whose clients have so many links.
 #[derive(Debug)]
-pub(super) struct Cells {
-    /// All pairs, that of a control first.
-    pub(super) pairs: &'static [Pair],
+pub(super) struct Cells<const N: usize = 2> {
+    /// All pairs, or larger sets, that of a control first.
+    pub(super) pairs: &'static [[Link; N]],
+    /// How the client knows the gateway.
+    pub(super) known: Known,
     /// What they lose, as [`loss`] knows it, nothing first.
     pub(super) losses: &'static [&'static str],
     /// The cells that stand for all, by places in these lists.
@@ -121,7 +124,7 @@ pub(super) fn limits(share_of_sum_min: Option<f64>) -> Vec<Limit> {
 
 /// What the shallowest queue of these pairs holds, in milliseconds: lateness costs no goodput as
 /// long as no queue runs empty, or over.
-pub(super) fn bound_ms(pairs: &[Pair]) -> f64 {
+pub(super) fn bound_ms<const N: usize>(pairs: &[[Link; N]]) -> f64 {
     let queue_ms = |link: &Link| {
         let bits = link.config(Loss::None).down.queue_bytes * 8;
         bits as f64 / (link.mbps as f64 * 1e3)
@@ -139,14 +142,14 @@ fn loss(word: &str) -> Loss {
     }
 }
 
-impl Cells {
+impl<const N: usize> Cells<N> {
     /// Those to tell of: of what is set only that; for the rest all of the grid, or the first where
     /// the grid is the default. Where nothing is set in the default grid, the few.
-    fn told(&self, stage: &Stage<'_>, pair: Option<Pair>) -> Vec<Cell> {
+    fn told(&self, stage: &Stage<'_>, pair: Option<[Link; N]>) -> Vec<Cell<N>> {
         let settings = stage.settings;
         let full = stage.grid == Grid::Full && !stage.control();
         let loss = self.losses.iter().copied().find(|word| *word == settings.text("loss"));
-        let conditions: Vec<(Pair, &'static str)> =
+        let conditions: Vec<([Link; N], &'static str)> =
             if full || stage.control() || pair.is_some() || loss.is_some() {
                 let pairs = pair.map_or_else(|| some_of(self.pairs, full), |pair| vec![pair]);
                 let losses = loss.map_or_else(|| some_of(self.losses, full), |loss| vec![loss]);
@@ -158,7 +161,8 @@ impl Cells {
         let chosen = controls.into_iter().find(|one| one.name() == settings.text("cc"));
         let controls = chosen.map_or_else(|| some_of(&controls, full), |one| vec![one]);
         let cells = conditions.iter().flat_map(|&(pair, loss)| {
-            controls.iter().map(move |&congestion| Cell { pair, loss, congestion })
+            let known = self.known;
+            controls.iter().map(move |&congestion| Cell { pair, known, loss, congestion })
         });
         cells.collect()
     }
@@ -167,7 +171,11 @@ impl Cells {
     ///
     /// # Errors
     /// What kept one from being told.
-    pub(super) fn tell(&self, stage: &Stage<'_>, pair: Option<Pair>) -> anyhow::Result<Outcome> {
+    pub(super) fn tell(
+        &self,
+        stage: &Stage<'_>,
+        pair: Option<[Link; N]>,
+    ) -> anyhow::Result<Outcome> {
         let mut outcome = Outcome::default();
         let (mut rows, mut bare, mut arrived) = (Vec::new(), Vec::new(), Vec::new());
         for cell in self.told(stage, pair) {
@@ -233,7 +241,7 @@ impl Link {
 }
 
 /// A pair in words: rates in Mbit/s and round trips in milliseconds, or names.
-pub(super) fn name(pair: &Pair) -> String {
+pub(super) fn name<const N: usize>(pair: &[Link; N]) -> String {
     let name = |link: Link| match link.recording {
         Some(name) => name.to_owned(),
         None => format!("{}/{}", link.mbps, link.round_trip_ms),
@@ -242,7 +250,7 @@ pub(super) fn name(pair: &Pair) -> String {
 }
 
 /// Whether it is one of recorded networks.
-pub(super) fn is_recorded(pair: Pair) -> bool {
+pub(super) fn is_recorded<const N: usize>(pair: [Link; N]) -> bool {
     pair.iter().any(|link| link.recording.is_some())
 }
 
@@ -259,7 +267,7 @@ struct Measured {
 }
 
 impl Measured {
-    fn row(&self, cell: &Cell) -> Row {
+    fn row<const N: usize>(&self, cell: &Cell<N>) -> Row {
         let share = |part: Option<f64>, of: Option<f64>| Some(part? / of?);
         // Not judged as the others are.
         let of_sum = if is_recorded(cell.pair) { "share_of_offered" } else { "share_of_sum" };
@@ -280,15 +288,17 @@ impl Measured {
     }
 }
 
-impl Cell {
+impl<const N: usize> Cell<N> {
     fn name(&self) -> String {
         format!("{}, loss {}, {}", name(&self.pair), self.loss, self.congestion.name())
     }
 
     fn measure(&self, stage: &Stage<'_>, outcome: &mut Outcome) -> anyhow::Result<Measured> {
         let mut measured = Measured::default();
-        let [first, second] = self.pair.map(|link| link.config(loss(self.loss)));
-        let together = Terrain { beside: vec![second], mode: mode(stage), ..Terrain::of(first) };
+        let mut links = self.pair.iter().map(|link| link.config(loss(self.loss)));
+        let first = links.next().unwrap_or_default();
+        let (beside, mode, known) = (links.collect(), mode(stage), self.known);
+        let together = Terrain { beside, mode, known, ..Terrain::of(first) };
         let told = stage.on_ground(&together, &mut |ground, _| {
             // Until there is a path by every link.
             ground.pause(CALM_NS)?;
@@ -413,12 +423,12 @@ pub(super) fn mode(stage: &Stage<'_>) -> Mode {
 }
 
 /// The pair that a setting names, by how each is called there.
-pub(super) fn chosen(
+pub(super) fn chosen<const N: usize>(
     settings: &Settings,
     key: &str,
-    pairs: &[Pair],
-    called: impl Fn(&Pair) -> String,
-) -> Option<Pair> {
+    pairs: &[[Link; N]],
+    called: impl Fn(&[Link; N]) -> String,
+) -> Option<[Link; N]> {
     pairs.iter().copied().find(|pair| called(pair) == settings.text(key))
 }
 
@@ -436,7 +446,7 @@ impl Stage<'_> {
 mod tests {
     use super::{CONGESTION, Cells, GRID, Link, Pair, bound_ms, is_recorded, loss, name};
     use crate::emu::{Loss, SECOND};
-    use crate::ground::Receiver;
+    use crate::ground::{Known, Receiver};
     use crate::scenario::settings::{Setting, Settings};
     use crate::scenario::{Grid, Stage};
 
@@ -446,6 +456,7 @@ mod tests {
     const FAST: Pair = [Link::of(300, 10), SLOW[0]];
     const CELLS: Cells = Cells {
         pairs: &[SLOW, FAST],
+        known: Known::ByAddress,
         losses: &["0", "1", "bursty"],
         few: &[(0, 0), (1, 1), (1, 2), (0, 2)],
     };
@@ -455,7 +466,7 @@ mod tests {
         let settings = Settings::parse(SETTINGS, &texts).unwrap();
         let (entered, rove) = (None, None);
         let stage = Stage { seed: 1, settings: &settings, grid, entered, rove, tell: &|_| {} };
-        CELLS.told(&stage, pair).iter().map(super::Cell::name).collect()
+        CELLS.told(&stage, pair).iter().map(|cell| cell.name()).collect()
     }
 
     #[test]

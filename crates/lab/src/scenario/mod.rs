@@ -22,6 +22,7 @@ pub mod hosts;
 mod idle;
 mod links;
 mod many_flows;
+mod mesh;
 mod nat_rebind;
 mod outage;
 mod persist;
@@ -76,6 +77,7 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &symmetric::Symmetric,
     &asymmetric::Asymmetric,
     &failover::Failover,
+    &mesh::Mesh,
 ];
 
 /// A story and what is measured in it.

@@ -10,6 +10,7 @@ use super::links::{
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::{About, Outcome, Scenario, Stage};
+use crate::ground::Known;
 use serde_json::{Value, json};
 
 /// The share of the sum that must be there.
@@ -20,6 +21,7 @@ const PAIRS: &[Pair] = &[pair(20), pair(60), pair(1)];
 
 const CELLS: Cells = Cells {
     pairs: PAIRS,
+    known: Known::ByAddress,
     losses: &["0", "0.5", "1"],
     few: &[(2, 0), (0, 0), (0, 2), (1, 0), (1, 2)],
 };
