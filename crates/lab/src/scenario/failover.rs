@@ -5,12 +5,12 @@
 //! All is measured at the receivers. A stall is the longest time in which no byte of the transfer
 //! was delivered, of what begins within half a second of the death, whatever the transfer pauses by
 //! itself. What cannot be had for less is one round trip: the sender must be told by the link that
-//! is left, and what the dead one had swallowed must come over it. Later pauses stand beside: the
-//! sender meets a drop at the entry then and learns that there is less to be had, as it does now and
-//! again without any death. The dead link's share is back when the transfer
-//! has, for half a second, so much of the rate that was gone with it. A packet of the call is late
-//! when it is lost, or came so much later than the quickest before the transfer began that who
-//! plays the call out has gone on without it.
+//! is left, and what the dead one had swallowed must come over it. Later pauses stand beside: by a
+//! drop at the entry the sender learns then that there is less to be had, as it does now and again
+//! without any death. The dead link's share is back when the transfer has, for half a second, so
+//! much of the rate that was gone with it. A packet of the call is late when it is lost, or came so
+//! much later than the quickest before the transfer began that who plays the call out has gone on
+//! without it.
 
 use super::links::{self, CONGESTION, GRID, Link, MODE, Pair, TRANSFER, name};
 use super::outage::{congestion, receiver};
@@ -360,8 +360,8 @@ mod tests {
 
     const CELL: Cell = Cell { pair: PAIRS[1], dies: 0 };
 
-    /// 10 Mbit/s, but 5 while one of two links is gone, from 6 to 9 s, and 700 ms more; the transfer
-    /// stands still for so long from the death on, and for 200 ms a while after it.
+    /// 10 Mbit/s, but 5 while one of two links is gone, from 6 to 9 s, and 700 ms more; the
+    /// transfer stands still for so long from the death on, and for 200 ms a while after it.
     fn seen(dies: Act, returns: Act, still_ms: u64) -> Seen {
         let progress = |at_ms: u64| {
             let slow_ms = at_ms.clamp(6_000, 9_700) - 6_000;

@@ -53,7 +53,8 @@ pub(super) struct Client {
     freed: Option<Option<u64>>,
     /// The same for each [`Act::Unblock`] since the last report.
     seen_free: Vec<Option<u64>>,
-    /// What was noticed and told, for each [`Act::Swallow`] of the first link since the last report.
+    /// What was noticed and told, for each [`Act::Swallow`] of the first link since the last
+    /// report.
     seen: Vec<(Option<u64>, Option<u64>)>,
 }
 
