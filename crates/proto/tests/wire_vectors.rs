@@ -4,7 +4,7 @@
 
 use rove_proto::error::{CloseCode, DropReason};
 use rove_proto::id::{PathSerial, SessionIndex};
-use rove_proto::wire::control::{Control, Lease, Prefix};
+use rove_proto::wire::control::{Control, End, Lease, Prefix};
 use rove_proto::wire::frame::{
     Challenge, ControlAck, FEEDBACK_RUNS_MAX, Feedback, Frame, Frames, Response,
 };
@@ -167,6 +167,10 @@ fn control_messages() {
         first: PathSerial(8),
         indices: vec![SessionIndex(0x0102_0304), SessionIndex(0xffff_ffff)],
     };
+    let early = Control::Early(vec![
+        End { network: prefix("192.0.2.0", 24), port: None },
+        End { network: prefix("2001:db8::7", 128), port: Some(27_015) },
+    ]);
     let vectors = [
         (
             Control::Lease(lease),
@@ -178,6 +182,11 @@ fn control_messages() {
             "02  01 18 04 c0a80700000000000000000000000000",
         ),
         (indices, "03  00000008 02 01020304 ffffffff"),
+        (
+            early,
+            "06  02 18 04 c0000200000000000000000000000000 0000
+             80 06 20010db8000000000000000000000007 6987",
+        ),
     ];
     for (control, hex) in vectors {
         let mut emitted = Vec::new();

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use rove_proto::id::{PathSerial, SessionIndex};
-use rove_proto::wire::control::{BODY_MAX, Control, Lease, Prefix};
+use rove_proto::wire::control::{BODY_MAX, Control, End, Lease, Prefix};
 
 use crate::Target;
 
@@ -34,6 +34,10 @@ fn seeds() -> Vec<Vec<u8>> {
         Control::Lease(lease),
         Control::Routes(vec![Prefix::host(v4.into()), Prefix { address: v6.into(), bits: 0 }]),
         Control::Indices { first: PathSerial(8), indices },
+        Control::Early(vec![
+            End { network: Prefix { address: v4.into(), bits: 16 }, port: None },
+            End { network: Prefix::host(v6.into()), port: Some(27_015) },
+        ]),
         Control::Unknown(200),
     ];
     let bytes = |control: &Control| {

@@ -1,4 +1,5 @@
-//! What a flow is for, by what is known of it: rules first, then ports. One pure function.
+//! What a flow is for, by what is known of it: what the user said first, then what its datagrams
+//! look like, then ports. One pure function.
 
 /// Ports of programs that somebody types into.
 const INTERACTIVE: [u16; 5] = [22, 23, 513, 3389, 5900];
@@ -14,11 +15,13 @@ pub enum Class {
     Names,
     /// Anything else: as much as there is room for.
     Bulk,
+    /// Of no use when it is late: somebody speaks, or is seen, or has said that it is so.
+    RealTime,
 }
 
 impl Class {
     /// Every class.
-    pub const ALL: [Self; 3] = [Self::Interactive, Self::Names, Self::Bulk];
+    pub const ALL: [Self; 4] = [Self::Interactive, Self::Names, Self::Bulk, Self::RealTime];
 
     /// The name by which status shows it.
     pub const fn label(self) -> &'static str {
@@ -26,14 +29,36 @@ impl Class {
             Self::Interactive => "interactive",
             Self::Names => "names",
             Self::Bulk => "bulk",
+            Self::RealTime => "real-time",
         }
     }
 }
 
-/// The class of a flow between these ports.
-pub fn classify(ports: (u16, u16)) -> Class {
-    let is = |known: &[u16]| known.contains(&ports.0) || known.contains(&ports.1);
-    if is(&INTERACTIVE) {
+/// What is known of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Known {
+    /// The ports of its two ends.
+    pub ports: (u16, u16),
+    /// Whether its user wants it early, by where it goes.
+    pub is_wanted_early: bool,
+    /// Whether its datagrams are RTP.
+    pub is_rtp: bool,
+}
+
+impl Known {
+    /// A flow between these ports of which nothing else is known.
+    pub const fn by_ports(ports: (u16, u16)) -> Self {
+        Self { ports, is_wanted_early: false, is_rtp: false }
+    }
+}
+
+/// The class of a flow.
+pub fn classify(known: Known) -> Class {
+    let (from, to) = known.ports;
+    let is = |ports: &[u16]| ports.contains(&from) || ports.contains(&to);
+    if known.is_wanted_early || known.is_rtp {
+        Class::RealTime
+    } else if is(&INTERACTIVE) {
         Class::Interactive
     } else if is(&NAMES) {
         Class::Names

@@ -25,12 +25,14 @@ pub mod classify;
 mod datagrams;
 mod heads;
 mod hold;
+pub mod live;
 mod memory;
 mod packet;
 mod patience;
 mod predict;
 pub mod report;
 mod resume;
+pub mod rtp;
 pub mod rules;
 mod share;
 mod speak;
@@ -50,7 +52,7 @@ use crate::wire::inner::{InnerPacket, InnerView, TCP};
 use crate::wire::tcp::Segment;
 use aggregate::Aggregate;
 use breakoff::Broken;
-use classify::classify;
+use classify::{Known, classify};
 use datagrams::Questions;
 use rules::Rules;
 use table::{Place, Table};
@@ -339,7 +341,7 @@ impl Flows {
     /// What was owed for this connection is gone, with the process that owed it.
     pub fn break_off(&mut self, now: Instant, memory: &mut Memory, tuple: Tuple) {
         let place = self.table.find(&tuple).or_else(|| {
-            let class = classify((tuple.local.1, tuple.remote.1));
+            let class = classify(Known::by_ports((tuple.local.1, tuple.remote.1)));
             self.admit(now, memory, Flow::new(tuple, class, now))
         });
         let Some(place) = place else { return };

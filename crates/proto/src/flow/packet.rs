@@ -4,7 +4,7 @@
 //! [`Flows::poll`], and by which path anything goes is not known here.
 
 use super::cache::Payload;
-use super::classify::classify;
+use super::classify::{Known, classify};
 use super::memory::Memory;
 use super::resume::Told;
 use super::table::Place;
@@ -198,7 +198,7 @@ impl Flows {
         if segment.flags.has(Flags::RST) || self.rules.is_off() {
             return None;
         }
-        let class = classify((tuple.local.1, tuple.remote.1));
+        let class = classify(Known::by_ports((tuple.local.1, tuple.remote.1)));
         let mut flow = Flow::new(tuple, class, now);
         flow.choice = self.rules.choose(&tuple, class);
         self.admit(now, memory, flow)

@@ -105,7 +105,7 @@ const fn mask(ip: usize, but: &[usize]) -> [u8; HEAD_MAX] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::classify::classify;
+    use crate::flow::classify::{Known, classify};
     use crate::flow::table::Table;
     use crate::flow::tcp::Flow;
     use crate::flow::tuple::Tuple;
@@ -118,7 +118,7 @@ mod tests {
     fn place() -> Place {
         let end = ([10, 77, 0, 2].into(), 443);
         let tuple = Tuple { local: end, remote: end, protocol: TCP };
-        let flow = Flow::new(tuple, classify((443, 443)), Instant::ZERO);
+        let flow = Flow::new(tuple, classify(Known::by_ports((443, 443))), Instant::ZERO);
         Table::new(1).insert(flow).unwrap()
     }
 

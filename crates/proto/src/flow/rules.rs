@@ -91,7 +91,7 @@ impl Rules {
             (Hold::Full | Hold::Reinject, Class::Names) => {
                 Choice { hold: Hold::Reinject, by: By::Names }
             }
-            (hold, Class::Interactive | Class::Names | Class::Bulk) => {
+            (hold, Class::Interactive | Class::Names | Class::Bulk | Class::RealTime) => {
                 Choice { hold, by: By::Setting }
             }
         }

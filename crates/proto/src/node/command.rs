@@ -7,12 +7,13 @@ use crate::bond::Mode;
 use crate::crypto::Status;
 use crate::error::{CloseCode, DropReason};
 use crate::flow::Flows;
+use crate::flow::live::Early;
 use crate::flow::rules::Rules;
 use crate::flow::tuple::Tuple;
 use crate::id::{PeerKey, SessionIndex, SocketId};
 use crate::outbox::{Outbox, Route};
 use crate::peer::index::Slot;
-use crate::peer::{Event, Link, Peer, SideConfig, StreamTo};
+use crate::peer::{Event, Link, Live, Peer, SideConfig, StreamTo};
 use crate::role::Access;
 use crate::time::Instant;
 use crate::wire::control::Prefix;
@@ -97,6 +98,8 @@ pub enum Command {
     SetHold(Rules),
     /// Client: what is made of its links from now on.
     SetMode(Mode),
+    /// Client: what its user wants early from now on.
+    SetEarly(Early),
     /// A socket has failed for good: nothing leaves or arrives by it any more.
     SocketFailed(SocketId),
 }
@@ -152,6 +155,10 @@ impl Node {
                 self.config.hold = rules.clone();
                 self.each_peer(now, out, |peer, _| peer.set_hold(rules.clone()))
             }
+            Command::SetEarly(early) => {
+                self.early = early.clone();
+                self.each_peer(now, out, |peer, cx| peer.set_early(cx.now, &early))
+            }
             Command::SocketFailed(socket) => self.socket_failed(now, socket, out),
         };
         self.count(done);
@@ -190,7 +197,9 @@ impl Node {
         self.responder.known(key);
         let secret = u64::from_be_bytes(crate::crypto::draw(self.rng.as_mut()));
         let flows = Flows::new(self.config.hold.clone(), secret);
-        self.peers[slot.0 as usize] = Some(Peer::new(now, slot, config, flows));
+        // Which flows share a place says nothing of which connections do.
+        let live = Live::new(secret.rotate_left(32), self.early.clone());
+        self.peers[slot.0 as usize] = Some(Peer::new(now, slot, config, flows, live));
         self.answer_waiting(now, key, out)
     }
 

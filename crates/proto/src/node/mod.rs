@@ -31,6 +31,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::crypto::Rng;
 use crate::error::{DropReason, Drops};
 use crate::flow::Memory;
+use crate::flow::live::Early;
 use crate::id::{PeerKey, SocketId};
 use crate::outbox::{Outbox, Route};
 use crate::peer::announce::Announced;
@@ -80,6 +81,8 @@ pub struct Node {
     leaving: Vec<Slot>,
     announced: Announced,
     notices: Notices,
+    /// What is wanted early.
+    early: Early,
     /// What is kept of open connections, of all sessions together.
     memory: Memory,
 }
@@ -114,6 +117,7 @@ impl Node {
             leaving: Vec::new(),
             announced: Announced::default(),
             notices,
+            early: Early::default(),
             memory,
         }
     }

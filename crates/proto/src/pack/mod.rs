@@ -37,18 +37,19 @@ impl Framing {
 /// Appends `packet` to `draft` as one frame. Returns where in the draft's frames the packet's
 /// bytes begin, for those that must be changed on the way.
 pub fn push(draft: &mut Draft<'_>, framing: Framing, packet: InnerPacket<'_>) -> usize {
-    emit(framing, packet, draft.frames());
+    append(framing, packet, draft.frames());
     draft.written().len() - packet.len()
 }
 
 /// The frame of `packet` by itself, to be split in pieces.
 pub fn frame(framing: Framing, packet: InnerPacket<'_>) -> Vec<u8> {
     let mut whole = Vec::with_capacity(framing.overhead() + packet.len());
-    emit(framing, packet, &mut whole);
+    append(framing, packet, &mut whole);
     whole
 }
 
-fn emit(framing: Framing, packet: InnerPacket<'_>, frames: &mut Vec<u8>) {
+/// Appends the frame of `packet` to `frames`.
+pub fn append(framing: Framing, packet: InnerPacket<'_>, frames: &mut Vec<u8>) {
     match framing {
         Framing::Plain => frame::emit_packet_header(frames),
         Framing::Sequenced { bucket, sequence } => {

@@ -119,6 +119,8 @@ pub struct Path {
     pub split: u64,
     /// Inner packets sent by it again, after the path by which they had left was dead.
     pub retransmitted: u64,
+    /// Bytes of copies that left by it of what is of no use late, frame headers included.
+    pub copied: u64,
 }
 
 impl Path {
@@ -156,6 +158,7 @@ impl Path {
             traffic: (0, 0),
             split: 0,
             retransmitted: 0,
+            copied: 0,
         }
     }
 

@@ -39,6 +39,9 @@ impl Peer {
         packet: InnerPacket<'_>,
         kept: usize,
     ) -> Result<(), DropReason> {
+        if let Some(sent) = self.send_live(cx, view, packet, kept) {
+            return sent;
+        }
         if is_urgent(view, &packet)
             && let Some(path) = self.quickest(cx.now, packet.len())
         {
@@ -115,7 +118,7 @@ impl Peer {
     }
 
     /// Fills the room for the choice: the paths that carry, as they are now.
-    fn look_at_ways(&mut self, now: Instant) {
+    pub(super) fn look_at_ways(&mut self, now: Instant) {
         let mut ways = std::mem::take(&mut self.bond.ways);
         ways.clear();
         let lanes = self.epochs.current.iter().flat_map(|epoch| &epoch.tx);

@@ -7,6 +7,7 @@ use super::index::{EpochId, Lead};
 use super::{Context, Event, Peer, Side};
 use crate::error::{DropReason, PeerError};
 use crate::flow::Verdict;
+use crate::flow::live::Early;
 use crate::id::PathSerial;
 use crate::outbox::Route;
 use crate::path::feedback::Elicits;
@@ -75,6 +76,7 @@ impl Peer {
             self.rekey_if_due(cx);
         }
         self.refresh_state(cx);
+        self.rescue(cx);
         self.serve_bond(cx);
         self.flows.rest(cx.now); // an address that is not proven yet may be sent to again
         self.speak_for_others(cx);
@@ -143,10 +145,14 @@ impl Peer {
         frame: Frame<'_>,
     ) -> Result<(), DropReason> {
         match frame {
-            Frame::Packet(packet) => self.deliver(cx, packet),
+            Frame::Packet(packet) => {
+                self.hear_live(cx.now, arrival.path, packet);
+                self.deliver(cx, packet)
+            }
             Frame::Sequenced { bucket, sequence, packet } => {
                 let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
                 if epoch.sequence_rx.accept(bucket, sequence) {
+                    self.hear_live(cx.now, arrival.path, packet);
                     self.deliver(cx, packet)
                 } else {
                     Ok(()) // the copy that came by the other path
@@ -349,7 +355,9 @@ impl Peer {
                         cx.tell(Event::Leased { peer: self.key, lease });
                     }
                 }
+                Control::Early(ends) => self.take_early(&Early::new(&ends)),
                 Control::Routes(routes) => {
+                    self.note_introduced();
                     if self.is_client() {
                         cx.tell(Event::Routes { peer: self.key, routes });
                     }

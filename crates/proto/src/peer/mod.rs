@@ -2,7 +2,7 @@
 //!
 //! Each verb has a file, and a packet's way through it reads from top to bottom: `egress` (TUN
 //! to datagram), `ingress` (datagram to TUN), `connect` (a client's handshakes, on what its
-//! `connector` remembers), `links` (which path carries), `bonding` (several carry together),
+//! `connector` remembers), `links` (which path carries), `bonding` (several carry together), `live` (what is of no use late),
 //! `standby` (those proven ahead), `trust` (what a link did), `moving` (paths come, are proven, and
 //! go), `retransmit` (what was lost, or on its way by one that died), `hold` (open connections
 //! while no path carries), `announce` (the gateway's addresses), `restart` (its sessions are
@@ -21,6 +21,7 @@ pub mod index;
 mod ingress;
 mod keepalive;
 mod links;
+mod live;
 mod moving;
 mod order;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub mod waiting;
 pub use connector::STREAMS_MAX;
 pub(crate) use context::Context;
 pub use context::{Config, EVENTS_MAX, Event, Link, StreamTo};
+pub(crate) use live::Live;
 pub use status::{PathStatus, PeerState, PeerStatus};
 pub use timers::Reason;
 
@@ -124,6 +126,8 @@ pub(crate) struct Peer {
     bond: Bond,
     /// What left by a path that is dead.
     lost: retransmit::Lost,
+    /// What is of no use late.
+    live: Live,
     /// The open connections that it carries.
     flows: Flows,
     /// Room for one packet of theirs.
@@ -150,7 +154,13 @@ enum Side {
 }
 
 impl Peer {
-    pub(crate) fn new(now: Instant, slot: Slot, config: PeerConfig, flows: Flows) -> Self {
+    pub(crate) fn new(
+        now: Instant,
+        slot: Slot,
+        config: PeerConfig,
+        flows: Flows,
+        live: Live,
+    ) -> Self {
         let side = match config.side {
             SideConfig::Client { lease } => Side::Client { lease },
             SideConfig::Gateway { remotes, counter, token, advertise } => {
@@ -175,6 +185,7 @@ impl Peer {
             waiting: Waiting::default(),
             bond: Bond::default(),
             lost: retransmit::Lost::default(),
+            live,
             flows,
             spoken: Vec::new(),
             followed: 0,
@@ -376,6 +387,7 @@ impl Peer {
             }
             Side::Gateway(connector) => {
                 let routes = Control::Routes(connector.advertise.clone());
+                self.say_early(cx.now);
                 self.control.push(cx.now, &routes);
             }
         }

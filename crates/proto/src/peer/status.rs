@@ -99,6 +99,8 @@ pub struct PathStatus {
     pub split: u64,
     /// Inner packets sent by it again, after the path by which they had left was dead.
     pub retransmitted: u64,
+    /// Bytes of copies that left by it of what is of no use late.
+    pub copied: u64,
     /// When an authentic datagram last came by it.
     pub heard_at: Option<Instant>,
     /// Since when an answer has been owed by the peer.
@@ -126,6 +128,7 @@ impl PathStatus {
             rx_bytes: path.traffic.1,
             split: path.split,
             retransmitted: path.retransmitted,
+            copied: path.copied,
             heard_at: path.heard_at,
             unanswered_since: unanswered,
         }

@@ -85,6 +85,7 @@ impl Peer {
             (self.lost_due(), Reason::Waiting),
             (self.bond_due(), Reason::Pace),
             (self.late_due(), Reason::Pace),
+            (self.rescue_due(), Reason::Silence),
             (self.bond.entry.due(), Reason::Waiting),
             (self.order_due(), Reason::Order),
             (self.flows.due(), Reason::Flow),
@@ -126,6 +127,7 @@ impl Peer {
             cx.drops.count(DropReason::NoRoute);
         }
         self.forget_lost(cx);
+        self.rescue(cx);
         self.bond.entry.expire(cx.memory.blocks(), cx.now);
         self.give_up_gaps(cx);
         self.attempt_due(cx);
@@ -155,6 +157,7 @@ impl Peer {
             }
             self.refresh_state(cx);
         }
+        self.rescue(cx);
         self.give_up_late(cx); // also by a path that has just got a share
         self.send_lost(cx);
         self.serve_bond(cx);

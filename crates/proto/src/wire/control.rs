@@ -14,6 +14,7 @@ mod kind {
     pub(super) const INDICES: u8 = 3;
     pub(super) const ADDRESSES: u8 = 4;
     pub(super) const RESTART_TOKENS: u8 = 5;
+    pub(super) const EARLY: u8 = 6;
 }
 
 /// The most inner addresses, name servers or domains of one lease.
@@ -24,6 +25,8 @@ pub const ROUTES_MAX: usize = 32;
 pub const INDICES_MAX: usize = 16;
 /// The most addresses of one gateway.
 pub const ADDRESSES_MAX: usize = 8;
+/// The most ends in one early frame.
+pub const ENDS_MAX: usize = 32;
 /// The longest body of a control frame, so that one always fits a datagram of the smallest path.
 pub const BODY_MAX: usize = 1_024;
 
@@ -69,6 +72,15 @@ impl Prefix {
     }
 }
 
+/// Ends of flows: a range of addresses, and a port or all of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct End {
+    /// The addresses.
+    pub network: Prefix,
+    /// The port; `None` for any.
+    pub port: Option<u16>,
+}
+
 /// What a gateway gives a client: its inner addresses and what goes with them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lease {
@@ -106,6 +118,9 @@ pub enum Control {
         /// The tokens, in order of their serials.
         tokens: Vec<RestartToken>,
     },
+    /// Client to gateway: the ends of flows that its user wants early, both ways, none or up to
+    /// [`ENDS_MAX`]. It takes the place of what was said before.
+    Early(Vec<End>),
     /// A kind of a later version: acknowledged and ignored.
     Unknown(u8),
 }
@@ -135,6 +150,7 @@ impl Control {
                 first: PathSerial(reader.u32()?),
                 tokens: list(&mut reader, INDICES_MAX, |r| r.array().map(RestartToken))?,
             },
+            kind::EARLY => Self::Early(list(&mut reader, ENDS_MAX, end)?),
             other => Self::Unknown(other),
         };
         Ok(control)
@@ -169,6 +185,10 @@ impl Control {
                 writer.u32(first.0);
                 emit_list(&mut writer, tokens, INDICES_MAX, |w, token| w.bytes(&token.0));
             }
+            Self::Early(ends) => {
+                writer.u8(kind::EARLY);
+                emit_list(&mut writer, ends, ENDS_MAX, emit_end);
+            }
             Self::Unknown(kind) => writer.u8(*kind),
         }
         debug_assert!(out.len() - start <= BODY_MAX);
@@ -183,6 +203,17 @@ fn prefix(reader: &mut Reader<'_>) -> Result<Prefix, DropReason> {
 fn emit_prefix(writer: &mut Writer<'_>, prefix: &Prefix) {
     writer.u8(prefix.bits);
     writer.ip(prefix.address);
+}
+
+/// Port 0 stands for any.
+fn end(reader: &mut Reader<'_>) -> Result<End, DropReason> {
+    let (network, port) = (prefix(reader)?, reader.u16()?);
+    Ok(End { network, port: (port != 0).then_some(port) })
+}
+
+fn emit_end(writer: &mut Writer<'_>, end: &End) {
+    emit_prefix(writer, &end.network);
+    writer.u16(end.port.unwrap_or(0));
 }
 
 fn list<'a, T>(

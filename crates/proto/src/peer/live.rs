@@ -1,0 +1,416 @@
+//! What is of no use late: by which path it leaves, and by which others a copy does.
+//!
+//! It waits in no queue of this end's: it leaves at once, by the path that has it there first, and
+//! stays with that path as long as no other is earlier by more than is felt. A gateway answers by
+//! the path by which the flow comes, so that both directions share one. Where its path loses some,
+//! owes an answer, or has just been taken, a copy leaves by another; which of them arrives first is
+//! delivered. Questions for names leave by every path.
+//!
+//! Two bounds: a flow may leave early as long as it is at most half of what its path carries, so
+//! that nobody's controller is passed by for long; and copies have a budget of their own.
+
+use std::collections::VecDeque;
+
+use super::egress::Load;
+use super::{Context, Peer, Side};
+use crate::bond::schedule::Way;
+use crate::error::DropReason;
+use crate::flow;
+use crate::flow::classify::Class;
+use crate::flow::live::{Allowance, Bucket, Early, LiveFlow, LiveFlows};
+use crate::flow::tuple;
+use crate::pack::{self, Framing};
+use crate::path::PathId;
+use crate::path::feedback::DELAY_PACED;
+use crate::time::{Duration, Instant};
+use crate::wire::control::Control;
+use crate::wire::data::OVERHEAD;
+use crate::wire::inner::{InnerPacket, InnerView, UDP};
+
+/// How long who plays a call waits for what is late: later it is of no use.
+pub(super) const PLAY_OUT: Duration = Duration::from_millis(60);
+/// A flow stays with its path as long as no other is earlier by more.
+const MARGIN: Duration = Duration::from_millis(2);
+/// And whatever the others are, if it came to that one only just now: a queue comes and goes.
+const DWELL: Duration = Duration::from_millis(500);
+/// As much later than the earliest may it be meanwhile.
+const DWELL_MARGIN: Duration = Duration::from_millis(20);
+/// A gateway answers by the path by which a flow comes if none has come for so long by the one by
+/// which it answers.
+const FOLLOW: Duration = Duration::from_millis(500);
+/// While a path is new to a flow, copies of it leave by another.
+const NEW: Duration = Duration::from_millis(500);
+/// Feedback may wait for [`DELAY_PACED`], and timers ring so much later: who owes an answer for
+/// longer than that and the path's timeout is in doubt.
+const DOUBT_GRACE: Duration = Duration::from_millis(12);
+/// Copies leave by as many further paths as it takes for fewer than this part of a flow to be lost.
+const LOST_PART: f64 = 0.001;
+/// What a path in doubt is taken to lose.
+const DOUBTFUL_LOSS: f64 = 0.5;
+/// Bytes per second of copies: two calls with everything around them, or three questions for a
+/// name in every round trip. The first of them may follow one another.
+const COPIES: Allowance = Allowance { rate: 32_000.0, burst: 32_000.0 };
+/// The part of what its path carries that a flow may be and leave early,
+const EARLY_PART: f64 = 0.5;
+/// and bytes beyond that which may follow one another: a picture that begins anew.
+const EARLY_BURST: f64 = 64_000.0;
+/// Packets that are remembered until they have arrived, or are of no use.
+const RECENT_MAX: usize = 64;
+
+/// What is known of live flows at one end.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    pub(super) flows: LiveFlows,
+    recent: Recent,
+    copies: Bucket,
+    /// Gateway: the client has said in this epoch what it wants early.
+    told: bool,
+    /// Room for the choice: the paths that carry, the earliest first.
+    choices: Vec<Choice>,
+}
+
+/// A path as far as the choice goes.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    path: PathId,
+    /// How much later than by the shortest a packet arrives.
+    lateness: Duration,
+    /// Part of what leaves by it that is lost.
+    loss: f64,
+    /// It owes an answer.
+    is_doubtful: bool,
+    /// Bytes per second.
+    rate: f64,
+    /// Bytes of inner packet and frame header that fit a datagram.
+    room: usize,
+}
+
+/// Packets that left by one path only, and may still be of use if that has died.
+#[derive(Debug, Default)]
+struct Recent {
+    packets: VecDeque<Sent>,
+}
+
+#[derive(Debug)]
+struct Sent {
+    at: Instant,
+    path: PathId,
+    /// The frame.
+    frame: Vec<u8>,
+}
+
+impl Recent {
+    /// Remembers a packet, in the room of one that is of no use any more.
+    fn push(&mut self, now: Instant, path: PathId, framing: Framing, packet: InnerPacket<'_>) {
+        let useless = |sent: &&mut Sent| now.saturating_since(sent.at) > PLAY_OUT;
+        let is_full = self.packets.len() >= RECENT_MAX;
+        let mut frame = match self.packets.front_mut().filter(|sent| is_full || useless(sent)) {
+            Some(_) => self.packets.pop_front().map(|sent| sent.frame).unwrap_or_default(),
+            None => Vec::new(),
+        };
+        frame.clear();
+        pack::append(framing, packet, &mut frame);
+        self.packets.push_back(Sent { at: now, path, frame });
+    }
+
+    /// When the newest that left by a path is of no use any more.
+    fn until(&self, path: PathId) -> Option<Instant> {
+        let newest = self.packets.iter().rev().find(|sent| sent.path == path);
+        newest.map(|sent| sent.at + PLAY_OUT)
+    }
+
+    /// Takes out the oldest that left by a path.
+    fn take(&mut self, path: PathId) -> Option<Sent> {
+        let place = self.packets.iter().position(|sent| sent.path == path)?;
+        self.packets.remove(place)
+    }
+}
+
+impl Live {
+    pub(crate) fn new(secret: u64, early: Early) -> Self {
+        let mut flows = LiveFlows::new(secret);
+        flows.set_early(early);
+        Self { flows, ..Self::default() }
+    }
+}
+
+impl Peer {
+    /// Sends a packet now if it is of no use late; `None` where it may wait.
+    pub(super) fn send_live(
+        &mut self,
+        cx: &mut Context<'_>,
+        view: &InnerView,
+        packet: InnerPacket<'_>,
+        kept: usize,
+    ) -> Option<Result<(), DropReason>> {
+        let flow = self.live.flows.observe(cx.now, tuple::Way::Out, view, &packet)?;
+        let class = flow.class();
+        match class {
+            Class::RealTime => {}
+            Class::Names if view.protocol == UDP => {}
+            Class::Names | Class::Interactive | Class::Bulk => return None,
+        }
+        self.look_at_choices(cx.now);
+        let follows = self.is_client();
+        let flow = self.live.flows.get_mut(view, tuple::Way::Out)?;
+        let (path, is_new) = choose(cx.now, flow, follows, &self.live.choices)?;
+        let way = *self.live.choices.iter().find(|choice| choice.path == path)?;
+        let allowance = Allowance { rate: way.rate * EARLY_PART, burst: EARLY_BURST };
+        let flow = self.live.flows.get_mut(view, tuple::Way::Out)?;
+        if !flow.may_leave(cx.now, allowance, packet.len()) {
+            return None;
+        }
+        let is_alone = self.live.choices.len() < 2;
+        let framing = if is_alone { Framing::Plain } else { self.sequenced(view)? };
+        let load = Load::Packet { elsewhere: kept };
+        let sent = self.send_packet(cx, path, load, framing, view, packet);
+        let wanted = if class == Class::Names { 1.0 } else { way.expected_loss(is_new) };
+        let copied = self.send_copies(cx, way, wanted, framing, view, packet);
+        let is_whole = packet.len() + framing.overhead() <= way.room;
+        if !copied && !is_alone && is_whole && view.protocol == UDP && sent.is_ok() {
+            self.live.recent.push(cx.now, path, framing, packet);
+        }
+        Some(sent)
+    }
+
+    /// A place in the sequence by which copies are known.
+    fn sequenced(&mut self, view: &InnerView) -> Option<Framing> {
+        let epoch = self.epochs.current.as_mut()?;
+        let (bucket, sequence) = epoch.sequence_tx.take(flow::hash(view));
+        Some(Framing::Sequenced { bucket, sequence })
+    }
+
+    /// Sends copies of what left by `way`, of which this part is lost otherwise. Returns whether
+    /// any left.
+    fn send_copies(
+        &mut self,
+        cx: &mut Context<'_>,
+        way: Choice,
+        mut lost: f64,
+        framing: Framing,
+        view: &InnerView,
+        packet: InnerPacket<'_>,
+    ) -> bool {
+        let mut any = false;
+        let is_raced = lost >= 1.0;
+        for place in 0..self.live.choices.len() {
+            let choice = self.live.choices[place];
+            let len = packet.len() + framing.overhead();
+            let is_late = choice.lateness > way.lateness + PLAY_OUT && !is_raced;
+            if choice.path == way.path || is_late || len > choice.room {
+                continue;
+            }
+            if lost <= LOST_PART || !self.live.copies.take(cx.now, COPIES, len) {
+                break;
+            }
+            let load = Load::Eliciting;
+            if self.send_packet(cx, choice.path, load, framing, view, packet).is_ok() {
+                any = true;
+                self.count_copy(choice.path, len);
+                // A race is one of all.
+                lost *= if is_raced { 1.0 } else { choice.expected_loss(false) };
+            }
+        }
+        any
+    }
+
+    fn count_copy(&mut self, path: PathId, len: usize) {
+        if let Some(path) = self.paths.get_mut(path) {
+            path.copied += len as u64;
+        }
+    }
+
+    /// Fills the room for the choice: the paths that carry, the earliest first.
+    fn look_at_choices(&mut self, now: Instant) {
+        self.look_at_ways(now);
+        let mut choices = std::mem::take(&mut self.live.choices);
+        choices.clear();
+        choices.extend(self.bond.ways.iter().filter_map(|way| self.choice(now, way)));
+        choices.sort_by_key(|choice| (choice.is_doubtful, choice.lateness, choice.path));
+        self.live.choices = choices;
+    }
+
+    fn choice(&self, now: Instant, way: &Way) -> Option<Choice> {
+        let path = self.paths.get(way.path)?;
+        let lanes = self.epochs.current.iter().flat_map(|epoch| &epoch.tx);
+        let lane = lanes.into_iter().find(|lane| lane.path == way.path);
+        let loss = lane.map_or(0.0, |lane| lane.flight.loss().share());
+        Some(Choice {
+            path: way.path,
+            lateness: way.delay + path.delay.queue(now).unwrap_or_default(),
+            loss,
+            is_doubtful: self.doubtful_at(way.path).is_some_and(|at| at <= now),
+            rate: way.rate,
+            room: path.mtu.datagram() - OVERHEAD,
+        })
+    }
+
+    /// When a path has owed an answer for so long that it is in doubt.
+    fn doubtful_at(&self, id: PathId) -> Option<Instant> {
+        let lanes = self.epochs.current.iter().flat_map(|epoch| &epoch.tx);
+        let lane = lanes.into_iter().find(|lane| lane.path == id)?;
+        let path = self.paths.get(id)?;
+        let grace = DELAY_PACED + DOUBT_GRACE;
+        lane.flight.unanswered_since().map(|since| since + path.rtt.timeout() + grace)
+    }
+
+    /// When copies are due of what left by a path that is in doubt by then.
+    pub(super) fn rescue_due(&self) -> Option<Instant> {
+        if self.live.recent.packets.is_empty() {
+            return None;
+        }
+        let in_time = |id| {
+            let (due, until) = (self.doubtful_at(id)?, self.live.recent.until(id)?);
+            (due < until).then_some(due)
+        };
+        self.paths.iter().filter_map(|path| in_time(path.id)).min()
+    }
+
+    /// What left just now by a path that is in doubt leaves again by another.
+    pub(super) fn rescue(&mut self, cx: &mut Context<'_>) {
+        if self.rescue_due().is_none_or(|due| due > cx.now) {
+            return;
+        }
+        self.look_at_choices(cx.now);
+        let doubtful = |id| self.doubtful_at(id).is_some_and(|at| at <= cx.now);
+        let doubtful: Vec<_> =
+            self.paths.iter().map(|path| path.id).filter(|&id| doubtful(id)).collect();
+        for id in doubtful {
+            let other = self.live.choices.iter().find(|choice| choice.path != id).copied();
+            while let Some(sent) = self.live.recent.take(id) {
+                let is_of_use = sent.at + PLAY_OUT > cx.now;
+                let len = sent.frame.len();
+                let Some(other) = other.filter(|other| is_of_use && len <= other.room) else {
+                    continue;
+                };
+                if !self.live.copies.take(cx.now, COPIES, len) {
+                    continue;
+                }
+                let fill = |draft: &mut crate::outbox::Draft<'_>| {
+                    draft.frames().extend_from_slice(&sent.frame);
+                };
+                match self.send_on(cx, other.path, Load::Eliciting, fill) {
+                    Ok(()) => self.count_copy(other.path, len),
+                    Err(reason) => cx.drops.count(reason),
+                }
+            }
+        }
+    }
+
+    /// An inner packet has come by a path that shares what there is with others.
+    pub(super) fn hear_live(&mut self, now: Instant, path: Option<PathId>, packet: &[u8]) {
+        let Some(path) = path.filter(|&path| self.is_shared(Some(path))) else { return };
+        let Ok(view) = InnerView::parse(packet, packet.len()) else { return };
+        let whole = InnerPacket::whole(packet);
+        if let Some(flow) = self.live.flows.observe(now, tuple::Way::In, &view, &whole) {
+            flow.came = Some((path, now));
+            if flow.leaves == Some(path) {
+                flow.came_back_at = Some(now);
+            }
+        }
+    }
+
+    /// Whether what left at `at` is of no use any more.
+    pub(super) fn is_too_late(&self, now: Instant, at: Instant, packet: &[u8]) -> bool {
+        if now.saturating_since(at) <= PLAY_OUT {
+            return false;
+        }
+        let Ok(view) = InnerView::parse(packet, packet.len()) else { return false };
+        let flow = self.live.flows.get(&view, tuple::Way::Out);
+        view.protocol == UDP && flow.is_some_and(|flow| flow.class() == Class::RealTime)
+    }
+
+    /// Its user wants this early from now on; a client tells its gateway.
+    pub(crate) fn set_early(&mut self, now: Instant, early: &Early) {
+        if self.live.flows.early() == early {
+            return;
+        }
+        self.live.flows.set_early(early.clone());
+        if matches!(self.side, Side::Gateway(_)) && self.epochs.current.is_some() {
+            self.control.push(now, &Control::Early(early.ends().to_vec()));
+        }
+    }
+
+    /// Client: says at the beginning of an epoch what is wanted early, if anything is.
+    pub(super) fn say_early(&mut self, now: Instant) {
+        let early = self.live.flows.early();
+        if !early.is_empty() {
+            self.control.push(now, &Control::Early(early.ends().to_vec()));
+        }
+    }
+
+    /// Gateway: the client wants this early.
+    pub(super) fn take_early(&mut self, early: &Early) {
+        if self.is_client() {
+            self.live.flows.set_early(early.clone());
+            self.live.told = true;
+        }
+    }
+
+    /// Gateway: the client has said all that it says first in an epoch. Who wants nothing early
+    /// does not say so, and it may be another process than before.
+    pub(super) fn note_introduced(&mut self) {
+        if !std::mem::take(&mut self.live.told) && !self.live.flows.early().is_empty() {
+            self.live.flows.set_early(Early::default());
+        }
+    }
+}
+
+impl Choice {
+    /// Which part of what leaves by it will be lost.
+    fn expected_loss(&self, is_new: bool) -> f64 {
+        if self.is_doubtful || is_new { self.loss.max(DOUBTFUL_LOSS) } else { self.loss }
+    }
+}
+
+/// The path by which a packet of `flow` leaves, and whether that has just changed.
+fn choose(
+    now: Instant,
+    flow: &mut LiveFlow,
+    follows: bool,
+    choices: &[Choice],
+) -> Option<(PathId, bool)> {
+    let earliest = choices.first()?;
+    let recent = |at: Instant| now.saturating_since(at) < FOLLOW;
+    let came = flow.came.filter(|&(_, at)| follows && recent(at)).map(|(path, _)| path);
+    let is_answered = flow.came_back_at.is_some_and(recent);
+    let own = flow.leaves.filter(|_| is_answered || came.is_none());
+    let is_changed = |since: Duration| {
+        flow.changed_at.is_some_and(|changed| now.saturating_since(changed) < since)
+    };
+    let margin = if own.is_some() && is_changed(DWELL) { DWELL_MARGIN } else { MARGIN };
+    let wanted = own.or(came).and_then(|path| choices.iter().find(|choice| choice.path == path));
+    let stays = wanted.filter(|choice| {
+        let is_sound = !choice.is_doubtful || earliest.is_doubtful;
+        is_sound && choice.lateness <= earliest.lateness + margin
+    });
+    let path = stays.map_or_else(|| least_lossy(choices), |choice| choice.path);
+    let is_new = match flow.leaves {
+        Some(before) if before == path => is_changed(NEW),
+        Some(_) => {
+            flow.changed_at = Some(now);
+            true
+        }
+        // Nothing says that the first path of a flow is worse than others.
+        None => false,
+    };
+    if flow.leaves != Some(path) {
+        flow.leaves = Some(path);
+        flow.came_back_at = flow.came.filter(|&(by, _)| by == path).map(|(_, at)| at);
+    }
+    Some((path, is_new))
+}
+
+/// Of the paths that are as early as the earliest, as far as is felt, the one that loses least.
+fn least_lossy(choices: &[Choice]) -> PathId {
+    let earliest = choices[0];
+    let as_early = choices.iter().filter(|choice| {
+        choice.is_doubtful == earliest.is_doubtful && choice.lateness <= earliest.lateness + MARGIN
+    });
+    let rank = |a: &&Choice, b: &&Choice| a.loss.total_cmp(&b.loss);
+    as_early.min_by(rank).map_or(earliest.path, |choice| choice.path)
+}
+
+#[cfg(test)]
+#[path = "live_tests.rs"]
+mod tests;

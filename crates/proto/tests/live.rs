@@ -1,0 +1,205 @@
+//! What is of no use late: it leaves by one path and stays with it, by two where one loses some, and
+//! is delivered once; questions for names go by all of them.
+
+#![allow(clippy::unwrap_used, reason = "a test: a panic is the report")]
+
+mod pair;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use pair::{Datagram, Pair, links, udp};
+use rove_proto::bond::Mode;
+use rove_proto::flow::live::Early;
+use rove_proto::node::Command;
+use rove_proto::time::{Duration, Instant};
+use rove_proto::wire::control::{End, Prefix};
+
+const WIFI: [u8; 4] = [203, 0, 113, 5];
+const CABLE: [u8; 4] = [192, 0, 2, 130];
+/// Between two packets of a voice.
+const VOICE: Duration = Duration::from_millis(20);
+/// The server of `pair`.
+const SERVER: [u8; 4] = [198, 51, 100, 7];
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A session by two links that share what there is.
+fn bonded() -> Pair {
+    let mut pair = Pair::up();
+    pair.tell_client(links(&[WIFI, CABLE]));
+    pair.tell_client(Command::SetMode(Mode::Full));
+    pair.run(ms(500));
+    for number in 0..100 {
+        let bulk = udp((50_000, 50_001), &[0; 1_000], false);
+        let back = udp((50_000, 50_001), &[0; 1_000], true);
+        pair.send(&bulk);
+        pair.send_back(&back);
+        pair.run(ms(number % 3));
+    }
+    pair.run(ms(200));
+    pair.client_inner.clear();
+    pair.gateway_inner.clear();
+    pair
+}
+
+/// The `number`th packet of a voice, as RTP; the same port both ways.
+fn voice(number: u16, back: bool) -> Vec<u8> {
+    let mut payload = vec![0; 172];
+    payload[0] = 0x80;
+    payload[2..4].copy_from_slice(&number.to_be_bytes());
+    payload[4..8].copy_from_slice(&(u32::from(number) * 160).to_be_bytes());
+    payload[11] = 1 + u8::from(back);
+    udp((40_000, 40_000), &payload, back)
+}
+
+/// Both ends speak, and each packet's time of leaving is returned.
+fn speak(pair: &mut Pair, numbers: std::ops::Range<u16>) -> Vec<Instant> {
+    let each = |number| {
+        let left_at = pair.now;
+        pair.send(&voice(number, false));
+        pair.send_back(&voice(number, true));
+        pair.run(VOICE);
+        left_at
+    };
+    numbers.map(each).collect()
+}
+
+/// When each packet of the voice arrived, up and down; none may arrive twice.
+fn heard(pair: &Pair) -> [BTreeMap<u16, Instant>; 2] {
+    [&pair.gateway_inner, &pair.client_inner].map(|inner| {
+        let mut heard = BTreeMap::new();
+        for (at, packet) in inner.iter().filter(|(_, packet)| packet.len() == 200) {
+            let number = u16::from_be_bytes(packet[30..32].try_into().unwrap());
+            assert_eq!(heard.insert(number, *at), None, "{number} came twice");
+        }
+        heard
+    })
+}
+
+/// Counts datagrams by the client's address, up and down, that are so long.
+fn counted(
+    pair: &mut Pair,
+    len: std::ops::Range<usize>,
+) -> Rc<RefCell<BTreeMap<(IpAddr, bool), u32>>> {
+    let counts = Rc::new(RefCell::new(BTreeMap::new()));
+    let seen = Rc::clone(&counts);
+    let gateway = pair.gateway_at[0];
+    pair.filter = Box::new(move |datagram: &Datagram| {
+        let up = datagram.to == gateway;
+        let client = if up { datagram.from } else { datagram.to };
+        if len.contains(&datagram.bytes.len()) {
+            *seen.borrow_mut().entry((client.ip(), up)).or_default() += 1;
+        }
+        true
+    });
+    counts
+}
+
+#[test]
+fn a_call_stays_with_one_path_both_ways_and_is_sent_once() {
+    let mut pair = bonded();
+    speak(&mut pair, 0..20);
+    let counts = counted(&mut pair, 200..300);
+    speak(&mut pair, 20..320);
+    pair.run(ms(200));
+    let counts = counts.borrow();
+    let clients: Vec<_> = counts.keys().map(|&(address, _)| address).collect();
+    assert_eq!(counts.len(), 2, "one path, two ways: {counts:?}");
+    assert_eq!(clients[0], clients[1], "{counts:?}");
+    assert!(counts.values().all(|&count| count == 300), "{counts:?}");
+    assert!(heard(&pair).iter().all(|heard| heard.len() == 320));
+}
+
+#[test]
+fn what_a_path_loses_arrives_by_another_and_its_bytes_are_told() {
+    let mut pair = bonded();
+    speak(&mut pair, 0..20);
+    let mut count = 0u32;
+    pair.filter = Box::new(move |datagram| {
+        let lossy = IpAddr::from(WIFI);
+        let is_lossy = datagram.from.ip() == lossy || datagram.to.ip() == lossy;
+        count += u32::from(is_lossy);
+        // One of ten.
+        !is_lossy || count.wrapping_mul(0x9e37_79b9).rotate_left(8) % 10 != 0
+    });
+    let left = speak(&mut pair, 20..1_020);
+    pair.run(ms(300));
+    for heard in heard(&pair) {
+        let is_late = |number: &u16| {
+            let left_at = left[usize::from(*number) - 20];
+            heard.get(number).is_none_or(|at| at.saturating_since(left_at) > ms(80))
+        };
+        let late = (520..1_020).filter(is_late).count();
+        assert!(late <= 2, "{late} of 500");
+    }
+}
+
+#[test]
+fn when_its_path_dies_a_call_goes_on() {
+    for lost in [WIFI, CABLE] {
+        let mut pair = bonded();
+        speak(&mut pair, 0..100);
+        pair.filter = Box::new(move |datagram| {
+            let dead = IpAddr::from(lost);
+            datagram.from.ip() != dead && datagram.to.ip() != dead
+        });
+        let left = speak(&mut pair, 100..300);
+        pair.run(ms(200));
+        for heard in heard(&pair) {
+            assert_eq!(heard.len(), 300, "all of it arrives");
+            for (number, left_at) in (100..).zip(&left) {
+                let took = heard[&number].saturating_since(*left_at);
+                // 20 ms is the way, 60 ms what a player waits.
+                assert!(took <= ms(80), "{number} took {took:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn questions_for_names_go_by_every_path_and_arrive_once() {
+    let mut pair = bonded();
+    let counts = counted(&mut pair, 200..300);
+    let question = [7; 200];
+    pair.send(&udp((40_000, 53), &question, false));
+    pair.run(ms(100));
+    pair.send_back(&udp((53, 40_000), &question, true));
+    pair.run(ms(100));
+    assert_eq!(counts.borrow().len(), 4, "both ways by both: {:?}", counts.borrow());
+    assert!(counts.borrow().values().all(|&count| count == 1), "{:?}", counts.borrow());
+    assert_eq!((pair.gateway_inner.len(), pair.client_inner.len()), (1, 1));
+}
+
+#[test]
+fn what_is_wanted_early_is_so_both_ways() {
+    let mut pair = bonded();
+    let network = Prefix::host(SERVER.into());
+    let early = |port| Early::new(&[End { network, port: Some(port) }]);
+    let play = |pair: &mut Pair| {
+        let counts = counted(pair, 800..900);
+        for _ in 0..200 {
+            pair.send(&udp((40_000, 27_015), &[7; 800], false));
+            pair.send_back(&udp((27_015, 40_000), &[7; 800], true));
+            // Much else is sent, with which it shares both links otherwise.
+            for _ in 0..15 {
+                pair.send(&udp((50_000, 50_001), &[0; 1_000], false));
+                pair.send_back(&udp((50_000, 50_001), &[0; 1_000], true));
+            }
+            pair.run(ms(5));
+        }
+        pair.run(ms(100));
+        let counts = counts.borrow();
+        [true, false].map(|up| counts.keys().filter(|&&(_, way)| way == up).count())
+    };
+    assert_ne!(play(&mut pair), [1, 1]);
+    pair.tell_client(Command::SetEarly(early(27_015)));
+    pair.run(ms(200));
+    assert_eq!(play(&mut pair), [1, 1]);
+    pair.run(Duration::from_secs(125)); // new keys
+    assert_eq!(play(&mut pair), [1, 1]);
+}
