@@ -1,11 +1,10 @@
 //! The same about what clients make of their links: several of them at once, or one alone.
 
-use rove_lab::emu::Filter;
 use rove_lab::world::{
     Attack, Intercept, Machine, Mode, Network, Op, Overreach, Quality, Way, replay,
 };
 
-use super::{filter_all, holds, move_gateway, plug, quality, send_up, settle, wait};
+use super::{holds, move_gateway, plug, quality, send_up, settle, wait};
 
 const fn full(client: u8) -> Op {
     Op::SetMode { client, mode: Mode::Full }
@@ -153,10 +152,4 @@ fn a_path_that_no_index_is_left_for_is_not_taken_for_one_that_carries() {
         settle(false),
     ];
     holds(862, &ops);
-}
-
-#[test]
-fn what_came_under_new_keys_waits_for_what_is_missing_under_the_old_ones() {
-    let sleep = Op::Machine(Machine::Sleep { client: 0, seconds: 16_322 });
-    holds(1358, &[full(1), full(2), filter_all(1, Filter::NoUdp), sleep, settle(true)]);
 }
