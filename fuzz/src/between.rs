@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use rove_proto::bond::Mode;
+use rove_proto::bond::choice::Scheduler;
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
@@ -311,6 +312,7 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
         hold: Hold::Full.into(),
         hold_memory: 1 << 20,
         mode: Mode::default(),
+        scheduler: Scheduler::default(),
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), 100)
 }

@@ -80,6 +80,7 @@ fn kind(op: &Op) -> &'static str {
         Op::Network(_) => "the network changes",
         Op::Connect { .. } => "a connection",
         Op::SetMode { .. } => "another mode",
+        Op::SetScheduler { .. } => "another scheduler",
         Op::Send { .. } | Op::Syn { .. } | Op::Wait { .. } => "traffic",
         Op::Revoke { .. } => "revoked",
         Op::Readmit { .. } => "readmitted",
@@ -90,7 +91,7 @@ fn kind(op: &Op) -> &'static str {
 }
 
 /// Kinds that [`kind`] can tell.
-const KINDS: usize = 29;
+const KINDS: usize = 30;
 
 #[test]
 fn the_fixed_seeds_have_operations_of_every_kind() {

@@ -2,6 +2,7 @@
 //! sections 3 and 4. (Headers, sealing and the handshake have vectors of their own, made by a
 //! second implementation.)
 
+use rove_proto::bond::choice::Scheduler;
 use rove_proto::error::{CloseCode, DropReason};
 use rove_proto::id::{PathSerial, SessionIndex};
 use rove_proto::wire::control::{Control, End, Lease, Prefix};
@@ -187,6 +188,7 @@ fn control_messages() {
             "06  02 18 04 c0000200000000000000000000000000 0000
              80 06 20010db8000000000000000000000007 6987",
         ),
+        (Control::Scheduler(Scheduler::Redundant.number()), "07  03"),
     ];
     for (control, hex) in vectors {
         let mut emitted = Vec::new();
@@ -195,4 +197,6 @@ fn control_messages() {
         assert_eq!(Control::parse(&emitted), Ok(control), "{hex}");
     }
     assert_eq!(Control::parse(&[0x7f, 1, 2]), Ok(Control::Unknown(0x7f)));
+    assert_eq!(Control::parse(&[7]), Err(DropReason::BadFrame));
+    assert_eq!(Control::parse(&[7, 200, 1]), Ok(Control::Scheduler(200)), "of a later version");
 }

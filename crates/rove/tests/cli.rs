@@ -34,6 +34,7 @@ fn help_is_everywhere_and_does_not_change_by_accident() {
         ("help-rehearse.txt", "rehearse --help"),
         ("help-set.txt", "set --help"),
         ("help-set-mode.txt", "set mode --help"),
+        ("help-set-scheduler.txt", "set scheduler --help"),
     ] {
         let help = rove(words(line)).ok();
         assert!(help.lines().all(|line| line.chars().count() <= 100), "{line}");
@@ -73,6 +74,9 @@ fn wrong_usage_is_two() {
         "set",
         "set mode",
         "set mode both",
+        "up --scheduler fastest",
+        "set scheduler",
+        "set scheduler fastest",
         "set colour blue",
         "status --log-format xml",
     ] {
@@ -322,6 +326,8 @@ fn a_client_that_does_not_run_is_down() {
     assert!(rove_in(dir.path(), "reload").fails().contains("not up: connect with `rove up`"));
     let error = rove_in(dir.path(), "set mode full").fails();
     assert!(error.contains("not up: connect with `rove up --mode full`"), "{error}");
+    let error = rove_in(dir.path(), "set scheduler rtt").fails();
+    assert!(error.contains("not up: connect with `rove up --scheduler rtt`"), "{error}");
     golden("status-down.txt", &rove_in(dir.path(), "status").ok());
 }
 

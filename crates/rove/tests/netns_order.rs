@@ -80,14 +80,22 @@ fn what_is_made_of_links_can_be_said_at_any_time() {
         assert_eq!(mode(), is("full"), "what is typed overrules the file");
         assert_eq!(lab.rove("client", "set mode backup").ok(), "mode backup\n");
         assert_eq!(mode(), is("backup"));
+        let scheduler = || {
+            let status = lab.rove("client", "status --json").ok();
+            let status: Value = serde_json::from_str(&status).unwrap();
+            status["scheduler"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(scheduler(), "earliest");
+        assert_eq!(lab.rove("client", "set scheduler redundant").ok(), "scheduler redundant\n");
+        assert_eq!(scheduler(), "redundant");
         assert!(lab.rove("client", "reload").ok().ends_with("reloaded\n"));
         assert_eq!(mode(), is("full"), "as it was started");
         lab.rove("client", "down").ok();
         lab.rove("client", "up --route 198.51.100.0/24").ok();
         assert_eq!(mode(), is("single"), "as the file says");
-        std::fs::write(&config, "").unwrap();
+        std::fs::write(&config, "[paths]\nscheduler = \"rate\"\n").unwrap();
         lab.rove("client", "reload").ok();
-        assert_eq!(mode(), is("backup"));
+        assert_eq!((mode(), scheduler()), (is("backup"), "rate".to_owned()));
         let error = lab.rove("gateway", "set mode full").fails();
         assert!(error.contains("not up"), "{error}");
         lab.rove("client", "down").ok();

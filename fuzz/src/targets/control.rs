@@ -38,6 +38,7 @@ fn seeds() -> Vec<Vec<u8>> {
             End { network: Prefix { address: v4.into(), bits: 16 }, port: None },
             End { network: Prefix::host(v6.into()), port: Some(27_015) },
         ]),
+        Control::Scheduler(6),
         Control::Unknown(200),
     ];
     let bytes = |control: &Control| {

@@ -15,6 +15,9 @@ pub struct Terrain {
     pub beside: Vec<LinkConfig>,
     /// What the client makes of its links.
     pub mode: Mode,
+    /// How client and gateway choose among links that carry together, as the configuration has
+    /// it: one of [`SCHEDULERS`].
+    pub scheduler: &'static str,
     /// What is between the client's first network and the Internet.
     pub edge: Edge,
     /// The way from there to the gateway, in nanoseconds; as long back.
@@ -38,6 +41,10 @@ pub enum Mode {
     /// All carry.
     Full,
 }
+
+/// By what names links that carry together are chosen among, the usual one first.
+pub const SCHEDULERS: &[&str] =
+    &["earliest", "rtt", "round-robin", "redundant", "loss", "rate", "latency"];
 
 /// The IP versions of the client's networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,8 +94,9 @@ impl Terrain {
     /// Links like this, whatever is behind them.
     pub const fn of(link: LinkConfig) -> Self {
         let (edge, families, known) = (Edge::Any, Families::Same, Known::ByAddress);
-        let (mode, beyond_ns, clients) = (Mode::Backup, 0, 1);
-        Self { link, beside: Vec::new(), mode, edge, beyond_ns, families, known, clients }
+        let (mode, scheduler, beyond_ns, clients) = (Mode::Backup, SCHEDULERS[0], 0, 1);
+        let beside = Vec::new();
+        Self { link, beside, mode, scheduler, edge, beyond_ns, families, known, clients }
     }
 
     /// The round trip between client and gateway, in nanoseconds, serialisation left aside.

@@ -2,8 +2,8 @@
 //! thesis, and pairs that people have).
 
 use super::links::{
-    self, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SECONDS, TRANSFER, is_recorded,
-    name,
+    self, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SCHEDULER, SECONDS, TRANSFER,
+    is_recorded, name,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -30,13 +30,14 @@ const PAIRS: &[Pair] = &[
 const CELLS: Cells = Cells {
     pairs: PAIRS,
     known: Known::ByAddress,
-    losses: &["0", "0.5", "2", "bursty"],
-    few: &[(0, 0), (0, 1), (1, 0), (3, 3), (4, 2), (5, 0), (6, 0)],
+    losses: &["0", "0.5", "1", "2", "bursty"],
+    few: &[(0, 0), (0, 1), (1, 0), (3, 4), (4, 3), (5, 0), (6, 0)],
 };
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
     MODE,
+    SCHEDULER,
     TRANSFER,
     CONGESTION,
     Setting::choice(
@@ -56,7 +57,7 @@ const SETTINGS: &[Setting] = &[
     ),
     Setting::choice(
         "loss",
-        &[GRID, "0", "0.5", "2", "bursty"],
+        &[GRID, "0", "0.5", "1", "2", "bursty"],
         "what each loses each way, in per cent; or 2 % in bursts of 3",
     ),
     SECONDS,
@@ -91,7 +92,7 @@ impl Scenario for Asymmetric {
     /// What recorded networks offer nobody can foresee: there only the better one is the measure.
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
         let chosen = links::chosen(settings, "pair", PAIRS, name);
-        links::limits(Some(SHARE_OF_SUM_MIN).filter(|_| !chosen.is_some_and(is_recorded)))
+        links::limits(settings, Some(SHARE_OF_SUM_MIN).filter(|_| !chosen.is_some_and(is_recorded)))
     }
 
     fn bound_ms(&self, settings: &Settings) -> f64 {

@@ -16,7 +16,8 @@ use super::table::{self, Row, TABLE, figure, least};
 use super::{Baseline, Grid, Key, Outcome, Stage};
 use crate::emu::{LinkConfig, Loss, MS, Rate, SECOND};
 use crate::ground::{
-    Congestion, Connections, Flow, Ground, Known, Mode, Receiver, Route, Terrain, Transfer, Trouble,
+    Congestion, Connections, Flow, Ground, Known, Mode, Receiver, Route, SCHEDULERS, Terrain,
+    Transfer, Trouble,
 };
 use crate::world::StreamsKnown;
 use serde_json::{Value, json};
@@ -50,6 +51,12 @@ pub(super) const MODE: Setting = Setting::choice(
     "mode",
     &["full", "backup", "single"],
     "what the client makes of its links: all carry, one does, one does and no other is prepared",
+);
+/// The setting of the scheduler.
+pub(super) const SCHEDULER: Setting = Setting::choice(
+    "scheduler",
+    SCHEDULERS,
+    "how client and gateway choose among links that carry together",
 );
 /// The setting of the receiver.
 pub(super) const TRANSFER: Setting =
@@ -115,11 +122,18 @@ pub(super) struct Cells<const N: usize = 2> {
     pub(super) few: &'static [(usize, usize)],
 }
 
-/// What must hold, with so much of the sum in every cell that is judged by it.
-pub(super) fn limits(share_of_sum_min: Option<f64>) -> Vec<Limit> {
+/// What must hold, with so much of the sum in every cell that is judged by it. Of the schedulers
+/// that are there to compare with, no goodput is promised; but what goes by all links is as fast as
+/// the best.
+pub(super) fn limits(settings: &Settings, share_of_sum_min: Option<f64>) -> Vec<Limit> {
     let of_sum = share_of_sum_min.map(|least| Limit::at_least("share_of_sum_min", least));
-    let of_best = Limit::at_least("share_of_best_min", SHARE_OF_BEST_MIN);
-    of_sum.into_iter().chain([of_best, Limit::equal("checksum_ok", true)]).collect()
+    let of_best = Some(Limit::at_least("share_of_best_min", SHARE_OF_BEST_MIN));
+    let (of_sum, of_best) = match scheduler(settings) {
+        "earliest" => (of_sum, of_best),
+        "redundant" => (None, of_best),
+        _ => (None, None),
+    };
+    of_sum.into_iter().chain(of_best).chain([Limit::equal("checksum_ok", true)]).collect()
 }
 
 /// What the shallowest queue of these pairs holds, in milliseconds: lateness costs no goodput as
@@ -298,7 +312,8 @@ impl<const N: usize> Cell<N> {
         let mut links = self.pair.iter().map(|link| link.config(loss(self.loss)));
         let first = links.next().unwrap_or_default();
         let (beside, mode, known) = (links.collect(), mode(stage), self.known);
-        let together = Terrain { beside, mode, known, ..Terrain::of(first) };
+        let scheduler = scheduler(stage.settings);
+        let together = Terrain { beside, mode, scheduler, known, ..Terrain::of(first) };
         let told = stage.on_ground(&together, &mut |ground, _| {
             // Until there is a path by every link.
             ground.pause(CALM_NS)?;
@@ -420,6 +435,12 @@ pub(super) fn mode(stage: &Stage<'_>) -> Mode {
         "single" => Mode::Single,
         _ => Mode::Full,
     }
+}
+
+/// How the links are chosen among.
+fn scheduler(settings: &Settings) -> &'static str {
+    let set = settings.text("scheduler");
+    SCHEDULERS.iter().find(|&&name| name == set).unwrap_or(&SCHEDULERS[0])
 }
 
 /// The pair that a setting names, by how each is called there.

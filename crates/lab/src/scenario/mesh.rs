@@ -1,7 +1,7 @@
 //! `mesh`: one connection over four links to a gateway that is known by two addresses.
 
 use super::links::{
-    self, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, SECONDS, TRANSFER, name,
+    self, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, SCHEDULER, SECONDS, TRANSFER, name,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -27,6 +27,7 @@ const CELLS: Cells<4> = Cells {
 /// What can be set.
 const SETTINGS: &[Setting] = &[
     MODE,
+    SCHEDULER,
     TRANSFER,
     CONGESTION,
     Setting::choice(
@@ -53,8 +54,8 @@ impl Scenario for Mesh {
         }
     }
 
-    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
-        links::limits(Some(SHARE_OF_SUM_MIN))
+    fn limits(&self, settings: &Settings) -> Vec<Limit> {
+        links::limits(settings, Some(SHARE_OF_SUM_MIN))
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {

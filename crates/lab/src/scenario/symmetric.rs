@@ -5,7 +5,7 @@
 //! a packet.
 
 use super::links::{
-    self, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SECONDS, TRANSFER,
+    self, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SCHEDULER, SECONDS, TRANSFER,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -29,6 +29,7 @@ const CELLS: Cells = Cells {
 /// What can be set.
 const SETTINGS: &[Setting] = &[
     MODE,
+    SCHEDULER,
     TRANSFER,
     CONGESTION,
     Setting::choice("rtt", &[GRID, "1", "20", "60"], "round trip of both links in milliseconds"),
@@ -68,8 +69,8 @@ impl Scenario for Symmetric {
         })
     }
 
-    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
-        links::limits(Some(SHARE_OF_SUM_MIN))
+    fn limits(&self, settings: &Settings) -> Vec<Limit> {
+        links::limits(settings, Some(SHARE_OF_SUM_MIN))
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {

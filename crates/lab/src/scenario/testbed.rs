@@ -63,6 +63,8 @@ pub struct Testbed {
     pub cards: Vec<CardId>,
     /// What the client is to make of them.
     pub mode: Mode,
+    /// How it is to choose among those that carry together.
+    pub scheduler: &'static str,
     /// The one with the proxy and the names.
     services: HostId,
     /// The gateway's card.
@@ -153,6 +155,7 @@ impl Testbed {
             services,
             cards,
             mode: terrain.mode,
+            scheduler: terrain.scheduler,
             uplink,
             home,
             home_site,

@@ -41,6 +41,11 @@ impl World {
                 self.hosts[host].set_mode(mode);
                 return self.command(host, Command::SetMode(mode));
             }
+            Op::SetScheduler { client, scheduler } => {
+                let host = self.client(client) + 1;
+                self.hosts[host].set_scheduler(scheduler);
+                return self.command(host, Command::SetScheduler(scheduler));
+            }
             Op::Wait { ms } => return self.wait(u64::from(ms) * MS),
             Op::Network(ref change) => return self.change_network(change),
             Op::Machine(ref change) => return self.change_machine(change),

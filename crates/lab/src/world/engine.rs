@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use rove_proto::bond::Mode;
+use rove_proto::bond::choice::Scheduler;
 use rove_proto::crypto::{SeededRng, StaticSecret, Status, Token};
 use rove_proto::id::{PeerKey, SocketId, Transport};
 use rove_proto::node::{Command, Event, Node, PeerStatus};
@@ -62,15 +63,17 @@ pub(super) struct Crowd {
     pub(super) holding: Holding,
     /// How many networks the first has beside the usual ones, and a card for each.
     pub(super) beside: usize,
-    /// What clients make of their links.
+    /// What clients make of their links,
     pub(super) mode: Mode,
+    /// and how they choose among those that carry together.
+    pub(super) scheduler: Scheduler,
 }
 
 impl Crowd {
     /// So many who come at once, know of no streams and have no links but the usual ones.
     pub(super) const fn usual(clients: usize, holding: Holding) -> Self {
-        let (streams, mode) = (Known::None, Mode::Backup);
-        Self { clients, apart_ns: 0, streams, holding, beside: 0, mode }
+        let (streams, mode, scheduler) = (Known::None, Mode::Backup, Scheduler::Earliest);
+        Self { clients, apart_ns: 0, streams, holding, beside: 0, mode, scheduler }
     }
 }
 
@@ -171,7 +174,7 @@ impl World {
 
     /// The same with these clients.
     pub(super) fn gathering(crowd: Crowd, seed: u64, watch: Watch) -> Result<Self, Breach> {
-        let Crowd { clients: count, apart_ns, streams, holding, beside, mode } = crowd;
+        let Crowd { clients: count, apart_ns, streams, holding, beside, mode, scheduler } = crowd;
         let rng = Rng::new(seed).fork(0x776f);
         let mut keys = SeededRng::new(KEY_SEED);
         let mut secret = || StaticSecret::generate(&mut keys);
@@ -221,7 +224,7 @@ impl World {
             let (secret, host) = (secret(), client + 1);
             let key = secret.public();
             let cards = usize::from(CARDS) + if client == 0 { beside } else { 0 };
-            world.hosts.push(Host::new(host, secret, cards, holding).bonding(mode));
+            world.hosts.push(Host::new(host, secret, cards, holding).bonding(mode, scheduler));
             world.add_client(client, key);
         }
         world.move_gateway(0)?;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use rove_proto::bond::Mode;
+use rove_proto::bond::choice::Scheduler;
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PacketNumber, SocketId, Transport};
@@ -84,6 +85,7 @@ pub(super) struct Host {
     secret: StaticSecret,
     holding: Holding,
     mode: Mode,
+    scheduler: Scheduler,
     out: Outbox,
     sockets: BTreeMap<SocketId, (usize, SocketAddr)>,
     next_port: u16,
@@ -126,7 +128,7 @@ impl Host {
     pub(super) fn new(id: HostId, secret: StaticSecret, cards: usize, holding: Holding) -> Self {
         let mut host = Self {
             id,
-            node: node(Instant::ZERO, &secret, 0, (holding, Mode::Backup)),
+            node: node(Instant::ZERO, &secret, 0, (holding, Mode::Backup, Scheduler::Earliest)),
             power: Power::On,
             cards: vec![None; cards],
             first_card: 0,
@@ -135,6 +137,7 @@ impl Host {
             secret,
             holding,
             mode: Mode::Backup,
+            scheduler: Scheduler::Earliest,
             out: Outbox::new(),
             sockets: BTreeMap::new(),
             next_port: PORTS.start,
@@ -144,14 +147,20 @@ impl Host {
         host
     }
 
-    /// The same with a node that makes this of its links from its next start on.
-    pub(super) fn bonding(self, mode: Mode) -> Self {
-        Self { mode, ..self }
+    /// The same with a node that makes this of its links from its next start on, and chooses among
+    /// them so.
+    pub(super) fn bonding(self, mode: Mode, scheduler: Scheduler) -> Self {
+        Self { mode, scheduler, ..self }
     }
 
     /// The same, which is there already; who runs is to be told.
     pub(super) const fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
+    }
+
+    /// The same of how it chooses among links that carry together.
+    pub(super) const fn set_scheduler(&mut self, scheduler: Scheduler) {
+        self.scheduler = scheduler;
     }
 
     /// What its node makes of its links.
@@ -171,7 +180,8 @@ impl Host {
         if reboot {
             self.booted_ns = now_ns;
         }
-        self.node = node(self.clock(now_ns), &self.secret, seed, (self.holding, self.mode));
+        let made = (self.holding, self.mode, self.scheduler);
+        self.node = node(self.clock(now_ns), &self.secret, seed, made);
         self.power = Power::On;
         self.sockets.clear();
         if self.id == 0 {
@@ -326,7 +336,12 @@ impl Host {
     }
 }
 
-fn node(now: Instant, secret: &StaticSecret, seed: u64, (holding, mode): (Holding, Mode)) -> Node {
+fn node(
+    now: Instant,
+    secret: &StaticSecret,
+    seed: u64,
+    (holding, mode, scheduler): (Holding, Mode, Scheduler),
+) -> Node {
     let config = Config {
         secret: secret.clone(),
         floor: Floor::BITS_128,
@@ -336,6 +351,7 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64, (holding, mode): (Holdin
         hold: holding.hold.into(),
         hold_memory: holding.memory,
         mode,
+        scheduler,
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET)
 }

@@ -53,6 +53,7 @@ pub use op::{
     Attack, Found, Intercept, Machine, Network, Op, Overreach, Quality, Way, decode, generate,
 };
 pub use rove_proto::bond::Mode;
+pub use rove_proto::bond::choice::Scheduler;
 pub use rove_proto::flow::Hold;
 pub use streams::Known as StreamsKnown;
 pub use watch::Teller;

@@ -7,6 +7,7 @@
 //! are longer than a question are asked to be in sequence: shorter ones overtake what waits.
 
 use rove_proto::bond::Mode;
+use rove_proto::bond::choice::Scheduler;
 
 use super::agenda::Task;
 use super::engine::{GATEWAY, World};
@@ -53,6 +54,21 @@ pub(super) fn strew(seed: u64, ops: &mut Vec<Op>) {
 pub(super) fn change(rng: &mut Rng) -> Op {
     let mode = [Mode::Full, Mode::Full, Mode::Backup, Mode::Single][rng.below(4) as usize];
     Op::SetMode { client: client(rng), mode }
+}
+
+/// Clients of some seeds choose among paths otherwise, at once or in the middle of things.
+pub(super) fn strew_schedulers(seed: u64, ops: &mut Vec<Op>) {
+    let mut rng = Rng::new(seed).fork(0x7363_6864);
+    for _ in 0..rng.below(4) {
+        let at = rng.below(ops.len() as u64) as usize;
+        ops.insert(at, other_scheduler(&mut rng));
+    }
+}
+
+/// A client and its gateway choose otherwise.
+pub(super) fn other_scheduler(rng: &mut Rng) -> Op {
+    let scheduler = Scheduler::ALL[rng.below(Scheduler::ALL.len() as u64) as usize];
+    Op::SetScheduler { client: client(rng), scheduler }
 }
 
 /// More packets at once than one network carries.

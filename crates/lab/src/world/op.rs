@@ -6,6 +6,7 @@
 //! one that has a bit of everything.
 
 use rove_proto::bond::Mode;
+use rove_proto::bond::choice::Scheduler;
 
 use super::connect::{Talk, strew};
 use super::modes;
@@ -66,6 +67,9 @@ pub enum Op {
     Connect { client: u8, talk: Talk },
     /// A client makes this of its links from now on, also when it starts anew.
     SetMode { client: u8, mode: Mode },
+    /// A client and its gateway choose so among paths that share data from now on, also when it
+    /// starts anew.
+    SetScheduler { client: u8, scheduler: Scheduler },
     /// Time passes.
     Wait { ms: u32 },
     /// Something changes on the way.
@@ -116,6 +120,7 @@ impl Op {
             | Self::Syn { .. }
             | Self::Connect { .. }
             | Self::SetMode { .. }
+            | Self::SetScheduler { .. }
             | Self::Wait { .. }
             | Self::Revoke { .. }
             | Self::Readmit { .. }
@@ -132,6 +137,7 @@ impl Op {
             | Self::Syn { .. }
             | Self::Connect { .. }
             | Self::SetMode { .. }
+            | Self::SetScheduler { .. }
             | Self::Wait { .. }
             | Self::Overreach { .. }
             | Self::Enrol { .. }
@@ -342,6 +348,7 @@ pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
     ops.push(Op::Settle { quiet: rng.chance(0.5) });
     strew(seed, &mut ops);
     modes::strew(seed, &mut ops);
+    modes::strew_schedulers(seed, &mut ops);
     ops
 }
 
@@ -350,6 +357,7 @@ pub(super) const DECODED_MAX: usize = 40;
 /// What [`decode`] has behind those that have a number.
 const DECODED_MODE: u64 = KINDS + 1;
 const DECODED_BURST: u64 = KINDS + 2;
+const DECODED_SCHEDULER: u64 = KINDS + 3;
 /// Bytes of one operation in the input of [`decode`].
 const DECODED_LEN: usize = 3;
 
@@ -370,6 +378,7 @@ pub fn decode(bytes: &[u8]) -> (u64, Vec<Op>) {
                 KINDS => Op::connect(&mut rng),
                 DECODED_MODE => modes::change(&mut rng),
                 DECODED_BURST => modes::burst(&mut rng),
+                DECODED_SCHEDULER => modes::other_scheduler(&mut rng),
                 spare => trouble(&mut rng, spare % KINDS_OLD), // a new kind takes one of these
             },
         }

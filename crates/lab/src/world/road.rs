@@ -14,6 +14,7 @@ use super::watch::Watch;
 use crate::emu::{End, Internet, IpPacket, LinkConfig, LinkId, MS, NodeId, SECOND};
 use crate::ground::{self, Terrain};
 use rove_proto::bond::Mode;
+use rove_proto::bond::choice::Scheduler;
 use rove_proto::flow::Hold;
 
 /// Where the client begins: behind a NAT box.
@@ -109,6 +110,7 @@ impl Tunnelled {
                 ground::Mode::Backup => Mode::Backup,
                 ground::Mode::Full => Mode::Full,
             },
+            scheduler: Scheduler::named(terrain.scheduler).unwrap_or_default(),
         };
         let mut world = World::gathering(crowd, seed, Watch::default())?;
         world.overheard = Some(Vec::new());

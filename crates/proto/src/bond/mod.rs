@@ -1,18 +1,22 @@
 //! Many links as one: what waits for a turn, who goes where, and how it becomes a sequence again.
 //!
 //! Out: packets wait at the tunnel's `entry`, each flow in a queue of its own, until a path has
-//! need of one; `schedule` gives each to the path by which it arrives first. In: `reorder` puts in
-//! sequence what came by several paths, or a second time. Knows packets, times and rates, not
+//! need of one; `choice` says which path gets it, by the scheduler that the client asked for, and
+//! `schedule` keeps it until that one may carry it. In: `reorder` puts in sequence what came by
+//! several paths, or a second time. Knows packets, times and rates, not
 //! addresses or keys: the peer says which paths there are, and each path's congestion controller
 //! how much it carries.
 
+pub mod choice;
 pub mod codel;
 pub mod entry;
 pub mod reorder;
 pub mod schedule;
 
 use crate::blocks::Blocks;
+use crate::path::PathId;
 use crate::time::Instant;
+use choice::Scheduler;
 use entry::Entry;
 use schedule::{Lines, Way};
 
@@ -34,6 +38,10 @@ pub const BUCKETS: usize = 256;
 /// What one end of a session has to send by several paths.
 #[derive(Debug, Default)]
 pub struct Bond {
+    /// Which path gets the next packet.
+    pub scheduler: Scheduler,
+    /// Whether any path was told to carry a share: else nothing of this concerns a packet.
+    pub is_shared: bool,
     /// What waits for any of them.
     pub entry: Entry,
     /// What was given to one.
@@ -46,8 +54,12 @@ pub struct Bond {
     pub idle_since: Option<Instant>,
     /// Room for one packet.
     pub packet: Vec<u8>,
-    /// Room for the choice.
+    /// The paths that carry, as they were when they were looked at last,
     pub ways: Vec<Way>,
+    /// and when that was, and after how many changes to paths.
+    pub looked: Option<(Instant, u64)>,
+    /// Whether something waits because as much is on its way by some path as may be.
+    pub is_closed: bool,
 }
 
 impl Bond {
@@ -56,11 +68,20 @@ impl Bond {
         self.entry.is_empty() && self.lines.is_empty()
     }
 
+    /// So many bytes have left by a path, which may carry another datagram at `next_at`.
+    pub fn left(&mut self, path: PathId, next_at: Instant, bytes: usize) {
+        if let Some(way) = self.ways.iter_mut().find(|way| way.path == path) {
+            way.next_at = next_at;
+            way.room = way.room.saturating_sub(bytes as u64);
+        }
+    }
+
     /// Forgets what waits.
     pub fn clear(&mut self, blocks: &mut Blocks) {
         self.entry.clear(blocks);
         self.lines.clear(blocks);
-        (self.due, self.idle_since) = (None, None);
+        (self.due, self.idle_since, self.looked) = (None, None, None);
+        self.ways.clear();
     }
 }
 

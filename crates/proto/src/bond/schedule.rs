@@ -1,23 +1,21 @@
-//! Which packet goes by which path: the one by which it arrives first.
+//! What was given to which path: the lines in which packets wait until their path may carry them.
 //!
-//! Each path has a line of packets that were given to it and wait until it may carry them; a packet
-//! joins the line at whose end it arrives first, by the path's rate and delay and by what stands
-//! there already (earliest delivery path first; Kurant, and section 4 of the design). So the line
-//! of a short path grows to as long as what a long one takes more, and what leaves by both arrives
-//! in the order in which it was given, nearly. Lines are filled no further than to keep every path
-//! busy: what waits beyond that does so at the tunnel's entry, where its flow is known.
+//! A packet joins the line of the path that was chosen for it (`choice`). So the line of a short
+//! path grows to as long as what a long one takes more, and what leaves by both arrives in the
+//! order in which it was given, nearly. Lines are filled no further than to keep every path busy:
+//! what waits beyond that does so at the tunnel's entry, where its flow is known.
 
 use std::collections::VecDeque;
 
+use super::choice::{AHEAD, Tally};
 use crate::blocks::{Blocks, Queue};
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
+use crate::wire::inner::InnerPacket;
 
-/// How long a line keeps its path busy before another packet is given to any.
-pub const AHEAD: Duration = Duration::from_millis(2);
 /// Bytes that one line holds at most: half a second at 130 Mbit/s, so much may one path be longer
 /// than another.
-const LINE_BYTES_MAX: usize = 8 << 20;
+pub(super) const LINE_BYTES_MAX: usize = 8 << 20;
 
 /// A path as far as the choice goes.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -26,21 +24,77 @@ pub struct Way {
     pub path: PathId,
     /// When it may carry another datagram.
     pub next_at: Instant,
-    /// Bytes per second that it carries.
-    pub rate: f64,
+    /// Nanoseconds that a byte takes on it.
+    pub byte_ns: f64,
     /// How much longer it takes from end to end than the shortest.
     pub delay: Duration,
-    /// Whether its window has room.
-    pub is_open: bool,
+    /// Its round trip.
+    pub trip: Duration,
+    /// Which part of what leaves by it is lost.
+    pub loss: f64,
+    /// Bytes per second that arrived by it of late, if that was measured.
+    pub arrives: Option<f64>,
+    /// Bytes that its window has room for.
+    pub room: u64,
+    /// Bytes that wait in its line,
+    pub waiting: usize,
+    /// and which line that is.
+    pub line: usize,
+    /// What it got so far.
+    pub tally: Tally,
 }
 
 impl Way {
-    /// How long so many bytes take.
-    fn time(&self, bytes: usize) -> Duration {
-        #[expect(clippy::cast_precision_loss, reason = "bytes of a line")]
-        let seconds = bytes as f64 / self.rate.max(1.0);
-        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    /// Bytes per second that it carries.
+    pub fn rate(&self) -> f64 {
+        1e9 / self.byte_ns
     }
+
+    /// Whether its window has room.
+    pub const fn is_open(&self) -> bool {
+        self.room > 0
+    }
+
+    /// Whether it may carry a datagram now.
+    pub fn is_ready(&self, now: Instant) -> bool {
+        self.is_open() && self.next_at <= now
+    }
+
+    /// Whether it could get something and will soon have nothing to carry.
+    pub fn starves(&self, now: Instant) -> bool {
+        self.is_open() && self.carried_at(now, self.waiting) < nanos(now, AHEAD)
+    }
+
+    /// When the last of so many bytes arrives that leave from now on, in nanoseconds.
+    pub(super) fn arrival(&self, now: Instant, bytes: usize) -> u64 {
+        nanos(Instant::from_nanos(self.carried_at(now, bytes)), self.delay)
+    }
+
+    /// When the last of so many bytes has left, in nanoseconds.
+    fn carried_at(&self, now: Instant, bytes: usize) -> u64 {
+        #[expect(clippy::cast_precision_loss, reason = "bytes of a line")]
+        #[expect(clippy::cast_possible_truncation, reason = "saturates")]
+        #[expect(clippy::cast_sign_loss, reason = "both are positive")]
+        let time_ns = (bytes as f64 * self.byte_ns) as u64;
+        self.next_at.max(now).as_nanos().saturating_add(time_ns)
+    }
+}
+
+/// A moment so much later, in nanoseconds.
+const fn nanos(from: Instant, later: Duration) -> u64 {
+    let later_ns = later.as_secs().saturating_mul(1_000_000_000);
+    from.as_nanos().saturating_add(later_ns).saturating_add(later.subsec_nanos() as u64)
+}
+
+/// By how many paths a packet leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Among {
+    /// By one.
+    One,
+    /// By several, of which this one answers for it as long as it carries.
+    Several,
+    /// By several, and another answers for it.
+    Copy,
 }
 
 /// A packet that was given to a path.
@@ -48,6 +102,8 @@ impl Way {
 pub struct Given {
     /// The bucket of its flow.
     pub bucket: u8,
+    /// Whether other paths get it as well.
+    pub among: Among,
     /// Its place in the sequence of that.
     pub sequence: u32,
     /// Bytes of it.
@@ -68,12 +124,14 @@ struct Line {
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
     lines: Vec<Line>,
+    /// Packets that wait in all of them.
+    len: usize,
 }
 
 impl Lines {
     /// Whether nothing waits in any line.
-    pub fn is_empty(&self) -> bool {
-        self.lines.iter().all(|line| line.given.is_empty())
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Bytes that wait.
@@ -81,60 +139,68 @@ impl Lines {
         self.lines.iter().map(|line| line.packets.len()).sum()
     }
 
-    /// Whether some path will soon have nothing to carry.
-    pub fn starve(&self, now: Instant, ways: &[Way]) -> bool {
-        ways.iter().any(|way| {
-            way.is_open && way.next_at.max(now) + way.time(self.waiting(way.path)) < now + AHEAD
-        })
+    /// Gives each of `ways` a line, and says what waits there. Lines of others go when nothing
+    /// waits in them.
+    pub fn settle(&mut self, ways: &mut [Way]) {
+        let is_settled = |way: &Way| self.lines.get(way.line).is_some_and(|l| l.path == way.path);
+        if self.lines.len() != ways.len() || !ways.iter().all(is_settled) {
+            self.lines.retain(|line| {
+                !line.given.is_empty() || ways.iter().any(|way| way.path == line.path)
+            });
+            for way in ways.iter_mut() {
+                let place = self.lines.iter().position(|line| line.path == way.path);
+                way.line = place.unwrap_or(self.lines.len());
+                if place.is_none() {
+                    let (packets, given) = (Queue::default(), VecDeque::new());
+                    self.lines.push(Line { path: way.path, packets, given });
+                }
+            }
+        }
+        for way in ways {
+            way.waiting = self.lines[way.line].packets.len();
+        }
     }
 
-    /// The path by which a packet of `len` bytes arrives first; `None` when none has room.
-    pub fn choose(&self, now: Instant, ways: &[Way], len: usize) -> Option<PathId> {
-        let open = ways.iter().filter(|way| way.is_open);
-        let open = open.map(|way| (way, self.waiting(way.path)));
-        let roomy = open.filter(|(_, waiting)| waiting + len <= LINE_BYTES_MAX);
-        let arrival = |&(way, waiting): &(&Way, usize)| {
-            (way.next_at.max(now) + way.time(waiting + len) + way.delay, way.path)
-        };
-        roomy.min_by_key(arrival).map(|(way, _)| way.path)
-    }
-
-    /// The path by which something that leaves before all lines arrives first.
-    pub fn quickest(now: Instant, ways: &[Way], len: usize) -> Option<PathId> {
-        let arrival = |way: &&Way| (way.next_at.max(now) + way.time(len) + way.delay, way.path);
-        ways.iter().min_by_key(arrival).map(|way| way.path)
-    }
-
-    /// Gives `packet` to `path`.
-    pub fn push(&mut self, blocks: &mut Blocks, path: PathId, given: Given, packet: &[u8]) {
+    /// Gives `packet` to the path of `way`, which is settled.
+    pub fn push(
+        &mut self,
+        blocks: &mut Blocks,
+        way: &mut Way,
+        given: Given,
+        packet: InnerPacket<'_>,
+    ) {
         debug_assert_eq!(given.len, packet.len());
-        let place = self.lines.iter().position(|line| line.path == path);
-        let place = place.unwrap_or_else(|| {
-            let line = Line { path, packets: Queue::default(), given: VecDeque::new() };
-            self.lines.push(line);
-            self.lines.len() - 1
-        });
-        let line = &mut self.lines[place];
-        line.packets.push(blocks, packet);
+        let line = &mut self.lines[way.line];
+        line.packets.push(blocks, packet.head);
+        line.packets.push(blocks, packet.tail);
         line.given.push_back(given);
+        way.waiting += given.len;
+        self.len += 1;
     }
 
-    /// The next packet of a path, and its bytes in the two parts in which they lie.
-    pub fn front(&self, path: PathId) -> Option<(Given, &[u8], &[u8])> {
-        let line = self.line(path)?;
+    /// The next packet of a settled path, and its bytes in the two parts in which they lie.
+    pub fn front(&self, way: &Way) -> Option<(Given, &[u8], &[u8])> {
+        let line = self.lines.get(way.line)?;
         let given = *line.given.front()?;
         let (front, back) = line.packets.slices(0, given.len);
         Some((given, front, back))
     }
 
-    /// Forgets the next packet of a path: it has left.
-    pub fn pop(&mut self, blocks: &mut Blocks, path: PathId) {
-        let line = self.lines.iter_mut().find(|line| line.path == path);
-        if let Some(line) = line
+    /// Forgets the next packet of a settled path: it has left.
+    pub fn pop(&mut self, blocks: &mut Blocks, way: &mut Way) {
+        if let Some(line) = self.lines.get_mut(way.line)
             && let Some(given) = line.given.pop_front()
         {
             line.packets.forget_first(blocks, given.len);
+            way.waiting -= given.len;
+            self.len -= 1;
         }
+    }
+
+    /// Whether [`Self::take_stranded`] would find something.
+    pub fn has_stranded(&self, ways: &[Way]) -> bool {
+        let settled: usize = ways.iter().map(|way| self.lines[way.line].given.len()).sum();
+        settled < self.len
     }
 
     /// A packet in the line of a path that is none of `ways`, appended to `packet`; to be given to
@@ -145,20 +211,22 @@ impl Lines {
         ways: &[Way],
         packet: &mut Vec<u8>,
     ) -> Option<Given> {
-        let carries = |line: &Line| ways.iter().any(|way| way.path == line.path);
-        let place = self.lines.iter().position(|line| !carries(line))?;
-        let line = &mut self.lines[place];
-        let Some(given) = line.given.pop_front() else {
-            self.lines.swap_remove(place);
-            return self.take_stranded(blocks, ways, packet);
+        let stranded = |line: &&mut Line| {
+            !line.given.is_empty() && !ways.iter().any(|way| way.path == line.path)
         };
+        let line = self.lines.iter_mut().find(stranded)?;
+        let given = line.given.pop_front()?;
         line.packets.append_to(0, given.len, packet);
         line.packets.forget_first(blocks, given.len);
+        self.len -= 1;
         Some(given)
     }
 
     /// The sequences begin anew: what waits is numbered by `next`, in the order that it had.
-    pub fn renumber(&mut self, mut next: impl FnMut(u8) -> u32) {
+    /// Copies go: their originals are numbered.
+    pub fn renumber(&mut self, blocks: &mut Blocks, mut next: impl FnMut(u8) -> u32) {
+        self.lines.iter_mut().for_each(|line| line.drop_copies(blocks));
+        self.len = self.lines.iter().map(|line| line.given.len()).sum();
         let mut all: Vec<&mut Given> =
             self.lines.iter_mut().flat_map(|line| line.given.iter_mut()).collect();
         all.sort_by(|a, b| {
@@ -170,17 +238,28 @@ impl Lines {
 
     /// Forgets everything. Returns how many packets that were.
     pub fn clear(&mut self, blocks: &mut Blocks) -> usize {
-        let packets = self.lines.iter().map(|line| line.given.len()).sum();
         self.lines.drain(..).for_each(|mut line| line.packets.truncate(blocks, 0));
-        packets
+        std::mem::take(&mut self.len)
     }
+}
 
-    fn line(&self, path: PathId) -> Option<&Line> {
-        self.lines.iter().find(|line| line.path == path)
-    }
-
-    fn waiting(&self, path: PathId) -> usize {
-        self.line(path).map_or(0, |line| line.packets.len())
+impl Line {
+    /// Forgets what another path answers for.
+    fn drop_copies(&mut self, blocks: &mut Blocks) {
+        if !self.given.iter().any(|given| given.among == Among::Copy) {
+            return;
+        }
+        let mut packet = Vec::new();
+        for _ in 0..self.given.len() {
+            let Some(given) = self.given.pop_front() else { break };
+            packet.clear();
+            self.packets.append_to(0, given.len, &mut packet);
+            self.packets.forget_first(blocks, given.len);
+            if given.among != Among::Copy {
+                self.packets.push(blocks, &packet);
+                self.given.push_back(given);
+            }
+        }
     }
 }
 

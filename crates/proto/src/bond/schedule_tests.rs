@@ -1,23 +1,42 @@
 use super::*;
+use crate::bond::choice::Scheduler;
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
+const EARLIEST: Scheduler = Scheduler::Earliest;
 
 fn way(path: u32, mbps: f64, delay_ms: u64) -> Way {
     let delay = Duration::from_millis(delay_ms);
-    Way { path: PathId(path), next_at: NOW, rate: mbps * 125_000.0, delay, is_open: true }
+    Way {
+        path: PathId(path),
+        next_at: NOW,
+        byte_ns: 8_000.0 / mbps,
+        delay,
+        trip: delay * 2,
+        loss: 0.0,
+        arrives: None,
+        room: 1 << 40,
+        waiting: 0,
+        line: usize::MAX,
+        tally: Tally::default(),
+    }
 }
 
 fn packet(sequence: u32) -> Given {
-    Given { bucket: 0, sequence, len: 1_000, elsewhere: 0 }
+    Given { bucket: 0, among: Among::One, sequence, len: 1_000, elsewhere: 0 }
+}
+
+fn bytes(packet: &[u8]) -> InnerPacket<'_> {
+    InnerPacket::whole(packet)
 }
 
 /// Gives packets as long as a path has need, and says which got which.
-fn fill(lines: &mut Lines, blocks: &mut Blocks, ways: &[Way]) -> Vec<u32> {
+fn fill(lines: &mut Lines, blocks: &mut Blocks, ways: &mut [Way]) -> Vec<u32> {
     let mut given = Vec::new();
-    while lines.starve(NOW, ways) {
-        let path = lines.choose(NOW, ways, 1_000).unwrap();
-        lines.push(blocks, path, packet(given.len() as u32), &[0; 1_000]);
-        given.push(path.0);
+    lines.settle(ways);
+    while EARLIEST.needs(NOW, ways) {
+        let place = EARLIEST.choose(NOW, ways, 1_000).unwrap();
+        lines.push(blocks, &mut ways[place], packet(given.len() as u32), bytes(&[0; 1_000]));
+        given.push(ways[place].path.0);
     }
     given
 }
@@ -25,9 +44,9 @@ fn fill(lines: &mut Lines, blocks: &mut Blocks, ways: &[Way]) -> Vec<u32> {
 #[test]
 fn each_goes_where_it_arrives_first() {
     let (mut lines, mut blocks) = (Lines::default(), Blocks::default());
-    let ways = [way(1, 8.0, 0), way(2, 8.0, 5)];
+    let mut ways = [way(1, 8.0, 0), way(2, 8.0, 5)];
     // The longer path gets its first when five have been given to the shorter one.
-    let given = fill(&mut lines, &mut blocks, &ways);
+    let given = fill(&mut lines, &mut blocks, &mut ways);
     assert_eq!(given[..7], [1, 1, 1, 1, 1, 1, 2]);
     assert!(given.iter().filter(|&&path| path == 2).count() <= 3, "{given:?}");
 }
@@ -35,26 +54,17 @@ fn each_goes_where_it_arrives_first() {
 #[test]
 fn a_path_gets_as_much_as_it_carries() {
     let (mut lines, mut blocks) = (Lines::default(), Blocks::default());
-    let ways = [way(1, 80.0, 0), way(2, 8.0, 0)];
-    let given = fill(&mut lines, &mut blocks, &ways);
+    let mut ways = [way(1, 80.0, 0), way(2, 8.0, 0)];
+    let given = fill(&mut lines, &mut blocks, &mut ways);
     let slow = given.iter().filter(|&&path| path == 2).count();
     assert!((2..=3).contains(&slow) && given.len() >= 11 * slow - 12, "{given:?}");
 }
 
 #[test]
-fn what_is_closed_gets_nothing_and_needs_nothing() {
-    let (lines, closed) = (Lines::default(), Way { is_open: false, ..way(1, 8.0, 0) });
-    assert!(!lines.starve(NOW, &[closed]) && lines.choose(NOW, &[closed], 100).is_none());
-    let far = way(2, 1.0, 900);
-    assert_eq!(lines.choose(NOW, &[closed, far], 100), Some(PathId(2)));
-    assert_eq!(Lines::quickest(NOW, &[closed, far], 100), Some(PathId(1)), "it does not wait");
-}
-
-#[test]
 fn a_line_has_a_longest() {
     let (mut lines, mut blocks) = (Lines::default(), Blocks::default());
-    let ways = [way(1, 8_000.0, 0), way(2, 8.0, 2_000)];
-    let given = fill(&mut lines, &mut blocks, &ways);
+    let mut ways = [way(1, 8_000.0, 0), way(2, 8.0, 2_000)];
+    let given = fill(&mut lines, &mut blocks, &mut ways);
     assert!(lines.bytes() <= LINE_BYTES_MAX + 3_000, "{}", given.len());
     assert!(given.contains(&2));
 }
@@ -62,42 +72,62 @@ fn a_line_has_a_longest() {
 #[test]
 fn they_leave_in_the_order_in_which_they_were_given() {
     let (mut lines, mut blocks) = (Lines::default(), Blocks::default());
+    let mut ways = [way(1, 8.0, 0)];
+    lines.settle(&mut ways);
     for number in 0..5 {
-        lines.push(&mut blocks, PathId(1), packet(number), &[number as u8; 1_000]);
+        let (head, tail) = (&[number as u8; 300][..], &[number as u8; 700][..]);
+        lines.push(&mut blocks, &mut ways[0], packet(number), InnerPacket { tail, ..bytes(head) });
     }
+    assert_eq!(ways[0].waiting, 5_000);
     for number in 0..5 {
-        let (given, front, back) = lines.front(PathId(1)).unwrap();
+        let (given, front, back) = lines.front(&ways[0]).unwrap();
         assert_eq!((given.sequence, [front, back].concat()), (number, vec![number as u8; 1_000]));
-        lines.pop(&mut blocks, PathId(1));
+        lines.pop(&mut blocks, &mut ways[0]);
     }
-    assert!(lines.is_empty() && lines.front(PathId(1)).is_none());
+    assert!(lines.is_empty() && ways[0].waiting == 0 && lines.front(&ways[0]).is_none());
 }
 
 #[test]
 fn what_is_stranded_is_given_out_again() {
     let (mut lines, mut blocks, mut taken) = (Lines::default(), Blocks::default(), Vec::new());
-    lines.push(&mut blocks, PathId(1), packet(0), &[1; 1_000]);
-    lines.push(&mut blocks, PathId(2), packet(1), &[2; 1_000]);
-    let ways = [way(2, 8.0, 0)];
+    let mut both = [way(1, 8.0, 0), way(2, 8.0, 0)];
+    lines.settle(&mut both);
+    lines.push(&mut blocks, &mut both[0], packet(0), bytes(&[1; 1_000]));
+    lines.push(&mut blocks, &mut both[1], packet(1), bytes(&[2; 1_000]));
+    let mut ways = [both[1]];
+    lines.settle(&mut ways);
+    assert!(lines.has_stranded(&ways));
     assert_eq!(lines.take_stranded(&mut blocks, &ways, &mut taken), Some(packet(0)));
     assert_eq!(taken, vec![1; 1_000]);
     assert_eq!(lines.take_stranded(&mut blocks, &ways, &mut taken), None);
-    assert!(lines.front(PathId(2)).is_some());
+    assert!(!lines.has_stranded(&ways));
+    // The line that nobody needs goes, and the other is found where it is then.
+    lines.settle(&mut ways);
+    assert!(lines.front(&ways[0]).is_some_and(|(given, ..)| given == packet(1)));
 }
 
 #[test]
 fn new_keys_number_anew_what_waits_in_the_order_that_it_had() {
     let (mut lines, mut blocks) = (Lines::default(), Blocks::default());
-    let numbers = [(1, u32::MAX), (2, 0), (1, 1), (2, u32::MAX - 1)];
-    for (path, sequence) in numbers {
-        lines.push(&mut blocks, PathId(path), packet(sequence), &[0; 1_000]);
+    let mut ways = [way(1, 8.0, 0), way(2, 8.0, 0)];
+    lines.settle(&mut ways);
+    let numbers = [(0, u32::MAX), (1, 0), (0, 1), (1, u32::MAX - 1)];
+    for (place, sequence) in numbers {
+        let whole = [place as u8; 1_000];
+        lines.push(&mut blocks, &mut ways[place], packet(sequence), bytes(&whole));
+        // What another path got as well is not numbered twice: it goes.
+        let copy = Given { among: Among::Copy, ..packet(sequence) };
+        lines.push(&mut blocks, &mut ways[1 - place], copy, bytes(&[9; 1_000]));
     }
     let mut next = 0..;
-    lines.renumber(|_| next.next().unwrap());
-    let mut left = |path| {
-        let (given, ..) = lines.front(PathId(path)).unwrap();
-        lines.pop(&mut blocks, PathId(path));
+    lines.renumber(&mut blocks, |_| next.next().unwrap());
+    lines.settle(&mut ways);
+    let mut left = |place: usize| {
+        let (given, front, back) = lines.front(&ways[place]).unwrap();
+        assert_eq!([front, back].concat(), vec![place as u8; 1_000]);
+        lines.pop(&mut blocks, &mut ways[place]);
         given.sequence
     };
-    assert_eq!([1, 2, 1, 2].map(&mut left), [1, 2, 3, 0]);
+    assert_eq!([0, 1, 0, 1].map(&mut left), [1, 2, 3, 0]);
+    assert!(lines.is_empty());
 }

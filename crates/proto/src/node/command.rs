@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{Node, PEERS_MAX, PeerConfig};
 use crate::bond::Mode;
+use crate::bond::choice::Scheduler;
 use crate::crypto::Status;
 use crate::error::{CloseCode, DropReason};
 use crate::flow::Flows;
@@ -100,6 +101,8 @@ pub enum Command {
     SetMode(Mode),
     /// Client: what its user wants early from now on.
     SetEarly(Early),
+    /// Client: how both ends of its sessions choose among paths that share data, from now on.
+    SetScheduler(Scheduler),
     /// A socket has failed for good: nothing leaves or arrives by it any more.
     SocketFailed(SocketId),
 }
@@ -150,6 +153,10 @@ impl Node {
             Command::SetMode(mode) => {
                 self.config.mode = mode;
                 self.each_peer(now, out, |peer, cx| peer.mode_changed(cx))
+            }
+            Command::SetScheduler(scheduler) => {
+                self.config.scheduler = scheduler;
+                self.each_peer(now, out, |peer, cx| peer.scheduler_changed(cx))
             }
             Command::SetHold(rules) => {
                 self.config.hold = rules.clone();

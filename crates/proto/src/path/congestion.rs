@@ -222,6 +222,15 @@ impl Controller {
         self.next_at
     }
 
+    /// Bytes that the window has room for while `in_flight` are on their way; as soon as there is
+    /// any, a whole datagram may leave.
+    #[expect(clippy::cast_precision_loss, reason = "less than 2^52 bytes are on their way")]
+    #[expect(clippy::cast_possible_truncation, reason = "saturates")]
+    #[expect(clippy::cast_sign_loss, reason = "the window is larger")]
+    pub fn room(&self, in_flight: u64) -> u64 {
+        (self.window() - in_flight as f64).max(0.0).ceil() as u64
+    }
+
     /// Whether another datagram may leave while `in_flight` bytes are on their way.
     #[expect(clippy::cast_precision_loss, reason = "less than 2^52 bytes are on their way")]
     pub fn allows(&self, in_flight: u64) -> bool {

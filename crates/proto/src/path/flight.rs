@@ -13,11 +13,11 @@ use std::collections::VecDeque;
 
 use super::congestion::RateSample;
 use super::decline::Decline;
+use super::large::Large;
 use super::rtt::Rtt;
 use crate::blocks::{Blocks, Queue};
 use crate::id::PacketNumber;
 use crate::time::{Duration, Instant};
-use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame::Feedback;
 
 /// Datagrams that are accounted for: what is in flight at 10 Gbit/s and 60 ms in packets of
@@ -42,9 +42,6 @@ const GRANULARITY: Duration = Duration::from_millis(1);
 const ARRIVING_MAX: Duration = Duration::from_secs(60);
 /// Datagrams that left at the same moment, as far as the clock goes.
 const NO_TIME: Duration = Duration::from_micros(1);
-/// Large datagrams lost one after the other, of those watched, that mean that the path shrank. At
-/// 10 % loss this happens by chance once in a hundred thousand.
-const LARGE_LOST_MAX: u8 = 5;
 
 /// What became of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +58,8 @@ struct Sent {
     is_eliciting: bool,
     /// The sender had had nothing to send before.
     is_limited: bool,
+    /// Another path got the same: when this one dies, it is not owed.
+    is_doubled: bool,
     len: u16,
     /// Bytes of the copy,
     copy: u16,
@@ -133,6 +132,8 @@ pub struct Flight {
     kept_from: PacketNumber,
     /// Bytes of all frames of which there is a copy, with what of them is kept elsewhere.
     kept: usize,
+    /// When the newest of them left.
+    kept_at: Instant,
     bytes: u64,
     in_flight: u64,
     /// The oldest eliciting datagram that no feedback has covered yet.
@@ -173,34 +174,6 @@ impl Order {
             return;
         }
         (self.late, self.told_at) = (late, largest);
-    }
-}
-
-/// Samples the fate of datagrams larger than every path carries, one at a time: a path that
-/// shrinks loses all of them while the small ones arrive.
-#[derive(Clone, Copy, Debug, Default)]
-struct Large {
-    watched: Option<PacketNumber>,
-    lost: u8,
-}
-
-impl Large {
-    fn sent(&mut self, number: PacketNumber, len: usize) {
-        if len > BASE_DATAGRAM {
-            self.watched.get_or_insert(number);
-        }
-    }
-
-    fn judge(&mut self, feedback: &Feedback) {
-        let Some(number) = self.watched.filter(|&number| number <= feedback.largest) else {
-            return;
-        };
-        self.watched = None;
-        if feedback.acknowledges(number) {
-            self.lost = 0;
-        } else if feedback.reaches(number) {
-            self.lost = self.lost.saturating_add(1);
-        }
     }
 }
 
@@ -251,6 +224,7 @@ impl Flight {
             fate: Fate::Open,
             is_eliciting,
             is_limited: self.limited_until.is_some(),
+            is_doubled: false,
             len: bounded(len),
             copy: 0,
             elsewhere: 0,
@@ -272,7 +246,15 @@ impl Flight {
         let len = frame.len().saturating_sub(elsewhere);
         (sent.copy, sent.elsewhere) = (bounded(len), bounded(frame.len() - len));
         self.kept += frame.len();
+        self.kept_at = sent.at;
         self.copies.push(blocks, &frame[..len]);
+    }
+
+    /// Another path got what left last as well.
+    pub fn doubled(&mut self) {
+        if let Some(sent) = self.entries.back_mut() {
+            sent.is_doubled = true;
+        }
     }
 
     /// Takes the peer's feedback. Returns what it tells that is new, if anything is; what was lost
@@ -366,11 +348,7 @@ impl Flight {
 
     /// Whether large datagrams vanish while others arrive: said once, then watched anew.
     pub const fn takes_shrunk(&mut self) -> bool {
-        let shrunk = self.large.lost >= LARGE_LOST_MAX;
-        if shrunk {
-            self.large.lost = 0;
-        }
-        shrunk
+        self.large.takes_shrunk()
     }
 
     /// Whether the path has begun to lose much of what this end sends: said once.
@@ -395,14 +373,14 @@ impl Flight {
         self.loss
     }
 
-    /// Takes out the oldest packet that left within [`KEPT_TIME`] and may not have arrived; what
-    /// left before is forgotten.
+    /// Takes out the oldest packet that left within [`KEPT_TIME`], may not have arrived and left by
+    /// no other path as well; what left before is forgotten.
     pub fn take(&mut self, blocks: &mut Blocks, now: Instant) -> Option<KeptFrame> {
         while self.has_copies() {
             let number = self.first;
             let kept = self.copy_of_first(now);
             let sent = self.pop(blocks)?;
-            if let Some(kept) = kept.filter(|_| sent.fate == Fate::Open) {
+            if let Some(kept) = kept.filter(|_| sent.fate == Fate::Open && !sent.is_doubled) {
                 debug_assert_eq!(kept.number, number);
                 return Some(kept);
             }
@@ -417,8 +395,7 @@ impl Flight {
 
     /// When the newest will have been kept for too long; `None` while nothing is kept.
     pub fn copies_due(&self) -> Option<Instant> {
-        let newest = self.entries.iter().rev().find(|sent| sent.has_copy());
-        newest.filter(|_| self.has_copies()).map(|newest| newest.at + KEPT_TIME)
+        self.has_copies().then(|| self.kept_at + KEPT_TIME)
     }
 
     /// Forgets all copies.

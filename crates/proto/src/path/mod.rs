@@ -10,6 +10,7 @@ pub mod delay;
 pub mod feedback;
 pub mod flight;
 pub mod lane;
+pub mod large;
 pub mod mtu;
 pub mod probe;
 pub mod rate;
@@ -93,6 +94,8 @@ pub struct Path {
     pub rates: (Rate, Rate),
     /// How much it may carry now, while data is shared among several paths.
     pub congestion: Option<Box<Controller>>,
+    /// Since when it carries a share, or does not.
+    pub shared_since: Instant,
     /// Something waited lately because as much was on its way as may be.
     pub was_closed: bool,
     /// The datagram size that it carries.
@@ -142,6 +145,7 @@ impl Path {
             delay: Delay::default(),
             rates: (Rate::default(), Rate::default()),
             congestion: None,
+            shared_since: since,
             was_closed: false,
             mtu: match route.socket.transport() {
                 Transport::Udp => MtuSearch::default(),
@@ -246,6 +250,7 @@ impl Path {
         if is_shared != self.congestion.is_some() {
             let controller = || Box::new(Controller::new(now, self.rtt.measured()));
             self.congestion = is_shared.then(controller);
+            self.shared_since = now;
         }
     }
 

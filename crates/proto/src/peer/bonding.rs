@@ -7,13 +7,14 @@
 use super::egress::Load;
 use super::{Context, Peer};
 use crate::bond::Bond;
+use crate::bond::choice::{self, Tally};
 use crate::bond::codel::Bound;
 use crate::bond::entry::WAIT_MAX;
-use crate::bond::schedule::{Given, Lines, Way};
+use crate::bond::schedule::{Among, Given, Way};
 use crate::error::DropReason;
 use crate::flow;
 use crate::pack::Framing;
-use crate::path::{Health, PathId, Trust};
+use crate::path::{Health, Path, PathId, Trust, delay};
 use crate::time::{Duration, Instant};
 use crate::wire::data::OVERHEAD;
 use crate::wire::frame;
@@ -22,6 +23,8 @@ use crate::wire::tcp::{Flags, Segment};
 
 /// When the outbox was full, the rest follows after this.
 const REST: Duration = Duration::from_millis(1);
+/// What leaves by a path in so long leaves as one run: half of what its pace allows to be late.
+const RUN: Duration = Duration::from_micros(500);
 /// How long packets of a flow whose losses are repaired may stand at the entry: the sender, who
 /// sees no loss, needs it to keep the paths busy (measured in DESIGN, section 4).
 const STANDING: Bound =
@@ -30,8 +33,16 @@ const STANDING: Bound =
 pub(super) const SMALL: usize = 300;
 
 impl Peer {
-    /// Sends an inner packet by the path that has it there first: at once what somebody waits for,
-    /// in its turn what is part of much.
+    /// Whether data goes by what is shared among paths.
+    pub(super) fn is_bonded(&mut self, cx: &Context<'_>) -> bool {
+        self.bond.is_shared && {
+            self.look_at_ways(cx.now);
+            !self.bond.ways.is_empty()
+        }
+    }
+
+    /// Sends an inner packet, which is bonded: at once what somebody waits for, by the path that
+    /// has it there first; in its turn what is part of much.
     pub(super) fn send_bonded(
         &mut self,
         cx: &mut Context<'_>,
@@ -43,29 +54,106 @@ impl Peer {
             return sent;
         }
         if is_urgent(view, &packet)
-            && let Some(path) = self.quickest(cx.now, packet.len())
+            && let Some(path) = self.quickest(cx, packet.len())
         {
+            if self.bond.scheduler.copies() {
+                return self.send_copies(cx, path, view, packet, kept);
+            }
             let load = Load::Packet { elsewhere: kept };
             return self.send_packet(cx, path, load, Framing::Plain, view, packet);
         }
         #[expect(clippy::cast_possible_truncation, reason = "as many buckets as a byte has values")]
         let bucket = flow::hash(view) as u8;
+        let is_first = self.bond.entry.is_empty();
+        let Bond { scheduler, ways, .. } = &self.bond;
+        if is_first && !scheduler.copies() && scheduler.needs(cx.now, ways) {
+            return self.send_first(cx, bucket, packet, kept);
+        }
         let blocks = cx.memory.blocks();
         let dropped = self.bond.entry.push(blocks, cx.now, bucket, packet, kept, STANDING);
         (0..dropped).for_each(|_| cx.drops.count(DropReason::QueueFull));
-        self.serve_bond(cx);
+        // Behind others it waits until they are looked at.
+        if is_first || self.bond.due.is_some_and(|due| due <= cx.now) {
+            self.serve_bond(cx);
+        }
         Ok(())
     }
 
+    /// A packet before which none waits leaves at once, if the path that it is given to may carry
+    /// it; else it waits for that.
+    fn send_first(
+        &mut self,
+        cx: &mut Context<'_>,
+        bucket: u8,
+        packet: InnerPacket<'_>,
+        kept: usize,
+    ) -> Result<(), DropReason> {
+        let len = packet.len();
+        let Bond { scheduler, ways, lines, .. } = &mut self.bond;
+        let (Some(place), Some(epoch)) =
+            (scheduler.choose(cx.now, ways, len), &mut self.epochs.current)
+        else {
+            return Err(DropReason::QueueFull); // one that has need has room
+        };
+        let sequence = epoch.numbers.take(bucket);
+        let given = Given { bucket, among: Among::One, sequence, len, elsewhere: kept };
+        let way = &mut ways[place];
+        if way.waiting == 0 && way.is_ready(cx.now) && !cx.out.is_full() {
+            let path = way.path;
+            return self.send_ordered(cx, path, given, packet.head, packet.tail);
+        }
+        lines.push(cx.memory.blocks(), way, given, packet);
+        let due = wakes_at(cx.now, way.next_at);
+        self.bond.due = Some(self.bond.due.map_or(due, |before| before.min(due)));
+        Ok(())
+    }
+
+    /// Something that somebody waits for leaves by every path that has room, and is delivered once.
+    fn send_copies(
+        &mut self,
+        cx: &mut Context<'_>,
+        first: PathId,
+        view: &InnerView,
+        packet: InnerPacket<'_>,
+        kept: usize,
+    ) -> Result<(), DropReason> {
+        let Some(epoch) = &mut self.epochs.current else { return Err(DropReason::NoRoute) };
+        let (bucket, sequence) = epoch.sequence_tx.take(flow::hash(view));
+        let framing = Framing::Sequenced { bucket, sequence };
+        let mut load = Load::Packet { elsewhere: kept };
+        for place in 0..self.bond.ways.len() {
+            let way = self.bond.ways[place];
+            if way.path != first && way.is_open() {
+                // What fails here is no loss: the first answers for it.
+                let sent = self.send_packet(cx, way.path, Load::Eliciting, framing, view, packet);
+                load = sent.map_or(load, |()| Load::Doubled { elsewhere: kept });
+            }
+        }
+        self.send_packet(cx, first, load, framing, view, packet)
+    }
+
     /// The path by which something that leaves now arrives first.
-    pub(super) fn quickest(&mut self, now: Instant, len: usize) -> Option<PathId> {
-        self.look_at_ways(now);
-        Lines::quickest(now, &self.bond.ways, len)
+    pub(super) fn quickest(&mut self, cx: &Context<'_>, len: usize) -> Option<PathId> {
+        if !self.bond.is_shared {
+            return None;
+        }
+        self.look_at_ways(cx.now);
+        let place = choice::quickest(cx.now, &self.bond.ways, len)?;
+        Some(self.bond.ways[place].path)
     }
 
     /// When a path may carry what waits.
     pub(super) const fn bond_due(&self) -> Option<Instant> {
         self.bond.due
+    }
+
+    /// A datagram has come: what may leave because of that does.
+    pub(super) fn serve_after_arrival(&mut self, cx: &mut Context<'_>) {
+        // A path that has room carries what it was given when its time comes.
+        let waits_for_time = self.bond.due.is_some_and(|due| due > cx.now) && !self.bond.is_closed;
+        if !waits_for_time {
+            self.serve_bond(cx);
+        }
     }
 
     /// Gives the paths what they have need of, and lets leave what may.
@@ -74,7 +162,7 @@ impl Peer {
         self.bond.due = None;
         if self.bond.is_idle() {
             self.bond.idle_since = None;
-            self.paths.iter_mut().for_each(|path| path.was_closed = false);
+            self.note_closed(false);
             return;
         }
         self.look_at_ways(cx.now);
@@ -83,71 +171,116 @@ impl Peer {
             return;
         }
         self.bond.idle_since = None;
-        self.give_stranded(cx);
+        if self.bond.lines.has_stranded(&self.bond.ways) {
+            self.give_stranded(cx);
+        }
+        if !self.drain_lines(cx) {
+            self.bond.due = Some(cx.now + REST);
+            return;
+        }
+        let waits = !self.bond.is_idle();
+        self.note_closed(waits);
+        // Where nothing was given to a path yet, it will be when its turn comes.
+        let Bond { ways, entry, .. } = &self.bond;
+        let waits = |way: &&Way| way.is_open() && (!entry.is_empty() || way.waiting > 0);
+        let next_at = ways.iter().filter(waits).map(|way| way.next_at).min();
+        self.bond.due = next_at.map(|next_at| wakes_at(cx.now, next_at));
+    }
+
+    /// Lets leave what may, and gives the paths what they need then. Returns whether the outbox had
+    /// room for all of it.
+    fn drain_lines(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = cx.now;
         loop {
             self.fill_lines(cx);
             let mut any = false;
             for place in 0..self.bond.ways.len() {
-                let path = self.bond.ways[place].path;
-                while self.may_leave(cx.now, path) {
+                let may_leave = |way: &Way| way.waiting > 0 && way.is_ready(now);
+                while may_leave(&self.bond.ways[place]) {
                     if cx.out.is_full() {
-                        self.bond.due = Some(cx.now + REST);
-                        return;
+                        return false;
                     }
-                    self.send_next(cx, path);
+                    self.send_next(cx, place);
                     any = true;
                 }
             }
-            self.look_at_ways(cx.now);
             if !any {
-                break;
+                return true;
             }
         }
-        let waits = !self.bond.is_idle();
-        for way in &self.bond.ways {
-            if let Some(path) = self.paths.get_mut(way.path) {
-                path.was_closed = waits && !way.is_open;
-            }
-        }
-        // Where nothing was given to a path yet, it will be when its turn comes.
-        let Bond { lines, entry, .. } = &self.bond;
-        let waits = |way: &&Way| !entry.is_empty() || lines.front(way.path).is_some();
-        let open = self.bond.ways.iter().filter(|way| way.is_open);
-        let due = open.filter(waits).map(|way| way.next_at).min();
-        self.bond.due = due.map(|due| if due > cx.now { due } else { cx.now + REST });
     }
 
-    /// Fills the room for the choice: the paths that carry, as they are now.
+    /// Notes at each path whether something waits although the path would be ready, because as
+    /// much is on its way by it as may be.
+    fn note_closed(&mut self, waits: bool) {
+        if !waits && !self.bond.is_closed {
+            return;
+        }
+        self.bond.is_closed = false;
+        for path in self.paths.iter_to_send() {
+            let mut ways = self.bond.ways.iter();
+            path.was_closed = waits && ways.any(|way| way.path == path.id && !way.is_open());
+            self.bond.is_closed |= path.was_closed;
+        }
+    }
+
+    /// Looks which paths carry and how they are, if that may have changed.
     pub(super) fn look_at_ways(&mut self, now: Instant) {
+        let looked = Some((now, self.paths.changes()));
+        if self.bond.looked == looked {
+            return;
+        }
         let mut ways = std::mem::take(&mut self.bond.ways);
-        ways.clear();
-        let lanes = self.epochs.current.iter().flat_map(|epoch| &epoch.tx);
-        let in_flight = |id| {
-            let lane = lanes.clone().find(|lane| lane.path == id);
-            lane.map_or(0, |lane| lane.flight.in_flight())
-        };
+        let mut count = 0;
         for path in self.paths.iter().filter(|path| self.is_way(now, path)) {
-            let Some(controller) = &path.congestion else { continue };
-            ways.push(Way {
-                path: path.id,
-                next_at: controller.next_at(),
-                rate: controller.pacing_rate(),
-                delay: path.rtt.minimum().unwrap_or_default() / 2,
-                is_open: controller.allows(in_flight(path.id)),
+            let Some(way) = self.way(now, path) else { continue };
+            let known = ways.iter().position(|known| known.path == path.id);
+            let known = known.filter(|&at| at >= count).unwrap_or_else(|| {
+                ways.push(way);
+                ways.len() - 1
             });
+            let Way { line, tally, .. } = ways[known];
+            ways.swap(count, known);
+            ways[count] = Way { line, tally, ..way };
+            count += 1;
         }
-        // The clocks of both ends tell by how much one way is longer than another.
-        let least = |way: &Way| self.paths.get(way.path).and_then(|path| path.delay.least());
-        let shortest = ways.iter().filter_map(least).reduce(crate::path::delay::earlier);
-        if let Some(shortest) = shortest
-            && ways.iter().all(|way| least(way).is_some())
-        {
-            for way in &mut ways {
-                let more = least(way).map_or(0, |least| least.wrapping_sub(shortest));
-                way.delay = Duration::from_micros(more.into());
-            }
-        }
+        ways.truncate(count);
+        self.compare_delays(&mut ways);
+        self.bond.lines.settle(&mut ways);
         self.bond.ways = ways;
+        self.bond.looked = looked;
+    }
+
+    /// A path as far as the choice goes, as it is now.
+    fn way(&self, now: Instant, path: &Path) -> Option<Way> {
+        let controller = path.congestion.as_deref()?;
+        let lane = self.epochs.current.as_ref()?.tx.iter().find(|lane| lane.path == path.id);
+        let (in_flight, loss) =
+            lane.map_or((0, 0.0), |lane| (lane.flight.in_flight(), lane.flight.loss().share()));
+        Some(Way {
+            path: path.id,
+            next_at: controller.next_at(),
+            byte_ns: 1e9 / controller.pacing_rate(),
+            delay: path.rtt.minimum().unwrap_or_default() / 2,
+            trip: path.rtt.smoothed(),
+            loss,
+            arrives: path.rates.0.at(now),
+            room: controller.room(in_flight),
+            waiting: 0,
+            line: usize::MAX,
+            tally: Tally::default(),
+        })
+    }
+
+    /// The clocks of both ends tell by how much one way is longer than another.
+    fn compare_delays(&self, ways: &mut [Way]) {
+        let least = |way: &Way| self.paths.get(way.path).and_then(|path| path.delay.least());
+        let shortest = ways.iter().map(least).reduce(|a, b| Some(delay::earlier(a?, b?)));
+        let Some(shortest) = shortest.flatten() else { return };
+        for way in ways {
+            let more = least(way).map_or(0, |least| least.wrapping_sub(shortest));
+            way.delay = Duration::from_micros(more.into());
+        }
     }
 
     /// Gives packets from the entry to the paths, as long as one of them has need.
@@ -155,48 +288,50 @@ impl Peer {
         let Some(epoch) = &mut self.epochs.current else { return };
         let mut packet = std::mem::take(&mut self.bond.packet);
         let blocks = cx.memory.blocks();
-        while self.bond.lines.starve(cx.now, &self.bond.ways)
-            && let Some(popped) = self.bond.entry.pop(blocks, cx.now, &mut packet)
+        let Bond { scheduler, entry, lines, ways, .. } = &mut self.bond;
+        while scheduler.needs(cx.now, ways)
+            && let Some(popped) = entry.pop(blocks, cx.now, &mut packet)
         {
-            let given = Given {
+            let mut given = Given {
                 bucket: popped.bucket,
+                among: Among::One,
                 sequence: epoch.numbers.take(popped.bucket),
                 len: packet.len(),
                 elsewhere: popped.kept,
             };
             // One that has need has room.
-            let Some(path) = self.bond.lines.choose(cx.now, &self.bond.ways, given.len) else {
+            let Some(place) = scheduler.choose(cx.now, ways, given.len) else {
                 cx.drops.count(DropReason::QueueFull);
                 break;
             };
-            self.bond.lines.push(blocks, path, given, &packet);
+            let whole = InnerPacket::whole(&packet);
+            if scheduler.copies() {
+                for (at, way) in ways.iter_mut().enumerate() {
+                    if at != place && way.starves(cx.now) {
+                        lines.push(blocks, way, Given { among: Among::Copy, ..given }, whole);
+                        given.among = Among::Several;
+                    }
+                }
+            }
+            lines.push(blocks, &mut ways[place], given, whole);
         }
-        for _ in 0..self.bond.entry.take_dropped() {
+        for _ in 0..entry.take_dropped() {
             cx.drops.count(DropReason::QueueFull);
         }
         self.bond.packet = packet;
     }
 
-    /// Whether the path's next packet may leave now.
-    fn may_leave(&self, now: Instant, id: PathId) -> bool {
-        let controller = self.paths.get(id).and_then(|path| path.congestion.as_deref());
-        let lanes = self.epochs.current.iter().flat_map(|epoch| &epoch.tx);
-        let lane = lanes.into_iter().find(|lane| lane.path == id);
-        let in_flight = lane.map_or(0, |lane| lane.flight.in_flight());
-        self.bond.lines.front(id).is_some()
-            && controller.is_some_and(|c| c.next_at() <= now && c.allows(in_flight))
-    }
-
-    /// The next packet of the path's line leaves.
-    fn send_next(&mut self, cx: &mut Context<'_>, id: PathId) {
+    /// The next packet of the line of the path at `place` leaves.
+    fn send_next(&mut self, cx: &mut Context<'_>, place: usize) {
         let lines = std::mem::take(&mut self.bond.lines);
-        if let Some((given, front, back)) = lines.front(id)
-            && let Err(reason) = self.send_ordered(cx, id, given, front, back)
+        let path = self.bond.ways[place].path;
+        if let Some((given, front, back)) = lines.front(&self.bond.ways[place])
+            && let Err(reason) = self.send_ordered(cx, path, given, front, back)
         {
             cx.drops.count(reason);
         }
         self.bond.lines = lines;
-        self.bond.lines.pop(cx.memory.blocks(), id);
+        self.bond.lines.pop(cx.memory.blocks(), &mut self.bond.ways[place]);
     }
 
     /// A packet, in two parts, leaves with its place in the sequence.
@@ -208,10 +343,15 @@ impl Peer {
         front: &[u8],
         back: &[u8],
     ) -> Result<(), DropReason> {
-        let Given { bucket, sequence, len, elsewhere } = given;
+        let Given { bucket, among, sequence, len, elsewhere } = given;
         let room = self.paths.get(id).map_or(0, |path| path.mtu.datagram() - OVERHEAD);
+        let load = match among {
+            Among::One => Load::Packet { elsewhere },
+            Among::Several => Load::Doubled { elsewhere },
+            Among::Copy => Load::Eliciting,
+        };
         if len + frame::ORDERED_OVERHEAD <= room {
-            return self.send_on(cx, id, Load::Packet { elsewhere }, |draft| {
+            return self.send_on(cx, id, load, |draft| {
                 frame::emit_ordered_header(draft.frames(), bucket, sequence);
                 draft.frames().extend_from_slice(front);
                 draft.frames().extend_from_slice(back);
@@ -229,11 +369,14 @@ impl Peer {
         let mut packet = std::mem::take(&mut self.bond.packet);
         packet.clear();
         let blocks = cx.memory.blocks();
-        while let Some(given) = self.bond.lines.take_stranded(blocks, &self.bond.ways, &mut packet)
-        {
-            let ways = &self.bond.ways;
-            let path = self.bond.lines.choose(cx.now, ways, given.len).unwrap_or(ways[0].path);
-            self.bond.lines.push(blocks, path, given, &packet);
+        let Bond { scheduler, lines, ways, .. } = &mut self.bond;
+        while let Some(given) = lines.take_stranded(blocks, ways, &mut packet) {
+            if given.among != Among::Copy {
+                let chosen = scheduler.choose(cx.now, ways, given.len);
+                let place = chosen.or_else(|| choice::earliest(cx.now, ways, given.len));
+                let way = &mut ways[place.unwrap_or_default()];
+                lines.push(blocks, way, given, InnerPacket::whole(&packet));
+            }
             packet.clear();
         }
         self.bond.packet = packet;
@@ -267,6 +410,9 @@ impl Peer {
             let blocks = cx.memory.blocks();
             let sent = if let Some(given) = self.bond.lines.take_stranded(blocks, &[], &mut packet)
             {
+                if given.among == Among::Copy {
+                    continue;
+                }
                 self.send_ordered(cx, path, given, &packet, &[])
             } else if let Some(popped) = self.bond.entry.pop(blocks, cx.now, &mut packet) {
                 InnerView::parse(&packet, packet.len()).and_then(|view| {
@@ -294,11 +440,19 @@ impl Peer {
     }
 
     /// New keys: the sequences begin anew.
-    pub(super) fn renumber(&mut self) {
+    pub(super) fn renumber(&mut self, cx: &mut Context<'_>) {
+        self.bond.looked = None;
         if let Some(epoch) = &mut self.epochs.current {
-            self.bond.lines.renumber(|bucket| epoch.numbers.take(bucket));
+            let blocks = cx.memory.blocks();
+            self.bond.lines.renumber(blocks, |bucket| epoch.numbers.take(bucket));
         }
     }
+}
+
+/// When to look again, where the first path may carry more at `next_at`: not for each packet, but
+/// for runs. What a path could have carried until then it carries all the same, at once.
+fn wakes_at(now: Instant, next_at: Instant) -> Instant {
+    next_at.max(now + RUN)
 }
 
 /// Whether a packet is one that somebody waits for, and no order is lost by its being early: a bare

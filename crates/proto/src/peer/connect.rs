@@ -390,7 +390,7 @@ impl Peer {
             path.natted = route.local.is_some_and(|local| local != welcome.observed.ip());
         }
         self.forget_gone(cx);
-        self.begin_epoch();
+        self.begin_epoch(cx);
         self.introduce(cx);
         let took = Some(cx.now.saturating_since(started));
         cx.tell(Event::Established { peer: self.key, first, took });
@@ -399,6 +399,7 @@ impl Peer {
         self.take_better(cx);
         self.flush_waiting(cx);
         self.stand_by(cx);
+        self.repeat_shares(cx);
     }
 
     /// The path by which the answer came: it carries, and the gateway is there.

@@ -7,6 +7,7 @@ use super::announce::Announced;
 use super::index::IndexTable;
 use super::status::PeerState;
 use crate::bond::Mode;
+use crate::bond::choice::Scheduler;
 use crate::crypto::{Floor, RestartKey, Rng, StaticSecret, Status, Token};
 use crate::error::{DropReason, Drops, PeerError};
 use crate::flow::Memory;
@@ -40,6 +41,8 @@ pub struct Config {
     pub hold_memory: usize,
     /// Client: what is made of its links.
     pub mode: Mode,
+    /// Client: how both ends of its sessions choose among paths that share data.
+    pub scheduler: Scheduler,
 }
 
 /// One usable local link of a client, as the shell sees it; the first is the best.

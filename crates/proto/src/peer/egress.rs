@@ -24,6 +24,8 @@ pub(super) enum Load {
     /// One inner packet, kept until the peer tells of it, but for so many bytes at its end: those
     /// are kept with its connection.
     Packet { elsewhere: usize },
+    /// The same where another path gets a copy, which serves if this one dies.
+    Doubled { elsewhere: usize },
 }
 
 impl Load {
@@ -80,7 +82,7 @@ impl Peer {
                 return Ok(());
             }
         };
-        if choice.copy.is_none() && self.is_bonded(cx.now) {
+        if choice.copy.is_none() && self.is_bonded(cx) {
             return self.send_bonded(cx, view, packet, kept);
         }
         let framing = self.framing(choice, view);
@@ -178,11 +180,12 @@ impl Peer {
         packet: InnerPacket<'_>,
     ) -> Result<(), DropReason> {
         let room = self.paths.get(path).ok_or(DropReason::NoRoute)?.mtu.datagram() - OVERHEAD;
-        let least = self.least_room().map_or(room, |least| least.min(room));
         if packet.len() + framing.overhead() <= room {
+            let clamped = clamp::place(view, packet.head);
+            let least = clamped.and_then(|_| self.least_room()).map_or(room, |it| it.min(room));
             return self.send_on(cx, path, load, |draft| {
                 let at = pack::push(draft, framing, packet);
-                if let Some(tcp) = clamp::place(view, packet.head) {
+                if let Some(tcp) = clamped {
                     // The smallest framing that a full segment may need.
                     let packet_max = least - frame::SEQUENCED_OVERHEAD;
                     clamp::clamp(&mut draft.written()[at..], tcp, packet_max);
@@ -238,8 +241,12 @@ impl Peer {
         fill: impl FnOnce(&mut Draft<'_>),
     ) -> Result<(), DropReason> {
         let epoch = self.epochs.current.as_mut().ok_or(DropReason::NoRoute)?;
-        let path = self.paths.get_mut(path).ok_or(DropReason::NoRoute)?;
-        seal_into(cx, epoch, path, load, fill)
+        let path = self.paths.get_to_send(path).ok_or(DropReason::NoRoute)?;
+        let len = seal_into(cx, epoch, path, load, fill)?;
+        if let Some(controller) = &path.congestion {
+            self.bond.left(path.id, controller.next_at(), len);
+        }
+        Ok(())
     }
 
     /// Acknowledgements and control messages that are due, joined into as few datagrams as hold
@@ -292,14 +299,14 @@ impl Peer {
     }
 }
 
-/// Seals one datagram of `epoch` onto `path`.
+/// Seals one datagram of `epoch` onto `path`. Returns how many bytes it has.
 pub(super) fn seal_into(
     cx: &mut Context<'_>,
     epoch: &mut Epoch,
     path: &mut Path,
     load: Load,
     fill: impl FnOnce(&mut Draft<'_>),
-) -> Result<(), DropReason> {
+) -> Result<usize, DropReason> {
     if path.budget() == 0 {
         return Err(DropReason::Amplification); // before an index is spent on it
     }
@@ -313,10 +320,13 @@ pub(super) fn seal_into(
     }
     note_idle(cx.now, path, lane);
     let number = lane.take_number(cx.now, cx.memory.blocks(), len, load != Load::Quiet);
-    if let Load::Packet { elsewhere } = load {
+    if let Load::Packet { elsewhere } | Load::Doubled { elsewhere } = load {
         lane.flight.keep(cx.memory.blocks(), draft.written(), elsewhere);
+    }
+    if let Load::Doubled { .. } = load {
+        lane.flight.doubled();
     }
     draft.finish(path.route, &lane.seal, profile, number);
     path.sent(cx.now, len);
-    Ok(())
+    Ok(len)
 }

@@ -77,7 +77,7 @@ impl Peer {
         }
         self.refresh_state(cx);
         self.rescue(cx);
-        self.serve_bond(cx);
+        self.serve_after_arrival(cx);
         self.flows.rest(cx.now); // an address that is not proven yet may be sent to again
         self.speak_for_others(cx);
         Ok(())
@@ -112,7 +112,7 @@ impl Peer {
         let first = self.established.is_none();
         self.epochs.confirm(cx.now, epoch, cx.indices);
         self.established.get_or_insert(cx.now);
-        self.begin_epoch();
+        self.begin_epoch(cx);
         self.introduce(cx);
         cx.tell(Event::Established { peer: self.key, first, took: None });
     }
@@ -205,6 +205,7 @@ impl Peer {
                 if arrival.standing != Standing::Previous {
                     self.control.acknowledged(ack);
                     self.announce(cx);
+                    self.tell_scheduler(cx); // if there was no room before
                 }
                 Ok(())
             }
@@ -367,6 +368,7 @@ impl Peer {
                     epoch.take_restart_tokens(first, &tokens);
                 }
                 Control::Addresses(addresses) => self.take_addresses(cx, addresses),
+                Control::Scheduler(number) => self.take_scheduler(arrival.standing, number),
                 Control::Unknown(_) => {}
             }
         }

@@ -240,7 +240,7 @@ impl Peer {
             lateness: way.delay + path.delay.queue(now).unwrap_or_default(),
             loss,
             is_doubtful: self.doubtful_at(way.path).is_some_and(|at| at <= now),
-            rate: way.rate,
+            rate: way.rate(),
             room: path.mtu.datagram() - OVERHEAD,
         })
     }

@@ -50,6 +50,7 @@ use std::net::SocketAddr;
 use zeroize::Zeroizing;
 
 use crate::bond::Bond;
+use crate::bond::choice::Scheduler;
 use crate::error::{CloseCode, PeerError};
 use crate::flow::Flows;
 use crate::id::{PathSerial, PeerKey, SessionIndex};
@@ -124,6 +125,8 @@ pub(crate) struct Peer {
     waiting: Waiting,
     /// What leaves by several paths, in its turn.
     bond: Bond,
+    /// Client: what the gateway was told in this epoch of how to choose among them.
+    scheduler_told: Option<Scheduler>,
     /// What left by a path that is dead.
     lost: retransmit::Lost,
     /// What is of no use late.
@@ -184,6 +187,7 @@ impl Peer {
             calls: rest::Calls::default(),
             waiting: Waiting::default(),
             bond: Bond::default(),
+            scheduler_told: None,
             lost: retransmit::Lost::default(),
             live,
             flows,
@@ -289,6 +293,7 @@ impl Peer {
         }
         self.leave_gone(cx);
         self.share_paths(cx);
+        self.bond.is_shared = self.paths.iter().any(|path| path.congestion.is_some());
         self.collect_lost(cx);
         self.tell_reach(cx);
         let state = match (&self.epochs.current, self.paths.active()) {
@@ -346,6 +351,7 @@ impl Peer {
             lease,
             paths,
             profile: self.epochs.current.as_ref().map(|epoch| epoch.profile),
+            scheduler: self.bond.scheduler,
             waiting: self.waiting.len() + self.flows.questions(),
             queued_bytes: self.bond.entry.bytes(),
             early_bytes: self.epochs.all_receiving().map(|epoch| epoch.reorder.bytes()).sum(),
@@ -364,10 +370,10 @@ impl Peer {
     }
 
     /// New keys are in use: what was counted or named under the old ones means nothing any more.
-    fn begin_epoch(&mut self) {
+    fn begin_epoch(&mut self, cx: &mut Context<'_>) {
         self.control = ControlSender::default();
         self.lost = retransmit::Lost::default();
-        self.renumber();
+        self.renumber(cx);
         self.calls = rest::Calls::default();
         self.followed = 0; // it may be another process that asks now
         if let Side::Gateway(connector) = &mut self.side {
@@ -389,6 +395,8 @@ impl Peer {
                 let routes = Control::Routes(connector.advertise.clone());
                 self.say_early(cx.now);
                 self.control.push(cx.now, &routes);
+                self.scheduler_told = None;
+                self.tell_scheduler(cx);
             }
         }
     }

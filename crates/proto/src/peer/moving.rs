@@ -281,6 +281,7 @@ impl Peer {
             self.lose_share(cx, id, answer.asked_at);
         }
         self.forgive(id);
+        self.repeat_share(cx, id, answer.asked_at);
         self.drop_forged(cx, id, answer);
         if let Trust::Claimed { instead_of: Some(old), .. } = before {
             self.replace_path(cx, old, id);

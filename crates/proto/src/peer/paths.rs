@@ -18,6 +18,8 @@ pub(crate) struct Paths {
     /// How often another path was taken.
     moves: u32,
     next: u32,
+    /// How often any of them may have changed.
+    changes: u64,
 }
 
 /// Where the next inner packet goes.
@@ -37,7 +39,24 @@ impl Paths {
 
     /// The path named `id`, to change.
     pub(crate) fn get_mut(&mut self, id: PathId) -> Option<&mut Path> {
+        self.changes += 1;
         self.list.iter_mut().find(|path| path.id == id)
+    }
+
+    /// The same, for what leaves by it: that is no change that the choice among paths would not
+    /// know of.
+    pub(crate) fn get_to_send(&mut self, id: PathId) -> Option<&mut Path> {
+        self.list.iter_mut().find(|path| path.id == id)
+    }
+
+    /// All of them, for the same.
+    pub(crate) fn iter_to_send(&mut self) -> impl Iterator<Item = &mut Path> {
+        self.list.iter_mut()
+    }
+
+    /// A number that grows whenever one of them may have changed.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
@@ -45,6 +64,7 @@ impl Paths {
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
+        self.changes += 1;
         self.list.iter_mut()
     }
 
@@ -69,6 +89,7 @@ impl Paths {
 
     /// Data goes by `id` from now on.
     pub(crate) fn activate(&mut self, id: PathId) {
+        self.changes += 1;
         if self.active != Some(id) {
             self.moves = self.moves.wrapping_add(1);
         }
@@ -98,6 +119,7 @@ impl Paths {
 
     /// Adds a path. Returns one that had to make room.
     pub(crate) fn add(&mut self, path: Path) -> Option<Path> {
+        self.changes += 1;
         let given_up = if self.list.len() >= PATHS_MAX {
             let rank = |p: &Path| (liveliness(p.health), p.heard_at);
             let spare = self.list.iter().enumerate().filter(|(_, p)| Some(p.id) != self.active);
@@ -112,6 +134,7 @@ impl Paths {
 
     /// Removes a path.
     pub(crate) fn remove(&mut self, id: PathId) -> Option<Path> {
+        self.changes += 1;
         if self.active == Some(id) {
             self.active = None;
         }

@@ -198,7 +198,7 @@ impl Peer {
             if frame::packet_of(&kept.frame).is_some_and(|p| self.is_too_late(cx.now, kept.at, p)) {
                 continue;
             }
-            let soonest = self.quickest(cx.now, kept.frame.len());
+            let soonest = self.quickest(cx, kept.frame.len());
             let path = soonest.unwrap_or(choice.original);
             let due = if is_small(&kept) { None } else { self.paces_at(path) };
             if let Some(due) = due.filter(|&due| due > cx.now) {

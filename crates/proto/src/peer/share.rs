@@ -7,13 +7,16 @@
 
 use std::collections::VecDeque;
 
+use super::epoch::Standing;
 use super::links::is_fresh;
 use super::{Context, Peer, Side};
 use crate::bond::Mode;
+use crate::bond::choice::Scheduler;
 use crate::id::Transport;
 use crate::path::lane::TxLane;
 use crate::path::{Health, Path, PathId};
 use crate::time::{Duration, Instant};
+use crate::wire::control::Control;
 use crate::wire::data::OVERHEAD;
 
 /// A path that was ready for so long before it got something had too little to carry.
@@ -24,11 +27,6 @@ const TAIL_TRIPS: f64 = 1.5;
 const TAIL_GRACE: Duration = Duration::from_millis(25);
 
 impl Peer {
-    /// Whether data goes by what is shared among paths.
-    pub(super) fn is_bonded(&self, now: Instant) -> bool {
-        self.paths.iter().any(|path| self.is_way(now, path))
-    }
-
     /// Whether a path may get a share now: beside the one in use none that nobody has heard of for
     /// a while. A NAT may have forgotten it, and the client asks it when anybody speaks again.
     pub(super) fn is_way(&self, now: Instant, path: &Path) -> bool {
@@ -68,6 +66,57 @@ impl Peer {
         }
     }
 
+    /// Client: there are new keys. What was said under the old ones of who shares may have come too
+    /// late to be heeded.
+    pub(super) fn repeat_shares(&mut self, cx: &mut Context<'_>) {
+        let shared = self.paths.iter().filter(|path| carries(path));
+        let shared: Vec<_> = shared.map(|path| path.id).collect();
+        shared.into_iter().for_each(|id| self.ask(cx, id));
+    }
+
+    /// Client: an answer to what was asked at `asked_at` says nothing of what the gateway knows, if
+    /// the path has got its share since, or there are new keys.
+    pub(super) fn repeat_share(&mut self, cx: &mut Context<'_>, id: PathId, asked_at: Instant) {
+        let Some(path) = self.paths.get(id).filter(|_| !self.is_client()) else { return };
+        let keys_since = self.epochs.current.as_ref().map(|epoch| epoch.since);
+        let is_said = asked_at >= path.shared_since
+            && (path.congestion.is_none() || Some(asked_at) >= keys_since);
+        if !is_said {
+            self.ask(cx, id);
+        }
+    }
+
+    /// Client: both ends choose among paths in another way from now on.
+    pub(crate) fn scheduler_changed(&mut self, cx: &mut Context<'_>) {
+        self.tell_scheduler(cx);
+        self.send_control(cx);
+        self.serve_bond(cx);
+    }
+
+    /// Client: chooses as it was told, and tells the gateway if that does not know. Where there is
+    /// no room it is told when there is.
+    pub(super) fn tell_scheduler(&mut self, cx: &Context<'_>) {
+        if self.is_client() {
+            return;
+        }
+        let wanted = cx.config.scheduler;
+        self.bond.scheduler = wanted;
+        if self.epochs.current.is_some()
+            && self.scheduler_told != Some(wanted)
+            && self.control.push(cx.now, &Control::Scheduler(wanted.number()))
+        {
+            self.scheduler_told = Some(wanted);
+        }
+    }
+
+    /// Gateway: the client says how both choose among paths.
+    pub(super) fn take_scheduler(&mut self, standing: Standing, number: u8) {
+        // Under old keys it is late: it was said again under the new ones.
+        if self.is_client() && standing != Standing::Previous {
+            self.bond.scheduler = Scheduler::numbered(number).unwrap_or_default();
+        }
+    }
+
     /// Whether data should rather go by another path of the same link.
     fn has_better_beside(&self, path: &Path) -> bool {
         let active = self.paths.active_id();
@@ -87,7 +136,8 @@ impl Peer {
     /// How long an answer may be owed before `path` counts as silent: not long, where others carry
     /// what it does not.
     pub(super) fn patience(&self, path: &Path) -> Duration {
-        if path.congestion.is_some() && self.best_bonded(path.id).is_some() {
+        let others = || self.paths.iter().any(|other| other.id != path.id && carries(other));
+        if path.congestion.is_some() && others() {
             path.rtt.timeout().max(path.rtt.smoothed().mul_f64(TAIL_TRIPS)) + TAIL_GRACE
         } else {
             path.patience()
@@ -126,6 +176,7 @@ impl Peer {
                 let mut lost = VecDeque::new();
                 lane.flight.expire_late(cx.now, cx.memory.blocks(), &path.rtt, &mut lost);
                 self.lost.extend(lane.seal.serial, lost);
+                self.bond.looked = None; // there is room on it
             }
         }
     }

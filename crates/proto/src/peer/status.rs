@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crate::bond::choice::Scheduler;
 use crate::crypto::{Profile, Status};
 use crate::error::CloseCode;
 use crate::id::{LinkId, PeerKey};
@@ -52,6 +53,8 @@ pub struct PeerStatus {
     pub paths: Vec<PathStatus>,
     /// What its packets are sealed as.
     pub profile: Option<Profile>,
+    /// How this end chooses among paths that share data.
+    pub scheduler: Scheduler,
     /// Inner packets that wait for a path.
     pub waiting: usize,
     /// Bytes of inner packets that wait for their turn among several paths,

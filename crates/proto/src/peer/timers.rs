@@ -67,6 +67,12 @@ pub enum Reason {
 impl Peer {
     /// When the peer must be woken, and why.
     pub(crate) fn poll_timeout(&self, config: &Config) -> Option<(Instant, Reason)> {
+        let pace = self.bond_due().map(|due| (due, Reason::Pace));
+        [pace, self.due_beside_pace(config)].into_iter().flatten().min()
+    }
+
+    /// The same, but for what waits until a path may carry it.
+    fn due_beside_pace(&self, config: &Config) -> Option<(Instant, Reason)> {
         let (cx_keepalive, persistence) = (config.keepalive, config.persistence_timeout);
         let connector = match &self.side {
             Side::Gateway(connector) => connector.due(),
@@ -83,7 +89,6 @@ impl Peer {
             (self.epochs.due(), Reason::Epoch),
             (self.waiting.due(), Reason::Waiting),
             (self.lost_due(), Reason::Waiting),
-            (self.bond_due(), Reason::Pace),
             (self.late_due(), Reason::Pace),
             (self.rescue_due(), Reason::Silence),
             (self.bond.entry.due(), Reason::Waiting),
@@ -121,6 +126,13 @@ impl Peer {
 
     /// Does what is due.
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        // While much is sent, this is nearly always all.
+        if self.bond_due().is_some_and(|due| due <= cx.now)
+            && self.due_beside_pace(cx.config).is_none_or(|(due, _)| due > cx.now)
+        {
+            self.serve_bond(cx);
+            return;
+        }
         self.end_silence(cx);
         self.epochs.expire(cx.now, cx.indices);
         for _ in 0..self.waiting.expire(cx.now) {

@@ -15,6 +15,7 @@ mod kind {
     pub(super) const ADDRESSES: u8 = 4;
     pub(super) const RESTART_TOKENS: u8 = 5;
     pub(super) const EARLY: u8 = 6;
+    pub(super) const SCHEDULER: u8 = 7;
 }
 
 /// The most inner addresses, name servers or domains of one lease.
@@ -121,6 +122,9 @@ pub enum Control {
     /// Client to gateway: the ends of flows that its user wants early, both ways, none or up to
     /// [`ENDS_MAX`]. It takes the place of what was said before.
     Early(Vec<End>),
+    /// Client to gateway: by which scheduler, by its number, both share data among paths from now
+    /// on.
+    Scheduler(u8),
     /// A kind of a later version: acknowledged and ignored.
     Unknown(u8),
 }
@@ -151,6 +155,7 @@ impl Control {
                 tokens: list(&mut reader, INDICES_MAX, |r| r.array().map(RestartToken))?,
             },
             kind::EARLY => Self::Early(list(&mut reader, ENDS_MAX, end)?),
+            kind::SCHEDULER => Self::Scheduler(reader.u8()?),
             other => Self::Unknown(other),
         };
         Ok(control)
@@ -188,6 +193,10 @@ impl Control {
             Self::Early(ends) => {
                 writer.u8(kind::EARLY);
                 emit_list(&mut writer, ends, ENDS_MAX, emit_end);
+            }
+            Self::Scheduler(number) => {
+                writer.u8(kind::SCHEDULER);
+                writer.u8(*number);
             }
             Self::Unknown(kind) => writer.u8(*kind),
         }

@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use rove_proto::bond::Mode;
+use rove_proto::bond::choice::Scheduler;
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret, Token};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
@@ -125,6 +126,7 @@ fn config(secret: &StaticSecret) -> Config {
         hold: Hold::Full.into(),
         hold_memory: 1 << 24,
         mode: Mode::default(),
+        scheduler: Scheduler::default(),
     }
 }
 

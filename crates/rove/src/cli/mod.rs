@@ -10,7 +10,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand};
 use ipnet::IpNet;
 
-use crate::config::{LinkMode, LogFormat, StoreUrl};
+use crate::config::{LinkMode, LinkScheduler, LogFormat, StoreUrl};
 use crate::invite::{Invite, InviteError};
 use crate::values::{Destination, Endpoint, Lifetime, Networks, PeerName, parse_network};
 
@@ -89,6 +89,13 @@ pub enum SetCommand {
         /// full, backup or single
         #[arg(value_name = "MODE")]
         mode: LinkMode,
+    },
+    /// How links that carry together are chosen among
+    #[command(after_help = text::SCHEDULER)]
+    Scheduler {
+        /// earliest, rtt, round-robin, redundant, loss, rate or latency
+        #[arg(value_name = "NAME")]
+        scheduler: LinkScheduler,
     },
 }
 
@@ -268,6 +275,9 @@ pub struct UpArgs {
     /// What to make of several links: full, backup or single [default: backup]
     #[arg(long, value_name = "MODE")]
     pub mode: Option<LinkMode>,
+    /// How to choose among links that carry together: see `rove set scheduler` [default: earliest]
+    #[arg(long, value_name = "NAME")]
+    pub scheduler: Option<LinkScheduler>,
     /// How long to wait until the tunnel carries [default: 30s]
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<Lifetime>,

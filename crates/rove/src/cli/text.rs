@@ -62,6 +62,19 @@ single  one carries; so far as with backup
 
 For every start: `mode = \"full\"` below [paths] in DIR/client.toml.";
 
+pub(super) const SCHEDULER: &str = "\
+earliest     each packet goes where it arrives first, by rate, delay and what waits there
+rtt          by the link with the shortest round trip while there is room on it, then the next
+round-robin  by each in its turn
+redundant    by every link that has room for it; as fast as the fastest, and no link is missed
+loss         in proportion to the part that arrives by each
+rate         by the fastest up to what it was measured to carry, then the next
+latency      by the link with the shortest round trip only
+
+With `rove set mode full`; the gateway chooses likewise. None sends faster on a link than that
+carries, and what arrives is in order. For every start: `scheduler = \"earliest\"` below [paths] in
+DIR/client.toml.";
+
 pub(super) const GATEWAY_DOWN: &str = "\
 A gateway that ends leaves them, so that connections live through a restart. Its files stay: `rove
 gateway run` starts it again.";

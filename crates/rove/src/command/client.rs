@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::output::{self, field, list, moment};
 use crate::cli::{InviteArg, OutputArgs, UpArgs};
-use crate::config::{ClientConfig, LinkMode, LogFormat};
+use crate::config::{ClientConfig, LinkMode, LinkScheduler, LogFormat};
 use crate::control::{self, AskError, Request};
 use crate::daemon::{self, Carries, LogFile, Wishes};
 use crate::files;
@@ -129,6 +129,7 @@ fn configure(home: &Home, args: &UpArgs) -> Result<ClientConfig> {
     config.kill_switch |= args.kill_switch;
     config.allow_lan |= args.allow_lan;
     config.paths.mode = args.mode.unwrap_or(config.paths.mode);
+    config.paths.scheduler = args.scheduler.unwrap_or(config.paths.scheduler);
     config.timeout = args.timeout.unwrap_or(config.timeout);
     config.check()?;
     Ok(config)
@@ -394,6 +395,9 @@ pub(super) fn paths(home: &Home, args: OutputArgs) -> Result<()> {
         "HEARD",
     ];
     let mut text = output::table(head, &rows);
+    if let Some(name) = paths.iter().map(|path| field(path, "scheduler")).find(|n| !n.is_empty()) {
+        text.push_str(&format!("data goes by several, chosen among by {name}\n"));
+    }
     let held = paths.iter().filter(|path| !field(path, "portal").is_empty());
     let told = |path: &Value| {
         let (link, page) = (field(path, "link"), field(path, "portal"));
@@ -408,6 +412,16 @@ pub(super) fn set_mode(home: &Home, mode: LinkMode) -> Result<()> {
     match control::ask(&home.socket(Role::Client)?, &Request::SetMode { mode }) {
         Ok(_) => output::line(&format!("mode {mode}")),
         Err(AskError::NotRunning) => bail!("not up: connect with `rove up --mode {mode}`"),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(super) fn set_scheduler(home: &Home, scheduler: LinkScheduler) -> Result<()> {
+    match control::ask(&home.socket(Role::Client)?, &Request::SetScheduler { scheduler }) {
+        Ok(_) => output::line(&format!("scheduler {scheduler}")),
+        Err(AskError::NotRunning) => {
+            bail!("not up: connect with `rove up --scheduler {scheduler}`")
+        }
         Err(error) => Err(error.into()),
     }
 }

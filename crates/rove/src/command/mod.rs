@@ -26,6 +26,9 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Explain(args) => flows::explain(&home()?, &args),
         Command::Rehearse(args) => rehearse::run(&home()?, &args),
         Command::Set(SetCommand::Mode { mode }) => client::set_mode(&home()?, mode),
+        Command::Set(SetCommand::Scheduler { scheduler }) => {
+            client::set_scheduler(&home()?, scheduler)
+        }
         Command::Reload => reload(&home()?),
         Command::StandKillSwitch => client::stand(&home()?),
         Command::Completions { shell } => reference::completions(shell),

@@ -19,7 +19,7 @@ pub use client::ClientConfig;
 pub use gateway::{GatewayConfig, StoreUrl};
 pub use hop::{HopConfig, HopSource};
 pub use log::{LogConfig, LogFormat, LogLevel};
-pub use paths::LinkMode;
+pub use paths::{LinkMode, LinkScheduler};
 pub use persistence::Persistence;
 pub use proxy::{ProxyChoice, ProxyUrl};
 pub use relocation::Relocation;

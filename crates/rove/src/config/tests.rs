@@ -1,6 +1,7 @@
 //! Good files read, bad ones are told apart by line and key.
 
 use proptest::prelude::*;
+use rove_proto::bond::choice::Scheduler;
 use rove_proto::flow::Hold;
 use rove_proto::flow::classify::Class;
 use rove_proto::flow::rules::{Matches, Rule, Rules};
@@ -269,6 +270,15 @@ fn what_is_made_of_the_links() {
     }
     let error = paths("both").unwrap_err().to_string();
     let says = "test.toml:2: paths.mode: \"both\" is no mode: write full, backup or single";
+    assert_eq!(error, says);
+    assert_eq!(client("").unwrap().paths.scheduler.to_string(), "earliest");
+    let paths = |name: &str| client(&format!("[paths]\nscheduler = \"{name}\"\n"));
+    for scheduler in Scheduler::ALL {
+        assert_eq!(paths(scheduler.name()).unwrap().paths.scheduler, LinkScheduler(scheduler));
+    }
+    let error = paths("fastest").unwrap_err().to_string();
+    let says = "test.toml:2: paths.scheduler: \"fastest\" is no scheduler: write earliest, rtt, \
+                round-robin, redundant, loss, rate or latency";
     assert_eq!(error, says);
     let error = gateway(&format!("{SMALLEST}[paths]\nmode = \"full\"\n")).unwrap_err().to_string();
     assert!(error.contains("unknown field `paths`"), "{error}");

@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::config::LinkMode;
+use crate::config::{LinkMode, LinkScheduler};
 use crate::values::{Destination, Endpoint, Lifetime, PeerName};
 
 /// One request.
@@ -33,6 +33,11 @@ pub enum Request {
     },
     /// How far the rehearsal is, or what became of it.
     Rehearsed,
+    /// Choose otherwise among links that carry together.
+    SetScheduler {
+        /// How.
+        scheduler: LinkScheduler,
+    },
     /// End, and take down the kill switch.
     Down,
     /// Every peer and open invite.

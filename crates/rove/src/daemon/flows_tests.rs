@@ -1,5 +1,6 @@
 //! What somebody would look for comes first, and what it is called.
 
+use rove_proto::bond::choice::Scheduler;
 use rove_proto::crypto::{Profile, Suite};
 use rove_proto::flow::classify::Class;
 use rove_proto::flow::report::{Stage, Why};
@@ -57,6 +58,7 @@ fn of_very_many_the_first_are_kept() {
 #[test]
 fn keys_are_as_documented() {
     let session = PeerStatus {
+        scheduler: Scheduler::default(),
         peer: PEER,
         state: PeerState::Suspended,
         established: None,

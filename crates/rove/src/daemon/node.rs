@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rove_proto::bond::Mode;
+use rove_proto::bond::choice::Scheduler;
 use rove_proto::crypto::{Floor, StaticSecret};
 use rove_proto::node::Config;
 
@@ -24,12 +25,17 @@ pub(super) fn config(key: &StaticKey, persistence: &Persistence) -> Config {
         hold: persistence.rules(),
         hold_memory: persistence.memory,
         mode: Mode::default(),
+        scheduler: Scheduler::default(),
     }
 }
 
 /// The same for a client, which also has links to choose from.
 pub(super) fn of_client(key: &StaticKey, client: &ClientConfig) -> Config {
-    Config { mode: client.paths.mode.in_core(), ..config(key, &client.persistence) }
+    Config {
+        mode: client.paths.mode.in_core(),
+        scheduler: client.paths.scheduler.0,
+        ..config(key, &client.persistence)
+    }
 }
 
 /// Whether the processor computes AES by itself.

@@ -17,7 +17,7 @@ use rove_proto::time::Instant;
 use serde_json::{Value, json};
 
 use super::ranking::Ranked;
-use crate::config::LinkMode;
+use crate::config::{LinkMode, LinkScheduler};
 use crate::encoding;
 use crate::ledger::wall_clock;
 
@@ -31,6 +31,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) kill_switch: bool,
     /// What is made of the links.
     pub(super) mode: LinkMode,
+    pub(super) scheduler: LinkScheduler,
     pub(super) dns: &'a Dns,
     pub(super) links: &'a BTreeMap<u32, String>,
     /// The usable ones, best first.
@@ -121,6 +122,7 @@ pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         "doing": doing(peer, now, around),
         "kill_switch": around.kill_switch,
         "mode": around.mode,
+        "scheduler": around.scheduler,
         "dns": around.dns.servers,
         "dns_domains": around.dns.domains,
         "portals": around.portals.iter().map(told_portal).collect::<Vec<_>>(),
@@ -274,6 +276,7 @@ fn path(path: &PathStatus, share: f64, now: Instant, around: &Surroundings<'_>) 
     let heard = path.heard_at.map(|at| micros(now.saturating_since(at)) / 1_000);
     json!({
         "id": path.id,
+        "scheduler": path.is_shared.then_some(around.scheduler),
         "link": link,
         "local": path.route.local,
         "remote": path.route.remote,

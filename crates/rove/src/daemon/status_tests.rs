@@ -1,5 +1,6 @@
 //! What people are told is what is known.
 
+use rove_proto::bond::choice::Scheduler;
 use rove_proto::id::{PeerKey, SocketId};
 use rove_proto::outbox::Route;
 use rove_proto::path::Trust;
@@ -45,6 +46,7 @@ fn path(health: Health, heard: Option<u64>, owed: Option<u64>) -> PathStatus {
 
 fn peer(state: PeerState, paths: Vec<PathStatus>) -> PeerStatus {
     PeerStatus {
+        scheduler: Scheduler::default(),
         peer: PeerKey([1; 32]),
         state,
         established: None,
@@ -64,6 +66,7 @@ fn told(peer: &PeerStatus, refused: Option<&str>) -> (bool, String) {
     let around = Surroundings {
         kill_switch: false,
         mode: LinkMode::Backup,
+        scheduler: LinkScheduler::default(),
         dns: &Dns::default(),
         links: &BTreeMap::new(),
         ranked: &[],
@@ -186,6 +189,7 @@ fn a_portal_is_told_of_with_its_cure_while_nothing_carries() {
         let around = Surroundings {
             kill_switch: false,
             mode: LinkMode::Backup,
+            scheduler: LinkScheduler::default(),
             dns: &Dns::default(),
             links: &BTreeMap::new(),
             ranked: &[],

@@ -93,6 +93,7 @@ impl Gateway {
             | Request::SetMode { .. }
             | Request::Rehearse { .. }
             | Request::Rehearsed
+            | Request::SetScheduler { .. }
             | Request::Reload
             | Request::Down => {
                 bail!("a gateway has no such command: see `rove gateway --help`")

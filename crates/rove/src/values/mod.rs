@@ -47,7 +47,7 @@ macro_rules! serialise_as_text {
         }
     };
 }
-use serialise_as_text;
+pub(crate) use serialise_as_text;
 
 #[cfg(test)]
 mod tests;

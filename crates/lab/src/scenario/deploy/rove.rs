@@ -4,7 +4,7 @@ use super::super::addresses::{SERVER, TUNNEL_NETWORK};
 use super::super::binary::Binary;
 use super::super::testbed::Testbed;
 use super::How;
-use crate::ground::{Mode, Transport};
+use crate::ground::{Mode, SCHEDULERS, Transport};
 use crate::netns::{Host, Process, monotonic_ns};
 use crate::world;
 use anyhow::{Context as _, bail};
@@ -128,7 +128,7 @@ impl Rove {
 
         let host = testbed.network.host(testbed.client);
         let client = Commands::of(host, binary);
-        client.configure_client(setup, testbed.mode)?;
+        client.configure_client(setup, section_of(testbed.mode, testbed.scheduler))?;
         let route = format!("{SERVER}/32");
         let mut up = client.start(&["up", invite, "--foreground", "--route", &route])?;
         // The one line that says that the tunnel carries.
@@ -235,13 +235,18 @@ impl Rove {
 
 /// The section of a client's configuration that says what is made of its links; none where it is
 /// the usual.
-fn section_of(mode: Mode) -> Option<String> {
-    let word = match mode {
-        Mode::Single => "single",
-        Mode::Backup => return None,
-        Mode::Full => "full",
+fn section_of(mode: Mode, scheduler: &str) -> Option<String> {
+    let mode = match mode {
+        Mode::Single => Some("single"),
+        Mode::Backup => None,
+        Mode::Full => Some("full"),
     };
-    Some(format!("[paths]\nmode = \"{word}\"\n"))
+    let scheduler = Some(scheduler).filter(|&name| name != SCHEDULERS[0]);
+    let lines: String = [("mode", mode), ("scheduler", scheduler)]
+        .into_iter()
+        .filter_map(|(key, value)| Some(format!("{key} = \"{}\"\n", value?)))
+        .collect();
+    (!lines.is_empty()).then(|| format!("[paths]\n{lines}"))
 }
 
 /// Where the gateway is reached: by its name, or at its addresses.
@@ -325,14 +330,14 @@ impl<'a> Commands<'a> {
     }
 
     /// Writes what the client has to know, where that is anything.
-    fn configure_client(&self, setup: &Setup, mode: Mode) -> anyhow::Result<()> {
+    fn configure_client(&self, setup: &Setup, paths: Option<String>) -> anyhow::Result<()> {
         let streams = match setup.streams {
             Streams::Usual | Streams::On443(None) => None,
             Streams::On443(Some(proxy)) => Some(format!("proxy = \"http://{proxy}\"")),
             Streams::Off => Some("streams = false".to_owned()),
         };
         let streams = streams.map(|line| format!("[client]\n{line}\n"));
-        let sections = [streams, setup.hold.section(), section_of(mode)];
+        let sections = [streams, setup.hold.section(), paths];
         let sections: String = sections.into_iter().flatten().collect();
         if sections.is_empty() {
             return Ok(());
@@ -392,8 +397,11 @@ mod tests {
 
     #[test]
     fn what_is_to_be_done_is_said_unless_it_is_the_usual() {
-        assert_eq!(section_of(Mode::Backup), None);
-        assert_eq!(section_of(Mode::Full).as_deref(), Some("[paths]\nmode = \"full\"\n"));
+        assert_eq!(section_of(Mode::Backup, "earliest"), None);
+        let full = section_of(Mode::Full, "earliest");
+        assert_eq!(full.as_deref(), Some("[paths]\nmode = \"full\"\n"));
+        let both = "[paths]\nmode = \"full\"\nscheduler = \"rate\"\n";
+        assert_eq!(section_of(Mode::Full, "rate").as_deref(), Some(both));
         assert_eq!(Hold::Usual.section(), None);
         assert_eq!(Hold::Off.section().as_deref(), Some("[persistence]\nhold = \"off\"\n"));
         let held = "[persistence]\nhold = \"full\"\n";

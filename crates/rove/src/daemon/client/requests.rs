@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::rehearsal::Rehearsal;
 use super::{Client, Next, news};
-use crate::config::{ClientConfig, LinkMode};
+use crate::config::{ClientConfig, LinkMode, LinkScheduler};
 use crate::control::{Asked, Reply, Request};
 use crate::daemon::flows::{self, Whose};
 use crate::daemon::status::{self, Search, Surroundings};
@@ -46,6 +46,10 @@ impl Client<'_> {
             }
             Request::Rehearse { unplug, lasts } => self.rehearse(&unplug, lasts),
             Request::Rehearsed => self.rehearsed(),
+            Request::SetScheduler { scheduler } => {
+                self.set_scheduler(scheduler);
+                Ok(json!({ "scheduler": scheduler }))
+            }
             Request::Down
             | Request::Peers
             | Request::Invite { .. }
@@ -90,6 +94,7 @@ impl Client<'_> {
             keeps_browsers_in: self.keeps_browsers_in(),
             kill_switch,
             mode: self.config.paths.mode,
+            scheduler: self.config.paths.scheduler,
             dns: &dns,
             links: &links,
             ranked,
@@ -111,6 +116,12 @@ impl Client<'_> {
     fn set_mode(&mut self, mode: LinkMode) {
         self.config.paths.mode = mode;
         self.data.command(Command::SetMode(mode.in_core()));
+    }
+
+    /// Chooses so among links that carry together, as long as the above.
+    fn set_scheduler(&mut self, scheduler: LinkScheduler) {
+        self.config.paths.scheduler = scheduler;
+        self.data.command(Command::SetScheduler(scheduler.0));
     }
 
     /// Takes the configuration again, but for the interface's name.
@@ -140,6 +151,7 @@ impl Client<'_> {
         }
         if self.config.paths != old.paths {
             self.set_mode(self.config.paths.mode);
+            self.set_scheduler(self.config.paths.scheduler);
         }
         if (self.config.streams, &self.config.proxy) != (old.streams, &old.proxy) {
             self.proxy = None;
