@@ -4,11 +4,13 @@
 //! A client sends 1 Gbit/s of inner packets over eight links, in virtual time: so the same happens
 //! each time, and of each call the shortest of all times is what it costs on this machine. Counted
 //! is what the sending side does (`handle_tun`, `handle_timeout`, `poll_timeout`, and the feedback
-//! that it takes), nothing of the sealing.
+//! that it takes), nothing of the sealing. Beside it stands what the choice among eight paths costs
+//! by itself, by each scheduler.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark: a panic is the report")]
 #![allow(clippy::print_stdout, reason = "what it is for")]
 #![allow(clippy::cast_precision_loss, reason = "figures for people")]
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
 
 #[path = "../tests/pair/mod.rs"]
 mod pair;
@@ -19,9 +21,12 @@ use std::time::Instant as Clock;
 
 use pair::{Pair, links, udp};
 use rove_proto::bond::Mode;
+use rove_proto::bond::choice::{Scheduler, Tally};
+use rove_proto::bond::schedule::Way;
 use rove_proto::id::SocketId;
 use rove_proto::node::{Command, Event, Meta, Node};
 use rove_proto::outbox::Outbox;
+use rove_proto::path::PathId;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::inner::InnerPacket;
 
@@ -84,6 +89,12 @@ struct Network {
 }
 
 fn main() {
+    sending();
+    choosing();
+}
+
+/// What sending costs.
+fn sending() {
     let mut best: Vec<Option<Taken>> = vec![None; CASES.len()];
     let mut arrived = vec![(0.0, 0); CASES.len()];
     for _ in 0..ROUNDS {
@@ -119,6 +130,70 @@ fn main() {
             case.name,
             sorted.last().unwrap(),
         );
+    }
+}
+
+/// What the choice costs, of eight paths of 150 Mbit/s for packets that come at 1 Gbit/s.
+fn choosing() {
+    println!("\nnanoseconds a choice            mean, worst");
+    for scheduler in Scheduler::ALL {
+        let mut best: Vec<u32> = Vec::new();
+        for _ in 0..ROUNDS {
+            let times = choices(scheduler);
+            best = if best.is_empty() {
+                times
+            } else {
+                best.into_iter().zip(times).map(|(a, b)| a.min(b)).collect()
+            };
+        }
+        let mean = best.iter().map(|&ns| f64::from(ns)).sum::<f64>() / best.len() as f64;
+        println!("{:<30} {mean:>5.0} {:>6}", scheduler.name(), best.iter().max().unwrap());
+    }
+}
+
+/// How long each of many choices takes; the clock itself is in it.
+fn choices(scheduler: Scheduler) -> Vec<u32> {
+    let mut now = Instant::from_nanos(1_000_000_000);
+    let mut ways: Vec<Way> = (0..8).map(|number| way(now, number)).collect();
+    let mut times = Vec::new();
+    for _ in 0..50_000 {
+        now = now + Duration::from_nanos(PACKET as u64 * 8_000_000_000 / RATE);
+        for way in &mut ways {
+            // What was given to it leaves at its rate.
+            let left = if way.next_at <= now { PACKET.min(way.waiting) } else { 0 };
+            way.waiting -= left;
+            if left > 0 {
+                way.next_at = now + Duration::from_nanos((left as f64 * way.byte_ns) as u64);
+            }
+        }
+        let chosen = timed(&mut times, || {
+            if scheduler.needs(now, &ways) {
+                scheduler.choose(now, &mut ways, PACKET)
+            } else {
+                None
+            }
+        });
+        if let Some(place) = chosen {
+            ways[place].waiting += PACKET;
+        }
+    }
+    times
+}
+
+fn way(now: Instant, number: u32) -> Way {
+    let trip = Duration::from_millis(10 + 5 * u64::from(number));
+    Way {
+        path: PathId(number),
+        next_at: now,
+        byte_ns: 8e9 / 150e6,
+        delay: trip / 2,
+        trip,
+        loss: 0.001 * f64::from(number),
+        arrives: None,
+        room: 1 << 40,
+        waiting: 0,
+        line: 0,
+        tally: Tally::default(),
     }
 }
 
