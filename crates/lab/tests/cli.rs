@@ -76,6 +76,7 @@ fn short(scenario: &str) -> &'static [&'static str] {
         "many-flows" => &["connections=100"],
         "symmetric" | "asymmetric" | "mesh" => &["seconds=6", "loss=0"],
         "failover" => &["pair=10/20+10/20", "dies=first"],
+        "voip" | "latency-qos" => &["seconds=10"],
         other => panic!("{other} needs its short settings here"),
     }
 }
@@ -122,6 +123,7 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
             "ssh-lid" | "many-flows" => &["survived is", "restart_ms_max is"],
             "symmetric" | "asymmetric" | "mesh" => &["share_of_sum_min is"],
             "failover" => &["silent_stall_over_ms_max is", "voip_late_packets is"],
+            "voip" | "latency-qos" => &["p99_over_idle_ms is"],
             other => panic!("{other}: name here what its control breaks"),
         };
         let reason = object["reason"].as_str().unwrap();

@@ -34,7 +34,7 @@ const STATUS: [&str; 14] = [
     "portals",
 ];
 /// Of every path of `rove paths --json`.
-const PATH: [&str; 22] = [
+const PATH: [&str; 23] = [
     "id",
     "link",
     "local",
@@ -53,6 +53,7 @@ const PATH: [&str; 22] = [
     "mtu",
     "split",
     "retransmitted",
+    "copied_bytes",
     "link_rank",
     "link_state",
     "signal_dbm",

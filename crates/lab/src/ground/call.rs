@@ -18,10 +18,13 @@ pub enum Talk {
     /// Two people: either end sends G.711 in RTP, 160 bytes of voice behind the 12 of RFC 3550,
     /// every 20 ms (RFC 3551, 4.5.14).
     Voice,
-    /// The client asks, the server sends each question back. Nothing of RTP is in them.
+    /// The client asks, the server sends each question back. Nothing of RTP is in them, and only
+    /// its port tells that anybody waits for it.
     Echo {
         /// Time between two questions, in nanoseconds.
         every_ns: u64,
+        /// UDP payload of each, in bytes, at least 28.
+        bytes: u16,
     },
 }
 
@@ -54,7 +57,7 @@ impl Talk {
     pub const fn interval_ns(self) -> u64 {
         match self {
             Self::Voice => 20 * MS,
-            Self::Echo { every_ns } => every_ns,
+            Self::Echo { every_ns, .. } => every_ns,
         }
     }
 
@@ -69,12 +72,14 @@ impl Talk {
     pub const fn bytes(self) -> u16 {
         match self {
             Self::Voice => 172,
-            Self::Echo { .. } => 64,
+            Self::Echo { bytes, .. } => bytes,
         }
     }
 }
 
 impl Call {
+    /// The server's port of a talk that is no voice.
+    pub const ECHO_PORT: u16 = 7_007;
     /// How long after its regular end late datagrams are waited for.
     pub const PATIENCE_NS: u64 = 1_000 * MS;
     /// How long after the fastest a datagram is played: what is later is of no use.

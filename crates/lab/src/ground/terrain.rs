@@ -26,6 +26,8 @@ pub struct Terrain {
     pub families: Families,
     /// How the client knows the gateway.
     pub known: Known,
+    /// Whether the client is told that talks which are no voice are wanted early.
+    pub early: bool,
     /// How many clients there are; all but the first only wait to be called.
     pub clients: usize,
 }
@@ -94,9 +96,10 @@ impl Terrain {
     /// Links like this, whatever is behind them.
     pub const fn of(link: LinkConfig) -> Self {
         let (edge, families, known) = (Edge::Any, Families::Same, Known::ByAddress);
-        let (mode, scheduler, beyond_ns, clients) = (Mode::Backup, SCHEDULERS[0], 0, 1);
+        let (mode, scheduler, beyond_ns, early, clients) =
+            (Mode::Backup, SCHEDULERS[0], 0, false, 1);
         let beside = Vec::new();
-        Self { link, beside, mode, scheduler, edge, beyond_ns, families, known, clients }
+        Self { link, beside, mode, scheduler, edge, beyond_ns, families, known, early, clients }
     }
 
     /// The round trip between client and gateway, in nanoseconds, serialisation left aside.

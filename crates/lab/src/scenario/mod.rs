@@ -12,6 +12,7 @@ mod asymmetric;
 pub mod binary;
 mod blackhole;
 mod both_move;
+mod calls;
 mod commute;
 pub mod deploy;
 mod disconnects;
@@ -20,6 +21,7 @@ mod family;
 mod hop;
 pub mod hosts;
 mod idle;
+mod latency_qos;
 mod links;
 mod many_flows;
 mod mesh;
@@ -44,6 +46,7 @@ mod table;
 pub mod testbed;
 mod tunnel;
 mod udp_blocked;
+mod voip;
 
 use crate::emu::{LinkConfig, MS};
 use crate::ground::{Terrain, Transfer};
@@ -78,6 +81,8 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &asymmetric::Asymmetric,
     &failover::Failover,
     &mesh::Mesh,
+    &voip::Voip,
+    &latency_qos::LatencyQos,
 ];
 
 /// A story and what is measured in it.

@@ -12,6 +12,14 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
+/// The value that this part of all, 0 to 1, is not above: the nearest rank; `None` of nothing.
+pub fn quantile(values: &[f64], part: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (part * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied()
+}
+
 /// The greatest value; `None` of nothing.
 pub fn max(values: &[f64]) -> Option<f64> {
     values.iter().copied().max_by(f64::total_cmp)
@@ -29,13 +37,16 @@ pub fn rounded(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{max, median, min};
+    use super::{max, median, min, quantile};
 
     #[test]
     fn of_odd_even_and_nothing() {
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median(&[]), None);
+        let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!(quantile(&hundred, 0.99), Some(99.0));
+        assert_eq!((quantile(&[7.0], 0.0), quantile(&[], 0.5)), (Some(7.0), None));
         assert_eq!((min(&[2.0, 1.0]), max(&[2.0, 1.0])), (Some(1.0), Some(2.0)));
     }
 }

@@ -65,6 +65,8 @@ pub struct Testbed {
     pub mode: Mode,
     /// How it is to choose among those that carry together.
     pub scheduler: &'static str,
+    /// Whether it is told that talks which are no voice are wanted early.
+    pub early: bool,
     /// The one with the proxy and the names.
     services: HostId,
     /// The gateway's card.
@@ -156,6 +158,7 @@ impl Testbed {
             cards,
             mode: terrain.mode,
             scheduler: terrain.scheduler,
+            early: terrain.early,
             uplink,
             home,
             home_site,

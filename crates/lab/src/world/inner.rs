@@ -10,7 +10,7 @@ use rove_proto::wire::inner::InnerPacket;
 
 use super::op::{Overreach, Way};
 use crate::emu::Rng;
-use crate::ground::Talk;
+use crate::ground::{Call, Talk};
 
 /// A server behind the gateway.
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
@@ -66,8 +66,8 @@ pub(super) enum Body {
 pub(super) enum Said {
     /// RTP, as G.711 is sent (RFC 3550, 5.1; RFC 3551), with this sequence number.
     Voice(u16),
-    /// A question or its answer (RFC 862).
-    Echo,
+    /// A question of so many bytes of payload, or its answer.
+    Echo(u16),
 }
 
 impl Said {
@@ -75,14 +75,14 @@ impl Said {
     const fn ports(self) -> [u16; 2] {
         match self {
             Self::Voice(_) => [40_000, 40_002],
-            Self::Echo => [40_004, 7],
+            Self::Echo(_) => [40_004, Call::ECHO_PORT],
         }
     }
 
     const fn talk(self) -> Talk {
         match self {
             Self::Voice(_) => Talk::Voice,
-            Self::Echo => Talk::Echo { every_ns: 0 },
+            Self::Echo(bytes) => Talk::Echo { every_ns: 0, bytes },
         }
     }
 }
@@ -134,7 +134,7 @@ impl Inner {
         let flow = match self.body {
             Body::Data(_) | Body::Syn(_) | Body::Forbidden(_) => self.id % FLOWS,
             Body::Said(Said::Voice(_)) => FLOWS,
-            Body::Said(Said::Echo) => FLOWS + 1,
+            Body::Said(Said::Echo(_)) => FLOWS + 1,
         };
         (self.client, self.way, flow as u8)
     }

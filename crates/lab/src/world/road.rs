@@ -6,16 +6,19 @@ use rove_proto::wire::Kind;
 use super::connections::{Connections, Leaving, Side};
 use super::engine::{Crowd, World};
 use super::host::Holding;
-use super::inner::{Body, header};
+use super::inner::{Body, SERVER, header};
 use super::laws::Breach;
 use super::op::{ACCESSES, CARDS, Way};
 use super::streams::Known;
 use super::watch::Watch;
 use crate::emu::{End, Internet, IpPacket, LinkConfig, LinkId, MS, NodeId, SECOND};
-use crate::ground::{self, Terrain};
+use crate::ground::{self, Call, Terrain};
 use rove_proto::bond::Mode;
 use rove_proto::bond::choice::Scheduler;
 use rove_proto::flow::Hold;
+use rove_proto::flow::live::Early;
+use rove_proto::node::Command;
+use rove_proto::wire::{self, control::Prefix};
 
 /// Where the client begins: behind a NAT box.
 pub(super) const HOME: usize = 0;
@@ -123,6 +126,11 @@ impl Tunnelled {
             let (card, access) = (usize::from(CARDS) + number, usize::from(ACCESSES) + number);
             road.set_network(CLIENT, access, link);
             road.world.plug(CLIENT, card, Some(access))?;
+        }
+        if terrain.early {
+            let network = Prefix::host(SERVER.into());
+            let end = wire::control::End { network, port: Some(Call::ECHO_PORT) };
+            road.world.command(CLIENT + 1, Command::SetEarly(Early::new(&[end])))?;
         }
         road.world.advance(2 * SECOND)?;
         Ok(road)

@@ -73,6 +73,12 @@ const EMPTY_EVERY: Duration = Duration::from_secs(5);
 const TRIAL_EVERY: Duration = Duration::from_secs(5);
 /// A path by which nothing left for so long is not what it was.
 const IDLE: Duration = Duration::from_secs(10);
+/// The queue that is wanted: seconds and datagrams,
+const QUEUE: (f64, f64) = (0.0015, 1.5);
+/// and while something that is of no use late shares the path, which lasts so long after each.
+const QUEUE_CALM: (f64, f64) = (0.0003, 0.75);
+/// See [`QUEUE_CALM`].
+const CALM: Duration = Duration::from_millis(500);
 /// Credit of the pacing: timers have a grain.
 const CREDIT: f64 = 0.001;
 /// What leaves regardless of the pace holds up the rest for no longer than this.
@@ -159,6 +165,8 @@ pub struct Controller {
     empties_at: Instant,
     /// And not earlier for being stubborn.
     tries_at: Instant,
+    /// Something that is of no use late shares the path until then.
+    calm_until: Instant,
 }
 
 /// How much is known of the path.
@@ -199,6 +207,7 @@ impl Controller {
             emptying: None,
             empties_at: now,
             tries_at: now,
+            calm_until: now,
         };
         new.set_pace();
         new
@@ -240,6 +249,12 @@ impl Controller {
     /// There is nothing to send although more could be, with `in_flight` bytes on their way.
     pub fn limited(&mut self, in_flight: u64) {
         self.round.is_limited |= self.allows(in_flight);
+    }
+
+    /// Something that is of no use late leaves by the path: for a while the queue is as short as it
+    /// can be without the path being idle for long.
+    pub fn keep_calm(&mut self, now: Instant) {
+        self.calm_until = now + CALM;
     }
 
     /// The peer tells what arrived.
@@ -553,7 +568,8 @@ impl Controller {
     /// it is not taken for more.
     fn target(&self) -> f64 {
         let datagram = if self.rate > 0.0 { self.datagram / self.rate } else { 0.0 };
-        0.0015 + 1.5 * datagram + 2.0 * self.queue.jitter()
+        let (least, datagrams) = if self.told_at < self.calm_until { QUEUE_CALM } else { QUEUE };
+        least + datagrams * datagram + 2.0 * self.queue.jitter()
     }
 
     /// After how long a change of the pace is seen in the queue, seconds.

@@ -160,6 +160,10 @@ impl Peer {
         if !flow.may_leave(cx.now, allowance, packet.len()) {
             return None;
         }
+        if let Some(controller) = self.paths.get_mut(path).and_then(|path| path.congestion.as_mut())
+        {
+            controller.keep_calm(cx.now);
+        }
         let is_alone = self.live.choices.len() < 2;
         let framing = if is_alone { Framing::Plain } else { self.sequenced(view)? };
         let load = Load::Packet { elsewhere: kept };

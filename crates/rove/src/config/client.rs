@@ -11,6 +11,7 @@ use super::log::{LogConfig, RawLog};
 use super::paths::{PathsConfig, RawPaths};
 use super::persistence::{Persistence, RawPersistence};
 use super::proxy::ProxyChoice;
+use super::qos::{QosConfig, RawQos};
 use super::source::{ConfigError, Source};
 use crate::values::{DOMAINS_MAX, Domain, Lifetime, Misspelt, SUBNETS_MAX, parse_network};
 
@@ -46,6 +47,8 @@ pub struct ClientConfig {
     pub timeout: Lifetime,
     /// What is made of its links.
     pub paths: PathsConfig,
+    /// What it wants early.
+    pub qos: QosConfig,
     /// How long the session is kept.
     pub persistence: Persistence,
     /// What is logged.
@@ -59,6 +62,8 @@ struct RawFile {
     client: RawClient,
     #[serde(default)]
     paths: RawPaths,
+    #[serde(default)]
+    qos: RawQos,
     #[serde(default)]
     persistence: RawPersistence,
     #[serde(default)]
@@ -92,10 +97,10 @@ impl ClientConfig {
     }
 
     pub(super) fn parse(source: &Source) -> Result<Self, ConfigError> {
-        let RawFile { client: raw, paths, persistence, log } = source.parse()?;
+        let RawFile { client: raw, paths, qos, persistence, log } = source.parse()?;
         let (log, persistence) = (log.validate(source)?, persistence.validate(source)?);
-        let paths = paths.validate(source)?;
-        let mut config = Self { log, paths, persistence, ..Self::default() };
+        let (paths, qos) = (paths.validate(source)?, qos.validate(source)?);
+        let mut config = Self { log, paths, qos, persistence, ..Self::default() };
         if let Some(interface) = &raw.interface {
             config.interface = source.value("client.interface", interface)?;
         }
@@ -167,6 +172,7 @@ impl Default for ClientConfig {
             proxy: ProxyChoice::default(),
             timeout: TIMEOUT,
             paths: PathsConfig::default(),
+            qos: QosConfig::default(),
             persistence: Persistence::default(),
             log: LogConfig::default(),
         }

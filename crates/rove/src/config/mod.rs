@@ -12,6 +12,7 @@ mod log;
 mod paths;
 mod persistence;
 mod proxy;
+mod qos;
 mod relocation;
 mod source;
 

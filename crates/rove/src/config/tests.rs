@@ -285,6 +285,25 @@ fn what_is_made_of_the_links() {
 }
 
 #[test]
+fn what_is_wanted_early() {
+    assert!(client("").unwrap().qos.early().is_empty());
+    let qos = |list: &str| client(&format!("[qos]\nlow_latency = {list}\n"));
+    let two = qos("[\"192.0.2.7/24:27015\", \"2001:db8::/32\"]").unwrap().qos.early();
+    let end = |network: &str, bits, port| {
+        let network = Prefix { address: network.parse().unwrap(), bits };
+        rove_proto::wire::control::End { network, port }
+    };
+    assert_eq!(two.ends(), [end("192.0.2.0", 24, Some(27_015)), end("2001:db8::", 32, None)]);
+    let says = |list: &str| qos(list).unwrap_err().to_string();
+    assert!(says("[\"10.0.0.0/99\"]").contains("2: qos.low_latency: \"10.0.0.0/99\" is no"));
+    let many = format!("[{}]", "\"192.0.2.7\",".repeat(33));
+    assert!(says(&many).contains("qos.low_latency: has more than 32 entries: leave some out"));
+    assert!(says("\"192.0.2.7\"").contains("qos.low_latency: invalid type"));
+    let error = gateway(&format!("{SMALLEST}[qos]\nlow_latency = []\n")).unwrap_err().to_string();
+    assert!(error.contains("unknown field `qos`"), "{error}");
+}
+
+#[test]
 fn what_is_done_for_open_connections_and_how_much_of_them_is_kept() {
     assert_eq!(client("").unwrap().persistence.hold, Hold::Full);
     let lines = "[persistence]\nhold = \"full\"\nmemory_mb = 8\n";

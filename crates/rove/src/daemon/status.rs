@@ -294,6 +294,7 @@ fn path(path: &PathStatus, share: f64, now: Instant, around: &Surroundings<'_>) 
         "mtu": path.mtu,
         "split": path.split,
         "retransmitted": path.retransmitted,
+        "copied_bytes": path.copied,
         "link_rank": rank.map(|rank| rank + 1),
         "link_state": ranked.and_then(|ranked| ranked.standing.label()),
         "portal": portal.map(|portal| portal.page.as_str()),

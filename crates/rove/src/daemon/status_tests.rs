@@ -38,6 +38,7 @@ fn path(health: Health, heard: Option<u64>, owed: Option<u64>) -> PathStatus {
         tx_bytes: 1,
         split: 0,
         retransmitted: 0,
+        copied: 0,
         rx_bytes: 2,
         heard_at: heard.map(ago),
         unanswered_since: owed.map(ago),

@@ -4,7 +4,7 @@ use super::super::addresses::{SERVER, TUNNEL_NETWORK};
 use super::super::binary::Binary;
 use super::super::testbed::Testbed;
 use super::How;
-use crate::ground::{Mode, SCHEDULERS, Transport};
+use crate::ground::{Call, Mode, SCHEDULERS, Transport};
 use crate::netns::{Host, Process, monotonic_ns};
 use crate::world;
 use anyhow::{Context as _, bail};
@@ -128,7 +128,7 @@ impl Rove {
 
         let host = testbed.network.host(testbed.client);
         let client = Commands::of(host, binary);
-        client.configure_client(setup, section_of(testbed.mode, testbed.scheduler))?;
+        client.configure_client(setup, testbed)?;
         let route = format!("{SERVER}/32");
         let mut up = client.start(&["up", invite, "--foreground", "--route", &route])?;
         // The one line that says that the tunnel carries.
@@ -330,14 +330,17 @@ impl<'a> Commands<'a> {
     }
 
     /// Writes what the client has to know, where that is anything.
-    fn configure_client(&self, setup: &Setup, paths: Option<String>) -> anyhow::Result<()> {
+    fn configure_client(&self, setup: &Setup, testbed: &Testbed) -> anyhow::Result<()> {
         let streams = match setup.streams {
             Streams::Usual | Streams::On443(None) => None,
             Streams::On443(Some(proxy)) => Some(format!("proxy = \"http://{proxy}\"")),
             Streams::Off => Some("streams = false".to_owned()),
         };
         let streams = streams.map(|line| format!("[client]\n{line}\n"));
-        let sections = [streams, setup.hold.section(), paths];
+        let early = format!("[qos]\nlow_latency = [\"{SERVER}/32:{}\"]\n", Call::ECHO_PORT);
+        let early = testbed.early.then_some(early);
+        let sections =
+            [streams, setup.hold.section(), section_of(testbed.mode, testbed.scheduler), early];
         let sections: String = sections.into_iter().flatten().collect();
         if sections.is_empty() {
             return Ok(());

@@ -82,7 +82,12 @@ impl Testbed {
         if call.talk == Talk::Voice {
             options.push("--voice".to_owned());
         }
-        let address = self.next_address(Route::Tunnelled);
+        let address = match call.talk {
+            Talk::Voice => self.next_address(Route::Tunnelled),
+            Talk::Echo { .. } => {
+                SocketAddr::from((super::server(Route::Tunnelled), Call::ECHO_PORT))
+            }
+        };
         let answering = self.start_ready(self.server, "answer", address, &options)?;
         let calling = self.start_ready(self.client, "call", address, &options)?;
         Ok([answering, calling])

@@ -87,7 +87,7 @@ impl Talking {
     fn send(&mut self, road: &mut Tunnelled, way: Way, number: usize) -> Result<(), Breach> {
         let said = match self.call.talk {
             Talk::Voice => Said::Voice(number as u16),
-            Talk::Echo { .. } => Said::Echo,
+            Talk::Echo { bytes, .. } => Said::Echo(bytes),
         };
         let sent = road.world.send_now(CLIENT, way, Body::Said(said))?;
         let entry = |id| (id, (way, number, road.world.now_ns));

@@ -149,6 +149,9 @@ impl Client<'_> {
         if self.config.persistence != old.persistence {
             self.data.command(Command::SetHold(self.config.persistence.rules()));
         }
+        if self.config.qos != old.qos {
+            self.data.command(Command::SetEarly(self.config.qos.early()));
+        }
         if self.config.paths != old.paths {
             self.set_mode(self.config.paths.mode);
             self.set_scheduler(self.config.paths.scheduler);

@@ -1,0 +1,67 @@
+//! `latency-qos`: questions and answers of which the user has said that they have to be early,
+//! beside connections that take all that two links have (the second Table 2 of Springate and
+//! Newman's Multilink VPN).
+
+use super::calls::{self, Cell, KEYS, LOAD, SECONDS};
+use super::links::Link;
+use super::record::Limit;
+use super::settings::{Setting, Settings};
+use super::{About, Outcome, Scenario, Stage};
+use crate::emu::MS;
+use crate::ground::{Mode, Talk};
+use serde_json::{Value, json};
+
+/// What nobody would take for something that has to be early: it is long, and UDP of no kind.
+const TALK: Talk = Talk::Echo { every_ns: 20 * MS, bytes: 700 };
+
+/// The paper's links have 11 and some 35 ms. Where they lose some the other one is as near: by one
+/// that is 12 ms longer a copy comes 12 ms later, whoever sends it.
+const CELLS: &[Cell] = &[
+    Cell { pair: [link(20, 11), link(20, 35)], loss: 0.0 },
+    Cell { pair: [link(20, 35), link(20, 11)], loss: 0.0 },
+    Cell { pair: [link(50, 11), link(20, 13)], loss: 0.005 },
+];
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[SECONDS, LOAD];
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct LatencyQos;
+
+impl Scenario for LatencyQos {
+    fn about(&self) -> About {
+        About {
+            name: "latency-qos",
+            summary: "round trips to a destination that is wanted early, beside transfers",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
+    }
+
+    fn paper(&self, _settings: &Settings) -> Value {
+        json!({
+            "source": "Springate and Newman, QoS for Latency, Table 2: ms, without and with",
+            "average_ms": [23.03, 11.74],
+            "max_ms": [108, 12.8],
+            "mdev_ms": [20.4, 0.47],
+        })
+    }
+
+    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
+        vec![calls::over_idle()]
+    }
+
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        calls::OVER_IDLE_MS
+    }
+
+    /// In the control nobody has said that they have to be early.
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        calls::tell(stage, CELLS, TALK, (Mode::Full, false))
+    }
+}
+
+const fn link(mbps: u64, round_trip_ms: u64) -> Link {
+    Link::of(mbps, round_trip_ms)
+}

@@ -1,0 +1,70 @@
+//! `voip`: a call of two people beside connections that take all that two links have.
+
+use super::calls::{self, Cell, KEYS, LOAD, SECONDS};
+use super::links::Link;
+use super::record::Limit;
+use super::settings::{Setting, Settings};
+use super::{About, Outcome, Scenario, Stage};
+use crate::ground::{Mode, Talk};
+use serde_json::{Value, json};
+
+/// The part of the call that may be missing when it has to be played.
+const LATE_SHARE_MAX: f64 = 0.002;
+/// How it has to sound at least: R above 90, "very satisfied" (ITU-T G.107, Annex B).
+const MOS_MIN: f64 = 4.3;
+
+const CELLS: &[Cell] = &[
+    Cell { pair: [link(20, 20), link(20, 20)], loss: 0.0 },
+    Cell { pair: [link(40, 10), link(10, 60)], loss: 0.0 },
+    Cell { pair: [link(20, 20), link(20, 20)], loss: 0.01 },
+    Cell { pair: [link(100, 25), link(100, 25)], loss: 0.02 },
+];
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[SECONDS, LOAD];
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct Voip;
+
+impl Scenario for Voip {
+    fn about(&self) -> About {
+        About {
+            name: "voip",
+            summary: "a call beside transfers that take all that two links have",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
+    }
+
+    fn paper(&self, _settings: &Settings) -> Value {
+        json!({
+            "source": "Springate and Newman, VOIP Extension: recognised by RTP, sent on the link of \
+                       the lowest latency; no figures. Issue 5: mqvpn puts 2.8 s of queue before a \
+                       call in its hybrid lane, and without it raises its p99 from 5.5 to 53 ms",
+            "mqvpn_p99_ms": 53,
+            "mqvpn_idle_p99_ms": 5.5,
+        })
+    }
+
+    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
+        vec![
+            calls::over_idle(),
+            Limit::at_most("late_share", LATE_SHARE_MAX),
+            Limit::at_least("mos", MOS_MIN),
+        ]
+    }
+
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        calls::OVER_IDLE_MS
+    }
+
+    /// In the control one link carries, and nobody keeps its queue short.
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        calls::tell(stage, CELLS, Talk::Voice, (Mode::Backup, false))
+    }
+}
+
+const fn link(mbps: u64, round_trip_ms: u64) -> Link {
+    Link::of(mbps, round_trip_ms)
+}
