@@ -1,5 +1,5 @@
-//! What is of no use late: it leaves by one path and stays with it, by two where one loses some, and
-//! is delivered once; questions for names go by all of them.
+//! What is of no use late: it leaves by one path and stays with it, by two where one loses some,
+//! and is delivered once; questions for names go by all of them.
 
 #![allow(clippy::unwrap_used, reason = "a test: a panic is the report")]
 

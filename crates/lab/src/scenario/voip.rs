@@ -39,9 +39,10 @@ impl Scenario for Voip {
 
     fn paper(&self, _settings: &Settings) -> Value {
         json!({
-            "source": "Springate and Newman, VOIP Extension: recognised by RTP, sent on the link of \
-                       the lowest latency; no figures. Issue 5: mqvpn puts 2.8 s of queue before a \
-                       call in its hybrid lane, and without it raises its p99 from 5.5 to 53 ms",
+            "source": "Springate and Newman, VOIP Extension: recognised by RTP, sent on the link \
+                       of the lowest latency; no figures. Issue 5: mqvpn puts 2.8 s of queue \
+                       before a call in its hybrid lane, and without it raises its p99 from 5.5 \
+                       to 53 ms",
             "mqvpn_p99_ms": 53,
             "mqvpn_idle_p99_ms": 5.5,
         })

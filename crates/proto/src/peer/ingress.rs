@@ -145,15 +145,11 @@ impl Peer {
         frame: Frame<'_>,
     ) -> Result<(), DropReason> {
         match frame {
-            Frame::Packet(packet) => {
-                self.hear_live(cx.now, arrival.path, packet);
-                self.deliver(cx, packet)
-            }
+            Frame::Packet(packet) => self.deliver_early(cx, arrival.path, packet),
             Frame::Sequenced { bucket, sequence, packet } => {
                 let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
                 if epoch.sequence_rx.accept(bucket, sequence) {
-                    self.hear_live(cx.now, arrival.path, packet);
-                    self.deliver(cx, packet)
+                    self.deliver_early(cx, arrival.path, packet)
                 } else {
                     Ok(()) // the copy that came by the other path
                 }

@@ -301,8 +301,19 @@ impl Peer {
         }
     }
 
+    /// Delivers what need not wait for what comes before it, and notes by which path it came.
+    pub(super) fn deliver_early(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Option<PathId>,
+        packet: &[u8],
+    ) -> Result<(), DropReason> {
+        self.hear_live(cx.now, path, packet);
+        self.deliver(cx, packet)
+    }
+
     /// An inner packet has come by a path that shares what there is with others.
-    pub(super) fn hear_live(&mut self, now: Instant, path: Option<PathId>, packet: &[u8]) {
+    fn hear_live(&mut self, now: Instant, path: Option<PathId>, packet: &[u8]) {
         let Some(path) = path.filter(|&path| self.is_shared(Some(path))) else { return };
         let Ok(view) = InnerView::parse(packet, packet.len()) else { return };
         let whole = InnerPacket::whole(packet);
