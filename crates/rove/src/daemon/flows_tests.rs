@@ -23,6 +23,8 @@ fn report(port: u16, state: FlowState, held_bytes: usize, idle_s: u64) -> FlowRe
         stage: Stage::Established,
         held_bytes,
         owed_bytes: 7,
+        sent: 0,
+        received: 0,
         idle: Duration::from_secs(idle_s),
         why: Why::Kept,
     }
