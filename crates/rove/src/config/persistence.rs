@@ -24,6 +24,9 @@ const MEMORY_MB_MAX: u16 = 16_384;
 const HOLDS: [(&str, Hold); 3] =
     [("full", Hold::Full), ("reinject", Hold::Reinject), ("off", Hold::Off)];
 
+/// What a TCP connection is recognised as.
+const CLASSES: [Class; 3] = [Class::Interactive, Class::Names, Class::Bulk];
+
 /// How long what is away is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Persistence {
@@ -102,7 +105,7 @@ impl RawRule {
                 Matches::End { network: Prefix { address, bits }, port: to.port }
             }
             (None, Some(class)) => {
-                let classes = Class::ALL.map(|class| (class.label(), class));
+                let classes = CLASSES.map(|class| (class.label(), class));
                 Matches::Class(one_of(source, "persistence.rules.class", class, &classes)?)
             }
             (None, None) | (Some(_), Some(_)) => {
