@@ -404,6 +404,7 @@ impl Controller {
             self.empty(now, emptying::PACE);
         }
         let bytes = (self.round.delivered, self.round.lost);
+        self.ceiling.note_bursts(bytes, self.round.feedbacks, self.datagram);
         if let Some(rate) = self.ceiling.round(now, bytes, self.datagram, self.rate, arrived) {
             self.rate = rate;
             self.growth = self.growth_first();
@@ -545,7 +546,7 @@ impl Controller {
     }
 
     /// Bytes that may be on their way.
-    fn window(&self) -> f64 {
+    pub fn window(&self) -> f64 {
         let gain = match self.phase {
             Phase::Startup { .. } => STARTUP_GAIN,
             Phase::Drain { .. } | Phase::Steady => WINDOW_GAIN,

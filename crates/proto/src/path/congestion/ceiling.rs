@@ -6,6 +6,13 @@ use crate::time::{Duration, Instant};
 const EXCESS: f64 = 0.015;
 /// Standard deviations beyond that before it is no chance.
 const CERTAINTY: f64 = 3.0;
+/// Weight of one round in what is known of bursts of losses,
+const BURST_WEIGHT: f64 = 1.0 / 32.0;
+/// of which so many tell how long they are.
+const BURSTS_MIN: f64 = 8.0;
+/// Losses beyond the first of a burst are taken for no more than this: where a queue runs over, all
+/// are together.
+const BURST_MAX: f64 = 3.0;
 /// Part of what arrives that is sent then.
 const TRY: f64 = 0.95;
 /// Datagrams after which an attempt is judged, and the mean of what came before is halved.
@@ -43,6 +50,8 @@ pub(super) struct Ceiling {
     hold: Duration,
     holds: bool,
     doubt_at: Instant,
+    /// Of the last rounds: datagrams, those that were lost, feedbacks, and those that told of losses.
+    bursts: [f64; 4],
 }
 
 /// It is sent less for a moment.
@@ -83,6 +92,37 @@ impl Ceiling {
     /// Until when the rate does not grow.
     pub(super) const fn holds_until(&self) -> Instant {
         self.holds_until
+    }
+
+    /// One round of so many bytes delivered and lost, in datagrams of about `datagram` bytes, of
+    /// which so many feedbacks told, and so many of them of losses: where those are fewer than chance
+    /// has it, losses come in bursts.
+    #[expect(clippy::cast_precision_loss, reason = "bytes of a round trip")]
+    pub(super) fn note_bursts(&mut self, bytes: (u64, u64), feedbacks: (u32, u32), datagram: f64) {
+        let now = [
+            (bytes.0.saturating_add(bytes.1)) as f64 / datagram,
+            bytes.1 as f64 / datagram,
+            f64::from(feedbacks.0),
+            f64::from(feedbacks.1),
+        ];
+        for (sum, now) in self.bursts.iter_mut().zip(now) {
+            *sum += now - *sum * BURST_WEIGHT;
+        }
+    }
+
+    /// The variance of how many are lost, in that of losses by themselves: of bursts whose lengths
+    /// are geometric, two means less one.
+    fn dispersion(&self) -> f64 {
+        let [all, lost, feedbacks, losses] = self.bursts;
+        if losses < BURSTS_MIN {
+            return 1.0;
+        }
+        let told = (all / feedbacks).max(1.0);
+        #[expect(clippy::cast_possible_truncation, reason = "datagrams of a feedback")]
+        let none = (1.0 - (lost / all).min(1.0)).powi(told.round() as i32);
+        let by_chance = feedbacks * (1.0 - none);
+        let together = (by_chance / losses - 1.0).clamp(0.0, BURST_MAX);
+        1.0 + 2.0 * together
     }
 
     /// The path begins anew.
@@ -127,7 +167,8 @@ impl Ceiling {
         let (lost, all) = self.counts;
         let share = lost / all.max(1.0);
         let expected = all * (self.usual + EXCESS);
-        if all >= ENOUGH / 2.0 && lost > expected + CERTAINTY * expected.sqrt() {
+        let spread = (expected * self.dispersion()).sqrt();
+        if all >= ENOUGH / 2.0 && lost > expected + CERTAINTY * spread {
             self.attempt = Some(Attempt { before: share, arrived, rate, rounds: 0 });
             self.counts = (0.0, 0.0);
             // Below any ceiling there is: the loss told so far may be that of a lower rate.
@@ -143,7 +184,7 @@ impl Ceiling {
     /// Did it help to send less?
     fn judge(&mut self, now: Instant, attempt: Attempt) -> Option<f64> {
         let (lost, all) = self.counts;
-        if all < ENOUGH {
+        if all < ENOUGH * self.dispersion() {
             return None;
         }
         let share = lost / all;
@@ -158,5 +199,39 @@ impl Ceiling {
         self.hold = self.hold.max(HOLD_FIRST);
         (self.holds_until, self.holds) = (now + self.hold, true);
         Some(attempt.arrived / (1.0 - self.usual))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds of 400 datagrams, told of by ten at a time, that lose 2 % in bursts of `burst`: in how
+    /// many of them less was sent to see whether that helps.
+    fn tries(burst: u64) -> u32 {
+        let (mut ceiling, mut tries, mut state) = (Ceiling::default(), 0, 1u64);
+        let mut now = Instant::ZERO;
+        for _ in 0..4_000 {
+            let (mut lost, mut losses) = (0, 0);
+            for _ in 0..40 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let falls = |bits: u32| (state >> bits) % 1_000 < 200 / burst;
+                let bursts = u64::from(falls(33));
+                lost += bursts * burst;
+                losses += u32::from(bursts > 0);
+            }
+            now = now + Duration::from_millis(40);
+            let bytes = ((400 - lost) * 1_400, lost * 1_400);
+            ceiling.note_bursts(bytes, (40, losses), 1_400.0);
+            ceiling.round(now, bytes, 1_400.0, 1e7, Some(1e7));
+            tries += u32::from(ceiling.tries());
+        }
+        tries
+    }
+
+    #[test]
+    fn losses_that_come_in_bursts_are_no_sign_of_a_ceiling() {
+        assert!(tries(1) < 40, "{}", tries(1));
+        assert!(tries(3) < 40, "{}", tries(3));
     }
 }

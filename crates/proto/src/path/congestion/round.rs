@@ -21,6 +21,8 @@ pub(super) struct Round {
     /// Bytes.
     pub(super) delivered: u64,
     pub(super) lost: u64,
+    /// Feedbacks, and those that told of a loss.
+    pub(super) feedbacks: (u32, u32),
     /// Samples of the rate: all, and number and sums of those that were not limited, of what
     /// arrived and of what left, bytes per second.
     told: u32,
@@ -59,6 +61,8 @@ impl Round {
     pub(super) fn add(&mut self, told: &Told) {
         self.delivered = self.delivered.saturating_add(told.delivered);
         self.lost = self.lost.saturating_add(told.lost);
+        self.feedbacks.0 += 1;
+        self.feedbacks.1 += u32::from(told.lost > 0);
         if let Some(trip) = told.trip {
             self.trips.0 = Some(self.trips.0.map_or(trip, |least| least.min(trip)));
         }
