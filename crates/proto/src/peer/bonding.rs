@@ -57,7 +57,7 @@ impl Peer {
             && let Some(path) = self.quickest(cx, packet.len())
         {
             if self.bond.scheduler.copies() {
-                return self.send_copies(cx, path, view, packet, kept);
+                return self.send_by_all(cx, path, view, packet, kept);
             }
             let load = Load::Packet { elsewhere: kept };
             return self.send_packet(cx, path, load, Framing::Plain, view, packet);
@@ -109,7 +109,7 @@ impl Peer {
     }
 
     /// Something that somebody waits for leaves by every path that has room, and is delivered once.
-    fn send_copies(
+    fn send_by_all(
         &mut self,
         cx: &mut Context<'_>,
         first: PathId,
