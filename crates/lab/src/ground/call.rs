@@ -124,7 +124,7 @@ impl CallRun {
     /// What was sent beyond one datagram of the tunnel for each of the talk's, as a share of those;
     /// `None` where nobody looked.
     pub fn extra_share(&self) -> Option<f64> {
-        let said = self.ways().map(Vec::len).sum::<usize>();
+        let said = self.ways().map(<[_]>::len).sum::<usize>();
         (said > 0 && self.carriers > 0).then(|| self.carriers as f64 / said as f64 - 1.0)
     }
 
@@ -156,18 +156,18 @@ impl CallRun {
         self.ways().map(mos).collect::<Option<Vec<_>>>()?.into_iter().reduce(f64::min)
     }
 
-    fn ways(&self) -> impl Iterator<Item = &Vec<Option<u64>>> {
-        [&self.up, &self.down].into_iter()
+    fn ways(&self) -> impl Iterator<Item = &[Option<u64>]> {
+        [&self.up[..], &self.down[..]].into_iter()
     }
 }
 
-fn late(delays: &Vec<Option<u64>>) -> u64 {
+fn late(delays: &[Option<u64>]) -> u64 {
     let fastest = delays.iter().flatten().min().copied().unwrap_or_default();
     let in_time = |delay: &&u64| **delay <= fastest + Call::PLAY_OUT_NS;
     (delays.len() - delays.iter().flatten().filter(in_time).count()) as u64
 }
 
-fn jitter_ms(delays: &Vec<Option<u64>>) -> Option<f64> {
+fn jitter_ms(delays: &[Option<u64>]) -> Option<f64> {
     let mut came = delays.iter().flatten();
     let mut before = *came.next()?;
     let mut jitter = 0.0;
@@ -178,7 +178,7 @@ fn jitter_ms(delays: &Vec<Option<u64>>) -> Option<f64> {
     Some(jitter)
 }
 
-fn mos(delays: &Vec<Option<u64>>) -> Option<f64> {
+fn mos(delays: &[Option<u64>]) -> Option<f64> {
     let fastest = delays.iter().flatten().min()?;
     let delay_ms = ms(fastest + Call::PLAY_OUT_NS + Talk::Voice.interval_ns());
     let lost = late(delays) as f64 / delays.len() as f64;

@@ -52,10 +52,8 @@ impl World {
         let len = emu::Frame::wire_len(&parcel);
         self.bytes[host] += len as u64;
         self.overhear(way, true, &parcel.datagram.payload);
-        if host != GATEWAY {
-            if len > self.place.access(host - 1, access).mtu {
-                return Ok(());
-            }
+        if host != GATEWAY && len > self.place.access(host - 1, access).mtu {
+            return Ok(());
         }
         self.watch.tell(self.now_ns, || {
             let Datagram { source, payload, .. } = &parcel.datagram;
