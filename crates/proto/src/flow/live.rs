@@ -244,7 +244,7 @@ impl LiveFlows {
             set[place] = None;
             place
         });
-        set[place].get_or_insert(LiveFlow {
+        set[place].get_or_insert_with(|| LiveFlow {
             tuple,
             used_at: now,
             is_wanted_early,

@@ -64,16 +64,18 @@ impl Peer {
         }
         #[expect(clippy::cast_possible_truncation, reason = "as many buckets as a byte has values")]
         let bucket = flow::hash(view) as u8;
+        // What leaves again comes before what never left.
+        let repairs = !self.lost.is_empty();
         let is_first = self.bond.entry.is_empty();
         let Bond { scheduler, ways, .. } = &self.bond;
-        if is_first && !scheduler.copies() && scheduler.needs(cx.now, ways) {
+        if is_first && !repairs && !scheduler.copies() && scheduler.needs(cx.now, ways) {
             return self.send_first(cx, bucket, packet, kept);
         }
         let blocks = cx.memory.blocks();
         let dropped = self.bond.entry.push(blocks, cx.now, bucket, packet, kept, STANDING);
         (0..dropped).for_each(|_| cx.drops.count(DropReason::QueueFull));
         // Behind others it waits until they are looked at.
-        if is_first || self.bond.due.is_some_and(|due| due <= cx.now) {
+        if is_first || repairs || self.bond.due.is_some_and(|due| due <= cx.now) {
             self.serve_bond(cx);
         }
         Ok(())

@@ -13,7 +13,7 @@ use crate::outbox::Route;
 use crate::path::feedback::Elicits;
 use crate::path::{Health, PathId, Trust};
 use crate::wire::control::Control;
-use crate::wire::frame::{Challenge, Feedback, Frame, Frames};
+use crate::wire::frame::{Challenge, ControlAck, Feedback, Frame, Frames};
 use crate::wire::inner::InnerView;
 
 /// Where a datagram came from, in the peer's own terms.
@@ -198,11 +198,7 @@ impl Peer {
             }
             Frame::Control { number, body } => self.take_control_frame(cx, arrival, number, body),
             Frame::ControlAck(ack) => {
-                if arrival.standing != Standing::Previous {
-                    self.control.acknowledged(ack);
-                    self.announce(cx);
-                    self.tell_scheduler(cx); // if there was no room before
-                }
+                self.take_control_ack(cx, arrival.standing, ack);
                 Ok(())
             }
             Frame::Echo(echo) => {
@@ -215,6 +211,15 @@ impl Peer {
                 self.end(cx, PeerError::UnknownFrame(kind));
                 Ok(())
             }
+        }
+    }
+
+    /// The peer has taken what it was told for certain: there may be room for more.
+    fn take_control_ack(&mut self, cx: &mut Context<'_>, standing: Standing, ack: ControlAck) {
+        if standing != Standing::Previous {
+            self.control.acknowledged(ack);
+            self.announce(cx);
+            self.tell_scheduler(cx);
         }
     }
 

@@ -82,7 +82,7 @@ impl Lost {
         frames.push_front((serial, kept));
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.small.is_empty() && self.frames.is_empty()
     }
 }
