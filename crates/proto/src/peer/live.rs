@@ -416,14 +416,15 @@ fn choose(
     Some((path, is_new))
 }
 
-/// Of the paths that are as early as the earliest, as far as is felt, the one that loses least.
+/// Of the paths that are as early as the earliest, as far as is felt, one that loses hardly any.
 fn least_lossy(choices: &[Choice]) -> PathId {
     let earliest = choices[0];
     let as_early = choices.iter().filter(|choice| {
         choice.is_doubtful == earliest.is_doubtful && choice.lateness <= earliest.lateness + MARGIN
     });
-    let rank = |a: &&Choice, b: &&Choice| a.loss.total_cmp(&b.loss);
-    as_early.min_by(rank).map_or(earliest.path, |choice| choice.path)
+    // Of those that all need copies the earliest is as good as any.
+    let rank = |choice: &&Choice| (choice.loss > LOST_PART, choice.lateness);
+    as_early.min_by_key(rank).map_or(earliest.path, |choice| choice.path)
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ fn the_earliest_carries_and_of_those_alike_the_one_that_loses_least() {
     assert_eq!(chosen(at(0), &mut flow(), &[way(WIFI, 0, 0.0), way(CABLE, 9, 0.0)]), WIFI);
     assert_eq!(chosen(at(0), &mut flow(), &[way(WIFI, 0, 0.02), way(CABLE, 1, 0.0)]), CABLE);
     assert_eq!(chosen(at(0), &mut flow(), &[way(WIFI, 0, 0.02), way(CABLE, 9, 0.0)]), WIFI);
+    assert_eq!(chosen(at(0), &mut flow(), &[way(WIFI, 0, 0.02), way(CABLE, 1, 0.01)]), WIFI);
     assert_eq!(choose(at(0), &mut flow(), false, &[]), None);
 }
 
