@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use rove_proto::bond::Mode;
 use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::{Mode, Spread};
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
@@ -95,7 +95,8 @@ impl Between {
     /// The client has one link, with the address of this number.
     pub(crate) fn move_client(&mut self, number: u8) {
         let address = Ipv4Addr::new(203, 0, 113, number).into();
-        let link = Link { id: LinkId(u32::from(number) + 1), addresses: vec![address] };
+        let link =
+            Link { id: LinkId(u32::from(number) + 1), addresses: vec![address], stands_by: false };
         self.command(End::Client, Command::SetLinks(vec![link]));
     }
 
@@ -313,6 +314,7 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
         hold_memory: 1 << 20,
         mode: Mode::default(),
         scheduler: Scheduler::default(),
+        spread: Spread::default(),
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), 100)
 }

@@ -74,9 +74,9 @@ fn short(scenario: &str) -> &'static [&'static str] {
         "commute" => &["outages=2"],
         "ssh-lid" => &["seconds=28800"],
         "many-flows" => &["connections=100"],
-        "symmetric" | "asymmetric" | "mesh" => &["seconds=6", "loss=0"],
         "failover" => &["pair=10/20+10/20", "dies=first"],
         "voip" | "latency-qos" => &["seconds=10"],
+        "symmetric" | "asymmetric" | "subflows" | "mesh" => &["seconds=6", "loss=0"],
         other => panic!("{other} needs its short settings here"),
     }
 }
@@ -121,9 +121,9 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
             "persist" => &["died is"],
             "disconnects" | "commute" => &["goodput_share is", "checksum_ok is"],
             "ssh-lid" | "many-flows" => &["survived is", "restart_ms_max is"],
-            "symmetric" | "asymmetric" | "mesh" => &["share_of_sum_min is"],
             "failover" => &["silent_stall_over_ms_max is", "voip_late_packets is"],
             "voip" | "latency-qos" => &["p99_over_idle_ms is"],
+            "symmetric" | "asymmetric" | "subflows" | "mesh" => &["share_of_sum_min is"],
             other => panic!("{other}: name here what its control breaks"),
         };
         let reason = object["reason"].as_str().unwrap();

@@ -81,6 +81,8 @@ fn kind(op: &Op) -> &'static str {
         Op::Connect { .. } => "a connection",
         Op::SetMode { .. } => "another mode",
         Op::SetScheduler { .. } => "another scheduler",
+        Op::SetSpread { .. } => "other paths",
+        Op::StandBy { .. } => "a link stands by",
         Op::Send { .. } | Op::Syn { .. } | Op::Wait { .. } => "traffic",
         Op::Revoke { .. } => "revoked",
         Op::Readmit { .. } => "readmitted",
@@ -91,7 +93,7 @@ fn kind(op: &Op) -> &'static str {
 }
 
 /// Kinds that [`kind`] can tell.
-const KINDS: usize = 30;
+const KINDS: usize = 32;
 
 #[test]
 fn the_fixed_seeds_have_operations_of_every_kind() {

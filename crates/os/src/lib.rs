@@ -50,6 +50,7 @@
 //! Errors for people are the lines of [`error::Error`]; trouble of single packets is counted in
 //! what `read`, `write` and `send` return. Limits: Linux; one queue per TUN.
 
+pub mod calendar;
 pub mod clock;
 mod dns;
 pub mod error;
@@ -64,6 +65,7 @@ pub mod portal;
 pub mod privileges;
 pub mod random;
 pub mod stream;
+pub mod tariff;
 pub mod tun;
 pub mod udp;
 pub mod wireless;

@@ -154,6 +154,30 @@ pub fn snapshot() -> Result<Vec<Link>, Error> {
     Ok(links.into_values().collect())
 }
 
+/// How much has gone by each link since there is that link, both directions together, in bytes, as
+/// the kernel counts: by index.
+///
+/// # Errors
+/// [`Error::Os`] where a sandbox forbids netlink.
+pub fn traffic() -> Result<BTreeMap<u32, u64>, Error> {
+    let mut netlink = Netlink::open()?;
+    let every = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    let found = netlink.dump(&every, |entry| match entry {
+        RouteNetlinkMessage::NewLink(message) => read_traffic(&message),
+        _ => None,
+    });
+    let found = found.map_err(|error| Error::os("read the counters of links", error))?;
+    Ok(found.into_iter().collect())
+}
+
+fn read_traffic(message: &LinkMessage) -> Option<(u32, u64)> {
+    let counted = message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Stats64(stats) => Some(stats.rx_bytes.saturating_add(stats.tx_bytes)),
+        _ => None,
+    });
+    Some((message.header.index, counted?))
+}
+
 /// Asks for every link without its counters, which are most of what the kernel would send.
 fn every_link() -> RouteNetlinkMessage {
     let mut message = LinkMessage::default();

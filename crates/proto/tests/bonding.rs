@@ -166,7 +166,10 @@ fn a_link_that_dies_takes_nothing_with_it() {
 #[test]
 fn a_link_that_is_said_to_be_gone_costs_one_round_trip_also_beside_the_one_in_use() {
     let mut pair = bonded(&[WIFI, CABLE]);
-    let link = |id, address| Link { id: LinkId(id), addresses: vec![IpAddr::from(address)] };
+    let link = |id, address| {
+        let addresses = vec![IpAddr::from(address)];
+        Link { id: LinkId(id), addresses, stands_by: false }
+    };
     pair.tell_client(Command::SetLinks(vec![link(2, CABLE), link(1, WIFI)]));
     pair.run(ms(200));
     let paths = pair.client.status(pair.gateway_key).unwrap().paths;

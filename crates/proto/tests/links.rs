@@ -22,8 +22,11 @@ const fn ms(ms: u64) -> Duration {
 
 /// The client's links, best first.
 fn links(order: &[(u32, [u8; 4])]) -> Command {
-    let link =
-        |&(id, address): &(u32, [u8; 4])| Link { id: LinkId(id), addresses: vec![address.into()] };
+    let link = |&(id, address): &(u32, [u8; 4])| Link {
+        id: LinkId(id),
+        addresses: vec![address.into()],
+        stands_by: false,
+    };
     Command::SetLinks(order.iter().map(link).collect())
 }
 

@@ -125,7 +125,7 @@ fn what_a_path_loses_arrives_by_another_and_its_bytes_are_told() {
         let is_lossy = datagram.from.ip() == lossy || datagram.to.ip() == lossy;
         count += u32::from(is_lossy);
         // One of ten.
-        !is_lossy || count.wrapping_mul(0x9e37_79b9).rotate_left(8) % 10 != 0
+        !is_lossy || !count.wrapping_mul(0x9e37_79b9).rotate_left(8).is_multiple_of(10)
     });
     let left = speak(&mut pair, 20..1_020);
     pair.run(ms(300));

@@ -35,6 +35,8 @@ fn help_is_everywhere_and_does_not_change_by_accident() {
         ("help-set.txt", "set --help"),
         ("help-set-mode.txt", "set mode --help"),
         ("help-set-scheduler.txt", "set scheduler --help"),
+        ("help-set-manager.txt", "set manager --help"),
+        ("help-set-subflows.txt", "set subflows --help"),
     ] {
         let help = rove(words(line)).ok();
         assert!(help.lines().all(|line| line.chars().count() <= 100), "{line}");

@@ -18,6 +18,8 @@ pub struct Terrain {
     /// How client and gateway choose among links that carry together, as the configuration has
     /// it: one of [`SCHEDULERS`].
     pub scheduler: &'static str,
+    /// Which paths carry together, where all links do.
+    pub spread: Spread,
     /// What is between the client's first network and the Internet.
     pub edge: Edge,
     /// The way from there to the gateway, in nanoseconds; as long back.
@@ -47,6 +49,26 @@ pub enum Mode {
 /// By what names links that carry together are chosen among, the usual one first.
 pub const SCHEDULERS: &[&str] =
     &["earliest", "rtt", "round-robin", "redundant", "loss", "rate", "latency"];
+
+/// Which paths a client's links carry by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// Whether there is one to each of the gateway's addresses by each link, or one by each.
+    pub mesh: bool,
+    /// How many there are from one address to the other.
+    pub subflows: u8,
+}
+
+impl Default for Spread {
+    fn default() -> Self {
+        Self::ONE
+    }
+}
+
+impl Spread {
+    /// One by each link.
+    pub const ONE: Self = Self { mesh: false, subflows: 1 };
+}
 
 /// The IP versions of the client's networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,10 +118,19 @@ impl Terrain {
     /// Links like this, whatever is behind them.
     pub const fn of(link: LinkConfig) -> Self {
         let (edge, families, known) = (Edge::Any, Families::Same, Known::ByAddress);
-        let (mode, scheduler, beyond_ns, early, clients) =
-            (Mode::Backup, SCHEDULERS[0], 0, false, 1);
-        let beside = Vec::new();
-        Self { link, beside, mode, scheduler, edge, beyond_ns, families, known, early, clients }
+        Self {
+            link,
+            beside: Vec::new(),
+            mode: Mode::Backup,
+            scheduler: SCHEDULERS[0],
+            spread: Spread::ONE,
+            edge,
+            beyond_ns: 0,
+            families,
+            known,
+            early: false,
+            clients: 1,
+        }
     }
 
     /// The round trip between client and gateway, in nanoseconds, serialisation left aside.

@@ -1,5 +1,5 @@
-//! `asymmetric`: one connection over two links that have little in common (Table 3.3 of Alshalan's
-//! thesis, and pairs that people have).
+//! `asymmetric`: one connection over two links that have little in common (Table 3.3 of
+//! Lukaszewski's thesis, and pairs that people have).
 
 use super::links::{
     self, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SCHEDULER, SECONDS, TRANSFER,
@@ -8,7 +8,7 @@ use super::links::{
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::{About, Outcome, Scenario, Stage};
-use crate::ground::Known;
+use crate::ground::{Known, Spread};
 use serde_json::{Value, json};
 
 /// The share of the sum that must be there.
@@ -30,6 +30,7 @@ const PAIRS: &[Pair] = &[
 const CELLS: Cells = Cells {
     pairs: PAIRS,
     known: Known::ByAddress,
+    spreads: &[Spread::ONE],
     losses: &["0", "0.5", "1", "2", "bursty"],
     few: &[(0, 0), (0, 1), (1, 0), (3, 4), (4, 3), (5, 0), (6, 0)],
 };
@@ -80,7 +81,7 @@ impl Scenario for Asymmetric {
 
     fn paper(&self, _settings: &Settings) -> Value {
         json!({
-            "source": "issue 5: 10/10+40/60 as Alshalan 2017, Table 3.3; 300+80 of mqvpn's lane \
+            "source": "issue 5: 10/10+40/60 as Lukaszewski 2017, Table 3.3; 300+80 of mqvpn's lane \
                        of packets; Mbit/s without loss",
             "10/10+40/60": {
                 "mptcp": 46.5, "openvpn_over_mptcp": 42.7, "openvpn_better_link": 35.6,

@@ -138,7 +138,7 @@ impl Cell {
 
     fn configs(&self) -> [LinkConfig; 2] {
         let loss = if self.loss > 0.0 { Loss::Bernoulli(self.loss) } else { Loss::None };
-        self.pair.map(|link| link.config(loss.clone()))
+        self.pair.map(|link| link.config(loss))
     }
 
     /// The talk over the nearer link, which alone is there and carries nothing else.

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 /// What nobody would take for something that has to be early: it is long, and UDP of no kind.
 const TALK: Talk = Talk::Echo { every_ns: 20 * MS, bytes: 700 };
 
-/// The paper's links have 11 and some 35 ms. What the nearer one loses would come by the other, 12 ms
-/// later one way: decision 0025 has the figure.
+/// The paper's links have 11 and some 35 ms. What the nearer one loses would come by the other,
+/// 12 ms later one way: decision 0025 has the figure.
 const CELLS: &[Cell] = &[
     Cell { pair: [link(20, 11), link(20, 35)], loss: 0.0 },
     Cell { pair: [link(20, 35), link(20, 11)], loss: 0.0 },

@@ -16,8 +16,8 @@ use super::table::{self, Row, TABLE, figure, least};
 use super::{Baseline, Grid, Key, Outcome, Stage};
 use crate::emu::{LinkConfig, Loss, MS, Rate, SECOND};
 use crate::ground::{
-    Congestion, Connections, Flow, Ground, Known, Mode, Receiver, Route, SCHEDULERS, Terrain,
-    Transfer, Trouble,
+    Congestion, Connections, Flow, Ground, Known, Mode, Receiver, Route, SCHEDULERS, Spread,
+    Terrain, Transfer, Trouble,
 };
 use crate::world::StreamsKnown;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ const SHARE_OF_BEST_MIN: f64 = 0.98;
 const FIRST_NS: u64 = 5 * SECOND;
 /// How long a connection may take to open before its time counts.
 const OPENING_NS: u64 = 5 * SECOND;
-/// The file of Alshalan's thesis, in bytes.
+/// The file of Lukaszewski's thesis, in bytes.
 const FILE_BYTES: u64 = 16_331_410;
 /// How long it may take.
 const FILE_LIMIT_NS: u64 = 900 * SECOND;
@@ -104,6 +104,7 @@ pub(super) type Pair = [Link; 2];
 pub(super) struct Cell<const N: usize = 2> {
     pair: [Link; N],
     known: Known,
+    spread: Spread,
     /// What each link loses each way, in words.
     loss: &'static str,
     congestion: Congestion,
@@ -116,6 +117,8 @@ pub(super) struct Cells<const N: usize = 2> {
     pub(super) pairs: &'static [[Link; N]],
     /// How the client knows the gateway.
     pub(super) known: Known,
+    /// Which paths carry together.
+    pub(super) spreads: &'static [Spread],
     /// What they lose, as [`loss`] knows it, nothing first.
     pub(super) losses: &'static [&'static str],
     /// The cells that stand for all, by places in these lists.
@@ -174,9 +177,16 @@ impl<const N: usize> Cells<N> {
         let controls = [Congestion::Cubic, Congestion::Reno, Congestion::Bbr];
         let chosen = controls.into_iter().find(|one| one.name() == settings.text("cc"));
         let controls = chosen.map_or_else(|| some_of(&controls, full), |one| vec![one]);
+        let number = settings.number("subflows");
+        let is_told = |spread: &&Spread| number == 0 || number == u64::from(spread.subflows);
+        let spreads: Vec<Spread> = self.spreads.iter().filter(is_told).copied().collect();
+        let spreads = some_of(&spreads, !stage.control());
         let cells = conditions.iter().flat_map(|&(pair, loss)| {
-            let known = self.known;
-            controls.iter().map(move |&congestion| Cell { pair, known, loss, congestion })
+            let (known, spreads, controls) = (self.known, &spreads, &controls);
+            spreads.iter().flat_map(move |&spread| {
+                let cell = move |&congestion| Cell { pair, known, spread, loss, congestion };
+                controls.iter().map(cell)
+            })
         });
         cells.collect()
     }
@@ -288,6 +298,7 @@ impl Measured {
         let row = [
             ("pair", name(&cell.pair).into()),
             ("loss", cell.loss.into()),
+            ("subflows", cell.spread.subflows.into()),
             ("cc", cell.congestion.name().into()),
             ("goodput_mbps", figure(self.goodput_mbps)),
             ("sum_mbps", figure(self.sum_mbps)),
@@ -304,16 +315,20 @@ impl Measured {
 
 impl<const N: usize> Cell<N> {
     fn name(&self) -> String {
-        format!("{}, loss {}, {}", name(&self.pair), self.loss, self.congestion.name())
+        let subflows = match self.spread.subflows {
+            1 => String::new(),
+            number => format!(", {number} subflows"),
+        };
+        format!("{}, loss {}{subflows}, {}", name(&self.pair), self.loss, self.congestion.name())
     }
 
     fn measure(&self, stage: &Stage<'_>, outcome: &mut Outcome) -> anyhow::Result<Measured> {
         let mut measured = Measured::default();
         let mut links = self.pair.iter().map(|link| link.config(loss(self.loss)));
         let first = links.next().unwrap_or_default();
-        let (beside, mode, known) = (links.collect(), mode(stage), self.known);
-        let scheduler = scheduler(stage.settings);
-        let together = Terrain { beside, mode, scheduler, known, ..Terrain::of(first) };
+        let (mode, spread, known) = (mode(stage), self.spread, self.known);
+        let (beside, scheduler) = (links.collect(), scheduler(stage.settings));
+        let together = Terrain { beside, mode, scheduler, spread, known, ..Terrain::of(first) };
         let told = stage.on_ground(&together, &mut |ground, _| {
             // Until there is a path by every link.
             ground.pause(CALM_NS)?;
@@ -467,7 +482,7 @@ impl Stage<'_> {
 mod tests {
     use super::{CONGESTION, Cells, GRID, Link, Pair, bound_ms, is_recorded, loss, name};
     use crate::emu::{Loss, SECOND};
-    use crate::ground::{Known, Receiver};
+    use crate::ground::{Known, Receiver, Spread};
     use crate::scenario::settings::{Setting, Settings};
     use crate::scenario::{Grid, Stage};
 
@@ -478,6 +493,7 @@ mod tests {
     const CELLS: Cells = Cells {
         pairs: &[SLOW, FAST],
         known: Known::ByAddress,
+        spreads: &[Spread::ONE],
         losses: &["0", "1", "bursty"],
         few: &[(0, 0), (1, 1), (1, 2), (0, 2)],
     };

@@ -6,7 +6,7 @@ use super::links::{
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::{About, Outcome, Scenario, Stage};
-use crate::ground::Known;
+use crate::ground::{Known, Spread};
 
 /// The share of the sum that must be there.
 const SHARE_OF_SUM_MIN: f64 = 0.90;
@@ -20,6 +20,7 @@ const MESHES: &[[Link; 4]] = &[
 const CELLS: Cells<4> = Cells {
     pairs: MESHES,
     known: Known::ByTwoAddresses,
+    spreads: &[Spread { mesh: true, subflows: 1 }],
     losses: &["0", "0.5", "1"],
     few: &[(0, 0), (0, 2), (1, 0), (1, 1)],
 };

@@ -40,6 +40,7 @@ mod ssh_lid;
 mod stage;
 pub mod statistics;
 mod steady;
+mod subflows;
 mod subnets;
 mod symmetric;
 mod table;
@@ -80,6 +81,7 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &symmetric::Symmetric,
     &asymmetric::Asymmetric,
     &failover::Failover,
+    &subflows::Subflows,
     &mesh::Mesh,
     &voip::Voip,
     &latency_qos::LatencyQos,

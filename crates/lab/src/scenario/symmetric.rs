@@ -1,5 +1,5 @@
-//! `symmetric`: one connection over two links of 10 Mbit/s (Figures 3.5 and 3.6 of Alshalan's
-//! thesis).
+//! `symmetric`: one connection over two links of 10 Mbit/s (Figures 3.5 and 3.6 of
+//! Lukaszewski's thesis).
 //!
 //! The thesis' round trip of 0 is told with 1 ms: no link is shorter than its serialiser takes for
 //! a packet.
@@ -10,7 +10,7 @@ use super::links::{
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::{About, Outcome, Scenario, Stage};
-use crate::ground::Known;
+use crate::ground::{Known, Spread};
 use serde_json::{Value, json};
 
 /// The share of the sum that must be there.
@@ -22,6 +22,7 @@ const PAIRS: &[Pair] = &[pair(20), pair(60), pair(1)];
 const CELLS: Cells = Cells {
     pairs: PAIRS,
     known: Known::ByAddress,
+    spreads: &[Spread::ONE],
     losses: &["0", "0.5", "1"],
     few: &[(2, 0), (0, 0), (0, 2), (1, 0), (1, 2)],
 };
@@ -54,8 +55,8 @@ impl Scenario for Symmetric {
 
     fn paper(&self, _settings: &Settings) -> Value {
         json!({
-            "source": "issue 5: others measured in the setting of Alshalan 2017, Figures 3.5 and \
-                       3.6; Mbit/s of the file of 16,331,410 bytes by CUBIC",
+            "source": "issue 5: others measured in the setting of Lukaszewski 2017, Figures 3.5 \
+                       and 3.6; Mbit/s of the file of 16,331,410 bytes by CUBIC",
             "rtt_ms/loss_percent": ["20/0", "20/0.5", "20/1", "60/0", "60/0.5", "60/1"],
             "openvpn_udp_one_link": [9.3, 7.5, 5.0, 9.2, 2.8, 1.8],
             "openvpn_tcp_one_link": [8.9, 7.3, 4.8, 8.1, 2.7, 1.8],

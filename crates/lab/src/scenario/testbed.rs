@@ -22,7 +22,9 @@ use super::addresses::{
     Site,
 };
 use crate::emu::{End, LinkConfig, NatConfig, NatKind, PipeConfig};
-use crate::ground::{Download, Downloader, Edge, Families, Known, Mode, Receiver, Route, Terrain};
+use crate::ground::{
+    Download, Downloader, Edge, Families, Known, Mode, Receiver, Route, Spread, Terrain,
+};
 use crate::netns::{AccessId, CardId, Entered, HostId, Network, Process};
 use crate::programs::{EchoStats, FlowRequest, Report, report};
 use anyhow::ensure;
@@ -67,6 +69,8 @@ pub struct Testbed {
     pub scheduler: &'static str,
     /// Whether it is told that talks which are no voice are wanted early.
     pub early: bool,
+    /// Which paths are to carry together.
+    pub spread: Spread,
     /// The one with the proxy and the names.
     services: HostId,
     /// The gateway's card.
@@ -159,6 +163,7 @@ impl Testbed {
             mode: terrain.mode,
             scheduler: terrain.scheduler,
             early: terrain.early,
+            spread: terrain.spread,
             uplink,
             home,
             home_site,
@@ -188,12 +193,18 @@ impl Testbed {
         testbed.plug_beside(&terrain.beside)?;
         testbed.start_servers()?;
         testbed.start_proxy()?;
-        match terrain.known {
-            Known::ByAddress => {}
-            Known::ByTwoAddresses => drop(testbed.add_gateway_address()?),
-            Known::ByName { keep_s } => testbed.start_names(keep_s)?,
-        }
+        testbed.make_known(terrain.known)?;
         Ok(testbed)
+    }
+
+    /// Does what it takes for the client to know the gateway so.
+    fn make_known(&mut self, known: Known) -> anyhow::Result<()> {
+        match known {
+            Known::ByAddress => {}
+            Known::ByTwoAddresses => drop(self.add_gateway_address()?),
+            Known::ByName { keep_s } => self.start_names(keep_s)?,
+        }
+        Ok(())
     }
 
     /// Starts one of the lab's own programs on a host.

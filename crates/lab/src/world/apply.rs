@@ -46,6 +46,16 @@ impl World {
                 self.hosts[host].set_scheduler(scheduler);
                 return self.command(host, Command::SetScheduler(scheduler));
             }
+            Op::SetSpread { client, spread } => {
+                let host = self.client(client) + 1;
+                self.hosts[host].set_spread(spread);
+                return self.command(host, Command::SetSpread(spread));
+            }
+            Op::StandBy { client, card, stands_by } => {
+                let client = self.client(client);
+                self.hosts[client + 1].set_standing_by(usize::from(card % CARDS), stands_by);
+                return self.tell_links(client);
+            }
             Op::Wait { ms } => return self.wait(u64::from(ms) * MS),
             Op::Network(ref change) => return self.change_network(change),
             Op::Machine(ref change) => return self.change_machine(change),

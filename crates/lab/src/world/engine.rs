@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use rove_proto::bond::Mode;
 use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::{Mode, Spread};
 use rove_proto::crypto::{SeededRng, StaticSecret, Status, Token};
 use rove_proto::id::{PeerKey, SocketId, Transport};
 use rove_proto::node::{Command, Event, Node, PeerStatus};
@@ -67,13 +67,16 @@ pub(super) struct Crowd {
     pub(super) mode: Mode,
     /// and how they choose among those that carry together.
     pub(super) scheduler: Scheduler,
+    /// Which paths carry together.
+    pub(super) spread: Spread,
 }
 
 impl Crowd {
     /// So many who come at once, know of no streams and have no links but the usual ones.
-    pub(super) const fn usual(clients: usize, holding: Holding) -> Self {
+    pub(super) fn usual(clients: usize, holding: Holding) -> Self {
         let (streams, mode, scheduler) = (Known::None, Mode::Backup, Scheduler::Earliest);
-        Self { clients, apart_ns: 0, streams, holding, beside: 0, mode, scheduler }
+        let spread = Spread::default();
+        Self { clients, apart_ns: 0, streams, holding, beside: 0, mode, scheduler, spread }
     }
 }
 
@@ -174,7 +177,7 @@ impl World {
 
     /// The same with these clients.
     pub(super) fn gathering(crowd: Crowd, seed: u64, watch: Watch) -> Result<Self, Breach> {
-        let Crowd { clients: count, apart_ns, streams, holding, beside, mode, scheduler } = crowd;
+        let Crowd { clients: count, apart_ns, streams, holding, beside, .. } = crowd;
         let rng = Rng::new(seed).fork(0x776f);
         let mut keys = SeededRng::new(KEY_SEED);
         let mut secret = || StaticSecret::generate(&mut keys);
@@ -224,7 +227,8 @@ impl World {
             let (secret, host) = (secret(), client + 1);
             let key = secret.public();
             let cards = usize::from(CARDS) + if client == 0 { beside } else { 0 };
-            world.hosts.push(Host::new(host, secret, cards, holding).bonding(mode, scheduler));
+            let host = Host::new(host, secret, cards, holding);
+            world.hosts.push(host.bonding(crowd.mode, crowd.scheduler, crowd.spread));
             world.add_client(client, key);
         }
         world.move_gateway(0)?;

@@ -4,11 +4,11 @@
 //! It also has what a machine has: cards with addresses, a clock that counts sleep and begins anew
 //! at a reboot, a power switch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use rove_proto::bond::Mode;
 use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::{Mode, Spread};
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PacketNumber, SocketId, Transport};
@@ -86,6 +86,9 @@ pub(super) struct Host {
     holding: Holding,
     mode: Mode,
     scheduler: Scheduler,
+    spread: Spread,
+    /// The cards whose links are for when no other carries.
+    standing_by: BTreeSet<usize>,
     out: Outbox,
     sockets: BTreeMap<SocketId, (usize, SocketAddr)>,
     next_port: u16,
@@ -128,7 +131,7 @@ impl Host {
     pub(super) fn new(id: HostId, secret: StaticSecret, cards: usize, holding: Holding) -> Self {
         let mut host = Self {
             id,
-            node: node(Instant::ZERO, &secret, 0, (holding, Mode::Backup, Scheduler::Earliest)),
+            node: node(Instant::ZERO, &secret, 0, holding, Bonding::default()),
             power: Power::On,
             cards: vec![None; cards],
             first_card: 0,
@@ -138,6 +141,8 @@ impl Host {
             holding,
             mode: Mode::Backup,
             scheduler: Scheduler::Earliest,
+            spread: Spread::default(),
+            standing_by: BTreeSet::new(),
             out: Outbox::new(),
             sockets: BTreeMap::new(),
             next_port: PORTS.start,
@@ -148,9 +153,24 @@ impl Host {
     }
 
     /// The same with a node that makes this of its links from its next start on, and chooses among
-    /// them so.
-    pub(super) fn bonding(self, mode: Mode, scheduler: Scheduler) -> Self {
-        Self { mode, scheduler, ..self }
+    /// these paths so.
+    pub(super) fn bonding(self, mode: Mode, scheduler: Scheduler, spread: Spread) -> Self {
+        Self { mode, scheduler, spread, ..self }
+    }
+
+    /// From now on these paths carry together, when all links carry; who runs is to be told.
+    pub(super) const fn set_spread(&mut self, spread: Spread) {
+        self.spread = spread;
+    }
+
+    /// From now on the link of `card` is for when no other carries, or it is not; who runs is to be
+    /// told.
+    pub(super) fn set_standing_by(&mut self, card: usize, stands_by: bool) {
+        if stands_by {
+            self.standing_by.insert(card);
+        } else {
+            self.standing_by.remove(&card);
+        }
     }
 
     /// The same, which is there already; who runs is to be told.
@@ -180,8 +200,8 @@ impl Host {
         if reboot {
             self.booted_ns = now_ns;
         }
-        let made = (self.holding, self.mode, self.scheduler);
-        self.node = node(self.clock(now_ns), &self.secret, seed, made);
+        let bonding = (self.mode, self.scheduler, self.spread);
+        self.node = node(self.clock(now_ns), &self.secret, seed, self.holding, bonding);
         self.power = Power::On;
         self.sockets.clear();
         if self.id == 0 {
@@ -278,7 +298,9 @@ impl Host {
     pub(super) fn links(&self, usable: impl Fn(usize) -> bool) -> Vec<Link> {
         let link = |(number, card): (usize, &Option<Card>)| {
             let card = card.as_ref().filter(|card| usable(card.access))?;
-            Some(Link { id: LinkId(number as u32 + 1), addresses: card.addresses.clone() })
+            let stands_by = self.standing_by.contains(&number);
+            let id = LinkId(number as u32 + 1);
+            Some(Link { id, addresses: card.addresses.clone(), stands_by })
         };
         let (before, from) = self.cards.split_at(self.first_card.min(self.cards.len()));
         let first = from.iter().zip(self.first_card..).map(|(card, number)| (number, card));
@@ -336,11 +358,15 @@ impl Host {
     }
 }
 
+/// What a node makes of its links.
+type Bonding = (Mode, Scheduler, Spread);
+
 fn node(
     now: Instant,
     secret: &StaticSecret,
     seed: u64,
-    (holding, mode, scheduler): (Holding, Mode, Scheduler),
+    holding: Holding,
+    (mode, scheduler, spread): Bonding,
 ) -> Node {
     let config = Config {
         secret: secret.clone(),
@@ -352,6 +378,7 @@ fn node(
         hold_memory: holding.memory,
         mode,
         scheduler,
+        spread,
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET)
 }

@@ -2,18 +2,24 @@
 //! that carry together: what is much arrives in sequence where the links lose nothing; one that
 //! dies or is unplugged takes no packet along; and when it is there again, it carries its share.
 //!
+//! What carries together may be one path of each link or several, and a link may be for when no
+//! other carries: then nothing that is much goes by it while another does.
+//!
 //! In a world every client begins with what a Rove does where nobody says anything. The operations
 //! of most seeds say something else at once, and let clients change their minds. Only packets that
 //! are longer than a question are asked to be in sequence: shorter ones overtake what waits.
 
-use rove_proto::bond::Mode;
+use std::collections::BTreeSet;
+
 use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::{Manager, Mode, Spread};
+use rove_proto::path::Health;
 
 use super::agenda::Task;
 use super::engine::{GATEWAY, World};
 use super::inner::{Body, LEN_MAX};
 use super::laws::{Breach, Law};
-use super::op::{ACCESSES, CLIENTS_MAX, Network, Op, Way, client};
+use super::op::{ACCESSES, CARDS, CLIENTS_MAX, Network, Op, Way, client};
 use super::order::{CUT_NS, FIRST, PROVEN_NS, SECOND_BEST, TRUSTED_NS};
 use crate::emu::{Carrier, MS, Rng, SECOND};
 
@@ -42,12 +48,33 @@ pub(super) fn strew(seed: u64, ops: &mut Vec<Op>) {
         let links = rng.chance(0.5).then(|| second_link(client(&mut rng)));
         ops.splice(at..at, links.into_iter().chain([burst(&mut rng)]));
     }
+    spread_some(seed, ops);
     let all = (0..CLIENTS_MAX).flat_map(|client| {
         let mode = if rng.chance(0.75) { Mode::Full } else { Mode::Single };
         let link = rng.chance(0.8).then(|| second_link(client));
         link.into_iter().chain([Op::SetMode { client, mode }])
     });
     ops.splice(0..0, all.collect::<Vec<_>>());
+}
+
+/// Of some seeds other paths carry together, and links stand by.
+fn spread_some(seed: u64, ops: &mut Vec<Op>) {
+    let mut rng = Rng::new(seed).fork(0x7370_7264);
+    for _ in 0..rng.below(4) {
+        let at = rng.below(ops.len() as u64) as usize;
+        ops.insert(at, spread(&mut rng));
+    }
+}
+
+/// Other paths of a client carry together, or one of its links is used in another way.
+pub(super) fn spread(rng: &mut Rng) -> Op {
+    let client = client(rng);
+    if rng.chance(0.4) {
+        let card = rng.below(CARDS.into()) as u8;
+        return Op::StandBy { client, card, stands_by: rng.chance(0.7) };
+    }
+    let manager = if rng.chance(0.5) { Manager::FullMesh } else { Manager::OnePerLink };
+    Op::SetSpread { client, spread: Spread { manager, subflows: 1 + rng.below(3) as u8 } }
 }
 
 /// A client changes its mind.
@@ -106,6 +133,8 @@ impl World {
         self.all_came(from, client, "by two links")?;
         self.in_sequence(from, client)?;
 
+        self.one_stands_by(client)?;
+
         let from = self.mark();
         self.flow(client, SECOND / 2)?;
         self.place.set_carrier(self.now_ns, client, access, Carrier::BlackHole);
@@ -127,17 +156,47 @@ impl World {
         Ok(())
     }
 
+    /// One of two links stands by, and the other carries alone; until it stands by no more.
+    fn one_stands_by(&mut self, client: usize) -> Result<(), Breach> {
+        let host = client + 1;
+        self.hosts[host].set_standing_by(SECOND_BEST, true);
+        self.tell_links(client)?;
+        self.flow(client, PROVEN_NS)?; // until both ends have been told
+        let from = self.mark();
+        self.bursts(client)?;
+        self.all_came(from, client, "by one of two links, while the other stood by")?;
+        self.in_sequence(from, client)?;
+        if self.carrying(client) != [1, 1] {
+            let portrait = self.portrait(client);
+            let what = format!("client {client}: a link that stands by carries\n{portrait}");
+            return Err(Breach::new(Law::Order, what));
+        }
+        self.hosts[host].set_standing_by(SECOND_BEST, false);
+        self.tell_links(client)?;
+        self.come_together(client, "one of them stood by")
+    }
+
+    /// By how many of the client's links data goes, as each end has it.
+    fn carrying(&self, client: usize) -> [usize; 2] {
+        let ends = [(client + 1, self.gateway_key), (GATEWAY, self.clients[client].key)];
+        ends.map(|(host, peer)| {
+            let status = self.hosts[host].node.status(peer);
+            let paths = status.into_iter().flat_map(|status| status.paths);
+            let shared = paths.filter(|path| path.is_shared && path.health == Health::Good);
+            let from = shared.map(|path| (path.link, path.remote().ip()));
+            let from = from.map(|(link, remote)| match link {
+                Some(link) => format!("{link:?}"), // of its addresses the gateway may have several
+                None => remote.to_string(),
+            });
+            from.collect::<BTreeSet<_>>().len()
+        })
+    }
+
     /// Data goes by both links before long: a link that did badly is distrusted for a while.
     fn come_together(&mut self, client: usize, after: &str) -> Result<(), Breach> {
-        let ends = [(client + 1, self.gateway_key), (GATEWAY, self.clients[client].key)];
         for _ in 0..TRUSTED_NS / PROVEN_NS {
             self.flow(client, PROVEN_NS)?;
-            let shared = ends.map(|(host, peer)| {
-                let status = self.hosts[host].node.status(peer);
-                let paths = status.into_iter().flat_map(|status| status.paths);
-                paths.filter(|path| path.is_shared).count()
-            });
-            if shared.iter().all(|&shared| shared > 1) {
+            if self.carrying(client).iter().all(|&carrying| carrying > 1) {
                 return Ok(());
             }
         }

@@ -5,8 +5,8 @@
 //! ("swarm testing", Groce et al., ISSTA 2012): a run without restarts gets deeper into moves than
 //! one that has a bit of everything.
 
-use rove_proto::bond::Mode;
 use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::{Mode, Spread};
 
 use super::connect::{Talk, strew};
 use super::modes;
@@ -70,6 +70,10 @@ pub enum Op {
     /// A client and its gateway choose so among paths that share data from now on, also when it
     /// starts anew.
     SetScheduler { client: u8, scheduler: Scheduler },
+    /// Other paths of a client carry together from now on, also when it starts anew.
+    SetSpread { client: u8, spread: Spread },
+    /// From now on the link of one of a client's cards is for when no other carries, or it is not.
+    StandBy { client: u8, card: u8, stands_by: bool },
     /// Time passes.
     Wait { ms: u32 },
     /// Something changes on the way.
@@ -121,6 +125,8 @@ impl Op {
             | Self::Connect { .. }
             | Self::SetMode { .. }
             | Self::SetScheduler { .. }
+            | Self::SetSpread { .. }
+            | Self::StandBy { .. }
             | Self::Wait { .. }
             | Self::Revoke { .. }
             | Self::Readmit { .. }
@@ -138,6 +144,8 @@ impl Op {
             | Self::Connect { .. }
             | Self::SetMode { .. }
             | Self::SetScheduler { .. }
+            | Self::SetSpread { .. }
+            | Self::StandBy { .. }
             | Self::Wait { .. }
             | Self::Overreach { .. }
             | Self::Enrol { .. }
@@ -358,6 +366,7 @@ pub(super) const DECODED_MAX: usize = 40;
 const DECODED_MODE: u64 = KINDS + 1;
 const DECODED_BURST: u64 = KINDS + 2;
 const DECODED_SCHEDULER: u64 = KINDS + 3;
+const DECODED_SPREAD: u64 = KINDS + 4;
 /// Bytes of one operation in the input of [`decode`].
 const DECODED_LEN: usize = 3;
 
@@ -379,6 +388,7 @@ pub fn decode(bytes: &[u8]) -> (u64, Vec<Op>) {
                 DECODED_MODE => modes::change(&mut rng),
                 DECODED_BURST => modes::burst(&mut rng),
                 DECODED_SCHEDULER => modes::other_scheduler(&mut rng),
+                DECODED_SPREAD => modes::spread(&mut rng),
                 spare => trouble(&mut rng, spare % KINDS_OLD), // a new kind takes one of these
             },
         }

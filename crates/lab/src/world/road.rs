@@ -13,8 +13,8 @@ use super::streams::Known;
 use super::watch::Watch;
 use crate::emu::{End, Internet, IpPacket, LinkConfig, LinkId, MS, NodeId, SECOND};
 use crate::ground::{self, Call, Terrain};
-use rove_proto::bond::Mode;
 use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::{Manager, Mode, Spread};
 use rove_proto::flow::Hold;
 use rove_proto::flow::live::Early;
 use rove_proto::node::Command;
@@ -114,6 +114,10 @@ impl Tunnelled {
                 ground::Mode::Full => Mode::Full,
             },
             scheduler: Scheduler::named(terrain.scheduler).unwrap_or_default(),
+            spread: Spread {
+                manager: if terrain.spread.mesh { Manager::FullMesh } else { Manager::OnePerLink },
+                subflows: terrain.spread.subflows,
+            },
         };
         let mut world = World::gathering(crowd, seed, Watch::default())?;
         world.overheard = Some(Vec::new());

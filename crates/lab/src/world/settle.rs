@@ -24,7 +24,7 @@ use super::agenda::Task;
 use super::engine::{Client, GATEWAY, World};
 use super::inner::{Body, LEN_MAX};
 use super::laws::{Breach, Law};
-use super::op::{ACCESSES, Intercept, Quality, Way};
+use super::op::{ACCESSES, CARDS, Intercept, Quality, Way};
 use crate::emu::{Carrier, MS, SECOND};
 
 /// The longest time until packets get through, besides 2 % of the outage, in nanoseconds.
@@ -88,6 +88,9 @@ impl World {
             host.late_ns = 0;
         }
         for client in 0..self.clients.len() {
+            for card in 0..usize::from(CARDS) {
+                self.hosts[client + 1].set_standing_by(card, false);
+            }
             for access in 0..usize::from(ACCESSES) {
                 self.place.set_carrier(self.now_ns, client, access, Carrier::Up);
                 self.place.set_quality(self.now_ns, client, access, Quality::CLEAN);

@@ -299,7 +299,7 @@ fn reply_serial(fields: &[u8]) -> Option<u32> {
 }
 
 /// The string that the body of an error begins with.
-fn first_string(body: &[u8]) -> Option<String> {
+pub(crate) fn first_string(body: &[u8]) -> Option<String> {
     let length = u32::from_le_bytes(*body.first_chunk()?) as usize;
     let bytes = body.get(4..)?.get(..length)?;
     Some(String::from_utf8_lossy(bytes).into_owned())

@@ -5,9 +5,9 @@
 //! goes into the tunnel. Limits: resolv.conf(5) knows no split, so there all names are asked
 //! inside; a program that speaks DNS by itself is held by routes and kill switch, not by this.
 
-mod bus;
+pub(crate) mod bus;
 mod file;
-mod resolved;
+pub(crate) mod resolved;
 
 use std::{
     fs,

@@ -106,7 +106,7 @@ fn refused(error: CallError) -> Error {
 }
 
 /// The socket of the system bus.
-fn socket() -> PathBuf {
+pub(crate) fn socket() -> PathBuf {
     let named = std::env::var(BUS_VARIABLE).unwrap_or_default();
     let path = named.strip_prefix("unix:path=").and_then(|path| path.split([',', ';']).next());
     PathBuf::from(path.unwrap_or(BUS_SOCKET))

@@ -11,6 +11,9 @@ const ROOT: &str = "/proc/sys/net";
 const STRICT: &str = "1";
 const LOOSE: &str = "2";
 
+/// A link answers for its own addresses alone, and asks in their name (ip-sysctl.rst).
+const ARP: [(&str, u8); 2] = [("arp_ignore", 1), ("arp_announce", 2)];
+
 /// Whether the kernel speaks IPv6 at all.
 pub(super) fn has_ipv6() -> bool {
     PathBuf::from(ROOT).join("ipv6").exists()
@@ -51,7 +54,33 @@ pub(super) fn items(
         // The stricter of "all" and the interface counts, and 2 counts as the stricter number.
         set("ipv4/conf/all/rp_filter".to_owned(), LOOSE);
     }
+    if !plan.routes.is_empty() {
+        let present = |key: &str| original(key).ok()?.parse::<u8>().ok();
+        for (name, (setting, value)) in twins(plan, links).flat_map(|n| ARP.map(|one| (n, one))) {
+            let key = format!("ipv4/conf/{name}/{setting}");
+            if present(&key).is_some_and(|now| now < value) {
+                set(key, &value.to_string());
+            }
+        }
+    }
     items
+}
+
+/// The links that have a network in common with another: each answers for the addresses of both
+/// unless it is told not to, and what is for one comes in by the other.
+fn twins<'a>(plan: &Plan, links: &'a [Link]) -> impl Iterator<Item = &'a str> {
+    let device = plan.device.clone();
+    let has_twin = move |link: &&Link| {
+        let is_other = |other: &&Link| other.index != link.index && other.name != device;
+        let mut others = links.iter().filter(is_other).flat_map(networks_v4);
+        link.usable() && others.any(|net| networks_v4(link).any(|own| own == net))
+    };
+    links.iter().filter(has_twin).map(|link| link.name.as_str())
+}
+
+fn networks_v4(link: &Link) -> impl Iterator<Item = ipnet::IpNet> {
+    let v4 = link.addresses.iter().filter(|net| net.addr().is_ipv4());
+    v4.map(ipnet::IpNet::trunc)
 }
 
 /// The present value.

@@ -23,13 +23,42 @@ use schedule::{Lines, Way};
 /// What is made of the links that a client has.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Mode {
-    /// One path carries and no other is to be prepared; so far it does as the next one.
+    /// One path carries, and no other is prepared: where it dies, one is looked for then.
     Single,
     /// One path carries; by every other link one is proven ahead of need.
     #[default]
     Backup,
     /// What every link can carry, together.
     Full,
+}
+
+/// Which paths carry together, where the mode is [`Mode::Full`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spread {
+    /// From which links to which of the gateway's addresses.
+    pub manager: Manager,
+    /// How many paths lead from one address to the other, each by a port of its own; 1 to
+    /// [`SUBFLOWS_MAX`].
+    pub subflows: u8,
+}
+
+/// What decides which paths there are (Lukaszewski's thesis, 2.2.2: the path managers of MPTCP).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Manager {
+    /// Each link has its best.
+    #[default]
+    OnePerLink,
+    /// Each link has one to each of the gateway's addresses.
+    FullMesh,
+}
+
+/// Paths from one address to another.
+pub const SUBFLOWS_MAX: u8 = 4;
+
+impl Default for Spread {
+    fn default() -> Self {
+        Self { manager: Manager::default(), subflows: 1 }
+    }
 }
 
 /// Flow buckets in one direction of a session.

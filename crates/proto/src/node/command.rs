@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::{Node, PEERS_MAX, PeerConfig};
-use crate::bond::Mode;
 use crate::bond::choice::Scheduler;
+use crate::bond::{Mode, Spread};
 use crate::crypto::Status;
 use crate::error::{CloseCode, DropReason};
 use crate::flow::Flows;
@@ -103,6 +103,8 @@ pub enum Command {
     SetEarly(Early),
     /// Client: how both ends of its sessions choose among paths that share data, from now on.
     SetScheduler(Scheduler),
+    /// Client: which paths carry together from now on.
+    SetSpread(Spread),
     /// A socket has failed for good: nothing leaves or arrives by it any more.
     SocketFailed(SocketId),
 }
@@ -157,6 +159,10 @@ impl Node {
             Command::SetScheduler(scheduler) => {
                 self.config.scheduler = scheduler;
                 self.each_peer(now, out, |peer, cx| peer.scheduler_changed(cx))
+            }
+            Command::SetSpread(spread) => {
+                self.config.spread = spread;
+                self.each_peer(now, out, |peer, cx| peer.mode_changed(cx))
             }
             Command::SetHold(rules) => {
                 self.config.hold = rules.clone();

@@ -30,6 +30,8 @@ pub struct Open {
     at: Instant,
     size: usize,
     remote: SocketAddr,
+    /// Whether something else was to be said since: an answer does not end the asking.
+    outdated: bool,
 }
 
 /// What an answered challenge proves.
@@ -81,6 +83,14 @@ impl Probes {
         self.urgent = urgent;
     }
 
+    /// Challenges say something else from now on: whoever is asking asks again, at once.
+    pub fn say_anew(&mut self, now: Instant) {
+        if let Some(campaign) = &mut self.campaign {
+            campaign.next = now;
+            self.open.iter_mut().for_each(|open| open.outdated = true);
+        }
+    }
+
     /// Stops asking; open challenges may still be answered.
     pub const fn stop(&mut self) {
         self.campaign = None;
@@ -119,7 +129,7 @@ impl Probes {
         if self.open.len() >= OPEN_MAX {
             self.open.remove(0);
         }
-        self.open.push(Open { token, at: now, size, remote });
+        self.open.push(Open { token, at: now, size, remote, outdated: false });
         if let Some(campaign) = &mut self.campaign
             && campaign.next <= now
         {
@@ -139,7 +149,9 @@ impl Probes {
     pub fn answered(&mut self, now: Instant, token: u64, remote: SocketAddr) -> Option<Answer> {
         let place = self.open.iter().position(|o| o.token == token && o.remote == remote)?;
         let open = self.open.remove(place);
-        self.campaign = None;
+        if !open.outdated {
+            self.campaign = None;
+        }
         Some(Answer { elapsed: now.saturating_since(open.at), size: open.size, asked_at: open.at })
     }
 }
@@ -162,6 +174,21 @@ mod tests {
         let answer = probes.answered(now, 7, remote(1)).unwrap();
         assert_eq!((answer.elapsed, answer.size), (Duration::from_millis(40), 1_200));
         assert_eq!(probes.answered(now, 7, remote(1)), None);
+    }
+
+    #[test]
+    fn an_answer_to_what_was_said_before_does_not_end_the_asking() {
+        let mut probes = Probes::default();
+        let now = Instant::ZERO + Duration::from_millis(40);
+        probes.start(now, &Rtt::default());
+        probes.sent(now, 7, 1_200, remote(1));
+        probes.say_anew(now);
+        assert_eq!(probes.due(), Some(now));
+        probes.sent(now, 8, 1_200, remote(1));
+        assert!(probes.answered(now, 7, remote(1)).is_some());
+        assert!(probes.due() > Some(now));
+        assert!(probes.answered(now, 8, remote(1)).is_some());
+        assert_eq!(probes.due(), None);
     }
 
     #[test]

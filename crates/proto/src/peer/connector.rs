@@ -14,9 +14,11 @@ use super::retransmit::LastWords;
 use super::standby::Turn;
 use super::trust::Distrust;
 use super::{Context, Link, StreamTo};
+use crate::bond::{Mode, Spread};
 use crate::crypto::{Cookie, Initiator, Status, Token};
 use crate::id::{LinkId, SessionIndex, SocketId, Transport};
 use crate::outbox::Route;
+use crate::path::PathId;
 use crate::time::{Duration, Instant};
 use crate::wire::control::{Lease, Prefix};
 
@@ -60,8 +62,13 @@ pub(super) struct Connector {
     pub(super) distrusted: Vec<Distrust>,
     /// What arrived by paths that are gone: the gateway is told.
     pub(super) last_words: LastWords,
-    /// The ways to prove ahead of need.
+    /// What the user makes of the links, and which paths carry together.
+    pub(super) mode: Mode,
+    pub(super) spread: Spread,
+    /// The ways to prove ahead of need: each as often as there shall be paths by it.
     pub(super) spares: Vec<Candidate>,
+    /// The paths that are kept for that.
+    pub(super) spare_paths: Vec<PathId>,
     /// From where sockets failed of late.
     failures: Vec<(Instant, LinkId, IpAddr)>,
     /// What is known of the NAT in front of the path in use.
@@ -154,7 +161,10 @@ impl Connector {
             turns: Vec::new(),
             distrusted: Vec::new(),
             last_words: LastWords::default(),
+            mode: Mode::default(),
+            spread: Spread::default(),
             spares: Vec::new(),
+            spare_paths: Vec::new(),
             failures: Vec::new(),
             nat: NatTimeout::default(),
             cookies: Vec::new(),
@@ -176,6 +186,17 @@ impl Connector {
             .iter()
             .filter(|&at| !self.announced.contains(at) && self.followed_to.as_ref() != Some(at));
         self.announced.iter().chain(found).chain(known).copied()
+    }
+
+    /// Whether a link is for when no other carries.
+    pub(super) fn stands_by(&self, link: Option<LinkId>) -> bool {
+        self.links.iter().any(|known| Some(known.id) == link && known.stands_by)
+    }
+
+    /// How many of the gateway's addresses in one family (IPv4 or not) have had their turn by
+    /// `link`.
+    pub(super) fn turn(&self, link: LinkId, v4: bool) -> u32 {
+        self.turns.iter().find(|turn| turn.of == (link, v4)).map_or(0, |turn| turn.number)
     }
 
     /// Where the gateway wants to be reached by who reaches it at `remote` now: at the first

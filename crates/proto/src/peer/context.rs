@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use super::announce::Announced;
 use super::index::IndexTable;
 use super::status::PeerState;
-use crate::bond::Mode;
 use crate::bond::choice::Scheduler;
+use crate::bond::{Mode, Spread};
 use crate::crypto::{Floor, RestartKey, Rng, StaticSecret, Status, Token};
 use crate::error::{DropReason, Drops, PeerError};
 use crate::flow::Memory;
@@ -43,6 +43,8 @@ pub struct Config {
     pub mode: Mode,
     /// Client: how both ends of its sessions choose among paths that share data.
     pub scheduler: Scheduler,
+    /// Client: which paths carry together.
+    pub spread: Spread,
 }
 
 /// One usable local link of a client, as the shell sees it; the first is the best.
@@ -52,6 +54,8 @@ pub struct Link {
     pub id: LinkId,
     /// Its usable addresses.
     pub addresses: Vec<IpAddr>,
+    /// Whether it is for when no other carries, whatever the mode.
+    pub stands_by: bool,
 }
 
 /// A stream by which a gateway may be reached, where UDP is blocked.

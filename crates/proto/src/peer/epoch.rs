@@ -31,7 +31,7 @@ pub const INDICES_AHEAD: u32 = 8;
 /// How far beyond the next serial an index of the peer's is taken, and so how many are kept.
 const SERIALS_AHEAD_MAX: u32 = 2 * INDICES_MAX as u32;
 /// Lanes in use that are kept for receiving; the oldest is given up for a new one.
-pub const LANES_MAX: usize = 8;
+pub const LANES_MAX: usize = 16;
 /// Lanes of given up paths that are kept; the serial of an older one is never used again.
 const PARKED_MAX: usize = 8;
 /// Epochs of answered handshakes that nobody has used yet, per peer.

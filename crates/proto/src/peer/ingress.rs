@@ -364,7 +364,10 @@ impl Peer {
                         cx.tell(Event::Routes { peer: self.key, routes });
                     }
                 }
-                Control::Indices { first, indices } => epoch.take_indices(first, &indices),
+                Control::Indices { first, indices } => {
+                    epoch.take_indices(first, &indices);
+                    self.stand_by(cx); // for want of one, some path may have been put off
+                }
                 Control::RestartTokens { first, tokens } => {
                     epoch.take_restart_tokens(first, &tokens);
                 }

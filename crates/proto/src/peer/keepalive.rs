@@ -105,6 +105,12 @@ impl Peer {
         Some(path.sent_at? + connector.nat.interval(least?))
     }
 
+    /// Whether the path is there to learn by, and for nothing else.
+    pub(super) fn is_nat_test(&self, id: PathId) -> bool {
+        let Side::Gateway(connector) = &self.side else { return false };
+        connector.nat.test.is_some_and(|test| test.path == id)
+    }
+
     /// When a question about the NAT is over.
     pub(super) fn nat_test_due(&self) -> Option<Instant> {
         let Side::Gateway(connector) = &self.side else { return None };

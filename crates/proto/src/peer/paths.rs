@@ -8,7 +8,7 @@ use crate::path::{Health, Path, PathId, Trust};
 /// Paths of one session; for a new one the least of those not in use is given up: those that are
 /// gone first, then those that are silent, then what was not heard of for longest. A claim, which
 /// was heard of just now, is kept: else two of them push each other out for ever.
-pub const PATHS_MAX: usize = 8;
+pub const PATHS_MAX: usize = 16;
 
 /// The paths of one session.
 #[derive(Debug, Default)]
@@ -110,6 +110,11 @@ impl Paths {
     pub(crate) const fn next_id(&mut self) -> PathId {
         self.next += 1;
         PathId(self.next)
+    }
+
+    /// How many there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.list.len()
     }
 
     /// Whether a path can be added without giving one up.

@@ -1,18 +1,18 @@
 //! Which paths carry together, and what of that is repaired.
 //!
-//! A client whose mode is [`Mode::Full`] shares its data among one path of each link, and says so
-//! to the gateway in a challenge on each, which then does the same. Each of these is paced by a
+//! A client whose mode is [`Mode::Full`] shares its data among paths of all links, and says so to
+//! the gateway in a challenge on each, which then does the same. Each of these is paced by a
 //! congestion controller of its own, and what it loses leaves again by whichever carries it
-//! soonest. What leaves by which is decided in `bonding`.
+//! soonest. Which these are is decided in `spread`, what leaves by which in `bonding`.
 
 use std::collections::VecDeque;
 
 use super::epoch::Standing;
 use super::links::is_fresh;
+use super::spread::is_able;
 use super::{Context, Peer, Side};
 use crate::bond::Mode;
 use crate::bond::choice::Scheduler;
-use crate::id::Transport;
 use crate::path::lane::TxLane;
 use crate::path::{Health, Path, PathId};
 use crate::time::{Duration, Instant};
@@ -30,7 +30,17 @@ impl Peer {
     /// Whether a path may get a share now: beside the one in use none that nobody has heard of for
     /// a while. A NAT may have forgotten it, and the client asks it when anybody speaks again.
     pub(super) fn is_way(&self, now: Instant, path: &Path) -> bool {
-        carries(path) && (self.paths.active_id() == Some(path.id) || is_fresh(now, path))
+        carries(path)
+            && (self.paths.active_id() == Some(path.id) || is_fresh(now, path))
+            && self.has_lane(path)
+    }
+
+    /// Whether something can be sealed for the path: new keys come with a few indices, and more of
+    /// them a round trip later.
+    fn has_lane(&self, path: &Path) -> bool {
+        self.epochs.current.as_ref().is_some_and(|epoch| {
+            epoch.tx.len() >= self.paths.len() || epoch.has_lane_for(path.id, &path.route)
+        })
     }
 
     /// Whether data is shared with this path.
@@ -44,18 +54,20 @@ impl Peer {
         self.refresh_state(cx);
     }
 
-    /// Client: shares data among the best path of each link, or leaves it to one.
+    /// Client: shares data among the paths that are to carry together, or leaves it to one.
     pub(super) fn share_paths(&mut self, cx: &mut Context<'_>) {
         if self.is_client() || (cx.config.mode != Mode::Full && !self.paths.iter().any(carries)) {
             return;
         }
         let is_full = cx.config.mode == Mode::Full && !self.paths.is_on_stream();
-        let chosen = |path: &Path| is_full && is_able(path) && !self.has_better_beside(path);
+        let chosen = |path: &Path| is_full && self.is_to_share(path);
         let changed = |path: &&Path| path.congestion.is_some() != chosen(path);
         let changed: Vec<_> = self.paths.iter().filter(changed).map(|path| path.id).collect();
+        let any = !changed.is_empty();
         for id in changed {
             let Some(path) = self.paths.get_mut(id) else { continue };
             path.set_shared(cx.now, path.congestion.is_none());
+            path.probes.say_anew(cx.now);
             let settled = path.mtu.is_settled();
             if path.health != Health::Gone {
                 self.ask(cx, id);
@@ -63,6 +75,9 @@ impl Peer {
             if !settled {
                 self.search_mtu(cx, id);
             }
+        }
+        if any {
+            self.stand_by(cx); // of those that carry there may be more
         }
     }
 
@@ -115,14 +130,6 @@ impl Peer {
         if self.is_client() && standing != Standing::Previous {
             self.bond.scheduler = Scheduler::numbered(number).unwrap_or_default();
         }
-    }
-
-    /// Whether data should rather go by another path of the same link.
-    fn has_better_beside(&self, path: &Path) -> bool {
-        let active = self.paths.active_id();
-        let rank = |path: &Path| (Some(path.id) != active, self.rank(path), path.id);
-        let beside = self.paths.iter().filter(|other| other.link == path.link);
-        beside.filter(|other| is_able(other)).any(|other| rank(other) < rank(path))
     }
 
     /// Gateway: the client shares its data among paths, this one with them or not.
@@ -204,11 +211,6 @@ pub(super) fn note_idle(now: Instant, path: &mut Path, lane: &mut TxLane) {
         lane.flight.limited();
         controller.limited(lane.flight.in_flight());
     }
-}
-
-/// Whether it could carry a share.
-fn is_able(path: &Path) -> bool {
-    path.is_proven() && path.health == Health::Good && path.transport() == Transport::Udp
 }
 
 /// Whether it carries a share.

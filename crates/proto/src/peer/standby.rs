@@ -1,5 +1,5 @@
-//! Make before break: what a client has ready beside the path in use. By every other link, in each
-//! family, one path is proven ahead of need, and asked now and then whether it still carries.
+//! Make before break: what a client has ready beside the path in use. By the ways that `spread`
+//! names paths are proven ahead of need, and asked now and then whether they still carry.
 //!
 //! Where the gateway has several addresses, they are asked by turns. An idle session asks nothing
 //! but for its first minute. While data goes by a stream, UDP is asked by the best ways of every
@@ -15,7 +15,7 @@ use crate::time::{Duration, Instant};
 
 /// Paths that are kept beside each other: the rest of [`PATHS_MAX`](super::paths::PATHS_MAX) is for
 /// moves and questions.
-const SPARES_MAX: usize = 6;
+pub(super) const SPARES_MAX: usize = 12;
 /// How long after it was heard of last a spare path is asked, while anybody speaks.
 const CHECKED: Duration = Duration::from_secs(15);
 /// A session without an inner packet for this long is idle: what a spare path is asked waits.
@@ -34,35 +34,36 @@ const TURN_DOUBLED: u32 = 6;
 /// Which of the gateway's addresses has its turn by a spare link, in one family (IPv4 or not).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
-    of: (LinkId, bool),
-    number: u32,
+    pub(super) of: (LinkId, bool),
+    pub(super) number: u32,
 }
 
 impl Peer {
     /// Client: opens a path by every link that has none, so that it is proven before it is needed.
     pub(super) fn stand_by(&mut self, cx: &mut Context<'_>) {
+        let Side::Gateway(connector) = &mut self.side else { return };
+        (connector.mode, connector.spread) = (cx.config.mode, cx.config.spread);
         let wanted = self.spares();
         let Side::Gateway(connector) = &mut self.side else { return };
         connector.spares.clone_from(&wanted);
+        self.mark_spares();
         self.drop_overdue(cx); // what is not wanted any more was perhaps asked for long enough
         if self.epochs.current.is_none() {
             return;
         }
-        for candidate in wanted {
+        for (place, &candidate) in wanted.iter().enumerate() {
             let Side::Gateway(connector) = &self.side else { return };
-            let there = |path: &Path| {
-                path.health != Health::Gone
-                    && connector.candidate_of(path.link, &path.route) == Some(candidate)
-            };
-            let open = self.paths.iter().any(there) || connector.failed_lately(cx.now, candidate);
-            if open {
+            let before = wanted[..place].iter().filter(|way| **way == candidate).count();
+            if self.spares_by(candidate) > before || connector.failed_lately(cx.now, candidate) {
                 continue;
             }
             if let Some(id) = self.unanswered_beside(candidate) {
                 self.lead(cx, id, candidate);
+                self.mark_spares();
             } else if self.has_room_for_spare(cx)
                 && let Some(id) = self.open_path(cx, candidate)
             {
+                self.mark_spares();
                 self.ask(cx, id);
             }
         }
@@ -113,30 +114,9 @@ impl Peer {
         useless.is_some()
     }
 
-    /// Client: the ways to prove ahead: one by each link other than the one in use, in each family;
-    /// the best links first. On a stream, all over UDP.
-    fn spares(&self) -> Vec<Candidate> {
-        let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
-            return Vec::new();
-        };
-        if self.paths.is_on_stream() {
-            return connector.candidates().take(SPARES_MAX - 1).collect();
-        }
-        let other = connector.links.iter().filter(|link| Some(link.id) != active.link);
-        let ways = other.flat_map(|link| {
-            [true, false].map(|v4| {
-                let ways = self.ways_by(link.id, v4);
-                let turn = connector.turns.iter().find(|turn| turn.of == (link.id, v4));
-                let turn = turn.map_or(0, |turn| turn.number) as usize;
-                ways.get(turn % ways.len().max(1)).copied()
-            })
-        });
-        ways.flatten().take(SPARES_MAX).collect()
-    }
-
     /// Client: the ways by a link in one family: to where the gateway wants to be reached, to where
     /// this link or another reaches it, then the rest.
-    fn ways_by(&self, link: LinkId, v4: bool) -> Vec<Candidate> {
+    pub(super) fn ways_by(&self, link: LinkId, v4: bool) -> Vec<Candidate> {
         let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
             return Vec::new();
         };
@@ -167,10 +147,9 @@ impl Peer {
         let since = path.probes.asking_since()?;
         let Side::Gateway(connector) = &self.side else { return None };
         let by_turns = self.paths.active_id() != Some(path.id) && !self.paths.is_on_stream();
-        let spare = by_turns && self.is_spare(path);
+        let spare = by_turns && !self.is_mesh() && self.is_spare(path);
         let of = (path.link?, path.route.remote.is_ipv4());
-        let turn = connector.turns.iter().find(|turn| turn.of == of);
-        let number = turn.map_or(0, |turn| turn.number);
+        let number = connector.turn(of.0, of.1);
         let remotes = connector.remotes().filter(|at| at.is_ipv4() == of.1).count();
         let rounds = number / u32::try_from(remotes).unwrap_or(u32::MAX).max(1);
         let due = since + TURN * (1 << rounds.min(TURN_DOUBLED));
@@ -229,15 +208,17 @@ impl Peer {
     /// takes.
     pub(super) fn is_spare(&self, path: &Path) -> bool {
         let Side::Gateway(connector) = &self.side else { return false };
-        let way = connector.candidate_of(path.link, &path.route);
-        way.is_some_and(|way| connector.spares.contains(&way))
+        connector.spare_paths.contains(&path.id)
     }
 
-    /// When a spare path is to be asked whether it still carries: while anybody speaks.
+    /// When a spare path, or one that may have nothing to carry, is to be asked whether it still
+    /// could: while anybody speaks.
     pub(super) fn check_due(&self, path: &Path) -> Option<Instant> {
         let idle = path.probes.asking_since().is_none() && path.health == Health::Good;
-        let spare = self.paths.active_id() != Some(path.id) && self.is_spare(path);
-        if !(idle && spare && path.is_proven()) {
+        let active = self.paths.active_id() == Some(path.id);
+        // Where several carry, others may have taken what there is.
+        let spare = if active { path.congestion.is_some() } else { self.is_spare(path) };
+        if self.is_client() || !(idle && spare && path.is_proven()) {
             return None;
         }
         path.heard_at.map(|heard| heard + CHECKED).filter(|&due| !self.is_idle_at(due))

@@ -352,7 +352,7 @@ impl Peer {
         }
     }
 
-    /// When an address that did not prove itself is given up.
+    /// When an address that did not prove itself is given up, or one that nobody wants any more.
     fn claim_due(&self, path: &Path) -> Option<Instant> {
         match path.trust {
             Trust::Claimed { .. } => Some(path.since + CLAIM_TIME),
@@ -362,7 +362,8 @@ impl Peer {
             Trust::Proven if self.is_spare_stream(path) => {
                 path.heard_at.max(path.sent_at).map(|last| last + STREAM_KEPT)
             }
-            Trust::Proven | Trust::Chosen => None,
+            Trust::Proven => self.left_over_due(path),
+            Trust::Chosen => None,
         }
     }
 }

@@ -98,5 +98,6 @@ impl Peer {
             }
         }
         self.take_better(cx);
+        self.stand_by(cx);
     }
 }

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use rove_proto::bond::Mode;
 use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::{Mode, Spread};
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret, Token};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
@@ -127,6 +127,7 @@ fn config(secret: &StaticSecret) -> Config {
         hold_memory: 1 << 24,
         mode: Mode::default(),
         scheduler: Scheduler::default(),
+        spread: Spread::default(),
     }
 }
 
@@ -135,6 +136,7 @@ pub(crate) fn links(addresses: &[[u8; 4]]) -> Command {
     let link = |(i, a): (usize, &[u8; 4])| Link {
         id: LinkId(u32::try_from(i).unwrap() + 1),
         addresses: vec![IpAddr::from(*a)],
+        stands_by: false,
     };
     Command::SetLinks(addresses.iter().enumerate().map(link).collect())
 }

@@ -10,9 +10,11 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand};
 use ipnet::IpNet;
 
-use crate::config::{LinkMode, LinkScheduler, LogFormat, StoreUrl};
+use crate::config::{
+    LinkMode, LinkScheduler, LinkSetting, LogFormat, PathManager, StoreUrl, Subflows,
+};
 use crate::invite::{Invite, InviteError};
-use crate::values::{Destination, Endpoint, Lifetime, Networks, PeerName, parse_network};
+use crate::values::{Destination, Endpoint, Lifetime, Misspelt, Networks, PeerName, parse_network};
 
 /// One VPN session that never drops.
 #[derive(Debug, Parser)]
@@ -57,8 +59,8 @@ pub enum Command {
     #[command(after_help = text::REHEARSE)]
     Rehearse(RehearseArgs),
     /// Change how this client works, until it ends or reads its configuration again
-    #[command(subcommand, arg_required_else_help = true)]
-    Set(SetCommand),
+    #[command(arg_required_else_help = true, after_help = text::SET)]
+    Set(SetArgs),
     /// Read the configuration again, of a client or a gateway
     Reload,
     /// Put back a kill switch that stood: for the unit that runs at boot, before the network
@@ -97,6 +99,35 @@ pub enum SetCommand {
         #[arg(value_name = "NAME")]
         scheduler: LinkScheduler,
     },
+    /// Which paths carry together with mode full
+    #[command(after_help = text::MANAGER)]
+    Manager {
+        /// one-per-link or full-mesh
+        #[arg(value_name = "MANAGER")]
+        manager: PathManager,
+    },
+    /// How many paths carry from each address to the other, with mode full
+    #[command(after_help = text::SUBFLOWS)]
+    Subflows {
+        /// 1 to 4
+        #[arg(value_name = "NUMBER")]
+        subflows: Subflows,
+    },
+}
+
+/// What to change: one thing of the client, or of one of its links.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct SetArgs {
+    /// Of the client.
+    #[command(subcommand)]
+    pub command: Option<SetCommand>,
+    /// One thing of one link
+    #[arg(value_name = "link.NAME.KEY", requires = "value")]
+    pub of_link: Option<String>,
+    /// What it shall be
+    #[arg(value_name = "VALUE")]
+    pub value: Option<String>,
 }
 
 /// What to do with a gateway.
@@ -310,5 +341,31 @@ impl FromStr for InviteArg {
 
     fn from_str(text: &str) -> Result<Self, InviteError> {
         if text == "-" { Ok(Self::Stdin) } else { text.parse().map(Self::Given) }
+    }
+}
+
+/// One thing that is set of one link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkSet {
+    /// The link's name.
+    pub name: String,
+    /// The key, as it was typed.
+    pub key: String,
+    /// The value, as it was typed.
+    pub value: String,
+    /// Both.
+    pub setting: LinkSetting,
+}
+
+impl LinkSet {
+    /// What `link.NAME.KEY VALUE` says, where a name may have dots as well.
+    pub fn parse(what: &str, value: &str) -> Result<Self, Misspelt> {
+        let usage = "write link.NAME.KEY VALUE: `rove set --help` has the keys";
+        let named = what.strip_prefix("link.").and_then(|rest| rest.rsplit_once('.'));
+        let unknown = || Misspelt::new(format!("{what:?} cannot be set: {usage}"));
+        let (name, key) = named.filter(|(name, _)| !name.is_empty()).ok_or_else(unknown)?;
+        let setting = LinkSetting::parse(key, value)?;
+        let (name, key, value) = (name.to_owned(), key.to_owned(), value.to_owned());
+        Ok(Self { name, key, value, setting })
     }
 }

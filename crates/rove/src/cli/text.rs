@@ -58,7 +58,7 @@ nothing to say shows a pause and no bytes.";
 pub(super) const MODE: &str = "\
 full    all carry, together
 backup  one carries; by each of the others a path is proven before it is needed
-single  one carries; so far as with backup
+single  one carries; where it dies another is looked for
 
 For every start: `mode = \"full\"` below [paths] in DIR/client.toml.";
 
@@ -74,6 +74,29 @@ latency      by the link with the shortest round trip only
 With `rove set mode full`; the gateway chooses likewise. None sends faster on a link than that
 carries, and what arrives is in order. For every start: `scheduler = \"earliest\"` below [paths] in
 DIR/client.toml.";
+
+pub(super) const MANAGER: &str = "\
+one-per-link  by each link the best path carries
+full-mesh     by each link one path to each of the gateway's addresses
+
+For every start: `manager = \"full-mesh\"` below [paths] in DIR/client.toml.";
+
+pub(super) const SUBFLOWS: &str = "\
+Each path has a port of its own: of use where a network gives every connection its share, or limits
+each by itself. 12 paths are kept beside the one in use at most, the best links first.
+
+For every start: `subflows = 2` below [paths] in DIR/client.toml.";
+
+pub(super) const SET: &str = "\
+Of one link, by its name, `rove set link.NAME.KEY VALUE` changes:
+
+use      always, backup (while no other carries), or never
+cost     0 to 1000; a link that costs less is preferred, of whatever type
+metered  yes or no; a metered link is for backup, unless `use` says otherwise
+cap      as 500MB/day or 20GB/month, both directions; or none
+at-cap   what the link is for when its cap is reached: backup, or never [default: never]
+
+As in: rove set link.wwan0.use backup. For every start: [[link]] in DIR/client.toml.";
 
 pub(super) const GATEWAY_DOWN: &str = "\
 A gateway that ends leaves them, so that connections live through a restart. Its files stay: `rove

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::output::{self, field, list, moment};
 use crate::cli::{InviteArg, OutputArgs, UpArgs};
-use crate::config::{ClientConfig, LinkMode, LinkScheduler, LogFormat};
+use crate::config::{ClientConfig, LogFormat};
 use crate::control::{self, AskError, Request};
 use crate::daemon::{self, Carries, LogFile, Wishes};
 use crate::files;
@@ -308,6 +308,7 @@ pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
         ("link", field(&status, "link").to_owned()),
         ("transport", field(&status, "transport").to_owned()),
         ("mode", field(&status, "mode").to_owned()),
+        ("links", links(&status)),
         ("since", moment(&status, "since")),
         ("inner", list(&status, "inner")),
         ("gateway", field(&status, "gateway").to_owned()),
@@ -320,6 +321,23 @@ pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
         }
     }
     output::print(&text)
+}
+
+/// The links, best first, and of each what is not as usual.
+fn links(status: &Value) -> String {
+    let links = status.get("links").and_then(Value::as_array).map(Vec::as_slice);
+    let shown = |link: &Value| {
+        let usage = Some(field(link, "use")).filter(|usage| !matches!(*usage, "" | "always"));
+        let cap = Some(field(link, "cap")).filter(|cap| !cap.is_empty());
+        let used = link.get("used_bytes").and_then(Value::as_u64);
+        let used = used.zip(cap).map(|(used, cap)| format!("{:.1} MB of {cap}", used as f64 / 1e6));
+        let why = Some(field(link, "why")).filter(|why| !why.is_empty());
+        let said = [usage.map(str::to_owned), used, why.map(str::to_owned)];
+        let said = said.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let name = field(link, "name");
+        if said.is_empty() { name.to_owned() } else { format!("{name} ({said})") }
+    };
+    links.unwrap_or_default().iter().map(shown).collect::<Vec<_>>().join(", ")
 }
 
 /// Where to sign in, link by link.
@@ -350,6 +368,9 @@ fn not_running(home: &Home) -> Value {
         "doing": doing,
         "kill_switch": stands.ok(),
         "mode": null,
+        "manager": null,
+        "subflows": null,
+        "links": [],
         "dns": [],
         "dns_domains": [],
         "portals": [],
@@ -372,8 +393,9 @@ pub(super) fn paths(home: &Home, args: OutputArgs) -> Result<()> {
         };
         let rank = number(path, "link_rank").map(|rank| rank.to_string());
         let why = Some(field(path, "link_state").to_owned()).filter(|why| !why.is_empty());
+        let usage = Some(field(path, "link_use").to_owned()).filter(|usage| usage == "backup");
         let signal = number(path, "signal_dbm").map(|dbm| format!("{dbm} dBm"));
-        let rank: Vec<String> = [rank, why, signal].into_iter().flatten().collect();
+        let rank: Vec<String> = [rank, usage, why, signal].into_iter().flatten().collect();
         [
             field(path, "link").to_owned(),
             rank.join(" "),
@@ -408,19 +430,12 @@ pub(super) fn paths(home: &Home, args: OutputArgs) -> Result<()> {
     output::print(&text)
 }
 
-pub(super) fn set_mode(home: &Home, mode: LinkMode) -> Result<()> {
-    match control::ask(&home.socket(Role::Client)?, &Request::SetMode { mode }) {
-        Ok(_) => output::line(&format!("mode {mode}")),
-        Err(AskError::NotRunning) => bail!("not up: connect with `rove up --mode {mode}`"),
-        Err(error) => Err(error.into()),
-    }
-}
-
-pub(super) fn set_scheduler(home: &Home, scheduler: LinkScheduler) -> Result<()> {
-    match control::ask(&home.socket(Role::Client)?, &Request::SetScheduler { scheduler }) {
-        Ok(_) => output::line(&format!("scheduler {scheduler}")),
+/// Changes how a running client works, and says what was `done`.
+pub(super) fn set(home: &Home, request: &Request, done: &str) -> Result<()> {
+    match control::ask(&home.socket(Role::Client)?, request) {
+        Ok(_) => output::line(done),
         Err(AskError::NotRunning) => {
-            bail!("not up: connect with `rove up --scheduler {scheduler}`")
+            bail!("not up: connect with `rove up`, or write it in client.toml for every start")
         }
         Err(error) => Err(error.into()),
     }

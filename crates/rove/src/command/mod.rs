@@ -9,7 +9,10 @@ mod rehearse;
 
 use anyhow::{Result, bail};
 
-use crate::cli::{Cli, Command, GatewayCommand, SetCommand};
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+
+use crate::cli::{Cli, Command, GatewayCommand, LinkSet, SetArgs, SetCommand};
 use crate::control::{self, AskError, Request};
 use crate::home::{Home, Role};
 
@@ -25,14 +28,41 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Flows(args) => flows::of_any(&home()?, args),
         Command::Explain(args) => flows::explain(&home()?, &args),
         Command::Rehearse(args) => rehearse::run(&home()?, &args),
-        Command::Set(SetCommand::Mode { mode }) => client::set_mode(&home()?, mode),
-        Command::Set(SetCommand::Scheduler { scheduler }) => {
-            client::set_scheduler(&home()?, scheduler)
-        }
+        Command::Set(args) => set(&home()?, &args),
         Command::Reload => reload(&home()?),
         Command::StandKillSwitch => client::stand(&home()?),
         Command::Completions { shell } => reference::completions(shell),
         Command::Man { directory } => reference::manual(&directory),
+    }
+}
+
+/// Changes how the client works that runs in `home`.
+fn set(home: &Home, args: &SetArgs) -> Result<()> {
+    match args.command {
+        Some(SetCommand::Mode { mode }) => {
+            client::set(home, &Request::SetMode { mode }, &format!("mode {mode}"))
+        }
+        Some(SetCommand::Scheduler { scheduler }) => client::set(
+            home,
+            &Request::SetScheduler { scheduler },
+            &format!("scheduler {scheduler}"),
+        ),
+        Some(SetCommand::Manager { manager }) => {
+            client::set(home, &Request::SetManager { manager }, &format!("manager {manager}"))
+        }
+        Some(SetCommand::Subflows { subflows }) => {
+            client::set(home, &Request::SetSubflows { subflows }, &format!("subflows {subflows}"))
+        }
+        None => {
+            let (what, value) = (args.of_link.as_deref(), args.value.as_deref());
+            match LinkSet::parse(what.unwrap_or_default(), value.unwrap_or_default()) {
+                Ok(LinkSet { name, key, value, setting }) => {
+                    let done = format!("link.{name}.{key} {value}");
+                    client::set(home, &Request::SetLink { name, setting }, &done)
+                }
+                Err(error) => Cli::command().error(ErrorKind::ValueValidation, error).exit(),
+            }
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::interface::InterfaceName;
+use super::link::{LinkRules, RawLink};
 use super::log::{LogConfig, RawLog};
 use super::paths::{PathsConfig, RawPaths};
 use super::persistence::{Persistence, RawPersistence};
@@ -49,6 +50,8 @@ pub struct ClientConfig {
     pub paths: PathsConfig,
     /// What it wants early.
     pub qos: QosConfig,
+    /// Which links it uses, and which it prefers.
+    pub links: LinkRules,
     /// How long the session is kept.
     pub persistence: Persistence,
     /// What is logged.
@@ -64,6 +67,8 @@ struct RawFile {
     paths: RawPaths,
     #[serde(default)]
     qos: RawQos,
+    #[serde(default)]
+    link: Vec<RawLink>,
     #[serde(default)]
     persistence: RawPersistence,
     #[serde(default)]
@@ -97,10 +102,11 @@ impl ClientConfig {
     }
 
     pub(super) fn parse(source: &Source) -> Result<Self, ConfigError> {
-        let RawFile { client: raw, paths, qos, persistence, log } = source.parse()?;
+        let RawFile { client: raw, paths, qos, link, persistence, log } = source.parse()?;
         let (log, persistence) = (log.validate(source)?, persistence.validate(source)?);
         let (paths, qos) = (paths.validate(source)?, qos.validate(source)?);
-        let mut config = Self { log, paths, qos, persistence, ..Self::default() };
+        let links = LinkRules::validate(&link, source)?;
+        let mut config = Self { log, paths, qos, links, persistence, ..Self::default() };
         if let Some(interface) = &raw.interface {
             config.interface = source.value("client.interface", interface)?;
         }
@@ -173,6 +179,7 @@ impl Default for ClientConfig {
             timeout: TIMEOUT,
             paths: PathsConfig::default(),
             qos: QosConfig::default(),
+            links: LinkRules::default(),
             persistence: Persistence::default(),
             log: LogConfig::default(),
         }

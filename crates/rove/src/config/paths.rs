@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rove_proto::bond::Mode;
 use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::{Manager, Mode, SUBFLOWS_MAX, Spread};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
@@ -18,7 +18,26 @@ pub struct PathsConfig {
     pub mode: LinkMode,
     /// How those that carry together are chosen among.
     pub scheduler: LinkScheduler,
+    /// With mode `full`: by which ways.
+    pub manager: PathManager,
+    /// With mode `full`: how many paths carry from one address to the other.
+    pub subflows: Subflows,
 }
+
+/// By which ways paths carry together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathManager {
+    /// By the best of each link.
+    #[default]
+    OnePerLink,
+    /// By each link to each of the gateway's addresses.
+    FullMesh,
+}
+
+/// A number of paths from one address to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subflows(u8);
 
 /// How many links carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -42,6 +61,8 @@ pub struct LinkScheduler(pub Scheduler);
 pub(super) struct RawPaths {
     mode: Option<Spanned<String>>,
     scheduler: Option<Spanned<String>>,
+    manager: Option<Spanned<String>>,
+    subflows: Option<Spanned<u64>>,
 }
 
 impl RawPaths {
@@ -53,7 +74,89 @@ impl RawPaths {
         if let Some(scheduler) = &self.scheduler {
             config.scheduler = source.value("paths.scheduler", scheduler)?;
         }
+        if let Some(manager) = &self.manager {
+            config.manager = source.value("paths.manager", manager)?;
+        }
+        if let Some(subflows) = &self.subflows {
+            let checked = Subflows::new(*subflows.get_ref());
+            let invalid = |error| source.invalid(&subflows.span(), "paths.subflows", error);
+            config.subflows = checked.map_err(invalid)?;
+        }
         Ok(config)
+    }
+}
+
+impl PathsConfig {
+    /// Which paths carry together, for the core.
+    pub const fn spread(&self) -> Spread {
+        let manager = match self.manager {
+            PathManager::OnePerLink => Manager::OnePerLink,
+            PathManager::FullMesh => Manager::FullMesh,
+        };
+        Spread { manager, subflows: self.subflows.0 }
+    }
+}
+
+impl FromStr for PathManager {
+    type Err = Misspelt;
+
+    fn from_str(text: &str) -> Result<Self, Misspelt> {
+        match text {
+            "one-per-link" => Ok(Self::OnePerLink),
+            "full-mesh" => Ok(Self::FullMesh),
+            _ => Err(Misspelt::new(format!(
+                "{text:?} is no path manager: write one-per-link or full-mesh"
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for PathManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OnePerLink => "one-per-link",
+            Self::FullMesh => "full-mesh",
+        })
+    }
+}
+
+impl Subflows {
+    fn new(number: u64) -> Result<Self, Misspelt> {
+        let number = u8::try_from(number).ok().filter(|n| (1..=SUBFLOWS_MAX).contains(n));
+        let wrong = || Misspelt::new(format!("write a number from 1 to {SUBFLOWS_MAX}"));
+        Ok(Self(number.ok_or_else(wrong)?))
+    }
+}
+
+impl FromStr for Subflows {
+    type Err = Misspelt;
+
+    fn from_str(text: &str) -> Result<Self, Misspelt> {
+        Self::new(text.parse().unwrap_or(0))
+    }
+}
+
+impl Serialize for Subflows {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u8(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Subflows {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::new(u64::deserialize(from)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Default for Subflows {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl fmt::Display for Subflows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::{Manager, Spread};
 use rove_proto::flow::Hold;
 use rove_proto::flow::classify::Class;
 use rove_proto::flow::rules::{Matches, Rule, Rules};
@@ -280,6 +281,17 @@ fn what_is_made_of_the_links() {
     let says = "test.toml:2: paths.scheduler: \"fastest\" is no scheduler: write earliest, rtt, \
                 round-robin, redundant, loss, rate or latency";
     assert_eq!(error, says);
+    let both = client("[paths]\nmanager = \"full-mesh\"\nsubflows = 4\n").unwrap().paths.spread();
+    assert_eq!(both, Spread { manager: Manager::FullMesh, subflows: 4 });
+    assert_eq!(client("").unwrap().paths.spread(), Spread::default());
+    for (wrong, says) in [
+        ("manager = \"mesh\"", "paths.manager: \"mesh\" is no path manager"),
+        ("subflows = 0", "paths.subflows: write a number from 1 to 4"),
+        ("subflows = 5", "paths.subflows: write a number from 1 to 4"),
+    ] {
+        let error = client(&format!("[paths]\n{wrong}\n")).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("test.toml:2: {says}")), "{error}");
+    }
     let error = gateway(&format!("{SMALLEST}[paths]\nmode = \"full\"\n")).unwrap_err().to_string();
     assert!(error.contains("unknown field `paths`"), "{error}");
 }

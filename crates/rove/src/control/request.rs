@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::config::{LinkMode, LinkScheduler};
+use crate::config::{LinkMode, LinkScheduler, LinkSetting, PathManager, Subflows};
 use crate::values::{Destination, Endpoint, Lifetime, PeerName};
 
 /// One request.
@@ -37,6 +37,23 @@ pub enum Request {
     SetScheduler {
         /// How.
         scheduler: LinkScheduler,
+    },
+    /// Have other paths carry together.
+    SetManager {
+        /// By which ways.
+        manager: PathManager,
+    },
+    /// Have more of them, or fewer.
+    SetSubflows {
+        /// How many each way.
+        subflows: Subflows,
+    },
+    /// Make something else of one link.
+    SetLink {
+        /// Its name.
+        name: String,
+        /// What.
+        setting: LinkSetting,
     },
     /// End, and take down the kill switch.
     Down,

@@ -1,9 +1,11 @@
 //! What reaches the control thread, from every other one, through one bounded channel.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use rove_os::links::Link;
 use rove_os::portal::Answer;
+use rove_os::tariff::Tariff;
 
 use super::data::News;
 use super::signals::Signal;
@@ -23,6 +25,8 @@ pub(super) enum Message {
     Links(Vec<Link>),
     /// The strength of Wi-Fi links' signals in dBm, by index.
     Signals(Vec<(u32, Option<i8>)>),
+    /// What is known of links, by name; of others nothing is.
+    Tariffs(BTreeMap<String, Tariff>),
     /// What came back when a link that carries nothing was asked about a captive portal.
     Portal {
         /// The link's index.

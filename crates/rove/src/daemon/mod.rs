@@ -6,6 +6,7 @@
 //! threads bring it signals, link changes, names and requests. They talk over bounded channels: a
 //! slow store delays an enrolment and no packet.
 
+mod caps;
 mod client;
 mod confine;
 mod data;
@@ -25,6 +26,7 @@ mod resolve;
 mod signals;
 mod status;
 mod streams;
+mod tariffs;
 
 pub use client::{Carries, Wishes, run as run_client};
 pub use gateway::run as run_gateway;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use rove_proto::bond::Mode;
 use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::{Mode, Spread};
 use rove_proto::crypto::{Floor, StaticSecret};
 use rove_proto::node::Config;
 
@@ -26,16 +26,15 @@ pub(super) fn config(key: &StaticKey, persistence: &Persistence) -> Config {
         hold_memory: persistence.memory,
         mode: Mode::default(),
         scheduler: Scheduler::default(),
+        spread: Spread::default(),
     }
 }
 
 /// The same for a client, which also has links to choose from.
 pub(super) fn of_client(key: &StaticKey, client: &ClientConfig) -> Config {
-    Config {
-        mode: client.paths.mode.in_core(),
-        scheduler: client.paths.scheduler.0,
-        ..config(key, &client.persistence)
-    }
+    let (mode, spread) = (client.paths.mode.in_core(), client.paths.spread());
+    let scheduler = client.paths.scheduler.0;
+    Config { mode, scheduler, spread, ..config(key, &client.persistence) }
 }
 
 /// Whether the processor computes AES by itself.

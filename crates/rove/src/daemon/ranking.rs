@@ -1,8 +1,9 @@
 //! Which link is the best: an order that the core follows, made of what the kernel knows of links
 //! and what this client saw of them.
 //!
-//! Cable before Wi-Fi before everything else, then as the kernel prefers its default routes. Behind
-//! those that are sound come links that will not last or were gone a moment ago, so that data
+//! What the user says of links comes first: which stand by, and which cost less. Then cable before
+//! Wi-Fi before everything else, then as the kernel prefers its default routes. Behind those that
+//! are sound come links that will not last or were gone a moment ago, so that data
 //! leaves a link while it still carries. All of it is told from outside, time too; nothing here is
 //! about paths: that a link carries nothing at all the core finds by itself.
 //!
@@ -13,6 +14,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use rove_os::links::{Link, LinkKind};
+
+use crate::config::{LinkTerms, LinkUse};
 
 /// At this strength (dBm) a Wi-Fi link is weak: below -80 dBm rates fall to the lowest, and losses
 /// begin that are felt; clients begin to look for another access point between -70 and -80.
@@ -73,6 +76,10 @@ pub(super) struct Ranked {
     pub(super) standing: Standing,
     /// How strong its signal was when it was last asked for, in dBm.
     pub(super) signal: Option<i8>,
+    /// What the user says of it.
+    pub(super) terms: LinkTerms,
+    /// When data goes by it, now.
+    pub(super) usage: LinkUse,
 }
 
 /// What is known of a client's links.
@@ -82,6 +89,9 @@ pub(super) struct Ranking {
     links: BTreeMap<u32, Link>,
     /// By name: a modem that is plugged again has another index, and is as shaky as before.
     pasts: BTreeMap<String, Past>,
+    /// What is said of each link, by name, and when data goes by it now. Nothing where there is
+    /// nothing.
+    terms: BTreeMap<String, (LinkTerms, LinkUse)>,
 }
 
 /// What was seen of one link.
@@ -153,16 +163,30 @@ impl Ranking {
         }
     }
 
+    /// This is said of the links from now on.
+    pub(super) fn set_terms(&mut self, terms: BTreeMap<String, (LinkTerms, LinkUse)>) {
+        self.terms = terms;
+    }
+
     /// The links, best first.
     pub(super) fn order(&self, now: Instant) -> Vec<Ranked> {
-        let place = |link: &Link| Ranked {
-            link: link.clone(),
-            standing: self.standing(link, now),
-            signal: self.pasts.get(&link.name).and_then(|past| past.signal),
+        let place = |link: &Link| {
+            let (terms, usage) = self.terms.get(&link.name).copied().unwrap_or_default();
+            Ranked {
+                link: link.clone(),
+                standing: self.standing(link, now),
+                signal: self.pasts.get(&link.name).and_then(|past| past.signal),
+                terms,
+                usage,
+            }
         };
         let mut order: Vec<Ranked> = self.links.values().map(place).collect();
-        order.sort_by_key(|Ranked { link, standing, .. }| {
-            (*standing, by_kind(link.kind), metric(link), link.index)
+        order.sort_by_key(|Ranked { link, standing, terms, usage, .. }| {
+            // One that stands by is taken before another is gone, and not because its signal is
+            // the better one.
+            let is_going = *standing >= Standing::Leaving;
+            let kind = by_kind(link.kind);
+            (is_going, *usage, *standing, terms.cost, kind, metric(link), link.index)
         });
         order
     }
@@ -179,7 +203,11 @@ impl Ranking {
     /// The links whose signal matters, by index: Wi-Fi that is or would be preferred to another
     /// way out. Where a cable carries, or there is nothing else, no radio is asked.
     pub(super) fn radios(&self, now: Instant) -> Vec<u32> {
-        let ways_out: Vec<&Link> = self.links.values().filter(|l| metric(l).is_some()).collect();
+        let is_used = |link: &Link| {
+            self.terms.get(&link.name).is_none_or(|(_, usage)| *usage != LinkUse::Never)
+        };
+        let is_way_out = |link: &&Link| metric(link).is_some() && is_used(link);
+        let ways_out: Vec<&Link> = self.links.values().filter(is_way_out).collect();
         let is_cable = |link: &&&Link| link.kind == LinkKind::Ethernet;
         let mut cables = ways_out.iter().filter(is_cable).map(|link| self.standing(link, now));
         if ways_out.len() < 2 || cables.any(|standing| standing < Standing::Weak) {

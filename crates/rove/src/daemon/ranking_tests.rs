@@ -224,3 +224,23 @@ fn a_host_of_many_links_does_not_fill_memory() {
     course.after(61.0).links(&[]);
     assert_eq!(course.ranking.pasts.len(), 0);
 }
+
+#[test]
+fn what_the_user_says_comes_before_kinds_and_after_departures() {
+    let links = [link(CABLE, Some(1)), link(WIFI, Some(2)), link(MODEM, Some(3))];
+    let mut course = Course::new(&links);
+    let say = |course: &mut Course, said: &[(&str, u16, LinkUse)]| {
+        let terms = said.iter().map(|&(name, cost, usage)| {
+            (name.to_owned(), (LinkTerms { cost, ..LinkTerms::default() }, usage))
+        });
+        course.ranking.set_terms(terms.collect());
+    };
+    let (always, backup) = (LinkUse::Always, LinkUse::Backup);
+    say(&mut course, &[("eth0", 2, always), ("wlan0", 1, always)]);
+    assert_eq!(course.order(), [MODEM, WIFI, CABLE], "the cheaper first");
+    say(&mut course, &[("eth0", 0, backup), ("wlan0", 9, always), ("wwan0", 0, backup)]);
+    assert_eq!(course.order(), [WIFI, CABLE, MODEM], "what stands by comes last");
+    assert_eq!(course.hears(-85).order(), [WIFI, CABLE, MODEM], "a weak one still carries");
+    course.links(&[link(CABLE, Some(1)), link(WIFI, Some(20_002)), link(MODEM, Some(3))]);
+    assert_eq!(course.order(), [CABLE, MODEM, WIFI], "and is left before it goes");
+}

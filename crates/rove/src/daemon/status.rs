@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rove_os::links::LinkKind;
 use rove_os::plan::Dns;
 use rove_proto::error::CloseCode;
 use rove_proto::id::{SocketId, Transport};
@@ -17,7 +18,7 @@ use rove_proto::time::Instant;
 use serde_json::{Value, json};
 
 use super::ranking::Ranked;
-use crate::config::{LinkMode, LinkScheduler};
+use crate::config::{LinkUse, PathsConfig};
 use crate::encoding;
 use crate::ledger::wall_clock;
 
@@ -30,12 +31,15 @@ const FRESH: Duration = Duration::from_secs(2);
 pub(super) struct Surroundings<'a> {
     pub(super) kill_switch: bool,
     /// What is made of the links.
-    pub(super) mode: LinkMode,
-    pub(super) scheduler: LinkScheduler,
+    pub(super) paths: PathsConfig,
     pub(super) dns: &'a Dns,
     pub(super) links: &'a BTreeMap<u32, String>,
     /// The usable ones, best first.
     pub(super) ranked: &'a [Ranked],
+    /// Those that are not to be used.
+    pub(super) unused: &'a [Ranked],
+    /// How much has gone by each link that has a cap, by name, in bytes.
+    pub(super) used: &'a BTreeMap<String, u64>,
     /// What carries the paths that are no UDP.
     pub(super) streams: &'a BTreeMap<SocketId, &'static str>,
     /// What lets nothing through before somebody has signed in.
@@ -110,6 +114,7 @@ pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
     let since = peer
         .established
         .map(|since| wall_clock().0.saturating_sub(now.saturating_since(since).as_secs()));
+    let link = |ranked: &Ranked| self::link(ranked, around);
     json!({
         "state": state(peer.state),
         "carrying": is_carrying(peer, now),
@@ -121,8 +126,11 @@ pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         "link": in_use.and_then(|path| around.links.get(&path.link?.0)),
         "doing": doing(peer, now, around),
         "kill_switch": around.kill_switch,
-        "mode": around.mode,
-        "scheduler": around.scheduler,
+        "mode": around.paths.mode,
+        "scheduler": around.paths.scheduler,
+        "manager": around.paths.manager,
+        "subflows": around.paths.subflows,
+        "links": around.ranked.iter().chain(around.unused).map(link).collect::<Vec<_>>(),
         "dns": around.dns.servers,
         "dns_domains": around.dns.domains,
         "portals": around.portals.iter().map(told_portal).collect::<Vec<_>>(),
@@ -131,6 +139,40 @@ pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
 
 fn told_portal(portal: &Portal) -> Value {
     json!({ "link": portal.link, "page": portal.page })
+}
+
+/// What is known of a link, and why it is used as it is.
+fn link(ranked: &Ranked, around: &Surroundings<'_>) -> Value {
+    let Ranked { link, standing, signal, terms, usage } = ranked;
+    let used = terms.cap.and_then(|_| around.used.get(&link.name));
+    let is_full = terms.cap.zip(used).is_some_and(|(cap, used)| *used >= cap.bytes);
+    let why = match (is_full, *usage == LinkUse::Backup && terms.metered) {
+        (true, _) => Some("its cap is reached"),
+        (false, true) => Some("it is metered"),
+        (false, false) => None,
+    };
+    json!({
+        "name": link.name,
+        "type": kind(link.kind),
+        "use": usage,
+        "why": why,
+        "state": standing.label(),
+        "cost": terms.cost,
+        "metered": terms.metered,
+        "cap": terms.cap,
+        "used_bytes": used,
+        "signal_dbm": signal,
+    })
+}
+
+/// The word of the configuration for what a link is.
+const fn kind(kind: LinkKind) -> &'static str {
+    match kind {
+        LinkKind::Ethernet => "ethernet",
+        LinkKind::Wireless => "wifi",
+        LinkKind::Cellular => "cellular",
+        LinkKind::Loopback | LinkKind::Tunnel | LinkKind::Other => "other",
+    }
 }
 
 /// One sentence about what is going on, and what is done about it.
@@ -151,7 +193,9 @@ fn doing(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> String {
 fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> String {
     let refused = around.refused.as_deref();
     let path = peer.paths.first();
-    let heard = path.and_then(|path| path.heard_at).map(|at| now.saturating_since(at));
+    let carrying = peer.paths.iter().filter(|path| carries_data(path));
+    let heard = carrying.filter_map(|path| path.heard_at).max();
+    let heard = heard.map(|at| now.saturating_since(at));
     let ago = heard.map_or_else(|| "never heard".to_owned(), |heard| format!("{heard:.0?} ago"));
     match peer.state {
         PeerState::Unestablished => match refused {
@@ -276,7 +320,7 @@ fn path(path: &PathStatus, share: f64, now: Instant, around: &Surroundings<'_>) 
     let heard = path.heard_at.map(|at| micros(now.saturating_since(at)) / 1_000);
     json!({
         "id": path.id,
-        "scheduler": path.is_shared.then_some(around.scheduler),
+        "scheduler": path.is_shared.then_some(around.paths.scheduler),
         "link": link,
         "local": path.route.local,
         "remote": path.route.remote,
@@ -297,6 +341,7 @@ fn path(path: &PathStatus, share: f64, now: Instant, around: &Surroundings<'_>) 
         "copied_bytes": path.copied,
         "link_rank": rank.map(|rank| rank + 1),
         "link_state": ranked.and_then(|ranked| ranked.standing.label()),
+        "link_use": ranked.map(|ranked| ranked.usage),
         "portal": portal.map(|portal| portal.page.as_str()),
         "signal_dbm": ranked.and_then(|ranked| ranked.signal),
     })

@@ -66,11 +66,12 @@ fn peer(state: PeerState, paths: Vec<PathStatus>) -> PeerStatus {
 fn told(peer: &PeerStatus, refused: Option<&str>) -> (bool, String) {
     let around = Surroundings {
         kill_switch: false,
-        mode: LinkMode::Backup,
-        scheduler: LinkScheduler::default(),
+        paths: PathsConfig::default(),
         dns: &Dns::default(),
         links: &BTreeMap::new(),
         ranked: &[],
+        unused: &[],
+        used: &BTreeMap::new(),
         portals: &[],
         keeps_browsers_in: false,
         streams: &BTreeMap::new(),
@@ -189,11 +190,12 @@ fn a_portal_is_told_of_with_its_cure_while_nothing_carries() {
     let told = |state, paths, keeps_browsers_in| {
         let around = Surroundings {
             kill_switch: false,
-            mode: LinkMode::Backup,
-            scheduler: LinkScheduler::default(),
+            paths: PathsConfig::default(),
             dns: &Dns::default(),
             links: &BTreeMap::new(),
             ranked: &[],
+            unused: &[],
+            used: &BTreeMap::new(),
             portals: std::slice::from_ref(&portal),
             keeps_browsers_in,
             streams: &BTreeMap::new(),

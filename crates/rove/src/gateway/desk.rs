@@ -94,6 +94,9 @@ impl Gateway {
             | Request::Rehearse { .. }
             | Request::Rehearsed
             | Request::SetScheduler { .. }
+            | Request::SetManager { .. }
+            | Request::SetSubflows { .. }
+            | Request::SetLink { .. }
             | Request::Reload
             | Request::Down => {
                 bail!("a gateway has no such command: see `rove gateway --help`")

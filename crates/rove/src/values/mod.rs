@@ -4,6 +4,7 @@
 //! configuration and in requests alike. Every parse error says what was wrong and what to write.
 //! Limits: nothing here knows where the text came from; whoever read it adds file, line and key.
 
+mod cap;
 mod destination;
 mod domain;
 mod endpoint;
@@ -11,6 +12,7 @@ mod lifetime;
 mod name;
 mod networks;
 
+pub use cap::{Cap, Period};
 pub use destination::{DESTINATIONS_MAX, Destination};
 pub use domain::{DOMAINS_MAX, Domain};
 pub use endpoint::{ENDPOINTS_MAX, Endpoint, Host};

@@ -50,7 +50,7 @@ pub(super) struct Ceiling {
     hold: Duration,
     holds: bool,
     doubt_at: Instant,
-    /// Of the last rounds: datagrams, those that were lost, feedbacks, and those that told of losses.
+    /// Of the last rounds: datagrams, those lost, feedbacks, and those that told of losses.
     bursts: [f64; 4],
 }
 
@@ -95,8 +95,8 @@ impl Ceiling {
     }
 
     /// One round of so many bytes delivered and lost, in datagrams of about `datagram` bytes, of
-    /// which so many feedbacks told, and so many of them of losses: where those are fewer than chance
-    /// has it, losses come in bursts.
+    /// which so many feedbacks told, and so many of them of losses: where those are fewer than
+    /// chance has it, losses come in bursts.
     #[expect(clippy::cast_precision_loss, reason = "bytes of a round trip")]
     pub(super) fn note_bursts(&mut self, bytes: (u64, u64), feedbacks: (u32, u32), datagram: f64) {
         let now = [
@@ -206,8 +206,8 @@ impl Ceiling {
 mod tests {
     use super::*;
 
-    /// Rounds of 400 datagrams, told of by ten at a time, that lose 2 % in bursts of `burst`: in how
-    /// many of them less was sent to see whether that helps.
+    /// Rounds of 400 datagrams, told of by ten at a time, that lose 2 % in bursts of `burst`: in
+    /// how many of them less was sent to see whether that helps.
     fn tries(burst: u64) -> u32 {
         let (mut ceiling, mut tries, mut state) = (Ceiling::default(), 0, 1u64);
         let mut now = Instant::ZERO;

@@ -14,6 +14,7 @@ mod portal;
 mod rehearsal;
 mod requests;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -23,6 +24,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use rove_os::links::Link;
 use rove_os::lock::Lock;
 use rove_os::plan::{Applier, MARK, Places, Plan};
+use rove_os::tariff::Tariff;
 use rove_os::tun::{Tun, TunOptions};
 use rove_proto::crypto::Token;
 use rove_proto::error::CloseCode;
@@ -31,6 +33,7 @@ use rove_proto::node::{Command, PeerConfig, SideConfig};
 use rove_proto::role::Access;
 use rove_proto::wire::control::Lease;
 
+use super::caps::Caps;
 use super::data::{Handle, News, Setup};
 use super::message::{MESSAGES_MAX, Message};
 use super::owed::Owed;
@@ -40,6 +43,7 @@ use super::ranking::{Ranked, Ranking};
 use super::resolve::{self, Resolver};
 use super::signals::{self, Signal};
 use super::streams::{self, ResolvedProxy};
+use super::tariffs::Tariffs;
 use super::{confine, links, node, plan};
 use crate::config::ClientConfig;
 use crate::control::{Listener, Reply};
@@ -75,14 +79,12 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     let config = (wishes.configure)()?;
     let deadline = Instant::now() + config.timeout.duration();
     let (state, socket) = (home.state(Role::Client), home.socket(Role::Client)?);
-    crate::files::make_directory(home.dir())?;
-    crate::files::make_directory(&state)?;
+    [home.dir(), &state].into_iter().try_for_each(crate::files::make_directory)?;
     let _lock = take_lock(&state)?;
     let membership = Membership::open(home, wishes.invite)?;
     let record = membership.gateway.record().clone();
     overlap(&config, &record, &rove_os::links::snapshot()?)?;
-    let name = config.interface.as_str();
-    let tun = Tun::open(TunOptions { name, persistent: false, offload: true })?;
+    let tun = open_tun(&config)?;
     let owed = Owed::open(&state)?;
     let listener = Listener::bind(&socket)?;
     let places = Places::usual(&state);
@@ -90,7 +92,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     let found = resolve::literal(&record.endpoints);
     let remotes = addresses::merge(membership.answered(), membership.announced(), &found);
     let (inbox, messages) = sync_channel(MESSAGES_MAX);
-    let started = || -> Result<_> {
+    let start = || -> Result<_> {
         // Sweeps what a crash left, too: none of it is wanted before there is a lease.
         applier.apply(&plan::client_before(&config, &remotes))?;
         confine::with_resolver(&[home.dir()], &places.resolver_files())?;
@@ -102,13 +104,10 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         let server = listener.serve(inbox.clone(), Message::Asked)?;
         Ok((data, links, server))
     };
-    let (data, links, server) = match started() {
-        Ok(started) => started,
-        Err(error) => {
-            applier.undo()?;
-            return Err(error);
-        }
-    };
+    let (data, links, server) = start().or_else(|error| {
+        applier.undo()?;
+        Err(error)
+    })?;
     let mut client = Client {
         gateway: record.key,
         networks: record.networks,
@@ -124,8 +123,12 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         leaving: None,
         ranking: Ranking::default(),
         ranked: Vec::new(),
+        unused: Vec::new(),
+        caps: Caps::open(&state),
         order_due: None,
         radios: Radios::new(inbox.clone()),
+        tariffs: Tariffs::new(inbox.clone()),
+        known_tariffs: BTreeMap::new(),
         portals: Portals::default(),
         inbox,
         configure: wishes.configure,
@@ -144,6 +147,11 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     let undone = client.end();
     drop(server);
     ended.and(undone)
+}
+
+fn open_tun(config: &ClientConfig) -> Result<Tun> {
+    let name = config.interface.as_str();
+    Ok(Tun::open(TunOptions { name, persistent: false, offload: true })?)
 }
 
 /// The control thread's belongings.
@@ -171,9 +179,16 @@ struct Client<'a> {
     ranking: Ranking,
     /// The usable links as they were ordered last, best first.
     ranked: Vec<Ranked>,
+    /// Those that are not to be used.
+    unused: Vec<Ranked>,
+    /// How much has gone by the links that have a cap.
+    caps: Caps,
     /// When their order changes without news.
     order_due: Option<Instant>,
     radios: Radios,
+    tariffs: Tariffs,
+    /// What the host's network manager knows of links, by name.
+    known_tariffs: BTreeMap<String, Tariff>,
     portals: Portals,
     lease: Option<Lease>,
     applier: Applier,
@@ -273,6 +288,7 @@ impl Client<'_> {
             if self.order_due.is_some_and(|due| due <= Instant::now()) {
                 self.rerank();
             }
+            self.count_when_due();
             self.look_for_portals();
             self.go_on_rehearsing();
             self.advance(carries)?;
@@ -288,7 +304,8 @@ impl Client<'_> {
             Progress::Told => self.lookups.due(),
         };
         let rehearsal = self.rehearsal.as_ref().and_then(Rehearsal::due);
-        let due = [self.order_due, self.portals.due(), self.owed.due(), rehearsal]
+        let (caps, portals) = (self.caps.due(), self.portals.due());
+        let due = [self.order_due, caps, portals, self.owed.due(), rehearsal]
             .into_iter()
             .flatten()
             .fold(due, Instant::min);
@@ -304,6 +321,10 @@ impl Client<'_> {
             }
             Message::Links(links) => self.relink(links),
             Message::Signals(signals) => self.take_signals(signals),
+            Message::Tariffs(known) => {
+                self.known_tariffs = known;
+                self.rerank();
+            }
             Message::Signal(Signal::Reload) => {
                 if let Err(error) = self.reload() {
                     tracing::error!("the configuration is not taken: {error:#}");
@@ -353,6 +374,12 @@ impl Client<'_> {
     /// Why nothing carries at the deadline.
     fn why_not(&self) -> anyhow::Error {
         let within = self.config.timeout;
+        if let Some(unused) = self.unused.first().filter(|_| self.ranked.is_empty()) {
+            return anyhow!(
+                "no link is to be used: {} is not, by [[link]] in the configuration or its cap",
+                unused.link.name
+            );
+        }
         if self.ranked.is_empty() {
             return anyhow!("no network: connect this host to one and try again");
         }
@@ -389,6 +416,7 @@ impl Client<'_> {
         let (peer, code) = (self.gateway, CloseCode::Requested);
         self.data.command(Command::Close { peer, code });
         self.data.stop();
+        self.caps.write();
         if let Err(error) = self.membership.settle() {
             tracing::warn!("where the gateway is cannot be stored: {error:#}");
         }

@@ -1,14 +1,20 @@
 //! The links of a client in their order: what changes it, and whom that concerns.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use ipnet::IpNet;
-use rove_os::links::Link;
+use rove_os::calendar::Day;
+use rove_os::links::{Link, traffic};
+use rove_os::tariff::Tariff;
 
 use super::Client;
 use super::rehearsal::Rehearsal;
+use crate::config::{LinkSeen, LinkTerms, LinkUse};
+use crate::daemon::caps::Moment;
 use crate::daemon::data::Order;
 use crate::daemon::ranking::{Ranked, Standing};
+use crate::ledger::wall_clock;
 
 impl Client<'_> {
     /// The links changed: the core takes other paths, and what others removed is put back.
@@ -25,6 +31,10 @@ impl Client<'_> {
         // even if the core says that something carries: of this change it knows nothing yet.
         if !starts(&before).eq(starts(&self.ranked)) {
             self.lookups.hurry(Instant::now());
+            // Two links may be in one network now.
+            if let Err(error) = self.apply() {
+                tracing::error!("the settings of links cannot be changed: {error:#}");
+            }
         }
     }
 
@@ -32,17 +42,77 @@ impl Client<'_> {
     pub(super) fn note_links(&mut self) {
         let now = Instant::now();
         self.ranking.links(&self.links, self.config.interface.as_str(), now);
-        self.ranked = self.ranking.order(now);
-        self.order_due = self.ranking.due(now);
+        self.count_data();
+        self.judge(now);
         self.radios.ask(self.ranking.radios(now));
+        let usable = self.links.iter().filter(|link| link.usable());
+        self.tariffs.ask(usable.map(|link| link.name.clone()).collect());
+    }
+
+    /// Orders the links, and leaves out those that are not to be used.
+    fn judge(&mut self, now: Instant) {
+        let terms = self.links.iter().map(|link| {
+            let terms = self.terms(link);
+            let is_full = self.caps.is_reached(&link.name, terms.cap);
+            (link.name.clone(), (terms, if is_full { terms.at_cap } else { terms.usage }))
+        });
+        let terms = terms.collect();
+        self.ranking.set_terms(terms);
+        let is_used = |ranked: &Ranked| ranked.usage != LinkUse::Never;
+        (self.ranked, self.unused) = self.ranking.order(now).into_iter().partition(is_used);
+        self.order_due = self.ranking.due(now);
+    }
+
+    /// What the user says of a link.
+    fn terms(&self, link: &Link) -> LinkTerms {
+        let Link { name, kind, .. } = link;
+        let Tariff { metered, roaming } = self.known_tariffs.get(name).copied().unwrap_or_default();
+        self.config.links.terms(LinkSeen { name, kind: *kind, roaming, metered })
+    }
+
+    /// Looks at how much has gone by the links that have a cap.
+    pub(super) fn count_data(&mut self) {
+        let caps = self.links.iter().map(|link| (link, self.terms(link).cap));
+        let capped: Vec<_> = caps.filter_map(|(link, cap)| Some((link, cap?))).collect();
+        let traffic = if capped.is_empty() { Ok(BTreeMap::new()) } else { traffic() };
+        let traffic = traffic.unwrap_or_else(|error| {
+            tracing::warn!(%error, "how much has gone by links is not known");
+            BTreeMap::new()
+        });
+        let counted = capped
+            .iter()
+            .filter_map(|(link, cap)| Some((link.name.as_str(), *cap, *traffic.get(&link.index)?)));
+        let (now, at) = (Instant::now(), wall_clock().0);
+        if let Some(today) = Day::today() {
+            let counted: Vec<_> = counted.collect();
+            self.caps.look(&counted, Moment { now, at, today });
+        }
+    }
+
+    /// How much has gone by each link that has a cap, by name, in bytes.
+    pub(super) fn data_used(&self) -> BTreeMap<String, u64> {
+        let used = self.ranked.iter().chain(&self.unused).filter_map(|ranked| {
+            let used = self.caps.used(&ranked.link.name, ranked.terms.cap?)?;
+            Some((ranked.link.name.clone(), used))
+        });
+        used.collect()
+    }
+
+    /// Looks at it again, when it is time, and acts on a cap that was reached.
+    pub(super) fn count_when_due(&mut self) {
+        if self.caps.due().is_some_and(|due| due <= Instant::now()) {
+            self.count_data();
+            self.rerank();
+        }
     }
 
     /// Tells the core of the links, best first, but for one that is away on purpose.
     pub(super) fn tell_links(&self) {
         let away = self.rehearsal.as_ref().and_then(Rehearsal::unplugged);
         let there = self.ranked.iter().filter(|ranked| Some(ranked.link.name.as_str()) != away);
-        let links = there.map(|ranked| ranked.link.clone()).collect();
-        self.data.order(Order::Links(links));
+        let stands_by = |ranked: &Ranked| ranked.usage == LinkUse::Backup;
+        let links = there.map(|ranked| (ranked.link.clone(), stands_by(ranked)));
+        self.data.order(Order::Links(links.collect()));
     }
 
     /// Radios told how strong their signals are.
@@ -57,18 +127,24 @@ impl Client<'_> {
     /// Orders the links anew, for another reason than news of them.
     pub(super) fn rerank(&mut self) {
         let now = Instant::now();
-        let ranked = self.ranking.order(now);
-        let indices =
-            |order: &[Ranked]| order.iter().map(|ranked| ranked.link.index).collect::<Vec<_>>();
-        let moved = indices(&ranked) != indices(&self.ranked);
-        self.ranked = ranked;
-        self.order_due = self.ranking.due(now);
-        if moved {
-            tracing::debug!(order = ?indices(&self.ranked), "the links have another order");
+        let before = uses(&self.ranked);
+        self.judge(now);
+        if uses(&self.ranked) != before {
+            tracing::debug!(order = ?uses(&self.ranked), "the links have another order");
+            for ranked in &self.unused {
+                if before.iter().any(|(index, _)| *index == ranked.link.index) {
+                    tracing::info!(link = ranked.link.name, "not used any more");
+                }
+            }
             self.tell_links();
             self.radios.ask(self.ranking.radios(now));
         }
     }
+}
+
+/// The links in their order, and what each is used for.
+fn uses(ranked: &[Ranked]) -> Vec<(u32, LinkUse)> {
+    ranked.iter().map(|ranked| (ranked.link.index, ranked.usage)).collect()
 }
 
 /// From where this host sends: by link, by which more than its neighbours may be reached, and

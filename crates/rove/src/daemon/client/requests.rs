@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::rehearsal::Rehearsal;
 use super::{Client, Next, news};
-use crate::config::{ClientConfig, LinkMode, LinkScheduler};
+use crate::config::{ClientConfig, PathsConfig};
 use crate::control::{Asked, Reply, Request};
 use crate::daemon::flows::{self, Whose};
 use crate::daemon::status::{self, Search, Surroundings};
@@ -41,14 +41,27 @@ impl Client<'_> {
                 Ok(json!({}))
             }
             Request::SetMode { mode } => {
-                self.set_mode(mode);
+                self.set_paths(PathsConfig { mode, ..self.config.paths });
                 Ok(json!({ "mode": mode }))
             }
             Request::Rehearse { unplug, lasts } => self.rehearse(&unplug, lasts),
             Request::Rehearsed => self.rehearsed(),
             Request::SetScheduler { scheduler } => {
-                self.set_scheduler(scheduler);
+                self.set_paths(PathsConfig { scheduler, ..self.config.paths });
                 Ok(json!({ "scheduler": scheduler }))
+            }
+            Request::SetManager { manager } => {
+                self.set_paths(PathsConfig { manager, ..self.config.paths });
+                Ok(json!({ "manager": manager }))
+            }
+            Request::SetSubflows { subflows } => {
+                self.set_paths(PathsConfig { subflows, ..self.config.paths });
+                Ok(json!({ "subflows": subflows }))
+            }
+            Request::SetLink { name, setting } => {
+                self.config.links.set(&name, setting)?;
+                self.take_rules();
+                Ok(json!({}))
             }
             Request::Down
             | Request::Peers
@@ -93,11 +106,12 @@ impl Client<'_> {
             portals: &portals,
             keeps_browsers_in: self.keeps_browsers_in(),
             kill_switch,
-            mode: self.config.paths.mode,
-            scheduler: self.config.paths.scheduler,
+            paths: self.config.paths,
             dns: &dns,
             links: &links,
             ranked,
+            unused: &self.unused,
+            used: &self.data_used(),
             streams,
             refused,
             search,
@@ -113,15 +127,17 @@ impl Client<'_> {
     }
 
     /// Makes this of the links until the client ends, or reads its configuration again.
-    fn set_mode(&mut self, mode: LinkMode) {
-        self.config.paths.mode = mode;
-        self.data.command(Command::SetMode(mode.in_core()));
+    fn set_paths(&mut self, paths: PathsConfig) {
+        self.config.paths = paths;
+        self.data.command(Command::SetScheduler(paths.scheduler.0));
+        self.data.command(Command::SetSpread(paths.spread()));
+        self.data.command(Command::SetMode(paths.mode.in_core()));
     }
 
-    /// Chooses so among links that carry together, as long as the above.
-    fn set_scheduler(&mut self, scheduler: LinkScheduler) {
-        self.config.paths.scheduler = scheduler;
-        self.data.command(Command::SetScheduler(scheduler.0));
+    /// The links are chosen by other rules from now on.
+    fn take_rules(&mut self) {
+        self.count_data();
+        self.rerank();
     }
 
     /// Takes the configuration again, but for the interface's name.
@@ -153,8 +169,10 @@ impl Client<'_> {
             self.data.command(Command::SetEarly(self.config.qos.early()));
         }
         if self.config.paths != old.paths {
-            self.set_mode(self.config.paths.mode);
-            self.set_scheduler(self.config.paths.scheduler);
+            self.set_paths(self.config.paths);
+        }
+        if self.config.links != old.links {
+            self.take_rules();
         }
         if (self.config.streams, &self.config.proxy) != (old.streams, &old.proxy) {
             self.proxy = None;

@@ -55,8 +55,9 @@ const FIRST_SOCKET: usize = 3;
 pub enum Order {
     /// A change for the core.
     Command(Box<Command>),
-    /// The usable links, best first: for the core, and for the names of interfaces.
-    Links(Vec<Link>),
+    /// The usable links, best first, and whether each is for when no other carries: for the core,
+    /// and for the names of interfaces.
+    Links(Vec<(Link, bool)>),
     /// How streams are made from now on, by the numbers that the core is told.
     Ways(Vec<Way>),
     /// One more socket that listens. Who asks by it before the core was told of everybody is

@@ -111,8 +111,9 @@ impl Sockets {
     }
 
     /// Learns the names of the links.
-    pub(super) fn set_links(&mut self, links: &[Link]) {
-        self.names = links.iter().map(|link| (LinkId(link.index), link.name.clone())).collect();
+    pub(super) fn set_links(&mut self, links: &[(Link, bool)]) {
+        let name = |link: &Link| (LinkId(link.index), link.name.clone());
+        self.names = links.iter().map(|(link, _)| name(link)).collect();
     }
 
     /// Learns how streams are made.

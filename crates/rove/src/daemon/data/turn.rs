@@ -97,7 +97,7 @@ impl Data {
                 }
                 Ok(Order::Links(links)) => {
                     self.sockets.set_links(&links);
-                    let links = links.iter().map(core_link).collect();
+                    let links = links.iter().map(|(link, by)| core_link(link, *by)).collect();
                     let command = Command::SetLinks(links);
                     self.node.handle_command(self.now(), command, &mut self.out);
                 }
@@ -289,7 +289,7 @@ impl Data {
 }
 
 /// A link as the core wants it.
-fn core_link(link: &Link) -> node::Link {
+fn core_link(link: &Link, stands_by: bool) -> node::Link {
     let addresses = link.addresses.iter().map(ipnet::IpNet::addr).collect();
-    node::Link { id: LinkId(link.index), addresses }
+    node::Link { id: LinkId(link.index), addresses, stands_by }
 }

@@ -199,7 +199,12 @@ impl Daemon {
                     }
                 }
                 Ok(Message::Resolved(resolved)) => self.resolved(resolved),
-                Ok(Message::Proxy(_) | Message::Answered | Message::Signals(_))
+                Ok(
+                    Message::Proxy(_)
+                    | Message::Answered
+                    | Message::Signals(_)
+                    | Message::Tariffs(_),
+                )
                 | Ok(Message::Portal { .. })
                 | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),

@@ -1,0 +1,180 @@
+//! Which ways a client keeps a path by, and which of its paths may carry together.
+//!
+//! In mode `backup` by every other link, in each family, one is proven ahead of need. In mode
+//! `full` the path manager says more: one per link, or by each link to each of the gateway's
+//! addresses, and of each that carries as many as the user wants. In mode `single` there is none
+//! but by a better link than the one in use, until data has gone over to it. Knows links by their
+//! order, and by whether they are for when no other carries.
+
+use super::connector::Candidate;
+use super::standby::SPARES_MAX;
+use super::{Peer, Side};
+use crate::bond::{Manager, Mode, SUBFLOWS_MAX};
+use crate::id::{LinkId, Transport};
+use crate::path::{Health, Path, PathId};
+use crate::time::{Duration, Instant};
+
+/// How long a path stays that is not wanted any more: what is on its way by it may still arrive.
+const LEFT_OVER: Duration = Duration::from_secs(5);
+
+impl Peer {
+    /// Client: the ways to prove ahead, the best links first, each as often as there shall be paths
+    /// by it beside the one in use. On a stream, all over UDP.
+    pub(super) fn spares(&self) -> Vec<Candidate> {
+        let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
+            return Vec::new();
+        };
+        if self.paths.is_on_stream() {
+            return connector.candidates().take(SPARES_MAX - 1).collect();
+        }
+        let more = if connector.mode == Mode::Full {
+            connector.spread.subflows.clamp(1, SUBFLOWS_MAX) - 1
+        } else {
+            0
+        };
+        let is_in_use =
+            |way: &Candidate| (Some(way.link), way.remote) == (active.link, active.route.remote);
+        let (mut ways, again) = if self.is_mesh() {
+            let all = self.mesh();
+            (all.iter().copied().filter(|way| !is_in_use(way)).collect(), all)
+        } else {
+            (self.one_per_link(), if more > 0 { self.leaders() } else { Vec::new() })
+        };
+        for _ in 0..more {
+            ways.extend(&again);
+        }
+        ways.truncate(SPARES_MAX);
+        ways
+    }
+
+    /// Whether by each link there is a path to each of the gateway's addresses.
+    pub(super) fn is_mesh(&self) -> bool {
+        let Side::Gateway(connector) = &self.side else { return false };
+        connector.mode == Mode::Full && connector.spread.manager == Manager::FullMesh
+    }
+
+    /// By each link to each address where the gateway says that it is reached, or else is known.
+    fn mesh(&self) -> Vec<Candidate> {
+        let Side::Gateway(connector) = &self.side else { return Vec::new() };
+        let is_told = |way: &Candidate| connector.announced.contains(&way.remote);
+        let tells = |way: &Candidate| connector.announced_for(way.remote).is_some();
+        connector.candidates().filter(|way| is_told(way) || !tells(way)).collect()
+    }
+
+    /// By each link other than the one in use, in each family, the way whose turn it is.
+    fn one_per_link(&self) -> Vec<Candidate> {
+        let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
+            return Vec::new();
+        };
+        let in_use = connector.links.iter().position(|link| Some(link.id) == active.link);
+        let is_trusted =
+            |link: LinkId| !connector.distrusted.iter().any(|d| d.concerns(Some(link)));
+        let others = connector.links.iter().enumerate().filter(|&(place, link)| {
+            let is_better = in_use.is_none_or(|in_use| place < in_use) && is_trusted(link.id);
+            Some(link.id) != active.link && (connector.mode != Mode::Single || is_better)
+        });
+        let ways = others.flat_map(|(_, link)| {
+            [true, false].map(|v4| {
+                let ways = self.ways_by(link.id, v4);
+                let turn = connector.turn(link.id, v4) as usize;
+                ways.get(turn % ways.len().max(1)).copied()
+            })
+        });
+        ways.flatten().collect()
+    }
+
+    /// Of each link the way that carries.
+    fn leaders(&self) -> Vec<Candidate> {
+        let Side::Gateway(connector) = &self.side else { return Vec::new() };
+        let best = |link| {
+            let able = self.paths.iter().filter(|path| is_able(path) && path.link == Some(link));
+            let best = able.min_by_key(|path| self.place(path))?;
+            connector.candidate_of(best.link, &best.route)
+        };
+        connector.links.iter().filter_map(|link| best(link.id)).collect()
+    }
+
+    /// Finds out which paths are kept for the ways to prove ahead: of more than are wanted those
+    /// that carry.
+    pub(super) fn mark_spares(&mut self) {
+        let Side::Gateway(connector) = &self.side else { return };
+        let mut wanted = connector.spares.clone();
+        let mut paths: Vec<&Path> =
+            self.paths.iter().filter(|path| self.may_be_spare(path)).collect();
+        paths.sort_by_key(|path| (!is_able(path), path.id));
+        let mut kept = Vec::new();
+        for path in paths {
+            let way = connector.candidate_of(path.link, &path.route);
+            if let Some(place) = wanted.iter().position(|wanted| Some(*wanted) == way) {
+                wanted.swap_remove(place);
+                kept.push(path.id);
+            }
+        }
+        if let Side::Gateway(connector) = &mut self.side {
+            connector.spare_paths = kept;
+        }
+    }
+
+    /// How many of the paths there are lead by `way`, that in use and what is gone left out.
+    pub(super) fn spares_by(&self, way: Candidate) -> usize {
+        let Side::Gateway(connector) = &self.side else { return 0 };
+        let leads = |path: &&Path| connector.candidate_of(path.link, &path.route) == Some(way);
+        self.paths.iter().filter(|path| self.may_be_spare(path)).filter(leads).count()
+    }
+
+    fn may_be_spare(&self, path: &Path) -> bool {
+        Some(path.id) != self.paths.active_id()
+            && path.health != Health::Gone
+            && !self.is_nat_test(path.id)
+    }
+
+    /// When a path that is proven and not wanted any more is let go. In mode `backup` it stays: it
+    /// may be of use, and costs nothing.
+    pub(super) fn left_over_due(&self, path: &Path) -> Option<Instant> {
+        let Side::Gateway(connector) = &self.side else { return None };
+        let is_left_over = connector.mode != Mode::Backup
+            && path.transport() == Transport::Udp
+            && path.congestion.is_none()
+            && self.may_be_spare(path)
+            && !self.is_spare(path);
+        let last = path.heard_at.max(path.sent_at).unwrap_or(path.since);
+        is_left_over.then(|| last + LEFT_OVER)
+    }
+
+    /// Client: whether `path` is one of those that carry together in mode `full`.
+    pub(super) fn is_to_share(&self, path: &Path) -> bool {
+        let Side::Gateway(connector) = &self.side else { return false };
+        if !is_able(path) || self.is_nat_test(path.id) || !self.is_for_all(path) {
+            return false;
+        }
+        let able = || self.paths.iter().filter(|other| is_able(other) && other.link == path.link);
+        let way = |path: &Path| (path.route.local, path.route.remote);
+        let subflows = usize::from(connector.spread.subflows.clamp(1, SUBFLOWS_MAX));
+        let best = able().min_by_key(|other| self.place(other));
+        let leads_there = best.is_some_and(|best| way(best) == way(path));
+        let before =
+            able().filter(|other| way(other) == way(path) && self.place(other) < self.place(path));
+        (leads_there || self.is_mesh()) && before.count() < subflows
+    }
+
+    /// Whether the path's link carries beside others; one that stands by does only if none of
+    /// those is there.
+    fn is_for_all(&self, path: &Path) -> bool {
+        let Side::Gateway(connector) = &self.side else { return false };
+        let stands_by = |path: &Path| connector.stands_by(path.link);
+        let in_use = || self.paths.active().filter(|active| is_able(active));
+        !stands_by(path)
+            || (!self.paths.iter().any(|other| is_able(other) && !stands_by(other))
+                && in_use().is_none_or(|active| active.link == path.link))
+    }
+
+    /// The order of the paths of one link: the one in use is the first.
+    fn place(&self, path: &Path) -> (bool, super::links::Rank, PathId) {
+        (Some(path.id) != self.paths.active_id(), self.rank(path), path.id)
+    }
+}
+
+/// Whether it could carry a share.
+pub(super) fn is_able(path: &Path) -> bool {
+    path.is_proven() && path.health == Health::Good && path.transport() == Transport::Udp
+}

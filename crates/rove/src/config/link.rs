@@ -1,0 +1,329 @@
+//! `[[link]]`: rules by which a client's links are chosen and ranked.
+//!
+//! A rule says which links it is about, and what is to be made of those. For each thing that can be
+//! said, the first rule counts that is about the link and says it. What `rove set link.NAME.KEY`
+//! said comes before all rules.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rove_os::links::LinkKind;
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use super::source::{ConfigError, Source};
+use crate::values::{Cap, Misspelt};
+
+/// How many rules there may be.
+pub const RULES_MAX: usize = 64;
+/// The longest name or pattern, in bytes: interfaces have 15.
+const NAME_LEN_MAX: usize = 64;
+/// The highest cost.
+pub const COST_MAX: u16 = 1_000;
+
+/// What carries, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkUse {
+    /// Whatever the mode says.
+    #[default]
+    Always,
+    /// Data goes by it while no other carries.
+    Backup,
+    /// Nothing goes by it.
+    Never,
+}
+
+/// One thing that can be said of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkSetting {
+    /// When data goes by it.
+    Use(LinkUse),
+    /// What data by it costs, in any unit: the cheaper link is the better one.
+    Cost(u16),
+    /// Whether data by it is counted and paid for.
+    Metered(bool),
+    /// How much may go by it.
+    Cap(Cap),
+    /// What it is for when that has gone by it.
+    AtCap(LinkUse),
+}
+
+/// All that is said of one link; nothing where nothing is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+struct Said {
+    usage: Option<LinkUse>,
+    cost: Option<u16>,
+    metered: Option<bool>,
+    cap: Option<Cap>,
+    at_cap: Option<LinkUse>,
+}
+
+/// What holds for one link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct LinkTerms {
+    /// When data goes by it, before its cap is reached.
+    pub usage: LinkUse,
+    /// What data by it costs.
+    pub cost: u16,
+    /// Whether data by it is counted and paid for.
+    pub metered: bool,
+    /// How much may go by it.
+    pub cap: Option<Cap>,
+    /// What it is for when that has gone by it.
+    pub at_cap: LinkUse,
+}
+
+/// A link as rules know it.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkSeen<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it is.
+    pub kind: LinkKind,
+    /// Whether the network that it is in is not the subscriber's own, if that is known.
+    pub roaming: Option<bool>,
+    /// Whether it is metered, if that is known.
+    pub metered: Option<bool>,
+}
+
+/// The rules, in their order.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct LinkRules {
+    /// By name, from the command line.
+    set: Vec<(String, Said)>,
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+struct Rule {
+    name: Option<String>,
+    kind: Option<Kind>,
+    roaming: Option<bool>,
+    said: Said,
+}
+
+/// What rules call a kind of link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Ethernet,
+    Wifi,
+    Cellular,
+    Other,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct RawLink {
+    name: Option<Spanned<String>>,
+    r#type: Option<Spanned<String>>,
+    roaming: Option<bool>,
+    r#use: Option<Spanned<String>>,
+    cost: Option<Spanned<u64>>,
+    metered: Option<bool>,
+    cap: Option<Spanned<String>>,
+    at_cap: Option<Spanned<String>>,
+}
+
+impl LinkRules {
+    pub(super) fn validate(raw: &[RawLink], source: &Source) -> Result<Self, ConfigError> {
+        if raw.len() > RULES_MAX {
+            let message = format!("has more than {RULES_MAX} entries: leave some out");
+            return Err(source.invalid(&(0..0), "link", message));
+        }
+        let rules = raw.iter().map(|rule| rule.validate(source)).collect::<Result<_, _>>()?;
+        Ok(Self { set: Vec::new(), rules })
+    }
+
+    /// From now on this holds for the link of that name, whatever the rules say.
+    pub fn set(&mut self, name: &str, setting: LinkSetting) -> Result<(), Misspelt> {
+        let place = self.set.iter().position(|(set, _)| set == name);
+        let place = match place {
+            Some(place) => place,
+            None if self.set.len() < RULES_MAX => {
+                self.set.push((name.to_owned(), Said::default()));
+                self.set.len() - 1
+            }
+            None => {
+                let what = format!("more than {RULES_MAX} links are set: write rules instead");
+                return Err(Misspelt::new(what));
+            }
+        };
+        let said = &mut self.set[place].1;
+        match setting {
+            LinkSetting::Use(usage) => said.usage = Some(usage),
+            LinkSetting::Cost(cost) => said.cost = Some(cost),
+            LinkSetting::Metered(metered) => said.metered = Some(metered),
+            LinkSetting::Cap(cap) => said.cap = Some(cap),
+            LinkSetting::AtCap(usage) => said.at_cap = Some(usage),
+        }
+        Ok(())
+    }
+
+    /// What holds for a link. A metered one stands by, unless something else is said: who has to
+    /// count what it carries says so, or the network does, and a link that carries a share of
+    /// everything is soon expensive.
+    pub fn terms(&self, link: LinkSeen<'_>) -> LinkTerms {
+        let set = self.set.iter().filter(|(name, _)| name == link.name).map(|(_, said)| said);
+        let rules = self.rules.iter().filter(|rule| rule.is_about(link)).map(|rule| &rule.said);
+        let all: Vec<&Said> = set.chain(rules).collect();
+        let metered = all.iter().find_map(|said| said.metered).or(link.metered).unwrap_or(false);
+        let usual = if metered { LinkUse::Backup } else { LinkUse::Always };
+        let usage = all.iter().find_map(|said| said.usage).unwrap_or(usual);
+        let at_cap = all.iter().find_map(|said| said.at_cap).unwrap_or(LinkUse::Never);
+        LinkTerms {
+            usage,
+            cost: all.iter().find_map(|said| said.cost).unwrap_or(0),
+            metered,
+            cap: all.iter().find_map(|said| said.cap).filter(|cap| !cap.is_none()),
+            at_cap: at_cap.max(usage), // a cap makes nothing more of a link
+        }
+    }
+}
+
+impl RawLink {
+    fn validate(&self, source: &Source) -> Result<Rule, ConfigError> {
+        let mut rule = Rule { roaming: self.roaming, ..Rule::default() };
+        if let Some(name) = &self.name {
+            let text = name.get_ref();
+            if text.is_empty() || text.len() > NAME_LEN_MAX {
+                let what = "is no name of a link: write one, where * stands for anything";
+                return Err(source.invalid(&name.span(), "link.name", what));
+            }
+            rule.name = Some(text.clone());
+        }
+        if let Some(kind) = &self.r#type {
+            rule.kind = Some(source.value("link.type", kind)?);
+        }
+        if let Some(usage) = &self.r#use {
+            rule.said.usage = Some(source.value("link.use", usage)?);
+        }
+        if let Some(cost) = &self.cost {
+            let checked = u16::try_from(*cost.get_ref()).ok().filter(|cost| *cost <= COST_MAX);
+            let what = format!("is no cost: write a number from 0 to {COST_MAX}");
+            rule.said.cost =
+                Some(checked.ok_or_else(|| source.invalid(&cost.span(), "link.cost", what))?);
+        }
+        if let Some(cap) = &self.cap {
+            rule.said.cap = Some(source.value("link.cap", cap)?);
+        }
+        if let Some(usage) = &self.at_cap {
+            rule.said.at_cap = Some(source.value("link.at-cap", usage)?);
+        }
+        rule.said.metered = self.metered;
+        Ok(rule)
+    }
+}
+
+impl Rule {
+    fn is_about(&self, link: LinkSeen<'_>) -> bool {
+        self.name.as_ref().is_none_or(|pattern| matches(pattern.as_bytes(), link.name.as_bytes()))
+            && self.kind.is_none_or(|kind| kind == Kind::of(link.kind))
+            && self.roaming.is_none_or(|roaming| link.roaming == Some(roaming))
+    }
+}
+
+/// Whether `pattern` stands for `name`: `*` for any bytes, `?` for one. Takes no longer than their
+/// lengths' product.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut read) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while read < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, read));
+                at += 1;
+            }
+            Some(&byte) if byte == b'?' || byte == name[read] => {
+                at += 1;
+                read += 1;
+            }
+            Some(_) | None => {
+                // The last star stands for one byte more.
+                let Some((place, from)) = star else { return false };
+                star = Some((place, from + 1));
+                (at, read) = (place + 1, from + 1);
+            }
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+impl Kind {
+    const fn of(kind: LinkKind) -> Self {
+        match kind {
+            LinkKind::Ethernet => Self::Ethernet,
+            LinkKind::Wireless => Self::Wifi,
+            LinkKind::Cellular => Self::Cellular,
+            LinkKind::Loopback | LinkKind::Tunnel | LinkKind::Other => Self::Other,
+        }
+    }
+}
+
+impl FromStr for Kind {
+    type Err = Misspelt;
+
+    fn from_str(text: &str) -> Result<Self, Misspelt> {
+        match text {
+            "ethernet" => Ok(Self::Ethernet),
+            "wifi" => Ok(Self::Wifi),
+            "cellular" => Ok(Self::Cellular),
+            "other" => Ok(Self::Other),
+            _ => Err(Misspelt::new(format!(
+                "{text:?} is no type of link: write ethernet, wifi, cellular or other"
+            ))),
+        }
+    }
+}
+
+impl FromStr for LinkUse {
+    type Err = Misspelt;
+
+    fn from_str(text: &str) -> Result<Self, Misspelt> {
+        match text {
+            "always" => Ok(Self::Always),
+            "backup" => Ok(Self::Backup),
+            "never" => Ok(Self::Never),
+            _ => Err(Misspelt::new(format!("{text:?} is no use: write always, backup or never"))),
+        }
+    }
+}
+
+impl fmt::Display for LinkUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Always => "always",
+            Self::Backup => "backup",
+            Self::Never => "never",
+        })
+    }
+}
+
+impl LinkSetting {
+    /// The setting that `key` names, with the value that `text` spells.
+    pub fn parse(key: &str, text: &str) -> Result<Self, Misspelt> {
+        match key {
+            "use" => Ok(Self::Use(text.parse()?)),
+            "cost" => {
+                let cost = text.parse().ok().filter(|cost| *cost <= COST_MAX);
+                let what = || format!("{text:?} is no cost: write a number from 0 to {COST_MAX}");
+                Ok(Self::Cost(cost.ok_or_else(|| Misspelt::new(what()))?))
+            }
+            "metered" => match text {
+                "true" | "yes" => Ok(Self::Metered(true)),
+                "false" | "no" => Ok(Self::Metered(false)),
+                _ => Err(Misspelt::new(format!("{text:?} is no answer: write yes or no"))),
+            },
+            "cap" => Ok(Self::Cap(text.parse()?)),
+            "at-cap" => Ok(Self::AtCap(text.parse()?)),
+            _ => Err(Misspelt::new(format!(
+                "a link has no {key:?}: write use, cost, metered, cap or at-cap"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

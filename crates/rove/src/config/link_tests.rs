@@ -1,0 +1,113 @@
+use rove_os::links::LinkKind;
+
+use super::super::client::ClientConfig;
+use super::super::source::Source;
+use super::{LinkRules, LinkSeen, LinkSetting, LinkTerms, LinkUse, matches};
+
+fn rules(text: &str) -> LinkRules {
+    ClientConfig::parse(&Source::of(text)).unwrap().links
+}
+
+fn seen(name: &str, kind: LinkKind) -> LinkSeen<'_> {
+    LinkSeen { name, kind, roaming: None, metered: None }
+}
+
+fn modem(rules: &LinkRules) -> LinkTerms {
+    rules.terms(seen("wwan0", LinkKind::Cellular))
+}
+
+#[test]
+fn a_pattern_stands_for_names() {
+    let stands = |pattern: &str, name: &str| matches(pattern.as_bytes(), name.as_bytes());
+    for (pattern, name) in [
+        ("eth0", "eth0"),
+        ("*", "eth0"),
+        ("e*", "eth0"),
+        ("*0", "eth0"),
+        ("?th*0", "eth0"),
+        ("*t*", "eth0"),
+    ] {
+        assert!(stands(pattern, name), "{pattern} {name}");
+    }
+    for (pattern, name) in
+        [("eth", "eth0"), ("eth0?", "eth0"), ("w*", "eth0"), ("*1", "eth0"), ("", "eth0")]
+    {
+        assert!(!stands(pattern, name), "{pattern} {name}");
+    }
+}
+
+#[test]
+fn the_first_rule_that_says_something_counts() {
+    let rules = rules(
+        "[[link]]\nname = \"wwan*\"\ncap = \"2GB/day\"\n\
+         [[link]]\ntype = \"cellular\"\nuse = \"always\"\ncost = 5\n\
+         [[link]]\nuse = \"never\"\ncost = 9\nat-cap = \"backup\"\n",
+    );
+    let terms = modem(&rules);
+    assert_eq!((terms.usage, terms.cost, terms.at_cap), (LinkUse::Always, 5, LinkUse::Backup));
+    assert_eq!(terms.cap.map(|cap| cap.to_string()).as_deref(), Some("2GB/day"));
+    let cable = rules.terms(seen("eth0", LinkKind::Ethernet));
+    // What is not used at all is not used at its cap either.
+    assert_eq!((cable.usage, cable.cost, cable.at_cap), (LinkUse::Never, 9, LinkUse::Never));
+    assert_eq!(cable.cap, None);
+}
+
+#[test]
+fn a_metered_link_stands_by_unless_something_else_is_said() {
+    let none = LinkRules::default();
+    assert_eq!(modem(&none), LinkTerms { at_cap: LinkUse::Never, ..LinkTerms::default() });
+    let told = LinkSeen { metered: Some(true), ..seen("wwan0", LinkKind::Cellular) };
+    assert_eq!(none.terms(told).usage, LinkUse::Backup);
+    assert_eq!(rules("[[link]]\nmetered = false\n").terms(told).usage, LinkUse::Always);
+    assert_eq!(modem(&rules("[[link]]\nmetered = true\n")).usage, LinkUse::Backup);
+    assert_eq!(
+        modem(&rules("[[link]]\nmetered = true\nuse = \"always\"\n")).usage,
+        LinkUse::Always
+    );
+}
+
+#[test]
+fn a_rule_about_roaming_is_for_links_that_are_known_to_roam() {
+    let rules = rules("[[link]]\nroaming = true\nuse = \"never\"\n");
+    assert_eq!(modem(&rules).usage, LinkUse::Always);
+    for (roaming, usage) in [(true, LinkUse::Never), (false, LinkUse::Always)] {
+        let link = LinkSeen { roaming: Some(roaming), ..seen("wwan0", LinkKind::Cellular) };
+        assert_eq!(rules.terms(link).usage, usage);
+    }
+}
+
+#[test]
+fn what_is_set_comes_before_all_rules() {
+    let mut rules =
+        rules("[[link]]\nname = \"wwan0\"\nuse = \"never\"\ncost = 3\ncap = \"1GB/day\"\n");
+    rules.set("wwan0", LinkSetting::parse("use", "backup").unwrap()).unwrap();
+    assert_eq!((modem(&rules).usage, modem(&rules).cost), (LinkUse::Backup, 3));
+    rules.set("wwan0", LinkSetting::parse("cap", "none").unwrap()).unwrap();
+    assert_eq!(modem(&rules).cap, None);
+    assert_eq!(rules.terms(seen("wwan1", LinkKind::Cellular)).usage, LinkUse::Always);
+    for (key, value) in [
+        ("use", "now"),
+        ("cost", "1001"),
+        ("cost", "-1"),
+        ("metered", "1"),
+        ("cap", "5"),
+        ("mtu", "9"),
+    ] {
+        assert!(LinkSetting::parse(key, value).is_err(), "{key} {value}");
+    }
+}
+
+#[test]
+fn mistakes_are_named_with_their_line() {
+    for (text, said) in [
+        ("[[link]]\ntype = \"lte\"\n", "test.toml:2: link.type: \"lte\" is no type of link"),
+        ("[[link]]\nuse = \"often\"\n", "test.toml:2: link.use: \"often\" is no use"),
+        ("[[link]]\ncost = 1001\n", "test.toml:2: link.cost: is no cost"),
+        ("[[link]]\n\n[[link]]\ncap = \"5GB\"\n", "test.toml:4: link.cap: \"5GB\" is no cap"),
+        ("[[link]]\nname = \"\"\n", "test.toml:2: link.name: is no name"),
+        ("[[link]]\nspeed = 5\n", "test.toml:2: link.speed: unknown field"),
+    ] {
+        let error = ClientConfig::parse(&Source::of(text)).unwrap_err().to_string();
+        assert!(error.starts_with(said), "{error}");
+    }
+}
