@@ -326,10 +326,10 @@ fn a_client_that_does_not_run_is_down() {
     assert_eq!(rove_in(dir.path(), "paths --json").ok(), "[]\n");
     assert_eq!(rove_in(dir.path(), "down").ok(), "not up\n");
     assert!(rove_in(dir.path(), "reload").fails().contains("not up: connect with `rove up`"));
-    let error = rove_in(dir.path(), "set mode full").fails();
-    assert!(error.contains("not up: connect with `rove up --mode full`"), "{error}");
-    let error = rove_in(dir.path(), "set scheduler rtt").fails();
-    assert!(error.contains("not up: connect with `rove up --scheduler rtt`"), "{error}");
+    for line in ["set mode full", "set scheduler rtt", "set link.eth1.use never"] {
+        let error = rove_in(dir.path(), line).fails();
+        assert!(error.contains("not up: connect with `rove up`"), "{line}: {error}");
+    }
     golden("status-down.txt", &rove_in(dir.path(), "status").ok());
 }
 
