@@ -20,6 +20,8 @@ pub struct Terrain {
     pub scheduler: &'static str,
     /// Which paths carry together, where all links do.
     pub spread: Spread,
+    /// Which connections both ends of the tunnel assist.
+    pub assist: Assist,
     /// What is between the client's first network and the Internet.
     pub edge: Edge,
     /// The way from there to the gateway, in nanoseconds; as long back.
@@ -68,6 +70,16 @@ impl Default for Spread {
 impl Spread {
     /// One by each link.
     pub const ONE: Self = Self { mesh: false, subflows: 1 };
+}
+
+/// Which connections are acknowledged where they enter the tunnel, as the configuration has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Assist {
+    /// None.
+    #[default]
+    Off,
+    /// Those that send much, where links carry together.
+    On,
 }
 
 /// The IP versions of the client's networks.
@@ -124,6 +136,7 @@ impl Terrain {
             mode: Mode::Backup,
             scheduler: SCHEDULERS[0],
             spread: Spread::ONE,
+            assist: Assist::Off,
             edge,
             beyond_ns: 0,
             families,

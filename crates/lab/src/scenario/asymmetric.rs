@@ -2,8 +2,8 @@
 //! Lukaszewski's thesis, and pairs that people have).
 
 use super::links::{
-    self, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SCHEDULER, SECONDS, TRANSFER,
-    is_recorded, name,
+    self, ASSIST, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SCHEDULER, SECONDS,
+    TRANSFER, is_recorded, name,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -39,6 +39,7 @@ const CELLS: Cells = Cells {
 const SETTINGS: &[Setting] = &[
     MODE,
     SCHEDULER,
+    ASSIST,
     TRANSFER,
     CONGESTION,
     Setting::choice(

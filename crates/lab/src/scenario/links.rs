@@ -16,8 +16,8 @@ use super::table::{self, Row, TABLE, figure, least};
 use super::{Baseline, Grid, Key, Outcome, Stage};
 use crate::emu::{LinkConfig, Loss, MS, Rate, SECOND};
 use crate::ground::{
-    Congestion, Connections, Flow, Ground, Known, Mode, Receiver, Route, SCHEDULERS, Spread,
-    Terrain, Transfer, Trouble,
+    Assist, Congestion, Connections, Flow, Ground, Known, Mode, Receiver, Route, SCHEDULERS,
+    Spread, Terrain, Transfer, Trouble,
 };
 use crate::world::StreamsKnown;
 use serde_json::{Value, json};
@@ -57,6 +57,12 @@ pub(super) const SCHEDULER: Setting = Setting::choice(
     "scheduler",
     SCHEDULERS,
     "how client and gateway choose among links that carry together",
+);
+/// The setting of what is acknowledged at the entry.
+pub(super) const ASSIST: Setting = Setting::choice(
+    "assist",
+    &["off", "on"],
+    "whether what is sent is acknowledged where it enters the tunnel, and delivered from there",
 );
 /// The setting of the receiver.
 pub(super) const TRANSFER: Setting =
@@ -327,8 +333,10 @@ impl<const N: usize> Cell<N> {
         let mut links = self.pair.iter().map(|link| link.config(loss(self.loss)));
         let first = links.next().unwrap_or_default();
         let (mode, spread, known) = (mode(stage), self.spread, self.known);
-        let (beside, scheduler) = (links.collect(), scheduler(stage.settings));
-        let together = Terrain { beside, mode, scheduler, spread, known, ..Terrain::of(first) };
+        let (scheduler, assist) = (scheduler(stage.settings), assist(stage.settings));
+        let beside = links.collect();
+        let together =
+            Terrain { beside, mode, scheduler, spread, assist, known, ..Terrain::of(first) };
         let told = stage.on_ground(&together, &mut |ground, _| {
             // Until there is a path by every link.
             ground.pause(CALM_NS)?;
@@ -456,6 +464,14 @@ pub(super) fn mode(stage: &Stage<'_>) -> Mode {
 fn scheduler(settings: &Settings) -> &'static str {
     let set = settings.text("scheduler");
     SCHEDULERS.iter().find(|&&name| name == set).unwrap_or(&SCHEDULERS[0])
+}
+
+/// Which connections the tunnel assists.
+fn assist(settings: &Settings) -> Assist {
+    match settings.text("assist") {
+        "on" => Assist::On,
+        _ => Assist::Off,
+    }
 }
 
 /// The pair that a setting names, by how each is called there.

@@ -5,7 +5,8 @@
 //! a packet.
 
 use super::links::{
-    self, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SCHEDULER, SECONDS, TRANSFER,
+    self, ASSIST, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SCHEDULER, SECONDS,
+    TRANSFER,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -31,6 +32,7 @@ const CELLS: Cells = Cells {
 const SETTINGS: &[Setting] = &[
     MODE,
     SCHEDULER,
+    ASSIST,
     TRANSFER,
     CONGESTION,
     Setting::choice("rtt", &[GRID, "1", "20", "60"], "round trip of both links in milliseconds"),

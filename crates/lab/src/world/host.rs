@@ -11,6 +11,7 @@ use rove_proto::bond::choice::Scheduler;
 use rove_proto::bond::{Mode, Spread};
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
+use rove_proto::flow::rules::{Assist, Rules};
 use rove_proto::id::{LinkId, PacketNumber, SocketId, Transport};
 use rove_proto::node::{Config, Event, Link, Node};
 use rove_proto::outbox::{Outbox, RunSeal};
@@ -39,11 +40,14 @@ pub(super) struct Holding {
     pub(super) memory: usize,
     /// For how long a session is kept without a word, in seconds.
     pub(super) timeout_s: u64,
+    /// Which of them it assists while paths carry.
+    pub(super) assist: Assist,
 }
 
 impl Holding {
     /// As much as anybody, for a day.
-    pub(super) const USUAL: Self = Self { hold: Hold::Full, memory: 1 << 24, timeout_s: 86_400 };
+    pub(super) const USUAL: Self =
+        Self { hold: Hold::Full, memory: 1 << 24, timeout_s: 86_400, assist: Assist::Off };
 }
 
 /// Whether the machine runs.
@@ -374,7 +378,7 @@ fn node(
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(holding.timeout_s),
-        hold: holding.hold.into(),
+        hold: Rules::from(holding.hold).assisting(holding.assist),
         hold_memory: holding.memory,
         mode,
         scheduler,

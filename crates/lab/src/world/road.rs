@@ -17,6 +17,7 @@ use rove_proto::bond::choice::Scheduler;
 use rove_proto::bond::{Manager, Mode, Spread};
 use rove_proto::flow::Hold;
 use rove_proto::flow::live::Early;
+use rove_proto::flow::rules::Assist;
 use rove_proto::node::Command;
 use rove_proto::wire::{self, control::Prefix};
 
@@ -106,7 +107,15 @@ impl Tunnelled {
             clients,
             apart_ns: APART_NS,
             streams: Known::Direct,
-            holding: Holding { hold, memory: HOLD_MEMORY, timeout_s },
+            holding: Holding {
+                hold,
+                memory: HOLD_MEMORY,
+                timeout_s,
+                assist: match terrain.assist {
+                    ground::Assist::Off => Assist::Off,
+                    ground::Assist::On => Assist::On,
+                },
+            },
             beside: beside.len(),
             mode: match terrain.mode {
                 ground::Mode::Single => Mode::Single,

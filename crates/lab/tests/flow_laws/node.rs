@@ -14,6 +14,8 @@ use rove_proto::wire::tcp::Segment;
 
 /// Packets that a node keeps for when the path they left by is found to have been dead.
 const KEPT_MAX: usize = 64;
+/// One that assists ends that, or begins again, at one packet of so many.
+const ASSIST_TURNS: u64 = 500;
 /// The longest IP and TCP headers: what the shell hands over in one piece at least.
 const HEADERS_MAX: usize = 120;
 
@@ -22,6 +24,8 @@ const HEADERS_MAX: usize = 120;
 pub(super) struct Node {
     hold: Hold,
     bytes_max: usize,
+    /// It assists connections, now and then.
+    assists: bool,
     rng: Rng,
     fault: Option<Fault>,
     /// `None` while no process runs, and when the session is over for good.
@@ -78,11 +82,17 @@ pub(super) enum Fault {
 }
 
 impl Node {
-    pub(super) fn new(hold: Hold, bytes_max: usize, seed: u64, fault: Option<Fault>) -> Self {
+    pub(super) fn new(
+        (hold, assists): (Hold, bool),
+        bytes_max: usize,
+        seed: u64,
+        fault: Option<Fault>,
+    ) -> Self {
         let hold = if fault == Some(Fault::Holds) { Hold::Full } else { hold };
         let mut node = Self {
             hold,
             bytes_max,
+            assists,
             rng: Rng::new(seed),
             fault,
             process: None,
@@ -99,6 +109,7 @@ impl Node {
     /// A process begins, and breaks off what the one before owed.
     pub(super) fn start(&mut self, now_ns: u64) {
         let mut flows = Flows::new(self.hold, self.rng.next_u64());
+        flows.set_assist(self.assists);
         let mut memory = Memory::new(self.bytes_max);
         if self.fault != Some(Fault::BreaksNothing) {
             let now = time(now_ns);
@@ -123,6 +134,13 @@ impl Node {
     /// A packet from the programs' side; it goes on if it comes back.
     pub(super) fn outgoing(&mut self, now_ns: u64, packet: Vec<u8>) -> Option<Vec<u8>> {
         let process = self.process.as_mut()?;
+        if self.assists {
+            match self.rng.below(ASSIST_TURNS) {
+                0 => process.flows.set_assist(false),
+                1..4 => process.flows.set_assist(true),
+                _ => {}
+            }
+        }
         let view = InnerView::parse(&packet, packet.len()).ok()?;
         let cut = match self.rng.below(3) {
             0 => HEADERS_MAX.min(packet.len()),

@@ -16,6 +16,8 @@ const TROUBLES_MAX: u64 = 4;
 const CHUNKS_MAX: u64 = 200;
 /// The part of runs that begin with a crash, and of those that end with the session.
 const SOME: f64 = 0.15;
+/// The part of runs in which connections are assisted.
+const ASSISTED: f64 = 0.4;
 /// Memory that is enough for every connection.
 const PLENTY: usize = 64 << 20;
 /// Who does not notice that the path is dead for longer has no traffic (2 s in the core).
@@ -30,6 +32,8 @@ pub(super) struct Plan {
     pub(super) seed: u64,
     /// What each side's node does for connections.
     pub(super) holds: [Hold; 2],
+    /// Whether both assist connections.
+    pub(super) assists: bool,
     /// The bytes that it may hold.
     pub(super) memory: [usize; 2],
     /// Between programs and node, on each side; up is from the program.
@@ -147,8 +151,9 @@ impl Plan {
         let count = 1 + rng.below(CONNECTIONS_MAX);
         let connections = (0..count).map(|nth| connection(&mut rng, nth as u16, v6, air)).collect();
         let [crashes, ends] = [2, 3].map(|label| Rng::new(seed).fork(label).chance(SOME));
+        let assists = Rng::new(seed).fork(4).chance(ASSISTED);
         let agenda = agenda(&mut rng, air, crashes, ends);
-        Self { seed, holds, memory, legs, tunnel, air, hears, connections, agenda }
+        Self { seed, holds, assists, memory, legs, tunnel, air, hears, connections, agenda }
     }
 
     /// When nothing happens any more.

@@ -134,8 +134,10 @@ impl<'a> Run<'a> {
         });
         let tunnel = net.connect(places[0][1], places[1][1], plan.tunnel.clone());
         let seed = |side: usize| plan.seed ^ (side as u64 + 11);
-        let nodes =
-            SIDES.map(|side| Node::new(plan.holds[side], plan.memory[side], seed(side), fault));
+        let nodes = SIDES.map(|side| {
+            let holds = (plan.holds[side], plan.assists);
+            Node::new(holds, plan.memory[side], seed(side), fault)
+        });
         let mut agenda = plan.agenda.clone();
         agenda.reverse();
         let second = (0, [0; 2]);

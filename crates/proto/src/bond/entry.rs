@@ -186,6 +186,12 @@ impl Entry {
         queue.is_some_and(|queue| !queue.slots.is_empty())
     }
 
+    /// Bytes that wait in this bucket.
+    pub fn queued(&self, bucket: u8) -> usize {
+        let queue = self.buckets.get(usize::from(bucket)).and_then(Option::as_ref);
+        queue.map_or(0, |queue| queue.bytes.len())
+    }
+
     /// When [`Self::expire`] is to be called again.
     pub const fn due(&self) -> Option<Instant> {
         self.due

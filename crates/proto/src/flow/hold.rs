@@ -71,7 +71,12 @@ impl Held {
         // Of one that is not open yet, nobody can tell that word from the end of a handshake.
         let has_begun = flow.local.answered && flow.state != State::Opening;
         let has_news = now.saturating_since(flow.used_at) < RECENT && has_begun;
-        let record = if flow.owes() { Record::Written } else { Record::None };
+        let record = match flow.assist_record() {
+            Some(false) => Record::Asked,
+            Some(true) => Record::Written,
+            None if flow.owes() => Record::Written,
+            None => Record::None,
+        };
         Self {
             flight: flow.outstanding(),
             repeats: 0,

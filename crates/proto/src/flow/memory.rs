@@ -80,6 +80,11 @@ impl Memory {
         self.flows = self.flows.saturating_sub(count);
     }
 
+    /// Bytes that one connection may hold.
+    pub(super) const fn share(&self) -> usize {
+        self.share
+    }
+
     /// Bytes that may be held.
     pub const fn max(&self) -> usize {
         self.max

@@ -43,6 +43,7 @@ mod verdict;
 mod worth;
 
 pub use memory::Memory;
+pub use resume::assist::Entrance;
 pub use verdict::{Change, Passage, Verdict};
 
 use std::collections::BTreeSet;
@@ -54,7 +55,7 @@ use aggregate::Aggregate;
 use breakoff::Broken;
 use classify::{Known, classify};
 use datagrams::Questions;
-use rules::Rules;
+use rules::{Assist, Rules};
 use table::{Place, Table};
 use tcp::{Flow, Phase, State};
 use tuple::{Tuple, Way};
@@ -62,6 +63,8 @@ use worth::Networks;
 
 /// Connections whose last word is repeated while there is no way.
 const NEWS_MAX: usize = 4;
+/// Those that are assisted hear of the entry no more often, unless it is empty.
+const HEED_EVERY: Duration = Duration::from_millis(1);
 
 /// A number that is the same for all packets of a flow in one direction. No secret depends on it:
 /// it only says which packets may arrive by several paths.
@@ -124,6 +127,12 @@ pub struct Flows {
     settled: Vec<Tuple>,
     /// Nothing is said before.
     rests_until: Instant,
+    /// Whether connections are assisted.
+    assists: bool,
+    /// Those that are, and may be others by now.
+    assisted: Vec<Place>,
+    /// When they last heard of the entry.
+    heeded_at: Instant,
 }
 
 impl Flows {
@@ -145,12 +154,65 @@ impl Flows {
             unrecorded: Vec::new(),
             settled: Vec::new(),
             rests_until: Instant::ZERO,
+            assists: false,
+            assisted: Vec::new(),
+            heeded_at: Instant::ZERO,
         }
     }
 
     /// What is done for connections that are seen from now on.
     pub fn set_rules(&mut self, rules: Rules) {
         self.rules = rules;
+    }
+
+    /// Whether what the local sides send much of is acknowledged here from now on (assist).
+    pub fn set_assist(&mut self, assists: bool) {
+        if !std::mem::replace(&mut self.assists, assists) || assists {
+            return;
+        }
+        let mut left = Vec::new();
+        for (place, flow) in self.table.iter_mut() {
+            if flow.is_assisted() {
+                flow.leave_assist();
+                left.push(place);
+            }
+        }
+        left.into_iter().for_each(|place| self.arm(place));
+    }
+
+    /// Tells those that are assisted of the entry, where so many bytes of each bucket wait:
+    /// whenever something left, `is_drained` if nothing waits there any more. What `entrance`
+    /// says is only asked for when somebody wants to know.
+    pub fn heed_entry(
+        &mut self,
+        now: Instant,
+        is_drained: bool,
+        entrance: impl FnOnce() -> Entrance,
+        queued: impl Fn(u8) -> usize,
+    ) {
+        let is_early = now.saturating_since(self.heeded_at) < HEED_EVERY;
+        if self.assisted.is_empty() || (is_early && !is_drained) {
+            return;
+        }
+        self.heeded_at = now;
+        let entrance = entrance();
+        let mut assisted = std::mem::take(&mut self.assisted);
+        assisted.retain(|&place| {
+            let Some(flow) = self.table.get_mut(place).filter(|flow| flow.is_assisted()) else {
+                return false;
+            };
+            let queued = u32::try_from(queued(flow.bucket())).unwrap_or(u32::MAX);
+            if flow.heed_entry(now, queued, entrance) {
+                self.arm(place);
+            }
+            true
+        });
+        self.assisted = assisted;
+    }
+
+    /// Which connections are to be assisted.
+    pub const fn wants_assist(&self) -> Assist {
+        self.rules.assist()
     }
 
     /// Whether there is a way, as it was told.
@@ -323,10 +385,18 @@ impl Flows {
     /// gone: then nothing is owed.
     pub fn recorded(&mut self, tuple: &Tuple) {
         let place = self.table.find(tuple);
-        match place.and_then(|place| self.table.get_mut(place)) {
-            Some(Flow { phase: Phase::Held(held), .. }) if held.has_record() => held.recorded(),
-            Some(flow) if flow.owes() => {}
-            Some(_) | None => self.settled.push(*tuple),
+        let flow = place.and_then(|place| self.table.get_mut(place));
+        let is_awaited = flow.is_some_and(|flow| match &mut flow.phase {
+            Phase::Held(held) if held.has_record() => {
+                held.recorded();
+                true
+            }
+            Phase::Normal | Phase::Held(_) | Phase::Resumed(_) | Phase::Broken(_) => {
+                flow.take_assist_record() || flow.owes()
+            }
+        });
+        if !is_awaited {
+            self.settled.push(*tuple);
         }
         if let Some(place) = place {
             self.arm(place);

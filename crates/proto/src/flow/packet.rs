@@ -7,6 +7,7 @@ use super::cache::Payload;
 use super::classify::{Known, classify};
 use super::memory::Memory;
 use super::resume::Told;
+use super::resume::assist::ASSISTED_MAX;
 use super::table::Place;
 use super::tcp::{Flow, Notice, Phase, State};
 use super::tuple::{Tuple, Way};
@@ -29,13 +30,8 @@ impl Flows {
         if self.is_idle() {
             return Passage::WHOLE;
         }
-        if self.is_up
-            && let Some((flow, segment)) = self.table.foreseen(Way::Out, packet)
-            && flow.goes_on(now, Way::Out, segment)
-        {
-            return Passage::Goes {
-                kept: flow.keep(memory, &self.networks, view, segment, packet),
-            };
+        if let Some(kept) = self.goes_on(now, memory, view, packet) {
+            return Passage::Goes { kept };
         }
         if view.protocol != TCP {
             let goes = self.questions.outgoing(now, memory, &self.rules, view, packet, self.is_up);
@@ -77,7 +73,9 @@ impl Flows {
         let goes = match flow.phase {
             Phase::Normal if flow.is_settled => true,
             Phase::Normal => {
-                if flow.may_go_on(Way::Out, &segment) {
+                if self.assists && flow.asks_for_assist() {
+                    self.begin_assist(now, memory, place);
+                } else if flow.may_go_on(Way::Out, &segment) {
                     self.table.foresee(Way::Out, place, &segment, packet);
                 }
                 return Passage::Goes { kept };
@@ -87,11 +85,44 @@ impl Flows {
                 self.is_waiting |= segment.end() != segment.seq;
                 false
             }
-            Phase::Resumed(_) => flow.goes_now(now, &segment, packet, is_crowded),
+            Phase::Resumed(_) => {
+                let goes = flow.goes_now(now, &segment, packet, is_crowded);
+                if goes && flow.is_assisted() && flow.may_go_on(Way::Out, &segment) {
+                    self.table.foresee(Way::Out, place, &segment, packet);
+                }
+                goes
+            }
             Phase::Broken(_) => false,
         };
         self.arm(place);
         if goes { Passage::Goes { kept } } else { Passage::Held }
+    }
+
+    /// A packet that is the next of the stream, as it was foreseen, leaves as it is. Returns how
+    /// many bytes at its end are kept; `None` for any other.
+    fn goes_on(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        view: &InnerView,
+        packet: &InnerPacket<'_>,
+    ) -> Option<usize> {
+        if !self.is_up {
+            return None;
+        }
+        let (place, flow, &segment) = self.table.foreseen(Way::Out, packet)?;
+        if !flow.goes_on(now, Way::Out, &segment) {
+            return None;
+        }
+        let kept = flow.keep(memory, &self.networks, view, &segment, packet);
+        if flow.is_assisted() {
+            flow.followed(now, segment.end());
+            flow.answer_soon(now);
+            self.arm(place);
+        } else if self.assists && flow.asks_for_assist() {
+            self.begin_assist(now, memory, place);
+        }
+        Some(kept)
     }
 
     /// The `len` bytes that followed `head`, the headers of a packet that left, if they are kept.
@@ -113,7 +144,7 @@ impl Flows {
             return Verdict::Pass;
         }
         let whole = InnerPacket::whole(packet);
-        if let Some((flow, segment)) = self.table.foreseen(Way::In, &whole)
+        if let Some((_, flow, segment)) = self.table.foreseen(Way::In, &whole)
             && flow.goes_on(now, Way::In, segment)
         {
             return Verdict::Pass;
@@ -159,12 +190,27 @@ impl Flows {
             }
             return Verdict::Pass;
         }
-        if matches!(flow.phase, Phase::Resumed(_)) {
+        if matches!(flow.phase, Phase::Resumed(_)) && !flow.is_assisted() {
             self.aggregate.arrived(now, flow.local.acked.beyond(acked));
         }
         let verdict = flow.pass_on(now, &segment, packet);
         self.arm(place);
         verdict
+    }
+
+    /// What the local side of a connection goes on to say is acknowledged here, once it is written
+    /// down that something will be owed.
+    fn begin_assist(&mut self, now: Instant, memory: &Memory, place: Place) {
+        let Some(flow) = self.table.get_mut(place) else { return };
+        if self.assisted.len() >= ASSISTED_MAX {
+            return;
+        }
+        if !self.assisted.contains(&place) {
+            self.assisted.push(place);
+        }
+        flow.begin_assist(now, memory);
+        self.unrecorded.push(flow.tuple);
+        self.arm(place);
     }
 
     /// The connection of a packet; a new one is added.
@@ -264,8 +310,9 @@ impl Flow {
     /// What becomes of a segment of the remote side's while it is spoken for.
     fn pass_on(&mut self, now: Instant, segment: &Segment, packet: &[u8]) -> Verdict {
         self.hear(now, segment, packet);
-        let Some(Told { ack, window, is_news }) = self.tell() else { return Verdict::Pass };
         let is_bare = segment.len == 0 && !segment.flags.has(Flags::FIN);
+        let Some(told) = self.tell(now, is_bare) else { return Verdict::Pass };
+        let Told { ack, window, is_news, is_own } = told;
         if segment.flags.has(Flags::RST) {
             return Verdict::Pass;
         }
@@ -274,7 +321,7 @@ impl Flow {
             // The same again would look like a sign of loss. Who asks waits for an answer.
             return Verdict::Keep;
         }
-        let echo = segment.timestamps.map(|_| self.local.clock);
-        Verdict::Change(Change { segment: *segment, ack, window, echo })
+        let echo = segment.timestamps.filter(|_| !is_own).map(|_| self.local.clock);
+        Verdict::Change(Change { segment: *segment, ack, window, echo, keeps_sacks: is_own })
     }
 }

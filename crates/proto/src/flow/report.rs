@@ -52,6 +52,8 @@ pub enum FlowState {
     Resuming,
     /// What this node owed is gone: both ends are told that the connection is over.
     Broken,
+    /// There is a path, and this node answers ahead of it.
+    Assisted,
 }
 
 /// How far a connection is, as TCP has it.
@@ -92,6 +94,8 @@ pub enum Why {
     Delivering,
     /// What may not have arrived is being sent again.
     SentAgain,
+    /// Acknowledged at the tunnel's entry, and delivered from there.
+    Assisted,
     /// What was acknowledged in the other end's place is gone.
     Lost,
 }
@@ -150,6 +154,7 @@ impl Flow {
             state: match &self.phase {
                 Phase::Normal => FlowState::Normal,
                 Phase::Held(_) => FlowState::Suspended,
+                Phase::Resumed(_) if self.is_assisted() => FlowState::Assisted,
                 Phase::Resumed(_) => FlowState::Resuming,
                 Phase::Broken(_) => FlowState::Broken,
             },
@@ -171,6 +176,7 @@ impl Flow {
     fn why(&self, is_up: bool) -> Why {
         match &self.phase {
             Phase::Broken(_) => Why::Lost,
+            Phase::Resumed(_) if self.is_assisted() => Why::Assisted,
             Phase::Resumed(_) if self.promised.is_some() => Why::Delivering,
             Phase::Resumed(_) => Why::SentAgain,
             Phase::Held(_) if self.state == State::Closed => Why::Ended,
@@ -218,6 +224,7 @@ impl FlowState {
             Self::Suspended => "suspended",
             Self::Resuming => "resuming",
             Self::Broken => "broken",
+            Self::Assisted => "assisted",
         }
     }
 }
@@ -258,6 +265,7 @@ impl fmt::Display for Why {
                 f.write_str("a path carries again; what was acknowledged here is on its way")
             }
             Self::SentAgain => f.write_str("a path carries again; what may be lost is sent again"),
+            Self::Assisted => f.write_str("assisted: acknowledged here, and delivered from here"),
             Self::Lost => f.write_str(
                 "what was acknowledged here is gone: both ends are told that it is over",
             ),

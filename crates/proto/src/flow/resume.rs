@@ -9,6 +9,7 @@
 //! bytes follow those that are owed at the same pace, with no gap and no burst between. What gets
 //! no answer so many times is broken off at both ends.
 
+pub(super) mod assist;
 mod recovery;
 
 use super::Output;
@@ -18,15 +19,19 @@ use super::tcp::{Flow, Phase, State};
 use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Segment, Seq};
+use assist::Assisted;
 
 /// Attempts without an answer after which a connection is broken off: with the pause doubled each
 /// time, a minute and more (RFC 9293, 3.8.3, R2 is at least 100 s for a sender that has nobody else
 /// to tell).
 const TRIES_MAX: u8 = 9;
-/// The shortest time-out (`TCP_RTO_MIN` of Linux, 200 ms).
+/// The shortest time-out (`TCP_RTO_MIN` of Linux, 200 ms),
 const TIMEOUT_MIN: Duration = Duration::from_millis(200);
 /// and the longest.
 const TIMEOUT_MAX: Duration = Duration::from_secs(30);
+/// Where the tunnel repairs what it loses, an answer may be held up by a gap for so many round
+/// trips beside.
+const ASSISTED_TRIPS: u32 = 5;
 /// What may be in flight at least, in segments (RFC 6928).
 const FLIGHT_MIN: u32 = 10;
 /// A segment is lost when the remote side has what left so many segments later (RFC 6675).
@@ -99,6 +104,8 @@ pub(super) struct Resumed {
     is_parked: bool,
     /// When the local side is to hear what has arrived and what room it has: it asked.
     tell_at: Option<Instant>,
+    /// There while what the local side goes on to say is acknowledged here as well.
+    assisted: Option<Assisted>,
 }
 
 /// What the local side hears instead of an acknowledgement of the remote side's.
@@ -109,6 +116,8 @@ pub(super) struct Told {
     pub(super) window: u16,
     /// Whether it gives room.
     pub(super) is_news: bool,
+    /// Whether the rest of what the remote side said is for the local side as it is.
+    pub(super) is_own: bool,
 }
 
 impl Flow {
@@ -151,35 +160,14 @@ impl Flow {
         if to == from && self.heads.is_empty() && !has_news {
             return held.flight();
         }
+        let resumed = Resumed::begin(now, (from, from, to), rate.max(RATE_MIN), flight, trip);
         self.phase = Phase::Resumed(Box::new(Resumed {
-            first_heard: None,
-            next: from,
-            to,
-            followed_to: to,
-            arrived: Vec::new(),
-            seen: from,
-            lost: (from, from),
-            reduced_at: from,
-            is_reduced: false,
-            heard_at: now,
-            heard_to: from,
-            repeats: 0,
-            recovers_to: None,
-            window: None,
-            rate: rate.max(RATE_MIN),
-            flight_max: flight,
-            pace: now,
-            trip,
             trip_min: after,
-            timed: None,
-            timeout: None,
-            tries: 0,
-            again_at: None,
             edge,
             ahead,
             has_news,
-            is_parked: false,
             tell_at,
+            ..resumed
         }));
         held.flight()
     }
@@ -213,6 +201,8 @@ impl Flow {
     pub(super) fn sends_again(&self, segment: &Segment) -> bool {
         let acked = self.local.acked;
         let to = match &self.phase {
+            // What has left as it was is not sent from here, unless it is found to be lost.
+            Phase::Resumed(_) if self.is_assisted() => acked,
             Phase::Resumed(resumed) => resumed.to.max(acked),
             Phase::Held(_) => match self.cache.span() {
                 Some((first, end)) if !acked.is_before(first) => end.max(acked),
@@ -244,10 +234,13 @@ impl Flow {
         }
         let unusual = segment.flags.without(Flags::ACK.and(Flags::PSH).and(Flags::FIN));
         let says_more = segment.len > 0 || segment.flags.has(Flags::FIN);
+        let is_crowded = is_crowded && resumed.assisted.is_none();
         let waits = resumed.next.is_before(resumed.to) || (is_crowded && says_more);
         if unusual != Flags::default() || !waits {
             if says_more {
                 resumed.followed_to = resumed.followed_to.max(end);
+                self.followed(now, end);
+                self.answer_soon(now);
             }
             return true;
         }
@@ -258,6 +251,7 @@ impl Flow {
                 resumed.next = resumed.next.max(resumed.followed_to.min(segment.seq));
             }
             resumed.to = if is_kept { resumed.to.max(end) } else { resumed.to };
+            self.answer_soon(now);
             return !is_kept;
         }
         // What it says of what it received goes with the next piece, unless that waits, or tells
@@ -273,13 +267,18 @@ impl Flow {
         let has_head = self.heads.has_next() && resumed.has_left(self.local.acked);
         let has_more = has_head || resumed.has_news || self.next_again(resumed).is_some();
         let pace = (has_more && !resumed.is_parked).then_some(resumed.pace);
-        [pace, resumed.timeout, resumed.again_at, resumed.tell_at].into_iter().flatten().min()
+        let ends_at = self.assist_ends_at();
+        let due = [pace, resumed.timeout, resumed.again_at, resumed.tell_at, ends_at];
+        due.into_iter().flatten().min()
     }
 
     /// Whether nothing is due but a segment that may have to wait for those of others: not one that
     /// was lost on its way, which its receiver waits for.
     pub(super) fn may_wait(&self, now: Instant) -> bool {
         let Phase::Resumed(resumed) = &self.phase else { return false };
+        if resumed.assisted.is_some() {
+            return false;
+        }
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         let is_overdue = is_due(resumed.timeout) || is_due(resumed.again_at);
         let is_urgent = resumed.tell_at.is_some() || is_overdue;
@@ -301,7 +300,9 @@ impl Flow {
     /// Whether something was found lost since this was asked last.
     pub(super) fn takes_reduction(&mut self) -> bool {
         match &mut self.phase {
-            Phase::Resumed(resumed) => std::mem::take(&mut resumed.is_reduced),
+            Phase::Resumed(resumed) => {
+                std::mem::take(&mut resumed.is_reduced) && resumed.assisted.is_none()
+            }
             Phase::Normal | Phase::Held(_) | Phase::Broken(_) => false,
         }
     }
@@ -310,11 +311,11 @@ impl Flow {
     pub(super) fn flying(&self) -> u32 {
         let acked = self.local.acked;
         match &self.phase {
-            Phase::Resumed(resumed) => {
+            Phase::Resumed(resumed) if resumed.assisted.is_none() => {
                 let followed = resumed.followed_to.beyond(resumed.to.max(acked));
                 resumed.flying(acked).saturating_add(followed)
             }
-            Phase::Normal | Phase::Held(_) | Phase::Broken(_) => 0,
+            Phase::Normal | Phase::Held(_) | Phase::Resumed(_) | Phase::Broken(_) => 0,
         }
     }
 
@@ -327,18 +328,20 @@ impl Flow {
     ) -> Option<Output> {
         let (gives_up, mss) = (self.gives_up(), self.mss());
         let Phase::Resumed(resumed) = &mut self.phase else { return None };
-        if resumed.tell_at.take().is_some()
-            && let Some(promised) = self.promised
+        if resumed.tell_at.take_if(|at| *at <= now).is_some()
+            && self.answer_again(now, memory, gives_up, out)
         {
-            let edge = resumed.edge.filter(|_| !gives_up);
-            let edge = edge.map_or(promised, |edge| edge.max(promised));
-            self.acknowledge(promised, edge, out);
             return Some(Output::ToLocal);
         }
+        if self.assist_ends_at().is_some_and(|at| at <= now) {
+            self.leave_assist();
+        }
+        let Phase::Resumed(resumed) = &mut self.phase else { return None };
         if resumed.timeout.is_some_and(|due| due <= now) {
             // What the local side was not promised it will repeat itself, if it is not too late.
             let is_needed = gives_up && resumed.tries < TRIES_MAX;
             if self.promised.is_none() && !is_needed {
+                self.leave_assist();
                 self.phase = Phase::Normal;
                 return None;
             }
@@ -375,7 +378,29 @@ impl Flow {
         let (seq, end) = (again.seq, self.with_end(again.end()));
         let Phase::Resumed(resumed) = &mut self.phase else { return None };
         resumed.left(now, seq, end);
+        self.trip.repeated();
         Some(Output::ToRemote)
+    }
+
+    /// Tells the local side what has arrived, as far as it may know. Returns whether there was
+    /// something to tell.
+    fn answer_again(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        gives_up: bool,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Phase::Resumed(resumed) = &self.phase else { return false };
+        if resumed.assisted.is_some() {
+            self.answer_ahead(now, memory, out);
+            return true;
+        }
+        let Some(promised) = self.promised else { return false };
+        let edge = resumed.edge.filter(|_| !gives_up);
+        let edge = edge.map_or(promised, |edge| edge.max(promised));
+        self.acknowledge(promised, edge, out);
+        true
     }
 
     /// Sends the oldest packet that was kept as it came.
@@ -421,11 +446,14 @@ impl Flow {
     pub(super) fn hear(&mut self, now: Instant, segment: &Segment, packet: &[u8]) {
         let acked = self.local.acked;
         let mss = self.mss();
+        let rate = self.trip.rate();
         let is_shut = !acked.is_before(self.remote.edge);
         let says_no_more = segment.len == 0 && segment.flags == Flags::ACK && segment.ack == acked;
         let is_blind = says_no_more && !self.terms.is_some_and(|terms| terms.sack);
         if let Phase::Resumed(resumed) = &mut self.phase {
             resumed.heard(now, acked, mss);
+            let rate = rate.filter(|_| resumed.assisted.is_some());
+            resumed.rate = rate.map_or(resumed.rate, |rate| rate.max(resumed.rate));
             let sent_to = resumed.sent_to();
             for (from, to) in segment.sacked(&InnerPacket::whole(packet)) {
                 if acked.is_before(to) && !sent_to.is_before(to) && from.is_before(to) {
@@ -443,7 +471,7 @@ impl Flow {
         }
         if self.promised.is_some_and(|promised| !acked.is_before(promised)) {
             self.promised = None;
-            self.is_settled = true;
+            self.is_settled |= !self.is_assisted();
             if let Phase::Held(held) = &mut self.phase {
                 held.settled();
             }
@@ -452,7 +480,10 @@ impl Flow {
     }
 
     /// What the local side is to hear in an acknowledgement's place; `None` when it hears that.
-    pub(super) fn tell(&mut self) -> Option<Told> {
+    pub(super) fn tell(&mut self, now: Instant, is_bare: bool) -> Option<Told> {
+        if self.is_assisted() {
+            return self.tell_ahead(now, is_bare);
+        }
         let (acked, room) = (self.local.acked, self.remote.edge);
         let is_sent = match &self.phase {
             Phase::Resumed(resumed) => !self.heads.is_empty() || acked.is_before(resumed.to),
@@ -461,7 +492,12 @@ impl Flow {
         };
         if is_sent && self.gives_up() {
             // It was shown a closed window so as not to, and has to see it until there is news.
-            return Some(Told { ack: self.answered_to(), window: 0, is_news: false });
+            return Some(Told {
+                ack: self.answered_to(),
+                window: 0,
+                is_news: false,
+                is_own: false,
+            });
         }
         let promised = self.promised?;
         let taken_in = match &mut self.phase {
@@ -485,13 +521,16 @@ impl Flow {
         };
         let window = self.window(edge.beyond(promised));
         let window_before = before.map(|before| self.window(before.beyond(promised)));
-        Some(Told { ack: promised, window, is_news: window_before != Some(window) })
+        let is_news = window_before != Some(window);
+        Some(Told { ack: promised, window, is_news, is_own: false })
     }
 
     fn end_if_done(&mut self) {
         let Phase::Resumed(resumed) = &self.phase else { return };
-        let done =
-            self.heads.is_empty() && !resumed.has_news && !self.local.acked.is_before(resumed.to);
+        let done = resumed.assisted.is_none()
+            && self.heads.is_empty()
+            && !resumed.has_news
+            && !self.local.acked.is_before(resumed.to);
         if done && self.promised.is_none() {
             self.phase = Phase::Normal;
         }
@@ -499,6 +538,48 @@ impl Flow {
 }
 
 impl Resumed {
+    /// Begins with what lies between the first and the last of these numbers, of which what lies
+    /// before the second has left.
+    fn begin(
+        now: Instant,
+        (from, next, to): (Seq, Seq, Seq),
+        rate: u64,
+        flight_max: u32,
+        trip: Duration,
+    ) -> Self {
+        Self {
+            first_heard: None,
+            next,
+            to,
+            followed_to: to,
+            arrived: Vec::new(),
+            seen: from,
+            lost: (from, from),
+            reduced_at: from,
+            is_reduced: false,
+            heard_at: now,
+            heard_to: from,
+            repeats: 0,
+            recovers_to: None,
+            window: None,
+            rate,
+            flight_max,
+            pace: now,
+            trip,
+            trip_min: Duration::ZERO,
+            timed: None,
+            timeout: None,
+            tries: 0,
+            again_at: None,
+            edge: None,
+            ahead: 0,
+            has_news: false,
+            is_parked: false,
+            tell_at: None,
+            assisted: None,
+        }
+    }
+
     /// Up to where the local side was told that there is room, if it was.
     pub(super) const fn edge(&self) -> Option<Seq> {
         self.edge

@@ -22,6 +22,17 @@ pub struct Rules {
     otherwise: Hold,
     /// Shared by all sessions of a node.
     rules: Arc<[Rule]>,
+    assist: Assist,
+}
+
+/// Which connections are acknowledged at the tunnel's entry while there is a way.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Assist {
+    /// None.
+    #[default]
+    Off,
+    /// Those that send much, where paths carry together.
+    On,
 }
 
 /// What is done for some connections.
@@ -72,7 +83,21 @@ impl Rules {
     /// Rules in their order, of which the first [`RULES_MAX`] count, and what is done where none
     /// matches.
     pub fn new(otherwise: Hold, rules: &[Rule]) -> Self {
-        Self { otherwise, rules: rules.iter().take(RULES_MAX).copied().collect() }
+        Self {
+            otherwise,
+            rules: rules.iter().take(RULES_MAX).copied().collect(),
+            assist: Assist::default(),
+        }
+    }
+
+    /// The same, with other connections assisted.
+    pub fn assisting(self, assist: Assist) -> Self {
+        Self { assist, ..self }
+    }
+
+    /// Which connections are assisted, of those that are kept.
+    pub(super) const fn assist(&self) -> Assist {
+        self.assist
     }
 
     /// Whether nothing is done for any connection.

@@ -81,13 +81,13 @@ impl Table {
         &mut self,
         way: Way,
         packet: &InnerPacket<'_>,
-    ) -> Option<(&mut Flow, &Segment)> {
+    ) -> Option<(Place, &mut Flow, &Segment)> {
         let next = match way {
             Way::Out => &mut self.next.0,
             Way::In => &mut self.next.1,
         };
         let (place, segment) = next.as_mut()?.matches(packet)?;
-        Some((self.flows.get_mut(place.0 as usize)?.as_deref_mut()?, segment))
+        Some((place, self.flows.get_mut(place.0 as usize)?.as_deref_mut()?, segment))
     }
 
     /// More of the same stream will follow `packet`, which went `way`.

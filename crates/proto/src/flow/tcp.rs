@@ -28,6 +28,8 @@ use crate::wire::tcp::{Flags, Opening, Segment, Seq, TIMESTAMPS_PADDED};
 const MSS_USUAL: u16 = 536;
 /// A round trip is taken to be this where none was measured.
 const RTT_USUAL: Duration = Duration::from_millis(100);
+/// The shortest round trip is that of this long a time, or of twice as long.
+const LEAST_FRESH: Duration = Duration::from_secs(10);
 /// A clock that is no further ahead does little harm if it is wrong: a second, by most clocks.
 const CLOCK_LEAP: i32 = 1_000;
 
@@ -155,6 +157,8 @@ pub(super) struct Side {
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Trip {
     smoothed: Option<Duration>,
+    /// The shortest lately, and when that was.
+    least: Option<(Duration, Instant)>,
     /// What is being timed: the number that will be acknowledged, and when it left.
     timed: Option<(Seq, Instant)>,
     /// The present round: when it began, and what had been acknowledged.
@@ -225,9 +229,19 @@ impl Flow {
                 self.is_settled = true;
                 self.phase = Phase::Normal;
             }
-            Phase::Resumed(_) => self.phase = Phase::Normal,
+            Phase::Resumed(_) => {
+                self.is_settled |= self.assist_record() == Some(true);
+                self.phase = Phase::Normal;
+            }
             Phase::Normal => {}
         }
+    }
+
+    /// The bucket that what its local side sends is of.
+    pub(super) fn bucket(&self) -> u8 {
+        #[expect(clippy::cast_possible_truncation, reason = "as many buckets as a byte has values")]
+        let bucket = self.tuple.hash(0) as u8;
+        bucket
     }
 
     /// Whether what its local side sends is kept until the remote side has it.
@@ -376,11 +390,15 @@ impl Flow {
     /// Takes notice of a segment that goes `way` and says nothing but that, if it is the next of
     /// the stream, and the ends speak for themselves.
     pub(super) fn goes_on(&mut self, now: Instant, way: Way, segment: &Segment) -> bool {
+        let is_usual = match self.phase {
+            Phase::Normal => !self.is_settled,
+            Phase::Resumed(_) => way == Way::Out && self.passes(),
+            Phase::Held(_) | Phase::Broken(_) => false,
+        };
         let sender = match way {
             Way::Out => &mut self.local,
             Way::In => &mut self.remote,
         };
-        let is_usual = matches!(self.phase, Phase::Normal) && !self.is_settled;
         if segment.seq != sender.next || !is_usual {
             return false;
         }
@@ -529,6 +547,11 @@ impl Trip {
         self.rates.into_iter().max().filter(|&rate| rate > 0)
     }
 
+    /// The shortest round trip of the last while; `None` when none was measured.
+    pub(super) fn least(&self) -> Option<Duration> {
+        self.least.map(|(least, _)| least)
+    }
+
     fn left(&mut self, now: Instant, segment: &Segment) {
         self.timed.get_or_insert_with(|| (segment.end(), now));
         if segment.len > 0 {
@@ -537,7 +560,7 @@ impl Trip {
     }
 
     /// Something was sent again: an answer may be to either (Karn's rule, RFC 6298, section 3).
-    const fn repeated(&mut self) {
+    pub(super) const fn repeated(&mut self) {
         self.timed = None;
     }
 
@@ -548,6 +571,10 @@ impl Trip {
             let sample = now.saturating_since(at);
             let smoothed = self.smoothed.map_or(sample, |old| (old * 7 + sample) / 8);
             self.smoothed = Some(smoothed);
+            let is_less = |(least, at)| sample <= least || now.saturating_since(at) > LEAST_FRESH;
+            if self.least.is_none_or(is_less) {
+                self.least = Some((sample, now));
+            }
             self.timed = None;
         }
         if let Some((began, from)) = self.round
@@ -565,5 +592,6 @@ impl Trip {
     pub(super) const fn interrupted(&mut self) {
         self.timed = None;
         self.round = None;
+        self.least = None;
     }
 }

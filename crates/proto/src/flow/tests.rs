@@ -1,6 +1,7 @@
 //! One connection through one end of a tunnel, segment by segment.
 
 mod answers;
+mod assisted;
 mod balance;
 mod broken;
 mod chosen;

@@ -38,13 +38,17 @@ pub struct Change {
     pub(super) ack: Seq,
     pub(super) window: u16,
     pub(super) echo: Option<u32>,
+    /// Whether what its sender has beyond is for the local side to know.
+    pub(super) keeps_sacks: bool,
 }
 
 impl Change {
     /// Changes the packet that the verdict is about.
     pub fn apply(&self, packet: &mut [u8]) {
         self.segment.set_ack(packet, self.ack, self.window);
-        self.segment.remove_sacks(packet);
+        if !self.keeps_sacks {
+            self.segment.remove_sacks(packet);
+        }
         if let Some(echo) = self.echo {
             self.segment.set_echo(packet, echo);
         }

@@ -12,8 +12,9 @@ use crate::bond::codel::Bound;
 use crate::bond::entry::WAIT_MAX;
 use crate::bond::schedule::{Among, Given, Way};
 use crate::error::DropReason;
-use crate::flow;
+use crate::flow::{self, Entrance};
 use crate::pack::Framing;
+use crate::path::congestion::Controller;
 use crate::path::{Health, Path, PathId, Trust, delay};
 use crate::time::{Duration, Instant};
 use crate::wire::data::OVERHEAD;
@@ -29,6 +30,8 @@ const RUN: Duration = Duration::from_micros(500);
 /// sees no loss, needs it to keep the paths busy (measured in DESIGN, section 4).
 const STANDING: Bound =
     Bound { target: Duration::from_millis(80), interval: Duration::from_millis(500) };
+/// How much of what is assisted waits at the entry, by the time that the paths take for it.
+const ASSISTED_QUEUE: Duration = Duration::from_millis(15);
 /// Datagrams up to this length that are not TCP's: questions, answers, voice. They wait for nobody.
 pub(super) const SMALL: usize = 300;
 
@@ -51,6 +54,7 @@ impl Peer {
         kept: usize,
     ) -> Result<(), DropReason> {
         if let Some(sent) = self.send_live(cx, view, packet, kept) {
+            self.heed_entry(cx.now); // it did not wait there
             return sent;
         }
         if is_urgent(view, &packet)
@@ -69,7 +73,9 @@ impl Peer {
         let is_first = self.bond.entry.is_empty();
         let Bond { scheduler, ways, .. } = &self.bond;
         if is_first && !repairs && !scheduler.copies() && scheduler.needs(cx.now, ways) {
-            return self.send_first(cx, bucket, packet, kept);
+            let sent = self.send_first(cx, bucket, packet, kept);
+            self.heed_entry(cx.now);
+            return sent;
         }
         let blocks = cx.memory.blocks();
         let dropped = self.bond.entry.push(blocks, cx.now, bucket, packet, kept, STANDING);
@@ -160,6 +166,35 @@ impl Peer {
 
     /// Gives the paths what they have need of, and lets leave what may.
     pub(super) fn serve_bond(&mut self, cx: &mut Context<'_>) {
+        self.let_leave(cx);
+        self.heed_entry(cx.now);
+    }
+
+    /// What is assisted hears how much of it waits at the entry.
+    fn heed_entry(&mut self, now: Instant) {
+        let (bond, paths) = (&self.bond, &self.paths);
+        let entrance = || {
+            let controllers = bond.ways.iter().filter_map(|way| paths.get(way.path));
+            let controllers = controllers.filter_map(|path| path.congestion.as_deref());
+            let sum = |(window, rate), one: &Controller| {
+                (window + one.window(), rate + one.pacing_rate())
+            };
+            let (window, rate) = controllers.fold((0.0, 0.0), sum);
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "saturates"
+            )]
+            let [carried, target] =
+                [window, rate * ASSISTED_QUEUE.as_secs_f64()].map(|it| it as u32);
+            Entrance { carried, target }
+        };
+        let queued = |bucket| bond.entry.queued(bucket);
+        self.flows.heed_entry(now, bond.entry.is_empty(), entrance, queued);
+    }
+
+    /// What may leave does.
+    fn let_leave(&mut self, cx: &mut Context<'_>) {
         self.send_lost(cx);
         self.bond.due = None;
         if self.bond.is_idle() {

@@ -46,6 +46,7 @@ impl Peer {
         self.rekey_if_due(cx);
         self.not_idle();
         self.used_at = Some(cx.now);
+        self.assist_or_not(cx);
         let sent = match self.flows.outgoing(cx.now, cx.memory, view, &packet) {
             Passage::Goes { kept } => self.send_by_choice(cx, view, packet, kept),
             Passage::Held => {

@@ -13,6 +13,7 @@ use super::spread::is_able;
 use super::{Context, Peer, Side};
 use crate::bond::Mode;
 use crate::bond::choice::Scheduler;
+use crate::flow::rules::Assist;
 use crate::path::lane::TxLane;
 use crate::path::{Health, Path, PathId};
 use crate::time::{Duration, Instant};
@@ -27,6 +28,16 @@ const TAIL_TRIPS: f64 = 1.5;
 const TAIL_GRACE: Duration = Duration::from_millis(25);
 
 impl Peer {
+    /// Assists connections where that is wanted: only what is shared among paths is paced, and
+    /// repaired, by this node.
+    pub(super) fn assist_or_not(&mut self, cx: &Context<'_>) {
+        let wants = match self.flows.wants_assist() {
+            Assist::Off => false,
+            Assist::On => self.is_bonded(cx),
+        };
+        self.flows.set_assist(wants);
+    }
+
     /// Whether a path may get a share now: beside the one in use none that nobody has heard of for
     /// a while. A NAT may have forgotten it, and the client asks it when anybody speaks again.
     pub(super) fn is_way(&self, now: Instant, path: &Path) -> bool {

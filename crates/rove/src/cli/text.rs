@@ -41,8 +41,8 @@ by its name, if one of its endpoints has one.";
 pub(super) const FLOWS: &str = "\
 What is held comes first, then what was used last. STATE is how far a connection is (opening,
 established, closing); or suspended while no path carries, resuming while its other end gets what it
-missed, broken when a crash lost what was held. [persistence] in DIR/client.toml and
-DIR/gateway.toml says what is held.";
+missed, assisted while it is acknowledged here and several links carry it, broken when a crash lost
+what was held. [persistence] in DIR/client.toml and DIR/gateway.toml says what is held.";
 
 pub(super) const EXPLAIN: &str = "\
 Example: rove explain 192.0.2.9:443

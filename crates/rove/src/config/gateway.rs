@@ -198,7 +198,7 @@ impl GatewayConfig {
         let dns = list(&mut dns.iter().map(IpAddr::to_string));
         format!(
             r#"# A Rove gateway. Checked as a whole before anything is touched, when it starts; nat,
-# hold and rules are read again by `rove reload`. Lines that begin with # show the default.
+# hold, assist and rules are read again by `rove reload`. Lines that begin with # show the default.
 
 [gateway]
 # Where clients reach this gateway, best first: HOST:PORT. The operator key signs these and the
@@ -240,6 +240,8 @@ store = "{store}"
 # timeout = "{persistence}"         # how long a session is kept without a word from its client
 # hold = "full"          # what is done for open TCP connections while a client has no way here:
 #                        # full (they are answered in its place), reinject, off
+# assist = "off"         # whether connections that send much are acknowledged here, and delivered
+#                        # from here, while a client has several links carry together: on, off
 # memory_mb = 64         # how much of them may be kept, with full
 # Tables [[persistence.rules]] say otherwise for some, the first that matches: hold, and either to
 # (CIDR or CIDR:PORT, where either end is) or class (interactive, names, bulk).

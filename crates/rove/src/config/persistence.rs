@@ -2,7 +2,7 @@
 
 use rove_proto::flow::Hold;
 use rove_proto::flow::classify::Class;
-use rove_proto::flow::rules::{Matches, RULES_MAX, Rule, Rules};
+use rove_proto::flow::rules::{Assist, Matches, RULES_MAX, Rule, Rules};
 use rove_proto::wire::control::Prefix;
 use serde::Deserialize;
 use toml::Spanned;
@@ -27,6 +27,9 @@ const HOLDS: [(&str, Hold); 3] =
 /// What a TCP connection is recognised as.
 const CLASSES: [Class; 3] = [Class::Interactive, Class::Names, Class::Bulk];
 
+/// The words for which connections are assisted.
+const ASSISTS: [(&str, Assist); 2] = [("on", Assist::On), ("off", Assist::Off)];
+
 /// How long what is away is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Persistence {
@@ -35,6 +38,9 @@ pub struct Persistence {
     pub timeout: Lifetime,
     /// What is done for open TCP connections while there is no way, where no rule says otherwise.
     pub hold: Hold,
+    /// Which TCP connections are acknowledged where they enter the tunnel while several links
+    /// carry.
+    pub assist: Assist,
     /// What is done for some of them; the first that matches counts, and there are at most
     /// [`RULES_MAX`].
     pub rules: Vec<Rule>,
@@ -47,6 +53,7 @@ pub struct Persistence {
 pub(super) struct RawPersistence {
     timeout: Option<Spanned<String>>,
     hold: Option<Spanned<String>>,
+    assist: Option<Spanned<String>>,
     memory_mb: Option<Spanned<u16>>,
     rules: Option<Spanned<Vec<Spanned<RawRule>>>>,
 }
@@ -73,6 +80,9 @@ impl RawPersistence {
         }
         if let Some(raw) = &self.hold {
             persistence.hold = one_of(source, "persistence.hold", raw, &HOLDS)?;
+        }
+        if let Some(raw) = &self.assist {
+            persistence.assist = one_of(source, "persistence.assist", raw, &ASSISTS)?;
         }
         if let Some(raw) = &self.memory_mb {
             let megabytes = *raw.get_ref();
@@ -137,13 +147,14 @@ fn one_of<T: Copy>(
 impl Persistence {
     /// What is done for which connections.
     pub fn rules(&self) -> Rules {
-        Rules::new(self.hold, &self.rules)
+        Rules::new(self.hold, &self.rules).assisting(self.assist)
     }
 }
 
 impl Default for Persistence {
     fn default() -> Self {
         let memory = usize::from(MEMORY_MB) * MEBIBYTE;
-        Self { timeout: TIMEOUT, hold: Hold::Full, rules: Vec::new(), memory }
+        let (hold, assist) = (Hold::Full, Assist::Off);
+        Self { timeout: TIMEOUT, hold, assist, rules: Vec::new(), memory }
     }
 }

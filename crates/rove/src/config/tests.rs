@@ -5,7 +5,7 @@ use rove_proto::bond::choice::Scheduler;
 use rove_proto::bond::{Manager, Spread};
 use rove_proto::flow::Hold;
 use rove_proto::flow::classify::Class;
-use rove_proto::flow::rules::{Matches, Rule, Rules};
+use rove_proto::flow::rules::{Assist, Matches, Rule, Rules};
 use rove_proto::wire::control::Prefix;
 
 use super::source::{ConfigError, Source};
@@ -321,7 +321,18 @@ fn what_is_done_for_open_connections_and_how_much_of_them_is_kept() {
     let lines = "[persistence]\nhold = \"full\"\nmemory_mb = 8\n";
     let persistence = client(lines).unwrap().persistence;
     assert_eq!((persistence.hold, persistence.memory), (Hold::Full, 8 << 20));
+    assert_eq!(persistence.rules(), Rules::new(Hold::Full, &[]).assisting(Assist::Off));
+    let assisted = client(&lines.replacen("hold", "assist = \"on\"\nhold", 1)).unwrap();
+    assert_eq!(assisted.persistence.assist, Assist::On);
+    let on = Rules::new(Hold::Full, &[]).assisting(Assist::On);
+    assert_eq!(assisted.persistence.rules(), on);
     for (from, to, says) in [
+        ("hold = \"full\"", "assist = 1", "test.toml:2:"),
+        (
+            "hold = \"full\"",
+            "assist = \"auto\"",
+            "test.toml:2: persistence.assist: \"auto\" is not",
+        ),
         ("\"full\"", "\"some\"", "test.toml:2: persistence.hold: \"some\" is not one of"),
         ("8", "0", "test.toml:3: persistence.memory_mb: 0 is not between 1 and 16384"),
     ] {

@@ -116,7 +116,7 @@ impl Found {
 fn rank(flow: &FlowReport) -> (bool, Reverse<usize>, Duration) {
     match flow.state {
         // What is held of it is on its way.
-        FlowState::Normal => (true, Reverse(0), flow.idle),
+        FlowState::Normal | FlowState::Assisted => (true, Reverse(0), flow.idle),
         FlowState::Suspended | FlowState::Resuming | FlowState::Broken => {
             (false, Reverse(flow.held_bytes), flow.idle)
         }

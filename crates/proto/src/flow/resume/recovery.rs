@@ -2,7 +2,8 @@
 //! the remote side says it has, by its silence, and by time.
 
 use super::{
-    BURST, RANGES_MAX, RATE_MIN, REORDERED_MAX, Resumed, TIMEOUT_MAX, TIMEOUT_MIN, to_nanos,
+    ASSISTED_TRIPS, BURST, RANGES_MAX, RATE_MIN, REORDERED_MAX, Resumed, TIMEOUT_MAX, TIMEOUT_MIN,
+    to_nanos,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::Seq;
@@ -64,6 +65,9 @@ impl Resumed {
 
     /// How long an answer takes at most where nothing is lost.
     fn answer_time(&self) -> Duration {
+        if self.assisted.is_some() {
+            return self.trip * ASSISTED_TRIPS + TIMEOUT_MIN;
+        }
         (self.trip * 2).max(TIMEOUT_MIN)
     }
 
@@ -142,6 +146,7 @@ impl Resumed {
         self.next = self.next.max(acked); // it had more than it could say before the way was lost
         let progress = acked.beyond(self.heard_to);
         if progress > 0 {
+            self.widen(progress, self.next.beyond(self.heard_to));
             self.heard_to = acked;
             self.seen = self.seen.max(acked);
             self.repeats = 0;
@@ -162,7 +167,8 @@ impl Resumed {
         let lost_to = self.seen.minus(late).min(self.next);
         if self.lost.1.is_before(lost_to) && acked.is_before(lost_to) {
             self.lost = (self.lost.0.max(acked), lost_to);
-            if !self.next_lost(acked).is_none_or(|at| at.is_before(self.reduced_at)) {
+            let is_new = !self.next_lost(acked).is_none_or(|at| at.is_before(self.reduced_at));
+            if is_new && !self.is_little(acked) {
                 self.reduce(mss);
             }
         }
@@ -190,6 +196,9 @@ impl Resumed {
 
     /// One segment more for each round trip (additive increase, RFC 5681, 3.1).
     fn grow(&mut self, progress: u32, mss: u32) {
+        if self.assisted.is_some() {
+            return;
+        }
         let progress = progress.min(self.flight_max);
         let part = |whole: u64| whole * u64::from(progress) / u64::from(self.flight_max.max(1));
         let flight = part(u64::from(mss));
@@ -202,6 +211,7 @@ impl Resumed {
     fn reduce(&mut self, mss: u32) {
         self.rate = (self.rate / 2).max(RATE_MIN);
         self.flight_max = (self.flight_max / 2).max(mss);
+        self.narrow(mss);
         self.timed = None; // of what leaves twice nobody knows which was answered (Karn)
         self.reduced_at = self.next;
         self.is_reduced = true;

@@ -1,0 +1,379 @@
+//! Assist: what is done for a connection when there is no way, done while there is one.
+//!
+//! This node is the entry of the tunnel for what the local side sends. It takes a segment in,
+//! keeps it (`cache`), lets it leave as it is, and acknowledges it at once in the remote side's
+//! place: the local side sees a round trip of nearly nothing, and neither losses nor the waits for
+//! their repair. What was acknowledged is owed, as after an outage, and the rest of `resume` does
+//! what is then to be done: what the remote side's own acknowledgements show to be missing is sent
+//! again from what is kept, by selective acknowledgement or by time.
+//!
+//! ```text
+//! local side        this node (entry)                        other end        remote side
+//!   data  ------->  keep; pass on as it is  =====tunnel=====>  pass on  ------->  data
+//!         <-------  "arrived", room                            pass on  <-------  ACK, SACK
+//!                   let go of what arrived  <================
+//!                   send again what did not ================>           ------->  the same data
+//! ```
+//!
+//! Sequence numbers, clocks and the end of the stream stay the two ends' own, so this begins and
+//! ends at any time. It begins when a sender that is to be assisted has a first flight on its way
+//! and it is written down that something will be owed, and ends when it is not wanted any more or
+//! nothing was said for a while: then what is owed is delivered, and each side hears the other.
+//!
+//! How much is acknowledged ahead: what may be on its way beyond what has arrived is a window of
+//! this node's own, grown as in slow start until the remote side misses something, halved then,
+//! never more than a few times what is on its way by the measured rate and the shortest round trip,
+//! than half of a connection's share of the memory, or than the remote side has room for. The local
+//! side is shown that much room and no more. It is shown less than the remote side gave once, when
+//! this begins, with nothing outstanding, as when a window is closed over an outage.
+
+use super::super::classify::Class;
+use super::super::memory::Memory;
+use super::super::tcp::{Flow, Phase, State};
+use super::{FLIGHT_MIN, RATE_MIN, Resumed, Told, to_nanos};
+use crate::time::{Duration, Instant};
+use crate::wire::tcp::Seq;
+
+/// Connections of one session that are assisted at once.
+pub(in crate::flow) const ASSISTED_MAX: usize = 64;
+/// Segments on their way with which it begins: a whole first flight (RFC 6928).
+const BEGIN_MIN: u32 = 8;
+/// What may be on its way at first, in bytes: the window of a receiver of whom nothing is known.
+const FLIGHT_FIRST: u32 = 65_536;
+/// What is on its way at most, in products of rate and round trip: a gap that is repaired twice
+/// holds back acknowledgements for so long.
+const FLIGHT_GAIN: u64 = 6;
+/// At first it may be so many times what the paths carry: it may wait for a gap to be filled.
+const CARRIED_GAIN: u32 = 3;
+/// Room is told of in so many parts of what may wait at the entry.
+const GRAIN: u32 = 16;
+/// Less than one of so many parts of what is on its way is little that is lost (`BBRLossThresh`,
+/// 2 %: draft-ietf-ccwg-bbr, 2.7).
+const LOSS_PARTS: u32 = 50;
+/// Once something was missing the window grows by this part of itself in a round trip.
+const GROWTH_PART: u32 = 16;
+/// An acknowledgement waits for a second segment no longer than this.
+const DELAY: Duration = Duration::from_millis(5);
+/// A connection that said nothing for so long is not assisted any more.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// What is known of a connection that is assisted.
+#[derive(Debug)]
+pub(super) struct Assisted {
+    /// Whether it is written down that something is owed: nothing is acknowledged before.
+    is_recorded: bool,
+    /// Whether nothing was missing yet.
+    is_starting: bool,
+    /// Bytes that may be kept.
+    memory_max: u32,
+    /// Bytes that the paths may have on their way together.
+    carried: u32,
+    /// Bytes that wait at the entry,
+    queued: u32,
+    /// how many may,
+    queue_max: u32,
+    /// and the fewest that did since the local side was given room up to a mark.
+    queued_least: u32,
+    mark: Seq,
+}
+
+/// What is known of the tunnel's entry, from which all that is assisted leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entrance {
+    /// Bytes that the paths may have on their way together.
+    pub carried: u32,
+    /// Bytes that should wait for them, so that they never have to wait.
+    pub target: u32,
+}
+
+impl Flow {
+    /// Whether it is to be assisted, if that is wanted.
+    pub(in crate::flow) fn asks_for_assist(&self) -> bool {
+        self.outstanding() >= BEGIN_MIN * self.mss()
+            && self.class == Class::Bulk
+            && matches!(self.phase, Phase::Normal)
+            && !self.is_settled
+            && self.state == State::Established
+            && self.local.fin.is_none()
+            && self.is_kept()
+            && self.heads.is_empty()
+            && self.covered().is_some()
+    }
+
+    /// Begins to assist it.
+    pub(in crate::flow) fn begin_assist(&mut self, now: Instant, memory: &Memory) {
+        let (from, next) = (self.local.acked, self.local.next);
+        let trip = self.trip.time();
+        let usual = u64::from(FLIGHT_MIN * self.mss()) * 1_000_000_000 / to_nanos(trip).max(1);
+        let memory_max = u32::try_from(memory.share() / 2).unwrap_or(u32::MAX);
+        let flight = FLIGHT_FIRST.max(self.outstanding());
+        let assisted = Assisted {
+            is_recorded: false,
+            is_starting: true,
+            memory_max,
+            carried: 0,
+            queued: 0,
+            queue_max: FLIGHT_FIRST,
+            queued_least: u32::MAX,
+            mark: next,
+        };
+        let resumed = Resumed::begin(now, (from, next, next), usual.max(RATE_MIN), flight, trip);
+        self.phase = Phase::Resumed(Box::new(Resumed { assisted: Some(assisted), ..resumed }));
+    }
+
+    fn assisted(&self) -> Option<(&Resumed, &Assisted)> {
+        match &self.phase {
+            Phase::Resumed(resumed) => Some((resumed, resumed.assisted.as_ref()?)),
+            Phase::Normal | Phase::Held(_) | Phase::Broken(_) => None,
+        }
+    }
+
+    /// Whether it is assisted.
+    pub(in crate::flow) fn is_assisted(&self) -> bool {
+        self.assisted().is_some()
+    }
+
+    /// Whether a line was written for its being assisted, or asked for; `None` where it is not.
+    pub(in crate::flow) fn assist_record(&self) -> Option<bool> {
+        self.assisted().map(|(_, assisted)| assisted.is_recorded)
+    }
+
+    /// It is written down that something will be owed. Returns whether that was waited for here.
+    pub(in crate::flow) fn take_assist_record(&mut self) -> bool {
+        let Phase::Resumed(resumed) = &mut self.phase else { return false };
+        let Some(assisted) = &mut resumed.assisted else { return false };
+        assisted.is_recorded = true;
+        resumed.tell_at = Some(Instant::ZERO);
+        true
+    }
+
+    /// Nothing more is acknowledged ahead: what is owed is delivered, and that is all.
+    pub(in crate::flow) fn leave_assist(&mut self) {
+        let Phase::Resumed(resumed) = &mut self.phase else { return };
+        let Some(assisted) = resumed.assisted.take() else { return };
+        self.is_settled |= assisted.is_recorded && self.promised.is_none();
+        self.end_if_done();
+    }
+
+    /// Whether what its local side sends leaves as it is, one segment after the other.
+    pub(in crate::flow) fn passes(&self) -> bool {
+        self.assisted().is_some_and(|(resumed, _)| !resumed.next.is_before(resumed.to))
+    }
+
+    /// A segment up to `end` left as it is: if it is kept, it is this node's to send again.
+    pub(in crate::flow) fn followed(&mut self, now: Instant, end: Seq) {
+        let Some((_, kept_to)) = self.cache.span() else { return };
+        let kept_to = if self.local.fin == Some(kept_to) { kept_to.plus(1) } else { kept_to };
+        let Phase::Resumed(resumed) = &mut self.phase else { return };
+        let Some(assisted) = &mut resumed.assisted else { return };
+        // Until it is known better, it waits at the entry.
+        assisted.queued = assisted.queued.saturating_add(end.beyond(resumed.next));
+        let is_next = resumed.next.is_before(end) && !resumed.next.is_before(resumed.to);
+        if is_next && !kept_to.is_before(end) {
+            resumed.timed.get_or_insert((end, now));
+            (resumed.next, resumed.to) = (end, end);
+        }
+        let patience = resumed.patience();
+        resumed.timeout.get_or_insert(now + patience);
+    }
+
+    /// The local side said more: it hears of it at once where there are two segments of it, else
+    /// after a moment.
+    pub(in crate::flow) fn answer_soon(&mut self, now: Instant) {
+        if !self.may_promise() {
+            return;
+        }
+        let unanswered = self.promise_to().beyond(self.answered_to());
+        let is_much = unanswered >= 2 * self.mss();
+        self.tell_by(if is_much { now } else { now + DELAY });
+    }
+
+    /// The local side hears what has arrived by `due`.
+    fn tell_by(&mut self, due: Instant) {
+        if let Phase::Resumed(resumed) = &mut self.phase {
+            resumed.tell_at = Some(resumed.tell_at.map_or(due, |before| before.min(due)));
+        }
+    }
+
+    /// Whether more could be acknowledged than is.
+    fn may_promise(&self) -> bool {
+        self.assisted().is_some_and(|(_, assisted)| assisted.is_recorded)
+            && self.answered_to().is_before(self.promise_to())
+    }
+
+    /// Up to where may be acknowledged: what is kept without a hole, within the window.
+    fn promise_to(&self) -> Seq {
+        let answered_to = self.answered_to();
+        let Some((first, end)) = self.cache.span() else { return answered_to };
+        if answered_to.is_before(first) {
+            return answered_to;
+        }
+        let limit = self.local.acked.plus(self.flight_allowed());
+        end.min(limit).max(answered_to)
+    }
+
+    /// Bytes that may be on their way.
+    fn flight_allowed(&self) -> u32 {
+        let Some((resumed, assisted)) = self.assisted() else { return 0 };
+        if assisted.is_starting {
+            let carried = assisted.carried.saturating_mul(CARRIED_GAIN);
+            return resumed.flight_max.max(carried).min(assisted.memory_max);
+        }
+        let known = self.trip.rate().zip(self.trip.least()).map(|(rate, least)| {
+            let bytes = u128::from(rate * FLIGHT_GAIN) * least.as_nanos() / 1_000_000_000;
+            u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(FLIGHT_FIRST)
+        });
+        resumed.flight_max.min(known.unwrap_or(u32::MAX)).min(assisted.memory_max)
+    }
+
+    /// Up to where the local side has room, of which it hears with `ack`.
+    fn assisted_edge(&self, ack: Seq) -> Seq {
+        let Some((resumed, assisted)) = self.assisted() else { return ack };
+        let before = resumed.edge.unwrap_or(ack);
+        let queue = assisted.queue_max.saturating_sub(assisted.queued);
+        let flight = self.local.acked.plus(self.flight_allowed());
+        let opened = flight.min(self.local.next.plus(queue)).min(self.remote.edge);
+        let room = self.whole(opened.beyond(ack));
+        before.max(ack.plus(room).min(self.remote.edge)).max(ack)
+    }
+
+    /// Acknowledges what is kept to the local side.
+    pub(super) fn answer_ahead(&mut self, now: Instant, memory: &mut Memory, out: &mut Vec<u8>) {
+        self.cache.verify(memory); // what was damaged on its way here is not promised
+        let ack = self.promise_to();
+        if self.local.acked.is_before(ack) {
+            self.promised = Some(ack);
+        }
+        self.patience.acknowledged(now, ack);
+        let edge = self.assisted_edge(ack);
+        if let Phase::Resumed(resumed) = &mut self.phase {
+            resumed.edge = Some(edge);
+            resumed.answers_for(now, ack);
+        }
+        self.acknowledge(ack, edge, out);
+    }
+
+    /// So many bytes of it wait at the entry. Returns whether the local side is to be told of room.
+    pub(in crate::flow) fn heed_entry(
+        &mut self,
+        now: Instant,
+        queued: u32,
+        entrance: Entrance,
+    ) -> bool {
+        let (next, mss) = (self.local.next, self.mss());
+        let Phase::Resumed(resumed) = &mut self.phase else { return false };
+        let Some(assisted) = &mut resumed.assisted else { return false };
+        assisted.heed(queued, entrance, mss);
+        if !next.is_before(assisted.mark) {
+            assisted.adapt(entrance.target, mss);
+            assisted.mark = resumed.edge.unwrap_or(next).max(next.plus(1));
+        }
+        let (queue_max, is_recorded) = (assisted.queue_max, assisted.is_recorded);
+        let Some(before) = resumed.edge.filter(|_| is_recorded) else { return false };
+        if before.beyond(next) > queue_max / 2 {
+            return false; // it has enough
+        }
+        let given = self.assisted_edge(self.answered_to()).beyond(before);
+        let is_much = given >= (queue_max / GRAIN).max(2 * mss);
+        if is_much {
+            self.tell_by(now);
+        }
+        is_much
+    }
+
+    /// What the local side is to hear in place of an acknowledgement of the remote side's; `None`
+    /// where it hears that.
+    pub(super) fn tell_ahead(&mut self, now: Instant, is_bare: bool) -> Option<Told> {
+        let (resumed, assisted) = self.assisted()?;
+        let before = resumed.edge.filter(|_| assisted.is_recorded)?;
+        let (ack, mss) = (self.answered_to(), self.mss());
+        let edge = self.assisted_edge(ack);
+        let given = edge.beyond(before);
+        let is_short = before.beyond(self.local.next) < 2 * mss;
+        let is_new = self.promised.is_none();
+        let is_news = is_new || (given > 0 && (is_short || given >= self.flight_allowed() / 4));
+        if (is_news || !is_bare)
+            && let Phase::Resumed(resumed) = &mut self.phase
+        {
+            resumed.edge = Some(edge);
+        }
+        if self.may_promise() {
+            self.tell_by(now);
+        }
+        Some(Told { ack, window: self.window(edge.beyond(ack)), is_news, is_own: is_new })
+    }
+
+    /// When nothing was said for so long that it is not assisted any more.
+    pub(super) fn assist_ends_at(&self) -> Option<Instant> {
+        let (resumed, _) = self.assisted()?;
+        let is_idle = self.promised.is_none() && !self.local.acked.is_before(resumed.next);
+        is_idle.then(|| self.used_at + IDLE)
+    }
+}
+
+impl Assisted {
+    fn heed(&mut self, queued: u32, entrance: Entrance, mss: u32) {
+        self.carried = entrance.carried;
+        self.queued = queued;
+        self.queued_least = self.queued_least.min(queued);
+        self.queue_max = self.queue_max.max(entrance.target).max(2 * mss);
+    }
+
+    /// The local side has used all the room that it had a round trip of its own ago. If the entry
+    /// ran empty meanwhile, that was too little for its distance; if never, what always waited was
+    /// too much.
+    fn adapt(&mut self, target: u32, mss: u32) {
+        if self.queued_least < mss {
+            self.queue_max = self.queue_max.saturating_mul(2).min(self.memory_max);
+        } else {
+            let spare = self.queued_least.saturating_sub(target);
+            self.queue_max = self.queue_max.saturating_sub(spare).max(target).max(2 * mss);
+        }
+        self.queued_least = u32::MAX;
+    }
+}
+
+impl Resumed {
+    /// Everything before `to` is owed: what a hole held up that is filled now is this node's to
+    /// send again as well. It has left, unless all waits.
+    fn answers_for(&mut self, now: Instant, to: Seq) {
+        if self.to.is_before(to) {
+            if !self.next.is_before(self.to) {
+                self.next = to;
+            }
+            self.to = to;
+            let patience = self.patience();
+            self.timeout.get_or_insert(now + patience);
+        }
+    }
+
+    /// So much has arrived of an assisted connection: more may be on its way, if as much was.
+    pub(super) fn widen(&mut self, progress: u32, flying: u32) {
+        let Some(assisted) = &self.assisted else { return };
+        let part = if assisted.is_starting { progress } else { progress / GROWTH_PART };
+        if flying >= self.flight_max / 2 {
+            self.flight_max = self.flight_max.saturating_add(part);
+        }
+    }
+
+    /// Whether so little of an assisted connection is lost that it says nothing about its rate: a
+    /// gap that the tunnel gave up.
+    pub(super) fn is_little(&self, acked: Seq) -> bool {
+        let (from, to) = (self.lost.0.max(acked), self.lost.1);
+        let within = |&(first, end): &(Seq, Seq)| end.min(to).beyond(first.max(from));
+        let arrived: u32 = self.arrived.iter().map(within).sum();
+        let missing = to.beyond(from).saturating_sub(arrived);
+        let flight = self.next.beyond(acked);
+        self.assisted.is_some() && missing.saturating_mul(LOSS_PARTS) < flight
+    }
+
+    /// Something of an assisted connection is missing.
+    pub(super) fn narrow(&mut self, mss: u32) {
+        if let Some(assisted) = &mut self.assisted {
+            if std::mem::replace(&mut assisted.is_starting, false) {
+                self.flight_max = self.flight_max.max(self.next.beyond(self.heard_to) / 2);
+            }
+            self.flight_max = self.flight_max.max(FLIGHT_MIN * mss);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What is acknowledged at the tunnel's entry while there is a way.
+
+use super::*;
+use crate::flow::Entrance;
+
+/// Segments with which a sender is assisted.
+const FIRST: u32 = 10;
+
+/// One that is, with its first segments on their way, and what it heard.
+fn assisted() -> (Scene, Vec<Said>) {
+    let mut scene = Scene::new(Hold::Full);
+    scene.flows.set_assist(true);
+    assert!(scene.send(FIRST), "what is sent leaves as it is");
+    let said = scene.said();
+    (scene, said)
+}
+
+fn state(scene: &Scene) -> report::FlowState {
+    let mut reports = Vec::new();
+    scene.flows.report(scene.now, 0, 10, &mut reports);
+    reports[0].state
+}
+
+/// Where the room ends that one of these gives.
+fn edge(said: &Said) -> Seq {
+    said.ack.plus(said.window)
+}
+
+#[test]
+fn a_first_flight_is_acknowledged_as_soon_as_that_is_written_down() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.flows.set_assist(true);
+    scene.send(FIRST - 3);
+    assert_eq!((scene.said(), state(&scene)), (vec![], report::FlowState::Normal));
+    scene.send(3);
+    let mut packet = Vec::new();
+    assert_eq!(scene.flows.poll(scene.now, &mut scene.memory, &mut packet), None);
+    let tuple = scene.flows.poll_record().unwrap();
+    assert_eq!(scene.flows.poll(scene.now, &mut scene.memory, &mut packet), None);
+    scene.flows.recorded(&tuple);
+    let [told] = &scene.said()[..] else { panic!() };
+    assert_eq!((told.output, told.ack), (Output::ToLocal, scene.local.0));
+    assert!(told.window >= 8 * MSS && !scene.local.0.plus(64_000).is_before(edge(told)));
+    assert_eq!(state(&scene), report::FlowState::Assisted);
+}
+
+#[test]
+fn who_sends_little_or_is_not_to_be_kept_is_left_alone() {
+    for (rules, assists) in [
+        (Rules::from(Hold::Reinject), true),
+        (Rules::from(Hold::Off), true),
+        (Rules::from(Hold::Full), false),
+    ] {
+        let mut scene = Scene::new(rules);
+        scene.flows.set_assist(assists);
+        assert!(scene.send(FIRST));
+        assert_eq!((scene.said(), scene.flows.poll_record()), (vec![], None));
+        assert!(scene.acknowledge(scene.local.0.minus(MSS)).is_some(), "the remote side is heard");
+    }
+}
+
+#[test]
+fn every_second_segment_is_acknowledged_and_the_last_after_a_moment() {
+    let (mut scene, _) = assisted();
+    for _ in 0..3 {
+        assert!(scene.send(1));
+        assert!(scene.said().is_empty());
+        assert!(scene.send(1));
+        let [told] = &scene.said()[..] else { panic!() };
+        assert_eq!((told.output, told.ack), (Output::ToLocal, scene.local.0));
+        assert!(told.timestamps.is_some());
+    }
+    scene.send(1);
+    let said = scene.said_within(Duration::from_millis(20));
+    let [(after, told)] = &said[..] else { panic!("{said:?}") };
+    assert_eq!((*after, told.ack), (Duration::from_millis(5), scene.local.0));
+}
+
+#[test]
+fn what_the_remote_side_has_is_no_news_and_what_is_kept_of_it_goes() {
+    let (mut scene, _) = assisted();
+    let held = scene.memory.used();
+    scene.wait(TRIP);
+    assert_eq!(scene.acknowledge(scene.local.0.minus(2 * MSS)), None);
+    assert!(scene.memory.used() < held);
+    let told = scene.acknowledge(scene.local.0).unwrap();
+    assert_eq!(told.ack, scene.local.0, "nothing is owed: it hears the remote side");
+    assert_eq!(scene.memory.used(), 0);
+    assert_eq!(scene.flows.poll_settled(), None, "more will follow");
+    scene.send(2);
+    let [told] = &scene.said()[..] else { panic!() };
+    assert_eq!(told.ack, scene.local.0, "it need not be written down again");
+    assert_eq!(scene.flows.poll_record(), None);
+}
+
+#[test]
+fn what_the_remote_side_misses_is_sent_from_here_and_the_local_one_hears_nothing_of_it() {
+    let (mut scene, _) = assisted();
+    let first = scene.local.0.minus(FIRST * MSS);
+    scene.wait(TRIP);
+    scene.acknowledge(first);
+    assert_eq!(scene.sack(first.plus(MSS), scene.local.0), Verdict::Keep);
+    let [again] = &scene.said()[..] else { panic!() };
+    assert_eq!((again.output, again.seq), (Output::ToRemote, first));
+    assert_eq!(again.payload, bytes(first, MSS));
+    // Who repeats it all the same took no notice, and is told again.
+    assert!(!scene.out(Flags::ACK, first, &bytes(first, MSS)));
+    let [told] = &scene.said()[..] else { panic!() };
+    assert_eq!((told.output, told.ack), (Output::ToLocal, scene.local.0));
+}
+
+#[test]
+fn what_nobody_answers_is_sent_again_by_time_and_what_follows_waits_behind_it() {
+    let (mut scene, _) = assisted();
+    let first = scene.local.0.minus(FIRST * MSS);
+    let said = scene.said_within(Duration::from_secs(1));
+    let (after, again) = &said[0];
+    assert!(*after >= Duration::from_millis(300), "a gap may be repaired meanwhile: {after:?}");
+    assert_eq!((again.output, again.seq), (Output::ToRemote, first));
+    let seqs: Vec<Seq> = said.iter().map(|(_, said)| said.seq).collect();
+    assert!((0..FIRST).all(|at| seqs.contains(&first.plus(at * MSS))), "{seqs:?}");
+    // What is said meanwhile is acknowledged, and leaves behind those that leave again.
+    let (mut scene, _) = assisted();
+    let first = scene.local.0.minus(FIRST * MSS);
+    let due = scene.flows.due().unwrap();
+    scene.now = due;
+    let said = scene.said();
+    let sent = said.iter().filter(|said| said.output == Output::ToRemote).count();
+    assert!((1..FIRST as usize).contains(&sent), "it is paced: {sent}");
+    assert!(!scene.send(2), "nothing overtakes");
+    assert_eq!(scene.said().last().unwrap().ack, scene.local.0);
+    scene.acknowledge(first.plus(4 * MSS));
+    let said = scene.said_within(TRIP * 4);
+    let last = scene.local.0.minus(MSS);
+    assert!(said.iter().any(|(_, said)| (said.output, said.seq) == (Output::ToRemote, last)));
+}
+
+#[test]
+fn the_room_shown_never_shrinks_and_never_exceeds_that_of_the_remote_side() {
+    let (mut scene, said) = assisted();
+    let mut shown = edge(&said[0]);
+    for round in 0..200 {
+        let room = shown.beyond(scene.local.0) / MSS;
+        scene.send(room.min(7));
+        for told in scene.said() {
+            assert!(!edge(&told).is_before(shown), "round {round}: {told:?}");
+            assert!(!scene.remote.1.plus(64_000).is_before(edge(&told)), "round {round}");
+            shown = edge(&told);
+        }
+        scene.wait(TRIP / 4);
+        let arrived = scene.local.0.minus(scene.local.0.beyond(scene.remote.1) / 2 / MSS * MSS);
+        if let Some(told) = scene.acknowledge(arrived) {
+            assert!(!edge(&told).is_before(shown), "round {round}: {told:?}");
+            shown = edge(&told);
+        }
+        scene.flows.heed_entry(
+            scene.now,
+            false,
+            || Entrance { carried: 20_000, target: 5_000 },
+            |_| 4_000,
+        );
+    }
+    assert!(shown.beyond(LOCAL_START) > 300_000);
+}
+
+#[test]
+fn a_full_entry_gives_no_room_and_an_empty_one_does() {
+    let (mut scene, said) = assisted();
+    let heed = |scene: &mut Scene, queued: usize| {
+        scene.wait(Duration::from_millis(2));
+        scene.acknowledge(scene.remote.1.plus(MSS));
+        let entrance = Entrance { carried: 100_000, target: 20_000 };
+        scene.flows.heed_entry(scene.now, queued == 0, || entrance, |_| queued);
+        scene.said()
+    };
+    let shown = edge(&said[0]);
+    scene.send(shown.beyond(scene.local.0) / MSS);
+    scene.said();
+    scene.remote.1 = scene.local.0.minus(20 * MSS);
+    assert_eq!(heed(&mut scene, 70_000), []);
+    let told = heed(&mut scene, 0);
+    let [told] = &told[..] else { panic!("{told:?}") };
+    assert!(shown.plus(10 * MSS).is_before(edge(told)));
+}
+
+#[test]
+fn what_was_damaged_on_its_way_here_is_not_acknowledged() {
+    let (mut scene, _) = assisted();
+    let seq = scene.local.0;
+    let mut packet = scene.packet(Way::Out, Flags::ACK, seq, &bytes(seq, MSS));
+    let last = packet.len() - 1;
+    packet[last] ^= 1;
+    assert!(scene.give_out(&packet));
+    scene.local.0 = seq.plus(MSS);
+    scene.send(1);
+    assert!(scene.said().iter().all(|told| told.ack == seq));
+    // Its sender repeats it, and all goes on.
+    assert!(scene.out(Flags::ACK, seq, &bytes(seq, MSS)));
+    scene.wait(TRIP);
+    scene.acknowledge(scene.local.0);
+    scene.send(2);
+    assert_eq!(scene.said().last().unwrap().ack, scene.local.0);
+}
+
+#[test]
+fn the_end_of_the_stream_is_only_acknowledged_by_the_remote_side() {
+    let (mut scene, _) = assisted();
+    let seq = scene.local.0;
+    assert!(scene.out(Flags::ACK.and(Flags::FIN), seq, &bytes(seq, MSS)));
+    let said = scene.said_within(Duration::from_millis(10));
+    assert!(said.iter().all(|(_, told)| !seq.plus(MSS).is_before(told.ack)), "{said:?}");
+    // The bytes that it came with are owed, whoever repeats the end.
+    scene.wait(TRIP);
+    scene.acknowledge(seq);
+    assert!(scene.out(Flags::ACK.and(Flags::FIN), seq.plus(MSS), &[]));
+    let said = scene.said_within(Duration::from_secs(1));
+    let again = said.iter().find(|(_, said)| said.output == Output::ToRemote).unwrap();
+    assert_eq!((again.1.seq, again.1.flags.has(Flags::FIN)), (seq, true));
+    assert_eq!(again.1.payload, bytes(seq, MSS));
+    let told = scene.acknowledge(seq.plus(MSS + 1)).unwrap();
+    assert_eq!(told.ack, seq.plus(MSS + 1));
+    assert_eq!(scene.memory.used(), 0);
+}
+
+#[test]
+fn it_ends_when_it_is_not_wanted_and_what_is_owed_is_delivered() {
+    let (mut scene, _) = assisted();
+    scene.flows.set_assist(false);
+    scene.send(4);
+    assert!(scene.said().is_empty(), "nothing more is acknowledged ahead");
+    assert_eq!(state(&scene), report::FlowState::Resuming);
+    let owed = scene.local.0.minus(4 * MSS);
+    scene.wait(TRIP);
+    assert_eq!(scene.flows.poll_settled(), None);
+    scene.acknowledge(owed);
+    assert!(scene.flows.poll_settled().is_some());
+    let told = scene.acknowledge(scene.local.0).unwrap();
+    assert_eq!((told.ack, told.window), (scene.local.0, 64_000));
+    assert_eq!(state(&scene), report::FlowState::Normal);
+    assert_eq!(scene.memory.used(), 0);
+}
+
+#[test]
+fn it_ends_when_nothing_is_said_for_a_while_and_begins_again() {
+    let (mut scene, _) = assisted();
+    scene.wait(TRIP);
+    scene.acknowledge(scene.local.0);
+    assert_eq!(scene.said_within(Duration::from_secs(2)), []);
+    assert_eq!(scene.flows.poll_settled(), None);
+    assert_eq!(scene.said_within(Duration::from_secs(3)), []);
+    assert!(scene.flows.poll_settled().is_some());
+    assert_eq!(state(&scene), report::FlowState::Normal);
+    scene.send(FIRST);
+    assert_eq!(scene.said().last().unwrap().ack, scene.local.0);
+}
+
+#[test]
+fn the_way_may_be_lost_and_come_back() {
+    let (mut scene, _) = assisted();
+    let first = scene.local.0.minus(FIRST * MSS);
+    scene.wait(TRIP);
+    scene.acknowledge(first.plus(2 * MSS));
+    scene.send(1);
+    scene.suspend();
+    let said = scene.said_within(Duration::from_secs(1));
+    let (_, told) = said.last().unwrap();
+    assert_eq!((told.output, told.ack), (Output::ToLocal, scene.local.0));
+    assert_eq!(scene.flows.poll_settled(), None);
+    scene.resume();
+    let said = scene.said_within(TRIP);
+    let again: Vec<Seq> = (2..=FIRST).map(|at| first.plus(at * MSS)).collect();
+    let seqs = said.iter().filter(|(_, said)| said.output == Output::ToRemote);
+    assert_eq!(seqs.map(|(_, said)| said.seq).collect::<Vec<_>>(), again);
+    scene.acknowledge(scene.local.0);
+    assert!(scene.flows.poll_settled().is_some());
+    assert_eq!(scene.memory.used(), 0);
+}
+
+#[test]
+fn a_line_that_is_written_too_late_is_struck_out() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.flows.set_assist(true);
+    scene.send(FIRST);
+    let tuple = scene.flows.poll_record().unwrap();
+    scene.flows.set_assist(false);
+    scene.wait(TRIP);
+    scene.acknowledge(scene.local.0);
+    scene.flows.recorded(&tuple);
+    assert_eq!(scene.flows.poll_settled(), Some(tuple));
+    assert_eq!(scene.said(), []);
+}
