@@ -10,6 +10,8 @@ use rove_lab::world::{self, Attack, Found, Intercept, Machine, Network, Op, Repo
 
 /// Seeds that every test run goes through.
 const SEEDS: std::ops::Range<u64> = 0..40;
+/// Further ones, in which ends of connections are promised something: few seeds come to that.
+const PROMISING: [u64; 3] = [65, 69, 73];
 /// How soon everybody is back at these seeds, in seconds: the law allows 60 and more.
 const BACK_S: u64 = 10;
 /// What must have been thrown away for somewhere in them.
@@ -38,7 +40,7 @@ fn holds(seed: u64) -> Report {
 
 #[test]
 fn every_law_holds_at_fixed_seeds_which_reach_what_they_are_for() {
-    let reports: Vec<_> = SEEDS.map(holds).collect();
+    let reports: Vec<_> = SEEDS.chain(PROMISING).map(holds).collect();
     let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
     assert!(sum(|report| report.moves) > 100, "sessions move");
     let streams = sum(|report| report.streams.into());
