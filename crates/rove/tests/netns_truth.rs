@@ -17,7 +17,7 @@ use support::netns::{Lab, in_namespace, inside, sh, wait_until};
 const ECHO: &str = "198.51.100.80:7";
 
 /// Of `rove status --json`; keys are only ever added.
-const STATUS: [&str; 14] = [
+const STATUS: [&str; 19] = [
     "state",
     "carrying",
     "since",
@@ -29,12 +29,17 @@ const STATUS: [&str; 14] = [
     "doing",
     "kill_switch",
     "mode",
+    "scheduler",
+    "manager",
+    "subflows",
+    "links",
+    "rehearsal",
     "dns",
     "dns_domains",
     "portals",
 ];
 /// Of every path of `rove paths --json`.
-const PATH: [&str; 23] = [
+const PATH: [&str; 25] = [
     "id",
     "link",
     "local",
@@ -56,6 +61,8 @@ const PATH: [&str; 23] = [
     "copied_bytes",
     "link_rank",
     "link_state",
+    "link_use",
+    "scheduler",
     "signal_dbm",
     "portal",
 ];

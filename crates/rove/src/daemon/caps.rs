@@ -112,6 +112,7 @@ impl Caps {
         let Moment { now, .. } = moment;
         let since = self.looked.replace(now).map(|last| now.saturating_duration_since(last));
         let mut next: Option<Duration> = None;
+        let known = self.links.len();
         for &(name, cap, counter) in capped {
             if !self.links.contains_key(name) && self.links.len() >= LINKS_MAX {
                 continue;
@@ -131,7 +132,9 @@ impl Caps {
             next = Some(next.map_or(soon, |next| next.min(soon)));
         }
         self.next = next.map(|next| now + next);
-        if self.unwritten.is_some_and(|since| now >= since + WRITE_AFTER) {
+        // From where a link is counted must be known to a successor, however this process ends.
+        let is_new = self.links.len() > known;
+        if is_new || self.unwritten.is_some_and(|since| now >= since + WRITE_AFTER) {
             self.write();
         }
     }
