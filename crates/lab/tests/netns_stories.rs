@@ -103,6 +103,8 @@ fn quick(scenario: &str) -> Vec<String> {
         "many-flows" => &["mode=off", "connections=40", "seconds=1"],
         "symmetric" => &["rtt=20", "loss=0", "seconds=6", "megabytes=2"],
         "asymmetric" => &["pair=40/10+10/60", "loss=0", "seconds=6", "megabytes=4"],
+        "subflows" => &["rtt=20", "loss=0", "subflows=2", "seconds=6", "megabytes=2"],
+        "voip" | "latency-qos" => &["seconds=10"],
         "failover" => &["pair=10/20+10/20", "dies=first", "down=1", "up=3"],
         "mesh" => &["links=10/20+10/20+10/20+10/20", "loss=0", "seconds=6", "megabytes=2"],
         other => panic!("{other} needs its quick settings here"),
@@ -334,7 +336,8 @@ fn every_control_fails() {
             "persist" => &["died"],
             "disconnects" | "commute" => &["goodput_share", "checksum_ok"],
             "ssh-lid" | "many-flows" => &["survived"],
-            "symmetric" | "asymmetric" | "mesh" => &["share_of_sum_min"],
+            "symmetric" | "asymmetric" | "subflows" | "mesh" => &["share_of_sum_min"],
+            "voip" | "latency-qos" => &["p99_over_idle_ms"],
             "failover" => &["silent_stall_over_ms_max", "voip_late_packets"],
             other => panic!("{other}: name here what its control breaks"),
         };

@@ -99,6 +99,7 @@ fn a_file_that_does_not_read_counts_as_none() {
     let mut course = Course::new(state.path());
     course.sees(7).after(61).sees(8);
     assert_eq!(course.used(), [1, 1]);
+    course.after(61).sees(8);
     assert!(state.path().join(NAME).exists());
     assert_eq!(Course::new(state.path()).used(), [1, 1]);
 }
