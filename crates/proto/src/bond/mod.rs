@@ -3,9 +3,8 @@
 //! Out: packets wait at the tunnel's `entry`, each flow in a queue of its own, until a path has
 //! need of one; `choice` says which path gets it, by the scheduler that the client asked for, and
 //! `schedule` keeps it until that one may carry it. In: `reorder` puts in sequence what came by
-//! several paths, or a second time. Knows packets, times and rates, not
-//! addresses or keys: the peer says which paths there are, and each path's congestion controller
-//! how much it carries.
+//! several paths, or a second time. Knows packets, times and rates, not addresses or keys: the peer
+//! says which paths there are, and each path's congestion controller how much it carries.
 
 pub mod choice;
 pub mod codel;

@@ -56,6 +56,7 @@ impl Peer {
         }
     }
 
+    /// Delivers what is in sequence now, or has waited for long enough, under the keys of `epoch`.
     fn release_of(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
         let mut packet = std::mem::take(&mut self.bond.packet);
         loop {
