@@ -30,7 +30,13 @@ const fn ms(ms: u64) -> Duration {
 
 /// A session by two links that share what there is.
 fn bonded() -> Pair {
+    bonded_by(None)
+}
+
+/// The same, and one of them is farther.
+fn bonded_by(farther: Option<(IpAddr, Duration)>) -> Pair {
     let mut pair = Pair::up();
+    pair.farther = farther;
     pair.tell_client(links(&[WIFI, CABLE]));
     pair.tell_client(Command::SetMode(Mode::Full));
     pair.run(ms(500));
@@ -115,18 +121,38 @@ fn a_call_stays_with_one_path_both_ways_and_is_sent_once() {
     assert!(heard(&pair).iter().all(|heard| heard.len() == 320));
 }
 
-#[test]
-fn what_a_path_loses_arrives_by_another_and_its_bytes_are_told() {
-    let mut pair = bonded();
-    speak(&mut pair, 0..20);
+/// One datagram of `part` is lost by one of the links.
+fn lose_by_wifi(pair: &mut Pair, part: u32) {
     let mut count = 0u32;
     pair.filter = Box::new(move |datagram| {
         let lossy = IpAddr::from(WIFI);
         let is_lossy = datagram.from.ip() == lossy || datagram.to.ip() == lossy;
         count += u32::from(is_lossy);
-        // One of ten.
-        !is_lossy || !count.wrapping_mul(0x9e37_79b9).rotate_left(8).is_multiple_of(10)
+        !is_lossy || !count.wrapping_mul(0x9e37_79b9).rotate_left(8).is_multiple_of(part)
     });
+}
+
+#[test]
+fn what_would_be_late_by_another_path_follows_by_its_own() {
+    let mut pair = bonded_by(Some((CABLE.into(), ms(15))));
+    speak(&mut pair, 0..20);
+    lose_by_wifi(&mut pair, 20);
+    let left = speak(&mut pair, 20..1_020);
+    pair.run(ms(300));
+    for heard in heard(&pair) {
+        let took = |number: u16| heard[&number].saturating_since(left[usize::from(number) - 20]);
+        // By the farther link it takes 35 ms, and 25 of these are lost by the nearer.
+        let late = (520..1_020).filter(|&number| took(number) > ms(22)).count();
+        assert!(late <= 10, "{late} of 500");
+        assert!((520..1_020).all(|number| took(number) <= ms(36)), "and none is lost");
+    }
+}
+
+#[test]
+fn what_a_path_loses_arrives_by_another_and_its_bytes_are_told() {
+    let mut pair = bonded();
+    speak(&mut pair, 0..20);
+    lose_by_wifi(&mut pair, 10);
     let left = speak(&mut pair, 20..1_020);
     pair.run(ms(300));
     for heard in heard(&pair) {

@@ -14,15 +14,20 @@ use serde_json::{Value, json};
 /// What nobody would take for something that has to be early: it is long, and UDP of no kind.
 const TALK: Talk = Talk::Echo { every_ns: 20 * MS, bytes: 700 };
 
-/// The paper's links have 11 and some 35 ms. What the nearer one loses would come by the other,
-/// 12 ms later one way: decision 0025 has the figure.
+/// The paper's links have 11 and some 35 ms. Then the nearer one loses some, and by the other it
+/// would be 12 ms later one way.
 const CELLS: &[Cell] = &[
     Cell { pair: [link(20, 11), link(20, 35)], loss: 0.0 },
     Cell { pair: [link(20, 35), link(20, 11)], loss: 0.0 },
+    Cell { pair: [link(50, 11), link(20, 35)], loss: 0.005 },
+    Cell { pair: [link(50, 11), link(20, 35)], loss: 0.02 },
 ];
 
+/// The setting of the links.
+const LINKS: Setting =
+    Setting::choice("links", &["all", "lossless"], "whether there are some that lose packets");
 /// What can be set.
-const SETTINGS: &[Setting] = &[SECONDS, LOAD];
+const SETTINGS: &[Setting] = &[SECONDS, LOAD, LINKS];
 
 /// The scenario.
 #[derive(Debug)]
@@ -57,7 +62,12 @@ impl Scenario for LatencyQos {
 
     /// In the control nobody has said that they have to be early.
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        calls::tell(stage, CELLS, TALK, (Mode::Full, false))
+        let lossless = |cell: &Cell| cell.loss <= 0.0;
+        let cells: Vec<_> = match stage.settings.text("links") {
+            "lossless" => CELLS.iter().copied().filter(lossless).collect(),
+            _ => CELLS.to_vec(),
+        };
+        calls::tell(stage, &cells, TALK, (Mode::Full, false))
     }
 }
 

@@ -4,7 +4,8 @@
 //! stays with that path as long as no other is earlier by more than is felt. A gateway answers by
 //! the path by which the flow comes, so that both directions share one. Where its path loses some,
 //! owes an answer, or has just been taken, a copy leaves by another; which of them arrives first is
-//! delivered. Questions for names leave by every path.
+//! delivered. Where every other is later by more than is felt, one follows by the same path too.
+//! Questions for names leave by every path.
 //!
 //! Two bounds: a flow may leave early as long as it is at most half of what its path carries, so
 //! that nobody's controller is passed by for long; and copies have a budget of their own.
@@ -12,7 +13,7 @@
 use std::collections::VecDeque;
 
 use super::egress::Load;
-use super::{Context, Peer, Side};
+use super::{Context, EpochId, Peer, Side};
 use crate::bond::schedule::Way;
 use crate::error::DropReason;
 use crate::flow;
@@ -47,9 +48,15 @@ const DOUBT_GRACE: Duration = Duration::from_millis(12);
 const LOST_PART: f64 = 0.001;
 /// What a path in doubt is taken to lose.
 const DOUBTFUL_LOSS: f64 = 0.5;
+/// A copy by the same path leaves so much later: what loses one datagram often loses the next.
+const TWIN_AFTER: Duration = Duration::from_millis(1);
+/// And only if every other path is later by more: it is felt, and the twin's own wait is not.
+const TWIN_GAIN: Duration = Duration::from_millis(3);
 /// Bytes per second of copies: two calls with everything around them, or three questions for a
 /// name in every round trip. The first of them may follow one another.
-const COPIES: Allowance = Allowance { rate: 32_000.0, burst: 32_000.0 };
+const COPIES: f64 = 32_000.0;
+/// Or this part of what all paths carry, if that is more.
+const COPIES_PART: f64 = 0.02;
 /// The part of what its path carries that a flow may be and leave early,
 const EARLY_PART: f64 = 0.5;
 /// and bytes beyond that which may follow one another: a picture that begins anew.
@@ -61,7 +68,10 @@ const RECENT_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     pub(super) flows: LiveFlows,
+    /// Packets that left by one path only, and may still be of use if that has died.
     recent: Recent,
+    /// Those of which a copy has yet to follow by the same path.
+    twins: Recent,
     copies: Bucket,
     /// Gateway: the client has said in this epoch what it wants early.
     told: bool,
@@ -85,7 +95,7 @@ struct Choice {
     room: usize,
 }
 
-/// Packets that left by one path only, and may still be of use if that has died.
+/// Packets that have left, and may have to once more.
 #[derive(Debug, Default)]
 struct Recent {
     packets: VecDeque<Sent>,
@@ -95,13 +105,20 @@ struct Recent {
 struct Sent {
     at: Instant,
     path: PathId,
-    /// The frame.
+    /// The epoch in whose sequence it has its place.
+    epoch: Option<EpochId>,
     frame: Vec<u8>,
 }
 
 impl Recent {
     /// Remembers a packet, in the room of one that is of no use any more.
-    fn push(&mut self, now: Instant, path: PathId, framing: Framing, packet: InnerPacket<'_>) {
+    fn push(
+        &mut self,
+        now: Instant,
+        (path, epoch): (PathId, Option<EpochId>),
+        framing: Framing,
+        packet: InnerPacket<'_>,
+    ) {
         let useless = |sent: &&mut Sent| now.saturating_since(sent.at) > PLAY_OUT;
         let is_full = self.packets.len() >= RECENT_MAX;
         let mut frame = match self.packets.front_mut().filter(|sent| is_full || useless(sent)) {
@@ -110,7 +127,7 @@ impl Recent {
         };
         frame.clear();
         pack::append(framing, packet, &mut frame);
-        self.packets.push_back(Sent { at: now, path, frame });
+        self.packets.push_back(Sent { at: now, path, epoch, frame });
     }
 
     /// When the newest that left by a path is of no use any more.
@@ -170,11 +187,64 @@ impl Peer {
         let sent = self.send_packet(cx, path, load, framing, view, packet);
         let wanted = if class == Class::Names { 1.0 } else { way.expected_loss(is_new) };
         let copied = self.send_copies(cx, way, wanted, framing, view, packet);
-        let is_whole = packet.len() + framing.overhead() <= way.room;
-        if !copied && !is_alone && is_whole && view.protocol == UDP && sent.is_ok() {
-            self.live.recent.push(cx.now, path, framing, packet);
+        let len = packet.len() + framing.overhead();
+        if is_alone || len > way.room || sent.is_err() {
+            return Some(sent);
+        }
+        let left = (path, self.epoch_id());
+        if !copied && view.protocol == UDP {
+            self.live.recent.push(cx.now, left, framing, packet);
+        }
+        if class == Class::RealTime && self.has_twin(way) && self.may_copy(cx.now, len) {
+            self.live.twins.push(cx.now, left, framing, packet);
         }
         Some(sent)
+    }
+
+    /// Whether what left by `way` is followed by a copy: what is lost would be late by any other.
+    fn has_twin(&self, way: Choice) -> bool {
+        let others = self.live.choices.iter().filter(|choice| choice.path != way.path);
+        let soonest =
+            others.filter(|choice| !choice.is_doubtful).map(|choice| choice.lateness).min();
+        let is_late = soonest.is_none_or(|soonest| soonest > way.lateness + TWIN_GAIN);
+        way.loss > LOST_PART && !way.is_doubtful && is_late
+    }
+
+    /// Whether the budget has room for so many more bytes of copies; they count as sent if so.
+    fn may_copy(&mut self, now: Instant, len: usize) -> bool {
+        let carried: f64 = self.live.choices.iter().map(|choice| choice.rate).sum();
+        self.live.copies.take(now, copies(carried), len)
+    }
+
+    /// When the next copy by the same path is due.
+    pub(super) fn twin_due(&self) -> Option<Instant> {
+        self.live.twins.packets.front().map(|sent| sent.at + TWIN_AFTER)
+    }
+
+    /// Sends the copies by the same path that are due.
+    pub(super) fn send_twins(&mut self, cx: &mut Context<'_>) {
+        while self.twin_due().is_some_and(|due| due <= cx.now) {
+            let Some(sent) = self.live.twins.packets.pop_front() else { break };
+            self.send_again(cx, sent.path, &sent);
+        }
+    }
+
+    fn epoch_id(&self) -> Option<EpochId> {
+        self.epochs.current.as_ref().map(|epoch| epoch.id)
+    }
+
+    /// Sends what has left once more, by `path`, if its place in the sequence still means anything.
+    fn send_again(&mut self, cx: &mut Context<'_>, path: PathId, sent: &Sent) {
+        if sent.epoch != self.epoch_id() {
+            return;
+        }
+        let fill = |draft: &mut crate::outbox::Draft<'_>| {
+            draft.frames().extend_from_slice(&sent.frame);
+        };
+        match self.send_on(cx, path, Load::Eliciting, fill) {
+            Ok(()) => self.count_copy(path, sent.frame.len()),
+            Err(reason) => cx.drops.count(reason),
+        }
     }
 
     /// A place in the sequence by which copies are known.
@@ -204,7 +274,7 @@ impl Peer {
             if choice.path == way.path || is_late || len > choice.room {
                 continue;
             }
-            if lost <= LOST_PART || !self.live.copies.take(cx.now, COPIES, len) {
+            if lost <= LOST_PART || !self.may_copy(cx.now, len) {
                 break;
             }
             let load = Load::Eliciting;
@@ -287,15 +357,8 @@ impl Peer {
                 let Some(other) = other.filter(|other| is_of_use && len <= other.room) else {
                     continue;
                 };
-                if !self.live.copies.take(cx.now, COPIES, len) {
-                    continue;
-                }
-                let fill = |draft: &mut crate::outbox::Draft<'_>| {
-                    draft.frames().extend_from_slice(&sent.frame);
-                };
-                match self.send_on(cx, other.path, Load::Eliciting, fill) {
-                    Ok(()) => self.count_copy(other.path, len),
-                    Err(reason) => cx.drops.count(reason),
+                if self.may_copy(cx.now, len) {
+                    self.send_again(cx, other.path, &sent);
                 }
             }
         }
@@ -376,6 +439,12 @@ impl Choice {
     fn expected_loss(&self, is_new: bool) -> f64 {
         if self.is_doubtful || is_new { self.loss.max(DOUBTFUL_LOSS) } else { self.loss }
     }
+}
+
+/// The budget of copies where all paths together carry so many bytes a second.
+fn copies(carried: f64) -> Allowance {
+    let most = COPIES.max(carried * COPIES_PART);
+    Allowance { rate: most, burst: most }
 }
 
 /// The path by which a packet of `flow` leaves, and whether that has just changed.

@@ -90,19 +90,22 @@ fn a_gateway_answers_by_the_path_by_which_a_flow_comes() {
 #[test]
 fn copies_have_a_budget() {
     let mut bucket = Bucket::default();
+    let budget = copies(1e6);
     let sent =
-        |bucket: &mut Bucket, now| (0..1_000).filter(|_| bucket.take(now, COPIES, 200)).count();
+        |bucket: &mut Bucket, now| (0..1_000).filter(|_| bucket.take(now, budget, 200)).count();
     assert_eq!(sent(&mut bucket, at(0)), 160, "32,000 bytes at once");
     assert_eq!(sent(&mut bucket, at(500)), 80, "and as many in a second");
     assert_eq!(sent(&mut bucket, at(500)), 0);
     assert_eq!(sent(&mut bucket, at(60_000)), 160);
+    assert_eq!(copies(1e7).rate, 200_000.0, "or 2 % of what there is");
 }
 
 #[test]
 fn what_is_remembered_is_bounded_and_forgotten_when_it_is_of_no_use() {
     let mut recent = Recent::default();
     let framing = Framing::Sequenced { bucket: 1, sequence: 2 };
-    let mut push = |ms, path| recent.push(at(ms), path, framing, InnerPacket::whole(&[7; 100]));
+    let mut push =
+        |ms, path| recent.push(at(ms), (path, None), framing, InnerPacket::whole(&[7; 100]));
     for _ in 0..2 * RECENT_MAX {
         push(0, WIFI);
     }
@@ -111,7 +114,7 @@ fn what_is_remembered_is_bounded_and_forgotten_when_it_is_of_no_use() {
     assert_eq!(recent.until(WIFI), Some(at(60)));
     assert_eq!(recent.until(CABLE), Some(at(70)));
     for ms in 61..61 + 2 * RECENT_MAX as u64 {
-        recent.push(at(ms), CABLE, framing, InnerPacket::whole(&[7; 50]));
+        recent.push(at(ms), (CABLE, None), framing, InnerPacket::whole(&[7; 50]));
     }
     assert_eq!(recent.until(WIFI), None);
     let sent = recent.take(CABLE).unwrap();

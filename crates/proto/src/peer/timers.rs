@@ -91,6 +91,7 @@ impl Peer {
             (self.lost_due(), Reason::Waiting),
             (self.late_due(), Reason::Pace),
             (self.rescue_due(), Reason::Silence),
+            (self.twin_due(), Reason::Pace),
             (self.bond.entry.due(), Reason::Waiting),
             (self.order_due(), Reason::Order),
             (self.flows.due(), Reason::Flow),
@@ -140,6 +141,7 @@ impl Peer {
         }
         self.forget_lost(cx);
         self.rescue(cx);
+        self.send_twins(cx);
         self.bond.entry.expire(cx.memory.blocks(), cx.now);
         self.give_up_gaps(cx);
         self.attempt_due(cx);

@@ -58,6 +58,8 @@ pub(crate) struct Pair {
     pub(crate) gateway_events: Vec<Event>,
     /// Whether a datagram gets through.
     pub(crate) filter: Box<dyn FnMut(&Datagram) -> bool>,
+    /// An address of the client's that is farther than the others, and by how much one way.
+    pub(crate) farther: Option<(IpAddr, Duration)>,
     /// Datagrams sent by either.
     pub(crate) sent: usize,
     /// Their bytes at layer 3.
@@ -212,6 +214,7 @@ impl Pair {
             client_events: Vec::new(),
             gateway_events: Vec::new(),
             filter: Box::new(|_| true),
+            farther: None,
             sent: 0,
             bytes: 0,
             nat: None,
@@ -418,10 +421,13 @@ impl Pair {
             },
             None => {}
         }
-        let datagram = Datagram { at: self.now + DELAY, from, to, bytes: bytes.to_vec() };
+        let farther = self.farther.filter(|&(far, _)| far == from.ip() || far == to.ip());
+        let at = self.now + DELAY + farther.map_or(Duration::ZERO, |(_, by)| by);
+        let datagram = Datagram { at, from, to, bytes: bytes.to_vec() };
         self.sent += 1;
         if (self.filter)(&datagram) {
-            self.wire.push_back(datagram);
+            let place = self.wire.partition_point(|before| before.at <= at);
+            self.wire.insert(place, datagram);
         }
     }
 }
