@@ -12,7 +12,9 @@ use std::rc::Rc;
 
 use pair::{Datagram, Pair, links, udp};
 use rove_proto::bond::Mode;
+use rove_proto::flow::classify::Class;
 use rove_proto::flow::live::Early;
+use rove_proto::flow::report::Why;
 use rove_proto::node::Command;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::control::{End, Prefix};
@@ -228,4 +230,32 @@ fn what_is_wanted_early_is_so_both_ways() {
     assert_eq!(play(&mut pair), [1, 1]);
     pair.run(Duration::from_secs(125)); // new keys
     assert_eq!(play(&mut pair), [1, 1]);
+}
+
+#[test]
+fn what_is_carried_is_told_of_with_why_it_goes_where_it_goes() {
+    let mut pair = bonded();
+    speak(&mut pair, 0..20);
+    pair.send(&udp((40_001, 53), &[7; 200], false));
+    pair.run(ms(100));
+    let told = |pair: &Pair| {
+        let page = pair.client.flows(pair.now, None);
+        let each = page.flows.into_iter().map(|(_, flow)| (flow.tuple.local.1, flow));
+        each.collect::<BTreeMap<_, _>>()
+    };
+    let flows = told(&pair);
+    assert_eq!(flows.keys().copied().collect::<Vec<_>>(), [40_000, 40_001, 50_000, 50_001]);
+    let (call, name, bulk) = (&flows[&40_000], &flows[&40_001], &flows[&50_000]);
+    assert_eq!((call.class, call.why), (Class::RealTime, Why::Spoken));
+    assert!(call.path.is_some());
+    assert_eq!((call.sent, call.received), (4_000, 4_000));
+    assert_eq!((name.class, name.why, name.path), (Class::Names, Why::Raced, None));
+    assert_eq!((bulk.class, bulk.why, bulk.path), (Class::Bulk, Why::InTurn, None));
+    assert_eq!((bulk.sent, bulk.received), (100 * 1_028, 0));
+    assert_eq!((flows[&50_001].sent, flows[&50_001].received), (0, 100 * 1_028), "the other way");
+    let network = Prefix::host(SERVER.into());
+    pair.tell_client(Command::SetEarly(Early::new(&[End { network, port: Some(50_001) }])));
+    assert_eq!(told(&pair)[&50_000].why, Why::Wanted);
+    pair.run(Duration::from_secs(61));
+    assert!(told(&pair).is_empty(), "nobody has said anything for a minute");
 }

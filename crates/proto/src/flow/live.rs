@@ -10,12 +10,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::classify::{Class, Known, classify};
+use super::report::{FlowReport, FlowState, Stage, Why};
 use super::rtp::{Header, Likeness};
 use super::tuple::{Tuple, Way};
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
 use crate::wire::control::{ENDS_MAX, End};
-use crate::wire::inner::{InnerPacket, InnerView, UDP};
+use crate::wire::inner::{InnerPacket, InnerView, TCP, UDP};
 
 /// Flows that are known at once, of one session.
 pub const FLOWS_MAX: usize = SETS * PLACES;
@@ -26,6 +27,8 @@ const PLACES: usize = 4;
 const SPARED: Duration = Duration::from_secs(10);
 /// What is more than may leave early waits its turn for so long.
 const WAITS: Duration = Duration::from_secs(1);
+/// Who has said nothing for so long is not told of: datagrams do not say when they have ended.
+const OPEN: Duration = Duration::from_secs(60);
 const UDP_HEADER: usize = 8;
 
 const _: () = assert!(FLOWS_MAX * size_of::<LiveFlow>() <= 40 * 1_024);
@@ -114,6 +117,8 @@ pub struct LiveFlow {
     sent: Bucket,
     /// It was more than may leave early: until then it waits its turn like everything else.
     waits_until: Instant,
+    /// Bytes of inner packets that were to leave, and that came, modulo 2^32.
+    carried: (u32, u32),
     /// The path that it leaves by,
     pub leaves: Option<PathId>,
     /// and when that took the place of another.
@@ -147,14 +152,36 @@ impl LiveFlow {
         may
     }
 
-    /// Its two ends.
-    pub const fn tuple(&self) -> &Tuple {
-        &self.tuple
+    /// What is told of it.
+    fn report(&self, now: Instant) -> FlowReport {
+        FlowReport {
+            tuple: self.tuple,
+            class: self.class(),
+            state: FlowState::Normal,
+            stage: Stage::Established,
+            held_bytes: 0,
+            owed_bytes: 0,
+            idle: now.saturating_since(self.used_at),
+            sent: self.carried.0,
+            received: self.carried.1,
+            path: self.own_path(now),
+            why: self.why(now),
+        }
     }
 
-    /// When its last packet came or went.
-    pub const fn used_at(&self) -> Instant {
-        self.used_at
+    /// The path that was chosen for it alone.
+    fn own_path(&self, now: Instant) -> Option<PathId> {
+        self.leaves.filter(|_| self.class() == Class::RealTime && now >= self.waits_until)
+    }
+
+    fn why(&self, now: Instant) -> Why {
+        match self.class() {
+            _ if now < self.waits_until => Why::TooMuch,
+            Class::RealTime if self.is_wanted_early => Why::Wanted,
+            Class::RealTime => Why::Spoken,
+            Class::Names => Why::Raced,
+            Class::Interactive | Class::Bulk => Why::InTurn,
+        }
     }
 }
 
@@ -196,6 +223,11 @@ impl LiveFlows {
         }
         let flow = self.find(now, tuple, is_wanted_early);
         flow.used_at = now;
+        let carried = match way {
+            Way::Out => &mut flow.carried.0,
+            Way::In => &mut flow.carried.1,
+        };
+        *carried = carried.wrapping_add(u32::try_from(packet.len()).unwrap_or_default());
         if view.protocol == UDP {
             let header = view.transport.and_then(|at| rtp_header(packet, at + UDP_HEADER));
             flow.likeness.note(way == Way::Out, header);
@@ -221,9 +253,39 @@ impl LiveFlows {
         set.iter_mut().flatten().find(|flow| flow.tuple == tuple)
     }
 
-    /// All that are known.
-    pub fn iter(&self) -> impl Iterator<Item = &LiveFlow> {
-        self.places.iter().flatten()
+    /// How many places there are to look at.
+    pub const fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Tells of the flows in the places from `place` on, as [`super::Flows::report`] does of
+    /// connections: these are the ones that are not.
+    pub fn report(
+        &self,
+        now: Instant,
+        place: usize,
+        places: usize,
+        reports: &mut Vec<FlowReport>,
+    ) -> usize {
+        let from = place.min(self.places.len());
+        let to = place.saturating_add(places).min(self.places.len());
+        let flows = self.places[from..to].iter().flatten();
+        let is_open = |flow: &&LiveFlow| now.saturating_since(flow.used_at) < OPEN;
+        let flows = flows.filter(|flow| flow.tuple.protocol != TCP).filter(is_open);
+        reports.extend(flows.map(|flow| flow.report(now)));
+        to - from
+    }
+
+    /// Adds to the report on a connection what follows from its being wanted early.
+    pub fn complete(&self, now: Instant, report: &mut FlowReport) {
+        if self.places.is_empty() || self.early.is_empty() {
+            return;
+        }
+        let set = &self.places[self.set(&report.tuple)];
+        let Some(flow) = set.iter().flatten().find(|flow| flow.tuple == report.tuple) else {
+            return;
+        };
+        (report.class, report.path) = (flow.class(), flow.own_path(now));
     }
 
     fn find(&mut self, now: Instant, tuple: Tuple, is_wanted_early: bool) -> &mut LiveFlow {
@@ -251,6 +313,7 @@ impl LiveFlows {
             likeness: Likeness::default(),
             sent: Bucket::default(),
             waits_until: Instant::ZERO,
+            carried: (0, 0),
             leaves: None,
             changed_at: None,
             came: None,

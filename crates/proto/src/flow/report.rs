@@ -1,5 +1,5 @@
-//! What is told of every connection that is known, for people: how far it is, what is kept of it,
-//! and why no more.
+//! What is told of every connection that is known, and of every flow of datagrams, for people: how
+//! far it is, what is kept of it, and why no more.
 //!
 //! Told page by page: a gateway knows more connections than anybody reads, and whoever asks must
 //! not keep packets waiting. Changes nothing, and says nothing that the machine itself does not go
@@ -13,6 +13,7 @@ use super::rules::By;
 use super::tcp::{Flow, Phase, State};
 use super::tuple::Tuple;
 use super::{Flows, Hold};
+use crate::path::PathId;
 use crate::time::{Duration, Instant};
 
 /// One connection at one moment.
@@ -33,10 +34,14 @@ pub struct FlowReport {
     pub owed_bytes: u32,
     /// How long ago anything came or went.
     pub idle: Duration,
-    /// Where in its stream the other end has acknowledged this one's bytes, modulo 2^32.
+    /// Where in its stream the other end has acknowledged this one's bytes, modulo 2^32; of
+    /// datagrams, bytes of inner packets that were to leave.
     pub sent: u32,
-    /// Where in its stream this end has acknowledged the other one's, modulo 2^32.
+    /// Where in its stream this end has acknowledged the other one's, modulo 2^32; of datagrams,
+    /// bytes of inner packets that came.
     pub received: u32,
+    /// The path that was chosen for it alone, if one was.
+    pub path: Option<PathId>,
     /// Why it is treated as it is.
     pub why: Why,
 }
@@ -98,6 +103,16 @@ pub enum Why {
     Assisted,
     /// What was acknowledged in the other end's place is gone.
     Lost,
+    /// Datagrams of somebody who speaks or is seen: of no use late, by what they look like.
+    Spoken,
+    /// Datagrams that are of no use late, by what the user says.
+    Wanted,
+    /// Datagrams that leave by every path.
+    Raced,
+    /// Datagrams that wait their turn among several paths.
+    InTurn,
+    /// They would leave early, and are too much for that.
+    TooMuch,
 }
 
 /// Why no more of a connection is kept.
@@ -122,6 +137,11 @@ pub enum Because {
 }
 
 impl Flows {
+    /// How many places there are to look at.
+    pub(crate) fn places(&self) -> usize {
+        self.table.places()
+    }
+
     /// Tells of the connections in the places from `place` on: looks at no more than `places`, and
     /// adds what is there to `reports`, but for what has ended. Returns how many it looked at, less
     /// than `places` only when there are no more.
@@ -132,11 +152,12 @@ impl Flows {
         places: usize,
         reports: &mut Vec<FlowReport>,
     ) -> usize {
+        let place = place.min(self.table.places());
         let to = place.saturating_add(places).min(self.table.places());
         let flows = (place..to).filter_map(|at| self.table.at(at));
         let flows = flows.filter(|flow| !flow.is_over());
         reports.extend(flows.map(|flow| flow.report(now, self.is_up)));
-        to.saturating_sub(place)
+        to - place
     }
 }
 
@@ -169,6 +190,7 @@ impl Flow {
             idle: now.saturating_since(self.used_at),
             sent: self.local.acked.0,
             received: self.remote.acked.0,
+            path: None,
             why: self.why(is_up),
         }
     }
@@ -269,6 +291,13 @@ impl fmt::Display for Why {
             Self::Lost => f.write_str(
                 "what was acknowledged here is gone: both ends are told that it is over",
             ),
+            Self::Spoken => f.write_str("it is RTP: leaves at once by the path that is earliest"),
+            Self::Wanted => {
+                f.write_str("leaves at once by the path that is earliest, as qos.low_latency says")
+            }
+            Self::Raced => f.write_str("leaves by every path: the first answer counts"),
+            Self::InTurn => f.write_str("waits its turn, and leaves by whichever path is earliest"),
+            Self::TooMuch => f.write_str("too much to leave at once: waits its turn"),
         }
     }
 }

@@ -54,8 +54,8 @@ impl Node {
                 page.next = Some(FlowsFrom { peer, place });
                 break;
             }
-            let Some(flows) = self.peer(slot).map(crate::peer::Peer::flows) else { continue };
-            let looked_at = flows.report(now, place, left, &mut reports);
+            let Some(one) = self.peer(slot) else { continue };
+            let looked_at = one.report_flows(now, place, left, &mut reports);
             page.flows.extend(reports.drain(..).map(|report| (peer, report)));
             if looked_at == left {
                 page.next = Some(FlowsFrom { peer, place: place + looked_at });

@@ -371,16 +371,29 @@ impl Peer {
         path: Option<PathId>,
         packet: &[u8],
     ) -> Result<(), DropReason> {
-        self.hear_live(cx.now, path, packet);
+        if self.is_shared(path) {
+            self.hear_live(cx.now, path, packet);
+        }
+        self.deliver(cx, packet)
+    }
+
+    /// Delivers what comes in its turn, by whichever of several paths.
+    pub(super) fn deliver_in_turn(
+        &mut self,
+        cx: &mut Context<'_>,
+        packet: &[u8],
+    ) -> Result<(), DropReason> {
+        self.hear_live(cx.now, None, packet);
         self.deliver(cx, packet)
     }
 
     /// An inner packet has come by a path that shares what there is with others.
     fn hear_live(&mut self, now: Instant, path: Option<PathId>, packet: &[u8]) {
-        let Some(path) = path.filter(|&path| self.is_shared(Some(path))) else { return };
         let Ok(view) = InnerView::parse(packet, packet.len()) else { return };
         let whole = InnerPacket::whole(packet);
-        if let Some(flow) = self.live.flows.observe(now, tuple::Way::In, &view, &whole) {
+        if let Some(flow) = self.live.flows.observe(now, tuple::Way::In, &view, &whole)
+            && let Some(path) = path
+        {
             flow.came = Some((path, now));
             if flow.leaves == Some(path) {
                 flow.came_back_at = Some(now);

@@ -32,11 +32,11 @@ impl Peer {
         let blocks = cx.memory.blocks();
         match found.reorder.take(blocks, cx.now, bucket, sequence, packet, hold, waits) {
             Taken::Deliver => {
-                let delivered = self.deliver(cx, packet);
+                let delivered = self.deliver_in_turn(cx, packet);
                 self.release(cx, epoch, standing);
                 delivered
             }
-            Taken::Late => self.deliver(cx, packet),
+            Taken::Late => self.deliver_in_turn(cx, packet),
             Taken::Kept => {
                 self.release(cx, epoch, standing); // room may have been made for it
                 Ok(())
@@ -69,7 +69,7 @@ impl Peer {
             if found.reorder.next(cx.memory.blocks(), cx.now, &mut packet).is_none() {
                 break;
             }
-            if let Err(reason) = self.deliver(cx, &packet) {
+            if let Err(reason) = self.deliver_in_turn(cx, &packet) {
                 cx.drops.count(reason);
             }
         }

@@ -56,11 +56,13 @@ fn is_meant(flow: &Value, words: &[String]) -> bool {
 /// All that is known of one connection, a line for each.
 fn explanation(flow: &Value) -> String {
     let number = |name| flow.get(name).and_then(Value::as_u64).unwrap_or_default();
-    let link = Some(field(flow, "link")).filter(|link| !link.is_empty());
+    let links = flow.get("links").and_then(Value::as_array).map(Vec::as_slice);
+    let links: Vec<_> = links.unwrap_or_default().iter().filter_map(Value::as_str).collect();
+    let by = if links.is_empty() { "nothing yet".to_owned() } else { links.join(" and ") };
     let lines = [
         ("class", field(flow, "class").to_owned()),
         ("sealed by", field(flow, "profile").to_owned()),
-        ("goes by", link.unwrap_or("nothing yet").to_owned()),
+        ("goes by", by),
         ("state", format!("{}, {}", field(flow, "stage"), field(flow, "state"))),
         ("held", bytes(number("held_bytes"))),
         ("owed", bytes(number("owed_bytes"))),

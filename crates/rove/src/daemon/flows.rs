@@ -13,11 +13,12 @@ use rove_proto::flow::Hold;
 use rove_proto::flow::report::{FlowReport, FlowState};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::id::PeerKey;
-use rove_proto::node::PeerStatus;
-use rove_proto::wire::inner::TCP;
+use rove_proto::node::{PathStatus, PeerStatus};
+use rove_proto::wire::inner::{TCP, UDP};
 use serde_json::{Value, json};
 
 use super::data::Handle;
+use super::status::carries_data;
 use crate::config::Persistence;
 
 /// Connections that are told of.
@@ -30,8 +31,8 @@ const PAGES_MAX: usize = 2_048;
 pub(super) struct Whose {
     /// How people call it.
     pub(super) peer: String,
-    /// The link of the path that is in use, on a client.
-    pub(super) link: Option<String>,
+    /// On a client: the links of its paths, by the paths' numbers.
+    pub(super) links: BTreeMap<u32, String>,
 }
 
 /// The connections that somebody would look for.
@@ -131,14 +132,27 @@ pub(super) fn tuple(tuple: &Tuple) -> String {
 
 fn words(tuple: &Tuple) -> (&'static str, String, String) {
     let end = |(ip, port)| SocketAddr::new(ip, port).to_string();
-    let protocol = if tuple.protocol == TCP { "tcp" } else { "other" };
+    let protocol = match tuple.protocol {
+        TCP => "tcp",
+        UDP => "udp",
+        _ => "other",
+    };
     (protocol, end(tuple.local), end(tuple.remote))
 }
 
 fn flow(report: &FlowReport, whose: Option<&Whose>, session: Option<&PeerStatus>) -> Value {
     let FlowReport { tuple, class, state, stage, .. } = report;
     let (protocol, local, remote) = words(tuple);
-    let path = session.and_then(|session| session.paths.first()).filter(|path| path.in_use);
+    let paths = session.map(|session| session.paths.as_slice()).unwrap_or_default();
+    let first = paths.first().filter(|path| path.in_use).map(|path| path.id);
+    let path = report.path.map(|path| path.0).or(first);
+    let carries = |path: &&PathStatus| match report.path {
+        Some(own) => path.id == own.0,
+        None => carries_data(path),
+    };
+    let link = |path: u32| whose.and_then(|whose| whose.links.get(&path));
+    let links = paths.iter().filter(carries).filter_map(|path| link(path.id));
+    let links: BTreeSet<&String> = links.collect();
     let suite = session.and_then(|session| session.profile?.suite());
     json!({
         "tuple": self::tuple(tuple),
@@ -148,8 +162,9 @@ fn flow(report: &FlowReport, whose: Option<&Whose>, session: Option<&PeerStatus>
         "peer": whose.map(|whose| &whose.peer),
         "class": class.label(),
         "profile": suite.map(rove_proto::crypto::Suite::label),
-        "path": path.map(|path| path.id),
-        "link": whose.and_then(|whose| whose.link.as_deref()),
+        "path": path,
+        "link": path.and_then(link),
+        "links": links,
         "held_bytes": report.held_bytes,
         "owed_bytes": report.owed_bytes,
         "state": state.label(),

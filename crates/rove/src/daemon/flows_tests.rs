@@ -6,8 +6,10 @@ use rove_proto::flow::classify::Class;
 use rove_proto::flow::report::{Stage, Why};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::node::PeerState;
+use rove_proto::path::{Health, PathId};
 
 use super::*;
+use crate::daemon::status;
 
 const PEER: PeerKey = PeerKey([3; 32]);
 
@@ -25,6 +27,7 @@ fn report(port: u16, state: FlowState, held_bytes: usize, idle_s: u64) -> FlowRe
         owed_bytes: 7,
         sent: 0,
         received: 0,
+        path: None,
         idle: Duration::from_secs(idle_s),
         why: Why::Kept,
     }
@@ -57,9 +60,8 @@ fn of_very_many_the_first_are_kept() {
     assert_eq!(found.first[TOLD_MAX - 1].1.idle, Duration::from_secs(TOLD_MAX as u64));
 }
 
-#[test]
-fn keys_are_as_documented() {
-    let session = PeerStatus {
+fn session() -> PeerStatus {
+    PeerStatus {
         scheduler: Scheduler::default(),
         peer: PEER,
         state: PeerState::Suspended,
@@ -73,8 +75,13 @@ fn keys_are_as_documented() {
         waiting: 0,
         queued_bytes: 0,
         early_bytes: 0,
-    };
-    let whose = Whose { peer: "laptop".to_owned(), link: None };
+    }
+}
+
+#[test]
+fn keys_are_as_documented() {
+    let session = session();
+    let whose = Whose { peer: "laptop".to_owned(), links: BTreeMap::new() };
     let told = flow(&report(9, FlowState::Suspended, 80, 2), Some(&whose), Some(&session));
     assert_eq!(
         told,
@@ -88,6 +95,7 @@ fn keys_are_as_documented() {
             "profile": "chacha20-poly1305",
             "path": null,
             "link": null,
+            "links": [],
             "held_bytes": 80,
             "owed_bytes": 7,
             "state": "suspended",
@@ -96,4 +104,26 @@ fn keys_are_as_documented() {
             "why": "kept: no path carries",
         })
     );
+}
+
+#[test]
+fn a_flow_names_the_links_by_which_it_leaves() {
+    let path = |id, in_use, is_shared| {
+        let path = status::tests::path(Health::Good, None, None);
+        PathStatus { id, in_use, is_shared, ..path }
+    };
+    let paths = vec![path(4, true, true), path(5, false, true), path(6, false, false)];
+    let session = PeerStatus { paths, ..session() };
+    let links = [(4, "wlan0"), (5, "wwan0"), (6, "eth0")];
+    let links = links.map(|(path, link)| (path, link.to_owned())).into();
+    let whose = Whose { peer: "laptop".to_owned(), links };
+    let bulk = report(9, FlowState::Normal, 0, 2);
+    let told = flow(&bulk, Some(&whose), Some(&session));
+    assert_eq!((&told["path"], &told["link"]), (&json!(4), &json!("wlan0")));
+    assert_eq!(told["links"], json!(["wlan0", "wwan0"]), "whichever is earliest");
+    let tuple = Tuple { protocol: UDP, ..bulk.tuple };
+    let call = FlowReport { tuple, path: Some(PathId(5)), class: Class::RealTime, ..bulk };
+    let told = flow(&call, Some(&whose), Some(&session));
+    assert_eq!((&told["path"], &told["link"]), (&json!(5), &json!("wwan0")));
+    assert_eq!((&told["links"], &told["protocol"]), (&json!(["wwan0"]), &json!("udp")));
 }

@@ -299,7 +299,7 @@ fn shares(paths: &[PathStatus], now: Instant) -> Vec<f64> {
 }
 
 /// Whether data goes by the path, alone or beside others.
-const fn carries_data(path: &PathStatus) -> bool {
+pub(super) const fn carries_data(path: &PathStatus) -> bool {
     path.in_use || path.is_shared
 }
 
@@ -349,4 +349,4 @@ fn path(path: &PathStatus, share: f64, now: Instant, around: &Surroundings<'_>) 
 
 #[cfg(test)]
 #[path = "status_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -15,7 +15,7 @@ fn ago(ms: u64) -> Instant {
     NOW - Duration::from_millis(ms)
 }
 
-fn path(health: Health, heard: Option<u64>, owed: Option<u64>) -> PathStatus {
+pub(in crate::daemon) fn path(health: Health, heard: Option<u64>, owed: Option<u64>) -> PathStatus {
     PathStatus {
         id: 7,
         route: Route {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rove_proto::flow::report::FlowReport;
 use rove_proto::flow::tuple::Tuple;
+use rove_proto::wire::inner::TCP;
 use serde_json::{Value, json};
 
 use super::Client;
@@ -69,6 +70,8 @@ struct Watch {
 #[derive(Debug)]
 struct Watched {
     class: &'static str,
+    /// Its other end says how far it has got; of datagrams only those that come are a sign.
+    is_acknowledged: bool,
     /// How far its ends had got: what was sent and acknowledged, and what was received.
     at: (u32, u32),
     /// Since when they have not got further.
@@ -239,8 +242,10 @@ impl Watch {
                 watched.is_open = true;
                 watched.see(now, self.stage, at);
             } else if self.flows.len() < WATCHED_MAX {
+                let is_acknowledged = flow.tuple.protocol == TCP;
                 let felt = [Felt::default(); 3];
-                let watched = Watched { class, at, still_since: now, felt, is_open: true };
+                let watched =
+                    Watched { class, is_acknowledged, at, still_since: now, felt, is_open: true };
                 self.flows.insert(flow.tuple, watched);
             }
         }
@@ -268,8 +273,11 @@ impl Watched {
         if sent + received == 0 {
             return;
         }
-        self.pause(now, stage);
-        (self.at, self.still_since) = (at, now);
+        if self.is_acknowledged || received > 0 {
+            self.pause(now, stage);
+            self.still_since = now;
+        }
+        self.at = at;
         if let Some(felt) = self.felt.get_mut(stage as usize) {
             felt.sent += sent;
             felt.received += received;
@@ -299,6 +307,7 @@ mod tests {
         let begun = Instant::now();
         let mut watched = Watched {
             class: "bulk",
+            is_acknowledged: true,
             at: (u32::MAX, 7),
             still_since: begun,
             felt: [Felt::default(); 3],
@@ -314,6 +323,24 @@ mod tests {
         assert_eq!(before, Felt { sent: 100, received: 1, pause: 20 * MS });
         assert_eq!(without, Felt { sent: 0, received: 1_000, pause: 60 * MS });
         assert_eq!(after, Felt::default());
+    }
+
+    #[test]
+    fn of_datagrams_only_those_that_come_are_a_sign() {
+        let begun = Instant::now();
+        let mut watched = Watched {
+            class: "real-time",
+            is_acknowledged: false,
+            at: (0, 0),
+            still_since: begun,
+            felt: [Felt::default(); 3],
+            is_open: true,
+        };
+        for step in 1..=10 {
+            watched.see(begun + step * 10 * MS, Stage::Before, (step * 200, 200));
+        }
+        watched.see(begun + 110 * MS, Stage::Before, (2_200, 400));
+        assert_eq!(watched.felt[0], Felt { sent: 2_200, received: 400, pause: 100 * MS });
     }
 
     #[test]

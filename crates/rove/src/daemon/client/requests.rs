@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
-use rove_proto::node::Command;
+use rove_proto::id::LinkId;
+use rove_proto::node::{Command, PathStatus};
 use serde_json::{Value, json};
 
 use super::rehearsal::Rehearsal;
@@ -76,10 +77,13 @@ impl Client<'_> {
 
     fn flows(&self) -> Result<Value> {
         flows::tell(&self.data, &self.config.persistence, |key, session| {
-            let path = session.and_then(|session| session.paths.first());
-            let index = path.filter(|path| path.in_use).and_then(|path| path.link);
-            let link = self.links.iter().find(|link| index.is_some_and(|id| id.0 == link.index));
-            Whose { peer: encoding::to_text(&key.0), link: link.map(|link| link.name.clone()) }
+            let paths = session.map(|session| session.paths.as_slice()).unwrap_or_default();
+            let link = |path: &PathStatus| {
+                let link = self.links.iter().find(|link| path.link == Some(LinkId(link.index)))?;
+                Some((path.id, link.name.clone()))
+            };
+            let links = paths.iter().filter_map(link).collect();
+            Whose { peer: encoding::to_text(&key.0), links }
         })
     }
 

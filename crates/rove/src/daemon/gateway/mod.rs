@@ -282,7 +282,8 @@ impl Daemon {
         flows::tell(&self.data, &self.gateway.config.persistence, |key, _| {
             // Who was revoked a moment ago has no name any more.
             let name = registry.peer(key).map(|peer| peer.name.to_string());
-            Whose { peer: name.unwrap_or_else(|| encoding::to_text(&key.0)), link: None }
+            let peer = name.unwrap_or_else(|| encoding::to_text(&key.0));
+            Whose { peer, links: BTreeMap::new() }
         })
     }
 
