@@ -24,6 +24,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 fn frames_of_packets() {
     let sequenced = Frame::Sequenced { bucket: 15, sequence: 0x0a0b_0c0d, packet: &PACKET };
     let ordered = Frame::Ordered { bucket: 255, sequence: 0x0a0b_0c0d, packet: &PACKET };
+    let first = Frame::First { bucket: 254, epoch: 0x0a0b, end: 0x0c0d, packet: &PACKET };
     let fragment = Frame::Fragment { packet_id: 9, index: 0x81, piece: &[1, 2, 3] };
     let frame = bytes(&format!("01 {PACKET_HEX}"));
     let again = Frame::Retransmission { serial: PathSerial(7), number: 0xffff_fffe, frame: &frame };
@@ -35,6 +36,7 @@ fn frames_of_packets() {
         (Frame::Packet(&PACKET), format!("01 {PACKET_HEX}")),
         (sequenced, format!("02 0f 0a0b0c0d {PACKET_HEX}")),
         (ordered, format!("05 ff 0a0b0c0d {PACKET_HEX}")),
+        (first, format!("06 fe 0a0b 0c0d {PACKET_HEX}")),
         (fragment, "03 00000009 81 010203".to_owned()),
         (again, format!("04 00000007 fffffffe 01 {PACKET_HEX}")),
         (again_sequenced, format!("04 00000007 00000001 02 03 00000005 {PACKET_HEX}")),

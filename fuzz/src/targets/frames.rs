@@ -93,6 +93,7 @@ fn seeds() -> Vec<Vec<u8>> {
         Frame::Retransmission { serial, number: 95, frame: &again },
         Frame::LastFeedback(feedback),
         Frame::Ordered { bucket: 200, sequence: 78, packet: &packet },
+        Frame::First { bucket: 200, epoch: 0x1234, end: 79, packet: &packet },
     ];
     let bytes = |frames: &[Frame<'_>]| {
         let mut out = Vec::new();

@@ -44,7 +44,8 @@ fn given(scheduler: Scheduler, ways: &mut [Way]) -> Vec<usize> {
     lines.settle(ways);
     while scheduler.needs(NOW, ways) {
         let place = scheduler.choose(NOW, ways, LEN).unwrap();
-        let what = Given { bucket: 0, among: Among::One, sequence: 0, len: LEN, elsewhere: 0 };
+        let (among, is_earlier) = (Among::One, false);
+        let what = Given { bucket: 0, among, sequence: 0, is_earlier, len: LEN, elsewhere: 0 };
         lines.push(&mut blocks, &mut ways[place], what, InnerPacket::whole(&[0; LEN]));
         given.push(place);
     }

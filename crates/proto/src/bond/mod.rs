@@ -128,4 +128,9 @@ impl Numbers {
         *next = number.wrapping_add(1);
         number
     }
+
+    /// How many numbers of the bucket were taken; wraps.
+    pub fn taken(&self, bucket: u8) -> u32 {
+        self.next.get(usize::from(bucket)).copied().unwrap_or(0)
+    }
 }

@@ -5,6 +5,9 @@
 //! Then the gap is given up: what belongs there goes on all the same when it comes, late, and
 //! nothing goes on twice. A gap never holds what is of another bucket.
 //!
+//! A sequence may follow another, that of the keys before: then nothing of it goes on before all of
+//! the other has, or what came first has waited for as long as it may.
+//!
 //! Knows neither paths nor round trips: whoever hands a packet in says how long it may wait.
 //!
 //! The bytes of a bucket lie in one queue in the order in which they came, beside a list of them in
@@ -83,6 +86,9 @@ struct Bucket {
     forgotten: u64,
     /// There once a gap was given up.
     missing: Option<Box<Window>>,
+    /// How many numbers the sequence has that this one follows, the low bits, while that one has
+    /// not gone on so far.
+    follows: Option<u16>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -107,10 +113,8 @@ struct Window([u64; WINDOW as usize / 64]);
 
 impl Reorder {
     /// Takes a packet; its number is one of its bucket and wraps. What is missing before it is
-    /// given up after `hold`, or at once where there is no room; so is what the bucket waits for
-    /// that is no part of this sequence, if it `waits` ([`Self::go_on`]). [`Self::next`] is to be
-    /// asked afterwards.
-    #[expect(clippy::too_many_arguments, reason = "a packet, its place, and how long it may wait")]
+    /// given up after `hold`, or at once where there is no room; so is the sequence that this one
+    /// follows. [`Self::next`] is to be asked afterwards.
     pub fn take(
         &mut self,
         blocks: &mut Blocks,
@@ -119,7 +123,6 @@ impl Reorder {
         sequence: u32,
         packet: &[u8],
         hold: Duration,
-        waits: bool,
     ) -> Taken {
         self.buckets.resize(BUCKETS, None);
         let line = self.buckets[usize::from(bucket)].get_or_insert_default();
@@ -127,9 +130,9 @@ impl Reorder {
         if ahead >= HALF {
             return line.take_late(sequence);
         }
-        if ahead == 0 && !waits {
+        if ahead == 0 && line.follows.is_none() {
             line.advance();
-            if line.is_next_kept() {
+            if line.goes_on() {
                 self.make_ready(bucket);
             }
             return Taken::Deliver;
@@ -142,7 +145,7 @@ impl Reorder {
         self.kept += 1;
         self.bytes += line.weight() - before;
         let is_full = line.weight() > BUCKET_BYTES_MAX || self.bytes > BYTES_MAX;
-        let goes_on = !waits && line.is_next_kept();
+        let goes_on = line.goes_on();
         self.due = Some(self.due.map_or(due, |first| first.min(due)));
         if is_full || goes_on {
             self.make_ready(bucket);
@@ -167,21 +170,45 @@ impl Reorder {
         }
     }
 
-    /// Whether packets of a bucket are kept.
-    pub fn keeps(&self, bucket: u8) -> bool {
-        let line = self.buckets.get(usize::from(bucket)).and_then(Option::as_ref);
-        line.is_some_and(|line| !line.places.is_empty())
+    /// The sequence of `bucket`, of which nothing has gone on yet, follows another that has `end`
+    /// numbers: until [`Self::go_on`] says that all of those went on.
+    pub fn follow(&mut self, bucket: u8, end: u16) {
+        self.buckets.resize(BUCKETS, None);
+        let line = self.buckets[usize::from(bucket)].get_or_insert_default();
+        if line.next == 0 {
+            line.follows = Some(end);
+        }
     }
 
-    /// What the buckets that waited had to wait for has come or was given up, but for those that
-    /// `waits` names. [`Self::next`] is to be asked afterwards.
-    pub fn go_on(&mut self, waits: impl Fn(u8) -> bool) {
+    /// Whether a bucket has gone on with, or given up, all numbers below one with these low bits.
+    pub fn has_reached(&self, bucket: u8, end: u16) -> bool {
+        let line = self.buckets.get(usize::from(bucket)).and_then(Option::as_ref);
+        #[expect(clippy::cast_possible_truncation, reason = "the low bits")]
+        let next = line.map_or(0, |line| line.next as u16);
+        next.wrapping_sub(end).cast_signed() >= 0
+    }
+
+    /// The sequences that these follow have gone on, where `has_ended` says so of a bucket and of
+    /// how many numbers its sequence has. [`Self::next`] is to be asked afterwards.
+    pub fn go_on(&mut self, has_ended: impl Fn(u8, u16) -> bool) {
         for bucket in 0..=u8::MAX {
-            let line = self.buckets.get(usize::from(bucket)).and_then(Option::as_ref);
-            if line.is_some_and(|line| line.is_next_kept()) && !waits(bucket) {
+            let line = self.buckets.get_mut(usize::from(bucket)).and_then(Option::as_mut);
+            if let Some(line) = line
+                && line.follows.take_if(|end| has_ended(bucket, *end)).is_some()
+                && line.is_next_kept()
+            {
                 self.make_ready(bucket);
             }
         }
+    }
+
+    /// Nobody will send what is missing: all that is kept goes on. [`Self::next`] is to be asked
+    /// afterwards.
+    pub fn give_up(&mut self) {
+        for line in self.buckets.iter_mut().flatten() {
+            line.arrivals.iter_mut().for_each(|arrival| arrival.due = Instant::ZERO);
+        }
+        self.due = self.due.map(|_| Instant::ZERO);
     }
 
     /// When [`Self::next`] has to be asked: not later than when the first gap is given up, and at
@@ -291,10 +318,11 @@ impl Bucket {
     /// it is given up.
     fn give_out(&mut self, blocks: &mut Blocks, gives_up: bool, packet: &mut Vec<u8>) -> bool {
         let Some(&first) = self.places.front() else { return false };
-        if !self.is_next_kept() {
+        if !self.goes_on() {
             if !gives_up {
                 return false;
             }
+            self.follows = None;
             self.skip_to(first.sequence);
         }
         let from = usize::try_from(first.at - self.forgotten).unwrap_or(usize::MAX);
@@ -330,11 +358,19 @@ impl Bucket {
 
     /// Gives up all numbers before `sequence`.
     fn skip_to(&mut self, sequence: u32) {
+        if sequence == self.next {
+            return;
+        }
         let missing = self.missing.get_or_insert_default();
         for back in 1..=sequence.wrapping_sub(self.next).min(WINDOW) {
             missing.insert(sequence.wrapping_sub(back));
         }
         self.next = sequence;
+    }
+
+    /// Whether what is next is kept and has nothing to wait for.
+    fn goes_on(&self) -> bool {
+        self.follows.is_none() && self.is_next_kept()
     }
 
     fn is_next_kept(&self) -> bool {

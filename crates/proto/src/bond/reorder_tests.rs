@@ -29,7 +29,7 @@ impl Exit {
     /// Takes the packet of a number, counted from the start. Its bytes tell the number.
     fn take(&mut self, now: Instant, number: u32, hold: Duration) -> Taken {
         let sequence = self.start.wrapping_add(number);
-        self.reorder.take(&mut self.blocks, now, 9, sequence, &bytes(number), hold, false)
+        self.reorder.take(&mut self.blocks, now, 9, sequence, &bytes(number), hold)
     }
 
     /// The numbers that are given out now.
@@ -92,35 +92,69 @@ fn a_gap_waits_from_the_first_that_came_after_it() {
 }
 
 #[test]
-fn what_waits_for_another_sequence_goes_on_after_it_or_when_its_time_is_over() {
-    let (mut exit, mut packet) = (Exit::default(), vec![]);
-    let take = |exit: &mut Exit, us, number| {
-        exit.reorder.take(&mut exit.blocks, at(us), 9, number, &bytes(number), HOLD, true)
-    };
-    assert_eq!((take(&mut exit, 0, 0), take(&mut exit, 10, 1)), (Taken::Kept, Taken::Kept));
-    assert_eq!((exit.next(at(10)), exit.reorder.keeps(9)), (vec![], true));
-    exit.reorder.go_on(|bucket| bucket == 9);
-    assert_eq!(exit.next(at(20)), []);
-    exit.reorder.go_on(|_| false);
-    assert_eq!((exit.next(at(20)), exit.reorder.keeps(9)), (vec![0, 1], false));
+fn a_sequence_goes_on_after_the_one_that_it_follows_or_when_its_time_is_over() {
+    let mut exit = Exit::default();
+    exit.reorder.follow(9, 7);
+    assert_eq!(exit.take(at(0), 0, HOLD), Taken::Kept);
+    assert_eq!(exit.take(at(10), 1, HOLD), Taken::Kept);
+    exit.reorder.go_on(|bucket, end| (bucket, end) != (9, 7));
+    assert_eq!((exit.next(at(20)), exit.reorder.due()), (vec![], Some(at(0) + HOLD)));
+    exit.reorder.go_on(|bucket, end| (bucket, end) == (9, 7));
+    assert_eq!(exit.next(at(20)), [0, 1]);
+    exit.reorder.follow(9, 7); // comes too late
     assert_eq!(exit.take(at(30), 2, HOLD), Taken::Deliver);
-    assert_eq!((take(&mut exit, 40, 3), exit.reorder.due()), (Taken::Kept, Some(at(40) + HOLD)));
-    assert!(exit.next(at(39) + HOLD).is_empty());
-    assert_eq!(exit.next(at(40) + HOLD), [3]);
-    // Who hears only now that there is nothing to wait for goes on as well.
-    assert_eq!((take(&mut exit, 50, 4), exit.take(at(60), 6, HOLD)), (Taken::Kept, Taken::Kept));
-    assert_eq!(exit.reorder.next(&mut exit.blocks, at(60), &mut packet), Some(9));
-    assert_eq!((packet, exit.take(at(70), 5, HOLD)), (bytes(4), Taken::Deliver));
-    assert_eq!(exit.next(at(70)), [6]);
+    assert!(exit.is_at_rest());
+
+    let mut exit = Exit::default();
+    exit.reorder.follow(9, 7);
+    assert_eq!(exit.take(at(5), 0, HOLD), Taken::Kept);
+    assert_eq!(exit.take(at(10), 3, HOLD * 2), Taken::Kept);
+    assert!(exit.next(at(4) + HOLD).is_empty());
+    assert_eq!(exit.next(at(5) + HOLD), [0], "what came first has waited for long enough");
+    assert_eq!(exit.take(at(20) + HOLD, 1, HOLD), Taken::Deliver);
+    assert_eq!(exit.next(at(20) + HOLD), []);
+    assert_eq!(exit.take(at(30) + HOLD, 2, HOLD), Taken::Deliver);
+    assert_eq!(exit.next(at(30) + HOLD), [3]);
+    assert!(exit.is_at_rest());
+}
+
+#[test]
+fn it_is_known_how_far_a_sequence_has_gone_on_by_the_low_bits() {
+    for start in [0, u32::MAX - 2, 0x1_fffe] {
+        let mut exit = Exit::beginning_at(start);
+        let has_reached = |exit: &Exit, number: u32| {
+            exit.reorder.has_reached(9, start.wrapping_add(number) as u16)
+        };
+        for number in 0..5 {
+            assert!(has_reached(&exit, number) && !has_reached(&exit, number + 1));
+            assert_eq!(exit.take(at(0), number, HOLD), Taken::Deliver);
+        }
+        assert_eq!(exit.take(at(0), 6, HOLD), Taken::Kept);
+        assert!(!has_reached(&exit, 7));
+        assert_eq!(exit.next(at(0) + HOLD), [6]);
+        assert!(has_reached(&exit, 7), "what is given up has gone on");
+    }
+    let nothing = Reorder::default();
+    assert!(nothing.has_reached(9, 0) && !nothing.has_reached(9, 1));
+}
+
+#[test]
+fn when_nobody_will_send_what_is_missing_all_that_is_kept_goes_on() {
+    let mut exit = Exit::default();
+    exit.reorder.give_up();
+    for number in [5, 2, 3] {
+        assert_eq!(exit.take(at(10), number, HOLD), Taken::Kept);
+    }
+    exit.reorder.give_up();
+    assert_eq!(exit.next(at(10)), [2, 3, 5]);
     assert!(exit.is_at_rest());
 }
 
 #[test]
 fn no_bucket_waits_for_another() {
     let (mut reorder, mut blocks) = (Reorder::default(), Blocks::default());
-    let mut take = |bucket, sequence| {
-        reorder.take(&mut blocks, at(0), bucket, sequence, &[bucket], HOLD, false)
-    };
+    let mut take =
+        |bucket, sequence| reorder.take(&mut blocks, at(0), bucket, sequence, &[bucket], HOLD);
     assert_eq!(
         (take(0, 1), take(255, 0), take(255, 2)),
         (Taken::Kept, Taken::Deliver, Taken::Kept)
@@ -132,7 +166,7 @@ fn no_bucket_waits_for_another() {
     assert_eq!((packet, reorder.due()), (vec![255], Some(at(0) + HOLD)));
     reorder.clear(&mut blocks);
     assert_eq!((reorder.bytes(), reorder.due(), reorder.is_empty()), (0, None, true));
-    assert_eq!(reorder.take(&mut blocks, at(0), 0, 0, &[], HOLD, false), Taken::Deliver);
+    assert_eq!(reorder.take(&mut blocks, at(0), 0, 0, &[], HOLD), Taken::Deliver);
 }
 
 #[test]
@@ -185,7 +219,7 @@ fn all_buckets_together_keep_no_more_than_there_is_room_for() {
     // Of each bucket every second is missing.
     for sequence in (1..18_000).step_by(2) {
         for bucket in [1, 2, 3] {
-            reorder.take(&mut blocks, at(0), bucket, sequence, &[bucket; 1_000], HOLD, false);
+            reorder.take(&mut blocks, at(0), bucket, sequence, &[bucket; 1_000], HOLD);
             assert!(reorder.bytes() <= BYTES_MAX + 2_000);
             while let Some(bucket) = reorder.next(&mut blocks, at(0), &mut packet) {
                 *given.entry(bucket).or_default() += 1;

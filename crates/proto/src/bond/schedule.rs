@@ -106,6 +106,8 @@ pub struct Given {
     pub among: Among,
     /// Its place in the sequence of that.
     pub sequence: u32,
+    /// Whether that is the sequence of the keys before.
+    pub is_earlier: bool,
     /// Bytes of it.
     pub len: usize,
     /// How many of them, at its end, are kept with its connection.
@@ -222,18 +224,22 @@ impl Lines {
         Some(given)
     }
 
-    /// The sequences begin anew: what waits is numbered by `next`, in the order that it had.
-    /// Copies go: their originals are numbered.
+    /// There are new keys: what waits has its place under those before. What had it under those
+    /// before them, of which nothing is known any more, is numbered by `next`, in the order that
+    /// it had. Copies of it go: their originals are numbered.
     pub fn renumber(&mut self, blocks: &mut Blocks, mut next: impl FnMut(u8) -> u32) {
         self.lines.iter_mut().for_each(|line| line.drop_copies(blocks));
         self.len = self.lines.iter().map(|line| line.given.len()).sum();
-        let mut all: Vec<&mut Given> =
-            self.lines.iter_mut().flat_map(|line| line.given.iter_mut()).collect();
+        let all = self.lines.iter_mut().flat_map(|line| line.given.iter_mut());
+        let (mut all, later): (Vec<_>, Vec<_>) = all.partition(|given| given.is_earlier);
+        later.into_iter().for_each(|given| given.is_earlier = true);
         all.sort_by(|a, b| {
             let ahead = a.sequence.wrapping_sub(b.sequence).cast_signed();
             (a.bucket, ahead).cmp(&(b.bucket, 0))
         });
-        all.into_iter().for_each(|given| given.sequence = next(given.bucket));
+        for given in all {
+            (given.sequence, given.is_earlier) = (next(given.bucket), false);
+        }
     }
 
     /// Forgets everything. Returns how many packets that were.
@@ -244,9 +250,10 @@ impl Lines {
 }
 
 impl Line {
-    /// Forgets what another path answers for.
+    /// Forgets what has its place under earlier keys and another path answers for.
     fn drop_copies(&mut self, blocks: &mut Blocks) {
-        if !self.given.iter().any(|given| given.among == Among::Copy) {
+        let drops = |given: &Given| given.is_earlier && given.among == Among::Copy;
+        if !self.given.iter().any(drops) {
             return;
         }
         let mut packet = Vec::new();
@@ -255,7 +262,7 @@ impl Line {
             packet.clear();
             self.packets.append_to(0, given.len, &mut packet);
             self.packets.forget_first(blocks, given.len);
-            if given.among != Among::Copy {
+            if !drops(&given) {
                 self.packets.push(blocks, &packet);
                 self.given.push_back(given);
             }

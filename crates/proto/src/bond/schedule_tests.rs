@@ -22,7 +22,7 @@ fn way(path: u32, mbps: f64, delay_ms: u64) -> Way {
 }
 
 fn packet(sequence: u32) -> Given {
-    Given { bucket: 0, among: Among::One, sequence, len: 1_000, elsewhere: 0 }
+    Given { bucket: 0, among: Among::One, sequence, is_earlier: false, len: 1_000, elsewhere: 0 }
 }
 
 fn bytes(packet: &[u8]) -> InnerPacket<'_> {
@@ -107,7 +107,7 @@ fn what_is_stranded_is_given_out_again() {
 }
 
 #[test]
-fn new_keys_number_anew_what_waits_in_the_order_that_it_had() {
+fn what_waits_over_new_keys_keeps_its_place_and_over_two_gets_one_in_the_order_that_it_had() {
     let (mut lines, mut blocks) = (Lines::default(), Blocks::default());
     let mut ways = [way(1, 8.0, 0), way(2, 8.0, 0)];
     lines.settle(&mut ways);
@@ -119,6 +119,13 @@ fn new_keys_number_anew_what_waits_in_the_order_that_it_had() {
         let copy = Given { among: Among::Copy, ..packet(sequence) };
         lines.push(&mut blocks, &mut ways[1 - place], copy, bytes(&[9; 1_000]));
     }
+    // It keeps its places while the keys that it has them under are there,
+    let before = lines.bytes();
+    lines.renumber(&mut blocks, |_| unreachable!());
+    assert_eq!(lines.bytes(), before);
+    assert!(lines.front(&ways[0]).is_some_and(|(given, ..)| given.is_earlier));
+    // and beside what came since.
+    lines.push(&mut blocks, &mut ways[0], packet(0), bytes(&[0; 1_000]));
     let mut next = 0..;
     lines.renumber(&mut blocks, |_| next.next().unwrap());
     lines.settle(&mut ways);
@@ -126,8 +133,9 @@ fn new_keys_number_anew_what_waits_in_the_order_that_it_had() {
         let (given, front, back) = lines.front(&ways[place]).unwrap();
         assert_eq!([front, back].concat(), vec![place as u8; 1_000]);
         lines.pop(&mut blocks, &mut ways[place]);
-        given.sequence
+        (given.sequence, given.is_earlier)
     };
-    assert_eq!([0, 1, 0, 1].map(&mut left), [1, 2, 3, 0]);
+    let numbers = [(1, false), (2, false), (3, false), (0, false), (0, true)];
+    assert_eq!([0, 1, 0, 1, 0].map(&mut left), numbers);
     assert!(lines.is_empty());
 }

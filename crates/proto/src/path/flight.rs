@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 
 use super::congestion::RateSample;
 use super::decline::Decline;
+use super::feedback::DELAY_PACED;
 use super::large::Large;
 use super::rtt::Rtt;
 use crate::blocks::{Blocks, Queue};
@@ -139,6 +140,8 @@ pub struct Flight {
     /// The oldest eliciting datagram that no feedback has covered yet.
     unanswered: Option<(PacketNumber, Instant)>,
     acknowledged: Option<PacketNumber>,
+    /// Something that left later has arrived and was counted elsewhere.
+    is_overtaken: bool,
     /// What has arrived.
     mark: Mark,
     /// What leaves before this one has arrived does so when there is too little to send.
@@ -305,8 +308,12 @@ impl Flight {
     /// When the oldest that others have overtaken counts as lost; `None` while there is none.
     pub fn late_due(&self, rtt: &Rtt) -> Option<Instant> {
         let oldest = self.entries.front().filter(|oldest| oldest.fate == Fate::Open)?;
-        let overtaken = self.acknowledged.is_some_and(|largest| largest > self.first);
-        overtaken.then(|| oldest.at + self.lateness(rtt))
+        Some(oldest.at + self.lateness(rtt)?)
+    }
+
+    /// Something that left by the path later, and is counted elsewhere, has arrived.
+    pub const fn overtaken(&mut self) {
+        self.is_overtaken = true;
     }
 
     /// What others have overtaken, and has not come for too long, goes to `lost`.
@@ -325,9 +332,15 @@ impl Flight {
         lost
     }
 
-    /// After what time something that others have overtaken is lost.
-    fn lateness(&self, rtt: &Rtt) -> Duration {
-        rtt.smoothed() * 9 / 8 + self.order.window + GRANULARITY
+    /// After what time the first is lost, if others have overtaken it: where they were not told of
+    /// together with it, that may still be under way.
+    fn lateness(&self, rtt: &Rtt) -> Option<Duration> {
+        let untold = match self.acknowledged {
+            Some(largest) if largest > self.first => Duration::ZERO,
+            Some(_) | None if self.is_overtaken => 2 * DELAY_PACED,
+            Some(_) | None => return None,
+        };
+        Some(rtt.smoothed() * 9 / 8 + self.order.window + GRANULARITY + untold)
     }
 
     /// Since when the peer has owed feedback for what was sent; `None` when nothing is open.
@@ -460,7 +473,7 @@ impl Flight {
             if sent.fate == Fate::Open {
                 let overtaken = largest >= self.first + OVERTAKEN_MAX;
                 let later = newest_at.is_none_or(|at| at >= sent.at + self.order.window);
-                let is_late = largest > self.first && now >= sent.at + self.lateness(rtt);
+                let is_late = self.lateness(rtt).is_some_and(|after| now >= sent.at + after);
                 if !(overtaken && later || is_late) {
                     break;
                 }

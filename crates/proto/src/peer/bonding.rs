@@ -5,6 +5,8 @@
 //! congestion controller allows. Which paths there are is decided in `share`.
 
 use super::egress::Load;
+use super::epoch::Epoch;
+use super::index::EpochId;
 use super::{Context, Peer};
 use crate::bond::Bond;
 use crate::bond::choice::{self, Tally};
@@ -18,7 +20,7 @@ use crate::path::congestion::Controller;
 use crate::path::{Health, Path, PathId, Trust, delay};
 use crate::time::{Duration, Instant};
 use crate::wire::data::OVERHEAD;
-use crate::wire::frame;
+use crate::wire::frame::{self, Frame};
 use crate::wire::inner::{InnerPacket, InnerView, TCP, UDP};
 use crate::wire::tcp::{Flags, Segment};
 
@@ -104,10 +106,13 @@ impl Peer {
             return Err(DropReason::QueueFull); // one that has need has room
         };
         let sequence = epoch.numbers.take(bucket);
-        let given = Given { bucket, among: Among::One, sequence, len, elsewhere: kept };
+        let given =
+            Given { bucket, among: Among::One, sequence, is_earlier: false, len, elsewhere: kept };
         let way = &mut ways[place];
-        if way.waiting == 0 && way.is_ready(cx.now) && !cx.out.is_full() {
-            let path = way.path;
+        let path = way.path;
+        let seals =
+            self.paths.get(path).is_some_and(|path| epoch.has_lane_for(path.id, &path.route));
+        if way.waiting == 0 && way.is_ready(cx.now) && !cx.out.is_full() && seals {
             return self.send_ordered(cx, path, given, packet.head, packet.tail);
         }
         lines.push(cx.memory.blocks(), way, given, packet);
@@ -217,6 +222,10 @@ impl Peer {
         }
         let waits = !self.bond.is_idle();
         self.note_closed(waits);
+        if self.bond.looked.is_none() {
+            self.bond.due = Some(cx.now + REST);
+            return;
+        }
         // Where nothing was given to a path yet, it will be when its turn comes.
         let Bond { ways, entry, .. } = &self.bond;
         let waits = |way: &&Way| way.is_open() && (!entry.is_empty() || way.waiting > 0);
@@ -292,8 +301,8 @@ impl Peer {
     fn way(&self, now: Instant, path: &Path) -> Option<Way> {
         let controller = path.congestion.as_deref()?;
         let lane = self.epochs.current.as_ref()?.tx.iter().find(|lane| lane.path == path.id);
-        let (in_flight, loss) =
-            lane.map_or((0, 0.0), |lane| (lane.flight.in_flight(), lane.flight.loss().share()));
+        let loss = lane.map_or(0.0, |lane| lane.flight.loss().share());
+        let in_flight = self.epochs.in_flight(path.id);
         Some(Way {
             path: path.id,
             next_at: controller.next_at(),
@@ -333,6 +342,7 @@ impl Peer {
                 bucket: popped.bucket,
                 among: Among::One,
                 sequence: epoch.numbers.take(popped.bucket),
+                is_earlier: false,
                 len: packet.len(),
                 elsewhere: popped.kept,
             };
@@ -358,10 +368,16 @@ impl Peer {
         self.bond.packet = packet;
     }
 
-    /// The next packet of the line of the path at `place` leaves.
+    /// The next packet of the line of the path at `place` leaves; but where another path has got
+    /// the last index, that line is stranded.
     fn send_next(&mut self, cx: &mut Context<'_>, place: usize) {
-        let lines = std::mem::take(&mut self.bond.lines);
         let path = self.bond.ways[place].path;
+        if !self.paths.get(path).is_some_and(|path| self.has_lane(path)) {
+            self.bond.ways[place].room = 0;
+            self.bond.looked = None;
+            return;
+        }
+        let lines = std::mem::take(&mut self.bond.lines);
         if let Some((given, front, back)) = lines.front(&self.bond.ways[place])
             && let Err(reason) = self.send_ordered(cx, path, given, front, back)
         {
@@ -380,7 +396,8 @@ impl Peer {
         front: &[u8],
         back: &[u8],
     ) -> Result<(), DropReason> {
-        let Given { bucket, among, sequence, len, elsewhere } = given;
+        let Given { among, len, elsewhere, .. } = given;
+        let (epoch, header) = self.place_of(id, given).ok_or(DropReason::NoRoute)?;
         let room = self.paths.get(id).map_or(0, |path| path.mtu.datagram() - OVERHEAD);
         let load = match among {
             Among::One => Load::Packet { elsewhere },
@@ -388,17 +405,37 @@ impl Peer {
             Among::Copy => Load::Eliciting,
         };
         if len + frame::ORDERED_OVERHEAD <= room {
-            return self.send_on(cx, id, load, |draft| {
-                frame::emit_ordered_header(draft.frames(), bucket, sequence);
+            return self.send_under(cx, epoch, id, load, |draft| {
+                header.emit(draft.frames());
                 draft.frames().extend_from_slice(front);
                 draft.frames().extend_from_slice(back);
             });
         }
         let mut whole = Vec::with_capacity(len + frame::ORDERED_OVERHEAD);
-        frame::emit_ordered_header(&mut whole, bucket, sequence);
+        header.emit(&mut whole);
         whole.extend_from_slice(front);
         whole.extend_from_slice(back);
-        self.send_split(cx, id, &whole)
+        self.send_split(cx, epoch, id, &whole)
+    }
+
+    /// The epoch that a packet has its place in, and the frame without it that says which place:
+    /// that of the first in a sequence says what comes before. What the path cannot carry under
+    /// earlier keys any more gets a place under the current ones.
+    fn place_of(&mut self, id: PathId, given: Given) -> Option<(EpochId, Frame<'static>)> {
+        let Given { bucket, among, mut sequence, is_earlier, .. } = given;
+        if is_earlier {
+            let previous = self.epochs.previous().zip(self.paths.get(id));
+            let seals = |it: &(&Epoch, &Path)| it.0.has_lane_for(it.1.id, &it.1.route);
+            if let Some((epoch, _)) = previous.filter(seals) {
+                return Some((epoch.id, Frame::Ordered { bucket, sequence, packet: &[] }));
+            }
+            let current = self.epochs.current.as_mut().filter(|_| among == Among::One)?;
+            sequence = current.numbers.take(bucket);
+        }
+        let current = self.epochs.current.as_ref()?.id;
+        let before = self.epochs.ended(bucket).filter(|_| sequence == 0);
+        let first = |(epoch, end)| Frame::First { bucket, epoch, end, packet: &[] };
+        Some((current, before.map_or(Frame::Ordered { bucket, sequence, packet: &[] }, first)))
     }
 
     /// What was given to a path that carries no more goes by another.
@@ -476,7 +513,7 @@ impl Peer {
             .then_some(path.id)
     }
 
-    /// New keys: the sequences begin anew.
+    /// New keys: the sequences begin anew, and what has its place in those before keeps it.
     pub(super) fn renumber(&mut self, cx: &mut Context<'_>) {
         self.bond.looked = None;
         if let Some(epoch) = &mut self.epochs.current {

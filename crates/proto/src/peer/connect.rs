@@ -381,6 +381,7 @@ impl Peer {
             ours: attempt.indices,
             theirs: welcome.indices.to_vec(),
         };
+        self.release_previous(cx);
         self.epochs.install(cx.now, Epoch::new(cx.now, agreed), cx.indices);
         let first = self.established.is_none();
         self.established.get_or_insert(cx.now);

@@ -2,6 +2,7 @@
 //! datagram of a session is made, whatever it carries.
 
 use super::epoch::Epoch;
+use super::index::EpochId;
 use super::paths::Choice;
 use super::share::note_idle;
 use super::{Context, Peer};
@@ -193,7 +194,8 @@ impl Peer {
                 }
             });
         }
-        self.send_split(cx, path, &pack::frame(framing, packet))
+        let epoch = self.epochs.current.as_ref().ok_or(DropReason::NoRoute)?.id;
+        self.send_split(cx, epoch, path, &pack::frame(framing, packet))
     }
 
     /// One packet frame that is too large for its path, in pieces. They are not kept: paths whose
@@ -201,16 +203,17 @@ impl Peer {
     pub(super) fn send_split(
         &mut self,
         cx: &mut Context<'_>,
+        epoch: EpochId,
         path: PathId,
         whole: &[u8],
     ) -> Result<(), DropReason> {
         let carrier = self.paths.get_mut(path).ok_or(DropReason::NoRoute)?;
         let room = carrier.mtu.datagram() - OVERHEAD - frame::FRAGMENT_OVERHEAD;
         carrier.split += 1;
-        let epoch = self.epochs.current.as_mut().ok_or(DropReason::NoRoute)?;
-        let packet_id = epoch.next_fragment();
+        let (found, _) = self.epochs.find(epoch).ok_or(DropReason::NoRoute)?;
+        let packet_id = found.next_fragment();
         for (index, range) in fragment::pieces(whole.len(), room) {
-            self.send_on(cx, path, Load::Eliciting, |draft| {
+            self.send_under(cx, epoch, path, Load::Eliciting, |draft| {
                 frame::emit_fragment_header(draft.frames(), packet_id, index);
                 draft.frames().extend_from_slice(&whole[range]);
             })?;
@@ -241,7 +244,20 @@ impl Peer {
         load: Load,
         fill: impl FnOnce(&mut Draft<'_>),
     ) -> Result<(), DropReason> {
-        let epoch = self.epochs.current.as_mut().ok_or(DropReason::NoRoute)?;
+        let epoch = self.epochs.current.as_ref().ok_or(DropReason::NoRoute)?.id;
+        self.send_under(cx, epoch, path, load, fill)
+    }
+
+    /// The same under the keys of `epoch`: the current ones or those before.
+    pub(super) fn send_under(
+        &mut self,
+        cx: &mut Context<'_>,
+        epoch: EpochId,
+        path: PathId,
+        load: Load,
+        fill: impl FnOnce(&mut Draft<'_>),
+    ) -> Result<(), DropReason> {
+        let (epoch, _) = self.epochs.find(epoch).ok_or(DropReason::NoRoute)?;
         let path = self.paths.get_to_send(path).ok_or(DropReason::NoRoute)?;
         let len = seal_into(cx, epoch, path, load, fill)?;
         if let Some(controller) = &path.congestion {

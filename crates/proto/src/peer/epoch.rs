@@ -62,6 +62,9 @@ pub(crate) struct Epoch {
     pub(crate) since: Instant,
     /// Where the handshake's answer went to or came from.
     pub(crate) origin: Route,
+    /// What this end calls it where it says how long a sequence was, and what the peer does: the
+    /// low bits of the first index that the other one issued.
+    names: (u16, u16),
     theirs: BTreeMap<PathSerial, SessionIndex>,
     /// What proves that the peer lost the session, by the serial of the index that it would name.
     restart_tokens: BTreeMap<PathSerial, RestartToken>,
@@ -110,6 +113,9 @@ impl Epoch {
         let serials = || (0..).map(PathSerial);
         let Agreed { id, keys, initiator, origin, ours, theirs } = agreed;
         let next_rx = PathSerial(u32::try_from(ours.len()).unwrap_or(u32::MAX));
+        #[expect(clippy::cast_possible_truncation, reason = "the low bits")]
+        let name = |indices: &[SessionIndex]| indices.first().map_or(0, |index| index.0 as u16);
+        let names = (name(&theirs), name(&ours));
         Self {
             id,
             profile: policy::profile(&keys.seal),
@@ -117,6 +123,7 @@ impl Epoch {
             initiator,
             since: now,
             origin,
+            names,
             theirs: serials().zip(theirs).collect(),
             restart_tokens: BTreeMap::new(),
             next_tx: PathSerial(0),
@@ -352,8 +359,21 @@ impl Epoch {
 #[derive(Debug, Default)]
 pub(crate) struct Epochs {
     pub(crate) current: Option<Epoch>,
-    previous: Option<(Epoch, Instant)>,
+    previous: Option<Previous>,
     pending: Vec<Epoch>,
+}
+
+/// The epoch before the current one: what left under its keys is told of and repaired under them.
+#[derive(Debug)]
+struct Previous {
+    epoch: Epoch,
+    /// When it is forgotten.
+    due: Instant,
+    /// Whether the peer has said something under its keys since there are others: it has them
+    /// still. One that was restarted has not, and what leaves under them is for nothing.
+    is_heard: bool,
+    /// Whether something was sent under them to find out.
+    is_tried: bool,
 }
 
 /// Which of the epochs a datagram belongs to.
@@ -369,8 +389,8 @@ impl Epochs {
         if let Some(epoch) = self.current.as_mut().filter(|epoch| epoch.id == id) {
             return Some((epoch, Standing::Current));
         }
-        if let Some((epoch, _)) = self.previous.as_mut().filter(|(epoch, _)| epoch.id == id) {
-            return Some((epoch, Standing::Previous));
+        if let Some(previous) = self.previous.as_mut().filter(|it| it.epoch.id == id) {
+            return Some((&mut previous.epoch, Standing::Previous));
         }
         let pending = self.pending.iter_mut().find(|epoch| epoch.id == id)?;
         Some((pending, Standing::Pending))
@@ -398,22 +418,25 @@ impl Epochs {
 
     /// Sends under `epoch` from now on.
     pub(crate) fn install(&mut self, now: Instant, epoch: Epoch, table: &mut IndexTable) {
-        if let Some((oldest, _)) = self.previous.take() {
-            table.revoke(oldest.own_indices());
+        if let Some(oldest) = self.previous.take() {
+            table.revoke(oldest.epoch.own_indices());
         }
-        self.previous = self.current.replace(epoch).map(|old| (old, now + PREVIOUS_TIME));
+        self.previous = self.current.replace(epoch).map(|epoch| {
+            let due = now + PREVIOUS_TIME;
+            Previous { epoch, due, is_heard: false, is_tried: false }
+        });
     }
 
     /// When an epoch falls due to be forgotten.
     pub(crate) fn due(&self) -> Option<Instant> {
         let pending = self.pending.iter().map(|epoch| epoch.since + PENDING_TIME);
-        pending.chain(self.previous.as_ref().map(|&(_, due)| due)).min()
+        pending.chain(self.previous.as_ref().map(|previous| previous.due)).min()
     }
 
     /// Forgets what is due.
     pub(crate) fn expire(&mut self, now: Instant, table: &mut IndexTable) {
-        if let Some((old, _)) = self.previous.take_if(|(_, due)| *due <= now) {
-            table.revoke(old.own_indices());
+        if let Some(old) = self.previous.take_if(|previous| previous.due <= now) {
+            table.revoke(old.epoch.own_indices());
         }
         self.pending.retain(|epoch| {
             let keep = epoch.since + PENDING_TIME > now;
@@ -424,27 +447,89 @@ impl Epochs {
         });
     }
 
-    /// Whether packets of a bucket wait under the keys before those of the epoch `id`: what came
-    /// under these is to wait for them.
-    pub(crate) fn waits_before(&self, id: EpochId, bucket: u8) -> bool {
-        let is_current = self.current.as_ref().is_some_and(|epoch| epoch.id == id);
-        let previous = self.previous.as_ref().filter(|_| is_current);
-        previous.is_some_and(|(epoch, _)| epoch.reorder.keeps(bucket))
+    /// The epoch before the current one.
+    pub(crate) fn previous(&self) -> Option<&Epoch> {
+        self.previous.as_ref().map(|previous| &previous.epoch)
+    }
+
+    /// Something came under the keys of the epoch `id`. Returns whether it is the one before the
+    /// current one, and the first time since there is that.
+    pub(crate) fn hear(&mut self, id: EpochId) -> bool {
+        let previous = self.previous.as_mut().filter(|previous| previous.epoch.id == id);
+        previous.is_some_and(|previous| !std::mem::replace(&mut previous.is_heard, true))
+    }
+
+    /// Whether what was lost under the keys of the epoch `id` may leave under them again; `None`
+    /// when they are gone. Under earlier keys that the peer may not have any more one may, to find
+    /// that out.
+    pub(crate) fn may_repair(&mut self, id: EpochId) -> Option<bool> {
+        if self.current.as_ref().is_some_and(|epoch| epoch.id == id) {
+            return Some(true);
+        }
+        let previous = self.previous.as_mut().filter(|previous| previous.epoch.id == id)?;
+        Some(previous.is_heard || !std::mem::replace(&mut previous.is_tried, true))
+    }
+
+    /// By which name the peer knows the epoch before the current one, and how many packets of
+    /// `bucket` have their place in its sequence, if any have.
+    pub(crate) fn ended(&self, bucket: u8) -> Option<(u16, u16)> {
+        let previous = self.previous()?;
+        let taken = previous.numbers.taken(bucket);
+        #[expect(clippy::cast_possible_truncation, reason = "the low bits travel")]
+        let end = taken as u16;
+        (taken != 0).then_some((previous.names.0, end))
+    }
+
+    /// The sequence of `bucket` under the keys of `id` begins where that of the epoch that the peer
+    /// calls `name` has `end` numbers: it waits until all of them have gone on.
+    pub(crate) fn follow(&mut self, id: EpochId, bucket: u8, name: u16, end: u16) {
+        if let (Some(previous), Some(current)) = (&self.previous, &mut self.current)
+            && current.id == id
+            && previous.epoch.names.1 == name
+            && !previous.epoch.reorder.has_reached(bucket, end)
+        {
+            current.reorder.follow(bucket, end);
+        }
     }
 
     /// Lets go on in the current epoch what waits for nothing in the one before. Returns the
     /// current one's name, if there are both.
     pub(crate) fn go_on(&mut self) -> Option<EpochId> {
-        let (previous, current) = (&self.previous.as_ref()?.0, self.current.as_mut()?);
-        current.reorder.go_on(|bucket| previous.reorder.keeps(bucket));
+        let (previous, current) = (&self.previous.as_ref()?.epoch, self.current.as_mut()?);
+        current.reorder.go_on(|bucket, end| previous.reorder.has_reached(bucket, end));
         Some(current.id)
+    }
+
+    /// What left by `path` under the keys before the current ones left before something that has
+    /// arrived under these.
+    pub(crate) fn overtake(&mut self, path: PathId) {
+        let lanes = self.previous.iter_mut().flat_map(|previous| &mut previous.epoch.tx);
+        lanes.filter(|lane| lane.path == path).for_each(|lane| lane.flight.overtaken());
+    }
+
+    /// Nothing more will come under the keys before the current ones: nothing waits for that, under
+    /// these or those. Returns the epoch that stands so and may go on, if there are both.
+    pub(crate) fn end_previous(&mut self, standing: Standing) -> Option<EpochId> {
+        let (previous, current) = (&mut self.previous.as_mut()?.epoch, self.current.as_mut()?);
+        if standing == Standing::Previous {
+            previous.reorder.give_up();
+            return Some(previous.id);
+        }
+        current.reorder.go_on(|_, _| true);
+        Some(current.id)
+    }
+
+    /// Bytes on their way by `path`, under whatever keys.
+    pub(crate) fn in_flight(&self, path: PathId) -> u64 {
+        let lanes = self.all_receiving().flat_map(|epoch| &epoch.tx);
+        lanes.filter(|lane| lane.path == path).map(|lane| lane.flight.in_flight()).sum()
     }
 
     /// The epoch that stands so, if a gap in one of its sequences is to be given up.
     pub(crate) fn gap_due(&self, now: Instant, standing: Standing) -> Option<EpochId> {
         let epoch = match standing {
             Standing::Current => self.current.as_ref(),
-            Standing::Previous => self.previous.as_ref().map(|(epoch, _)| epoch),
+            Standing::Previous => self.previous(),
             Standing::Pending => None,
         };
         let due = |epoch: &&Epoch| epoch.reorder.due().is_some_and(|due| due <= now);
@@ -453,18 +538,18 @@ impl Epochs {
 
     /// Every epoch that still receives.
     pub(crate) fn receiving(&mut self) -> impl Iterator<Item = &mut Epoch> {
-        self.current.iter_mut().chain(self.previous.iter_mut().map(|(epoch, _)| epoch))
+        self.current.iter_mut().chain(self.previous.iter_mut().map(|previous| &mut previous.epoch))
     }
 
     /// The same, to look at.
     pub(crate) fn all_receiving(&self) -> impl Iterator<Item = &Epoch> {
-        self.current.iter().chain(self.previous.iter().map(|(epoch, _)| epoch))
+        self.current.iter().chain(self.previous())
     }
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self, table: &mut IndexTable) {
         let Self { current, previous, pending } = std::mem::take(self);
-        for epoch in current.into_iter().chain(previous.map(|(e, _)| e)).chain(pending) {
+        for epoch in current.into_iter().chain(previous.map(|it| it.epoch)).chain(pending) {
             table.revoke(epoch.own_indices());
         }
     }

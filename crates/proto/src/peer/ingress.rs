@@ -48,6 +48,9 @@ impl Peer {
         if fresh {
             self.promote(cx, lead.epoch);
         }
+        if self.epochs.hear(lead.epoch) {
+            self.lost.put_forward();
+        }
         let path = self.locate(cx, lead, route, newest, fresh);
         if let Some(path) = path.and_then(|id| self.paths.get_mut(id)) {
             path.note_return(cx.now);
@@ -110,6 +113,7 @@ impl Peer {
     /// The first datagram under a pending epoch's keys: the peer has them, they replace the old.
     fn promote(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
         let first = self.established.is_none();
+        self.release_previous(cx);
         self.epochs.confirm(cx.now, epoch, cx.indices);
         self.established.get_or_insert(cx.now);
         self.begin_epoch(cx);
@@ -156,6 +160,9 @@ impl Peer {
             }
             Frame::Ordered { bucket, sequence, packet } => {
                 self.take_ordered(cx, arrival.epoch, (bucket, sequence), packet)
+            }
+            Frame::First { bucket, epoch, end, packet } => {
+                self.take_first(cx, arrival.epoch, bucket, (epoch, end), packet)
             }
             Frame::Fragment { packet_id, index, piece } => {
                 let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
@@ -266,6 +273,7 @@ impl Peer {
                 frame @ (Frame::Packet(_)
                 | Frame::Sequenced { .. }
                 | Frame::Ordered { .. }
+                | Frame::First { .. }
                 | Frame::Retransmission { .. }),
             )) => self.take_frame(cx, arrival, frame),
             Some(_) | None => Err(DropReason::Fragment),
@@ -294,6 +302,7 @@ impl Peer {
     }
 
     fn take_feedback(&mut self, cx: &mut Context<'_>, arrival: Arrival, feedback: &Feedback) {
+        let in_flight = self.in_flight(arrival.epoch, feedback.serial);
         let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return };
         let Some(lane) = epoch.tx.iter_mut().find(|lane| lane.seal.serial == feedback.serial)
         else {
@@ -302,14 +311,14 @@ impl Peer {
         let Some(path) = self.paths.get_mut(lane.path) else { return };
         let blocks = cx.memory.blocks();
         let mut lost = VecDeque::new();
-        // What was lost under old keys has no name under the new ones.
-        let repairs = path.congestion.is_some() && arrival.standing == Standing::Current;
-        let repaired = repairs.then_some(&mut lost);
+        let repaired = path.congestion.is_some().then_some(&mut lost);
+        let before = lane.flight.in_flight();
         let news = lane.flight.acknowledged(cx.now, blocks, feedback, &mut path.rtt, repaired);
         if let Some(news) = &news {
-            path.delivered(cx.now, feedback, news, lane.flight.in_flight());
+            let elsewhere = in_flight.saturating_sub(before);
+            path.delivered(cx.now, feedback, news, elsewhere + lane.flight.in_flight());
         }
-        let serial = lane.seal.serial;
+        let (serial, follows) = (lane.seal.serial, news.is_some_and(|news| news.sent_at.is_some()));
         if lane.flight.takes_shrunk() {
             path.doubt_mtu(cx.now);
         }
@@ -328,7 +337,17 @@ impl Peer {
         if declines {
             self.distrust(cx, id);
         }
-        self.lost.extend(serial, lost);
+        if follows && arrival.standing == Standing::Current {
+            self.epochs.overtake(id);
+        }
+        self.lost.extend(arrival.epoch, serial, lost);
+    }
+
+    /// Bytes on their way, under whatever keys, by the path of a lane.
+    fn in_flight(&mut self, epoch: EpochId, serial: PathSerial) -> u64 {
+        let Some((epoch, _)) = self.epochs.find(epoch) else { return 0 };
+        let lane = epoch.tx.iter().find(|lane| lane.seal.serial == serial);
+        lane.map(|lane| lane.path).map_or(0, |path| self.epochs.in_flight(path))
     }
 
     fn take_control_frame(
@@ -382,7 +401,7 @@ impl Peer {
 
 /// What the sender of `frame` is owed.
 const fn elicited_by(frame: &Frame<'_>) -> Elicits {
-    if matches!(frame, Frame::Ordered { .. }) {
+    if matches!(frame, Frame::Ordered { .. } | Frame::First { .. }) {
         Elicits::Pace
     } else if frame.elicits_feedback() {
         Elicits::Feedback

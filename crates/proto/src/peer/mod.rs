@@ -374,7 +374,6 @@ impl Peer {
     /// New keys are in use: what was counted or named under the old ones means nothing any more.
     fn begin_epoch(&mut self, cx: &mut Context<'_>) {
         self.control = ControlSender::default();
-        self.lost = retransmit::Lost::default();
         self.renumber(cx);
         self.calls = rest::Calls::default();
         self.followed = 0; // it may be another process that asks now

@@ -27,10 +27,9 @@ impl Peer {
         packet: &[u8],
     ) -> Result<(), DropReason> {
         let hold = self.gap_time();
-        let waits = self.epochs.waits_before(epoch, bucket);
         let Some((found, standing)) = self.epochs.find(epoch) else { return Ok(()) };
         let blocks = cx.memory.blocks();
-        match found.reorder.take(blocks, cx.now, bucket, sequence, packet, hold, waits) {
+        match found.reorder.take(blocks, cx.now, bucket, sequence, packet, hold) {
             Taken::Deliver => {
                 let delivered = self.deliver_in_turn(cx, packet);
                 self.release(cx, epoch, standing);
@@ -42,6 +41,30 @@ impl Peer {
                 Ok(())
             }
             Taken::Duplicate => Ok(()),
+        }
+    }
+
+    /// The first of a sequence that follows one under the keys before.
+    pub(super) fn take_first(
+        &mut self,
+        cx: &mut Context<'_>,
+        epoch: EpochId,
+        bucket: u8,
+        (before, end): (u16, u16),
+        packet: &[u8],
+    ) -> Result<(), DropReason> {
+        self.epochs.follow(epoch, bucket, before, end);
+        self.take_ordered(cx, epoch, (bucket, 0), packet)
+    }
+
+    /// There will be new keys, and those before the current ones are forgotten: what waits for
+    /// something under these goes on.
+    pub(super) fn release_previous(&mut self, cx: &mut Context<'_>) {
+        for standing in [Standing::Previous, Standing::Current] {
+            let epoch = self.epochs.end_previous(standing);
+            if let Some(epoch) = epoch {
+                self.release_of(cx, epoch);
+            }
         }
     }
 

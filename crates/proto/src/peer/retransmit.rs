@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use super::index::EpochId;
 use super::{Context, Peer, Side};
 use crate::error::DropReason;
 use crate::id::PathSerial;
@@ -27,13 +28,24 @@ const LAST_WORDS_MAX: usize = 4;
 /// When the outbox was full, the rest follows after this.
 const REST: Duration = Duration::from_millis(1);
 
+/// A packet that was lost, and where: under which keys and serial.
+#[derive(Debug)]
+struct Owed {
+    epoch: EpochId,
+    serial: PathSerial,
+    kept: KeptFrame,
+}
+
 /// Packets whose path died, in the order in which they left, until they have left again.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
     /// Those that wait for nobody,
-    small: VecDeque<(PathSerial, KeptFrame)>,
-    /// and the others.
-    frames: VecDeque<(PathSerial, KeptFrame)>,
+    small: VecDeque<Owed>,
+    /// the others,
+    frames: VecDeque<Owed>,
+    /// and those that wait until it is known that the peer still has their keys.
+    unheard: VecDeque<Owed>,
+    /// Bytes of all.
     bytes: usize,
     due: Option<Instant>,
 }
@@ -46,42 +58,64 @@ pub(super) struct LastWords {
 }
 
 impl Lost {
-    /// Takes what is owed to the path of `lane`.
-    fn collect(&mut self, cx: &mut Context<'_>, lane: &mut TxLane) {
+    /// Takes what is owed to the path of `lane`, of an epoch.
+    fn collect(&mut self, cx: &mut Context<'_>, epoch: EpochId, lane: &mut TxLane) {
+        let serial = lane.seal.serial;
         while let Some(kept) = lane.flight.take(cx.memory.blocks(), cx.now) {
-            self.push(lane.seal.serial, kept);
+            self.push(Owed { epoch, serial, kept });
         }
     }
 
-    /// Takes what was lost by the path of `serial`, which carries.
-    pub(super) fn extend(&mut self, serial: PathSerial, kept: VecDeque<KeptFrame>) {
-        kept.into_iter().for_each(|kept| self.push(serial, kept));
+    /// Takes what was lost under the keys of `epoch` by the path of `serial`, which carries.
+    pub(super) fn extend(&mut self, epoch: EpochId, serial: PathSerial, kept: VecDeque<KeptFrame>) {
+        kept.into_iter().for_each(|kept| self.push(Owed { epoch, serial, kept }));
     }
 
-    fn push(&mut self, serial: PathSerial, kept: KeptFrame) {
-        self.bytes += kept.whole_len();
-        let frames = if is_small(&kept) { &mut self.small } else { &mut self.frames };
-        frames.push_back((serial, kept));
+    fn push(&mut self, owed: Owed) {
+        self.bytes += owed.kept.whole_len();
+        self.queue(&owed).push_back(owed);
         while self.bytes > KEPT_BYTES_MAX {
-            let oldest = self.frames.pop_front().or_else(|| self.small.pop_front());
-            let Some((_, oldest)) = oldest else { return };
-            self.bytes -= oldest.whole_len();
+            let Self { small, frames, unheard, .. } = self;
+            let oldest = [unheard, frames, small].into_iter().find_map(VecDeque::pop_front);
+            let Some(oldest) = oldest else { return };
+            self.bytes -= oldest.kept.whole_len();
         }
     }
 
-    fn pop(&mut self) -> Option<(PathSerial, KeptFrame)> {
-        let next = self.small.pop_front().or_else(|| self.frames.pop_front());
-        let (serial, kept) = next?;
-        self.bytes -= kept.whole_len();
-        Some((serial, kept))
+    fn pop(&mut self) -> Option<Owed> {
+        let next = self.small.pop_front().or_else(|| self.frames.pop_front())?;
+        self.bytes -= next.kept.whole_len();
+        Some(next)
     }
 
-    fn put_back(&mut self, serial: PathSerial, kept: KeptFrame) {
-        self.bytes += kept.whole_len();
-        let frames = if is_small(&kept) { &mut self.small } else { &mut self.frames };
-        frames.push_front((serial, kept));
+    fn put_back(&mut self, owed: Owed) {
+        self.bytes += owed.kept.whole_len();
+        self.queue(&owed).push_front(owed);
     }
 
+    fn queue(&mut self, owed: &Owed) -> &mut VecDeque<Owed> {
+        if is_small(&owed.kept) { &mut self.small } else { &mut self.frames }
+    }
+
+    /// It waits until it is known that the peer has its keys.
+    fn put_aside(&mut self, owed: Owed) {
+        self.bytes += owed.kept.whole_len();
+        self.unheard.push_back(owed);
+    }
+
+    /// The peer has the keys of what waits for that.
+    pub(super) fn put_forward(&mut self) {
+        for owed in std::mem::take(&mut self.unheard).into_iter().rev() {
+            self.queue(&owed).push_front(owed);
+        }
+    }
+
+    /// When what waits for its keys is of no use any more.
+    fn unheard_due(&self) -> Option<Instant> {
+        self.unheard.front().map(|owed| owed.kept.at + KEPT_TIME)
+    }
+
+    /// Whether there is nothing that could leave.
     pub(super) fn is_empty(&self) -> bool {
         self.small.is_empty() && self.frames.is_empty()
     }
@@ -95,9 +129,10 @@ fn is_small(kept: &KeptFrame) -> bool {
 impl Peer {
     /// The path `id` is dead and forgotten: what is owed to it is collected.
     pub(super) fn inherit(&mut self, cx: &mut Context<'_>, id: PathId) {
-        let Some(epoch) = &mut self.epochs.current else { return };
-        if let Some(lane) = epoch.tx.iter_mut().find(|lane| lane.path == id) {
-            self.lost.collect(cx, lane);
+        for epoch in self.epochs.receiving() {
+            for lane in epoch.tx.iter_mut().filter(|lane| lane.path == id) {
+                self.lost.collect(cx, epoch.id, lane);
+            }
         }
     }
 
@@ -167,14 +202,12 @@ impl Peer {
         }
         let carrier = self.paths.choose().map(|choice| choice.original);
         let carries = |id| self.paths.get(id).is_some_and(|path| path.health == Health::Good);
-        let (Some(epoch), Some(carrier)) =
-            (&mut self.epochs.current, carrier.filter(|&id| carries(id)))
-        else {
-            return;
-        };
-        for lane in epoch.tx.iter_mut().filter(|lane| lane.path != carrier) {
-            if lane.flight.has_copies() && !carries(lane.path) {
-                self.lost.collect(cx, lane);
+        let Some(carrier) = carrier.filter(|&id| carries(id)) else { return };
+        for epoch in self.epochs.receiving() {
+            for lane in epoch.tx.iter_mut().filter(|lane| lane.path != carrier) {
+                if lane.flight.has_copies() && !carries(lane.path) {
+                    self.lost.collect(cx, epoch.id, lane);
+                }
             }
         }
     }
@@ -187,36 +220,45 @@ impl Peer {
         }
         self.lost.due = None;
         let Some(choice) = self.paths.choose() else { return };
-        while let Some((serial, mut kept)) = self.lost.pop() {
-            if kept.at + KEPT_TIME <= cx.now {
+        while let Some(mut owed) = self.lost.pop() {
+            let left_at = owed.kept.at;
+            if left_at + KEPT_TIME <= cx.now {
                 cx.drops.count(DropReason::NoRoute);
                 continue;
             }
-            if !self.complete(&mut kept) || self.is_sent_again(&kept) {
+            if !self.complete(&mut owed.kept) || self.is_sent_again(&owed.kept) {
                 continue;
             }
-            if frame::packet_of(&kept.frame).is_some_and(|p| self.is_too_late(cx.now, kept.at, p)) {
+            let packet = frame::packet_of(&owed.kept.frame);
+            if packet.is_some_and(|packet| self.is_too_late(cx.now, left_at, packet)) {
                 continue;
             }
-            let soonest = self.quickest(cx, kept.frame.len());
+            let soonest = self.quickest(cx, owed.kept.frame.len());
             let path = soonest.unwrap_or(choice.original);
-            let due = if is_small(&kept) { None } else { self.paces_at(path) };
+            let due = if is_small(&owed.kept) { None } else { self.paces_at(path) };
             if let Some(due) = due.filter(|&due| due > cx.now) {
                 self.lost.due = Some(due);
-                self.lost.put_back(serial, kept);
+                self.lost.put_back(owed);
                 return;
             }
             let sent = if cx.out.is_full() {
                 Err(DropReason::QueueFull)
             } else {
-                self.retransmit(cx, path, serial, &kept)
+                match self.epochs.may_repair(owed.epoch) {
+                    Some(true) => self.retransmit(cx, path, &owed),
+                    Some(false) => {
+                        self.lost.put_aside(owed);
+                        continue;
+                    }
+                    None => Err(DropReason::NoRoute),
+                }
             };
             match sent {
                 Ok(()) => {}
                 Err(reason @ (DropReason::QueueFull | DropReason::Amplification)) => {
                     let full = reason == DropReason::QueueFull;
-                    self.lost.due = Some(if full { cx.now + REST } else { kept.at + KEPT_TIME });
-                    self.lost.put_back(serial, kept);
+                    self.lost.due = Some(if full { cx.now + REST } else { left_at + KEPT_TIME });
+                    self.lost.put_back(owed);
                     return;
                 }
                 Err(reason) => cx.drops.count(reason),
@@ -260,9 +302,9 @@ impl Peer {
         &mut self,
         cx: &mut Context<'_>,
         by: PathId,
-        serial: PathSerial,
-        kept: &KeptFrame,
+        owed: &Owed,
     ) -> Result<(), DropReason> {
+        let &Owed { epoch, serial, ref kept } = owed;
         let mut whole = Vec::with_capacity(frame::RETRANSMISSION_OVERHEAD + kept.frame.len());
         if !frame::is_repeatable(&kept.frame) {
             #[expect(clippy::cast_possible_truncation, reason = "the low bits travel")]
@@ -273,26 +315,32 @@ impl Peer {
         let path = self.paths.get_mut(by).ok_or(DropReason::NoRoute)?;
         path.retransmitted += 1;
         if whole.len() <= path.mtu.datagram() - OVERHEAD {
-            return self.send_on(cx, by, Load::Packet { elsewhere: 0 }, |draft| {
+            return self.send_under(cx, epoch, by, Load::Packet { elsewhere: 0 }, |draft| {
                 draft.frames().extend_from_slice(&whole);
             });
         }
-        self.send_split(cx, by, &whole)
+        self.send_split(cx, epoch, by, &whole)
     }
 
     /// When something must be done about what waits to be sent again, or is kept for that and too
     /// old.
     pub(super) fn lost_due(&self) -> Option<Instant> {
-        let epoch = self.epochs.current.as_ref();
         let rests = |id| self.paths.get(id).is_none_or(|path| path.health != Health::Good);
-        let lanes = epoch.into_iter().flat_map(|epoch| &epoch.tx);
+        let lanes = self.epochs.all_receiving().flat_map(|epoch| &epoch.tx);
         let kept = lanes.filter(|lane| lane.flight.has_copies() && rests(lane.path));
-        kept.filter_map(|lane| lane.flight.copies_due()).chain(self.lost.due).min()
+        let due = kept.filter_map(|lane| lane.flight.copies_due()).chain(self.lost.due);
+        due.chain(self.lost.unheard_due()).min()
     }
 
     /// Forgets what nobody will send again.
     pub(super) fn forget_lost(&mut self, cx: &mut Context<'_>) {
-        for lane in self.epochs.current.iter_mut().flat_map(|epoch| &mut epoch.tx) {
+        while self.lost.unheard_due().is_some_and(|due| due <= cx.now)
+            && let Some(owed) = self.lost.unheard.pop_front()
+        {
+            self.lost.bytes -= owed.kept.whole_len();
+            cx.drops.count(DropReason::NoRoute);
+        }
+        for lane in self.epochs.receiving().flat_map(|epoch| &mut epoch.tx) {
             if lane.flight.copies_due().is_some_and(|due| due <= cx.now) {
                 lane.flight.forget_copies(cx.memory.blocks());
             }

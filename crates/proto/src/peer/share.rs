@@ -48,7 +48,7 @@ impl Peer {
 
     /// Whether something can be sealed for the path: new keys come with a few indices, and more of
     /// them a round trip later.
-    fn has_lane(&self, path: &Path) -> bool {
+    pub(super) fn has_lane(&self, path: &Path) -> bool {
         self.epochs.current.as_ref().is_some_and(|epoch| {
             epoch.tx.len() >= self.paths.len() || epoch.has_lane_for(path.id, &path.route)
         })
@@ -177,24 +177,25 @@ impl Peer {
 
     /// When something that others have overtaken on a path that carries a share counts as lost.
     pub(super) fn late_due(&self) -> Option<Instant> {
-        let epoch = self.epochs.current.as_ref()?;
         let shared = |id| self.paths.get(id).filter(|path| carries(path));
-        let lanes = epoch.tx.iter().filter_map(|lane| Some((lane, shared(lane.path)?)));
+        let lanes = self.epochs.all_receiving().flat_map(|epoch| &epoch.tx);
+        let lanes = lanes.filter_map(|lane| Some((lane, shared(lane.path)?)));
         lanes.filter_map(|(lane, path)| lane.flight.late_due(&path.rtt)).min()
     }
 
     /// What does is repaired.
     pub(super) fn give_up_late(&mut self, cx: &mut Context<'_>) {
-        let Some(epoch) = &mut self.epochs.current else { return };
-        for lane in &mut epoch.tx {
-            let Some(path) = self.paths.get(lane.path).filter(|path| carries(path)) else {
-                continue;
-            };
-            if lane.flight.late_due(&path.rtt).is_some_and(|due| due <= cx.now) {
-                let mut lost = VecDeque::new();
-                lane.flight.expire_late(cx.now, cx.memory.blocks(), &path.rtt, &mut lost);
-                self.lost.extend(lane.seal.serial, lost);
-                self.bond.looked = None; // there is room on it
+        for epoch in self.epochs.receiving() {
+            for lane in &mut epoch.tx {
+                let Some(path) = self.paths.get(lane.path).filter(|path| carries(path)) else {
+                    continue;
+                };
+                if lane.flight.late_due(&path.rtt).is_some_and(|due| due <= cx.now) {
+                    let mut lost = VecDeque::new();
+                    lane.flight.expire_late(cx.now, cx.memory.blocks(), &path.rtt, &mut lost);
+                    self.lost.extend(epoch.id, lane.seal.serial, lost);
+                    self.bond.looked = None; // there is room on it
+                }
             }
         }
     }
@@ -202,12 +203,14 @@ impl Peer {
     /// The path `id` was silent and answers what it was asked at `asked_at`: what left before is
     /// lost, if it carries a share.
     pub(super) fn lose_share(&mut self, cx: &mut Context<'_>, id: PathId, asked_at: Instant) {
-        let is_shared = self.is_shared(Some(id));
-        let epoch = self.epochs.current.as_mut().filter(|_| is_shared);
-        let lane = epoch.and_then(|epoch| epoch.tx.iter_mut().find(|lane| lane.path == id));
-        if let Some(lane) = lane {
-            let lost = lane.flight.lose_before(asked_at, cx.now, cx.memory.blocks());
-            self.lost.extend(lane.seal.serial, lost);
+        if !self.is_shared(Some(id)) {
+            return;
+        }
+        for epoch in self.epochs.receiving() {
+            for lane in epoch.tx.iter_mut().filter(|lane| lane.path == id) {
+                let lost = lane.flight.lose_before(asked_at, cx.now, cx.memory.blocks());
+                self.lost.extend(epoch.id, lane.seal.serial, lost);
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a peer does because time has passed. Every wake-up names its reason.
 
+use super::egress::Load;
 use super::epoch::Epoch;
 use super::moving::CLAIM_TIME;
 use super::paths::PATHS_MAX;
@@ -7,6 +8,7 @@ use super::standby::SPARE_ASKED;
 use super::{Config, Context, Peer, Side};
 use crate::error::{DropReason, PeerError};
 use crate::id::Transport;
+use crate::outbox::Draft;
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 use crate::wire::frame::Frame;
@@ -79,7 +81,7 @@ impl Peer {
             Side::Client { .. } => None,
         };
         let epoch = self.epochs.current.as_ref();
-        let owed = epoch.into_iter().flat_map(|epoch| epoch.rx.values());
+        let owed = self.epochs.all_receiving().flat_map(|epoch| epoch.rx.values());
         let owed = owed.filter_map(|lane| lane.owed.due()).min();
         let control = if self.can_send() { self.control.due() } else { None };
         let mut due = [
@@ -329,23 +331,26 @@ impl Peer {
         }
     }
 
-    /// Sends the feedback that is due, each by the path that it is about.
+    /// Sends the feedback that is due, each by the path that it is about, under the keys that what
+    /// it tells of came under.
     fn report_due(&mut self, cx: &mut Context<'_>) {
         let fallback = self.paths.active_id().or_else(|| self.best_proven(None));
-        let Some(epoch) = &mut self.epochs.current else { return };
         let mut reports = Vec::new();
-        for lane in epoch.rx.values_mut() {
-            if lane.owed.due().is_some_and(|due| due <= cx.now)
-                && let Some(report) = lane.owed.report(cx.now, lane.serial, &lane.window)
-            {
-                reports.push((lane.path, report, lane.owed.takes_decline()));
+        for epoch in self.epochs.receiving() {
+            for lane in epoch.rx.values_mut() {
+                if lane.owed.due().is_some_and(|due| due <= cx.now)
+                    && let Some(report) = lane.owed.report(cx.now, lane.serial, &lane.window)
+                {
+                    reports.push((epoch.id, lane.path, report, lane.owed.takes_decline()));
+                }
             }
         }
-        for (path, report, declines) in reports {
+        for (epoch, path, report, declines) in reports {
             let usable =
                 |id: &PathId| self.paths.get(*id).is_some_and(|p| p.health != Health::Gone);
             let Some(path) = path.filter(usable).or(fallback) else { continue };
-            if let Err(reason) = self.send_frame(cx, path, &Frame::Feedback(report), 0) {
+            let fill = |draft: &mut Draft<'_>| Frame::Feedback(report).emit(draft.frames());
+            if let Err(reason) = self.send_under(cx, epoch, path, Load::Quiet, fill) {
                 cx.drops.count(reason);
             }
             if declines {

@@ -1,6 +1,6 @@
 //! Frames: the units inside a sealed datagram (docs/spec/wire.md, section 3).
 //!
-//! Five frames carry inner packets without a length of their own (the inner IP header has one, or
+//! Six frames carry inner packets without a length of their own (the inner IP header has one, or
 //! the datagram's end does); all others are `type 1 | length 2 | body`, so that a later version's
 //! frame can be skipped. Bit 7 of the type says that a receiver which does not know it must close.
 
@@ -20,6 +20,7 @@ mod kind {
     pub(super) const FRAGMENT: u8 = 0x03;
     pub(super) const RETRANSMISSION: u8 = 0x04;
     pub(super) const ORDERED: u8 = 0x05;
+    pub(super) const FIRST: u8 = 0x06;
     pub(super) const FEEDBACK: u8 = 0x10;
     pub(super) const CHALLENGE: u8 = 0x11;
     pub(super) const RESPONSE: u8 = 0x12;
@@ -36,7 +37,8 @@ mod kind {
 pub const PACKET_OVERHEAD: usize = 1;
 /// Bytes before a sequenced inner packet: type, bucket, sequence.
 pub const SEQUENCED_OVERHEAD: usize = 6;
-/// Bytes before an ordered inner packet: type, bucket, sequence.
+/// Bytes before an ordered inner packet: type, bucket, sequence; before one that begins a sequence
+/// which follows another: type, bucket, name of the epoch, end.
 pub const ORDERED_OVERHEAD: usize = 6;
 /// Bytes before a piece of an inner packet: type, packet id, index.
 pub const FRAGMENT_OVERHEAD: usize = 6;
@@ -87,6 +89,18 @@ pub enum Frame<'a> {
         bucket: u8,
         /// Place within the bucket; wraps.
         sequence: u32,
+        /// The inner IP packet.
+        packet: &'a [u8],
+    },
+    /// The [`Self::Ordered`] packet with the number 0 of a sequence that follows that of an earlier
+    /// epoch.
+    First {
+        /// Which of the sender's sequences it begins.
+        bucket: u8,
+        /// The low bits of the first index that the receiver issued in that epoch.
+        epoch: u16,
+        /// How many numbers that sequence has: the low bits.
+        end: u16,
         /// The inner IP packet.
         packet: &'a [u8],
     },
@@ -143,6 +157,7 @@ impl Frame<'_> {
             Self::Packet(_)
             | Self::Sequenced { .. }
             | Self::Ordered { .. }
+            | Self::First { .. }
             | Self::Fragment { .. } => true,
             Self::Retransmission { .. }
             | Self::Feedback(_)
@@ -165,6 +180,7 @@ impl Frame<'_> {
             Self::Packet(_)
             | Self::Sequenced { .. }
             | Self::Ordered { .. }
+            | Self::First { .. }
             | Self::Fragment { .. }
             | Self::Retransmission { .. }
             | Self::Control { .. }
@@ -304,6 +320,11 @@ impl<'a> Frames<'a> {
                 let (bucket, sequence, packet) = self.numbered(rest)?;
                 Ok(Some(Frame::Ordered { bucket, sequence, packet }))
             }
+            kind::FIRST => {
+                let mut reader = Reader::new(rest);
+                let (bucket, epoch, end) = (reader.u8()?, reader.u16()?, reader.u16()?);
+                Ok(Some(Frame::First { bucket, epoch, end, packet: self.packet(reader.rest())? }))
+            }
             kind::FRAGMENT => {
                 let mut reader = Reader::new(rest);
                 let (packet_id, index) = (reader.u32()?, reader.u8()?);
@@ -433,6 +454,10 @@ impl Frame<'_> {
                 emit_ordered_header(out, bucket, sequence);
                 out.extend_from_slice(packet);
             }
+            Frame::First { bucket, epoch, end, packet } => {
+                emit_first_header(out, bucket, epoch, end);
+                out.extend_from_slice(packet);
+            }
             Frame::Fragment { packet_id, index, piece } => {
                 emit_fragment_header(out, packet_id, index);
                 out.extend_from_slice(piece);
@@ -494,6 +519,14 @@ pub fn emit_ordered_header(out: &mut Vec<u8>, bucket: u8, sequence: u32) {
     out.extend_from_slice(&sequence.to_be_bytes());
 }
 
+/// Appends what precedes the first ordered inner packet of a sequence that follows another, whose
+/// bytes follow.
+pub fn emit_first_header(out: &mut Vec<u8>, bucket: u8, epoch: u16, end: u16) {
+    out.extend_from_slice(&[kind::FIRST, bucket]);
+    out.extend_from_slice(&epoch.to_be_bytes());
+    out.extend_from_slice(&end.to_be_bytes());
+}
+
 /// Appends what precedes a piece of an inner packet, which fills the rest of the datagram.
 pub fn emit_fragment_header(out: &mut Vec<u8>, packet_id: u32, index: u8) {
     out.push(kind::FRAGMENT);
@@ -511,7 +544,7 @@ pub fn emit_retransmission_header(out: &mut Vec<u8>, serial: PathSerial, number:
 /// Whether a frame, with its type, may be sent again as it is: it was already, or its number tells
 /// whether it has arrived.
 pub fn is_repeatable(frame: &[u8]) -> bool {
-    matches!(frame.first(), Some(&(kind::RETRANSMISSION | kind::ORDERED)))
+    matches!(frame.first(), Some(&(kind::RETRANSMISSION | kind::ORDERED | kind::FIRST)))
 }
 
 /// What there is of the inner packet in a frame that carries one and nothing else, of which the end
@@ -520,7 +553,7 @@ pub fn packet_of(frame: &[u8]) -> Option<&[u8]> {
     let before = match *frame.first()? {
         kind::PACKET => PACKET_OVERHEAD,
         kind::SEQUENCED => SEQUENCED_OVERHEAD,
-        kind::ORDERED => ORDERED_OVERHEAD,
+        kind::ORDERED | kind::FIRST => ORDERED_OVERHEAD,
         _ => return None,
     };
     frame.get(before..)
