@@ -10,6 +10,7 @@
 //! are longer than a question are asked to be in sequence: shorter ones overtake what waits.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use rove_proto::bond::choice::Scheduler;
 use rove_proto::bond::{Manager, Mode, Spread};
@@ -183,13 +184,20 @@ impl World {
             let status = self.hosts[host].node.status(peer);
             let paths = status.into_iter().flat_map(|status| status.paths);
             let shared = paths.filter(|path| path.is_shared && path.health == Health::Good);
-            let from = shared.map(|path| (path.link, path.remote().ip()));
-            let from = from.map(|(link, remote)| match link {
-                Some(link) => format!("{link:?}"), // of its addresses the gateway may have several
-                None => remote.to_string(),
+            let from = shared.map(|path| match path.link {
+                // Of its addresses the gateway may have several.
+                Some(link) => Ok(link.0 as usize - 1),
+                None => self.card_at(client, path.remote().ip()).ok_or(path.remote()),
             });
             from.collect::<BTreeSet<_>>().len()
         })
+    }
+
+    /// The card of the client whose network has this address, in one family or the other.
+    fn card_at(&self, client: usize, at: IpAddr) -> Option<usize> {
+        let is_there = |access| self.place.is_of(client, access, at);
+        let mut cards = 0..self.hosts[client + 1].cards.len();
+        cards.find(|&card| self.access_of_card(client, card).is_some_and(is_there))
     }
 
     /// Data goes by both links before long: a link that did badly is distrusted for a while.

@@ -1,7 +1,8 @@
 //! The same about what clients make of their links: several of them at once, or one alone.
 
+use rove_lab::emu::Filter;
 use rove_lab::world::{
-    Attack, Intercept, Machine, Mode, Network, Op, Overreach, Quality, Way, replay,
+    Attack, Intercept, Machine, Manager, Mode, Network, Op, Overreach, Quality, Spread, Way, replay,
 };
 
 use super::{holds, move_gateway, plug, quality, send_up, settle, wait};
@@ -152,4 +153,30 @@ fn a_path_that_no_index_is_left_for_is_not_taken_for_one_that_carries() {
         settle(false),
     ];
     holds(862, &ops);
+}
+
+#[test]
+fn paths_that_fell_silent_leave_an_index_for_one_that_is_heard_of() {
+    let depart = Network::Depart { client: 0, card: 1, ahead_ms: 300 };
+    let reboot = Network::RebootNat { client: 0, access: 0, readdress: true };
+    let only_tls = Filter::TlsPort(443);
+    let filter = Network::Filter { client: 0, access: Some(0), filter: Some(only_tls) };
+    let ops = [
+        plug(0, 1, 1),
+        full(0),
+        Op::SetSpread { client: 0, spread: Spread { manager: Manager::FullMesh, subflows: 3 } },
+        wait(299_184),
+        Op::Network(filter),
+        Op::Network(depart),
+        Op::Network(reboot),
+        Op::Syn { client: 0, way: Way::Up, mss: 987 },
+        settle(false),
+    ];
+    holds(60, &ops);
+}
+
+#[test]
+fn both_families_of_a_link_are_one_link() {
+    let mesh = Spread { manager: Manager::FullMesh, subflows: 2 };
+    holds(448, &[full(1), Op::SetSpread { client: 1, spread: mesh }, settle(true)]);
 }

@@ -327,6 +327,10 @@ pub(super) fn seal_into(
     if path.budget() == 0 {
         return Err(DropReason::Amplification); // before an index is spent on it
     }
+    let is_silent = path.health != Health::Good;
+    if is_silent && !epoch.has_lane_for_silent(path.id, &path.route) {
+        return Err(DropReason::NoRoute);
+    }
     let profile = epoch.profile;
     let lane = epoch.lane(path.id, &path.route).ok_or(DropReason::NoRoute)?;
     let mut draft = cx.out.begin().ok_or(DropReason::QueueFull)?;

@@ -30,6 +30,9 @@ use crate::wire::restart::{RestartNotice, RestartToken};
 pub const INDICES_AHEAD: u32 = 8;
 /// How far beyond the next serial an index of the peer's is taken, and so how many are kept.
 const SERIALS_AHEAD_MAX: u32 = 2 * INDICES_MAX as u32;
+/// Of the peer's indices so many are for paths that are heard of: those that went silent, which may
+/// be many and all dead, take none of them.
+const INDICES_FOR_HEARD: usize = 4;
 /// Lanes in use that are kept for receiving; the oldest is given up for a new one.
 pub const LANES_MAX: usize = 16;
 /// Lanes of given up paths that are kept; the serial of an older one is never used again.
@@ -184,6 +187,14 @@ impl Epoch {
     /// Whether a path without a lane could get one.
     pub(crate) fn has_spare_index(&self) -> bool {
         self.theirs.range(self.next_tx..).next().is_some()
+    }
+
+    /// Whether a path that is silent may be asked: it has a lane, or takes none that one which is
+    /// heard of will need.
+    pub(crate) fn has_lane_for_silent(&self, path: PathId, route: &Route) -> bool {
+        self.tx.iter().any(|lane| lane.path == path)
+            || self.parked_at(route).is_some()
+            || self.theirs.range(self.next_tx..).count() > INDICES_FOR_HEARD
     }
 
     /// Whether a path to `route` has a lane or could get one.
