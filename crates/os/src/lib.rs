@@ -18,6 +18,8 @@
 //!
 //! Changing the host, for the control thread; blocking, some milliseconds:
 //! - [`plan::Plan`] says what the host shall look like, [`plan::Applier`] makes it so.
+//! - [`mptcp::is_available`]: whether streams may have subflows by several links, which the plan
+//!   names.
 //! - [`names::resolve`]: the gateway's own name, asked for outside the tunnel.
 //! - [`portal::ask`]: whether somebody stands between a link and the Internet.
 //! - [`lock::Lock`]: one process per directory. [`privileges::drop()`]: what is not needed goes.
@@ -57,6 +59,7 @@ pub mod error;
 mod http;
 pub mod links;
 pub mod lock;
+pub mod mptcp;
 pub mod names;
 mod netlink;
 mod nft;

@@ -234,7 +234,7 @@ fn a_client_whose_session_ended_with_a_goodbye_is_called_back() {
 fn a_client_that_has_just_begun_a_stream_is_called_back_over_udp() {
     let mut pair = Pair::up();
     let streams = vec![StreamTo { remote: GATEWAY.parse().unwrap(), method: 3 }];
-    pair.tell_client(Command::SetStreams { peer: pair.gateway_key, streams });
+    pair.tell_client(Command::SetStreams { peer: pair.gateway_key, streams, alone: false });
     pair.run(SECOND);
     let recall = reached(&pair);
     let (peer, code) = (pair.client_key, rove_proto::error::CloseCode::Restarting);

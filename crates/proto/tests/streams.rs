@@ -16,7 +16,7 @@ fn strangers() -> Pair {
     let mut pair = Pair::new(None);
     pair.admit_client();
     let streams = vec![StreamTo { remote: GATEWAY.parse().unwrap(), method: 3 }];
-    pair.tell_client(Command::SetStreams { peer: pair.gateway_key, streams });
+    pair.tell_client(Command::SetStreams { peer: pair.gateway_key, streams, alone: false });
     pair
 }
 
@@ -162,7 +162,11 @@ fn a_stream_that_is_refused_does_not_hold_up_the_next() {
     let mut pair = strangers();
     block_udp(&mut pair);
     let streams = [1, 2, 3].map(|method| StreamTo { remote: GATEWAY.parse().unwrap(), method });
-    pair.tell_client(Command::SetStreams { peer: pair.gateway_key, streams: streams.to_vec() });
+    pair.tell_client(Command::SetStreams {
+        peer: pair.gateway_key,
+        streams: streams.to_vec(),
+        alone: false,
+    });
     pair.tell_client(Command::Connect(pair.gateway_key));
     pair.run(Duration::from_millis(249));
     for refused in 0..3 {
@@ -207,7 +211,7 @@ fn a_client_on_a_stream_goes_along_when_the_gateway_moves() {
     pair.tell_gateway(Command::Announce(remotes));
     pair.run(DELAY * 4);
     let streams = vec![StreamTo { remote: ELSEWHERE.parse().unwrap(), method: 3 }];
-    pair.tell_client(Command::SetStreams { peer: pair.gateway_key, streams });
+    pair.tell_client(Command::SetStreams { peer: pair.gateway_key, streams, alone: false });
     for _ in 0..100 {
         pair.send(&packet(100, false));
         pair.send_back(&packet(100, true));

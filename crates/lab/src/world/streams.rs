@@ -174,7 +174,10 @@ impl World {
         }
         let ends: Vec<_> = streams.iter().map(|stream| stream.remote).collect();
         self.trust(client, &ends);
-        self.command(client + 1, Command::SetStreams { peer: self.gateway_key, streams })
+        self.command(
+            client + 1,
+            Command::SetStreams { peer: self.gateway_key, streams, alone: false },
+        )
     }
 
     /// From now on clients know of these streams as well.

@@ -17,6 +17,8 @@ const GENERIC_LEN: usize = 4;
 const ATTRIBUTE_LEN: usize = 4;
 /// The upper two bits of a type say how the attribute is encoded (linux/netlink.h, NLA_TYPE_MASK).
 const TYPE_MASK: u16 = 0x3fff;
+/// The value is attributes again (`NLA_F_NESTED`): goes into the type of [`attribute`].
+pub(crate) const NESTED: u16 = 1 << 15;
 
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;

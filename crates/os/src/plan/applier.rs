@@ -16,6 +16,7 @@ use crate::{
     dns,
     error::Error,
     links,
+    mptcp::PathManager,
     netlink::Netlink,
     nft,
     tun::{Tun, TunOptions},
@@ -204,7 +205,11 @@ impl Applier {
                     install(&mut netlink, &held.entry, &self.places, Present::Leave)?;
                 }
                 Item::Dns { .. } => self.reassert_dns(at)?,
-                Item::KillSwitch(_) | Item::Sysctl { .. } | Item::Nat { .. } => {}
+                Item::KillSwitch(_)
+                | Item::Sysctl { .. }
+                | Item::SubflowLimit(_)
+                | Item::Subflow(_)
+                | Item::Nat { .. } => {}
             }
         }
         Ok(())
@@ -326,7 +331,36 @@ impl Applier {
         if !sysctl::has_ipv6() {
             items.retain(|item| !item.is_ipv6());
         }
+        if !plan.subflows.is_empty() {
+            self.leave_out_foreign(&mut items)?;
+        }
         Ok(items)
+    }
+
+    /// Leaves out of the subflows what others have put there, and all without MPTCP; the limit is
+    /// never lower than it was.
+    fn leave_out_foreign(&self, items: &mut Vec<Item>) -> Result<(), Error> {
+        let mut manager = PathManager::open()?;
+        let mut wanted = Vec::with_capacity(items.len());
+        for mut item in items.drain(..) {
+            let is_ours = self.entries.iter().any(|held| held.entry.item.same_place(&item));
+            let is_wanted = match (&mut item, &mut manager) {
+                (Item::SubflowLimit(_) | Item::Subflow(_), None) => false,
+                (Item::Subflow(endpoint), Some(manager)) => {
+                    is_ours || !manager.has(endpoint.address)?
+                }
+                (Item::SubflowLimit(limit), Some(manager)) => {
+                    *limit = (*limit).max(manager.limit()?);
+                    true
+                }
+                _ => true,
+            };
+            if is_wanted {
+                wanted.push(item);
+            }
+        }
+        *items = wanted;
+        Ok(())
     }
 
     /// The entry for `item`, with what it replaces: what was there before Rove, not before now.
@@ -343,6 +377,10 @@ impl Applier {
                 sysctl::read(key)
                     .map_err(|error| Error::os(format!("read the setting {key}"), error))?,
             ),
+            (Item::SubflowLimit(limit), None) => {
+                let before = PathManager::open()?.map(|mut manager| manager.limit()).transpose()?;
+                Before::Limit(before.unwrap_or(*limit))
+            }
             (_, None) => Before::Nothing,
         };
         Ok(Held { entry: Entry { item, before }, confirmed })
@@ -384,13 +422,25 @@ fn install(
         Item::Sysctl { key, value } => sysctl::write(key, value),
         Item::Address { device, net } => routing::add_address(netlink, device, *net),
         Item::Route { net, target } => routing::add_route(netlink, *net, target, present),
+        Item::SubflowLimit(limit) => with_subflows(|manager| manager.set_limit(*limit)),
+        // A link that has gone since comes with the next plan, or not at all.
+        Item::Subflow(endpoint) => match routing::index_of(&endpoint.link) {
+            Ok(index) => with_subflows(|manager| manager.add(endpoint, index)),
+            Err(Error::NoInterface { .. }) => Ok(()),
+            Err(error) => Err(error),
+        },
         Item::Nat { device, networks } => nft::install_nat(device, networks),
         Item::Rule { v6, kind } => routing::add_rule(netlink, *v6, *kind),
         Item::Dns { device, dns } => match &entry.before {
             Before::Dns(saved) => dns::install(device, dns, saved, places),
-            Before::Nothing | Before::Sysctl(_) => Ok(()),
+            Before::Nothing | Before::Sysctl(_) | Before::Limit(_) => Ok(()),
         },
     }
+}
+
+/// What is asked of MPTCP's path manager, where the kernel has one.
+fn with_subflows(ask: impl FnOnce(&mut PathManager) -> Result<(), Error>) -> Result<(), Error> {
+    PathManager::open()?.as_mut().map_or(Ok(()), ask)
 }
 
 fn remove(netlink: &mut Netlink, entry: &Entry, places: &Places) -> Result<(), Error> {
@@ -408,9 +458,14 @@ fn remove(netlink: &mut Netlink, entry: &Entry, places: &Places) -> Result<(), E
         }
         (Item::Address { device, net }, _) => routing::remove_address(netlink, device, *net),
         (Item::Route { net, .. }, _) => routing::remove_route(netlink, *net),
+        (Item::Subflow(endpoint), _) => with_subflows(|manager| manager.remove(endpoint.address)),
+        // Restored only where nobody else has set it since.
+        (Item::SubflowLimit(limit), Before::Limit(before)) => with_subflows(|manager| {
+            if manager.limit()? == *limit { manager.set_limit(*before) } else { Ok(()) }
+        }),
         (Item::Nat { .. }, _) => nft::remove_nat(),
         (Item::Rule { v6, kind }, _) => routing::remove_rule(netlink, *v6, *kind),
         (Item::Dns { device, .. }, Before::Dns(saved)) => dns::remove(device, saved, places),
-        (Item::Sysctl { .. } | Item::Dns { .. }, _) => Ok(()),
+        (Item::Sysctl { .. } | Item::SubflowLimit(_) | Item::Dns { .. }, _) => Ok(()),
     }
 }

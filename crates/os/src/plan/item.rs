@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::{Dns, Plan};
+use crate::mptcp::Endpoint;
 
 /// One change of the host.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -37,6 +38,10 @@ pub(crate) enum Item {
         net: IpNet,
         target: Target,
     },
+    /// How many subflows an MPTCP connection may have beside its first, at least.
+    SubflowLimit(u32),
+    /// One of them.
+    Subflow(Endpoint),
     /// The NAT's nftables table.
     Nat {
         device: String,
@@ -88,12 +93,13 @@ impl Item {
     /// Whether both stand in the same place, so that the one replaces the other.
     pub(crate) fn same_place(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::KillSwitch(_), Self::KillSwitch(_)) | (Self::Nat { .. }, Self::Nat { .. }) => {
-                true
-            }
+            (Self::KillSwitch(_), Self::KillSwitch(_))
+            | (Self::Nat { .. }, Self::Nat { .. })
+            | (Self::SubflowLimit(_), Self::SubflowLimit(_)) => true,
             (Self::Device { name, .. }, Self::Device { name: other, .. }) => name == other,
             (Self::Sysctl { key, .. }, Self::Sysctl { key: other, .. }) => key == other,
             (Self::Route { net, .. }, Self::Route { net: other, .. }) => net == other,
+            (Self::Subflow(endpoint), Self::Subflow(other)) => endpoint.address == other.address,
             (Self::Dns { device, .. }, Self::Dns { device: other, .. }) => device == other,
             _ => self == other,
         }
@@ -105,10 +111,12 @@ impl Item {
     pub(crate) fn is_ipv6(&self) -> bool {
         match self {
             Self::Address { net, .. } | Self::Route { net, .. } => net.addr().is_ipv6(),
+            Self::Subflow(endpoint) => endpoint.address.is_ipv6(),
             Self::Rule { v6, .. } => *v6,
             Self::KillSwitch(_)
             | Self::Device { .. }
             | Self::Sysctl { .. }
+            | Self::SubflowLimit(_)
             | Self::Nat { .. }
             | Self::Dns { .. } => false,
         }
@@ -136,6 +144,10 @@ pub(crate) fn items(plan: &Plan) -> Vec<Item> {
     let links = plan.link_addresses.iter();
     items.extend(links.map(|(device, net)| Item::Address { device: device.clone(), net: *net }));
     push_routes(plan, &mut items);
+    if let Ok(limit @ 1..) = u32::try_from(plan.subflows.len()) {
+        items.push(Item::SubflowLimit(limit));
+        items.extend(plan.subflows.iter().cloned().map(Item::Subflow));
+    }
     if !plan.masquerade.is_empty() {
         let networks = sorted(truncated(&plan.masquerade));
         items.push(Item::Nat { device: device.clone(), networks });

@@ -38,6 +38,7 @@ pub(super) struct Entry {
 pub(super) enum Before {
     Nothing,
     Sysctl(String),
+    Limit(u32),
     Dns(dns::Saved),
 }
 
@@ -91,7 +92,10 @@ impl Journal {
         let mut entries = contents.entries;
         let rebooted = contents.boot != boot();
         if rebooted {
-            entries.retain(|entry| !matches!(entry.before, Before::Sysctl(_)));
+            entries.retain(|entry| {
+                let is_gone = matches!(entry.item, Item::SubflowLimit(_) | Item::Subflow(_));
+                !is_gone && !matches!(entry.before, Before::Sysctl(_))
+            });
         }
         Ok(Left { entries, rebooted })
     }

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::applier::{Applier, Places};
 pub(crate) use self::item::Opening;
-use crate::{error::Error, links::Link};
+use crate::{error::Error, links::Link, mptcp};
 
 /// Mark (`SO_MARK`) of the tunnel's own datagrams: "ro". No privilege, no mark: an ordinary
 /// program cannot slip by the tunnel with it.
@@ -79,6 +79,9 @@ pub struct Plan {
     pub forward: bool,
     /// Networks of the tunnel whose packets leave with this host's address (NAT).
     pub masquerade: Vec<IpNet>,
+    /// From where MPTCP connections have subflows beside their first. They are those of every such
+    /// connection of this host, as the kernel knows no others.
+    pub subflows: Vec<mptcp::Endpoint>,
     /// Let nothing out beside the tunnel. Once applied it stands until
     /// [`Applier::remove_kill_switch`].
     pub kill_switch: Option<KillSwitch>,
@@ -151,6 +154,9 @@ impl Plan {
         }
         if self.link_addresses.len() > LIST_MAX {
             return bad(format!("links get more than {LIST_MAX} addresses"));
+        }
+        if self.subflows.len() > mptcp::ENDPOINTS_MAX {
+            return bad(format!("more than {} subflows", mptcp::ENDPOINTS_MAX));
         }
         if self.kill_switch.as_ref().is_some_and(|switch| switch.gateways.len() > LIST_MAX) {
             return bad(format!("the kill switch has more than {LIST_MAX} gateways"));

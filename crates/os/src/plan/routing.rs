@@ -190,7 +190,7 @@ fn family(v6: bool) -> AddressFamily {
     if v6 { AddressFamily::Inet6 } else { AddressFamily::Inet }
 }
 
-fn index_of(name: &str) -> Result<u32, Error> {
+pub(super) fn index_of(name: &str) -> Result<u32, Error> {
     crate::tun::index_of(name).ok_or_else(|| Error::NoInterface { name: name.to_owned() })
 }
 

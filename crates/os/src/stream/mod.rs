@@ -17,7 +17,7 @@
 //! It decides nothing about peers or paths, knows lengths but no datagram's contents, and protects
 //! nothing: all secrecy and all authentication is inside the datagrams. Format:
 //! `docs/spec/wire.md`, section 8. Limits: MPTCP uses the subflows that the kernel's path manager
-//! makes; one run of frames is copied once.
+//! makes, for which [`crate::mptcp`] names the addresses; one run of frames is copied once.
 
 mod carrier;
 mod error;
@@ -26,6 +26,7 @@ mod listener;
 mod opening;
 mod proxy;
 mod socket;
+mod subflow;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -51,6 +52,7 @@ pub use self::{
     opening::EARLY_MAX,
     proxy::{Basic, Proxy},
     socket::{KEEPALIVE, NOT_SENT_MAX, USER_TIMEOUT},
+    subflow::{SUBFLOWS_MAX, Subflow},
 };
 pub use crate::http::ANSWER_LEN_MAX;
 use crate::{
@@ -213,6 +215,15 @@ impl Stream {
     /// the first answer, and the kernel counts it as such while it is not established.
     pub fn transport(&self) -> Transport {
         socket::transport(&self.socket)
+    }
+
+    /// What it goes by, if it is one of MPTCP: its first subflow, and those that the kernel's path
+    /// manager made ([`crate::mptcp`]).
+    pub fn subflows(&self) -> Vec<Subflow> {
+        match self.state {
+            State::Open(_) => subflow::subflows(&self.socket),
+            State::Opening(_) | State::Closed => Vec::new(),
+        }
     }
 
     /// Whether TLS surrounds it; `false` while it is not open.

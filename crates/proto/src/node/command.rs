@@ -50,12 +50,15 @@ pub enum Command {
         /// Its addresses.
         remotes: Vec<SocketAddr>,
     },
-    /// Client: the streams by which a gateway may be reached where UDP is blocked, best first.
+    /// Client: the streams by which a gateway may be reached where UDP is blocked, best first. One
+    /// that is reached by streams alone is told so before it is asked for a session.
     SetStreams {
         /// The gateway.
         peer: PeerKey,
         /// The streams; at most [`STREAMS_MAX`](crate::peer::STREAMS_MAX) are tried.
         streams: Vec<StreamTo>,
+        /// Whether the gateway is reached by them alone, and never by UDP.
+        alone: bool,
     },
     /// Client: asks for a session with a gateway, and keeps asking.
     Connect(PeerKey),
@@ -125,9 +128,9 @@ impl Node {
             Command::SetRemotes { peer, remotes } => self.for_peer(now, peer, out, |peer, cx| {
                 peer.set_remotes(cx, remotes);
             }),
-            Command::SetStreams { peer, streams } => self.for_peer(now, peer, out, |peer, cx| {
-                peer.set_streams(cx, streams);
-            }),
+            Command::SetStreams { peer, streams, alone } => {
+                self.for_peer(now, peer, out, |peer, cx| peer.set_streams(cx, streams, alone))
+            }
             Command::Connect(peer) => self.for_peer(now, peer, out, Peer::want),
             Command::Close { peer, code } => {
                 self.for_peer(now, peer, out, |peer, cx| peer.close(cx, code))

@@ -94,12 +94,17 @@ impl Peer {
         }
     }
 
-    /// Replaces the streams by which the gateway may be reached.
-    pub(crate) fn set_streams(&mut self, cx: &mut Context<'_>, streams: Vec<StreamTo>) {
+    /// Replaces the streams by which the gateway may be reached, `alone` or beside UDP.
+    pub(crate) fn set_streams(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: Vec<StreamTo>,
+        alone: bool,
+    ) {
         if let Side::Gateway(connector) = &mut self.side
-            && connector.streams != streams
+            && (&connector.streams, connector.streams_alone) != (&streams, alone)
         {
-            connector.streams = streams;
+            (connector.streams, connector.streams_alone) = (streams, alone);
             self.try_new_ways(cx);
             self.follow_by_stream(cx);
         }

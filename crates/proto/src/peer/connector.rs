@@ -56,6 +56,8 @@ pub(super) struct Connector {
     pub(super) sockets: Vec<OpenSocket>,
     /// Where UDP is blocked: the streams that may lead to the gateway, best first.
     pub(super) streams: Vec<StreamTo>,
+    /// Whether the gateway is asked by them alone, never by UDP.
+    pub(super) streams_alone: bool,
     /// Which of the gateway's addresses is asked by which spare link.
     pub(super) turns: Vec<Turn>,
     /// Links that did badly of late.
@@ -158,6 +160,7 @@ impl Connector {
             refused: None,
             sockets: Vec::new(),
             streams: Vec::new(),
+            streams_alone: false,
             turns: Vec::new(),
             distrusted: Vec::new(),
             last_words: LastWords::default(),
@@ -205,10 +208,10 @@ impl Connector {
         self.announced.iter().find(|at| at.is_ipv4() == remote.is_ipv4()).copied()
     }
 
-    /// Every pair of a local and a remote address of one family: the best of the gateway's by every
-    /// link, then the next.
+    /// Every pair of a local and a remote address of one family, for UDP: the best of the gateway's
+    /// by every link, then the next.
     pub(super) fn candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
-        self.remotes().flat_map(move |remote| {
+        self.remotes().filter(|_| !self.streams_alone).flat_map(move |remote| {
             self.links.iter().flat_map(move |link| {
                 let fits = move |local: &&IpAddr| local.is_ipv4() == remote.is_ipv4();
                 let local = link.addresses.iter().find(fits).copied();

@@ -12,6 +12,7 @@ use ipnet::IpNet;
 
 use crate::config::{
     LinkMode, LinkScheduler, LinkSetting, LogFormat, PathManager, StoreUrl, Subflows,
+    TransportChoice,
 };
 use crate::invite::{Invite, InviteError};
 use crate::values::{Destination, Endpoint, Lifetime, Misspelt, Networks, PeerName, parse_network};
@@ -309,6 +310,9 @@ pub struct UpArgs {
     /// How to choose among links that carry together: see `rove set scheduler` [default: earliest]
     #[arg(long, value_name = "NAME")]
     pub scheduler: Option<LinkScheduler>,
+    /// What carries datagrams: auto, udp, tcp or mptcp [default: auto]
+    #[arg(long, value_name = "NAME")]
+    pub transport: Option<TransportChoice>,
     /// How long to wait until the tunnel carries [default: 30s]
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<Lifetime>,

@@ -130,6 +130,7 @@ fn configure(home: &Home, args: &UpArgs) -> Result<ClientConfig> {
     config.allow_lan |= args.allow_lan;
     config.paths.mode = args.mode.unwrap_or(config.paths.mode);
     config.paths.scheduler = args.scheduler.unwrap_or(config.paths.scheduler);
+    config.paths.transport = args.transport.unwrap_or(config.paths.transport);
     config.timeout = args.timeout.unwrap_or(config.timeout);
     config.check()?;
     Ok(config)
@@ -367,6 +368,7 @@ fn not_running(home: &Home) -> Value {
         "link": null,
         "doing": doing,
         "kill_switch": stands.ok(),
+        "transport_wanted": null,
         "mode": null,
         "scheduler": null,
         "manager": null,
@@ -422,6 +424,7 @@ pub(super) fn paths(home: &Home, args: OutputArgs) -> Result<()> {
     if let Some(name) = paths.iter().map(|path| field(path, "scheduler")).find(|n| !n.is_empty()) {
         text.push_str(&format!("data goes by several, chosen among by {name}\n"));
     }
+    text.extend(paths.iter().flat_map(subflows));
     let held = paths.iter().filter(|path| !field(path, "portal").is_empty());
     let told = |path: &Value| {
         let (link, page) = (field(path, "link"), field(path, "portal"));
@@ -430,6 +433,22 @@ pub(super) fn paths(home: &Home, args: OutputArgs) -> Result<()> {
     let told: BTreeSet<String> = held.map(told).collect();
     text.extend(told);
     output::print(&text)
+}
+
+/// A line for each subflow of a path by MPTCP.
+fn subflows(path: &Value) -> impl Iterator<Item = String> + '_ {
+    let all = path.get("subflows").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    all.iter().map(|subflow| {
+        let megabytes = |name| {
+            let bytes = subflow.get(name).and_then(Value::as_f64).unwrap_or_default();
+            format!("{:.1} MB", bytes * 1e-6)
+        };
+        let link = Some(field(subflow, "link")).filter(|link| !link.is_empty());
+        let (local, remote) = (field(subflow, "local"), field(subflow, "remote"));
+        let by = link.unwrap_or(local);
+        let (sent, received) = (megabytes("tx_bytes"), megabytes("rx_bytes"));
+        format!("subflow by {by} to {remote}: {sent} out, {received} in\n")
+    })
 }
 
 /// Changes how a running client works, and says what was `done`.

@@ -142,6 +142,11 @@ impl ClientConfig {
                  out route or kill-switch",
             ));
         }
+        if !self.streams && !self.paths.transport.has_udp() {
+            return Err(Misspelt::new(
+                "a transport of tcp or mptcp needs streams: leave out one of the two",
+            ));
+        }
         Ok(())
     }
 }

@@ -22,6 +22,23 @@ pub struct PathsConfig {
     pub manager: PathManager,
     /// With mode `full`: how many paths carry from one address to the other.
     pub subflows: Subflows,
+    /// What carries datagrams to the gateway.
+    pub transport: TransportChoice,
+}
+
+/// What carries datagrams to the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TransportChoice {
+    /// UDP, and streams where that is blocked.
+    #[default]
+    Auto,
+    /// UDP alone.
+    Udp,
+    /// TCP alone, and TLS in that.
+    Tcp,
+    /// The same by MPTCP, whose subflows go by every link; TCP where an end has none.
+    Mptcp,
 }
 
 /// By which ways paths carry together.
@@ -63,6 +80,7 @@ pub(super) struct RawPaths {
     scheduler: Option<Spanned<String>>,
     manager: Option<Spanned<String>>,
     subflows: Option<Spanned<u64>>,
+    transport: Option<Spanned<String>>,
 }
 
 impl RawPaths {
@@ -82,7 +100,38 @@ impl RawPaths {
             let invalid = |error| source.invalid(&subflows.span(), "paths.subflows", error);
             config.subflows = checked.map_err(invalid)?;
         }
+        if let Some(transport) = &self.transport {
+            config.transport = source.value("paths.transport", transport)?;
+        }
         Ok(config)
+    }
+}
+
+impl TransportChoice {
+    /// Whether UDP is tried.
+    pub const fn has_udp(self) -> bool {
+        matches!(self, Self::Auto | Self::Udp)
+    }
+
+    /// Whether streams are.
+    pub const fn has_streams(self) -> bool {
+        !matches!(self, Self::Udp)
+    }
+}
+
+impl FromStr for TransportChoice {
+    type Err = Misspelt;
+
+    fn from_str(text: &str) -> Result<Self, Misspelt> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "udp" => Ok(Self::Udp),
+            "tcp" => Ok(Self::Tcp),
+            "mptcp" => Ok(Self::Mptcp),
+            _ => Err(Misspelt::new(format!(
+                "{text:?} is no transport: write auto, udp, tcp or mptcp"
+            ))),
+        }
     }
 }
 

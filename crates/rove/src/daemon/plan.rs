@@ -5,11 +5,16 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 use rove_os::links::{Link, LinkKind};
+use rove_os::mptcp;
 use rove_os::plan::{Dns, KillSwitch, Plan};
 use rove_proto::role::{Access, Allow};
 use rove_proto::wire::control::{Lease as CoreLease, Prefix};
 
-use crate::config::{ClientConfig, GatewayConfig, HopConfig};
+use super::ranking::Ranked;
+use crate::config::{
+    ClientConfig, GatewayConfig, HopConfig, LinkMode, LinkUse, PathManager, PathsConfig,
+    TransportChoice,
+};
 use crate::gateway;
 use crate::ledger::{Peer, Registry, SUBNETS_IN_ALL_MAX};
 use crate::values::{Domain, Lease};
@@ -113,6 +118,28 @@ pub(super) fn client(config: &ClientConfig, lease: &CoreLease, remotes: &[Socket
         dns,
         ..client_before(config, remotes)
     }
+}
+
+/// From where MPTCP has subflows: the first address of each link, in each family, the best links
+/// first. A link that is for when no other carries has one for that, and so has each in mode
+/// `backup`; in mode `single` there are none.
+pub(super) fn subflows(paths: &PathsConfig, links: &[Ranked]) -> Vec<mptcp::Endpoint> {
+    if paths.transport != TransportChoice::Mptcp || paths.mode == LinkMode::Single {
+        return Vec::new();
+    }
+    let of_link = |ranked: &Ranked| {
+        let backup = paths.mode == LinkMode::Backup || ranked.usage == LinkUse::Backup;
+        let mesh = paths.manager == PathManager::FullMesh;
+        let first = |v4: bool| {
+            let mut addresses = ranked.link.addresses.iter().map(IpNet::addr);
+            addresses.find(|address| address.is_ipv4() == v4)
+        };
+        let link = &ranked.link.name;
+        [true, false].map(|v4| {
+            first(v4).map(|address| mptcp::Endpoint { link: link.clone(), address, backup, mesh })
+        })
+    };
+    links.iter().flat_map(of_link).flatten().take(mptcp::ENDPOINTS_MAX).collect()
 }
 
 fn kill_switch(config: &ClientConfig, remotes: &[SocketAddr]) -> Option<KillSwitch> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rove_os::links::LinkKind;
 use rove_os::plan::Dns;
+use rove_os::stream::Subflow;
 use rove_proto::error::CloseCode;
 use rove_proto::id::{SocketId, Transport};
 use rove_proto::node::{PathStatus, PeerState, PeerStatus};
@@ -17,6 +18,7 @@ use rove_proto::path::rate::Rate;
 use rove_proto::time::Instant;
 use serde_json::{Value, json};
 
+use super::data::Carried;
 use super::ranking::Ranked;
 use crate::config::{LinkUse, PathsConfig};
 use crate::encoding;
@@ -41,7 +43,7 @@ pub(super) struct Surroundings<'a> {
     /// How much has gone by each link that has a cap, by name, in bytes.
     pub(super) used: &'a BTreeMap<String, u64>,
     /// What carries the paths that are no UDP.
-    pub(super) streams: &'a BTreeMap<SocketId, &'static str>,
+    pub(super) streams: &'a BTreeMap<SocketId, Carried>,
     /// What lets nothing through before somebody has signed in.
     pub(super) portals: &'a [Portal],
     /// Whether this client keeps a browser from there.
@@ -126,6 +128,7 @@ pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         "link": in_use.and_then(|path| around.links.get(&path.link?.0)),
         "doing": doing(peer, now, around),
         "kill_switch": around.kill_switch,
+        "transport_wanted": around.paths.transport,
         "mode": around.paths.mode,
         "scheduler": around.paths.scheduler,
         "manager": around.paths.manager,
@@ -266,7 +269,27 @@ impl Search<'_> {
 }
 
 fn transport(path: &PathStatus, around: &Surroundings<'_>) -> &'static str {
-    around.streams.get(&path.route.socket).copied().unwrap_or("udp")
+    around.streams.get(&path.route.socket).map_or("udp", |carried| carried.transport)
+}
+
+/// What a path by MPTCP goes by; nothing of another.
+fn subflows(path: &PathStatus, around: &Surroundings<'_>) -> Option<Vec<Value>> {
+    let subflows = &around.streams.get(&path.route.socket)?.subflows;
+    let told = |subflow: &Subflow| {
+        let Subflow { local, remote, tx_bytes, rx_bytes, rtt } = subflow;
+        let starts =
+            |ranked: &&Ranked| ranked.link.addresses.iter().any(|net| net.addr() == local.ip());
+        let link = around.ranked.iter().chain(around.unused).find(starts);
+        json!({
+            "link": link.map(|ranked| ranked.link.name.as_str()),
+            "local": local,
+            "remote": remote,
+            "tx_bytes": tx_bytes,
+            "rx_bytes": rx_bytes,
+            "rtt_us": u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX),
+        })
+    };
+    (!subflows.is_empty()).then(|| subflows.iter().map(told).collect())
 }
 
 fn seconds(time: Duration) -> String {
@@ -325,6 +348,7 @@ fn path(path: &PathStatus, share: f64, now: Instant, around: &Surroundings<'_>) 
         "local": path.route.local,
         "remote": path.route.remote,
         "transport": transport(path, around),
+        "subflows": subflows(path, around),
         "state": state,
         "rtt_us": path.rtt.map(micros),
         "rate_mbps": mbps(path.tx_rate),

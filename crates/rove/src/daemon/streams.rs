@@ -7,8 +7,8 @@
 use std::env;
 use std::net::SocketAddr;
 
-use super::data::{ByProxy, Way};
-use crate::config::{ProxyChoice, ProxyUrl};
+use super::data::{ByProxy, Mptcp, Way};
+use crate::config::{ProxyChoice, ProxyUrl, TransportChoice};
 use crate::values::{Endpoint, Host};
 
 /// The port that networks leave open when they leave nothing else open.
@@ -19,24 +19,32 @@ const REMOTES_MAX: usize = 2;
 const VARIABLES: [&str; 4] = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 
 /// The ways to a gateway, best first: those that the proxy of this network has, then TLS, then
-/// plain TCP. `remotes` are its addresses as far as they are known.
+/// plain TCP; none with a `transport` that has none. `remotes` are its addresses as far as they are
+/// known.
 pub(super) fn ways(
     endpoints: &[Endpoint],
     remotes: &[SocketAddr],
     proxy: Option<&ResolvedProxy>,
+    transport: TransportChoice,
 ) -> Vec<(SocketAddr, Way)> {
+    let mptcp = match transport {
+        TransportChoice::Udp => return Vec::new(),
+        TransportChoice::Tcp => Mptcp::Never,
+        TransportChoice::Auto => Mptcp::Perhaps,
+        TransportChoice::Mptcp => Mptcp::Wanted,
+    };
     let mut ways = Vec::new();
     if let (Some(proxy), Some(endpoint)) = (proxy, endpoints.first()) {
         let credentials = proxy.credentials.clone();
         let target = Endpoint { host: endpoint.host.clone(), port: HTTPS }.to_string();
         let by = Some(ByProxy { target, credentials });
-        ways.push((proxy.address, Way { tls: Some(name_of(endpoint)), proxy: by }));
+        ways.push((proxy.address, Way { tls: Some(name_of(endpoint)), proxy: by, mptcp }));
     }
     let name = endpoints.first().map(name_of);
     for remote in remotes.iter().take(REMOTES_MAX) {
-        let tls = Way { tls: name.clone(), proxy: None };
+        let tls = Way { tls: name.clone(), proxy: None, mptcp };
         let https = SocketAddr::new(remote.ip(), HTTPS);
-        for way in [(https, tls), (*remote, Way { tls: None, proxy: None })] {
+        for way in [(https, tls), (*remote, Way { tls: None, proxy: None, mptcp })] {
             if !ways.contains(&way) {
                 ways.push(way);
             }
@@ -85,9 +93,11 @@ mod tests {
         let remotes = remotes.map(|text| text.parse().unwrap());
         let address = "10.0.0.1:3128".parse().unwrap();
         let proxy = ResolvedProxy { address, credentials: None };
-        let shown: Vec<String> = ways(&endpoints, &remotes, Some(&proxy))
+        let auto = TransportChoice::Auto;
+        let shown: Vec<String> = ways(&endpoints, &remotes, Some(&proxy), auto)
             .into_iter()
-            .map(|(remote, Way { tls, proxy })| {
+            .map(|(remote, Way { tls, proxy, mptcp })| {
+                assert_eq!(mptcp, Mptcp::Perhaps);
                 let by = proxy.map(|by| format!(" for {}", by.target)).unwrap_or_default();
                 let tls = tls.map(|name| format!(" TLS {name}")).unwrap_or_default();
                 format!("{remote}{by}{tls}")
@@ -101,6 +111,13 @@ mod tests {
             "192.0.2.1:443",
         ];
         assert_eq!(shown, expected);
-        assert_eq!(ways(&endpoints, &[], None), []);
+        assert_eq!(ways(&endpoints, &[], None, auto), []);
+        let mptcp = |transport| {
+            let ways = ways(&endpoints, &remotes, None, transport);
+            ways.into_iter().map(|(_, way)| way.mptcp).collect::<Vec<_>>()
+        };
+        assert_eq!(mptcp(TransportChoice::Udp), []);
+        assert_eq!(mptcp(TransportChoice::Tcp), [Mptcp::Never; 3]);
+        assert_eq!(mptcp(TransportChoice::Mptcp), [Mptcp::Wanted; 3]);
     }
 }

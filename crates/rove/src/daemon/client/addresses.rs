@@ -24,7 +24,9 @@ impl Client<'_> {
             return;
         }
         let is_stream = |route: Route| route.socket.transport() == Transport::Stream;
-        let by_stream = self.is_up && self.route_in_use().is_some_and(is_stream);
+        // Where UDP is wanted: the gateway may have it elsewhere.
+        let stands_in = self.config.paths.transport.has_udp();
+        let by_stream = stands_in && self.is_up && self.route_in_use().is_some_and(is_stream);
         let wanted = self.progress != Progress::Told || !self.is_up || by_stream;
         if wanted && !self.ranked.is_empty() && resolve::has_names(&self.endpoints) {
             self.lookups.ask(now);

@@ -45,7 +45,7 @@ use super::signals::{self, Signal};
 use super::streams::{self, ResolvedProxy};
 use super::tariffs::Tariffs;
 use super::{confine, links, node, plan};
-use crate::config::ClientConfig;
+use crate::config::{ClientConfig, TransportChoice};
 use crate::control::{Listener, Reply};
 use crate::home::{Home, Role};
 use crate::invite::{GatewayRecord, Invite};
@@ -244,24 +244,50 @@ impl Client<'_> {
         self.set_streams();
         self.find_proxy();
         self.note_links();
+        self.prepare_subflows();
         self.tell_links();
         self.suspect_portals();
         self.data.command(Command::Connect(key));
     }
 
+    /// With MPTCP: its first stream has its subflows from the beginning, if this kernel has any.
+    fn prepare_subflows(&mut self) {
+        if self.config.paths.transport != TransportChoice::Mptcp {
+            return;
+        }
+        if !rove_os::mptcp::is_available() {
+            tracing::warn!(
+                "this kernel has no MPTCP, or net.mptcp.enabled is 0: one TCP connection carries"
+            );
+        }
+        self.apply_subflows();
+    }
+
+    /// The links have changed, or what is made of them: so do MPTCP's subflows.
+    fn apply_subflows(&mut self) {
+        if self.config.paths.transport == TransportChoice::Mptcp
+            && let Err(error) = self.apply()
+        {
+            tracing::error!("the subflows of MPTCP cannot be changed: {error:#}");
+        }
+    }
+
     /// Tells the core by which streams the gateway may be reached.
     fn set_streams(&self) {
         let ways = if self.config.streams {
-            streams::ways(&self.endpoints, &self.entrances(), self.proxy.as_ref())
+            let transport = self.config.paths.transport;
+            streams::ways(&self.endpoints, &self.entrances(), self.proxy.as_ref(), transport)
         } else {
             Vec::new()
         };
-        self.data.set_streams(self.gateway, ways);
+        let alone = !self.config.paths.transport.has_udp();
+        self.data.set_streams(self.gateway, ways, alone);
     }
 
     /// Asks where the proxy is, if there is one.
     fn find_proxy(&self) {
         if self.config.streams
+            && self.config.paths.transport.has_streams()
             && let Some(proxy) = streams::proxy(&self.config.proxy)
         {
             self.resolver.ask_proxy(proxy, self.applier.outside_servers());
@@ -439,7 +465,8 @@ impl Client<'_> {
             Some(lease) => plan::client(&self.config, lease, &self.remotes),
             None => plan::client_before(&self.config, &self.remotes),
         };
-        Ok(self.applier.apply(&plan)?)
+        let subflows = plan::subflows(&self.config.paths, &self.ranked);
+        Ok(self.applier.apply(&Plan { subflows, ..plan })?)
     }
 }
 

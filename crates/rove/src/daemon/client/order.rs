@@ -136,6 +136,7 @@ impl Client<'_> {
                     tracing::info!(link = ranked.link.name, "not used any more");
                 }
             }
+            self.apply_subflows();
             self.tell_links();
             self.radios.ask(self.ranking.radios(now));
         }

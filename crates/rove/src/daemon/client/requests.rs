@@ -136,6 +136,7 @@ impl Client<'_> {
         self.data.command(Command::SetScheduler(paths.scheduler.0));
         self.data.command(Command::SetSpread(paths.spread()));
         self.data.command(Command::SetMode(paths.mode.in_core()));
+        self.apply_subflows();
     }
 
     /// The links are chosen by other rules from now on.
@@ -152,6 +153,9 @@ impl Client<'_> {
         }
         if new.advertise != self.config.advertise {
             bail!("advertised networks cannot change while the client runs: `rove down` first");
+        }
+        if new.paths.transport != self.config.paths.transport {
+            bail!("paths.transport cannot change while the client runs: `rove down` first");
         }
         let fixed = |config: &ClientConfig| (config.persistence.timeout, config.persistence.memory);
         if fixed(&new) != fixed(&self.config) {

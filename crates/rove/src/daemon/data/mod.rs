@@ -24,6 +24,7 @@ use anyhow::{Context, Result};
 use mio::{Poll, Token, Waker};
 use rove_os::clock::Clock;
 use rove_os::links::Link;
+use rove_os::stream::Subflow;
 use rove_os::stream::{Listener, ListeningSocket};
 use rove_os::tun::Tun;
 use rove_os::udp::UdpSocket;
@@ -33,7 +34,7 @@ use rove_proto::node::{Command, Config, Event, FlowsFrom, FlowsPage, Node, PeerS
 use rove_proto::outbox::Outbox;
 use rove_proto::time::Instant;
 use sockets::Sockets;
-pub use streams::{ByProxy, Way};
+pub use streams::{ByProxy, Mptcp, Way};
 
 /// Orders that wait for the data thread.
 const ORDERS_MAX: usize = 1_024;
@@ -99,8 +100,17 @@ pub struct Snapshot {
     pub peers: Vec<PeerStatus>,
     /// What was thrown away so far, by the core and by the kernel, by name; without what never was.
     pub drops: Vec<(&'static str, u64)>,
-    /// What carries the paths that are streams: `tcp` or `mptcp`, and `+tls` if that is around it.
-    pub streams: BTreeMap<SocketId, &'static str>,
+    /// What carries the paths that are streams.
+    pub streams: BTreeMap<SocketId, Carried>,
+}
+
+/// What carries a path that is a stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Carried {
+    /// `tcp` or `mptcp`, and `+tls` if that is around it.
+    pub transport: &'static str,
+    /// What one of MPTCP goes by.
+    pub subflows: Vec<Subflow>,
 }
 
 /// What the data thread tells.
@@ -178,13 +188,14 @@ impl Handle {
         self.order(Order::Command(Box::new(command)));
     }
 
-    /// Tells how a gateway may be reached by streams, best first.
-    pub fn set_streams(&self, peer: PeerKey, streams: Vec<(SocketAddr, Way)>) {
+    /// Tells how a gateway may be reached by streams, best first: by them `alone`, or where UDP is
+    /// blocked.
+    pub fn set_streams(&self, peer: PeerKey, streams: Vec<(SocketAddr, Way)>, alone: bool) {
         let (remotes, ways): (Vec<_>, Vec<_>) = streams.into_iter().unzip();
         self.order(Order::Ways(ways));
         let numbered = (0..).zip(remotes);
         let streams = numbered.map(|(method, remote)| StreamTo { remote, method }).collect();
-        self.command(Command::SetStreams { peer, streams });
+        self.command(Command::SetStreams { peer, streams, alone });
     }
 
     /// A snapshot of the sessions with `peers`, or with all; none when the thread has ended.

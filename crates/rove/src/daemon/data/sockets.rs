@@ -21,8 +21,8 @@ use rove_proto::id::{LinkId, SocketId};
 use rove_proto::node::StreamTo;
 use rove_proto::outbox::Route;
 
-use super::FIRST_SOCKET;
-use super::streams::{ACCEPTED_MAX, Door, TRIAL_TIME, Way};
+use super::streams::{ACCEPTED_MAX, Door, Mptcp, TRIAL_TIME, Way};
+use super::{Carried, FIRST_SOCKET};
 
 /// How soon a stream with something to send is looked at although the kernel does not say that
 /// there is room, in nanoseconds: MPTCP forgets to (seen with Linux 6.18 under full load).
@@ -61,6 +61,8 @@ struct Carrier {
     stream: Stream,
     accepted: bool,
     used: bool,
+    /// It is to be told if it is not one of MPTCP.
+    wants_mptcp: bool,
 }
 
 /// Runs of datagrams that the kernel did not take, by reason.
@@ -174,7 +176,9 @@ impl Sockets {
         let way = self.ways.get(usize::from(to.method));
         let way = way.ok_or_else(|| anyhow::anyhow!("no stream of kind {}", to.method))?;
         let stream = way.open(options, now)?;
-        self.add_stream(now, socket, Carrier { stream, accepted: false, used: false })?;
+        let wants_mptcp = way.mptcp == Mptcp::Wanted;
+        let carrier = Carrier { stream, accepted: false, used: false, wants_mptcp };
+        self.add_stream(now, socket, carrier)?;
         Ok(())
     }
 
@@ -233,6 +237,9 @@ impl Sockets {
                 if is_readable || phase != before {
                     // What came with the end of a handshake is not shown by the descriptor.
                     self.ready.insert(socket);
+                }
+                if phase == Phase::Open && phase != before {
+                    carrier.tell_of_mptcp();
                 }
                 if phase == Phase::Open && carrier.stream.unsent() > 0 {
                     self.waiting.insert(socket);
@@ -296,7 +303,7 @@ impl Sockets {
             self.close(eldest.1);
         }
         let socket = door.number(|number| self.open.contains_key(&number));
-        let carrier = Carrier { stream, accepted: true, used: false };
+        let carrier = Carrier { stream, accepted: true, used: false, wants_mptcp: false };
         if let Err(error) = self.add_stream(now, socket, carrier) {
             tracing::warn!(%error, "cannot watch a stream");
         }
@@ -393,23 +400,32 @@ impl Sockets {
         self.unsent
     }
 
-    /// What carries the datagrams of a socket, in a word.
-    pub(super) fn transport(&self, socket: SocketId) -> &'static str {
-        match self.open.get(&socket) {
-            Some(Socket::Udp(_)) | None => "udp",
-            Some(Socket::Stream(carrier)) => {
-                match (carrier.stream.transport(), carrier.stream.has_tls()) {
-                    (Transport::Tcp, false) => "tcp",
-                    (Transport::Tcp, true) => "tcp+tls",
-                    (Transport::Mptcp, false) => "mptcp",
-                    (Transport::Mptcp, true) => "mptcp+tls",
-                }
-            }
-        }
+    /// What carries the datagrams of a socket that is a stream, in a word and, if that is asked
+    /// for, by its subflows.
+    pub(super) fn carried(&self, socket: SocketId, with_subflows: bool) -> Option<Carried> {
+        let Some(Socket::Stream(carrier)) = self.open.get(&socket) else { return None };
+        let kind = carrier.stream.transport();
+        let transport = match (kind, carrier.stream.has_tls()) {
+            (Transport::Tcp, false) => "tcp",
+            (Transport::Tcp, true) => "tcp+tls",
+            (Transport::Mptcp, false) => "mptcp",
+            (Transport::Mptcp, true) => "mptcp+tls",
+        };
+        let asked = with_subflows && kind == Transport::Mptcp;
+        let subflows = if asked { carrier.stream.subflows() } else { Vec::new() };
+        Some(Carried { transport, subflows })
     }
 }
 
 impl Carrier {
+    /// Tells that it is TCP all the same.
+    fn tell_of_mptcp(&self) {
+        if self.wants_mptcp && self.stream.transport() == Transport::Tcp {
+            let gateway = self.stream.remote();
+            tracing::warn!(%gateway, "no MPTCP with the gateway: one TCP connection carries");
+        }
+    }
+
     fn is_useful(&self) -> bool {
         if self.accepted { self.used } else { self.stream.phase() == Phase::Open }
     }

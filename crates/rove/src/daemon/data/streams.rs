@@ -31,6 +31,20 @@ pub struct Way {
     pub tls: Option<String>,
     /// By a proxy, which is where the stream then leads.
     pub proxy: Option<ByProxy>,
+    /// Whether it is one of MPTCP.
+    pub mptcp: Mptcp,
+}
+
+/// Whether a stream is one of MPTCP, where both ends have that.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Mptcp {
+    /// It is TCP.
+    Never,
+    /// Nobody asked for it: TCP is as good.
+    #[default]
+    Perhaps,
+    /// It was asked for: where there is none, that is told.
+    Wanted,
 }
 
 /// What a proxy is asked.
@@ -60,7 +74,8 @@ impl Way {
             target: &by.target,
             authorization: by.credentials.as_ref().map(|(user, password)| Basic { user, password }),
         });
-        Stream::connect(&StreamOptions { security, proxy, ..options }, now)
+        let mptcp = self.mptcp != Mptcp::Never;
+        Stream::connect(&StreamOptions { security, proxy, mptcp, ..options }, now)
     }
 }
 

@@ -136,12 +136,15 @@ impl Data {
     }
 
     fn snapshot(&self, peers: Option<Vec<rove_proto::id::PeerKey>>) -> Snapshot {
+        let is_named = peers.is_some();
         let peers: Vec<_> = peers.unwrap_or_else(|| self.node.peers().collect());
         let peers: Vec<PeerStatus> =
             peers.into_iter().filter_map(|peer| self.node.status(peer)).collect();
         let sockets = peers.iter().flat_map(|peer| &peer.paths).map(|path| path.route.socket);
         let streams = sockets.filter(|socket| socket.transport() == Transport::Stream);
-        let streams = streams.map(|socket| (socket, self.sockets.transport(socket))).collect();
+        // The kernel is asked of each: of one client's, not of all that a gateway has.
+        let carried = |socket| Some((socket, self.sockets.carried(socket, is_named)?));
+        let streams = streams.filter_map(carried).collect();
         Snapshot { now: self.now(), peers, drops: self.drops(), streams }
     }
 
