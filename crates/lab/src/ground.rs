@@ -17,7 +17,7 @@ mod transfer;
 pub use act::{Act, Blockade, Cue, FIRST_LINK, Moment, Transport};
 pub use call::{Call, CallRun, Talk};
 pub use connection::{Congestion, Connections, KeepAlive, Pace, Patience, Session, SessionRun};
-pub use terrain::{Assist, Edge, Families, Known, Mode, SCHEDULERS, Spread, Terrain};
+pub use terrain::{Assist, Edge, Families, Known, Mode, SCHEDULERS, Spread, TRANSPORTS, Terrain};
 pub use transfer::{Transfer, WhileUp};
 
 use crate::arrivals::Gap;

@@ -18,6 +18,8 @@ pub struct Terrain {
     /// How client and gateway choose among links that carry together, as the configuration has
     /// it: one of [`SCHEDULERS`].
     pub scheduler: &'static str,
+    /// What carries datagrams, as the configuration has it: one of [`TRANSPORTS`].
+    pub transport: &'static str,
     /// Which paths carry together, where all links do.
     pub spread: Spread,
     /// Which connections both ends of the tunnel assist.
@@ -51,6 +53,9 @@ pub enum Mode {
 /// By what names links that carry together are chosen among, the usual one first.
 pub const SCHEDULERS: &[&str] =
     &["earliest", "rtt", "round-robin", "redundant", "loss", "rate", "latency"];
+
+/// By what names what carries datagrams is asked for, the usual one first.
+pub const TRANSPORTS: &[&str] = &["auto", "udp", "tcp", "mptcp"];
 
 /// Which paths a client's links carry by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +140,7 @@ impl Terrain {
             beside: Vec::new(),
             mode: Mode::Backup,
             scheduler: SCHEDULERS[0],
+            transport: TRANSPORTS[0],
             spread: Spread::ONE,
             assist: Assist::Off,
             edge,

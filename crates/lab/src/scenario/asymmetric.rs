@@ -3,7 +3,7 @@
 
 use super::links::{
     self, ASSIST, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SCHEDULER, SECONDS,
-    TRANSFER, is_recorded, name,
+    TRANSFER, TRANSPORT, is_recorded, name,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -39,6 +39,7 @@ const CELLS: Cells = Cells {
 const SETTINGS: &[Setting] = &[
     MODE,
     SCHEDULER,
+    TRANSPORT,
     ASSIST,
     TRANSFER,
     CONGESTION,

@@ -17,7 +17,7 @@ use super::{Baseline, Grid, Key, Outcome, Stage};
 use crate::emu::{LinkConfig, Loss, MS, Rate, SECOND};
 use crate::ground::{
     Assist, Congestion, Connections, Flow, Ground, Known, Mode, Receiver, Route, SCHEDULERS,
-    Spread, Terrain, Transfer, Trouble,
+    Spread, TRANSPORTS, Terrain, Transfer, Trouble,
 };
 use crate::world::StreamsKnown;
 use serde_json::{Value, json};
@@ -57,6 +57,12 @@ pub(super) const SCHEDULER: Setting = Setting::choice(
     "scheduler",
     SCHEDULERS,
     "how client and gateway choose among links that carry together",
+);
+/// The setting of what carries datagrams.
+pub(super) const TRANSPORT: Setting = Setting::choice(
+    "transport",
+    TRANSPORTS,
+    "what carries datagrams by both links; by the better one alone it is the usual",
 );
 /// The setting of what is acknowledged at the entry.
 pub(super) const ASSIST: Setting = Setting::choice(
@@ -137,6 +143,12 @@ pub(super) struct Cells<const N: usize = 2> {
 pub(super) fn limits(settings: &Settings, share_of_sum_min: Option<f64>) -> Vec<Limit> {
     let of_sum = share_of_sum_min.map(|least| Limit::at_least("share_of_sum_min", least));
     let of_best = Some(Limit::at_least("share_of_best_min", SHARE_OF_BEST_MIN));
+    // So it is of what is no UDP.
+    let (of_sum, of_best) = if ["tcp", "mptcp"].contains(&transport(settings)) {
+        (None, None)
+    } else {
+        (of_sum, of_best)
+    };
     let (of_sum, of_best) = match scheduler(settings) {
         "earliest" => (of_sum, of_best),
         "redundant" => (None, of_best),
@@ -334,9 +346,10 @@ impl<const N: usize> Cell<N> {
         let first = links.next().unwrap_or_default();
         let (mode, spread, known) = (mode(stage), self.spread, self.known);
         let (scheduler, assist) = (scheduler(stage.settings), assist(stage.settings));
-        let beside = links.collect();
+        let (beside, transport) = (links.collect(), transport(stage.settings));
+        let usual = Terrain::of(first);
         let together =
-            Terrain { beside, mode, scheduler, spread, assist, known, ..Terrain::of(first) };
+            Terrain { beside, mode, scheduler, transport, spread, assist, known, ..usual };
         let told = stage.on_ground(&together, &mut |ground, _| {
             // Until there is a path by every link.
             ground.pause(CALM_NS)?;
@@ -464,6 +477,12 @@ pub(super) fn mode(stage: &Stage<'_>) -> Mode {
 fn scheduler(settings: &Settings) -> &'static str {
     let set = settings.text("scheduler");
     SCHEDULERS.iter().find(|&&name| name == set).unwrap_or(&SCHEDULERS[0])
+}
+
+/// What carries datagrams; of a scenario without the setting the usual.
+fn transport(settings: &Settings) -> &'static str {
+    let set = settings.text("transport");
+    TRANSPORTS.iter().find(|&&name| name == set).unwrap_or(&TRANSPORTS[0])
 }
 
 /// Which connections the tunnel assists.

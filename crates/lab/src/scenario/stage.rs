@@ -107,6 +107,9 @@ impl Stage<'_> {
         ] {
             ensure!(!set, "--set {what} is told in namespaces only");
         }
+        let transport = terrain.transport;
+        let is_there = ["auto", "udp"].contains(&transport);
+        ensure!(is_there, "--set transport={transport} is told in namespaces only");
         let mut outcome = Outcome::default();
         let told = Journey::holding(self.seed, terrain, hold, timeout_s).and_then(|mut journey| {
             journey.know_streams(streams);

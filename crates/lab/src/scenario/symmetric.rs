@@ -6,7 +6,7 @@
 
 use super::links::{
     self, ASSIST, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SCHEDULER, SECONDS,
-    TRANSFER,
+    TRANSFER, TRANSPORT,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -32,6 +32,7 @@ const CELLS: Cells = Cells {
 const SETTINGS: &[Setting] = &[
     MODE,
     SCHEDULER,
+    TRANSPORT,
     ASSIST,
     TRANSFER,
     CONGESTION,

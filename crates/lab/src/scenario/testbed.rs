@@ -67,6 +67,8 @@ pub struct Testbed {
     pub mode: Mode,
     /// How it is to choose among those that carry together.
     pub scheduler: &'static str,
+    /// What is to carry its datagrams.
+    pub transport: &'static str,
     /// Whether it is told that talks which are no voice are wanted early.
     pub early: bool,
     /// Which paths are to carry together.
@@ -162,6 +164,7 @@ impl Testbed {
             cards,
             mode: terrain.mode,
             scheduler: terrain.scheduler,
+            transport: terrain.transport,
             early: terrain.early,
             spread: terrain.spread,
             uplink,

@@ -286,6 +286,7 @@ fn what_is_made_of_the_links() {
     assert_eq!(client("").unwrap().paths.spread(), Spread::default());
     for (wrong, says) in [
         ("manager = \"mesh\"", "paths.manager: \"mesh\" is no path manager"),
+        ("transport = \"quic\"", "paths.transport: \"quic\" is no transport: write auto, udp, tcp"),
         ("subflows = 0", "paths.subflows: write a number from 1 to 4"),
         ("subflows = 5", "paths.subflows: write a number from 1 to 4"),
     ] {
@@ -294,6 +295,21 @@ fn what_is_made_of_the_links() {
     }
     let error = gateway(&format!("{SMALLEST}[paths]\nmode = \"full\"\n")).unwrap_err().to_string();
     assert!(error.contains("unknown field `paths`"), "{error}");
+}
+
+#[test]
+fn what_carries_datagrams() {
+    let transport = |name: &str| client(&format!("[paths]\ntransport = \"{name}\"\n"));
+    assert_eq!(client("").unwrap().paths.transport, TransportChoice::Auto);
+    let has = |name| {
+        let transport = transport(name).unwrap().paths.transport;
+        (transport.has_udp(), transport.has_streams())
+    };
+    assert_eq!([has("auto"), has("udp")], [(true, true), (true, false)]);
+    assert_eq!([has("tcp"), has("mptcp")], [(false, true); 2]);
+    let neither = "[client]\nstreams = false\n[paths]\ntransport = \"tcp\"\n";
+    let error = client(neither).unwrap_err().to_string();
+    assert!(error.contains("a transport of tcp or mptcp needs streams"), "{error}");
 }
 
 #[test]

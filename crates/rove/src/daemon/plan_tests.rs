@@ -2,7 +2,9 @@
 
 use rove_proto::wire::inner::InnerView;
 
+use super::super::ranking::Standing as LinkStanding;
 use super::*;
+use crate::config::LinkTerms;
 use crate::invite::TokenHash;
 use crate::ledger::{Standing, UnixSeconds};
 use crate::values::HostIndex;
@@ -123,4 +125,50 @@ fn what_lies_behind_a_peer_is_what_it_advertises_and_was_granted() {
         let (advertised, expected): (Vec<IpNet>, Vec<IpNet>) = (nets(&advertised), nets(&expected));
         assert_eq!(behind(&config, &office, &advertised, &[]), expected);
     }
+}
+
+#[test]
+fn subflows_begin_at_each_link_where_mptcp_is_wanted() {
+    let ranked = |name: &str, addresses: &[&str], usage| Ranked {
+        link: Link {
+            name: name.to_owned(),
+            addresses: addresses.iter().map(|net| net.parse().unwrap()).collect(),
+            ..lan("10.0.0.0/8")
+        },
+        standing: LinkStanding::Sound,
+        signal: None,
+        terms: LinkTerms::default(),
+        usage,
+    };
+    let links = [
+        ranked("eth0", &["192.0.2.7/24", "2001:db8::7/64", "192.0.2.8/24"], LinkUse::Always),
+        ranked("wwan0", &["10.9.0.2/32"], LinkUse::Backup),
+    ];
+    let wanted = PathsConfig {
+        transport: TransportChoice::Mptcp,
+        mode: LinkMode::Full,
+        ..PathsConfig::default()
+    };
+    let told = |paths: &PathsConfig| {
+        let tell = |endpoint: mptcp::Endpoint| {
+            let mptcp::Endpoint { link, address, backup, mesh } = endpoint;
+            let backup = if backup { " backup" } else { "" };
+            let mesh = if mesh { " mesh" } else { "" };
+            format!("{link} {address}{backup}{mesh}")
+        };
+        subflows(paths, &links).into_iter().map(tell).collect::<Vec<_>>()
+    };
+    let all = ["eth0 192.0.2.7", "eth0 2001:db8::7", "wwan0 10.9.0.2 backup"];
+    assert_eq!(told(&wanted), all);
+    let mesh = PathsConfig { manager: PathManager::FullMesh, ..wanted };
+    assert_eq!(told(&mesh)[0], "eth0 192.0.2.7 mesh");
+    let backup = PathsConfig { mode: LinkMode::Backup, ..wanted };
+    assert_eq!(told(&backup)[..2], ["eth0 192.0.2.7 backup", "eth0 2001:db8::7 backup"]);
+    let none: [&str; 0] = [];
+    assert_eq!(told(&PathsConfig { mode: LinkMode::Single, ..wanted }), none);
+    for transport in [TransportChoice::Auto, TransportChoice::Udp, TransportChoice::Tcp] {
+        assert_eq!(told(&PathsConfig { transport, ..wanted }), none);
+    }
+    let many: Vec<_> = (0..9).map(|_| ranked("x", &["10.9.0.3/32"], LinkUse::Always)).collect();
+    assert_eq!(subflows(&wanted, &many).len(), mptcp::ENDPOINTS_MAX);
 }

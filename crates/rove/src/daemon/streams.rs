@@ -117,7 +117,7 @@ mod tests {
             ways.into_iter().map(|(_, way)| way.mptcp).collect::<Vec<_>>()
         };
         assert_eq!(mptcp(TransportChoice::Udp), []);
-        assert_eq!(mptcp(TransportChoice::Tcp), [Mptcp::Never; 3]);
-        assert_eq!(mptcp(TransportChoice::Mptcp), [Mptcp::Wanted; 3]);
+        assert_eq!(mptcp(TransportChoice::Tcp), [Mptcp::Never; 4]);
+        assert_eq!(mptcp(TransportChoice::Mptcp), [Mptcp::Wanted; 4]);
     }
 }

@@ -4,7 +4,7 @@ use super::super::addresses::{SERVER, TUNNEL_NETWORK};
 use super::super::binary::Binary;
 use super::super::testbed::Testbed;
 use super::How;
-use crate::ground::{Call, Mode, SCHEDULERS, Spread, Transport};
+use crate::ground::{Call, Mode, SCHEDULERS, Spread, TRANSPORTS, Transport};
 use crate::netns::{Host, Process, monotonic_ns};
 use crate::world;
 use anyhow::{Context as _, bail};
@@ -235,7 +235,7 @@ impl Rove {
 
 /// The section of a client's configuration that says what is made of its links; none where it is
 /// the usual.
-fn section_of(mode: Mode, scheduler: &str, spread: Spread) -> Option<String> {
+fn section_of(mode: Mode, scheduler: &str, transport: &str, spread: Spread) -> Option<String> {
     let mode = match mode {
         Mode::Single => Some("\"single\"".to_owned()),
         Mode::Backup => None,
@@ -243,10 +243,17 @@ fn section_of(mode: Mode, scheduler: &str, spread: Spread) -> Option<String> {
     };
     let scheduler =
         Some(scheduler).filter(|&name| name != SCHEDULERS[0]).map(|name| format!("\"{name}\""));
+    let transport =
+        Some(transport).filter(|&name| name != TRANSPORTS[0]).map(|name| format!("\"{name}\""));
     let manager = spread.mesh.then(|| "\"full-mesh\"".to_owned());
     let subflows = Some(spread.subflows).filter(|&number| number > 1).map(|n| n.to_string());
-    let values =
-        [("mode", mode), ("scheduler", scheduler), ("manager", manager), ("subflows", subflows)];
+    let values = [
+        ("mode", mode),
+        ("scheduler", scheduler),
+        ("transport", transport),
+        ("manager", manager),
+        ("subflows", subflows),
+    ];
     let lines: String = values
         .into_iter()
         .filter_map(|(key, value)| Some(format!("{key} = {}\n", value?)))
@@ -344,7 +351,7 @@ impl<'a> Commands<'a> {
         let streams = streams.map(|line| format!("[client]\n{line}\n"));
         let early = format!("[qos]\nlow_latency = [\"{SERVER}/32:{}\"]\n", Call::ECHO_PORT);
         let early = testbed.early.then_some(early);
-        let paths = section_of(testbed.mode, testbed.scheduler, testbed.spread);
+        let paths = section_of(testbed.mode, testbed.scheduler, testbed.transport, testbed.spread);
         let sections = [streams, setup.hold.section(), paths, early];
         let sections: String = sections.into_iter().flatten().collect();
         if sections.is_empty() {
@@ -405,13 +412,13 @@ mod tests {
 
     #[test]
     fn what_is_to_be_done_is_said_unless_it_is_the_usual() {
-        assert_eq!(section_of(Mode::Backup, "earliest", Spread::ONE), None);
-        let full = section_of(Mode::Full, "earliest", Spread::ONE);
+        assert_eq!(section_of(Mode::Backup, "earliest", "auto", Spread::ONE), None);
+        let full = section_of(Mode::Full, "earliest", "auto", Spread::ONE);
         assert_eq!(full.as_deref(), Some("[paths]\nmode = \"full\"\n"));
-        let all = "[paths]\nmode = \"full\"\nscheduler = \"rate\"\nmanager = \"full-mesh\"\n\
+        let all = "[paths]\nmode = \"full\"\nscheduler = \"rate\"\ntransport = \"tcp\"\nmanager = \"full-mesh\"\n\
                    subflows = 2\n";
         let mesh = Spread { mesh: true, subflows: 2 };
-        assert_eq!(section_of(Mode::Full, "rate", mesh).as_deref(), Some(all));
+        assert_eq!(section_of(Mode::Full, "rate", "tcp", mesh).as_deref(), Some(all));
         assert_eq!(Hold::Usual.section(), None);
         assert_eq!(Hold::Off.section().as_deref(), Some("[persistence]\nhold = \"off\"\n"));
         let held = "[persistence]\nhold = \"full\"\n";

@@ -50,7 +50,7 @@ fn a_stream_that_the_core_never_answers_is_let_go() {
     turn_until(&mut sockets, 2, 2);
     let ids: Vec<SocketId> = sockets.open.keys().copied().collect();
     assert_eq!(ids, [SocketId(SocketId::STREAMS), SocketId(SocketId::STREAMS + 1)]);
-    assert_eq!(sockets.transport(ids[0]), "tcp");
+    assert_eq!(sockets.carried(ids[0], true).map(|carried| carried.transport), Some("tcp"));
 
     let remote = client.local_addr().unwrap();
     sockets.send(Route { socket: ids[0], local: None, remote }, 5, b"hello");
@@ -107,7 +107,7 @@ fn what_cannot_be_opened_is_told() {
     sockets.open(0, SocketId(2), link, local, to(3));
     assert_eq!(sockets.take_failed(), BTreeSet::from([SocketId(2)]), "a way that is not there");
     sockets.names.insert(link, "nowhere".to_owned());
-    sockets.set_ways(vec![Way { tls: None, proxy: None }]);
+    sockets.set_ways(vec![Way { tls: None, proxy: None, mptcp: Mptcp::Never }]);
     sockets.open(0, SocketId(3), link, local, to(0));
     assert_eq!(sockets.take_failed(), BTreeSet::from([SocketId(3)]), "an interface that is gone");
     assert!(sockets.open.is_empty());
