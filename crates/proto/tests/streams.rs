@@ -5,8 +5,9 @@
 mod pair;
 
 use pair::{DELAY, Datagram, ELSEWHERE, GATEWAY, Pair, STREAM_PORTS, packet};
-use rove_proto::id::{SocketId, Transport};
-use rove_proto::node::{Command, Event, PathStatus, PeerState, StreamTo};
+use rove_proto::bond::Mode;
+use rove_proto::id::{LinkId, SocketId, Transport};
+use rove_proto::node::{Command, Event, Link, PathStatus, PeerState, StreamTo};
 use rove_proto::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -323,4 +324,112 @@ fn a_gateway_sends_nothing_by_a_stream_that_failed() {
     pair.send_back(&packet(100, true));
     pair.run(SECOND * 5);
     assert_eq!(by_stream.get(), 0, "datagrams by a stream that is no more");
+}
+
+const WIFI: [u8; 4] = [203, 0, 113, 5];
+const CABLE: [u8; 4] = [192, 0, 2, 130];
+
+/// These links, the best first.
+fn by(addresses: &[[u8; 4]]) -> Command {
+    let link = |&address: &[u8; 4]| Link {
+        id: LinkId(if address == WIFI { 1 } else { 2 }),
+        addresses: vec![address.into()],
+        stands_by: false,
+    };
+    Command::SetLinks(addresses.iter().map(link).collect())
+}
+
+/// The paths that carry together, by their own addresses, and what carries each.
+fn sharing(pair: &Pair) -> Vec<(std::net::IpAddr, Transport)> {
+    let paths = pair.client.status(pair.gateway_key).unwrap().paths;
+    let shared = paths.into_iter().filter(|path| path.is_shared);
+    let told = |path: PathStatus| (path.route.local.unwrap(), path.route.socket.transport());
+    let mut told: Vec<_> = shared.map(told).collect();
+    told.sort_unstable();
+    told
+}
+
+/// What is sent for a second, in order, arrives so, and some of it by each of two links.
+fn both_carry(pair: &mut Pair) {
+    let carried = |pair: &Pair| {
+        let paths = pair.client.status(pair.gateway_key).unwrap().paths;
+        paths.iter().filter(|path| path.is_shared).map(|path| path.tx_bytes).collect::<Vec<_>>()
+    };
+    pair.gateway_inner.clear();
+    let before = carried(pair);
+    for number in 0..2_000u32 {
+        let mut payload = vec![0; 1_200];
+        payload[..4].copy_from_slice(&number.to_be_bytes());
+        pair.send(&pair::udp((40_000, 40_001), &payload, false));
+        pair.run(Duration::from_micros(500));
+    }
+    pair.run(SECOND);
+    let numbers: Vec<u32> = pair
+        .gateway_inner
+        .iter()
+        .map(|(_, packet)| u32::from_be_bytes(*packet[28..].first_chunk().unwrap()))
+        .collect();
+    assert_eq!(numbers.len(), 2_000);
+    assert!(numbers.is_sorted());
+    let after = carried(pair);
+    let carried: Vec<u64> = before.iter().zip(&after).map(|(from, to)| to - from).collect();
+    assert!(carried.len() == 2 && carried.iter().all(|bytes| *bytes > 200_000), "{carried:?}");
+}
+
+#[test]
+fn streams_alone_carry_together_and_nothing_is_asked_by_udp() {
+    let mut pair = Pair::new(None);
+    pair.admit_client();
+    let streams = vec![StreamTo { remote: GATEWAY.parse().unwrap(), method: 3 }];
+    pair.tell_client(Command::SetStreams { peer: pair.gateway_key, streams, alone: true });
+    pair.filter = Box::new(|datagram| {
+        assert!(!datagram.is_udp(), "nobody asked for UDP");
+        true
+    });
+    pair.tell_client(by(&[WIFI, CABLE]));
+    pair.tell_client(Command::SetMode(Mode::Full));
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    pair.run(SECOND * 2);
+    assert_eq!(in_use(&pair), Transport::Stream);
+    let both = [(CABLE.into(), Transport::Stream), (WIFI.into(), Transport::Stream)];
+    assert_eq!(sharing(&pair), both);
+    both_carry(&mut pair);
+    pair.tell_client(by(&[CABLE]));
+    pair.run(SECOND);
+    assert_eq!(sharing(&pair), both[..1]);
+    pair.tell_client(by(&[WIFI, CABLE]));
+    pair.run(SECOND);
+    assert_eq!(sharing(&pair), both);
+}
+
+#[test]
+fn a_stream_carries_beside_udp_by_the_link_that_blocks_it() {
+    let mut pair = up();
+    pair.filter = Box::new(|datagram| {
+        let cable = std::net::IpAddr::from(CABLE);
+        !(datagram.is_udp() && [datagram.from.ip(), datagram.to.ip()].contains(&cable))
+    });
+    pair.tell_client(by(&[WIFI, CABLE]));
+    pair.tell_client(Command::SetMode(Mode::Full));
+    for _ in 0..50 {
+        pair.send(&packet(100, false));
+        pair.run(Duration::from_millis(100));
+    }
+    assert_eq!(in_use(&pair), Transport::Udp);
+    let both = [(CABLE.into(), Transport::Stream), (WIFI.into(), Transport::Udp)];
+    assert_eq!(sharing(&pair), both);
+    both_carry(&mut pair);
+    // The one with UDP dies: the other is there, and takes all.
+    pair.tell_client(by(&[CABLE]));
+    pair.send(&packet(100, false));
+    pair.run(SECOND);
+    assert_eq!((pair.state(), in_use(&pair)), (PeerState::Up, Transport::Stream));
+    // UDP works there, too: it is asked for, and the stream is let go.
+    pair.filter = Box::new(|_| true);
+    for _ in 0..40 {
+        pair.send(&packet(100, false));
+        pair.run(SECOND);
+    }
+    assert_eq!(in_use(&pair), Transport::Udp);
+    assert_eq!(sharing(&pair), [(CABLE.into(), Transport::Udp)]);
 }

@@ -111,6 +111,16 @@ pub(super) struct Candidate {
     pub(super) stream: Option<u8>,
 }
 
+impl Candidate {
+    /// What carries datagrams there.
+    pub(super) const fn transport(&self) -> Transport {
+        match self.stream {
+            Some(_) => Transport::Stream,
+            None => Transport::Udp,
+        }
+    }
+}
+
 /// A socket of this end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenSocket {
@@ -229,6 +239,27 @@ impl Connector {
                 Some(Candidate { link: link.id, local, remote, stream: Some(method) })
             })
         })
+    }
+
+    /// Whether links that are to carry may do so by streams: there is nothing else, or each is to
+    /// carry what it can.
+    pub(super) fn takes_streams(&self) -> bool {
+        self.streams_alone || self.mode == Mode::Full
+    }
+
+    /// How many ways lead from an address of this family (IPv4 or not) that are asked by turns.
+    pub(super) fn ways_in_family(&self, v4: bool) -> usize {
+        let remotes = if self.streams_alone {
+            0
+        } else {
+            self.remotes().filter(|at| at.is_ipv4() == v4).count()
+        };
+        let streams = if self.takes_streams() {
+            self.streams.iter().filter(|stream| stream.remote.is_ipv4() == v4).count()
+        } else {
+            0
+        };
+        remotes + streams
     }
 
     /// What a round asks, when `before` rounds have been asked: as many as a round has, the best

@@ -70,7 +70,7 @@ impl Peer {
         if self.is_client() || (cx.config.mode != Mode::Full && !self.paths.iter().any(carries)) {
             return;
         }
-        let is_full = cx.config.mode == Mode::Full && !self.paths.is_on_stream();
+        let is_full = cx.config.mode == Mode::Full;
         let chosen = |path: &Path| is_full && self.is_to_share(path);
         let changed = |path: &&Path| path.congestion.is_some() != chosen(path);
         let changed: Vec<_> = self.paths.iter().filter(changed).map(|path| path.id).collect();

@@ -14,18 +14,24 @@ use crate::id::{LinkId, Transport};
 use crate::path::{Health, Path, PathId};
 use crate::time::{Duration, Instant};
 
+/// Streams that are kept beside one that stands in for UDP, whatever else there is to ask.
+const STREAMS_BESIDE: usize = 4;
 /// How long a path stays that is not wanted any more: what is on its way by it may still arrive.
 const LEFT_OVER: Duration = Duration::from_secs(5);
 
 impl Peer {
     /// Client: the ways to prove ahead, the best links first, each as often as there shall be paths
-    /// by it beside the one in use. On a stream, all over UDP.
+    /// by it beside the one in use. On a stream that stands in for UDP, all over UDP, and in mode
+    /// `full` a stream by each other link.
     pub(super) fn spares(&self) -> Vec<Candidate> {
         let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
             return Vec::new();
         };
-        if self.paths.is_on_stream() {
-            return connector.candidates().take(SPARES_MAX - 1).collect();
+        if self.is_without_udp() {
+            let beside = if connector.mode == Mode::Full { self.streams_beside() } else { vec![] };
+            let room = SPARES_MAX - 1 - beside.len().min(STREAMS_BESIDE);
+            let over_udp = connector.candidates().take(room);
+            return over_udp.chain(beside).take(SPARES_MAX - 1).collect();
         }
         let more = if connector.mode == Mode::Full {
             connector.spread.subflows.clamp(1, SUBFLOWS_MAX) - 1
@@ -47,10 +53,33 @@ impl Peer {
         ways
     }
 
-    /// Whether by each link there is a path to each of the gateway's addresses.
+    /// Whether data goes by a stream for want of UDP, which is wanted.
+    pub(super) fn is_without_udp(&self) -> bool {
+        let Side::Gateway(connector) = &self.side else { return self.paths.is_on_stream() };
+        self.paths.is_on_stream() && !connector.streams_alone
+    }
+
+    /// By each link other than the one in use a stream like the one that carries.
+    fn streams_beside(&self) -> Vec<Candidate> {
+        let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
+            return Vec::new();
+        };
+        let Some(way) = connector.candidate_of(active.link, &active.route) else {
+            return Vec::new();
+        };
+        let like_it = |other: &Candidate| {
+            other.link != way.link && (other.remote, other.stream) == (way.remote, way.stream)
+        };
+        connector.stream_candidates().filter(like_it).collect()
+    }
+
+    /// Whether by each link there is a path to each of the gateway's addresses. Streams are one per
+    /// link: what they lead to is one host.
     pub(super) fn is_mesh(&self) -> bool {
         let Side::Gateway(connector) = &self.side else { return false };
-        connector.mode == Mode::Full && connector.spread.manager == Manager::FullMesh
+        !connector.streams_alone
+            && connector.mode == Mode::Full
+            && connector.spread.manager == Manager::FullMesh
     }
 
     /// By each link to each address where the gateway says that it is reached, or else is known.
@@ -133,7 +162,7 @@ impl Peer {
     pub(super) fn left_over_due(&self, path: &Path) -> Option<Instant> {
         let Side::Gateway(connector) = &self.side else { return None };
         let is_left_over = connector.mode != Mode::Backup
-            && path.transport() == Transport::Udp
+            && (path.transport() == Transport::Udp || connector.streams_alone)
             && path.congestion.is_none()
             && self.may_be_spare(path)
             && !self.is_spare(path);
@@ -176,5 +205,5 @@ impl Peer {
 
 /// Whether it could carry a share.
 pub(super) fn is_able(path: &Path) -> bool {
-    path.is_proven() && path.health == Health::Good && path.transport() == Transport::Udp
+    path.is_proven() && path.health == Health::Good
 }

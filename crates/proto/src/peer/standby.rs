@@ -115,7 +115,8 @@ impl Peer {
     }
 
     /// Client: the ways by a link in one family: to where the gateway wants to be reached, to where
-    /// this link or another reaches it, then the rest.
+    /// this link or another reaches it, then the rest; behind them the streams, if that link is to
+    /// carry beside others whatever it lets pass.
     pub(super) fn ways_by(&self, link: LinkId, v4: bool) -> Vec<Candidate> {
         let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
             return Vec::new();
@@ -138,6 +139,17 @@ impl Peer {
         ways.sort_by_key(|way| {
             (connector.announced_for(way.remote) != Some(way.remote), reached(way))
         });
+        if connector.takes_streams() {
+            let carrying = self.paths.iter().filter(carries);
+            let carrying: Vec<_> = carrying
+                .filter_map(|path| connector.candidate_of(path.link, &path.route))
+                .map(|way| (way.remote, way.stream))
+                .collect();
+            let of_link = |way: &Candidate| way.link == link && way.local.is_ipv4() == v4;
+            let mut streams: Vec<_> = connector.stream_candidates().filter(of_link).collect();
+            streams.sort_by_key(|way| !carrying.contains(&(way.remote, way.stream)));
+            ways.extend(streams);
+        }
         ways
     }
 
@@ -146,15 +158,15 @@ impl Peer {
     pub(super) fn turn_due(&self, path: &Path) -> Option<Instant> {
         let since = path.probes.asking_since()?;
         let Side::Gateway(connector) = &self.side else { return None };
-        let by_turns = self.paths.active_id() != Some(path.id) && !self.paths.is_on_stream();
+        let by_turns = self.paths.active_id() != Some(path.id) && !self.is_without_udp();
         let spare = by_turns && !self.is_mesh() && self.is_spare(path);
-        let of = (path.link?, path.route.remote.is_ipv4());
+        let of = (path.link?, path.route.local?.is_ipv4());
         let number = connector.turn(of.0, of.1);
-        let remotes = connector.remotes().filter(|at| at.is_ipv4() == of.1).count();
-        let rounds = number / u32::try_from(remotes).unwrap_or(u32::MAX).max(1);
+        let ways = connector.ways_in_family(of.1);
+        let rounds = number / u32::try_from(ways).unwrap_or(u32::MAX).max(1);
         let due = since + TURN * (1 << rounds.min(TURN_DOUBLED));
         let waits = rounds > 0 && self.is_idle_at(due);
-        (spare && remotes > 1 && !waits).then_some(due)
+        (spare && ways > 1 && !waits).then_some(due)
     }
 
     /// Gives the turn to the next address, where one has not answered. The path to that may have
@@ -174,14 +186,18 @@ impl Peer {
     /// The path `id`, which nobody answered, leads to the next address of its link from now on.
     fn stand_by_at(&mut self, cx: &mut Context<'_>, id: PathId, of: (LinkId, bool)) {
         let next = self.spares().into_iter();
-        let mut next = next.filter(|way| (way.link, way.remote.is_ipv4()) == of);
+        let mut next = next.filter(|way| (way.link, way.local.is_ipv4()) == of);
         let next = next.next().filter(|way| {
-            let there =
-                |path: &Path| (path.link, path.route.remote) == (Some(way.link), way.remote);
+            let there = |path: &Path| {
+                (path.link, path.route.remote, path.transport())
+                    == (Some(way.link), way.remote, way.transport())
+            };
             !self.paths.iter().any(there)
         });
         match (next, self.paths.get(id)) {
-            (Some(way), Some(path)) if path.transport() == Transport::Udp => {
+            (Some(way), Some(path))
+                if [path.transport(), way.transport()] == [Transport::Udp; 2] =>
+            {
                 self.lead(cx, id, way);
             }
             _ => self.remove_path(cx, id),
@@ -193,7 +209,7 @@ impl Peer {
     fn turn_over(&self, now: Instant) -> Option<(PathId, (LinkId, bool))> {
         let due = |path: &&Path| self.turn_due(path).is_some_and(|due| due <= now);
         let path = self.paths.iter().find(due)?;
-        Some((path.id, (path.link?, path.route.remote.is_ipv4())))
+        Some((path.id, (path.link?, path.route.local?.is_ipv4())))
     }
 
     /// There are other links, other addresses, or another path in use: the best ways come first
@@ -237,7 +253,7 @@ impl Peer {
     /// more rarely, and after a minute only while anybody speaks.
     pub(super) fn probe_due(&self, path: &Path) -> Option<Instant> {
         let (due, since) = (path.probes.due()?, path.probes.asking_since()?);
-        let rests = self.paths.active_id() != Some(path.id) && !self.paths.is_on_stream();
+        let rests = self.paths.active_id() != Some(path.id) && !self.is_without_udp();
         let waits =
             rests && self.is_spare(path) && due > since + SPARE_ASKED && self.is_idle_at(due);
         (!waits).then_some(due)

@@ -219,6 +219,8 @@ impl Peer {
     fn is_spare_stream(&self, path: &Path) -> bool {
         !self.is_client()
             && path.transport() == Transport::Stream
+            && path.congestion.is_none()
+            && !self.is_spare(path)
             && self.paths.active().is_some_and(|active| {
                 active.transport() == Transport::Udp && active.health == Health::Good
             })
