@@ -433,3 +433,38 @@ fn a_stream_carries_beside_udp_by_the_link_that_blocks_it() {
     assert_eq!(in_use(&pair), Transport::Udp);
     assert_eq!(sharing(&pair), [(CABLE.into(), Transport::Udp)]);
 }
+
+#[test]
+fn a_stream_that_is_refused_beside_others_makes_room_for_the_next_way() {
+    let mut pair = Pair::new(None);
+    pair.admit_client();
+    let streams = [1, 2].map(|method| StreamTo { remote: GATEWAY.parse().unwrap(), method });
+    let streams = streams.to_vec();
+    pair.tell_client(Command::SetStreams { peer: pair.gateway_key, streams, alone: true });
+    pair.tell_client(by(&[WIFI, CABLE]));
+    pair.tell_client(Command::SetMode(Mode::Full));
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    // By the cable both ways are refused for a while, then the second one is not.
+    let mut refused = Vec::new();
+    for step in 0..4_000u32 {
+        if step % 20 == 0 {
+            pair.send(&packet(100, false));
+        }
+        for event in std::mem::take(&mut pair.client_events) {
+            if let Event::OpenSocket { socket, link: LinkId(2), stream: Some(to), .. } = event
+                && (step < 3_000 || to.method == 1)
+            {
+                refused.push(to.method);
+                pair.tell_client(Command::SocketFailed(socket));
+            }
+        }
+        pair.run(Duration::from_millis(2));
+    }
+    assert!((4..=12).contains(&refused.len()) && refused.contains(&2), "{refused:?}");
+    let both = [(CABLE.into(), Transport::Stream), (WIFI.into(), Transport::Stream)];
+    for _ in 0..30 {
+        pair.send(&packet(100, false));
+        pair.run(SECOND);
+    }
+    assert_eq!(sharing(&pair), both);
+}

@@ -11,7 +11,7 @@ use super::index::{EpochId, IndexTable};
 use super::keepalive::NatTimeout;
 use super::restart::Proof;
 use super::retransmit::LastWords;
-use super::standby::Turn;
+use super::standby::{Turn, turn_time};
 use super::trust::Distrust;
 use super::{Context, Link, StreamTo};
 use crate::bond::{Mode, Spread};
@@ -72,7 +72,7 @@ pub(super) struct Connector {
     /// The paths that are kept for that.
     pub(super) spare_paths: Vec<PathId>,
     /// From where sockets failed of late.
-    failures: Vec<(Instant, LinkId, IpAddr)>,
+    failures: Vec<Failure>,
     /// What is known of the NAT in front of the path in use.
     pub(super) nat: NatTimeout,
     /// Cookies by the way that they were got: a gateway makes them for a source address.
@@ -125,6 +125,15 @@ impl Candidate {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenSocket {
     pub(super) socket: SocketId,
+    since: Instant,
+    link: LinkId,
+    local: IpAddr,
+    stream: Option<StreamTo>,
+}
+
+/// Where a socket could not be had, or ended.
+#[derive(Clone, Copy, Debug)]
+struct Failure {
     since: Instant,
     link: LinkId,
     local: IpAddr,
@@ -330,10 +339,12 @@ impl Connector {
     /// is tried from where it was.
     pub(super) fn forget_socket(&mut self, now: Instant, socket: SocketId, table: &mut IndexTable) {
         let failed = self.sockets.iter().find(|open| open.socket == socket);
-        if let Some(&OpenSocket { link, local, stream: None, .. }) = failed {
-            self.failures.retain(|(since, ..)| now.saturating_since(*since) < FAILURE_TIME);
+        if let Some(&OpenSocket { link, local, stream, .. }) = failed {
+            self.forgive_failures(now);
+            let same = (link, local, stream);
+            self.failures.retain(|f| (f.link, f.local, f.stream) != same);
             if self.failures.len() < CANDIDATES_MAX {
-                self.failures.push((now, link, local));
+                self.failures.push(Failure { since: now, link, local, stream });
             }
         }
         self.sockets.retain(|open| open.socket != socket);
@@ -352,10 +363,46 @@ impl Connector {
 
     /// Whether a socket from there failed a moment ago: another would as well.
     pub(super) fn failed_lately(&self, now: Instant, candidate: Candidate) -> bool {
-        self.failures.iter().any(|&(since, link, local)| {
-            (link, local) == (candidate.link, candidate.local)
-                && now.saturating_since(since) < FAILURE_TIME
-        })
+        let of = |failure: &Failure| failure.is_of(candidate) && !self.is_over(now, failure);
+        self.failures.iter().any(of)
+    }
+
+    /// When a stream by `candidate`, which failed, may be tried again.
+    pub(super) fn retry_at(&self, candidate: &Candidate) -> Option<Instant> {
+        let failures = self.failures.iter().filter(|failure| failure.stream.is_some());
+        let failed = failures.filter(|failure| failure.is_of(*candidate));
+        failed.map(|failure| failure.since + self.failure_time(failure)).max()
+    }
+
+    /// What failed long enough ago may be tried again.
+    pub(super) fn forgive_failures(&mut self, now: Instant) {
+        let mut failures = std::mem::take(&mut self.failures);
+        failures.retain(|failure| !self.is_over(now, failure));
+        self.failures = failures;
+    }
+
+    fn is_over(&self, now: Instant, failure: &Failure) -> bool {
+        now.saturating_since(failure.since) >= self.failure_time(failure)
+    }
+
+    /// A stream that is refused is refused again: it is tried ever more rarely, as other ways by
+    /// turns are.
+    fn failure_time(&self, failure: &Failure) -> Duration {
+        match failure.stream {
+            None => FAILURE_TIME,
+            Some(_) => {
+                let v4 = failure.local.is_ipv4();
+                turn_time(self.turn(failure.link, v4), self.ways_in_family(v4))
+            }
+        }
+    }
+
+    /// Of a link, in one family (IPv4 or not), the next way has its turn.
+    pub(super) fn next_turn(&mut self, of: (LinkId, bool)) {
+        match self.turns.iter_mut().find(|turn| turn.of == of) {
+            Some(turn) => turn.number = turn.number.saturating_add(1),
+            None => self.turns.push(Turn { of, number: 1 }),
+        }
     }
 
     pub(super) fn is_attempting_from(&self, socket: SocketId) -> bool {
@@ -402,6 +449,14 @@ impl Connector {
         if self.cookies.len() < CANDIDATES_MAX {
             self.cookies.push((now, route, cookie));
         }
+    }
+}
+
+impl Failure {
+    fn is_of(&self, way: Candidate) -> bool {
+        let stream = self.stream.map(|to| (to.remote, to.method));
+        (self.link, self.local) == (way.link, way.local)
+            && stream == way.stream.map(|method| (way.remote, method))
     }
 }
 

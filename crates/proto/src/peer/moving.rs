@@ -418,6 +418,12 @@ impl Peer {
     pub(crate) fn socket_failed(&mut self, cx: &mut Context<'_>, socket: SocketId) {
         let by_it = self.paths.iter().filter(|path| path.route.socket == socket);
         let lost: Vec<_> = by_it.map(|path| path.id).collect();
+        let beside =
+            self.paths.iter().filter(|path| lost.contains(&path.id) && self.is_spare(path));
+        let beside: Vec<_> = beside
+            .filter_map(|path| Some((path.link?, path.route.local?.is_ipv4())))
+            .filter(|_| socket.transport() == Transport::Stream)
+            .collect();
         for &id in &lost {
             self.lose_path(cx, id);
         }
@@ -430,6 +436,11 @@ impl Peer {
         if socket.transport() == Transport::Stream {
             // What a UDP socket could not do may pass; a stream does not come back.
             lost.iter().for_each(|&id| self.remove_path(cx, id));
+        }
+        // Nor does one that was to be ready: another way by that link is.
+        if let (Side::Gateway(connector), false) = (&mut self.side, beside.is_empty()) {
+            beside.into_iter().for_each(|of| connector.next_turn(of));
+            self.stand_by(cx);
         }
         self.forget_gone(cx);
         self.refresh_state(cx);

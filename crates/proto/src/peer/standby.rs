@@ -38,6 +38,12 @@ pub(super) struct Turn {
     pub(super) number: u32,
 }
 
+/// How long the `number`th turn of a link lasts that has so many `ways`.
+pub(super) fn turn_time(number: u32, ways: usize) -> Duration {
+    let rounds = number / u32::try_from(ways).unwrap_or(u32::MAX).max(1);
+    TURN * (1 << rounds.min(TURN_DOUBLED))
+}
+
 impl Peer {
     /// Client: opens a path by every link that has none, so that it is proven before it is needed.
     pub(super) fn stand_by(&mut self, cx: &mut Context<'_>) {
@@ -163,9 +169,8 @@ impl Peer {
         let of = (path.link?, path.route.local?.is_ipv4());
         let number = connector.turn(of.0, of.1);
         let ways = connector.ways_in_family(of.1);
-        let rounds = number / u32::try_from(ways).unwrap_or(u32::MAX).max(1);
-        let due = since + TURN * (1 << rounds.min(TURN_DOUBLED));
-        let waits = rounds > 0 && self.is_idle_at(due);
+        let due = since + turn_time(number, ways);
+        let waits = number as usize >= ways && self.is_idle_at(due);
         (spare && ways > 1 && !waits).then_some(due)
     }
 
@@ -175,11 +180,26 @@ impl Peer {
         while let Some((id, of)) = self.turn_over(cx.now)
             && let Side::Gateway(connector) = &mut self.side
         {
-            match connector.turns.iter_mut().find(|turn| turn.of == of) {
-                Some(turn) => turn.number = turn.number.saturating_add(1),
-                None => connector.turns.push(Turn { of, number: 1 }),
-            }
+            connector.next_turn(of);
             self.stand_by_at(cx, id, of);
+        }
+    }
+
+    /// When a stream that is to be ready, and failed, is tried again: while anybody speaks.
+    pub(super) fn retry_due(&self) -> Option<Instant> {
+        let Side::Gateway(connector) = &self.side else { return None };
+        let missing = connector.spares.iter().filter(|way| self.spares_by(**way) == 0);
+        let due = missing.filter_map(|way| connector.retry_at(way)).min()?;
+        (!self.is_idle_at(due)).then_some(due)
+    }
+
+    /// Tries it.
+    pub(super) fn retry_streams(&mut self, cx: &mut Context<'_>) {
+        if self.retry_due().is_some_and(|due| due <= cx.now)
+            && let Side::Gateway(connector) = &mut self.side
+        {
+            connector.forgive_failures(cx.now); // tried once, whatever comes of it
+            self.stand_by(cx);
         }
     }
 

@@ -100,6 +100,7 @@ impl Peer {
             (self.return_due(), Reason::Silence),
             (self.trust_due(), Reason::Trust),
             (self.quiet_due(), Reason::Silence),
+            (self.retry_due(), Reason::Challenge),
             (self.nat_test_due(), Reason::Keepalive),
             (self.echo.as_ref().map(|echo| echo.due), Reason::Echo),
             (self.persistence_due(persistence), Reason::Persistence),
@@ -153,6 +154,7 @@ impl Peer {
         self.ask_quiet_stream(cx);
         self.trust_again(cx);
         self.take_turns(cx);
+        self.retry_streams(cx);
         self.check_spares(cx);
         self.send_probes_due(cx);
         self.search_mtus_due(cx);

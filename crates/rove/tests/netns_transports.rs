@@ -1,5 +1,5 @@
-//! MPTCP as what carries the tunnel: the kernel's subflows by every link, and what is there where an
-//! end has no MPTCP.
+//! What carries the tunnel by several links: MPTCP, with the kernel's subflows, and what is there where
+//! an end has none; a stream by each link; and UDP by one beside a stream by another.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
@@ -15,7 +15,7 @@ use support::netns::{
 const FILE: &str = "198.51.100.80:80";
 const LEN: usize = 20_000_000;
 /// What a link has to carry of it to be one of those that carry.
-const PART: u64 = 1_000_000;
+const PART: u64 = 200_000;
 const MPTCP: &str = "[paths]\nmode = \"full\"\ntransport = \"mptcp\"\n";
 
 fn paths(lab: &Lab) -> Vec<Value> {
@@ -89,10 +89,7 @@ fn both_links_carry_and_what_is_the_kernels_is_as_before() {
         wait_until("a subflow by each link", || subflows(&lab) == ["second", "to-router"]);
         let meant = of_kernel();
         assert!(meant.contains("203.0.115.77") && meant.contains("203.0.115.2 "), "{meant}");
-        let counted = [received("to-router"), received("second")];
-        fetch();
-        let carried = [received("to-router") - counted[0], received("second") - counted[1]];
-        assert!(carried.iter().all(|&bytes| bytes > PART), "{carried:?}");
+        both_carry();
         let told = lab.rove("client", "paths").ok();
         assert!(told.contains("subflow by second to 192.0.2.1:4500: "), "{told}");
         lab.rove("client", "down").ok();
@@ -182,6 +179,77 @@ fn tcp_is_tcp_and_udp_is_never_asked() {
         fetch();
         let counted = sh("ip netns exec router nft list table inet count");
         assert!(counted.contains("packets 0 bytes 0"), "{counted}");
+        lab.rove("client", "down").ok();
+    });
+}
+
+/// The links that carry, and what carries there.
+fn carrying(lab: &Lab) -> Vec<(String, String)> {
+    let in_use = paths(lab).into_iter().filter(|path| path["state"] == "in use");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut told: Vec<_> =
+        in_use.map(|path| (text(&path["link"]), text(&path["transport"]))).collect();
+    told.sort_unstable();
+    told
+}
+
+/// What is fetched comes by both cards.
+fn both_carry() {
+    let counted = [received("to-router"), received("second")];
+    fetch();
+    let carried = [received("to-router") - counted[0], received("second") - counted[1]];
+    assert!(carried.iter().all(|&bytes| bytes > PART), "{carried:?}");
+}
+
+#[test]
+fn a_stream_by_each_link_carries_its_share() {
+    in_namespace("a_stream_by_each_link_carries_its_share", || {
+        let lab = Lab::new("TCP by two links");
+        second_cable();
+        let _gateway = lab.gateway();
+        serve_pattern("server", FILE, LEN);
+        up(&lab, "[paths]\nmode = \"full\"\ntransport = \"tcp\"\n");
+        let tcp = |link: &str| (link.to_owned(), "tcp".to_owned());
+        let both = [tcp("second"), tcp("to-router")];
+        wait_until("both carry", || carrying(&lab) == both);
+        both_carry();
+        let fetching = thread::spawn(|| (0..4).for_each(|_| fetch()));
+        wait_until("it has begun", || received("second") > 2 * PART);
+        sh("ip -n client link set to-router down");
+        fetching.join().unwrap();
+        assert_eq!(carrying(&lab), both[..1]);
+        sh("ip -n client link set to-router up
+            ip -n client route add default via 203.0.113.254");
+        wait_until("it is back", || carrying(&lab) == both);
+        both_carry();
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
+fn a_link_that_blocks_udp_carries_beside_one_that_does_not() {
+    in_namespace("a_link_that_blocks_udp_carries_beside_one_that_does_not", || {
+        let lab = Lab::new("a hotel and a modem");
+        second_cable();
+        let _gateway = lab.gateway();
+        serve_pattern("server", FILE, LEN);
+        sh("ip netns exec router nft 'add table inet hotel; \
+            add chain inet hotel way { type filter hook forward priority 0; }; \
+            add rule inet hotel way iifname to-second meta l4proto udp drop'");
+        up(&lab, "[paths]\nmode = \"full\"\n");
+        let link = |link: &str, by: &str| (link.to_owned(), by.to_owned());
+        let both = [link("second", "mptcp"), link("to-router", "udp")];
+        wait_until("both carry", || {
+            fetch();
+            carrying(&lab) == both
+        });
+        both_carry();
+        sh("ip netns exec router nft 'flush table inet hotel'");
+        sh("ip -n client link set to-router down");
+        wait_until("it goes on, and by UDP", || {
+            fetch();
+            carrying(&lab) == [link("second", "udp")]
+        });
         lab.rove("client", "down").ok();
     });
 }
