@@ -208,7 +208,9 @@ fn a_stream_by_each_link_carries_its_share() {
         second_cable();
         let _gateway = lab.gateway();
         serve_pattern("server", FILE, LEN);
-        up(&lab, "[paths]\nmode = \"full\"\ntransport = \"tcp\"\n");
+        // Without a limit of their own links carry no more together than the first does alone.
+        let paths = "[paths]\nmode = \"full\"\nscheduler = \"round-robin\"\n";
+        up(&lab, &format!("{paths}transport = \"tcp\"\n"));
         let tcp = |link: &str| (link.to_owned(), "tcp".to_owned());
         let both = [tcp("second"), tcp("to-router")];
         wait_until("both carry", || carrying(&lab) == both);
@@ -236,7 +238,7 @@ fn a_link_that_blocks_udp_carries_beside_one_that_does_not() {
         sh("ip netns exec router nft 'add table inet hotel; \
             add chain inet hotel way { type filter hook forward priority 0; }; \
             add rule inet hotel way iifname to-second meta l4proto udp drop'");
-        up(&lab, "[paths]\nmode = \"full\"\n");
+        up(&lab, "[paths]\nmode = \"full\"\nscheduler = \"round-robin\"\n");
         let link = |link: &str, by: &str| (link.to_owned(), by.to_owned());
         let both = [link("second", "mptcp"), link("to-router", "udp")];
         wait_until("both carry", || {
