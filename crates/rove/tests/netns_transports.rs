@@ -1,5 +1,5 @@
-//! What carries the tunnel by several links: MPTCP, with the kernel's subflows, and what is there where
-//! an end has none; a stream by each link; and UDP by one beside a stream by another.
+//! What carries the tunnel by several links: MPTCP, with the kernel's subflows, and what is there
+//! where an end has none; a stream by each link; and UDP by one beside a stream by another.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
@@ -80,9 +80,8 @@ fn both_links_carry_and_what_is_the_kernels_is_as_before() {
         let _gateway = lab.gateway();
         serve_pattern("server", FILE, LEN);
         // Another program has an endpoint here, which is left alone.
-        sh(
-            "ip -n client mptcp endpoint add 203.0.115.77 signal; ip -n client mptcp limits set subflow 1",
-        );
+        sh("ip -n client mptcp endpoint add 203.0.115.77 signal
+             ip -n client mptcp limits set subflow 1");
         let before = of_kernel();
         up(&lab, MPTCP);
         assert_eq!(status(&lab)["transport"], "mptcp");

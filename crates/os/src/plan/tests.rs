@@ -42,6 +42,50 @@ fn link(name: &str, addresses: &[&str]) -> Link {
     }
 }
 
+#[test]
+fn subflows_are_endpoints_and_room_for_them() {
+    let endpoint = |address: &str, backup| mptcp::Endpoint {
+        link: "eth0".to_owned(),
+        address: address.parse().unwrap(),
+        backup,
+        mesh: false,
+    };
+    let subflows = vec![endpoint("192.0.2.7", false), endpoint("2001:db8::7", true)];
+    let plan = Plan { subflows, routes: Vec::new(), ..plan() };
+    let items = items(&plan);
+    let [Item::SubflowLimit(2), Item::Subflow(v4), Item::Subflow(v6)] = &items[2..] else {
+        panic!("{items:?}");
+    };
+    assert_eq!((v4, v6), (&plan.subflows[0], &plan.subflows[1]));
+    assert!(!items[3].is_ipv6() && items[4].is_ipv6());
+    let changed = Item::Subflow(endpoint("192.0.2.7", true));
+    assert!(changed.same_place(&items[3]) && !changed.same_place(&items[4]));
+    assert!(Item::SubflowLimit(7).same_place(&items[2]));
+    let many = vec![plan.subflows[0].clone(); mptcp::ENDPOINTS_MAX + 1];
+    assert!(why(&Plan { subflows: many, ..plan }).contains("more than 8 subflows"));
+}
+
+#[test]
+fn what_the_kernel_forgot_of_subflows_is_not_taken_from_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = "eth0".to_owned();
+    let address = "192.0.2.7".parse().unwrap();
+    let endpoint = mptcp::Endpoint { link, address, backup: false, mesh: false };
+    let entries = [
+        Entry { item: Item::SubflowLimit(4), before: Before::Limit(2) },
+        Entry { item: Item::Subflow(endpoint), before: Before::Nothing },
+    ];
+    let journal = Journal::new(dir.path());
+    journal.store(&entries).unwrap();
+    assert_eq!(journal.load().unwrap().entries, entries);
+    let file = dir.path().join("plan.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    std::fs::write(&file, text.replace(boot.trim(), "another")).unwrap();
+    let left = journal.load().unwrap();
+    assert!(left.rebooted && left.entries.is_empty());
+}
+
 fn why(plan: &Plan) -> String {
     plan.check(&[]).unwrap_err().to_string()
 }

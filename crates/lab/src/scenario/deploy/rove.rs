@@ -415,8 +415,8 @@ mod tests {
         assert_eq!(section_of(Mode::Backup, "earliest", "auto", Spread::ONE), None);
         let full = section_of(Mode::Full, "earliest", "auto", Spread::ONE);
         assert_eq!(full.as_deref(), Some("[paths]\nmode = \"full\"\n"));
-        let all = "[paths]\nmode = \"full\"\nscheduler = \"rate\"\ntransport = \"tcp\"\nmanager = \"full-mesh\"\n\
-                   subflows = 2\n";
+        let all = "[paths]\nmode = \"full\"\nscheduler = \"rate\"\ntransport = \"tcp\"\n\
+                   manager = \"full-mesh\"\nsubflows = 2\n";
         let mesh = Spread { mesh: true, subflows: 2 };
         assert_eq!(section_of(Mode::Full, "rate", "tcp", mesh).as_deref(), Some(all));
         assert_eq!(Hold::Usual.section(), None);
