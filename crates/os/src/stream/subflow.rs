@@ -1,9 +1,9 @@
 //! What an MPTCP stream goes by: its subflows, as the kernel tells of them (linux/mptcp.h,
 //! `MPTCP_TCPINFO` and `MPTCP_SUBFLOW_ADDRS`, since Linux 5.16).
 //!
-//! Two questions, each with an array for an answer, in the order of the subflows; where these do not
-//! fit together, because one came or went between the two, nothing is told. An entry is asked for
-//! as long as it is read here: a newer kernel, whose entries are longer, gives so much of them.
+//! Two questions, each with an array for an answer, in the order of the subflows; where these do
+//! not fit together, because one came or went between the two, nothing is told. An entry is asked
+//! for as long as it is read here: a newer kernel, whose entries are longer, gives so much of them.
 
 use std::{
     io,
