@@ -76,6 +76,7 @@ fn short(scenario: &str) -> &'static [&'static str] {
         "many-flows" => &["connections=100"],
         "failover" => &["pair=10/20+10/20", "dies=first"],
         "voip" | "latency-qos" => &["seconds=10"],
+        "priority" => &["seconds=20"],
         "symmetric" | "asymmetric" | "subflows" | "mesh" => &["seconds=6", "loss=0"],
         other => panic!("{other} needs its short settings here"),
     }
@@ -123,6 +124,7 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
             "ssh-lid" | "many-flows" => &["survived is", "restart_ms_max is"],
             "failover" => &["silent_stall_over_ms_max is", "voip_late_packets is"],
             "voip" | "latency-qos" => &["p99_over_idle_ms is"],
+            "priority" => &["share_ratio is"],
             "symmetric" | "asymmetric" | "subflows" | "mesh" => &["share_of_sum_min is"],
             other => panic!("{other}: name here what its control breaks"),
         };

@@ -103,7 +103,7 @@ fn quick(scenario: &str) -> Vec<String> {
         "symmetric" => &["rtt=20", "loss=0", "seconds=6", "megabytes=2"],
         "asymmetric" => &["pair=40/10+10/60", "loss=0", "seconds=6", "megabytes=4"],
         "subflows" => &["rtt=20", "loss=0", "subflows=2", "seconds=6", "megabytes=2"],
-        "voip" => &["seconds=10"],
+        "voip" | "priority" => &["seconds=10"],
         "latency-qos" => &["seconds=10", "links=lossless"],
         "failover" => &["pair=10/20+10/20", "dies=first", "down=1", "up=3"],
         "mesh" => &["links=10/20+10/20+10/20+10/20", "loss=0", "seconds=6", "megabytes=2"],
@@ -335,6 +335,7 @@ fn every_control_fails() {
             "ssh-lid" | "many-flows" => &["survived"],
             "symmetric" | "asymmetric" | "subflows" | "mesh" => &["share_of_sum_min"],
             "voip" | "latency-qos" => &["p99_over_idle_ms"],
+            "priority" => &["share_ratio"],
             "failover" => &["silent_stall_over_ms_max", "voip_late_packets"],
             other => panic!("{other}: name here what its control breaks"),
         };

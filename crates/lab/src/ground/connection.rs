@@ -10,6 +10,9 @@ use super::{Receiver, Route, Transfer};
 pub struct Connections {
     /// Over which route.
     pub route: Route,
+    /// To which of the server's addresses, below [`Self::SERVERS`]; by the open route there is
+    /// one.
+    pub server: u8,
     /// How many.
     pub count: u32,
     /// Who receives; the other one sends.
@@ -102,11 +105,14 @@ pub struct SessionRun {
 }
 
 impl Connections {
+    /// Addresses of the server, of which the first is that of everything else.
+    pub const SERVERS: u8 = 3;
+
     /// One through the tunnel that is as fast as can be, by CUBIC.
     pub const fn bulk(to: Receiver, length: u64) -> Self {
         let patience = Patience { retries: None, keeps_alive: false };
         let (route, congestion) = (Route::Tunnelled, Congestion::Cubic);
-        Self { route, count: 1, to, length, pace: Pace::Full, congestion, patience }
+        Self { route, server: 0, count: 1, to, length, pace: Pace::Full, congestion, patience }
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Terrain {
     pub known: Known,
     /// Whether the client is told that talks which are no voice are wanted early.
     pub early: bool,
+    /// What the client is told of the server's addresses: which is of which level, 1 to 3.
+    pub levels: &'static [(u8, u8)],
     /// How many clients there are; all but the first only wait to be called.
     pub clients: usize,
 }
@@ -148,6 +150,7 @@ impl Terrain {
             families,
             known,
             early: false,
+            levels: &[],
             clients: 1,
         }
     }

@@ -8,6 +8,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 20, 0, 2);
 /// The server's other address, which no tunnel carries.
 pub const OPEN_SERVER: Ipv4Addr = Ipv4Addr::new(10, 20, 0, 3);
+/// Others of its addresses, which tunnels carry to whom they are of use: a network of as many.
+pub const OTHER_SERVERS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 20, 0, 4), Ipv4Addr::new(10, 20, 0, 5)];
+/// These and nothing else.
+pub(super) const OTHER_SERVERS_NETWORK: &str = "10.20.0.4/31";
 /// The gateway's address towards the server.
 pub(super) const NEAR_SERVER: Ipv4Addr = Ipv4Addr::new(10, 20, 0, 1);
 /// Length of the prefix of gateway and server.

@@ -29,6 +29,7 @@ mod nat_rebind;
 mod outage;
 mod persist;
 mod plot;
+mod priority;
 pub mod record;
 mod restart_gateway;
 mod resume_loss;
@@ -85,6 +86,7 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &mesh::Mesh,
     &voip::Voip,
     &latency_qos::LatencyQos,
+    &priority::Priority,
 ];
 
 /// A story and what is measured in it.

@@ -18,8 +18,8 @@ mod services;
 mod travel;
 
 use super::addresses::{
-    CLIENT, Family, GATEWAY_NAME, HOME_OUTSIDE, NEAR_SERVER, OPEN_SERVER, SERVER, SERVER_PREFIX,
-    Site,
+    CLIENT, Family, GATEWAY_NAME, HOME_OUTSIDE, NEAR_SERVER, OPEN_SERVER, OTHER_SERVERS, SERVER,
+    SERVER_PREFIX, Site,
 };
 use crate::emu::{End, LinkConfig, NatConfig, NatKind, PipeConfig};
 use crate::ground::{
@@ -71,6 +71,8 @@ pub struct Testbed {
     pub transport: &'static str,
     /// Whether it is told that talks which are no voice are wanted early.
     pub early: bool,
+    /// What it is told of the server's addresses.
+    pub levels: &'static [(u8, u8)],
     /// Which paths are to carry together.
     pub spread: Spread,
     /// The one with the proxy and the names.
@@ -166,6 +168,7 @@ impl Testbed {
             scheduler: terrain.scheduler,
             transport: terrain.transport,
             early: terrain.early,
+            levels: terrain.levels,
             spread: terrain.spread,
             uplink,
             home,
@@ -401,6 +404,14 @@ const fn server(route: Route) -> Ipv4Addr {
     }
 }
 
+/// The address of this number of the server that tunnels carry to.
+pub const fn server_numbered(number: u8) -> Ipv4Addr {
+    match number {
+        0 => SERVER,
+        other => OTHER_SERVERS[other as usize - 1],
+    }
+}
+
 /// Puts the gateway on the Internet and the server behind it.
 fn connect_server(
     network: &mut Network,
@@ -415,7 +426,9 @@ fn connect_server(
     let inside = |address: Ipv4Addr| IpNet::new(address.into(), SERVER_PREFIX);
     let (near, far) = (inside(NEAR_SERVER)?, inside(SERVER)?);
     network.cable((gateway, "lan0", near), (server, "eth0", far))?;
-    network.add_address(server, "eth0", inside(OPEN_SERVER)?)?;
+    for other in OTHER_SERVERS.into_iter().chain([OPEN_SERVER]) {
+        network.add_address(server, "eth0", inside(other)?)?;
+    }
     network.add_host_route(server, "eth0", IpNet::default(), near.addr())?;
     network.route_to(IpNet::from(IpAddr::from(OPEN_SERVER)), hosting)?;
     network.host(gateway).enable_forwarding()?;

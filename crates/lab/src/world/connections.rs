@@ -18,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::engine::{GATEWAY, World};
 use super::host::Power;
-use super::inner::{LEN_MAX, SERVER, address};
+use super::inner::{LEN_MAX, address, server};
 use super::laws::{Breach, Law, Promised};
 use super::parcel::HostId;
 use crate::emu::{Endpoints, Frame as _, IpPacket, Protocol, Rng};
@@ -133,12 +133,12 @@ impl Connections {
         }
     }
 
-    /// How both ends of the next connection of a client are set up where nobody wants it otherwise:
-    /// as Linux is, without Nagle's delay.
-    pub(super) fn configs(&self, client: usize, client_mtu: u16) -> [Config; 2] {
+    /// How both ends of the next connection of a client, to this one of the server's addresses, are
+    /// set up where nobody wants it otherwise: as Linux is, without Nagle's delay.
+    pub(super) fn configs(&self, client: usize, number: u8, client_mtu: u16) -> [Config; 2] {
         let (server_port, client_port) = ports(self.next);
         let here = SocketAddr::from((address(client), client_port));
-        let there = SocketAddr::from((SERVER, server_port));
+        let there = SocketAddr::from((server(number), server_port));
         let mut seed = self.seed.fork(u64::from(self.next));
         let mut config = |local, remote, mtu| Config {
             mtu,
@@ -311,7 +311,8 @@ impl Connections {
         let number = number(here.port(), there.port())?;
         let one = self.open.get(&number)?;
         let of_client = at.is_none_or(|client| client == one.client);
-        let ends = [IpAddr::from(address(one.client)), IpAddr::from(SERVER)];
+        let server = one.ends[Side::Server as usize].end.config().local.ip();
+        let ends = [IpAddr::from(address(one.client)), server];
         (of_client && [here.ip(), there.ip()] == ends).then_some((number, side))
     }
 
@@ -476,7 +477,7 @@ impl World {
         client: usize,
         tune: impl FnOnce([Config; 2]) -> [Party; 2],
     ) -> Number {
-        let parties = tune(self.connections.configs(client, LEN_MAX));
+        let parties = tune(self.connections.configs(client, 0, LEN_MAX));
         self.connections.open(self.now_ns, client, parties)
     }
 

@@ -14,6 +14,11 @@ use crate::ground::{Call, Talk};
 
 /// A server behind the gateway.
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
+/// Another of its addresses: that of this number, from 0 for the usual one.
+pub(super) const fn server(number: u8) -> Ipv4Addr {
+    let [a, b, c, d] = SERVER.octets();
+    Ipv4Addr::new(a, b, c, d + number)
+}
 /// The gateway inside the tunnel.
 pub(super) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// A network of the gateway's own with global addresses (TEST-NET-3).

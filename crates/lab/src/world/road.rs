@@ -6,7 +6,7 @@ use rove_proto::wire::Kind;
 use super::connections::{Connections, Leaving, Side};
 use super::engine::{Crowd, World};
 use super::host::Holding;
-use super::inner::{Body, SERVER, header};
+use super::inner::{Body, SERVER, header, server};
 use super::laws::Breach;
 use super::op::{ACCESSES, CARDS, Way};
 use super::streams::Known;
@@ -17,6 +17,7 @@ use rove_proto::bond::choice::Scheduler;
 use rove_proto::bond::{Manager, Mode, Spread};
 use rove_proto::flow::Hold;
 use rove_proto::flow::live::Early;
+use rove_proto::flow::priority::{Level, Priorities};
 use rove_proto::flow::rules::Assist;
 use rove_proto::node::Command;
 use rove_proto::wire::{self, control::Prefix};
@@ -144,6 +145,15 @@ impl Tunnelled {
             let network = Prefix::host(SERVER.into());
             let end = wire::control::End { network, port: Some(Call::ECHO_PORT) };
             road.world.command(CLIENT + 1, Command::SetEarly(Early::new(&[end])))?;
+        }
+        if !terrain.levels.is_empty() {
+            let level = |&(number, level): &(u8, u8)| {
+                let network = Prefix::host(server(number).into());
+                Some((wire::control::End { network, port: None }, Level::numbered(level)?))
+            };
+            let levels: Vec<_> = terrain.levels.iter().filter_map(level).collect();
+            let priorities = Command::SetPriorities(Priorities::new(&levels));
+            road.world.command(CLIENT + 1, priorities)?;
         }
         road.world.advance(2 * SECOND)?;
         Ok(road)

@@ -1,12 +1,14 @@
 //! The tunnel's entry: inner packets that wait for a turn while the paths are full.
 //!
-//! Each bucket of flows has a queue of its own. They take turns by bytes, and one in which nothing
-//! waited goes before those in which something did, once (deficit round robin with new and old
-//! queues, RFC 8290, 4): who sends little never waits for who sends much. How long each may stand,
+//! Each bucket of flows has a queue of its own. They take turns by bytes, as many as its packets
+//! are given, and one in which nothing waited goes before those in which something did, once
+//! (deficit round robin with new and old queues, RFC 8290, 4; Shreedhar and Varghese 1996): who
+//! sends little never waits for who sends much, and who does not send costs nobody anything. How
+//! long each may stand,
 //! CoDel sees to. What finds no room costs the fullest queue its oldest packet, and what nobody
 //! waits for any more goes.
 //!
-//! Knows neither flows nor classes: whoever pushes says which bucket and what bound.
+//! Knows neither flows nor classes: whoever pushes says which bucket, what bound and what turn.
 
 use std::collections::VecDeque;
 
@@ -74,6 +76,22 @@ struct Slot {
     arrived: Instant,
     kept: usize,
     len: u16,
+    turn: u16,
+}
+
+/// How a packet waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stay {
+    /// How long its bucket may stand.
+    pub bound: Bound,
+    /// Bytes of its bucket's turn: [`QUANTUM`], or what is to have more or less. Not zero.
+    pub turn: u16,
+}
+
+impl From<Bound> for Stay {
+    fn from(bound: Bound) -> Self {
+        Self { bound, turn: QUANTUM }
+    }
 }
 
 /// A packet whose turn it is.
@@ -89,7 +107,7 @@ pub struct Popped {
 
 impl Entry {
     /// Queues a packet; `kept` is a number of the caller's that comes back with it. From now on
-    /// the bucket stands no longer than `bound` says. Returns how many packets were dropped for
+    /// the bucket stands no longer than `stay` says. Returns how many packets were dropped for
     /// it: the oldest of the fullest buckets, or itself if it is none that a tunnel carries.
     pub fn push(
         &mut self,
@@ -98,8 +116,9 @@ impl Entry {
         bucket: u8,
         packet: InnerPacket<'_>,
         kept: usize,
-        bound: Bound,
+        stay: impl Into<Stay>,
     ) -> u64 {
+        let Stay { bound, turn } = stay.into();
         let Some(len) = u16::try_from(packet.len()).ok().filter(|&len| is_carried(len)) else {
             return 1;
         };
@@ -117,11 +136,11 @@ impl Entry {
         let queue = self.buckets[usize::from(bucket)].get_or_insert_default();
         queue.bytes.push(blocks, packet.head);
         queue.bytes.push(blocks, packet.tail);
-        queue.slots.push_back(Slot { arrived: now, kept, len });
+        queue.slots.push_back(Slot { arrived: now, kept, len, turn: turn.max(1) });
         queue.bound = Some(bound);
         if !queue.has_turn {
             queue.has_turn = true;
-            queue.deficit = i32::from(QUANTUM);
+            queue.deficit = queue.turn();
             self.new.push_back(bucket);
         }
         dropped
@@ -141,7 +160,7 @@ impl Entry {
             let &bucket = turns.front()?;
             let queue = self.buckets.get_mut(usize::from(bucket))?.as_mut()?;
             if queue.deficit <= 0 {
-                queue.deficit += i32::from(QUANTUM);
+                queue.deficit += queue.turn();
                 turns.pop_front();
                 self.old.push_back(bucket);
                 continue;
@@ -319,6 +338,13 @@ impl Entry {
     /// Bytes of the packets and of what is remembered of each.
     const fn weight(&self) -> usize {
         self.bytes + self.len * size_of::<Slot>()
+    }
+}
+
+impl Bucket {
+    /// Bytes of its turn, as the packet has it that is next.
+    fn turn(&self) -> i32 {
+        self.slots.front().map_or(QUANTUM, |slot| slot.turn).into()
     }
 }
 

@@ -300,3 +300,36 @@ proptest! {
         prop_assert_eq!((entry.len(), entry.bytes(), entry.due()), (0, 0, None));
     }
 }
+
+/// What leaves of each bucket of 16, 4 and 1 shares, in bytes, while those that `offer` always have
+/// something that waits.
+fn shares(offer: [bool; 3]) -> [usize; 3] {
+    let (mut entry, mut blocks, mut out) = (Entry::default(), Blocks::default(), Vec::new());
+    let turns = [16, 4, 1].map(|weight| QUANTUM / 4 * weight);
+    let mut left = [0; 3];
+    for us in 0..3_000 {
+        let now = at_us(us);
+        for (bucket, turn) in (0..).zip(turns) {
+            while offer[usize::from(bucket)] && entry.queued(bucket) < 60_000 {
+                let packet = packet(1_400, 0, 0);
+                let stay = Stay { bound: Bound::LONG, turn };
+                entry.push(&mut blocks, now, bucket, InnerPacket::whole(&packet), 0, stay);
+            }
+        }
+        let popped = entry.pop(&mut blocks, now, &mut out).unwrap();
+        left[usize::from(popped.bucket)] += out.len();
+    }
+    left
+}
+
+#[test]
+fn turns_are_as_long_as_was_said_and_who_has_nothing_to_send_costs_nobody_anything() {
+    let of_all = |left: [usize; 3]| left.map(|bytes| bytes as f64 / (3_000.0 * 1_400.0));
+    let parts = of_all(shares([true; 3]));
+    for (part, weight) in parts.into_iter().zip([16.0, 4.0, 1.0]) {
+        assert!((part / (weight / 21.0) - 1.0).abs() < 0.03, "{parts:?}");
+    }
+    let parts = of_all(shares([false, true, true]));
+    assert!((parts[1] - 0.8).abs() < 0.02 && (parts[2] - 0.2).abs() < 0.02, "{parts:?}");
+    assert_eq!(of_all(shares([false, false, true])), [0.0, 0.0, 1.0]);
+}

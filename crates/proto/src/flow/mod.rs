@@ -8,7 +8,8 @@
 //! (`hold`); when there is one again, this end sends what it answered for (`resume`); what a
 //! process could not deliver before it ended is broken off by the next (`breakoff`). Of what is not
 //! TCP only the questions are kept that something begins with (`datagrams`). Both ends of the
-//! tunnel do the same, each for those behind its own TUN, and need no word between them.
+//! tunnel do the same, each for those behind its own TUN, and need no word between them. A client
+//! may prefer some connections to others (`priority`): these are shown less room (`narrow`).
 //!
 //! Decides nothing about paths, and seals nothing: what it wants to say comes out of
 //! [`Flows::poll`], to the TUN or into the tunnel.
@@ -27,9 +28,11 @@ mod heads;
 mod hold;
 pub mod live;
 mod memory;
+mod narrow;
 mod packet;
 mod patience;
 mod predict;
+pub mod priority;
 pub mod report;
 mod resume;
 pub mod rtp;
@@ -55,6 +58,7 @@ use aggregate::Aggregate;
 use breakoff::Broken;
 use classify::{Known, classify};
 use datagrams::Questions;
+use narrow::Race;
 use rules::{Assist, Rules};
 use table::{Place, Table};
 use tcp::{Flow, Phase, State};
@@ -133,6 +137,8 @@ pub struct Flows {
     assisted: Vec<Place>,
     /// When they last heard of the entry.
     heeded_at: Instant,
+    /// What comes for those that others are preferred to, and for these.
+    race: Race,
 }
 
 impl Flows {
@@ -157,6 +163,7 @@ impl Flows {
             assists: false,
             assisted: Vec::new(),
             heeded_at: Instant::ZERO,
+            race: Race::default(),
         }
     }
 
@@ -481,7 +488,8 @@ impl Flows {
 
     /// Whether nothing has to be looked at: nothing was ever done for anything, nor will be.
     fn is_idle(&self) -> bool {
-        self.is_empty() && self.questions.is_empty() && self.rules.is_off()
+        let is_empty = self.is_empty() && self.questions.is_empty();
+        is_empty && self.rules.is_off() && self.race.is_off()
     }
 
     /// Adds a connection that is not known, in the place of another if need be.

@@ -6,6 +6,7 @@
 use super::cache::Payload;
 use super::classify::{Known, classify};
 use super::memory::Memory;
+use super::narrow::Room;
 use super::resume::Told;
 use super::resume::assist::ASSISTED_MAX;
 use super::table::Place;
@@ -151,6 +152,7 @@ impl Flows {
         }
         if view.protocol != TCP {
             self.questions.answered(memory, view, packet);
+            self.race.note_other(view, packet.len());
             return Verdict::Pass;
         }
         let Some(segment) = Segment::parse(view, &whole) else { return Verdict::Pass };
@@ -233,6 +235,7 @@ impl Flows {
             let known = self.table.get(place)?;
             if let Some(mut next) = known.next_between(now, way, segment) {
                 next.choice = self.rules.choose(&tuple, next.class);
+                next.room = Room::of(known.room.level);
                 self.forget(memory, place);
                 return self.admit(now, memory, next);
             }
@@ -241,12 +244,13 @@ impl Flows {
             }
             self.forget(memory, place); // the same ends, another connection
         }
-        if segment.flags.has(Flags::RST) || self.rules.is_off() {
+        if segment.flags.has(Flags::RST) || (self.rules.is_off() && self.race.is_off()) {
             return None;
         }
         let class = classify(Known::by_ports((tuple.local.1, tuple.remote.1)));
         let mut flow = Flow::new(tuple, class, now);
         flow.choice = self.rules.choose(&tuple, class);
+        flow.room = Room::of(self.priorities().level_of(tuple.remote));
         self.admit(now, memory, flow)
     }
 }

@@ -9,6 +9,7 @@ use std::fmt;
 
 use super::classify::Class;
 use super::memory::NoRoom;
+use super::priority::Level;
 use super::rules::By;
 use super::tcp::{Flow, Phase, State};
 use super::tuple::Tuple;
@@ -23,6 +24,11 @@ pub struct FlowReport {
     pub tuple: Tuple,
     /// What it was recognised as.
     pub class: Class,
+    /// How much it is preferred to others; only a client knows of more than one level.
+    pub level: Level,
+    /// The window that the other end is shown so that others have their part, in bytes; `None`
+    /// where that is this end's own.
+    pub narrowed_to: Option<u32>,
     /// Who speaks for its other end.
     pub state: FlowState,
     /// How far it is.
@@ -172,6 +178,8 @@ impl Flow {
         FlowReport {
             tuple: self.tuple,
             class: self.class,
+            level: self.room.level,
+            narrowed_to: self.room.window(),
             state: match &self.phase {
                 Phase::Normal => FlowState::Normal,
                 Phase::Held(_) => FlowState::Suspended,

@@ -4,11 +4,10 @@
 //! Follows the states of RFC 9293 from outside, the sequence spaces, windows with their scale,
 //! timestamps and the round trip through the tunnel. A connection that is first seen in its midst
 //! is learned, but never spoken for: its windows' scale is not known. Believes what both ends say
-//! about as far as a TCP would, so that nobody who only guesses moves anything: what lies further
-//! from what is expected than a window is not looked at (van Rooij 2001, "Real stateful TCP packet
+//! about as far as a TCP would, so that nobody who guesses moves anything: what lies further from
+//! what is expected than a window is not looked at (van Rooij 2001, "Real stateful TCP packet
 //! filtering in IP Filter"; `nf_conntrack_proto_tcp` of Linux), nor what acknowledges what was
-//! never sent (RFC 5961, 5.2), and a reset counts with the very number that is expected (the same,
-//! 3.2).
+//! never sent (RFC 5961, 5.2), and a reset counts with the very number that is expected (3.2).
 
 use super::Hold;
 use super::breakoff::Broken;
@@ -17,6 +16,7 @@ use super::classify::Class;
 use super::heads::Heads;
 use super::hold::Held;
 use super::memory::Memory;
+use super::narrow::Room;
 use super::patience::Patience;
 use super::resume::Resumed;
 use super::rules::{By, Choice};
@@ -40,6 +40,8 @@ pub(super) struct Flow {
     pub(super) class: Class,
     /// What is done for it while there is no way.
     pub(super) choice: Choice,
+    /// How much it is preferred to others, and how much room the remote side is shown for that.
+    pub(super) room: Room,
     pub(super) state: State,
     /// The side behind this node's TUN.
     pub(super) local: Side,
@@ -174,6 +176,7 @@ impl Flow {
             tuple,
             class,
             choice: Choice::default(),
+            room: Room::default(),
             state: State::Opening,
             local: Side::default(),
             remote: Side::default(),

@@ -9,6 +9,7 @@ mod crowd;
 mod forged;
 mod held;
 mod lost;
+mod narrowed;
 mod told;
 
 use std::net::IpAddr;

@@ -9,6 +9,7 @@ use crate::crypto::Status;
 use crate::error::{CloseCode, DropReason};
 use crate::flow::Flows;
 use crate::flow::live::Early;
+use crate::flow::priority::Priorities;
 use crate::flow::rules::Rules;
 use crate::flow::tuple::Tuple;
 use crate::id::{PeerKey, SessionIndex, SocketId};
@@ -104,6 +105,8 @@ pub enum Command {
     SetMode(Mode),
     /// Client: what its user wants early from now on.
     SetEarly(Early),
+    /// Client: what its user prefers from now on.
+    SetPriorities(Priorities),
     /// Client: how both ends of its sessions choose among paths that share data, from now on.
     SetScheduler(Scheduler),
     /// Client: which paths carry together from now on.
@@ -175,6 +178,10 @@ impl Node {
                 self.early = early.clone();
                 self.each_peer(now, out, |peer, cx| peer.set_early(cx.now, &early))
             }
+            Command::SetPriorities(priorities) => {
+                self.priorities = priorities.clone();
+                self.each_peer(now, out, |peer, _| peer.set_priorities(priorities.clone()))
+            }
             Command::SocketFailed(socket) => self.socket_failed(now, socket, out),
         };
         self.count(done);
@@ -212,7 +219,8 @@ impl Node {
         self.by_key.insert(key, slot);
         self.responder.known(key);
         let secret = u64::from_be_bytes(crate::crypto::draw(self.rng.as_mut()));
-        let flows = Flows::new(self.config.hold.clone(), secret);
+        let mut flows = Flows::new(self.config.hold.clone(), secret);
+        flows.set_priorities(self.priorities.clone());
         // Which flows share a place says nothing of which connections do.
         let live = Live::new(secret.rotate_left(32), self.early.clone());
         self.peers[slot.0 as usize] = Some(Peer::new(now, slot, config, flows, live));

@@ -32,6 +32,7 @@ use crate::crypto::Rng;
 use crate::error::{DropReason, Drops};
 use crate::flow::Memory;
 use crate::flow::live::Early;
+use crate::flow::priority::Priorities;
 use crate::id::{PeerKey, SocketId};
 use crate::outbox::{Outbox, Route};
 use crate::peer::announce::Announced;
@@ -83,6 +84,8 @@ pub struct Node {
     notices: Notices,
     /// What is wanted early.
     early: Early,
+    /// What is preferred.
+    priorities: Priorities,
     /// What is kept of open connections, of all sessions together.
     memory: Memory,
 }
@@ -118,6 +121,7 @@ impl Node {
             announced: Announced::default(),
             notices,
             early: Early::default(),
+            priorities: Priorities::default(),
             memory,
         }
     }

@@ -11,9 +11,10 @@ use super::{Context, Peer};
 use crate::bond::Bond;
 use crate::bond::choice::{self, Tally};
 use crate::bond::codel::Bound;
-use crate::bond::entry::WAIT_MAX;
+use crate::bond::entry::{QUANTUM, Stay, WAIT_MAX};
 use crate::bond::schedule::{Among, Given, Way};
 use crate::error::DropReason;
+use crate::flow::priority::Level;
 use crate::flow::{self, Entrance};
 use crate::pack::Framing;
 use crate::path::congestion::Controller;
@@ -80,13 +81,23 @@ impl Peer {
             return sent;
         }
         let blocks = cx.memory.blocks();
-        let dropped = self.bond.entry.push(blocks, cx.now, bucket, packet, kept, STANDING);
+        let stay = Stay { bound: STANDING, turn: turn_of(self.level_of(view)) };
+        let dropped = self.bond.entry.push(blocks, cx.now, bucket, packet, kept, stay);
         (0..dropped).for_each(|_| cx.drops.count(DropReason::QueueFull));
         // Behind others it waits until they are looked at.
         if is_first || repairs || self.bond.due.is_some_and(|due| due <= cx.now) {
             self.serve_bond(cx);
         }
         Ok(())
+    }
+
+    /// How much a packet is preferred to others.
+    fn level_of(&self, view: &InnerView) -> Level {
+        let priorities = self.flows.priorities();
+        if priorities.is_empty() {
+            return Level::default();
+        }
+        priorities.level_of((view.destination, view.ports.map_or(0, |(_, to)| to)))
     }
 
     /// A packet before which none waits leaves at once, if the path that it is given to may carry
@@ -521,6 +532,11 @@ impl Peer {
             self.bond.lines.renumber(blocks, |bucket| epoch.numbers.take(bucket));
         }
     }
+}
+
+/// Bytes of the turns of a flow of this level: what nobody said anything of has the usual ones.
+const fn turn_of(level: Level) -> u16 {
+    QUANTUM / Level::Second.weight() * level.weight()
 }
 
 /// When to look again, where the first path may carry more at `next_at`: not for each packet, but

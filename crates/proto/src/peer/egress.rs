@@ -49,13 +49,31 @@ impl Peer {
         self.used_at = Some(cx.now);
         self.assist_or_not(cx);
         let sent = match self.flows.outgoing(cx.now, cx.memory, view, &packet) {
-            Passage::Goes { kept } => self.send_by_choice(cx, view, packet, kept),
+            Passage::Goes { kept } => self.send_narrowed(cx, view, packet, kept),
             Passage::Held => {
                 self.seek_way(cx);
                 Ok(())
             }
         };
         self.speak_for_others(cx);
+        sent
+    }
+
+    /// Sends what goes out for a connection, with no more room told than its level is to have.
+    pub(super) fn send_narrowed(
+        &mut self,
+        cx: &mut Context<'_>,
+        view: &InnerView,
+        packet: InnerPacket<'_>,
+        kept: usize,
+    ) -> Result<(), DropReason> {
+        let mut head = std::mem::take(&mut self.narrowed);
+        let sent = if self.flows.narrow(cx.now, view, &packet, &mut head) {
+            self.send_by_choice(cx, view, InnerPacket { head: &head, ..packet }, kept)
+        } else {
+            self.send_by_choice(cx, view, packet, kept)
+        };
+        self.narrowed = head;
         sent
     }
 

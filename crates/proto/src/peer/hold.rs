@@ -4,6 +4,7 @@
 use super::egress::Load;
 use super::{Context, Event, Peer, PeerState};
 use crate::error::DropReason;
+use crate::flow::priority::Priorities;
 use crate::flow::report::FlowReport;
 use crate::flow::rules::Rules;
 use crate::flow::tuple::Tuple;
@@ -158,12 +159,15 @@ impl Peer {
             if self.flows.news(nth, &mut packet).is_none() {
                 break;
             }
-            if packet.is_empty() {
-                continue;
-            }
+            let Ok(view) = InnerView::parse(&packet, packet.len()) else { continue };
+            let mut head = std::mem::take(&mut self.narrowed);
+            let whole = InnerPacket::whole(&packet);
+            let is_narrowed = self.flows.narrow(cx.now, &view, &whole, &mut head);
+            let whole = if is_narrowed { InnerPacket::whole(&head) } else { whole };
             let sent = self.send_on(cx, id, Load::Quiet, |draft| {
-                pack::push(draft, Framing::Plain, InnerPacket::whole(&packet));
+                pack::push(draft, Framing::Plain, whole);
             });
+            self.narrowed = head;
             if let Err(reason) = sent {
                 cx.drops.count(reason);
             }
@@ -225,6 +229,13 @@ impl Peer {
         self.flows.set_rules(rules);
     }
 
+    /// Client: what its user prefers from now on.
+    pub(crate) fn set_priorities(&mut self, priorities: Priorities) {
+        if *self.flows.priorities() != priorities {
+            self.flows.set_priorities(priorities);
+        }
+    }
+
     /// What will be owed for a connection is written down.
     pub(crate) fn recorded(&mut self, cx: &mut Context<'_>, tuple: &Tuple) {
         self.flows.recorded(tuple);
@@ -248,7 +259,7 @@ impl Peer {
             Output::ToLocal => Err(DropReason::QueueFull),
             Output::ToRemote => {
                 let view = InnerView::parse(packet, packet.len())?;
-                self.send_now(cx, &view, InnerPacket::whole(packet))
+                self.send_narrowed(cx, &view, InnerPacket::whole(packet), 0)
             }
         }
     }

@@ -137,6 +137,8 @@ pub(crate) struct Peer {
     flows: Flows,
     /// Room for one packet of theirs.
     spoken: Vec<u8>,
+    /// Headers that tell of less room.
+    narrowed: Vec<u8>,
     /// Gateway: how often the client had moved when it said last where it wants to be reached.
     followed: u32,
     /// Gateway: an answer that the client asked for, later.
@@ -194,6 +196,7 @@ impl Peer {
             live,
             flows,
             spoken: Vec::new(),
+            narrowed: Vec::new(),
             followed: 0,
             echo: None,
             heard_at: now,

@@ -251,6 +251,12 @@ impl Segment {
         overwrite(tcp, 14, &window.to_be_bytes());
     }
 
+    /// Puts another window into `packet`, or the headers of it, which this was read from.
+    pub fn set_window(&self, packet: &mut [u8], window: u16) {
+        let Some(tcp) = packet.get_mut(self.at..) else { return };
+        overwrite(tcp, 14, &window.to_be_bytes());
+    }
+
     /// Puts another clock of its sender into `packet`, where it has one.
     pub fn set_clock(&self, packet: &mut [u8], clock: u32) {
         self.set_timestamp(packet, 0, clock);

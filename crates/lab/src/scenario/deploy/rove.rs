@@ -1,8 +1,8 @@
 //! Rove as a person deploys it: a gateway, an invite, a client.
 
-use super::super::addresses::{SERVER, TUNNEL_NETWORK};
+use super::super::addresses::{OTHER_SERVERS_NETWORK, SERVER, TUNNEL_NETWORK};
 use super::super::binary::Binary;
-use super::super::testbed::Testbed;
+use super::super::testbed::{Testbed, server_numbered};
 use super::How;
 use crate::ground::{Call, Mode, SCHEDULERS, Spread, TRANSPORTS, Transport};
 use crate::netns::{Host, Process, monotonic_ns};
@@ -129,13 +129,19 @@ impl Rove {
         let host = testbed.network.host(testbed.client);
         let client = Commands::of(host, binary);
         client.configure_client(setup, testbed)?;
-        let route = format!("{SERVER}/32");
-        let mut up = client.start(&["up", invite, "--foreground", "--route", &route])?;
+        let server = format!("{SERVER}/32");
+        let others = (!testbed.levels.is_empty()).then_some(OTHER_SERVERS_NETWORK);
+        let routes: Vec<&str> = [server.as_str()].into_iter().chain(others).collect();
+        let mut up = vec!["up", invite, "--foreground"];
+        routes.iter().for_each(|route| up.extend(["--route", route]));
+        let mut up = client.start(&up)?;
         // The one line that says that the tunnel carries.
         up.line_where(TUNNEL_START, |line| (!line.trim().is_empty()).then_some(()))
             .context("the tunnel does not carry")?;
         // The server is on the gateway's own network, which no peer may reach unless allowed.
-        gateway.run(&["gateway", "allow", PEER, &route])?;
+        for route in routes {
+            gateway.run(&["gateway", "allow", PEER, route])?;
+        }
         Ok(Self { client: up, gateway: running, binary: binary.clone(), hold: *hold })
     }
 
@@ -231,6 +237,20 @@ impl Rove {
         let by_paths = paths.iter().filter(over_it).any(|path| path["state"] == "in use");
         Ok(by_paths || (by_status && status["carrying"] == true))
     }
+}
+
+/// What the client is told of destinations, if it is told anything.
+fn qos_section(testbed: &Testbed) -> Option<String> {
+    let early = format!("low_latency = [\"{SERVER}/32:{}\"]\n", Call::ECHO_PORT);
+    let early = testbed.early.then_some(early);
+    let levels = testbed.levels.iter();
+    let levels =
+        levels.map(|&(number, level)| format!("\"{}\" = {level}", server_numbered(number)));
+    let levels: Vec<String> = levels.collect();
+    let priority = format!("priority = {{ {} }}\n", levels.join(", "));
+    let priority = (!levels.is_empty()).then_some(priority);
+    let lines: String = early.into_iter().chain(priority).collect();
+    (!lines.is_empty()).then(|| format!("[qos]\n{lines}"))
 }
 
 /// The section of a client's configuration that says what is made of its links; none where it is
@@ -349,10 +369,8 @@ impl<'a> Commands<'a> {
             Streams::Off => Some("streams = false".to_owned()),
         };
         let streams = streams.map(|line| format!("[client]\n{line}\n"));
-        let early = format!("[qos]\nlow_latency = [\"{SERVER}/32:{}\"]\n", Call::ECHO_PORT);
-        let early = testbed.early.then_some(early);
         let paths = section_of(testbed.mode, testbed.scheduler, testbed.transport, testbed.spread);
-        let sections = [streams, setup.hold.section(), paths, early];
+        let sections = [streams, setup.hold.section(), paths, qos_section(testbed)];
         let sections: String = sections.into_iter().flatten().collect();
         if sections.is_empty() {
             return Ok(());

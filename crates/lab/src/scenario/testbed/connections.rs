@@ -33,7 +33,10 @@ impl Testbed {
             of_server.push("--keepalive".to_owned());
         }
         let of_client: Vec<String> = side(!to_client).collect();
-        let address = self.next_address(kind.route);
+        let mut address = self.next_address(kind.route);
+        if kind.route == Route::Tunnelled {
+            address.set_ip(super::server_numbered(kind.server).into());
+        }
         let accepting = self.start_ready(self.server, "accept", address, &of_server)?;
         let connecting = self.start_ready(self.client, "connect", address, &of_client)?;
         Ok([accepting, connecting])

@@ -1,0 +1,211 @@
+//! `priority`: transfers from several servers at once over one link, of which the user prefers one
+//! (Springate and Newman's Multilink VPN, Table 2).
+//!
+//! In each cell the same transfers are carried twice: once where nobody is preferred, and once
+//! where one server is of the first level and one of the third. Beside the rate of the preferred
+//! one it is measured what all had together: what one gives up, another is to have.
+
+use super::links::{GRID, Link};
+use super::outage::congestion;
+use super::record::Limit;
+use super::settings::{Setting, Settings};
+use super::table::{self, Row, TABLE, figure};
+use super::{About, Key, Outcome, Scenario, Stage};
+use crate::emu::{Loss, SECOND};
+use crate::ground::{Connections, Mode, Receiver, Terrain, Transfer};
+use serde_json::{Value, json};
+
+/// The preferred one has so many times what it had, and all have together this part of it.
+const SHARE_RATIO_MIN: f64 = 1.6;
+const SHARE_OF_ALL_MIN: f64 = 0.95;
+/// How long a connection may take to open before its time counts.
+const OPENING_NS: u64 = 5 * SECOND;
+/// The beginning of a transfer that does not count, as LAB.md has it.
+const FIRST_NS: u64 = 5 * SECOND;
+/// Time in which the link is found.
+const CALM_NS: u64 = 2 * SECOND;
+/// The server that is preferred, the one that others are preferred to, and one of which nobody said
+/// anything.
+const PREFERRED: u8 = 1;
+const LAST: u8 = 2;
+const UNNAMED: u8 = 0;
+/// What the client is told.
+const LEVELS: &[(u8, u8)] = &[(PREFERRED, 1), (LAST, 3)];
+
+/// The cells: which way, over what, between which servers. Where data waits at the entry, which
+/// links that carry together have, the sender shares out what leaves.
+const CELLS: &[Cell] = &[
+    Cell { to: Receiver::Client, mode: Mode::Backup, link: NEAR, servers: TWO },
+    Cell { to: Receiver::Client, mode: Mode::Full, link: FAR, servers: TWO },
+    Cell { to: Receiver::Server, mode: Mode::Full, link: NEAR, servers: TWO },
+    Cell { to: Receiver::Client, mode: Mode::Backup, link: NEAR, servers: THREE },
+];
+const NEAR: Link = Link::of(10, 20);
+const FAR: Link = Link::of(20, 60);
+const TWO: &[u8] = &[PREFERRED, LAST];
+const THREE: &[u8] = &[PREFERRED, UNNAMED, LAST];
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[
+    Setting::choice("transfer", &[GRID, "down", "up"], "to the client, or from it"),
+    Setting::choice("cc", &["cubic", "reno", "bbr"], "congestion control of both ends"),
+    Setting::number("seconds", 30, (10, 600), "how long each connection is carried"),
+];
+
+/// What is measured at least.
+const KEYS: &[Key] = &[
+    Key::higher_is_better("share_ratio"),
+    Key::higher_is_better("share_of_all_min"),
+    Key::higher_is_better("preferred_share_min"),
+    Key::must_hold("checksum_ok"),
+    Key::higher_is_better(TABLE),
+];
+
+/// The conditions of two rounds of transfers.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    to: Receiver,
+    mode: Mode,
+    link: Link,
+    servers: &'static [u8],
+}
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct Priority;
+
+impl Scenario for Priority {
+    fn about(&self) -> About {
+        About {
+            name: "priority",
+            summary: "transfers from several servers over one link, of which one is preferred",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
+    }
+
+    fn paper(&self, _settings: &Settings) -> Value {
+        json!({
+            "source": "Springate and Newman, QoS for Speed, Table 2: of two downloads that of the \
+                       second, both of a low priority, and it of a high one",
+            "kilobytes_per_second": [179, 328],
+            "seconds": [114, 62],
+            "share_ratio": 328.0 / 179.0,
+        })
+    }
+
+    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
+        vec![
+            Limit::at_least("share_ratio", SHARE_RATIO_MIN),
+            Limit::at_least("share_of_all_min", SHARE_OF_ALL_MIN),
+            Limit::equal("checksum_ok", true),
+        ]
+    }
+
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        super::links::bound_ms(&[[NEAR, FAR]])
+    }
+
+    /// In the control nobody is preferred the second time, either.
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let (mut rows, mut intact) = (Vec::new(), true);
+        for cell in told(stage) {
+            (stage.tell)(&cell.name());
+            let levels = if stage.control() { &[] } else { LEVELS };
+            let equal = cell.carry(stage, &[], &mut outcome)?;
+            let preferring = cell.carry(stage, levels, &mut outcome)?;
+            intact &= equal.iter().chain(&preferring).all(|transfer| transfer.intact);
+            intact &= equal.len() == cell.servers.len() && preferring.len() == equal.len();
+            let row = cell.row(stage, &equal, &preferring);
+            (stage.tell)(&table::line(&row));
+            rows.push(Value::Object(row));
+        }
+        for (key, column) in [
+            ("share_ratio", "share_ratio"),
+            ("share_of_all_min", "share_of_all"),
+            ("preferred_share_min", "preferred_share"),
+        ] {
+            outcome.measure(key, table::least(&rows, column));
+        }
+        outcome.hold("checksum_ok", intact && !rows.is_empty());
+        outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
+        Ok(outcome)
+    }
+}
+
+/// The cells to tell of.
+fn told(stage: &Stage<'_>) -> Vec<Cell> {
+    let transfer = stage.settings.text("transfer");
+    let is_told = |cell: &&Cell| match transfer {
+        "down" => cell.to == Receiver::Client,
+        "up" => cell.to == Receiver::Server,
+        _ => true,
+    };
+    let count = if stage.control() { 1 } else { CELLS.len() };
+    CELLS.iter().filter(is_told).take(count).copied().collect()
+}
+
+impl Cell {
+    fn name(&self) -> String {
+        let way = if self.to == Receiver::Client { "down" } else { "up" };
+        let mode = if self.mode == Mode::Full { "full" } else { "backup" };
+        let links = super::links::name(&[self.link]);
+        format!("{} {way} over {links}, mode {mode}", self.servers.len())
+    }
+
+    /// The transfers, one with each server, where the client is told of these levels.
+    fn carry(
+        &self,
+        stage: &Stage<'_>,
+        levels: &'static [(u8, u8)],
+        outcome: &mut Outcome,
+    ) -> anyhow::Result<Vec<Transfer>> {
+        let seconds = stage.settings.number("seconds");
+        // More than there is time for.
+        let bytes = self.link.mbps * 1_000_000 / 8 * (seconds + OPENING_NS / SECOND);
+        let kinds: Vec<Connections> = self
+            .servers
+            .iter()
+            .map(|&server| Connections {
+                server,
+                congestion: congestion(stage.settings),
+                ..Connections::bulk(self.to, bytes)
+            })
+            .collect();
+        let terrain =
+            Terrain { mode: self.mode, levels, ..Terrain::of(self.link.config(Loss::None)) };
+        let mut transfers = Vec::new();
+        outcome.absorb(stage.on_ground(&terrain, &mut |ground, _| {
+            ground.pause(CALM_NS)?;
+            transfers = ground.connect(&kinds, seconds * SECOND + OPENING_NS, &[])?.concat();
+            Ok(())
+        })?);
+        Ok(transfers)
+    }
+
+    fn row(&self, stage: &Stage<'_>, equal: &[Transfer], preferring: &[Transfer]) -> Row {
+        let to_ns = stage.settings.number("seconds") * SECOND;
+        // Short runs are for tests of the lab: they skip in proportion.
+        let from_ns = FIRST_NS.min(to_ns / 3);
+        let rates = |transfers: &[Transfer]| -> Option<Vec<f64>> {
+            transfers.iter().map(|one| one.mbps_within(from_ns, to_ns)).collect()
+        };
+        let [before, after] = [equal, preferring].map(rates);
+        let [of_all, of_all_after] =
+            [&before, &after].map(|rates| rates.as_ref().map(|all| all.iter().sum::<f64>()));
+        let [first, first_after] =
+            [&before, &after].map(|rates| rates.as_ref().and_then(|all| all.first().copied()));
+        let share = |part: Option<f64>, of: Option<f64>| Some(part? / of?);
+        let row = [
+            ("cell", self.name().into()),
+            ("cc", stage.settings.text("cc").into()),
+            ("before_mbps", json!(before)),
+            ("after_mbps", json!(after)),
+            ("share_ratio", figure(share(first_after, first))),
+            ("preferred_share", figure(share(first_after, of_all_after))),
+            ("share_of_all", figure(share(of_all_after, of_all))),
+        ];
+        row.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+}
