@@ -15,8 +15,11 @@ use crate::emu::{Loss, SECOND};
 use crate::ground::{Connections, Mode, Receiver, Terrain, Transfer};
 use serde_json::{Value, json};
 
-/// The preferred one has so many times what it had, and all have together this part of it.
-const SHARE_RATIO_MIN: f64 = 1.6;
+/// The preferred one has so many times what it had: with its part of two, which is 0.94 of all,
+/// where it had no more than 0.55 before; and it has this part of all. All together have this part
+/// of what they had.
+const SHARE_RATIO_MIN: f64 = 1.7;
+const PREFERRED_SHARE_MIN: f64 = 0.7;
 const SHARE_OF_ALL_MIN: f64 = 0.95;
 /// How long a connection may take to open before its time counts.
 const OPENING_NS: u64 = 5 * SECOND;
@@ -97,6 +100,7 @@ impl Scenario for Priority {
     fn limits(&self, _settings: &Settings) -> Vec<Limit> {
         vec![
             Limit::at_least("share_ratio", SHARE_RATIO_MIN),
+            Limit::at_least("preferred_share_min", PREFERRED_SHARE_MIN),
             Limit::at_least("share_of_all_min", SHARE_OF_ALL_MIN),
             Limit::equal("checksum_ok", true),
         ]

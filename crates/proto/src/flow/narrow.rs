@@ -353,7 +353,8 @@ impl Flow {
     /// Bytes of room that it uses by far not all, however fast it becomes.
     fn reach(&self) -> u32 {
         let used_in = EVERY.max(self.trip.time() * 2);
-        let bytes = bytes_in(self.room.rate, used_in).saturating_mul(REACH_GAIN);
+        let rate = self.room.rate.max(self.room.latest);
+        let bytes = bytes_in(rate, used_in).saturating_mul(REACH_GAIN);
         u32::try_from(bytes).unwrap_or(u32::MAX).clamp(REACH_MIN, u32::MAX >> 2)
     }
 

@@ -69,11 +69,26 @@ fn explanation(flow: &Value) -> String {
         ("idle", time(number("idle_ms") / 1_000)),
         ("because", field(flow, "why").to_owned()),
     ];
+    let level = level(flow).map(|level| ("level", level));
     let mut text = format!("{}\n", field(flow, "tuple"));
-    for (name, value) in lines {
+    for (name, value) in lines.into_iter().chain(level) {
         text.push_str(&format!("{INDENT}{name:<9}  {value}\n"));
     }
     text
+}
+
+/// Its level, where that is not the usual one, and what follows from it now.
+fn level(flow: &Value) -> Option<String> {
+    let level = flow.get("level").and_then(Value::as_u64)?;
+    let narrowed_to = flow.get("narrowed_to_bytes").and_then(Value::as_u64);
+    let room = narrowed_to.map(bytes);
+    match (level, room) {
+        (2, None) => None,
+        (level, None) => Some(level.to_string()),
+        (level, Some(room)) => {
+            Some(format!("{level}; leaves room for others: its sender is shown {room} of window"))
+        }
+    }
 }
 
 /// Those of the gateway in `home`.
@@ -161,6 +176,9 @@ fn text(reply: &Value) -> String {
             text.push_str(&format!("{INDENT}{local}  {remote}\n"));
         }
         text.push_str(&format!("{INDENT}{}\n", field(flow, "why")));
+        if let Some(level) = level(flow) {
+            text.push_str(&format!("{INDENT}level {level}\n"));
+        }
     }
     text
 }

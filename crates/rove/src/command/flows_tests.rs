@@ -55,6 +55,24 @@ fn each_has_a_line_and_a_reason() {
 }
 
 #[test]
+fn a_level_is_said_where_it_is_not_the_usual_one() {
+    let of = |level: u64, narrowed_to: Value| {
+        let mut flow = flow("normal", 0, 0, V4, "carried");
+        (flow["level"], flow["narrowed_to_bytes"]) = (level.into(), narrowed_to);
+        flow
+    };
+    let flows = [of(1, Value::Null), of(2, Value::Null), of(3, 6_144.into())];
+    let text = text(&reply("client", &flows));
+    let levels: Vec<&str> = text.lines().filter(|line| line.contains("level")).collect();
+    let narrowed = "level 3; leaves room for others: its sender is shown 6 KB of window";
+    assert_eq!(levels, ["  level 1", &format!("  {narrowed}")]);
+    assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    assert!(explanation(&flows[0]).ends_with("  level      1\n"));
+    assert!(!explanation(&flows[1]).contains("level"));
+    assert!(explanation(&flows[2]).contains("  level      3; leaves room for others"));
+}
+
+#[test]
 fn long_addresses_have_a_line_of_their_own() {
     let flows = [flow("suspended", 1, 7_200_000, V6, "kept: no path carries")];
     let text = text(&reply("gateway", &flows));

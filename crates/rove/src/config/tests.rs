@@ -332,6 +332,34 @@ fn what_is_wanted_early() {
 }
 
 #[test]
+fn what_is_preferred() {
+    use rove_proto::flow::priority::Level;
+
+    assert!(client("").unwrap().qos.priorities().is_empty());
+    let qos = |table: &str| client(&format!("[qos]\npriority = {table}\n"));
+    let table = "{ \"192.0.2.0/24\" = 3, \"192.0.2.7:443\" = 1, \"[2001:db8::]/32:22\" = 2 }";
+    let priorities = qos(table).unwrap().qos.priorities();
+    let level = |address: &str, port| priorities.level_of((address.parse().unwrap(), port));
+    assert_eq!(level("192.0.2.7", 443), Level::First);
+    assert_eq!(level("192.0.2.7", 80), Level::Third);
+    assert_eq!(level("2001:db8::1", 22), Level::Second);
+    let apart = client("[qos]\nlow_latency = []\n[qos.priority]\n\"10.0.0.0/8\" = 1\n").unwrap();
+    assert_eq!(apart.qos.priority.len(), 1);
+    let says = |table: &str| qos(table).unwrap_err().to_string();
+    let level = "test.toml:2: qos.priority: 4 is no level: write 1, 2 or 3";
+    assert_eq!(says("{ \"192.0.2.7\" = 4 }"), level);
+    assert!(says("{ \"192.0.2.7\" = 0 }").contains("0 is no level"));
+    assert!(says("{ \"192.0.2.7\" = \"high\" }").contains("qos.priority: invalid type"));
+    assert!(says("{ \"x\" = 1 }").contains("2: qos.priority: \"x\" is no destination"));
+    let twice = says("{ \"192.0.2.7\" = 1, \"192.0.2.7/32\" = 2 }");
+    assert!(twice.contains("192.0.2.7/32 stands there twice: leave one out"), "{twice}");
+    let many: String = (0..65).map(|last| format!("\"192.0.2.{last}\" = 1, ")).collect();
+    assert!(says(&format!("{{ {many} }}")).contains("has more than 64 entries"));
+    let error = gateway(&format!("{SMALLEST}[qos]\npriority = {{}}\n")).unwrap_err().to_string();
+    assert!(error.contains("unknown field `qos`"), "{error}");
+}
+
+#[test]
 fn what_is_done_for_open_connections_and_how_much_of_them_is_kept() {
     assert_eq!(client("").unwrap().persistence.hold, Hold::Full);
     let lines = "[persistence]\nhold = \"full\"\nmemory_mb = 8\n";

@@ -161,6 +161,8 @@ fn flow(report: &FlowReport, whose: Option<&Whose>, session: Option<&PeerStatus>
         "remote": remote,
         "peer": whose.map(|whose| &whose.peer),
         "class": class.label(),
+        "level": report.level.number(),
+        "narrowed_to_bytes": report.narrowed_to,
         "profile": suite.map(rove_proto::crypto::Suite::label),
         "path": path,
         "link": path.and_then(link),

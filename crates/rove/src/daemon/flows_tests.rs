@@ -3,6 +3,7 @@
 use rove_proto::bond::choice::Scheduler;
 use rove_proto::crypto::{Profile, Suite};
 use rove_proto::flow::classify::Class;
+use rove_proto::flow::priority::Level;
 use rove_proto::flow::report::{Stage, Why};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::node::PeerState;
@@ -21,6 +22,8 @@ fn report(port: u16, state: FlowState, held_bytes: usize, idle_s: u64) -> FlowRe
             protocol: TCP,
         },
         class: Class::Interactive,
+        level: Level::Third,
+        narrowed_to: Some(6_144),
         state,
         stage: Stage::Established,
         held_bytes,
@@ -98,6 +101,8 @@ fn keys_are_as_documented() {
             "links": [],
             "held_bytes": 80,
             "owed_bytes": 7,
+            "level": 3,
+            "narrowed_to_bytes": 6_144,
             "state": "suspended",
             "stage": "established",
             "idle_ms": 2_000,

@@ -175,6 +175,7 @@ impl Client<'_> {
         }
         if self.config.qos != old.qos {
             self.data.command(Command::SetEarly(self.config.qos.early()));
+            self.data.command(Command::SetPriorities(self.config.qos.priorities()));
         }
         if self.config.paths != old.paths {
             self.set_paths(self.config.paths);
