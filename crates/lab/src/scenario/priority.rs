@@ -32,7 +32,8 @@ const CALM_NS: u64 = 2 * SECOND;
 const PREFERRED: u8 = 1;
 const LAST: u8 = 2;
 const UNNAMED: u8 = 0;
-/// What the client is told.
+/// What the client is told: first that nobody is preferred, then who is.
+const EQUAL: &[(u8, u8)] = &[(PREFERRED, 2), (LAST, 2)];
 const LEVELS: &[(u8, u8)] = &[(PREFERRED, 1), (LAST, 3)];
 
 /// The cells: which way, over what, between which servers. Where data waits at the entry, which
@@ -116,8 +117,8 @@ impl Scenario for Priority {
         let (mut rows, mut intact) = (Vec::new(), true);
         for cell in told(stage) {
             (stage.tell)(&cell.name());
-            let levels = if stage.control() { &[] } else { LEVELS };
-            let equal = cell.carry(stage, &[], &mut outcome)?;
+            let levels = if stage.control() { EQUAL } else { LEVELS };
+            let equal = cell.carry(stage, EQUAL, &mut outcome)?;
             let preferring = cell.carry(stage, levels, &mut outcome)?;
             intact &= equal.iter().chain(&preferring).all(|transfer| transfer.intact);
             intact &= equal.len() == cell.servers.len() && preferring.len() == equal.len();
