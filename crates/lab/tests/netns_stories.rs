@@ -3,8 +3,7 @@
 //!
 //! The machine may be busy, so nothing here judges milliseconds: checksums, counts, what the JSON
 //! holds, and that every control fails. So a story is told once, however late the emulator is, and
-//! long lists of them two at a time. Only what compares real time with virtual has the machine to
-//! itself, and is told again.
+//! many two at a time. Only what compares real time with virtual is alone, and told again.
 
 #![expect(
     clippy::unwrap_used,
