@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::classify::{Class, Known, classify};
+use super::priority::Priorities;
 use super::report::{FlowReport, FlowState, Stage, Why};
 use super::rtp::{Header, Likeness};
 use super::tuple::{Tuple, Way};
@@ -153,10 +154,12 @@ impl LiveFlow {
     }
 
     /// What is told of it.
-    fn report(&self, now: Instant) -> FlowReport {
+    fn report(&self, now: Instant, priorities: &Priorities) -> FlowReport {
         FlowReport {
             tuple: self.tuple,
             class: self.class(),
+            level: priorities.level_of(self.tuple.remote),
+            narrowed_to: None,
             state: FlowState::Normal,
             stage: Stage::Established,
             held_bytes: 0,
@@ -263,8 +266,8 @@ impl LiveFlows {
     pub fn report(
         &self,
         now: Instant,
-        place: usize,
-        places: usize,
+        (place, places): (usize, usize),
+        priorities: &Priorities,
         reports: &mut Vec<FlowReport>,
     ) -> usize {
         let from = place.min(self.places.len());
@@ -272,7 +275,7 @@ impl LiveFlows {
         let flows = self.places[from..to].iter().flatten();
         let is_open = |flow: &&LiveFlow| now.saturating_since(flow.used_at) < OPEN;
         let flows = flows.filter(|flow| flow.tuple.protocol != TCP).filter(is_open);
-        reports.extend(flows.map(|flow| flow.report(now)));
+        reports.extend(flows.map(|flow| flow.report(now, priorities)));
         to - from
     }
 

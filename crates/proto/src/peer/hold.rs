@@ -221,7 +221,8 @@ impl Peer {
             live.complete(now, report);
         }
         let beyond = (place + looked_at).saturating_sub(self.flows.places());
-        looked_at + live.report(now, beyond, places - looked_at, reports)
+        let rest = (beyond, places - looked_at);
+        looked_at + live.report(now, rest, self.flows.priorities(), reports)
     }
 
     /// What is done for connections that are seen from now on.
