@@ -2,7 +2,8 @@
 
 use rove_lab::emu::Filter;
 use rove_lab::world::{
-    Attack, Intercept, Machine, Manager, Mode, Network, Op, Overreach, Quality, Spread, Way, replay,
+    Attack, Intercept, Machine, Manager, Mode, Network, Op, Overreach, Quality, Scheduler, Spread,
+    Way, replay,
 };
 
 use super::{holds, move_gateway, plug, quality, send_up, settle, wait};
@@ -179,4 +180,13 @@ fn paths_that_fell_silent_leave_an_index_for_one_that_is_heard_of() {
 fn both_families_of_a_link_are_one_link() {
     let mesh = Spread { manager: Manager::FullMesh, subflows: 2 };
     holds(448, &[full(1), Op::SetSpread { client: 1, spread: mesh }, settle(true)]);
+}
+
+#[test]
+fn what_a_path_says_of_what_came_by_it_does_not_fill_its_window() {
+    let mesh = Spread { manager: Manager::FullMesh, subflows: 2 };
+    let scheduler = Op::SetScheduler { client: 0, scheduler: Scheduler::Latency };
+    let spread = Op::SetSpread { client: 0, spread: mesh };
+    holds(547, &[spread, scheduler, full(0), settle(true)]);
+    holds(462, &[full(1), plug(2, 1, 0), full(2), wait(263_974), settle(true)]);
 }

@@ -136,6 +136,7 @@ pub struct Flight {
     /// When the newest of them left.
     kept_at: Instant,
     bytes: u64,
+    /// Bytes on their way that the peer will tell of: nobody answers for what elicits nothing.
     in_flight: u64,
     /// The oldest eliciting datagram that no feedback has covered yet.
     unanswered: Option<(PacketNumber, Instant)>,
@@ -234,7 +235,7 @@ impl Flight {
             mark: self.mark,
         });
         self.bytes += len as u64;
-        self.in_flight += len as u64;
+        self.in_flight += if is_eliciting { len as u64 } else { 0 };
         self.large.sent(number, len);
         if is_eliciting {
             self.unanswered.get_or_insert((number, now));
@@ -348,7 +349,7 @@ impl Flight {
         self.unanswered.map(|(_, at)| at)
     }
 
-    /// Bytes whose fate is not known.
+    /// Bytes whose fate is not known, of datagrams that elicit feedback (RFC 9002, section 2).
     pub const fn in_flight(&self) -> u64 {
         self.in_flight
     }
@@ -447,7 +448,7 @@ impl Flight {
                 {
                     sent.fate = Fate::Arrived;
                     self.arrived += 1;
-                    self.in_flight -= u64::from(sent.len);
+                    self.in_flight -= sent.weight();
                 }
             }
             above = bottom.saturating_sub(missing.into());
@@ -509,7 +510,7 @@ impl Flight {
         let sent = self.entries.pop_front()?;
         self.first += 1;
         if sent.fate == Fate::Open {
-            self.in_flight -= u64::from(sent.len);
+            self.in_flight -= sent.weight();
         }
         self.release(blocks, sent);
         Some(sent)
@@ -549,6 +550,11 @@ impl Flight {
 }
 
 impl Sent {
+    /// Bytes that it counts for while it is on its way.
+    fn weight(&self) -> u64 {
+        if self.is_eliciting { self.len.into() } else { 0 }
+    }
+
     const fn has_copy(&self) -> bool {
         self.copy > 0 || self.elsewhere > 0
     }

@@ -234,3 +234,18 @@ fn a_pause_is_no_part_of_the_rate_and_what_follows_it_is_limited() {
     let rate = scene.tell(5_254, &[0..=35]).unwrap().rate.unwrap();
     assert!(rate.is_limited, "{rate:?}");
 }
+
+#[test]
+fn what_elicits_nothing_is_not_waited_for() {
+    let mut scene = Scene::default();
+    scene.leave(0..2);
+    for number in 2..1_000 {
+        scene.flight.sent(ms(number), &mut scene.blocks, number, 80, false);
+    }
+    assert_eq!(scene.flight.in_flight(), 2_000);
+    scene.tell(1_100, &[500..=999, 0..=1]);
+    assert_eq!(scene.flight.in_flight(), 0);
+    scene.flight.sent(ms(1_200), &mut scene.blocks, 1_000, 80, false);
+    scene.flight.sent(ms(1_200), &mut scene.blocks, 1_001, 1_000, true);
+    assert_eq!(scene.flight.in_flight(), 1_000);
+}
