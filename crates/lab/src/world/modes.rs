@@ -187,7 +187,7 @@ impl World {
             let from = shared.map(|path| match path.link {
                 // Of its addresses the gateway may have several.
                 Some(link) => Ok(link.0 as usize - 1),
-                None => self.card_at(client, path.remote().ip()).ok_or(path.remote()),
+                None => self.card_at(client, path.remote().ip()).ok_or_else(|| path.remote()),
             });
             from.collect::<BTreeSet<_>>().len()
         })
