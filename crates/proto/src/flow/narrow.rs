@@ -18,7 +18,7 @@
 //! ```
 //!
 //! So that what was told is used up soon, a connection to which another could be preferred is never
-//! told of much more room than it uses ([`Room::reach`]): systems that size their buffers by what
+//! told of much more room than it uses ([`Flow::reach`]): systems that size their buffers by what
 //! comes do the same by themselves.
 //!
 //! Left alone is what cannot be told in good order: what was not seen from its SYN (the unit of its
@@ -69,10 +69,17 @@ const REACH_GAIN: u64 = 4;
 /// than a segment could not be used up without being told anew.
 const SCALE_MAX: u8 = 10;
 
+/// How much a connection is preferred to others, and what room it has for that.
+#[derive(Default, Debug)]
+pub(super) struct Room {
+    /// There where anybody is preferred.
+    seen: Option<Box<Seen>>,
+}
+
 /// What is known of what comes for one connection.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Room {
-    pub(super) level: Level,
+struct Seen {
+    level: Level,
     told: Told,
     /// The window that it is to have, in bytes, if not its own,
     window: Option<u32>,
@@ -144,7 +151,11 @@ impl Flows {
     pub fn set_priorities(&mut self, priorities: Priorities) {
         for (_, flow) in self.table.iter_mut() {
             let level = priorities.level_of(flow.tuple.remote);
-            flow.room = Room { told: flow.room.told, ..Room::of(level) };
+            let told = flow.room.seen().told;
+            flow.room = Room::of(level);
+            if !priorities.is_empty() {
+                flow.room.seen_mut().told = told;
+            }
         }
         self.race = Race { priorities, ..Race::default() };
     }
@@ -203,28 +214,29 @@ impl Race {
 
     /// Counts what comes for a connection from now on, if that is much.
     fn enter(&mut self, now: Instant, place: Place, flow: &mut Flow) {
-        let (room, next) = (&mut flow.room, flow.remote.next);
-        if room.is_counted {
+        let (seen, next) = (flow.room.seen_mut(), flow.remote.next);
+        if seen.is_counted {
             return;
         }
-        if now.saturating_since(room.since) >= WITHIN {
-            (room.since, room.from) = (now, next);
-        } else if u64::from(next.beyond(room.from)) >= MUCH
+        if now.saturating_since(seen.since) >= WITHIN {
+            (seen.since, seen.from) = (now, next);
+        } else if u64::from(next.beyond(seen.from)) >= MUCH
             && self.runners.len() < RUNNERS_MAX
             && !self.runners.contains(&place)
         {
-            room.is_counted = true;
-            (room.came_at, room.from) = (now, next);
-            (room.rate, room.latest) = (0, 0);
+            seen.is_counted = true;
+            (seen.came_at, seen.from) = (now, next);
+            (seen.rate, seen.latest) = (0, 0);
             self.runners.push(place);
         }
     }
 
     /// Bytes beyond what has come that a connection may be told of; `None` if it tells its own.
     fn reach(&self, flow: &Flow) -> Option<u32> {
-        let is_known = flow.room.is_counted || self.runners.len() < RUNNERS_MAX;
-        let is_lower = is_known && self.priorities.prefers_to(flow.room.level);
-        flow.room.window.or_else(|| is_lower.then(|| flow.reach()))
+        let seen = flow.room.seen();
+        let is_known = seen.is_counted || self.runners.len() < RUNNERS_MAX;
+        let is_lower = is_known && self.priorities.prefers_to(flow.room.level());
+        seen.window.or_else(|| is_lower.then(|| flow.reach()))
     }
 
     /// Counts what came since the last look, and moves every window.
@@ -239,7 +251,7 @@ impl Race {
             return;
         }
         self.runners.retain(|&place| {
-            let counted = table.get_mut(place).filter(|flow| flow.room.is_counted);
+            let counted = table.get_mut(place).filter(|flow| flow.room.seen().is_counted);
             counted.is_some_and(|flow| flow.count(now, passed))
         });
         for (bytes, rate) in &mut self.others {
@@ -259,14 +271,15 @@ impl Race {
         self.others = Default::default();
         for &place in &self.runners {
             if let Some(flow) = table.get_mut(place) {
-                (flow.room.from, flow.room.came_at) = (flow.remote.next, now);
+                let seen = flow.room.seen_mut();
+                (seen.from, seen.came_at) = (flow.remote.next, now);
             }
         }
     }
 
     fn standing(&mut self, now: Instant, table: &Table) -> Standing {
         let flows = self.runners.iter().filter_map(|&place| table.get(place));
-        let flows = flows.map(|flow| (flow.room.level, flow.room.rate));
+        let flows = flows.map(|flow| (flow.room.level(), flow.room.seen().rate));
         let others = Level::ALL.into_iter().zip(self.others.map(|(_, rate)| rate));
         let others = others.filter(|&(_, rate)| rate >= MUCH);
         let (mut total, mut weights, mut top) = (0, 0, None);
@@ -311,7 +324,7 @@ impl Flow {
         if segment.flags.has(Flags::SYN) {
             let acks = segment.flags.has(Flags::ACK);
             let to = Told::To(segment.ack.plus(segment.window.into()));
-            self.room.told = if acks { to } else { Told::Nothing };
+            self.room.seen_mut().told = if acks { to } else { Told::Nothing };
             return None;
         }
         if !segment.flags.has(Flags::ACK) || !self.can_be_narrowed() {
@@ -319,7 +332,7 @@ impl Flow {
         }
         let scale = self.local.scale;
         let edge = segment.ack.plus(u32::from(segment.window) << scale);
-        let told = match self.room.told {
+        let told = match self.room.seen().told {
             Told::Unseen => self.local.edge,
             Told::Nothing => segment.ack,
             Told::To(told) => told,
@@ -331,21 +344,22 @@ impl Flow {
         } else {
             segment.window
         };
-        self.room.told = Told::To(told.max(segment.ack.plus(u32::from(window) << scale)));
+        let told = told.max(segment.ack.plus(u32::from(window) << scale));
+        self.room.seen_mut().told = Told::To(told);
         (window != segment.window).then_some(window)
     }
 
     /// Counts what came since it was counted last. Returns whether it still takes part.
     fn count(&mut self, now: Instant, passed: Duration) -> bool {
-        let (room, next) = (&mut self.room, self.remote.next);
-        let came = next.beyond(room.from);
-        room.from = next;
-        room.latest = per_second(came.into(), passed);
-        room.rate = u64::midpoint(room.rate, room.latest);
-        room.came_at = if came > 0 { now } else { room.came_at };
-        let is_over = now.saturating_since(room.came_at) >= WITHIN || self.state == State::Closed;
+        let (seen, next) = (self.room.seen_mut(), self.remote.next);
+        let came = next.beyond(seen.from);
+        seen.from = next;
+        seen.latest = per_second(came.into(), passed);
+        seen.rate = u64::midpoint(seen.rate, seen.latest);
+        seen.came_at = if came > 0 { now } else { seen.came_at };
+        let is_over = now.saturating_since(seen.came_at) >= WITHIN || self.state == State::Closed;
         if is_over {
-            *room = Room { told: room.told, ..Room::of(room.level) };
+            *seen = Seen { told: seen.told, level: seen.level, ..Seen::default() };
         }
         !is_over
     }
@@ -353,7 +367,8 @@ impl Flow {
     /// Bytes of room that it uses by far not all, however fast it becomes.
     fn reach(&self) -> u32 {
         let used_in = EVERY.max(self.trip.time() * 2);
-        let rate = self.room.rate.max(self.room.latest);
+        let seen = self.room.seen();
+        let rate = seen.rate.max(seen.latest);
         let bytes = bytes_in(rate, used_in).saturating_mul(REACH_GAIN);
         u32::try_from(bytes).unwrap_or(u32::MAX).clamp(REACH_MIN, u32::MAX >> 2)
     }
@@ -363,56 +378,56 @@ impl Flow {
         if !self.can_be_narrowed() {
             return;
         }
-        let is_lower = standing.top.is_some_and(|top| top < self.room.level);
+        let is_lower = standing.top.is_some_and(|top| top < self.room.level());
         if !is_lower {
-            self.room.respites = 0;
-            self.room.spared_until = Instant::ZERO;
-            if let Some(window) = self.room.window {
+            let seen = self.room.seen_mut();
+            (seen.respites, seen.spared_until) = (0, Instant::ZERO);
+            if let Some(window) = seen.window {
                 self.set_window(standing.now, window.saturating_mul(2));
             }
             return;
         }
-        let share = standing.part * u64::from(self.room.level.weight());
-        let room = &mut self.room;
-        let may_narrow = standing.is_full && standing.now >= room.spared_until;
-        let Some(window) = room.window else {
-            if may_narrow && room.latest > share {
+        let share = standing.part * u64::from(self.room.level().weight());
+        let seen = self.room.seen_mut();
+        let may_narrow = standing.is_full && standing.now >= seen.spared_until;
+        let Some(window) = seen.window else {
+            if may_narrow && seen.latest > share {
                 let time = FIRST_TIME.max(self.trip.time() * 2);
-                let first = u32::try_from(bytes_in(room.latest, time)).unwrap_or(u32::MAX);
+                let first = u32::try_from(bytes_in(seen.latest, time)).unwrap_or(u32::MAX);
                 self.set_window(standing.now, first);
             }
             return;
         };
-        let rests = standing.now.saturating_since(room.changed_at);
+        let rests = standing.now.saturating_since(seen.changed_at);
         if standing.is_unused {
             if rests >= PATIENCE {
                 self.give_back(standing.now, window);
             }
             return;
         }
-        let shows = rests >= EVERY * 2 && !self.remote.next.is_before(room.shows_at);
+        let shows = rests >= EVERY * 2 && !self.remote.next.is_before(seen.shows_at);
         if !shows {
             return;
         }
-        if room.latest > share + share / 10 && may_narrow {
-            room.respites = if room.is_narrowed { 0 } else { room.respites };
+        if seen.latest > share + share / 10 && may_narrow {
+            seen.respites = if seen.is_narrowed { 0 } else { seen.respites };
             // After others did not use what was given up, less is asked for.
-            let least = if room.respites == 0 { window / 2 } else { window / 4 * 3 };
-            let meant = u128::from(window) * u128::from(share) / u128::from(room.latest.max(1));
+            let least = if seen.respites == 0 { window / 2 } else { window / 4 * 3 };
+            let meant = u128::from(window) * u128::from(share) / u128::from(seen.latest.max(1));
             let meant = u32::try_from(meant).unwrap_or(window);
             self.set_window(standing.now, meant.max(least));
-        } else if room.rate < share - share / 10 {
+        } else if seen.rate < share - share / 10 {
             self.set_window(standing.now, window + window / 5);
         }
     }
 
     /// Others do not use what it gave up with its last step, or with more.
     fn give_back(&mut self, now: Instant, window: u32) {
-        let before = self.room.before;
+        let seen = self.room.seen_mut();
+        let before = seen.before;
         let wider = if before > window { before } else { window.saturating_mul(2) };
-        let respite = RESPITE * (1 << self.room.respites.min(RESPITES_MAX));
-        self.room.spared_until = now + respite;
-        self.room.respites = self.room.respites.saturating_add(1);
+        seen.spared_until = now + RESPITE * (1 << seen.respites.min(RESPITES_MAX));
+        seen.respites = seen.respites.saturating_add(1);
         self.set_window(now, wider);
     }
 
@@ -421,26 +436,40 @@ impl Flow {
         let unit = 1 << self.local.scale;
         let least = SEGMENTS_MIN * u32::from(self.local.mss.max(self.remote.mss));
         let (reach, next) = (self.reach(), self.remote.next);
-        let room = &mut self.room;
+        let seen = self.room.seen_mut();
         let bytes = bytes.max(least).min(reach).next_multiple_of(unit);
-        room.is_narrowed = room.window.is_none_or(|before| bytes < before);
-        room.before = room.window.unwrap_or(u32::MAX);
-        room.changed_at = now;
-        let told = if let Told::To(told) = room.told { told } else { next };
-        room.shows_at = told.max(next.plus(bytes));
-        room.window = (bytes < reach).then_some(bytes);
+        seen.is_narrowed = seen.window.is_none_or(|before| bytes < before);
+        seen.before = seen.window.unwrap_or(u32::MAX);
+        seen.changed_at = now;
+        let told = if let Told::To(told) = seen.told { told } else { next };
+        seen.shows_at = told.max(next.plus(bytes));
+        seen.window = (bytes < reach).then_some(bytes);
     }
 }
 
 impl Room {
     /// Of a connection of this level of which nothing was seen yet.
     pub(super) fn of(level: Level) -> Self {
-        Self { level, ..Self::default() }
+        let seen = (level != Level::default()).then(|| Seen { level, ..Seen::default() });
+        Self { seen: seen.map(Box::new) }
+    }
+
+    /// How much it is preferred to others.
+    pub(super) fn level(&self) -> Level {
+        self.seen.as_deref().map_or_else(Level::default, |seen| seen.level)
     }
 
     /// The window that the remote side is to see, in bytes, where that is not the local side's own.
-    pub(super) const fn window(&self) -> Option<u32> {
-        self.window
+    pub(super) fn window(&self) -> Option<u32> {
+        self.seen().window
+    }
+
+    fn seen(&self) -> Seen {
+        self.seen.as_deref().copied().unwrap_or_default()
+    }
+
+    fn seen_mut(&mut self) -> &mut Seen {
+        self.seen.get_or_insert_default()
     }
 }
 

@@ -235,7 +235,7 @@ impl Flows {
             let known = self.table.get(place)?;
             if let Some(mut next) = known.next_between(now, way, segment) {
                 next.choice = self.rules.choose(&tuple, next.class);
-                next.room = Room::of(known.room.level);
+                next.room = Room::of(known.room.level());
                 self.forget(memory, place);
                 return self.admit(now, memory, next);
             }

@@ -84,7 +84,7 @@ impl Priorities {
         let is_there =
             |end: &End| end.network.contains(address) && end.port.is_none_or(|one| one == port);
         let found = self.ends.iter().find(|(end, _)| is_there(end));
-        found.map_or(Level::default(), |&(_, level)| level)
+        found.map_or_else(Level::default, |&(_, level)| level)
     }
 
     /// Whether any flow can be preferred to one of this level.

@@ -178,7 +178,7 @@ impl Flow {
         FlowReport {
             tuple: self.tuple,
             class: self.class,
-            level: self.room.level,
+            level: self.room.level(),
             narrowed_to: self.room.window(),
             state: match &self.phase {
                 Phase::Normal => FlowState::Normal,
