@@ -223,8 +223,8 @@ mod tests {
             ]);
         }
         let mesh = Endpoint { backup: false, mesh: true, ..endpoint };
-        let flags = addition(&mesh, 3)[24..28].try_into().map(u32::from_ne_bytes);
-        assert_eq!(flags, Ok(FLAG_SUBFLOW | FLAG_FULLMESH));
+        let flags = u32_of(&addition(&mesh, 3)[24..28]);
+        assert_eq!(flags, Some(FLAG_SUBFLOW | FLAG_FULLMESH));
     }
 
     #[test]

@@ -140,6 +140,8 @@ fn what_is_both_route_and_exclusion_is_excluded() {
             | Item::Device { .. }
             | Item::Sysctl { .. }
             | Item::Address { .. }
+            | Item::SubflowLimit(_)
+            | Item::Subflow(_)
             | Item::Nat { .. }
             | Item::Rule { .. }
             | Item::Dns { .. } => None,

@@ -132,7 +132,7 @@ mod tests {
             rtt: Duration::from_micros(20_500),
         };
         assert_eq!(read(&addresses, &info), Some(expected));
-        assert_eq!(read(&addresses[..200], &info), None);
+        assert_eq!(read(&addresses[..ADDRESS_LEN], &info), None);
         assert_eq!(read(&addresses, &info[..204]), None);
         assert_eq!(read(&[0; 256], &info), None);
     }
