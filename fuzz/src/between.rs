@@ -315,6 +315,7 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
         mode: Mode::default(),
         scheduler: Scheduler::default(),
         spread: Spread::default(),
+        couples: true,
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), 100)
 }

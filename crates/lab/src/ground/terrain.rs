@@ -3,7 +3,7 @@
 //!
 //! Decides what can be asked for. What it refuses to know: how a ground makes it.
 
-use crate::emu::{Filtering, LinkConfig};
+use crate::emu::{End, Filtering, LinkConfig, PipeConfig};
 
 /// What the networks are like.
 #[derive(Clone, Debug)]
@@ -13,6 +13,9 @@ pub struct Terrain {
     /// The links that the client has beside that one from the beginning, each in a network of its
     /// own: at most [`Self::BESIDE_MAX`].
     pub beside: Vec<LinkConfig>,
+    /// What all of these lead through beyond them, as what others send does that takes the open
+    /// route beside the tunnel: one queue for all, each way. Nothing unless it is said.
+    pub bottleneck: Option<LinkConfig>,
     /// What the client makes of its links.
     pub mode: Mode,
     /// How client and gateway choose among links that carry together, as the configuration has
@@ -22,6 +25,9 @@ pub struct Terrain {
     pub transport: &'static str,
     /// Which paths carry together, where all links do.
     pub spread: Spread,
+    /// Whether paths that lead through one queue take there what one would: that they do not is
+    /// told in virtual time only.
+    pub couples: bool,
     /// Which connections both ends of the tunnel assist.
     pub assist: Assist,
     /// What is between the client's first network and the Internet.
@@ -140,10 +146,12 @@ impl Terrain {
         Self {
             link,
             beside: Vec::new(),
+            bottleneck: None,
             mode: Mode::Backup,
             scheduler: SCHEDULERS[0],
             transport: TRANSPORTS[0],
             spread: Spread::ONE,
+            couples: true,
             assist: Assist::Off,
             edge,
             beyond_ns: 0,
@@ -153,6 +161,14 @@ impl Terrain {
             levels: &[],
             clients: 1,
         }
+    }
+
+    /// What the gateway's own link is like, by its ends, of which the first is the gateway.
+    pub fn beyond(&self) -> [(End, PipeConfig); 2] {
+        let LinkConfig { up, down } = self.bottleneck.clone().unwrap_or_default();
+        [(End::A, down), (End::B, up)].map(|(end, pipe)| {
+            (end, PipeConfig { delay_ns: pipe.delay_ns + self.beyond_ns, ..pipe })
+        })
     }
 
     /// The round trip between client and gateway, in nanoseconds, serialisation left aside.

@@ -21,7 +21,7 @@ use super::addresses::{
     CLIENT, Family, GATEWAY_NAME, HOME_OUTSIDE, NEAR_SERVER, OPEN_SERVER, OTHER_SERVERS, SERVER,
     SERVER_PREFIX, Site,
 };
-use crate::emu::{End, LinkConfig, NatConfig, NatKind, PipeConfig};
+use crate::emu::{LinkConfig, NatConfig, NatKind};
 use crate::ground::{
     Download, Downloader, Edge, Families, Known, Mode, Receiver, Route, Spread, Terrain,
 };
@@ -152,8 +152,7 @@ impl Testbed {
         let (home, cafe) = (access(home_site, nat)?, access(Site::Cafe, None)?);
         let mobile = access(Site::Mobile, None)?;
         let (uplink, hosting) = connect_server(&mut network, gateway, server, family)?;
-        for end in [End::A, End::B] {
-            let pipe = PipeConfig { delay_ns: terrain.beyond_ns, ..PipeConfig::default() };
+        for (end, pipe) in terrain.beyond() {
             network.set_pipe(hosting, end, pipe)?;
         }
         let services = services::connect(&mut network, family)?;

@@ -20,8 +20,9 @@ use super::engine::{GATEWAY, World};
 use super::host::Power;
 use super::inner::{LEN_MAX, address, server};
 use super::laws::{Breach, Law, Promised};
-use super::parcel::HostId;
-use crate::emu::{Endpoints, Frame as _, IpPacket, Protocol, Rng};
+use super::parcel::{HostId, Origin, Parcel};
+use super::place::{NEIGHBOUR, NEIGHBOURS_SERVER};
+use crate::emu::{Datagram, Endpoints, Frame as _, IpPacket, NodeId, Protocol, Rng};
 use crate::tcp::{Config, End, Ending, State};
 use capture::Capture;
 pub(super) use program::{Carrier, Heard, Program, Reading, Saying};
@@ -79,6 +80,8 @@ pub(super) struct Connections {
 #[derive(Debug)]
 pub(super) struct Connection {
     client: usize,
+    /// It goes beside the tunnel.
+    is_open: bool,
     ends: [AtEnd; 2],
     outcome: Option<Outcome>,
     /// Nobody is left who could tell the server what became of the gateway's promise.
@@ -110,6 +113,8 @@ pub(super) struct Leaving {
     pub(super) client: usize,
     /// Which end it leaves.
     pub(super) side: Side,
+    /// It goes beside the tunnel.
+    pub(super) is_open: bool,
     /// IP header first.
     pub(super) packet: Vec<u8>,
 }
@@ -160,10 +165,18 @@ impl Connections {
             at(End::connect(opens.config, since_ns), opens.program),
             at(End::listen(waits.config), waits.program),
         ];
-        self.open.insert(number, Connection { client, ends, outcome: None, is_given_up: false });
+        let (outcome, is_open, is_given_up) = (None, false, false);
+        self.open.insert(number, Connection { client, is_open, ends, outcome, is_given_up });
         self.going_on.insert(number);
         Side::BOTH.into_iter().for_each(|side| self.arm(number, side));
         number
+    }
+
+    /// A connection that was just opened goes beside the tunnel.
+    pub(super) fn set_open(&mut self, number: Number) {
+        if let Some(one) = self.open.get_mut(&number) {
+            one.is_open = true;
+        }
     }
 
     /// Both ends give a connection up, if they have not ended it.
@@ -280,7 +293,9 @@ impl Connections {
             if let Some(capture) = &mut self.capture {
                 packets.iter().for_each(|packet| capture.note(now_ns, side, packet));
             }
-            leaving.extend(packets.into_iter().map(|packet| Leaving { client, side, packet }));
+            let is_open = one.is_open;
+            let packets = packets.into_iter();
+            leaving.extend(packets.map(|packet| Leaving { client, side, is_open, packet }));
         }
         if at.end.due_ns().is_some_and(|due_ns| due_ns <= clock_ns) {
             let what = format!("connection {number}: the {side:?} is due again at once");
@@ -483,7 +498,11 @@ impl World {
 
     /// The ends of connections that are due have their turn.
     pub(super) fn keep_connections(&mut self) -> Result<(), Breach> {
-        for Leaving { client, side, packet } in self.connections.leaving(self.now_ns)? {
+        for Leaving { client, side, is_open, packet } in self.connections.leaving(self.now_ns)? {
+            if is_open {
+                self.send_open(side, packet);
+                continue;
+            }
             let host = match side {
                 Side::Client => client + 1,
                 Side::Server => GATEWAY,
@@ -494,6 +513,30 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// A packet of somebody who has no tunnel leaves.
+    fn send_open(&mut self, side: Side, packet: Vec<u8>) {
+        let Some(neighbour) = self.place.neighbour else { return };
+        let ends = [NEIGHBOUR, NEIGHBOURS_SERVER].map(|ip| SocketAddr::from((ip, SERVER_PORT)));
+        let ((host, link), [source, destination]) = match side {
+            Side::Client => (neighbour, ends),
+            Side::Server => ((self.place.hosts[GATEWAY], self.place.gateway), [ends[1], ends[0]]),
+        };
+        let datagram = Datagram { source, destination, payload: packet };
+        let origin = Origin::Host(GATEWAY); // nobody's word
+        let (to, segment, is_open) = (destination, None, true);
+        let parcel = Parcel { datagram, origin, to, segment, is_open };
+        self.place.net.push(self.now_ns, host, link, parcel);
+    }
+
+    /// One arrives at its end.
+    pub(super) fn takes_open(&mut self, place: NodeId, packet: Vec<u8>) {
+        let is_client = self.place.neighbour.is_some_and(|(host, _)| host == place);
+        let packet = IpPacket::new(packet);
+        if let Some((number, side)) = self.connections.whose(is_client.then_some(0), &packet) {
+            self.connections.arrives(self.now_ns, number, side, &packet);
+        }
     }
 
     /// A packet has come out of the tunnel: whether it belongs to a connection, whose end has it

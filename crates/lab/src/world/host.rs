@@ -42,12 +42,19 @@ pub(super) struct Holding {
     pub(super) timeout_s: u64,
     /// Which of them it assists while paths carry.
     pub(super) assist: Assist,
+    /// Whether its paths that lead through one queue take there what one would.
+    pub(super) couples: bool,
 }
 
 impl Holding {
     /// As much as anybody, for a day.
-    pub(super) const USUAL: Self =
-        Self { hold: Hold::Full, memory: 1 << 24, timeout_s: 86_400, assist: Assist::Off };
+    pub(super) const USUAL: Self = Self {
+        hold: Hold::Full,
+        memory: 1 << 24,
+        timeout_s: 86_400,
+        assist: Assist::Off,
+        couples: true,
+    };
 }
 
 /// Whether the machine runs.
@@ -383,6 +390,7 @@ fn node(
         mode,
         scheduler,
         spread,
+        couples: holding.couples,
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET)
 }

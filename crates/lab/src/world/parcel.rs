@@ -26,6 +26,8 @@ pub(super) struct Parcel {
     pub(super) to: SocketAddr,
     /// A segment's header: then the payload is bytes of a stream.
     pub(super) segment: Option<Header>,
+    /// The payload is a whole packet of somebody who has no tunnel.
+    pub(super) is_open: bool,
 }
 
 /// Who put a datagram on the wire.
@@ -55,6 +57,9 @@ pub(super) enum Input {
 
 impl Frame for Parcel {
     fn wire_len(&self) -> usize {
+        if self.is_open {
+            return self.datagram.payload.len();
+        }
         let more = if self.segment.is_some() { TCP_HEADER - UDP_HEADER } else { 0 };
         self.datagram.wire_len() + more
     }

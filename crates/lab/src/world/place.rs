@@ -49,6 +49,10 @@ const _: () = assert!(NETWORKS_MAX * ADDRESSES as usize <= 1 << 24);
 /// Queue of an access network in milliseconds at its rate.
 const QUEUE_MS: u64 = 200;
 
+/// Somebody else's host, and what it speaks to behind the gateway's link.
+pub(super) const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 3);
+pub(super) const NEIGHBOURS_SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
+
 /// An access network of one client.
 #[derive(Debug)]
 pub(super) struct Access {
@@ -83,6 +87,9 @@ pub(super) struct Place {
     pub(super) attacker: (NodeId, LinkId),
     /// The HTTP proxy and its link.
     pub(super) proxy: (NodeId, LinkId),
+    /// Somebody who has no tunnel and its link, where a story has one.
+    pub(super) neighbour: Option<(NodeId, LinkId)>,
+    core: NodeId,
     /// Each client's access networks.
     accesses: Vec<Vec<Access>>,
     gateway_moves: u16,
@@ -108,6 +115,8 @@ impl Place {
             gateway,
             attacker: (attacker_host, attacker),
             proxy: (core, gateway),
+            neighbour: None,
+            core,
             accesses: Vec::new(),
             gateway_moves: 0,
         };
@@ -139,6 +148,14 @@ impl Place {
             let network = self.access_network(core, host, HOME, (usual + number) as u16);
             self.accesses[0].push(network);
         }
+    }
+
+    /// Somebody else is on the Internet, by a link like this.
+    pub(super) fn add_neighbour(&mut self, link: &LinkConfig) {
+        let host = self.net.host();
+        let link = self.net.connect(host, self.core, link.clone());
+        self.net.route(self.core, IpNet::from(IpAddr::from(NEIGHBOUR)), link);
+        self.neighbour = Some((host, link));
     }
 
     fn access_network(&mut self, core: NodeId, host: NodeId, kind: usize, label: u16) -> Access {

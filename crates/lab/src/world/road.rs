@@ -116,6 +116,7 @@ impl Tunnelled {
                     ground::Assist::Off => Assist::Off,
                     ground::Assist::On => Assist::On,
                 },
+                couples: terrain.couples,
             },
             beside: beside.len(),
             mode: match terrain.mode {

@@ -278,7 +278,7 @@ impl World {
         link: emu::LinkId,
         parcel: Parcel,
     ) -> Result<(), Breach> {
-        let Parcel { datagram, origin, to, segment } = parcel;
+        let Parcel { datagram, origin, to, segment, .. } = parcel;
         let Datagram { source, destination, payload } = datagram;
         let card = match host {
             PROXY => Some(0),
@@ -441,7 +441,7 @@ impl World {
         let kind = header.kind;
         self.trace.add(&[self.now_ns, host as u64, hash(&datagram.payload)]);
         let origin = self.speaker(host, client, to);
-        let parcel = Parcel { datagram, origin, to, segment: Some(header) };
+        let parcel = Parcel { datagram, origin, to, segment: Some(header), is_open: false };
         let len = emu::Frame::wire_len(&parcel);
         self.watch
             .tell(self.now_ns, || format!("{host}: {from} -> {to}, {kind:?}, {len} B of TCP"));

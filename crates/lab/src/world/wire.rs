@@ -48,7 +48,8 @@ impl World {
         let datagram = Datagram { source: from, destination: to, payload };
         let client = self.leaves(host, Some(access), &datagram)?;
         let way = if host == GATEWAY { Way::Down } else { Way::Up };
-        let parcel = Parcel { datagram, origin: Origin::Host(host), to, segment: None };
+        let parcel =
+            Parcel { datagram, origin: Origin::Host(host), to, segment: None, is_open: false };
         let len = emu::Frame::wire_len(&parcel);
         self.bytes[host] += len as u64;
         self.overhear(way, true, &parcel.datagram.payload);
@@ -106,7 +107,8 @@ impl World {
     pub(super) fn inject(&mut self, datagram: Datagram) {
         let (host, link) = self.place.attacker;
         let to = datagram.destination;
-        let parcel = Parcel { datagram, origin: Origin::Attacker, to, segment: None };
+        let parcel =
+            Parcel { datagram, origin: Origin::Attacker, to, segment: None, is_open: false };
         self.place.net.push(self.now_ns, host, link, parcel);
     }
 
@@ -126,6 +128,10 @@ impl World {
     /// A packet reaches a machine.
     pub(super) fn arrive(&mut self, delivery: emu::Delivery<Parcel>) -> Result<(), Breach> {
         let emu::Delivery { host: place, link, frame: parcel, .. } = delivery;
+        if parcel.is_open {
+            self.takes_open(place, parcel.datagram.payload);
+            return Ok(());
+        }
         if place == self.place.attacker.0 {
             if parcel.segment.is_none() {
                 self.attacker.catches(parcel.datagram);

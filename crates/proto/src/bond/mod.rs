@@ -6,6 +6,7 @@
 //! several paths, or a second time. Knows packets, times and rates, not addresses or keys: the peer
 //! says which paths there are, and each path's congestion controller how much it carries.
 
+pub mod bottleneck;
 pub mod choice;
 pub mod codel;
 pub mod entry;
@@ -15,6 +16,7 @@ pub mod schedule;
 use crate::blocks::Blocks;
 use crate::path::PathId;
 use crate::time::Instant;
+use bottleneck::Bottlenecks;
 use choice::Scheduler;
 use entry::Entry;
 use schedule::{Lines, Way};
@@ -86,6 +88,8 @@ pub struct Bond {
     pub ways: Vec<Way>,
     /// and when that was, and after how many changes to paths.
     pub looked: Option<(Instant, u64)>,
+    /// Which of them lead through one queue.
+    pub bottlenecks: Bottlenecks,
     /// Whether something waits because as much is on its way by some path as may be.
     pub is_closed: bool,
 }

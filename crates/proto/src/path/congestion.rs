@@ -12,6 +12,10 @@
 //! less for a moment. If that helps, the path has a ceiling without a queue, and the lower rate
 //! stays; if it does not, the path just loses so much.
 //!
+//! Several paths of a session may lead through one queue that others fill as well. They are to take
+//! there together what one would (RFC 6356, section 3): so they find out together whose it is, and
+//! want the queue that one would want (docs/decisions/0028-paths-through-one-queue.md).
+//!
 //! Decides when the next datagram may leave and how much may be on its way. Knows nothing of
 //! single datagrams, of their numbers or of what waits to be sent.
 
@@ -24,7 +28,7 @@ mod round;
 
 use crate::time::{Duration, Instant};
 use ceiling::Ceiling;
-use emptying::{Emptying, Outcome};
+use emptying::Emptying;
 use queue::Queue;
 use round::{ROUND_MIN, Round};
 
@@ -161,12 +165,17 @@ pub struct Controller {
     arrives: f64,
     /// The queue is being emptied, or that is being judged.
     emptying: Option<Emptying>,
+    /// It began to be with the last feedback, at this part of the rate.
+    empties: Option<f64>,
     /// When it is emptied next.
     empties_at: Instant,
     /// And not earlier for being stubborn.
     tries_at: Instant,
     /// Something that is of no use late shares the path until then.
     calm_until: Instant,
+    /// What other paths of this peer that lead through the same queue are taken to carry, bytes
+    /// per second.
+    company: f64,
 }
 
 /// How much is known of the path.
@@ -205,9 +214,11 @@ impl Controller {
             grows_at: now,
             arrives: f64::INFINITY,
             emptying: None,
+            empties: None,
             empties_at: now,
             tries_at: now,
             calm_until: now,
+            company: 0.0,
         };
         new.set_pace();
         new
@@ -294,6 +305,11 @@ impl Controller {
             Phase::Drain { .. } | Phase::Steady => None,
         };
         known.or_else(|| (self.rate > 0.0).then_some(self.rate))
+    }
+
+    /// Whether the path is known, and what waits on it is not what it took to know it.
+    pub fn is_steady(&self) -> bool {
+        self.phase == Phase::Steady
     }
 
     /// Bytes per second at which it is sent now.
@@ -398,7 +414,9 @@ impl Controller {
         }
         self.arrives = arrived.map_or(f64::INFINITY, |arrived| arrived / (1.0 - self.round.loss()));
         self.follow_queue(now);
-        if self.queue.is_stubborn(1.5 * self.target()) && now >= self.tries_at && arrived.is_some()
+        if self.queue.is_stubborn(emptying::DOUBTFUL * self.target())
+            && now >= self.tries_at
+            && arrived.is_some()
         {
             self.tries_at = now + TRIAL_EVERY.max(self.trip * 20);
             self.empty(now, emptying::PACE);
@@ -489,38 +507,12 @@ impl Controller {
             Phase::Steady if now >= self.empties_at => {
                 self.empties_at = now + EMPTY_EVERY.max(self.trip * 12);
                 // It is empty already, or nobody knows how full it would be.
-                let is_known = self.queue.least() < self.target() / 4.0;
+                let is_known = self.queue.whole() < self.target() / 4.0;
                 if !is_known && !self.round.is_limited {
                     self.empty(now, emptying::PACE);
                 }
             }
             Phase::Drain { .. } | Phase::Steady => {}
-        }
-    }
-
-    /// Sends less for a moment.
-    fn empty(&mut self, now: Instant, pace: f64) {
-        if self.emptying.is_some() {
-            return;
-        }
-        let lag = self.lag();
-        let emptying = Emptying::new(now, pace, self.queue.least(), self.trip, lag);
-        self.grows_at = self.grows_at.max(emptying.is_over_at(lag));
-        self.emptying = Some(emptying);
-        self.settles = 3;
-    }
-
-    /// Whether the queue became shorter when less was sent.
-    fn judge_emptying(&mut self, now: Instant) {
-        let queue = self.queue.least();
-        let Some(outcome) = self.emptying.as_mut().and_then(|e| e.watch(now, queue)) else {
-            return;
-        };
-        self.emptying = None;
-        match outcome {
-            Outcome::Felt => {}
-            Outcome::Doubtful => self.empty(now, emptying::PACE_SURE),
-            Outcome::Foreign => self.queue.disown(),
         }
     }
 
@@ -568,7 +560,8 @@ impl Controller {
     /// The queue that is wanted, seconds: a path is never idle with it, and what jitter makes of
     /// it is not taken for more.
     fn target(&self) -> f64 {
-        let datagram = if self.rate > 0.0 { self.datagram / self.rate } else { 0.0 };
+        let all = self.rate + self.company;
+        let datagram = if self.rate > 0.0 { self.datagram / all } else { 0.0 };
         let (least, datagrams) = if self.told_at < self.calm_until { QUEUE_CALM } else { QUEUE };
         least + datagrams * datagram + 2.0 * self.queue.jitter()
     }

@@ -273,3 +273,36 @@ fn nothing_that_is_told_makes_it_stop() {
         assert!(controller.allows(13_999) && controller.next_at() <= now + DEBT);
     }
 }
+
+/// So many paths of a peer beside a sender like Reno, whose queue holds so many seconds: the parts
+/// of the link that they take together and that it takes, in the last 60 of 90 seconds.
+fn beside_elastic(link: Link, paths: usize, together: bool) -> (f64, f64) {
+    let mut world = World::new(link, &vec![0; paths]);
+    world.together = together;
+    world.run(2.0);
+    world.begin_elastic();
+    world.run(90.0);
+    let taken: f64 = (0..paths).map(|path| world.arrived(path, 30.0, 90.0)).sum();
+    (taken / link.rate, world.elastic_arrived(30.0, 90.0) / link.rate)
+}
+
+#[test]
+fn paths_through_one_queue_take_beside_another_what_one_takes() {
+    for (mbits, trip_ms, buffer_s) in
+        [(20.0, 40, 0.04), (20.0, 40, 0.1), (10.0, 20, 0.05), (50.0, 30, 0.03), (5.0, 60, 0.1)]
+    {
+        let link = Link::new(mbits, trip_ms);
+        let link = Link { buffer: link.rate * buffer_s, ..link };
+        let (one, _) = beside_elastic(link, 1, true);
+        for (paths, most) in [(2, 1.3), (4, 1.6), (8, 2.5)] {
+            let (apart, _) = beside_elastic(link, paths, false);
+            let (taken, left) = beside_elastic(link, paths, true);
+            println!(
+                "{mbits} Mbit/s {trip_ms} ms, {buffer_s} s of queue, {paths} paths: {taken:.3}, \
+                 {apart:.3} each for itself, one {one:.3}; left {left:.3}"
+            );
+            assert!(taken <= most * one && taken < apart && left > 0.5);
+            assert!(taken + left > 0.98, "nothing is wasted");
+        }
+    }
+}

@@ -45,6 +45,8 @@ pub struct Config {
     pub scheduler: Scheduler,
     /// Client: which paths carry together.
     pub spread: Spread,
+    /// Whether paths that lead through one queue take there together what one would take.
+    pub couples: bool,
 }
 
 /// One usable local link of a client, as the shell sees it; the first is the best.

@@ -334,6 +334,7 @@ impl Peer {
         if news.is_some() && path.mtu_due.is_none() && path.mtu.wants_probe(cx.now) {
             path.mtu_due = Some(cx.now);
         }
+        self.couple(cx, id);
         if declines {
             self.distrust(cx, id);
         }

@@ -130,6 +130,7 @@ fn config(secret: &StaticSecret) -> Config {
         mode: Mode::default(),
         scheduler: Scheduler::default(),
         spread: Spread::default(),
+        couples: true,
     }
 }
 

@@ -27,6 +27,7 @@ pub(super) fn config(key: &StaticKey, persistence: &Persistence) -> Config {
         mode: Mode::default(),
         scheduler: Scheduler::default(),
         spread: Spread::default(),
+        couples: true,
     }
 }
 

@@ -16,7 +16,7 @@ use super::super::laws::{Breach, Law};
 use super::super::op::ACCESSES;
 use super::super::road::{CLIENT, HOME, Road as _, Tunnelled};
 use super::super::streams::{HTTPS, LISTENS};
-use crate::emu::{Carrier, End, Filter, PipeConfig, SECOND};
+use crate::emu::{Carrier, Filter, SECOND};
 use crate::ground::{
     Act, Blockade, Edge, FIRST_LINK, Families, Known, Moment, Terrain, Transport as ByWhat, Trouble,
 };
@@ -71,7 +71,7 @@ struct Swallowed {
 impl Client {
     /// Brings the client of a session into its first network.
     pub(super) fn settle(road: &mut Tunnelled, terrain: &Terrain) -> Result<Self, Breach> {
-        let Terrain { edge, beyond_ns, families, known, .. } = *terrain;
+        let Terrain { edge, families, known, .. } = *terrain;
         let named = matches!(known, Known::ByName { .. });
         let (dead_ends, here, in_use) = (false, HOME, 0);
         let links = 1 + terrain.beside.len();
@@ -91,9 +91,11 @@ impl Client {
             seen,
         };
         let (now_ns, gateway) = (road.world.now_ns, road.world.place.gateway);
-        for end in [End::A, End::B] {
-            let pipe = PipeConfig { delay_ns: beyond_ns, ..PipeConfig::default() };
+        for (end, pipe) in terrain.beyond() {
             road.world.place.net.set_config(now_ns, gateway, end, pipe);
+        }
+        if terrain.bottleneck.is_some() {
+            road.world.place.add_neighbour(&terrain.link);
         }
         for other in 0..terrain.clients {
             if edge == Edge::Open && other != CLIENT {

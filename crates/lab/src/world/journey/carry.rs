@@ -42,7 +42,9 @@ impl Journey {
         script: &[Cue],
     ) -> Result<Vec<Vec<Transfer>>, Trouble> {
         let is_open = |kind: &&Connections| kind.route == Route::Open;
-        if kinds.iter().any(|kind| is_open(&kind)) {
+        // Beside the tunnel there is somebody, or its link alone in another world.
+        let is_beside = self.tunnelled.world.place.neighbour.is_some();
+        if !is_beside && kinds.iter().any(|kind| is_open(&kind)) {
             let alone = kinds.iter().all(|kind| is_open(&kind)) && script.is_empty();
             if !alone {
                 let what = "over the bare link nothing is done in virtual time";
@@ -227,9 +229,15 @@ fn open<R: Road>(road: &mut R, kind: &Connections, retries: Option<u32>) -> Numb
         Congestion::Bbr => CongestionControl::Bbr,
     };
     let server = patient(server, kind.patience, retries);
+    let is_open = kind.route == Route::Open;
+    let client = Config { mtu: if is_open { server.mtu } else { client.mtu }, ..client };
     let parties = [(client, of_client), (server, of_server)]
         .map(|(config, program)| Party { config: Config { congestion, ..config }, program });
-    connections.open(now_ns, CLIENT, parties)
+    let number = connections.open(now_ns, CLIENT, parties);
+    if is_open {
+        connections.set_open(number);
+    }
+    number
 }
 
 /// An end that gives a silent peer up so.

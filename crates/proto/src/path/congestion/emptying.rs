@@ -1,6 +1,7 @@
 //! A moment of sending less, by which the queue should become none: its length is known then, and
 //! what stays although less was sent is another's.
 
+use super::{Controller, EMPTY_EVERY, Phase, TRIAL_EVERY};
 use crate::time::{Duration, Instant};
 
 /// Part of the rate at which it is sent,
@@ -13,6 +14,9 @@ const FELT: f64 = 0.3;
 const TIME_TRIP: f64 = 0.050;
 /// and until the queue should be empty, but no longer than this, seconds.
 const TIME_MAX: f64 = 0.150;
+
+/// A queue is perhaps another's that is so many times as long as this end wants it to be.
+pub(super) const DOUBTFUL: f64 = 1.5;
 
 /// The queue is being emptied, or it is waited for what that does. Queues in seconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -79,5 +83,64 @@ impl Emptying {
             return Some(Outcome::Felt);
         }
         Some(if self.pace > PACE_SURE { Outcome::Doubtful } else { Outcome::Foreign })
+    }
+}
+
+impl Controller {
+    /// Sends less for a moment.
+    pub(super) fn empty(&mut self, now: Instant, pace: f64) {
+        if self.emptying.is_some() {
+            return;
+        }
+        let lag = self.lag();
+        let emptying = Emptying::new(now, pace, self.queue.whole(), self.trip, lag);
+        self.grows_at = self.grows_at.max(emptying.is_over_at(lag));
+        self.emptying = Some(emptying);
+        self.settles = 3;
+        self.empties = Some(pace).filter(|_| self.is_doubtful());
+    }
+
+    /// Whether more waits than this end wants to wait: somebody else may make it do so.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.queue.whole() > DOUBTFUL * self.target()
+    }
+
+    /// Whether a queue that others may fill is being emptied since the last feedback, and at which
+    /// part of the rate: other paths that may lead through it do the same then, by
+    /// [`Self::empty_beside`].
+    pub fn takes_emptying(&mut self) -> Option<f64> {
+        self.empties.take()
+    }
+
+    /// Other paths of this peer lead through the same queue, and are taken to carry so many bytes
+    /// per second: all of them together want the queue that one would.
+    pub const fn set_company(&mut self, bytes_per_second: f64) {
+        self.company = bytes_per_second;
+    }
+
+    /// Another path's queue is being emptied, at this part of its rate. This one's is as well, in
+    /// its place: if it is the same queue, what comes of it is what all these paths hold of it
+    /// together, and not what each of them does.
+    pub fn empty_beside(&mut self, now: Instant, pace: f64) {
+        if self.phase == Phase::Steady && !self.round.is_limited && self.is_doubtful() {
+            self.empties_at = now + EMPTY_EVERY.max(self.trip * 12);
+            self.tries_at = now + TRIAL_EVERY.max(self.trip * 20);
+            self.empty(now, pace);
+            self.empties = None;
+        }
+    }
+
+    /// Whether the queue became shorter when less was sent.
+    pub(super) fn judge_emptying(&mut self, now: Instant) {
+        let queue = self.queue.whole();
+        let Some(outcome) = self.emptying.as_mut().and_then(|e| e.watch(now, queue)) else {
+            return;
+        };
+        self.emptying = None;
+        match outcome {
+            Outcome::Felt => {}
+            Outcome::Doubtful => self.empty(now, PACE_SURE),
+            Outcome::Foreign => self.queue.disown(),
+        }
     }
 }

@@ -56,9 +56,30 @@ struct Sent {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
     Wake,
-    Arrives { number: u64 },
-    Due { until: u64 },
-    Told { largest: u64, bytes: u64, arrived: Instant, held: Duration },
+    Arrives {
+        number: u64,
+    },
+    Due {
+        until: u64,
+    },
+    Told {
+        largest: u64,
+        bytes: u64,
+        arrived: Instant,
+        held: Duration,
+    },
+    /// One of the elastic sender's has been acknowledged.
+    Acked,
+}
+
+/// A sender like Reno (RFC 5681) beside: its window grows by a datagram in each round trip and is
+/// halved, once in each, when the queue runs over.
+pub(super) struct Elastic {
+    window: f64,
+    in_flight: f64,
+    halves_at: Instant,
+    /// Bytes received in each tenth of a second.
+    tenths: Vec<u64>,
 }
 
 /// One sender, its receiver and what is between.
@@ -163,6 +184,9 @@ impl Flow {
 pub(super) struct World {
     pub(super) link: Link,
     pub(super) flows: Vec<Flow>,
+    /// The flows are paths of one peer.
+    pub(super) together: bool,
+    pub(super) elastic: Option<Elastic>,
     pub(super) now: Instant,
     /// Timers go off late by up to this.
     pub(super) grain: Duration,
@@ -183,6 +207,8 @@ impl World {
         Self {
             link,
             flows,
+            together: false,
+            elastic: None,
             now: Instant::ZERO,
             grain: Duration::ZERO,
             events,
@@ -229,12 +255,80 @@ impl World {
                 }
                 Event::Told { largest, bytes, arrived, held } => {
                     self.flows[flow].told(at, largest, bytes, arrived, held);
+                    self.empty_together(flow);
                     self.wake(flow);
                 }
+                Event::Acked => self.elastic_acked(),
             }
         }
         self.watch(until);
         self.now = until;
+    }
+
+    /// What one path of a peer does to find out whose the queue is, the others do with it.
+    fn empty_together(&mut self, index: usize) {
+        if self.together {
+            let rates: Vec<_> =
+                self.flows.iter().map(|flow| flow.controller.rate().unwrap_or(0.0)).collect();
+            let all: f64 = rates.iter().sum();
+            for (flow, rate) in self.flows.iter_mut().zip(rates) {
+                flow.controller.set_company(all - rate);
+            }
+        }
+        let empties = self.flows[index].controller.takes_emptying();
+        let Some(pace) = empties.filter(|_| self.together) else { return };
+        for (other, flow) in self.flows.iter_mut().enumerate() {
+            if other != index {
+                flow.controller.empty_beside(self.now, pace);
+            }
+        }
+    }
+
+    /// From now on somebody else sends as Reno does.
+    pub(super) fn begin_elastic(&mut self) {
+        let (window, tenths) = (10.0 * SIZE, Vec::new());
+        self.elastic = Some(Elastic { window, in_flight: 0.0, halves_at: self.now, tenths });
+        self.elastic_sends();
+    }
+
+    fn elastic_acked(&mut self) {
+        let Some(elastic) = &mut self.elastic else { return };
+        elastic.in_flight -= SIZE;
+        elastic.window += SIZE * SIZE / elastic.window;
+        let tenth = (self.now.as_nanos() / 100_000_000) as usize;
+        if elastic.tenths.len() <= tenth {
+            elastic.tenths.resize(tenth + 1, 0);
+        }
+        elastic.tenths[tenth] += BYTES;
+        self.elastic_sends();
+    }
+
+    fn elastic_sends(&mut self) {
+        self.pass(self.now);
+        let Some(elastic) = &mut self.elastic else { return };
+        while elastic.in_flight + SIZE <= elastic.window {
+            if self.queue + SIZE > self.link.buffer {
+                if self.now >= elastic.halves_at {
+                    elastic.window = (elastic.window / 2.0).max(2.0 * SIZE);
+                    let queue = Duration::from_secs_f64(self.queue / self.link.rate);
+                    elastic.halves_at = self.now + self.link.trip + queue;
+                }
+                break;
+            }
+            elastic.in_flight += SIZE;
+            self.queue += SIZE;
+            let leaves = Duration::from_secs_f64(self.queue / self.link.rate);
+            let at = self.now + leaves + self.link.trip;
+            self.events.push(Reverse((at, usize::MAX, Event::Acked)));
+        }
+    }
+
+    /// Bytes per second of the elastic sender's that arrived between two moments, in seconds.
+    pub(super) fn elastic_arrived(&self, from: f64, to: f64) -> f64 {
+        let Some(elastic) = &self.elastic else { return 0.0 };
+        let range = (from * 10.0).round() as usize..(to * 10.0).round() as usize;
+        let bytes: u64 = range.filter_map(|tenth| elastic.tenths.get(tenth)).sum();
+        bytes as f64 / (to - from)
     }
 
     fn watch(&mut self, at: Instant) {

@@ -52,9 +52,13 @@ impl Queue {
 
     /// The least wait of late, without what is not this end's doing.
     pub(super) fn least(&self) -> f64 {
+        (self.whole() - self.foreign).max(0.0)
+    }
+
+    /// The least wait of late, whoever makes it.
+    pub(super) fn whole(&self) -> f64 {
         let (now, before) = self.least;
-        let least = now.map_or(0.0, |now| before.map_or(0.0, |before| before.min(now)));
-        (least - self.foreign).max(0.0)
+        now.map_or(0.0, |now| before.map_or(0.0, |before| before.min(now)))
     }
 
     /// Mean deviation of the wait from one datagram to the next.
