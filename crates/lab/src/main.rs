@@ -117,7 +117,7 @@ fn main() -> ExitCode {
 fn list() -> ExitCode {
     let mut out = std::io::stdout().lock();
     for scenario in SCENARIOS {
-        let _ = writeln!(out, "{:<15} {}", scenario.about().name, scenario.about().summary);
+        let _ = writeln!(out, "{:<17} {}", scenario.about().name, scenario.about().summary);
     }
     ExitCode::SUCCESS
 }

@@ -78,6 +78,8 @@ fn short(scenario: &str) -> &'static [&'static str] {
         "voip" | "latency-qos" => &["seconds=10"],
         "priority" => &["seconds=20"],
         "symmetric" | "asymmetric" | "subflows" | "mesh" => &["seconds=6", "loss=0"],
+        "bond" => &["seconds=20", "loss=0"],
+        "shared-bottleneck" => &["beside=cubic", "seconds=60"],
         other => panic!("{other} needs its short settings here"),
     }
 }
@@ -125,7 +127,8 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
             "failover" => &["silent_stall_over_ms_max is", "voip_late_packets is"],
             "voip" | "latency-qos" => &["p99_over_idle_ms is"],
             "priority" => &["share_ratio is"],
-            "symmetric" | "asymmetric" | "subflows" | "mesh" => &["share_of_sum_min is"],
+            "symmetric" | "asymmetric" | "subflows" | "mesh" | "bond" => &["share_of_sum_min is"],
+            "shared-bottleneck" => &["ratio_to_one_flow is"],
             other => panic!("{other}: name here what its control breaks"),
         };
         let reason = object["reason"].as_str().unwrap();

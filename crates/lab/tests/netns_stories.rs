@@ -15,7 +15,6 @@ use rove_lab::scenario::SCENARIOS;
 use rove_lab::scenario::binary::{Binary, Profile};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,6 +22,8 @@ use std::time::{Duration, Instant};
 
 #[path = "netns_stories/outages.rs"]
 mod outages;
+#[path = "netns_stories/refusals.rs"]
+mod refusals;
 
 const LAB: &str = env!("CARGO_BIN_EXE_rove-lab");
 
@@ -104,6 +105,8 @@ fn quick(scenario: &str) -> Vec<String> {
         "subflows" => &["rtt=20", "loss=0", "subflows=2", "seconds=6", "megabytes=2"],
         "voip" | "priority" => &["seconds=10"],
         "latency-qos" => &["seconds=10", "links=lossless"],
+        "bond" => &["loss=0", "seconds=6", "megabytes=1"],
+        "shared-bottleneck" => &["beside=cubic", "paths=2-links", "seconds=20"],
         "failover" => &["pair=10/20+10/20", "dies=first", "down=1", "up=3"],
         "mesh" => &["links=10/20+10/20+10/20+10/20", "loss=0", "seconds=6", "megabytes=2"],
         other => panic!("{other} needs its quick settings here"),
@@ -332,7 +335,8 @@ fn every_control_fails() {
             "persist" => &["died"],
             "disconnects" | "commute" => &["goodput_share", "checksum_ok"],
             "ssh-lid" | "many-flows" => &["survived"],
-            "symmetric" | "asymmetric" | "subflows" | "mesh" => &["share_of_sum_min"],
+            "symmetric" | "asymmetric" | "subflows" | "mesh" | "bond" => &["share_of_sum_min"],
+            "shared-bottleneck" => &["ratio_to_one_flow"],
             "voip" | "latency-qos" => &["p99_over_idle_ms"],
             "priority" => &["share_ratio"],
             "failover" => &["silent_stall_over_ms_max", "voip_late_packets"],
@@ -462,106 +466,6 @@ fn an_interrupted_lab_cleans_up_and_says_so_by_its_status() {
     assert_eq!(demo.wait().unwrap().code(), Some(130));
     assert_gone(&children);
     assert!(!directory_of(demo.id()).exists());
-}
-
-/// Runs a command of the lab where the device is there and may not be opened.
-fn without_the_device(command: &str) -> std::io::Result<Output> {
-    let forbidden = std::env::temp_dir().join(format!("rove-lab-test-{}", std::process::id()));
-    std::fs::create_dir(&forbidden)?;
-    // The user nobody may not be able to reach the binary where it was built.
-    let copy = forbidden.join("rove-lab");
-    std::fs::copy(LAB, &copy)?;
-    // To root of the machine everything opens, so root becomes nobody. Whoever else makes a
-    // namespace is root in it, but not over what is root's outside.
-    let (unshare, hide, run) = if rustix::process::getuid().is_root() {
-        let file = forbidden.join("tun");
-        std::fs::write(&file, "")?;
-        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-        (&["-m"][..], file, "exec setpriv --reuid=65534 --clear-groups \"$2\" \"$3\"")
-    } else {
-        (&["-U", "-r", "-m"][..], Path::new("/etc/shadow").into(), "exec \"$2\" \"$3\"")
-    };
-    let script = format!("mount --bind \"$1\" /dev/net/tun && {run}");
-    let output = Command::new("unshare")
-        .args(unshare)
-        .args(["sh", "-c", &script, "sh"])
-        .args([&hide, &copy])
-        .arg(command)
-        .output();
-    std::fs::remove_dir_all(&forbidden)?;
-    output
-}
-
-#[test]
-fn a_refused_device_is_named_with_its_cure() {
-    let Some(_turn) = turn() else { return };
-    let output = match without_the_device("probe") {
-        Ok(output) => output,
-        Err(error) => return skip("unshare", &format!("the program cannot be used: {error}")),
-    };
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("/dev/net/tun may not be opened"), "{said}");
-    assert!(said.contains("sudo chmod 666 /dev/net/tun"), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-}
-
-/// Refuses the lab its namespaces in a session of its own: nobody may make a user namespace whose
-/// root directory is not the machine's (user_namespaces(7)). Says what the session's weight in the
-/// scheduler was, before and after.
-fn refuse_in_a_session_of_its_own() -> std::io::Result<Output> {
-    const SCRIPT: &str = "cat /proc/self/autogroup
-        mount --rbind / \"$1\" && chroot \"$1\" \"$2\" probe
-        echo $?
-        cat /proc/self/autogroup";
-    let root = std::env::temp_dir().join(format!("rove-lab-root-{}", std::process::id()));
-    std::fs::create_dir(&root)?;
-    let as_root: &[&str] =
-        if rustix::process::getuid().is_root() { &["-m"] } else { &["-U", "-r", "-m"] };
-    let output = Command::new("setsid")
-        .args(["-w", "unshare"])
-        .args(as_root)
-        .args(["sh", "-c", SCRIPT, "sh"])
-        .args([&root, Path::new(LAB)])
-        .output();
-    std::fs::remove_dir(&root)?;
-    output
-}
-
-#[test]
-fn a_refusal_gives_the_sessions_weight_back() {
-    let Some(_turn) = turn() else { return };
-    let output = match refuse_in_a_session_of_its_own() {
-        Ok(output) => output,
-        Err(error) => return skip("setsid", &format!("the program cannot be used: {error}")),
-    };
-    let said = text(&output.stdout);
-    assert!(text(&output.stderr).contains("refuses user namespaces"), "{output:?}");
-    let lines: Vec<&str> = said.lines().collect();
-    // A kernel without autogroups has no weight to lose, and says nothing of it.
-    match lines.as_slice() {
-        [before, status, after] => assert_eq!((*status, before), ("3", after)),
-        other => assert_eq!(other, ["3"], "{output:?}"),
-    }
-}
-
-#[test]
-fn without_namespaces_the_demonstration_is_simulated() {
-    let Some(_turn) = turn() else { return };
-    let output = match without_the_device("demo") {
-        Ok(output) => output,
-        Err(error) => return skip("unshare", &format!("the program cannot be used: {error}")),
-    };
-    assert!(text(&output.stderr).contains("/dev/net/tun may not be opened"), "{output:?}");
-    let shown = text(&output.stdout);
-    assert!(output.status.success(), "{shown}");
-    for part in ["(simulated)", "of 30.0 MB", "leaves home for the cafe", "never noticed"] {
-        assert!(shown.contains(part), "{part} is missing:\n{shown}");
-    }
-    // Nothing is shown that is not there.
-    for part in ["192.0.2.2", "sha-256"] {
-        assert!(!shown.contains(part), "{part}:\n{shown}");
-    }
 }
 
 /// What a scenario measures in virtual time or on namespaces.

@@ -29,6 +29,7 @@ const PAIRS: &[Pair] = &[
 
 const CELLS: Cells = Cells {
     pairs: PAIRS,
+    to: &[],
     known: Known::ByAddress,
     spreads: &[Spread::ONE],
     losses: &["0", "0.5", "1", "2", "bursty"],

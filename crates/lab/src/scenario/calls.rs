@@ -189,7 +189,7 @@ impl Cell {
     ) -> Result<(CallRun, Vec<Transfer>), Trouble> {
         let length_ns = stage.settings.number("seconds") * SECOND;
         let call = Call { talk, silence_ns: BUSY_NS, length_ns };
-        let mbps: u64 = self.pair.iter().map(|link| link.mbps).sum();
+        let mbps: u64 = self.pair.iter().map(|link| link.mbps()).sum();
         // More than there is time for.
         let bytes = mbps * 1_000_000 / 8 * (call.end_ns() / SECOND + 10);
         let to = match stage.settings.text("load") {

@@ -233,7 +233,7 @@ impl Cell {
         let script = self.script(stage);
         let last_ns = script.last().map_or(0, |cue| cue.at_ns);
         let length_ns = last_ns + stage.settings.number("up") * SECOND;
-        let mbps: u64 = self.pair.iter().map(|link| link.mbps).sum();
+        let mbps: u64 = self.pair.iter().map(Link::mbps).sum();
         // More than there is time for.
         let bytes = mbps * 1_000_000 / 8 * (length_ns / SECOND + 5);
         let bulk = Connections::bulk(receiver(stage.settings), bytes);

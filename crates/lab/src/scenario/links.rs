@@ -14,7 +14,7 @@ use super::stage::{Story, USUALLY};
 use super::statistics::min;
 use super::table::{self, Row, TABLE, figure, least};
 use super::{Baseline, Grid, Key, Outcome, Stage};
-use crate::emu::{LinkConfig, Loss, MS, Rate, SECOND};
+use crate::emu::{LinkConfig, Loss, MS, PipeConfig, Rate, SECOND};
 use crate::ground::{
     Assist, Congestion, Connections, Flow, Ground, Known, Mode, Receiver, Route, SCHEDULERS,
     Spread, TRANSPORTS, Terrain, Transfer, Trouble,
@@ -100,8 +100,8 @@ pub(super) const KEYS: &[Key] = &[
 /// A link of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
-    /// Its rate, in Mbit/s; of a recorded one about the mean.
-    pub(super) mbps: u64,
+    /// Its rates, to the client and from it, in kbit/s; of a recorded one about the mean.
+    kbps: [u64; 2],
     /// Its round trip, in milliseconds.
     pub(super) round_trip_ms: u64,
     /// The name of the network, where its rate is what somebody recorded.
@@ -115,6 +115,8 @@ pub(super) type Pair = [Link; 2];
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cell<const N: usize = 2> {
     pair: [Link; N],
+    /// Who receives.
+    to: Receiver,
     known: Known,
     spread: Spread,
     /// What each link loses each way, in words.
@@ -127,6 +129,8 @@ pub(super) struct Cell<const N: usize = 2> {
 pub(super) struct Cells<const N: usize = 2> {
     /// All pairs, or larger sets, that of a control first.
     pub(super) pairs: &'static [[Link; N]],
+    /// Who receives, one after the other; none where a setting says it.
+    pub(super) to: &'static [Receiver],
     /// How the client knows the gateway.
     pub(super) known: Known,
     /// Which paths carry together.
@@ -162,7 +166,7 @@ pub(super) fn limits(settings: &Settings, share_of_sum_min: Option<f64>) -> Vec<
 pub(super) fn bound_ms<const N: usize>(pairs: &[[Link; N]]) -> f64 {
     let queue_ms = |link: &Link| {
         let bits = link.config(Loss::None).down.queue_bytes * 8;
-        bits as f64 / (link.mbps as f64 * 1e3)
+        bits as f64 / link.kbps[Receiver::Client as usize] as f64
     };
     min(&pairs.iter().flatten().map(queue_ms).collect::<Vec<_>>()).unwrap_or_default()
 }
@@ -199,14 +203,19 @@ impl<const N: usize> Cells<N> {
         let is_told = |spread: &&Spread| number == 0 || number == u64::from(spread.subflows);
         let spreads: Vec<Spread> = self.spreads.iter().filter(is_told).copied().collect();
         let spreads = some_of(&spreads, !stage.control());
-        let cells = conditions.iter().flat_map(|&(pair, loss)| {
-            let (known, spreads, controls) = (self.known, &spreads, &controls);
-            spreads.iter().flat_map(move |&spread| {
-                let cell = move |&congestion| Cell { pair, known, spread, loss, congestion };
-                controls.iter().map(cell)
-            })
-        });
-        cells.collect()
+        let set = [if self.to.is_empty() { receiver(settings) } else { Receiver::Client }];
+        let ways = if self.to.is_empty() { &set } else { self.to };
+        let mut cells = Vec::new();
+        for &(pair, loss) in &conditions {
+            for &spread in &spreads {
+                for (&congestion, &to) in
+                    controls.iter().flat_map(|cc| ways.iter().map(move |to| (cc, to)))
+                {
+                    cells.push(Cell { pair, to, known: self.known, spread, loss, congestion });
+                }
+            }
+        }
+        cells
     }
 
     /// Tells the story of each cell.
@@ -249,21 +258,27 @@ fn some_of<T: Copy>(all: &[T], every: bool) -> Vec<T> {
 impl Link {
     /// One by its rate in Mbit/s and its round trip in milliseconds.
     pub(super) const fn of(mbps: u64, round_trip_ms: u64) -> Self {
-        Self { mbps, round_trip_ms, recording: None }
+        Self::of_kbps([mbps * 1_000; 2], round_trip_ms)
+    }
+
+    /// One by its rates to the client and from it, in kbit/s.
+    pub(super) const fn of_kbps(kbps: [u64; 2], round_trip_ms: u64) -> Self {
+        Self { kbps, round_trip_ms, recording: None }
     }
 
     /// A recorded network that has about this rate down in the mean.
     pub(super) const fn recorded(name: &'static str, mbps: u64, round_trip_ms: u64) -> Self {
-        Self { mbps, round_trip_ms, recording: Some(name) }
+        Self { kbps: [mbps * 1_000; 2], round_trip_ms, recording: Some(name) }
     }
 
     /// As the emulator has it. That every recording is there is tested with the pairs.
     pub(super) fn config(&self, loss: Loss) -> LinkConfig {
-        let (rate, trip_ns) = (self.mbps * 1_000_000, self.round_trip_ms * MS);
+        let ([down, up], trip_ns) = (self.kbps, self.round_trip_ms * MS);
         let recorded = self.recording.and_then(|name| LinkConfig::recorded_as(name, trip_ns));
+        let pipe = |kbps| PipeConfig::clean(kbps * 1_000, trip_ns / 2);
         let link = match recorded {
             Some(Ok(link)) => link,
-            Some(Err(_)) | None => LinkConfig::lossless(rate, trip_ns),
+            Some(Err(_)) | None => LinkConfig { up: pipe(up), down: pipe(down) },
         };
         link.loss(loss)
     }
@@ -277,8 +292,18 @@ impl Link {
                 let bits = trace.capacity_bytes(from_ns, to_ns) as f64 * 8.0;
                 bits * 1e3 / to_ns.saturating_sub(from_ns) as f64
             }
-            Rate::Unlimited | Rate::BitsPerSecond(_) => self.mbps as f64,
+            Rate::Unlimited | Rate::BitsPerSecond(_) => self.mbps_to(to),
         }
+    }
+
+    /// Its rate to a receiver, in Mbit/s; of a recorded one about the mean.
+    fn mbps_to(&self, to: Receiver) -> f64 {
+        self.kbps[to as usize] as f64 / 1e3
+    }
+
+    /// The larger of its rates, in Mbit/s, rounded up.
+    pub(super) fn mbps(&self) -> u64 {
+        self.kbps[0].max(self.kbps[1]).div_ceil(1_000)
     }
 }
 
@@ -286,7 +311,11 @@ impl Link {
 pub(super) fn name<const N: usize>(pair: &[Link; N]) -> String {
     let name = |link: Link| match link.recording {
         Some(name) => name.to_owned(),
-        None => format!("{}/{}", link.mbps, link.round_trip_ms),
+        None => {
+            let [down, up] = link.kbps.map(|kbps| kbps as f64 / 1e3);
+            let up = if down == up { String::new() } else { format!(":{up}") };
+            format!("{down}{up}/{}", link.round_trip_ms)
+        }
     };
     pair.map(name).join("+")
 }
@@ -315,6 +344,7 @@ impl Measured {
         let of_sum = if is_recorded(cell.pair) { "share_of_offered" } else { "share_of_sum" };
         let row = [
             ("pair", name(&cell.pair).into()),
+            ("to", if cell.to == Receiver::Client { "client" } else { "server" }.into()),
             ("loss", cell.loss.into()),
             ("subflows", cell.spread.subflows.into()),
             ("cc", cell.congestion.name().into()),
@@ -360,7 +390,7 @@ impl<const N: usize> Cell<N> {
             measured.file_s = file.seconds();
             measured.file_ok = file.complete && file.intact;
             ground.pause(CALM_NS)?;
-            measured.sum_mbps = self.sum_mbps(ground, receiver(stage.settings), window)?;
+            measured.sum_mbps = self.sum_mbps(ground, window)?;
             Ok(())
         })?;
         outcome.absorb(told);
@@ -375,9 +405,9 @@ impl<const N: usize> Cell<N> {
 
     /// One link without losses, as fast as both together and as near as the nearer one.
     fn as_one(&self) -> Terrain {
-        let mbps = self.pair.iter().map(|link| link.mbps).sum();
+        let kbps = [0, 1].map(|way| self.pair.iter().map(|link| link.kbps[way]).sum());
         let round_trip_ms = self.pair.iter().map(|link| link.round_trip_ms).min();
-        Terrain::of(Link::of(mbps, round_trip_ms.unwrap_or_default()).config(Loss::None))
+        Terrain::of(Link::of_kbps(kbps, round_trip_ms.unwrap_or_default()).config(Loss::None))
     }
 
     fn carry_file(
@@ -390,7 +420,7 @@ impl<const N: usize> Cell<N> {
             0 => FILE_BYTES,
             megabytes => megabytes * 1_000_000,
         };
-        let kind = Connections { route, ..self.kind(stage, length) };
+        let kind = Connections { route, ..self.kind(length) };
         Ok(ground.connect(&[kind], FILE_LIMIT_NS, &[])?.concat().pop().unwrap_or_default())
     }
 
@@ -402,11 +432,11 @@ impl<const N: usize> Cell<N> {
         ground: &mut dyn Ground,
     ) -> Result<(Option<f64>, (u64, u64)), Trouble> {
         let seconds = stage.settings.number("seconds");
-        let rates = self.pair.iter().map(|link| link.mbps);
+        let rates = self.pair.iter().map(Link::mbps);
         // A recorded network may have more than its mean for a while.
         let mbps = rates.sum::<u64>() * if is_recorded(self.pair) { 4 } else { 1 };
         let length_ns = seconds * SECOND;
-        let kind = self.kind(stage, mbps * 1_000_000 / 8 * (seconds + OPENING_NS / SECOND));
+        let kind = self.kind(mbps * 1_000_000 / 8 * (seconds + OPENING_NS / SECOND));
         let transfers = ground.connect(&[kind], length_ns + OPENING_NS, &[])?.concat();
         // Short runs are for tests of the lab: they skip in proportion.
         let skip_ns = FIRST_NS.min(length_ns / 6);
@@ -415,8 +445,8 @@ impl<const N: usize> Cell<N> {
         Ok((mbps, (start_ns + skip_ns, start_ns + length_ns)))
     }
 
-    fn kind(&self, stage: &Stage<'_>, length: u64) -> Connections {
-        let bulk = Connections::bulk(receiver(stage.settings), length);
+    fn kind(&self, length: u64) -> Connections {
+        let bulk = Connections::bulk(self.to, length);
         Connections { congestion: self.congestion, ..bulk }
     }
 
@@ -425,11 +455,10 @@ impl<const N: usize> Cell<N> {
     fn sum_mbps(
         &self,
         ground: &mut dyn Ground,
-        to: Receiver,
         window: (u64, u64),
     ) -> Result<Option<f64>, Trouble> {
         let added = ground.flow(Flow::lasting(SHOWING_NS), &[])?.added_bytes;
-        let rates: f64 = self.pair.iter().map(|link| link.mbps_between(to, window)).sum();
+        let rates: f64 = self.pair.iter().map(|link| link.mbps_between(self.to, window)).sum();
         let carried = rates * (1.0 - loss(self.loss).mean());
         let of_outer =
             |added| (INNER_BYTES - INNER_HEADERS) / (INNER_BYTES + added + OUTER_HEADERS);
@@ -440,11 +469,11 @@ impl<const N: usize> Cell<N> {
     /// is tried only where it could be better.
     fn best_mbps(&self, stage: &Stage<'_>, outcome: &mut Outcome) -> anyhow::Result<Option<f64>> {
         let mut links = self.pair.to_vec();
-        links.sort_by_key(|link| std::cmp::Reverse(link.mbps));
+        links.sort_by_key(|link| std::cmp::Reverse(link.kbps[self.to as usize]));
         links.dedup();
         let mut best: Option<f64> = None;
         for link in links {
-            let is_slower = best.is_some_and(|best| best >= link.mbps as f64);
+            let is_slower = best.is_some_and(|best| best >= link.mbps_to(self.to));
             if is_slower && link.recording.is_none() {
                 continue;
             }
@@ -514,68 +543,5 @@ impl Stage<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{CONGESTION, Cells, GRID, Link, Pair, bound_ms, is_recorded, loss, name};
-    use crate::emu::{Loss, SECOND};
-    use crate::ground::{Known, Receiver, Spread};
-    use crate::scenario::settings::{Setting, Settings};
-    use crate::scenario::{Grid, Stage};
-
-    const SETTINGS: &[Setting] =
-        &[CONGESTION, Setting::choice("loss", &[GRID, "0", "1", "bursty"], "")];
-    const SLOW: Pair = [Link::of(10, 20); 2];
-    const FAST: Pair = [Link::of(300, 10), SLOW[0]];
-    const CELLS: Cells = Cells {
-        pairs: &[SLOW, FAST],
-        known: Known::ByAddress,
-        spreads: &[Spread::ONE],
-        losses: &["0", "1", "bursty"],
-        few: &[(0, 0), (1, 1), (1, 2), (0, 2)],
-    };
-
-    fn told(grid: Grid, pair: Option<Pair>, set: &[&str]) -> Vec<String> {
-        let texts: Vec<String> = set.iter().map(|text| (*text).to_owned()).collect();
-        let settings = Settings::parse(SETTINGS, &texts).unwrap();
-        let (entered, rove) = (None, None);
-        let stage = Stage { seed: 1, settings: &settings, grid, entered, rove, tell: &|_| {} };
-        CELLS.told(&stage, pair).iter().map(|cell| cell.name()).collect()
-    }
-
-    #[test]
-    fn what_is_set_is_told_and_of_the_rest_what_the_grid_has() {
-        let all = told(Grid::Default, None, &[]);
-        assert_eq!(all.len(), 4);
-        assert_eq!(all[1], "300/10+10/20, loss 1, cubic");
-        assert_eq!(told(Grid::Default, None, &["loss=1"]), ["10/20+10/20, loss 1, cubic"]);
-        assert_eq!(told(Grid::Default, Some(FAST), &["cc=bbr"]), ["300/10+10/20, loss 0, bbr"]);
-        assert_eq!(told(Grid::Default, None, &["cc=reno"]).len(), 4);
-        assert_eq!(told(Grid::Full, None, &[]).len(), 2 * 3 * 3);
-        assert_eq!(told(Grid::Full, Some(SLOW), &["loss=bursty"]).len(), 3);
-        assert_eq!(told(Grid::Full, None, &["control=true"]), ["10/20+10/20, loss 0, cubic"]);
-    }
-
-    #[test]
-    fn a_recorded_link_can_carry_what_was_recorded_then() {
-        let link = Link::recorded("tmobile-lte", 16, 50);
-        let all = link.mbps_between(Receiver::Client, (0, 120 * SECOND));
-        assert!((15.9..16.1).contains(&all), "{all}");
-        let up = link.mbps_between(Receiver::Server, (0, 120 * SECOND));
-        assert!((11.1..11.3).contains(&up), "{up}");
-        let halves = [0, 60]
-            .map(|from| link.mbps_between(Receiver::Client, (from * SECOND, (from + 60) * SECOND)));
-        assert!((halves[0] - halves[1]).abs() > 1.0, "{halves:?}: it is not the same all the time");
-        assert_eq!(SLOW[0].mbps_between(Receiver::Client, (0, SECOND)), 10.0);
-        let pair = [SLOW[0], link];
-        assert!(is_recorded(pair) && !is_recorded(SLOW));
-        assert_eq!(name(&pair), "10/20+tmobile-lte");
-    }
-
-    #[test]
-    fn a_word_is_a_loss_and_lateness_is_held_against_the_shallowest_queue() {
-        assert_eq!((loss("0"), loss("0.5")), (Loss::None, Loss::Bernoulli(0.005)));
-        assert!((loss("bursty").mean() - 0.02).abs() < 1e-9);
-        // 64 KiB at 10 Mbit/s, and the product of 300 Mbit/s and 10 ms.
-        assert!((bound_ms(&[SLOW]) - 52.4).abs() < 0.1, "{}", bound_ms(&[SLOW]));
-        assert!((bound_ms(&[SLOW, FAST]) - 10.0).abs() < 0.1, "{}", bound_ms(&[FAST]));
-    }
-}
+#[path = "links_tests.rs"]
+mod tests;

@@ -19,6 +19,7 @@ const MESHES: &[[Link; 4]] = &[
 
 const CELLS: Cells<4> = Cells {
     pairs: MESHES,
+    to: &[],
     known: Known::ByTwoAddresses,
     spreads: &[Spread { mesh: true, subflows: 1 }],
     losses: &["0", "0.5", "1"],

@@ -11,6 +11,7 @@ pub mod addresses;
 mod asymmetric;
 pub mod binary;
 mod blackhole;
+mod bond;
 mod both_move;
 mod calls;
 mod commute;
@@ -37,6 +38,7 @@ mod roam_client;
 mod roam_gateway;
 pub mod run;
 pub mod settings;
+mod shared_bottleneck;
 mod ssh_lid;
 mod stage;
 pub mod statistics;
@@ -87,6 +89,8 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &voip::Voip,
     &latency_qos::LatencyQos,
     &priority::Priority,
+    &bond::Bond,
+    &shared_bottleneck::SharedBottleneck,
 ];
 
 /// A story and what is measured in it.

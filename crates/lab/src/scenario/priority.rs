@@ -168,7 +168,7 @@ impl Cell {
     ) -> anyhow::Result<Vec<Transfer>> {
         let seconds = stage.settings.number("seconds");
         // More than there is time for.
-        let bytes = self.link.mbps * 1_000_000 / 8 * (seconds + OPENING_NS / SECOND);
+        let bytes = self.link.mbps() * 1_000_000 / 8 * (seconds + OPENING_NS / SECOND);
         let kinds: Vec<Connections> = self
             .servers
             .iter()

@@ -21,11 +21,23 @@ const PAIRS: &[[Link; 2]] = &[[Link::of(10, 20); 2], [Link::of(10, 60); 2]];
 const ALONE: &[[Link; 1]] = &[[Link::of(10, 20)], [Link::of(10, 60)]];
 
 /// As with `fullmesh` in the thesis.
-const OF_TWO: Cells =
-    Cells { pairs: PAIRS, known: Known::ByAddress, spreads: SPREADS, losses: LOSSES, few: FEW };
+const OF_TWO: Cells = Cells {
+    pairs: PAIRS,
+    to: &[],
+    known: Known::ByAddress,
+    spreads: SPREADS,
+    losses: LOSSES,
+    few: FEW,
+};
 /// As with `ndiffports`.
-const OF_ONE: Cells<1> =
-    Cells { pairs: ALONE, known: Known::ByAddress, spreads: SPREADS, losses: LOSSES, few: FEW };
+const OF_ONE: Cells<1> = Cells {
+    pairs: ALONE,
+    to: &[],
+    known: Known::ByAddress,
+    spreads: SPREADS,
+    losses: LOSSES,
+    few: FEW,
+};
 const SPREADS: &[Spread] = &[by(1), by(2), by(3), by(4)];
 const LOSSES: &[&str] = &["0", "1"];
 const FEW: &[(usize, usize)] = &[(0, 0), (0, 1)];

@@ -22,6 +22,7 @@ const PAIRS: &[Pair] = &[pair(20), pair(60), pair(1)];
 
 const CELLS: Cells = Cells {
     pairs: PAIRS,
+    to: &[],
     known: Known::ByAddress,
     spreads: &[Spread::ONE],
     losses: &["0", "0.5", "1"],

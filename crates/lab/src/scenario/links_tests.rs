@@ -1,0 +1,64 @@
+use super::{CONGESTION, Cells, GRID, Link, Pair, bound_ms, is_recorded, loss, name};
+use crate::emu::{Loss, SECOND};
+use crate::ground::{Known, Receiver, Spread};
+use crate::scenario::settings::{Setting, Settings};
+use crate::scenario::{Grid, Stage};
+
+const SETTINGS: &[Setting] =
+    &[CONGESTION, Setting::choice("loss", &[GRID, "0", "1", "bursty"], "")];
+const SLOW: Pair = [Link::of(10, 20); 2];
+const FAST: Pair = [Link::of(300, 10), SLOW[0]];
+const CELLS: Cells = Cells {
+    pairs: &[SLOW, FAST],
+    to: &[],
+    known: Known::ByAddress,
+    spreads: &[Spread::ONE],
+    losses: &["0", "1", "bursty"],
+    few: &[(0, 0), (1, 1), (1, 2), (0, 2)],
+};
+
+fn told(grid: Grid, pair: Option<Pair>, set: &[&str]) -> Vec<String> {
+    let texts: Vec<String> = set.iter().map(|text| (*text).to_owned()).collect();
+    let settings = Settings::parse(SETTINGS, &texts).unwrap();
+    let (entered, rove) = (None, None);
+    let stage = Stage { seed: 1, settings: &settings, grid, entered, rove, tell: &|_| {} };
+    CELLS.told(&stage, pair).iter().map(|cell| cell.name()).collect()
+}
+
+#[test]
+fn what_is_set_is_told_and_of_the_rest_what_the_grid_has() {
+    let all = told(Grid::Default, None, &[]);
+    assert_eq!(all.len(), 4);
+    assert_eq!(all[1], "300/10+10/20, loss 1, cubic");
+    assert_eq!(told(Grid::Default, None, &["loss=1"]), ["10/20+10/20, loss 1, cubic"]);
+    assert_eq!(told(Grid::Default, Some(FAST), &["cc=bbr"]), ["300/10+10/20, loss 0, bbr"]);
+    assert_eq!(told(Grid::Default, None, &["cc=reno"]).len(), 4);
+    assert_eq!(told(Grid::Full, None, &[]).len(), 2 * 3 * 3);
+    assert_eq!(told(Grid::Full, Some(SLOW), &["loss=bursty"]).len(), 3);
+    assert_eq!(told(Grid::Full, None, &["control=true"]), ["10/20+10/20, loss 0, cubic"]);
+}
+
+#[test]
+fn a_recorded_link_can_carry_what_was_recorded_then() {
+    let link = Link::recorded("tmobile-lte", 16, 50);
+    let all = link.mbps_between(Receiver::Client, (0, 120 * SECOND));
+    assert!((15.9..16.1).contains(&all), "{all}");
+    let up = link.mbps_between(Receiver::Server, (0, 120 * SECOND));
+    assert!((11.1..11.3).contains(&up), "{up}");
+    let halves = [0, 60]
+        .map(|from| link.mbps_between(Receiver::Client, (from * SECOND, (from + 60) * SECOND)));
+    assert!((halves[0] - halves[1]).abs() > 1.0, "{halves:?}: it is not the same all the time");
+    assert_eq!(SLOW[0].mbps_between(Receiver::Client, (0, SECOND)), 10.0);
+    let pair = [SLOW[0], link];
+    assert!(is_recorded(pair) && !is_recorded(SLOW));
+    assert_eq!(name(&pair), "10/20+tmobile-lte");
+}
+
+#[test]
+fn a_word_is_a_loss_and_lateness_is_held_against_the_shallowest_queue() {
+    assert_eq!((loss("0"), loss("0.5")), (Loss::None, Loss::Bernoulli(0.005)));
+    assert!((loss("bursty").mean() - 0.02).abs() < 1e-9);
+    // 64 KiB at 10 Mbit/s, and the product of 300 Mbit/s and 10 ms.
+    assert!((bound_ms(&[SLOW]) - 52.4).abs() < 0.1, "{}", bound_ms(&[SLOW]));
+    assert!((bound_ms(&[SLOW, FAST]) - 10.0).abs() < 0.1, "{}", bound_ms(&[FAST]));
+}
