@@ -17,7 +17,7 @@ use support::netns::{Lab, in_namespace, inside, sh, wait_until};
 const ECHO: &str = "198.51.100.80:7";
 
 /// Of `rove status --json`; keys are only ever added.
-const STATUS: [&str; 19] = [
+const STATUS: [&str; 20] = [
     "state",
     "carrying",
     "since",
@@ -25,6 +25,7 @@ const STATUS: [&str; 19] = [
     "inner",
     "path_in_use",
     "transport",
+    "transport_wanted",
     "link",
     "doing",
     "kill_switch",
@@ -39,7 +40,7 @@ const STATUS: [&str; 19] = [
     "portals",
 ];
 /// Of every path of `rove paths --json`.
-const PATH: [&str; 25] = [
+const PATH: [&str; 26] = [
     "id",
     "link",
     "local",
@@ -65,6 +66,7 @@ const PATH: [&str; 25] = [
     "scheduler",
     "signal_dbm",
     "portal",
+    "subflows",
 ];
 /// A client notices within two seconds; the rest is for a busy machine.
 const NOTICED_WITHIN: Duration = Duration::from_secs(4);

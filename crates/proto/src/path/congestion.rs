@@ -25,6 +25,7 @@ mod emptying;
 mod model;
 mod queue;
 mod round;
+mod stale;
 
 use crate::time::{Duration, Instant};
 use ceiling::Ceiling;
@@ -176,6 +177,8 @@ pub struct Controller {
     /// What other paths of this peer that lead through the same queue are taken to carry, bytes
     /// per second.
     company: f64,
+    /// Rounds in a row in which all waited, though there was not always something to send.
+    waits: u32,
 }
 
 /// How much is known of the path.
@@ -219,6 +222,7 @@ impl Controller {
             tries_at: now,
             calm_until: now,
             company: 0.0,
+            waits: 0,
         };
         new.set_pace();
         new
@@ -463,6 +467,7 @@ impl Controller {
                 self.rate *= 1.0 + RATE_GAIN * error;
             }
         }
+        self.doubt_rate(queue);
         self.settles = self.settles.saturating_sub(1);
     }
 

@@ -306,3 +306,36 @@ fn paths_through_one_queue_take_beside_another_what_one_takes() {
         }
     }
 }
+
+/// A path of 50 Mbit/s, of which it is known, and 11 Mbit/s that somebody wants to send by it.
+fn hardly_used() -> World {
+    let mut world = World::new(Link { buffer: 62_500.0, ..Link::new(50.0, 2) }, &[0]);
+    world.run(3.0);
+    world.flows[0].load = 11.0 * 125_000.0;
+    world.run(4.0);
+    assert!(world.flows[0].controller.rate().unwrap() > 45.0 * 125_000.0);
+    world
+}
+
+#[test]
+fn a_rate_that_nobody_uses_up_is_doubted_while_a_queue_stands() {
+    let mut world = hardly_used();
+    // The depth of a token bucket is used up, and somebody's window is what stands in the queue.
+    world.link.rate = 10.0 * 125_000.0;
+    world.run(4.2);
+    world.flows[0].load = world.link.rate * 0.999;
+    world.run(7.0);
+    let rate = world.flows[0].controller.rate().unwrap() / 125_000.0;
+    assert!((9.0..13.0).contains(&rate), "{rate:.1} Mbit/s");
+}
+
+#[test]
+fn a_way_that_became_longer_carries_as_much_as_before_soon_after_it_is_used_again() {
+    let mut world = hardly_used();
+    world.link.trip = Duration::from_millis(30);
+    world.run(30.0);
+    world.flows[0].load = f64::INFINITY;
+    world.run(35.0);
+    let arrived = world.arrived(0, 32.0, 35.0) / world.link.rate;
+    assert!(arrived > 0.9, "{arrived:.2}");
+}
