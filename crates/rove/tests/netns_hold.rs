@@ -27,6 +27,8 @@ fn what_was_acknowledged_for_another_is_delivered() {
         send.send(()).unwrap();
         sent.recv_timeout(SOON).unwrap().unwrap();
         for _ in 0..2 {
+            // What is written has not arrived.
+            wait_until("all has arrived", || flow(&lab, "gateway")["held_bytes"] == 0);
             swallow(true);
             send.send(()).unwrap();
             // The server takes what the gateway says for what the client says.
