@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use pair::bulk::{arrived, flow, packet};
 use pair::{Datagram, Pair, links, udp};
 use rove_proto::bond::Mode;
 use rove_proto::bond::choice::Scheduler;
@@ -42,30 +43,6 @@ fn bonded(addresses: &[[u8; 4]]) -> Pair {
     pair.client_inner.clear();
     pair.gateway_inner.clear();
     pair
-}
-
-/// The `number`th packet of a flow that is much, and of which order matters.
-fn packet(number: u32, back: bool) -> Vec<u8> {
-    let mut payload = vec![0; 1_200];
-    payload[..4].copy_from_slice(&number.to_be_bytes());
-    udp((40_000, 40_001), &payload, back)
-}
-
-/// One packet both ways each 500 us, 2.4 MB/s.
-fn flow(pair: &mut Pair, numbers: std::ops::Range<u32>) {
-    for number in numbers {
-        pair.send(&packet(number, false));
-        pair.send_back(&packet(number, true));
-        pair.run(Duration::from_micros(500));
-    }
-}
-
-/// What arrived, up and down.
-fn arrived(pair: &Pair) -> [Vec<u32>; 2] {
-    [&pair.gateway_inner, &pair.client_inner].map(|inner| {
-        let number = |packet: &[u8]| u32::from_be_bytes(packet[28..32].try_into().unwrap());
-        inner.iter().map(|(_, packet)| number(packet)).collect()
-    })
 }
 
 /// Counts datagrams that are long by the client's address, up and down.

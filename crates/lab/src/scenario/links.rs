@@ -142,20 +142,14 @@ pub(super) struct Cells<const N: usize = 2> {
 }
 
 /// What must hold, with so much of the sum in every cell that is judged by it. Of the schedulers
-/// that are there to compare with, no goodput is promised; but what goes by all links is as fast as
-/// the best.
+/// and of the streams that are there to compare with, no goodput is promised; but what goes by all
+/// links is as fast as the best.
 pub(super) fn limits(settings: &Settings, share_of_sum_min: Option<f64>) -> Vec<Limit> {
     let of_sum = share_of_sum_min.map(|least| Limit::at_least("share_of_sum_min", least));
     let of_best = Some(Limit::at_least("share_of_best_min", SHARE_OF_BEST_MIN));
-    // So it is of what is no UDP.
-    let (of_sum, of_best) = if ["tcp", "mptcp"].contains(&transport(settings)) {
-        (None, None)
-    } else {
-        (of_sum, of_best)
-    };
-    let (of_sum, of_best) = match scheduler(settings) {
-        "earliest" => (of_sum, of_best),
-        "redundant" => (None, of_best),
+    let (of_sum, of_best) = match (transport(settings), scheduler(settings)) {
+        ("auto" | "udp", "earliest") => (of_sum, of_best),
+        ("auto" | "udp", "redundant") => (None, of_best),
         _ => (None, None),
     };
     of_sum.into_iter().chain(of_best).chain([Limit::equal("checksum_ok", true)]).collect()
@@ -203,15 +197,13 @@ impl<const N: usize> Cells<N> {
         let is_told = |spread: &&Spread| number == 0 || number == u64::from(spread.subflows);
         let spreads: Vec<Spread> = self.spreads.iter().filter(is_told).copied().collect();
         let spreads = some_of(&spreads, !stage.control());
-        let set = [if self.to.is_empty() { receiver(settings) } else { Receiver::Client }];
-        let ways = if self.to.is_empty() { &set } else { self.to };
+        let ways = if self.to.is_empty() { vec![receiver(settings)] } else { self.to.to_vec() };
         let mut cells = Vec::new();
         for &(pair, loss) in &conditions {
             for &spread in &spreads {
-                for (&congestion, &to) in
-                    controls.iter().flat_map(|cc| ways.iter().map(move |to| (cc, to)))
-                {
-                    cells.push(Cell { pair, to, known: self.known, spread, loss, congestion });
+                for &congestion in &controls {
+                    let cell = |&to| Cell { pair, to, known: self.known, spread, loss, congestion };
+                    cells.extend(ways.iter().map(cell));
                 }
             }
         }

@@ -4,9 +4,8 @@
 //! are given, and one in which nothing waited goes before those in which something did, once
 //! (deficit round robin with new and old queues, RFC 8290, 4; Shreedhar and Varghese 1996): who
 //! sends little never waits for who sends much, and who does not send costs nobody anything. How
-//! long each may stand,
-//! CoDel sees to. What finds no room costs the fullest queue its oldest packet, and what nobody
-//! waits for any more goes.
+//! long each may stand, CoDel sees to. What finds no room costs the fullest queue its oldest
+//! packet, and what nobody waits for any more goes.
 //!
 //! Knows neither flows nor classes: whoever pushes says which bucket, what bound and what turn.
 

@@ -141,6 +141,17 @@ impl Scene {
         self.give_out(&packet)
     }
 
+    /// The local side sends a segment that is damaged on its way here; returns where it begins.
+    fn send_damaged(&mut self) -> Seq {
+        let seq = self.local.0;
+        let mut packet = self.packet(Way::Out, Flags::ACK, seq, &bytes(seq, MSS));
+        let last = packet.len() - 1;
+        packet[last] ^= 1;
+        assert!(self.give_out(&packet));
+        self.local.0 = seq.plus(MSS);
+        seq
+    }
+
     /// The local side sends so many segments.
     fn send(&mut self, segments: u32) -> bool {
         let mut went = true;
@@ -345,12 +356,7 @@ fn nothing_is_acknowledged_where_something_is_missing() {
     let mut scene = Scene::new(Hold::Full);
     scene.send(2);
     // A damaged segment: what it says is not what it meant.
-    let seq = scene.local.0;
-    let mut packet = scene.packet(Way::Out, Flags::ACK, seq, &bytes(seq, MSS));
-    let last = packet.len() - 1;
-    packet[last] ^= 1;
-    assert!(scene.give_out(&packet));
-    scene.local.0 = seq.plus(MSS);
+    let seq = scene.send_damaged();
     scene.send(2);
     scene.suspend();
     assert!(scene.said().is_empty());

@@ -444,7 +444,7 @@ impl Peer {
             sequence = current.numbers.take(bucket);
         }
         let current = self.epochs.current.as_ref()?.id;
-        let before = self.epochs.ended(bucket).filter(|_| sequence == 0);
+        let before = if sequence == 0 { self.epochs.ended(bucket) } else { None };
         let first = |(epoch, end)| Frame::First { bucket, epoch, end, packet: &[] };
         Some((current, before.map_or(Frame::Ordered { bucket, sequence, packet: &[] }, first)))
     }

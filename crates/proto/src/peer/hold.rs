@@ -5,7 +5,6 @@ use super::egress::Load;
 use super::{Context, Event, Peer, PeerState};
 use crate::error::DropReason;
 use crate::flow::priority::Priorities;
-use crate::flow::report::FlowReport;
 use crate::flow::rules::Rules;
 use crate::flow::tuple::Tuple;
 use crate::flow::{Memory, Output};
@@ -203,26 +202,6 @@ impl Peer {
     #[cfg(test)]
     pub(crate) const fn flows(&self) -> &crate::flow::Flows {
         &self.flows
-    }
-
-    /// Tells of connections, and then of other flows, from `place` on, as
-    /// [`crate::flow::Flows::report`] does.
-    pub(crate) fn report_flows(
-        &self,
-        now: Instant,
-        place: usize,
-        places: usize,
-        reports: &mut Vec<FlowReport>,
-    ) -> usize {
-        let live = &self.live.flows;
-        let first = reports.len();
-        let looked_at = self.flows.report(now, place, places, reports);
-        for report in &mut reports[first..] {
-            live.complete(now, report);
-        }
-        let beyond = (place + looked_at).saturating_sub(self.flows.places());
-        let rest = (beyond, places - looked_at);
-        looked_at + live.report(now, rest, self.flows.priorities(), reports)
     }
 
     /// What is done for connections that are seen from now on.

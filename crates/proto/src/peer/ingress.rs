@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::epoch::{Opened, Standing};
 use super::index::{EpochId, Lead};
+use super::live::Came;
 use super::{Context, Event, Peer, Side};
 use crate::error::{DropReason, PeerError};
 use crate::flow::Verdict;
@@ -149,11 +150,11 @@ impl Peer {
         frame: Frame<'_>,
     ) -> Result<(), DropReason> {
         match frame {
-            Frame::Packet(packet) => self.deliver_early(cx, arrival.path, packet),
+            Frame::Packet(packet) => self.deliver(cx, self.came_by(arrival.path), packet),
             Frame::Sequenced { bucket, sequence, packet } => {
                 let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
                 if epoch.sequence_rx.accept(bucket, sequence) {
-                    self.deliver_early(cx, arrival.path, packet)
+                    self.deliver(cx, self.came_by(arrival.path), packet)
                 } else {
                     Ok(()) // the copy that came by the other path
                 }
@@ -284,10 +285,12 @@ impl Peer {
     pub(super) fn deliver(
         &mut self,
         cx: &mut Context<'_>,
+        came: Came,
         packet: &[u8],
     ) -> Result<(), DropReason> {
         let view = InnerView::parse(packet, packet.len())?;
         self.access.admit(&view)?;
+        self.hear_live(cx.now, came, &view, packet);
         let verdict = self.flows.incoming(cx.now, cx.memory, &view, packet);
         if verdict == Verdict::Keep {
             return Ok(());

@@ -20,6 +20,7 @@ use crate::flow;
 use crate::flow::classify::Class;
 use crate::flow::live::{Allowance, Bucket, Early, LiveFlow, LiveFlows};
 use crate::flow::tuple;
+use crate::outbox::Draft;
 use crate::pack::{self, Framing};
 use crate::path::PathId;
 use crate::path::feedback::DELAY_PACED;
@@ -77,6 +78,17 @@ pub(crate) struct Live {
     told: bool,
     /// Room for the choice: the paths that carry, the earliest first.
     choices: Vec<Choice>,
+}
+
+/// How an inner packet came, as far as it matters to what is live.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Came {
+    /// By the one path that carries.
+    Alone,
+    /// By this one of several.
+    Beside(PathId),
+    /// In its turn, by whichever of several.
+    InTurn,
 }
 
 /// A path as far as the choice goes.
@@ -201,52 +213,6 @@ impl Peer {
         Some(sent)
     }
 
-    /// Whether what left by `way` is followed by a copy: what is lost would be late by any other.
-    fn has_twin(&self, way: Choice) -> bool {
-        let others = self.live.choices.iter().filter(|choice| choice.path != way.path);
-        let soonest =
-            others.filter(|choice| !choice.is_doubtful).map(|choice| choice.lateness).min();
-        let is_late = soonest.is_none_or(|soonest| soonest > way.lateness + TWIN_GAIN);
-        way.loss > LOST_PART && !way.is_doubtful && is_late
-    }
-
-    /// Whether the budget has room for so many more bytes of copies; they count as sent if so.
-    fn may_copy(&mut self, now: Instant, len: usize) -> bool {
-        let carried: f64 = self.live.choices.iter().map(|choice| choice.rate).sum();
-        self.live.copies.take(now, copies(carried), len)
-    }
-
-    /// When the next copy by the same path is due.
-    pub(super) fn twin_due(&self) -> Option<Instant> {
-        self.live.twins.packets.front().map(|sent| sent.at + TWIN_AFTER)
-    }
-
-    /// Sends the copies by the same path that are due.
-    pub(super) fn send_twins(&mut self, cx: &mut Context<'_>) {
-        while self.twin_due().is_some_and(|due| due <= cx.now) {
-            let Some(sent) = self.live.twins.packets.pop_front() else { break };
-            self.send_again(cx, sent.path, &sent);
-        }
-    }
-
-    fn epoch_id(&self) -> Option<EpochId> {
-        self.epochs.current.as_ref().map(|epoch| epoch.id)
-    }
-
-    /// Sends what has left once more, by `path`, if its place in the sequence still means anything.
-    fn send_again(&mut self, cx: &mut Context<'_>, path: PathId, sent: &Sent) {
-        if sent.epoch != self.epoch_id() {
-            return;
-        }
-        let fill = |draft: &mut crate::outbox::Draft<'_>| {
-            draft.frames().extend_from_slice(&sent.frame);
-        };
-        match self.send_on(cx, path, Load::Eliciting, fill) {
-            Ok(()) => self.count_copy(path, sent.frame.len()),
-            Err(reason) => cx.drops.count(reason),
-        }
-    }
-
     /// A place in the sequence by which copies are known.
     fn sequenced(&mut self, view: &InnerView) -> Option<Framing> {
         let epoch = self.epochs.current.as_mut()?;
@@ -286,6 +252,52 @@ impl Peer {
             }
         }
         any
+    }
+
+    /// Whether what left by `way` is followed by a copy: what is lost would be late by any other.
+    fn has_twin(&self, way: Choice) -> bool {
+        let others = self.live.choices.iter().filter(|choice| choice.path != way.path);
+        let soonest =
+            others.filter(|choice| !choice.is_doubtful).map(|choice| choice.lateness).min();
+        let is_late = soonest.is_none_or(|soonest| soonest > way.lateness + TWIN_GAIN);
+        way.loss > LOST_PART && !way.is_doubtful && is_late
+    }
+
+    /// Whether the budget has room for so many more bytes of copies; they count as sent if so.
+    fn may_copy(&mut self, now: Instant, len: usize) -> bool {
+        let carried: f64 = self.live.choices.iter().map(|choice| choice.rate).sum();
+        self.live.copies.take(now, copies(carried), len)
+    }
+
+    /// When the next copy by the same path is due.
+    pub(super) fn twin_due(&self) -> Option<Instant> {
+        self.live.twins.packets.front().map(|sent| sent.at + TWIN_AFTER)
+    }
+
+    /// Sends the copies by the same path that are due.
+    pub(super) fn send_twins(&mut self, cx: &mut Context<'_>) {
+        while self.twin_due().is_some_and(|due| due <= cx.now) {
+            let Some(sent) = self.live.twins.packets.pop_front() else { break };
+            self.send_again(cx, sent.path, &sent);
+        }
+    }
+
+    fn epoch_id(&self) -> Option<EpochId> {
+        self.epochs.current.as_ref().map(|epoch| epoch.id)
+    }
+
+    /// Sends what has left once more, by `path`, if its place in the sequence still means anything.
+    fn send_again(&mut self, cx: &mut Context<'_>, path: PathId, sent: &Sent) {
+        if sent.epoch != self.epoch_id() {
+            return;
+        }
+        let fill = |draft: &mut Draft<'_>| {
+            draft.frames().extend_from_slice(&sent.frame);
+        };
+        match self.send_on(cx, path, Load::Eliciting, fill) {
+            Ok(()) => self.count_copy(path, sent.frame.len()),
+            Err(reason) => cx.drops.count(reason),
+        }
     }
 
     fn count_copy(&mut self, path: PathId, len: usize) {
@@ -364,34 +376,20 @@ impl Peer {
         }
     }
 
-    /// Delivers what need not wait for what comes before it, and notes by which path it came.
-    pub(super) fn deliver_early(
-        &mut self,
-        cx: &mut Context<'_>,
-        path: Option<PathId>,
-        packet: &[u8],
-    ) -> Result<(), DropReason> {
-        if self.is_shared(path) {
-            self.hear_live(cx.now, path, packet);
-        }
-        self.deliver(cx, packet)
+    /// How a packet came that need not wait for what comes before it.
+    pub(super) fn came_by(&self, path: Option<PathId>) -> Came {
+        path.filter(|_| self.is_shared(path)).map_or(Came::Alone, Came::Beside)
     }
 
-    /// Delivers what comes in its turn, by whichever of several paths.
-    pub(super) fn deliver_in_turn(
-        &mut self,
-        cx: &mut Context<'_>,
-        packet: &[u8],
-    ) -> Result<(), DropReason> {
-        self.hear_live(cx.now, None, packet);
-        self.deliver(cx, packet)
-    }
-
-    /// An inner packet has come by a path that shares what there is with others.
-    fn hear_live(&mut self, now: Instant, path: Option<PathId>, packet: &[u8]) {
-        let Ok(view) = InnerView::parse(packet, packet.len()) else { return };
+    /// An inner packet has come that the peer may send.
+    pub(super) fn hear_live(&mut self, now: Instant, came: Came, view: &InnerView, packet: &[u8]) {
+        let path = match came {
+            Came::Alone => return,
+            Came::Beside(path) => Some(path),
+            Came::InTurn => None,
+        };
         let whole = InnerPacket::whole(packet);
-        if let Some(flow) = self.live.flows.observe(now, tuple::Way::In, &view, &whole)
+        if let Some(flow) = self.live.flows.observe(now, tuple::Way::In, view, &whole)
             && let Some(path) = path
         {
             flow.came = Some((path, now));

@@ -2,6 +2,7 @@
 
 use super::epoch::Standing;
 use super::index::EpochId;
+use super::live::Came;
 use super::{Context, Peer};
 use crate::bond::reorder::Taken;
 use crate::error::DropReason;
@@ -31,11 +32,11 @@ impl Peer {
         let blocks = cx.memory.blocks();
         match found.reorder.take(blocks, cx.now, bucket, sequence, packet, hold) {
             Taken::Deliver => {
-                let delivered = self.deliver_in_turn(cx, packet);
+                let delivered = self.deliver(cx, Came::InTurn, packet);
                 self.release(cx, epoch, standing);
                 delivered
             }
-            Taken::Late => self.deliver_in_turn(cx, packet),
+            Taken::Late => self.deliver(cx, Came::InTurn, packet),
             Taken::Kept => {
                 self.release(cx, epoch, standing); // room may have been made for it
                 Ok(())
@@ -92,7 +93,7 @@ impl Peer {
             if found.reorder.next(cx.memory.blocks(), cx.now, &mut packet).is_none() {
                 break;
             }
-            if let Err(reason) = self.deliver_in_turn(cx, &packet) {
+            if let Err(reason) = self.deliver(cx, Came::InTurn, &packet) {
                 cx.drops.count(reason);
             }
         }

@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 
+use super::Peer;
 use crate::bond::choice::Scheduler;
 use crate::crypto::{Profile, Status};
 use crate::error::CloseCode;
+use crate::flow::report::FlowReport;
 use crate::id::{LinkId, PeerKey};
 use crate::outbox::Route;
 use crate::path::delay::Delay;
@@ -140,5 +142,27 @@ impl PathStatus {
     /// The address at the other end.
     pub const fn remote(&self) -> SocketAddr {
         self.route.remote
+    }
+}
+
+impl Peer {
+    /// Tells of connections, and then of other flows, from `place` on, as
+    /// [`crate::flow::Flows::report`] does.
+    pub(crate) fn report_flows(
+        &self,
+        now: Instant,
+        place: usize,
+        places: usize,
+        reports: &mut Vec<FlowReport>,
+    ) -> usize {
+        let live = &self.live.flows;
+        let first = reports.len();
+        let looked_at = self.flows.report(now, place, places, reports);
+        for report in &mut reports[first..] {
+            live.complete(now, report);
+        }
+        let beyond = (place + looked_at).saturating_sub(self.flows.places());
+        let rest = (beyond, places - looked_at);
+        looked_at + live.report(now, rest, self.flows.priorities(), reports)
     }
 }

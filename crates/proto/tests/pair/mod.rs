@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test harness: a panic is the report")]
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod bulk;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
