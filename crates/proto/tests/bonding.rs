@@ -16,6 +16,7 @@ use rove_proto::bond::Mode;
 use rove_proto::bond::choice::Scheduler;
 use rove_proto::id::LinkId;
 use rove_proto::node::{Command, Link};
+use rove_proto::path::Health;
 use rove_proto::time::Duration;
 
 const WIFI: [u8; 4] = [203, 0, 113, 5];
@@ -349,6 +350,32 @@ fn shares(pair: &Pair) -> [usize; 2] {
     ends.map(|(node, peer)| {
         node.status(peer).unwrap().paths.iter().filter(|path| path.is_shared).count()
     })
+}
+
+#[test]
+fn the_last_of_what_there_was_to_send_may_be_lost_and_no_path_loses_its_share() {
+    let mut pair = bonded(&[WIFI, CABLE]);
+    let gateway = pair.gateway_at[0];
+    pair.filter = Box::new(move |datagram| datagram.to != gateway || datagram.bytes.len() < 1_000);
+    (0..8).for_each(|number| pair.send(&packet(number, false)));
+    let was_silent = |pair: &Pair| {
+        let paths = pair.client.status(pair.gateway_key).unwrap().paths;
+        paths.iter().any(|path| matches!(path.health, Health::Silent { .. }))
+    };
+    let (mut number, mut silent) = (0, 0);
+    for _ in 0..600 {
+        pair.send_back(&packet(number, true));
+        pair.run(Duration::from_micros(500));
+        number += 1;
+        silent += u32::from(was_silent(&pair));
+        assert_eq!(shares(&pair), [2, 2], "after {number} packets");
+        if silent > 0 {
+            pair.filter = Box::new(|_| true); // what was asked then is answered
+        }
+    }
+    pair.run(ms(200));
+    assert!((1..200).contains(&silent), "{silent}");
+    assert_eq!(arrived(&pair)[1], (0..number).collect::<Vec<_>>());
 }
 
 #[test]

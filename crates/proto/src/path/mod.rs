@@ -238,11 +238,24 @@ impl Path {
         }
     }
 
-    /// It went silent: what it carries when it is heard again is found out from the beginning.
-    pub fn begin_anew(&mut self, now: Instant) {
-        if let Some(congestion) = &mut self.congestion {
+    /// Whether it is silent, but not for long: a few answers were lost, perhaps, or the last of
+    /// what there was to send.
+    pub fn may_return(&self, now: Instant) -> bool {
+        let Health::Silent { since } = self.health else { return false };
+        now.saturating_since(since) < self.patience()
+    }
+
+    /// An answer has come by it: if it was silent, it carries again; after a short silence as much
+    /// as before (the idea of RFC 4015), after a long one what is found out from the beginning.
+    pub fn answers(&mut self, now: Instant) {
+        if !matches!(self.health, Health::Silent { .. }) {
+            return;
+        }
+        let is_as_before = self.may_return(now);
+        if let Some(congestion) = self.congestion.as_mut().filter(|_| !is_as_before) {
             congestion.lost_all(now);
         }
+        self.health = Health::Good;
     }
 
     /// Data is shared with it from now on, or no more.
@@ -264,9 +277,7 @@ impl Path {
             self.doubt_mtu(now);
         }
         self.mtu.confirm(now, answer.size);
-        if !matches!(self.health, Health::Gone) {
-            self.health = Health::Good;
-        }
+        self.answers(now);
     }
 
     /// Data goes by it from now on. Only large datagrams tell that a path has shrunk, and none

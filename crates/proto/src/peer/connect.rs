@@ -430,6 +430,7 @@ impl Peer {
         let carries = self.paths.active().is_some_and(works);
         if let Some(path) = self.paths.get_mut(id) {
             path.trust = Trust::Proven;
+            path.answers(cx.now);
             path.health = Health::Good;
             path.heard_at = Some(cx.now);
             path.probes.stop();

@@ -330,7 +330,7 @@ impl Peer {
             && matches!(path.health, Health::Silent { .. })
             && path.trust == Trust::Proven
         {
-            path.health = Health::Good;
+            path.answers(cx.now);
             path.probes.stop();
         }
         // Data flows: time to look again whether the path carries more.

@@ -71,7 +71,7 @@ impl Peer {
             return;
         }
         let is_full = cx.config.mode == Mode::Full;
-        let chosen = |path: &Path| is_full && self.is_to_share(path);
+        let chosen = |path: &Path| is_full && self.is_to_share(cx.now, path);
         let changed = |path: &&Path| path.congestion.is_some() != chosen(path);
         let changed: Vec<_> = self.paths.iter().filter(changed).map(|path| path.id).collect();
         let any = !changed.is_empty();

@@ -171,16 +171,18 @@ impl Peer {
     }
 
     /// Client: whether `path` is one of those that carry together in mode `full`.
-    pub(super) fn is_to_share(&self, path: &Path) -> bool {
+    pub(super) fn is_to_share(&self, now: Instant, path: &Path) -> bool {
         let Side::Gateway(connector) = &self.side else { return false };
-        if !is_able(path) || self.is_nat_test(path.id) || !self.is_for_all(path) {
+        let keeps = path.congestion.is_some() && path.is_proven() && path.may_return(now);
+        if !(keeps || is_able(path)) || self.is_nat_test(path.id) || !self.is_for_all(path) {
             return false;
         }
         let able = || self.paths.iter().filter(|other| is_able(other) && other.link == path.link);
         let way = |path: &Path| (path.route.local, path.route.remote);
         let subflows = usize::from(connector.spread.subflows.clamp(1, SUBFLOWS_MAX));
         let best = able().min_by_key(|other| self.place(other));
-        let leads_there = best.is_some_and(|best| way(best) == way(path));
+        // One that was silent just now keeps its share, unless another takes its place.
+        let leads_there = best.is_none_or(|best| way(best) == way(path));
         let before =
             able().filter(|other| way(other) == way(path) && self.place(other) < self.place(path));
         (leads_there || self.is_mesh()) && before.count() < subflows

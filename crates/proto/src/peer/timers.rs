@@ -257,7 +257,6 @@ impl Peer {
             let Some(path) = self.paths.get_mut(id) else { continue };
             if path.health == Health::Good {
                 path.health = Health::Silent { since: cx.now };
-                path.begin_anew(cx.now);
                 path.probes.stop(); // what was asked before was about something else
                 self.ask(cx, id);
                 match self.best_bonded(id) {
