@@ -191,6 +191,8 @@ impl Flow {
         let known_to = self.answered_to();
         let probes = segment.len <= 1 && segment.seq == known_to.minus(1);
         let trip = self.trip.time();
+        // What the local side knows to have arrived is kept as bytes: its place is for others.
+        self.heads.acknowledged(memory, known_to);
         let Phase::Held(held) = &mut self.phase else { return };
         let is_over = segment.flags.has(Flags::RST) && self.state == State::Closed;
         let is_missed = self.local.acked.is_before(segment.end());

@@ -74,7 +74,7 @@ impl Flows {
         let goes = match flow.phase {
             Phase::Normal if flow.is_settled => true,
             Phase::Normal => {
-                if self.assists && flow.asks_for_assist() {
+                if self.assists && flow.asks_for_assist(memory) {
                     self.begin_assist(now, memory, place);
                 } else if flow.may_go_on(Way::Out, &segment) {
                     self.table.foresee(Way::Out, place, &segment, packet);
@@ -120,7 +120,7 @@ impl Flows {
             flow.followed(now, segment.end());
             flow.answer_soon(now);
             self.arm(place);
-        } else if self.assists && flow.asks_for_assist() {
+        } else if self.assists && flow.asks_for_assist(memory) {
             self.begin_assist(now, memory, place);
         }
         Some(kept)

@@ -29,9 +29,6 @@ const TRIES_MAX: u8 = 9;
 const TIMEOUT_MIN: Duration = Duration::from_millis(200);
 /// and the longest.
 const TIMEOUT_MAX: Duration = Duration::from_secs(30);
-/// Where the tunnel repairs what it loses, an answer may be held up by a gap for so many round
-/// trips beside.
-const ASSISTED_TRIPS: u32 = 5;
 /// What may be in flight at least, in segments (RFC 6928).
 const FLIGHT_MIN: u32 = 10;
 /// A segment is lost when the remote side has what left so many segments later (RFC 6675).
@@ -452,6 +449,7 @@ impl Flow {
         let is_blind = says_no_more && !self.terms.is_some_and(|terms| terms.sack);
         if let Phase::Resumed(resumed) = &mut self.phase {
             resumed.heard(now, acked, mss);
+            resumed.heed_marks(segment, acked, mss);
             let rate = rate.filter(|_| resumed.assisted.is_some());
             resumed.rate = rate.map_or(resumed.rate, |rate| rate.max(resumed.rate));
             let sent_to = resumed.sent_to();

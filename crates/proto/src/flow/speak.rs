@@ -14,7 +14,8 @@ impl Flow {
     /// Acknowledges everything before `ack` to the local side, and gives it room up to `edge`.
     pub(super) fn acknowledge(&self, ack: Seq, edge: Seq, out: &mut Vec<u8>) {
         let window = self.window(edge.beyond(ack));
-        let made = Made { ack, window, ..self.made(Way::In, self.remote.next) };
+        let flags = Flags::ACK.and(self.echoes());
+        let made = Made { ack, window, flags, ..self.made(Way::In, self.remote.next) };
         made.emit((&[], &[]), out);
     }
 

@@ -190,8 +190,9 @@ impl Peer {
     fn heed_entry(&mut self, now: Instant) {
         let (bond, paths) = (&self.bond, &self.paths);
         let entrance = || {
-            let controllers = bond.ways.iter().filter_map(|way| paths.get(way.path));
-            let controllers = controllers.filter_map(|path| path.congestion.as_deref());
+            let carrying = || bond.ways.iter().filter_map(|way| paths.get(way.path));
+            let longest = carrying().filter_map(|path| path.rtt.minimum()).max();
+            let controllers = carrying().filter_map(|path| path.congestion.as_deref());
             let sum = |(window, rate), one: &Controller| {
                 (window + one.window(), rate + one.pacing_rate())
             };
@@ -203,7 +204,7 @@ impl Peer {
             )]
             let [carried, target] =
                 [window, rate * ASSISTED_QUEUE.as_secs_f64()].map(|it| it as u32);
-            Entrance { carried, target }
+            Entrance { carried, longest: longest.unwrap_or_default(), target }
         };
         let queued = |bucket| bond.entry.queued(bucket);
         self.flows.heed_entry(now, bond.entry.is_empty(), entrance, queued);

@@ -135,6 +135,7 @@ impl Peer {
             && self.due_beside_pace(cx.config).is_none_or(|(due, _)| due > cx.now)
         {
             self.serve_bond(cx);
+            self.speak_for_others(cx); // who is assisted may have room now
             return;
         }
         self.end_silence(cx);

@@ -100,6 +100,8 @@ impl Flags {
     pub const ACK: Self = Self(0x10);
     /// The urgent pointer means something.
     pub const URG: Self = Self(0x20);
+    /// Something of what arrived was marked for congestion (ECN-Echo, RFC 3168, 6.1).
+    pub const ECE: Self = Self(0x40);
 
     /// Both.
     #[must_use]

@@ -22,17 +22,17 @@
 //!
 //! How much is acknowledged ahead: what may be on its way beyond what has arrived is a window of
 //! this node's own, grown as in slow start until the remote side misses something, halved then,
-//! never more than a few times what is on its way by the measured rate and the shortest round trip,
-//! than half of a connection's share of the memory, or than the remote side has room for. The local
-//! side is shown that much room and no more. It is shown less than the remote side gave once, when
-//! this begins, with nothing outstanding, as when a window is closed over an outage.
+//! never more than what the measured rate carries in the shortest round trip and while a gap is
+//! filled, than half of a connection's share of the memory, or than the remote side has room for.
+//! The local side is shown that much room and no more. It is shown less than the remote side gave
+//! once, when this begins, with nothing outstanding, as when a window is closed over an outage.
 
 use super::super::classify::Class;
 use super::super::memory::Memory;
 use super::super::tcp::{Flow, Phase, State};
 use super::{FLIGHT_MIN, RATE_MIN, Resumed, Told, to_nanos};
 use crate::time::{Duration, Instant};
-use crate::wire::tcp::Seq;
+use crate::wire::tcp::{Flags, Segment, Seq};
 
 /// Connections of one session that are assisted at once.
 pub(in crate::flow) const ASSISTED_MAX: usize = 64;
@@ -40,9 +40,9 @@ pub(in crate::flow) const ASSISTED_MAX: usize = 64;
 const BEGIN_MIN: u32 = 8;
 /// What may be on its way at first, in bytes: the window of a receiver of whom nothing is known.
 const FLIGHT_FIRST: u32 = 65_536;
-/// What is on its way at most, in products of rate and round trip: a gap that is repaired twice
-/// holds back acknowledgements for so long.
-const FLIGHT_GAIN: u64 = 6;
+/// What is on its way at most: what the rate carries in a round trip, and in so many of the longest
+/// path's, since a gap that is repaired twice holds back acknowledgements for so long.
+const GAP_TRIPS: u32 = 5;
 /// At first it may be so many times what the paths carry: it may wait for a gap to be filled.
 const CARRIED_GAIN: u32 = 3;
 /// Room is told of in so many parts of what may wait at the entry.
@@ -66,8 +66,10 @@ pub(super) struct Assisted {
     is_starting: bool,
     /// Bytes that may be kept.
     memory_max: u32,
-    /// Bytes that the paths may have on their way together.
+    /// Bytes that the paths may have on their way together,
     carried: u32,
+    /// and the round trip of the longest.
+    longest: Duration,
     /// Bytes that wait at the entry,
     queued: u32,
     /// how many may,
@@ -75,6 +77,12 @@ pub(super) struct Assisted {
     /// and the fewest that did since the local side was given room up to a mark.
     queued_least: u32,
     mark: Seq,
+    /// Whether the remote side says that something of what arrived was marked for congestion,
+    is_echoing: bool,
+    /// whether the local side is still to hear of it,
+    is_echo_news: bool,
+    /// and from where on what it says of that is about what left since it was last heeded.
+    echoes_from: Seq,
 }
 
 /// What is known of the tunnel's entry, from which all that is assisted leaves.
@@ -82,14 +90,20 @@ pub(super) struct Assisted {
 pub struct Entrance {
     /// Bytes that the paths may have on their way together.
     pub carried: u32,
+    /// The round trip of the longest of them.
+    pub longest: Duration,
     /// Bytes that should wait for them, so that they never have to wait.
     pub target: u32,
 }
 
 impl Flow {
-    /// Whether it is to be assisted, if that is wanted.
-    pub(in crate::flow) fn asks_for_assist(&self) -> bool {
+    /// Whether it is to be assisted, if that is wanted. All that its sender has room to say has to
+    /// find a place: what nobody keeps it must send again itself, behind what it was promised.
+    pub(in crate::flow) fn asks_for_assist(&self, memory: &Memory) -> bool {
+        let room = self.remote.edge.beyond(self.local.acked) as usize;
         self.outstanding() >= BEGIN_MIN * self.mss()
+            && room <= memory.share()
+            && !memory.is_short()
             && self.class == Class::Bulk
             && matches!(self.phase, Phase::Normal)
             && !self.is_settled
@@ -112,10 +126,14 @@ impl Flow {
             is_starting: true,
             memory_max,
             carried: 0,
+            longest: Duration::ZERO,
             queued: 0,
             queue_max: FLIGHT_FIRST,
             queued_least: u32::MAX,
             mark: next,
+            is_echoing: false,
+            is_echo_news: false,
+            echoes_from: from,
         };
         let resumed = Resumed::begin(now, (from, next, next), usual.max(RATE_MIN), flight, trip);
         self.phase = Phase::Resumed(Box::new(Resumed { assisted: Some(assisted), ..resumed }));
@@ -220,7 +238,8 @@ impl Flow {
             return resumed.flight_max.max(carried).min(assisted.memory_max);
         }
         let known = self.trip.rate().zip(self.trip.least()).map(|(rate, least)| {
-            let bytes = u128::from(rate * FLIGHT_GAIN) * least.as_nanos() / 1_000_000_000;
+            let held = least + assisted.longest.max(least) * GAP_TRIPS;
+            let bytes = u128::from(rate) * held.as_nanos() / 1_000_000_000;
             u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(FLIGHT_FIRST)
         });
         resumed.flight_max.min(known.unwrap_or(u32::MAX)).min(assisted.memory_max)
@@ -291,7 +310,9 @@ impl Flow {
         let given = edge.beyond(before);
         let is_short = before.beyond(self.local.next) < 2 * mss;
         let is_new = self.promised.is_none();
-        let is_news = is_new || (given > 0 && (is_short || given >= self.flight_allowed() / 4));
+        let is_marked = self.takes_echo_news();
+        let is_room = given > 0 && (is_short || given >= self.flight_allowed() / 4);
+        let is_news = is_new || is_room || is_marked;
         if (is_news || !is_bare)
             && let Phase::Resumed(resumed) = &mut self.phase
         {
@@ -303,6 +324,20 @@ impl Flow {
         Some(Told { ack, window: self.window(edge.beyond(ack)), is_news, is_own: is_new })
     }
 
+    /// What an acknowledgement of this node's says of congestion beyond: what the remote side said
+    /// last, until that hears from the local one (RFC 3168, 6.1.3).
+    pub(in crate::flow) fn echoes(&self) -> Flags {
+        let is_echoing = self.assisted().is_some_and(|(_, assisted)| assisted.is_echoing);
+        if is_echoing { Flags::ECE } else { Flags::default() }
+    }
+
+    /// Whether the local side is to hear now that something was marked for congestion.
+    fn takes_echo_news(&mut self) -> bool {
+        let Phase::Resumed(resumed) = &mut self.phase else { return false };
+        let assisted = resumed.assisted.as_mut();
+        assisted.is_some_and(|assisted| std::mem::take(&mut assisted.is_echo_news))
+    }
+
     /// When nothing was said for so long that it is not assisted any more.
     pub(super) fn assist_ends_at(&self) -> Option<Instant> {
         let (resumed, _) = self.assisted()?;
@@ -312,8 +347,13 @@ impl Flow {
 }
 
 impl Assisted {
+    /// How long the tunnel may take to fill a gap, in which nothing is heard.
+    pub(super) fn gap_time(&self) -> Duration {
+        self.longest * GAP_TRIPS
+    }
+
     fn heed(&mut self, queued: u32, entrance: Entrance, mss: u32) {
-        self.carried = entrance.carried;
+        (self.carried, self.longest) = (entrance.carried, entrance.longest);
         self.queued = queued;
         self.queued_least = self.queued_least.min(queued);
         self.queue_max = self.queue_max.max(entrance.target).max(2 * mss);
@@ -344,6 +384,20 @@ impl Resumed {
             self.to = to;
             let patience = self.patience();
             self.timeout.get_or_insert(now + patience);
+        }
+    }
+
+    /// Of what arrived something was marked for congestion, if the remote side says so. That is as
+    /// good as a loss to who decides how much is on its way: half as much, once. The remote side
+    /// goes on saying it until it hears from the local one, a round trip later.
+    pub(super) fn heed_marks(&mut self, segment: &Segment, acked: Seq, mss: u32) {
+        let Some(assisted) = &mut self.assisted else { return };
+        let was_echoing = assisted.is_echoing;
+        assisted.is_echoing = segment.flags.has(Flags::ECE);
+        assisted.is_echo_news |= assisted.is_echoing && !was_echoing;
+        if assisted.is_echoing && !acked.is_before(assisted.echoes_from) {
+            assisted.echoes_from = self.next.plus(self.next.beyond(acked));
+            self.reduce(mss);
         }
     }
 

@@ -1,9 +1,9 @@
 //! What is on its way of what is sent in the local side's place, and what of it is lost: by what
 //! the remote side says it has, by its silence, and by time.
 
+use super::assist::Assisted;
 use super::{
-    ASSISTED_TRIPS, BURST, RANGES_MAX, RATE_MIN, REORDERED_MAX, Resumed, TIMEOUT_MAX, TIMEOUT_MIN,
-    to_nanos,
+    BURST, RANGES_MAX, RATE_MIN, REORDERED_MAX, Resumed, TIMEOUT_MAX, TIMEOUT_MIN, to_nanos,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::Seq;
@@ -63,11 +63,13 @@ impl Resumed {
         (self.answer_time() * (1 << self.tries.min(10))).min(TIMEOUT_MAX)
     }
 
-    /// How long an answer takes at most where nothing is lost.
+    /// How long an answer takes at most where nothing is lost, or the tunnel fills the gap.
     fn answer_time(&self) -> Duration {
-        if self.assisted.is_some() {
-            return self.trip * ASSISTED_TRIPS + TIMEOUT_MIN;
-        }
+        self.trip_time() + self.assisted.as_ref().map_or(Duration::ZERO, Assisted::gap_time)
+    }
+
+    /// How long an answer takes at most where nothing is lost.
+    fn trip_time(&self) -> Duration {
         (self.trip * 2).max(TIMEOUT_MIN)
     }
 
@@ -96,9 +98,9 @@ impl Resumed {
     /// answered; `None` if none of that is so. This counts as no try, and puts none off: that the
     /// one direction carries says little about the other.
     fn begins_again_at(&self, now: Instant) -> Option<Instant> {
-        let is_silent = now.saturating_since(self.heard_at) >= self.answer_time() * 2;
+        let is_silent = now.saturating_since(self.heard_at) >= self.trip_time() * 2;
         let tried_at = self.timeout? - self.patience();
-        (self.tries > 0 && is_silent).then(|| now.max(tried_at + self.answer_time()))
+        (self.tries > 0 && is_silent).then(|| now.max(tried_at + self.trip_time()))
     }
 
     /// The remote side has everything before `acked`: how long that took, if it left once. One that
@@ -208,7 +210,7 @@ impl Resumed {
     }
 
     /// Half as fast, once for all that is on its way now.
-    fn reduce(&mut self, mss: u32) {
+    pub(super) fn reduce(&mut self, mss: u32) {
         self.rate = (self.rate / 2).max(RATE_MIN);
         self.flight_max = (self.flight_max / 2).max(mss);
         self.narrow(mss);

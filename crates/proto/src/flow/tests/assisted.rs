@@ -113,7 +113,14 @@ fn what_the_remote_side_misses_is_sent_from_here_and_the_local_one_hears_nothing
 fn what_nobody_answers_is_sent_again_by_time_and_what_follows_waits_behind_it() {
     let (mut scene, _) = assisted();
     let first = scene.local.0.minus(FIRST * MSS);
-    let said = scene.said_within(Duration::from_secs(1));
+    let entrance = Entrance { carried: 100_000, longest: TRIP, target: 20_000 };
+    scene.flows.heed_entry(scene.now, true, || entrance, |_| 0);
+    scene.send(1); // timed with that in mind
+    scene.wait(TRIP);
+    scene.acknowledge(first.plus(MSS));
+    let first = first.plus(MSS);
+    let mut said = scene.said_within(Duration::from_secs(1));
+    said.retain(|(_, said)| said.output == Output::ToRemote);
     let (after, again) = &said[0];
     assert!(*after >= Duration::from_millis(300), "a gap may be repaired meanwhile: {after:?}");
     assert_eq!((again.output, again.seq), (Output::ToRemote, first));
@@ -156,7 +163,7 @@ fn the_room_shown_never_shrinks_and_never_exceeds_that_of_the_remote_side() {
         scene.flows.heed_entry(
             scene.now,
             false,
-            || Entrance { carried: 20_000, target: 5_000 },
+            || Entrance { carried: 20_000, longest: TRIP, target: 5_000 },
             |_| 4_000,
         );
     }
@@ -169,7 +176,7 @@ fn a_full_entry_gives_no_room_and_an_empty_one_does() {
     let heed = |scene: &mut Scene, queued: usize| {
         scene.wait(Duration::from_millis(2));
         scene.acknowledge(scene.remote.1.plus(MSS));
-        let entrance = Entrance { carried: 100_000, target: 20_000 };
+        let entrance = Entrance { carried: 100_000, longest: TRIP, target: 20_000 };
         scene.flows.heed_entry(scene.now, queued == 0, || entrance, |_| queued);
         scene.said()
     };
@@ -283,4 +290,45 @@ fn a_line_that_is_written_too_late_is_struck_out() {
     scene.flows.recorded(&tuple);
     assert_eq!(scene.flows.poll_settled(), Some(tuple));
     assert_eq!(scene.said(), []);
+}
+
+#[test]
+fn what_was_marked_beyond_is_told_to_the_local_side_and_less_is_on_its_way() {
+    let room_after = |flags: Flags| {
+        let (mut scene, said) = assisted();
+        scene.send(edge(&said[0]).beyond(scene.local.0) / MSS);
+        scene.said();
+        scene.wait(TRIP);
+        let heard = |scene: &mut Scene, less: u32| {
+            scene.remote.1 = scene.local.0.minus(less * MSS);
+            let packet = scene.packet(Way::In, Flags::ACK.and(flags), scene.remote.0, &[]);
+            let (packet, verdict) = scene.give_in(&packet);
+            (verdict != Verdict::Keep).then(|| read(Output::ToLocal, &packet))
+        };
+        let told = heard(&mut scene, 9);
+        assert_eq!(told.is_some_and(|told| told.flags.has(Flags::ECE)), flags == Flags::ECE);
+        assert_eq!(heard(&mut scene, 9), None, "that is no news");
+        let entrance = Entrance { carried: 0, longest: TRIP, target: 60_000 };
+        let mut told = heard(&mut scene, 0).unwrap();
+        for _ in 0..6 {
+            scene.send(10);
+            scene.said();
+            scene.wait(TRIP);
+            scene.flows.heed_entry(scene.now, true, || entrance, |_| 0);
+            told = heard(&mut scene, 0).unwrap();
+        }
+        // The remote side says so until it hears from the local one, and so does this node.
+        scene.send(2);
+        let [answer] = &scene.said()[..] else { panic!() };
+        assert_eq!(
+            (answer.flags.has(Flags::ECE), answer.ack),
+            (flags == Flags::ECE, scene.local.0)
+        );
+        scene.acknowledge(scene.local.0);
+        scene.send(2);
+        assert!(!scene.said().last().unwrap().flags.has(Flags::ECE));
+        edge(&told).beyond(told.ack)
+    };
+    let (usual, marked) = (room_after(Flags::default()), room_after(Flags::ECE));
+    assert!(marked * 3 < usual * 2, "{marked} of {usual} bytes");
 }
