@@ -85,6 +85,7 @@ fn kind(op: &Op) -> &'static str {
         Op::SetScheduler { .. } => "another scheduler",
         Op::SetSpread { .. } => "other paths",
         Op::StandBy { .. } => "a link stands by",
+        Op::SetAssist { .. } => "assisted",
         Op::Send { .. } | Op::Syn { .. } | Op::Wait { .. } => "traffic",
         Op::Revoke { .. } => "revoked",
         Op::Readmit { .. } => "readmitted",
@@ -95,7 +96,7 @@ fn kind(op: &Op) -> &'static str {
 }
 
 /// Kinds that [`kind`] can tell.
-const KINDS: usize = 32;
+const KINDS: usize = 33;
 
 #[test]
 fn the_fixed_seeds_have_operations_of_every_kind() {

@@ -56,6 +56,11 @@ impl World {
                 self.hosts[client + 1].set_standing_by(usize::from(card % CARDS), stands_by);
                 return self.tell_links(client);
             }
+            Op::SetAssist { host, assist } => {
+                let host = usize::from(host) % self.hosts.len();
+                let rules = self.hosts[host].set_assist(assist);
+                return self.command(host, Command::SetHold(rules));
+            }
             Op::Wait { ms } => return self.wait(u64::from(ms) * MS),
             Op::Network(ref change) => return self.change_network(change),
             Op::Machine(ref change) => return self.change_machine(change),

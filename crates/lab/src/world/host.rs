@@ -50,11 +50,16 @@ impl Holding {
     /// As much as anybody, for a day.
     pub(super) const USUAL: Self = Self {
         hold: Hold::Full,
-        memory: 1 << 24,
+        memory: 1 << 26,
         timeout_s: 86_400,
         assist: Assist::Off,
         couples: true,
     };
+
+    /// What is done for connections.
+    fn rules(&self) -> Rules {
+        Rules::from(self.hold).assisting(self.assist)
+    }
 }
 
 /// Whether the machine runs.
@@ -187,6 +192,12 @@ impl Host {
     /// The same, which is there already; who runs is to be told.
     pub(super) const fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
+    }
+
+    /// The same of what it assists; who runs is to be told the rules.
+    pub(super) fn set_assist(&mut self, assist: Assist) -> Rules {
+        self.holding.assist = assist;
+        self.holding.rules()
     }
 
     /// The same of how it chooses among links that carry together.
@@ -385,7 +396,7 @@ fn node(
         has_aes: true,
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(holding.timeout_s),
-        hold: Rules::from(holding.hold).assisting(holding.assist),
+        hold: holding.rules(),
         hold_memory: holding.memory,
         mode,
         scheduler,

@@ -14,6 +14,7 @@ use std::net::IpAddr;
 
 use rove_proto::bond::choice::Scheduler;
 use rove_proto::bond::{Manager, Mode, Spread};
+use rove_proto::flow::rules::Assist;
 use rove_proto::path::Health;
 
 use super::agenda::Task;
@@ -91,6 +92,28 @@ pub(super) fn strew_schedulers(seed: u64, ops: &mut Vec<Op>) {
         let at = rng.below(ops.len() as u64) as usize;
         ops.insert(at, other_scheduler(&mut rng));
     }
+}
+
+/// Clients of some seeds assist connections, or the gateway does, at once or in the middle of
+/// things.
+pub(super) fn strew_assists(seed: u64, ops: &mut Vec<Op>) {
+    let mut rng = Rng::new(seed).fork(0x6173_7369);
+    if rng.chance(0.3) {
+        return;
+    }
+    for _ in 0..rng.below(4) {
+        let at = rng.below(ops.len() as u64) as usize;
+        ops.insert(at, assist(&mut rng));
+    }
+    let all = (0..=CLIENTS_MAX).map(|host| Op::SetAssist { host, assist: Assist::On });
+    let some: Vec<_> = all.filter(|_| rng.chance(0.7)).collect();
+    ops.splice(0..0, some);
+}
+
+/// One that does it, or does not any more.
+pub(super) fn assist(rng: &mut Rng) -> Op {
+    let assist = if rng.chance(0.5) { Assist::On } else { Assist::Off };
+    Op::SetAssist { host: rng.below(u64::from(CLIENTS_MAX) + 1) as u8, assist }
 }
 
 /// A client and its gateway choose otherwise.

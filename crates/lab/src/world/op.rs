@@ -7,6 +7,7 @@
 
 use rove_proto::bond::choice::Scheduler;
 use rove_proto::bond::{Mode, Spread};
+use rove_proto::flow::rules::Assist;
 
 use super::connect::{Talk, strew};
 use super::modes;
@@ -74,6 +75,9 @@ pub enum Op {
     SetSpread { client: u8, spread: Spread },
     /// From now on the link of one of a client's cards is for when no other carries, or it is not.
     StandBy { client: u8, card: u8, stands_by: bool },
+    /// What is sent much of is acknowledged where it enters the tunnel from now on, or it is not,
+    /// also when the machine starts anew: by a client, or by the gateway, which is the first.
+    SetAssist { host: u8, assist: Assist },
     /// Time passes.
     Wait { ms: u32 },
     /// Something changes on the way.
@@ -127,6 +131,7 @@ impl Op {
             | Self::SetScheduler { .. }
             | Self::SetSpread { .. }
             | Self::StandBy { .. }
+            | Self::SetAssist { .. }
             | Self::Wait { .. }
             | Self::Revoke { .. }
             | Self::Readmit { .. }
@@ -146,6 +151,7 @@ impl Op {
             | Self::SetScheduler { .. }
             | Self::SetSpread { .. }
             | Self::StandBy { .. }
+            | Self::SetAssist { .. }
             | Self::Wait { .. }
             | Self::Overreach { .. }
             | Self::Enrol { .. }
@@ -357,6 +363,7 @@ pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
     strew(seed, &mut ops);
     modes::strew(seed, &mut ops);
     modes::strew_schedulers(seed, &mut ops);
+    modes::strew_assists(seed, &mut ops);
     ops
 }
 
@@ -367,6 +374,7 @@ const DECODED_MODE: u64 = KINDS + 1;
 const DECODED_BURST: u64 = KINDS + 2;
 const DECODED_SCHEDULER: u64 = KINDS + 3;
 const DECODED_SPREAD: u64 = KINDS + 4;
+const DECODED_ASSIST: u64 = KINDS + 5;
 /// Bytes of one operation in the input of [`decode`].
 const DECODED_LEN: usize = 3;
 
@@ -389,6 +397,7 @@ pub fn decode(bytes: &[u8]) -> (u64, Vec<Op>) {
                 DECODED_BURST => modes::burst(&mut rng),
                 DECODED_SCHEDULER => modes::other_scheduler(&mut rng),
                 DECODED_SPREAD => modes::spread(&mut rng),
+                DECODED_ASSIST => modes::assist(&mut rng),
                 spare => trouble(&mut rng, spare % KINDS_OLD), // a new kind takes one of these
             },
         }
