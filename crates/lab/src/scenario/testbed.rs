@@ -23,7 +23,7 @@ use super::addresses::{
 };
 use crate::emu::{LinkConfig, NatConfig, NatKind};
 use crate::ground::{
-    Download, Downloader, Edge, Families, Known, Mode, Receiver, Route, Spread, Terrain,
+    Assist, Download, Downloader, Edge, Families, Known, Mode, Receiver, Route, Spread, Terrain,
 };
 use crate::netns::{AccessId, CardId, Entered, HostId, Network, Process};
 use crate::programs::{EchoStats, FlowRequest, Report, report};
@@ -75,6 +75,8 @@ pub struct Testbed {
     pub levels: &'static [(u8, u8)],
     /// Which paths are to carry together.
     pub spread: Spread,
+    /// What both ends are to assist.
+    assist: Assist,
     /// The one with the proxy and the names.
     services: HostId,
     /// The gateway's card.
@@ -169,6 +171,7 @@ impl Testbed {
             early: terrain.early,
             levels: terrain.levels,
             spread: terrain.spread,
+            assist: terrain.assist,
             uplink,
             home,
             home_site,
@@ -344,6 +347,11 @@ impl Testbed {
         let others = self.gateway_addresses.iter().map(IpNet::addr);
         all.extend(others.filter(|other| *other != self.family.gateway()));
         all
+    }
+
+    /// What both ends are to assist, where that makes a difference: where links carry together.
+    pub fn assists(&self) -> Option<Assist> {
+        (self.mode == Mode::Full).then_some(self.assist)
     }
 
     /// The name by which the gateway is known, if it has one.

@@ -4,7 +4,7 @@ use super::super::addresses::{OTHER_SERVERS_NETWORK, SERVER, TUNNEL_NETWORK};
 use super::super::binary::Binary;
 use super::super::testbed::{Testbed, server_numbered};
 use super::How;
-use crate::ground::{Call, Mode, SCHEDULERS, Spread, TRANSPORTS, Transport};
+use crate::ground::{Assist, Call, Mode, SCHEDULERS, Spread, TRANSPORTS, Transport};
 use crate::netns::{Host, Process, monotonic_ns};
 use crate::world;
 use anyhow::{Context as _, bail};
@@ -89,9 +89,16 @@ impl Hold {
         }
     }
 
-    /// The section that stands for it in a configuration file.
-    fn section(self) -> Option<String> {
-        self.word().map(|word| format!("[persistence]\nhold = \"{word}\"\n"))
+    /// The section that stands for it in a configuration file, with what is assisted, where that is
+    /// said.
+    fn section(self, assist: Option<Assist>) -> Option<String> {
+        let hold = self.word().map(|word| format!("hold = \"{word}\"\n"));
+        let assist = assist.map(|assist| match assist {
+            Assist::Off => "assist = \"off\"\n".to_owned(),
+            Assist::On => "assist = \"on\"\n".to_owned(),
+        });
+        let lines: String = hold.into_iter().chain(assist).collect();
+        (!lines.is_empty()).then(|| format!("[persistence]\n{lines}"))
     }
 }
 
@@ -117,7 +124,7 @@ impl Rove {
         gateway.run(&init)?;
         gateway.leave_out_nat()?;
         gateway.take_streams(streams)?;
-        gateway.hold(*hold)?;
+        gateway.hold(*hold, testbed.assists())?;
         let mut running = gateway.start(&["gateway", "run"])?;
         gateway.wait_until_answers(&mut running)?;
         let invite = gateway.run(&["gateway", "invite", PEER])?;
@@ -356,8 +363,8 @@ impl<'a> Commands<'a> {
     }
 
     /// Tells the gateway what to do with open connections.
-    fn hold(&self, hold: Hold) -> anyhow::Result<()> {
-        let Some(section) = hold.section() else { return Ok(()) };
+    fn hold(&self, hold: Hold, assist: Option<Assist>) -> anyhow::Result<()> {
+        let Some(section) = hold.section(assist) else { return Ok(()) };
         self.edit_gateway("[persistence]\n", &section)
     }
 
@@ -370,7 +377,8 @@ impl<'a> Commands<'a> {
         };
         let streams = streams.map(|line| format!("[client]\n{line}\n"));
         let paths = section_of(testbed.mode, testbed.scheduler, testbed.transport, testbed.spread);
-        let sections = [streams, setup.hold.section(), paths, qos_section(testbed)];
+        let sections =
+            [streams, setup.hold.section(testbed.assists()), paths, qos_section(testbed)];
         let sections: String = sections.into_iter().flatten().collect();
         if sections.is_empty() {
             return Ok(());
@@ -426,7 +434,7 @@ impl<'a> Commands<'a> {
 #[cfg(test)]
 mod tests {
     use super::{Hold, section_of};
-    use crate::ground::{Mode, Spread};
+    use crate::ground::{Assist, Mode, Spread};
 
     #[test]
     fn what_is_to_be_done_is_said_unless_it_is_the_usual() {
@@ -437,11 +445,12 @@ mod tests {
                    manager = \"full-mesh\"\nsubflows = 2\n";
         let mesh = Spread { mesh: true, subflows: 2 };
         assert_eq!(section_of(Mode::Full, "rate", "tcp", mesh).as_deref(), Some(all));
-        assert_eq!(Hold::Usual.section(), None);
-        assert_eq!(Hold::Off.section().as_deref(), Some("[persistence]\nhold = \"off\"\n"));
-        let held = "[persistence]\nhold = \"full\"\n";
-        assert_eq!(Hold::Held.section().as_deref(), Some(held));
-        let reinjected = "[persistence]\nhold = \"reinject\"\n";
-        assert_eq!(Hold::Reinjected.section().as_deref(), Some(reinjected));
+        assert_eq!(Hold::Usual.section(None), None);
+        assert_eq!(Hold::Off.section(None).as_deref(), Some("[persistence]\nhold = \"off\"\n"));
+        let held = "[persistence]\nhold = \"full\"\nassist = \"on\"\n";
+        assert_eq!(Hold::Held.section(Some(Assist::On)).as_deref(), Some(held));
+        let reinjected = "[persistence]\nhold = \"reinject\"\nassist = \"off\"\n";
+        let section = Hold::Reinjected.section(Some(Assist::Off));
+        assert_eq!(section.as_deref(), Some(reinjected));
     }
 }
