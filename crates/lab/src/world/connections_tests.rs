@@ -1,8 +1,12 @@
-use super::super::op::ACCESSES;
+use super::super::engine::Crowd;
+use super::super::host::Holding;
+use super::super::op::{ACCESSES, Op};
 use super::super::watch::Watch;
 use super::*;
 use crate::emu::{MS, SECOND};
 use crate::ground::Pace;
+use rove_proto::bond::Mode;
+use rove_proto::flow::rules::Assist;
 
 #[test]
 fn ports_and_numbers_belong_together() {
@@ -106,6 +110,31 @@ fn what_a_process_owed_is_broken_off_by_the_next() {
     }
     world.advance(120 * SECOND).unwrap();
     assert!(!world.owed.has(1) && !world.owed.has(GATEWAY));
+}
+
+/// A process that is to end is told to assist nobody any more, and waits until nothing is owed.
+#[test]
+fn who_is_not_assisted_any_more_is_owed_nothing_soon_and_survives_a_restart() {
+    let holding = Holding { assist: Assist::On, ..Holding::USUAL };
+    let crowd = Crowd { mode: Mode::Full, ..Crowd::usual(1, holding) };
+    let mut world = World::gathering(crowd, 7, Watch::default()).unwrap();
+    world.plug(0, 1, Some(1)).unwrap();
+    world.advance(3 * SECOND).unwrap();
+    let number = open(&mut world, 30_000_000);
+    world.advance(SECOND).unwrap();
+    assert!(world.owed.has(1) && world.owed.has(GATEWAY), "much is on its way both ways");
+    for host in [GATEWAY, 1] {
+        world.apply(&Op::SetAssist { host: host as u8, assist: Assist::Off }).unwrap();
+    }
+    world.advance(SECOND / 2).unwrap();
+    assert!(!world.owed.has(1) && !world.owed.has(GATEWAY));
+    world.hosts[1].stop();
+    world.power_on(1, false).unwrap();
+    for _ in 0..90 {
+        world.advance(SECOND).unwrap();
+    }
+    let outcome = outcome(&world, number);
+    assert!(outcome.as_ref().is_some_and(|it| it.broke.is_none()), "{outcome:?}");
 }
 
 #[test]

@@ -172,7 +172,7 @@ impl Node {
             }
             Command::SetHold(rules) => {
                 self.config.hold = rules.clone();
-                self.each_peer(now, out, |peer, _| peer.set_hold(rules.clone()))
+                self.each_peer(now, out, |peer, cx| peer.set_hold(cx, rules.clone()))
             }
             Command::SetEarly(early) => {
                 self.early = early.clone();

@@ -204,9 +204,12 @@ impl Peer {
         &self.flows
     }
 
-    /// What is done for connections that are seen from now on.
-    pub(crate) fn set_hold(&mut self, rules: Rules) {
+    /// What is done for connections that are seen from now on; who is not to be assisted any more
+    /// is owed what it was promised, and no more.
+    pub(crate) fn set_hold(&mut self, cx: &mut Context<'_>, rules: Rules) {
         self.flows.set_rules(rules);
+        self.assist_or_not(cx);
+        self.speak_for_others(cx);
     }
 
     /// Client: what its user prefers from now on.

@@ -20,6 +20,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rove_proto::flow::rules::{Assist, Rules};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::id::PeerKey;
 use rove_proto::node::Command;
@@ -32,6 +33,9 @@ use crate::files;
 const NAME: &str = "owed";
 /// How long the first waits for others that are written along with it.
 const TOGETHER: Duration = Duration::from_millis(2);
+/// How long a process that is to end delivers what it owes: where a path carries, that takes a
+/// round trip or two.
+const WOUND_UP: Duration = Duration::from_secs(1);
 /// A longer file is none of ours: 16,384 connections of some sessions, and as many ends of them.
 const BYTES_MAX: u64 = 64 << 20;
 
@@ -43,6 +47,8 @@ pub(super) struct Owed {
     /// Not on the disk yet.
     new: Vec<(PeerKey, Tuple)>,
     write_at: Option<Instant>,
+    /// When the process ends, whatever it owes then.
+    ends_by: Option<Instant>,
 }
 
 impl Owed {
@@ -59,7 +65,7 @@ impl Owed {
         };
         let (file, text) = open().with_context(|| format!("cannot use {}", path.display()))?;
         let all = read(&String::from_utf8_lossy(&text));
-        Ok(Self { file, all, new: Vec::new(), write_at: None })
+        Ok(Self { file, all, new: Vec::new(), write_at: None, ends_by: None })
     }
 
     /// What is to be broken off, since nobody can deliver it: with a peer that is not known any
@@ -95,9 +101,23 @@ impl Owed {
         }
     }
 
-    /// When something is to be written.
-    pub(super) const fn due(&self) -> Option<Instant> {
-        self.write_at
+    /// When something is to be done.
+    pub(super) fn due(&self) -> Option<Instant> {
+        [self.write_at, self.ends_by].into_iter().flatten().min()
+    }
+
+    /// The process is to end: while a path carries nobody is promised anything more, as `rules` say
+    /// beside, and what is owed is delivered first. Whoever asks again does not wait for that.
+    pub(super) fn wind_up(&mut self, rules: Rules, data: &Handle) {
+        data.command(Command::SetHold(rules.assisting(Assist::Off)));
+        let now = Instant::now();
+        self.ends_by = Some(self.ends_by.map_or(now + WOUND_UP, |_| now));
+    }
+
+    /// Whether the process may end now.
+    pub(super) fn is_wound_up(&self) -> bool {
+        let is_settled = self.all.is_empty() && self.new.is_empty();
+        self.ends_by.is_some_and(|by| is_settled || by <= Instant::now())
     }
 
     /// Writes what is due, and tells the core.

@@ -305,13 +305,16 @@ impl Client<'_> {
             match messages.recv_timeout(self.patience()) {
                 Ok(message) => {
                     if self.take(message)? == Next::End {
-                        return Ok(());
+                        self.owed.wind_up(self.config.persistence.rules(), &self.data);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             self.owed.write_due(Instant::now(), &self.data);
+            if self.owed.is_wound_up() {
+                return Ok(());
+            }
             if self.order_due.is_some_and(|due| due <= Instant::now()) {
                 self.rerank();
             }

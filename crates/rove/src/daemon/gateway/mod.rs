@@ -192,7 +192,9 @@ impl Daemon {
                     return Err(anyhow::anyhow!(why)).context("the data thread has ended");
                 }
                 Ok(Message::Links(links)) => self.relink(links),
-                Ok(Message::Signal(Signal::End)) => return Ok(()),
+                Ok(Message::Signal(Signal::End)) => {
+                    self.owed.wind_up(self.gateway.config.persistence.rules(), &self.data);
+                }
                 Ok(Message::Signal(Signal::Reload)) => {
                     if let Err(error) = self.reload() {
                         tracing::error!("the configuration is not taken: {error:#}");
@@ -210,6 +212,9 @@ impl Daemon {
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             self.keep_time();
+            if self.owed.is_wound_up() {
+                return Ok(());
+            }
         }
     }
 
