@@ -316,6 +316,7 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
         scheduler: Scheduler::default(),
         spread: Spread::default(),
         couples: true,
+        competes: true,
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), 100)
 }

@@ -80,6 +80,7 @@ fn short(scenario: &str) -> &'static [&'static str] {
         "symmetric" | "asymmetric" | "subflows" | "mesh" => &["seconds=6", "loss=0"],
         "bond" => &["seconds=20", "loss=0"],
         "shared-bottleneck" => &["beside=cubic", "seconds=60"],
+        "competition" => &["beside=cubic", "queue=40"],
         other => panic!("{other} needs its short settings here"),
     }
 }
@@ -129,6 +130,7 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
             "priority" => &["share_ratio is"],
             "symmetric" | "asymmetric" | "subflows" | "mesh" | "bond" => &["share_of_sum_min is"],
             "shared-bottleneck" => &["ratio_to_one_flow is"],
+            "competition" => &["share_of_bare_min is"],
             other => panic!("{other}: name here what its control breaks"),
         };
         let reason = object["reason"].as_str().unwrap();

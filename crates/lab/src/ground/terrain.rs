@@ -28,6 +28,9 @@ pub struct Terrain {
     /// Whether paths that lead through one queue take there what one would: that they do not is
     /// told in virtual time only.
     pub couples: bool,
+    /// Whether a path is sent on as others do beside somebody who fills its queue: that it is not
+    /// is told in virtual time only.
+    pub competes: bool,
     /// Which connections both ends of the tunnel assist.
     pub assist: Assist,
     /// What is between the client's first network and the Internet.
@@ -152,6 +155,7 @@ impl Terrain {
             transport: TRANSPORTS[0],
             spread: Spread::ONE,
             couples: true,
+            competes: true,
             assist: Assist::Off,
             edge,
             beyond_ns: 0,

@@ -15,6 +15,7 @@ mod bond;
 mod both_move;
 mod calls;
 mod commute;
+mod competition;
 pub mod deploy;
 mod disconnects;
 mod failover;
@@ -91,6 +92,7 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &priority::Priority,
     &bond::Bond,
     &shared_bottleneck::SharedBottleneck,
+    &competition::Competition,
 ];
 
 /// A story and what is measured in it.

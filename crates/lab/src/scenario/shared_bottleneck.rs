@@ -24,7 +24,8 @@ use std::collections::BTreeMap;
 /// What all paths together may take of what one takes.
 const RATIO_MAX: f64 = 1.3;
 /// What the other one has beside them at least, as a share of what it has beside one of its kind.
-const LEFT_MIN: f64 = 0.9;
+/// Paths are sent on as CUBIC sends where somebody fills the queue, which leaves 0.8 to Reno.
+const LEFT_MIN: f64 = 0.75;
 /// The links are so many times as fast as what is behind all of them.
 const LINKS_TIMES: u64 = 5;
 /// The beginning of a transfer that does not count, and which part of it in short ones.

@@ -44,6 +44,8 @@ pub(super) struct Holding {
     pub(super) assist: Assist,
     /// Whether its paths that lead through one queue take there what one would.
     pub(super) couples: bool,
+    /// Whether a path is sent on as others do beside somebody who fills its queue.
+    pub(super) competes: bool,
 }
 
 impl Holding {
@@ -54,6 +56,7 @@ impl Holding {
         timeout_s: 86_400,
         assist: Assist::Off,
         couples: true,
+        competes: true,
     };
 
     /// What is done for connections.
@@ -402,6 +405,7 @@ fn node(
         scheduler,
         spread,
         couples: holding.couples,
+        competes: holding.competes,
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET)
 }

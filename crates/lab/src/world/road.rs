@@ -117,6 +117,7 @@ impl Tunnelled {
                     ground::Assist::On => Assist::On,
                 },
                 couples: terrain.couples,
+                competes: terrain.competes,
             },
             beside: beside.len(),
             mode: match terrain.mode {

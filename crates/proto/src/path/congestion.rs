@@ -20,18 +20,24 @@
 //! single datagrams, of their numbers or of what waits to be sent.
 
 mod ceiling;
+mod competition;
+mod cubic;
 mod emptying;
 #[cfg(test)]
 mod model;
 mod queue;
 mod round;
 mod stale;
+mod told;
 
 use crate::time::{Duration, Instant};
 use ceiling::Ceiling;
+use competition::{Competition, Suspicion};
 use emptying::Emptying;
 use queue::Queue;
 use round::{ROUND_MIN, Round};
+
+pub use told::{RateSample, Told};
 
 /// Bytes of a datagram before any was sent.
 const DATAGRAM: f64 = 1_400.0;
@@ -91,47 +97,6 @@ const DEBT: Duration = Duration::from_millis(250);
 /// The rate, bytes per second: 64 kbit/s to 100 Gbit/s.
 const RATE_RANGE: (f64, f64) = (8_000.0, 12.5e9);
 
-/// What one feedback tells. All bytes are those given to [`Controller::sent`].
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Told {
-    /// Bytes newly known to have arrived.
-    pub delivered: u64,
-    /// Bytes known to have arrived in all, perhaps since before there was a controller.
-    pub arrived: u64,
-    /// Bytes newly known to be lost.
-    pub lost: u64,
-    /// Bytes that are still on their way after this feedback.
-    pub in_flight: u64,
-    /// How fast the newest datagram of the feedback and those before it arrived.
-    pub rate: Option<RateSample>,
-    /// The round trip of that datagram, without the time for which the receiver held it.
-    pub trip: Option<Duration>,
-    /// How long that datagram waited on its way to the peer beyond the least of the last half
-    /// minute; `None` when that is not known, and then the round trip stands for it.
-    pub queue: Option<Duration>,
-}
-
-/// Delivered rate at one datagram (draft-ietf-ccwg-bbr, delivery rate samples).
-///
-/// What arrived between the newest feedback that was known when the datagram left and the one
-/// that tells of its arrival, over the longer of the times in which all of that was sent (by the
-/// sender's clock) and in which it arrived (by the receiver's). For what leaves while nothing is
-/// on its way, up to the next feedback, it is the time since the first of that left.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct RateSample {
-    /// Bytes per second.
-    pub bytes_per_second: f64,
-    /// The rate at which the same bytes left: more where the path holds them up, the same where
-    /// the time of their arrival is not known.
-    pub left_per_second: f64,
-    /// Whether there was nothing more to send since the feedback that the rate is measured from:
-    /// so of all that leaves until what is on its way at such a time has arrived, and of what
-    /// leaves with nothing on its way, up to the next feedback.
-    pub is_limited: bool,
-    /// [`Told::arrived`] when the datagram left.
-    pub prior_delivered: u64,
-}
-
 /// The congestion controller of one path, for what this end sends.
 #[derive(Clone, Debug)]
 pub struct Controller {
@@ -177,6 +142,8 @@ pub struct Controller {
     /// What other paths of this peer that lead through the same queue are taken to carry, bytes
     /// per second.
     company: f64,
+    /// Perhaps others fill the queue.
+    suspicion: Option<Suspicion>,
     /// Rounds in a row in which all waited, though there was not always something to send.
     waits: u32,
 }
@@ -191,6 +158,8 @@ enum Phase {
     Drain { rounds: u8 },
     /// Its rate is known.
     Steady,
+    /// Others fill its queue.
+    Competes(Competition),
 }
 
 impl Controller {
@@ -222,6 +191,7 @@ impl Controller {
             tries_at: now,
             calm_until: now,
             company: 0.0,
+            suspicion: None,
             waits: 0,
         };
         new.set_pace();
@@ -290,6 +260,7 @@ impl Controller {
         }
         self.told_at = now;
         self.judge_emptying(now);
+        self.heed_others(now, told, was_in_flight);
         self.follow(now);
         self.set_pace();
     }
@@ -306,14 +277,14 @@ impl Controller {
     pub fn rate(&self) -> Option<f64> {
         let known = match self.phase {
             Phase::Startup { known, .. } => known,
-            Phase::Drain { .. } | Phase::Steady => None,
+            Phase::Drain { .. } | Phase::Steady | Phase::Competes(_) => None,
         };
         known.or_else(|| (self.rate > 0.0).then_some(self.rate))
     }
 
     /// Whether the path is known, and what waits on it is not what it took to know it.
     pub fn is_steady(&self) -> bool {
-        self.phase == Phase::Steady
+        matches!(self.phase, Phase::Steady | Phase::Competes(_))
     }
 
     /// Bytes per second at which it is sent now.
@@ -331,13 +302,14 @@ impl Controller {
     fn restart(&mut self, now: Instant, part: f64) {
         let known = match self.phase {
             Phase::Startup { known, .. } => known, // what was sent since perhaps says little
-            Phase::Drain { .. } | Phase::Steady => Some(self.rate),
+            Phase::Drain { .. } | Phase::Steady | Phase::Competes(_) => Some(self.rate),
         };
         let known = known.map(|rate| (rate * part).max(RATE_RANGE.0));
         self.phase = Phase::Startup { best: 0.0, flat: 0, known };
         self.rate = 0.0;
         self.queue = Queue::default();
         self.emptying = None;
+        self.suspicion = None;
         self.ceiling.forget();
         self.round = self.round.next(now, self.arrived, RATE_RANGE.1);
         self.set_pace();
@@ -395,6 +367,7 @@ impl Controller {
                     if is_over { Phase::Steady } else { Phase::Drain { rounds: rounds - 1 } };
             }
             Phase::Steady => self.adapt(now),
+            Phase::Competes(_) => self.watch_others(now),
         }
     }
 
@@ -517,7 +490,7 @@ impl Controller {
                     self.empty(now, emptying::PACE);
                 }
             }
-            Phase::Drain { .. } | Phase::Steady => {}
+            Phase::Drain { .. } | Phase::Steady | Phase::Competes(_) => {}
         }
     }
 
@@ -537,6 +510,10 @@ impl Controller {
                 let most = pace.map_or(f64::INFINITY, |pace| pace * self.arrives.min(self.rate));
                 (self.rate * gain).min(most)
             }
+            Phase::Competes(competition) => {
+                let pace = self.emptying.and_then(|emptying| emptying.pace(self.told_at));
+                pace.map_or_else(|| competition.pace(self.datagram), |pace| pace * self.rate)
+            }
         }
         .clamp(RATE_RANGE.0, RATE_RANGE.1);
         self.round.paced(self.pace);
@@ -546,6 +523,7 @@ impl Controller {
     pub fn window(&self) -> f64 {
         let gain = match self.phase {
             Phase::Startup { .. } => STARTUP_GAIN,
+            Phase::Competes(competition) => return competition.window(self.datagram),
             Phase::Drain { .. } | Phase::Steady => WINDOW_GAIN,
         };
         let first = WINDOW_FIRST * self.datagram;

@@ -294,14 +294,15 @@ fn paths_through_one_queue_take_beside_another_what_one_takes() {
         let link = Link::new(mbits, trip_ms);
         let link = Link { buffer: link.rate * buffer_s, ..link };
         let (one, _) = beside_elastic(link, 1, true);
-        for (paths, most) in [(2, 1.3), (4, 1.6), (8, 2.5)] {
+        for paths in [2, 4, 8] {
             let (apart, _) = beside_elastic(link, paths, false);
             let (taken, left) = beside_elastic(link, paths, true);
             println!(
                 "{mbits} Mbit/s {trip_ms} ms, {buffer_s} s of queue, {paths} paths: {taken:.3}, \
                  {apart:.3} each for itself, one {one:.3}; left {left:.3}"
             );
-            assert!(taken <= most * one && taken < apart && left > 0.5);
+            assert!(taken <= 1.3 * one && left > 0.2);
+            assert!(paths < 8 || taken < 0.8 * apart, "the test tells nothing");
             assert!(taken + left > 0.98, "nothing is wasted");
         }
     }

@@ -47,6 +47,8 @@ pub struct Config {
     pub spread: Spread,
     /// Whether paths that lead through one queue take there together what one would take.
     pub couples: bool,
+    /// Whether a path is sent on as others do beside somebody who fills its queue.
+    pub competes: bool,
 }
 
 /// One usable local link of a client, as the shell sees it; the first is the best.

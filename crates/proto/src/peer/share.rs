@@ -166,8 +166,14 @@ impl Peer {
     /// its queue is the others do as well, and who leads through one queue is looked at.
     pub(super) fn couple(&mut self, cx: &Context<'_>, id: PathId) {
         let now = cx.now;
-        let Some(path) = self.paths.get_mut(id).filter(|_| cx.config.couples) else { return };
+        let Some(path) = self.paths.get_mut(id) else { return };
         let Some(controller) = path.congestion.as_mut() else { return };
+        if !cx.config.competes {
+            controller.forget_others();
+        }
+        if !cx.config.couples {
+            return;
+        }
         let empties = controller.takes_emptying();
         if let Some(queue) = path.delay.queue(now).filter(|_| controller.is_steady()) {
             self.bond.bottlenecks.note(now, id, queue);

@@ -133,6 +133,7 @@ fn config(secret: &StaticSecret) -> Config {
         scheduler: Scheduler::default(),
         spread: Spread::default(),
         couples: true,
+        competes: true,
     }
 }
 

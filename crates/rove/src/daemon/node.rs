@@ -28,6 +28,7 @@ pub(super) fn config(key: &StaticKey, persistence: &Persistence) -> Config {
         scheduler: Scheduler::default(),
         spread: Spread::default(),
         couples: true,
+        competes: true,
     }
 }
 

@@ -45,10 +45,18 @@ pub(super) enum Outcome {
 }
 
 impl Emptying {
-    /// Begins, at the part `pace` of the rate, with a queue of `queue` seconds, on a path with a
-    /// round trip of `trip` where a change is seen after `lag` seconds.
-    pub(super) fn new(now: Instant, pace: f64, queue: f64, trip: Duration, lag: f64) -> Self {
-        let needs = (queue / (1.0 - pace)).min(TIME_MAX);
+    /// Begins, at the part `pace` of the rate, with a queue of so many seconds, of which so many
+    /// may be this end's, on a path with a round trip of `trip` where a change is seen after `lag`
+    /// seconds.
+    pub(super) fn new(
+        now: Instant,
+        pace: f64,
+        queue: (f64, f64),
+        trip: Duration,
+        lag: f64,
+    ) -> Self {
+        let (queue, own) = queue;
+        let needs = (own / (1.0 - pace)).min(TIME_MAX);
         let time = needs.max(trip.as_secs_f64().min(TIME_TRIP));
         Self {
             until: now + Duration::from_secs_f64(time),
@@ -57,8 +65,16 @@ impl Emptying {
             before: queue,
             least: queue,
             most: queue,
-            fall: queue.min((1.0 - pace) * time),
+            fall: own.min((1.0 - pace) * time),
         }
+    }
+
+    /// One that says nothing, of a queue that may be longer than is known: it was not empty for so
+    /// long that nobody knows its length.
+    pub(super) fn of_unknown(now: Instant, queue: f64, lag: f64) -> Self {
+        let most = (1.0 - PACE_SURE) * TIME_MAX;
+        let new = Self::new(now, PACE_SURE, (queue, most), Duration::ZERO, lag);
+        Self { fall: queue.min(most), ..new }
     }
 
     /// When the queue is again what it is without this.
@@ -69,6 +85,21 @@ impl Emptying {
     /// The part of the rate at which it is sent at `now`, if it still lasts.
     pub(super) fn pace(&self, now: Instant) -> Option<f64> {
         (now < self.until).then_some(self.pace)
+    }
+
+    /// The part of what the queue was to become shorter by that it did.
+    pub(super) fn felt(&self) -> f64 {
+        (self.before - self.least) / self.fall.max(1e-6)
+    }
+
+    /// The queue at the beginning, seconds.
+    pub(super) const fn before(&self) -> f64 {
+        self.before
+    }
+
+    /// The least since.
+    pub(super) const fn least(&self) -> f64 {
+        self.least
     }
 
     /// The queue is `queue` now. Returns what came of it, at its end.
@@ -93,7 +124,10 @@ impl Controller {
             return;
         }
         let lag = self.lag();
-        let emptying = Emptying::new(now, pace, self.queue.whole(), self.trip, lag);
+        // Where others hold a part of the queue, how much shorter it becomes says which.
+        let queue = (self.queue.whole(), self.perhaps_own());
+        let trip = if self.competes() { Duration::ZERO } else { self.trip };
+        let emptying = Emptying::new(now, pace, queue, trip, lag);
         self.grows_at = self.grows_at.max(emptying.is_over_at(lag));
         self.emptying = Some(emptying);
         self.settles = 3;
@@ -122,7 +156,10 @@ impl Controller {
     /// its place: if it is the same queue, what comes of it is what all these paths hold of it
     /// together, and not what each of them does.
     pub fn empty_beside(&mut self, now: Instant, pace: f64) {
-        if self.phase == Phase::Steady && !self.round.is_limited && self.is_doubtful() {
+        if self.tries_others(now) {
+            self.empty(now, pace);
+            self.empties = None;
+        } else if self.phase == Phase::Steady && !self.round.is_limited && self.is_doubtful() {
             self.empties_at = now + EMPTY_EVERY.max(self.trip * 12);
             self.tries_at = now + TRIAL_EVERY.max(self.trip * 20);
             self.empty(now, pace);
@@ -136,7 +173,14 @@ impl Controller {
         let Some(outcome) = self.emptying.as_mut().and_then(|e| e.watch(now, queue)) else {
             return;
         };
-        self.emptying = None;
+        let Some(emptying) = self.emptying.take() else { return };
+        if self.competes() {
+            return self.judge_competition(now, &emptying);
+        }
+        self.suspect(now, &emptying);
+        if self.competes() {
+            return;
+        }
         match outcome {
             Outcome::Felt => {}
             Outcome::Doubtful => self.empty(now, PACE_SURE),

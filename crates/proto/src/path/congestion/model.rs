@@ -13,6 +13,9 @@ const BYTES: u64 = 1_400;
 /// Feedback is due after so many bytes.
 const TOLD_BYTES: u64 = 11_000;
 
+/// Datagrams that the link carries while the elastic sender's host does nothing, at most.
+const HOST: f64 = 8.0;
+
 /// What the link does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
@@ -78,6 +81,7 @@ pub(super) struct Elastic {
     window: f64,
     in_flight: f64,
     halves_at: Instant,
+    has_ended: bool,
     /// Bytes received in each tenth of a second.
     tenths: Vec<u64>,
 }
@@ -186,6 +190,8 @@ pub(super) struct World {
     pub(super) flows: Vec<Flow>,
     /// The flows are paths of one peer.
     pub(super) together: bool,
+    /// And heed somebody else who fills the queue.
+    pub(super) heeds: bool,
     pub(super) elastic: Option<Elastic>,
     pub(super) now: Instant,
     /// Timers go off late by up to this.
@@ -208,6 +214,7 @@ impl World {
             link,
             flows,
             together: false,
+            heeds: true,
             elastic: None,
             now: Instant::ZERO,
             grain: Duration::ZERO,
@@ -255,6 +262,9 @@ impl World {
                 }
                 Event::Told { largest, bytes, arrived, held } => {
                     self.flows[flow].told(at, largest, bytes, arrived, held);
+                    if !self.heeds {
+                        self.flows[flow].controller.forget_others();
+                    }
                     self.empty_together(flow);
                     self.wake(flow);
                 }
@@ -286,15 +296,26 @@ impl World {
 
     /// From now on somebody else sends as Reno does.
     pub(super) fn begin_elastic(&mut self) {
-        let (window, tenths) = (10.0 * SIZE, Vec::new());
-        self.elastic = Some(Elastic { window, in_flight: 0.0, halves_at: self.now, tenths });
+        let (window, tenths, halves_at) = (10.0 * SIZE, Vec::new(), self.now);
+        let (in_flight, has_ended) = (0.0, false);
+        self.elastic = Some(Elastic { window, in_flight, halves_at, has_ended, tenths });
         self.elastic_sends();
+    }
+
+    /// It sends nothing more.
+    pub(super) const fn end_elastic(&mut self) {
+        if let Some(elastic) = &mut self.elastic {
+            elastic.window = 0.0;
+            elastic.has_ended = true;
+        }
     }
 
     fn elastic_acked(&mut self) {
         let Some(elastic) = &mut self.elastic else { return };
         elastic.in_flight -= SIZE;
-        elastic.window += SIZE * SIZE / elastic.window;
+        if !elastic.has_ended {
+            elastic.window += SIZE * SIZE / elastic.window;
+        }
         let tenth = (self.now.as_nanos() / 100_000_000) as usize;
         if elastic.tenths.len() <= tenth {
             elastic.tenths.resize(tenth + 1, 0);
@@ -305,6 +326,9 @@ impl World {
 
     fn elastic_sends(&mut self) {
         self.pass(self.now);
+        // Hosts take their time, or only who is never answered just when there is room finds none
+        // (S. Floyd and V. Jacobson, "On traffic phase effects", 1992).
+        let jitter = Duration::from_secs_f64(self.random() * HOST * SIZE / self.link.rate);
         let Some(elastic) = &mut self.elastic else { return };
         while elastic.in_flight + SIZE <= elastic.window {
             if self.queue + SIZE > self.link.buffer {
@@ -318,7 +342,7 @@ impl World {
             elastic.in_flight += SIZE;
             self.queue += SIZE;
             let leaves = Duration::from_secs_f64(self.queue / self.link.rate);
-            let at = self.now + leaves + self.link.trip;
+            let at = self.now + leaves + self.link.trip + jitter;
             self.events.push(Reverse((at, usize::MAX, Event::Acked)));
         }
     }

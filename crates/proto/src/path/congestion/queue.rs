@@ -82,6 +82,11 @@ impl Queue {
         count >= STUBBORN
     }
 
+    /// All that waits is this end's doing.
+    pub(super) const fn own(&mut self) {
+        self.foreign = 0.0;
+    }
+
     /// What waits now is not this end's doing.
     pub(super) fn disown(&mut self) {
         self.foreign += self.least();

@@ -1,0 +1,222 @@
+//! `competition`: one connection in the tunnel beside one of somebody who has none and fills the
+//! queue that both lead through.
+//!
+//! Who only wants a short queue gets little there. In each cell Rove carries a connection by one
+//! path; in other runs the same two connections are there without a tunnel, ours by CUBIC: that is
+//! what the user would have without Rove, and about what he is to have with it. Who begins first
+//! has more for long, and is that by chance: so it is the mean of both orders. A call beside both
+//! shows how long the queue is in either case.
+//!
+//! In a control the path does not heed that somebody else fills the queue. In namespaces, where the
+//! real binary always does, there are several others beside the tunnel.
+
+use super::links::{GRID, TRANSFER};
+use super::outage::receiver;
+use super::record::Limit;
+use super::settings::{Setting, Settings};
+use super::statistics::{max, min, quantile};
+use super::table::{self, Row, TABLE, figure};
+use super::{About, Key, Outcome, Scenario, Stage};
+use crate::emu::{LinkConfig, MS, SECOND};
+use crate::ground::{Call, Congestion, Connections, Mode, Route, Talk, Terrain, Transfer};
+use serde_json::Value;
+
+/// What it takes at least, as a share of what it would without a tunnel.
+const SHARE_OF_BARE_MIN: f64 = 0.8;
+/// What the other has beside it at least, as a share of what that has beside one without a tunnel.
+const LEFT_SHARE_MIN: f64 = 0.8;
+/// Others in a control between namespaces.
+const MANY: u32 = 8;
+/// The client's link is so many times as fast as what is behind it.
+const LINK_TIMES: u64 = 5;
+/// The beginning of a transfer that does not count, and which part of it in short ones.
+const FIRST_NS: u64 = 15 * SECOND;
+const FIRST_PART: u64 = 4;
+/// How long a connection may take to open before its time counts.
+const OPENING_NS: u64 = 5 * SECOND;
+/// Time in which links are found.
+const CALM_NS: u64 = 2 * SECOND;
+/// How long the call takes.
+const CALL_NS: u64 = 20 * SECOND;
+
+/// What is beside.
+const OTHERS: &[Congestion] = &[Congestion::Cubic, Congestion::Reno, Congestion::Bbr];
+/// What the queue holds, in milliseconds.
+const QUEUES: &[&str] = &["40", "100"];
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[
+    TRANSFER,
+    Setting::choice(
+        "beside",
+        &[GRID, "cubic", "reno", "bbr"],
+        "congestion control of the connection without a tunnel",
+    ),
+    Setting::choice("queue", &[GRID, "40", "100"], "what the queue holds, in milliseconds"),
+    Setting::number("mbps", 20, (1, 200), "what the queue lets through, in Mbit/s"),
+    Setting::number("rtt", 40, (2, 500), "round trip in milliseconds"),
+    Setting::number("seconds", 60, (20, 600), "how long each connection is carried"),
+];
+
+/// What is measured at least.
+const KEYS: &[Key] = &[
+    Key::higher_is_better("share_of_bare_min"),
+    Key::lower_is_better("share_of_bare_max"),
+    Key::higher_is_better("left_share_min"),
+    Key::higher_is_better(TABLE),
+];
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct Competition;
+
+impl Scenario for Competition {
+    fn about(&self) -> About {
+        About {
+            name: "competition",
+            summary: "one connection beside one of somebody who has no tunnel and fills the queue",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
+    }
+
+    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
+        vec![
+            Limit::at_least("share_of_bare_min", SHARE_OF_BARE_MIN),
+            Limit::at_least("left_share_min", LEFT_SHARE_MIN),
+        ]
+    }
+
+    fn bound_ms(&self, settings: &Settings) -> f64 {
+        queues(settings).filter_map(|queue| queue.parse().ok()).fold(f64::INFINITY, f64::min)
+    }
+
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let beside = stage.settings.text("beside");
+        let others = OTHERS.iter().filter(|other| [GRID, other.name()].contains(&beside));
+        let cells = others.flat_map(|other| queues(stage.settings).map(|queue| (*other, queue)));
+        let mut rows = Vec::new();
+        for (other, queue) in cells.take(if stage.control() { 1 } else { usize::MAX }) {
+            let cell = Cell { stage, other, queue_ms: queue.parse()? };
+            let row = cell.row(&mut outcome)?;
+            (stage.tell)(&table::line(&row));
+            rows.push(Value::Object(row));
+        }
+        let column = |name: &str| -> Option<Vec<f64>> {
+            rows.iter().map(|row| row.get(name)?.as_f64()).collect()
+        };
+        let [shares, left] = ["share_of_bare", "left_share"].map(column);
+        outcome.measure("share_of_bare_min", shares.as_deref().and_then(min));
+        outcome.measure("share_of_bare_max", shares.as_deref().and_then(max));
+        outcome.measure("left_share_min", left.as_deref().and_then(min));
+        outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
+        Ok(outcome)
+    }
+}
+
+fn queues(settings: &Settings) -> impl Iterator<Item = &'static str> {
+    let is_set = |queue: &&&str| [GRID, **queue].contains(&settings.text("queue"));
+    QUEUES.iter().filter(is_set).copied().collect::<Vec<_>>().into_iter()
+}
+
+/// Who begins first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum First {
+    Ours,
+    Theirs,
+}
+
+/// Stories beside a connection of this kind, and a queue of so many milliseconds.
+struct Cell<'a> {
+    stage: &'a Stage<'a>,
+    other: Congestion,
+    queue_ms: u64,
+}
+
+impl Cell<'_> {
+    fn row(&self, outcome: &mut Outcome) -> anyhow::Result<Row> {
+        let [ours, left] = self.take(Route::Tunnelled, First::Ours, outcome)?;
+        let [one, one_left] = self.take(Route::Open, First::Ours, outcome)?;
+        let [other, other_left] = self.take(Route::Open, First::Theirs, outcome)?;
+        let mean = |one: Option<f64>, other: Option<f64>| Some((one? + other?) / 2.0);
+        let (bare, bare_left) = (mean(one, other), mean(one_left, other_left));
+        let call = self.call(Route::Tunnelled, outcome)?;
+        let bare_call = self.call(Route::Open, outcome)?;
+        let share = |part: Option<f64>, of: Option<f64>| Some(part? / of?);
+        let row = [
+            ("beside", self.other.name().into()),
+            ("queue_ms", self.queue_ms.into()),
+            ("mbps", figure(ours)),
+            ("left_mbps", figure(left)),
+            ("bare_mbps", figure(bare)),
+            ("bare_left_mbps", figure(bare_left)),
+            ("share_of_bare", figure(share(ours, bare))),
+            ("left_share", figure(share(left, bare_left))),
+            ("ratio_to_other", figure(share(ours, left))),
+            ("call_p99_ms", figure(call)),
+            ("bare_call_p99_ms", figure(bare_call)),
+        ];
+        Ok(row.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    }
+
+    /// What ours, which takes this route, and theirs have in Mbit/s.
+    fn take(
+        &self,
+        route: Route,
+        first: First,
+        outcome: &mut Outcome,
+    ) -> anyhow::Result<[Option<f64>; 2]> {
+        let length_ns = self.stage.settings.number("seconds") * SECOND;
+        let [ours, theirs] = self.both(route, length_ns);
+        let both = if first == First::Ours { [ours, theirs] } else { [theirs, ours] };
+        let mut taken = [None; 2];
+        let told = self.stage.on_ground(&self.terrain(), &mut |ground, _| {
+            ground.pause(CALM_NS)?;
+            let transfers = ground.connect(&both, length_ns + OPENING_NS, &[])?;
+            let skip_ns = FIRST_NS.min(length_ns / FIRST_PART);
+            let mbps = |one: &Transfer| one.mbps_within(skip_ns, length_ns);
+            let all = |kind: &Vec<Transfer>| kind.iter().map(mbps).sum::<Option<f64>>();
+            taken = [0, 1].map(|which| transfers.get(which).and_then(all));
+            Ok(())
+        })?;
+        outcome.absorb(told);
+        Ok(if first == First::Ours { taken } else { [taken[1], taken[0]] })
+    }
+
+    /// How long 99 of 100 datagrams of a call in the tunnel took beside both, in milliseconds.
+    fn call(&self, route: Route, outcome: &mut Outcome) -> anyhow::Result<Option<f64>> {
+        let call = Call { talk: Talk::Voice, silence_ns: FIRST_NS, length_ns: CALL_NS };
+        let both = self.both(route, call.end_ns());
+        let mut p99 = None;
+        let told = self.stage.on_ground(&self.terrain(), &mut |ground, _| {
+            ground.pause(CALM_NS)?;
+            p99 = quantile(&ground.call(call, &both, &[])?.0.delays_ms(), 0.99);
+            Ok(())
+        })?;
+        outcome.absorb(told);
+        Ok(p99)
+    }
+
+    /// Our connection by this route and the other, of more than there is time for.
+    fn both(&self, route: Route, length_ns: u64) -> [Connections; 2] {
+        let settings = self.stage.settings;
+        let bytes = settings.number("mbps") * 1_000_000 / 8 * (length_ns + OPENING_NS) / SECOND;
+        let ours = Connections { route, ..Connections::bulk(receiver(settings), bytes) };
+        let is_broken = self.stage.control() && self.stage.entered.is_some();
+        let count = if is_broken && route == Route::Tunnelled { MANY } else { 1 };
+        [ours, Connections { route: Route::Open, congestion: self.other, count, ..ours }]
+    }
+
+    fn terrain(&self) -> Terrain {
+        let settings = self.stage.settings;
+        let (bits, rtt_ns) = (settings.number("mbps") * 1_000_000, settings.number("rtt") * MS);
+        let behind = LinkConfig::lossless(bits, 0).queue_ms(self.queue_ms);
+        Terrain {
+            bottleneck: Some(behind),
+            mode: Mode::Full,
+            competes: !self.stage.control(),
+            ..Terrain::of(LinkConfig::lossless(bits * LINK_TIMES, rtt_ns))
+        }
+    }
+}
