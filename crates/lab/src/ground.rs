@@ -145,6 +145,14 @@ pub trait Ground {
     /// See [`Trouble`].
     fn transport(&mut self) -> Result<Option<Transport>, Trouble>;
 
+    /// What came to one end of the tunnel so far by each path of the session, and what telling the
+    /// other end of it has cost; by all paths together where that end does not say it of each, and
+    /// nothing where nobody can be asked.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    fn reported(&mut self, at: Receiver) -> Result<Vec<Reported>, Trouble>;
+
     /// Does something while nothing flows.
     ///
     /// # Errors
@@ -159,6 +167,17 @@ pub struct Overheard {
     pub packets: u64,
     /// Their layer-3 lengths, in bytes.
     pub bytes: u64,
+}
+
+/// What came by a path, and what telling the other end of it cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reported {
+    /// What names the path at its end.
+    pub path: u64,
+    /// What came by it, in bytes of UDP payload.
+    pub came_bytes: u64,
+    /// Layer-3 bytes of the datagrams that did nothing but tell of it.
+    pub feedback_bytes: u64,
 }
 
 /// A client that was called by the server.

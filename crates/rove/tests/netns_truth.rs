@@ -40,7 +40,7 @@ const STATUS: [&str; 20] = [
     "portals",
 ];
 /// Of every path of `rove paths --json`.
-const PATH: [&str; 26] = [
+const PATH: [&str; 28] = [
     "id",
     "link",
     "local",
@@ -60,6 +60,8 @@ const PATH: [&str; 26] = [
     "split",
     "retransmitted",
     "copied_bytes",
+    "feedback_datagrams",
+    "feedback_bytes",
     "link_rank",
     "link_state",
     "link_use",

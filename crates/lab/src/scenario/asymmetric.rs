@@ -12,11 +12,11 @@ use crate::ground::{Known, Spread};
 use serde_json::{Value, json};
 
 /// The share of the sum that must be there.
-const SHARE_OF_SUM_MIN: f64 = 0.90;
+pub(super) const SHARE_OF_SUM_MIN: f64 = 0.90;
 
 /// Of the thesis; fibre and DSL, fibre and LTE, two of cable, DSL and LTE, DSL and a satellite; two
 /// mobile networks.
-const PAIRS: &[Pair] = &[
+pub(super) const PAIRS: &[Pair] = &[
     pair((10, 10), (40, 60)),
     pair((300, 10), (80, 30)),
     pair((300, 10), (30, 60)),

@@ -13,7 +13,7 @@ use super::settings::{Setting, Settings};
 use super::stage::{Story, USUALLY};
 use super::statistics::min;
 use super::table::{self, Row, TABLE, figure, least};
-use super::{Baseline, Grid, Key, Outcome, Stage};
+use super::{Baseline, Grid, Key, Outcome, Stage, feedback};
 use crate::emu::{LinkConfig, Loss, MS, PipeConfig, Rate, SECOND};
 use crate::ground::{
     Assist, Congestion, Connections, Flow, Ground, Known, Mode, Receiver, Route, SCHEDULERS,
@@ -88,11 +88,14 @@ pub(super) const FILE: Setting = Setting::number(
     "another size of the file beside; 0 for the 16,331,410 bytes of the thesis",
 );
 
+/// The key of what telling what arrived costs at most: see [`feedback`].
+pub(super) const FEEDBACK: &str = "feedback_percent_max";
 /// What is measured at least.
 pub(super) const KEYS: &[Key] = &[
     Key::higher_is_better("share_of_sum_min"),
     Key::higher_is_better("share_of_best_min"),
     Key::higher_is_better("file_share_min"),
+    Key::lower_is_better(FEEDBACK),
     Key::must_hold("checksum_ok"),
     Key::higher_is_better(TABLE),
 ];
@@ -152,7 +155,10 @@ pub(super) fn limits(settings: &Settings, share_of_sum_min: Option<f64>) -> Vec<
         ("auto" | "udp", "redundant") => (None, of_best),
         _ => (None, None),
     };
-    of_sum.into_iter().chain(of_best).chain([Limit::equal("checksum_ok", true)]).collect()
+    // Where nobody can foresee what there is, the same holds for what is said of it.
+    let feedback = share_of_sum_min.map(|_| Limit::at_most(FEEDBACK, feedback::PERCENT_MAX));
+    let intact = Limit::equal("checksum_ok", true);
+    of_sum.into_iter().chain(of_best).chain(feedback).chain([intact]).collect()
 }
 
 /// What the shallowest queue of these pairs holds, in milliseconds: lateness costs no goodput as
@@ -234,6 +240,7 @@ impl<const N: usize> Cells<N> {
         for column in ["share_of_sum", "share_of_best", "file_share"] {
             outcome.measure(&format!("{column}_min"), least(&rows, column));
         }
+        outcome.measure(FEEDBACK, table::greatest(&rows, "feedback_percent"));
         outcome.hold("checksum_ok", !arrived.is_empty() && arrived.iter().all(|one| *one));
         outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
         let bare = BTreeMap::from([(TABLE.to_owned(), Value::Array(bare))]);
@@ -324,6 +331,7 @@ struct Measured {
     /// What both links can carry of an inner connection.
     sum_mbps: Option<f64>,
     best_mbps: Option<f64>,
+    feedback_percent: Option<f64>,
     file_s: Option<f64>,
     bare_file_s: Option<f64>,
     file_ok: bool,
@@ -333,7 +341,10 @@ impl Measured {
     fn row<const N: usize>(&self, cell: &Cell<N>) -> Row {
         let share = |part: Option<f64>, of: Option<f64>| Some(part? / of?);
         // Not judged as the others are.
-        let of_sum = if is_recorded(cell.pair) { "share_of_offered" } else { "share_of_sum" };
+        let (of_sum, feedback) = match is_recorded(cell.pair) {
+            false => ("share_of_sum", "feedback_percent"),
+            true => ("share_of_offered", "feedback_percent_recorded"),
+        };
         let row = [
             ("pair", name(&cell.pair).into()),
             ("to", if cell.to == Receiver::Client { "client" } else { "server" }.into()),
@@ -345,6 +356,7 @@ impl Measured {
             ("best_mbps", figure(self.best_mbps)),
             (of_sum, figure(share(self.goodput_mbps, self.sum_mbps))),
             ("share_of_best", figure(share(self.goodput_mbps, self.best_mbps))),
+            (feedback, figure(self.feedback_percent)),
             ("file_s", figure(self.file_s)),
             ("bare_file_s", figure(self.bare_file_s)),
             ("file_share", figure(share(self.bare_file_s, self.file_s))),
@@ -354,6 +366,12 @@ impl Measured {
 }
 
 impl<const N: usize> Cell<N> {
+    /// To the client, by one path each to the gateway's only address.
+    pub(super) const fn down(pair: [Link; N], loss: &'static str, congestion: Congestion) -> Self {
+        let (to, known, spread) = (Receiver::Client, Known::ByAddress, Spread::ONE);
+        Self { pair, to, known, spread, loss, congestion }
+    }
+
     fn name(&self) -> String {
         let subflows = match self.spread.subflows {
             1 => String::new(),
@@ -364,19 +382,13 @@ impl<const N: usize> Cell<N> {
 
     fn measure(&self, stage: &Stage<'_>, outcome: &mut Outcome) -> anyhow::Result<Measured> {
         let mut measured = Measured::default();
-        let mut links = self.pair.iter().map(|link| link.config(loss(self.loss)));
-        let first = links.next().unwrap_or_default();
-        let (mode, spread, known) = (mode(stage), self.spread, self.known);
-        let (scheduler, assist) = (scheduler(stage.settings), assist(stage.settings));
-        let (beside, transport) = (links.collect(), transport(stage.settings));
-        let usual = Terrain::of(first);
-        let together =
-            Terrain { beside, mode, scheduler, transport, spread, assist, known, ..usual };
-        let told = stage.on_ground(&together, &mut |ground, _| {
+        let told = stage.on_ground(&self.terrain(stage), &mut |ground, _| {
             // Until there is a path by every link.
             ground.pause(CALM_NS)?;
+            let before = ground.reported(self.to)?;
             let (goodput_mbps, window) = self.goodput_mbps(stage, ground)?;
             measured.goodput_mbps = goodput_mbps;
+            measured.feedback_percent = feedback::percent(&before, &ground.reported(self.to)?);
             ground.pause(CALM_NS)?;
             let file = self.carry_file(stage, ground, Route::Tunnelled)?;
             measured.file_s = file.seconds();
@@ -393,6 +405,45 @@ impl<const N: usize> Cell<N> {
             Ok(())
         })?);
         Ok(measured)
+    }
+
+    /// What one connection has by all links, and what they can carry; in Mbit/s.
+    ///
+    /// # Errors
+    /// What kept it from being measured.
+    pub(super) fn rates_mbps(
+        &self,
+        stage: &Stage<'_>,
+        outcome: &mut Outcome,
+    ) -> anyhow::Result<(Option<f64>, Option<f64>)> {
+        let mut rates = (None, None);
+        let told = stage.on_ground(&self.terrain(stage), &mut |ground, _| {
+            ground.pause(CALM_NS)?;
+            let (goodput_mbps, window) = self.goodput_mbps(stage, ground)?;
+            rates.0 = goodput_mbps;
+            ground.pause(CALM_NS)?;
+            rates.1 = self.sum_mbps(ground, window)?;
+            Ok(())
+        })?;
+        outcome.absorb(told);
+        Ok(rates)
+    }
+
+    /// All links together.
+    fn terrain(&self, stage: &Stage<'_>) -> Terrain {
+        let mut links = self.pair.iter().map(|link| link.config(loss(self.loss)));
+        let usual = Terrain::of(links.next().unwrap_or_default());
+        let settings = stage.settings;
+        Terrain {
+            beside: links.collect(),
+            mode: mode(stage),
+            scheduler: scheduler(settings),
+            transport: transport(settings),
+            spread: self.spread,
+            assist: assist(settings),
+            known: self.known,
+            ..usual
+        }
     }
 
     /// One link without losses, as fast as both together and as near as the nearer one.
@@ -459,7 +510,14 @@ impl<const N: usize> Cell<N> {
 
     /// The goodput of Rove over the better of the two links, which alone is there. The slower one
     /// is tried only where it could be better.
-    fn best_mbps(&self, stage: &Stage<'_>, outcome: &mut Outcome) -> anyhow::Result<Option<f64>> {
+    ///
+    /// # Errors
+    /// What kept it from being measured.
+    pub(super) fn best_mbps(
+        &self,
+        stage: &Stage<'_>,
+        outcome: &mut Outcome,
+    ) -> anyhow::Result<Option<f64>> {
         let mut links = self.pair.to_vec();
         links.sort_by_key(|link| std::cmp::Reverse(link.kbps[self.to as usize]));
         links.dedup();

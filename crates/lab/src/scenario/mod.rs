@@ -20,6 +20,7 @@ pub mod deploy;
 mod disconnects;
 mod failover;
 mod family;
+mod feedback;
 mod hop;
 pub mod hosts;
 mod idle;

@@ -15,10 +15,10 @@ use crate::ground::{Known, Spread};
 use serde_json::{Value, json};
 
 /// The share of the sum that must be there.
-const SHARE_OF_SUM_MIN: f64 = 0.95;
+pub(super) const SHARE_OF_SUM_MIN: f64 = 0.95;
 
 /// By round trip.
-const PAIRS: &[Pair] = &[pair(20), pair(60), pair(1)];
+pub(super) const PAIRS: &[Pair] = &[pair(20), pair(60), pair(1)];
 
 const CELLS: Cells = Cells {
     pairs: PAIRS,

@@ -4,7 +4,7 @@
 //! the same place are the same cell, and a cell is judged by the medians of its seeds.
 
 use super::record::Values;
-use super::statistics::{median, min, rounded};
+use super::statistics::{max, median, min, rounded};
 use serde_json::{Map, Value};
 
 /// The key under which `measured` holds the table.
@@ -24,6 +24,12 @@ pub(super) fn figure(value: Option<f64>) -> Value {
 pub(super) fn least(rows: &[Value], column: &str) -> Option<f64> {
     let cells = rows.iter().filter_map(|row| row.get(column));
     cells.map(Value::as_f64).collect::<Option<Vec<_>>>().as_deref().and_then(min)
+}
+
+/// The greatest value of a column, with the same exceptions.
+pub(super) fn greatest(rows: &[Value], column: &str) -> Option<f64> {
+    let cells = rows.iter().filter_map(|row| row.get(column));
+    cells.map(Value::as_f64).collect::<Option<Vec<_>>>().as_deref().and_then(max)
 }
 
 /// The table of the medians of several that have the same rows; none of anything else.
@@ -86,7 +92,7 @@ fn middle_of_cells(cells: &[&Value], rows: usize) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{judge_by_cells, least, line, middle};
+    use super::{greatest, judge_by_cells, least, line, middle};
     use crate::scenario::record::Values;
     use serde_json::{Value, json};
 
@@ -118,7 +124,11 @@ mod tests {
         assert_eq!(both, part);
         assert_eq!(least(both.as_array().unwrap(), "share"), None);
         assert_eq!(least(whole.as_array().unwrap(), "share"), Some(0.5));
-        assert_eq!(least(&[], "share"), None);
+        assert_eq!(greatest(whole.as_array().unwrap(), "share"), Some(0.9));
+        assert_eq!(
+            (least(&[], "share"), greatest(part.as_array().unwrap(), "share")),
+            (None, None)
+        );
         let mixed = [json!({"cell": "c", "rate": 0.1}), whole[0].clone()];
         assert_eq!(least(&mixed, "share"), Some(0.9), "of those that have the column");
         assert_eq!(middle(&[&whole, &json!([])]), None, "they are not of one grid");

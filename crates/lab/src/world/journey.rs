@@ -23,8 +23,8 @@ use crate::arrivals::Arrivals;
 use crate::emu::{LinkConfig, MS, SECOND};
 use crate::ground::{
     Act, Call, CallRun, Called, Calling, Clock, Connections, Cue, Download, Flow, FlowRun, Ground,
-    Harm, Heard, Moment, Overheard, Pings, Receiver, RoundTrips, Route, Session, SessionRun,
-    Terrain, Transfer, Transport, Trouble,
+    Harm, Heard, Moment, Overheard, Pings, Receiver, Reported, RoundTrips, Route, Session,
+    SessionRun, Terrain, Transfer, Transport, Trouble,
 };
 use acts::Client;
 
@@ -267,6 +267,10 @@ impl Ground for Journey {
 
     fn transport(&mut self) -> Result<Option<Transport>, Trouble> {
         Ok(acts::transport(&self.tunnelled))
+    }
+
+    fn reported(&mut self, at: Receiver) -> Result<Vec<Reported>, Trouble> {
+        Ok(acts::reported(&self.tunnelled, at))
     }
 
     fn act(&mut self, act: Act) -> Result<Moment, Trouble> {

@@ -4,7 +4,7 @@ use rove_proto::time::Instant;
 use super::super::engine::GATEWAY;
 use super::*;
 use crate::emu::{End, Filtering};
-use crate::ground::{Congestion, Edge, Known, Pace, Patience};
+use crate::ground::{Congestion, Edge, Known, Mode, Pace, Patience};
 
 fn journey() -> Journey {
     Journey::new(1, &Terrain::of(LinkConfig::lossless(20_000_000, 40 * MS))).unwrap()
@@ -121,6 +121,25 @@ fn a_link_beside_the_first_is_another_network_with_a_path_of_its_own() {
     assert!(matches!(journey.act(Act::Unplug(3)), Err(Trouble::Lab(_))), "there are three");
     let too_many = Terrain { beside: vec![terrain.link.clone(); 4], ..terrain };
     assert!(matches!(Journey::new(1, &too_many), Err(Trouble::Lab(_))));
+}
+
+/// A path that is not used costs what keeps it open through a NAT box that forgets soon, a datagram
+/// in 25 s and a few answers, the same for each of two that would carry together; and nothing to
+/// measure it.
+#[test]
+fn an_idle_path_is_probed_rarely() {
+    let [near, far] = [20, 60].map(|ms| LinkConfig::lossless(10_000_000, ms * MS));
+    for (edge, most) in [(Edge::Open, 0), (Edge::Any, 160)] {
+        let mode = Mode::Full;
+        let terrain =
+            Terrain { beside: vec![far.clone()], mode, edge, ..Terrain::of(near.clone()) };
+        let mut journey = Journey::new(1, &terrain).unwrap();
+        let bulk = Connections::bulk(Receiver::Client, 20_000_000);
+        journey.connect(&[bulk], 60 * SECOND, &[]).unwrap();
+        journey.pause(60 * SECOND).unwrap();
+        let heard = journey.listen(3_600 * SECOND).unwrap();
+        assert!(heard.packets <= most, "{edge:?}: {heard:?} in an hour");
+    }
 }
 
 #[test]

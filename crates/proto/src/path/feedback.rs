@@ -20,6 +20,26 @@ pub const PACED_BYTES_MAX: u64 = 11_000;
 /// and after this time at the latest.
 pub const DELAY_PACED: Duration = Duration::from_millis(10);
 
+/// Where a slow path is filled, in which time less than [`PACED_BYTES_MAX`] arrives: such datagrams
+/// may wait so long together. The sender doubts a path that is silent for longer.
+pub const DELAY_SLOW: Duration = Duration::from_millis(20);
+/// A path is filled by datagrams of at least this size in the mean,
+const FILLING_BYTES: u64 = 1_000;
+/// of which there are so many in [`DELAY_PACED`] at least.
+const FILLING_DATAGRAMS: u32 = 2;
+/// So many feedbacks say of each datagram whether it arrived: all but one of them may be lost. What
+/// is farther back costs more to say again than it is worth.
+const TOLD_TIMES: usize = 6;
+
+/// What left by a path to tell the peer what had arrived, and for nothing else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reports {
+    /// How many datagrams.
+    pub datagrams: u64,
+    /// Their UDP payload, in bytes.
+    pub bytes: u64,
+}
+
 /// What a datagram calls for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Elicits {
@@ -38,12 +58,20 @@ pub struct Owed {
     bytes: u64,
     largest_at: Instant,
     unreported: u32,
+    /// When the first of those came.
+    unreported_at: Instant,
     /// Bytes when the last report was made.
     reported: u64,
     due: Option<Instant>,
     reported_at: Option<Instant>,
     /// What the last report said: numbers up to it, and how many of them arrived.
     told: (u64, u64),
+    /// Up to where the reports before it went, the oldest first.
+    repeated: [u64; TOLD_TIMES - 1],
+    /// When the last report was made a slow path was being filled.
+    is_slow: bool,
+    /// Something came late since the last report: how far back it belongs is not known.
+    is_late: bool,
     decline: Decline,
 }
 
@@ -54,11 +82,16 @@ impl Owed {
         self.bytes += len as u64;
         if newest {
             self.largest_at = now;
+        } else {
+            self.is_late = true;
         }
         if elicits == Elicits::Nothing {
             return;
         }
         self.unreported += 1;
+        if self.unreported == 1 {
+            self.unreported_at = now;
+        }
         let steady = self.reported_at.is_some_and(|at| now.saturating_since(at) < 2 * DELAY_STEADY);
         let is_paced = elicits == Elicits::Pace;
         let delay = match steady {
@@ -66,7 +99,10 @@ impl Owed {
             true => DELAY_STEADY,
             false => DELAY_FIRST,
         };
-        let due = self.due.map_or(now + delay, |due| due.min(now + delay));
+        let mut due = self.due.map_or(now + delay, |due| due.min(now + delay));
+        if is_paced && self.is_slow && self.is_filled() {
+            due = self.unreported_at + DELAY_SLOW;
+        }
         let is_much = is_paced && self.bytes - self.reported >= PACED_BYTES_MAX;
         let is_due = is_much || self.unreported >= DATAGRAMS_MAX;
         self.due = Some(if is_due { due.min(now) } else { due });
@@ -75,6 +111,12 @@ impl Owed {
     /// Whether the path has begun to lose much of what the peer sends: said once.
     pub const fn takes_decline(&mut self) -> bool {
         self.decline.takes_decline()
+    }
+
+    /// Whether what is not reported yet looks like all that the path can carry.
+    fn is_filled(&self) -> bool {
+        let bytes = self.bytes - self.reported;
+        self.unreported >= FILLING_DATAGRAMS && bytes >= u64::from(self.unreported) * FILLING_BYTES
     }
 
     /// Bytes received on this path so far, UDP payload.
@@ -87,6 +129,17 @@ impl Owed {
         self.due
     }
 
+    /// As [`Self::report`], of a path on which nothing more arrives: all that is known.
+    pub fn last_report(
+        &mut self,
+        now: Instant,
+        serial: PathSerial,
+        window: &ReplayWindow,
+    ) -> Option<Feedback> {
+        self.is_late = true;
+        self.report(now, serial, window)
+    }
+
     /// The frame to send now; what it reports is no longer owed.
     pub fn report(
         &mut self,
@@ -95,10 +148,15 @@ impl Owed {
         window: &ReplayWindow,
     ) -> Option<Feedback> {
         let largest = window.highest()?;
+        let took = now.saturating_since(self.unreported_at);
+        self.is_slow = took >= DELAY_PACED && self.is_filled();
         self.due = None;
         self.unreported = 0;
         self.reported = self.bytes;
         self.reported_at = Some(now);
+        let floor = if std::mem::take(&mut self.is_late) { 0 } else { self.repeated[0] };
+        self.repeated.rotate_left(1);
+        self.repeated[TOLD_TIMES - 2] = self.told.0;
         let (upto, received) = std::mem::replace(&mut self.told, (largest + 1, self.received));
         self.decline.sample(now, (largest + 1).saturating_sub(upto), self.received - received);
         let delay = now.saturating_since(self.largest_at).as_micros();
@@ -109,7 +167,7 @@ impl Owed {
             arrived_us: self.largest_at.wrapping_micros(),
             received: self.received,
             bytes: self.bytes,
-            runs: window.runs(),
+            runs: window.runs(floor),
         })
     }
 }

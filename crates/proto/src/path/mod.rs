@@ -24,6 +24,7 @@ use crate::wire::data::{BASE_DATAGRAM, MAX_DATAGRAM};
 use crate::wire::frame::Feedback;
 use congestion::{Controller, Told};
 use delay::Delay;
+use feedback::Reports;
 use flight::News;
 use mtu::MtuSearch;
 use probe::{Answer, Probes};
@@ -124,6 +125,8 @@ pub struct Path {
     pub retransmitted: u64,
     /// Bytes of copies that left by it of what is of no use late, frame headers included.
     pub copied: u64,
+    /// What told the peer what had arrived, and nothing else.
+    pub reports: Reports,
 }
 
 impl Path {
@@ -163,6 +166,7 @@ impl Path {
             split: 0,
             retransmitted: 0,
             copied: 0,
+            reports: Reports::default(),
         }
     }
 
@@ -191,6 +195,12 @@ impl Path {
     /// Whether the path may carry originals.
     pub const fn is_proven(&self) -> bool {
         matches!(self.trust, Trust::Proven)
+    }
+
+    /// Records that a datagram of `len` bytes left which carries feedback and nothing else.
+    pub const fn reported(&mut self, len: usize) {
+        self.reports.datagrams += 1;
+        self.reports.bytes += len as u64;
     }
 
     /// Records that `len` bytes left.

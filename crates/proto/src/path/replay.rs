@@ -71,15 +71,19 @@ impl ReplayWindow {
         newest
     }
 
-    /// Alternating lengths of runs received and missing, downwards from the highest number; at
-    /// most 1,024 numbers deep.
-    pub fn runs(&self) -> [(u32, u32); FEEDBACK_RUNS_MAX] {
+    /// Alternating lengths of runs received and missing, downwards from the highest number: to the
+    /// end of the run that `enough` is in, or of the last that there is room for; at most 1,024
+    /// numbers deep.
+    pub fn runs(&self, enough: PacketNumber) -> [(u32, u32); FEEDBACK_RUNS_MAX] {
         let mut runs = [(0, 0); FEEDBACK_RUNS_MAX];
         let Some(highest) = self.highest else { return runs };
         let floor = highest.saturating_sub(RUNS_DEPTH.min(self.span()) - 1);
         let mut number = highest;
         for run in &mut runs {
             run.0 = self.count_down(&mut number, floor, true);
+            if number < enough {
+                break;
+            }
             run.1 = self.count_down(&mut number, floor, false);
             if number <= floor {
                 break;

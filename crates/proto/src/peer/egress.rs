@@ -20,6 +20,8 @@ use crate::wire::inner::{InnerPacket, InnerView};
 pub(super) enum Load {
     /// Nothing that the peer owes feedback for.
     Quiet,
+    /// Feedback, and nothing else.
+    Report,
     /// Frames that elicit feedback.
     Eliciting,
     /// One inner packet, kept until the peer tells of it, but for so many bytes at its end: those
@@ -32,6 +34,14 @@ pub(super) enum Load {
 impl Load {
     pub(super) const fn of(eliciting: bool) -> Self {
         if eliciting { Self::Eliciting } else { Self::Quiet }
+    }
+
+    /// Whether the peer owes feedback for it.
+    const fn elicits(self) -> bool {
+        match self {
+            Self::Quiet | Self::Report => false,
+            Self::Eliciting | Self::Packet { .. } | Self::Doubled { .. } => true,
+        }
     }
 }
 
@@ -358,7 +368,7 @@ pub(super) fn seal_into(
         return Err(DropReason::Amplification);
     }
     note_idle(cx.now, path, lane);
-    let number = lane.take_number(cx.now, cx.memory.blocks(), len, load != Load::Quiet);
+    let number = lane.take_number(cx.now, cx.memory.blocks(), len, load.elicits());
     if let Load::Packet { elsewhere } | Load::Doubled { elsewhere } = load {
         lane.flight.keep(cx.memory.blocks(), draft.written(), elsewhere);
     }
@@ -367,5 +377,8 @@ pub(super) fn seal_into(
     }
     draft.finish(path.route, &lane.seal, profile, number);
     path.sent(cx.now, len);
+    if load == Load::Report {
+        path.reported(len);
+    }
     Ok(len)
 }

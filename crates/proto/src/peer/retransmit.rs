@@ -146,7 +146,7 @@ impl Peer {
         {
             let lanes = epoch.rx.values_mut().filter(|lane| lane.path == Some(id));
             let words =
-                lanes.filter_map(|lane| lane.owed.report(cx.now, lane.serial, &lane.window));
+                lanes.filter_map(|lane| lane.owed.last_report(cx.now, lane.serial, &lane.window));
             let last = &mut connector.last_words;
             last.words.extend(words);
             let excess = last.words.len().saturating_sub(LAST_WORDS_MAX);

@@ -10,6 +10,7 @@ use crate::flow::report::FlowReport;
 use crate::id::{LinkId, PeerKey};
 use crate::outbox::Route;
 use crate::path::delay::Delay;
+use crate::path::feedback::Reports;
 use crate::path::rate::Rate;
 use crate::path::{Health, Path, Trust};
 use crate::time::{Duration, Instant};
@@ -106,6 +107,8 @@ pub struct PathStatus {
     pub retransmitted: u64,
     /// Bytes of copies that left by it of what is of no use late.
     pub copied: u64,
+    /// What left by it to tell the peer what had arrived, and for nothing else.
+    pub reports: Reports,
     /// When an authentic datagram last came by it.
     pub heard_at: Option<Instant>,
     /// Since when an answer has been owed by the peer.
@@ -134,6 +137,7 @@ impl PathStatus {
             split: path.split,
             retransmitted: path.retransmitted,
             copied: path.copied,
+            reports: path.reports,
             heard_at: path.heard_at,
             unanswered_since: unanswered,
         }

@@ -354,7 +354,7 @@ impl Peer {
                 |id: &PathId| self.paths.get(*id).is_some_and(|p| p.health != Health::Gone);
             let Some(path) = path.filter(usable).or(fallback) else { continue };
             let fill = |draft: &mut Draft<'_>| Frame::Feedback(report).emit(draft.frames());
-            if let Err(reason) = self.send_under(cx, epoch, path, Load::Quiet, fill) {
+            if let Err(reason) = self.send_under(cx, epoch, path, Load::Report, fill) {
                 cx.drops.count(reason);
             }
             if declines {

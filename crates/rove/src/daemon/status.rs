@@ -363,6 +363,8 @@ fn path(path: &PathStatus, share: f64, now: Instant, around: &Surroundings<'_>) 
         "split": path.split,
         "retransmitted": path.retransmitted,
         "copied_bytes": path.copied,
+        "feedback_datagrams": path.reports.datagrams,
+        "feedback_bytes": path.reports.bytes,
         "link_rank": rank.map(|rank| rank + 1),
         "link_state": ranked.and_then(|ranked| ranked.standing.label()),
         "link_use": ranked.map(|ranked| ranked.usage),

@@ -5,6 +5,7 @@ use rove_proto::id::{PeerKey, SocketId};
 use rove_proto::outbox::Route;
 use rove_proto::path::Trust;
 use rove_proto::path::delay::Delay;
+use rove_proto::path::feedback::Reports;
 
 use super::*;
 
@@ -39,6 +40,7 @@ pub(in crate::daemon) fn path(health: Health, heard: Option<u64>, owed: Option<u
         split: 0,
         retransmitted: 0,
         copied: 0,
+        reports: Reports::default(),
         rx_bytes: 2,
         heard_at: heard.map(ago),
         unanswered_since: owed.map(ago),

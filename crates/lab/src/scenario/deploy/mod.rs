@@ -5,7 +5,7 @@ mod rove;
 
 use super::binary::Binary;
 use super::testbed::{Address, Testbed};
-use crate::ground::Transport;
+use crate::ground::{Receiver, Reported, Transport};
 use anyhow::bail;
 pub use openvpn::{OpenVpn, absent as openvpn_absent};
 pub use rove::{Hold, Rove, Setup, Streams};
@@ -144,6 +144,17 @@ impl Deployment {
         match self {
             Self::Bare | Self::OpenVpn(_) => Ok(None),
             Self::Rove(rove) => rove.transport(testbed),
+        }
+    }
+
+    /// What came to an end of Rove, and what telling the other end of it cost.
+    ///
+    /// # Errors
+    /// When that end does not answer.
+    pub fn reported(&self, testbed: &Testbed, at: Receiver) -> anyhow::Result<Vec<Reported>> {
+        match self {
+            Self::Bare | Self::OpenVpn(_) => Ok(Vec::new()),
+            Self::Rove(rove) => rove.reported(testbed, at),
         }
     }
 

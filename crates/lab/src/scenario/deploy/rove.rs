@@ -4,7 +4,9 @@ use super::super::addresses::{OTHER_SERVERS_NETWORK, SERVER, TUNNEL_NETWORK};
 use super::super::binary::Binary;
 use super::super::testbed::{Testbed, server_numbered};
 use super::How;
-use crate::ground::{Assist, Call, Mode, SCHEDULERS, Spread, TRANSPORTS, Transport};
+use crate::ground::{
+    Assist, Call, Mode, Receiver, Reported, SCHEDULERS, Spread, TRANSPORTS, Transport,
+};
 use crate::netns::{Host, Process, monotonic_ns};
 use crate::world;
 use anyhow::{Context as _, bail};
@@ -190,6 +192,34 @@ impl Rove {
             Some("tcp+tls" | "mptcp+tls") => Ok(Some(Transport::Tls)),
             Some(_) | None => bail!("`rove paths` names a transport that is not known: {path}"),
         }
+    }
+
+    /// What came to the client by each of its paths, or to the gateway by all of the client's, and
+    /// what was said of that.
+    pub(super) fn reported(
+        &self,
+        testbed: &Testbed,
+        at: Receiver,
+    ) -> anyhow::Result<Vec<Reported>> {
+        let (host, asked) = match at {
+            Receiver::Client => (testbed.client, &["paths", "--json"][..]),
+            Receiver::Server => (testbed.gateway, &["gateway", "peers", "--json"][..]),
+        };
+        let said = Commands::of(testbed.network.host(host), &self.binary).run(asked)?.concat();
+        let said: Value = serde_json::from_str(&said)?;
+        let headers = testbed.family().udp_headers() as u64;
+        let of = |one: &Value| {
+            let number = |key: &str| {
+                one[key].as_u64().with_context(|| format!("Rove does not say `{key}`: {one}"))
+            };
+            Ok(Reported {
+                path: one["id"].as_u64().unwrap_or_default(),
+                came_bytes: number("rx_bytes")?,
+                feedback_bytes: number("feedback_bytes")? + number("feedback_datagrams")? * headers,
+            })
+        };
+        let all = if at == Receiver::Client { &said } else { &said["peers"] };
+        all.as_array().map(Vec::as_slice).unwrap_or_default().iter().map(of).collect()
     }
 
     /// What both ends say that they hold; nothing where they were told to hold nothing, or nobody

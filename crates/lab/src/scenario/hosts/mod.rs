@@ -13,8 +13,8 @@ use crate::arrivals::Gap;
 use crate::emu::{BitErrors, Carrier, End, LinkConfig, MS};
 use crate::ground::{
     Act, Call, CallRun, Called, Calling, Clock, Connections, Cue, Download, FIRST_LINK, Flow,
-    FlowRun, Ground, Harm, Heard, Moment, Overheard, Pings, Receiver, RoundTrips, Route, Session,
-    SessionRun, Terrain, Transfer, Transport, Trouble,
+    FlowRun, Ground, Harm, Heard, Moment, Overheard, Pings, Receiver, Reported, RoundTrips, Route,
+    Session, SessionRun, Terrain, Transfer, Transport, Trouble,
 };
 use crate::netns::{Capture, Captured, Direction, Process, monotonic_ns};
 use crate::programs::{FlowRequest, Report, report};
@@ -400,6 +400,10 @@ impl Ground for Hosts {
 
     fn transport(&mut self) -> Result<Option<Transport>, Trouble> {
         Ok(self.deployment.transport(&self.testbed)?)
+    }
+
+    fn reported(&mut self, at: Receiver) -> Result<Vec<Reported>, Trouble> {
+        Ok(self.deployment.reported(&self.testbed, at)?)
     }
 
     fn act(&mut self, act: Act) -> Result<Moment, Trouble> {

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use rove_proto::id::{LinkId, Transport};
-use rove_proto::node::{Command, PeerState, PeerStatus};
+use rove_proto::node::{Command, PathStatus, PeerState, PeerStatus};
 use rove_proto::path::Health;
 use rove_proto::time::Duration;
 
@@ -18,9 +18,12 @@ use super::super::road::{CLIENT, HOME, Road as _, Tunnelled};
 use super::super::streams::{HTTPS, LISTENS};
 use crate::emu::{Carrier, Filter, SECOND};
 use crate::ground::{
-    Act, Blockade, Edge, FIRST_LINK, Families, Known, Moment, Terrain, Transport as ByWhat, Trouble,
+    Act, Blockade, Edge, FIRST_LINK, Families, Known, Moment, Receiver, Reported, Terrain,
+    Transport as ByWhat, Trouble,
 };
 
+/// Bytes of an IPv4 and a UDP header.
+const HEADERS: u64 = 28;
 /// Where the client goes: an open network.
 const CAFE: usize = 1;
 /// Where its second card is: behind a NAT box that gives every flow a port of its own.
@@ -350,6 +353,21 @@ pub(super) fn transport(road: &Tunnelled) -> Option<ByWhat> {
         (Transport::Udp, _) => Some(ByWhat::Udp),
         (Transport::Stream, tls) => tls.map(|tls| if tls { ByWhat::Tls } else { ByWhat::Tcp }),
     }
+}
+
+/// What came to an end of the tunnel by each path, and what it said of that.
+pub(super) fn reported(road: &Tunnelled, at: Receiver) -> Vec<Reported> {
+    let host = match at {
+        Receiver::Client => CLIENT + 1,
+        Receiver::Server => GATEWAY,
+    };
+    let paths = status(road, host).map(|session| session.paths).unwrap_or_default();
+    let of = |path: PathStatus| Reported {
+        path: path.id.into(),
+        came_bytes: path.rx_bytes,
+        feedback_bytes: path.reports.bytes + path.reports.datagrams * HEADERS,
+    };
+    paths.into_iter().map(of).collect()
 }
 
 const fn filter(blockade: Blockade) -> Filter {

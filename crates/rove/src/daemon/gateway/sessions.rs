@@ -89,6 +89,9 @@ fn add_sessions(
         peer["last_heard_s"] = heard_ago(session).map(|ago| ago.as_secs()).into();
         peer["tx_bytes"] = session.paths.iter().map(|path| path.tx_bytes).sum::<u64>().into();
         peer["rx_bytes"] = session.paths.iter().map(|path| path.rx_bytes).sum::<u64>().into();
+        let reports = || session.paths.iter().map(|path| path.reports);
+        peer["feedback_datagrams"] = reports().map(|one| one.datagrams).sum::<u64>().into();
+        peer["feedback_bytes"] = reports().map(|one| one.bytes).sum::<u64>().into();
     }
 }
 
