@@ -6,6 +6,7 @@ use rove_lab::demo::{self, Screen};
 use rove_lab::netns;
 use rove_lab::programs::Program;
 use rove_lab::scenario::binary::{Binary, Profile};
+use rove_lab::scenario::matrix::{self, Conditions, Row};
 use rove_lab::scenario::run::{Request, Where};
 use rove_lab::scenario::settings::{self, Setting, Settings};
 use rove_lab::scenario::{self, SCENARIOS};
@@ -55,6 +56,13 @@ enum Command {
     ///
     /// Exit status: 0 every law held, 1 one was broken: the operations that lead to it are printed.
     World(World),
+    /// Measure the goodput matrix anew: loss x round trip x pair x congestion control x scheduler
+    ///
+    /// Takes some minutes. Writes goodput-matrix.txt and, drawn, goodput-matrix.svg.
+    ///
+    /// Exit status: 0 they are written (with --check: nothing differs), 1 something differs, 3 it
+    /// could not be measured.
+    Matrix(Matrix),
     /// Say whether there can be namespaces and network devices here; exit status 3 if not
     Probe,
     /// A program that runs in a host of the lab
@@ -102,12 +110,33 @@ struct World {
     watch: bool,
 }
 
+#[derive(Args)]
+struct Matrix {
+    /// Where both are, or shall be
+    #[arg(long = "in", value_name = "DIR", default_value = "bench/results")]
+    directory: PathBuf,
+    /// On how many cores; all of them unless it is said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_024))]
+    jobs: Option<u64>,
+    /// Only this pair of links, as the text calls it, and leave the others as they are; may be
+    /// repeated
+    #[arg(long = "pair", value_name = "PAIR")]
+    pairs: Vec<String>,
+    /// Write nothing: print every cell that is not as it was
+    #[arg(long)]
+    check: bool,
+    /// Measure nothing: draw what is written there
+    #[arg(long, conflicts_with_all = ["jobs", "pairs", "check"])]
+    draw: bool,
+}
+
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::List => list(),
         Command::Demo { bare, rove } => finish(show(bare, rove.as_deref()), FAILED),
         Command::Run(run) => start(run),
         Command::World(world) => finish(simulate(&world), COULD_NOT_RUN),
+        Command::Matrix(matrix) => finish(measure(&matrix), COULD_NOT_RUN),
         Command::Probe => finish(probe(), COULD_NOT_RUN),
         Command::Program(program) => finish(program.run().map(|()| 0), FAILED),
     }
@@ -159,6 +188,54 @@ fn simulate(asked: &World) -> anyhow::Result<u8> {
         world::hunt(&Hunt { seed, time: Duration::from_secs(seconds), steps }, out)?
     };
     Ok(if held { 0 } else { FAILED })
+}
+
+fn measure(asked: &Matrix) -> anyhow::Result<u8> {
+    let [text, picture] = [matrix::TEXT, matrix::PICTURE].map(|name| asked.directory.join(name));
+    let written = || {
+        let text = std::fs::read_to_string(&text);
+        let rows = text.with_context(|| format!("cannot read {}", asked.directory.display()))?;
+        matrix::read(&rows)
+    };
+    let draw = |rows: &[Row]| -> anyhow::Result<()> {
+        let drawn = matrix::picture::draw(rows);
+        std::fs::write(&picture, drawn).with_context(|| cannot_write(&picture))
+    };
+    if asked.draw {
+        return written().and_then(|rows| draw(&rows)).map(|()| 0);
+    }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let jobs = asked.jobs.map_or(cores, |jobs| usize::try_from(jobs).unwrap_or(cores));
+    let tell = |rows: &[Row]| {
+        let mut err = std::io::stderr().lock();
+        rows.iter().for_each(|row| drop(writeln!(err, "{}", row.line())));
+    };
+    let is_asked = |pair: &String| asked.pairs.is_empty() || asked.pairs.contains(pair);
+    let mut conditions = Conditions::all();
+    if let Some(pair) =
+        asked.pairs.iter().find(|&pair| conditions.iter().all(|one| one.pair() != *pair))
+    {
+        anyhow::bail!("--pair {pair}: there is no such pair in the matrix");
+    }
+    conditions.retain(|one| is_asked(&one.pair()));
+    let mut rows = matrix::measure(&conditions, jobs, &tell)?;
+    if asked.check {
+        let mut before = written()?;
+        before.retain(|row| is_asked(&row.pair));
+        let differs = matrix::differences(&before, &rows);
+        differs.iter().for_each(|line| drop(writeln!(std::io::stdout(), "{line}")));
+        return Ok(if differs.is_empty() { 0 } else { FAILED });
+    }
+    if !asked.pairs.is_empty() {
+        rows = matrix::renewed(written()?, rows);
+    }
+    std::fs::create_dir_all(&asked.directory)?;
+    std::fs::write(&text, matrix::text(&rows)).with_context(|| cannot_write(&text))?;
+    draw(&rows).map(|()| 0)
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
 }
 
 fn probe() -> anyhow::Result<u8> {

@@ -482,7 +482,10 @@ impl<const N: usize> Cell<N> {
         let kind = self.kind(mbps * 1_000_000 / 8 * (seconds + OPENING_NS / SECOND));
         let transfers = ground.connect(&[kind], length_ns + OPENING_NS, &[])?.concat();
         // Short runs are for tests of the lab: they skip in proportion.
-        let skip_ns = FIRST_NS.min(length_ns / 6);
+        let skip_ns = match stage.settings.number("first") {
+            0 => FIRST_NS.min(length_ns / 6),
+            seconds => seconds * SECOND,
+        };
         let start_ns = transfers.first().map_or(0, |one| one.start_ns);
         let mbps = transfers.first().and_then(|one| one.mbps_within(skip_ns, length_ns));
         Ok((mbps, (start_ns + skip_ns, start_ns + length_ns)))

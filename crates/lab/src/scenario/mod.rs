@@ -27,6 +27,7 @@ mod idle;
 mod latency_qos;
 mod links;
 mod many_flows;
+pub mod matrix;
 mod mesh;
 mod nat_rebind;
 mod outage;
