@@ -7,7 +7,7 @@ use super::links::{
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
-use super::{About, Outcome, Scenario, Stage};
+use super::{About, Outcome, Scenario, Stage, feedback};
 use crate::ground::{Known, Spread};
 use serde_json::{Value, json};
 
@@ -96,7 +96,10 @@ impl Scenario for Asymmetric {
     /// What recorded networks offer nobody can foresee: there only the better one is the measure.
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
         let chosen = links::chosen(settings, "pair", PAIRS, name);
-        links::limits(settings, Some(SHARE_OF_SUM_MIN).filter(|_| !chosen.is_some_and(is_recorded)))
+        let foreseeable = !chosen.is_some_and(is_recorded);
+        let mut limits = links::limits(settings, Some(SHARE_OF_SUM_MIN).filter(|_| foreseeable));
+        limits.extend(foreseeable.then(feedback::limit));
+        limits
     }
 
     fn bound_ms(&self, settings: &Settings) -> f64 {

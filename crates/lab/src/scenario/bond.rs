@@ -5,8 +5,7 @@
 //! is to have what both links carry.
 
 use super::links::{
-    self, ASSIST, CONGESTION, Cells, FEEDBACK, FILE, GRID, KEYS, Link, MODE, Pair, SCHEDULER,
-    SECONDS,
+    self, ASSIST, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SCHEDULER, SECONDS,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -66,10 +65,7 @@ impl Scenario for Bond {
     }
 
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
-        let mut limits = links::limits(settings, Some(SHARE_OF_SUM_MIN));
-        // Who says less often what arrived by links as slow as these learns too late that one died.
-        limits.retain(|limit| limit.key() != FEEDBACK);
-        limits
+        links::limits(settings, Some(SHARE_OF_SUM_MIN))
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {

@@ -1,13 +1,22 @@
 //! What it costs to tell the other end of the tunnel what arrived, for each byte that did.
 
+use super::record::Limit;
 use super::statistics::max;
 use crate::ground::Reported;
 
-/// What it may cost, in per cent: the issue's own limit.
-pub(super) const PERCENT_MAX: f64 = 1.0;
+/// The key of the most that it costs in any cell, in per cent.
+pub(super) const MOST: &str = "feedback_percent_max";
+/// What it may cost: the issue's own limit.
+const PERCENT_MAX: f64 = 1.0;
 /// The part of all that came that must have come by a path for its share to count: by a path on
 /// which nothing is sent there are probes, and what is said of those.
 const COUNTS_FROM: f64 = 0.01;
+
+/// What must hold by paths of 5 Mbit/s and more: of slower ones, who is told less often what arrived
+/// learns too late that one died.
+pub(super) fn limit() -> Limit {
+    Limit::at_most(MOST, PERCENT_MAX)
+}
 
 /// The most that it cost by any path between two moments, in per cent: layer-3 bytes of datagrams
 /// that only told what arrived, by the UDP payload that did, which is a little less than what there

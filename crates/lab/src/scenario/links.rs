@@ -88,14 +88,12 @@ pub(super) const FILE: Setting = Setting::number(
     "another size of the file beside; 0 for the 16,331,410 bytes of the thesis",
 );
 
-/// The key of what telling what arrived costs at most: see [`feedback`].
-pub(super) const FEEDBACK: &str = "feedback_percent_max";
 /// What is measured at least.
 pub(super) const KEYS: &[Key] = &[
     Key::higher_is_better("share_of_sum_min"),
     Key::higher_is_better("share_of_best_min"),
     Key::higher_is_better("file_share_min"),
-    Key::lower_is_better(FEEDBACK),
+    Key::lower_is_better(feedback::MOST),
     Key::must_hold("checksum_ok"),
     Key::higher_is_better(TABLE),
 ];
@@ -155,10 +153,7 @@ pub(super) fn limits(settings: &Settings, share_of_sum_min: Option<f64>) -> Vec<
         ("auto" | "udp", "redundant") => (None, of_best),
         _ => (None, None),
     };
-    // Where nobody can foresee what there is, the same holds for what is said of it.
-    let feedback = share_of_sum_min.map(|_| Limit::at_most(FEEDBACK, feedback::PERCENT_MAX));
-    let intact = Limit::equal("checksum_ok", true);
-    of_sum.into_iter().chain(of_best).chain(feedback).chain([intact]).collect()
+    of_sum.into_iter().chain(of_best).chain([Limit::equal("checksum_ok", true)]).collect()
 }
 
 /// What the shallowest queue of these pairs holds, in milliseconds: lateness costs no goodput as
@@ -240,7 +235,7 @@ impl<const N: usize> Cells<N> {
         for column in ["share_of_sum", "share_of_best", "file_share"] {
             outcome.measure(&format!("{column}_min"), least(&rows, column));
         }
-        outcome.measure(FEEDBACK, table::greatest(&rows, "feedback_percent"));
+        outcome.measure(feedback::MOST, table::greatest(&rows, "feedback_percent"));
         outcome.hold("checksum_ok", !arrived.is_empty() && arrived.iter().all(|one| *one));
         outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
         let bare = BTreeMap::from([(TABLE.to_owned(), Value::Array(bare))]);

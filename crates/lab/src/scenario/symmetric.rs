@@ -10,7 +10,7 @@ use super::links::{
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
-use super::{About, Outcome, Scenario, Stage};
+use super::{About, Outcome, Scenario, Stage, feedback};
 use crate::ground::{Known, Spread};
 use serde_json::{Value, json};
 
@@ -75,7 +75,9 @@ impl Scenario for Symmetric {
     }
 
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
-        links::limits(settings, Some(SHARE_OF_SUM_MIN))
+        let mut limits = links::limits(settings, Some(SHARE_OF_SUM_MIN));
+        limits.push(feedback::limit());
+        limits
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {

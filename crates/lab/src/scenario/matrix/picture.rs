@@ -99,14 +99,14 @@ const ELSEWHERE: &[(&str, &str, &[f64])] = &[
 /// Draws it.
 pub fn draw(rows: &[Row]) -> String {
     let groups = groups(rows);
-    let lines: usize = groups.iter().map(|(_, lines)| lines.len()).sum();
+    let lines: usize = groups.iter().map(|group| group.lines.len()).sum();
     let bottom = TOP + lines as f64 * LINE + groups.len() as f64 * BETWEEN;
     let multiples = Multiples::of(rows);
     let mut svg = Svg::new(bottom + 46.0);
     legend(&mut svg);
     svg.axes(&multiples, bottom - BETWEEN);
     let mut y = TOP;
-    for (number, (pair, lines)) in groups.iter().enumerate() {
+    for (number, Group { pair, lines }) in groups.iter().enumerate() {
         let height = lines.len() as f64 * LINE;
         if number % 2 == 0 {
             let (left, width) = (16.0, WIDTH - 32.0);
@@ -134,14 +134,20 @@ pub fn draw(rows: &[Row]) -> String {
     svg.end()
 }
 
-/// Lines by pair and loss, each with its cells, in the order of the rows.
-fn groups(rows: &[Row]) -> Vec<(&str, Vec<(&str, Vec<&Row>)>)> {
-    let mut groups: Vec<(&str, Vec<(&str, Vec<&Row>)>)> = Vec::new();
+/// The cells of a pair, by what is lost.
+struct Group<'a> {
+    pair: &'a str,
+    lines: Vec<(&'a str, Vec<&'a Row>)>,
+}
+
+/// The pairs, in the order of the rows.
+fn groups(rows: &[Row]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
     for row in rows {
-        if groups.last().is_none_or(|(pair, _)| *pair != row.pair) {
-            groups.push((&row.pair, Vec::new()));
+        if groups.last().is_none_or(|group| group.pair != row.pair) {
+            groups.push(Group { pair: &row.pair, lines: Vec::new() });
         }
-        let Some((_, lines)) = groups.last_mut() else { continue };
+        let Some(Group { lines, .. }) = groups.last_mut() else { continue };
         match lines.last_mut() {
             Some((loss, cells)) if *loss == row.loss => cells.push(row),
             _ => lines.push((&row.loss, vec![row])),
