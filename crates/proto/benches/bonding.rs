@@ -187,6 +187,7 @@ fn way(now: Instant, number: u32) -> Way {
         next_at: now,
         byte_ns: 8e9 / 150e6,
         delay: trip / 2,
+        least: None,
         trip,
         loss: 0.001 * f64::from(number),
         arrives: None,

@@ -14,6 +14,7 @@ fn way(path: u32, mbps: f64, trip_ms: u64) -> Way {
         next_at: NOW,
         byte_ns: 8_000.0 / mbps,
         delay: trip / 2,
+        least: None,
         trip,
         loss: 0.0,
         arrives: None,

@@ -28,6 +28,9 @@ pub struct Way {
     pub byte_ns: f64,
     /// How much longer it takes from end to end than the shortest.
     pub delay: Duration,
+    /// What lies at least between when something leaves by it, by this node's clock, and when it
+    /// arrives by the peer's, in wrapping microseconds: no time by itself.
+    pub least: Option<u32>,
     /// Its round trip.
     pub trip: Duration,
     /// Which part of what leaves by it is lost.

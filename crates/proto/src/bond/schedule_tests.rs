@@ -11,6 +11,7 @@ fn way(path: u32, mbps: f64, delay_ms: u64) -> Way {
         next_at: NOW,
         byte_ns: 8_000.0 / mbps,
         delay,
+        least: None,
         trip: delay * 2,
         loss: 0.0,
         arrives: None,

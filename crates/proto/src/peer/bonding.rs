@@ -9,7 +9,7 @@ use super::epoch::Epoch;
 use super::index::EpochId;
 use super::{Context, Peer};
 use crate::bond::Bond;
-use crate::bond::choice::{self, Tally};
+use crate::bond::choice;
 use crate::bond::codel::Bound;
 use crate::bond::entry::{QUANTUM, Stay, WAIT_MAX};
 use crate::bond::schedule::{Among, Given, Way};
@@ -18,7 +18,7 @@ use crate::flow::priority::Level;
 use crate::flow::{self, Entrance};
 use crate::pack::Framing;
 use crate::path::congestion::Controller;
-use crate::path::{Health, Path, PathId, Trust, delay};
+use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 use crate::wire::data::OVERHEAD;
 use crate::wire::frame::{self, Frame};
@@ -39,14 +39,6 @@ const ASSISTED_QUEUE: Duration = Duration::from_millis(15);
 pub(super) const SMALL: usize = 300;
 
 impl Peer {
-    /// Whether data goes by what is shared among paths.
-    pub(super) fn is_bonded(&mut self, cx: &Context<'_>) -> bool {
-        self.bond.is_shared && {
-            self.look_at_ways(cx.now);
-            !self.bond.ways.is_empty()
-        }
-    }
-
     /// Sends an inner packet, which is bonded: at once what somebody waits for, by the path that
     /// has it there first; in its turn what is part of much.
     pub(super) fn send_bonded(
@@ -154,16 +146,6 @@ impl Peer {
             }
         }
         self.send_packet(cx, first, load, framing, view, packet)
-    }
-
-    /// The path by which something that leaves now arrives first.
-    pub(super) fn quickest(&mut self, cx: &Context<'_>, len: usize) -> Option<PathId> {
-        if !self.bond.is_shared {
-            return None;
-        }
-        self.look_at_ways(cx.now);
-        let place = choice::quickest(cx.now, &self.bond.ways, len)?;
-        Some(self.bond.ways[place].path)
     }
 
     /// When a path may carry what waits.
@@ -279,65 +261,6 @@ impl Peer {
             let mut ways = self.bond.ways.iter();
             path.was_closed = waits && ways.any(|way| way.path == path.id && !way.is_open());
             self.bond.is_closed |= path.was_closed;
-        }
-    }
-
-    /// Looks which paths carry and how they are, if that may have changed.
-    pub(super) fn look_at_ways(&mut self, now: Instant) {
-        let looked = Some((now, self.paths.changes()));
-        if self.bond.looked == looked {
-            return;
-        }
-        let mut ways = std::mem::take(&mut self.bond.ways);
-        let mut count = 0;
-        for path in self.paths.iter().filter(|path| self.is_way(now, path)) {
-            let Some(way) = self.way(now, path) else { continue };
-            let known = ways.iter().position(|known| known.path == path.id);
-            let known = known.filter(|&at| at >= count).unwrap_or_else(|| {
-                ways.push(way);
-                ways.len() - 1
-            });
-            let Way { line, tally, .. } = ways[known];
-            ways.swap(count, known);
-            ways[count] = Way { line, tally, ..way };
-            count += 1;
-        }
-        ways.truncate(count);
-        self.compare_delays(&mut ways);
-        self.bond.lines.settle(&mut ways);
-        self.bond.ways = ways;
-        self.bond.looked = looked;
-    }
-
-    /// A path as far as the choice goes, as it is now.
-    fn way(&self, now: Instant, path: &Path) -> Option<Way> {
-        let controller = path.congestion.as_deref()?;
-        let lane = self.epochs.current.as_ref()?.tx.iter().find(|lane| lane.path == path.id);
-        let loss = lane.map_or(0.0, |lane| lane.flight.loss().share());
-        let in_flight = self.epochs.in_flight(path.id);
-        Some(Way {
-            path: path.id,
-            next_at: controller.next_at(),
-            byte_ns: 1e9 / controller.pacing_rate(),
-            delay: path.rtt.minimum().unwrap_or_default() / 2,
-            trip: path.rtt.smoothed(),
-            loss,
-            arrives: path.rates.0.at(now),
-            room: controller.room(in_flight),
-            waiting: 0,
-            line: usize::MAX,
-            tally: Tally::default(),
-        })
-    }
-
-    /// The clocks of both ends tell by how much one way is longer than another.
-    fn compare_delays(&self, ways: &mut [Way]) {
-        let least = |way: &Way| self.paths.get(way.path).and_then(|path| path.delay.least());
-        let shortest = ways.iter().map(least).reduce(|a, b| Some(delay::earlier(a?, b?)));
-        let Some(shortest) = shortest.flatten() else { return };
-        for way in ways {
-            let more = least(way).map_or(0, |least| least.wrapping_sub(shortest));
-            way.delay = Duration::from_micros(more.into());
         }
     }
 

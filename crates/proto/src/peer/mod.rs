@@ -39,6 +39,7 @@ mod status;
 mod timers;
 mod trust;
 pub mod waiting;
+mod ways;
 
 pub use connector::STREAMS_MAX;
 pub(crate) use context::Context;

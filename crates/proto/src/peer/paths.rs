@@ -18,9 +18,13 @@ pub(crate) struct Paths {
     /// How often another path was taken.
     moves: u32,
     next: u32,
-    /// How often any of them may have changed.
+    /// How often any of them may have changed,
     changes: u64,
+    /// and in which places they are that may have since it was asked last, a bit each.
+    changed: u16,
 }
+
+const _: () = assert!(PATHS_MAX <= u16::BITS as usize);
 
 /// Where the next inner packet goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,8 +43,10 @@ impl Paths {
 
     /// The path named `id`, to change.
     pub(crate) fn get_mut(&mut self, id: PathId) -> Option<&mut Path> {
+        let place = self.list.iter().position(|path| path.id == id)?;
         self.changes += 1;
-        self.list.iter_mut().find(|path| path.id == id)
+        self.changed |= 1 << place;
+        self.list.get_mut(place)
     }
 
     /// The same, for what leaves by it: that is no change that the choice among paths would not
@@ -59,12 +65,23 @@ impl Paths {
         self.changes
     }
 
+    /// The places in the order of [`Self::iter`] of those that may have changed since it was asked
+    /// last, a bit each; all if there are others now.
+    pub(crate) const fn take_changed(&mut self) -> u16 {
+        std::mem::replace(&mut self.changed, 0)
+    }
+
+    const fn change_all(&mut self) {
+        self.changes += 1;
+        self.changed = u16::MAX;
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
         self.list.iter()
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
-        self.changes += 1;
+        self.change_all();
         self.list.iter_mut()
     }
 
@@ -89,7 +106,7 @@ impl Paths {
 
     /// Data goes by `id` from now on.
     pub(crate) fn activate(&mut self, id: PathId) {
-        self.changes += 1;
+        self.change_all();
         if self.active != Some(id) {
             self.moves = self.moves.wrapping_add(1);
         }
@@ -124,7 +141,7 @@ impl Paths {
 
     /// Adds a path. Returns one that had to make room.
     pub(crate) fn add(&mut self, path: Path) -> Option<Path> {
-        self.changes += 1;
+        self.change_all();
         let given_up = if self.list.len() >= PATHS_MAX {
             let rank = |p: &Path| (liveliness(p.health), p.heard_at);
             let spare = self.list.iter().enumerate().filter(|(_, p)| Some(p.id) != self.active);
@@ -139,7 +156,7 @@ impl Paths {
 
     /// Removes a path.
     pub(crate) fn remove(&mut self, id: PathId) -> Option<Path> {
-        self.changes += 1;
+        self.change_all();
         if self.active == Some(id) {
             self.active = None;
         }

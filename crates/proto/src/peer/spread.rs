@@ -177,7 +177,10 @@ impl Peer {
         if !(keeps || is_able(path)) || self.is_nat_test(path.id) || !self.is_for_all(path) {
             return false;
         }
-        let able = || self.paths.iter().filter(|other| is_able(other) && other.link == path.link);
+        let able = || self.paths.iter().filter(|other| other.link == path.link && is_able(other));
+        if able().all(|other| other.id == path.id) {
+            return true; // which is nearly always so, and asked with every datagram
+        }
         let way = |path: &Path| (path.route.local, path.route.remote);
         let subflows = usize::from(connector.spread.subflows.clamp(1, SUBFLOWS_MAX));
         let best = able().min_by_key(|other| self.place(other));

@@ -188,8 +188,10 @@ impl Peer {
     /// When a stream that is to be ready, and failed, is tried again: while anybody speaks.
     pub(super) fn retry_due(&self) -> Option<Instant> {
         let Side::Gateway(connector) = &self.side else { return None };
-        let missing = connector.spares.iter().filter(|way| self.spares_by(**way) == 0);
-        let due = missing.filter_map(|way| connector.retry_at(way)).min()?;
+        // Hardly anything fails: that is looked at before who leads where.
+        let failed = connector.spares.iter().filter_map(|way| Some((way, connector.retry_at(way)?)));
+        let missing = failed.filter(|&(way, _)| self.spares_by(*way) == 0);
+        let due = missing.map(|(_, at)| at).min()?;
         (!self.is_idle_at(due)).then_some(due)
     }
 
