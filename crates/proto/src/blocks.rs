@@ -1,4 +1,5 @@
-//! Memory for copies of what is in flight: queues of bytes, made of blocks that a node lends.
+//! Memory for copies of what is in flight: queues of bytes, made of blocks that a node lends, and
+//! [`Parcel`]s of one packet each.
 //!
 //! What is kept of packets until they have arrived grows to megabytes and shrinks to nothing many
 //! times a second. Were it asked of the allocator each time, every 4 KB would cost a page fault;
@@ -6,9 +7,12 @@
 //! lie in the processor's cache. Here the block that was given back last is lent first, and what
 //! nobody needed for a while goes back to the system.
 
+pub mod parcel;
+
 use std::collections::VecDeque;
 
 use crate::time::{Duration, Instant};
+use parcel::{Parcel, Sheet};
 
 /// Bytes of a block. What is queued in one piece must not be longer.
 pub const BLOCK: usize = 4_096;
@@ -19,19 +23,32 @@ const RESTING_BLOCKS: usize = 4;
 
 type Block = [u8; BLOCK];
 
-/// Blocks that nobody uses at present.
+/// Blocks that nobody uses at present, and what parcels are written in.
 #[derive(Clone, Default)]
 pub struct Blocks {
-    spare: Vec<Box<Block>>,
-    /// The fewest that were spare since they were counted last: so many were not needed.
-    fewest: usize,
+    blocks: Spare<Block>,
+    sheets: Spare<Sheet>,
     /// When they are counted again.
     due: Option<Instant>,
 }
 
+/// Pieces of memory of one kind.
+#[derive(Clone)]
+struct Spare<T> {
+    list: Vec<Box<T>>,
+    /// The fewest that were spare since they were counted last: so many were not needed.
+    fewest: usize,
+}
+
+impl<T> Default for Spare<T> {
+    fn default() -> Self {
+        Self { list: Vec::new(), fewest: 0 }
+    }
+}
+
 impl std::fmt::Debug for Blocks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Blocks").field("spare", &self.spare.len()).finish_non_exhaustive()
+        f.debug_struct("Blocks").field("spare", &self.blocks.list.len()).finish_non_exhaustive()
     }
 }
 
@@ -47,23 +64,49 @@ impl Blocks {
         match self.due {
             Some(due) if now < due => return,
             Some(_) => {
-                self.spare.truncate(self.spare.len() - self.fewest);
-                self.spare.shrink_to_fit();
+                self.blocks.release();
+                self.sheets.release();
             }
             None => {}
         }
-        self.fewest = self.spare.len();
-        self.due = (self.fewest > 0).then(|| now + SPARE_TIME);
+        self.blocks.fewest = self.blocks.list.len();
+        self.sheets.fewest = self.sheets.list.len();
+        let any = self.blocks.fewest + self.sheets.fewest > 0;
+        self.due = any.then(|| now + SPARE_TIME);
+    }
+
+    /// A parcel with a packet in two parts; `None` if that is longer than
+    /// [`PACKET_MAX`](parcel::PACKET_MAX).
+    pub fn parcel(&mut self, head: &[u8], tail: &[u8]) -> Option<Parcel> {
+        let lend = || self.sheets.lend().unwrap_or_else(|| Box::new([0; size_of::<Sheet>()]));
+        Parcel::new(lend, (head, tail))
+    }
+
+    /// A parcel that is of no use any more.
+    pub fn discard(&mut self, parcel: Parcel) {
+        self.sheets.list.push(parcel.sheet);
     }
 
     fn lend(&mut self) -> Box<Block> {
-        let block = self.spare.pop().unwrap_or_else(|| Box::new([0; BLOCK]));
-        self.fewest = self.fewest.min(self.spare.len());
-        block
+        self.blocks.lend().unwrap_or_else(|| Box::new([0; BLOCK]))
     }
 
     fn take_back(&mut self, block: Box<Block>) {
-        self.spare.push(block);
+        self.blocks.list.push(block);
+    }
+}
+
+impl<T> Spare<T> {
+    fn lend(&mut self) -> Option<Box<T>> {
+        let piece = self.list.pop();
+        self.fewest = self.fewest.min(self.list.len());
+        piece
+    }
+
+    /// Gives back what was not needed since they were counted.
+    fn release(&mut self) {
+        self.list.truncate(self.list.len() - self.fewest);
+        self.list.shrink_to_fit();
     }
 }
 
@@ -202,15 +245,36 @@ mod tests {
         queue.push(&mut blocks, &vec![7; 10 * BLOCK]);
         queue.forget_first(&mut blocks, 10 * BLOCK);
         blocks.release(at(10));
-        assert_eq!((blocks.spare.len(), blocks.due()), (10, Some(at(20))), "it was needed");
+        assert_eq!((blocks.blocks.list.len(), blocks.due()), (10, Some(at(20))), "it was needed");
         blocks.release(at(19));
         queue.push(&mut blocks, &vec![7; 3 * BLOCK]);
         queue.forget_first(&mut blocks, 3 * BLOCK);
-        assert_eq!(blocks.spare.len(), 10);
+        assert_eq!(blocks.blocks.list.len(), 10);
         blocks.release(at(20));
-        assert_eq!(blocks.spare.len(), 3);
+        assert_eq!(blocks.blocks.list.len(), 3);
         blocks.release(at(30));
-        assert_eq!((blocks.spare.len(), blocks.due()), (0, None));
+        assert_eq!((blocks.blocks.list.len(), blocks.due()), (0, None));
+    }
+
+    #[test]
+    fn a_parcel_holds_a_packet() {
+        let mut blocks = Blocks::default();
+        assert!(blocks.parcel(&[0; 1_000], &[0; parcel::PACKET_MAX - 999]).is_none());
+        let mut one = blocks.parcel(&[1; 700], &[2; 800]).unwrap();
+        assert_eq!(
+            (one.len(), one.packet()),
+            (1_500, &[[1; 700].as_slice(), &[2; 800]].concat()[..])
+        );
+        one.packet_mut()[0] = 9;
+        assert_eq!(one.packet()[..2], [9, 1]);
+        // What is given back is lent again first, and nothing of it is seen.
+        blocks.discard(one);
+        let other = blocks.parcel(&[3; 5], &[]).unwrap();
+        assert_eq!((other.packet(), blocks.sheets.list.len()), (&[3; 5][..], 0));
+        blocks.discard(other);
+        blocks.release(at(0));
+        blocks.release(at(10));
+        assert_eq!((blocks.sheets.list.len(), blocks.due()), (0, None));
     }
 
     proptest! {

@@ -2,7 +2,6 @@ use super::*;
 use crate::blocks::Blocks;
 use crate::bond::schedule::{Among, Given, Lines};
 use crate::path::PathId;
-use crate::wire::inner::InnerPacket;
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 const LEN: usize = 1_000;
@@ -47,7 +46,7 @@ fn given(scheduler: Scheduler, ways: &mut [Way]) -> Vec<usize> {
         let place = scheduler.choose(NOW, ways, LEN).unwrap();
         let (among, is_earlier) = (Among::One, false);
         let what = Given { bucket: 0, among, sequence: 0, is_earlier, len: LEN, elsewhere: 0 };
-        lines.push(&mut blocks, &mut ways[place], what, InnerPacket::whole(&[0; LEN]));
+        lines.push(&mut ways[place], what, blocks.parcel(&[0; LEN], &[]).unwrap());
         given.push(place);
     }
     given

@@ -13,13 +13,16 @@ use std::collections::VecDeque;
 
 use super::BUCKETS;
 use super::codel::{Bound, Codel, Sentence, mark};
-use crate::blocks::{BLOCK, Blocks, Queue};
+use crate::blocks::Blocks;
+use crate::blocks::parcel::{PACKET_MAX, Parcel};
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{InnerPacket, MAX_PACKET};
 
 /// Bytes that may wait in all, with what is remembered of each packet: what 1 Gbit/s brings in
-/// 60 ms. The blocks that they lie in are at most two a bucket more.
+/// 60 ms.
 pub const BYTES_MAX: usize = 8 << 20;
+/// And packets: each lies in room for a full one, so these take 12 MB however short they are.
+pub const PACKETS_MAX: usize = 1 << 13;
 /// Bytes of a bucket's turn: two full packets, the fewest that can be sent as one run.
 pub const QUANTUM: u16 = 3_000;
 /// How long a packet may wait: after this its sender has sent it again, or gave up.
@@ -33,9 +36,9 @@ const REST_TIME: Duration = Duration::from_secs(10);
 /// A bucket in which nothing waits remembers no more than so many packets' places.
 const RESTING_SLOTS: usize = 16;
 
-const _: () = assert!(MAX_PACKET <= BLOCK && MAX_PACKET <= u16::MAX as usize);
+const _: () = assert!(MAX_PACKET <= PACKET_MAX && MAX_PACKET <= u16::MAX as usize);
 const _: () = assert!(QUANTUM as usize == 2 * MAX_PACKET);
-const _: () = assert!(size_of::<Slot>() <= 24 && size_of::<Bucket>() <= 256);
+const _: () = assert!(size_of::<Slot>() <= 40 && size_of::<Bucket>() <= 256);
 
 /// The queues of one session.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +62,8 @@ pub struct Entry {
 
 #[derive(Clone, Debug, Default)]
 struct Bucket {
-    bytes: Queue,
+    /// Bytes of its packets.
+    bytes: usize,
     slots: VecDeque<Slot>,
     codel: Codel,
     bound: Option<Bound>,
@@ -70,11 +74,11 @@ struct Bucket {
 }
 
 /// A packet that waits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Slot {
     arrived: Instant,
     kept: usize,
-    len: u16,
+    packet: Parcel,
     turn: u16,
 }
 
@@ -118,24 +122,27 @@ impl Entry {
         stay: impl Into<Stay>,
     ) -> u64 {
         let Stay { bound, turn } = stay.into();
-        let Some(len) = u16::try_from(packet.len()).ok().filter(|&len| is_carried(len)) else {
+        let len = packet.len();
+        if !is_carried(len) {
             return 1;
-        };
+        }
         let mut dropped = 0;
-        let needed = usize::from(len) + size_of::<Slot>();
-        while self.weight() + needed > BYTES_MAX && self.drop_of_fullest(blocks) {
+        let needed = len + size_of::<Slot>();
+        while (self.weight() + needed > BYTES_MAX || self.len >= PACKETS_MAX)
+            && self.drop_of_fullest(blocks)
+        {
             dropped += 1;
         }
+        let Some(packet) = blocks.parcel(packet.head, packet.tail) else { return dropped + 1 };
         if self.len == 0 {
             self.due = Some(now + WAIT_MAX);
         }
         self.len += 1;
-        self.bytes += usize::from(len);
+        self.bytes += len;
         self.buckets.resize(BUCKETS, None);
         let queue = self.buckets[usize::from(bucket)].get_or_insert_default();
-        queue.bytes.push(blocks, packet.head);
-        queue.bytes.push(blocks, packet.tail);
-        queue.slots.push_back(Slot { arrived: now, kept, len, turn: turn.max(1) });
+        queue.bytes += len;
+        queue.slots.push_back(Slot { arrived: now, kept, packet, turn: turn.max(1) });
         queue.bound = Some(bound);
         if !queue.has_turn {
             queue.has_turn = true;
@@ -145,14 +152,8 @@ impl Entry {
         dropped
     }
 
-    /// Takes the next packet out, by turn, into `packet` in place of what is there; it may carry a
-    /// mark now. `None` when none waits.
-    pub fn pop(
-        &mut self,
-        blocks: &mut Blocks,
-        now: Instant,
-        packet: &mut Vec<u8>,
-    ) -> Option<Popped> {
+    /// Takes the next packet out, by turn; it may carry a mark now. `None` when none waits.
+    pub fn pop(&mut self, blocks: &mut Blocks, now: Instant) -> Option<(Popped, Parcel)> {
         loop {
             let is_new = !self.new.is_empty();
             let turns = if is_new { &mut self.new } else { &mut self.old };
@@ -164,9 +165,9 @@ impl Entry {
                 self.old.push_back(bucket);
                 continue;
             }
-            if let Some(slot) = self.take_fit(blocks, now, bucket, packet) {
-                let waited = now.saturating_since(slot.arrived);
-                return Some(Popped { bucket, kept: slot.kept, waited });
+            if let Some(Slot { arrived, kept, packet, .. }) = self.take_fit(blocks, now, bucket) {
+                let waited = now.saturating_since(arrived);
+                return Some((Popped { bucket, kept, waited }, packet));
             }
             self.end_turn(bucket, is_new);
         }
@@ -207,7 +208,7 @@ impl Entry {
     /// Bytes that wait in this bucket.
     pub fn queued(&self, bucket: u8) -> usize {
         let queue = self.buckets.get(usize::from(bucket)).and_then(Option::as_ref);
-        queue.map_or(0, |queue| queue.bytes.len())
+        queue.map_or(0, |queue| queue.bytes)
     }
 
     /// When [`Self::expire`] is to be called again.
@@ -228,7 +229,7 @@ impl Entry {
         let mut left = EXPIRED_MAX;
         let mut oldest = Instant::from_nanos(u64::MAX);
         for bucket in 0..=u8::MAX {
-            while let Some(arrived) = self.head(bucket).map(|slot| slot.arrived) {
+            while let Some(arrived) = self.oldest(bucket) {
                 if left == 0 || now.saturating_since(arrived) < WAIT_MAX {
                     oldest = oldest.min(arrived);
                     break;
@@ -245,51 +246,41 @@ impl Entry {
     /// Drops everything and forgets the buckets.
     pub fn clear(&mut self, blocks: &mut Blocks) {
         for bucket in self.buckets.iter_mut().flatten() {
-            bucket.bytes.truncate(blocks, 0);
+            bucket.slots.drain(..).for_each(|slot| blocks.discard(slot.packet));
         }
         let dropped = self.dropped + self.len as u64;
         *self = Self { dropped, marked: self.marked, ..Self::default() };
     }
 
-    /// The first packet of a bucket that goes on, into `packet`; before it all that is dropped.
-    fn take_fit(
-        &mut self,
-        blocks: &mut Blocks,
-        now: Instant,
-        bucket: u8,
-        packet: &mut Vec<u8>,
-    ) -> Option<Slot> {
+    /// The first packet of a bucket that goes on; before it all that is dropped.
+    fn take_fit(&mut self, blocks: &mut Blocks, now: Instant, bucket: u8) -> Option<Slot> {
         loop {
-            let slot = self.head(bucket)?;
-            let queue = self.buckets[usize::from(bucket)].as_mut()?;
+            let queue = self.buckets[usize::from(bucket)].as_deref_mut()?;
+            let Bucket { bytes, slots, codel, bound, deficit, .. } = queue;
+            let slot = slots.front_mut()?;
             let waited = now.saturating_since(slot.arrived);
-            let is_alone = queue.bytes.len() <= usize::from(slot.len) + MAX_PACKET;
-            let bound = queue.bound.unwrap_or(Bound::SHORT);
-            let sentence = queue.codel.judge(now, waited, is_alone, bound);
-            let is_late = waited >= WAIT_MAX;
-            if !is_late {
-                packet.clear();
-                queue.bytes.append_to(0, slot.len.into(), packet);
-            }
-            let goes_on = !is_late
+            let is_alone = *bytes <= slot.packet.len() + MAX_PACKET;
+            let sentence = codel.judge(now, waited, is_alone, bound.unwrap_or(Bound::SHORT));
+            let goes_on = waited < WAIT_MAX
                 && match sentence {
                     Sentence::Pass => true,
                     Sentence::Tell => {
-                        let is_marked = mark(packet);
+                        let is_marked = mark(slot.packet.packet_mut());
                         self.marked += u64::from(is_marked);
                         is_marked
                     }
                 };
             if goes_on {
-                queue.deficit -= i32::from(slot.len);
+                *deficit -= slot.len();
             }
-            self.drop_head(blocks, bucket);
+            let slot = self.take_head(bucket)?;
             if self.len == 0 {
                 self.due = Some(now + REST_TIME);
             }
             if goes_on {
                 return Some(slot);
             }
+            blocks.discard(slot.packet);
             self.dropped += 1;
         }
     }
@@ -310,28 +301,35 @@ impl Entry {
     fn drop_of_fullest(&mut self, blocks: &mut Blocks) -> bool {
         let bytes = |&bucket: &u8| {
             let queue = self.buckets.get(usize::from(bucket)).and_then(Option::as_ref);
-            queue.map_or(0, |queue| queue.bytes.len())
+            queue.map_or(0, |queue| queue.bytes)
         };
         let fullest = self.new.iter().chain(&self.old).copied().max_by_key(bytes);
         fullest.is_some_and(|bucket| self.drop_head(blocks, bucket))
     }
 
-    fn head(&self, bucket: u8) -> Option<Slot> {
-        self.buckets.get(usize::from(bucket))?.as_ref()?.slots.front().copied()
+    /// When the first packet of a bucket came.
+    fn oldest(&self, bucket: u8) -> Option<Instant> {
+        let queue = self.buckets.get(usize::from(bucket))?.as_ref()?;
+        queue.slots.front().map(|slot| slot.arrived)
     }
 
     /// Forgets the first packet of a bucket; `false` when there is none.
     fn drop_head(&mut self, blocks: &mut Blocks, bucket: u8) -> bool {
-        let queue = self.buckets.get_mut(usize::from(bucket)).and_then(Option::as_mut);
-        let Some(queue) = queue else { return false };
-        let Some(slot) = queue.slots.pop_front() else { return false };
-        queue.bytes.forget_first(blocks, slot.len.into());
+        let slot = self.take_head(bucket);
+        slot.map(|slot| blocks.discard(slot.packet)).is_some()
+    }
+
+    /// Takes the first packet of a bucket out.
+    fn take_head(&mut self, bucket: u8) -> Option<Slot> {
+        let queue = self.buckets.get_mut(usize::from(bucket))?.as_mut()?;
+        let slot = queue.slots.pop_front()?;
         if queue.slots.is_empty() {
             queue.slots.shrink_to(RESTING_SLOTS);
         }
+        queue.bytes -= slot.packet.len();
         self.len -= 1;
-        self.bytes -= usize::from(slot.len);
-        true
+        self.bytes -= slot.packet.len();
+        Some(slot)
     }
 
     /// Bytes of the packets and of what is remembered of each.
@@ -347,9 +345,16 @@ impl Bucket {
     }
 }
 
+impl Slot {
+    /// Bytes of the packet, as a turn counts them.
+    fn len(&self) -> i32 {
+        i32::try_from(self.packet.len()).unwrap_or(i32::MAX)
+    }
+}
+
 /// Whether the tunnel carries packets of this length.
-fn is_carried(len: u16) -> bool {
-    (1..=MAX_PACKET).contains(&usize::from(len))
+fn is_carried(len: usize) -> bool {
+    (1..=MAX_PACKET).contains(&len)
 }
 
 #[cfg(test)]

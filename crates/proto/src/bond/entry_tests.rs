@@ -27,6 +27,15 @@ fn id(packet: &[u8]) -> u32 {
     u32::from_be_bytes(packet[12..16].try_into().unwrap())
 }
 
+/// Takes the next packet out, its bytes in place of those in `out`.
+fn pop(entry: &mut Entry, blocks: &mut Blocks, now: Instant, out: &mut Vec<u8>) -> Option<Popped> {
+    let (popped, packet) = entry.pop(blocks, now)?;
+    out.clear();
+    out.extend_from_slice(packet.packet());
+    blocks.discard(packet);
+    Some(popped)
+}
+
 /// An entry before a link of 10 Mbit/s, and what came out of it.
 #[derive(Default)]
 struct Link {
@@ -54,7 +63,8 @@ impl Link {
         while self.free_us <= self.now_us {
             let mut packet = Vec::new();
             let now = at_us(self.now_us);
-            let Some(popped) = self.entry.pop(&mut self.blocks, now, &mut packet) else { return };
+            let popped = pop(&mut self.entry, &mut self.blocks, now, &mut packet);
+            let Some(popped) = popped else { return };
             self.free_us = self.now_us + packet.len() as u64 * 1_000 / BYTES_PER_MS;
             self.left.push((self.now_us, popped, packet));
         }
@@ -191,7 +201,7 @@ fn the_fullest_loses_its_oldest_when_there_is_no_room() {
     assert_eq!(entry.take_dropped(), 0);
     let mut packet = Vec::new();
     let popped = |entry: &mut Entry, blocks: &mut Blocks, packet: &mut Vec<u8>| {
-        entry.pop(blocks, at_us(7_000), packet).map(|popped| (popped.bucket, popped.kept))
+        pop(entry, blocks, at_us(7_000), packet).map(|popped| (popped.bucket, popped.kept))
     };
     let first = popped(&mut entry, &mut blocks, &mut packet);
     assert_eq!(first, Some((SPARSE, 0)), "not one of the small ones was lost");
@@ -199,6 +209,20 @@ fn the_fullest_loses_its_oldest_when_there_is_no_room() {
         popped(&mut entry, &mut blocks, &mut packet);
     }
     assert_eq!(u64::from(id(&packet)), dropped, "the oldest were");
+}
+
+#[test]
+fn short_packets_take_room_as_well() {
+    let (mut entry, mut blocks) = (Entry::default(), Blocks::default());
+    let packet = packet(40, 0, 0);
+    let mut push = |bucket| {
+        let inner = InnerPacket::whole(&packet);
+        entry.push(&mut blocks, at_us(0), bucket, inner, 0, Bound::LONG)
+    };
+    assert!((0..PACKETS_MAX).all(|number| push((number % 3) as u8) == 0));
+    assert_eq!([push(3), push(4)], [1, 1]);
+    assert_eq!((entry.len(), entry.bytes()), (PACKETS_MAX, PACKETS_MAX * 40));
+    assert!(entry.waits(3) && entry.waits(4), "of those that have much");
 }
 
 #[test]
@@ -220,7 +244,7 @@ fn what_waited_for_too_long_goes_some_at_a_time() {
     entry.expire(&mut blocks, at_us(3_001_000));
     assert_eq!((entry.take_dropped(), entry.due()), (244, Some(at_us(5_000_000))));
     // What nobody expired in time is not given out either.
-    let popped = entry.pop(&mut blocks, at_us(6_000_000), &mut Vec::new());
+    let popped = pop(&mut entry, &mut blocks, at_us(6_000_000), &mut Vec::new());
     assert_eq!((popped, entry.take_dropped(), entry.len()), (None, 500, 0));
     assert_eq!(entry.due(), Some(at_us(16_000_000)));
     entry.expire(&mut blocks, at_us(16_000_000));
@@ -275,7 +299,7 @@ proptest! {
                     prop_assert!(entry.waits(bucket));
                 }
                 Op::Pop(times) => for _ in 0..times {
-                    let Some(out) = entry.pop(&mut blocks, now, &mut bytes) else { break };
+                    let Some(out) = pop(&mut entry, &mut blocks, now, &mut bytes) else { break };
                     popped += 1;
                     let declared = u16::from_be_bytes([bytes[2], bytes[3]]);
                     prop_assert_eq!(bytes.len(), usize::from(declared));
@@ -291,7 +315,7 @@ proptest! {
             prop_assert_eq!(u64::from(pushed), popped + lost + entry.len() as u64);
             prop_assert!(entry.weight() <= BYTES_MAX);
             prop_assert_eq!((0..=255).any(|bucket| entry.waits(bucket)), !entry.is_empty());
-            let held: usize = entry.buckets.iter().flatten().map(|bucket| bucket.bytes.len()).sum();
+            let held: usize = entry.buckets.iter().flatten().map(|bucket| bucket.bytes).sum();
             prop_assert_eq!(entry.bytes(), held);
             prop_assert!(entry.is_empty() || entry.due().is_some());
         }
@@ -316,7 +340,7 @@ fn shares(offer: [bool; 3]) -> [usize; 3] {
                 entry.push(&mut blocks, now, bucket, InnerPacket::whole(&packet), 0, stay);
             }
         }
-        let popped = entry.pop(&mut blocks, now, &mut out).unwrap();
+        let popped = pop(&mut entry, &mut blocks, now, &mut out).unwrap();
         left[usize::from(popped.bucket)] += out.len();
     }
     left

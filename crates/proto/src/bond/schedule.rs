@@ -8,14 +8,16 @@
 use std::collections::VecDeque;
 
 use super::choice::{AHEAD, Tally};
-use crate::blocks::{Blocks, Queue};
+use crate::blocks::Blocks;
+use crate::blocks::parcel::Parcel;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
-use crate::wire::inner::InnerPacket;
 
 /// Bytes that one line holds at most: half a second at 130 Mbit/s, so much may one path be longer
 /// than another.
 pub(super) const LINE_BYTES_MAX: usize = 8 << 20;
+/// And packets that all hold together, each in room for a full one: 100 MB, however short they are.
+const PACKETS_MAX: usize = 1 << 16;
 
 /// A path as far as the choice goes.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -121,8 +123,9 @@ pub struct Given {
 #[derive(Clone, Debug)]
 struct Line {
     path: PathId,
-    packets: Queue,
-    given: VecDeque<Given>,
+    /// Bytes of the packets.
+    bytes: usize,
+    given: VecDeque<(Given, Parcel)>,
 }
 
 /// The lines of all paths of one session.
@@ -141,7 +144,12 @@ impl Lines {
 
     /// Bytes that wait.
     pub fn bytes(&self) -> usize {
-        self.lines.iter().map(|line| line.packets.len()).sum()
+        self.lines.iter().map(|line| line.bytes).sum()
+    }
+
+    /// Whether no more can be given to any path, however much it could carry.
+    pub const fn are_full(&self) -> bool {
+        self.len >= PACKETS_MAX
     }
 
     /// Gives each of `ways` a line, and says what waits there. Lines of others go when nothing
@@ -156,50 +164,31 @@ impl Lines {
                 let place = self.lines.iter().position(|line| line.path == way.path);
                 way.line = place.unwrap_or(self.lines.len());
                 if place.is_none() {
-                    let (packets, given) = (Queue::default(), VecDeque::new());
-                    self.lines.push(Line { path: way.path, packets, given });
+                    self.lines.push(Line { path: way.path, bytes: 0, given: VecDeque::new() });
                 }
             }
         }
         for way in ways {
-            way.waiting = self.lines[way.line].packets.len();
+            way.waiting = self.lines[way.line].bytes;
         }
     }
 
     /// Gives `packet` to the path of `way`, which is settled.
-    pub fn push(
-        &mut self,
-        blocks: &mut Blocks,
-        way: &mut Way,
-        given: Given,
-        packet: InnerPacket<'_>,
-    ) {
+    pub fn push(&mut self, way: &mut Way, given: Given, packet: Parcel) {
         debug_assert_eq!(given.len, packet.len());
         let line = &mut self.lines[way.line];
-        line.packets.push(blocks, packet.head);
-        line.packets.push(blocks, packet.tail);
-        line.given.push_back(given);
+        line.bytes += given.len;
+        line.given.push_back((given, packet));
         way.waiting += given.len;
         self.len += 1;
     }
 
-    /// The next packet of a settled path, and its bytes in the two parts in which they lie.
-    pub fn front(&self, way: &Way) -> Option<(Given, &[u8], &[u8])> {
-        let line = self.lines.get(way.line)?;
-        let given = *line.given.front()?;
-        let (front, back) = line.packets.slices(0, given.len);
-        Some((given, front, back))
-    }
-
-    /// Forgets the next packet of a settled path: it has left.
-    pub fn pop(&mut self, blocks: &mut Blocks, way: &mut Way) {
-        if let Some(line) = self.lines.get_mut(way.line)
-            && let Some(given) = line.given.pop_front()
-        {
-            line.packets.forget_first(blocks, given.len);
-            way.waiting -= given.len;
-            self.len -= 1;
-        }
+    /// Takes out the next packet of a settled path: it leaves.
+    pub fn pop(&mut self, way: &mut Way) -> Option<(Given, Parcel)> {
+        let (given, packet) = self.lines.get_mut(way.line)?.pop()?;
+        way.waiting -= given.len;
+        self.len -= 1;
+        Some((given, packet))
     }
 
     /// Whether [`Self::take_stranded`] would find something.
@@ -208,23 +197,14 @@ impl Lines {
         settled < self.len
     }
 
-    /// A packet in the line of a path that is none of `ways`, appended to `packet`; to be given to
-    /// another.
-    pub fn take_stranded(
-        &mut self,
-        blocks: &mut Blocks,
-        ways: &[Way],
-        packet: &mut Vec<u8>,
-    ) -> Option<Given> {
+    /// A packet in the line of a path that is none of `ways`, to be given to another.
+    pub fn take_stranded(&mut self, ways: &[Way]) -> Option<(Given, Parcel)> {
         let stranded = |line: &&mut Line| {
             !line.given.is_empty() && !ways.iter().any(|way| way.path == line.path)
         };
-        let line = self.lines.iter_mut().find(stranded)?;
-        let given = line.given.pop_front()?;
-        line.packets.append_to(0, given.len, packet);
-        line.packets.forget_first(blocks, given.len);
+        let taken = self.lines.iter_mut().find(stranded)?.pop()?;
         self.len -= 1;
-        Some(given)
+        Some(taken)
     }
 
     /// There are new keys: what waits has its place under those before. What had it under those
@@ -234,6 +214,7 @@ impl Lines {
         self.lines.iter_mut().for_each(|line| line.drop_copies(blocks));
         self.len = self.lines.iter().map(|line| line.given.len()).sum();
         let all = self.lines.iter_mut().flat_map(|line| line.given.iter_mut());
+        let all = all.map(|(given, _)| given);
         let (mut all, later): (Vec<_>, Vec<_>) = all.partition(|given| given.is_earlier);
         later.into_iter().for_each(|given| given.is_earlier = true);
         all.sort_by(|a, b| {
@@ -247,27 +228,28 @@ impl Lines {
 
     /// Forgets everything. Returns how many packets that were.
     pub fn clear(&mut self, blocks: &mut Blocks) -> usize {
-        self.lines.drain(..).for_each(|mut line| line.packets.truncate(blocks, 0));
+        let packets = self.lines.drain(..).flat_map(|line| line.given);
+        packets.for_each(|(_, packet)| blocks.discard(packet));
         std::mem::take(&mut self.len)
     }
 }
 
 impl Line {
+    fn pop(&mut self) -> Option<(Given, Parcel)> {
+        let (given, packet) = self.given.pop_front()?;
+        self.bytes -= given.len;
+        Some((given, packet))
+    }
+
     /// Forgets what has its place under earlier keys and another path answers for.
     fn drop_copies(&mut self, blocks: &mut Blocks) {
-        let drops = |given: &Given| given.is_earlier && given.among == Among::Copy;
-        if !self.given.iter().any(drops) {
-            return;
-        }
-        let mut packet = Vec::new();
         for _ in 0..self.given.len() {
-            let Some(given) = self.given.pop_front() else { break };
-            packet.clear();
-            self.packets.append_to(0, given.len, &mut packet);
-            self.packets.forget_first(blocks, given.len);
-            if !drops(&given) {
-                self.packets.push(blocks, &packet);
-                self.given.push_back(given);
+            let Some((given, packet)) = self.given.pop_front() else { break };
+            if given.is_earlier && given.among == Among::Copy {
+                self.bytes -= given.len;
+                blocks.discard(packet);
+            } else {
+                self.given.push_back((given, packet));
             }
         }
     }

@@ -8,6 +8,7 @@ use super::egress::Load;
 use super::epoch::Epoch;
 use super::index::EpochId;
 use super::{Context, Peer};
+use crate::blocks::parcel::Parcel;
 use crate::bond::Bond;
 use crate::bond::choice;
 use crate::bond::codel::Bound;
@@ -108,17 +109,23 @@ impl Peer {
         else {
             return Err(DropReason::QueueFull); // one that has need has room
         };
-        let sequence = epoch.numbers.take(bucket);
-        let given =
-            Given { bucket, among: Among::One, sequence, is_earlier: false, len, elsewhere: kept };
+        let given = Given {
+            bucket,
+            among: Among::One,
+            sequence: epoch.numbers.take(bucket),
+            is_earlier: false,
+            len,
+            elsewhere: kept,
+        };
         let way = &mut ways[place];
         let path = way.path;
         let seals =
             self.paths.get(path).is_some_and(|path| epoch.has_lane_for(path.id, &path.route));
         if way.waiting == 0 && way.is_ready(cx.now) && !cx.out.is_full() && seals {
-            return self.send_ordered(cx, path, given, packet.head, packet.tail);
+            return self.send_ordered(cx, path, given, packet);
         }
-        lines.push(cx.memory.blocks(), way, given, packet);
+        let packet = cx.memory.blocks().parcel(packet.head, packet.tail);
+        lines.push(way, given, packet.ok_or(DropReason::QueueFull)?);
         let due = wakes_at(cx.now, way.next_at);
         self.bond.due = Some(self.bond.due.map_or(due, |before| before.min(due)));
         Ok(())
@@ -267,11 +274,11 @@ impl Peer {
     /// Gives packets from the entry to the paths, as long as one of them has need.
     fn fill_lines(&mut self, cx: &mut Context<'_>) {
         let Some(epoch) = &mut self.epochs.current else { return };
-        let mut packet = std::mem::take(&mut self.bond.packet);
         let blocks = cx.memory.blocks();
         let Bond { scheduler, entry, lines, ways, .. } = &mut self.bond;
         while scheduler.needs(cx.now, ways)
-            && let Some(popped) = entry.pop(blocks, cx.now, &mut packet)
+            && !lines.are_full()
+            && let Some((popped, packet)) = entry.pop(blocks, cx.now)
         {
             let mut given = Given {
                 bucket: popped.bucket,
@@ -284,23 +291,25 @@ impl Peer {
             // One that has need has room.
             let Some(place) = scheduler.choose(cx.now, ways, given.len) else {
                 cx.drops.count(DropReason::QueueFull);
+                blocks.discard(packet);
                 break;
             };
-            let whole = InnerPacket::whole(&packet);
             if scheduler.copies() {
                 for (at, way) in ways.iter_mut().enumerate() {
-                    if at != place && way.starves(cx.now) {
-                        lines.push(blocks, way, Given { among: Among::Copy, ..given }, whole);
+                    if at != place
+                        && way.starves(cx.now)
+                        && let Some(copy) = blocks.parcel(packet.packet(), &[])
+                    {
+                        lines.push(way, Given { among: Among::Copy, ..given }, copy);
                         given.among = Among::Several;
                     }
                 }
             }
-            lines.push(blocks, &mut ways[place], given, whole);
+            lines.push(&mut ways[place], given, packet);
         }
         for _ in 0..entry.take_dropped() {
             cx.drops.count(DropReason::QueueFull);
         }
-        self.bond.packet = packet;
     }
 
     /// The next packet of the line of the path at `place` leaves; but where another path has got
@@ -312,24 +321,21 @@ impl Peer {
             self.bond.looked = None;
             return;
         }
-        let lines = std::mem::take(&mut self.bond.lines);
-        if let Some((given, front, back)) = lines.front(&self.bond.ways[place])
-            && let Err(reason) = self.send_ordered(cx, path, given, front, back)
+        let next = self.bond.lines.pop(&mut self.bond.ways[place]);
+        if let Some((given, packet)) = next
+            && let Err(reason) = self.send_parcel(cx, path, given, packet)
         {
             cx.drops.count(reason);
         }
-        self.bond.lines = lines;
-        self.bond.lines.pop(cx.memory.blocks(), &mut self.bond.ways[place]);
     }
 
-    /// A packet, in two parts, leaves with its place in the sequence.
+    /// A packet leaves with its place in the sequence.
     fn send_ordered(
         &mut self,
         cx: &mut Context<'_>,
         id: PathId,
         given: Given,
-        front: &[u8],
-        back: &[u8],
+        packet: InnerPacket<'_>,
     ) -> Result<(), DropReason> {
         let Given { among, len, elsewhere, .. } = given;
         let (epoch, header) = self.place_of(id, given).ok_or(DropReason::NoRoute)?;
@@ -342,15 +348,27 @@ impl Peer {
         if len + frame::ORDERED_OVERHEAD <= room {
             return self.send_under(cx, epoch, id, load, |draft| {
                 header.emit(draft.frames());
-                draft.frames().extend_from_slice(front);
-                draft.frames().extend_from_slice(back);
+                packet.copy_to(draft.frames());
             });
         }
         let mut whole = Vec::with_capacity(len + frame::ORDERED_OVERHEAD);
         header.emit(&mut whole);
-        whole.extend_from_slice(front);
-        whole.extend_from_slice(back);
+        packet.copy_to(&mut whole);
         self.send_split(cx, epoch, id, &whole)
+    }
+
+    /// The same of one that waited, in its parcel.
+    fn send_parcel(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: PathId,
+        given: Given,
+        packet: Parcel,
+    ) -> Result<(), DropReason> {
+        let sent = self.send_ordered(cx, id, given, InnerPacket::whole(packet.packet()));
+        // Its memory is still in the processor's cache, and lent again first.
+        cx.memory.blocks().discard(packet);
+        sent
     }
 
     /// The epoch that a packet has its place in, and the frame without it that says which place:
@@ -375,20 +393,16 @@ impl Peer {
 
     /// What was given to a path that carries no more goes by another.
     fn give_stranded(&mut self, cx: &mut Context<'_>) {
-        let mut packet = std::mem::take(&mut self.bond.packet);
-        packet.clear();
-        let blocks = cx.memory.blocks();
         let Bond { scheduler, lines, ways, .. } = &mut self.bond;
-        while let Some(given) = lines.take_stranded(blocks, ways, &mut packet) {
-            if given.among != Among::Copy {
-                let chosen = scheduler.choose(cx.now, ways, given.len);
-                let place = chosen.or_else(|| choice::earliest(cx.now, ways, given.len));
-                let way = &mut ways[place.unwrap_or_default()];
-                lines.push(blocks, way, given, InnerPacket::whole(&packet));
+        while let Some((given, packet)) = lines.take_stranded(ways) {
+            if given.among == Among::Copy {
+                cx.memory.blocks().discard(packet);
+                continue;
             }
-            packet.clear();
+            let chosen = scheduler.choose(cx.now, ways, given.len);
+            let place = chosen.or_else(|| choice::earliest(cx.now, ways, given.len));
+            lines.push(&mut ways[place.unwrap_or_default()], given, packet);
         }
-        self.bond.packet = packet;
     }
 
     /// None carries a share any more: what waits leaves by the one path that there is, like
@@ -409,24 +423,24 @@ impl Peer {
             return;
         };
         self.bond.idle_since = None;
-        let mut packet = std::mem::take(&mut self.bond.packet);
         loop {
             if cx.out.is_full() {
                 self.bond.due = Some(cx.now + REST);
                 break;
             }
-            packet.clear();
             let blocks = cx.memory.blocks();
-            let sent = if let Some(given) = self.bond.lines.take_stranded(blocks, &[], &mut packet)
-            {
+            let sent = if let Some((given, packet)) = self.bond.lines.take_stranded(&[]) {
                 if given.among == Among::Copy {
+                    blocks.discard(packet);
                     continue;
                 }
-                self.send_ordered(cx, path, given, &packet, &[])
-            } else if let Some(popped) = self.bond.entry.pop(blocks, cx.now, &mut packet) {
-                InnerView::parse(&packet, packet.len()).and_then(|view| {
-                    self.send_by_choice(cx, &view, InnerPacket::whole(&packet), popped.kept)
-                })
+                self.send_parcel(cx, path, given, packet)
+            } else if let Some((popped, packet)) = self.bond.entry.pop(blocks, cx.now) {
+                let whole = InnerPacket::whole(packet.packet());
+                let view = InnerView::parse(whole.head, whole.len());
+                let sent = view.and_then(|view| self.send_by_choice(cx, &view, whole, popped.kept));
+                cx.memory.blocks().discard(packet);
+                sent
             } else {
                 break;
             };
@@ -437,7 +451,6 @@ impl Peer {
         for _ in 0..self.bond.entry.take_dropped() {
             cx.drops.count(DropReason::QueueFull);
         }
-        self.bond.packet = packet;
     }
 
     /// The path that everything goes by.

@@ -22,8 +22,8 @@ use crate::wire::data::OVERHEAD;
 
 /// A path that was ready for so long before it got something had too little to carry.
 const IDLE: Duration = Duration::from_millis(1);
-/// Where other paths carry, one is silent that has owed an answer for so many round trips,
-const TAIL_TRIPS: f64 = 1.5;
+/// Where other paths carry, one is silent that has owed an answer for three halves of a round trip,
+const TAIL_TRIPS: (u32, u32) = (3, 2);
 /// and this: feedback may wait, and so may the processes at both ends.
 const TAIL_GRACE: Duration = Duration::from_millis(25);
 
@@ -156,7 +156,7 @@ impl Peer {
     pub(super) fn patience(&self, path: &Path) -> Duration {
         let others = || self.paths.iter().any(|other| other.id != path.id && carries(other));
         if path.congestion.is_some() && others() {
-            path.rtt.timeout().max(path.rtt.smoothed().mul_f64(TAIL_TRIPS)) + TAIL_GRACE
+            path.rtt.timeout().max(path.rtt.smoothed() * TAIL_TRIPS.0 / TAIL_TRIPS.1) + TAIL_GRACE
         } else {
             path.patience()
         }

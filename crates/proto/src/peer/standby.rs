@@ -189,7 +189,8 @@ impl Peer {
     pub(super) fn retry_due(&self) -> Option<Instant> {
         let Side::Gateway(connector) = &self.side else { return None };
         // Hardly anything fails: that is looked at before who leads where.
-        let failed = connector.spares.iter().filter_map(|way| Some((way, connector.retry_at(way)?)));
+        let failed =
+            connector.spares.iter().filter_map(|way| Some((way, connector.retry_at(way)?)));
         let missing = failed.filter(|&(way, _)| self.spares_by(*way) == 0);
         let due = missing.map(|(_, at)| at).min()?;
         (!self.is_idle_at(due)).then_some(due)
