@@ -23,10 +23,10 @@ fn short(link: &Link) -> f64 {
 
 /// One link of the grid: prints what it carries, and fails where that is too little.
 fn grid(mbits: f64, trip_ms: u64, loss: f64) {
-    let world = after(20.0, Link { loss, ..Link::new(mbits, trip_ms) });
+    let world = after(30.0, Link { loss, ..Link::new(mbits, trip_ms) });
     let rate = world.link.rate * (1.0 - loss);
-    let share = world.arrived(0, 10.0, 20.0) / rate;
-    let (queue, most) = (world.queue(10.0, 20.0, 0.5), world.queue(10.0, 20.0, 0.95));
+    let share = world.arrived(0, 10.0, 30.0) / rate;
+    let (queue, most) = (world.queue(10.0, 30.0, 0.5), world.queue(10.0, 30.0, 0.95));
     let time = world.reaches(0, 0.0, 0.9 * rate);
     println!(
         "{mbits:3} Mbit/s {trip_ms:3} ms {loss:5} loss: {share:.3} of the rate, {time:3.1} s to \
