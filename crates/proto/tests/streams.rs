@@ -435,6 +435,29 @@ fn a_stream_carries_beside_udp_by_the_link_that_blocks_it() {
 }
 
 #[test]
+fn udp_takes_the_place_of_a_stream_beside_others_soon_after_it_works() {
+    let mut pair = up();
+    pair.filter = Box::new(|datagram| {
+        let cable = std::net::IpAddr::from(CABLE);
+        !(datagram.is_udp() && [datagram.from.ip(), datagram.to.ip()].contains(&cable))
+    });
+    pair.tell_client(by(&[WIFI, CABLE]));
+    pair.tell_client(Command::SetMode(Mode::Full));
+    let speak = |pair: &mut Pair, seconds: u64| {
+        for _ in 0..10 * seconds {
+            pair.send(&packet(100, false));
+            pair.run(Duration::from_millis(100));
+        }
+    };
+    speak(&mut pair, 30);
+    let stood_in = [(CABLE.into(), Transport::Stream), (WIFI.into(), Transport::Udp)];
+    assert_eq!(sharing(&pair), stood_in, "it goes on while UDP is asked for beside it");
+    pair.filter = Box::new(|_| true);
+    speak(&mut pair, 3);
+    assert_eq!(sharing(&pair), [(CABLE.into(), Transport::Udp), (WIFI.into(), Transport::Udp)]);
+}
+
+#[test]
 fn a_stream_that_is_refused_beside_others_makes_room_for_the_next_way() {
     let mut pair = Pair::new(None);
     pair.admit_client();

@@ -90,7 +90,8 @@ impl Peer {
         connector.candidates().filter(|way| is_told(way) || !tells(way)).collect()
     }
 
-    /// By each link other than the one in use, in each family, the way whose turn it is.
+    /// By each link other than the one in use, in each family, the way whose turn it is; beside a
+    /// stream the best over UDP as well, which takes its place when it is answered.
     fn one_per_link(&self) -> Vec<Candidate> {
         let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
             return Vec::new();
@@ -103,10 +104,13 @@ impl Peer {
             Some(link.id) != active.link && (connector.mode != Mode::Single || is_better)
         });
         let ways = others.flat_map(|(_, link)| {
-            [true, false].map(|v4| {
+            [true, false].into_iter().flat_map(|v4| {
                 let ways = self.ways_by(link.id, v4);
                 let turn = connector.turn(link.id, v4) as usize;
-                ways.get(turn % ways.len().max(1)).copied()
+                let its_turn = ways.get(turn % ways.len().max(1)).copied();
+                let stands_in = its_turn.is_some_and(|way| way.stream.is_some());
+                let best = ways.first().filter(|best| stands_in && best.stream.is_none());
+                [its_turn, best.copied()]
             })
         });
         ways.flatten().collect()

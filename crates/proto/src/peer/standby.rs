@@ -7,6 +7,7 @@
 
 use super::connector::Candidate;
 use super::links::FRESH;
+use super::spread::is_able;
 use super::{Context, Peer, Side};
 use crate::id::{LinkId, Transport};
 use crate::path::probe::Probes;
@@ -171,7 +172,14 @@ impl Peer {
         let ways = connector.ways_in_family(of.1);
         let due = since + turn_time(number, ways);
         let waits = number as usize >= ways && self.is_idle_at(due);
-        (spare && ways > 1 && !waits).then_some(due)
+        // Beside one that carries nothing has a turn.
+        let beside = |other: &&Path| {
+            is_able(other)
+                && other.link == path.link
+                && other.route.remote.is_ipv4() == path.route.remote.is_ipv4()
+        };
+        (spare && ways > 1 && !waits && !self.paths.iter().any(|other| beside(&other)))
+            .then_some(due)
     }
 
     /// Gives the turn to the next address, where one has not answered. The path to that may have
