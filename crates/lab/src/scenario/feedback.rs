@@ -12,8 +12,8 @@ const PERCENT_MAX: f64 = 1.0;
 /// which nothing is sent there are probes, and what is said of those.
 const COUNTS_FROM: f64 = 0.01;
 
-/// What must hold by paths of 5 Mbit/s and more: of slower ones, who is told less often what arrived
-/// learns too late that one died.
+/// What must hold by paths of 5 Mbit/s and more: of slower ones, who is told less often what
+/// arrived learns too late that one died.
 pub(super) fn limit() -> Limit {
     Limit::at_most(MOST, PERCENT_MAX)
 }
