@@ -25,8 +25,11 @@ pub const DELAY_PACED: Duration = Duration::from_millis(10);
 pub const DELAY_SLOW: Duration = Duration::from_millis(20);
 /// A path is filled by datagrams of at least this size in the mean,
 const FILLING_BYTES: u64 = 1_000;
-/// of which there are so many in [`DELAY_PACED`] at least.
+/// of which there are so many in [`DELAY_PACED`] at least,
 const FILLING_DATAGRAMS: u32 = 2;
+/// for so many reports in a row: a fast one has little to carry for a moment now and then, and what
+/// its sender hears too late makes a queue.
+const FILLING_REPORTS: u8 = 16;
 /// So many feedbacks say of each datagram whether it arrived: all but one of them may be lost. What
 /// is farther back costs more to say again than it is worth.
 const TOLD_TIMES: usize = 6;
@@ -68,8 +71,8 @@ pub struct Owed {
     told: (u64, u64),
     /// Up to where the reports before it went, the oldest first.
     repeated: [u64; TOLD_TIMES - 1],
-    /// When the last report was made a slow path was being filled.
-    is_slow: bool,
+    /// Reports in a row at which a slow path was being filled.
+    slow: u8,
     /// Something came late since the last report: how far back it belongs is not known.
     is_late: bool,
     decline: Decline,
@@ -100,7 +103,7 @@ impl Owed {
             false => DELAY_FIRST,
         };
         let mut due = self.due.map_or(now + delay, |due| due.min(now + delay));
-        if is_paced && self.is_slow && self.is_filled() {
+        if is_paced && self.slow >= FILLING_REPORTS && self.is_filled() {
             due = self.unreported_at + DELAY_SLOW;
         }
         let is_much = is_paced && self.bytes - self.reported >= PACED_BYTES_MAX;
@@ -149,7 +152,8 @@ impl Owed {
     ) -> Option<Feedback> {
         let largest = window.highest()?;
         let took = now.saturating_since(self.unreported_at);
-        self.is_slow = took >= DELAY_PACED && self.is_filled();
+        let is_slow = took >= DELAY_PACED && self.is_filled();
+        self.slow = if is_slow { self.slow.saturating_add(1) } else { 0 };
         self.due = None;
         self.unreported = 0;
         self.reported = self.bytes;
