@@ -197,12 +197,13 @@ fn measure(asked: &Matrix) -> anyhow::Result<u8> {
         let rows = text.with_context(|| format!("cannot read {}", asked.directory.display()))?;
         matrix::read(&rows)
     };
-    let draw = |rows: &[Row]| -> anyhow::Result<()> {
-        let drawn = matrix::picture::draw(rows);
+    // What is drawn is what is written, with as many digits.
+    let draw = || -> anyhow::Result<()> {
+        let drawn = matrix::picture::draw(&written()?);
         std::fs::write(&picture, drawn).with_context(|| cannot_write(&picture))
     };
     if asked.draw {
-        return written().and_then(|rows| draw(&rows)).map(|()| 0);
+        return draw().map(|()| 0);
     }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let jobs = asked.jobs.map_or(cores, |jobs| usize::try_from(jobs).unwrap_or(cores));
@@ -231,7 +232,7 @@ fn measure(asked: &Matrix) -> anyhow::Result<u8> {
     }
     std::fs::create_dir_all(&asked.directory)?;
     std::fs::write(&text, matrix::text(&rows)).with_context(|| cannot_write(&text))?;
-    draw(&rows).map(|()| 0)
+    draw().map(|()| 0)
 }
 
 fn cannot_write(path: &Path) -> String {
