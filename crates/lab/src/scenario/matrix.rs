@@ -1,7 +1,7 @@
 //! The goodput matrix: loss x round trip x pair x congestion control inside x scheduler, in virtual
 //! time, as a text in which a change of any cell is a changed line.
 //!
-//! Decides which cells there are, and how they are written. What a cell measures is in [`links`];
+//! Decides which cells there are, and how they are written. What a cell measures is in `links`;
 //! how the whole looks, drawn, is in [`picture`].
 
 pub mod picture;
