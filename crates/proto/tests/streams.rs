@@ -6,6 +6,7 @@ mod pair;
 
 use pair::{DELAY, Datagram, ELSEWHERE, GATEWAY, Pair, STREAM_PORTS, packet};
 use rove_proto::bond::Mode;
+use rove_proto::bond::choice::Scheduler;
 use rove_proto::id::{LinkId, SocketId, Transport};
 use rove_proto::node::{Command, Event, Link, PathStatus, PeerState, StreamTo};
 use rove_proto::time::Duration;
@@ -455,6 +456,50 @@ fn udp_takes_the_place_of_a_stream_beside_others_soon_after_it_works() {
     pair.filter = Box::new(|_| true);
     speak(&mut pair, 3);
     assert_eq!(sharing(&pair), [(CABLE.into(), Transport::Udp), (WIFI.into(), Transport::Udp)]);
+}
+
+#[test]
+fn a_stream_left_over_carries_nothing_when_its_link_dies() {
+    let mut pair = up();
+    pair.filter = Box::new(|datagram| {
+        let cable = std::net::IpAddr::from(CABLE);
+        !(datagram.is_udp() && [datagram.from.ip(), datagram.to.ip()].contains(&cable))
+    });
+    pair.tell_client(by(&[WIFI, CABLE]));
+    pair.tell_client(Command::SetMode(Mode::Full));
+    pair.tell_client(Command::SetScheduler(Scheduler::RoundRobin));
+    let speak = |pair: &mut Pair, times: u64| {
+        for _ in 0..times {
+            pair.send(&packet(100, false));
+            pair.run(Duration::from_millis(100));
+        }
+    };
+    speak(&mut pair, 300);
+    assert_eq!(sharing(&pair)[0], (CABLE.into(), Transport::Stream));
+    pair.filter = Box::new(|_| true);
+    let by_udp = [(CABLE.into(), Transport::Udp), (WIFI.into(), Transport::Udp)];
+    let mut tries = 0;
+    while sharing(&pair) != by_udp {
+        speak(&mut pair, 1);
+        tries += 1;
+        assert!(tries < 100, "UDP takes its place");
+    }
+    let by_stream = |pair: &Pair| {
+        let paths = pair.client.status(pair.gateway_key).unwrap().paths;
+        let is_stream = |path: &&PathStatus| path.route.socket.transport() == Transport::Stream;
+        paths.iter().filter(is_stream).map(|path| path.tx_bytes).max()
+    };
+    let before = by_stream(&pair).expect("it stays for a while");
+    pair.filter = Box::new(|datagram| {
+        ![datagram.from.ip(), datagram.to.ip()].contains(&std::net::IpAddr::from(CABLE))
+    });
+    for _ in 0..1_500 {
+        pair.send(&pair::udp((40_000, 40_001), &[0; 1_200], false));
+        pair.run(Duration::from_millis(1));
+    }
+    assert_eq!(sharing(&pair), by_udp[1..]);
+    let carried = by_stream(&pair).map_or(0, |after| after - before);
+    assert!(carried < 500, "{carried} bytes, of which questions are a few");
 }
 
 #[test]

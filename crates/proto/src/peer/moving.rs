@@ -277,8 +277,9 @@ impl Peer {
         if self.paths.active_id() == Some(id) {
             self.last_words_heard(answer.asked_at);
         }
-        if was_silent {
-            self.lose_share(cx, id, answer.asked_at);
+        let is_spare = before == Trust::Chosen && self.paths.active_id() != Some(id);
+        if is_spare || (was_silent && self.is_shared(Some(id))) {
+            self.lose_flight(cx, id, answer.asked_at);
         }
         self.forgive(id);
         self.repeat_share(cx, id, answer.asked_at);

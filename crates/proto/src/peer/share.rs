@@ -240,12 +240,10 @@ impl Peer {
         }
     }
 
-    /// The path `id` was silent and answers what it was asked at `asked_at`: what left before is
-    /// lost, if it carries a share.
-    pub(super) fn lose_share(&mut self, cx: &mut Context<'_>, id: PathId, asked_at: Instant) {
-        if !self.is_shared(Some(id)) {
-            return;
-        }
+    /// The path `id` was silent, or had never answered, and answers what it was asked at
+    /// `asked_at`: what left before is lost. Nobody would tell of it where that is as much as may
+    /// be on its way.
+    pub(super) fn lose_flight(&mut self, cx: &mut Context<'_>, id: PathId, asked_at: Instant) {
         for epoch in self.epochs.receiving() {
             for lane in epoch.tx.iter_mut().filter(|lane| lane.path == id) {
                 let lost = lane.flight.lose_before(asked_at, cx.now, cx.memory.blocks());

@@ -8,7 +8,7 @@
 
 use super::connector::Candidate;
 use super::standby::SPARES_MAX;
-use super::{Peer, Side};
+use super::{Context, Peer, Side};
 use crate::bond::{Manager, Mode, SUBFLOWS_MAX};
 use crate::id::{LinkId, Transport};
 use crate::path::{Health, Path, PathId};
@@ -181,6 +181,9 @@ impl Peer {
         if !(keeps || is_able(path)) || self.is_nat_test(path.id) || !self.is_for_all(path) {
             return false;
         }
+        if path.congestion.is_none() && !self.outlives_others(path) {
+            return false;
+        }
         let able = || self.paths.iter().filter(|other| other.link == path.link && is_able(other));
         if able().all(|other| other.id == path.id) {
             return true; // which is nearly always so, and asked with every datagram
@@ -193,6 +196,30 @@ impl Peer {
         let before =
             able().filter(|other| way(other) == way(path) && self.place(other) < self.place(path));
         (leads_there || self.is_mesh()) && before.count() < subflows
+    }
+
+    /// Whether it was heard of since any other by its link fell silent: until then it is the link
+    /// that is in doubt.
+    fn outlives_others(&self, path: &Path) -> bool {
+        let fell_silent = |other: &Path| match other.health {
+            Health::Silent { since } if other.link == path.link => Some(since),
+            Health::Silent { .. } | Health::Good | Health::Gone => None,
+        };
+        let last = self.paths.iter().filter_map(fell_silent).max();
+        last.is_none_or(|silent_at| path.heard_at.is_some_and(|heard_at| silent_at < heard_at))
+    }
+
+    /// Client: a path fell silent. Others by its link could take its place, if that is not what
+    /// died: they are asked.
+    pub(super) fn ask_others_by_its_link(&mut self, cx: &mut Context<'_>, silent: PathId) {
+        let Some(link) = self.paths.get(silent).map(|path| path.link) else { return };
+        if self.is_client() || cx.config.mode != Mode::Full {
+            return;
+        }
+        let others = self.paths.iter().filter(|path| path.link == link && is_able(path));
+        let asked = others.filter(|path| path.probes.asking_since().is_none());
+        let asked: Vec<_> = asked.map(|path| path.id).collect();
+        asked.into_iter().for_each(|id| self.ask(cx, id));
     }
 
     /// Whether the path's link carries beside others; one that stands by does only if none of

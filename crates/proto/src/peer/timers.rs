@@ -260,6 +260,7 @@ impl Peer {
                 path.health = Health::Silent { since: cx.now };
                 path.probes.stop(); // what was asked before was about something else
                 self.ask(cx, id);
+                self.ask_others_by_its_link(cx, id);
                 match self.best_bonded(id) {
                     Some(other) if active => self.activate(cx, other),
                     None if active => self.try_elsewhere(cx),
