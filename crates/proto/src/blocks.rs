@@ -1,5 +1,5 @@
-//! Memory for copies of what is in flight: queues of bytes, made of blocks that a node lends, and
-//! [`Parcel`]s of one packet each.
+//! Memory for packets, lent by a node: queues of bytes for copies of what is in flight, made of
+//! blocks, and [`Parcel`]s for what waits, of one packet each.
 //!
 //! What is kept of packets until they have arrived grows to megabytes and shrinks to nothing many
 //! times a second. Were it asked of the allocator each time, every 4 KB would cost a page fault;
@@ -12,7 +12,7 @@ pub mod parcel;
 use std::collections::VecDeque;
 
 use crate::time::{Duration, Instant};
-use parcel::{Parcel, Sheet};
+use parcel::{PACKET_MAX, Parcel};
 
 /// Bytes of a block. What is queued in one piece must not be longer.
 pub const BLOCK: usize = 4_096;
@@ -23,27 +23,21 @@ const RESTING_BLOCKS: usize = 4;
 
 type Block = [u8; BLOCK];
 
-/// Blocks that nobody uses at present, and what parcels are written in.
+/// Memory that nobody uses at present: blocks, and what parcels lie in.
 #[derive(Clone, Default)]
 pub struct Blocks {
-    blocks: Spare<Block>,
-    sheets: Spare<Sheet>,
+    blocks: Spare<BLOCK>,
+    sheets: Spare<PACKET_MAX>,
     /// When they are counted again.
     due: Option<Instant>,
 }
 
-/// Pieces of memory of one kind.
-#[derive(Clone)]
-struct Spare<T> {
-    list: Vec<Box<T>>,
-    /// The fewest that were spare since they were counted last: so many were not needed.
+/// Pieces of memory of `SIZE` bytes that nobody uses at present.
+#[derive(Clone, Default)]
+struct Spare<const SIZE: usize> {
+    list: Vec<Box<[u8; SIZE]>>,
+    /// The fewest that there were since they were counted last: so many were not needed.
     fewest: usize,
-}
-
-impl<T> Default for Spare<T> {
-    fn default() -> Self {
-        Self { list: Vec::new(), fewest: 0 }
-    }
 }
 
 impl std::fmt::Debug for Blocks {
@@ -61,52 +55,43 @@ impl Blocks {
     /// Gives back to the system what was not needed for a while. To be called now and then, and
     /// when it is due.
     pub fn release(&mut self, now: Instant) {
-        match self.due {
-            Some(due) if now < due => return,
-            Some(_) => {
-                self.blocks.release();
-                self.sheets.release();
-            }
-            None => {}
+        if self.due.is_some_and(|due| now < due) {
+            return;
         }
-        self.blocks.fewest = self.blocks.list.len();
-        self.sheets.fewest = self.sheets.list.len();
+        self.blocks.release();
+        self.sheets.release();
         let any = self.blocks.fewest + self.sheets.fewest > 0;
         self.due = any.then(|| now + SPARE_TIME);
     }
 
-    /// A parcel with a packet in two parts; `None` if that is longer than
-    /// [`PACKET_MAX`](parcel::PACKET_MAX).
+    /// A parcel with a packet in two parts; `None` if that is longer than [`PACKET_MAX`].
     pub fn parcel(&mut self, head: &[u8], tail: &[u8]) -> Option<Parcel> {
-        let lend = || self.sheets.lend().unwrap_or_else(|| Box::new([0; size_of::<Sheet>()]));
-        Parcel::new(lend, (head, tail))
+        let fits = head.len() + tail.len() <= PACKET_MAX;
+        fits.then(|| Parcel::new(self.sheets.lend(), head, tail))
     }
 
     /// A parcel that is of no use any more.
     pub fn discard(&mut self, parcel: Parcel) {
-        self.sheets.list.push(parcel.sheet);
-    }
-
-    fn lend(&mut self) -> Box<Block> {
-        self.blocks.lend().unwrap_or_else(|| Box::new([0; BLOCK]))
-    }
-
-    fn take_back(&mut self, block: Box<Block>) {
-        self.blocks.list.push(block);
+        self.sheets.take_back(parcel.sheet);
     }
 }
 
-impl<T> Spare<T> {
-    fn lend(&mut self) -> Option<Box<T>> {
+impl<const SIZE: usize> Spare<SIZE> {
+    fn lend(&mut self) -> Box<[u8; SIZE]> {
         let piece = self.list.pop();
         self.fewest = self.fewest.min(self.list.len());
-        piece
+        piece.unwrap_or_else(|| Box::new([0; SIZE]))
     }
 
-    /// Gives back what was not needed since they were counted.
+    fn take_back(&mut self, piece: Box<[u8; SIZE]>) {
+        self.list.push(piece);
+    }
+
+    /// Gives back to the system what was not needed since they were counted, and counts them.
     fn release(&mut self) {
         self.list.truncate(self.list.len() - self.fewest);
         self.list.shrink_to_fit();
+        self.fewest = self.list.len();
     }
 }
 
@@ -151,7 +136,7 @@ impl Queue {
         while !bytes.is_empty() {
             let at = (self.start + self.len) % BLOCK;
             if self.start + self.len == self.blocks.len() * BLOCK {
-                self.blocks.push_back(blocks.lend());
+                self.blocks.push_back(blocks.blocks.lend());
             }
             let (now, later) = bytes.split_at(bytes.len().min(BLOCK - at));
             if let Some(last) = self.blocks.back_mut() {
@@ -170,7 +155,7 @@ impl Queue {
         while self.start >= BLOCK
             && let Some(first) = self.blocks.pop_front()
         {
-            blocks.take_back(first);
+            blocks.blocks.take_back(first);
             self.start -= BLOCK;
         }
         self.rest_if_empty(blocks);
@@ -183,7 +168,7 @@ impl Queue {
         while self.blocks.len() > used
             && let Some(last) = self.blocks.pop_back()
         {
-            blocks.take_back(last);
+            blocks.blocks.take_back(last);
         }
         self.rest_if_empty(blocks);
     }
@@ -222,7 +207,7 @@ impl Queue {
     fn rest_if_empty(&mut self, blocks: &mut Blocks) {
         if self.len == 0 {
             self.start = 0;
-            self.blocks.drain(..).for_each(|block| blocks.take_back(block));
+            self.blocks.drain(..).for_each(|block| blocks.blocks.take_back(block));
             self.blocks.shrink_to(RESTING_BLOCKS);
         }
     }

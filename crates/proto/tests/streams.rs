@@ -403,8 +403,8 @@ fn streams_alone_carry_together_and_nothing_is_asked_by_udp() {
     assert_eq!(sharing(&pair), both);
 }
 
-#[test]
-fn a_stream_carries_beside_udp_by_the_link_that_blocks_it() {
+/// Client and gateway with a session that both links are to carry; the cable lets no UDP through.
+fn up_without_udp_by_cable() -> Pair {
     let mut pair = up();
     pair.filter = Box::new(|datagram| {
         let cable = std::net::IpAddr::from(CABLE);
@@ -412,6 +412,12 @@ fn a_stream_carries_beside_udp_by_the_link_that_blocks_it() {
     });
     pair.tell_client(by(&[WIFI, CABLE]));
     pair.tell_client(Command::SetMode(Mode::Full));
+    pair
+}
+
+#[test]
+fn a_stream_carries_beside_udp_by_the_link_that_blocks_it() {
+    let mut pair = up_without_udp_by_cable();
     for _ in 0..50 {
         pair.send(&packet(100, false));
         pair.run(Duration::from_millis(100));
@@ -437,13 +443,7 @@ fn a_stream_carries_beside_udp_by_the_link_that_blocks_it() {
 
 #[test]
 fn udp_takes_the_place_of_a_stream_beside_others_soon_after_it_works() {
-    let mut pair = up();
-    pair.filter = Box::new(|datagram| {
-        let cable = std::net::IpAddr::from(CABLE);
-        !(datagram.is_udp() && [datagram.from.ip(), datagram.to.ip()].contains(&cable))
-    });
-    pair.tell_client(by(&[WIFI, CABLE]));
-    pair.tell_client(Command::SetMode(Mode::Full));
+    let mut pair = up_without_udp_by_cable();
     let speak = |pair: &mut Pair, seconds: u64| {
         for _ in 0..10 * seconds {
             pair.send(&packet(100, false));

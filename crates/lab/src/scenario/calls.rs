@@ -111,7 +111,7 @@ fn row(cell: &Cell, talk: Talk, idle: &CallRun, loaded: (&CallRun, &[Transfer]))
     let late = loaded.late() as f64 / said.max(1) as f64;
     let carried = bulk.iter().map(|one| one.mbps_within(BUSY_NS, one.end_ns - one.start_ns));
     let carried: Option<Vec<f64>> = carried.collect();
-    let row = [
+    table::row([
         ("links", cell.name().into()),
         ("idle_ms", figure(median(&before))),
         ("idle_p99_ms", figure(idle_p99)),
@@ -123,8 +123,7 @@ fn row(cell: &Cell, talk: Talk, idle: &CallRun, loaded: (&CallRun, &[Transfer]))
         ("jitter_ms", figure(loaded.jitter_ms())),
         ("mos", figure(loaded.mos())),
         ("bulk_mbps", figure(carried.map(|all| all.iter().sum()))),
-    ];
-    row.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    ])
 }
 
 fn mean(values: &[f64]) -> Option<f64> {

@@ -10,15 +10,15 @@
 //! In a control the path does not heed that somebody else fills the queue. In namespaces, where the
 //! real binary always does, there are several others beside the tunnel.
 
+use super::beside::{self, BESIDE, CALM_NS, LINKS_TIMES, MBPS, RTT};
 use super::links::{GRID, TRANSFER};
-use super::outage::receiver;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
-use super::statistics::{max, min, quantile};
-use super::table::{self, Row, TABLE, figure};
+use super::statistics::quantile;
+use super::table::{self, Row, TABLE, figure, greatest, least};
 use super::{About, Key, Outcome, Scenario, Stage};
 use crate::emu::{LinkConfig, MS, SECOND};
-use crate::ground::{Call, Congestion, Connections, Mode, Route, Talk, Terrain, Transfer};
+use crate::ground::{Call, Congestion, Connections, Mode, Route, Talk, Terrain};
 use serde_json::Value;
 
 /// What it takes at least, as a share of what it would without a tunnel.
@@ -27,34 +27,21 @@ const SHARE_OF_BARE_MIN: f64 = 0.8;
 const LEFT_SHARE_MIN: f64 = 0.8;
 /// Others in a control between namespaces.
 const MANY: u32 = 8;
-/// The client's link is so many times as fast as what is behind it.
-const LINK_TIMES: u64 = 5;
-/// The beginning of a transfer that does not count, and which part of it in short ones.
+/// The beginning of a transfer that does not count.
 const FIRST_NS: u64 = 15 * SECOND;
-const FIRST_PART: u64 = 4;
-/// How long a connection may take to open before its time counts.
-const OPENING_NS: u64 = 5 * SECOND;
-/// Time in which links are found.
-const CALM_NS: u64 = 2 * SECOND;
 /// How long the call takes.
 const CALL_NS: u64 = 20 * SECOND;
 
-/// What is beside.
-const OTHERS: &[Congestion] = &[Congestion::Cubic, Congestion::Reno, Congestion::Bbr];
 /// What the queue holds, in milliseconds.
 const QUEUES: &[&str] = &["40", "100"];
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
     TRANSFER,
-    Setting::choice(
-        "beside",
-        &[GRID, "cubic", "reno", "bbr"],
-        "congestion control of the connection without a tunnel",
-    ),
+    BESIDE,
     Setting::choice("queue", &[GRID, "40", "100"], "what the queue holds, in milliseconds"),
-    Setting::number("mbps", 20, (1, 200), "what the queue lets through, in Mbit/s"),
-    Setting::number("rtt", 40, (2, 500), "round trip in milliseconds"),
+    MBPS,
+    RTT,
     Setting::number("seconds", 60, (20, 600), "how long each connection is carried"),
 ];
 
@@ -88,14 +75,15 @@ impl Scenario for Competition {
     }
 
     fn bound_ms(&self, settings: &Settings) -> f64 {
-        queues(settings).filter_map(|queue| queue.parse().ok()).fold(f64::INFINITY, f64::min)
+        let queues = queues(settings);
+        queues.iter().filter_map(|queue| queue.parse().ok()).fold(f64::INFINITY, f64::min)
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let mut outcome = Outcome::default();
-        let beside = stage.settings.text("beside");
-        let others = OTHERS.iter().filter(|other| [GRID, other.name()].contains(&beside));
-        let cells = others.flat_map(|other| queues(stage.settings).map(|queue| (*other, queue)));
+        let queues = queues(stage.settings);
+        let cells =
+            beside::others(stage).flat_map(|other| queues.iter().map(move |queue| (other, *queue)));
         let mut rows = Vec::new();
         for (other, queue) in cells.take(if stage.control() { 1 } else { usize::MAX }) {
             let cell = Cell { stage, other, queue_ms: queue.parse()? };
@@ -103,21 +91,17 @@ impl Scenario for Competition {
             (stage.tell)(&table::line(&row));
             rows.push(Value::Object(row));
         }
-        let column = |name: &str| -> Option<Vec<f64>> {
-            rows.iter().map(|row| row.get(name)?.as_f64()).collect()
-        };
-        let [shares, left] = ["share_of_bare", "left_share"].map(column);
-        outcome.measure("share_of_bare_min", shares.as_deref().and_then(min));
-        outcome.measure("share_of_bare_max", shares.as_deref().and_then(max));
-        outcome.measure("left_share_min", left.as_deref().and_then(min));
+        outcome.measure("share_of_bare_min", least(&rows, "share_of_bare"));
+        outcome.measure("share_of_bare_max", greatest(&rows, "share_of_bare"));
+        outcome.measure("left_share_min", least(&rows, "left_share"));
         outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
         Ok(outcome)
     }
 }
 
-fn queues(settings: &Settings) -> impl Iterator<Item = &'static str> {
-    let is_set = |queue: &&&str| [GRID, **queue].contains(&settings.text("queue"));
-    QUEUES.iter().filter(is_set).copied().collect::<Vec<_>>().into_iter()
+fn queues(settings: &Settings) -> Vec<&'static str> {
+    let is_set = |queue: &&str| [GRID, *queue].contains(&settings.text("queue"));
+    QUEUES.iter().copied().filter(is_set).collect()
 }
 
 /// Who begins first.
@@ -144,7 +128,7 @@ impl Cell<'_> {
         let call = self.call(Route::Tunnelled, outcome)?;
         let bare_call = self.call(Route::Open, outcome)?;
         let share = |part: Option<f64>, of: Option<f64>| Some(part? / of?);
-        let row = [
+        Ok(table::row([
             ("beside", self.other.name().into()),
             ("queue_ms", self.queue_ms.into()),
             ("mbps", figure(ours)),
@@ -156,8 +140,7 @@ impl Cell<'_> {
             ("ratio_to_other", figure(share(ours, left))),
             ("call_p99_ms", figure(call)),
             ("bare_call_p99_ms", figure(bare_call)),
-        ];
-        Ok(row.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+        ]))
     }
 
     /// What ours, which takes this route, and theirs have in Mbit/s.
@@ -170,18 +153,11 @@ impl Cell<'_> {
         let length_ns = self.stage.settings.number("seconds") * SECOND;
         let [ours, theirs] = self.both(route, length_ns);
         let both = if first == First::Ours { [ours, theirs] } else { [theirs, ours] };
-        let mut taken = [None; 2];
-        let told = self.stage.on_ground(&self.terrain(), &mut |ground, _| {
-            ground.pause(CALM_NS)?;
-            let transfers = ground.connect(&both, length_ns + OPENING_NS, &[])?;
-            let skip_ns = FIRST_NS.min(length_ns / FIRST_PART);
-            let mbps = |one: &Transfer| one.mbps_within(skip_ns, length_ns);
-            let all = |kind: &Vec<Transfer>| kind.iter().map(mbps).sum::<Option<f64>>();
-            taken = [0, 1].map(|which| transfers.get(which).and_then(all));
-            Ok(())
-        })?;
-        outcome.absorb(told);
-        Ok(if first == First::Ours { taken } else { [taken[1], taken[0]] })
+        let mut taken = beside::rates_mbps(self.stage, &self.terrain(), &both, FIRST_NS, outcome)?;
+        if first == First::Theirs {
+            taken.reverse();
+        }
+        Ok(taken)
     }
 
     /// How long 99 of 100 datagrams of a call in the tunnel took beside both, in milliseconds.
@@ -200,9 +176,7 @@ impl Cell<'_> {
 
     /// Our connection by this route and the other, of more than there is time for.
     fn both(&self, route: Route, length_ns: u64) -> [Connections; 2] {
-        let settings = self.stage.settings;
-        let bytes = settings.number("mbps") * 1_000_000 / 8 * (length_ns + OPENING_NS) / SECOND;
-        let ours = Connections { route, ..Connections::bulk(receiver(settings), bytes) };
+        let ours = Connections { route, ..beside::lasting(self.stage.settings, length_ns) };
         let is_broken = self.stage.control() && self.stage.entered.is_some();
         let count = if is_broken && route == Route::Tunnelled { MANY } else { 1 };
         [ours, Connections { route: Route::Open, congestion: self.other, count, ..ours }]
@@ -216,7 +190,7 @@ impl Cell<'_> {
             bottleneck: Some(behind),
             mode: Mode::Full,
             competes: !self.stage.control(),
-            ..Terrain::of(LinkConfig::lossless(bits * LINK_TIMES, rtt_ns))
+            ..Terrain::of(LinkConfig::lossless(bits * LINKS_TIMES, rtt_ns))
         }
     }
 }

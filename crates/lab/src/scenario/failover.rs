@@ -337,7 +337,7 @@ impl Seen {
 
 impl Death {
     fn row(&self, cell: &Cell) -> Row {
-        let row = [
+        table::row([
             ("pair", name(&cell.pair).into()),
             ("dies", LINKS[cell.dies].into()),
             ("by", if self.is_told { "event" } else { "silence" }.into()),
@@ -346,8 +346,7 @@ impl Death {
             ("later_pause_ms", figure(Some(self.later_pause_ms))),
             ("share_back_s", figure(Some(self.share_back_s))),
             ("late_packets", json!(self.late_packets)),
-        ];
-        row.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        ])
     }
 }
 

@@ -340,7 +340,7 @@ impl Measured {
             false => ("share_of_sum", "feedback_percent"),
             true => ("share_of_offered", "feedback_percent_recorded"),
         };
-        let row = [
+        table::row([
             ("pair", name(&cell.pair).into()),
             ("to", if cell.to == Receiver::Client { "client" } else { "server" }.into()),
             ("loss", cell.loss.into()),
@@ -355,8 +355,7 @@ impl Measured {
             ("file_s", figure(self.file_s)),
             ("bare_file_s", figure(self.bare_file_s)),
             ("file_share", figure(share(self.bare_file_s, self.file_s))),
-        ];
-        row.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        ])
     }
 }
 

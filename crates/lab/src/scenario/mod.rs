@@ -9,6 +9,7 @@
 
 pub mod addresses;
 mod asymmetric;
+mod beside;
 pub mod binary;
 mod blackhole;
 mod bond;

@@ -202,7 +202,7 @@ impl Cell {
         let [first, first_after] =
             [&before, &after].map(|rates| rates.as_ref().and_then(|all| all.first().copied()));
         let share = |part: Option<f64>, of: Option<f64>| Some(part? / of?);
-        let row = [
+        table::row([
             ("cell", self.name().into()),
             ("cc", stage.settings.text("cc").into()),
             ("before_mbps", json!(before)),
@@ -210,7 +210,6 @@ impl Cell {
             ("share_ratio", figure(share(first_after, first))),
             ("preferred_share", figure(share(first_after, of_all_after))),
             ("share_of_all", figure(share(of_all_after, of_all))),
-        ];
-        row.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        ])
     }
 }

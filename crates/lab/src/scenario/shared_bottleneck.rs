@@ -9,15 +9,14 @@
 //! In a control the paths know nothing of each other. In namespaces, where the real binary always
 //! heeds that, each link has a queue of its own in place of the one for all.
 
+use super::beside::{self, BESIDE, LINKS_TIMES, MBPS, RTT};
 use super::links::{GRID, TRANSFER};
-use super::outage::receiver;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
-use super::statistics::{max, min};
-use super::table::{self, Row, TABLE, figure};
+use super::table::{self, Row, TABLE, figure, greatest, least};
 use super::{About, Baseline, Key, Outcome, Scenario, Stage};
 use crate::emu::{LinkConfig, MS, SECOND};
-use crate::ground::{Congestion, Connections, Mode, Route, Spread, Terrain, Transfer};
+use crate::ground::{Congestion, Connections, Mode, Route, Spread, Terrain};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -26,15 +25,8 @@ const RATIO_MAX: f64 = 1.3;
 /// What the other one has beside them at least, as a share of what it has beside one of its kind.
 /// Paths are sent on as CUBIC sends where somebody fills the queue, which leaves 0.8 to Reno.
 const LEFT_MIN: f64 = 0.75;
-/// The links are so many times as fast as what is behind all of them.
-const LINKS_TIMES: u64 = 5;
-/// The beginning of a transfer that does not count, and which part of it in short ones.
+/// The beginning of a transfer that does not count.
 const FIRST_NS: u64 = 30 * SECOND;
-const FIRST_PART: u64 = 4;
-/// How long a connection may take to open before its time counts.
-const OPENING_NS: u64 = 5 * SECOND;
-/// Time in which links are found.
-const CALM_NS: u64 = 2 * SECOND;
 
 /// Paths of one client.
 #[derive(Clone, Copy, Debug)]
@@ -51,20 +43,13 @@ const SEVERAL: &[Paths] = &[
 ];
 const ONE: Paths = Paths { name: "1-path", links: 1, subflows: 1 };
 
-/// What is beside.
-const OTHERS: &[Congestion] = &[Congestion::Cubic, Congestion::Reno, Congestion::Bbr];
-
 /// What can be set.
 const SETTINGS: &[Setting] = &[
     TRANSFER,
     Setting::choice("paths", &[GRID, "2-links", "4-subflows"], "what leads through the queue"),
-    Setting::choice(
-        "beside",
-        &[GRID, "cubic", "reno", "bbr"],
-        "congestion control of the connection without a tunnel",
-    ),
-    Setting::number("mbps", 20, (1, 200), "what the queue lets through, in Mbit/s"),
-    Setting::number("rtt", 40, (2, 500), "round trip in milliseconds"),
+    BESIDE,
+    MBPS,
+    RTT,
     Setting::number("queue", 40, (5, 1_000), "what the queue holds, in milliseconds"),
     Setting::number("seconds", 120, (20, 600), "how long each connection is carried"),
 ];
@@ -103,26 +88,22 @@ impl Scenario for SharedBottleneck {
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let mut outcome = Outcome::default();
-        let is_set = |key: &str, name: &str| [GRID, name].contains(&stage.settings.text(key));
+        let is_set = |paths: &&Paths| [GRID, paths.name].contains(&stage.settings.text("paths"));
         let (mut rows, mut plain) = (Vec::new(), Vec::new());
-        let others = OTHERS.iter().filter(|other| is_set("beside", other.name()));
-        for &other in others.take(if stage.control() { 1 } else { OTHERS.len() }) {
+        for other in beside::others(stage) {
             let beside = Beside { stage, other };
             let theirs = beside.take(None, &mut outcome)?;
             plain.push(json!({"beside": other.name(), "left_mbps": figure(theirs.left_mbps)}));
             let one = beside.take(Some(ONE), &mut outcome)?;
-            for paths in SEVERAL.iter().filter(|paths| is_set("paths", paths.name)) {
+            for paths in SEVERAL.iter().filter(is_set) {
                 let all = beside.take(Some(*paths), &mut outcome)?;
                 let row = row(paths, other, [&all, &one, &theirs]);
                 (stage.tell)(&table::line(&row));
                 rows.push(Value::Object(row));
             }
         }
-        let column = |name: &str| -> Option<Vec<f64>> {
-            rows.iter().map(|row| row.get(name)?.as_f64()).collect()
-        };
-        outcome.measure("ratio_to_one_flow", column("ratio_to_one").as_deref().and_then(max));
-        outcome.measure("left_share_min", column("left_share").as_deref().and_then(min));
+        outcome.measure("ratio_to_one_flow", greatest(&rows, "ratio_to_one"));
+        outcome.measure("left_share_min", least(&rows, "left_share"));
         outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
         let plain = BTreeMap::from([(TABLE.to_owned(), Value::Array(plain))]);
         outcome.baseline = Baseline::Measured(BTreeMap::from([("plain".to_owned(), plain)]));
@@ -139,7 +120,7 @@ struct Taken {
 
 fn row(paths: &Paths, other: Congestion, [all, one, theirs]: [&Taken; 3]) -> Row {
     let share = |part: Option<f64>, of: Option<f64>| Some(part? / of?);
-    let row = [
+    table::row([
         ("paths", paths.name.into()),
         ("beside", other.name().into()),
         ("mbps", figure(all.mbps)),
@@ -148,8 +129,7 @@ fn row(paths: &Paths, other: Congestion, [all, one, theirs]: [&Taken; 3]) -> Row
         ("one_left_mbps", figure(one.left_mbps)),
         ("ratio_to_one", figure(share(all.mbps, one.mbps))),
         ("left_share", figure(share(all.left_mbps, theirs.left_mbps))),
-    ];
-    row.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    ])
 }
 
 /// Stories beside a connection of this kind.
@@ -162,24 +142,13 @@ impl Beside<'_> {
     /// What Rove takes by these paths, or without a tunnel another of the same kind.
     fn take(&self, paths: Option<Paths>, outcome: &mut Outcome) -> anyhow::Result<Taken> {
         let settings = self.stage.settings;
-        let length_ns = settings.number("seconds") * SECOND;
-        let bytes = settings.number("mbps") * 1_000_000 / 8 * (length_ns + OPENING_NS) / SECOND;
-        let ours = Connections::bulk(receiver(settings), bytes);
+        let ours = beside::lasting(settings, settings.number("seconds") * SECOND);
         let theirs = Connections { route: Route::Open, congestion: self.other, ..ours };
         let ours = if paths.is_some() { ours } else { theirs };
-        let mut taken = Taken::default();
         let terrain = self.terrain(paths.unwrap_or(ONE));
-        let told = self.stage.on_ground(&terrain, &mut |ground, _| {
-            ground.pause(CALM_NS)?;
-            let both = ground.connect(&[ours, theirs], length_ns + OPENING_NS, &[])?.concat();
-            let skip_ns = FIRST_NS.min(length_ns / FIRST_PART);
-            let mbps = |one: &Transfer| one.mbps_within(skip_ns, length_ns);
-            taken.mbps = both.first().and_then(mbps);
-            taken.left_mbps = both.get(1).and_then(mbps);
-            Ok(())
-        })?;
-        outcome.absorb(told);
-        Ok(taken)
+        let both = [ours, theirs];
+        let [mbps, left_mbps] = beside::rates_mbps(self.stage, &terrain, &both, FIRST_NS, outcome)?;
+        Ok(Taken { mbps, left_mbps })
     }
 
     fn terrain(&self, paths: Paths) -> Terrain {

@@ -15,6 +15,11 @@ const LEAST: &str = "_min";
 /// A row: what names the cell, and what was measured in it.
 pub(super) type Row = Map<String, Value>;
 
+/// A row of these columns.
+pub(super) fn row<const N: usize>(columns: [(&str, Value); N]) -> Row {
+    columns.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
 /// A measured value as a row has it: rounded, null where there is none.
 pub(super) fn figure(value: Option<f64>) -> Value {
     Value::from(value.map(rounded))

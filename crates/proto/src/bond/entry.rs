@@ -36,7 +36,7 @@ const REST_TIME: Duration = Duration::from_secs(10);
 /// A bucket in which nothing waits remembers no more than so many packets' places.
 const RESTING_SLOTS: usize = 16;
 
-const _: () = assert!(MAX_PACKET <= PACKET_MAX && MAX_PACKET <= u16::MAX as usize);
+const _: () = assert!(MAX_PACKET <= PACKET_MAX);
 const _: () = assert!(QUANTUM as usize == 2 * MAX_PACKET);
 const _: () = assert!(size_of::<Slot>() <= 40 && size_of::<Bucket>() <= 256);
 

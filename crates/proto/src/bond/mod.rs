@@ -82,7 +82,7 @@ pub struct Bond {
     pub rests_until: Instant,
     /// Since when no path carries anything.
     pub idle_since: Option<Instant>,
-    /// Room for one packet.
+    /// Room for one packet that comes out of the sequence.
     pub packet: Vec<u8>,
     /// The paths that carry, as they were when they were looked at last,
     pub ways: Vec<Way>,

@@ -430,8 +430,8 @@ impl Peer {
         let carries = self.paths.active().is_some_and(works);
         if let Some(path) = self.paths.get_mut(id) {
             path.trust = Trust::Proven;
+            path.speaks_again();
             path.answers(cx.now);
-            path.health = Health::Good;
             path.heard_at = Some(cx.now);
             path.probes.stop();
             path.rtt.sample(cx.now.saturating_since(sent_at), Duration::ZERO);

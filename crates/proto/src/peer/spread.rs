@@ -185,14 +185,15 @@ impl Peer {
             return false;
         }
         let able = || self.paths.iter().filter(|other| other.link == path.link && is_able(other));
+        // One that was silent just now keeps its share, unless another takes its place. Nearly
+        // always there is no other, and this is asked with every datagram.
         if able().all(|other| other.id == path.id) {
-            return true; // which is nearly always so, and asked with every datagram
+            return true;
         }
         let way = |path: &Path| (path.route.local, path.route.remote);
         let subflows = usize::from(connector.spread.subflows.clamp(1, SUBFLOWS_MAX));
         let best = able().min_by_key(|other| self.place(other));
-        // One that was silent just now keeps its share, unless another takes its place.
-        let leads_there = best.is_none_or(|best| way(best) == way(path));
+        let leads_there = best.is_some_and(|best| way(best) == way(path));
         let before =
             able().filter(|other| way(other) == way(path) && self.place(other) < self.place(path));
         (leads_there || self.is_mesh()) && before.count() < subflows

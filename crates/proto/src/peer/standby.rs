@@ -173,13 +173,12 @@ impl Peer {
         let due = since + turn_time(number, ways);
         let waits = number as usize >= ways && self.is_idle_at(due);
         // Beside one that carries nothing has a turn.
-        let beside = |other: &&Path| {
+        let is_beside = |other: &Path| {
             is_able(other)
                 && other.link == path.link
                 && other.route.remote.is_ipv4() == path.route.remote.is_ipv4()
         };
-        (spare && ways > 1 && !waits && !self.paths.iter().any(|other| beside(&other)))
-            .then_some(due)
+        (spare && ways > 1 && !waits && !self.paths.iter().any(is_beside)).then_some(due)
     }
 
     /// Gives the turn to the next address, where one has not answered. The path to that may have

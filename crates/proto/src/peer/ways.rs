@@ -77,8 +77,10 @@ impl Peer {
     fn look_again(&mut self, now: Instant, changed: u16) -> bool {
         let mut ways = std::mem::take(&mut self.bond.ways);
         let mut is_same = true;
-        let paths = self.paths.iter().enumerate();
-        for (_, path) in paths.filter(|&(place, _)| changed & 1 << place != 0) {
+        for (place, path) in self.paths.iter().enumerate() {
+            if changed & 1 << place == 0 {
+                continue;
+            }
             let known = ways.iter_mut().find(|known| known.path == path.id);
             let way = if self.is_way(now, path) { self.way(now, path) } else { None };
             match (known, way) {

@@ -6,7 +6,6 @@
 use super::super::links::name;
 use super::super::{asymmetric, symmetric};
 use super::{FIRST_S, LENGTH_S, Row, SEED};
-use std::fmt::Write as _;
 
 /// Width of the drawing, in pixels as all lengths here.
 const WIDTH: f64 = 1_120.0;
@@ -23,7 +22,7 @@ const BEST: (f64, f64) = (760.0, 1_090.0);
 const SHARE_MAX: f64 = 1.05;
 /// Round multiples of the better link.
 const MULTIPLES: &[f64] = &[0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
-/// Below and above of a line is as much of a mark that would hide another.
+/// How far from the middle of its line a mark is that would hide another.
 const ASIDE: f64 = 4.5;
 
 const INK: &str = "#22272e";
@@ -324,12 +323,16 @@ impl Svg {
         let Mark { shape, colour, .. } = *mark;
         let filled = format!("fill=\"{colour}\" fill-opacity=\"0.9\"");
         let hollow = format!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"");
-        let path = |d: &str, style: &str| {
-            format!("<path transform=\"translate({x:.1} {y:.1})\" d=\"{d}\" {style}/>")
+        let title = format!("<title>{}</title>", mark.label);
+        let circle = |radius: f64, style: &str| {
+            format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" {style}>{title}</circle>")
         };
-        let element = match shape {
-            Shape::Dot => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.6\" {filled}/>"),
-            Shape::Ring => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.4\" {hollow}/>"),
+        let path = |d: &str, style: &str| {
+            format!("<path transform=\"translate({x:.1} {y:.1})\" d=\"{d}\" {style}>{title}</path>")
+        };
+        self.put(&match shape {
+            Shape::Dot => circle(3.6, &filled),
+            Shape::Ring => circle(3.4, &hollow),
             Shape::Triangle => path("M0 -3.4 L3.6 3 H-3.6 Z", &filled),
             Shape::Diamond => path("M0 -3.8 L3.8 0 L0 3.8 L-3.8 0 Z", &filled),
             Shape::Tick => path("M0 -7 V7", &hollow),
@@ -337,15 +340,7 @@ impl Svg {
             Shape::Cross => path("M-3.6 -3.6 L3.6 3.6 M3.6 -3.6 L-3.6 3.6", &hollow),
             Shape::Plus => path("M-4.4 0 H4.4 M0 -4.4 V4.4", &hollow),
             Shape::Star => path("M-4.2 0 H4.2 M-2.1 -3.7 L2.1 3.7 M2.1 -3.7 L-2.1 3.7", &hollow),
-        };
-        let mut titled = element;
-        if let Some(end) = titled.rfind("/>") {
-            titled.truncate(end);
-            let tag = if titled.starts_with("<circle") { "circle" } else { "path" };
-            // Writing to a string cannot fail.
-            let _ = write!(titled, "><title>{}</title></{tag}>", mark.label);
-        }
-        self.put(&titled);
+        });
     }
 }
 

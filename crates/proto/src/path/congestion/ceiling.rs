@@ -1,4 +1,9 @@
 //! Whether what is lost is lost because too much is sent.
+//!
+//! Where more is lost than the path usually loses, and than chance explains, less and as much as
+//! before are sent in turns. If less is lost of the one, the path has a ceiling, below which the
+//! rate is held for a while; if not, that loss is the usual one from then on. How losses come
+//! together is counted with: one burst is one event of chance.
 
 use crate::time::{Duration, Instant};
 

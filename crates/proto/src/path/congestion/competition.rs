@@ -138,7 +138,7 @@ impl Controller {
     }
 
     /// Nothing is known of anybody else who fills the queue.
-    pub const fn forget_others(&mut self) {
+    pub(crate) const fn forget_others(&mut self) {
         self.suspicion = None;
     }
 

@@ -87,11 +87,11 @@ fn add_sessions(
         peer["advertised"] = json!(advertised.get(&session.peer).map_or(&[][..], Vec::as_slice));
         peer["remote"] = path.map(|path| path.route.remote.to_string()).into();
         peer["last_heard_s"] = heard_ago(session).map(|ago| ago.as_secs()).into();
-        peer["tx_bytes"] = session.paths.iter().map(|path| path.tx_bytes).sum::<u64>().into();
-        peer["rx_bytes"] = session.paths.iter().map(|path| path.rx_bytes).sum::<u64>().into();
-        let reports = || session.paths.iter().map(|path| path.reports);
-        peer["feedback_datagrams"] = reports().map(|one| one.datagrams).sum::<u64>().into();
-        peer["feedback_bytes"] = reports().map(|one| one.bytes).sum::<u64>().into();
+        let sum = |of: fn(&PathStatus) -> u64| session.paths.iter().map(of).sum::<u64>();
+        peer["tx_bytes"] = sum(|path| path.tx_bytes).into();
+        peer["rx_bytes"] = sum(|path| path.rx_bytes).into();
+        peer["feedback_datagrams"] = sum(|path| path.reports.datagrams).into();
+        peer["feedback_bytes"] = sum(|path| path.reports.bytes).into();
     }
 }
 

@@ -1,0 +1,72 @@
+//! Beside somebody who has no tunnel: connections of ours and one of theirs through one queue, and
+//! what each of them has.
+
+use super::links::GRID;
+use super::outage::receiver;
+use super::settings::{Setting, Settings};
+use super::{Outcome, Stage};
+use crate::emu::SECOND;
+use crate::ground::{Congestion, Connections, Terrain, Transfer};
+
+/// The setting of who is beside.
+pub(super) const BESIDE: Setting = Setting::choice(
+    "beside",
+    &[GRID, "cubic", "reno", "bbr"],
+    "congestion control of the connection without a tunnel",
+);
+/// The setting of the queue's rate.
+pub(super) const MBPS: Setting =
+    Setting::number("mbps", 20, (1, 200), "what the queue lets through, in Mbit/s");
+/// The setting of the round trip.
+pub(super) const RTT: Setting = Setting::number("rtt", 40, (2, 500), "round trip in milliseconds");
+
+/// Who is beside.
+const OTHERS: [Congestion; 3] = [Congestion::Cubic, Congestion::Reno, Congestion::Bbr];
+/// The client's links are so many times as fast as what is behind them.
+pub(super) const LINKS_TIMES: u64 = 5;
+/// How long a connection may take to open before its time counts.
+const OPENING_NS: u64 = 5 * SECOND;
+/// Time in which links are found.
+pub(super) const CALM_NS: u64 = 2 * SECOND;
+/// Of short transfers only such a part does not count.
+const FIRST_PART: u64 = 4;
+
+/// Those that the setting names; of a control the first.
+pub(super) fn others(stage: &Stage<'_>) -> impl Iterator<Item = Congestion> {
+    let beside = stage.settings.text("beside");
+    let others = OTHERS.into_iter().filter(move |other| [GRID, other.name()].contains(&beside));
+    others.take(if stage.control() { 1 } else { OTHERS.len() })
+}
+
+/// A connection of more than the queue lets through in so long.
+pub(super) fn lasting(settings: &Settings, length_ns: u64) -> Connections {
+    let bytes = settings.number("mbps") * 1_000_000 / 8 * (length_ns + OPENING_NS) / SECOND;
+    Connections::bulk(receiver(settings), bytes)
+}
+
+/// What the connections of either kind have together over this terrain, in Mbit/s, but for their
+/// beginning.
+///
+/// # Errors
+/// What kept it from being measured.
+pub(super) fn rates_mbps(
+    stage: &Stage<'_>,
+    terrain: &Terrain,
+    kinds: &[Connections; 2],
+    first_ns: u64,
+    outcome: &mut Outcome,
+) -> anyhow::Result<[Option<f64>; 2]> {
+    let length_ns = stage.settings.number("seconds") * SECOND;
+    let skip_ns = first_ns.min(length_ns / FIRST_PART);
+    let mut rates = [None; 2];
+    let told = stage.on_ground(terrain, &mut |ground, _| {
+        ground.pause(CALM_NS)?;
+        let transfers = ground.connect(kinds, length_ns + OPENING_NS, &[])?;
+        let mbps = |one: &Transfer| one.mbps_within(skip_ns, length_ns);
+        let all = |kind: &Vec<Transfer>| kind.iter().map(mbps).sum::<Option<f64>>();
+        rates = [0, 1].map(|which| transfers.get(which).and_then(all));
+        Ok(())
+    })?;
+    outcome.absorb(told);
+    Ok(rates)
+}
