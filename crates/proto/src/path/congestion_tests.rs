@@ -293,7 +293,7 @@ fn paths_through_one_queue_take_beside_another_what_one_takes() {
     {
         let link = Link::new(mbits, trip_ms);
         let link = Link { buffer: link.rate * buffer_s, ..link };
-        let (one, _) = beside_elastic(link, 1, true);
+        let (one, one_left) = beside_elastic(link, 1, true);
         for paths in [2, 4, 8] {
             let (apart, _) = beside_elastic(link, paths, false);
             let (taken, left) = beside_elastic(link, paths, true);
@@ -301,8 +301,10 @@ fn paths_through_one_queue_take_beside_another_what_one_takes() {
                 "{mbits} Mbit/s {trip_ms} ms, {buffer_s} s of queue, {paths} paths: {taken:.3}, \
                  {apart:.3} each for itself, one {one:.3}; left {left:.3}"
             );
-            assert!(taken <= 1.3 * one && left > 0.2);
-            assert!(paths < 8 || taken < 0.8 * apart, "the test tells nothing");
+            assert!(taken <= 1.2 * one && left >= 0.75 * one_left && left > 0.25);
+            // On one link four have half of it each for itself: none finds that others fill it.
+            let is_even = (mbits, paths) == (10.0, 4);
+            assert!(is_even || taken < 0.9 * apart, "the test tells nothing");
             assert!(taken + left > 0.98, "nothing is wasted");
         }
     }
