@@ -433,6 +433,8 @@ fn where_nothing_runs_there_are_no_connections() {
         assert_eq!((&told["node"], &told["held_bytes"]), (&Value::Null, &0.into()));
         assert_eq!(told["flows"], Value::Array(vec![]));
     }
+    let paths = rove_in(dir.path(), "gateway paths laptop --json").ok();
+    assert_eq!(paths, "{\"complete\":true,\"known\":0,\"paths\":[]}\n");
     for line in ["explain tcp", "rehearse --unplug eth1"] {
         let error = rove_in(dir.path(), line).fails();
         assert!(error.contains("connect with `rove up`"), "{error}");
@@ -440,6 +442,7 @@ fn where_nothing_runs_there_are_no_connections() {
     init(dir.path());
     let start = "the gateway does not run: start it with `rove gateway run`\n";
     assert_eq!(rove_in(dir.path(), "flows").ok(), start);
+    assert_eq!(rove_in(dir.path(), "gateway paths").ok(), start);
 }
 
 #[test]

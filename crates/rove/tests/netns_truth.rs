@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::netns::{Lab, in_namespace, inside, sh, wait_until};
 
 const ECHO: &str = "198.51.100.80:7";
@@ -151,6 +151,17 @@ fn no_key_goes_away() {
         let paths = asked(&lab, "paths");
         assert_eq!(paths.as_array().unwrap().len(), 1, "{paths}");
         assert_eq!(keys(&paths[0]), expected(&PATH));
+        let of_peer = lab.rove("gateway", "gateway paths laptop --json").ok();
+        let of_peer: Value = serde_json::from_str(&of_peer).unwrap();
+        let [path] = &of_peer["paths"].as_array().unwrap()[..] else { panic!("{of_peer}") };
+        let only_client = ["link", "link_rank", "link_state", "link_use", "portal", "signal_dbm"];
+        let either_end: Vec<&str> =
+            PATH.into_iter().filter(|key| !only_client.contains(key)).collect();
+        assert_eq!(keys(path), expected(&[&either_end[..], &["peer"]].concat()));
+        assert_eq!((&path["peer"], &path["state"]), (&json!("laptop"), &json!("in use")));
+        assert!(lab.rove("gateway", "gateway paths").ok().contains("laptop"));
+        let error = lab.rove("gateway", "gateway paths phone").fails();
+        assert!(error.contains("no peer is called phone"), "{error}");
         lab.rove("client", "down").ok();
     });
 }

@@ -48,7 +48,7 @@ pub enum Command {
     Down,
     /// Show whether the tunnel carries, and since when
     Status(OutputArgs),
-    /// Show every path: its link, addresses, round trip, rate, loss
+    /// Show every path: its link, addresses, round trip, rate, share, loss
     Paths(OutputArgs),
     /// Show open connections: what is held of each, and why; of a client, else of a gateway
     #[command(after_help = text::FLOWS)]
@@ -146,6 +146,8 @@ pub enum GatewayCommand {
     Status(GatewayStatusArgs),
     /// List every peer and open invite
     Peers(OutputArgs),
+    /// Show by which paths peers are reached: addresses, round trip, rate, share, loss
+    Paths(PeerPathsArgs),
     /// Show open connections and whose they are: what is held of each, and why
     #[command(after_help = text::FLOWS)]
     Flows(OutputArgs),
@@ -185,6 +187,17 @@ pub enum GatewayCommand {
 /// Where data comes out.
 #[derive(Args, Debug, Clone, Copy)]
 pub struct OutputArgs {
+    /// Print JSON; keys are only ever added
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Whose paths come out.
+#[derive(Args, Debug)]
+pub struct PeerPathsArgs {
+    /// Only those of this peer
+    #[arg(value_name = "NAME")]
+    pub name: Option<PeerName>,
     /// Print JSON; keys are only ever added
     #[arg(long)]
     pub json: bool,

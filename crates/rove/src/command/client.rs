@@ -1,7 +1,6 @@
-//! `rove up`, `down`, `status`, `paths`, `set`, `reload`.
+//! `rove up`, `down`, `status`, `set`, `reload`.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::env;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -378,76 +377,6 @@ fn not_running(home: &Home) -> Value {
         "dns": [],
         "dns_domains": [],
         "portals": [],
-    })
-}
-
-pub(super) fn paths(home: &Home, args: OutputArgs) -> Result<()> {
-    let reply = match control::ask(&home.socket(Role::Client)?, &Request::Paths) {
-        Err(AskError::NotRunning) => json!([]),
-        reply => reply?,
-    };
-    if args.json {
-        return output::json(&reply);
-    }
-    let paths = reply.as_array().map(Vec::as_slice).unwrap_or_default();
-    let number = |path: &Value, name| path.get(name).and_then(Value::as_f64);
-    let row = |path: &Value| {
-        let shown = |name, scale: f64, unit| {
-            number(path, name).map_or_else(String::new, |n| format!("{:.1}{unit}", n * scale))
-        };
-        let rank = number(path, "link_rank").map(|rank| rank.to_string());
-        let why = Some(field(path, "link_state").to_owned()).filter(|why| !why.is_empty());
-        let usage = Some(field(path, "link_use").to_owned()).filter(|usage| usage == "backup");
-        let signal = number(path, "signal_dbm").map(|dbm| format!("{dbm} dBm"));
-        let rank: Vec<String> = [rank, usage, why, signal].into_iter().flatten().collect();
-        [
-            field(path, "link").to_owned(),
-            rank.join(" "),
-            field(path, "state").to_owned(),
-            field(path, "local").to_owned(),
-            field(path, "remote").to_owned(),
-            field(path, "transport").to_owned(),
-            shown("rtt_us", 1e-3, " ms"),
-            shown("rate_mbps", 1.0, " Mbit/s"),
-            shown("rx_rate_mbps", 1.0, " Mbit/s"),
-            shown("queue_ms", 1.0, " ms"),
-            shown("loss", 100.0, " %"),
-            shown("last_heard_ms", 1e-3, " s ago"),
-        ]
-    };
-    let rows: Vec<[String; 12]> = paths.iter().map(row).collect();
-    let head = [
-        "LINK", "RANK", "STATE", "LOCAL", "REMOTE", "BY", "RTT", "OUT", "IN", "QUEUE", "LOSS",
-        "HEARD",
-    ];
-    let mut text = output::table(head, &rows);
-    if let Some(name) = paths.iter().map(|path| field(path, "scheduler")).find(|n| !n.is_empty()) {
-        text.push_str(&format!("data goes by several, chosen among by {name}\n"));
-    }
-    text.extend(paths.iter().flat_map(subflows));
-    let held = paths.iter().filter(|path| !field(path, "portal").is_empty());
-    let told = |path: &Value| {
-        let (link, page) = (field(path, "link"), field(path, "portal"));
-        format!("captive portal on {link}: sign in at {page}\n")
-    };
-    let told: BTreeSet<String> = held.map(told).collect();
-    text.extend(told);
-    output::print(&text)
-}
-
-/// A line for each subflow of a path by MPTCP.
-fn subflows(path: &Value) -> impl Iterator<Item = String> + '_ {
-    let all = path.get("subflows").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    all.iter().map(|subflow| {
-        let megabytes = |name| {
-            let bytes = subflow.get(name).and_then(Value::as_f64).unwrap_or_default();
-            format!("{:.1} MB", bytes * 1e-6)
-        };
-        let link = Some(field(subflow, "link")).filter(|link| !link.is_empty());
-        let (local, remote) = (field(subflow, "local"), field(subflow, "remote"));
-        let by = link.unwrap_or(local);
-        let (sent, received) = (megabytes("tx_bytes"), megabytes("rx_bytes"));
-        format!("subflow by {by} to {remote}: {sent} out, {received} in\n")
     })
 }
 

@@ -4,6 +4,7 @@ mod client;
 mod flows;
 mod gateway;
 mod output;
+mod paths;
 mod reference;
 mod rehearse;
 
@@ -24,7 +25,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Up(args) => client::up(&home()?, args, cli.log_format),
         Command::Down => client::down(&home()?),
         Command::Status(args) => client::status(&home()?, args),
-        Command::Paths(args) => client::paths(&home()?, args),
+        Command::Paths(args) => paths::of_client(&home()?, args),
         Command::Flows(args) => flows::of_any(&home()?, args),
         Command::Explain(args) => flows::explain(&home()?, &args),
         Command::Rehearse(args) => rehearse::run(&home()?, &args),
@@ -90,6 +91,7 @@ fn run_gateway(
         GatewayCommand::Invite(args) => gateway::invite(home, args),
         GatewayCommand::Status(args) => gateway::status(home, args),
         GatewayCommand::Peers(args) => gateway::peers(home, args),
+        GatewayCommand::Paths(args) => paths::of_gateway(home, args),
         GatewayCommand::Flows(args) => flows::of_gateway(home, args),
         GatewayCommand::Revoke { name } => gateway::revoke(home, name),
         GatewayCommand::Allow(args) => gateway::allow(home, args),

@@ -59,6 +59,11 @@ pub enum Request {
     Down,
     /// Every peer and open invite.
     Peers,
+    /// Every path of a gateway's sessions.
+    PeerPaths {
+        /// Only this peer's.
+        name: Option<PeerName>,
+    },
     /// Issue an invite.
     Invite {
         /// The name of the first peer.

@@ -1,4 +1,5 @@
-//! What `rove status` and `rove paths` tell, from a snapshot of the core. Keys are only ever added.
+//! What `rove status` and `rove paths` tell, and `rove gateway paths` of each path, from a snapshot
+//! of the core. Keys are only ever added.
 //!
 //! Nothing here says "connected": a tunnel carries if something lately proved that it does.
 
@@ -7,7 +8,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rove_os::links::LinkKind;
+use rove_os::links::{Link, LinkKind};
 use rove_os::plan::Dns;
 use rove_os::stream::Subflow;
 use rove_proto::error::CloseCode;
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::data::Carried;
 use super::ranking::Ranked;
-use crate::config::{LinkUse, PathsConfig};
+use crate::config::{LinkScheduler, LinkUse, PathsConfig};
 use crate::encoding;
 use crate::ledger::wall_clock;
 
@@ -124,7 +125,7 @@ pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         "gateway": encoding::to_text(&peer.peer.0),
         "inner": inner,
         "path_in_use": in_use.map(|path| path.id),
-        "transport": in_use.map(|path| transport(path, around)),
+        "transport": in_use.map(|path| transport(path, around.streams)),
         "link": in_use.and_then(|path| around.links.get(&path.link?.0)),
         "doing": doing(peer, now, around),
         "kill_switch": around.kill_switch,
@@ -268,20 +269,22 @@ impl Search<'_> {
     }
 }
 
-fn transport(path: &PathStatus, around: &Surroundings<'_>) -> &'static str {
-    around.streams.get(&path.route.socket).map_or("udp", |carried| carried.transport)
+fn transport(path: &PathStatus, streams: &BTreeMap<SocketId, Carried>) -> &'static str {
+    streams.get(&path.route.socket).map_or("udp", |carried| carried.transport)
 }
 
-/// What a path by MPTCP goes by; nothing of another.
-fn subflows(path: &PathStatus, around: &Surroundings<'_>) -> Option<Vec<Value>> {
-    let subflows = &around.streams.get(&path.route.socket)?.subflows;
+/// What a path by MPTCP goes by, of these links; nothing of another.
+fn subflows(
+    path: &PathStatus,
+    streams: &BTreeMap<SocketId, Carried>,
+    links: &[&Link],
+) -> Option<Vec<Value>> {
+    let subflows = &streams.get(&path.route.socket)?.subflows;
     let told = |subflow: &Subflow| {
         let Subflow { local, remote, tx_bytes, rx_bytes, rtt } = subflow;
-        let starts =
-            |ranked: &&Ranked| ranked.link.addresses.iter().any(|net| net.addr() == local.ip());
-        let link = around.ranked.iter().chain(around.unused).find(starts);
+        let starts = |link: &&&Link| link.addresses.iter().any(|net| net.addr() == local.ip());
         json!({
-            "link": link.map(|ranked| ranked.link.name.as_str()),
+            "link": links.iter().find(starts).map(|link| link.name.as_str()),
             "local": local,
             "remote": remote,
             "tx_bytes": tx_bytes,
@@ -298,9 +301,32 @@ fn seconds(time: Duration) -> String {
 
 /// `rove paths`.
 pub(super) fn paths(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> Value {
-    let paths = peer.paths.iter().zip(shares(&peer.paths, now));
-    let paths = paths.map(|(path, share)| self::path(path, share, now, around));
-    Value::Array(paths.collect())
+    let links: Vec<&Link> =
+        around.ranked.iter().chain(around.unused).map(|ranked| &ranked.link).collect();
+    let told = told_paths(peer, now, around.streams, &links);
+    let of_client = |(mut told, path): (Value, &PathStatus)| {
+        add_link(&mut told, path, around);
+        told
+    };
+    Value::Array(told.into_iter().zip(&peer.paths).map(of_client).collect())
+}
+
+/// What either end can tell of each path of a session: of a client's, that by which of its own
+/// `links` the subflows of a path go.
+pub(super) fn told_paths(
+    peer: &PeerStatus,
+    now: Instant,
+    streams: &BTreeMap<SocketId, Carried>,
+    links: &[&Link],
+) -> Vec<Value> {
+    let told = |(path, share)| {
+        let mut told = told_path(path, share, now);
+        told["scheduler"] = json!(path.is_shared.then(|| LinkScheduler(peer.scheduler)));
+        told["transport"] = transport(path, streams).into();
+        told["subflows"] = json!(subflows(path, streams, links));
+        told
+    };
+    peer.paths.iter().zip(shares(&peer.paths, now)).map(told).collect()
 }
 
 /// Which part of the data goes by each path, of what arrived at both ends in the last half second;
@@ -326,29 +352,20 @@ pub(super) const fn carries_data(path: &PathStatus) -> bool {
     path.in_use || path.is_shared
 }
 
-fn path(path: &PathStatus, share: f64, now: Instant, around: &Surroundings<'_>) -> Value {
+fn told_path(path: &PathStatus, share: f64, now: Instant) -> Value {
     let state = match (path.health, carries_data(path)) {
         (Health::Gone, _) => "gone",
         (Health::Silent { .. }, _) => "silent",
         (Health::Good, true) => "in use",
         (Health::Good, false) => "standby",
     };
-    let link = path.link.and_then(|link| around.links.get(&link.0));
-    let rank = path.link.and_then(|id| around.ranked.iter().position(|r| r.link.index == id.0));
-    let ranked = rank.and_then(|rank| around.ranked.get(rank));
-    let held = |portal: &&Portal| path.link.is_some_and(|link| link.0 == portal.index);
-    let portal = around.portals.iter().find(held);
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let mbps = |rate: Rate| rate.at(now).map(|bytes| bytes * 8.0 / 1e6);
     let heard = path.heard_at.map(|at| micros(now.saturating_since(at)) / 1_000);
     json!({
         "id": path.id,
-        "scheduler": path.is_shared.then_some(around.paths.scheduler),
-        "link": link,
         "local": path.route.local,
         "remote": path.route.remote,
-        "transport": transport(path, around),
-        "subflows": subflows(path, around),
         "state": state,
         "rtt_us": path.rtt.map(micros),
         "rate_mbps": mbps(path.tx_rate),
@@ -365,12 +382,21 @@ fn path(path: &PathStatus, share: f64, now: Instant, around: &Surroundings<'_>) 
         "copied_bytes": path.copied,
         "feedback_datagrams": path.reports.datagrams,
         "feedback_bytes": path.reports.bytes,
-        "link_rank": rank.map(|rank| rank + 1),
-        "link_state": ranked.and_then(|ranked| ranked.standing.label()),
-        "link_use": ranked.map(|ranked| ranked.usage),
-        "portal": portal.map(|portal| portal.page.as_str()),
-        "signal_dbm": ranked.and_then(|ranked| ranked.signal),
     })
+}
+
+/// What a client knows of the link that a path starts from.
+fn add_link(told: &mut Value, path: &PathStatus, around: &Surroundings<'_>) {
+    let rank = path.link.and_then(|id| around.ranked.iter().position(|r| r.link.index == id.0));
+    let ranked = rank.and_then(|rank| around.ranked.get(rank));
+    let held = |portal: &&Portal| path.link.is_some_and(|link| link.0 == portal.index);
+    let portal = around.portals.iter().find(held);
+    told["link"] = json!(path.link.and_then(|link| around.links.get(&link.0)));
+    told["link_rank"] = json!(rank.map(|rank| rank + 1));
+    told["link_state"] = json!(ranked.and_then(|ranked| ranked.standing.label()));
+    told["link_use"] = json!(ranked.map(|ranked| ranked.usage));
+    told["portal"] = json!(portal.map(|portal| portal.page.as_str()));
+    told["signal_dbm"] = json!(ranked.and_then(|ranked| ranked.signal));
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use rove_proto::path::feedback::Reports;
 
 use super::*;
 
-const NOW: Instant = Instant::from_nanos(1_000_000_000_000_000);
+pub(in crate::daemon) const NOW: Instant = Instant::from_nanos(1_000_000_000_000_000);
 const SILENT: Health = Health::Silent { since: NOW };
 
 fn ago(ms: u64) -> Instant {
@@ -47,7 +47,7 @@ pub(in crate::daemon) fn path(health: Health, heard: Option<u64>, owed: Option<u
     }
 }
 
-fn peer(state: PeerState, paths: Vec<PathStatus>) -> PeerStatus {
+pub(in crate::daemon) fn peer(state: PeerState, paths: Vec<PathStatus>) -> PeerStatus {
     PeerStatus {
         scheduler: Scheduler::default(),
         peer: PeerKey([1; 32]),

@@ -88,7 +88,9 @@ impl Gateway {
                 Ok(serde_json::to_value(self.ledger.audit(entries)?)?.into())
             }
             Request::Snapshot => Ok(serde_json::to_value(self.ledger.snapshot()?)?.into()),
-            Request::Flows => bail!("the gateway does not run: nothing goes through it"),
+            Request::Flows | Request::PeerPaths { .. } => {
+                bail!("the gateway does not run: nothing goes through it")
+            }
             Request::Paths
             | Request::SetMode { .. }
             | Request::Rehearse { .. }

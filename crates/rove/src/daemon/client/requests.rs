@@ -66,6 +66,7 @@ impl Client<'_> {
             }
             Request::Down
             | Request::Peers
+            | Request::PeerPaths { .. }
             | Request::Invite { .. }
             | Request::Revoke { .. }
             | Request::Allow { .. }

@@ -257,6 +257,9 @@ impl Daemon {
         if request == Request::Flows {
             return self.flows();
         }
+        if let Request::PeerPaths { name } = &request {
+            return self.paths(name.as_ref());
+        }
         if let Request::Move { endpoint } = &request {
             return self.relocate(endpoint);
         }

@@ -1,12 +1,15 @@
 //! What only a running gateway knows, added to what its ledger answers.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use anyhow::{Context, Result};
 use ipnet::IpNet;
 use rove_proto::id::PeerKey;
 use rove_proto::node::{PathStatus, PeerState, PeerStatus};
+use rove_proto::time::Instant;
 use serde_json::{Value, json};
 
 use super::Daemon;
@@ -14,11 +17,34 @@ use super::listening::Listening;
 use crate::daemon::data::Snapshot;
 use crate::daemon::status;
 use crate::encoding;
+use crate::values::PeerName;
 
 /// Somebody who was heard for so long is there. Behind a NAT even an idle client speaks every 25 s.
 const HEARD_WITHIN: Duration = Duration::from_secs(60);
 
+/// Paths that are told of at most.
+const PATHS_TOLD_MAX: usize = 1_000;
+
 impl Daemon {
+    /// Every path of every session, or of that with the peer `name`, those of who was heard last
+    /// first.
+    pub(super) fn paths(&self, name: Option<&PeerName>) -> Result<Value> {
+        let registry = self.gateway.ledger.registry();
+        let key = |name: &PeerName| {
+            let peer = registry.peers().find(|peer| peer.is_enrolled() && peer.name == *name);
+            let unknown = || format!("no peer is called {name}: `rove gateway peers` lists them");
+            peer.map(|peer| peer.key.into()).with_context(unknown)
+        };
+        let asked = name.map(|name| Ok::<_, anyhow::Error>(vec![key(name)?])).transpose()?;
+        let snapshot = self.data.status(asked).context("the data thread does not answer")?;
+        // Who was revoked a moment ago has no name any more.
+        let peer_of = |key: PeerKey| {
+            let named = registry.peer(key).map(|peer| peer.name.to_string());
+            named.unwrap_or_else(|| encoding::to_text(&key.0))
+        };
+        Ok(tell_paths(&snapshot, peer_of))
+    }
+
     /// Adds to a reply what only the running gateway knows.
     pub(super) fn add_sessions(&self, reply: &mut Value, snapshot: &Snapshot) {
         add_sessions(reply, snapshot, &self.advertised);
@@ -52,15 +78,39 @@ fn follows(
     port && address
 }
 
+fn tell_paths(snapshot: &Snapshot, name: impl Fn(PeerKey) -> String) -> Value {
+    let mut sessions: Vec<&PeerStatus> =
+        snapshot.peers.iter().filter(|session| is_there(session.state)).collect();
+    sessions.sort_by_key(|session| Reverse(heard_at(session)));
+    let known = sessions.iter().map(|session| session.paths.len()).sum::<usize>();
+    let mut paths = Vec::new();
+    for session in sessions {
+        let left = PATHS_TOLD_MAX - paths.len();
+        if left == 0 {
+            break;
+        }
+        let name = name(session.peer);
+        let told = status::told_paths(session, snapshot.now, &snapshot.streams, &[]);
+        paths.extend(told.into_iter().take(left).map(|mut path| {
+            path["peer"] = name.as_str().into();
+            path
+        }));
+    }
+    json!({ "complete": paths.len() == known, "known": known, "paths": paths })
+}
+
+/// When the peer was heard last.
+fn heard_at(session: &PeerStatus) -> Option<Instant> {
+    session.paths.iter().filter_map(|path| path.heard_at).max()
+}
+
 fn add_sessions(
     reply: &mut Value,
     snapshot: &Snapshot,
     advertised: &BTreeMap<PeerKey, Vec<IpNet>>,
 ) {
-    let heard_ago = |session: &PeerStatus| {
-        let heard = session.paths.iter().filter_map(|path| path.heard_at).max();
-        heard.map(|at| snapshot.now.saturating_since(at))
-    };
+    let heard_ago =
+        |session: &PeerStatus| heard_at(session).map(|at| snapshot.now.saturating_since(at));
     if let Some(running) = reply.get_mut("running") {
         *running = true.into();
         let sessions = snapshot.peers.iter().filter(|peer| is_there(peer.state));
@@ -100,5 +150,41 @@ pub(super) const fn is_there(state: PeerState) -> bool {
     match state {
         PeerState::Up | PeerState::Moving | PeerState::Suspended => true,
         PeerState::Unestablished | PeerState::Resting | PeerState::Down(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rove_proto::path::Health;
+
+    use super::*;
+    use crate::daemon::status::tests::{NOW, path, peer};
+
+    #[test]
+    fn paths_are_told_of_as_far_as_there_is_room_of_those_heard_last() {
+        let session = |number: u8, heard_ms: u64, paths: usize| PeerStatus {
+            peer: PeerKey([number; 32]),
+            ..peer(PeerState::Up, vec![path(Health::Good, Some(heard_ms), None); paths])
+        };
+        let of = |peers: Vec<PeerStatus>| {
+            let streams = BTreeMap::new();
+            let told = tell_paths(&Snapshot { now: NOW, peers, drops: vec![], streams }, |key| {
+                format!("peer {}", key.0[0])
+            });
+            let whose = told["paths"].as_array().unwrap().iter();
+            let whose = whose.map(|path| path["peer"].as_str().unwrap().to_owned());
+            (whose.collect::<Vec<_>>(), told["known"].clone(), told["complete"].clone())
+        };
+        let gone = PeerStatus { state: PeerState::Unestablished, ..session(3, 1, 1) };
+        let all = of(vec![session(1, 5_000, 1), gone.clone(), session(2, 100, 2)]);
+        let whose = ["peer 2", "peer 2", "peer 1"].map(str::to_owned);
+        assert_eq!(all, (whose.to_vec(), json!(3), json!(true)));
+        let (whose, known, complete) = of(vec![
+            session(1, 5_000, 1),
+            session(2, 100, PATHS_TOLD_MAX - 1),
+            session(4, 9_000, 2),
+        ]);
+        assert_eq!((whose.len(), known, complete), (PATHS_TOLD_MAX, json!(1_002), json!(false)));
+        assert_eq!(whose.last().unwrap(), "peer 1");
     }
 }
