@@ -321,7 +321,7 @@ pub(super) fn told_paths(
 ) -> Vec<Value> {
     let told = |(path, share)| {
         let mut told = told_path(path, share, now);
-        told["scheduler"] = json!(path.is_shared.then(|| LinkScheduler(peer.scheduler)));
+        told["scheduler"] = json!(path.is_shared.then_some(LinkScheduler(peer.scheduler)));
         told["transport"] = transport(path, streams).into();
         told["subflows"] = json!(subflows(path, streams, links));
         told

@@ -176,7 +176,7 @@ mod tests {
             (whose.collect::<Vec<_>>(), told["known"].clone(), told["complete"].clone())
         };
         let gone = PeerStatus { state: PeerState::Unestablished, ..session(3, 1, 1) };
-        let all = of(vec![session(1, 5_000, 1), gone.clone(), session(2, 100, 2)]);
+        let all = of(vec![session(1, 5_000, 1), gone, session(2, 100, 2)]);
         let whose = ["peer 2", "peer 2", "peer 1"].map(str::to_owned);
         assert_eq!(all, (whose.to_vec(), json!(3), json!(true)));
         let (whose, known, complete) = of(vec![
