@@ -54,16 +54,23 @@ const QUEUE: Duration = Duration::from_millis(50);
 /// What is done in a round.
 #[derive(Clone, Copy)]
 struct Case {
-    name: &'static str,
     mode: Mode,
     /// Bits per second of each link.
     link_rate: u64,
+    /// The round trip of the shortest link, and by how much that of each other is longer than the
+    /// one before.
+    trips: (Duration, Duration),
 }
 
-const CASES: [Case; 3] = [
-    Case { name: "one path (backup)", mode: Mode::Backup, link_rate: 10_000_000_000 },
-    Case { name: "8 links, 1.2 Gbit/s in sum", mode: Mode::Full, link_rate: 150_000_000 },
-    Case { name: "8 links, 0.96 Gbit/s in sum", mode: Mode::Full, link_rate: 120_000_000 },
+const SPREAD: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(5));
+const ALIKE: (Duration, Duration) = (Duration::from_millis(10), Duration::ZERO);
+
+const CASES: [Case; 5] = [
+    Case { mode: Mode::Backup, link_rate: 10_000_000_000, trips: ALIKE },
+    Case { mode: Mode::Full, link_rate: 150_000_000, trips: ALIKE },
+    Case { mode: Mode::Backup, link_rate: 10_000_000_000, trips: SPREAD },
+    Case { mode: Mode::Full, link_rate: 150_000_000, trips: SPREAD },
+    Case { mode: Mode::Full, link_rate: 120_000_000, trips: SPREAD },
 ];
 
 /// What a round took: nanoseconds of each call, in the order of the calls.
@@ -74,8 +81,49 @@ struct Taken {
     feedback: Vec<u32>,
 }
 
+/// What a client was given, in order, and what came out of it.
+#[derive(Default)]
+struct Tape {
+    inputs: Vec<Input>,
+    /// How much of it belongs to the time in which the paths are found out.
+    before: usize,
+    left: Left,
+}
+
+enum Input {
+    /// Time has passed.
+    Wake(Instant),
+    /// A packet of the flow with this number.
+    Packet(Instant, usize),
+    /// A datagram has come.
+    Datagram(Instant, Meta, Vec<u8>),
+    /// The device has handed over what there was: what is in the outbox leaves.
+    Flush,
+}
+
+/// What left, to compare two runs by.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Left {
+    datagrams: u64,
+    bytes: u64,
+    /// Of some of the sealed bytes of each.
+    sum: u64,
+}
+
+impl Left {
+    fn note(&mut self, bytes: &[u8], segment: usize) {
+        for datagram in bytes.chunks(segment) {
+            self.datagrams += 1;
+            self.bytes += datagram.len() as u64;
+            let tag = datagram.last_chunk().copied().map_or(0, u64::from_le_bytes);
+            self.sum = self.sum.rotate_left(1) ^ tag;
+        }
+    }
+}
+
 /// Two ends and the links between them.
 struct Network {
+    tape: Tape,
     now: Instant,
     client: Node,
     gateway: Node,
@@ -84,8 +132,7 @@ struct Network {
     wire: BTreeMap<(Instant, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
     /// Until when a link carries something, by the client's address and direction.
     busy: BTreeMap<(IpAddr, bool), Instant>,
-    rate: u64,
-    is_alone: bool,
+    case: Case,
     /// Datagrams.
     put: u64,
     /// Inner packets.
@@ -102,26 +149,32 @@ fn main() {
 /// What sending costs.
 fn sending() {
     let mut best: Vec<Option<Taken>> = vec![None; CASES.len()];
-    let mut arrived = vec![(0.0, 0); CASES.len()];
+    let recorded = CASES.map(record);
     for _ in 0..ROUNDS {
-        for (place, case) in CASES.iter().enumerate() {
-            let (taken, share, paths) = round(*case);
-            arrived[place] = (share, paths);
-            best[place] = Some(match best[place].take() {
+        for (best, (case, (tape, ..))) in best.iter_mut().zip(CASES.iter().zip(&recorded)) {
+            let taken = replay(*case, tape);
+            *best = Some(match best.take() {
                 Some(before) => before.least(taken),
                 None => taken,
             });
         }
     }
     let best: Vec<Taken> = best.into_iter().flatten().collect();
-    let base = best[0].clone();
+    let mut base = Taken::default();
     println!(
         "nanoseconds a packet           paths arrived |  tun  timer feedback | \
          scheduling,  all | 99.9 %, worst call"
     );
-    for ((case, taken), (share, paths)) in CASES.iter().zip(&best).zip(arrived) {
+    for ((case, taken), (_, share, paths)) in CASES.iter().zip(&best).zip(recorded) {
         let packets = taken.tun.len() as f64;
         let mean = |times: &[u32]| times.iter().map(|&ns| f64::from(ns)).sum::<f64>() / packets;
+        let name = match case.mode {
+            Mode::Backup => {
+                base = taken.clone();
+                "one path (backup)".to_owned()
+            }
+            Mode::Single | Mode::Full => format!("8 links of {} Mbit/s", case.link_rate / 1_000_000),
+        };
         let parts = |t: &Taken| [mean(&t.tun), mean(&t.timeout), mean(&t.feedback)];
         let [tun, timer, feedback] = parts(taken);
         let [tun_alone, timer_alone, feedback_alone] = parts(&base);
@@ -131,9 +184,8 @@ fn sending() {
         sorted.sort_unstable();
         let rare = sorted[sorted.len() * 999 / 1_000];
         println!(
-            "{:<30} {paths:>5} {share:>7.3} | {tun:>4.0} {timer:>6.0} {feedback:>8.0} | \
+            "{name:<30} {paths:>5} {share:>7.3} | {tun:>4.0} {timer:>6.0} {feedback:>8.0} | \
              {scheduling:>10.0} {all:>5.0} | {rare:>6} {:>11}",
-            case.name,
             sorted.last().unwrap(),
         );
     }
@@ -204,18 +256,76 @@ fn way(now: Instant, number: u32) -> Way {
     }
 }
 
-/// One round. Returns what it took, which part of what was sent arrived, and by how many paths.
-fn round(case: Case) -> (Taken, f64, usize) {
+/// A case with both ends. Returns what the client was given, which part of what it sent arrived,
+/// and by how many paths.
+fn record(case: Case) -> (Tape, f64, usize) {
     let mut network = Network::new(case);
-    let mut ignored = Taken::default();
-    network.carry(PHASES[0], &mut ignored);
+    network.carry(PHASES[0]);
     (network.sent, network.delivered) = (0, 0);
     network.used.clear();
-    let mut taken = Taken::default();
-    network.carry(PHASES[1], &mut taken);
+    network.tape.before = network.tape.inputs.len();
+    network.carry(PHASES[1]);
     let share = network.delivered as f64 / network.sent as f64;
     let paths = network.used.values().filter(|&&bytes| bytes > 100_000).count();
-    (taken, share, paths)
+    (network.tape, share, paths)
+}
+
+/// The client alone is given the same once more, and does the same. Returns what it took.
+fn replay(case: Case, tape: &Tape) -> Taken {
+    let Pair { mut client, .. } = prepared(case);
+    let packets = packets();
+    let (mut taken, mut left, mut out) = (Taken::default(), Left::default(), Outbox::new());
+    let mut datagram = Vec::new();
+    for (place, input) in tape.inputs.iter().enumerate() {
+        if place == tape.before {
+            taken = Taken::default();
+        }
+        match input {
+            Input::Wake(now) => wake(&mut client, *now, &mut taken, &mut out),
+            Input::Packet(now, number) => {
+                let packet = InnerPacket::whole(&packets[*number]);
+                timed(&mut taken.tun, || client.handle_tun(*now, packet, &mut out));
+            }
+            Input::Datagram(now, meta, bytes) => {
+                datagram.clone_from(bytes);
+                timed(&mut taken.feedback, || {
+                    client.handle_datagram(*now, *meta, &mut datagram, &mut out);
+                });
+            }
+            Input::Flush => {
+                while client.poll_event().is_some() {}
+                out.seal();
+                out.runs().for_each(|(run, bytes)| left.note(bytes, run.segment));
+                out.clear();
+            }
+        }
+    }
+    assert_eq!(left, tape.left, "the same happens each time");
+    taken
+}
+
+/// What the client does because time has passed.
+fn wake(client: &mut Node, now: Instant, taken: &mut Taken, out: &mut Outbox) {
+    timed(&mut taken.timeout, || {
+        if client.poll_timeout().is_some_and(|(at, _)| at <= now) {
+            client.handle_timeout(now, out);
+        }
+    });
+}
+
+/// A packet of each flow.
+fn packets() -> Vec<Vec<u8>> {
+    (0..FLOWS).map(|n| udp((40_000 + n, 443), &[n as u8; PACKET - 28], false)).collect()
+}
+
+/// A session over eight links.
+fn prepared(case: Case) -> Pair {
+    let mut pair = Pair::up();
+    let addresses: Vec<[u8; 4]> = (0..8).map(|link| [203, 0, 113, 5 + link]).collect();
+    pair.tell_client(links(&addresses));
+    pair.tell_client(Command::SetMode(case.mode));
+    pair.run(Duration::from_secs(2));
+    pair
 }
 
 impl Taken {
@@ -241,19 +351,16 @@ fn timed<T>(times: &mut Vec<u32>, what: impl FnOnce() -> T) -> T {
 }
 
 impl Network {
-    /// A session over eight links, each 5 ms longer there and back than the one before.
+    /// Eight links, each 5 ms longer there and back than the one before.
     fn new(case: Case) -> Self {
-        let mut pair = Pair::up();
-        let addresses: Vec<[u8; 4]> = (0..8).map(|link| [203, 0, 113, 5 + link]).collect();
-        pair.tell_client(links(&addresses));
-        pair.tell_client(Command::SetMode(case.mode));
-        pair.run(Duration::from_secs(2));
+        let pair = prepared(case);
         let socket = |event: &Event| {
             let Event::OpenSocket { socket, local, .. } = event else { return None };
             let port = 40_000 + u16::try_from(socket.0).unwrap();
             Some((*socket, SocketAddr::new(*local, port)))
         };
         Self {
+            tape: Tape::default(),
             now: pair.now,
             sockets: pair.client_events.iter().filter_map(socket).collect(),
             at: pair.gateway_at[0],
@@ -261,8 +368,7 @@ impl Network {
             gateway: pair.gateway,
             wire: BTreeMap::new(),
             busy: BTreeMap::new(),
-            rate: case.link_rate,
-            is_alone: case.mode == Mode::Backup,
+            case,
             put: 0,
             sent: 0,
             delivered: 0,
@@ -271,22 +377,22 @@ impl Network {
     }
 
     /// Packets come at their rate for so long.
-    fn carry(&mut self, time: Duration, taken: &mut Taken) {
-        let packets: Vec<_> =
-            (0..FLOWS).map(|n| udp((40_000 + n, 443), &[n as u8; PACKET - 28], false)).collect();
+    fn carry(&mut self, time: Duration) {
+        let packets = packets();
         let (end, mut owed, mut out) = (self.now + time, 0, Outbox::new());
         while self.now < end {
             self.now = self.now + STEP;
-            self.wake(taken, &mut out);
-            self.deliver(taken);
+            self.tape.inputs.push(Input::Wake(self.now));
+            wake(&mut self.client, self.now, &mut Taken::default(), &mut out);
+            self.flush(&mut out, true);
+            self.deliver();
             owed += RATE * u64::try_from(STEP.as_nanos()).unwrap() / 8_000_000_000;
             while owed >= PACKET as u64 {
                 owed -= PACKET as u64;
-                let packet = &packets[self.sent as usize % packets.len()];
-                let (client, now) = (&mut self.client, self.now);
-                timed(&mut taken.tun, || {
-                    client.handle_tun(now, InnerPacket::whole(packet), &mut out);
-                });
+                let number = self.sent as usize % packets.len();
+                self.tape.inputs.push(Input::Packet(self.now, number));
+                let packet = InnerPacket::whole(&packets[number]);
+                self.client.handle_tun(self.now, packet, &mut out);
                 self.sent += 1;
             }
             self.flush(&mut out, true);
@@ -295,19 +401,8 @@ impl Network {
         }
     }
 
-    /// What the client does because time has passed.
-    fn wake(&mut self, taken: &mut Taken, out: &mut Outbox) {
-        let (client, now) = (&mut self.client, self.now);
-        timed(&mut taken.timeout, || {
-            if client.poll_timeout().is_some_and(|(at, _)| at <= now) {
-                client.handle_timeout(now, out);
-            }
-        });
-        self.flush(out, true);
-    }
-
     /// What has arrived by now is taken.
-    fn deliver(&mut self, taken: &mut Taken) {
+    fn deliver(&mut self) {
         let mut out = Outbox::new();
         while let Some(entry) = self.wire.first_entry().filter(|entry| entry.key().0 <= self.now) {
             let (from, to, mut bytes) = entry.remove();
@@ -319,10 +414,8 @@ impl Network {
                 self.flush(&mut out, false);
             } else if let Some(&(socket, at)) = self.sockets.iter().find(|s| s.1 == to) {
                 let meta = Meta { socket, local: Some(at.ip()), remote: from };
-                let client = &mut self.client;
-                timed(&mut taken.feedback, || {
-                    client.handle_datagram(now, meta, &mut bytes, &mut out);
-                });
+                self.tape.inputs.push(Input::Datagram(now, meta, bytes.clone()));
+                self.client.handle_datagram(now, meta, &mut bytes, &mut out);
                 self.flush(&mut out, true);
             }
         }
@@ -332,10 +425,16 @@ impl Network {
         let node = if up { &mut self.client } else { &mut self.gateway };
         while node.poll_event().is_some() {}
         out.seal();
+        if up {
+            self.tape.inputs.push(Input::Flush);
+        }
         let mut leaving = VecDeque::new();
         for (run, bytes) in out.runs() {
             let own = self.sockets.iter().find(|s| s.0 == run.route.socket).map(|s| s.1);
             let from = if up { own.unwrap() } else { self.at };
+            if up {
+                self.tape.left.note(bytes, run.segment);
+            }
             for datagram in bytes.chunks(run.segment) {
                 leaving.push_back((from, run.route.remote, datagram.to_vec()));
             }
@@ -352,15 +451,16 @@ impl Network {
         let IpAddr::V4(address) = link else { return };
         // Of one path alone, what all have on the average: so as much is on its way.
         let number = f64::from(address.octets()[3]) - 5.0;
-        let number = if self.is_alone { 3.5 } else { number };
+        let number = if self.case.mode == Mode::Backup { 3.5 } else { number };
         let busy = self.busy.entry((link, up)).or_default();
         let begins = (*busy).max(self.now);
         if begins.saturating_since(self.now) > QUEUE {
             return;
         }
         let bits = (bytes.len() as u64 + 28) * 8;
-        *busy = begins + Duration::from_nanos(bits * 1_000_000_000 / self.rate);
-        let arrives = *busy + Duration::from_millis(5).mul_f64(1.0 + number / 2.0);
+        *busy = begins + Duration::from_nanos(bits * 1_000_000_000 / self.case.link_rate);
+        let (shortest, longer) = self.case.trips;
+        let arrives = *busy + (shortest + longer.mul_f64(number)) / 2;
         *self.used.entry(link).or_default() += if up { bytes.len() as u64 } else { 0 };
         self.put += 1;
         self.wire.insert((arrives, self.put), (from, to, bytes));
