@@ -1,17 +1,24 @@
 //! What it costs to share packets among paths: nanoseconds a packet, beside a session in which one
 //! path carries. `cargo bench -p rove-proto --bench bonding`.
 //!
-//! A client sends 1 Gbit/s of inner packets over eight links, in virtual time: so the same happens
-//! each time, and of each call the shortest of all times is what it costs on this machine. Counted
-//! is what the sending side does (`handle_tun`, `handle_timeout`, `poll_timeout`, and the feedback
-//! that it takes), nothing of the sealing. Beside it stands what the choice among eight paths costs
-//! by itself, by each scheduler.
+//! A client sends 1 Gbit/s of inner packets over eight links, in virtual time. What it is given
+//! meanwhile is noted, and given once more to a client that is alone in the process, which does
+//! the same: so the caches hold its own memory and no other end's, and of each call the shortest of
+//! all times is what it costs on this machine. Counted is what the sending side does (`handle_tun`,
+//! `handle_timeout`, `poll_timeout`, and the feedback that it takes), nothing of the sealing.
 //!
 //! Two figures are told of what it takes more than by one path. *Scheduling* is all that happens
 //! to a packet before it leaves: the choice, the wait at the entry and in a line, the pace, the
 //! timers. A copy of it is kept by one path as well, so that is no part of either. *All* is with
 //! the feedback, of which every path sends its own. Of single packets the longest call of
-//! `handle_tun` is told, beside that which one of a thousand takes longer than.
+//! `handle_tun` is told, beside that which one of a thousand takes longer than. Where one link is
+//! much longer than another, packets wait for the short ones until the caches hold them no more,
+//! and most of the figure is the way to the memory and back; so there are links alike beside.
+//!
+//! Beside that stands *the scheduler by itself*, of packets with next to no bytes, which wait for
+//! nothing but their turn: from the entry through the choice to a line, and out of it at its
+//! path's pace. It must stay below 150 ns on the average, or the benchmark fails. And what the
+//! choice alone costs, by each scheduler.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark: a panic is the report")]
 #![allow(clippy::print_stdout, reason = "what it is for")]
@@ -50,6 +57,8 @@ const STEP: Duration = Duration::from_micros(100);
 const PHASES: [Duration; 2] = [Duration::from_millis(1_500), Duration::from_millis(500)];
 /// How often the same is done.
 const ROUNDS: usize = 7;
+/// And what takes no time.
+const SHORT_ROUNDS: usize = 50;
 /// Flows that the packets belong to.
 const FLOWS: u16 = 8;
 /// Inner bytes of a packet of which only what is decided is measured.
@@ -210,7 +219,7 @@ fn sending() {
 /// [`SCHEDULER_NS_MAX`].
 fn scheduling() -> bool {
     let mut best: Vec<u32> = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..SHORT_ROUNDS {
         let times = turns();
         best = if best.is_empty() { times } else { least(best, times) };
     }
@@ -425,7 +434,7 @@ impl Taken {
 fn timed<T>(times: &mut Vec<u32>, what: impl FnOnce() -> T) -> T {
     let from = Clock::now();
     let done = what();
-    times.push(u32::try_from(from.elapsed().as_nanos()).unwrap());
+    times.push(u32::try_from(from.elapsed().as_nanos()).unwrap_or(u32::MAX));
     done
 }
 
