@@ -235,7 +235,8 @@ fn scheduling() -> bool {
     mean < SCHEDULER_NS_MAX
 }
 
-/// How long each of many packets takes from the entry until its path carries it, with the clock. They come and leave at the times of full ones.
+/// How long each of many packets takes from the entry until its path carries it, with the clock.
+/// They come and leave at the times of full ones.
 fn turns() -> Vec<u32> {
     let mut now = Instant::from_nanos(1_000_000_000);
     let mut ways: Vec<Way> = (0..8).map(|number| way(now, number)).collect();
