@@ -92,9 +92,9 @@ impl Spread {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Assist {
     /// None.
-    #[default]
     Off,
     /// Those that send much, where links carry together.
+    #[default]
     On,
 }
 
@@ -156,7 +156,7 @@ impl Terrain {
             spread: Spread::ONE,
             couples: true,
             competes: true,
-            assist: Assist::Off,
+            assist: Assist::On,
             edge,
             beyond_ns: 0,
             families,

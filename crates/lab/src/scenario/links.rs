@@ -67,7 +67,7 @@ pub(super) const TRANSPORT: Setting = Setting::choice(
 /// The setting of what is acknowledged at the entry.
 pub(super) const ASSIST: Setting = Setting::choice(
     "assist",
-    &["off", "on"],
+    &["on", "off"],
     "whether what is sent is acknowledged where it enters the tunnel, and delivered from there",
 );
 /// The setting of the receiver.
@@ -564,8 +564,8 @@ fn transport(settings: &Settings) -> &'static str {
 /// Which connections the tunnel assists.
 fn assist(settings: &Settings) -> Assist {
     match settings.text("assist") {
-        "on" => Assist::On,
-        _ => Assist::Off,
+        "off" => Assist::Off,
+        _ => Assist::On,
     }
 }
 

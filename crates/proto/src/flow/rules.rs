@@ -29,9 +29,9 @@ pub struct Rules {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Assist {
     /// None.
-    #[default]
     Off,
     /// Those that send much, where paths carry together.
+    #[default]
     On,
 }
 

@@ -240,7 +240,7 @@ store = "{store}"
 # timeout = "{persistence}"         # how long a session is kept without a word from its client
 # hold = "full"          # what is done for open TCP connections while a client has no way here:
 #                        # full (they are answered in its place), reinject, off
-# assist = "off"         # whether connections that send much are acknowledged here, and delivered
+# assist = "on"          # whether connections that send much are acknowledged here, and delivered
 #                        # from here, while a client has several links carry together: on, off
 # memory_mb = 64         # how much of them may be kept, with full
 # Tables [[persistence.rules]] say otherwise for some, the first that matches: hold, and either to

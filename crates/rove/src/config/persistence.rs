@@ -154,7 +154,7 @@ impl Persistence {
 impl Default for Persistence {
     fn default() -> Self {
         let memory = usize::from(MEMORY_MB) * MEBIBYTE;
-        let (hold, assist) = (Hold::Full, Assist::Off);
+        let (hold, assist) = (Hold::Full, Assist::default());
         Self { timeout: TIMEOUT, hold, assist, rules: Vec::new(), memory }
     }
 }
