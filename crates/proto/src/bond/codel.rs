@@ -6,9 +6,15 @@
 
 use crate::time::{Duration, Instant};
 use crate::wire::checksum::mended;
+use crate::wire::inner::MAX_PACKET;
 
 /// A queue that went bad again within so many intervals is treated as it was last (RFC 8289, 5.5).
 const MEMORY_INTERVALS: u32 = 16;
+/// Who listens has answered when so many intervals have gone by: each is a round trip at least, and
+/// in so many the control law tells him about ten times. If there is more in the queue then than
+/// before, nobody listens. How long it stands does not show that: where a link becomes slower, it
+/// stands longer although its senders answer.
+const DEAF_INTERVALS: u32 = 4;
 
 /// How long a queue may stand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,16 +24,33 @@ pub struct Bound {
     /// How long every packet may wait for longer than that: as long as a sender needs to react,
     /// its round trip at least.
     pub interval: Duration,
+    /// The longest wait of what is sent by somebody who does not listen. The control law alone
+    /// would let its queue grow: where thousands of packets a second are too many, it takes hours
+    /// until it drops as many. `None` for senders who have to listen.
+    pub limit: Option<Duration>,
 }
 
 impl Bound {
     /// For flows that see their own losses (RFC 8289, 4.2 and 4.3).
-    pub const SHORT: Self =
-        Self { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
+    pub const SHORT: Self = Self {
+        target: Duration::from_millis(5),
+        interval: Duration::from_millis(100),
+        limit: None,
+    };
     /// For flows whose losses are hidden while nothing is known of their round trips: one CUBIC
     /// flow over 20 Mbit/s and 60 ms that loses 1 % each way gets 0.99 of the rate.
-    pub const LONG: Self =
-        Self { target: Duration::from_millis(80), interval: Duration::from_millis(500) };
+    pub const LONG: Self = Self {
+        target: Duration::from_millis(80),
+        interval: Duration::from_millis(500),
+        limit: None,
+    };
+
+    /// The same for senders of whom nobody knows whether they listen: if they do not, they find
+    /// twice the target.
+    #[must_use]
+    pub fn for_the_deaf(self) -> Self {
+        Self { limit: Some(self.target * 2), ..self }
+    }
 }
 
 /// What is to be done with a packet.
@@ -37,6 +60,8 @@ pub enum Sentence {
     Pass,
     /// Its sender is to be told: by a mark, else by its loss.
     Tell,
+    /// It is dropped: it waited for too long, and its sender does not listen.
+    Drop,
 }
 
 /// The controller of one queue.
@@ -59,21 +84,30 @@ enum Phase {
     Good,
     /// It is long: the queue is bad if that is so until then.
     Long { until: Instant },
-    /// The queue is bad: its senders are told again then.
-    Bad { next: Instant },
+    /// The queue is bad: its senders are told again at `next`.
+    Bad { next: Instant, answer: Answer },
+}
+
+/// How senders answer to being told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answer {
+    /// It is not known yet: at that time there were so many bytes in the queue.
+    Awaited { since: Instant, bytes: usize },
+    /// They do not.
+    None,
 }
 
 impl Codel {
-    /// Judges a packet that leaves the queue after it `waited`. `is_alone` says that less than
-    /// another full packet is left behind it: no sender can do better (RFC 8289, 4.1).
+    /// Judges a packet that leaves the queue after it `waited`, and leaves `behind` bytes there: no
+    /// sender can do better where that is less than another full packet (RFC 8289, 4.1).
     pub fn judge(
         &mut self,
         now: Instant,
         waited: Duration,
-        is_alone: bool,
+        behind: usize,
         bound: Bound,
     ) -> Sentence {
-        if waited < bound.target || is_alone {
+        if waited < bound.target || behind <= MAX_PACKET {
             self.phase = Phase::Good;
             return Sentence::Pass;
         }
@@ -84,35 +118,58 @@ impl Codel {
             }
             Phase::Long { until } if now < until => Sentence::Pass,
             Phase::Long { .. } => {
-                self.begin(now, bound);
+                self.begin(now, behind, bound);
                 Sentence::Tell
             }
-            Phase::Bad { next } if now < next => Sentence::Pass,
-            Phase::Bad { next } => {
-                self.count = self.count.saturating_add(1);
-                self.move_to_bad(next, bound);
-                Sentence::Tell
+            Phase::Bad { next, answer } => {
+                let answer = answer.looked_at(now, behind, bound);
+                let is_told = now >= next;
+                if is_told {
+                    self.count = self.count.saturating_add(1);
+                    self.move_to_bad(next, answer, bound);
+                } else {
+                    self.phase = Phase::Bad { next, answer };
+                }
+                let is_beyond = bound.limit.is_some_and(|limit| waited >= limit);
+                match (is_beyond && answer == Answer::None, is_told) {
+                    (true, _) => Sentence::Drop,
+                    (false, true) => Sentence::Tell,
+                    (false, false) => Sentence::Pass,
+                }
             }
         }
     }
 
     /// The queue goes bad. If it was so a short while ago, as often as told then is told now.
-    fn begin(&mut self, now: Instant, bound: Bound) {
+    fn begin(&mut self, now: Instant, bytes: usize, bound: Bound) {
         let told = self.count.saturating_sub(self.began_with);
         let memory = bound.interval.saturating_mul(MEMORY_INTERVALS);
         let is_remembered = told > 1 && now.saturating_since(self.last_next) < memory;
         self.count = if is_remembered { told } else { 1 };
         self.began_with = self.count;
-        self.move_to_bad(now, bound);
+        self.move_to_bad(now, Answer::Awaited { since: now, bytes }, bound);
     }
 
     /// The control law (RFC 8289, 5.6): `interval / sqrt(count)` after `from`.
-    fn move_to_bad(&mut self, from: Instant, bound: Bound) {
+    fn move_to_bad(&mut self, from: Instant, answer: Answer, bound: Bound) {
         let interval_us = u64::try_from(bound.interval.as_micros()).unwrap_or(u64::MAX);
         let pause_us = (interval_us.saturating_mul(interval_us) / u64::from(self.count)).isqrt();
         let next = from + Duration::from_micros(pause_us.max(1));
         self.last_next = next;
-        self.phase = Phase::Bad { next };
+        self.phase = Phase::Bad { next, answer };
+    }
+}
+
+impl Answer {
+    /// What is known of it now that there are so many bytes in the queue.
+    fn looked_at(self, now: Instant, bytes: usize, bound: Bound) -> Self {
+        let Self::Awaited { since, bytes: before } = self else { return self };
+        let is_time = now.saturating_since(since) >= bound.interval.saturating_mul(DEAF_INTERVALS);
+        match (is_time, bytes > before) {
+            (false, _) => self,
+            (true, true) => Self::None,
+            (true, false) => Self::Awaited { since: now, bytes },
+        }
     }
 }
 
@@ -165,7 +222,7 @@ mod tests {
     fn told(codel: &mut Codel, ms: std::ops::Range<u64>, waited: impl Fn(u64) -> u64) -> Vec<u64> {
         ms.filter(|&ms| {
             let waited = Duration::from_millis(waited(ms));
-            codel.judge(at(ms), waited, false, Bound::SHORT) == Sentence::Tell
+            codel.judge(at(ms), waited, usize::MAX, Bound::SHORT) == Sentence::Tell
         })
         .collect()
     }
@@ -196,11 +253,32 @@ mod tests {
         assert!(often > 50 && soon > 10 && late < 4, "{often} {soon} {late}");
     }
 
+    /// What becomes of the last of the packets that leave for three seconds once a millisecond,
+    /// after a whole second each, where so many bytes are behind that of a millisecond.
+    fn last_of(bound: Bound, behind: impl Fn(usize) -> usize) -> Sentence {
+        let mut codel = Codel::default();
+        let judged = (0..3_000).map(|ms| {
+            let now = at(ms as u64);
+            codel.judge(now, Duration::from_secs(1), behind(ms), bound)
+        });
+        judged.filter(|sentence| *sentence != Sentence::Tell).last().unwrap()
+    }
+
+    #[test]
+    fn who_lets_his_queue_grow_while_he_is_told_is_cut_short() {
+        let bound = Bound::LONG.for_the_deaf();
+        assert_eq!(last_of(bound, |ms| 50_000 + ms), Sentence::Drop);
+        // Who answers is not, however long it takes until his queue is short; nor who has to.
+        assert_eq!(last_of(bound, |ms| 50_000 - ms), Sentence::Pass);
+        assert_eq!(last_of(bound, |_| 50_000), Sentence::Pass);
+        assert_eq!(last_of(Bound::LONG, |ms| 50_000 + ms), Sentence::Pass);
+    }
+
     #[test]
     fn the_last_packet_is_not_to_blame() {
         let mut codel = Codel::default();
         let all = (0..1_000).all(|ms| {
-            codel.judge(at(ms), Duration::from_secs(1), true, Bound::SHORT) == Sentence::Pass
+            codel.judge(at(ms), Duration::from_secs(1), MAX_PACKET, Bound::SHORT) == Sentence::Pass
         });
         assert!(all);
     }

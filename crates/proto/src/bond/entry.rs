@@ -259,8 +259,8 @@ impl Entry {
             let Bucket { bytes, slots, codel, bound, deficit, .. } = queue;
             let slot = slots.front_mut()?;
             let waited = now.saturating_since(slot.arrived);
-            let is_alone = *bytes <= slot.packet.len() + MAX_PACKET;
-            let sentence = codel.judge(now, waited, is_alone, bound.unwrap_or(Bound::SHORT));
+            let behind = *bytes - slot.packet.len();
+            let sentence = codel.judge(now, waited, behind, bound.unwrap_or(Bound::SHORT));
             let goes_on = waited < WAIT_MAX
                 && match sentence {
                     Sentence::Pass => true,
@@ -269,6 +269,7 @@ impl Entry {
                         self.marked += u64::from(is_marked);
                         is_marked
                     }
+                    Sentence::Drop => false,
                 };
             if goes_on {
                 *deficit -= slot.len();

@@ -174,6 +174,32 @@ fn who_does_not_listen_is_held_near_the_target() {
 }
 
 #[test]
+fn who_does_not_listen_at_all_waits_no_longer_than_the_limit() {
+    let bound = Bound::LONG.for_the_deaf();
+    for percent in [110, 400] {
+        let mut link = Link::default();
+        load(&mut link, percent, 10, 0, bound);
+        // Longer only until it is clear that nobody listens.
+        let longest = |from_us| link.waits(BULK, from_us).into_iter().max().unwrap();
+        assert!(longest(0) > ms(300), "{percent} %: {:?}", longest(0));
+        assert!(longest(5_000_000) < ms(165), "{percent} %: {:?}", longest(5_000_000));
+        assert!(link.waits(BULK, 5_000_000).len() >= 4_165, "{percent} %: the link is idle");
+        // Without a limit nothing keeps its queue short.
+        let mut other = Link::default();
+        load(&mut other, percent, 10, 0, Bound::LONG);
+        let longest = other.waits(BULK, 5_000_000).into_iter().max().unwrap();
+        assert!(longest > ms(250), "{percent} %: {longest:?}");
+    }
+    // Who answers to being told never comes to that: 50 % too much, until it was told once.
+    let mut link = Link::default();
+    load(&mut link, 150, 1, 0, bound);
+    let most = link.waits(BULK, 0).into_iter().max().unwrap();
+    assert!(most > ms(300), "{most:?}");
+    let dropped = link.entry.take_dropped();
+    assert!((1..5).contains(&dropped), "{dropped}");
+}
+
+#[test]
 fn who_understands_marks_loses_nothing() {
     let mut link = Link::default();
     load(&mut link, 102, 10, 2, Bound::SHORT);

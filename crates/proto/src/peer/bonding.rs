@@ -32,8 +32,7 @@ const REST: Duration = Duration::from_millis(1);
 const RUN: Duration = Duration::from_micros(500);
 /// How long packets of a flow whose losses are repaired may stand at the entry: the sender, who
 /// sees no loss, needs it to keep the paths busy (measured in DESIGN, section 4).
-const STANDING: Bound =
-    Bound { target: Duration::from_millis(80), interval: Duration::from_millis(500) };
+const STANDING: Bound = Bound::LONG;
 /// How much of what is assisted waits at the entry, by the time that the paths take for it.
 const ASSISTED_QUEUE: Duration = Duration::from_millis(15);
 /// Datagrams up to this length that are not TCP's: questions, answers, voice. They wait for nobody.
@@ -74,7 +73,9 @@ impl Peer {
             return sent;
         }
         let blocks = cx.memory.blocks();
-        let stay = Stay { bound: STANDING, turn: turn_of(self.level_of(view)) };
+        // TCP has to listen (RFC 5681); of a datagram nobody knows who makes more of them.
+        let bound = if view.protocol == TCP { STANDING } else { STANDING.for_the_deaf() };
+        let stay = Stay { bound, turn: turn_of(self.level_of(view)) };
         let dropped = self.bond.entry.push(blocks, cx.now, bucket, packet, kept, stay);
         (0..dropped).for_each(|_| cx.drops.count(DropReason::QueueFull));
         // Behind others it waits until they are looked at.
