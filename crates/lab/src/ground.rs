@@ -11,12 +11,14 @@
 mod act;
 mod call;
 mod connection;
+mod datagrams;
 mod terrain;
 mod transfer;
 
 pub use act::{Act, Blockade, Cue, FIRST_LINK, Moment, Transport};
 pub use call::{Call, CallRun, Talk};
 pub use connection::{Congestion, Connections, KeepAlive, Pace, Patience, Session, SessionRun};
+pub use datagrams::{Datagrams, DatagramsRun, What};
 pub use terrain::{Assist, Edge, Families, Known, Mode, SCHEDULERS, Spread, TRANSPORTS, Terrain};
 pub use transfer::{Transfer, WhileUp};
 
@@ -94,6 +96,12 @@ pub trait Ground {
         beside: &[Connections],
         script: &[Cue],
     ) -> Result<(CallRun, Vec<Vec<Transfer>>), Trouble>;
+
+    /// Carries one flow of datagrams through the tunnel, as long as it is asked for.
+    ///
+    /// # Errors
+    /// See [`Trouble`]. One of which nothing is ever heard is none.
+    fn pour(&mut self, datagrams: Datagrams) -> Result<DatagramsRun, Trouble>;
 
     /// The same as [`Self::connect`] with an interactive session.
     ///

@@ -8,4 +8,5 @@ pub mod netns;
 pub mod programs;
 pub mod scenario;
 pub mod tcp;
+pub mod udp;
 pub mod world;

@@ -17,6 +17,7 @@ mod flow;
 mod http_client;
 mod http_server;
 mod names;
+mod pour;
 mod proxy;
 mod report;
 pub mod session;
@@ -31,6 +32,7 @@ pub use flow::{FlowRequest, FlowStats, send_flows, subscribe};
 pub use http_client::fetch;
 pub use http_server::serve;
 pub use names::serve_names;
+pub use pour::{Control, Poured, Pouring, pour_from, pour_to};
 pub use proxy::serve_tunnels;
 pub use report::{Carried, Download, Report, Reporter, report};
 pub use terminal::{Saying, Typing, shell, terminal};
@@ -104,6 +106,22 @@ pub enum Program {
         /// What is said
         #[command(flatten)]
         speech: Speech,
+    },
+    /// Send or receive one flow of datagrams, with whoever calls
+    PourFrom {
+        /// Address and port to listen on
+        listen: SocketAddr,
+        /// What is poured
+        #[command(flatten)]
+        what: Pouring,
+    },
+    /// Call such a program, and receive or send
+    PourTo {
+        /// The other program
+        to: SocketAddr,
+        /// What is poured
+        #[command(flatten)]
+        what: Pouring,
     },
     /// Send every datagram back where it came from
     Echo {
@@ -191,6 +209,8 @@ impl Program {
             Self::Terminal { to, typing } => terminal(to, &typing, &reporter),
             Self::Answer { listen, speech } => answer(listen, &speech, &reporter),
             Self::Call { to, speech } => call(to, &speech, &reporter),
+            Self::PourFrom { listen, what } => pour_from(listen, &what, &reporter),
+            Self::PourTo { to, what } => pour_to(to, &what, &reporter),
             Self::Echo { listen } => echo(listen, &reporter),
             Self::Ping { to, count, interval_us, size } => {
                 ping(to, count, interval_us, size, &reporter)

@@ -3,6 +3,7 @@
 use super::call::Heard;
 use super::echo::EchoStats;
 use super::flow::FlowStats;
+use super::pour::Poured;
 use crate::arrivals::Gap;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -69,6 +70,8 @@ pub enum Report {
     Flowed(FlowStats),
     /// A talk is over, and this is what one end heard of it.
     Heard(Heard),
+    /// A flow of datagrams is over, and this is what came of it.
+    Poured(Poured),
 }
 
 /// What a program said, if the line is a report.

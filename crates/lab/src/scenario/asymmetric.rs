@@ -2,8 +2,8 @@
 //! Lukaszewski's thesis, and pairs that people have).
 
 use super::links::{
-    self, ASSIST, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SCHEDULER, SECONDS,
-    TRANSFER, TRANSPORT, is_recorded, name,
+    self, ASSIST, CONGESTION, Carried, Cells, FILE, FLOW, GRID, KEYS, Link, MODE, Pair, SCHEDULER,
+    SECONDS, TRANSFER, TRANSPORT, is_recorded, name,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -34,6 +34,8 @@ const CELLS: Cells = Cells {
     spreads: &[Spread::ONE],
     losses: &["0", "0.5", "1", "2", "bursty"],
     few: &[(0, 0), (0, 1), (1, 0), (3, 4), (4, 3), (5, 0), (6, 0)],
+    carried: Carried::ALL,
+    few_others: &[(0, 0), (1, 0), (3, 4), (4, 3), (5, 0), (6, 0)],
 };
 
 /// What can be set.
@@ -64,6 +66,7 @@ const SETTINGS: &[Setting] = &[
         &[GRID, "0", "0.5", "1", "2", "bursty"],
         "what each loses each way, in per cent; or 2 % in bursts of 3",
     ),
+    FLOW,
     SECONDS,
     FILE,
 ];

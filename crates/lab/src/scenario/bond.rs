@@ -5,7 +5,8 @@
 //! is to have what both links carry.
 
 use super::links::{
-    self, ASSIST, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SCHEDULER, SECONDS,
+    self, ASSIST, CONGESTION, Carried, Cells, FILE, FLOW, GRID, KEYS, Link, MODE, Pair, SCHEDULER,
+    SECONDS,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -26,6 +27,8 @@ const CELLS: Cells = Cells {
     spreads: &[Spread::ONE],
     losses: &["0", "1"],
     few: &[(0, 0), (0, 1)],
+    carried: Carried::ALL,
+    few_others: &[(0, 0), (0, 1)],
 };
 
 /// What can be set.
@@ -35,6 +38,7 @@ const SETTINGS: &[Setting] = &[
     ASSIST,
     CONGESTION,
     Setting::choice("loss", &[GRID, "0", "1"], "what each loses each way, in per cent"),
+    FLOW,
     SECONDS,
     FILE,
 ];

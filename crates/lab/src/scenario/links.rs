@@ -6,13 +6,16 @@
 //!
 //! Decides what is measured in a cell and what must hold in all of them. Knows no pair.
 
+mod carried;
+mod measured;
+
 use super::deploy::Deployment;
 use super::outage::receiver;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::stage::{Story, USUALLY};
 use super::statistics::min;
-use super::table::{self, Row, TABLE, figure, least};
+use super::table::{self, TABLE, figure, least};
 use super::{Baseline, Grid, Key, Outcome, Stage, feedback};
 use crate::emu::{LinkConfig, Loss, MS, PipeConfig, Rate, SECOND};
 use crate::ground::{
@@ -20,6 +23,8 @@ use crate::ground::{
     Spread, TRANSPORTS, Terrain, Transfer, Trouble,
 };
 use crate::world::StreamsKnown;
+pub(super) use carried::{Carried, FLOW};
+use measured::Measured;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -94,6 +99,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::higher_is_better("share_of_best_min"),
     Key::higher_is_better("file_share_min"),
     Key::lower_is_better(feedback::MOST),
+    Key::must_hold("queues_ok"),
     Key::must_hold("checksum_ok"),
     Key::higher_is_better(TABLE),
 ];
@@ -123,6 +129,7 @@ pub(super) struct Cell<const N: usize = 2> {
     /// What each link loses each way, in words.
     loss: &'static str,
     congestion: Congestion,
+    carried: Carried,
 }
 
 /// The cells of a scenario whose clients have so many links.
@@ -140,6 +147,10 @@ pub(super) struct Cells<const N: usize = 2> {
     pub(super) losses: &'static [&'static str],
     /// The cells that stand for all, by places in these lists.
     pub(super) few: &'static [(usize, usize)],
+    /// What is carried where nothing is set: in these cells TCP,
+    pub(super) carried: &'static [Carried],
+    /// and in these the rest.
+    pub(super) few_others: &'static [(usize, usize)],
 }
 
 /// What must hold, with so much of the sum in every cell that is judged by it. Of the schedulers
@@ -153,7 +164,8 @@ pub(super) fn limits(settings: &Settings, share_of_sum_min: Option<f64>) -> Vec<
         ("auto" | "udp", "redundant") => (None, of_best),
         _ => (None, None),
     };
-    of_sum.into_iter().chain(of_best).chain([Limit::equal("checksum_ok", true)]).collect()
+    let held = ["queues_ok", "checksum_ok"].map(|key| Limit::equal(key, true));
+    of_sum.into_iter().chain(of_best).chain(held).collect()
 }
 
 /// What the shallowest queue of these pairs holds, in milliseconds: lateness costs no goodput as
@@ -183,14 +195,28 @@ impl<const N: usize> Cells<N> {
         let settings = stage.settings;
         let full = stage.grid == Grid::Full && !stage.control();
         let loss = self.losses.iter().copied().find(|word| *word == settings.text("loss"));
-        let conditions: Vec<([Link; N], &'static str)> =
-            if full || stage.control() || pair.is_some() || loss.is_some() {
-                let pairs = pair.map_or_else(|| some_of(self.pairs, full), |pair| vec![pair]);
-                let losses = loss.map_or_else(|| some_of(self.losses, full), |loss| vec![loss]);
-                pairs.iter().flat_map(|pair| losses.iter().map(|loss| (*pair, *loss))).collect()
-            } else {
-                self.few.iter().map(|&(pair, loss)| (self.pairs[pair], self.losses[loss])).collect()
+        let carried = self.carried.iter().find(|one| one.name() == settings.text("flow"));
+        let is_chosen = full || stage.control() || pair.is_some() || loss.is_some();
+        let conditions: Vec<(Carried, [Link; N], &'static str)> = if is_chosen {
+            let pairs = pair.map_or_else(|| some_of(self.pairs, full), |pair| vec![pair]);
+            let losses = loss.map_or_else(|| some_of(self.losses, full), |loss| vec![loss]);
+            let carried = carried.map_or_else(|| some_of(self.carried, full), |one| vec![*one]);
+            let mut conditions = Vec::new();
+            for &one in &carried {
+                for &pair in &pairs {
+                    conditions.extend(losses.iter().map(|&loss| (one, pair, loss)));
+                }
+            }
+            conditions
+        } else {
+            let of = |one: Carried| {
+                let is_tcp = one == Carried::Tcp;
+                let few = if is_tcp || carried.is_some() { self.few } else { self.few_others };
+                few.iter().map(move |&(pair, loss)| (one, self.pairs[pair], self.losses[loss]))
             };
+            let told = carried.map_or(self.carried, std::slice::from_ref);
+            told.iter().copied().flat_map(of).collect()
+        };
         let controls = [Congestion::Cubic, Congestion::Reno, Congestion::Bbr];
         let chosen = controls.into_iter().find(|one| one.name() == settings.text("cc"));
         let controls = chosen.map_or_else(|| some_of(&controls, full), |one| vec![one]);
@@ -200,10 +226,13 @@ impl<const N: usize> Cells<N> {
         let spreads = some_of(&spreads, !stage.control());
         let ways = if self.to.is_empty() { vec![receiver(settings)] } else { self.to.to_vec() };
         let mut cells = Vec::new();
-        for &(pair, loss) in &conditions {
+        for &(carried, pair, loss) in &conditions {
+            // Datagrams by the clock know of no congestion.
+            let controls = if carried == Carried::Udp { &controls[..1] } else { &controls };
             for &spread in &spreads {
-                for &congestion in &controls {
-                    let cell = |&to| Cell { pair, to, known: self.known, spread, loss, congestion };
+                for &congestion in controls {
+                    let known = self.known;
+                    let cell = |&to| Cell { pair, to, known, spread, loss, congestion, carried };
                     cells.extend(ways.iter().map(cell));
                 }
             }
@@ -228,14 +257,17 @@ impl<const N: usize> Cells<N> {
             let row = measured.row(&cell);
             (stage.tell)(&table::line(&row));
             let alone = figure(measured.bare_file_s);
-            bare.push(json!({"pair": name(&cell.pair), "cc": row["cc"], "file_s": alone}));
+            if cell.carried == Carried::Tcp {
+                bare.push(json!({"pair": name(&cell.pair), "cc": row["cc"], "file_s": alone}));
+            }
             rows.push(Value::Object(row));
-            arrived.push(measured.file_ok);
+            arrived.push(measured.is_whole);
         }
         for column in ["share_of_sum", "share_of_best", "file_share"] {
             outcome.measure(&format!("{column}_min"), least(&rows, column));
         }
         outcome.measure(feedback::MOST, table::greatest(&rows, "feedback_percent"));
+        outcome.hold("queues_ok", carried::queues_ok(&rows));
         outcome.hold("checksum_ok", !arrived.is_empty() && arrived.iter().all(|one| *one));
         outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
         let bare = BTreeMap::from([(TABLE.to_owned(), Value::Array(bare))]);
@@ -319,51 +351,11 @@ pub(super) fn is_recorded<const N: usize>(pair: [Link; N]) -> bool {
     pair.iter().any(|link| link.recording.is_some())
 }
 
-/// What was measured in a cell; rates in Mbit/s.
-#[derive(Debug, Default)]
-struct Measured {
-    goodput_mbps: Option<f64>,
-    /// What both links can carry of an inner connection.
-    sum_mbps: Option<f64>,
-    best_mbps: Option<f64>,
-    feedback_percent: Option<f64>,
-    file_s: Option<f64>,
-    bare_file_s: Option<f64>,
-    file_ok: bool,
-}
-
-impl Measured {
-    fn row<const N: usize>(&self, cell: &Cell<N>) -> Row {
-        let share = |part: Option<f64>, of: Option<f64>| Some(part? / of?);
-        // Not judged as the others are.
-        let (of_sum, feedback) = match is_recorded(cell.pair) {
-            false => ("share_of_sum", "feedback_percent"),
-            true => ("share_of_offered", "feedback_percent_recorded"),
-        };
-        table::row([
-            ("pair", name(&cell.pair).into()),
-            ("to", if cell.to == Receiver::Client { "client" } else { "server" }.into()),
-            ("loss", cell.loss.into()),
-            ("subflows", cell.spread.subflows.into()),
-            ("cc", cell.congestion.name().into()),
-            ("goodput_mbps", figure(self.goodput_mbps)),
-            ("sum_mbps", figure(self.sum_mbps)),
-            ("best_mbps", figure(self.best_mbps)),
-            (of_sum, figure(share(self.goodput_mbps, self.sum_mbps))),
-            ("share_of_best", figure(share(self.goodput_mbps, self.best_mbps))),
-            (feedback, figure(self.feedback_percent)),
-            ("file_s", figure(self.file_s)),
-            ("bare_file_s", figure(self.bare_file_s)),
-            ("file_share", figure(share(self.bare_file_s, self.file_s))),
-        ])
-    }
-}
-
 impl<const N: usize> Cell<N> {
     /// To the client, by one path each to the gateway's only address.
     pub(super) const fn down(pair: [Link; N], loss: &'static str, congestion: Congestion) -> Self {
         let (to, known, spread) = (Receiver::Client, Known::ByAddress, Spread::ONE);
-        Self { pair, to, known, spread, loss, congestion }
+        Self { pair, to, known, spread, loss, congestion, carried: Carried::Tcp }
     }
 
     fn name(&self) -> String {
@@ -371,7 +363,12 @@ impl<const N: usize> Cell<N> {
             1 => String::new(),
             number => format!(", {number} subflows"),
         };
-        format!("{}, loss {}{subflows}, {}", name(&self.pair), self.loss, self.congestion.name())
+        let carried = match self.carried {
+            Carried::Tcp => String::new(),
+            other => format!(", {}", other.name()),
+        };
+        let (name, congestion) = (name(&self.pair), self.congestion.name());
+        format!("{name}, loss {}{subflows}, {congestion}{carried}", self.loss)
     }
 
     fn measure(&self, stage: &Stage<'_>, outcome: &mut Outcome) -> anyhow::Result<Measured> {
@@ -380,19 +377,25 @@ impl<const N: usize> Cell<N> {
             // Until there is a path by every link.
             ground.pause(CALM_NS)?;
             let before = ground.reported(self.to)?;
-            let (goodput_mbps, window) = self.goodput_mbps(stage, ground)?;
-            measured.goodput_mbps = goodput_mbps;
+            let window;
+            (measured.goodput_mbps, window, measured.datagrams) = self.goodput(stage, ground)?;
             measured.feedback_percent = feedback::percent(&before, &ground.reported(self.to)?);
             ground.pause(CALM_NS)?;
-            let file = self.carry_file(stage, ground, Route::Tunnelled)?;
-            measured.file_s = file.seconds();
-            measured.file_ok = file.complete && file.intact;
-            ground.pause(CALM_NS)?;
+            measured.is_whole = measured.datagrams.transfer.intact;
+            if self.carried == Carried::Tcp {
+                let file = self.carry_file(stage, ground, Route::Tunnelled)?;
+                measured.file_s = file.seconds();
+                measured.is_whole = file.complete && file.intact;
+                ground.pause(CALM_NS)?;
+            }
             measured.sum_mbps = self.sum_mbps(ground, window)?;
             Ok(())
         })?;
         outcome.absorb(told);
         measured.best_mbps = self.best_mbps(stage, outcome)?;
+        if self.carried != Carried::Tcp {
+            return Ok(measured);
+        }
         outcome.absorb(stage.on_bare_ground(&self.as_one(), &mut |ground, _| {
             let file = self.carry_file(stage, ground, Route::Open)?;
             measured.bare_file_s = file.seconds();
@@ -413,7 +416,7 @@ impl<const N: usize> Cell<N> {
         let mut rates = (None, None);
         let told = stage.on_ground(&self.terrain(stage), &mut |ground, _| {
             ground.pause(CALM_NS)?;
-            let (goodput_mbps, window) = self.goodput_mbps(stage, ground)?;
+            let (goodput_mbps, window, _) = self.goodput(stage, ground)?;
             rates.0 = goodput_mbps;
             ground.pause(CALM_NS)?;
             rates.1 = self.sum_mbps(ground, window)?;
@@ -461,36 +464,12 @@ impl<const N: usize> Cell<N> {
         Ok(ground.connect(&[kind], FILE_LIMIT_NS, &[])?.concat().pop().unwrap_or_default())
     }
 
-    /// The goodput of a connection that has more to say than there is time for, and from when to
-    /// when it was measured.
-    fn goodput_mbps(
-        &self,
-        stage: &Stage<'_>,
-        ground: &mut dyn Ground,
-    ) -> Result<(Option<f64>, (u64, u64)), Trouble> {
-        let seconds = stage.settings.number("seconds");
-        let rates = self.pair.iter().map(Link::mbps);
-        // A recorded network may have more than its mean for a while.
-        let mbps = rates.sum::<u64>() * if is_recorded(self.pair) { 4 } else { 1 };
-        let length_ns = seconds * SECOND;
-        let kind = self.kind(mbps * 1_000_000 / 8 * (seconds + OPENING_NS / SECOND));
-        let transfers = ground.connect(&[kind], length_ns + OPENING_NS, &[])?.concat();
-        // Short runs are for tests of the lab: they skip in proportion.
-        let skip_ns = match stage.settings.number("first") {
-            0 => FIRST_NS.min(length_ns / 6),
-            seconds => seconds * SECOND,
-        };
-        let start_ns = transfers.first().map_or(0, |one| one.start_ns);
-        let mbps = transfers.first().and_then(|one| one.mbps_within(skip_ns, length_ns));
-        Ok((mbps, (start_ns + skip_ns, start_ns + length_ns)))
-    }
-
     fn kind(&self, length: u64) -> Connections {
         let bulk = Connections::bulk(self.to, length);
         Connections { congestion: self.congestion, ..bulk }
     }
 
-    /// What both links can carry of an inner connection at best, by what this tunnel adds to each
+    /// What both links can carry of what is inside at best, by what this tunnel adds to each
     /// packet at least.
     fn sum_mbps(
         &self,
@@ -500,8 +479,8 @@ impl<const N: usize> Cell<N> {
         let added = ground.flow(Flow::lasting(SHOWING_NS), &[])?.added_bytes;
         let rates: f64 = self.pair.iter().map(|link| link.mbps_between(self.to, window)).sum();
         let carried = rates * (1.0 - loss(self.loss).mean());
-        let of_outer =
-            |added| (INNER_BYTES - INNER_HEADERS) / (INNER_BYTES + added + OUTER_HEADERS);
+        let (inner, payload) = self.carried.packet_bytes();
+        let of_outer = |added| payload / (inner + added + OUTER_HEADERS);
         Ok(min(&added).map(|added| carried * of_outer(added)))
     }
 
@@ -529,7 +508,7 @@ impl<const N: usize> Cell<N> {
             let told = stage.on_ground(&alone, &mut |ground, _| {
                 // It begins in the same moment of a recording.
                 ground.pause(CALM_NS)?;
-                alone_mbps = self.goodput_mbps(stage, ground)?.0;
+                alone_mbps = self.goodput(stage, ground)?.0;
                 Ok(())
             })?;
             outcome.absorb(told);

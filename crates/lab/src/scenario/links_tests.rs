@@ -1,4 +1,4 @@
-use super::{CONGESTION, Cells, GRID, Link, Pair, bound_ms, is_recorded, loss, name};
+use super::{CONGESTION, Carried, Cells, GRID, Link, Pair, bound_ms, is_recorded, loss, name};
 use crate::emu::{Loss, SECOND};
 use crate::ground::{Known, Receiver, Spread};
 use crate::scenario::settings::{Setting, Settings};
@@ -15,6 +15,8 @@ const CELLS: Cells = Cells {
     spreads: &[Spread::ONE],
     losses: &["0", "1", "bursty"],
     few: &[(0, 0), (1, 1), (1, 2), (0, 2)],
+    carried: Carried::TCP,
+    few_others: &[],
 };
 
 fn told(grid: Grid, pair: Option<Pair>, set: &[&str]) -> Vec<String> {
@@ -36,6 +38,38 @@ fn what_is_set_is_told_and_of_the_rest_what_the_grid_has() {
     assert_eq!(told(Grid::Full, None, &[]).len(), 2 * 3 * 3);
     assert_eq!(told(Grid::Full, Some(SLOW), &["loss=bursty"]).len(), 3);
     assert_eq!(told(Grid::Full, None, &["control=true"]), ["10/20+10/20, loss 0, cubic"]);
+}
+
+#[test]
+fn in_the_default_grid_everything_is_carried_that_a_scenario_knows() {
+    let all = Cells { carried: Carried::ALL, few_others: &[(1, 2)], ..CELLS };
+    let told = |grid, set: &[&str]| {
+        let texts: Vec<String> = set.iter().map(|text| (*text).to_owned()).collect();
+        let own = [SETTINGS, &[super::FLOW]].concat();
+        let settings = Settings::parse(&own, &texts).unwrap();
+        let (entered, rove) = (None, None);
+        let stage = Stage { seed: 1, settings: &settings, grid, entered, rove, tell: &|_| {} };
+        all.told(&stage, None).iter().map(|cell| cell.name()).collect::<Vec<_>>()
+    };
+    let few = told(Grid::Default, &[]);
+    assert_eq!(few.len(), 4 + 2);
+    assert_eq!(
+        few[4..],
+        ["300/10+10/20, loss bursty, cubic, quic", "300/10+10/20, loss bursty, cubic, udp"]
+    );
+    assert_eq!(told(Grid::Default, &["flow=udp"]).len(), 4);
+    assert_eq!(told(Grid::Default, &["loss=1"]), ["10/20+10/20, loss 1, cubic"]);
+    assert_eq!(told(Grid::Default, &["loss=1", "flow=quic"]), ["10/20+10/20, loss 1, cubic, quic"]);
+    // Of datagrams by the clock nobody controls the rate: once each.
+    assert_eq!(told(Grid::Full, &[]).len(), 2 * 3 * (3 + 3 + 1));
+}
+
+#[test]
+fn a_queue_that_stands_for_ever_is_none_that_is_held() {
+    let row = |delay_ms: Option<f64>| serde_json::json!({"delay_ms": delay_ms});
+    let holds = super::carried::queues_ok;
+    assert!(holds(&[]) && holds(&[serde_json::json!({}), row(Some(320.0))]));
+    assert!(!holds(&[row(Some(1_200.0)), row(Some(200.0))]) && !holds(&[row(None)]));
 }
 
 #[test]

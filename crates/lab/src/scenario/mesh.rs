@@ -1,7 +1,8 @@
 //! `mesh`: one connection over four links to a gateway that is known by two addresses.
 
 use super::links::{
-    self, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, SCHEDULER, SECONDS, TRANSFER, name,
+    self, CONGESTION, Carried, Cells, FILE, GRID, KEYS, Link, MODE, SCHEDULER, SECONDS, TRANSFER,
+    name,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -24,6 +25,8 @@ const CELLS: Cells<4> = Cells {
     spreads: &[Spread { mesh: true, subflows: 1 }],
     losses: &["0", "0.5", "1"],
     few: &[(0, 0), (0, 2), (1, 0), (1, 1)],
+    carried: Carried::TCP,
+    few_others: &[],
 };
 
 /// What can be set.

@@ -5,7 +5,7 @@
 //! not slowed down by loss, so they must not cost anything: as much arrives by four as by one.
 
 use super::links::{
-    self, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, SCHEDULER, SECONDS, TRANSFER,
+    self, CONGESTION, Carried, Cells, FILE, GRID, KEYS, Link, MODE, SCHEDULER, SECONDS, TRANSFER,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -28,6 +28,8 @@ const OF_TWO: Cells = Cells {
     spreads: SPREADS,
     losses: LOSSES,
     few: FEW,
+    carried: Carried::TCP,
+    few_others: &[],
 };
 /// As with `ndiffports`.
 const OF_ONE: Cells<1> = Cells {
@@ -37,6 +39,8 @@ const OF_ONE: Cells<1> = Cells {
     spreads: SPREADS,
     losses: LOSSES,
     few: FEW,
+    carried: Carried::TCP,
+    few_others: &[],
 };
 const SPREADS: &[Spread] = &[by(1), by(2), by(3), by(4)];
 const LOSSES: &[&str] = &["0", "1"];

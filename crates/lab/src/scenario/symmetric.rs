@@ -5,8 +5,8 @@
 //! a packet.
 
 use super::links::{
-    self, ASSIST, CONGESTION, Cells, FILE, GRID, KEYS, Link, MODE, Pair, SCHEDULER, SECONDS,
-    TRANSFER, TRANSPORT,
+    self, ASSIST, CONGESTION, Carried, Cells, FILE, FLOW, GRID, KEYS, Link, MODE, Pair, SCHEDULER,
+    SECONDS, TRANSFER, TRANSPORT,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -27,6 +27,8 @@ const CELLS: Cells = Cells {
     spreads: &[Spread::ONE],
     losses: &["0", "0.5", "1"],
     few: &[(2, 0), (0, 0), (0, 2), (1, 0), (1, 2)],
+    carried: Carried::ALL,
+    few_others: &[(0, 0), (0, 2), (1, 0), (1, 2)],
 };
 
 /// What can be set.
@@ -39,6 +41,7 @@ const SETTINGS: &[Setting] = &[
     CONGESTION,
     Setting::choice("rtt", &[GRID, "1", "20", "60"], "round trip of both links in milliseconds"),
     Setting::choice("loss", &[GRID, "0", "0.5", "1"], "what each loses each way, in per cent"),
+    FLOW,
     SECONDS,
     FILE,
 ];

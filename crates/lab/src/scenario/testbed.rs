@@ -312,7 +312,8 @@ impl Testbed {
             | Report::Reached { .. }
             | Report::Pinged(_)
             | Report::Flowed(_)
-            | Report::Heard(_) => None,
+            | Report::Heard(_)
+            | Report::Poured(_) => None,
         })?;
         Ok(answered.then_some(subscriber))
     }

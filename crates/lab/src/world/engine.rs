@@ -19,6 +19,7 @@ use super::agenda::Task;
 use super::attacker::Attacker;
 use super::connections::Connections;
 use super::directory::Directory;
+use super::exchange::Exchange;
 use super::hash::{TraceHash, hash};
 use super::host::{Holding, Host, Power, Turn};
 use super::inner::Body;
@@ -140,6 +141,7 @@ pub(super) struct World {
     pub(super) wakes: Wakes,
     pub(super) streams: Streams,
     pub(super) connections: Connections,
+    pub(super) exchange: Exchange,
     pub(super) owed: Owed,
     /// The session of the gateway that is looked at next.
     inspected: usize,
@@ -209,6 +211,7 @@ impl World {
             wakes: Wakes::new(count + 1),
             streams: Streams::new(streams),
             connections: Connections::new(seed),
+            exchange: Exchange::default(),
             owed: Owed::default(),
             inspected: 0,
             whereabouts: BTreeMap::new(),
@@ -303,7 +306,9 @@ impl World {
         let task = self.agenda.first_key_value().map(|(&(at, _), _)| at);
         let (net, streams) = (self.place.net.poll_timeout(), self.streams.next_ns());
         let connections = self.connections.next_ns();
-        [self.wakes.next_ns(), task, net, streams, connections].into_iter().flatten().min()
+        let exchange = self.exchange.next_ns();
+        let all = [self.wakes.next_ns(), task, net, streams, connections, exchange];
+        all.into_iter().flatten().min()
     }
 
     /// Everything that is due now.
@@ -313,6 +318,7 @@ impl World {
         }
         self.keep_streams()?;
         self.keep_connections()?;
+        self.keep_exchange()?;
         while let Some(entry) = self.agenda.first_entry() {
             if entry.key().0 > self.now_ns {
                 break;
@@ -541,7 +547,7 @@ impl World {
 
     /// An inner packet comes out of the tunnel.
     fn deliver(&mut self, host: HostId, packet: &[u8]) -> Result<(), Breach> {
-        if self.takes_segment(host, packet) {
+        if self.takes_segment(host, packet) || self.takes_datagram(host, packet)? {
             return Ok(());
         }
         let at = host.checked_sub(1);

@@ -7,6 +7,7 @@
 mod acts;
 mod call;
 mod carry;
+mod pour;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,9 +23,9 @@ use super::streams::Known as StreamsKnown;
 use crate::arrivals::Arrivals;
 use crate::emu::{LinkConfig, MS, SECOND};
 use crate::ground::{
-    Act, Call, CallRun, Called, Calling, Clock, Connections, Cue, Download, Flow, FlowRun, Ground,
-    Harm, Heard, Moment, Overheard, Pings, Receiver, Reported, RoundTrips, Route, Session,
-    SessionRun, Terrain, Transfer, Transport, Trouble,
+    Act, Call, CallRun, Called, Calling, Clock, Connections, Cue, Datagrams, DatagramsRun,
+    Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard, Pings, Receiver, Reported,
+    RoundTrips, Route, Session, SessionRun, Terrain, Transfer, Transport, Trouble,
 };
 use acts::Client;
 
@@ -44,6 +45,7 @@ pub struct Journey {
     client: Client,
     bare: Bare,
     link: LinkConfig,
+    seed: u64,
     /// The most bytes that both ends of the tunnel held in an outage, since it was asked for.
     held_bytes_max: Option<u64>,
 }
@@ -83,7 +85,7 @@ impl Journey {
             pipe.delay_ns += terrain.beyond_ns;
         }
         let bare = Bare::new(seed, &whole);
-        Ok(Self { tunnelled, client, bare, link, held_bytes_max: None })
+        Ok(Self { tunnelled, client, bare, link, seed, held_bytes_max: None })
     }
 
     /// Keeps what passes the ends of the tunnel's TCP connections, for [`Self::captured`].
@@ -189,6 +191,10 @@ impl Ground for Journey {
         script: &[Cue],
     ) -> Result<(CallRun, Vec<Vec<Transfer>>), Trouble> {
         self.talk(call, beside, script)
+    }
+
+    fn pour(&mut self, datagrams: Datagrams) -> Result<DatagramsRun, Trouble> {
+        self.pour(datagrams)
     }
 
     fn session(

@@ -4,7 +4,7 @@ use rove_proto::time::Instant;
 use super::super::engine::GATEWAY;
 use super::*;
 use crate::emu::{End, Filtering};
-use crate::ground::{Congestion, Edge, Known, Mode, Pace, Patience};
+use crate::ground::{Congestion, Edge, Known, Mode, Pace, Patience, What};
 
 fn journey() -> Journey {
     Journey::new(1, &Terrain::of(LinkConfig::lossless(20_000_000, 40 * MS))).unwrap()
@@ -31,6 +31,46 @@ fn a_tunnel_costs_its_overhead_and_no_time() {
         transfer.goodput_mbps(SECOND).unwrap()
     });
     assert!(tunnelled / bare > 0.92, "{tunnelled} of {bare} Mbit/s");
+}
+
+/// By two links of which one loses much, as the client uses them.
+fn by_two_links(mode: Mode) -> Journey {
+    let beside = vec![LinkConfig::lossless(10_000_000, 60 * MS)];
+    let first = LinkConfig::lossless(20_000_000, 20 * MS).loss(crate::emu::Loss::Bernoulli(0.01));
+    Journey::new(1, &Terrain { beside, mode, ..Terrain::of(first) }).unwrap()
+}
+
+fn poured(mode: Mode, to: Receiver, what: What) -> (f64, DatagramsRun) {
+    let (length_ns, skip_ns) = (10 * SECOND, 5 * SECOND);
+    let datagrams = Datagrams { to, what, length_ns, skip_ns };
+    let run = Ground::pour(&mut by_two_links(mode), datagrams).unwrap();
+    assert!(run.transfer.intact && run.transfer.broke.is_none(), "{:?}", run.transfer.broke);
+    (run.transfer.mbps_within(skip_ns, length_ns).unwrap(), run)
+}
+
+#[test]
+fn datagrams_have_all_links_together_and_their_queue_does_not_grow() {
+    for to in [Receiver::Client, Receiver::Server] {
+        let what = What::Clock { kbps: 33_000 };
+        let (mbps, run) = poured(Mode::Full, to, what);
+        // Of 29.8 Mbit/s, less the headers.
+        assert!((26.5..28.5).contains(&mbps), "{to:?}: {mbps}");
+        let [half, most, _] = run.delays_ms.unwrap();
+        assert!((100.0..250.0).contains(&half) && most < 400.0, "{to:?}: {half}, {most} ms");
+        let (alone, _) = poured(Mode::Single, to, what);
+        assert!((17.0..19.0).contains(&alone), "{to:?}: {alone}");
+    }
+}
+
+#[test]
+fn quic_has_all_links_together_and_sees_neither_loss_nor_disorder() {
+    for congestion in [Congestion::Cubic, Congestion::Reno] {
+        let (mbps, run) = poured(Mode::Full, Receiver::Client, What::Quic { congestion });
+        assert!((26.0..28.5).contains(&mbps), "{congestion:?}: {mbps}");
+        assert_eq!(run.delays_ms, None);
+        let (alone, _) = poured(Mode::Single, Receiver::Client, What::Quic { congestion });
+        assert!(alone < 15.0, "{congestion:?}: what nobody repairs is slow: {alone}");
+    }
 }
 
 #[test]

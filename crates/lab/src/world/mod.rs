@@ -20,6 +20,7 @@ mod connect;
 mod connections;
 mod directory;
 mod engine;
+mod exchange;
 mod hash;
 mod host;
 mod hunt;

@@ -183,7 +183,8 @@ fn take(connections: &mut [Watched], echoes: &mut Vec<(u64, u64)>, said: Option<
             | Report::Reached { .. }
             | Report::Unanswered
             | Report::Flowed(_)
-            | Report::Heard(_),
+            | Report::Heard(_)
+            | Report::Poured(_),
         )
         | None => {}
     }

@@ -5,6 +5,7 @@
 
 mod call;
 mod connections;
+mod pour;
 mod transfer;
 
 use super::deploy::{Deployment, How};
@@ -12,9 +13,9 @@ use super::testbed::{Move, Testbed};
 use crate::arrivals::Gap;
 use crate::emu::{BitErrors, Carrier, End, LinkConfig, MS};
 use crate::ground::{
-    Act, Call, CallRun, Called, Calling, Clock, Connections, Cue, Download, FIRST_LINK, Flow,
-    FlowRun, Ground, Harm, Heard, Moment, Overheard, Pings, Receiver, Reported, RoundTrips, Route,
-    Session, SessionRun, Terrain, Transfer, Transport, Trouble,
+    Act, Call, CallRun, Called, Calling, Clock, Connections, Cue, Datagrams, DatagramsRun,
+    Download, FIRST_LINK, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard, Pings, Receiver,
+    Reported, RoundTrips, Route, Session, SessionRun, Terrain, Transfer, Transport, Trouble,
 };
 use crate::netns::{Capture, Captured, Direction, Process, monotonic_ns};
 use crate::programs::{FlowRequest, Report, report};
@@ -313,6 +314,10 @@ impl Ground for Hosts {
         script: &[Cue],
     ) -> Result<(CallRun, Vec<Vec<Transfer>>), Trouble> {
         self.talk(call, beside, script)
+    }
+
+    fn pour(&mut self, datagrams: Datagrams) -> Result<DatagramsRun, Trouble> {
+        self.pour_datagrams(datagrams)
     }
 
     fn session(

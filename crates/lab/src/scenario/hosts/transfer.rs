@@ -105,7 +105,8 @@ impl<'a> Followed<'a> {
             | Report::Reached { .. }
             | Report::Pinged(_)
             | Report::Flowed(_)
-            | Report::Heard(_) => {}
+            | Report::Heard(_)
+            | Report::Poured(_) => {}
         }
         None
     }

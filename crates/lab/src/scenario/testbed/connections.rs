@@ -2,7 +2,7 @@
 //! kernel of the server's host does with them.
 
 use super::{START, Testbed};
-use crate::ground::{Call, Connections, Pace, Receiver, Route, Session, Talk};
+use crate::ground::{Call, Connections, Datagrams, Pace, Receiver, Route, Session, Talk, What};
 use crate::netns::{HostId, Process};
 use crate::programs::{Report, report};
 use std::io;
@@ -13,6 +13,8 @@ use std::net::SocketAddr;
 const FIRST_PORT: u16 = 9_000;
 /// Ports until they begin again.
 const PORTS: u16 = 10_000;
+/// The port of QUIC, which flows of datagrams go to.
+const HTTPS_PORT: u16 = 443;
 /// The kernel's own number of retransmissions (`tcp_retries2`).
 const RETRIES: u32 = 15;
 
@@ -94,6 +96,31 @@ impl Testbed {
         let answering = self.start_ready(self.server, "answer", address, &options)?;
         let calling = self.start_ready(self.client, "call", address, &options)?;
         Ok([answering, calling])
+    }
+
+    /// Begins a flow of datagrams: who listens is ready, who calls begins at once.
+    ///
+    /// # Errors
+    /// When a program cannot be started or refuses.
+    pub(in super::super) fn pour(&mut self, seed: u64, what: &Datagrams) -> io::Result<Ends> {
+        let option = |name: &str, value: String| [format!("--{name}"), value];
+        let mut options = [
+            option("length-ms", (what.length_ns / 1_000_000).to_string()),
+            option("skip-ms", (what.skip_ns / 1_000_000).to_string()),
+            option("seed", seed.to_string()),
+            match what.what {
+                What::Clock { kbps } => option("kbps", kbps.to_string()),
+                What::Quic { congestion } => option("quic", congestion.name().to_owned()),
+            },
+        ]
+        .concat();
+        if what.to == Receiver::Server {
+            options.push("--up".to_owned());
+        }
+        let address = SocketAddr::from((super::server(Route::Tunnelled), HTTPS_PORT));
+        let listening = self.start_ready(self.server, "pour-from", address, &options)?;
+        let calling = self.start_ready(self.client, "pour-to", address, &options)?;
+        Ok([listening, calling])
     }
 
     /// Sets how often the server's kernel sends a segment again before it gives a connection up; to

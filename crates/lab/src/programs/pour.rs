@@ -1,0 +1,211 @@
+//! Two ends of one flow of datagrams: by the clock, or a stream over QUIC ([`crate::udp`]).
+//!
+//! The client's has the first word, whoever sends. Who receives reports once, when its time is
+//! over; who sends does so until it is ended.
+
+use super::report::{Report, Reporter};
+use crate::emu::MS;
+use crate::ground::{Congestion, Datagrams, Receiver, What};
+use crate::netns::monotonic_ns;
+use crate::udp::{End, Heard, Side};
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+/// How long nothing may be due before the socket is looked at again, in nanoseconds.
+const LONGEST_NS: u64 = 100 * MS;
+/// What the kernel may keep of what came and was not read yet, in bytes.
+const BUFFER: usize = 8 << 20;
+/// The longest payload of a packet of Ethernet, and more.
+const PAYLOAD_MAX: usize = 2_048;
+/// Datagrams that are read before others leave.
+const READ_MAX: usize = 64;
+
+/// What is poured.
+#[derive(Clone, Debug, Args)]
+pub struct Pouring {
+    /// Over QUIC, with this congestion control
+    #[arg(long)]
+    pub quic: Option<Control>,
+    /// By the clock: so many kilobits a second, with IPv4 and UDP header
+    #[arg(long, default_value_t = 1_000)]
+    pub kbps: u64,
+    /// The server receives, not the client
+    #[arg(long)]
+    pub up: bool,
+    /// For how many milliseconds from the first that is heard
+    #[arg(long)]
+    pub length_ms: u64,
+    /// Milliseconds within which delays do not count
+    #[arg(long, default_value_t = 0)]
+    pub skip_ms: u64,
+    /// What keys and content follow from
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// Congestion control of QUIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Control {
+    /// NewReno (RFC 9002)
+    Reno,
+    /// CUBIC (RFC 9438)
+    Cubic,
+    /// BBR
+    Bbr,
+}
+
+/// What was heard of a flow until its time was over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Poured {
+    /// What came.
+    pub heard: Heard,
+    /// When that was, in nanoseconds.
+    pub end_ns: u64,
+    /// What ended it early.
+    pub broke: Option<String>,
+}
+
+impl Pouring {
+    /// As the ground has it.
+    fn datagrams(&self) -> Datagrams {
+        let congestion = |control| match control {
+            Control::Reno => Congestion::Reno,
+            Control::Cubic => Congestion::Cubic,
+            Control::Bbr => Congestion::Bbr,
+        };
+        let clock = What::Clock { kbps: self.kbps };
+        let quic = |control| What::Quic { congestion: congestion(control) };
+        Datagrams {
+            to: if self.up { Receiver::Server } else { Receiver::Client },
+            what: self.quic.map_or(clock, quic),
+            length_ns: self.length_ms * MS,
+            skip_ns: self.skip_ms * MS,
+        }
+    }
+}
+
+/// Waits for the first word, and receives or sends.
+///
+/// # Errors
+/// When the address cannot be bound.
+pub fn pour_from(listen: SocketAddr, what: &Pouring, reporter: &Reporter) -> anyhow::Result<()> {
+    let socket = UdpSocket::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
+    reporter.tell(&Report::Ready)?;
+    let mut buffer = [0; PAYLOAD_MAX];
+    let (length, other) = socket.recv_from(&mut buffer).context("nobody called")?;
+    socket.connect(other)?;
+    pour(&socket, what, Side::Server, Some(&buffer[..length]), reporter)
+}
+
+/// Says the first word to such a program, and receives or sends.
+///
+/// # Errors
+/// When no socket can be had.
+pub fn pour_to(to: SocketAddr, what: &Pouring, reporter: &Reporter) -> anyhow::Result<()> {
+    let any = if to.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
+    let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
+    socket.connect(to)?;
+    reporter.tell(&Report::Ready)?;
+    pour(&socket, what, Side::Client, None, reporter)
+}
+
+fn pour(
+    socket: &UdpSocket,
+    what: &Pouring,
+    side: Side,
+    first: Option<&[u8]>,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
+    let buffers = socket2::SockRef::from(socket);
+    // More than the kernel allows is cut to that.
+    let _ = buffers.set_recv_buffer_size(BUFFER);
+    let _ = buffers.set_send_buffer_size(BUFFER);
+    let datagrams = what.datagrams();
+    let start_ns = monotonic_ns();
+    let mut end = datagrams.end(side, what.seed, start_ns)?;
+    let receives = (datagrams.to == Receiver::Client) == (side == Side::Client);
+    let mut result = first.map_or(Ok(()), |payload| end.arrives(start_ns, payload));
+    let until_ns = |end: &End| {
+        let opened_ns = end.heard().and_then(|heard| heard.opened_ns);
+        opened_ns.map_or(start_ns + Datagrams::OPENING_NS, |at_ns| at_ns + datagrams.length_ns)
+    };
+    while result.is_ok() && (!receives || monotonic_ns() < until_ns(&end)) {
+        result = turn(socket, &mut end);
+    }
+    if receives {
+        let heard = end.heard().cloned().unwrap_or_default();
+        let end_ns = result.as_ref().map_or_else(|_| monotonic_ns(), |()| until_ns(&end));
+        reporter.tell(&Report::Poured(Poured { heard, end_ns, broke: result.err() }))?;
+    }
+    Ok(())
+}
+
+/// Sends what is due, then takes what has come, waiting for it until the next is due.
+fn turn(socket: &UdpSocket, end: &mut End) -> Result<(), String> {
+    let mut leaving = Vec::new();
+    end.leaving(monotonic_ns(), &mut leaving)?;
+    for payload in leaving {
+        // What does not fit, or has no way now, is lost as on any way.
+        let _ = socket.send(&payload);
+    }
+    let now_ns = monotonic_ns();
+    let due_ns = end.due_ns().unwrap_or(u64::MAX);
+    let mut wait_ns = due_ns.saturating_sub(now_ns).min(LONGEST_NS);
+    let mut buffer = [0; PAYLOAD_MAX];
+    for _ in 0..READ_MAX {
+        let waits = if wait_ns > 0 {
+            let wait = Duration::from_nanos(wait_ns.max(1_000));
+            socket.set_nonblocking(false).and_then(|()| socket.set_read_timeout(Some(wait)))
+        } else {
+            socket.set_nonblocking(true)
+        };
+        waits.map_err(|error| error.to_string())?;
+        match socket.recv(&mut buffer) {
+            Ok(length) => end.arrives(monotonic_ns(), &buffer[..length])?,
+            Err(error) if is_nothing(&error) => break,
+            Err(_) => break, // what the network says of something that left is no end
+        }
+        wait_ns = 0;
+    }
+    Ok(())
+}
+
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Control, Pouring, pour};
+    use crate::netns::monotonic_ns;
+    use crate::programs::Reporter;
+    use crate::udp::Side;
+    use std::net::UdpSocket;
+
+    /// Two ends over the loopback: what the receiving one makes of it is told on the output, so
+    /// that here it is only seen that each comes to its end in time.
+    #[test]
+    fn who_receives_ends_when_the_time_is_over() {
+        for quic in [None, Some(Control::Cubic)] {
+            let sockets = [0; 2].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
+            let [server, client] = sockets;
+            server.connect(client.local_addr().unwrap()).unwrap();
+            client.connect(server.local_addr().unwrap()).unwrap();
+            let what =
+                Pouring { quic, kbps: 1_000, up: false, length_ms: 200, skip_ms: 0, seed: 1 };
+            let sending = what.clone();
+            // It sends for ever: it ends with the test.
+            std::thread::spawn(move || {
+                let _ = pour(&server, &sending, Side::Server, None, &Reporter::new());
+            });
+            let began_ns = monotonic_ns();
+            pour(&client, &what, Side::Client, None, &Reporter::new()).unwrap();
+            let took_ns = monotonic_ns() - began_ns;
+            assert!((200_000_000..5_000_000_000).contains(&took_ns), "{quic:?}: {took_ns}");
+        }
+    }
+}

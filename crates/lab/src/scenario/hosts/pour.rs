@@ -1,0 +1,28 @@
+//! One flow of datagrams between real programs.
+
+use super::Hosts;
+use crate::emu::SECOND;
+use crate::ground::{Datagrams, DatagramsRun, Receiver, Trouble};
+use crate::programs::{Report, report};
+use std::time::Duration;
+
+/// How long after its regular end the report on a flow is waited for, in nanoseconds.
+const REPORT_NS: u64 = 10 * SECOND;
+
+impl Hosts {
+    /// Lets a flow of datagrams run for its time.
+    pub(super) fn pour_datagrams(&mut self, datagrams: Datagrams) -> Result<DatagramsRun, Trouble> {
+        let [server, client] = self.testbed.pour(self.seed, &datagrams)?;
+        let (mut receiver, sender) = match datagrams.to {
+            Receiver::Client => (client, server),
+            Receiver::Server => (server, client),
+        };
+        let wait_ns = Datagrams::OPENING_NS + datagrams.length_ns + REPORT_NS;
+        let poured = receiver.line_where(Duration::from_nanos(wait_ns), |line| {
+            if let Report::Poured(poured) = report(line)? { Some(poured) } else { None }
+        });
+        drop(sender);
+        let poured = poured?;
+        Ok(DatagramsRun::of(poured.heard, poured.end_ns, poured.broke))
+    }
+}

@@ -1,0 +1,123 @@
+//! What is carried in a cell: TCP, QUIC, or datagrams that ask nobody.
+
+use super::{Cell, FIRST_NS, GRID, INNER_BYTES, INNER_HEADERS, Link, OPENING_NS, is_recorded};
+use crate::emu::SECOND;
+use crate::ground::{Datagrams, DatagramsRun, Ground, Transfer, Trouble, What};
+use crate::scenario::Stage;
+use crate::scenario::settings::Setting;
+use crate::udp;
+use serde_json::Value;
+
+/// What datagrams by the clock offer beyond what the links carry: a tenth of it.
+const OFFERED: f64 = 1.1;
+/// What of a packet of QUIC is no payload of its stream: IPv4 and UDP; the short header with 8
+/// bytes of connection ID and 2 of packet number (RFC 9000, 17.3.1); the tag; the frame's type,
+/// stream, and offset of 4 bytes (RFC 9000, 19.8).
+const QUIC_HEADERS: f64 = 28.0 + 11.0 + 16.0 + 6.0;
+
+/// What half of the datagrams by the clock may take, in milliseconds: as long as the queue of who
+/// does not listen may stand, and the longest way of the pairs.
+const DELAY_MS_MAX: f64 = 400.0;
+
+/// The setting of what is carried.
+pub(in super::super) const FLOW: Setting = Setting::choice(
+    "flow",
+    &[GRID, "tcp", "quic", "udp"],
+    "what is carried: a TCP connection, a QUIC connection, or datagrams at a tenth more than the \
+     links carry",
+);
+
+/// What is carried in a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Carried {
+    /// A TCP connection.
+    Tcp,
+    /// A stream over a QUIC connection.
+    Quic,
+    /// Datagrams by the clock, more than the links carry.
+    Udp,
+}
+
+/// Whether nobody's queue stood for ever, in each cell that has datagrams by the clock.
+pub(super) fn queues_ok(rows: &[Value]) -> bool {
+    let delays = rows.iter().filter_map(|row| row.get("delay_ms"));
+    delays.map(Value::as_f64).all(|delay| delay.is_some_and(|ms| ms <= DELAY_MS_MAX))
+}
+
+impl Carried {
+    /// Everything.
+    pub(in super::super) const ALL: &'static [Self] = &[Self::Tcp, Self::Quic, Self::Udp];
+    /// What a scenario carries that is about TCP.
+    pub(in super::super) const TCP: &'static [Self] = &[Self::Tcp];
+
+    /// The word of the setting.
+    pub(in super::super) const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Quic => "quic",
+            Self::Udp => "udp",
+        }
+    }
+
+    /// Bytes of a full inner packet, and what of it is payload.
+    pub(super) fn packet_bytes(self) -> (f64, f64) {
+        match self {
+            Self::Tcp => (INNER_BYTES, INNER_BYTES - INNER_HEADERS),
+            Self::Quic => (INNER_BYTES, INNER_BYTES - QUIC_HEADERS),
+            Self::Udp => (f64::from(Datagrams::BYTES + udp::HEADERS), f64::from(Datagrams::BYTES)),
+        }
+    }
+}
+
+impl<const N: usize> Cell<N> {
+    /// The goodput of what has more to say than there is time for in Mbit/s, from when to when it
+    /// was measured, and how datagrams went.
+    pub(super) fn goodput(
+        &self,
+        stage: &Stage<'_>,
+        ground: &mut dyn Ground,
+    ) -> Result<(Option<f64>, (u64, u64), DatagramsRun), Trouble> {
+        let run = match self.carried {
+            Carried::Tcp => {
+                let transfer = self.connection(stage, ground)?;
+                DatagramsRun { transfer, ..DatagramsRun::default() }
+            }
+            Carried::Quic | Carried::Udp => self.pour(stage, ground)?,
+        };
+        let length_ns = stage.settings.number("seconds") * SECOND;
+        // Short runs are for tests of the lab: they skip in proportion.
+        let skip_ns = match stage.settings.number("first") {
+            0 => FIRST_NS.min(length_ns / 6),
+            seconds => seconds * SECOND,
+        };
+        let mbps = run.transfer.mbps_within(skip_ns, length_ns);
+        let start_ns = run.transfer.start_ns;
+        Ok((mbps, (start_ns + skip_ns, start_ns + length_ns), run))
+    }
+
+    /// A TCP connection that has more to say than there is time for.
+    fn connection(&self, stage: &Stage<'_>, ground: &mut dyn Ground) -> Result<Transfer, Trouble> {
+        let seconds = stage.settings.number("seconds");
+        let rates = self.pair.iter().map(Link::mbps);
+        // A recorded network may have more than its mean for a while.
+        let mbps = rates.sum::<u64>() * if is_recorded(self.pair) { 4 } else { 1 };
+        let length_ns = seconds * SECOND;
+        let kind = self.kind(mbps * 1_000_000 / 8 * (seconds + OPENING_NS / SECOND));
+        let transfers = ground.connect(&[kind], length_ns + OPENING_NS, &[])?.concat();
+        Ok(transfers.into_iter().next().unwrap_or_default())
+    }
+
+    /// Pours datagrams for as long as is set.
+    fn pour(&self, stage: &Stage<'_>, ground: &mut dyn Ground) -> Result<DatagramsRun, Trouble> {
+        let rates: f64 = self.pair.iter().map(|link| Link::mbps_to(link, self.to)).sum();
+        // A recorded network may have more than its mean for a while.
+        let offered = rates * OFFERED * if is_recorded(self.pair) { 4.0 } else { 1.0 };
+        let what = match self.carried {
+            Carried::Quic => What::Quic { congestion: self.congestion },
+            Carried::Tcp | Carried::Udp => What::Clock { kbps: (offered * 1e3) as u64 },
+        };
+        let length_ns = stage.settings.number("seconds") * SECOND;
+        let skip_ns = FIRST_NS.min(length_ns / 6);
+        ground.pour(Datagrams { to: self.to, what, length_ns, skip_ns })
+    }
+}

@@ -1,0 +1,68 @@
+//! What was measured in a cell, as the row of a table.
+
+use super::{Carried, Cell, is_recorded, name};
+use crate::ground::{DatagramsRun, Receiver};
+use crate::scenario::table::{Row, figure};
+use serde_json::Value;
+
+/// What was measured in a cell; rates in Mbit/s.
+#[derive(Debug, Default)]
+pub(super) struct Measured {
+    pub(super) goodput_mbps: Option<f64>,
+    /// What both links can carry of what is inside.
+    pub(super) sum_mbps: Option<f64>,
+    pub(super) best_mbps: Option<f64>,
+    pub(super) feedback_percent: Option<f64>,
+    /// How the datagrams went, where there were any.
+    pub(super) datagrams: DatagramsRun,
+    pub(super) file_s: Option<f64>,
+    pub(super) bare_file_s: Option<f64>,
+    /// Whether all that came is what was sent, and all of the file has come.
+    pub(super) is_whole: bool,
+}
+
+impl Measured {
+    /// The row of a table.
+    pub(super) fn row<const N: usize>(&self, cell: &Cell<N>) -> Row {
+        let share = |part: Option<f64>, of: Option<f64>| figure(part.zip(of).map(|(a, b)| a / b));
+        // Not judged as the others are.
+        let (of_sum, feedback) = match is_recorded(cell.pair) {
+            false => ("share_of_sum", "feedback_percent"),
+            true => ("share_of_offered", "feedback_percent_recorded"),
+        };
+        let congestion = (cell.carried != Carried::Udp).then(|| cell.congestion.name());
+        let mut row = vec![
+            ("pair", name(&cell.pair).into()),
+            ("to", if cell.to == Receiver::Client { "client" } else { "server" }.into()),
+            ("loss", cell.loss.into()),
+            ("subflows", cell.spread.subflows.into()),
+            ("flow", cell.carried.name().into()),
+            ("cc", congestion.into()),
+            ("goodput_mbps", figure(self.goodput_mbps)),
+            ("sum_mbps", figure(self.sum_mbps)),
+            ("best_mbps", figure(self.best_mbps)),
+            (of_sum, share(self.goodput_mbps, self.sum_mbps)),
+            ("share_of_best", share(self.goodput_mbps, self.best_mbps)),
+            (feedback, figure(self.feedback_percent)),
+        ];
+        match cell.carried {
+            Carried::Tcp => row.extend([
+                ("file_s", figure(self.file_s)),
+                ("bare_file_s", figure(self.bare_file_s)),
+                ("file_share", share(self.bare_file_s, self.file_s)),
+            ]),
+            Carried::Quic => {}
+            Carried::Udp => {
+                let [half, most, all] =
+                    self.datagrams.delays_ms.map_or([None; 3], |ms| ms.map(Some));
+                row.extend([
+                    ("delay_ms", figure(half)),
+                    ("delay_ms_p99", figure(most)),
+                    ("longest_ms", figure(all)),
+                    ("overtaken", self.datagrams.overtaken.into()),
+                ]);
+            }
+        }
+        row.into_iter().map(|(key, value): (&str, Value)| (key.to_owned(), value)).collect()
+    }
+}
