@@ -23,6 +23,7 @@ use crate::ground::{
     Spread, TRANSPORTS, Terrain, Transfer, Trouble,
 };
 use crate::world::StreamsKnown;
+use carried::Goodput;
 pub(super) use carried::{Carried, FLOW};
 use measured::Measured;
 use serde_json::{Value, json};
@@ -250,7 +251,8 @@ impl<const N: usize> Cells<N> {
         pair: Option<[Link; N]>,
     ) -> anyhow::Result<Outcome> {
         let mut outcome = Outcome::default();
-        let (mut rows, mut bare, mut arrived) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut rows, mut bare) = (Vec::new(), Vec::new());
+        let (mut arrived, mut in_time) = (Vec::new(), Vec::new());
         for cell in self.told(stage, pair) {
             (stage.tell)(&cell.name());
             let measured = cell.measure(stage, &mut outcome)?;
@@ -262,12 +264,13 @@ impl<const N: usize> Cells<N> {
             }
             rows.push(Value::Object(row));
             arrived.push(measured.is_whole);
+            in_time.push(cell.is_in_time(&measured.datagrams));
         }
         for column in ["share_of_sum", "share_of_best", "file_share"] {
             outcome.measure(&format!("{column}_min"), least(&rows, column));
         }
         outcome.measure(feedback::MOST, table::greatest(&rows, "feedback_percent"));
-        outcome.hold("queues_ok", carried::queues_ok(&rows));
+        outcome.hold("queues_ok", !in_time.is_empty() && in_time.iter().all(|one| *one));
         outcome.hold("checksum_ok", !arrived.is_empty() && arrived.iter().all(|one| *one));
         outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
         let bare = BTreeMap::from([(TABLE.to_owned(), Value::Array(bare))]);
@@ -365,7 +368,7 @@ impl<const N: usize> Cell<N> {
         };
         let carried = match self.carried {
             Carried::Tcp => String::new(),
-            other => format!(", {}", other.name()),
+            other @ (Carried::Quic | Carried::Udp) => format!(", {}", other.name()),
         };
         let (name, congestion) = (name(&self.pair), self.congestion.name());
         format!("{name}, loss {}{subflows}, {congestion}{carried}", self.loss)
@@ -377,8 +380,8 @@ impl<const N: usize> Cell<N> {
             // Until there is a path by every link.
             ground.pause(CALM_NS)?;
             let before = ground.reported(self.to)?;
-            let window;
-            (measured.goodput_mbps, window, measured.datagrams) = self.goodput(stage, ground)?;
+            let Goodput { mbps, window, run } = self.goodput(stage, ground)?;
+            (measured.goodput_mbps, measured.datagrams) = (mbps, run);
             measured.feedback_percent = feedback::percent(&before, &ground.reported(self.to)?);
             ground.pause(CALM_NS)?;
             measured.is_whole = measured.datagrams.transfer.intact;
@@ -416,8 +419,8 @@ impl<const N: usize> Cell<N> {
         let mut rates = (None, None);
         let told = stage.on_ground(&self.terrain(stage), &mut |ground, _| {
             ground.pause(CALM_NS)?;
-            let (goodput_mbps, window, _) = self.goodput(stage, ground)?;
-            rates.0 = goodput_mbps;
+            let Goodput { mbps, window, .. } = self.goodput(stage, ground)?;
+            rates.0 = mbps;
             ground.pause(CALM_NS)?;
             rates.1 = self.sum_mbps(ground, window)?;
             Ok(())
@@ -508,7 +511,7 @@ impl<const N: usize> Cell<N> {
             let told = stage.on_ground(&alone, &mut |ground, _| {
                 // It begins in the same moment of a recording.
                 ground.pause(CALM_NS)?;
-                alone_mbps = self.goodput(stage, ground)?.0;
+                alone_mbps = self.goodput(stage, ground)?.mbps;
                 Ok(())
             })?;
             outcome.absorb(told);

@@ -1,6 +1,8 @@
-use super::{CONGESTION, Carried, Cells, GRID, Link, Pair, bound_ms, is_recorded, loss, name};
+use super::{
+    CONGESTION, Carried, Cell, Cells, GRID, Link, Pair, bound_ms, is_recorded, loss, name,
+};
 use crate::emu::{Loss, SECOND};
-use crate::ground::{Known, Receiver, Spread};
+use crate::ground::{Congestion, DatagramsRun, Known, Receiver, Spread};
 use crate::scenario::settings::{Setting, Settings};
 use crate::scenario::{Grid, Stage};
 
@@ -65,11 +67,15 @@ fn in_the_default_grid_everything_is_carried_that_a_scenario_knows() {
 }
 
 #[test]
-fn a_queue_that_stands_for_ever_is_none_that_is_held() {
-    let row = |delay_ms: Option<f64>| serde_json::json!({"delay_ms": delay_ms});
-    let holds = super::carried::queues_ok;
-    assert!(holds(&[]) && holds(&[serde_json::json!({}), row(Some(320.0))]));
-    assert!(!holds(&[row(Some(1_200.0)), row(Some(200.0))]) && !holds(&[row(None)]));
+fn a_queue_that_stands_for_ever_is_none_that_is_in_time() {
+    let cell = |carried, loss| Cell { carried, ..Cell::down(SLOW, loss, Congestion::Cubic) };
+    let took = |half| DatagramsRun { delays_ms: Some([half, 900.0, 900.0]), ..Default::default() };
+    let udp = cell(Carried::Udp, "0");
+    assert!(udp.is_in_time(&took(200.0)) && !udp.is_in_time(&took(201.0)));
+    assert!(!udp.is_in_time(&DatagramsRun::default()), "nothing came");
+    let lossy = cell(Carried::Udp, "1");
+    assert!(lossy.is_in_time(&took(270.0)) && !lossy.is_in_time(&took(271.0)));
+    assert!(cell(Carried::Quic, "0").is_in_time(&DatagramsRun::default()));
 }
 
 #[test]

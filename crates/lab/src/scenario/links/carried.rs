@@ -6,7 +6,6 @@ use crate::ground::{Datagrams, DatagramsRun, Ground, Transfer, Trouble, What};
 use crate::scenario::Stage;
 use crate::scenario::settings::Setting;
 use crate::udp;
-use serde_json::Value;
 
 /// What datagrams by the clock offer beyond what the links carry: a tenth of it.
 const OFFERED: f64 = 1.1;
@@ -15,9 +14,11 @@ const OFFERED: f64 = 1.1;
 /// stream, and offset of 4 bytes (RFC 9000, 19.8).
 const QUIC_HEADERS: f64 = 28.0 + 11.0 + 16.0 + 6.0;
 
-/// What half of the datagrams by the clock may take, in milliseconds: as long as the queue of who
-/// does not listen may stand, and the longest way of the pairs.
-const DELAY_MS_MAX: f64 = 400.0;
+/// How long the queue of who does not listen may stand, with what each path lets stand before it,
+/// in milliseconds.
+const QUEUE_MS: f64 = 190.0;
+/// How many round trips of its longest path a gap may be held open.
+const HOLD_TRIPS: f64 = 3.5;
 
 /// The setting of what is carried.
 pub(in super::super) const FLOW: Setting = Setting::choice(
@@ -38,10 +39,14 @@ pub(in super::super) enum Carried {
     Udp,
 }
 
-/// Whether nobody's queue stood for ever, in each cell that has datagrams by the clock.
-pub(super) fn queues_ok(rows: &[Value]) -> bool {
-    let delays = rows.iter().filter_map(|row| row.get("delay_ms"));
-    delays.map(Value::as_f64).all(|delay| delay.is_some_and(|ms| ms <= DELAY_MS_MAX))
+/// What was carried of what has more to say than there is time for.
+pub(super) struct Goodput {
+    /// In Mbit/s.
+    pub(super) mbps: Option<f64>,
+    /// From when to when, on the ground's clock.
+    pub(super) window: (u64, u64),
+    /// How it went.
+    pub(super) run: DatagramsRun,
 }
 
 impl Carried {
@@ -70,13 +75,12 @@ impl Carried {
 }
 
 impl<const N: usize> Cell<N> {
-    /// The goodput of what has more to say than there is time for in Mbit/s, from when to when it
-    /// was measured, and how datagrams went.
+    /// The goodput of what has more to say than there is time for.
     pub(super) fn goodput(
         &self,
         stage: &Stage<'_>,
         ground: &mut dyn Ground,
-    ) -> Result<(Option<f64>, (u64, u64), DatagramsRun), Trouble> {
+    ) -> Result<Goodput, Trouble> {
         let run = match self.carried {
             Carried::Tcp => {
                 let transfer = self.connection(stage, ground)?;
@@ -92,7 +96,7 @@ impl<const N: usize> Cell<N> {
         };
         let mbps = run.transfer.mbps_within(skip_ns, length_ns);
         let start_ns = run.transfer.start_ns;
-        Ok((mbps, (start_ns + skip_ns, start_ns + length_ns), run))
+        Ok(Goodput { mbps, window: (start_ns + skip_ns, start_ns + length_ns), run })
     }
 
     /// A TCP connection that has more to say than there is time for.
@@ -105,6 +109,18 @@ impl<const N: usize> Cell<N> {
         let kind = self.kind(mbps * 1_000_000 / 8 * (seconds + OPENING_NS / SECOND));
         let transfers = ground.connect(&[kind], length_ns + OPENING_NS, &[])?.concat();
         Ok(transfers.into_iter().next().unwrap_or_default())
+    }
+
+    /// Whether half of the datagrams by the clock, where there are any, were there in time: as long
+    /// as their queue may stand, on the longest way; where something is lost or nobody foresees the
+    /// rates, as long as gaps are held open beside.
+    pub(super) fn is_in_time(&self, run: &DatagramsRun) -> bool {
+        let trips = self.pair.iter().map(|link| link.round_trip_ms as f64);
+        let trip_ms = trips.fold(0.0, f64::max);
+        let is_held = self.loss != "0" || is_recorded(self.pair);
+        let held_ms = if is_held { HOLD_TRIPS * trip_ms } else { 0.0 };
+        let most_ms = QUEUE_MS + trip_ms / 2.0 + held_ms;
+        self.carried != Carried::Udp || run.delays_ms.is_some_and(|[half, ..]| half <= most_ms)
     }
 
     /// Pours datagrams for as long as is set.
