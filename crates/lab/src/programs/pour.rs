@@ -180,11 +180,19 @@ fn is_nothing(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Control, Pouring, pour};
+    use super::{Control, Heard, MS, Poured, Pouring, pour};
     use crate::netns::monotonic_ns;
-    use crate::programs::Reporter;
+    use crate::programs::{Report, Reporter, report};
     use crate::udp::Side;
     use std::net::UdpSocket;
+
+    #[test]
+    fn what_is_told_is_understood() {
+        let mut heard = Heard { bytes: 1_200, progress: vec![(7, 1_200)], ..Heard::default() };
+        (0..3).for_each(|ms| heard.delays.note(ms * MS));
+        let told = Report::Poured(Poured { heard, end_ns: 9, broke: None });
+        assert_eq!(report(&serde_json::to_string(&told).unwrap()), Some(told));
+    }
 
     /// Two ends over the loopback: what the receiving one makes of it is told on the output, so
     /// that here it is only seen that each comes to its end in time.

@@ -8,12 +8,27 @@ const STEP_NS: u64 = 100_000;
 /// What took longer counts as this long.
 const LONGEST_NS: u64 = 60_000_000_000;
 
-/// Delays of datagrams.
+/// Delays of datagrams; written as pairs of steps and how many took that, since not all that JSON
+/// is read by makes numbers of its keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
 pub struct Delays {
     /// How many took how many steps.
     steps: BTreeMap<u64, u64>,
     count: u64,
+}
+
+impl From<Vec<(u64, u64)>> for Delays {
+    fn from(pairs: Vec<(u64, u64)>) -> Self {
+        let count = pairs.iter().map(|(_, count)| count).sum();
+        Self { steps: pairs.into_iter().collect(), count }
+    }
+}
+
+impl From<Delays> for Vec<(u64, u64)> {
+    fn from(delays: Delays) -> Self {
+        delays.steps.into_iter().collect()
+    }
 }
 
 impl Delays {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// Bytes of IPv4 and UDP header in front of each payload.
 pub const HEADERS: u16 = 28;
 /// How far apart the notes of what had come are at least.
-const NOTED_EVERY_NS: u64 = 1_000_000;
+const NOTED_EVERY_NS: u64 = 5_000_000;
 
 /// One of the two ends.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct Heard {
     pub opened_ns: Option<u64>,
     /// Bytes so far, each counted once.
     pub bytes: u64,
-    /// How many there were, and when, to a millisecond.
+    /// How many there were, and when, to five milliseconds.
     pub progress: Vec<(u64, u64)>,
     /// Datagrams that came after one that was sent later.
     pub overtaken: u64,
