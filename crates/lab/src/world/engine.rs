@@ -27,6 +27,7 @@ use super::laws::{
     Amplification, Breach, Delivery, Handshakes, Hijack, Law, Nonces, Unlinkable, check_held,
     check_indices, check_status,
 };
+use super::modes::Standby;
 use super::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
 use super::owed::Owed;
 use super::parcel::HostId;
@@ -124,6 +125,8 @@ pub(super) struct World {
     pub(super) datagrams: u64,
     /// Layer-3 bytes that each host sent: for the law of silence.
     pub(super) bytes: Vec<u64>,
+    /// The same by a link that stands by, while that is watched.
+    pub(super) by_standby: Option<Standby>,
     pub(super) worst_back_ns: u64,
     /// Events that nodes told their shells.
     pub(super) told: u64,
@@ -200,6 +203,7 @@ impl World {
             trace: TraceHash::default(),
             datagrams: 0,
             bytes: vec![0; count + 1],
+            by_standby: None,
             worst_back_ns: 0,
             told: 0,
             moves: 0,

@@ -364,11 +364,12 @@ impl World {
             let status = host.node.status(peer).map(|status| {
                 let paths = status.paths.iter().map(|p| {
                     format!(
-                        "\n    #{} {:?} -> {} use {} {:?} {:?} mtu {} nat {} heard {:?}",
+                        "\n    #{} {:?} -> {} use {} shared {} {:?} {:?} mtu {} nat {} heard {:?}",
                         p.id,
                         p.route.local,
                         p.remote(),
                         p.in_use,
+                        p.is_shared,
                         p.trust,
                         p.health,
                         p.mtu,

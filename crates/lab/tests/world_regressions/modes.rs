@@ -190,3 +190,29 @@ fn what_a_path_says_of_what_came_by_it_does_not_fill_its_window() {
     holds(547, &[spread, scheduler, full(0), settle(true)]);
     holds(462, &[full(1), plug(2, 1, 0), full(2), wait(263_974), settle(true)]);
 }
+
+#[test]
+fn a_path_that_only_one_end_remembers_carries_nothing_of_a_link_that_stands_by() {
+    let of_each = Spread { manager: Manager::OnePerLink, subflows: 3 };
+    let replayed = Attack::Replay {
+        count: 55,
+        own_address: false,
+        altered: false,
+        chance: 6526516492560644407,
+    };
+    let ops = [
+        Op::SetSpread { client: 2, spread: of_each },
+        wait(57),
+        full(2),
+        Op::Attack(Attack::Cut { client: 2 }),
+        plug(0, 1, 1),
+        Op::Attack(replayed),
+        Op::Network(Network::Depart { client: 0, card: 0, ahead_ms: 0 }),
+        wait(740),
+        settle(true),
+    ];
+    holds(20_022, &ops);
+    let mesh =
+        Op::SetSpread { client: 0, spread: Spread { manager: Manager::FullMesh, subflows: 2 } };
+    holds(547, &[full(0), plug(2, 1, 0), mesh, plug(0, 1, 1), wait(216_395), settle(true)]);
+}
