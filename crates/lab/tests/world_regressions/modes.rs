@@ -1,12 +1,12 @@
 //! The same about what clients make of their links: several of them at once, or one alone.
 
-use rove_lab::emu::Filter;
+use rove_lab::emu::{Carrier, Filter};
 use rove_lab::world::{
     Attack, Intercept, Machine, Manager, Mode, Network, Op, Overreach, Quality, Scheduler, Spread,
     Way, replay,
 };
 
-use super::{holds, move_gateway, plug, quality, send_up, settle, wait};
+use super::{filter_all, holds, move_gateway, plug, quality, send_up, settle, wait};
 
 const fn full(client: u8) -> Op {
     Op::SetMode { client, mode: Mode::Full }
@@ -215,4 +215,59 @@ fn a_path_that_only_one_end_remembers_carries_nothing_of_a_link_that_stands_by()
     let mesh =
         Op::SetSpread { client: 0, spread: Spread { manager: Manager::FullMesh, subflows: 2 } };
     holds(547, &[full(0), plug(2, 1, 0), mesh, plug(0, 1, 1), wait(216_395), settle(true)]);
+}
+
+#[test]
+fn where_another_path_by_its_link_fell_silent_an_address_may_have_had_its_turn() {
+    let far = Quality { delay_ms: 124, reorder: 9, bit_errors: 10, ..Quality::CLEAN };
+    let far = Quality { rate_kbps: 6_400, ..far };
+    let carrier = |client, access| {
+        Op::Network(Network::Carrier { client, access, carrier: Carrier::BlackHole })
+    };
+    let mtu = |client, access, mtu| Op::Network(Network::Mtu { client, access, mtu });
+    let ops = [
+        plug(2, 1, 0),
+        full(2),
+        carrier(2, 2),
+        wait(3_000),
+        mtu(2, 2, 1_400),
+        mtu(1, 1, 1_280),
+        send_down(2, 12, 0, 500),
+        wait(241),
+        filter_all(0, Filter::Port(443)),
+        carrier(1, 1),
+        carrier(2, 2),
+        settle(false),
+        quality(2, 2, far),
+        send_down(1, 9, 0, 500),
+        send_up(0, 9, 0, 0),
+        wait(21_947),
+        send_down(2, 2, 0, 300_000),
+        wait(38),
+        send_up(2, 10, 0, 300_000),
+        wait(109_969),
+        carrier(2, 2),
+        wait(300_000),
+    ];
+    holds(546, &ops);
+}
+
+#[test]
+fn what_a_link_carries_by_itself_is_learnt_when_the_other_stands_by() {
+    let bad = Quality { delay_ms: 1, loss: 114, bit_errors: 19, ..Quality::CLEAN };
+    let bad = Quality { rate_kbps: 2_500, ..bad };
+    let far = Quality { delay_ms: 148, jitter_ms: 22, bit_errors: 12, ..Quality::CLEAN };
+    let far = Quality { rate_kbps: 17_000, ..far };
+    let ops = [
+        full(0),
+        send_down(1, 7, 0, 20_000),
+        quality(0, 0, bad),
+        wait(46),
+        send_down(0, 11, 0, 20_000),
+        wait(140_117),
+        quality(0, 0, far),
+        wait(59_489),
+        settle(true),
+    ];
+    holds(544, &ops);
 }

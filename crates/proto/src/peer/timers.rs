@@ -176,6 +176,7 @@ impl Peer {
             }
             self.refresh_state(cx);
         }
+        self.take_turns(cx); // one path less by a link may make it another address' turn there
         self.rescue(cx);
         self.give_up_late(cx); // also by a path that has just got a share
         self.send_lost(cx);
