@@ -58,7 +58,7 @@ use aggregate::Aggregate;
 use breakoff::Broken;
 use classify::{Known, classify};
 use datagrams::Questions;
-use narrow::Race;
+use narrow::{Race, Room};
 use rules::{Assist, Rules};
 use table::{Place, Table};
 use tcp::{Flow, Phase, State};
@@ -503,7 +503,11 @@ impl Flows {
         if memory.is_crowded() {
             return None;
         }
+        let level = self.priorities().level_of(flow.tuple.remote);
         let place = self.table.insert(flow)?;
+        if let Some(flow) = self.table.get_mut(place).filter(|_| !self.race.is_off()) {
+            flow.room = Room::of(memory, level);
+        }
         memory.one_flow_more();
         Some(place)
     }
@@ -515,6 +519,7 @@ impl Flows {
             self.timers.remove(&(timer, place));
         }
         flow.end(memory);
+        flow.room.forget(memory);
         if flow.is_settled {
             self.settled.push(flow.tuple);
         }

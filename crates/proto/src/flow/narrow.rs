@@ -28,6 +28,7 @@
 //! local side's own that is smaller stands.
 
 use super::Flows;
+use super::memory::Memory;
 use super::priority::{Level, Priorities};
 use super::table::{Place, Table};
 use super::tcp::{Flow, State};
@@ -72,7 +73,7 @@ const SCALE_MAX: u8 = 10;
 /// How much a connection is preferred to others, and what room it has for that.
 #[derive(Default, Debug)]
 pub(super) struct Room {
-    /// There where anybody is preferred.
+    /// There where anybody is preferred, and [`Memory`] had room for it.
     seen: Option<Box<Seen>>,
 }
 
@@ -148,13 +149,13 @@ struct Standing {
 
 impl Flows {
     /// What is preferred from now on. Connections that are known are judged anew.
-    pub fn set_priorities(&mut self, priorities: Priorities) {
+    pub fn set_priorities(&mut self, memory: &mut Memory, priorities: Priorities) {
         for (_, flow) in self.table.iter_mut() {
-            let level = priorities.level_of(flow.tuple.remote);
             let told = flow.room.seen().told;
-            flow.room = Room::of(level);
+            flow.room.forget(memory);
             if !priorities.is_empty() {
-                flow.room.seen_mut().told = told;
+                flow.room = Room::of(memory, priorities.level_of(flow.tuple.remote));
+                flow.room.tell(told);
             }
         }
         self.race = Race { priorities, ..Race::default() };
@@ -187,6 +188,9 @@ impl Flows {
         let Some((place, flow)) = found.and_then(|at| Some((at, self.table.get_mut(at)?))) else {
             return false;
         };
+        if !flow.room.is_known() {
+            return false; // there was no memory for it: it is left alone
+        }
         self.race.enter(now, place, flow);
         let reach = self.race.reach(flow);
         let Some(window) = flow.tell_room(&segment, reach) else { return false };
@@ -448,10 +452,29 @@ impl Flow {
 }
 
 impl Room {
-    /// Of a connection of this level of which nothing was seen yet.
-    pub(super) fn of(level: Level) -> Self {
-        let seen = (level != Level::default()).then(|| Seen { level, ..Seen::default() });
-        Self { seen: seen.map(Box::new) }
+    /// Of a connection of this level of which nothing was seen yet, if there is memory for what
+    /// will be known of it.
+    pub(super) fn of(memory: &mut Memory, level: Level) -> Self {
+        let fits = memory.take(0, size_of::<Seen>()).is_ok();
+        Self { seen: fits.then(|| Box::new(Seen { level, ..Seen::default() })) }
+    }
+
+    /// Nothing is known of it any more.
+    pub(super) fn forget(&mut self, memory: &mut Memory) {
+        if self.seen.take().is_some() {
+            memory.give_back(size_of::<Seen>());
+        }
+    }
+
+    const fn is_known(&self) -> bool {
+        self.seen.is_some()
+    }
+
+    /// The remote side was told so much before.
+    fn tell(&mut self, told: Told) {
+        if let Some(seen) = &mut self.seen {
+            seen.told = told;
+        }
     }
 
     /// How much it is preferred to others.

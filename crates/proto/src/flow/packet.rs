@@ -6,7 +6,6 @@
 use super::cache::Payload;
 use super::classify::{Known, classify};
 use super::memory::Memory;
-use super::narrow::Room;
 use super::resume::Told;
 use super::resume::assist::ASSISTED_MAX;
 use super::table::Place;
@@ -235,7 +234,6 @@ impl Flows {
             let known = self.table.get(place)?;
             if let Some(mut next) = known.next_between(now, way, segment) {
                 next.choice = self.rules.choose(&tuple, next.class);
-                next.room = Room::of(known.room.level());
                 self.forget(memory, place);
                 return self.admit(now, memory, next);
             }
@@ -250,7 +248,6 @@ impl Flows {
         let class = classify(Known::by_ports((tuple.local.1, tuple.remote.1)));
         let mut flow = Flow::new(tuple, class, now);
         flow.choice = self.rules.choose(&tuple, class);
-        flow.room = Room::of(self.priorities().level_of(tuple.remote));
         self.admit(now, memory, flow)
     }
 }

@@ -180,7 +180,7 @@ impl Node {
             }
             Command::SetPriorities(priorities) => {
                 self.priorities = priorities.clone();
-                self.each_peer(now, out, |peer, _| peer.set_priorities(priorities.clone()))
+                self.each_peer(now, out, |peer, cx| peer.set_priorities(cx, priorities.clone()))
             }
             Command::SocketFailed(socket) => self.socket_failed(now, socket, out),
         };
@@ -220,7 +220,7 @@ impl Node {
         self.responder.known(key);
         let secret = u64::from_be_bytes(crate::crypto::draw(self.rng.as_mut()));
         let mut flows = Flows::new(self.config.hold.clone(), secret);
-        flows.set_priorities(self.priorities.clone());
+        flows.set_priorities(&mut self.memory, self.priorities.clone());
         // Which flows share a place says nothing of which connections do.
         let live = Live::new(secret.rotate_left(32), self.early.clone());
         self.peers[slot.0 as usize] = Some(Peer::new(now, slot, config, flows, live));

@@ -213,9 +213,9 @@ impl Peer {
     }
 
     /// Client: what its user prefers from now on.
-    pub(crate) fn set_priorities(&mut self, priorities: Priorities) {
+    pub(crate) fn set_priorities(&mut self, cx: &mut Context<'_>, priorities: Priorities) {
         if *self.flows.priorities() != priorities {
-            self.flows.set_priorities(priorities);
+            self.flows.set_priorities(cx.memory, priorities);
         }
     }
 

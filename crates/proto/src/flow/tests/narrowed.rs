@@ -96,7 +96,7 @@ impl Link {
     fn new(priorities: Priorities) -> Self {
         let mut flows = Flows::new(Hold::Full, 1);
         let mut memory = Memory::new(1 << 20);
-        flows.set_priorities(priorities);
+        flows.set_priorities(&mut memory, priorities);
         let now = Instant::ZERO + Duration::from_secs(10);
         flows.resume(now, &mut memory, TRIP);
         let (downloads, queue, acks) = (Vec::new(), VecDeque::new(), VecDeque::new());
@@ -306,11 +306,11 @@ fn what_counts_its_windows_in_large_units_or_was_not_seen_from_its_beginning_is_
     let mut link = Link::new(Priorities::default());
     let both = [FIRST, THIRD].map(|server| link.begin(server, FULL));
     link.pass(2);
-    link.flows.set_priorities(priorities());
+    link.flows.set_priorities(&mut link.memory, priorities());
     link.pass(30);
     let parts = link.pass(5);
     assert!(parts[both[0]] > 0.85, "it was seen, and what it was told is used up: {parts:?}");
-    link.flows.set_priorities(Priorities::default());
+    link.flows.set_priorities(&mut link.memory, Priorities::default());
     link.pass(2);
     let parts = link.pass(5);
     assert!(parts.iter().all(|part| (0.45..0.55).contains(part)), "{parts:?}");
@@ -379,4 +379,35 @@ fn what_is_said_in_its_place_gives_no_more_room() {
         assert!(of_third >= 10, "what the local side said leaves from here: {of_third}");
         assert!(narrowed < 30_000 && link.narrowed_to(first).is_none());
     }
+}
+
+#[test]
+fn what_is_known_of_connections_where_some_are_preferred_counts_as_memory() {
+    let mut link = Link::new(priorities());
+    let before = link.memory.used();
+    let all = [FIRST, THIRD, [203, 0, 113, 9]].map(|server| link.begin(server, FULL));
+    let of_each = (link.memory.used() - before) / all.len();
+    assert!((80..400).contains(&of_each), "{of_each} bytes of each connection");
+    // Where nobody is preferred any more, nothing of it is kept.
+    let with = link.memory.used();
+    link.flows.set_priorities(&mut link.memory, Priorities::default());
+    assert_eq!(with - link.memory.used(), of_each * all.len());
+    link.flows.set_priorities(&mut link.memory, priorities());
+    assert_eq!(link.memory.used(), with);
+    // Who is forgotten costs nothing.
+    let (mut packets, mut ends) = (Vec::new(), Vec::new());
+    link.flows.terminate(&mut link.memory, &mut packets, &mut ends);
+    assert_eq!(link.memory.used(), 0);
+}
+
+#[test]
+fn whom_there_is_no_memory_for_is_left_alone() {
+    let mut link = Link::new(priorities());
+    link.memory = Memory::new(64);
+    link.flows.resume(link.now, &mut link.memory, TRIP);
+    let both = [FIRST, THIRD].map(|server| link.begin(server, FULL));
+    link.pass(10);
+    assert_eq!(both.map(|one| link.narrowed_to(one)), [None, None]);
+    assert!(link.pass(4).iter().all(|part| (0.4..0.6).contains(part)));
+    assert_eq!(link.memory.used(), 0);
 }
