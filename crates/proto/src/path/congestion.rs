@@ -449,7 +449,7 @@ impl Controller {
         self.rate = self.with_usual_loss(arrives);
         self.growth = self.growth_first();
         self.settles = 2;
-        self.emptying = None;
+        self.emptying = self.emptying.filter(|emptying| !emptying.tells());
     }
 
     /// When the path carries less than half all of a sudden, the round is not waited for: it is as

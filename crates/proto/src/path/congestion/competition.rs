@@ -9,6 +9,12 @@
 //! all of the queue shortens it by all of that, who holds a part by that part. A way that became
 //! longer is no queue, and does not become shorter either; but what others fill varies. While it is
 //! sent by a window, the same tells that nobody else is there any more.
+//!
+//! Two senders of this kind would each take the other for one that fills the queue. They cannot
+//! talk to each other, but both see the queue, and it falls whenever one of them gives way: so they
+//! try a moment after it has fallen, and by that at one moment. If nobody else is there, it falls
+//! for both as it would for one that is alone, and both send as one alone does. Who sends otherwise
+//! takes no part in that. (Nimbus' senders follow one of them likewise, by its pulses.)
 
 use super::cubic::Cubic;
 use super::emptying::{Emptying, PACE_SURE};
@@ -39,15 +45,27 @@ const UNTOLD: f64 = 5_500.0;
 /// Weight of a round trip in their mean.
 const TRIP_WEIGHT: f64 = 1.0 / 8.0;
 /// Whether somebody else is still there is tried so often,
-const TRIAL_EVERY: Duration = Duration::from_secs(3);
+const TRIAL_EVERY: Duration = Duration::from_secs(5);
 /// and so soon where it seems that nobody is.
-const TRIAL_AGAIN: Duration = Duration::from_millis(700);
+const TRIAL_AGAIN: Duration = Duration::from_secs(1);
 /// In a queue of at least so many seconds,
 const TRIAL_QUEUE: f64 = 0.008;
 /// that becomes shorter by this part of what it would without anybody else,
 const ALONE: f64 = 0.85;
-/// so often in a row.
+/// so often in a row,
 const ALONE_TRIALS: u8 = 3;
+/// or by this part,
+const NEARLY: f64 = 0.7;
+/// so often in a row: then there is nobody else but one who gives way.
+const NEARLY_TRIALS: u8 = 6;
+/// Where the queue fell by so many seconds, and by this part,
+const FALLS: (f64, f64) = (0.004, 0.12);
+/// from the longest that it was in so long a time, and a round trip, it is tried
+const FALLS_WITHIN: Duration = Duration::from_millis(250);
+/// so long after, when who gave way has done so,
+const FALLS_AFTER: Duration = Duration::from_millis(300);
+/// but no sooner than this after the last trial began.
+const FALLS_EVERY: Duration = Duration::from_secs(2);
 /// Where nothing told for so long that somebody is there, nobody is.
 const UNPROVED: Duration = Duration::from_secs(10);
 /// Rounds in a row without a queue after which nobody else is there.
@@ -76,10 +94,16 @@ pub(super) struct Competition {
     /// What had arrived when something was lost last.
     recovers: u64,
     trial_at: Instant,
+    /// When the last one began.
+    tried_at: Instant,
+    /// The longest queue of late, seconds, and when it was.
+    longest: (f64, Instant),
     /// When a trial told last that somebody else is there.
     proved_at: Instant,
-    /// Trials in a row in which nobody else seemed to be there.
+    /// Trials in a row in which nobody else seemed to be there,
     alone: u8,
+    /// or nobody who takes much.
+    nearly: u8,
     /// Rounds in a row without a queue.
     empty: u8,
 }
@@ -93,6 +117,19 @@ impl Competition {
     /// Bytes per second that leave.
     pub(super) fn pace(&self, datagram: f64) -> f64 {
         PACE * self.rate(datagram)
+    }
+
+    /// With every feedback: the queue is `queue` seconds long now. If it falls, all that lead
+    /// through it see that, and may try at one moment.
+    fn watch_fall(&mut self, now: Instant, queue: f64, trip: Duration) {
+        let (longest, at) = self.longest;
+        if queue >= longest || now.saturating_since(at) > FALLS_WITHIN + trip {
+            self.longest = (queue, now);
+        } else if longest - queue > FALLS.0.max(FALLS.1 * longest)
+            && now + FALLS_AFTER >= self.tried_at + FALLS_EVERY
+        {
+            self.trial_at = self.trial_at.min(now + FALLS_AFTER);
+        }
     }
 
     fn rate(&self, datagram: f64) -> f64 {
@@ -156,8 +193,11 @@ impl Controller {
             told_at: now,
             recovers: self.arrived,
             trial_at: now + TRIAL_EVERY,
+            tried_at: now,
+            longest: (queue, now),
             proved_at: now,
             alone: 0,
+            nearly: 0,
             empty: 0,
         });
     }
@@ -194,7 +234,7 @@ impl Controller {
         let is_long = self.perhaps_own() > TRIAL_QUEUE;
         let Phase::Competes(competition) = &mut self.phase else { return false };
         if is_long {
-            competition.trial_at = now + TRIAL_EVERY;
+            (competition.trial_at, competition.tried_at) = (now + TRIAL_EVERY, now);
         }
         is_long
     }
@@ -226,6 +266,11 @@ impl Controller {
         }
         self.rate = competition.rate(datagram);
         competition.floor = competition.floor.min(queue);
+        if self.emptying.is_none() {
+            competition.watch_fall(now, queue, trip);
+        } else {
+            competition.longest = (queue, now);
+        }
         let is_due = now >= competition.trial_at && self.emptying.is_none();
         if is_due && self.tries_others(now) {
             self.empty(now, PACE_SURE);
@@ -255,12 +300,14 @@ impl Controller {
             return; // What fell is not what was held back.
         }
         if felt < ALONE {
-            (competition.alone, competition.proved_at) = (0, now);
-            return;
+            competition.proved_at = now;
         }
-        competition.alone += 1;
-        competition.trial_at = now + TRIAL_AGAIN;
-        if competition.alone >= ALONE_TRIALS {
+        competition.nearly = if felt < NEARLY { 0 } else { competition.nearly + 1 };
+        competition.alone = if felt < ALONE { 0 } else { competition.alone + 1 };
+        if felt >= ALONE {
+            competition.trial_at = now.max(competition.tried_at + TRIAL_AGAIN);
+        }
+        if competition.alone >= ALONE_TRIALS || competition.nearly >= NEARLY_TRIALS {
             self.end_competition(now);
         }
     }

@@ -111,3 +111,46 @@ fn what_others_send_at_their_own_rate_is_nobody_to_compete_with() {
         assert!(seconds == 0.0, "{part} of the link: {seconds:.1} s");
     }
 }
+
+/// Two senders of this kind that are no paths of one peer, and one like Reno that comes after five
+/// seconds and ends after forty: after how many more seconds the queue is short and stays so, the
+/// parts of the link that each has then, and the queue in milliseconds that is there mostly.
+fn two_that_competed(kind: (f64, u64, f64), begins_s: &[u64]) -> (f64, [f64; 2], f64) {
+    let mut world = World::new(link(kind), begins_s);
+    world.run(5.0);
+    world.begin_elastic();
+    world.run(40.0);
+    world.end_elastic();
+    let (mut calm_s, mut at_s) = (40.0, 40.0);
+    while at_s < 100.0 {
+        at_s += 0.5;
+        world.run(at_s);
+        if world.flows.iter().any(|flow| flow.controller.competes()) {
+            calm_s = at_s;
+        }
+    }
+    let shares = [0, 1].map(|flow| world.arrived(flow, 80.0, 100.0) / world.link.rate);
+    (calm_s - 40.0, shares, world.queue(80.0, 100.0, 0.95))
+}
+
+#[test]
+fn two_who_competed_with_another_do_not_go_on_with_each_other() {
+    let mut calm = 0;
+    for kind in LINKS {
+        for begins_s in [[0, 0], [0, 1], [2, 0], [0, 4]] {
+            let (calm_s, shares, queue) = two_that_competed(kind, &begins_s);
+            let squares = shares[0].powi(2) + shares[1].powi(2);
+            let jain = (shares[0] + shares[1]).powi(2) / (2.0 * squares);
+            println!(
+                "{kind:?} {begins_s:?}: {calm_s:.1} s, {shares:.2?}, {jain:.3}; {queue:.1} ms"
+            );
+            assert!(jain > 0.9, "each has its part");
+            if calm_s < 35.0 {
+                calm += 1;
+                assert!(queue < 6.0 + 60.0 / kind.0, "queue");
+            }
+        }
+    }
+    // Chance has a part in it; by now they would find each other in the rest as well.
+    assert!(calm >= 22, "{calm} of 24");
+}

@@ -31,6 +31,8 @@ pub(super) struct Emptying {
     most: f64,
     /// By how much it should fall.
     fall: f64,
+    /// Whether it says whose the queue is.
+    tells: bool,
 }
 
 /// What came of it.
@@ -66,6 +68,7 @@ impl Emptying {
             least: queue,
             most: queue,
             fall: own.min((1.0 - pace) * time),
+            tells: true,
         }
     }
 
@@ -74,7 +77,7 @@ impl Emptying {
     pub(super) fn of_unknown(now: Instant, queue: f64, lag: f64) -> Self {
         let most = (1.0 - PACE_SURE) * TIME_MAX;
         let new = Self::new(now, PACE_SURE, (queue, most), Duration::ZERO, lag);
-        Self { fall: queue.min(most), ..new }
+        Self { fall: queue.min(most), tells: false, ..new }
     }
 
     /// When the queue is again what it is without this.
@@ -90,6 +93,11 @@ impl Emptying {
     /// The part of what the queue was to become shorter by that it did.
     pub(super) fn felt(&self) -> f64 {
         (self.before - self.least) / self.fall.max(1e-6)
+    }
+
+    /// Whether it says whose the queue is; else the queue just has to become none.
+    pub(super) const fn tells(&self) -> bool {
+        self.tells
     }
 
     /// The queue at the beginning, seconds.
@@ -176,6 +184,9 @@ impl Controller {
         let Some(emptying) = self.emptying.take() else { return };
         if self.competes() {
             return self.judge_competition(now, &emptying);
+        }
+        if !emptying.tells {
+            return;
         }
         self.suspect(now, &emptying);
         if self.competes() {
