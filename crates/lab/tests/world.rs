@@ -86,6 +86,7 @@ fn kind(op: &Op) -> &'static str {
         Op::SetSpread { .. } => "other paths",
         Op::StandBy { .. } => "a link stands by",
         Op::SetAssist { .. } => "assisted",
+        Op::SetPriority { .. } => "preferred",
         Op::Send { .. } | Op::Syn { .. } | Op::Wait { .. } => "traffic",
         Op::Revoke { .. } => "revoked",
         Op::Readmit { .. } => "readmitted",
@@ -96,7 +97,7 @@ fn kind(op: &Op) -> &'static str {
 }
 
 /// Kinds that [`kind`] can tell.
-const KINDS: usize = 33;
+const KINDS: usize = 34;
 
 #[test]
 fn the_fixed_seeds_have_operations_of_every_kind() {

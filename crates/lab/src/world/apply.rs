@@ -11,6 +11,7 @@ use rove_proto::wire::restart::RESTART_NOTICE_LEN;
 
 use super::agenda::Task;
 use super::attacker::Attacker;
+use super::connect::SERVERS;
 use super::engine::{GATEWAY, World};
 use super::host::{Card, PORT, Power};
 use super::inner::{self, Body, LEN_MAX, LEN_MIN};
@@ -60,6 +61,11 @@ impl World {
                 let host = usize::from(host) % self.hosts.len();
                 let rules = self.hosts[host].set_assist(assist);
                 return self.command(host, Command::SetHold(rules));
+            }
+            Op::SetPriority { client, server, level } => {
+                let host = self.client(client) + 1;
+                self.hosts[host].set_priority(server % SERVERS, level);
+                return self.tell_priorities(host);
             }
             Op::Wait { ms } => return self.wait(u64::from(ms) * MS),
             Op::Network(ref change) => return self.change_network(change),
@@ -412,6 +418,7 @@ impl World {
         let access = Access::Unrestricted;
         let config = PeerConfig { key: *gateway_key, psk: None, access, side };
         let (wanted, peer) = (client.wanted, *gateway_key);
+        self.tell_priorities(host)?;
         self.command(host, Command::AddPeer(Box::new(config)))?;
         self.tell_streams(host - 1)?;
         self.tell_links(host - 1)?;

@@ -426,7 +426,7 @@ fn a_line_that_stays() -> Result<(), Breach> {
 
 fn a_byte_that_was_never_said() -> Result<(), Breach> {
     let mut world = world();
-    world.open_connection(0, |[client, server]| {
+    world.open_connection((0, 0), |[client, server]| {
         let says = Saying::new(1, 100, Pace::Full);
         [(client, Talker::new(Some(says), None)), (server, Talker::new(None, Some((2, 100))))]
             .map(|(config, carrier)| Party { config, program: Program::Carrier(carrier) })

@@ -16,6 +16,8 @@ use crate::tcp::{Config, CongestionControl, KeepAlive};
 
 /// Connections that are opened in one world.
 const OPENED_MAX: u32 = 6;
+/// Addresses of the server, to which they are opened in turn.
+pub(super) const SERVERS: u8 = 3;
 /// Bytes of a piece where it is not all said at once.
 const PIECE: u32 = 1_000;
 /// What reads slowly: so many bytes, so often, from a buffer of that size.
@@ -127,7 +129,9 @@ impl World {
         }
         let seed = u64::from(number) << 1;
         let (up, down) = ((seed, talk.up), (seed + 1, talk.down));
-        self.open_connection(client, |[of_client, of_server]| {
+        #[expect(clippy::cast_possible_truncation, reason = "less than SERVERS")]
+        let server = (number % u32::from(SERVERS)) as u8;
+        self.open_connection((client, server), |[of_client, of_server]| {
             [talk.party(of_client, up, down), talk.party(of_server, down, up)]
         });
     }

@@ -485,14 +485,14 @@ fn number(client: u16, server: u16) -> Option<Number> {
 }
 
 impl World {
-    /// Client `client` opens a connection to the server; `tune` says how its ends differ from what
-    /// is usual, and what runs over it.
+    /// Client `client` opens a connection to this one of the server's addresses; `tune` says how
+    /// its ends differ from what is usual, and what runs over it.
     pub(super) fn open_connection(
         &mut self,
-        client: usize,
+        (client, server): (usize, u8),
         tune: impl FnOnce([Config; 2]) -> [Party; 2],
     ) -> Number {
-        let parties = tune(self.connections.configs(client, 0, LEN_MAX));
+        let parties = tune(self.connections.configs(client, server, LEN_MAX));
         self.connections.open(self.now_ns, client, parties)
     }
 

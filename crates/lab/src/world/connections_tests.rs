@@ -27,7 +27,7 @@ fn world() -> World {
 
 /// So many bytes each way.
 fn open(world: &mut World, bytes: u64) -> Number {
-    world.open_connection(0, |[client, server]| {
+    world.open_connection((0, 0), |[client, server]| {
         let carrier = |says, expects| {
             let says = Saying::new(says, bytes, Pace::Full);
             Program::Carrier(Carrier::new(Some(says), Some((expects, bytes))))
@@ -140,7 +140,7 @@ fn who_is_not_assisted_any_more_is_owed_nothing_soon_and_survives_a_restart() {
 #[test]
 fn a_byte_that_is_not_what_was_sent_is_a_breach() {
     let mut world = world();
-    let number = world.open_connection(0, |[client, server]| {
+    let number = world.open_connection((0, 0), |[client, server]| {
         let says = Saying::new(1, 100, Pace::Pieces { bytes: 10, every_ns: 100 * MS });
         let hears = Carrier::new(None, Some((2, 100)));
         [
@@ -185,7 +185,7 @@ fn what_belongs_to_no_connection_is_none_of_its_business() {
 #[test]
 fn who_reads_slowly_hears_everything() {
     let mut world = world();
-    let number = world.open_connection(0, |[client, server]| {
+    let number = world.open_connection((0, 0), |[client, server]| {
         let says = Saying::new(1, 100_000, Pace::Full);
         let hears = Carrier::new(None, Some((1, 100_000))).reading(Reading::sips(2_000, 20 * MS));
         let of_server = Config { receive_buffer: 10_000, ..server };

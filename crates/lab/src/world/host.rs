@@ -11,12 +11,15 @@ use rove_proto::bond::choice::Scheduler;
 use rove_proto::bond::{Mode, Spread};
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
+use rove_proto::flow::priority::{Level, Priorities};
 use rove_proto::flow::rules::{Assist, Rules};
 use rove_proto::id::{LinkId, PacketNumber, SocketId, Transport};
 use rove_proto::node::{Config, Event, Link, Node};
 use rove_proto::outbox::{Outbox, RunSeal};
 use rove_proto::time::{Duration, Instant};
+use rove_proto::wire::control::{End, Prefix};
 
+use super::inner;
 use super::parcel::{HostId, Input};
 use crate::emu;
 
@@ -108,6 +111,8 @@ pub(super) struct Host {
     spread: Spread,
     /// The cards whose links are for when no other carries.
     standing_by: BTreeSet<usize>,
+    /// How much some of the server's addresses are preferred.
+    priorities: BTreeMap<u8, Level>,
     out: Outbox,
     sockets: BTreeMap<SocketId, (usize, SocketAddr)>,
     next_port: u16,
@@ -162,6 +167,7 @@ impl Host {
             scheduler: Scheduler::Earliest,
             spread: Spread::default(),
             standing_by: BTreeSet::new(),
+            priorities: BTreeMap::new(),
             out: Outbox::new(),
             sockets: BTreeMap::new(),
             next_port: PORTS.start,
@@ -201,6 +207,29 @@ impl Host {
     pub(super) fn set_assist(&mut self, assist: Assist) -> Rules {
         self.holding.assist = assist;
         self.holding.rules()
+    }
+
+    /// The same of how much what goes to this one of the server's addresses is preferred.
+    pub(super) fn set_priority(&mut self, server: u8, level: Option<Level>) {
+        match level {
+            Some(level) => self.priorities.insert(server, level),
+            None => self.priorities.remove(&server),
+        };
+    }
+
+    /// All are alike; who runs is to be told.
+    pub(super) fn prefer_nobody(&mut self) {
+        self.priorities.clear();
+    }
+
+    /// What is preferred.
+    pub(super) fn priorities(&self) -> Priorities {
+        let end = |number| {
+            let network = Prefix::host(inner::server(number).into());
+            End { network, port: None }
+        };
+        let ends = self.priorities.iter().map(|(&number, &level)| (end(number), level));
+        Priorities::new(&ends.collect::<Vec<_>>())
     }
 
     /// The same of how it chooses among links that carry together.

@@ -14,12 +14,14 @@ use std::net::IpAddr;
 
 use rove_proto::bond::choice::Scheduler;
 use rove_proto::bond::{Manager, Mode, Spread};
+use rove_proto::flow::priority::Level;
 use rove_proto::flow::rules::Assist;
-use rove_proto::node::PathStatus;
+use rove_proto::node::{Command, PathStatus};
 use rove_proto::path::Health;
 use rove_proto::time::Duration;
 
 use super::agenda::Task;
+use super::connect::SERVERS;
 use super::engine::{GATEWAY, World};
 use super::inner::{Body, LEN_MAX};
 use super::laws::{Breach, Law};
@@ -134,6 +136,26 @@ pub(super) fn assist(rng: &mut Rng) -> Op {
     Op::SetAssist { host: rng.below(u64::from(CLIENTS_MAX) + 1) as u8, assist }
 }
 
+/// Clients of some seeds prefer some of the server's addresses to others, at once or in the middle
+/// of things, and change their minds.
+pub(super) fn strew_priorities(seed: u64, ops: &mut Vec<Op>) {
+    let mut rng = Rng::new(seed).fork(0x7072_696f);
+    if rng.chance(0.5) {
+        return;
+    }
+    for _ in 0..1 + rng.below(6) {
+        let at = rng.below(ops.len() as u64) as usize;
+        ops.insert(at, priority(&mut rng));
+    }
+}
+
+/// One of them, or one that is preferred no more.
+pub(super) fn priority(rng: &mut Rng) -> Op {
+    let (client, server) = (client(rng), rng.below(SERVERS.into()) as u8);
+    let level = Level::ALL.get(rng.below(Level::ALL.len() as u64 + 1) as usize).copied();
+    Op::SetPriority { client, server, level }
+}
+
 /// A client and its gateway choose otherwise.
 pub(super) fn other_scheduler(rng: &mut Rng) -> Op {
     let scheduler = Scheduler::ALL[rng.below(Scheduler::ALL.len() as u64) as usize];
@@ -155,6 +177,12 @@ fn second_link(client: u8) -> Op {
 }
 
 impl World {
+    /// A client's node is told what is preferred.
+    pub(super) fn tell_priorities(&mut self, host: HostId) -> Result<(), Breach> {
+        let priorities = self.hosts[host].priorities();
+        self.command(host, Command::SetPriorities(priorities))
+    }
+
     /// Plays bursts by two links, a cut without a word, a return, and a departure without a word.
     pub(super) fn links_together(&mut self, client: usize) -> Result<(), Breach> {
         if !self.knows_the_way(client) {

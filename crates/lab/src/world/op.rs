@@ -7,6 +7,7 @@
 
 use rove_proto::bond::choice::Scheduler;
 use rove_proto::bond::{Mode, Spread};
+use rove_proto::flow::priority::Level;
 use rove_proto::flow::rules::Assist;
 
 use super::connect::{Talk, strew};
@@ -78,6 +79,9 @@ pub enum Op {
     /// What is sent much of is acknowledged where it enters the tunnel from now on, or it is not,
     /// also when the machine starts anew: by a client, or by the gateway, which is the first.
     SetAssist { host: u8, assist: Assist },
+    /// A client prefers what goes to this one of the server's addresses so much from now on, or no
+    /// more than others, also when it starts anew.
+    SetPriority { client: u8, server: u8, level: Option<Level> },
     /// Time passes.
     Wait { ms: u32 },
     /// Something changes on the way.
@@ -132,6 +136,7 @@ impl Op {
             | Self::SetSpread { .. }
             | Self::StandBy { .. }
             | Self::SetAssist { .. }
+            | Self::SetPriority { .. }
             | Self::Wait { .. }
             | Self::Revoke { .. }
             | Self::Readmit { .. }
@@ -152,6 +157,7 @@ impl Op {
             | Self::SetSpread { .. }
             | Self::StandBy { .. }
             | Self::SetAssist { .. }
+            | Self::SetPriority { .. }
             | Self::Wait { .. }
             | Self::Overreach { .. }
             | Self::Enrol { .. }
@@ -364,6 +370,7 @@ pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
     modes::strew(seed, &mut ops);
     modes::strew_schedulers(seed, &mut ops);
     modes::strew_assists(seed, &mut ops);
+    modes::strew_priorities(seed, &mut ops);
     ops
 }
 
@@ -375,6 +382,7 @@ const DECODED_BURST: u64 = KINDS + 2;
 const DECODED_SCHEDULER: u64 = KINDS + 3;
 const DECODED_SPREAD: u64 = KINDS + 4;
 const DECODED_ASSIST: u64 = KINDS + 5;
+const DECODED_PRIORITY: u64 = KINDS + 6;
 /// Bytes of one operation in the input of [`decode`].
 const DECODED_LEN: usize = 3;
 
@@ -398,6 +406,7 @@ pub fn decode(bytes: &[u8]) -> (u64, Vec<Op>) {
                 DECODED_SCHEDULER => modes::other_scheduler(&mut rng),
                 DECODED_SPREAD => modes::spread(&mut rng),
                 DECODED_ASSIST => modes::assist(&mut rng),
+                DECODED_PRIORITY => modes::priority(&mut rng),
                 spare => trouble(&mut rng, spare % KINDS_OLD), // a new kind takes one of these
             },
         }

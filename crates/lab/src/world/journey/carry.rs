@@ -69,7 +69,7 @@ impl Journey {
         script: &[Cue],
     ) -> Result<SessionRun, Trouble> {
         let world = &mut self.tunnelled.world;
-        let number = world.open_connection(CLIENT, |[client, server]| {
+        let number = world.open_connection((CLIENT, 0), |[client, server]| {
             let server = patient(server, session.patience, session.patience.retries);
             [
                 Party { config: client, program: Program::Terminal(Terminal::new(session)) },
