@@ -271,3 +271,11 @@ fn what_a_link_carries_by_itself_is_learnt_when_the_other_stands_by() {
     ];
     holds(544, &ops);
 }
+
+#[test]
+fn a_stream_through_a_proxy_is_no_link_that_stands_by() {
+    let proxy = Filter::End(([198, 18, 0, 2], 3_128).into());
+    let mesh = Spread { manager: Manager::FullMesh, subflows: 2 };
+    let spread = Op::SetSpread { client: 0, spread: mesh };
+    holds(679, &[full(0), filter_all(0, proxy), spread, settle(true)]);
+}
