@@ -1,5 +1,7 @@
 //! The replay window: each number of a path is accepted once, in any order, within a window
-//! behind the highest (RFC 6479's ring of words, which never shifts).
+//! behind the highest (RFC 6479's ring of words, which never shifts). The ring has a word more than
+//! the window needs: the one that the highest number begins is emptied whole, and what that forgets
+//! lies behind the window.
 //!
 //! A path that is fast or reorders across modems needs a wide window, an idle one none: memory is
 //! taken at the first datagram and grows with the measured rate, up to [`WINDOW_MAX`].
@@ -94,7 +96,7 @@ impl ReplayWindow {
 
     /// Numbers that the window spans now.
     const fn span(&self) -> u64 {
-        self.words.len() as u64 * WORD
+        (self.words.len() as u64).saturating_sub(1) * WORD
     }
 
     const fn place(&self, number: PacketNumber) -> (usize, u64) {
@@ -150,7 +152,7 @@ impl ReplayWindow {
     }
 
     fn widen(&mut self, span: u64) {
-        let length = (span / WORD) as usize;
+        let length = (span / WORD) as usize + 1;
         let old = std::mem::replace(&mut self.words, vec![0; length]);
         let Some(highest) = self.highest else { return };
         let newest = highest / WORD;

@@ -32,6 +32,20 @@ fn what_is_behind_the_window_is_refused() {
 }
 
 #[test]
+fn what_the_newest_word_pushes_out_is_behind_the_window() {
+    for ahead in 0..64 {
+        let mut window = ReplayWindow::default();
+        let highest = 7 * WINDOW_MIN + ahead;
+        let inside = highest + 1 - WINDOW_MIN..highest;
+        inside.clone().for_each(|number| assert!(accept(&mut window, number), "{number}"));
+        assert!(accept(&mut window, highest), "none of those stands in its place");
+        for number in inside {
+            assert!(!accept(&mut window, number), "{number} again, {highest} being the highest");
+        }
+    }
+}
+
+#[test]
 fn a_fast_path_widens_the_window() {
     let mut window = ReplayWindow::default();
     for number in 0..3 * WINDOW_MIN {
