@@ -1,4 +1,4 @@
-use super::super::engine::Crowd;
+use super::super::crowd::Crowd;
 use super::super::host::Holding;
 use super::super::op::{ACCESSES, Op};
 use super::super::watch::Watch;

@@ -7,8 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use rove_proto::bond::choice::Scheduler;
-use rove_proto::bond::{Mode, Spread};
 use rove_proto::crypto::{SeededRng, StaticSecret, Status, Token};
 use rove_proto::id::{PeerKey, SocketId, Transport};
 use rove_proto::node::{Command, Event, Node, PeerStatus};
@@ -18,6 +16,7 @@ use rove_proto::time::Instant;
 use super::agenda::Task;
 use super::attacker::Attacker;
 use super::connections::Connections;
+use super::crowd::Crowd;
 use super::directory::Directory;
 use super::exchange::Exchange;
 use super::hash::{TraceHash, hash};
@@ -34,7 +33,7 @@ use super::parcel::HostId;
 use super::place::Place;
 use super::road::{Arrival, Passed};
 use super::store::{ClientStore, GatewayStore};
-use super::streams::{Known, Streams};
+use super::streams::Streams;
 use super::wakes::Wakes;
 use super::watch::Watch;
 use crate::emu::{self, Rng};
@@ -51,36 +50,6 @@ const HOLD_MEMORIES: [usize; 4] = [Holding::USUAL.memory, Holding::USUAL.memory,
 pub(super) const GATEWAY: HostId = 0;
 /// The key of every gateway and of every client number is the same in all worlds.
 const KEY_SEED: u64 = 7;
-
-/// Who is in a world.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Crowd {
-    pub(super) clients: usize,
-    /// They come one after the other, so far apart: a desk takes its time, and lets only so many
-    /// wait.
-    pub(super) apart_ns: u64,
-    /// Of which streams they know.
-    pub(super) streams: Known,
-    /// What they and the gateway do with open connections.
-    pub(super) holding: Holding,
-    /// How many networks the first has beside the usual ones, and a card for each.
-    pub(super) beside: usize,
-    /// What clients make of their links,
-    pub(super) mode: Mode,
-    /// and how they choose among those that carry together.
-    pub(super) scheduler: Scheduler,
-    /// Which paths carry together.
-    pub(super) spread: Spread,
-}
-
-impl Crowd {
-    /// So many who come at once, know of no streams and have no links but the usual ones.
-    pub(super) fn usual(clients: usize, holding: Holding) -> Self {
-        let (streams, mode, scheduler) = (Known::None, Mode::Backup, Scheduler::Earliest);
-        let spread = Spread::default();
-        Self { clients, apart_ns: 0, streams, holding, beside: 0, mode, scheduler, spread }
-    }
-}
 
 /// A client's side of things outside of its node.
 #[derive(Debug)]

@@ -18,6 +18,7 @@ mod apply;
 mod attacker;
 mod connect;
 mod connections;
+mod crowd;
 mod directory;
 mod engine;
 mod exchange;

@@ -4,7 +4,8 @@
 use rove_proto::wire::Kind;
 
 use super::connections::{Connections, Leaving, Side};
-use super::engine::{Crowd, World};
+use super::crowd::Crowd;
+use super::engine::World;
 use super::host::Holding;
 use super::inner::{Body, SERVER, header, server};
 use super::laws::Breach;

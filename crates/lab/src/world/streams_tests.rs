@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::emu::{Carrier, Filter, MS, SECOND};
-use crate::world::engine::Crowd;
+use crate::world::crowd::Crowd;
 use crate::world::host::Holding;
 use crate::world::inner::Body;
 use crate::world::op::{Quality, Way};
