@@ -460,13 +460,7 @@ fn udp_takes_the_place_of_a_stream_beside_others_soon_after_it_works() {
 
 #[test]
 fn a_stream_left_over_carries_nothing_when_its_link_dies() {
-    let mut pair = up();
-    pair.filter = Box::new(|datagram| {
-        let cable = std::net::IpAddr::from(CABLE);
-        !(datagram.is_udp() && [datagram.from.ip(), datagram.to.ip()].contains(&cable))
-    });
-    pair.tell_client(by(&[WIFI, CABLE]));
-    pair.tell_client(Command::SetMode(Mode::Full));
+    let mut pair = up_without_udp_by_cable();
     pair.tell_client(Command::SetScheduler(Scheduler::RoundRobin));
     let speak = |pair: &mut Pair, times: u64| {
         for _ in 0..times {

@@ -1,5 +1,5 @@
 //! Beside somebody who has no tunnel: connections of ours and one of theirs through one queue, and
-//! what each of them has.
+//! what each of them has. What may come of that the scenarios judge.
 
 use super::links::GRID;
 use super::outage::receiver;

@@ -47,7 +47,7 @@ pub enum Side {
 pub struct Quic {
     endpoint: Endpoint,
     connection: Option<(ConnectionHandle, Connection)>,
-    /// What QUIC's clock shows when ours shows 0.
+    /// What QUIC's clock shows when ours shows 0: any moment, for only differences are looked at.
     origin: Instant,
     /// Something came that was not looked at.
     woken_ns: Option<u64>,
@@ -72,8 +72,8 @@ impl std::fmt::Debug for Quic {
 }
 
 impl Quic {
-    /// An end that sees inner packets of so many bytes through at most; both ends need the same
-    /// seed. A client begins as soon as it has its first turn.
+    /// An end of a connection, which needs the same seed at both. A client begins as soon as it has
+    /// its first turn.
     ///
     /// # Errors
     /// When the certificate cannot be made.

@@ -30,9 +30,6 @@ use crate::wire::tcp::{Flags, Segment};
 const REST: Duration = Duration::from_millis(1);
 /// What leaves by a path in so long leaves as one run: half of what its pace allows to be late.
 const RUN: Duration = Duration::from_micros(500);
-/// How long packets of a flow whose losses are repaired may stand at the entry: the sender, who
-/// sees no loss, needs it to keep the paths busy (measured in DESIGN, section 4).
-const STANDING: Bound = Bound::LONG;
 /// How much of what is assisted waits at the entry, by the time that the paths take for it.
 const ASSISTED_QUEUE: Duration = Duration::from_millis(15);
 /// Datagrams up to this length that are not TCP's: questions, answers, voice. They wait for nobody.
@@ -73,8 +70,9 @@ impl Peer {
             return sent;
         }
         let blocks = cx.memory.blocks();
-        // TCP has to listen (RFC 5681); of a datagram nobody knows who makes more of them.
-        let bound = if view.protocol == TCP { STANDING } else { STANDING.for_the_deaf() };
+        // Losses are repaired: the sender, who sees none, needs a queue to keep the paths busy. TCP
+        // has to listen (RFC 5681); of a datagram nobody knows who makes more of them.
+        let bound = if view.protocol == TCP { Bound::LONG } else { Bound::LONG.for_the_deaf() };
         let stay = Stay { bound, turn: turn_of(self.level_of(view)) };
         let dropped = self.bond.entry.push(blocks, cx.now, bucket, packet, kept, stay);
         (0..dropped).for_each(|_| cx.drops.count(DropReason::QueueFull));

@@ -1,4 +1,5 @@
-//! `rove paths` and `rove gateway paths`: what each path carries, in words.
+//! `rove paths` and `rove gateway paths`: what each path carries, in words. Which paths there are,
+//! and in which order, the daemon says.
 
 use std::collections::BTreeSet;
 
@@ -46,12 +47,10 @@ fn client_text(paths: &[Value]) -> String {
         let usage = Some(field(path, "link_use").to_owned()).filter(|usage| usage == "backup");
         let signal = number(path, "signal_dbm").map(|dbm| format!("{dbm} dBm"));
         let rank: Vec<String> = [rank, usage, why, signal].into_iter().flatten().collect();
-        let [a, b, c, d, e, f, g, h, i, j, k] = figures(path);
-        [field(path, "link").to_owned(), rank.join(" "), a, b, c, d, e, f, g, h, i, j, k]
+        cells([field(path, "link").to_owned(), rank.join(" ")], figures(path))
     };
     let rows: Vec<[String; 13]> = paths.iter().map(row).collect();
-    let [a, b, c, d, e, f, g, h, i, j, k] = HEAD;
-    let mut text = output::table(["LINK", "RANK", a, b, c, d, e, f, g, h, i, j, k], &rows);
+    let mut text = output::table(cells(["LINK", "RANK"], HEAD), &rows);
     if let Some(name) = paths.iter().map(|path| field(path, "scheduler")).find(|n| !n.is_empty()) {
         text.push_str(&format!("data goes by several, chosen among by {name}\n"));
     }
@@ -69,13 +68,9 @@ fn client_text(paths: &[Value]) -> String {
 fn gateway_text(reply: &Value) -> String {
     let paths = reply.get("paths").and_then(Value::as_array).map(Vec::as_slice);
     let paths = paths.unwrap_or_default();
-    let row = |path: &Value| {
-        let [a, b, c, d, e, f, g, h, i, j, k] = figures(path);
-        [field(path, "peer").to_owned(), a, b, c, d, e, f, g, h, i, j, k]
-    };
+    let row = |path: &Value| cells([field(path, "peer").to_owned()], figures(path));
     let rows: Vec<[String; 12]> = paths.iter().map(row).collect();
-    let [a, b, c, d, e, f, g, h, i, j, k] = HEAD;
-    let mut text = output::table(["PEER", a, b, c, d, e, f, g, h, i, j, k], &rows);
+    let mut text = output::table(cells(["PEER"], HEAD), &rows);
     text.extend(paths.iter().flat_map(subflows));
     if reply.get("complete").and_then(Value::as_bool) == Some(false) {
         let known = reply.get("known").and_then(Value::as_u64).unwrap_or_default();
@@ -90,6 +85,16 @@ fn gateway_text(reply: &Value) -> String {
 
 fn number(path: &Value, name: &str) -> Option<f64> {
     path.get(name).and_then(Value::as_f64)
+}
+
+/// The cells of a row: those of one end only, then those that both ends tell.
+fn cells<T: Default, const OWN: usize, const ALL: usize>(
+    own: [T; OWN],
+    both: [T; HEAD.len()],
+) -> [T; ALL] {
+    const { assert!(OWN + HEAD.len() == ALL) };
+    let mut cells = own.into_iter().chain(both);
+    std::array::from_fn(|_| cells.next().unwrap_or_default())
 }
 
 /// A cell for each word of [`HEAD`].

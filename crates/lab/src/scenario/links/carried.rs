@@ -1,4 +1,5 @@
-//! What is carried in a cell: TCP, QUIC, or datagrams that ask nobody.
+//! What is carried in a cell: TCP, QUIC, or datagrams that ask nobody. Decides how much is offered
+//! and how goodput follows; knows of the links no more than what they carry.
 
 use super::{Cell, FIRST_NS, GRID, INNER_BYTES, INNER_HEADERS, Link, OPENING_NS, is_recorded};
 use crate::emu::SECOND;

@@ -1,4 +1,4 @@
-//! What was measured in a cell, as the row of a table.
+//! What was measured in a cell, as the row of a table. It judges nothing.
 
 use super::{Carried, Cell, is_recorded, name};
 use crate::ground::{DatagramsRun, Receiver};

@@ -1,4 +1,5 @@
-//! One flow of datagrams in virtual time.
+//! One flow of datagrams in virtual time: lets it run and hands out what was heard. What is said is
+//! [`crate::udp`]'s.
 
 use super::super::road::{Road, Tunnelled};
 use super::Journey;
