@@ -190,6 +190,32 @@ fn when_its_path_dies_a_call_goes_on() {
 }
 
 #[test]
+fn when_its_link_is_taken_away_nothing_that_was_on_its_way_is_missed() {
+    for lost in [WIFI, CABLE] {
+        let mut pair = bonded();
+        speak(&mut pair, 0..100);
+        pair.filter = Box::new(move |datagram| {
+            let dead = IpAddr::from(lost);
+            datagram.from.ip() != dead && datagram.to.ip() != dead
+        });
+        // Much else is lost with it, and is repaired in its turn.
+        for _ in 0..400 {
+            pair.send(&udp((50_000, 50_001), &[0; 1_000], false));
+        }
+        let left_at = speak(&mut pair, 100..101)[0];
+        let Command::SetLinks(mut left) = links(&[WIFI, CABLE]) else { unreachable!() };
+        left.retain(|link| link.addresses != [IpAddr::from(lost)]);
+        pair.tell_client(Command::SetLinks(left));
+        speak(&mut pair, 101..110);
+        pair.run(ms(200));
+        for heard in heard(&pair) {
+            assert_eq!(heard.len(), 110, "all of it arrives");
+            assert!(heard[&100].saturating_since(left_at) <= ms(80));
+        }
+    }
+}
+
+#[test]
 fn questions_for_names_go_by_every_path_and_arrive_once() {
     let mut pair = bonded();
     let counts = counted(&mut pair, 200..300);

@@ -362,16 +362,30 @@ impl Peer {
         let doubtful: Vec<_> =
             self.paths.iter().map(|path| path.id).filter(|&id| doubtful(id)).collect();
         for id in doubtful {
-            let other = self.live.choices.iter().find(|choice| choice.path != id).copied();
-            while let Some(sent) = self.live.recent.take(id) {
-                let is_of_use = sent.at + PLAY_OUT > cx.now;
-                let len = sent.frame.len();
-                let Some(other) = other.filter(|other| is_of_use && len <= other.room) else {
-                    continue;
-                };
-                if self.may_copy(cx.now, len) {
-                    self.send_again(cx, other.path, &sent);
-                }
+            self.rescue_from(cx, id);
+        }
+    }
+
+    /// The path `id` is forgotten: nobody will say whether what left by it just now has arrived.
+    pub(super) fn rescue_from_forgotten(&mut self, cx: &mut Context<'_>, id: PathId) {
+        if self.live.recent.until(id).is_some() {
+            self.bond.looked = None; // the path was among those that carry
+            self.look_at_choices(cx.now);
+            self.rescue_from(cx, id);
+        }
+    }
+
+    /// What left just now by a path leaves again by another.
+    fn rescue_from(&mut self, cx: &mut Context<'_>, id: PathId) {
+        let other = self.live.choices.iter().find(|choice| choice.path != id).copied();
+        while let Some(sent) = self.live.recent.take(id) {
+            let is_of_use = sent.at + PLAY_OUT > cx.now;
+            let len = sent.frame.len();
+            let Some(other) = other.filter(|other| is_of_use && len <= other.room) else {
+                continue;
+            };
+            if self.may_copy(cx.now, len) {
+                self.send_again(cx, other.path, &sent);
             }
         }
     }

@@ -530,6 +530,9 @@ impl Peer {
         {
             self.activate(cx, proven);
         }
+        if path.health != Health::Good {
+            self.rescue_from_forgotten(cx, id);
+        }
         self.close_unused_sockets(cx);
     }
 
