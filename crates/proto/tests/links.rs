@@ -5,6 +5,7 @@
 mod pair;
 
 use pair::{Pair, packet};
+use rove_proto::bond::Mode;
 use rove_proto::id::LinkId;
 use rove_proto::node::{Command, Link, PathStatus};
 use rove_proto::path::{Health, Trust};
@@ -108,6 +109,28 @@ fn data_leaves_a_link_that_is_no_longer_first_and_nothing_is_lost() {
     pair.tell_client(links(&[CABLE, WIFI]));
     let sent = flow(&mut pair, sent, ms(300));
     assert_eq!(in_use(&pair), CABLE.0);
+    pair.tell_client(links(&[CABLE]));
+    pair.filter = Box::new(|datagram| !touches(datagram, WIFI.1));
+    let sent = flow(&mut pair, sent, ms(300));
+    pair.run(ms(200));
+    for (missing, repeated, pause) in judge(&pair, sent) {
+        assert_eq!((missing, repeated), (0, 0));
+        assert!(pause <= 10, "still for {pause} ms");
+    }
+}
+
+/// Where all links carry their order says little: one that will go is for when no other carries.
+#[test]
+fn data_leaves_a_link_that_will_go_where_all_carry_and_nothing_is_lost() {
+    let mut pair = up(&[WIFI, CABLE]);
+    pair.tell_client(Command::SetMode(Mode::Full));
+    let sent = flow(&mut pair, 0, ms(500));
+    let Command::SetLinks(mut order) = links(&[CABLE, WIFI]) else { unreachable!() };
+    order[1].stands_by = true;
+    pair.tell_client(Command::SetLinks(order));
+    let sent = flow(&mut pair, sent, ms(300));
+    assert_eq!(in_use(&pair), CABLE.0);
+    assert!(paths(&pair).iter().all(|path| path.is_shared == (path.link == Some(LinkId(CABLE.0)))));
     pair.tell_client(links(&[CABLE]));
     pair.filter = Box::new(|datagram| !touches(datagram, WIFI.1));
     let sent = flow(&mut pair, sent, ms(300));

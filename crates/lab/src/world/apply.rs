@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use rove_proto::crypto::Token;
 use rove_proto::id::PeerKey;
-use rove_proto::node::{Command, PeerConfig, SideConfig};
+use rove_proto::node::{Command, Link, PeerConfig, SideConfig};
 use rove_proto::role::Access;
 use rove_proto::wire::control::{Lease, Prefix};
 use rove_proto::wire::restart::RESTART_NOTICE_LEN;
@@ -284,11 +284,14 @@ impl World {
         self.command(client + 1, Command::SetLinks(links))
     }
 
-    /// The same with one of its cards behind the others: its routes have gone, it still carries.
+    /// The same with one of its cards behind the others, for when none of those carries: its routes
+    /// have gone, it still carries.
     pub(super) fn tell_links_last(&mut self, client: usize, card: u32) -> Result<(), Breach> {
         let usable = |access| self.place.access(client, access).carrier;
         let mut links = self.hosts[client + 1].links(usable);
-        links.sort_by_key(|link| link.id.0 == card + 1);
+        let goes = |link: &Link| link.id.0 == card + 1;
+        links.sort_by_key(goes);
+        links.iter_mut().filter(|link| goes(link)).for_each(|link| link.stands_by = true);
         self.command(client + 1, Command::SetLinks(links))
     }
 

@@ -139,6 +139,7 @@ fn subflows_begin_at_each_link_where_mptcp_is_wanted() {
         signal: None,
         terms: LinkTerms::default(),
         usage,
+        is_going: false,
     };
     let links = [
         ranked("eth0", &["192.0.2.7/24", "2001:db8::7/64", "192.0.2.8/24"], LinkUse::Always),

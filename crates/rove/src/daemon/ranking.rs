@@ -80,6 +80,16 @@ pub(super) struct Ranked {
     pub(super) terms: LinkTerms,
     /// When data goes by it, now.
     pub(super) usage: LinkUse,
+    /// Whether it was announced that it will go, while another link stays: it carries nothing
+    /// beside that one any more. Who never had a way out may lead to a gateway nearby for good.
+    pub(super) is_going: bool,
+}
+
+impl Ranked {
+    /// Whether it is for when no other carries.
+    pub(super) fn stands_by(&self) -> bool {
+        self.usage == LinkUse::Backup || self.is_going
+    }
 }
 
 /// What is known of a client's links.
@@ -178,15 +188,19 @@ impl Ranking {
                 signal: self.pasts.get(&link.name).and_then(|past| past.signal),
                 terms,
                 usage,
+                is_going: self.is_going(link),
             }
         };
         let mut order: Vec<Ranked> = self.links.values().map(place).collect();
+        if order.iter().all(|ranked| ranked.is_going || ranked.usage != LinkUse::Always) {
+            order.iter_mut().for_each(|ranked| ranked.is_going = false);
+        }
         order.sort_by_key(|Ranked { link, standing, terms, usage, .. }| {
             // One that stands by is taken before another is gone, and not because its signal is
             // the better one.
-            let is_going = *standing >= Standing::Leaving;
+            let is_last = *standing >= Standing::Leaving;
             let kind = by_kind(link.kind);
-            (is_going, *usage, *standing, terms.cost, kind, metric(link), link.index)
+            (is_last, *usage, *standing, terms.cost, kind, metric(link), link.index)
         });
         order
     }
@@ -230,6 +244,12 @@ impl Ranking {
         } else {
             Standing::Sound
         }
+    }
+
+    /// Whether it will go: that was announced, or the kernel had a way out by it and has none.
+    fn is_going(&self, link: &Link) -> bool {
+        let had_way_out = || self.pasts.get(&link.name).is_some_and(|past| past.best.is_some());
+        self.is_leaving(link) || (metric(link).is_none() && had_way_out())
     }
 
     /// Whether the network or the kernel announced that it will go, see [`Standing::Leaving`].

@@ -108,6 +108,27 @@ fn a_signal_that_falls_moves_wifi_behind_before_it_dies() {
 }
 
 #[test]
+fn what_is_going_carries_nothing_beside_what_stays() {
+    let going = |links: &[&[Link]]| {
+        let mut course = Course::new(links[0]);
+        links[1..].iter().for_each(|links| course.links(links));
+        let order = course.ranking.order(course.now);
+        let going = order.iter().filter(|ranked| ranked.stands_by());
+        going.map(|ranked| ranked.link.index).collect::<Vec<_>>()
+    };
+    let (cable, modem) = (link(CABLE, Some(100)), link(MODEM, Some(700)));
+    let deprecated = Link { deprecated: true, ..cable.clone() };
+    assert_eq!(going(&[&[cable.clone(), modem.clone()]]), [0; 0]);
+    assert_eq!(going(&[&[deprecated.clone(), modem.clone()]]), [CABLE]);
+    assert_eq!(going(&[&[cable.clone(), modem.clone()], &[link(CABLE, None), modem]]), [CABLE]);
+    // Where nothing stays, all carry until they go.
+    let all = [deprecated, Link { deprecated: true, ..link(MODEM, Some(700)) }];
+    assert_eq!(going(&[&all]), [0; 0]);
+    // Who never had a way out may lead to a gateway nearby, and stay.
+    assert_eq!(going(&[&[cable, link(WIFI, None)]]), [0; 0]);
+}
+
+#[test]
 fn a_radio_is_asked_only_where_it_matters() {
     let radios = |links: &[Link]| {
         let course = Course::new(links);

@@ -147,7 +147,7 @@ fn told_portal(portal: &Portal) -> Value {
 
 /// What is known of a link, and why it is used as it is.
 fn link(ranked: &Ranked, around: &Surroundings<'_>) -> Value {
-    let Ranked { link, standing, signal, terms, usage } = ranked;
+    let Ranked { link, standing, signal, terms, usage, .. } = ranked;
     let used = terms.cap.and_then(|_| around.used.get(&link.name));
     let is_full = terms.cap.zip(used).is_some_and(|(cap, used)| *used >= cap.bytes);
     let why = match (is_full, *usage == LinkUse::Backup && terms.metered) {

@@ -110,8 +110,7 @@ impl Client<'_> {
     pub(super) fn tell_links(&self) {
         let away = self.rehearsal.as_ref().and_then(Rehearsal::unplugged);
         let there = self.ranked.iter().filter(|ranked| Some(ranked.link.name.as_str()) != away);
-        let stands_by = |ranked: &Ranked| ranked.usage == LinkUse::Backup;
-        let links = there.map(|ranked| (ranked.link.clone(), stands_by(ranked)));
+        let links = there.map(|ranked| (ranked.link.clone(), ranked.stands_by()));
         self.data.order(Order::Links(links.collect()));
     }
 
@@ -132,7 +131,7 @@ impl Client<'_> {
         if uses(&self.ranked) != before {
             tracing::debug!(order = ?uses(&self.ranked), "the links have another order");
             for ranked in &self.unused {
-                if before.iter().any(|(index, _)| *index == ranked.link.index) {
+                if before.iter().any(|(index, ..)| *index == ranked.link.index) {
                     tracing::info!(link = ranked.link.name, "not used any more");
                 }
             }
@@ -143,9 +142,9 @@ impl Client<'_> {
     }
 }
 
-/// The links in their order, and what each is used for.
-fn uses(ranked: &[Ranked]) -> Vec<(u32, LinkUse)> {
-    ranked.iter().map(|ranked| (ranked.link.index, ranked.usage)).collect()
+/// The links in their order, what each is used for, and whether it is for when no other carries.
+fn uses(ranked: &[Ranked]) -> Vec<(u32, LinkUse, bool)> {
+    ranked.iter().map(|ranked| (ranked.link.index, ranked.usage, ranked.stands_by())).collect()
 }
 
 /// From where this host sends: by link, by which more than its neighbours may be reached, and
