@@ -93,6 +93,18 @@ pub enum Hold {
     Off,
 }
 
+/// Which connections are assisted: what their local side sends is acknowledged here.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Assists {
+    /// None.
+    #[default]
+    None,
+    /// Those that are already, and no other.
+    Begun,
+    /// All that send much.
+    All,
+}
+
 /// Where something goes that this end says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
@@ -131,8 +143,8 @@ pub struct Flows {
     settled: Vec<Tuple>,
     /// Nothing is said before.
     rests_until: Instant,
-    /// Whether connections are assisted.
-    assists: bool,
+    /// Which connections are assisted.
+    assists: Assists,
     /// Those that are, and may be others by now.
     assisted: Vec<Place>,
     /// When they last heard of the entry.
@@ -160,7 +172,7 @@ impl Flows {
             unrecorded: Vec::new(),
             settled: Vec::new(),
             rests_until: Instant::ZERO,
-            assists: false,
+            assists: Assists::None,
             assisted: Vec::new(),
             heeded_at: Instant::ZERO,
             race: Race::default(),
@@ -173,8 +185,9 @@ impl Flows {
     }
 
     /// Whether what the local sides send much of is acknowledged here from now on (assist).
-    pub fn set_assist(&mut self, assists: bool) {
-        if !std::mem::replace(&mut self.assists, assists) || assists {
+    pub fn set_assist(&mut self, assists: Assists) {
+        let before = std::mem::replace(&mut self.assists, assists);
+        if before == Assists::None || assists != Assists::None {
             return;
         }
         let mut left = Vec::new();

@@ -13,7 +13,7 @@ use super::tcp::{Flow, Notice, Phase, State};
 use super::tuple::{Tuple, Way};
 use super::verdict::{Change, Passage, Verdict};
 use super::worth::Networks;
-use super::{Flows, Hold};
+use super::{Assists, Flows, Hold};
 use crate::time::Instant;
 use crate::wire::inner::{InnerPacket, InnerView, TCP};
 use crate::wire::tcp::{Flags, Segment};
@@ -73,7 +73,7 @@ impl Flows {
         let goes = match flow.phase {
             Phase::Normal if flow.is_settled => true,
             Phase::Normal => {
-                if self.assists && flow.asks_for_assist(memory) {
+                if self.assists == Assists::All && flow.asks_for_assist(memory) {
                     self.begin_assist(now, memory, place);
                 } else if flow.may_go_on(Way::Out, &segment) {
                     self.table.foresee(Way::Out, place, &segment, packet);
@@ -119,7 +119,7 @@ impl Flows {
             flow.followed(now, segment.end());
             flow.answer_soon(now);
             self.arm(place);
-        } else if self.assists && flow.asks_for_assist(memory) {
+        } else if self.assists == Assists::All && flow.asks_for_assist(memory) {
             self.begin_assist(now, memory, place);
         }
         Some(kept)

@@ -13,6 +13,7 @@ use super::spread::is_able;
 use super::{Context, Peer, Side};
 use crate::bond::Mode;
 use crate::bond::choice::Scheduler;
+use crate::flow::Assists;
 use crate::flow::rules::Assist;
 use crate::path::lane::TxLane;
 use crate::path::{Health, Path, PathId};
@@ -29,13 +30,16 @@ const TAIL_GRACE: Duration = Duration::from_millis(25);
 
 impl Peer {
     /// Assists connections where that is wanted: only what is shared among paths is paced, and
-    /// repaired, by this node.
+    /// repaired, by this node. It does not begin with one path: there is little to gain, and a crash
+    /// would break off what is owed. Where it has begun, a path may be the last for a while.
     pub(super) fn assist_or_not(&mut self, cx: &Context<'_>) {
-        let wants = match self.flows.wants_assist() {
-            Assist::Off => false,
-            Assist::On => self.is_bonded(cx),
+        let is_wanted = self.flows.wants_assist() == Assist::On && self.is_bonded(cx);
+        let assists = match self.bond.ways.len() {
+            _ if !is_wanted => Assists::None,
+            0 | 1 => Assists::Begun,
+            _ => Assists::All,
         };
-        self.flows.set_assist(wants);
+        self.flows.set_assist(assists);
     }
 
     /// Whether a path may get a share now: beside the one in use none that nobody has heard of for

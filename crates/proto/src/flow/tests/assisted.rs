@@ -9,7 +9,7 @@ const FIRST: u32 = 10;
 /// One that is, with its first segments on their way, and what it heard.
 fn assisted() -> (Scene, Vec<Said>) {
     let mut scene = Scene::new(Hold::Full);
-    scene.flows.set_assist(true);
+    scene.flows.set_assist(Assists::All);
     assert!(scene.send(FIRST), "what is sent leaves as it is");
     let said = scene.said();
     (scene, said)
@@ -29,7 +29,7 @@ fn edge(said: &Said) -> Seq {
 #[test]
 fn a_first_flight_is_acknowledged_as_soon_as_that_is_written_down() {
     let mut scene = Scene::new(Hold::Full);
-    scene.flows.set_assist(true);
+    scene.flows.set_assist(Assists::All);
     scene.send(FIRST - 3);
     assert_eq!((scene.said(), state(&scene)), (vec![], report::FlowState::Normal));
     scene.send(3);
@@ -47,9 +47,10 @@ fn a_first_flight_is_acknowledged_as_soon_as_that_is_written_down() {
 #[test]
 fn who_sends_little_or_is_not_to_be_kept_is_left_alone() {
     for (rules, assists) in [
-        (Rules::from(Hold::Reinject), true),
-        (Rules::from(Hold::Off), true),
-        (Rules::from(Hold::Full), false),
+        (Rules::from(Hold::Reinject), Assists::All),
+        (Rules::from(Hold::Off), Assists::All),
+        (Rules::from(Hold::Full), Assists::None),
+        (Rules::from(Hold::Full), Assists::Begun),
     ] {
         let mut scene = Scene::new(rules);
         scene.flows.set_assist(assists);
@@ -227,7 +228,7 @@ fn the_end_of_the_stream_is_only_acknowledged_by_the_remote_side() {
 #[test]
 fn it_ends_when_it_is_not_wanted_and_what_is_owed_is_delivered() {
     let (mut scene, _) = assisted();
-    scene.flows.set_assist(false);
+    scene.flows.set_assist(Assists::None);
     scene.send(4);
     assert!(scene.said().is_empty(), "nothing more is acknowledged ahead");
     assert_eq!(state(&scene), report::FlowState::Resuming);
@@ -281,10 +282,10 @@ fn the_way_may_be_lost_and_come_back() {
 #[test]
 fn a_line_that_is_written_too_late_is_struck_out() {
     let mut scene = Scene::new(Hold::Full);
-    scene.flows.set_assist(true);
+    scene.flows.set_assist(Assists::All);
     scene.send(FIRST);
     let tuple = scene.flows.poll_record().unwrap();
-    scene.flows.set_assist(false);
+    scene.flows.set_assist(Assists::None);
     scene.wait(TRIP);
     scene.acknowledge(scene.local.0);
     scene.flows.recorded(&tuple);

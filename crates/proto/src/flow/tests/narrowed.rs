@@ -320,7 +320,7 @@ fn what_counts_its_windows_in_large_units_or_was_not_seen_from_its_beginning_is_
 /// way, when there is one again, and beside what is acknowledged here.
 #[test]
 fn what_is_said_in_its_place_gives_no_more_room() {
-    for assists in [false, true] {
+    for assists in [Assists::None, Assists::All] {
         let mut link = Link::new(priorities());
         let first = link.begin(FIRST, FULL);
         let third = link.begin(THIRD, FULL);
