@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use pair::bulk::{arrived, flow, packet};
-use pair::{Datagram, Pair, links, udp};
+use pair::{Datagram, Nat, Pair, links, udp};
 use rove_proto::bond::Mode;
 use rove_proto::bond::choice::Scheduler;
 use rove_proto::id::LinkId;
@@ -409,4 +409,32 @@ fn who_shares_is_said_again_under_new_keys() {
     }
     pair.run(ms(500));
     assert_eq!(shares(&pair), [2, 2]);
+}
+
+/// Where all links carry, and there is one: what was on its way to the old mapping is kept, and
+/// the path by the new one carries its share.
+#[test]
+fn a_nat_that_maps_anew_costs_no_packet_and_no_share() {
+    let mut pair = Pair::up();
+    pair.nat = Some(Nat::new(Duration::from_secs(120)));
+    pair.tell_client(links(&[WIFI]));
+    pair.tell_client(Command::SetMode(Mode::Full));
+    pair.run(ms(500));
+    for round in 1..=4 {
+        for _ in 0..300 {
+            pair.send(&pair::packet(200, false));
+            pair.send_back(&pair::packet(200, true));
+            pair.run(ms(1));
+        }
+        pair.nat.as_mut().unwrap().forget();
+        for _ in 0..300 {
+            pair.send(&pair::packet(200, false));
+            pair.send_back(&pair::packet(200, true));
+            pair.run(ms(1));
+        }
+        pair.run(ms(500));
+        assert_eq!(shares(&pair), [1, 1], "round {round}");
+        let came = [pair.gateway_inner.len(), pair.client_inner.len()];
+        assert_eq!(came, [round * 600; 2], "round {round}");
+    }
 }

@@ -343,11 +343,19 @@ impl Peer {
         }
         let was_active = self.paths.active_id() == Some(old);
         let preferred = self.paths.get(old).is_some_and(|path| path.preferred_by_peer);
+        let before = self.paths.get_mut(old).map(|path| {
+            path.health = Health::Gone;
+            (path.route.remote.ip(), path.congestion.take())
+        });
         if let Some(path) = self.paths.get_mut(new) {
             path.preferred_by_peer |= preferred;
-        }
-        if let Some(path) = self.paths.get_mut(old) {
-            path.health = Health::Gone;
+            if let Some((ip, Some(controller))) = before {
+                path.set_shared(cx.now, true);
+                // Another port is a NAT's doing: the way is the same (RFC 9000, 9.4).
+                if ip == path.route.remote.ip() {
+                    path.congestion = Some(controller);
+                }
+            }
         }
         if was_active {
             self.activate(cx, new);
