@@ -6,6 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use pair::{DELAY, GATEWAY, Pair, links};
+use rove_proto::bond::Mode;
 use rove_proto::error::CloseCode;
 use rove_proto::node::{Command, Event, PeerState};
 use rove_proto::time::{Duration, Instant};
@@ -213,4 +214,26 @@ fn what_a_dying_link_took_with_it_of_a_connection_leaves_again_by_the_other() {
     let segments: Vec<_> = heard.iter().filter(|(_, segment)| segment.len > 0).collect();
     let numbers: Vec<_> = segments.iter().map(|(_, segment)| segment.seq).collect();
     assert_eq!(numbers, [1, 1_001, 2_001, 3_001, 4_001].map(|nth| START.plus(nth)));
+}
+
+/// What was acknowledged at the entry is broken off by a crash: with one path, nothing is.
+#[test]
+fn who_sends_much_is_assisted_where_several_paths_carry() {
+    for (addresses, is_assisted) in
+        [(&[[203, 0, 113, 5]][..], false), (&[[203, 0, 113, 5], [192, 0, 2, 130]], true)]
+    {
+        for sender in [Sender::Client, Sender::Server] {
+            let mut scene = Scene::new(sender);
+            scene.pair.tell_client(Command::SetMode(Mode::Full));
+            scene.pair.tell_client(links(addresses));
+            scene.run(Duration::from_millis(500));
+            for number in 0..12 {
+                let seq = START.plus(1 + 1_000 * number);
+                scene.say(true, Flags::ACK, seq, START.plus(1), &SEGMENT);
+            }
+            scene.run(Duration::from_millis(5));
+            let told = scene.heard(true).iter().any(|(_, told)| told.ack != START.plus(1));
+            assert_eq!(told, is_assisted, "{sender:?}, by {} paths", addresses.len());
+        }
+    }
 }
