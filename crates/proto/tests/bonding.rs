@@ -438,3 +438,19 @@ fn a_nat_that_maps_anew_costs_no_packet_and_no_share() {
         assert_eq!(came, [round * 600; 2], "round {round}");
     }
 }
+
+/// What is known of the only path is what there is to begin with when it carries again.
+#[test]
+fn a_path_that_is_silent_keeps_its_share_where_no_other_carries() {
+    let mut pair = bonded(&[WIFI]);
+    assert_eq!(shares(&pair), [1, 1]);
+    pair.filter = Box::new(|_| false);
+    for number in 0..20 {
+        flow(&mut pair, number..number + 1);
+        pair.run(ms(500));
+        assert_eq!(shares(&pair), [1, 1], "after {number} half seconds");
+    }
+    pair.filter = Box::new(|_| true);
+    pair.run(ms(500));
+    assert_eq!(shares(&pair), [1, 1], "when it is back");
+}

@@ -58,6 +58,8 @@ const STARTUP_ROUNDS: u8 = 3;
 const STARTUP_LOSS: f64 = 0.15;
 /// A queue of half a round trip on a new path is one, but of no less and no more than this.
 const STARTUP_QUEUE: (f64, f64) = (0.008, 0.040);
+/// What a path carried counts only in this part if a beginning with it found nothing.
+const DOUBTED: f64 = 0.5;
 /// A path may lose so much by itself, until it is known better.
 const LOSS_USUAL: f64 = 0.1;
 /// Round trip that is assumed where none was measured.
@@ -152,8 +154,8 @@ pub struct Controller {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Phase {
     /// New, or not used for long. The rate proved so far, before this round; rounds since it grew;
-    /// what it carried before, if that is known.
-    Startup { best: f64, flat: u8, known: Option<f64> },
+    /// what it carried before, if that is known; the rate at which it begins at least.
+    Startup { best: f64, flat: u8, known: Option<f64>, first: f64 },
     /// Its queue is long from having sent too much; in so many rounds its rate shows fully.
     Drain { rounds: u8 },
     /// Its rate is known.
@@ -166,7 +168,7 @@ impl Controller {
     /// The controller of a path on which nothing was sent; `trip` is its round trip, if known.
     pub fn new(now: Instant, trip: Option<Duration>) -> Self {
         let mut new = Self {
-            phase: Phase::Startup { best: 0.0, flat: 0, known: None },
+            phase: Phase::Startup { best: 0.0, flat: 0, known: None, first: 0.0 },
             rate: 0.0,
             pace: 0.0,
             next_at: now,
@@ -202,7 +204,7 @@ impl Controller {
     #[expect(clippy::cast_precision_loss, reason = "bytes of a datagram")]
     pub fn sent(&mut self, now: Instant, bytes: usize) {
         if self.sent_at.is_some_and(|at| now.saturating_since(at) >= IDLE) {
-            self.restart(now, 1.0);
+            self.restart(now, false);
         }
         self.sent_at = Some(now);
         self.datagram = self.datagram.max(bytes as f64);
@@ -266,9 +268,10 @@ impl Controller {
     }
 
     /// Nothing was told for so long that all that is on its way counts as lost, or the path comes
-    /// back after a silence: it begins as a new path does, up to half of what it carried.
+    /// back after a silence: it begins with a round trip of what it carried, no more than was on
+    /// its way when it fell silent, and goes on as a new path does.
     pub fn lost_all(&mut self, now: Instant) {
-        self.restart(now, 0.5);
+        self.restart(now, true);
         self.next_at = now;
     }
 
@@ -298,14 +301,17 @@ impl Controller {
         self.trip
     }
 
-    /// Begins anew, up to `part` of what the path carried.
-    fn restart(&mut self, now: Instant, part: f64) {
+    /// Begins anew, up to what the path carried; `at_once` with all of that. Where it was not found
+    /// again since that was done last, it was perhaps too much: half of it is left.
+    fn restart(&mut self, now: Instant, at_once: bool) {
         let known = match self.phase {
+            Phase::Startup { known, .. } if at_once => known.map(|known| known * DOUBTED),
             Phase::Startup { known, .. } => known, // what was sent since perhaps says little
             Phase::Drain { .. } | Phase::Steady | Phase::Competes(_) => Some(self.rate),
         };
-        let known = known.map(|rate| (rate * part).max(RATE_RANGE.0));
-        self.phase = Phase::Startup { best: 0.0, flat: 0, known };
+        let known = known.map(|rate| rate.max(RATE_RANGE.0));
+        let first = known.filter(|_| at_once).unwrap_or_default();
+        self.phase = Phase::Startup { best: 0.0, flat: 0, known, first };
         self.rate = 0.0;
         self.queue = Queue::default();
         self.emptying = None;
@@ -349,11 +355,11 @@ impl Controller {
 
     fn end_round(&mut self, now: Instant) {
         match self.phase {
-            Phase::Startup { best, flat, known } => {
+            Phase::Startup { best, flat, known, first } => {
                 let has_grown = self.rate >= best * STARTUP_GROWTH;
                 let flat = if has_grown || self.round.is_limited { 0 } else { flat + 1 };
                 let best = if has_grown { self.rate } else { best };
-                self.phase = Phase::Startup { best, flat, known };
+                self.phase = Phase::Startup { best, flat, known, first };
                 if flat > 0 && (flat >= STARTUP_ROUNDS || self.round.loss() > STARTUP_LOSS) {
                     self.found(now, self.with_usual_loss(self.rate / (1.0 - self.round.loss())));
                 }
@@ -497,9 +503,9 @@ impl Controller {
     fn set_pace(&mut self) {
         let trip = self.trip.as_secs_f64().max(1e-4);
         self.pace = match self.phase {
-            Phase::Startup { known, .. } => {
+            Phase::Startup { known, first: at_least, .. } => {
                 let first = WINDOW_FIRST * self.datagram / trip;
-                let pace = first.max(self.rate * STARTUP_GAIN);
+                let pace = first.max(self.rate * STARTUP_GAIN).max(at_least);
                 known.map_or(pace, |known| pace.min(known.max(first / WINDOW_FIRST)))
             }
             Phase::Drain { .. } | Phase::Steady => {
@@ -521,12 +527,12 @@ impl Controller {
 
     /// Bytes that may be on their way.
     pub fn window(&self) -> f64 {
-        let gain = match self.phase {
-            Phase::Startup { .. } => STARTUP_GAIN,
+        let (gain, rate) = match self.phase {
+            Phase::Startup { first, .. } => (STARTUP_GAIN, first),
             Phase::Competes(competition) => return competition.window(self.datagram),
-            Phase::Drain { .. } | Phase::Steady => WINDOW_GAIN,
+            Phase::Drain { .. } | Phase::Steady => (WINDOW_GAIN, 0.0),
         };
-        let first = WINDOW_FIRST * self.datagram;
+        let first = (WINDOW_FIRST * self.datagram).max(rate * self.trip.as_secs_f64());
         if self.rate == 0.0 {
             return first;
         }

@@ -226,15 +226,23 @@ fn a_pause_gives_credit_for_a_datagram_and_a_debt_has_an_end() {
 }
 
 #[test]
-fn what_is_lost_altogether_is_begun_anew() {
+fn after_a_silence_it_begins_with_what_it_carried() {
     let mut world = after(5.0, Link::new(20.0, 40));
+    let now = world.now;
     let controller = &mut world.flows[0].controller;
     assert!(controller.allows(100_000) && controller.rate().unwrap() > 2_400_000.0);
     assert!(controller.trip() < ms(41), "and what it takes to send one");
-    controller.lost_all(at(6_000));
-    assert!(!controller.allows(14_000) && controller.allows(13_999));
-    assert!((controller.rate().unwrap() - 1_250_000.0).abs() < 50_000.0, "half");
-    assert!(controller.pacing_rate() < 400_000.0);
+    let carried = controller.rate().unwrap();
+    controller.lost_all(now);
+    assert_eq!((controller.rate(), controller.pacing_rate()), (Some(carried), carried));
+    assert!(!controller.allows(104_000) && controller.allows(96_000), "a round trip of that");
+    // Nothing showed yet that this was right.
+    let mut doubted = controller.clone();
+    doubted.lost_all(now);
+    assert_eq!(doubted.pacing_rate(), carried / 2.0);
+    world.run(6.0);
+    assert!(world.arrived(0, 5.2, 6.0) > 0.9 * world.link.rate);
+    assert!(world.queue(5.2, 6.0, 1.0) < 20.0, "{} ms", world.queue(5.2, 6.0, 1.0));
 }
 
 #[test]

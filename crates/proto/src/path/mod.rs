@@ -256,7 +256,7 @@ impl Path {
     }
 
     /// An answer has come by it: if it was silent, it carries again; after a short silence as much
-    /// as before (the idea of RFC 4015), after a long one what is found out from the beginning.
+    /// as before (the idea of RFC 4015), after a long one a round trip of that at first.
     pub fn answers(&mut self, now: Instant) {
         if !matches!(self.health, Health::Silent { .. }) {
             return;

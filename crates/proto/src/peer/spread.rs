@@ -177,7 +177,12 @@ impl Peer {
     /// Client: whether `path` is one of those that carry together in mode `full`.
     pub(super) fn is_to_share(&self, now: Instant, path: &Path) -> bool {
         let Side::Gateway(connector) = &self.side else { return false };
-        let keeps = path.congestion.is_some() && path.is_proven() && path.may_return(now);
+        // Where none carries, what is known of each is what there is to begin with again.
+        let may_return = || path.may_return(now) || !self.paths.iter().any(is_able);
+        let keeps = path.congestion.is_some()
+            && path.is_proven()
+            && path.health != Health::Gone
+            && may_return();
         if !(keeps || is_able(path)) || self.is_nat_test(path.id) || !self.is_for_all(path) {
             return false;
         }
