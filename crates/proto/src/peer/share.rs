@@ -30,8 +30,8 @@ const TAIL_GRACE: Duration = Duration::from_millis(25);
 
 impl Peer {
     /// Assists connections where that is wanted: only what is shared among paths is paced, and
-    /// repaired, by this node. It does not begin with one path: there is little to gain, and a crash
-    /// would break off what is owed. Where it has begun, a path may be the last for a while.
+    /// repaired, by this node. It does not begin with one path: there is little to gain, and a
+    /// crash would break off what is owed. Where it has begun, a path may be the last for a while.
     pub(super) fn assist_or_not(&mut self, cx: &Context<'_>) {
         let is_wanted = self.flows.wants_assist() == Assist::On && self.is_bonded(cx);
         let assists = match self.bond.ways.len() {
