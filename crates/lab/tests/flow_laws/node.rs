@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rove_lab::emu::{MS, Rng};
 use rove_proto::flow::tuple::Tuple;
-use rove_proto::flow::{Flows, Hold, Memory, Output, Passage, Verdict};
+use rove_proto::flow::{Assists, Flows, Hold, Memory, Output, Passage, Verdict};
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::checksum::Sum;
 use rove_proto::wire::inner::{Home, InnerPacket, InnerView};
@@ -14,7 +14,7 @@ use rove_proto::wire::tcp::Segment;
 
 /// Packets that a node keeps for when the path they left by is found to have been dead.
 const KEPT_MAX: usize = 64;
-/// One that assists ends that, or begins again, at one packet of so many.
+/// One that assists ends that, or begins again, or begins no more, at one packet of so many.
 const ASSIST_TURNS: u64 = 500;
 /// The longest IP and TCP headers: what the shell hands over in one piece at least.
 const HEADERS_MAX: usize = 120;
@@ -109,7 +109,7 @@ impl Node {
     /// A process begins, and breaks off what the one before owed.
     pub(super) fn start(&mut self, now_ns: u64) {
         let mut flows = Flows::new(self.hold, self.rng.next_u64());
-        flows.set_assist(self.assists);
+        flows.set_assist(if self.assists { Assists::All } else { Assists::None });
         let mut memory = Memory::new(self.bytes_max);
         if self.fault != Some(Fault::BreaksNothing) {
             let now = time(now_ns);
@@ -136,8 +136,9 @@ impl Node {
         let process = self.process.as_mut()?;
         if self.assists {
             match self.rng.below(ASSIST_TURNS) {
-                0 => process.flows.set_assist(false),
-                1..4 => process.flows.set_assist(true),
+                0 => process.flows.set_assist(Assists::None),
+                1..4 => process.flows.set_assist(Assists::All),
+                4 => process.flows.set_assist(Assists::Begun),
                 _ => {}
             }
         }
