@@ -279,3 +279,25 @@ fn a_stream_through_a_proxy_is_no_link_that_stands_by() {
     let spread = Op::SetSpread { client: 0, spread: mesh };
     holds(679, &[full(0), filter_all(0, proxy), spread, settle(true)]);
 }
+
+#[test]
+fn who_has_no_index_left_gets_others_before_the_next_link_is_needed() {
+    let moves =
+        |told_after_ms, ahead_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms });
+    let ops = [
+        Op::SetMode { client: 0, mode: Mode::Full },
+        plug(1, 1, 2),
+        Op::SetMode { client: 1, mode: Mode::Single },
+        moves(18_314, 300),
+        Op::Send { client: 1, way: Way::Down, packets: 9, len: 0, gap_us: 300_000 },
+        wait(14_593),
+        moves(14_969, 0),
+        moves(8_172, 0),
+        wait(51),
+        wait(57),
+        Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 10_000 }),
+        moves(4_486, 5_000),
+        settle(true),
+    ];
+    holds(813, &ops);
+}

@@ -45,6 +45,9 @@ pub const PREVIOUS_TIME: Duration = Duration::from_secs(15);
 pub const PENDING_TIME: Duration = Duration::from_secs(15);
 /// Age at which an epoch is replaced, if traffic flows.
 pub const REKEY_TIME: Duration = Duration::from_secs(120);
+/// Age at which one is replaced that has no index left for another path: who asked for the peer
+/// where it is not may have used them up, and the next link to be needed would wait for keys.
+pub const REKEY_TIME_WITHOUT_INDICES: Duration = Duration::from_secs(30);
 /// Datagrams over all paths and suites at which an epoch is replaced.
 pub const REKEY_DATAGRAMS: u64 = 1 << 28;
 /// Datagrams at which sealing stops.
@@ -53,6 +56,9 @@ pub const SEAL_DATAGRAMS_MAX: u64 = 1 << 30;
 /// Datagrams that failed to verify, after which an epoch opens nothing more: the integrity limit
 /// of ChaCha20-Poly1305 (RFC 9001, 6.6), the lowest of the suites.
 pub const FORGERIES_MAX: u64 = 1 << 36;
+
+// The keys before are forgotten long before there are others again.
+const _: () = assert!(REKEY_TIME_WITHOUT_INDICES.as_secs() >= 2 * PREVIOUS_TIME.as_secs());
 
 /// One epoch.
 #[derive(Debug)]
@@ -317,8 +323,10 @@ impl Epoch {
 
     /// Whether a new epoch should be asked for, now that traffic flows.
     pub(crate) fn wants_rekey(&self, now: Instant) -> bool {
+        let age = now.saturating_since(self.since);
         self.initiator
-            && (now.saturating_since(self.since) >= REKEY_TIME
+            && (age >= REKEY_TIME
+                || (age >= REKEY_TIME_WITHOUT_INDICES && !self.has_spare_index())
                 || self.sealed.max(self.opened) >= REKEY_DATAGRAMS
                 || self.forged >= FORGERIES_MAX / 2)
     }
