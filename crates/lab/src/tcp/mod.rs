@@ -48,6 +48,7 @@ mod rack;
 mod rate;
 mod receiver;
 mod recovery;
+mod ring;
 mod rtt;
 mod scoreboard;
 mod segment;

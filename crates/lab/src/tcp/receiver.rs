@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::numbering::{Numbering, ORIGIN};
+use super::ring;
 use super::wheel::{TICK_NS, fires_ns};
 use crate::emu::MS;
 
@@ -208,7 +209,8 @@ impl Receiver {
     /// What has arrived in order, up to so many bytes.
     pub(super) fn read(&mut self, most: usize) -> Vec<u8> {
         let most = most.min(self.ready.len());
-        let bytes = self.ready.drain(..most).collect();
+        let bytes = ring::copy(&self.ready, 0..most);
+        self.ready.drain(..most);
         // The window has doubled: say so (`tcp_cleanup_rbuf`).
         let now = self.window_end() - self.next;
         let room = self.room();

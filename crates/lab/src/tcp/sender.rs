@@ -14,6 +14,7 @@ use super::pacing::Pacer;
 use super::rack::Rack;
 use super::rate::{RateMeter, RateSample};
 use super::recovery::Recovery;
+use super::ring;
 use super::rtt::Rtt;
 use super::scoreboard::{Fate, Scoreboard, Sent};
 use super::timers::Timer;
@@ -382,7 +383,7 @@ impl Sender {
         let Range { start, end } = range;
         let data_end = end - u64::from(fin);
         let span = (start - self.una) as usize..(data_end - self.una) as usize;
-        let bytes: Vec<u8> = self.bytes.range(span).copied().collect();
+        let bytes = ring::copy(&self.bytes, span);
         self.pace(now_ns, bytes.len() as u64);
         let push = data_end == self.una + self.bytes.len() as u64;
         Piece { from: start, bytes, fin, push }

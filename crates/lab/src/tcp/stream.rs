@@ -49,12 +49,16 @@ impl Source {
         let mut bytes = Vec::with_capacity(count + 8);
         while bytes.len() < count {
             let at = self.at + bytes.len() as u64;
-            let word = Rng::new(self.seed ^ (at / 8)).next_u64().to_le_bytes();
-            bytes.extend(&word[(at % 8) as usize..]);
+            bytes.extend_from_slice(&self.word(at)[(at % 8) as usize..]);
         }
         bytes.truncate(count);
         self.at += count as u64;
         bytes
+    }
+
+    /// The eight bytes of which the one at `at` is one.
+    fn word(&self, at: u64) -> [u8; 8] {
+        Rng::new(self.seed ^ (at / 8)).next_u64().to_le_bytes()
     }
 }
 
@@ -74,12 +78,20 @@ impl Sink {
     /// # Errors
     /// The first that is wrong.
     pub fn check(&mut self, bytes: &[u8]) -> Result<(), Spoiled> {
-        let before = self.source.position();
-        let expected = self.source.take(bytes.len());
-        match bytes.iter().zip(&expected).position(|(found, right)| found != right) {
-            Some(index) => Err(Spoiled { at: before + index as u64 }),
-            None => Ok(()),
+        let source = &mut self.source;
+        let mut left = bytes;
+        while !left.is_empty() {
+            let word = source.word(source.at);
+            let expected = &word[(source.at % 8) as usize..];
+            let (found, rest) = left.split_at(expected.len().min(left.len()));
+            let wrong = found.iter().zip(expected).position(|(found, right)| found != right);
+            if let Some(index) = wrong {
+                return Err(Spoiled { at: source.at + index as u64 });
+            }
+            source.at += found.len() as u64;
+            left = rest;
         }
+        Ok(())
     }
 }
 
