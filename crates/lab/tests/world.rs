@@ -48,6 +48,8 @@ fn every_law_holds_at_fixed_seeds_which_reach_what_they_are_for() {
     assert!(sum(|report| report.quiet.into()) > 10, "idle hours are watched");
     let promises = sum(|report| report.promises.into());
     assert!(promises > 5, "{promises} promises are made to ends of connections");
+    let refused = sum(|report| report.refused as u64);
+    assert!(refused > 5, "{refused} packets are refused in so many words");
     for reason in REASONS {
         let count: u64 = reports.iter().filter_map(|report| report.drops.get(reason)).sum();
         assert!(count > 0, "nothing was dropped as {reason}");

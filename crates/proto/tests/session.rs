@@ -10,9 +10,13 @@ use std::rc::Rc;
 use pair::{DELAY, Datagram, GATEWAY, Pair, lease, links, packet};
 use rove_proto::crypto::{Status, Token};
 use rove_proto::error::{CloseCode, DropReason};
+use rove_proto::flow::report::Why;
 use rove_proto::node::{Command, Event, PeerState};
 use rove_proto::time::Duration;
 use rove_proto::wire::Kind;
+use rove_proto::wire::icmp::{Unreachable, Unreached};
+use rove_proto::wire::inner::InnerView;
+use rove_proto::wire::tcp::{Ends, Flags, Made, Seq};
 
 #[test]
 fn a_session_in_one_round_trip_and_data_right_behind() {
@@ -245,6 +249,46 @@ fn nobody_sends_from_anothers_address() {
     pair.run(Duration::from_millis(100));
     assert!(pair.gateway_inner.is_empty());
     assert_eq!(pair.gateway.drops().of(DropReason::NotAllowed), 1);
+    assert!(pair.client_inner.is_empty(), "whoever it was is not told");
+}
+
+/// A SYN of the client's to port 80 of a host that it may not reach.
+fn to_a_private_host() -> Vec<u8> {
+    let ends =
+        Ends { source: ([10, 9, 0, 2].into(), 40_000), destination: ([192, 168, 7, 1].into(), 80) };
+    let flags = Flags::SYN;
+    let syn = Made { ends, seq: Seq(7), ack: Seq(0), flags, window: 1_000, timestamps: None };
+    let mut packet = Vec::new();
+    syn.emit((&[], &[]), &mut packet);
+    packet
+}
+
+#[test]
+fn who_sends_where_it_may_not_is_told_and_so_are_its_people() {
+    let mut pair = Pair::up();
+    pair.send(&to_a_private_host());
+    pair.run(Duration::from_millis(100));
+    assert!(pair.gateway_inner.is_empty());
+    assert_eq!(pair.gateway.drops().of(DropReason::NotAllowed), 1);
+    let [(_, told)] = &pair.client_inner[..] else { panic!("{:?}", pair.client_inner) };
+    let view = InnerView::parse(told, told.len()).unwrap();
+    let told = Unreached::parse(&view, told).unwrap();
+    assert_eq!((told.by, told.why), ([10, 9, 0, 1].into(), Unreachable::Prohibited));
+    assert_eq!(told.quoted, to_a_private_host());
+    let flows = pair.client.flows(pair.now, None).flows;
+    let [(_, flow)] = &flows[..] else { panic!("{flows:?}") };
+    assert_eq!(flow.why, Why::Refused);
+}
+
+#[test]
+fn who_is_told_too_often_is_not_told() {
+    let mut pair = Pair::up();
+    for _ in 0..1_000 {
+        pair.send(&to_a_private_host());
+    }
+    pair.run(Duration::from_millis(100));
+    assert_eq!(pair.gateway.drops().of(DropReason::NotAllowed), 1_000);
+    assert!((1..20).contains(&pair.client_inner.len()), "{}", pair.client_inner.len());
 }
 
 #[test]

@@ -524,6 +524,11 @@ impl World {
             return Ok(());
         }
         let at = host.checked_sub(1);
+        if let Some(client) = at
+            && self.delivery.is_refusal(client, packet)?
+        {
+            return Ok(());
+        }
         let (inner, _) = self.delivery.arrived(self.now_ns, at, packet)?;
         self.clients[inner.client].carried_ns = self.now_ns;
         self.trace.add(&[self.now_ns, u64::from(inner.id)]);

@@ -97,6 +97,8 @@ pub struct Report {
     pub connections: u32,
     /// How often a node wrote down that it will owe something of one.
     pub promises: u32,
+    /// How often a client was told that the gateway refuses a packet.
+    pub refused: usize,
     /// What nodes threw away, by the label of the reason.
     pub drops: BTreeMap<&'static str, u64>,
 }
@@ -177,6 +179,7 @@ fn go_through(seed: u64, ops: &[Op], watch: Watch) -> Result<Report, Failure> {
         quiet: world.quiet,
         connections: world.connections.opened(),
         promises: world.owed.written(),
+        refused: world.delivery.refused(),
         drops: world.drops(),
     })
 }

@@ -42,6 +42,7 @@ mod speak;
 mod table;
 mod tcp;
 pub mod tuple;
+mod unreached;
 mod verdict;
 mod worth;
 
@@ -63,6 +64,7 @@ use rules::{Assist, Rules};
 use table::{Place, Table};
 use tcp::{Flow, Phase, State};
 use tuple::{Tuple, Way};
+use unreached::Nowhere;
 use worth::Networks;
 
 /// Connections whose last word is repeated while there is no way.
@@ -120,6 +122,7 @@ pub struct Flows {
     rules: Rules,
     table: Table,
     questions: Questions,
+    nowhere: Nowhere,
     networks: Networks,
     /// What those that are resumed have on their way together.
     aggregate: Aggregate,
@@ -160,6 +163,7 @@ impl Flows {
             rules: rules.into(),
             table: Table::new(secret),
             questions: Questions::default(),
+            nowhere: Nowhere::default(),
             networks: Networks::default(),
             aggregate: Aggregate::default(),
             timers: BTreeSet::new(),

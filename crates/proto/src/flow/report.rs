@@ -119,6 +119,12 @@ pub enum Why {
     InTurn,
     /// They would leave early, and are too much for that.
     TooMuch,
+    /// The gateway said that this peer may not send there.
+    Refused,
+    /// Somebody beyond the gateway said that nobody may.
+    RefusedOnTheWay,
+    /// Somebody said that there is no way.
+    NoWay,
 }
 
 /// Why no more of a connection is kept.
@@ -306,6 +312,11 @@ impl fmt::Display for Why {
             Self::Raced => f.write_str("leaves by every path: the first answer counts"),
             Self::InTurn => f.write_str("waits its turn, and leaves by whichever path is earliest"),
             Self::TooMuch => f.write_str("too much to leave at once: waits its turn"),
+            Self::Refused => {
+                f.write_str("refused by the gateway: not among this peer's destinations")
+            }
+            Self::RefusedOnTheWay => f.write_str("refused beyond the gateway"),
+            Self::NoWay => f.write_str("no way leads there, says a router"),
         }
     }
 }

@@ -289,7 +289,11 @@ impl Peer {
         packet: &[u8],
     ) -> Result<(), DropReason> {
         let view = InnerView::parse(packet, packet.len())?;
-        self.access.admit(&view)?;
+        if let Err(reason) = self.access.admit(&view) {
+            self.refuse(cx, &view, packet);
+            return Err(reason);
+        }
+        self.hear_refusal(&view, packet);
         self.hear_live(cx.now, came, &view, packet);
         let verdict = self.flows.incoming(cx.now, cx.memory, &view, packet);
         if verdict == Verdict::Keep {

@@ -29,6 +29,7 @@ mod order;
 #[path = "../../tests/pair/mod.rs"]
 mod pair;
 pub mod paths;
+mod refusal;
 mod rest;
 mod restart;
 mod retransmit;
@@ -67,6 +68,7 @@ use connector::Connector;
 use epoch::Epochs;
 use index::{EpochId, Slot};
 use paths::Paths;
+use refusal::Refusals;
 use waiting::Waiting;
 
 /// What a node is told of a peer when it is added.
@@ -140,6 +142,8 @@ pub(crate) struct Peer {
     spoken: Vec<u8>,
     /// Headers that tell of less room.
     narrowed: Vec<u8>,
+    /// Gateway: how often the client was told that a destination is refused.
+    refusals: Refusals,
     /// Gateway: how often the client had moved when it said last where it wants to be reached.
     followed: u32,
     /// Gateway: an answer that the client asked for, later.
@@ -198,6 +202,7 @@ impl Peer {
             flows,
             spoken: Vec::new(),
             narrowed: Vec::new(),
+            refusals: Refusals::default(),
             followed: 0,
             echo: None,
             heard_at: now,

@@ -167,6 +167,8 @@ impl Peer {
         }
         let beyond = (place + looked_at).saturating_sub(self.flows.places());
         let rest = (beyond, places - looked_at);
-        looked_at + live.report(now, rest, self.flows.priorities(), reports)
+        let looked_at = looked_at + live.report(now, rest, self.flows.priorities(), reports);
+        reports[first..].iter_mut().for_each(|report| self.flows.complete(report));
+        looked_at
     }
 }

@@ -5,13 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::error::DropReason;
 use crate::wire::control::Prefix;
+use crate::wire::icmp::{ICMP, ICMPV6};
 use crate::wire::inner::{InnerView, TCP, UDP};
 
 /// Entries of one allow-list.
 pub const ALLOW_MAX: usize = 256;
 
-const ICMP: u8 = 1;
-const ICMPV6: u8 = 58;
 const DNS: u16 = 53;
 
 /// One destination that a peer may reach.
@@ -63,6 +62,15 @@ impl Access {
             || (gateway.contains(&to) && serves(view))
             || (*internet && is_global(to) && !local.iter().any(|prefix| prefix.contains(to)));
         if owns && reachable { Ok(()) } else { Err(DropReason::NotAllowed) }
+    }
+
+    /// The gateway's address from which to tell the sender of a packet that it was refused; `None`
+    /// where that is not the peer, or the gateway has none in that family.
+    pub fn refuses_from(&self, view: &InnerView) -> Option<IpAddr> {
+        let Self::Restricted { own, gateway, .. } = self else { return None };
+        let owns = own.iter().any(|prefix| prefix.contains(view.source));
+        let same = |at: &&IpAddr| at.is_ipv4() == view.source.is_ipv4();
+        gateway.iter().find(same).filter(|_| owns).copied()
     }
 
     /// The inner addresses that lead to this peer.
@@ -160,6 +168,14 @@ mod tests {
         ] {
             assert_eq!(access().admit(&view(me, to, protocol, port)).is_ok(), ok, "{to}:{port}");
         }
+    }
+
+    #[test]
+    fn only_the_peer_itself_is_told_of_a_refusal() {
+        let from = |source| access().refuses_from(&view(source, "192.168.7.1", TCP, 80));
+        assert_eq!(from("10.1.0.2"), Some([10, 1, 0, 1].into()));
+        assert_eq!(from("10.1.0.3"), None, "a forged source");
+        assert_eq!(Access::Unrestricted.refuses_from(&view("10.1.0.2", "::1", TCP, 80)), None);
     }
 
     #[test]

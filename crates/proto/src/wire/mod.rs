@@ -10,6 +10,7 @@ mod cursor;
 pub mod data;
 pub mod frame;
 pub mod handshake;
+pub mod icmp;
 pub mod inner;
 pub mod restart;
 pub mod tcp;

@@ -387,7 +387,7 @@ impl Made {
         let header = HEADER + options;
         let length = u16::try_from(header + payload.0.len() + payload.1.len()).unwrap_or(0);
         let Ends { source, destination } = self.ends;
-        emit_ip(source.0, destination.0, length, out);
+        emit_ip(source.0, destination.0, TCP, length, out);
         let at = out.len();
         out.extend_from_slice(&source.1.to_be_bytes());
         out.extend_from_slice(&destination.1.to_be_bytes());
@@ -418,16 +418,22 @@ impl Made {
     }
 }
 
-/// An IP header for `length` bytes of TCP (RFC 791, RFC 8200); IPv4 that must not be fragmented,
-/// and so needs no identification (RFC 6864).
-fn emit_ip(source: IpAddr, destination: IpAddr, length: u16, out: &mut Vec<u8>) {
+/// An IP header for `length` bytes of `protocol` (RFC 791, RFC 8200); IPv4 that must not be
+/// fragmented, and so needs no identification (RFC 6864).
+pub(super) fn emit_ip(
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    length: u16,
+    out: &mut Vec<u8>,
+) {
     match (source, destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let at = out.len();
             let total = u16::try_from(IPV4_HEADER).unwrap_or(0) + length;
             out.extend_from_slice(&[0x45, 0]);
             out.extend_from_slice(&total.to_be_bytes());
-            out.extend_from_slice(&[0, 0, 0x40, 0, HOPS, TCP, 0, 0]);
+            out.extend_from_slice(&[0, 0, 0x40, 0, HOPS, protocol, 0, 0]);
             out.extend_from_slice(&source.octets());
             out.extend_from_slice(&destination.octets());
             let checksum = Sum::default().bytes(&out[at..]).checksum();
@@ -440,7 +446,7 @@ fn emit_ip(source: IpAddr, destination: IpAddr, length: u16, out: &mut Vec<u8>) 
             };
             out.extend_from_slice(&[0x60, 0, 0, 0]);
             out.extend_from_slice(&length.to_be_bytes());
-            out.extend_from_slice(&[TCP, HOPS]);
+            out.extend_from_slice(&[protocol, HOPS]);
             out.extend_from_slice(&octets(source));
             out.extend_from_slice(&octets(destination));
         }

@@ -5,10 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
+use rove_proto::wire::icmp::{Unreachable, Unreached};
+use rove_proto::wire::inner::InnerView;
+
 use super::{Breach, Law};
 use crate::emu::MS;
-use crate::world::inner::{Body, Inner, id_of};
-use crate::world::op::Way;
+use crate::world::inner::{Body, GATEWAY, Inner, id_of};
+use crate::world::op::{Overreach, Way};
 
 /// What was sent and what came of it.
 #[derive(Debug, Default)]
@@ -17,6 +20,7 @@ pub(in crate::world) struct Delivery {
     next: u32,
     arrived: u32,
     revoked: BTreeMap<usize, Revoked>,
+    refused: BTreeSet<u32>,
 }
 
 #[derive(Debug)]
@@ -90,6 +94,37 @@ impl Delivery {
             return Err(Breach::new(Law::Revocation, what));
         }
         Ok((inner, entry.at_ns))
+    }
+
+    /// Whether a packet that came out at a client is the gateway's word that it refuses another.
+    /// That is one which the client may not send, is told of once, and whose source is its own.
+    pub(in crate::world) fn is_refusal(
+        &mut self,
+        client: usize,
+        packet: &[u8],
+    ) -> Result<bool, Breach> {
+        let view = InnerView::parse(packet, packet.len()).ok();
+        let told = view.and_then(|view| Unreached::parse(&view, packet));
+        let Some(told) = told else { return Ok(false) };
+        let about = id_of(told.quoted).and_then(|id| self.sent.get(&id)).map(|entry| entry.inner);
+        let is_right = about.is_some_and(|inner| {
+            let is_own = inner.body != Body::Forbidden(Overreach::Source);
+            let is_whole = inner.bytes().starts_with(told.quoted);
+            let by = told.by == GATEWAY && told.why == Unreachable::Prohibited;
+            !inner.body.may_arrive() && is_own && is_whole && by && inner.client == client
+        });
+        match about {
+            Some(inner) if is_right && self.refused.insert(inner.id) => Ok(true),
+            Some(_) | None => {
+                let what = format!("client {client} is told that {about:?} is refused");
+                Err(Breach::new(Law::Delivery, what))
+            }
+        }
+    }
+
+    /// How many packets clients were told of that the gateway refused.
+    pub(in crate::world) fn refused(&self) -> usize {
+        self.refused.len()
     }
 
     /// Whether packet `id` was delivered.

@@ -1,16 +1,17 @@
 //! What each law's bookkeeping accepts and refuses. That the world asks it, and that every law
 //! speaks when a node breaks it, is `broken_tests`.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use rove_proto::node::PeerStatus;
-use rove_proto::wire::inner::InnerPacket;
+use rove_proto::wire::icmp;
+use rove_proto::wire::inner::{InnerPacket, InnerView};
 
 use super::*;
 use crate::emu::SECOND;
 use crate::world::engine::World;
-use crate::world::inner::Body;
-use crate::world::op::Way;
+use crate::world::inner::{self, Body, GATEWAY, Inner};
+use crate::world::op::{Overreach, Way};
 use crate::world::watch::Watch;
 
 fn remote(last: u8) -> SocketAddr {
@@ -61,6 +62,27 @@ fn what_a_client_may_not_send_never_arrives() {
         let packet = delivery.send(0, 0, Way::Up, Body::Forbidden(what)).bytes();
         assert_eq!(law(delivery.arrived(1, None, &packet)), Some(Law::Delivery), "{what:?}");
     }
+}
+
+#[test]
+fn a_client_is_told_once_of_what_it_may_not_send() {
+    let mut delivery = Delivery::default();
+    let told = |by: Ipv4Addr, inner: &Inner| {
+        let (packet, mut out) = (inner.bytes(), Vec::new());
+        let view = InnerView::parse(&packet, packet.len()).unwrap();
+        assert!(icmp::prohibit(by.into(), &view, &packet, &mut out));
+        out
+    };
+    let refused = delivery.send(0, 0, Way::Up, Body::Forbidden(Overreach::Private));
+    let word = told(GATEWAY, &refused);
+    assert_eq!(delivery.is_refusal(1, &word).err().map(|b| b.law), Some(Law::Delivery), "not its");
+    assert!(delivery.is_refusal(0, &told(inner::SERVER, &refused)).is_err(), "by another");
+    assert_eq!(delivery.is_refusal(0, &word).ok(), Some(true));
+    assert!(delivery.is_refusal(0, &word).is_err(), "twice");
+    let welcome = delivery.send(0, 0, Way::Up, Body::Data(100));
+    assert!(delivery.is_refusal(0, &told(GATEWAY, &welcome)).is_err(), "it may be sent");
+    assert_eq!(delivery.is_refusal(0, &welcome.bytes()).ok(), Some(false));
+    assert_eq!(delivery.refused(), 1);
 }
 
 #[test]
