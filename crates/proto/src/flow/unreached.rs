@@ -43,8 +43,8 @@ impl Flows {
         self.nowhere.note(tuple, unreached.why, by_peer);
     }
 
-    /// Adds to the report on a flow that its first packet got nowhere, if nothing has come since:
-    /// who was heard of is reached.
+    /// Adds to the report on a flow that its first packet got nowhere, if it is no further since:
+    /// who is heard of is reached.
     pub fn complete(&self, report: &mut FlowReport) {
         let is_silent = match report.tuple.protocol {
             TCP => report.stage == Stage::Opening,

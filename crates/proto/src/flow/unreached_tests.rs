@@ -12,7 +12,12 @@ fn segment(way: Way, port: u16, seq: u32, flags: Flags) -> Vec<u8> {
     let (local, remote) = (([10, 77, 0, 2].into(), port), ([192, 168, 7, 1].into(), 80));
     let (source, destination) = if way == Way::Out { (local, remote) } else { (remote, local) };
     let ends = Ends { source, destination };
-    let ack = Seq(if way == Way::In { SEQ.wrapping_add(1) } else { 0 });
+    let ack = match way {
+        Way::In => SEQ.wrapping_add(1),
+        Way::Out if flags.has(Flags::ACK) => 5_001,
+        Way::Out => 0,
+    };
+    let ack = Seq(ack);
     let mut packet = Vec::new();
     let made = Made { ends, seq: Seq(seq), ack, flags, window: 9_000, timestamps: None };
     made.emit((&[], &[]), &mut packet);
@@ -87,6 +92,9 @@ fn who_is_answered_is_reached() {
     let answer = segment(Way::In, 40_000, 5_000, Flags::SYN.and(Flags::ACK));
     let view = InnerView::parse(&answer, answer.len()).unwrap();
     scene.flows.incoming(scene.now, &mut scene.memory, &view, &answer);
+    let ack = segment(Way::Out, 40_000, SEQ.wrapping_add(1), Flags::ACK);
+    let view = InnerView::parse(&ack, ack.len()).unwrap();
+    scene.flows.outgoing(scene.now, &mut scene.memory, &view, &InnerPacket::whole(&ack));
     assert!(!scene.told().contains(&Why::Refused));
     scene.refuse(&segment(Way::Out, 40_000, SEQ, Flags::SYN), true);
     assert!(!scene.told().contains(&Why::Refused));

@@ -32,7 +32,7 @@ fn what_is_said_is_as_the_rfcs_have_it() {
     let about = syn("10.1.0.2", "192.168.7.1");
     let said = told("10.1.0.1", &about).unwrap();
     // The sum of 0x030d and of what is quoted, whose IP header sums to nothing.
-    let head = "45000044000040004001268e0a0100010a010002";
+    let head = "4500004400004000400126b50a0100010a010002";
     let mut sum = Sum::default().word(0x030d).bytes(&about);
     assert_eq!(hex(&said[..20]), head);
     assert_eq!(hex(&said[20..28]), format!("030d{:04x}00000000", sum.checksum()));
@@ -107,7 +107,8 @@ fn what_is_damaged_or_about_another_is_not_believed() {
         damaged[at] ^= 0x10;
         assert_eq!(Unreached::parse(&view(&damaged), &damaged), None, "byte {at}");
     }
-    for len in 20..said.len() {
+    for len in 20..said.len() - 2 {
+        // The last two bytes are zero, and no checksum knows whether they are there.
         let mut cut = said[..len].to_vec();
         cut[2..4].copy_from_slice(&u16::try_from(len).unwrap().to_be_bytes());
         assert_eq!(Unreached::parse(&view(&cut), &cut), None, "{len} bytes");
