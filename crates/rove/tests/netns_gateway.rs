@@ -5,6 +5,7 @@
 mod support;
 
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::binary;
@@ -196,6 +197,30 @@ fn status_tells_what_was_heard_and_reload_what_was_taken() {
         assert!(error.contains("nft"), "{error}");
         lab.rove("client", "up").ok();
         assert!(reaches("client", inside));
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
+fn who_is_refused_is_told_at_once_and_may_ask_why() {
+    in_namespace("who_is_refused_is_told_at_once_and_may_ask_why", || {
+        let lab = Lab::new("a destination that is refused");
+        let _gateway = lab.gateway();
+        let within = "192.0.2.254:8080";
+        serve_pattern("router", within, 1_000);
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        let asked = Instant::now();
+        assert!(!reaches("client", within));
+        assert!(asked.elapsed() < Duration::from_millis(700), "it has an answer");
+        let why = "refused by the gateway: not among this peer's destinations";
+        let explained = lab.rove("client", &format!("explain {within}")).ok();
+        assert!(explained.contains(why), "{explained}");
+        let flows = lab.rove("client", "flows").ok();
+        assert!(flows.contains(why), "{flows}");
+
+        lab.rove("gateway", &format!("gateway allow laptop {within}")).ok();
+        wait_until("it may go there now", || reaches("client", within));
         lab.rove("client", "down").ok();
     });
 }

@@ -1,5 +1,8 @@
 //! The headers of inner IP packets, from the TUN device or from a peer.
 
+use std::net::IpAddr;
+
+use rove_proto::wire::icmp::{Unreachable, Unreached, may_be_answered, prohibit};
 use rove_proto::wire::inner::{InnerPacket, InnerView, MAX_PACKET, declared_len};
 
 use crate::Target;
@@ -29,12 +32,42 @@ fn run(data: &[u8]) {
         packet.copy_to(&mut copy);
         assert_eq!(copy, data);
     }
+    errors(&view, data);
 }
+
+/// What an error of ICMP quotes was sent by whom it goes to; and what may be answered by one can be
+/// told of what it was about.
+fn errors(view: &InnerView, packet: &[u8]) {
+    if let Some(heard) = Unreached::parse(view, packet) {
+        assert_eq!(heard.view.source, view.destination);
+    }
+    if may_be_answered(view, packet) {
+        let from = if view.source.is_ipv4() { [10, 77, 0, 1].into() } else { V6_GATEWAY.into() };
+        let mut answer = Vec::new();
+        prohibit(from, view, packet, &mut answer);
+        let answered = InnerView::parse(&answer, answer.len()).expect("an inner packet");
+        let heard = Unreached::parse(&answered, &answer).expect("what it is");
+        assert_eq!((heard.by, heard.why), (from, Unreachable::Prohibited));
+        assert_eq!((heard.view.source, heard.view.destination), (view.source, view.destination));
+        assert!(packet.starts_with(heard.quoted));
+        assert!(!may_be_answered(&answered, &answer), "an error about an error");
+    }
+}
+
+const V6_GATEWAY: [u8; 16] = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
 
 fn seeds() -> Vec<Vec<u8>> {
     let mut later_fragment = udp_v4(b"later");
     later_fragment[7] = 10;
+    let refusal = |from: IpAddr, about: Vec<u8>| {
+        let view = InnerView::parse(&about, about.len()).expect("a packet of this file");
+        let mut answer = Vec::new();
+        prohibit(from, &view, &about, &mut answer);
+        answer
+    };
     vec![
+        refusal([10, 77, 0, 1].into(), udp_v4(b"ping")),
+        refusal(V6_GATEWAY.into(), v6(17, &[0, 53, 0xc0, 0, 0, 12, 0, 0, 1, 2, 3, 4])),
         udp_v4(b"ping"),
         later_fragment,
         v6(17, &[0, 53, 0xc0, 0, 0, 12, 0, 0, 1, 2, 3, 4]),

@@ -115,6 +115,11 @@ impl Table {
         Some(place)
     }
 
+    /// The connection of `tuple`, for who only reads.
+    pub(super) fn peek(&self, tuple: &Tuple) -> Option<&Flow> {
+        self.get(Place(self.index[self.slot_of(tuple)?]))
+    }
+
     /// The connection at `place`.
     pub(super) fn get(&self, place: Place) -> Option<&Flow> {
         self.flows.get(place.0 as usize)?.as_deref()

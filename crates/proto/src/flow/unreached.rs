@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::Flows;
-use super::report::{FlowReport, Stage, Why};
+use super::report::{FlowReport, Why};
 use super::tcp::State;
 use super::tuple::{Tuple, Way};
 use crate::wire::icmp::{Unreachable, Unreached};
@@ -47,7 +47,7 @@ impl Flows {
     /// who is heard of is reached.
     pub fn complete(&self, report: &mut FlowReport) {
         let is_silent = match report.tuple.protocol {
-            TCP => report.stage == Stage::Opening,
+            TCP => self.table.peek(&report.tuple).is_some_and(|flow| !flow.remote.is_known),
             _ => report.received == 0,
         };
         let mut said = self.nowhere.list.iter();
@@ -61,10 +61,10 @@ impl Flows {
     }
 
     /// Whether what is quoted is the beginning of a connection that nobody has answered.
-    fn is_first(&mut self, tuple: &Tuple, unreached: &Unreached<'_>) -> bool {
+    fn is_first(&self, tuple: &Tuple, unreached: &Unreached<'_>) -> bool {
         let at = unreached.view.transport.map_or(0, |at| at + 4);
         let seq = unreached.quoted.get(at..).and_then(|rest| rest.first_chunk::<4>());
-        let flow = self.table.find(tuple).and_then(|place| self.table.get(place));
+        let flow = self.table.peek(tuple);
         let (Some(flow), Some(seq)) = (flow, seq) else { return false };
         let sent = flow.local.next.beyond(Seq(u32::from_be_bytes(*seq))) as usize;
         flow.state == State::Opening && !flow.remote.is_known && (1..=MAX_PACKET).contains(&sent)

@@ -40,13 +40,12 @@ impl Peer {
     /// Gateway: a packet may not go where it wants to. Its sender is told.
     pub(super) fn refuse(&mut self, cx: &mut Context<'_>, view: &InnerView, packet: &[u8]) {
         let Some(from) = self.access.refuses_from(view) else { return };
-        let mut answer = Vec::new();
-        if self.epochs.current.is_none()
-            || !icmp::prohibit(from, view, packet, &mut answer)
-            || !self.refusals.take(cx.now)
-        {
+        let may_be_said = self.epochs.current.is_some() && icmp::may_be_answered(view, packet);
+        if !may_be_said || !self.refusals.take(cx.now) {
             return;
         }
+        let mut answer = Vec::new();
+        icmp::prohibit(from, view, packet, &mut answer);
         let sent = InnerView::parse(&answer, answer.len())
             .and_then(|view| self.send_inner(cx, &view, InnerPacket::whole(&answer)));
         if let Err(reason) = sent {

@@ -73,12 +73,9 @@ impl<'a> Unreached<'a> {
 }
 
 /// Appends to `out` what tells the sender of the packet `view` that it is administratively
-/// prohibited, from `from`. Returns whether there is such a thing: errors, fragments other than the
-/// first, and what goes to many are not answered (RFC 1812, 4.3.2.7; RFC 4443, 2.4 e).
-pub fn prohibit(from: IpAddr, view: &InnerView, packet: &[u8], out: &mut Vec<u8>) -> bool {
-    if !is_answered(view, packet) || from.is_ipv4() != view.source.is_ipv4() {
-        return false;
-    }
+/// prohibited, from `from`, an address of the same family. Whether there may be such an answer
+/// [`may_be_answered`] says.
+pub fn prohibit(from: IpAddr, view: &InnerView, packet: &[u8], out: &mut Vec<u8>) {
     let quoted = &packet[..packet.len().min(QUOTED_MAX)];
     let (protocol, kind) =
         if from.is_ipv4() { (ICMP, PROHIBITED) } else { (ICMPV6, PROHIBITED_V6) };
@@ -90,7 +87,6 @@ pub fn prohibit(from: IpAddr, view: &InnerView, packet: &[u8], out: &mut Vec<u8>
     out.extend_from_slice(quoted);
     let checksum = sum(from, view.source, &out[at..]).checksum();
     out[at + 2..at + 4].copy_from_slice(&checksum.to_be_bytes());
-    true
 }
 
 /// The sum of a message: only ICMPv6 adds the pseudo header (RFC 4443, 2.3).
@@ -103,7 +99,9 @@ fn sum(source: IpAddr, destination: IpAddr, message: &[u8]) -> Sum {
     pseudo.bytes(message)
 }
 
-fn is_answered(view: &InnerView, packet: &[u8]) -> bool {
+/// Whether a packet may be answered by an error: none is made about an error, a fragment other than
+/// the first, or what goes to many (RFC 1812, 4.3.2.7; RFC 4443, 2.4 e).
+pub fn may_be_answered(view: &InnerView, packet: &[u8]) -> bool {
     let one = |address: IpAddr| match address {
         IpAddr::V4(v4) => {
             !(v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || v4.is_loopback())

@@ -19,8 +19,11 @@ fn view(packet: &[u8]) -> InnerView {
 }
 
 fn told(from: &str, packet: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    prohibit(from.parse().unwrap(), &view(packet), packet, &mut out).then_some(out)
+    let (view, mut out) = (view(packet), Vec::new());
+    may_be_answered(&view, packet).then(|| {
+        prohibit(from.parse().unwrap(), &view, packet, &mut out);
+        out
+    })
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -89,7 +92,6 @@ fn errors_later_fragments_and_what_goes_to_many_are_not_answered() {
     for to in [[224, 0, 0, 251], [255; 4], [0; 4]] {
         assert!(!with(&|packet| packet[16..20].copy_from_slice(&to)), "{to:?}");
     }
-    assert!(told("fd00::1", &syn("10.1.0.2", "192.168.7.1")).is_none(), "the other family");
     let group = syn("fd00::2", "ff02::fb");
     assert!(told("fd00::1", &group).is_none());
     let mut error = syn("fd00::2", "fd07::1");

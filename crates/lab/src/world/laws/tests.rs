@@ -70,7 +70,7 @@ fn a_client_is_told_once_of_what_it_may_not_send() {
     let told = |by: Ipv4Addr, inner: &Inner| {
         let (packet, mut out) = (inner.bytes(), Vec::new());
         let view = InnerView::parse(&packet, packet.len()).unwrap();
-        assert!(icmp::prohibit(by.into(), &view, &packet, &mut out));
+        icmp::prohibit(by.into(), &view, &packet, &mut out);
         out
     };
     let refused = delivery.send(0, 0, Way::Up, Body::Forbidden(Overreach::Private));
