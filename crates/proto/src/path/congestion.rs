@@ -529,7 +529,7 @@ impl Controller {
     pub fn window(&self) -> f64 {
         let (gain, rate) = match self.phase {
             Phase::Startup { first, .. } => (STARTUP_GAIN, first),
-            Phase::Competes(competition) => return competition.window(self.datagram),
+            Phase::Competes(competition) => return competition.window(self.datagram, self.part()),
             Phase::Drain { .. } | Phase::Steady => (WINDOW_GAIN, 0.0),
         };
         let first = (WINDOW_FIRST * self.datagram).max(rate * self.trip.as_secs_f64());

@@ -40,8 +40,12 @@ const VARIES: (f64, f64) = (0.004, 1.0);
 
 /// The pace, times what the window makes of it: the window is what holds.
 const PACE: f64 = 1.25;
-/// Feedback comes after 11,000 bytes, and on the average half of those have arrived already.
+/// Feedback comes after 11,000 bytes, and on the average half of those have arrived already. Of many
+/// paths each is slower, and told of sooner than that: all together have what one has.
 const UNTOLD: f64 = 5_500.0;
+/// Datagrams that leave beyond the window on the average, since a whole one does as soon as there is
+/// any room: of many paths, too, no more than of one.
+const BEYOND: f64 = 0.5;
 /// Weight of a round trip in their mean.
 const TRIP_WEIGHT: f64 = 1.0 / 8.0;
 /// Whether somebody else is still there is tried so often,
@@ -109,9 +113,10 @@ pub(super) struct Competition {
 }
 
 impl Competition {
-    /// Bytes that may be on their way, in datagrams of so many.
-    pub(super) fn window(&self, datagram: f64) -> f64 {
-        self.cubic.window() * datagram + UNTOLD
+    /// Bytes that may be on their way, in datagrams of so many, by what is such a part of all that
+    /// lead through the queue.
+    pub(super) fn window(&self, datagram: f64, part: f64) -> f64 {
+        (self.cubic.window() - BEYOND * (1.0 - part)) * datagram + UNTOLD * part
     }
 
     /// Bytes per second that leave.
@@ -164,7 +169,7 @@ impl Controller {
     }
 
     /// The part of this path of all that lead through its queue.
-    fn part(&self) -> f64 {
+    pub(super) fn part(&self) -> f64 {
         self.rate / (self.rate + self.company).max(1.0)
     }
 
@@ -252,7 +257,7 @@ impl Controller {
             competition.trip += (trip.as_secs_f64() - competition.trip) * TRIP_WEIGHT;
         }
         let trip = super::seconds(competition.trip);
-        let is_full = was_in_flight as f64 + 2.0 * datagram >= competition.window(datagram);
+        let is_full = was_in_flight as f64 + 2.0 * datagram >= competition.window(datagram, part);
         if told.lost > 0 {
             // What left before that is of the same moment as the last loss.
             if told.rate.is_some_and(|rate| rate.prior_delivered >= competition.recovers) {

@@ -1,5 +1,6 @@
 use super::super::model::{Link, World};
-use crate::time::Duration;
+use super::{Controller, Phase};
+use crate::time::{Duration, Instant};
 
 /// Mbit/s, milliseconds, and seconds of what the queue holds.
 const LINKS: [(f64, u64, f64); 6] = [
@@ -153,4 +154,20 @@ fn two_who_competed_with_another_do_not_go_on_with_each_other() {
     }
     // Chance has a part in it; by now they would find each other in the rest as well.
     assert!(calm >= 22, "{calm} of 24");
+}
+
+#[test]
+fn what_is_on_its_way_beyond_the_window_is_that_of_all_paths_of_a_queue_together() {
+    let beyond = |paths: f64| {
+        let mut controller = Controller::new(Instant::ZERO, Some(Duration::from_millis(100)));
+        controller.rate = 125_000.0;
+        controller.company = (paths - 1.0) * controller.rate;
+        controller.compete(Instant::ZERO, 0.0);
+        let Phase::Competes(it) = controller.phase else { panic!("it was told to") };
+        paths * (controller.window() - it.cubic.window() * controller.datagram)
+            + (paths - 1.0) * controller.datagram / 2.0
+    };
+    for paths in [1.0, 2.0, 4.0] {
+        assert!((beyond(paths) - 5_500.0).abs() < 1e-6, "{paths}: {}", beyond(paths));
+    }
 }

@@ -13,8 +13,10 @@ const C: f64 = 0.4;
 const BETA: f64 = 0.7;
 /// By how much it grows at most in a round trip (section 4.2).
 const GROWTH_MAX: f64 = 1.5;
-/// It is no smaller than this, datagrams,
+/// It is no smaller than this, datagrams, of all paths through one queue together,
 const LEAST: f64 = 4.0;
+/// nor than this of one of them,
+const LEAST_EACH: f64 = 1.0;
 /// and no larger, so that a hostile peer makes no number of it that is none.
 const MOST: f64 = 1e7;
 
@@ -62,7 +64,7 @@ impl Cubic {
     pub(super) fn lost(&mut self, now: Instant, part: f64) {
         let is_less = self.window < self.before;
         self.before = if is_less { self.window * (1.0 + BETA) / 2.0 } else { self.window };
-        self.window = (self.window * BETA).max(LEAST);
+        self.window = (self.window * BETA).max((LEAST * part).max(LEAST_EACH));
         self.friendly = self.window;
         let constant = C * part.clamp(0.01, 1.0).powi(4);
         self.returns = ((self.before - self.window).max(0.0) / constant).cbrt();
@@ -125,6 +127,15 @@ mod tests {
         };
         assert!((grown(1.0) - 0.53).abs() < 0.01);
         assert!((grown(1.0) / grown(0.5) - 4.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn paths_through_one_queue_have_no_more_at_the_least_than_one() {
+        for (part, least) in [(1.0, 4.0), (0.5, 2.0), (0.25, 1.0), (0.01, 1.0)] {
+            let mut cubic = Cubic::new(Instant::ZERO, 20.0);
+            (0..20_u32).for_each(|trip| cubic.lost(Instant::ZERO + TRIP * trip, part));
+            assert!((cubic.window() - least).abs() < 1e-9, "{part}: {}", cubic.window());
+        }
     }
 
     #[test]
