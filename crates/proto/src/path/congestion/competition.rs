@@ -40,11 +40,11 @@ const VARIES: (f64, f64) = (0.004, 1.0);
 
 /// The pace, times what the window makes of it: the window is what holds.
 const PACE: f64 = 1.25;
-/// Feedback comes after 11,000 bytes, and on the average half of those have arrived already. Of many
-/// paths each is slower, and told of sooner than that: all together have what one has.
+/// Feedback comes after 11,000 bytes, and on the average half of those have arrived already. Of
+/// many paths each is slower, and told of sooner than that: all together have what one has.
 const UNTOLD: f64 = 5_500.0;
-/// Datagrams that leave beyond the window on the average, since a whole one does as soon as there is
-/// any room: of many paths, too, no more than of one.
+/// Datagrams that leave beyond the window on the average, since a whole one does as soon as there
+/// is any room: of many paths, too, no more than of one.
 const BEYOND: f64 = 0.5;
 /// Weight of a round trip in their mean.
 const TRIP_WEIGHT: f64 = 1.0 / 8.0;
