@@ -127,6 +127,33 @@ fn a_silent_way_that_is_back_is_found_within_a_round_trip_and_20_ms() {
     }
 }
 
+/// Where links carry together, what is sent again has a place behind what was lost.
+#[test]
+fn what_was_lost_with_the_last_way_is_not_waited_for() {
+    for sender in [Sender::Client, Sender::Server] {
+        for outage in [400, 1_000, 1_437, 5_003, 15_011] {
+            let mut scene = Scene::new(sender);
+            scene.pair.tell_client(Command::SetMode(Mode::Full));
+            scene.run(ROUND_TRIP * 2);
+            scene.cut();
+            for nth in 0..3 {
+                scene.say(true, Flags::ACK, START.plus(1 + nth * 1_000), START.plus(1), &SEGMENT);
+            }
+            scene.run(Duration::from_millis(outage));
+            scene.mend();
+            let back = scene.pair.now;
+            scene.run(ROUND_TRIP * 4); // nobody answers: later it leaves again
+            let heard = scene.heard(false).into_iter().filter(|(_, segment)| segment.len > 0);
+            let (at, numbers): (Vec<_>, Vec<_>) = heard.map(|(at, it)| (at, it.seq)).unzip();
+            assert_eq!(numbers, [1, 1_001, 2_001].map(|nth| START.plus(nth)));
+            // Its sender alone asks whether the way is back: the answer is waited for.
+            let due = ROUND_TRIP + FOUND_WITHIN + DELAY;
+            let after = at[0].saturating_since(back);
+            assert!(after <= due, "{sender:?}, {outage} ms: {after:?}");
+        }
+    }
+}
+
 /// A download that is cut for so long, and when the client sent something by another socket since.
 fn cut_download(outage: Duration) -> (Scene, Vec<Duration>) {
     let mut scene = Scene::new(Sender::Server);

@@ -243,6 +243,23 @@ impl Entry {
         self.due = Some(if self.len == 0 { now + REST_TIME } else { next });
     }
 
+    /// Drops what waits of which `is_useless` says so, and counts none of it.
+    pub fn forget(&mut self, blocks: &mut Blocks, mut is_useless: impl FnMut(&[u8]) -> bool) {
+        for bucket in self.buckets.iter_mut().flatten() {
+            for _ in 0..bucket.slots.len() {
+                let Some(slot) = bucket.slots.pop_front() else { break };
+                if is_useless(slot.packet.packet()) {
+                    let len = slot.packet.len();
+                    (bucket.bytes, self.bytes, self.len) =
+                        (bucket.bytes - len, self.bytes - len, self.len - 1);
+                    blocks.discard(slot.packet);
+                } else {
+                    bucket.slots.push_back(slot);
+                }
+            }
+        }
+    }
+
     /// Drops everything and forgets the buckets.
     pub fn clear(&mut self, blocks: &mut Blocks) {
         for bucket in self.buckets.iter_mut().flatten() {

@@ -351,6 +351,23 @@ proptest! {
     }
 }
 
+#[test]
+fn what_is_of_no_use_any_more_is_forgotten_and_the_rest_keeps_its_order() {
+    let (mut entry, mut blocks, mut out) = (Entry::default(), Blocks::default(), Vec::new());
+    for number in 0..6 {
+        let packet = packet(1_000, 0, number);
+        let whole = InnerPacket::whole(&packet);
+        entry.push(&mut blocks, at_us(0), BULK, whole, number as usize, Bound::LONG);
+    }
+    let whole = packet(100, 0, 8);
+    entry.push(&mut blocks, at_us(0), SPARSE, InnerPacket::whole(&whole), 8, Bound::LONG);
+    entry.forget(&mut blocks, |packet| id(packet).is_multiple_of(2));
+    assert_eq!((entry.len(), entry.bytes(), entry.queued(BULK)), (3, 3_000, 3_000));
+    let mut left = std::iter::from_fn(|| pop(&mut entry, &mut blocks, at_us(1), &mut out));
+    assert_eq!(left.by_ref().map(|popped| popped.kept).collect::<Vec<_>>(), [1, 3, 5]);
+    assert_eq!((entry.len(), entry.take_dropped()), (0, 0));
+}
+
 /// What leaves of each bucket of 16, 4 and 1 shares, in bytes, while those that `offer` always have
 /// something that waits.
 fn shares(offer: [bool; 3]) -> [usize; 3] {

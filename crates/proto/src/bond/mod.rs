@@ -108,6 +108,13 @@ impl Bond {
         }
     }
 
+    /// Forgets what waits of which `is_useless` says so.
+    pub fn forget(&mut self, blocks: &mut Blocks, mut is_useless: impl FnMut(&[u8]) -> bool) {
+        self.entry.forget(blocks, &mut is_useless);
+        self.lines.forget(blocks, &mut is_useless);
+        self.looked = None;
+    }
+
     /// Forgets what waits.
     pub fn clear(&mut self, blocks: &mut Blocks) {
         self.entry.clear(blocks);

@@ -89,6 +89,8 @@ struct Bucket {
     /// How many numbers the sequence has that this one follows, the low bits, while that one has
     /// not gone on so far.
     follows: Option<u16>,
+    /// No number before this one will come that has not.
+    ended: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -199,6 +201,18 @@ impl Reorder {
             {
                 self.make_ready(bucket);
             }
+        }
+    }
+
+    /// Nobody will send what is missing of a bucket before the number `end`: what is kept of that
+    /// goes on without. [`Self::next`] is to be asked afterwards.
+    pub fn end_at(&mut self, bucket: u8, end: u32) {
+        self.buckets.resize(BUCKETS, None);
+        let line = self.buckets[usize::from(bucket)].get_or_insert_default();
+        line.ended = Some(end);
+        line.pass_missing();
+        if line.goes_on() {
+            self.make_ready(bucket);
         }
     }
 
@@ -354,6 +368,20 @@ impl Bucket {
             missing.remove(self.next);
         }
         self.next = self.next.wrapping_add(1);
+        self.pass_missing();
+    }
+
+    /// Gives up the gap that is next, as far as nobody will fill it.
+    fn pass_missing(&mut self) {
+        let Some(end) = self.ended else { return };
+        let left = end.wrapping_sub(self.next);
+        if left == 0 || left >= HALF {
+            self.ended = None;
+            return;
+        }
+        let kept = self.places.front().map(|first| first.sequence);
+        let kept = kept.filter(|first| first.wrapping_sub(self.next) < left);
+        self.skip_to(kept.unwrap_or(end));
     }
 
     /// Gives up all numbers before `sequence`.

@@ -73,6 +73,34 @@ fn what_is_in_order_is_not_kept() {
 }
 
 #[test]
+fn what_nobody_will_send_is_not_waited_for() {
+    let mut exit = Exit::beginning_at(u32::MAX - 4);
+    let end =
+        |exit: &mut Exit, number: u32| exit.reorder.end_at(9, exit.start.wrapping_add(number));
+    // 0, 2 and 5 are missing, and the rest is kept; nobody will send what is before 4.
+    for number in [1, 3, 4, 6] {
+        assert_eq!(exit.take(at(0), number, HOLD), Taken::Kept);
+    }
+    end(&mut exit, 4);
+    assert_eq!(exit.next(at(0)), [1, 3, 4], "5 may come");
+    assert_eq!(exit.take(at(0), 2, HOLD), Taken::Late);
+    assert_eq!(exit.take(at(0), 2, HOLD), Taken::Duplicate);
+    // It is said once more, and of what has gone on already.
+    end(&mut exit, 4);
+    assert_eq!(exit.next(at(0)), []);
+    // Nothing is kept that is before the end: what comes first after it is next.
+    end(&mut exit, 20);
+    assert_eq!(exit.next(at(0)), [6]);
+    assert_eq!(exit.take(at(0), 20, HOLD), Taken::Deliver);
+    assert_eq!(exit.take(at(0), 5, HOLD), Taken::Late);
+    assert!(exit.is_at_rest());
+    // Of a bucket of which nothing came yet, too.
+    exit.reorder.end_at(8, 3);
+    let first = exit.reorder.take(&mut exit.blocks, at(0), 8, 3, &bytes(3), HOLD);
+    assert_eq!(first, Taken::Deliver);
+}
+
+#[test]
 fn a_gap_waits_from_the_first_that_came_after_it() {
     let mut exit = Exit::default();
     let ms = |ms: u64| at(ms * 1_000);

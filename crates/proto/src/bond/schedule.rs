@@ -226,6 +226,22 @@ impl Lines {
         }
     }
 
+    /// Forgets what `is_useless` says is of no use; what waits then is to be settled.
+    pub fn forget(&mut self, blocks: &mut Blocks, mut is_useless: impl FnMut(&[u8]) -> bool) {
+        for line in &mut self.lines {
+            for _ in 0..line.given.len() {
+                let Some((given, packet)) = line.pop() else { break };
+                if is_useless(packet.packet()) {
+                    self.len -= 1;
+                    blocks.discard(packet);
+                } else {
+                    line.bytes += given.len;
+                    line.given.push_back((given, packet));
+                }
+            }
+        }
+    }
+
     /// Forgets everything. Returns how many packets that were.
     pub fn clear(&mut self, blocks: &mut Blocks) -> usize {
         let packets = self.lines.drain(..).flat_map(|line| line.given);

@@ -139,6 +139,22 @@ fn what_waits_over_new_keys_keeps_its_place_and_over_two_gets_one_in_the_order_t
 }
 
 #[test]
+fn what_is_of_no_use_any_more_is_forgotten_and_the_rest_keeps_its_order() {
+    let (mut lines, mut blocks) = (Lines::default(), Blocks::default());
+    let mut ways = [way(1, 8.0, 0)];
+    lines.settle(&mut ways);
+    for sequence in 0..6 {
+        lines.push(&mut ways[0], packet(sequence), bytes(&[sequence as u8; 1_000]));
+    }
+    lines.forget(&mut blocks, |packet| packet[0].is_multiple_of(2));
+    lines.settle(&mut ways);
+    assert_eq!((lines.bytes(), ways[0].waiting), (3_000, 3_000));
+    let left = std::iter::from_fn(|| lines.pop(&mut ways[0])).map(|(given, _)| given.sequence);
+    assert_eq!(left.collect::<Vec<_>>(), [1, 3, 5]);
+    assert!(lines.is_empty());
+}
+
+#[test]
 fn short_packets_take_room_as_well() {
     let mut lines = Lines::default();
     let mut ways = [way(1, 8_000.0, 0)];

@@ -39,6 +39,7 @@ impl Peer {
             (false, true) => {
                 let trip = self.paths.active().map(|path| path.rtt.smoothed());
                 self.flows.resume(cx.now, cx.memory, trip.unwrap_or_default());
+                self.end_sequences(cx);
             }
             (true, true) => return,
             (false, false) => {}

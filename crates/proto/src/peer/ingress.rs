@@ -165,6 +165,10 @@ impl Peer {
             Frame::First { bucket, epoch, end, packet } => {
                 self.take_first(cx, arrival.epoch, bucket, (epoch, end), packet)
             }
+            Frame::Ended { bucket, end } => {
+                self.take_end(cx, arrival.epoch, bucket, end);
+                Ok(())
+            }
             Frame::Fragment { packet_id, index, piece } => {
                 let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
                 match epoch.reassembly.receive(cx.now, packet_id, index, piece)? {
@@ -215,11 +219,16 @@ impl Peer {
             }
             Frame::Unknown => Ok(()),
             Frame::UnknownCritical(kind) => {
-                self.say_close(cx, crate::error::CloseCode::Protocol);
-                self.end(cx, PeerError::UnknownFrame(kind));
+                self.close_over_frame(cx, kind);
                 Ok(())
             }
         }
+    }
+
+    /// The peer said something that must not be skipped, and nobody here knows what it means.
+    fn close_over_frame(&mut self, cx: &mut Context<'_>, kind: u8) {
+        self.say_close(cx, crate::error::CloseCode::Protocol);
+        self.end(cx, PeerError::UnknownFrame(kind));
     }
 
     /// The peer has taken what it was told for certain: there may be room for more.

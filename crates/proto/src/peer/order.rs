@@ -1,5 +1,6 @@
 //! What came by several paths becomes a sequence again, as far as that can be had in time.
 
+use super::egress::Load;
 use super::epoch::Standing;
 use super::index::EpochId;
 use super::live::Came;
@@ -8,6 +9,9 @@ use crate::bond::reorder::Taken;
 use crate::error::DropReason;
 use crate::path::Health;
 use crate::time::{Duration, Instant};
+use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
+use crate::wire::frame::{self, Frame};
+use crate::wire::inner::{InnerPacket, InnerView};
 
 /// When the outbox was full, the rest follows after this.
 const REST: Duration = Duration::from_millis(1);
@@ -17,6 +21,8 @@ const HOLD_TRIPS: f64 = 3.5;
 /// The least and the most of it.
 const HOLD_MIN: Duration = Duration::from_millis(30);
 const HOLD_MAX: Duration = Duration::from_millis(1_500);
+/// Sequences of which one datagram says where they ended.
+const ENDS_MAX: usize = (BASE_DATAGRAM - OVERHEAD) / frame::ENDED_LEN;
 
 impl Peer {
     /// A packet of a sequence that may have gaps: it is delivered in its turn.
@@ -56,6 +62,39 @@ impl Peer {
     ) -> Result<(), DropReason> {
         self.epochs.follow(epoch, bucket, before, end);
         self.take_ordered(cx, epoch, (bucket, 0), packet)
+    }
+
+    /// Of a sequence nothing will come before the number `end` that has not.
+    pub(super) fn take_end(&mut self, cx: &mut Context<'_>, epoch: EpochId, bucket: u8, end: u32) {
+        let Some((found, standing)) = self.epochs.find(epoch) else { return };
+        found.reorder.end_at(bucket, end);
+        self.release(cx, epoch, standing);
+    }
+
+    /// Connections whose way was lost are sent on from where they are known to be, not from what
+    /// was on its way: the peer is not to wait for that, nor has what still waits here to leave.
+    pub(super) fn end_sequences(&mut self, cx: &mut Context<'_>) {
+        let (flows, now) = (&mut self.flows, cx.now);
+        let is_repeated = |packet: &[u8]| {
+            let view = InnerView::parse(packet, packet.len());
+            let whole = InnerPacket::whole(packet);
+            view.is_ok_and(|view| flows.sends_again(now, &view, &whole))
+        };
+        self.bond.forget(cx.memory.blocks(), is_repeated);
+        let (Some(choice), Some(epoch)) = (self.paths.choose(), &self.epochs.current) else {
+            return;
+        };
+        let taken = |bucket| Frame::Ended { bucket, end: epoch.numbers.taken(bucket) };
+        let ends = (0..=u8::MAX).filter(|&bucket| epoch.numbers.taken(bucket) > 0).map(taken);
+        let ends: Vec<_> = ends.collect();
+        for some in ends.chunks(ENDS_MAX) {
+            let sent = self.send_on(cx, choice.original, Load::Quiet, |draft| {
+                some.iter().for_each(|end| end.emit(draft.frames()));
+            });
+            if let Err(reason) = sent {
+                cx.drops.count(reason);
+            }
+        }
     }
 
     /// There will be new keys, and those before the current ones are forgotten: what waits for

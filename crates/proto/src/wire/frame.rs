@@ -4,13 +4,20 @@
 //! the datagram's end does); all others are `type 1 | length 2 | body`, so that a later version's
 //! frame can be skipped. Bit 7 of the type says that a receiver which does not know it must close.
 
+mod emit;
+
 use std::net::SocketAddr;
 
-use super::cursor::{Reader, Writer};
+use super::cursor::Reader;
 use super::inner;
 use crate::error::{CloseCode, DropReason};
 use crate::id::PathSerial;
 use crate::time::Duration;
+
+pub use emit::{
+    emit_first_header, emit_fragment_header, emit_ordered_header, emit_packet_header, emit_padding,
+    emit_retransmission_header, emit_sequenced_header,
+};
 
 /// Type bytes.
 mod kind {
@@ -29,6 +36,7 @@ mod kind {
     pub(super) const CONTROL_ACK: u8 = 0x15;
     pub(super) const ECHO: u8 = 0x16;
     pub(super) const LAST_FEEDBACK: u8 = 0x17;
+    pub(super) const ENDED: u8 = 0x18;
     /// Set in the type of a frame that must not be skipped.
     pub(super) const CRITICAL: u8 = 0x80;
 }
@@ -56,6 +64,8 @@ pub const FEEDBACK_RUNS_MAX: usize = 8;
 pub const FEEDBACK_LEN_MAX: usize = TLV_OVERHEAD + 37 + 8 * FEEDBACK_RUNS_MAX;
 /// Bytes of a control acknowledgement.
 pub const CONTROL_ACK_LEN: usize = TLV_OVERHEAD + 8;
+/// Bytes of the frame that says where a sequence ended.
+pub const ENDED_LEN: usize = TLV_OVERHEAD + 5;
 /// Bytes of a close frame.
 pub const CLOSE_LEN: usize = TLV_OVERHEAD + 1;
 /// Bytes of a control frame before its body.
@@ -130,6 +140,14 @@ pub enum Frame<'a> {
     Challenge(Challenge),
     /// Answers a challenge.
     Response(Response),
+    /// Of the sequence of [`Self::Ordered`] packets of this bucket nothing will come that has not:
+    /// no number below `end`, which wraps.
+    Ended {
+        /// Which of the sender's sequences it is.
+        bucket: u8,
+        /// The first number that may still come.
+        end: u32,
+    },
     /// Ends the session.
     Close(CloseCode),
     /// A numbered frame that is repeated until it is acknowledged; its body is parsed by
@@ -164,6 +182,7 @@ impl Frame<'_> {
             | Self::LastFeedback(_)
             | Self::Challenge(_)
             | Self::Response(_)
+            | Self::Ended { .. }
             | Self::Close(_)
             | Self::Control { .. }
             | Self::ControlAck(_)
@@ -190,6 +209,7 @@ impl Frame<'_> {
             | Self::LastFeedback(_)
             | Self::Challenge(_)
             | Self::Response(_)
+            | Self::Ended { .. }
             | Self::Close(_)
             | Self::ControlAck(_)
             | Self::Echo(_) => false,
@@ -406,6 +426,7 @@ fn parse_body(kind: u8, body: &[u8]) -> Result<Frame<'_>, DropReason> {
         kind::RESPONSE => {
             Frame::Response(Response { token: reader.u64()?, observed: reader.socket_addr()? })
         }
+        kind::ENDED => Frame::Ended { bucket: reader.u8()?, end: reader.u32()? },
         kind::CLOSE => Frame::Close(CloseCode::from_byte(reader.u8()?)),
         kind::CONTROL => Frame::Control { number: reader.u32()?, body: reader.rest() },
         kind::CONTROL_ACK => {
@@ -437,110 +458,6 @@ fn parse_feedback(reader: &mut Reader<'_>) -> Result<Feedback, DropReason> {
     Ok(Feedback { serial, largest, delay_us, arrived_us, received, bytes, runs })
 }
 
-/// Appends frames to a datagram under construction. The caller has seen to the room.
-impl Frame<'_> {
-    /// Appends this frame to `out`.
-    pub fn emit(&self, out: &mut Vec<u8>) {
-        match *self {
-            Frame::Packet(packet) => {
-                out.push(kind::PACKET);
-                out.extend_from_slice(packet);
-            }
-            Frame::Sequenced { bucket, sequence, packet } => {
-                emit_sequenced_header(out, bucket, sequence);
-                out.extend_from_slice(packet);
-            }
-            Frame::Ordered { bucket, sequence, packet } => {
-                emit_ordered_header(out, bucket, sequence);
-                out.extend_from_slice(packet);
-            }
-            Frame::First { bucket, epoch, end, packet } => {
-                emit_first_header(out, bucket, epoch, end);
-                out.extend_from_slice(packet);
-            }
-            Frame::Fragment { packet_id, index, piece } => {
-                emit_fragment_header(out, packet_id, index);
-                out.extend_from_slice(piece);
-            }
-            Frame::Retransmission { serial, number, frame } => {
-                emit_retransmission_header(out, serial, number);
-                out.extend_from_slice(frame);
-            }
-            Frame::Feedback(ref feedback) => emit_tlv(out, kind::FEEDBACK, |w| {
-                emit_feedback(w, feedback);
-            }),
-            Frame::LastFeedback(ref feedback) => emit_tlv(out, kind::LAST_FEEDBACK, |w| {
-                emit_feedback(w, feedback);
-            }),
-            Frame::Challenge(challenge) => emit_tlv(out, kind::CHALLENGE, |w| {
-                let Challenge { prefer, abandon_others, beside, .. } = challenge;
-                w.u8(u8::from(prefer) | u8::from(abandon_others) << 1 | u8::from(beside) << 2);
-                w.u64(challenge.token);
-                w.u32(challenge.moves);
-            }),
-            Frame::Response(response) => emit_tlv(out, kind::RESPONSE, |w| {
-                w.u64(response.token);
-                w.socket_addr(response.observed);
-            }),
-            Frame::Close(code) => emit_tlv(out, kind::CLOSE, |w| w.u8(code.to_byte())),
-            Frame::Control { number, body } => emit_tlv(out, kind::CONTROL, |w| {
-                w.u32(number);
-                w.bytes(body);
-            }),
-            Frame::ControlAck(ack) => emit_tlv(out, kind::CONTROL_ACK, |w| {
-                w.u32(ack.next);
-                w.u32(ack.beyond);
-            }),
-            Frame::Echo(echo) => emit_tlv(out, kind::ECHO, |w| {
-                w.u32(u32::try_from(echo.delay.as_millis()).unwrap_or(u32::MAX));
-                w.u64(echo.token);
-            }),
-            Frame::Unknown | Frame::UnknownCritical(_) => {
-                debug_assert!(false, "frames of later versions are never sent");
-            }
-        }
-    }
-}
-
-/// Appends the type byte of a plain inner packet, whose bytes follow.
-pub fn emit_packet_header(out: &mut Vec<u8>) {
-    out.push(kind::PACKET);
-}
-
-/// Appends what precedes a sequenced inner packet, whose bytes follow.
-pub fn emit_sequenced_header(out: &mut Vec<u8>, bucket: u8, sequence: u32) {
-    out.extend_from_slice(&[kind::SEQUENCED, bucket]);
-    out.extend_from_slice(&sequence.to_be_bytes());
-}
-
-/// Appends what precedes an ordered inner packet, whose bytes follow.
-pub fn emit_ordered_header(out: &mut Vec<u8>, bucket: u8, sequence: u32) {
-    out.extend_from_slice(&[kind::ORDERED, bucket]);
-    out.extend_from_slice(&sequence.to_be_bytes());
-}
-
-/// Appends what precedes the first ordered inner packet of a sequence that follows another, whose
-/// bytes follow.
-pub fn emit_first_header(out: &mut Vec<u8>, bucket: u8, epoch: u16, end: u16) {
-    out.extend_from_slice(&[kind::FIRST, bucket]);
-    out.extend_from_slice(&epoch.to_be_bytes());
-    out.extend_from_slice(&end.to_be_bytes());
-}
-
-/// Appends what precedes a piece of an inner packet, which fills the rest of the datagram.
-pub fn emit_fragment_header(out: &mut Vec<u8>, packet_id: u32, index: u8) {
-    out.push(kind::FRAGMENT);
-    out.extend_from_slice(&packet_id.to_be_bytes());
-    out.push(index);
-}
-
-/// Appends what precedes a frame that is sent again, which follows.
-pub fn emit_retransmission_header(out: &mut Vec<u8>, serial: PathSerial, number: u32) {
-    out.push(kind::RETRANSMISSION);
-    out.extend_from_slice(&serial.0.to_be_bytes());
-    out.extend_from_slice(&number.to_be_bytes());
-}
-
 /// Whether a frame, with its type, may be sent again as it is: it was already, or its number tells
 /// whether it has arrived.
 pub fn is_repeatable(frame: &[u8]) -> bool {
@@ -557,34 +474,4 @@ pub fn packet_of(frame: &[u8]) -> Option<&[u8]> {
         _ => return None,
     };
     frame.get(before..)
-}
-
-/// Appends `len` bytes of padding; a receiver ignores all that follows the first.
-pub fn emit_padding(out: &mut Vec<u8>, len: usize) {
-    out.resize(out.len() + len, kind::PADDING);
-}
-
-fn emit_tlv(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Writer<'_>)) {
-    out.extend_from_slice(&[kind, 0, 0]);
-    let start = out.len();
-    body(&mut Writer::new(out));
-    let length = out.len() - start;
-    debug_assert!(length <= usize::from(u16::MAX));
-    let length = u16::try_from(length).unwrap_or(u16::MAX);
-    out[start - 2..start].copy_from_slice(&length.to_be_bytes());
-}
-
-fn emit_feedback(writer: &mut Writer<'_>, feedback: &Feedback) {
-    writer.u32(feedback.serial.0);
-    writer.u64(feedback.largest);
-    writer.u32(feedback.delay_us);
-    writer.u32(feedback.arrived_us);
-    writer.u64(feedback.received);
-    writer.u64(feedback.bytes);
-    let count = feedback.runs.iter().take_while(|run| run.0 > 0).count();
-    writer.u8(u8::try_from(count).unwrap_or(0));
-    for &(received, missing) in &feedback.runs[..count] {
-        writer.u32(received);
-        writer.u32(missing);
-    }
 }
