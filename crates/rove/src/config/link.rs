@@ -163,12 +163,13 @@ impl LinkRules {
 
     /// What holds for a link. A metered one stands by, unless something else is said: who has to
     /// count what it carries says so, or the network does, and a link that carries a share of
-    /// everything is soon expensive.
+    /// everything is soon expensive. So a modem of which nobody knows is taken for metered.
     pub fn terms(&self, link: LinkSeen<'_>) -> LinkTerms {
         let set = self.set.iter().filter(|(name, _)| name == link.name).map(|(_, said)| said);
         let rules = self.rules.iter().filter(|rule| rule.is_about(link)).map(|rule| &rule.said);
         let all: Vec<&Said> = set.chain(rules).collect();
-        let metered = all.iter().find_map(|said| said.metered).or(link.metered).unwrap_or(false);
+        let metered = all.iter().find_map(|said| said.metered).or(link.metered);
+        let metered = metered.unwrap_or(link.kind == LinkKind::Cellular);
         let usual = if metered { LinkUse::Backup } else { LinkUse::Always };
         let usage = all.iter().find_map(|said| said.usage).unwrap_or(usual);
         let at_cap = all.iter().find_map(|said| said.at_cap).unwrap_or(LinkUse::Never);

@@ -55,10 +55,19 @@ fn the_first_rule_that_says_something_counts() {
 #[test]
 fn a_metered_link_stands_by_unless_something_else_is_said() {
     let none = LinkRules::default();
-    assert_eq!(modem(&none), LinkTerms { at_cap: LinkUse::Never, ..LinkTerms::default() });
-    let told = LinkSeen { metered: Some(true), ..seen("wwan0", LinkKind::Cellular) };
+    let cable = seen("eth0", LinkKind::Ethernet);
+    let usual = LinkTerms { at_cap: LinkUse::Never, ..LinkTerms::default() };
+    assert_eq!(none.terms(cable), usual);
+    let told = LinkSeen { metered: Some(true), ..cable };
     assert_eq!(none.terms(told).usage, LinkUse::Backup);
     assert_eq!(rules("[[link]]\nmetered = false\n").terms(told).usage, LinkUse::Always);
+    // Of a modem it is so until somebody knows better.
+    assert_eq!((modem(&none).usage, modem(&none).metered), (LinkUse::Backup, true));
+    let told = LinkSeen { metered: Some(false), ..seen("wwan0", LinkKind::Cellular) };
+    assert_eq!(none.terms(told), usual);
+    for free in ["metered = false", "use = \"always\""] {
+        assert_eq!(modem(&rules(&format!("[[link]]\n{free}\n"))).usage, LinkUse::Always);
+    }
     assert_eq!(modem(&rules("[[link]]\nmetered = true\n")).usage, LinkUse::Backup);
     assert_eq!(
         modem(&rules("[[link]]\nmetered = true\nuse = \"always\"\n")).usage,
@@ -69,8 +78,8 @@ fn a_metered_link_stands_by_unless_something_else_is_said() {
 #[test]
 fn a_rule_about_roaming_is_for_links_that_are_known_to_roam() {
     let rules = rules("[[link]]\nroaming = true\nuse = \"never\"\n");
-    assert_eq!(modem(&rules).usage, LinkUse::Always);
-    for (roaming, usage) in [(true, LinkUse::Never), (false, LinkUse::Always)] {
+    assert_eq!(modem(&rules).usage, LinkUse::Backup);
+    for (roaming, usage) in [(true, LinkUse::Never), (false, LinkUse::Backup)] {
         let link = LinkSeen { roaming: Some(roaming), ..seen("wwan0", LinkKind::Cellular) };
         assert_eq!(rules.terms(link).usage, usage);
     }
@@ -84,7 +93,7 @@ fn what_is_set_comes_before_all_rules() {
     assert_eq!((modem(&rules).usage, modem(&rules).cost), (LinkUse::Backup, 3));
     rules.set("wwan0", LinkSetting::parse("cap", "none").unwrap()).unwrap();
     assert_eq!(modem(&rules).cap, None);
-    assert_eq!(rules.terms(seen("wwan1", LinkKind::Cellular)).usage, LinkUse::Always);
+    assert_eq!(rules.terms(seen("wwan1", LinkKind::Cellular)).usage, LinkUse::Backup);
     for (key, value) in [
         ("use", "now"),
         ("cost", "1001"),
