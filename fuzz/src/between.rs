@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use rove_proto::bond::choice::Scheduler;
-use rove_proto::bond::{Mode, Spread};
+use rove_proto::bond::{Mode, Recovery, Spread};
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
@@ -314,6 +314,7 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
         hold_memory: 1 << 20,
         mode: Mode::default(),
         scheduler: Scheduler::default(),
+        recovery: Recovery::default(),
         spread: Spread::default(),
         couples: true,
         competes: true,

@@ -12,8 +12,9 @@ use std::rc::Rc;
 
 use pair::bulk::{arrived, flow, packet};
 use pair::{Datagram, Nat, Pair, links, udp};
-use rove_proto::bond::Mode;
 use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::codel::Bound;
+use rove_proto::bond::{Mode, Recovery};
 use rove_proto::id::LinkId;
 use rove_proto::node::{Command, Link};
 use rove_proto::path::Health;
@@ -208,6 +209,64 @@ fn new_keys_do_not_stop_it() {
         assert_eq!(sorted.len(), numbers.len(), "repeated");
         assert_eq!(numbers.len(), 3_000);
     }
+}
+
+/// How long what the client sends by several links may stand at the entry.
+fn standing(pair: &Pair) -> Bound {
+    let page = pair.client.flows(pair.now, None);
+    page.flows.iter().find_map(|(_, flow)| flow.queue).unwrap().bound
+}
+
+#[test]
+fn what_takes_long_to_mend_may_stand_for_long_at_the_entry() {
+    for (farther, expected) in [(ms(0), Bound::LONG), (ms(130), Bound::mended_in(ms(300)))] {
+        let mut pair = Pair::up();
+        pair.farther = Some((CABLE.into(), farther));
+        pair.tell_client(links(&[WIFI, CABLE]));
+        pair.tell_client(Command::SetMode(Mode::Full));
+        pair.run(ms(1_000));
+        flow(&mut pair, 0..4_000);
+        (4_000..4_500).for_each(|number| pair.send(&packet(number, false)));
+        let bound = standing(&pair);
+        let is_near = bound.target.abs_diff(expected.target) < ms(10);
+        assert!(is_near && bound.interval.abs_diff(expected.interval) < ms(30), "{bound:?}");
+        assert_eq!(bound.limit, Some(ms(160)), "nobody knows whether it listens");
+    }
+    let mended = Bound::mended_in(ms(300));
+    assert_eq!((mended.target, mended.interval), (ms(390), ms(1_200)));
+    assert_eq!(Bound::mended_in(ms(60)), Bound::LONG);
+}
+
+#[test]
+fn who_wants_short_queues_has_them_at_both_ends() {
+    let mut pair = bonded(&[WIFI, CABLE]);
+    let targets = |pair: &Pair, number: u32| {
+        [&pair.client, &pair.gateway].map(|node| {
+            let page = node.flows(pair.now, None);
+            let queue = page.flows.iter().find_map(|(_, flow)| flow.queue);
+            queue.unwrap_or_else(|| panic!("{number} waited")).bound.target
+        })
+    };
+    let pour = |pair: &mut Pair, from: u32| {
+        for number in from..from + 500 {
+            pair.send(&packet(number, false));
+            pair.send_back(&packet(number, true));
+        }
+        let told = targets(pair, from);
+        pair.run(ms(500));
+        told
+    };
+    assert_eq!(pour(&mut pair, 10_000), [ms(80); 2]);
+    pair.tell_client(Command::SetRecovery(Recovery::Latency));
+    pair.run(ms(200));
+    assert_eq!(pour(&mut pair, 11_000), [ms(5); 2]);
+    // New keys change nothing of it.
+    pair.run(Duration::from_secs(200));
+    flow(&mut pair, 12_000..16_000);
+    assert_eq!(pour(&mut pair, 16_000), [ms(5); 2]);
+    pair.tell_client(Command::SetRecovery(Recovery::Throughput));
+    pair.run(ms(200));
+    assert_eq!(pour(&mut pair, 17_000), [ms(80); 2]);
 }
 
 /// Which scheduler each end uses, the client's first.

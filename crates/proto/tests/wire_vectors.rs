@@ -2,6 +2,7 @@
 //! sections 3 and 4. (Headers, sealing and the handshake have vectors of their own, made by a
 //! second implementation.)
 
+use rove_proto::bond::Recovery;
 use rove_proto::bond::choice::Scheduler;
 use rove_proto::error::{CloseCode, DropReason};
 use rove_proto::id::{PathSerial, SessionIndex};
@@ -192,6 +193,7 @@ fn control_messages() {
              80 06 20010db8000000000000000000000007 6987",
         ),
         (Control::Scheduler(Scheduler::Redundant.number()), "07  03"),
+        (Control::Recovery(Recovery::Latency.number()), "08  01"),
     ];
     for (control, hex) in vectors {
         let mut emitted = Vec::new();
@@ -201,5 +203,6 @@ fn control_messages() {
     }
     assert_eq!(Control::parse(&[0x7f, 1, 2]), Ok(Control::Unknown(0x7f)));
     assert_eq!(Control::parse(&[7]), Err(DropReason::BadFrame));
+    assert_eq!(Control::parse(&[8]), Err(DropReason::BadFrame));
     assert_eq!(Control::parse(&[7, 200, 1]), Ok(Control::Scheduler(200)), "of a later version");
 }

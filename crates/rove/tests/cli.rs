@@ -35,6 +35,7 @@ fn help_is_everywhere_and_does_not_change_by_accident() {
         ("help-set.txt", "set --help"),
         ("help-set-mode.txt", "set mode --help"),
         ("help-set-scheduler.txt", "set scheduler --help"),
+        ("help-set-recovery.txt", "set recovery --help"),
         ("help-set-manager.txt", "set manager --help"),
         ("help-set-subflows.txt", "set subflows --help"),
     ] {
@@ -79,6 +80,7 @@ fn wrong_usage_is_two() {
         "up --scheduler fastest",
         "set scheduler",
         "set scheduler fastest",
+        "set recovery both",
         "set colour blue",
         "status --log-format xml",
     ] {

@@ -17,7 +17,7 @@ use support::netns::{Lab, in_namespace, inside, sh, wait_until};
 const ECHO: &str = "198.51.100.80:7";
 
 /// Of `rove status --json`; keys are only ever added.
-const STATUS: [&str; 20] = [
+const STATUS: [&str; 21] = [
     "state",
     "carrying",
     "since",
@@ -31,6 +31,7 @@ const STATUS: [&str; 20] = [
     "kill_switch",
     "mode",
     "scheduler",
+    "recovery",
     "manager",
     "subflows",
     "links",

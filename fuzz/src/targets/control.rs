@@ -39,6 +39,7 @@ fn seeds() -> Vec<Vec<u8>> {
             End { network: Prefix::host(v6.into()), port: Some(27_015) },
         ]),
         Control::Scheduler(6),
+        Control::Recovery(1),
         Control::Unknown(200),
     ];
     let bytes = |control: &Control| {

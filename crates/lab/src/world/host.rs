@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use rove_proto::bond::choice::Scheduler;
-use rove_proto::bond::{Mode, Spread};
+use rove_proto::bond::{Mode, Recovery, Spread};
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
 use rove_proto::flow::priority::{Level, Priorities};
@@ -432,6 +432,7 @@ fn node(
         hold_memory: holding.memory,
         mode,
         scheduler,
+        recovery: Recovery::default(),
         spread,
         couples: holding.couples,
         competes: holding.competes,

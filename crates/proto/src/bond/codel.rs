@@ -37,19 +37,40 @@ impl Bound {
         interval: Duration::from_millis(100),
         limit: None,
     };
-    /// For flows whose losses are hidden while nothing is known of their round trips: one CUBIC
-    /// flow over 20 Mbit/s and 60 ms that loses 1 % each way gets 0.99 of the rate.
+    /// For flows whose losses are hidden, where none takes long to mend: one CUBIC flow over
+    /// 20 Mbit/s and 60 ms that loses 1 % each way gets 0.99 of the rate.
     pub const LONG: Self = Self {
         target: Duration::from_millis(80),
         interval: Duration::from_millis(500),
         limit: None,
     };
 
+    /// For flows whose losses are hidden, where mending one takes up to `repair`, a round trip of
+    /// the longest path: never less than [`Self::LONG`]. While a gap is open nothing is delivered,
+    /// and the sender, who then hears of much at once, fills the entry with what the paths carry in
+    /// so long; what stood there before has to last until then. A third more than `repair` is for
+    /// what is told of it and for gaps that overlap. The interval is two round trips as the sender
+    /// has them meanwhile, its own and the repair's.
+    #[must_use]
+    pub fn mended_in(repair: Duration) -> Self {
+        Self {
+            target: Self::LONG.target.max(repair * 13 / 10),
+            interval: Self::LONG.interval.max(repair * 4),
+            limit: None,
+        }
+    }
+
     /// The same for senders of whom nobody knows whether they listen: if they do not, they find
-    /// twice the target.
+    /// twice the target of [`Self::LONG`], however long a repair takes.
     #[must_use]
     pub fn for_the_deaf(self) -> Self {
-        Self { limit: Some(self.target * 2), ..self }
+        Self { limit: Some(self.target.min(Self::LONG.target) * 2), ..self }
+    }
+}
+
+impl Default for Bound {
+    fn default() -> Self {
+        Self::LONG
     }
 }
 
@@ -107,7 +128,7 @@ impl Codel {
         behind: usize,
         bound: Bound,
     ) -> Sentence {
-        if waited < bound.target || behind <= MAX_PACKET {
+        if waited < self.target(bound) || behind <= MAX_PACKET {
             self.phase = Phase::Good;
             return Sentence::Pass;
         }
@@ -137,6 +158,14 @@ impl Codel {
                     (false, false) => Sentence::Pass,
                 }
             }
+        }
+    }
+
+    /// The wait that is no harm now: who does not listen gains nothing by a long one.
+    fn target(&self, bound: Bound) -> Duration {
+        match (self.phase, bound.limit) {
+            (Phase::Bad { answer: Answer::None, .. }, Some(limit)) => bound.target.min(limit / 2),
+            _ => bound.target,
         }
     }
 

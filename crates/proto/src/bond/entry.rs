@@ -211,6 +211,11 @@ impl Entry {
         queue.map_or(0, |queue| queue.bytes)
     }
 
+    /// How long the packets of this bucket may stand, if any waited lately.
+    pub fn bound(&self, bucket: u8) -> Option<Bound> {
+        self.buckets.get(usize::from(bucket))?.as_ref()?.bound
+    }
+
     /// When [`Self::expire`] is to be called again.
     pub const fn due(&self) -> Option<Instant> {
         self.due

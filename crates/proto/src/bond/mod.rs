@@ -18,6 +18,7 @@ use crate::path::PathId;
 use crate::time::Instant;
 use bottleneck::Bottlenecks;
 use choice::Scheduler;
+use codel::Bound;
 use entry::Entry;
 use schedule::{Lines, Way};
 
@@ -31,6 +32,34 @@ pub enum Mode {
     Backup,
     /// What every link can carry, together.
     Full,
+}
+
+/// What a flow has by having its losses mended.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Recovery {
+    /// What the links carry in sum: as much of it may wait at the entry as lasts until a gap is
+    /// mended.
+    #[default]
+    Throughput,
+    /// A short queue at the entry, as if nothing were mended, and less of the sum where something
+    /// is lost.
+    Latency,
+}
+
+impl Recovery {
+    /// Its number on the wire (docs/spec/wire.md, section 4).
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The one with that number on the wire; `None` for one of a later version.
+    pub const fn numbered(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Throughput),
+            1 => Some(Self::Latency),
+            _ => None,
+        }
+    }
 }
 
 /// Which paths carry together, where the mode is [`Mode::Full`].
@@ -70,6 +99,8 @@ pub const BUCKETS: usize = 256;
 pub struct Bond {
     /// Which path gets the next packet.
     pub scheduler: Scheduler,
+    /// What flows shall have by repair.
+    pub recovery: Recovery,
     /// Whether any path was told to carry a share: else nothing of this concerns a packet.
     pub is_shared: bool,
     /// What waits for any of them.
@@ -86,6 +117,8 @@ pub struct Bond {
     pub packet: Vec<u8>,
     /// The paths that carry, as they were when they were looked at last,
     pub ways: Vec<Way>,
+    /// how long what they carry may stand at the entry,
+    pub standing: Bound,
     /// and when that was, and after how many changes to paths.
     pub looked: Option<(Instant, u64)>,
     /// Which of them lead through one queue.

@@ -160,6 +160,7 @@ impl LiveFlow {
             class: self.class(),
             level: priorities.level_of(self.tuple.remote),
             narrowed_to: None,
+            queue: None,
             state: FlowState::Normal,
             stage: Stage::Established,
             held_bytes: 0,

@@ -77,10 +77,26 @@ const HEED_EVERY: Duration = Duration::from_millis(1);
 pub fn hash(view: &InnerView) -> u32 {
     let (source, destination) = view.ports.unwrap_or((0, 0));
     let (local, remote) = ((view.source, source), (view.destination, destination));
-    let tuple = Tuple { local, remote, protocol: view.protocol };
+    hash_of(&Tuple { local, remote, protocol: view.protocol })
+}
+
+/// The same of a flow by its two ends.
+fn hash_of(tuple: &Tuple) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "a part of a hash")]
     let hash = tuple.hash(0) as u32;
     hash
+}
+
+/// The bucket of a flow's packets that leave, among those of `bond`.
+#[expect(clippy::cast_possible_truncation, reason = "as many buckets as a byte has values")]
+pub fn bucket(view: &InnerView) -> u8 {
+    hash(view) as u8
+}
+
+/// The same of a flow by its two ends, the local one first.
+#[expect(clippy::cast_possible_truncation, reason = "as many buckets as a byte has values")]
+pub fn bucket_of(tuple: &Tuple) -> u8 {
+    hash_of(tuple) as u8
 }
 
 /// What is done for connections while there is no way.

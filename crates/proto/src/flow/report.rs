@@ -14,6 +14,7 @@ use super::rules::By;
 use super::tcp::{Flow, Phase, State};
 use super::tuple::Tuple;
 use super::{Flows, Hold};
+use crate::bond::codel::Bound;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
 
@@ -48,8 +49,19 @@ pub struct FlowReport {
     pub received: u32,
     /// The path that was chosen for it alone, if one was.
     pub path: Option<PathId>,
+    /// What waits of it at the tunnel's entry; `None` where nothing waited there lately.
+    pub queue: Option<Queue>,
     /// Why it is treated as it is.
     pub why: Why,
+}
+
+/// What waits at the tunnel's entry of a connection, and of others that share its bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Queue {
+    /// Bytes of inner packets.
+    pub bytes: usize,
+    /// How long it may stand.
+    pub bound: Bound,
 }
 
 /// Who speaks for the other end of a connection (Alshalan 2017, Figure 4.4).
@@ -186,6 +198,7 @@ impl Flow {
             class: self.class,
             level: self.room.level(),
             narrowed_to: self.room.window(),
+            queue: None,
             state: match &self.phase {
                 Phase::Normal => FlowState::Normal,
                 Phase::Held(_) => FlowState::Suspended,

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{Node, PEERS_MAX, PeerConfig};
 use crate::bond::choice::Scheduler;
-use crate::bond::{Mode, Spread};
+use crate::bond::{Mode, Recovery, Spread};
 use crate::crypto::Status;
 use crate::error::{CloseCode, DropReason};
 use crate::flow::Flows;
@@ -109,6 +109,8 @@ pub enum Command {
     SetPriorities(Priorities),
     /// Client: how both ends of its sessions choose among paths that share data, from now on.
     SetScheduler(Scheduler),
+    /// Client: what flows shall have by repair from now on, both ways.
+    SetRecovery(Recovery),
     /// Client: which paths carry together from now on.
     SetSpread(Spread),
     /// A socket has failed for good: nothing leaves or arrives by it any more.
@@ -146,11 +148,8 @@ impl Node {
                 self.each_peer(now, out, |peer, cx| peer.announce(cx))
             }
             Command::Recall { route, index } => {
-                if self.notices.send(route, index, out) {
-                    Ok(())
-                } else {
-                    Err(DropReason::QueueFull)
-                }
+                let is_sent = self.notices.send(route, index, out);
+                is_sent.then_some(()).ok_or(DropReason::QueueFull)
             }
             Command::Recorded { peer, tuple } => {
                 self.for_peer(now, peer, out, |peer, cx| peer.recorded(cx, &tuple))
@@ -165,6 +164,10 @@ impl Node {
             Command::SetScheduler(scheduler) => {
                 self.config.scheduler = scheduler;
                 self.each_peer(now, out, |peer, cx| peer.scheduler_changed(cx))
+            }
+            Command::SetRecovery(recovery) => {
+                self.config.recovery = recovery;
+                self.each_peer(now, out, |peer, cx| peer.recovery_changed(cx))
             }
             Command::SetSpread(spread) => {
                 self.config.spread = spread;

@@ -11,7 +11,6 @@ use super::{Context, Peer};
 use crate::blocks::parcel::Parcel;
 use crate::bond::Bond;
 use crate::bond::choice;
-use crate::bond::codel::Bound;
 use crate::bond::entry::{QUANTUM, Stay, WAIT_MAX};
 use crate::bond::schedule::{Among, Given, Way};
 use crate::error::DropReason;
@@ -58,8 +57,7 @@ impl Peer {
             let load = Load::Packet { elsewhere: kept };
             return self.send_packet(cx, path, load, Framing::Plain, view, packet);
         }
-        #[expect(clippy::cast_possible_truncation, reason = "as many buckets as a byte has values")]
-        let bucket = flow::hash(view) as u8;
+        let bucket = flow::bucket(view);
         // What leaves again comes before what never left.
         let repairs = !self.lost.is_empty();
         let is_first = self.bond.entry.is_empty();
@@ -72,7 +70,8 @@ impl Peer {
         let blocks = cx.memory.blocks();
         // Losses are repaired: the sender, who sees none, needs a queue to keep the paths busy. TCP
         // has to listen (RFC 5681); of a datagram nobody knows who makes more of them.
-        let bound = if view.protocol == TCP { Bound::LONG } else { Bound::LONG.for_the_deaf() };
+        let standing = self.bond.standing;
+        let bound = if view.protocol == TCP { standing } else { standing.for_the_deaf() };
         let stay = Stay { bound, turn: turn_of(self.level_of(view)) };
         let dropped = self.bond.entry.push(blocks, cx.now, bucket, packet, kept, stay);
         (0..dropped).for_each(|_| cx.drops.count(DropReason::QueueFull));

@@ -7,7 +7,7 @@ use super::announce::Announced;
 use super::index::IndexTable;
 use super::status::PeerState;
 use crate::bond::choice::Scheduler;
-use crate::bond::{Mode, Spread};
+use crate::bond::{Mode, Recovery, Spread};
 use crate::crypto::{Floor, RestartKey, Rng, StaticSecret, Status, Token};
 use crate::error::{DropReason, Drops, PeerError};
 use crate::flow::Memory;
@@ -43,6 +43,8 @@ pub struct Config {
     pub mode: Mode,
     /// Client: how both ends of its sessions choose among paths that share data.
     pub scheduler: Scheduler,
+    /// Client: what flows shall have by repair, both ways.
+    pub recovery: Recovery,
     /// Client: which paths carry together.
     pub spread: Spread,
     /// Whether paths that lead through one queue take there together what one would take.

@@ -237,6 +237,7 @@ impl Peer {
             self.control.acknowledged(ack);
             self.announce(cx);
             self.tell_scheduler(cx);
+            self.tell_recovery(cx);
         }
     }
 
@@ -409,6 +410,7 @@ impl Peer {
                 }
                 Control::Addresses(addresses) => self.take_addresses(cx, addresses),
                 Control::Scheduler(number) => self.take_scheduler(arrival.standing, number),
+                Control::Recovery(number) => self.take_recovery(arrival.standing, number),
                 Control::Unknown(_) => {}
             }
         }

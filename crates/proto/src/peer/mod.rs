@@ -53,8 +53,8 @@ use std::net::SocketAddr;
 
 use zeroize::Zeroizing;
 
-use crate::bond::Bond;
 use crate::bond::choice::Scheduler;
+use crate::bond::{Bond, Recovery};
 use crate::error::{CloseCode, PeerError};
 use crate::flow::Flows;
 use crate::id::{PathSerial, PeerKey, SessionIndex};
@@ -132,6 +132,9 @@ pub(crate) struct Peer {
     bond: Bond,
     /// Client: what the gateway was told in this epoch of how to choose among them.
     scheduler_told: Option<Scheduler>,
+    /// Client: what the gateway knows in this epoch of what flows shall have by repair: the usual
+    /// thing, as long as it was told nothing.
+    recovery_told: Recovery,
     /// What left by a path that is dead.
     lost: retransmit::Lost,
     /// What is of no use late.
@@ -197,6 +200,7 @@ impl Peer {
             waiting: Waiting::default(),
             bond: Bond::default(),
             scheduler_told: None,
+            recovery_told: Recovery::default(),
             lost: retransmit::Lost::default(),
             live,
             flows,
@@ -400,6 +404,7 @@ impl Peer {
                 self.hand_out_restart_tokens(cx, PathSerial(0));
                 self.announced = 0; // it may be another process that listens now
                 self.announce(cx);
+                self.bond.recovery = Recovery::default();
             }
             Side::Gateway(connector) => {
                 let routes = Control::Routes(connector.advertise.clone());
@@ -407,6 +412,8 @@ impl Peer {
                 self.control.push(cx.now, &routes);
                 self.scheduler_told = None;
                 self.tell_scheduler(cx);
+                self.recovery_told = Recovery::default();
+                self.tell_recovery(cx);
             }
         }
     }

@@ -11,8 +11,8 @@ use super::epoch::Standing;
 use super::links::is_fresh;
 use super::spread::is_able;
 use super::{Context, Peer, Side};
-use crate::bond::Mode;
 use crate::bond::choice::Scheduler;
+use crate::bond::{Mode, Recovery};
 use crate::flow::Assists;
 use crate::flow::rules::Assist;
 use crate::path::lane::TxLane;
@@ -144,6 +144,37 @@ impl Peer {
         // Under old keys it is late: it was said again under the new ones.
         if self.is_client() && standing != Standing::Previous {
             self.bond.scheduler = Scheduler::numbered(number).unwrap_or_default();
+        }
+    }
+
+    /// Client: flows shall have something else by repair from now on, both ways.
+    pub(crate) fn recovery_changed(&mut self, cx: &mut Context<'_>) {
+        self.tell_recovery(cx);
+        self.send_control(cx);
+    }
+
+    /// Client: goes by it, and tells the gateway if that does not know.
+    pub(super) fn tell_recovery(&mut self, cx: &Context<'_>) {
+        if self.is_client() {
+            return;
+        }
+        let wanted = cx.config.recovery;
+        if std::mem::replace(&mut self.bond.recovery, wanted) != wanted {
+            self.bond.looked = None;
+        }
+        if self.epochs.current.is_some()
+            && self.recovery_told != wanted
+            && self.control.push(cx.now, &Control::Recovery(wanted.number()))
+        {
+            self.recovery_told = wanted;
+        }
+    }
+
+    /// Gateway: the client says what flows shall have by repair.
+    pub(super) fn take_recovery(&mut self, standing: Standing, number: u8) {
+        if self.is_client() && standing != Standing::Previous {
+            self.bond.recovery = Recovery::numbered(number).unwrap_or_default();
+            self.bond.looked = None;
         }
     }
 

@@ -6,7 +6,8 @@ use super::Peer;
 use crate::bond::choice::Scheduler;
 use crate::crypto::{Profile, Status};
 use crate::error::CloseCode;
-use crate::flow::report::FlowReport;
+use crate::flow;
+use crate::flow::report::{FlowReport, Queue};
 use crate::id::{LinkId, PeerKey};
 use crate::outbox::Route;
 use crate::path::delay::Delay;
@@ -161,14 +162,20 @@ impl Peer {
     ) -> usize {
         let live = &self.live.flows;
         let first = reports.len();
-        let looked_at = self.flows.report(now, place, places, reports);
+        let mut looked_at = self.flows.report(now, place, places, reports);
         for report in &mut reports[first..] {
             live.complete(now, report);
         }
         let beyond = (place + looked_at).saturating_sub(self.flows.places());
         let rest = (beyond, places - looked_at);
-        let looked_at = looked_at + live.report(now, rest, self.flows.priorities(), reports);
-        reports[first..].iter_mut().for_each(|report| self.flows.complete(report));
+        looked_at += live.report(now, rest, self.flows.priorities(), reports);
+        let entry = &self.bond.entry;
+        for report in &mut reports[first..] {
+            self.flows.complete(report);
+            let bucket = flow::bucket_of(&report.tuple);
+            let queue = |bound| Queue { bytes: entry.queued(bucket), bound };
+            report.queue = entry.bound(bucket).map(queue);
+        }
         looked_at
     }
 }

@@ -4,7 +4,9 @@
 //! path: only that one is looked at anew. What else may have changed shows a moment later.
 
 use super::{Context, Peer};
+use crate::bond::Recovery;
 use crate::bond::choice::{self, Tally};
+use crate::bond::codel::Bound;
 use crate::bond::schedule::Way;
 use crate::path::{Path, PathId, delay};
 use crate::time::{Duration, Instant};
@@ -68,6 +70,13 @@ impl Peer {
         }
         ways.truncate(count);
         compare_delays(&mut ways);
+        // Without the queues on their way, which would let their own cause grow.
+        let trip = |way: &Way| self.paths.get(way.path)?.rtt.minimum();
+        let longest = ways.iter().filter_map(trip).max();
+        self.bond.standing = match self.bond.recovery {
+            Recovery::Throughput => longest.map_or(Bound::LONG, Bound::mended_in),
+            Recovery::Latency => Bound::SHORT,
+        };
         self.bond.lines.settle(&mut ways);
         self.bond.ways = ways;
     }

@@ -16,6 +16,7 @@ mod kind {
     pub(super) const RESTART_TOKENS: u8 = 5;
     pub(super) const EARLY: u8 = 6;
     pub(super) const SCHEDULER: u8 = 7;
+    pub(super) const RECOVERY: u8 = 8;
 }
 
 /// The most inner addresses, name servers or domains of one lease.
@@ -125,6 +126,8 @@ pub enum Control {
     /// Client to gateway: by which scheduler, by its number, both share data among paths from now
     /// on.
     Scheduler(u8),
+    /// Client to gateway: what flows shall have by repair, by its number, both ways from now on.
+    Recovery(u8),
     /// A kind of a later version: acknowledged and ignored.
     Unknown(u8),
 }
@@ -156,6 +159,7 @@ impl Control {
             },
             kind::EARLY => Self::Early(list(&mut reader, ENDS_MAX, end)?),
             kind::SCHEDULER => Self::Scheduler(reader.u8()?),
+            kind::RECOVERY => Self::Recovery(reader.u8()?),
             other => Self::Unknown(other),
         };
         Ok(control)
@@ -196,6 +200,10 @@ impl Control {
             }
             Self::Scheduler(number) => {
                 writer.u8(kind::SCHEDULER);
+                writer.u8(*number);
+            }
+            Self::Recovery(number) => {
+                writer.u8(kind::RECOVERY);
                 writer.u8(*number);
             }
             Self::Unknown(kind) => writer.u8(*kind),

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use rove_proto::bond::choice::Scheduler;
-use rove_proto::bond::{Mode, Spread};
+use rove_proto::bond::{Mode, Recovery, Spread};
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret, Token};
 use rove_proto::flow::Hold;
 use rove_proto::id::{LinkId, PeerKey, SocketId};
@@ -131,6 +131,7 @@ fn config(secret: &StaticSecret) -> Config {
         hold_memory: 1 << 24,
         mode: Mode::default(),
         scheduler: Scheduler::default(),
+        recovery: Recovery::default(),
         spread: Spread::default(),
         couples: true,
         competes: true,

@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use ipnet::IpNet;
 
 use crate::config::{
-    LinkMode, LinkScheduler, LinkSetting, LogFormat, PathManager, StoreUrl, Subflows,
+    LinkMode, LinkScheduler, LinkSetting, LogFormat, PathManager, RecoveryFor, StoreUrl, Subflows,
     TransportChoice,
 };
 use crate::invite::{Invite, InviteError};
@@ -99,6 +99,13 @@ pub enum SetCommand {
         /// earliest, rtt, round-robin, redundant, loss, rate or latency
         #[arg(value_name = "NAME")]
         scheduler: LinkScheduler,
+    },
+    /// What connections have by repair, where links carry together
+    #[command(after_help = text::RECOVERY)]
+    Recovery {
+        /// throughput or latency
+        #[arg(value_name = "WHAT")]
+        recovery: RecoveryFor,
     },
     /// Which paths carry together with mode full
     #[command(after_help = text::MANAGER)]

@@ -75,6 +75,15 @@ With `rove set mode full`; the gateway chooses likewise. None sends faster on a 
 carries, and what arrives is in order. For every start: `scheduler = \"earliest\"` below [paths] in
 DIR/client.toml.";
 
+pub(super) const RECOVERY: &str = "\
+throughput  what the links carry in sum: at the tunnel's entry as much of a connection may wait as
+            lasts until what one of them lost is there, 80 ms and more where a link is long
+latency     a short queue there, 5 ms; where something is lost, less of the sum
+
+With `rove set mode full`; the gateway does likewise. Others do not wait behind it either way. What
+is assisted (`rove flows`) has a short queue anyway. For every start: `recovery = \"latency\"` below
+[paths] in DIR/client.toml.";
+
 pub(super) const MANAGER: &str = "\
 one-per-link  by each link the best path carries
 full-mesh     by each link one path to each of the gateway's addresses

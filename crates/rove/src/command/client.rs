@@ -370,6 +370,7 @@ fn not_running(home: &Home) -> Value {
         "transport_wanted": null,
         "mode": null,
         "scheduler": null,
+        "recovery": null,
         "manager": null,
         "subflows": null,
         "links": [],

@@ -70,8 +70,9 @@ fn explanation(flow: &Value) -> String {
         ("because", field(flow, "why").to_owned()),
     ];
     let level = level(flow).map(|level| ("level", level));
+    let queue = queue(flow).map(|queue| ("waits", queue));
     let mut text = format!("{}\n", field(flow, "tuple"));
-    for (name, value) in lines.into_iter().chain(level) {
+    for (name, value) in lines.into_iter().chain(queue).chain(level) {
         text.push_str(&format!("{INDENT}{name:<9}  {value}\n"));
     }
     text
@@ -89,6 +90,17 @@ fn level(flow: &Value) -> Option<String> {
             Some(format!("{level}; leaves room for others: its sender is shown {room} of window"))
         }
     }
+}
+
+/// What of it waits where it enters the tunnel, and for how long it may.
+fn queue(flow: &Value) -> Option<String> {
+    let [queued, target_ms, interval_ms] = ["queued_bytes", "queue_target_ms", "queue_interval_ms"]
+        .map(|name| flow.get(name).and_then(Value::as_u64));
+    let (queued, target_ms, interval_ms) = (bytes(queued?), target_ms?, interval_ms?);
+    Some(format!(
+        "{queued} at the tunnel's entry; told to slow down after {interval_ms} ms above \
+         {target_ms} ms"
+    ))
 }
 
 /// Those of the gateway in `home`.

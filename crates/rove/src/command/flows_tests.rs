@@ -73,6 +73,18 @@ fn a_level_is_said_where_it_is_not_the_usual_one() {
 }
 
 #[test]
+fn it_is_explained_how_long_its_packets_may_wait() {
+    let mut bulk = flow("normal", 0, 0, V4, "carried");
+    assert!(!explanation(&bulk).contains("waits"));
+    let figures =
+        [("queued_bytes", 64_000), ("queue_target_ms", 390), ("queue_interval_ms", 1_200)];
+    figures.into_iter().for_each(|(name, figure)| bulk[name] = figure.into());
+    let waits = "  waits      62.5 KB at the tunnel's entry; told to slow down after 1200 ms above \
+                 390 ms\n";
+    assert!(explanation(&bulk).ends_with(waits), "{}", explanation(&bulk));
+}
+
+#[test]
 fn long_addresses_have_a_line_of_their_own() {
     let flows = [flow("suspended", 1, 7_200_000, V6, "kept: no path carries")];
     let text = text(&reply("gateway", &flows));

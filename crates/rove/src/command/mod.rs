@@ -48,6 +48,9 @@ fn set(home: &Home, args: &SetArgs) -> Result<()> {
             &Request::SetScheduler { scheduler },
             &format!("scheduler {scheduler}"),
         ),
+        Some(SetCommand::Recovery { recovery }) => {
+            client::set(home, &Request::SetRecovery { recovery }, &format!("recovery {recovery}"))
+        }
         Some(SetCommand::Manager { manager }) => {
             client::set(home, &Request::SetManager { manager }, &format!("manager {manager}"))
         }

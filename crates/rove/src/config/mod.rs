@@ -22,7 +22,9 @@ pub use gateway::{GatewayConfig, StoreUrl};
 pub use hop::{HopConfig, HopSource};
 pub use link::{LinkSeen, LinkSetting, LinkTerms, LinkUse};
 pub use log::{LogConfig, LogFormat, LogLevel};
-pub use paths::{LinkMode, LinkScheduler, PathManager, PathsConfig, Subflows, TransportChoice};
+pub use paths::{
+    LinkMode, LinkScheduler, PathManager, PathsConfig, RecoveryFor, Subflows, TransportChoice,
+};
 pub use persistence::Persistence;
 pub use proxy::{ProxyChoice, ProxyUrl};
 pub use relocation::Relocation;

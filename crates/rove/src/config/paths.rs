@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use rove_proto::bond::choice::Scheduler;
-use rove_proto::bond::{Manager, Mode, SUBFLOWS_MAX, Spread};
+use rove_proto::bond::{Manager, Mode, Recovery, SUBFLOWS_MAX, Spread};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
@@ -18,6 +18,8 @@ pub struct PathsConfig {
     pub mode: LinkMode,
     /// How those that carry together are chosen among.
     pub scheduler: LinkScheduler,
+    /// What connections shall have by repair, where links carry together.
+    pub recovery: RecoveryFor,
     /// With mode `full`: by which ways.
     pub manager: PathManager,
     /// With mode `full`: how many paths carry from one address to the other.
@@ -52,6 +54,17 @@ pub enum PathManager {
     FullMesh,
 }
 
+/// What connections shall have by repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecoveryFor {
+    /// All that the links carry in sum.
+    #[default]
+    Throughput,
+    /// A short queue where they enter the tunnel.
+    Latency,
+}
+
 /// A number of paths from one address to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subflows(u8);
@@ -78,6 +91,7 @@ pub struct LinkScheduler(pub Scheduler);
 pub(super) struct RawPaths {
     mode: Option<Spanned<String>>,
     scheduler: Option<Spanned<String>>,
+    recovery: Option<Spanned<String>>,
     manager: Option<Spanned<String>>,
     subflows: Option<Spanned<u64>>,
     transport: Option<Spanned<String>>,
@@ -91,6 +105,9 @@ impl RawPaths {
         }
         if let Some(scheduler) = &self.scheduler {
             config.scheduler = source.value("paths.scheduler", scheduler)?;
+        }
+        if let Some(recovery) = &self.recovery {
+            config.recovery = source.value("paths.recovery", recovery)?;
         }
         if let Some(manager) = &self.manager {
             config.manager = source.value("paths.manager", manager)?;
@@ -143,6 +160,37 @@ impl PathsConfig {
             PathManager::FullMesh => Manager::FullMesh,
         };
         Spread { manager, subflows: self.subflows.0 }
+    }
+}
+
+impl RecoveryFor {
+    /// The same for the core.
+    pub const fn in_core(self) -> Recovery {
+        match self {
+            Self::Throughput => Recovery::Throughput,
+            Self::Latency => Recovery::Latency,
+        }
+    }
+}
+
+impl FromStr for RecoveryFor {
+    type Err = Misspelt;
+
+    fn from_str(text: &str) -> Result<Self, Misspelt> {
+        match text {
+            "throughput" => Ok(Self::Throughput),
+            "latency" => Ok(Self::Latency),
+            _ => Err(Misspelt::new(format!("{text:?} is neither throughput nor latency"))),
+        }
+    }
+}
+
+impl fmt::Display for RecoveryFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Throughput => "throughput",
+            Self::Latency => "latency",
+        })
     }
 }
 

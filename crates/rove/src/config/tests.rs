@@ -281,12 +281,17 @@ fn what_is_made_of_the_links() {
     let says = "test.toml:2: paths.scheduler: \"fastest\" is no scheduler: write earliest, rtt, \
                 round-robin, redundant, loss, rate or latency";
     assert_eq!(error, says);
+    let paths = |name: &str| client(&format!("[paths]\nrecovery = \"{name}\"\n"));
+    for recovery in [RecoveryFor::Throughput, RecoveryFor::Latency] {
+        assert_eq!(paths(&recovery.to_string()).unwrap().paths.recovery, recovery);
+    }
     let both = client("[paths]\nmanager = \"full-mesh\"\nsubflows = 4\n").unwrap().paths.spread();
     assert_eq!(both, Spread { manager: Manager::FullMesh, subflows: 4 });
     assert_eq!(client("").unwrap().paths.spread(), Spread::default());
     for (wrong, says) in [
         ("manager = \"mesh\"", "paths.manager: \"mesh\" is no path manager"),
         ("transport = \"quic\"", "paths.transport: \"quic\" is no transport: write auto, udp, tcp"),
+        ("recovery = \"both\"", "paths.recovery: \"both\" is neither throughput nor latency"),
         ("subflows = 0", "paths.subflows: write a number from 1 to 4"),
         ("subflows = 5", "paths.subflows: write a number from 1 to 4"),
     ] {

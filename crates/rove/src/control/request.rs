@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::config::{LinkMode, LinkScheduler, LinkSetting, PathManager, Subflows};
+use crate::config::{LinkMode, LinkScheduler, LinkSetting, PathManager, RecoveryFor, Subflows};
 use crate::values::{Destination, Endpoint, Lifetime, PeerName};
 
 /// One request.
@@ -37,6 +37,11 @@ pub enum Request {
     SetScheduler {
         /// How.
         scheduler: LinkScheduler,
+    },
+    /// Let connections have something else by repair.
+    SetRecovery {
+        /// What.
+        recovery: RecoveryFor,
     },
     /// Have other paths carry together.
     SetManager {

@@ -163,6 +163,9 @@ fn flow(report: &FlowReport, whose: Option<&Whose>, session: Option<&PeerStatus>
         "class": class.label(),
         "level": report.level.number(),
         "narrowed_to_bytes": report.narrowed_to,
+        "queued_bytes": report.queue.map(|queue| queue.bytes),
+        "queue_target_ms": report.queue.map(|queue| ms(queue.bound.target)),
+        "queue_interval_ms": report.queue.map(|queue| ms(queue.bound.interval)),
         "profile": suite.map(rove_proto::crypto::Suite::label),
         "path": path,
         "link": path.and_then(link),
@@ -171,9 +174,14 @@ fn flow(report: &FlowReport, whose: Option<&Whose>, session: Option<&PeerStatus>
         "owed_bytes": report.owed_bytes,
         "state": state.label(),
         "stage": stage.label(),
-        "idle_ms": u64::try_from(report.idle.as_millis()).unwrap_or(u64::MAX),
+        "idle_ms": ms(report.idle),
         "why": report.why.to_string(),
     })
+}
+
+/// A time in whole milliseconds.
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

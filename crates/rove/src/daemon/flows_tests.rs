@@ -1,10 +1,11 @@
 //! What somebody would look for comes first, and what it is called.
 
 use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::codel::Bound;
 use rove_proto::crypto::{Profile, Suite};
 use rove_proto::flow::classify::Class;
 use rove_proto::flow::priority::Level;
-use rove_proto::flow::report::{Stage, Why};
+use rove_proto::flow::report::{Queue, Stage, Why};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::node::PeerState;
 use rove_proto::path::{Health, PathId};
@@ -24,6 +25,7 @@ fn report(port: u16, state: FlowState, held_bytes: usize, idle_s: u64) -> FlowRe
         class: Class::Interactive,
         level: Level::Third,
         narrowed_to: Some(6_144),
+        queue: Some(Queue { bytes: 1_420, bound: Bound::SHORT }),
         state,
         stage: Stage::Established,
         held_bytes,
@@ -103,6 +105,9 @@ fn keys_are_as_documented() {
             "owed_bytes": 7,
             "level": 3,
             "narrowed_to_bytes": 6_144,
+            "queued_bytes": 1_420,
+            "queue_target_ms": 5,
+            "queue_interval_ms": 100,
             "state": "suspended",
             "stage": "established",
             "idle_ms": 2_000,

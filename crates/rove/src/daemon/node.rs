@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rove_proto::bond::choice::Scheduler;
-use rove_proto::bond::{Mode, Spread};
+use rove_proto::bond::{Mode, Recovery, Spread};
 use rove_proto::crypto::{Floor, StaticSecret};
 use rove_proto::node::Config;
 
@@ -26,6 +26,7 @@ pub(super) fn config(key: &StaticKey, persistence: &Persistence) -> Config {
         hold_memory: persistence.memory,
         mode: Mode::default(),
         scheduler: Scheduler::default(),
+        recovery: Recovery::default(),
         spread: Spread::default(),
         couples: true,
         competes: true,
@@ -35,8 +36,8 @@ pub(super) fn config(key: &StaticKey, persistence: &Persistence) -> Config {
 /// The same for a client, which also has links to choose from.
 pub(super) fn of_client(key: &StaticKey, client: &ClientConfig) -> Config {
     let (mode, spread) = (client.paths.mode.in_core(), client.paths.spread());
-    let scheduler = client.paths.scheduler.0;
-    Config { mode, scheduler, spread, ..config(key, &client.persistence) }
+    let (scheduler, recovery) = (client.paths.scheduler.0, client.paths.recovery.in_core());
+    Config { mode, scheduler, recovery, spread, ..config(key, &client.persistence) }
 }
 
 /// Whether the processor computes AES by itself.

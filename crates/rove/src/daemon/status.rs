@@ -132,6 +132,7 @@ pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         "transport_wanted": around.paths.transport,
         "mode": around.paths.mode,
         "scheduler": around.paths.scheduler,
+        "recovery": around.paths.recovery,
         "manager": around.paths.manager,
         "subflows": around.paths.subflows,
         "links": around.ranked.iter().chain(around.unused).map(link).collect::<Vec<_>>(),

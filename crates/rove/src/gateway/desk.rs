@@ -96,6 +96,7 @@ impl Gateway {
             | Request::Rehearse { .. }
             | Request::Rehearsed
             | Request::SetScheduler { .. }
+            | Request::SetRecovery { .. }
             | Request::SetManager { .. }
             | Request::SetSubflows { .. }
             | Request::SetLink { .. }

@@ -51,6 +51,10 @@ impl Client<'_> {
                 self.set_paths(PathsConfig { scheduler, ..self.config.paths });
                 Ok(json!({ "scheduler": scheduler }))
             }
+            Request::SetRecovery { recovery } => {
+                self.set_paths(PathsConfig { recovery, ..self.config.paths });
+                Ok(json!({ "recovery": recovery }))
+            }
             Request::SetManager { manager } => {
                 self.set_paths(PathsConfig { manager, ..self.config.paths });
                 Ok(json!({ "manager": manager }))
@@ -135,6 +139,7 @@ impl Client<'_> {
     fn set_paths(&mut self, paths: PathsConfig) {
         self.config.paths = paths;
         self.data.command(Command::SetScheduler(paths.scheduler.0));
+        self.data.command(Command::SetRecovery(paths.recovery.in_core()));
         self.data.command(Command::SetSpread(paths.spread()));
         self.data.command(Command::SetMode(paths.mode.in_core()));
         self.apply_subflows();
