@@ -60,6 +60,19 @@ impl Bound {
         }
     }
 
+    /// The same where a link carries now more, now less, by the tenth of a second: what stands at
+    /// the entry while it carries less is what keeps it busy when it carries more, and a sender who
+    /// is told of each of these tenths sends too little in the next. With 80 ms and 500 ms, QUIC by
+    /// two recorded mobile networks had 0.94 to 1.01 of the better one.
+    #[must_use]
+    pub fn of_varying(self) -> Self {
+        Self {
+            target: self.target.max(Duration::from_millis(300)),
+            interval: self.interval.max(Duration::from_secs(1)),
+            ..self
+        }
+    }
+
     /// The same for senders of whom nobody knows whether they listen: if they do not, they find
     /// twice the target of [`Self::LONG`], however long a repair takes.
     #[must_use]

@@ -29,6 +29,7 @@ mod queue;
 mod round;
 mod stale;
 mod told;
+mod variation;
 
 use crate::time::{Duration, Instant};
 use ceiling::Ceiling;
@@ -36,6 +37,7 @@ use competition::{Competition, Suspicion};
 use emptying::Emptying;
 use queue::Queue;
 use round::{ROUND_MIN, Round};
+use variation::Variation;
 
 pub use told::{RateSample, Told};
 
@@ -148,6 +150,7 @@ pub struct Controller {
     suspicion: Option<Suspicion>,
     /// Rounds in a row in which all waited, though there was not always something to send.
     waits: u32,
+    variation: Variation,
 }
 
 /// How much is known of the path.
@@ -195,6 +198,7 @@ impl Controller {
             company: 0.0,
             suspicion: None,
             waits: 0,
+            variation: Variation::default(),
         };
         new.set_pace();
         new
@@ -396,6 +400,7 @@ impl Controller {
             self.rate = self.rate.max(arrived);
         }
         self.arrives = arrived.map_or(f64::INFINITY, |arrived| arrived / (1.0 - self.round.loss()));
+        self.variation.round(now, arrived.map(|_| self.arrives), self.queue.least());
         self.follow_queue(now);
         if self.queue.is_stubborn(emptying::DOUBTFUL * self.target())
             && now >= self.tries_at

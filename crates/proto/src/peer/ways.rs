@@ -73,8 +73,12 @@ impl Peer {
         // Without the queues on their way, which would let their own cause grow.
         let trip = |way: &Way| self.paths.get(way.path)?.rtt.minimum();
         let longest = ways.iter().filter_map(trip).max();
+        let controller = |way: &Way| self.paths.get(way.path)?.congestion.as_deref();
+        let varies = ways.iter().filter_map(controller).any(|it| it.is_varying(now));
+        let mended = longest.map_or(Bound::LONG, Bound::mended_in);
         self.bond.standing = match self.bond.recovery {
-            Recovery::Throughput => longest.map_or(Bound::LONG, Bound::mended_in),
+            Recovery::Throughput if varies => mended.of_varying(),
+            Recovery::Throughput => mended,
             Recovery::Latency => Bound::SHORT,
         };
         self.bond.lines.settle(&mut ways);

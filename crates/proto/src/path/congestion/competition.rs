@@ -207,6 +207,11 @@ impl Controller {
         });
     }
 
+    /// Whether trials say that others perhaps fill the queue.
+    pub(super) fn is_suspicious(&self) -> bool {
+        self.suspicion.is_some_and(|it| it.trials > 0)
+    }
+
     /// Whether it is sent as others do who fill the queue.
     pub const fn competes(&self) -> bool {
         matches!(self.phase, Phase::Competes(_))
