@@ -121,6 +121,8 @@ pub struct Bond {
     pub standing: Bound,
     /// and when that was, and after how many changes to paths.
     pub looked: Option<(Instant, u64)>,
+    /// What the last path carried that has no share any more, bytes per second.
+    pub carried: Option<f64>,
     /// Which of them lead through one queue.
     pub bottlenecks: Bottlenecks,
     /// Whether something waits because as much is on its way by some path as may be.

@@ -23,6 +23,7 @@ mod ceiling;
 mod competition;
 mod cubic;
 mod emptying;
+mod guess;
 #[cfg(test)]
 mod model;
 mod queue;
@@ -148,6 +149,8 @@ pub struct Controller {
     company: f64,
     /// Perhaps others fill the queue.
     suspicion: Option<Suspicion>,
+    /// What a path before it carried, bytes per second: perhaps this one does as well.
+    guess: Option<f64>,
     /// Rounds in a row in which all waited, though there was not always something to send.
     waits: u32,
     variation: Variation,
@@ -197,6 +200,7 @@ impl Controller {
             calm_until: now,
             company: 0.0,
             suspicion: None,
+            guess: None,
             waits: 0,
             variation: Variation::default(),
         };
@@ -320,6 +324,7 @@ impl Controller {
         self.queue = Queue::default();
         self.emptying = None;
         self.suspicion = None;
+        self.guess = None;
         self.ceiling.forget();
         self.round = self.round.next(now, self.arrived, RATE_RANGE.1);
         self.set_pace();
@@ -491,6 +496,8 @@ impl Controller {
                     self.found(now, self.with_usual_loss(self.rate / (1.0 - self.round.loss())));
                 } else if let Some(known) = known.filter(|known| self.rate * 1.1 >= *known) {
                     self.found(now, known);
+                } else {
+                    self.judge_guess(now);
                 }
             }
             Phase::Steady if now >= self.empties_at => {
@@ -511,6 +518,7 @@ impl Controller {
             Phase::Startup { known, first: at_least, .. } => {
                 let first = WINDOW_FIRST * self.datagram / trip;
                 let pace = first.max(self.rate * STARTUP_GAIN).max(at_least);
+                let pace = pace.min(self.guess_most(first));
                 known.map_or(pace, |known| pace.min(known.max(first / WINDOW_FIRST)))
             }
             Phase::Drain { .. } | Phase::Steady => {

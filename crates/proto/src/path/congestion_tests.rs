@@ -245,6 +245,32 @@ fn after_a_silence_it_begins_with_what_it_carried() {
     assert!(world.queue(5.2, 6.0, 1.0) < 20.0, "{} ms", world.queue(5.2, 6.0, 1.0));
 }
 
+/// A path that takes the place of one that carried 20 Mbit/s: as fast, half, and twice as fast.
+#[test]
+fn a_path_in_anothers_place_begins_as_if_it_were_like_that() {
+    for (mbits, trip_ms) in [(20.0, 40), (10.0, 40), (40.0, 40), (20.0, 200)] {
+        let [guessed, anew] = [true, false].map(|is_guessed| {
+            let mut world = World::new(Link::new(mbits, trip_ms), &[0]);
+            if is_guessed {
+                let controller = &mut world.flows[0].controller;
+                controller.guess(2.5e6);
+                assert!((1.24e6..1.26e6).contains(&controller.pacing_rate()));
+            }
+            world.run(5.0);
+            let time = world.reaches(0, 0.0, 0.9 * world.link.rate);
+            let (queue, share) = (world.queue(0.0, 1.0, 1.0), world.arrived(0, 2.0, 5.0));
+            (time, queue, share / world.link.rate)
+        });
+        println!("{mbits} Mbit/s {trip_ms} ms: s, ms, share: {guessed:?}, anew {anew:?}");
+        assert!(guessed.0 <= anew.0, "time");
+        assert!(guessed.1 <= 150.0, "queue");
+        assert!(guessed.2 >= 0.98, "share");
+        if (mbits, trip_ms) == (20.0, 40) {
+            assert!(guessed.1 <= anew.1 / 2.0, "it is not sent on to see whether it carries more");
+        }
+    }
+}
+
 #[test]
 fn nothing_that_is_told_makes_it_stop() {
     let mut random = 7_u64;

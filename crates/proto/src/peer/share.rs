@@ -80,8 +80,9 @@ impl Peer {
         let changed: Vec<_> = self.paths.iter().filter(changed).map(|path| path.id).collect();
         let any = !changed.is_empty();
         for id in changed {
+            let is_shared = self.is_shared(Some(id));
+            self.set_shared(cx.now, id, !is_shared);
             let Some(path) = self.paths.get_mut(id) else { continue };
-            path.set_shared(cx.now, path.congestion.is_none());
             path.probes.say_anew(cx.now);
             let settled = path.mtu.is_settled();
             if path.health != Health::Gone {
@@ -180,9 +181,26 @@ impl Peer {
 
     /// Gateway: the client shares its data among paths, this one with them or not.
     pub(super) fn take_sharing(&mut self, now: Instant, id: Option<PathId>, beside: bool) {
-        let path = id.and_then(|id| self.paths.get_mut(id));
-        if let (Side::Client { .. }, Some(path)) = (&self.side, path) {
-            path.set_shared(now, beside);
+        if let (Side::Client { .. }, Some(id)) = (&self.side, id) {
+            self.set_shared(now, id, beside);
+        }
+    }
+
+    /// Data is shared with a path from now on, or no more. One that takes the place of all that
+    /// carried before is perhaps as the fastest of those was.
+    fn set_shared(&mut self, now: Instant, id: PathId, is_shared: bool) {
+        let others = || self.paths.iter().filter(|other| other.id != id);
+        let rate = |path: &Path| path.congestion.as_ref().and_then(|one| one.rate());
+        let known = others().filter_map(rate).reduce(f64::max);
+        let carried = known.or(self.bond.carried).filter(|_| !others().any(carries));
+        let Some(path) = self.paths.get_mut(id) else { return };
+        if !is_shared {
+            self.bond.carried = rate(path).or(self.bond.carried);
+        }
+        let is_new = is_shared && path.congestion.is_none();
+        path.set_shared(now, is_shared);
+        if let (true, Some(controller), Some(carried)) = (is_new, &mut path.congestion, carried) {
+            controller.guess(carried);
         }
     }
 
