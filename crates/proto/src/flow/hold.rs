@@ -22,8 +22,12 @@ use crate::wire::inner::{InnerPacket, InnerView};
 use crate::wire::tcp::{Flags, Segment, Seq};
 
 /// How long an answer may be put off, in round trips: a sender that hears nothing has said what it
-/// may in two of them.
+/// may in two of them,
 const TRIPS_MAX: u32 = 3;
+/// but a BBR to which acknowledgements came in bunches may have more to say, four round trips and
+/// longer. The first is no reason to wait for less than this beyond one: its sender's time-out is
+/// 200 ms longer than that (`TCP_RTO_MIN` of Linux).
+const WAIT_LEAST: Duration = Duration::from_millis(150);
 
 /// Who was shown a closed window in place of an acknowledgement hears of it again after so long:
 /// Linux gives up at a time-out that finds nothing heard for 120 s (`tcp_retransmit_timer`), by
@@ -110,7 +114,7 @@ impl Held {
     /// trip look short, to a BBR for ten seconds: what is fresh puts it off, as long as that is
     /// bounded by what a sender may have in flight.
     fn asks(&mut self, now: Instant, trip: Duration, fresh: bool) {
-        let by = *self.answer_by.get_or_insert(now + trip * TRIPS_MAX);
+        let by = *self.answer_by.get_or_insert_with(|| now + put_off_max(trip));
         let at = if fresh { now + trip } else { now };
         self.answer = Some(match self.answer {
             Some(before) if fresh => before.max(at.min(by)),
@@ -150,6 +154,11 @@ impl Held {
     }
 }
 
+/// How long an answer may be put off where the round trip is `trip`.
+fn put_off_max(trip: Duration) -> Duration {
+    (trip * TRIPS_MAX).max(trip + WAIT_LEAST)
+}
+
 impl Flow {
     /// The way to the remote side is lost.
     pub(super) fn suspend(&mut self, now: Instant, memory: &mut Memory) {
@@ -170,7 +179,7 @@ impl Flow {
             // it is gone leaves more than that.
             let last = self.used_at + self.trip.time();
             held.answer = Some(last.max(now));
-            held.answer_by = Some(now + self.trip.time() * TRIPS_MAX);
+            held.answer_by = Some(now + put_off_max(self.trip.time()));
         }
         self.phase = Phase::Held(held);
     }

@@ -42,9 +42,26 @@ fn what_left_just_now_is_answered_a_round_trip_later() {
     assert_eq!((*at, told.ack, told.window), (TRIP, scene.local.0, 0));
     // Who never stops is answered all the same.
     let mut told = Vec::new();
-    for _ in 0..20 {
+    for _ in 0..40 {
         scene.send(1);
         told.extend(scene.said_within(TRIP / 2));
     }
     assert!((3..=10).contains(&told.len()), "{told:?}");
+}
+
+/// So much a BBR has to say that heard acknowledgements in bunches.
+#[test]
+fn who_goes_on_for_four_round_trips_is_answered_a_round_trip_after_the_last() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.send(10);
+    scene.flows.suspend(scene.now, &mut scene.memory);
+    assert!(scene.said().is_empty());
+    for half in 0..8 {
+        scene.send(1);
+        let said = scene.said_within(TRIP / 2);
+        assert!(said.is_empty(), "after {half} half round trips: {said:?}");
+    }
+    let said = scene.said_within(TRIP);
+    let [(at, told)] = &said[..] else { panic!("{said:?}") };
+    assert_eq!((*at, told.ack), (TRIP / 2, scene.local.0));
 }
