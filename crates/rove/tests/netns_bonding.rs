@@ -150,7 +150,7 @@ fn what_is_meant_for_a_link_goes_by_it() {
         second_cable();
         let _gateway = lab.gateway();
         serve_pattern("server", FILE, LEN);
-        up(&lab, "[paths]\nmode = \"full\"\n");
+        up(&lab, ""); // nobody has to say that all carry
         each_by_its_own(&lab, [FIRST, SECOND]);
         lab.rove("client", "down").ok();
     });
@@ -238,7 +238,7 @@ fn rules_say_which_links_carry() {
         let _gateway = lab.gateway();
         serve_pattern("server", FILE, LEN);
         let rule = "[[link]]\nname = \"sec*\"\nuse = \"never\"\n";
-        up(&lab, &format!("[paths]\nmode = \"full\"\n{rule}"));
+        up(&lab, rule);
         let wires = Wires::watch();
         fetch();
         assert!(wires.take().iter().all(|(_, at)| *at == FIRST.1), "nothing goes by the other");
@@ -276,7 +276,8 @@ fn a_cap_ends_the_use_of_a_link_and_survives_a_crash() {
         second_cable();
         let _gateway = lab.gateway();
         serve_pattern("server", FILE, LEN);
-        up(&lab, "[[link]]\nname = \"to-router\"\ncap = \"2MB/day\"\n");
+        let cap = "[[link]]\nname = \"to-router\"\ncap = \"2MB/day\"\n";
+        up(&lab, &format!("[paths]\nmode = \"backup\"\n{cap}"));
         assert_eq!(carrying(&lab), ["to-router"]);
         fetch();
         wait_until("its cap is reached", || carrying(&lab) == ["second"]);

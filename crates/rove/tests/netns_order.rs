@@ -95,7 +95,7 @@ fn what_is_made_of_links_can_be_said_at_any_time() {
         assert_eq!(mode(), is("single"), "as the file says");
         std::fs::write(&config, "[paths]\nscheduler = \"rate\"\n").unwrap();
         lab.rove("client", "reload").ok();
-        assert_eq!((mode(), scheduler()), (is("backup"), "rate".to_owned()));
+        assert_eq!((mode(), scheduler()), (is("full"), "rate".to_owned()));
         let error = lab.rove("gateway", "set mode full").fails();
         assert!(error.contains("not up"), "{error}");
         lab.rove("client", "down").ok();

@@ -150,7 +150,7 @@ impl Terrain {
             link,
             beside: Vec::new(),
             bottleneck: None,
-            mode: Mode::Backup,
+            mode: Mode::Full,
             scheduler: SCHEDULERS[0],
             transport: TRANSPORTS[0],
             spread: Spread::ONE,

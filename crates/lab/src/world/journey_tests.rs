@@ -7,7 +7,13 @@ use crate::emu::{End, Filtering};
 use crate::ground::{Congestion, Edge, Known, Mode, Pace, Patience, What};
 
 fn journey() -> Journey {
-    Journey::new(1, &Terrain::of(LinkConfig::lossless(20_000_000, 40 * MS))).unwrap()
+    with_mode(Mode::Full)
+}
+
+/// The same where the client makes this of its links.
+fn with_mode(mode: Mode) -> Journey {
+    let link = LinkConfig::lossless(20_000_000, 40 * MS);
+    Journey::new(1, &Terrain { mode, ..Terrain::of(link) }).unwrap()
 }
 
 fn no_one() -> impl FnMut(Heard<'_>) {
@@ -75,9 +81,12 @@ fn quic_has_all_links_together_and_sees_neither_loss_nor_disorder() {
 
 #[test]
 fn bit_errors_are_losses() {
-    let mut journey = journey();
-    journey.harm(Harm::BitErrors(3e-5)).unwrap();
-    assert!(journey.flow(Flow::lasting(SECOND), &[]).unwrap().lost > 0);
+    for (mode, repairs) in [(Mode::Backup, false), (Mode::Full, true)] {
+        let mut journey = with_mode(mode);
+        journey.harm(Harm::BitErrors(3e-5)).unwrap();
+        let lost = journey.flow(Flow::lasting(SECOND), &[]).unwrap().lost;
+        assert_eq!(lost == 0, repairs, "{mode:?}: {lost}");
+    }
 }
 
 #[test]
@@ -117,7 +126,13 @@ fn a_client_that_moves_into_a_hole_stands_still() {
 
 #[test]
 fn a_hole_is_noticed_told_and_left_by_the_other_link() {
-    let mut journey = journey();
+    // Where another carries beside, a path is silent sooner.
+    for (mode, least_ms) in [(Mode::Backup, 100.0), (Mode::Full, 40.0)] {
+        falls_into_a_hole(with_mode(mode), least_ms);
+    }
+}
+
+fn falls_into_a_hole(mut journey: Journey, least_ms: f64) {
     journey.act(Act::PlugSpare).unwrap();
     journey.pause(SECOND).unwrap();
     let flow = Flow::lasting(4 * SECOND);
@@ -126,7 +141,7 @@ fn a_hole_is_noticed_told_and_left_by_the_other_link() {
     for run in &runs {
         let swallowed = &run.moments[0];
         let (noticed, told) = (swallowed.noticed_ms().unwrap(), swallowed.told_ms().unwrap());
-        assert!((100.0..=320.0).contains(&noticed) && told < 2_000.0, "{noticed} {told}");
+        assert!((least_ms..=320.0).contains(&noticed) && told < 2_000.0, "{noticed} {told}");
         assert!((noticed..500.0).contains(&run.still_ms()[0]), "{:?}", run.still_ms());
         assert_eq!(run.moments[1].noticed_ns, None, "a return is not for anybody to notice");
         assert_eq!(run.lost, 0, "what the hole swallowed is sent again");
@@ -293,7 +308,14 @@ fn data_is_back_a_round_trip_after_an_outage_whoever_sends_and_however_the_link_
 /// holds: it would push out what is owed.
 #[test]
 fn what_has_arrived_is_not_sent_again_after_a_second() {
-    let mut journey = journey();
+    // Of 18.5 and 18.4 Mbit/s: where links carry together, datagrams have more of a head.
+    for (mode, least) in [(Mode::Backup, 18.0), (Mode::Full, 17.9)] {
+        let up = twice_without_a_link(with_mode(mode));
+        assert!(up > least, "{mode:?}: {up} Mbit/s");
+    }
+}
+
+fn twice_without_a_link(mut journey: Journey) -> f64 {
     let [goes, comes] = [Act::Unplug(0), Act::Replug(0)];
     let cues = [(5, goes), (6, comes), (14, goes), (15, comes)];
     let script = cues.map(|(second, act)| Cue::at(second * SECOND, act));
@@ -301,8 +323,7 @@ fn what_has_arrived_is_not_sent_again_after_a_second() {
     let transfer = journey.connect(&kind, 60 * SECOND, &script).unwrap().concat().pop().unwrap();
     let restart = transfer.restart_ms();
     assert!(restart.len() == 2 && restart.iter().all(|ms| *ms <= 60.0), "{restart:?} ms");
-    let up = transfer.while_up(5 * SECOND).unwrap().mbps();
-    assert!(up > 18.0, "{up} Mbit/s");
+    transfer.while_up(5 * SECOND).unwrap().mbps()
 }
 
 /// A BBR believes the shortest round trip of ten seconds.
@@ -398,7 +419,7 @@ fn a_session_outlives_a_lid_that_is_closed_for_a_night() {
 #[test]
 fn a_sender_knows_what_arrives_and_how_long_its_queue_is() {
     for seconds in [2, 4, 7] {
-        let mut journey = journey();
+        let mut journey = with_mode(Mode::Backup); // nobody keeps its queue short
         let download = Download::tunnelled(u64::MAX >> 16, seconds * SECOND);
         journey.download(download, &[], &mut no_one()).unwrap();
         let world = &journey.tunnelled.world;

@@ -28,9 +28,9 @@ pub enum Mode {
     /// One path carries, and no other is prepared: where it dies, one is looked for then.
     Single,
     /// One path carries; by every other link one is proven ahead of need.
-    #[default]
     Backup,
     /// What every link can carry, together.
+    #[default]
     Full,
 }
 

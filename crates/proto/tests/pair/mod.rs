@@ -129,7 +129,7 @@ fn config(secret: &StaticSecret) -> Config {
         persistence_timeout: Duration::from_secs(86_400),
         hold: Hold::Full.into(),
         hold_memory: 1 << 24,
-        mode: Mode::default(),
+        mode: Mode::Backup,
         scheduler: Scheduler::default(),
         recovery: Recovery::default(),
         spread: Spread::default(),

@@ -324,7 +324,7 @@ pub struct UpArgs {
     /// A subnet behind this client, as the invite allows; may be repeated
     #[arg(long, value_name = "CIDR", value_parser = parse_network)]
     pub advertise: Vec<IpNet>,
-    /// What to make of several links: full, backup or single [default: backup]
+    /// What to make of several links: full, backup or single [default: full]
     #[arg(long, value_name = "MODE")]
     pub mode: Option<LinkMode>,
     /// How to choose among links that carry together: see `rove set scheduler` [default: earliest]

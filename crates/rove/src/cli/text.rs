@@ -71,7 +71,7 @@ loss         in proportion to the part that arrives by each
 rate         by the fastest up to what it was measured to carry, then the next
 latency      by the link with the shortest round trip only
 
-With `rove set mode full`; the gateway chooses likewise. None sends faster on a link than that
+With mode `full`; the gateway chooses likewise. None sends faster on a link than that
 carries, and what arrives is in order. For every start: `scheduler = \"earliest\"` below [paths] in
 DIR/client.toml.";
 

@@ -74,9 +74,9 @@ pub struct Subflows(u8);
 #[serde(rename_all = "kebab-case")]
 pub enum LinkMode {
     /// All, together.
+    #[default]
     Full,
     /// One; by each of the others a path is proven before it is needed.
-    #[default]
     Backup,
     /// One, and no other is prepared.
     Single,

@@ -264,7 +264,7 @@ fn sessions_are_kept_for_a_day_unless_told_otherwise() {
 
 #[test]
 fn what_is_made_of_the_links() {
-    assert_eq!(client("").unwrap().paths.mode, LinkMode::Backup);
+    assert_eq!(client("").unwrap().paths.mode, LinkMode::Full);
     let paths = |mode: &str| client(&format!("[paths]\nmode = \"{mode}\"\n"));
     for mode in [LinkMode::Full, LinkMode::Backup, LinkMode::Single] {
         assert_eq!(paths(&mode.to_string()).unwrap().paths.mode, mode);

@@ -295,8 +295,8 @@ fn qos_section(testbed: &Testbed) -> Option<String> {
 fn section_of(mode: Mode, scheduler: &str, transport: &str, spread: Spread) -> Option<String> {
     let mode = match mode {
         Mode::Single => Some("\"single\"".to_owned()),
-        Mode::Backup => None,
-        Mode::Full => Some("\"full\"".to_owned()),
+        Mode::Backup => Some("\"backup\"".to_owned()),
+        Mode::Full => None,
     };
     let scheduler =
         Some(scheduler).filter(|&name| name != SCHEDULERS[0]).map(|name| format!("\"{name}\""));
@@ -468,10 +468,10 @@ mod tests {
 
     #[test]
     fn what_is_to_be_done_is_said_unless_it_is_the_usual() {
-        assert_eq!(section_of(Mode::Backup, "earliest", "auto", Spread::ONE), None);
-        let full = section_of(Mode::Full, "earliest", "auto", Spread::ONE);
-        assert_eq!(full.as_deref(), Some("[paths]\nmode = \"full\"\n"));
-        let all = "[paths]\nmode = \"full\"\nscheduler = \"rate\"\ntransport = \"tcp\"\n\
+        assert_eq!(section_of(Mode::Full, "earliest", "auto", Spread::ONE), None);
+        let backup = section_of(Mode::Backup, "earliest", "auto", Spread::ONE);
+        assert_eq!(backup.as_deref(), Some("[paths]\nmode = \"backup\"\n"));
+        let all = "[paths]\nscheduler = \"rate\"\ntransport = \"tcp\"\n\
                    manager = \"full-mesh\"\nsubflows = 2\n";
         let mesh = Spread { mesh: true, subflows: 2 };
         assert_eq!(section_of(Mode::Full, "rate", "tcp", mesh).as_deref(), Some(all));
