@@ -31,8 +31,10 @@ pub const INDICES_AHEAD: u32 = 8;
 /// How far beyond the next serial an index of the peer's is taken, and so how many are kept.
 const SERIALS_AHEAD_MAX: u32 = 2 * INDICES_MAX as u32;
 /// Of the peer's indices so many are for paths that are heard of: those that went silent, which may
-/// be many and all dead, take none of them.
+/// be many and all dead, take none of them,
 const INDICES_FOR_HEARD: usize = 4;
+/// or all but this one, where they lead to the host that answered the handshake: that one is there.
+const INDICES_BESIDE_ORIGIN: usize = 1;
 /// Lanes in use that are kept for receiving; the oldest is given up for a new one.
 pub const LANES_MAX: usize = 16;
 /// Lanes of given up paths that are kept; the serial of an older one is never used again.
@@ -200,7 +202,13 @@ impl Epoch {
     pub(crate) fn has_lane_for_silent(&self, path: PathId, route: &Route) -> bool {
         self.tx.iter().any(|lane| lane.path == path)
             || self.parked_at(route).is_some()
-            || self.theirs.range(self.next_tx..).count() > INDICES_FOR_HEARD
+            || self.theirs.range(self.next_tx..).count() > self.kept_from(route)
+    }
+
+    /// How many indices a silent path to `route` must leave.
+    fn kept_from(&self, route: &Route) -> usize {
+        let is_origin = route.remote.ip() == self.origin.remote.ip();
+        if is_origin { INDICES_BESIDE_ORIGIN } else { INDICES_FOR_HEARD }
     }
 
     /// Whether a path to `route` has a lane or could get one.
