@@ -1,7 +1,9 @@
 //! The same about streams: where they lead, and what they carry when they end.
 
 use rove_lab::emu::Filter;
-use rove_lab::world::{Attack, Intercept, Machine, Network, Op, Quality, Way};
+use rove_lab::world::{
+    Attack, Intercept, Machine, Manager, Mode, Network, Op, Quality, Spread, Way,
+};
 
 use super::{filter_all, holds, move_gateway, plug, send_up, settle, wait};
 
@@ -82,4 +84,34 @@ fn streams_go_to_where_the_name_leads_though_no_address_is_new() {
         &[unplug, all(Some(Filter::Port(443))), settle(false)],
     ];
     holds(2_000_488, &ops.concat());
+}
+
+/// Paths to where a gateway was take no index that one to where it is would need.
+#[test]
+fn udp_is_asked_where_a_handshake_was_answered_whatever_else_was_asked() {
+    let ops = [
+        Op::Network(Network::MoveGateway { told_after_ms: 2_954, ahead_ms: 300 }),
+        wait(2_390),
+        filter_all(2, Filter::NoUdp),
+        Op::Network(Network::MoveGateway { told_after_ms: 19_992, ahead_ms: 5_000 }),
+        plug(2, 1, 1),
+        wait(4_538),
+        settle(false),
+    ];
+    holds(1_607, &ops);
+}
+
+/// Not a byte, not even one that keeps a connection of its own alive.
+#[test]
+fn no_stream_stays_beside_udp_that_carries_by_its_link() {
+    let spread = Spread { manager: Manager::FullMesh, subflows: 2 };
+    let ops = [
+        plug(0, 1, 1),
+        Op::SetMode { client: 0, mode: Mode::Full },
+        Op::SetSpread { client: 0, spread },
+        filter(0, 1, Filter::TlsPort(443)),
+        Op::Network(Network::Depart { client: 0, card: 0, ahead_ms: 300 }),
+        settle(true),
+    ];
+    holds(1_280, &ops);
 }

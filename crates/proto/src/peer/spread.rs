@@ -201,7 +201,9 @@ impl Peer {
         let leads_there = best.is_some_and(|best| way(best) == way(path));
         let before =
             able().filter(|other| way(other) == way(path) && self.place(other) < self.place(path));
-        (leads_there || self.is_mesh()) && before.count() < subflows
+        // A stream stands in for UDP by its link; a mesh has none beside that.
+        let is_of_mesh = self.is_mesh() && path.transport() == Transport::Udp;
+        (leads_there || is_of_mesh) && before.count() < subflows
     }
 
     /// Whether it was heard of since any other by its link fell silent: until then it is the link
