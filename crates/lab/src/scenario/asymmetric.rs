@@ -7,7 +7,7 @@ use super::links::{
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
-use super::{About, Outcome, Scenario, Stage, feedback};
+use super::{About, Outcome, Scenario, Stage};
 use crate::ground::{Known, Spread};
 use serde_json::{Value, json};
 
@@ -100,9 +100,7 @@ impl Scenario for Asymmetric {
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
         let chosen = links::chosen(settings, "pair", PAIRS, name);
         let foreseeable = !chosen.is_some_and(is_recorded);
-        let mut limits = links::limits(settings, Some(SHARE_OF_SUM_MIN).filter(|_| foreseeable));
-        limits.extend(foreseeable.then(feedback::limit));
-        limits
+        links::limits(settings, foreseeable.then_some(SHARE_OF_SUM_MIN))
     }
 
     fn bound_ms(&self, settings: &Settings) -> f64 {

@@ -165,8 +165,9 @@ pub(super) fn limits(settings: &Settings, share_of_sum_min: Option<f64>) -> Vec<
         ("auto" | "udp", "redundant") => (None, of_best),
         _ => (None, None),
     };
+    let feedback = share_of_sum_min.map(|_| feedback::limit());
     let held = ["queues_ok", "checksum_ok"].map(|key| Limit::equal(key, true));
-    of_sum.into_iter().chain(of_best).chain(held).collect()
+    of_sum.into_iter().chain(of_best).chain(feedback).chain(held).collect()
 }
 
 /// What the shallowest queue of these pairs holds, in milliseconds: lateness costs no goodput as

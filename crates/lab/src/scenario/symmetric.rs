@@ -10,7 +10,7 @@ use super::links::{
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
-use super::{About, Outcome, Scenario, Stage, feedback};
+use super::{About, Outcome, Scenario, Stage};
 use crate::ground::{Known, Spread};
 use serde_json::{Value, json};
 
@@ -78,9 +78,7 @@ impl Scenario for Symmetric {
     }
 
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
-        let mut limits = links::limits(settings, Some(SHARE_OF_SUM_MIN));
-        limits.push(feedback::limit());
-        limits
+        links::limits(settings, Some(SHARE_OF_SUM_MIN))
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {

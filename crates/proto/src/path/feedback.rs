@@ -14,25 +14,36 @@ pub const DELAY_FIRST: Duration = Duration::from_millis(10);
 pub const DELAY_STEADY: Duration = Duration::from_millis(100);
 /// Feedback is due at once after this many datagrams without any.
 pub const DATAGRAMS_MAX: u32 = 64;
-/// Where the sender paces what it sends by what arrives, also after so many bytes: the frame that
-/// says so is less than one per cent of them,
+/// Where the sender paces what it sends by what arrives, also after so many bytes: the datagram
+/// that says so has 82 bytes at layer 3 and 2 or 3 more for each gap, less than a hundredth,
 pub const PACED_BYTES_MAX: u64 = 11_000;
 /// and after this time at the latest.
 pub const DELAY_PACED: Duration = Duration::from_millis(10);
 
 /// Where a slow path is filled, in which time less than [`PACED_BYTES_MAX`] arrives: such datagrams
-/// may wait so long together. The sender doubts a path that is silent for longer.
-pub const DELAY_SLOW: Duration = Duration::from_millis(20);
+/// may wait so long together. It is what so many bytes take at 2.2 Mbit/s.
+pub const DELAY_SLOW: Duration = Duration::from_millis(40);
 /// A path is filled by datagrams of at least this size in the mean,
 const FILLING_BYTES: u64 = 1_000;
 /// of which there are so many in [`DELAY_PACED`] at least,
 const FILLING_DATAGRAMS: u32 = 2;
-/// for so many reports in a row: a fast one has little to carry for a moment now and then, and what
-/// its sender hears too late makes a queue.
+/// for so many reports: a fast one has little to carry for a moment now and then, and what its
+/// sender hears too late makes a queue.
 const FILLING_REPORTS: u8 = 16;
+/// At most so many are counted, and a report at which it is not filled takes some away.
+const FILLING_REPORTS_MAX: u8 = 32;
+const UNFILLED_TAKES: u8 = 4;
 /// So many feedbacks say of each datagram whether it arrived: all but one of them may be lost. What
 /// is farther back costs more to say again than it is worth.
 const TOLD_TIMES: usize = 6;
+
+/// How long the other end waits until it tells of what fills a path, at most, if that carries so
+/// many bytes per second.
+pub fn wait(rate: f64) -> Duration {
+    #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
+    let seconds = PACED_BYTES_MAX as f64 / rate.max(1.0);
+    Duration::from_secs_f64(seconds.min(DELAY_SLOW.as_secs_f64())).max(DELAY_PACED)
+}
 
 /// What left by a path to tell the peer what had arrived, and for nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -71,7 +82,7 @@ pub struct Owed {
     told: (u64, u64),
     /// Up to where the reports before it went, the oldest first.
     repeated: [u64; TOLD_TIMES - 1],
-    /// Reports in a row at which a slow path was being filled.
+    /// Reports at which a slow path was being filled, less those at which it was not.
     slow: u8,
     /// Something came late since the last report: how far back it belongs is not known.
     is_late: bool,
@@ -153,7 +164,10 @@ impl Owed {
         let largest = window.highest()?;
         let took = now.saturating_since(self.unreported_at);
         let is_slow = took >= DELAY_PACED && self.is_filled();
-        self.slow = if is_slow { self.slow.saturating_add(1) } else { 0 };
+        self.slow = match self.slow {
+            slow if is_slow => FILLING_REPORTS_MAX.min(slow + 1),
+            slow => slow.saturating_sub(UNFILLED_TAKES),
+        };
         self.due = None;
         self.unreported = 0;
         self.reported = self.bytes;

@@ -16,7 +16,7 @@ use crate::bond::{Mode, Recovery};
 use crate::flow::Assists;
 use crate::flow::rules::Assist;
 use crate::path::lane::TxLane;
-use crate::path::{Health, Path, PathId};
+use crate::path::{Health, Path, PathId, feedback};
 use crate::time::{Duration, Instant};
 use crate::wire::control::Control;
 use crate::wire::data::OVERHEAD;
@@ -25,8 +25,11 @@ use crate::wire::data::OVERHEAD;
 const IDLE: Duration = Duration::from_millis(1);
 /// Where other paths carry, one is silent that has owed an answer for three halves of a round trip,
 const TAIL_TRIPS: (u32, u32) = (3, 2);
-/// and this: feedback may wait, and so may the processes at both ends.
+/// and this, or if that is more what feedback may wait and a little: so may the processes at both
+/// ends.
 const TAIL_GRACE: Duration = Duration::from_millis(25);
+/// How little.
+const TAIL_LATE: Duration = Duration::from_millis(5);
 
 impl Peer {
     /// Assists connections where that is wanted: only what is shared among paths is paced, and
@@ -208,11 +211,12 @@ impl Peer {
     /// what it does not.
     pub(super) fn patience(&self, path: &Path) -> Duration {
         let others = || self.paths.iter().any(|other| other.id != path.id && carries(other));
-        if path.congestion.is_some() && others() {
-            path.rtt.timeout().max(path.rtt.smoothed() * TAIL_TRIPS.0 / TAIL_TRIPS.1) + TAIL_GRACE
-        } else {
-            path.patience()
-        }
+        let Some(controller) = path.congestion.as_ref().filter(|_| others()) else {
+            return path.patience();
+        };
+        let wait = controller.rate().map_or(Duration::ZERO, feedback::wait);
+        let trips = path.rtt.smoothed() * TAIL_TRIPS.0 / TAIL_TRIPS.1;
+        path.rtt.timeout().max(trips) + TAIL_GRACE.max(wait + TAIL_LATE)
     }
 
     /// Something was told of the path `id`, which carries a share: what it does to find out whose

@@ -4,6 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::error::DropReason;
 
+/// The largest number that a field of variable length holds.
+pub(crate) const VARINT_MAX: u64 = (1 << 62) - 1;
+
 /// Reads fields from the front of a slice.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader<'a> {
@@ -47,6 +50,20 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn u64(&mut self) -> Result<u64, DropReason> {
         self.array().map(u64::from_be_bytes)
+    }
+
+    /// A number of up to 62 bits in 1, 2, 4 or 8 bytes, of which the first two bits say how many
+    /// (RFC 9000, section 16).
+    pub(crate) fn varint(&mut self) -> Result<u64, DropReason> {
+        let first = self.u8()?;
+        let more = (1_usize << (first >> 6)) - 1;
+        let value = u64::from(first & 0x3f);
+        Ok(self.take(more)?.iter().fold(value, |value, byte| value << 8 | u64::from(*byte)))
+    }
+
+    /// The same, of at most 32 bits.
+    pub(crate) fn varint_u32(&mut self) -> Result<u32, DropReason> {
+        u32::try_from(self.varint()?).map_err(|_| DropReason::BadFrame)
     }
 
     /// A family byte (4 or 6) and 16 bytes of which IPv4 uses the first four.
@@ -93,6 +110,18 @@ impl<'a> Writer<'a> {
 
     pub(crate) fn u64(&mut self, value: u64) {
         self.bytes(&value.to_be_bytes());
+    }
+
+    /// A number of at most [`VARINT_MAX`] in as few bytes as [`Reader::varint`] reads it from.
+    pub(crate) fn varint(&mut self, value: u64) {
+        debug_assert!(value <= VARINT_MAX);
+        let value = value.min(VARINT_MAX);
+        match value {
+            0..0x40 => self.bytes(&value.to_be_bytes()[7..]),
+            0x40..0x4000 => self.bytes(&(value | 0x4000).to_be_bytes()[6..]),
+            0x4000..0x4000_0000 => self.bytes(&(value | 0x8000_0000).to_be_bytes()[4..]),
+            _ => self.u64(value | 0xc000_0000_0000_0000),
+        }
     }
 
     pub(crate) fn ip(&mut self, address: IpAddr) {

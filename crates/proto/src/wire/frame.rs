@@ -60,8 +60,6 @@ pub const CHALLENGE_LEN: usize = TLV_OVERHEAD + 13;
 pub const RESPONSE_LEN: usize = TLV_OVERHEAD + 8 + SOCKET_ADDR_LEN;
 /// Runs of received and missing numbers that one feedback frame may carry.
 pub const FEEDBACK_RUNS_MAX: usize = 8;
-/// Bytes of the longest feedback frame.
-pub const FEEDBACK_LEN_MAX: usize = TLV_OVERHEAD + 37 + 8 * FEEDBACK_RUNS_MAX;
 /// Bytes of a control acknowledgement.
 pub const CONTROL_ACK_LEN: usize = TLV_OVERHEAD + 8;
 /// Bytes of the frame that says where a sequence ended.
@@ -231,7 +229,7 @@ pub struct Feedback {
     /// tell how far apart datagrams arrived, and beside when they left, by how much one of them was
     /// longer on its way than the other.
     pub arrived_us: u32,
-    /// Datagrams received so far.
+    /// Datagrams received so far, at most one more than `largest`.
     pub received: u64,
     /// Bytes of those datagrams, UDP payload.
     pub bytes: u64,
@@ -443,17 +441,18 @@ fn parse_body(kind: u8, body: &[u8]) -> Result<Frame<'_>, DropReason> {
 }
 
 fn parse_feedback(reader: &mut Reader<'_>) -> Result<Feedback, DropReason> {
-    let serial = PathSerial(reader.u32()?);
-    let (largest, delay_us) = (reader.u64()?, reader.u32()?);
+    let serial = PathSerial(reader.varint_u32()?);
+    let (largest, delay_us) = (reader.varint()?, reader.varint_u32()?);
     let arrived_us = reader.u32()?;
-    let (received, bytes) = (reader.u64()?, reader.u64()?);
+    let received = (largest + 1).checked_sub(reader.varint()?).ok_or(DropReason::BadFrame)?;
+    let bytes = reader.varint()?;
     let count = usize::from(reader.u8()?);
     if count > FEEDBACK_RUNS_MAX {
         return Err(DropReason::BadFrame);
     }
     let mut runs = [(0, 0); FEEDBACK_RUNS_MAX];
     for run in &mut runs[..count] {
-        *run = (reader.u32()?, reader.u32()?);
+        *run = (reader.varint_u32()?, reader.varint_u32()?);
     }
     Ok(Feedback { serial, largest, delay_us, arrived_us, received, bytes, runs })
 }

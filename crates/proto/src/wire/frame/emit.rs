@@ -128,16 +128,18 @@ fn emit_tlv(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Writer<'_>)) {
 }
 
 fn emit_feedback(writer: &mut Writer<'_>, feedback: &Feedback) {
-    writer.u32(feedback.serial.0);
-    writer.u64(feedback.largest);
-    writer.u32(feedback.delay_us);
-    writer.u32(feedback.arrived_us);
-    writer.u64(feedback.received);
-    writer.u64(feedback.bytes);
-    let count = feedback.runs.iter().take_while(|run| run.0 > 0).count();
+    let &Feedback { serial, largest, delay_us, arrived_us, received, bytes, ref runs } = feedback;
+    debug_assert!(received <= largest + 1, "a number arrives once");
+    writer.varint(serial.0.into());
+    writer.varint(largest);
+    writer.varint(delay_us.into());
+    writer.u32(arrived_us);
+    writer.varint((largest + 1).saturating_sub(received));
+    writer.varint(bytes);
+    let count = runs.iter().take_while(|run| run.0 > 0).count();
     writer.u8(u8::try_from(count).unwrap_or(0));
-    for &(received, missing) in &feedback.runs[..count] {
-        writer.u32(received);
-        writer.u32(missing);
+    for &(received, missing) in &runs[..count] {
+        writer.varint(received.into());
+        writer.varint(missing.into());
     }
 }
