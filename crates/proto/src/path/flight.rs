@@ -15,6 +15,7 @@ use super::congestion::RateSample;
 use super::decline::Decline;
 use super::feedback::DELAY_PACED;
 use super::large::Large;
+use super::loss::Loss;
 use super::rtt::Rtt;
 use crate::blocks::{Blocks, Queue};
 use crate::id::PacketNumber;
@@ -141,6 +142,8 @@ pub struct Flight {
     /// The oldest eliciting datagram that no feedback has covered yet.
     unanswered: Option<(PacketNumber, Instant)>,
     acknowledged: Option<PacketNumber>,
+    /// When feedback last told of anything.
+    told_at: Option<Instant>,
     /// Something that left later has arrived and was counted elsewhere.
     is_overtaken: bool,
     /// What has arrived.
@@ -178,30 +181,6 @@ impl Order {
             return;
         }
         (self.late, self.told_at) = (late, largest);
-    }
-}
-
-/// Loss of a path as an exponentially weighted mean over the intervals between feedback frames.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Loss {
-    mean: f64,
-}
-
-impl Loss {
-    /// Lost part of what was sent, 0 to 1.
-    pub const fn share(&self) -> f64 {
-        self.mean
-    }
-
-    fn sample(&mut self, sent: u64, received: u64) {
-        if sent == 0 {
-            return;
-        }
-        #[expect(clippy::cast_precision_loss, reason = "counts of one interval")]
-        let lost = 1.0 - (received as f64 / sent as f64).min(1.0);
-        #[expect(clippy::cast_precision_loss, reason = "counts of one interval")]
-        let weight = (sent as f64 / 256.0).min(1.0) / 2.0;
-        self.mean += (lost - self.mean) * weight;
     }
 }
 
@@ -285,6 +264,7 @@ impl Flight {
         let rate = newest.and_then(|newest| rate(now, &newest, feedback));
         self.count_loss(now, feedback);
         self.acknowledged = Some(largest);
+        self.told_at = Some(now);
         self.limited_until.take_if(|until| largest >= *until);
         self.take_arrived(feedback);
         self.order.told(largest, feedback.received.saturating_sub(self.arrived), rtt);
@@ -347,6 +327,11 @@ impl Flight {
     /// Since when the peer has owed feedback for what was sent; `None` when nothing is open.
     pub fn unanswered_since(&self) -> Option<Instant> {
         self.unanswered.map(|(_, at)| at)
+    }
+
+    /// When feedback last told of anything that was not known.
+    pub const fn told_at(&self) -> Option<Instant> {
+        self.told_at
     }
 
     /// Bytes whose fate is not known, of datagrams that elicit feedback (RFC 9002, section 2).

@@ -73,6 +73,7 @@ fn a_sample_a_settlement_and_no_loss() {
     assert_eq!((scene.flight.unanswered_since(), scene.flight.in_flight()), (None, 0));
     assert!(scene.flight.loss().share() < 1e-9 && !scene.flight.has_copies());
     assert_eq!(scene.tell(44, &[0..=2]), None, "old news");
+    assert_eq!(scene.flight.told_at(), Some(ms(43)), "which tell nothing");
 }
 
 #[test]

@@ -11,6 +11,7 @@ pub mod feedback;
 pub mod flight;
 pub mod lane;
 pub mod large;
+pub mod loss;
 pub mod mtu;
 pub mod probe;
 pub mod rate;

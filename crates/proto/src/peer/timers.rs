@@ -195,13 +195,16 @@ impl Peer {
             return self.silent_step_due(path);
         }
         let epoch = epoch?;
-        let owed_since = match epoch.tx.iter().find(|lane| lane.path == path.id) {
-            Some(lane) => lane.flight.unanswered_since(),
-            None if epoch.has_lane_for(path.id, &path.route) => None,
+        let (owed_since, told_at) = match epoch.tx.iter().find(|lane| lane.path == path.id) {
+            Some(lane) => (lane.flight.unanswered_since(), lane.flight.told_at()),
+            None if epoch.has_lane_for(path.id, &path.route) => (None, None),
             // No index is left: what it is asked does not leave, and nobody will answer.
-            None => path.probes.asking_since(),
+            None => (path.probes.asking_since(), None),
         };
-        owed_since.map(|since| since + self.patience(path))
+        let due = owed_since? + self.patience(path);
+        // Who becomes slower tells late of everything, but tells. The last word of a path that dies
+        // comes half a round trip and a report's wait later, so this finds no death later.
+        Some(told_at.map_or(due, |told| due.max(told + path.rtt.smoothed())))
     }
 
     /// A silent path of a client: when to ask for a new session, or to give up the path if it is
