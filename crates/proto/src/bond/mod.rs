@@ -15,7 +15,7 @@ pub mod schedule;
 
 use crate::blocks::Blocks;
 use crate::path::PathId;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use bottleneck::Bottlenecks;
 use choice::Scheduler;
 use codel::Bound;
@@ -111,6 +111,9 @@ pub struct Bond {
     pub due: Option<Instant>,
     /// There is no room for what arrived in sequence before.
     pub rests_until: Instant,
+    /// When something last came whose turn had been given up, and how long a gap is held open
+    /// because of that.
+    pub lateness: Option<(Instant, Duration)>,
     /// Since when no path carries anything.
     pub idle_since: Option<Instant>,
     /// Room for one packet that comes out of the sequence.

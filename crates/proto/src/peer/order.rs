@@ -21,6 +21,11 @@ const HOLD_TRIPS: f64 = 3.5;
 /// The least and the most of it.
 const HOLD_MIN: Duration = Duration::from_millis(30);
 const HOLD_MAX: Duration = Duration::from_millis(1_500);
+/// What comes after its turn was given up shows that a path has become slower than its round trip
+/// tells yet: gaps are held open for so many times as long,
+const LATE_HOLD: u32 = 2;
+/// for so long after it.
+const LATE_FRESH: Duration = Duration::from_secs(5);
 /// Sequences of which one datagram says where they ended.
 const ENDS_MAX: usize = (BASE_DATAGRAM - OVERHEAD) / frame::ENDED_LEN;
 
@@ -33,7 +38,7 @@ impl Peer {
         (bucket, sequence): (u8, u32),
         packet: &[u8],
     ) -> Result<(), DropReason> {
-        let hold = self.gap_time();
+        let hold = self.gap_time(cx.now);
         let Some((found, standing)) = self.epochs.find(epoch) else { return Ok(()) };
         let blocks = cx.memory.blocks();
         match found.reorder.take(blocks, cx.now, bucket, sequence, packet, hold) {
@@ -42,7 +47,10 @@ impl Peer {
                 self.release(cx, epoch, standing);
                 delivered
             }
-            Taken::Late => self.deliver(cx, Came::InTurn, packet),
+            Taken::Late => {
+                self.bond.lateness = Some((cx.now, (hold * LATE_HOLD).min(HOLD_MAX)));
+                self.deliver(cx, Came::InTurn, packet)
+            }
             Taken::Kept => {
                 self.release(cx, epoch, standing); // room may have been made for it
                 Ok(())
@@ -155,10 +163,12 @@ impl Peer {
         }
     }
 
-    /// How long a gap is held open.
-    fn gap_time(&self) -> Duration {
+    /// How long a gap is held open: longer, if something came lately whose turn was given up.
+    fn gap_time(&self, now: Instant) -> Duration {
         let trips = self.paths.iter().filter(|path| path.health == Health::Good);
         let longest = trips.filter_map(|path| path.rtt.measured()).max().unwrap_or_default();
-        (longest.mul_f64(HOLD_TRIPS) + HOLD_MIN).min(HOLD_MAX)
+        let usual = (longest.mul_f64(HOLD_TRIPS) + HOLD_MIN).min(HOLD_MAX);
+        let late = self.bond.lateness.filter(|(at, _)| now < *at + LATE_FRESH);
+        late.map_or(usual, |(_, hold)| hold.max(usual))
     }
 }
