@@ -71,8 +71,8 @@ const TRIP: Duration = Duration::from_millis(100);
 const TRIP_FRESH: Duration = Duration::from_secs(10);
 /// By how much of the queue's error the pace is corrected within a round; beyond 1/e it swings.
 const PACE_GAIN: f64 = 0.35;
-/// Bounds of that correction.
-const PACE_RANGE: (f64, f64) = (0.3, 1.1);
+/// Bounds of that correction: this, and [`Controller::pace_most`].
+const PACE_LEAST: f64 = 0.3;
 /// And the rate, in each round.
 const RATE_GAIN: f64 = 0.1;
 /// The growth of the rate becomes so much larger in each round.
@@ -405,7 +405,7 @@ impl Controller {
             self.rate = self.rate.max(arrived);
         }
         self.arrives = arrived.map_or(f64::INFINITY, |arrived| arrived / (1.0 - self.round.loss()));
-        self.variation.round(now, arrived.map(|_| self.arrives), self.queue.least());
+        self.note_variation(now, arrived.map(|_| self.arrives));
         self.follow_queue(now);
         if self.queue.is_stubborn(emptying::DOUBTFUL * self.target())
             && now >= self.tries_at
@@ -523,8 +523,8 @@ impl Controller {
             }
             Phase::Drain { .. } | Phase::Steady => {
                 let error = (self.target() - self.queue.least()) / self.lag();
-                let most = if self.ceiling.holds() { 1.0 } else { PACE_RANGE.1 };
-                let gain = (1.0 + PACE_GAIN * error).clamp(PACE_RANGE.0, most);
+                let most = if self.ceiling.holds() { 1.0 } else { self.pace_most() };
+                let gain = (1.0 + PACE_GAIN * error).clamp(PACE_LEAST, most);
                 let pace = self.emptying.and_then(|emptying| emptying.pace(self.told_at));
                 let most = pace.map_or(f64::INFINITY, |pace| pace * self.arrives.min(self.rate));
                 (self.rate * gain).min(most)
@@ -559,9 +559,14 @@ impl Controller {
         (of_late.as_secs_f64() - self.queue.least()).max(self.trip.as_secs_f64())
     }
 
-    /// The queue that is wanted, seconds: a path is never idle with it, and what jitter makes of
-    /// it is not taken for more.
+    /// The queue that is wanted, seconds.
     fn target(&self) -> f64 {
+        self.needed() + self.reserve()
+    }
+
+    /// The queue that is needed, seconds: a path of one rate is never idle with it, and what jitter
+    /// makes of it is not taken for more.
+    fn needed(&self) -> f64 {
         let all = self.rate + self.company;
         let datagram = if self.rate > 0.0 { self.datagram / all } else { 0.0 };
         let (least, datagrams) = if self.told_at < self.calm_until { QUEUE_CALM } else { QUEUE };
@@ -576,7 +581,8 @@ impl Controller {
 
     /// Makes half of the wanted queue before it is seen.
     fn growth_first(&self) -> f64 {
-        (0.5 * self.target() / self.lag()).clamp(0.002, 0.03)
+        let (least, most) = self.growth_range();
+        (0.5 * self.target() / self.lag()).clamp(least, most)
     }
 }
 

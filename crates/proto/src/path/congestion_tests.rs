@@ -127,6 +127,37 @@ fn a_link_that_becomes_faster_or_slower_is_followed() {
     }
 }
 
+/// A link of 10 Mbit/s in the mean, whose rate changes every tenth of a second for a minute: the
+/// part of it that is used in the last 50 seconds, and the queue in milliseconds at the mean and
+/// below which it was 95 % of the time.
+fn changing(calm: bool) -> (f64, f64, f64) {
+    const RATES: [f64; 7] = [5.0, 14.0, 10.0, 7.0, 12.0, 15.0, 8.0];
+    let mut world = World::new(Link::new(RATES[0], 50), &[0]);
+    let mut offered = 0.0;
+    for tenth in 0..600_u32 {
+        // Its steps are none of the period's.
+        world.link.rate = RATES[(tenth * tenth / 3 + tenth) as usize % 7] * 125_000.0;
+        offered += if tenth >= 100 { world.link.rate / 10.0 } else { 0.0 };
+        if calm {
+            let now = world.now;
+            world.flows[0].controller.keep_calm(now);
+        }
+        world.run(f64::from(tenth + 1) / 10.0);
+    }
+    let share = world.arrived(0, 10.0, 60.0) * 50.0 / offered;
+    (share, world.queue(10.0, 60.0, 0.5), world.queue(10.0, 60.0, 0.95))
+}
+
+#[test]
+fn of_a_path_that_varies_little_is_left_and_its_queue_is_short_for_who_is_of_no_use_late() {
+    let (share, median, long) = changing(false);
+    println!("{share:.3} of what it carries, queue {median:.0} ms, 95 % below {long:.0} ms");
+    assert!(share > 0.9 && median < 150.0, "{share:.3}, {median:.0} ms");
+    let (_, calm, _) = changing(true);
+    println!("while calls share it: queue {calm:.0} ms");
+    assert!(calm < median / 2.0, "{calm:.0} ms");
+}
+
 #[test]
 fn who_has_little_to_send_does_not_forget_what_the_path_carries() {
     for (mbits, trip_ms) in [(20.0, 40), (40.0, 20), (5.0, 100)] {

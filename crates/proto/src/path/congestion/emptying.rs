@@ -144,7 +144,7 @@ impl Controller {
 
     /// Whether more waits than this end wants to wait: somebody else may make it do so.
     pub(super) fn is_doubtful(&self) -> bool {
-        self.queue.whole() > DOUBTFUL * self.target()
+        self.queue.whole() > DOUBTFUL * self.needed()
     }
 
     /// Whether a queue that others may fill is being emptied since the last feedback, and at which
@@ -195,7 +195,10 @@ impl Controller {
         match outcome {
             Outcome::Felt => {}
             Outcome::Doubtful => self.empty(now, PACE_SURE),
-            Outcome::Foreign => self.queue.disown(),
+            Outcome::Foreign => {
+                self.note_others(now);
+                self.queue.disown();
+            }
         }
     }
 }

@@ -66,6 +66,11 @@ impl Queue {
         self.jitter
     }
 
+    /// Whether something waits that is not this end's doing.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.foreign > 0.0
+    }
+
     /// How much later than the queue itself its least shows that it grew.
     pub(super) const fn lag(&self) -> f64 {
         self.span

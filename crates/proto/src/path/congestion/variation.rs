@@ -4,14 +4,20 @@
 //! that it is the path that limits it. A link of one rate has next to none of that, also where it
 //! loses, is long, or is shared; two recorded mobile networks have 1.2 % of change a round beyond
 //! what counts as the same, and 5.5 % at times.
+//!
+//! What is not sent while such a path carries more is lost for good, and nobody can foresee when it
+//! does. So something waits on it all the time, is sent at once when it carries more, and what it
+//! carried before a fall is found again sooner. While something that is of no use late shares the
+//! path, its queue is as short as any other's.
 
 use super::Controller;
 use crate::time::{Duration, Instant};
 
 /// Something waits: at least so many seconds of queue at the end of a round.
 const QUEUED: f64 = 0.002;
-/// What arrives may differ by this part from one round to the next, and be the same rate.
+/// What arrives may differ by this part from one round to the next, and be the same rate,
 const SAME: f64 = 0.1;
+/// and by what the jitter is of the round.
 /// And of what it differs by beyond that no more than this counts: many changes make a path that
 /// varies, not one that is large.
 const MOST: f64 = 0.06;
@@ -19,8 +25,20 @@ const MOST: f64 = 0.06;
 const WEIGHT: f64 = 1.0 / 16.0;
 /// A path varies whose mean is more than this.
 const VARIES: f64 = 0.008;
-/// And is taken to do so for so long after it last was: a train stops at stations.
+/// And is taken to do so for so long after it last did: a train stops at stations.
 const REMEMBERED: Duration = Duration::from_secs(10);
+/// Who begins or ends to share a link changes what others have of it for a moment. A path that
+/// varies by itself goes on with it for so long,
+const LASTING: Duration = Duration::from_secs(4);
+/// without a pause of this.
+const PAUSE: Duration = Duration::from_secs(3);
+/// So many seconds more wait there than elsewhere, to be sent when the path carries more.
+const RESERVE: f64 = 0.080;
+/// At most so many times its rate a path is sent at, to make a queue: usually, and where it varies,
+const PACE_MOST: (f64, f64) = (1.1, 1.3);
+/// and by this part at most its rate grows in the first round without one, and at least by this.
+const GROWTH_MOST: (f64, f64) = (0.03, 0.2);
+const GROWTH_LEAST: f64 = 0.002;
 
 /// How much the rate of a path changes by itself.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,27 +46,43 @@ pub(super) struct Variation {
     mean: f64,
     /// What arrived in the round before, bytes per second, if something waited all the time.
     before: Option<f64>,
-    varied_at: Option<Instant>,
+    /// Since when it varies without a pause, and when it last did.
+    varied: Option<(Instant, Instant)>,
+    /// When somebody else last seemed to have a part of the queue.
+    shared_at: Option<Instant>,
 }
 
 impl Variation {
-    /// At the end of a round in which `arrived` bytes per second came, if that is known, and at
-    /// least `queue` seconds waited.
-    pub(super) fn round(&mut self, now: Instant, arrived: Option<f64>, queue: f64) {
+    /// At the end of a round in which `arrived` bytes per second came, if that is known, at least
+    /// `queue` seconds waited, and rates are the same that differ by the part `same`.
+    fn round(&mut self, now: Instant, arrived: Option<f64>, queue: f64, same: f64) {
         let arrived = arrived.filter(|arrived| queue > QUEUED && *arrived > 0.0);
         if let (Some(before), Some(arrived)) = (self.before, arrived) {
             let change = (arrived - before).abs() / arrived.max(before);
-            self.mean += ((change - SAME).clamp(0.0, MOST) - self.mean) * WEIGHT;
+            let change = (change - same).clamp(0.0, MOST);
+            self.mean += (change - self.mean) * WEIGHT;
+            if change > 0.0 && self.mean > VARIES {
+                let since = self.varied.filter(|(_, last)| now < *last + PAUSE);
+                self.varied = Some((since.map_or(now, |(since, _)| since), now));
+            }
         }
         self.before = arrived;
-        if self.mean > VARIES {
-            self.varied_at = Some(now);
-        }
     }
 
     /// Whether it does, or did a moment ago.
-    pub(super) fn is_varying(&self, now: Instant) -> bool {
-        self.varied_at.is_some_and(|at| now < at + REMEMBERED)
+    fn is_varying(&self, now: Instant) -> bool {
+        self.varied.is_some_and(|(_, last)| now < last + REMEMBERED)
+    }
+
+    /// Whether it does, and has done so for a while.
+    fn lasts(&self, now: Instant) -> bool {
+        let lasts = |(since, last): (Instant, Instant)| last.saturating_since(since) >= LASTING;
+        self.varied.is_some_and(lasts) && self.is_varying(now)
+    }
+
+    /// Whether somebody else had a part of the queue a moment ago.
+    fn is_shared(&self, now: Instant) -> bool {
+        self.shared_at.is_some_and(|at| now < at + REMEMBERED)
     }
 }
 
@@ -57,6 +91,43 @@ impl Controller {
     /// by what others send there.
     pub fn is_varying(&self, now: Instant) -> bool {
         self.variation.is_varying(now) && !self.competes() && !self.is_suspicious()
+    }
+
+    /// At the end of a round in which so much arrived, bytes per second, if that is known.
+    pub(super) fn note_variation(&mut self, now: Instant, arrived: Option<f64>) {
+        let same = SAME + self.queue.jitter() / self.round.age(now).max(1e-3);
+        self.variation.round(now, arrived, self.queue.least(), same);
+    }
+
+    /// A trial was not felt: others fill the queue, or the way became longer.
+    pub(super) const fn note_others(&mut self, now: Instant) {
+        self.variation.shared_at = Some(now);
+    }
+
+    /// Whether more waits than elsewhere, for the path to carry more: not where somebody else has a
+    /// part of the queue, who would have to wait as well, and may want the same.
+    fn waits_for_more(&self) -> bool {
+        let now = self.told_at;
+        let is_shared = self.variation.is_shared(now) || self.queue.is_foreign();
+        self.variation.lasts(now) && self.is_varying(now) && !is_shared
+    }
+
+    /// What is wanted to wait for a better moment, seconds.
+    pub(super) fn reserve(&self) -> f64 {
+        let is_calm = self.told_at < self.calm_until;
+        if self.waits_for_more() && !is_calm { RESERVE } else { 0.0 }
+    }
+
+    /// At most so many times its rate the path is sent at.
+    pub(super) fn pace_most(&self) -> f64 {
+        let (usual, varying) = PACE_MOST;
+        if self.waits_for_more() { varying } else { usual }
+    }
+
+    /// By what parts the rate may grow in the first round without a queue.
+    pub(super) fn growth_range(&self) -> (f64, f64) {
+        let (usual, varying) = GROWTH_MOST;
+        (GROWTH_LEAST, if self.waits_for_more() { varying } else { usual })
     }
 }
 
@@ -70,7 +141,7 @@ mod tests {
         let told = (0..rounds).map(|round| {
             let now = Instant::ZERO + Duration::from_millis(50) * round as u32;
             let (arrived, queue) = of_round(round);
-            variation.round(now, Some(arrived), queue);
+            variation.round(now, Some(arrived), queue, SAME);
             variation.is_varying(now)
         });
         told.collect()
@@ -91,8 +162,8 @@ mod tests {
         let told = varies(600, |round| (rate(round), 0.01));
         let (first, last) = (told.iter().position(|it| *it), told.iter().rposition(|it| *it));
         assert!(first.unwrap() < 10, "{first:?}");
-        // Ten seconds after what was seen has faded: 16 rounds is the mean's memory.
-        assert!((400..480).contains(&last.unwrap()), "{last:?}");
+        // Ten seconds after it changed last.
+        assert!((390..410).contains(&last.unwrap()), "{last:?}");
     }
 
     #[test]
