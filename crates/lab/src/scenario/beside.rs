@@ -5,7 +5,7 @@ use super::links::GRID;
 use super::outage::receiver;
 use super::settings::{Setting, Settings};
 use super::{Outcome, Stage};
-use crate::emu::SECOND;
+use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Congestion, Connections, Terrain, Transfer};
 
 /// The setting of who is beside.
@@ -30,6 +30,12 @@ const OPENING_NS: u64 = 5 * SECOND;
 pub(super) const CALM_NS: u64 = 2 * SECOND;
 /// Of short transfers only such a part does not count.
 const FIRST_PART: u64 = 4;
+
+/// The round trip, and up to a millisecond more, which each seed has its own: what becomes of two
+/// who fill one queue depends on who meets its end first, and one story told ten times is one.
+pub(super) fn round_trip_ns(stage: &Stage<'_>) -> u64 {
+    stage.settings.number("rtt") * MS + Rng::new(stage.seed).below(MS)
+}
 
 /// Those that the setting names; of a control the first.
 pub(super) fn others(stage: &Stage<'_>) -> impl Iterator<Item = Congestion> {

@@ -17,7 +17,7 @@ use super::settings::{Setting, Settings};
 use super::statistics::quantile;
 use super::table::{self, Row, TABLE, figure, greatest, least};
 use super::{About, Key, Outcome, Scenario, Stage};
-use crate::emu::{LinkConfig, MS, SECOND};
+use crate::emu::{LinkConfig, SECOND};
 use crate::ground::{Call, Congestion, Connections, Mode, Route, Talk, Terrain};
 use serde_json::Value;
 
@@ -184,7 +184,8 @@ impl Cell<'_> {
 
     fn terrain(&self) -> Terrain {
         let settings = self.stage.settings;
-        let (bits, rtt_ns) = (settings.number("mbps") * 1_000_000, settings.number("rtt") * MS);
+        let (bits, rtt_ns) =
+            (settings.number("mbps") * 1_000_000, beside::round_trip_ns(self.stage));
         let behind = LinkConfig::lossless(bits, 0).queue_ms(self.queue_ms);
         Terrain {
             bottleneck: Some(behind),

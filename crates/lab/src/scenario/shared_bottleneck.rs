@@ -16,7 +16,7 @@ use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::table::{self, Row, TABLE, figure, greatest, least};
 use super::{About, Baseline, Key, Outcome, Scenario, Stage};
-use crate::emu::{LinkConfig, MS, SECOND};
+use crate::emu::{LinkConfig, SECOND};
 use crate::ground::{Congestion, Connections, Mode, Route, Spread, Terrain};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -160,7 +160,8 @@ impl Beside<'_> {
 
     fn terrain(&self, paths: Paths) -> Terrain {
         let settings = self.stage.settings;
-        let (bits, rtt_ns) = (settings.number("mbps") * 1_000_000, settings.number("rtt") * MS);
+        let (bits, rtt_ns) =
+            (settings.number("mbps") * 1_000_000, beside::round_trip_ns(self.stage));
         let queue_ms = settings.number("queue");
         let behind = LinkConfig::lossless(bits, 0).queue_ms(queue_ms);
         let link = LinkConfig::lossless(bits * LINKS_TIMES, rtt_ns);
