@@ -301,3 +301,22 @@ fn who_has_no_index_left_gets_others_before_the_next_link_is_needed() {
     ];
     holds(813, &ops);
 }
+
+#[test]
+fn new_keys_leave_the_other_paths_between_the_same_addresses_alone() {
+    let three = Spread { manager: Manager::OnePerLink, subflows: 3 };
+    let ops = [
+        full(2),
+        Op::Network(Network::OneWay { client: 2, access: 0, way: Way::Up }),
+        plug(0, 1, 2),
+        wait(3_157),
+        plug(2, 1, 0),
+        Op::SetSpread { client: 0, spread: three },
+        wait(84_413),
+        send_up(2, 7, 0, 0),
+        wait(58),
+        Op::SetScheduler { client: 0, scheduler: Scheduler::Latency },
+        settle(true),
+    ];
+    holds(1_457, &ops);
+}
