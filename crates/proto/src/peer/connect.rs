@@ -421,10 +421,10 @@ impl Peer {
             None => {
                 let id = self.paths.next_id();
                 self.add_path(cx, Path::new(id, route, Some(link), cx.now, Trust::Proven));
+                self.replace_twins(cx, id);
                 id
             }
         };
-        self.replace_twins(cx, id);
         // One that was only begun, as after a move, may lead nowhere; this one was just answered.
         let works = |path: &Path| path.is_proven() && path.health == Health::Good;
         let carries = self.paths.active().is_some_and(works);
@@ -443,7 +443,8 @@ impl Peer {
     }
 
     /// The answer came by a socket of its own: what was there between the same two addresses does
-    /// not carry, or it would have been asked by it.
+    /// not carry, or it would have been asked by it. Where a path was asked that was there already,
+    /// this says nothing of others between these two: they may be meant to carry beside it.
     fn replace_twins(&mut self, cx: &mut Context<'_>, id: PathId) {
         let Some(new) = self.paths.get(id) else { return };
         let place =
