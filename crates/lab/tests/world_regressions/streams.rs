@@ -1,6 +1,6 @@
 //! The same about streams: where they lead, and what they carry when they end.
 
-use rove_lab::emu::Filter;
+use rove_lab::emu::{Carrier, Filter};
 use rove_lab::world::{
     Attack, Intercept, Machine, Manager, Mode, Network, Op, Quality, Spread, Way,
 };
@@ -114,4 +114,55 @@ fn no_stream_stays_beside_udp_that_carries_by_its_link() {
         settle(true),
     ];
     holds(1_280, &ops);
+}
+
+#[test]
+fn udp_is_asked_where_the_gateway_says_it_is_when_a_proxy_led_to_it() {
+    let moves =
+        |told_after_ms, ahead_ms| Op::Network(Network::MoveGateway { told_after_ms, ahead_ms });
+    let sleep = |client, seconds| Op::Machine(Machine::Sleep { client, seconds });
+    let proxy = Filter::End("198.18.0.2:3128".parse().unwrap());
+    let ops = [
+        plug(1, 1, 2),
+        Op::SetMode { client: 1, mode: Mode::Single },
+        Op::Network(Network::Carrier { client: 0, access: 0, carrier: Carrier::Down }),
+        wait(2_506),
+        moves(19_880, 300),
+        sleep(1, 86),
+        filter_all(1, proxy),
+        moves(7_976, 0),
+        send_up(1, 8, 0, 300_000),
+        sleep(2, 3_801),
+        settle(false),
+    ];
+    holds(3_769, &ops);
+    // And where it began anew, behind all the places that it has left.
+    let send = Op::Send { client: 1, way: Way::Down, packets: 3, len: 0, gap_us: 500 };
+    let hold = Attack::Intercept {
+        client: 2,
+        way: Way::Up,
+        how: Intercept::Hold { ms: 1_523 },
+        datagrams: 17,
+    };
+    let ops = [
+        wait(18_222),
+        move_gateway(16_037),
+        settle(false),
+        moves(13_119, 300),
+        wait(33_964),
+        send,
+        filter_all(1, Filter::NoUdp),
+        move_gateway(14_784),
+        wait(222_193),
+        Op::Network(Network::Filter { client: 2, access: None, filter: None }),
+        send_up(2, 7, 0, 300_000),
+        wait(810),
+        Op::Attack(hold),
+        wait(927),
+        Op::SetMode { client: 2, mode: Mode::Full },
+        Op::Machine(Machine::RestartGateway { reboot: true, down_ms: 10_000 }),
+        filter_all(2, proxy),
+        settle(false),
+    ];
+    holds(3_247, &ops);
 }
