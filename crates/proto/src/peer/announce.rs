@@ -55,10 +55,19 @@ impl Peer {
             connector.announced.clone_from(&addresses);
             cx.tell(Event::Announced { peer: self.key, addresses });
         }
+        self.note_home();
         self.follow(cx);
         self.leave_retired(cx);
         self.begin_turns();
         self.stand_by(cx);
+    }
+
+    /// Client: where the gateway is sought first, for the indices that this may take.
+    pub(super) fn note_home(&mut self) {
+        if let (Side::Gateway(connector), Some(epoch)) = (&self.side, &mut self.epochs.current) {
+            let first = |v4| connector.remotes().find(|at| at.is_ipv4() == v4);
+            epoch.home = [true, false].map(|v4| first(v4).map(|at| at.ip()));
+        }
     }
 
     /// Client: goes to where the gateway wants to be reached, unless it is there.

@@ -88,6 +88,7 @@ impl Peer {
             && connector.remotes != remotes
         {
             connector.remotes = remotes;
+            self.note_home();
             self.begin_turns();
             self.stand_by(cx);
             self.try_new_ways(cx);

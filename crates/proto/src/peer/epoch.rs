@@ -5,6 +5,7 @@
 //! replaces nothing until a datagram under its keys arrives.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::index::{EpochId, IndexTable, Lead, Slot};
@@ -13,7 +14,7 @@ use crate::bond::Numbers;
 use crate::bond::reorder::Reorder;
 use crate::crypto::{EpochKeys, Profile, Rng};
 use crate::error::DropReason;
-use crate::id::{PathSerial, SessionIndex};
+use crate::id::{PathSerial, SessionIndex, Transport};
 use crate::outbox::{Route, RunSeal};
 use crate::pack::fragment::Reassembly;
 use crate::path::PathId;
@@ -34,6 +35,7 @@ const SERIALS_AHEAD_MAX: u32 = 2 * INDICES_MAX as u32;
 /// be many and all dead, take none of them,
 const INDICES_FOR_HEARD: usize = 4;
 /// or all but this one, where they lead to the host that answered the handshake: that one is there.
+/// Where a stream carried it, which may end at a proxy, it is where the gateway is sought first.
 const INDICES_BESIDE_ORIGIN: usize = 1;
 /// Lanes in use that are kept for receiving; the oldest is given up for a new one.
 pub const LANES_MAX: usize = 16;
@@ -73,6 +75,8 @@ pub(crate) struct Epoch {
     pub(crate) since: Instant,
     /// Where the handshake's answer went to or came from.
     pub(crate) origin: Route,
+    /// Where a client seeks the gateway first, in each family.
+    pub(crate) home: [Option<IpAddr>; 2],
     /// What this end calls it where it says how long a sequence was, and what the peer does: the
     /// low bits of the first index that the other one issued.
     names: (u16, u16),
@@ -134,6 +138,7 @@ impl Epoch {
             initiator,
             since: now,
             origin,
+            home: [None; 2],
             names,
             theirs: serials().zip(theirs).collect(),
             restart_tokens: BTreeMap::new(),
@@ -207,8 +212,10 @@ impl Epoch {
 
     /// How many indices a silent path to `route` must leave.
     fn kept_from(&self, route: &Route) -> usize {
-        let is_origin = route.remote.ip() == self.origin.remote.ip();
-        if is_origin { INDICES_BESIDE_ORIGIN } else { INDICES_FOR_HEARD }
+        let (to, origin) = (route.remote.ip(), self.origin);
+        let is_there = to == origin.remote.ip()
+            || (origin.socket.transport() == Transport::Stream && self.home.contains(&Some(to)));
+        if is_there { INDICES_BESIDE_ORIGIN } else { INDICES_FOR_HEARD }
     }
 
     /// Whether a path to `route` has a lane or could get one.

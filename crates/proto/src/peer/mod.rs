@@ -393,6 +393,7 @@ impl Peer {
         if let Side::Gateway(connector) = &mut self.side {
             connector.last_words = retransmit::LastWords::default();
         }
+        self.note_home();
     }
 
     /// What a gateway tells a client at the beginning of an epoch, and a client its gateway: also
