@@ -11,6 +11,8 @@ use crate::time::{Duration, Instant};
 const PARTS: usize = 6;
 /// and how long each is.
 const PART: Duration = Duration::from_secs(5);
+/// How long all of them are.
+const REMEMBERED: Duration = Duration::from_secs(PARTS as u64 * PART.as_secs());
 /// What lies further apart is no queue: one of the clocks was set, or another process answers.
 const QUEUE_MAX: Duration = Duration::from_secs(30);
 /// What was not measured for longer is not so any more.
@@ -32,13 +34,17 @@ impl Delay {
     /// microseconds.
     pub fn sample(&mut self, now: Instant, sent_at: Instant, arrived_us: u32) {
         let difference = arrived_us.wrapping_sub(sent_at.wrapping_micros());
+        let age = now.saturating_since(self.part_began);
+        if age >= REMEMBERED {
+            self.least = [None; PARTS]; // nothing was told since: the way may be longer now
+        }
         let least = self.least.into_iter().flatten().reduce(earlier).unwrap_or(difference);
         let above = difference.wrapping_sub(earlier(least, difference));
         let mut queue = Duration::from_micros(above.into());
         if queue > QUEUE_MAX || least.wrapping_sub(earlier(least, difference)) > micros(QUEUE_MAX) {
             (self.least, queue) = ([None; PARTS], Duration::ZERO);
         }
-        if now.saturating_since(self.part_began) >= PART {
+        if age >= PART {
             self.part_began = now;
             self.part = (self.part + 1) % PARTS;
             self.least[self.part] = None;
@@ -115,6 +121,16 @@ mod tests {
         }
         assert_eq!(queue(&way, 35_200), Some(0), "the way is longer now");
         assert_eq!(queue(&way, 38_000), None, "nobody knows");
+    }
+
+    #[test]
+    fn the_least_from_before_a_silence_is_forgotten_whatever_was_told_in_it() {
+        let mut way = Delay::default();
+        tell(&mut way, 0, 1, 0);
+        tell(&mut way, 100_000, 20, 0);
+        assert_eq!(queue(&way, 100_040), Some(0), "the way is longer now");
+        tell(&mut way, 115_000, 30, 0);
+        assert_eq!(queue(&way, 115_060), Some(10), "a short silence");
     }
 
     #[test]
