@@ -1,5 +1,5 @@
 //! What a path's largest datagram does to packets: none is cut that would have fitted, also when
-//! loss makes the path look smaller than it is.
+//! loss makes the path look smaller than it is, and also when it has far less room than is offered.
 
 mod pair;
 
@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use pair::{Datagram, Pair, packet};
 use rove_proto::node::PeerState;
-use rove_proto::time::Duration;
+use rove_proto::time::{Duration, Instant};
 
 /// A pair between which packets of 1,400 bytes travel whole.
 fn wide() -> Pair {
@@ -56,6 +56,65 @@ fn a_burst_of_loss_cuts_no_packet_that_fits() {
         let lost = move |datagram: &Datagram| datagram.at < end && datagram.bytes.len() > 1_300;
         assert_eq!(pieces(&mut pair, lost), 0);
         assert_eq!(mtu(&pair), 1_452);
+    }
+}
+
+/// A queue in front of a link of 2 Mbit/s, which takes what it has room for.
+struct Queue {
+    bytes: f64,
+    at: Instant,
+}
+
+impl Queue {
+    const ROOM: f64 = 65_536.0;
+    const BYTES_A_SECOND: f64 = 250_000.0;
+    /// Around a datagram: IPv4 and UDP.
+    const HEADERS: usize = 28;
+
+    fn takes(&mut self, datagram: &Datagram) -> bool {
+        let passed = datagram.at.saturating_since(self.at).as_secs_f64();
+        self.at = datagram.at;
+        self.bytes = (self.bytes - passed * Self::BYTES_A_SECOND).max(0.0);
+        let len = (datagram.bytes.len() + Self::HEADERS) as f64;
+        let has_room = self.bytes + len <= Self::ROOM;
+        self.bytes += if has_room { len } else { 0.0 };
+        has_room
+    }
+}
+
+/// Offers a link of 2 Mbit/s so many times what it carries, for a while, in packets that no path
+/// carries unless more than the least is known of it; returns what part of the link they have, and
+/// how many halves of one were sent.
+fn flood(pair: &mut Pair, times: f64) -> (f64, usize) {
+    const SECONDS: f64 = 30.0;
+    let halves = Rc::new(Cell::new(0));
+    let counted = halves.clone();
+    let mut queue = Queue { bytes: 0.0, at: pair.now };
+    pair.filter = Box::new(move |datagram| {
+        let is_out = datagram.to.port() == 4_433;
+        let is_half = is_out && (600..1_100).contains(&datagram.bytes.len());
+        counted.set(counted.get() + usize::from(is_half));
+        !is_out || queue.takes(datagram)
+    });
+    pair.gateway_inner.clear();
+    let packet = packet(1_228, false);
+    let pause = Duration::from_secs_f64(1_281.0 / Queue::BYTES_A_SECOND / times);
+    let end = pair.now + Duration::from_secs_f64(SECONDS);
+    while pair.now < end {
+        pair.send(&packet);
+        pair.run(pause);
+    }
+    let carried = (pair.gateway_inner.len() * 1_281) as f64;
+    (carried / SECONDS / Queue::BYTES_A_SECOND, halves.get())
+}
+
+#[test]
+fn who_is_offered_more_than_it_carries_cuts_no_packet_that_fits() {
+    for times in [1.1, 1.5, 2.0, 3.0, 5.5] {
+        let mut pair = wide();
+        let (share, halves) = flood(&mut pair, times);
+        assert_eq!(halves, 0, "at {times} of what it carries, which had {share:.2} of it");
+        assert!(share > 0.97, "{share:.2} of the link at {times} of what it carries");
     }
 }
 

@@ -266,6 +266,7 @@ impl Flight {
         self.acknowledged = Some(largest);
         self.told_at = Some(now);
         self.limited_until.take_if(|until| largest >= *until);
+        self.large.begin();
         self.take_arrived(feedback);
         self.order.told(largest, feedback.received.saturating_sub(self.arrived), rtt);
         if let Some(newest) = newest {
@@ -345,9 +346,9 @@ impl Flight {
         self.limited_until = Some(self.next());
     }
 
-    /// Whether large datagrams vanish while others arrive: said once, then watched anew.
-    pub const fn takes_shrunk(&mut self) -> bool {
-        self.large.takes_shrunk()
+    /// Which sizes arrive.
+    pub const fn large(&mut self) -> &mut Large {
+        &mut self.large
     }
 
     /// Whether the path has begun to lose much of what this end sends: said once.
@@ -432,6 +433,7 @@ impl Flight {
                     && sent.fate == Fate::Open
                 {
                     sent.fate = Fate::Arrived;
+                    self.large.arrived(sent.len.into());
                     self.arrived += 1;
                     self.in_flight -= sent.weight();
                 }

@@ -336,7 +336,7 @@ impl Peer {
             path.delivered(cx.now, feedback, news, elsewhere + lane.flight.in_flight());
         }
         let (serial, follows) = (lane.seal.serial, news.is_some_and(|news| news.sent_at.is_some()));
-        if lane.flight.takes_shrunk() {
+        if lane.flight.large().takes_shrunk() {
             path.doubt_mtu(cx.now);
         }
         let (id, declines) = (path.id, lane.flight.takes_decline());
