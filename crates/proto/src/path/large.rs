@@ -61,6 +61,11 @@ impl Large {
         }
     }
 
+    /// The largest that the last feedback told of as arrived, in bytes; 0 if no large one was.
+    pub const fn largest_arrived(&self) -> usize {
+        self.arrived
+    }
+
     /// Whether large datagrams vanish while others arrive: said once, then watched anew.
     pub const fn takes_shrunk(&mut self) -> bool {
         let shrunk = self.lost >= LOST_MAX;

@@ -6,6 +6,9 @@
 //! that is lost the search goes on below. A burst of loss, or a minute in a tunnel, looks the same
 //! at first, and to cut every packet in two is what an overloaded path can bear least. What was
 //! measured a while before data comes to a path is doubted as well.
+//!
+//! Data that arrives is a probe of its own size (RFC 8899, 4.1), and where a queue is full perhaps
+//! the only one: that has room for the size that goes by it all the time, seldom for a larger one.
 
 use crate::time::{Duration, Instant};
 use crate::wire::data::{BASE_DATAGRAM, MAX_DATAGRAM};
@@ -42,8 +45,9 @@ enum State {
     Searching { candidate: usize, tries: u8 },
     /// Nothing larger than the confirmed size works; looked at again at this time.
     Settled { again: Instant },
-    /// The confirmed size may not be carried any more, and is being tried.
-    Doubted { tries: u8 },
+    /// The confirmed size may not be carried any more, and is being tried. Data of so many bytes
+    /// has arrived since.
+    Doubted { tries: u8, arrived: usize },
 }
 
 impl Default for MtuSearch {
@@ -101,12 +105,12 @@ impl MtuSearch {
         match self.state {
             State::Settled { .. } if !self.wants_probe(now) => return None,
             State::Settled { .. } => self.search_below(usize::MAX),
-            State::Doubted { tries } if tries < TRIES => {
-                self.state = State::Doubted { tries: tries + 1 };
+            State::Doubted { tries, arrived } if tries < TRIES => {
+                self.state = State::Doubted { tries: tries + 1, arrived };
                 return Some(self.confirmed);
             }
-            State::Doubted { .. } => {
-                let lost = std::mem::replace(&mut self.confirmed, BASE_DATAGRAM);
+            State::Doubted { arrived, .. } => {
+                let lost = std::mem::replace(&mut self.confirmed, arrived);
                 self.search_below(lost);
             }
             State::Searching { candidate, tries: TRIES.. } => {
@@ -127,7 +131,16 @@ impl MtuSearch {
         }
     }
 
-    /// A datagram of `size` bytes was acknowledged.
+    /// The largest datagram that feedback told of as arrived had `size` bytes.
+    pub fn confirm_by_data(&mut self, now: Instant, size: usize) {
+        if size >= self.confirmed {
+            self.confirm(now, size);
+        } else if let State::Doubted { arrived, .. } = &mut self.state {
+            *arrived = size.max(*arrived);
+        }
+    }
+
+    /// A challenge of `size` bytes was answered.
     pub fn confirm(&mut self, now: Instant, size: usize) {
         let answers_doubt = matches!(self.state, State::Doubted { .. }) && size >= self.confirmed;
         if size >= self.confirmed {
@@ -145,7 +158,7 @@ impl MtuSearch {
     pub const fn doubt(&mut self) -> bool {
         let news = self.confirmed > BASE_DATAGRAM && !matches!(self.state, State::Doubted { .. });
         if news {
-            self.state = State::Doubted { tries: 0 };
+            self.state = State::Doubted { tries: 0, arrived: BASE_DATAGRAM };
         }
         news
     }
@@ -229,6 +242,28 @@ mod tests {
         assert_eq!(sizes, [1_452, 1_452, 1_452, 1_412]);
         assert_eq!(search.datagram(), BASE_DATAGRAM);
         assert_eq!(go_on(&mut search, Instant::ZERO, 1_300).0, 1_292);
+    }
+
+    #[test]
+    fn what_data_shows_to_be_carried_is_kept_when_all_probes_are_lost() {
+        let mut search = MtuSearch::default();
+        search.confirm(Instant::ZERO, 1_452);
+        search.doubt();
+        search.confirm_by_data(Instant::ZERO, 1_290);
+        search.confirm_by_data(Instant::ZERO, 0);
+        assert_eq!(go_on(&mut search, Instant::ZERO, 0), (1_290, 3 + 4 * 3));
+        // That was of this doubt: the next one asks for more.
+        search.doubt();
+        assert_eq!(go_on(&mut search, Instant::ZERO, 0).0, BASE_DATAGRAM);
+    }
+
+    #[test]
+    fn data_of_the_size_in_doubt_ends_the_doubt() {
+        let mut search = MtuSearch::default();
+        search.confirm(Instant::ZERO, 1_372);
+        search.doubt();
+        search.confirm_by_data(Instant::ZERO, 1_372);
+        assert!(search.is_settled() && search.surely_carries(1_372));
     }
 
     #[test]

@@ -336,7 +336,11 @@ impl Peer {
             path.delivered(cx.now, feedback, news, elsewhere + lane.flight.in_flight());
         }
         let (serial, follows) = (lane.seal.serial, news.is_some_and(|news| news.sent_at.is_some()));
-        if lane.flight.large().takes_shrunk() {
+        let large = lane.flight.large();
+        if news.is_some() {
+            path.mtu.confirm_by_data(cx.now, large.largest_arrived());
+        }
+        if large.takes_shrunk() {
             path.doubt_mtu(cx.now);
         }
         let (id, declines) = (path.id, lane.flight.takes_decline());
