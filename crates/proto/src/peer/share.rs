@@ -228,6 +228,9 @@ impl Peer {
         if !cx.config.competes {
             controller.forget_others();
         }
+        if self.bond.recovery == Recovery::Latency {
+            controller.forget_variation();
+        }
         if !cx.config.couples {
             return;
         }

@@ -93,6 +93,11 @@ impl Controller {
         self.variation.is_varying(now) && !self.competes() && !self.is_suspicious()
     }
 
+    /// Nobody wants to wait for the path to carry more.
+    pub fn forget_variation(&mut self) {
+        self.variation = Variation::default();
+    }
+
     /// At the end of a round in which so much arrived, bytes per second, if that is known.
     pub(super) fn note_variation(&mut self, now: Instant, arrived: Option<f64>) {
         let same = SAME + self.queue.jitter() / self.round.age(now).max(1e-3);
