@@ -389,6 +389,7 @@ impl<const N: usize> Cell<N> {
             if self.carried == Carried::Tcp {
                 let file = self.carry_file(stage, ground, Route::Tunnelled)?;
                 measured.file_s = file.seconds();
+                measured.bare_file_s = self.offered_s(file.start_ns, Self::file_bytes(stage));
                 measured.is_whole = file.complete && file.intact;
                 ground.pause(CALM_NS)?;
             }
@@ -397,7 +398,8 @@ impl<const N: usize> Cell<N> {
         })?;
         outcome.absorb(told);
         measured.best_mbps = self.best_mbps(stage, outcome)?;
-        if self.carried != Carried::Tcp {
+        // Of recorded networks no bare link is the sum, since what they carry differs at any moment.
+        if self.carried != Carried::Tcp || is_recorded(self.pair) {
             return Ok(measured);
         }
         outcome.absorb(stage.on_bare_ground(&self.as_one(), &mut |ground, _| {
@@ -460,12 +462,30 @@ impl<const N: usize> Cell<N> {
         ground: &mut dyn Ground,
         route: Route,
     ) -> Result<Transfer, Trouble> {
-        let length = match stage.settings.number("megabytes") {
+        let kind = Connections { route, ..self.kind(Self::file_bytes(stage)) };
+        Ok(ground.connect(&[kind], FILE_LIMIT_NS, &[])?.concat().pop().unwrap_or_default())
+    }
+
+    fn file_bytes(stage: &Stage<'_>) -> u64 {
+        match stage.settings.number("megabytes") {
             0 => FILE_BYTES,
             megabytes => megabytes * 1_000_000,
+        }
+    }
+
+    /// After how many seconds from that moment on both links together have had room for so many
+    /// bytes of payload: of recorded ones that is other at any moment.
+    fn offered_s(&self, from_ns: u64, bytes: u64) -> Option<f64> {
+        let (inner, payload) = self.carried.packet_bytes();
+        let bits = bytes as f64 * 8.0 * inner / payload;
+        let had = |after_ns: u64| {
+            let window = (from_ns, from_ns + after_ns);
+            let rate: f64 = self.pair.iter().map(|link| link.mbps_between(self.to, window)).sum();
+            rate * after_ns as f64 / 1e3
         };
-        let kind = Connections { route, ..self.kind(length) };
-        Ok(ground.connect(&[kind], FILE_LIMIT_NS, &[])?.concat().pop().unwrap_or_default())
+        let after_ms = (1..=FILE_LIMIT_NS / MS).collect::<Vec<_>>();
+        let place = after_ms.partition_point(|ms| had(ms * MS) < bits);
+        Some(*after_ms.get(place)? as f64 / 1e3)
     }
 
     fn kind(&self, length: u64) -> Connections {
