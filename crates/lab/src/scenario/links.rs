@@ -398,7 +398,7 @@ impl<const N: usize> Cell<N> {
         })?;
         outcome.absorb(told);
         measured.best_mbps = self.best_mbps(stage, outcome)?;
-        // Of recorded networks no bare link is the sum, since what they carry differs at any moment.
+        // No bare link is the sum of recorded ones: what they carry differs from moment to moment.
         if self.carried != Carried::Tcp || is_recorded(self.pair) {
             return Ok(measured);
         }
