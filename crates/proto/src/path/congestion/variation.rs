@@ -15,10 +15,10 @@ use crate::time::{Duration, Instant};
 
 /// Something waits: at least so many seconds of queue at the end of a round.
 const QUEUED: f64 = 0.002;
-/// What arrives may differ by this part from one round to the next, and be the same rate,
+/// What arrives may differ by this part from one round to the next, and by the part that the jitter
+/// is of the round, and be the same rate.
 const SAME: f64 = 0.1;
-/// and by what the jitter is of the round.
-/// And of what it differs by beyond that no more than this counts: many changes make a path that
+/// Of what it differs by beyond that no more than this counts: many changes make a path that
 /// varies, not one that is large.
 const MOST: f64 = 0.06;
 /// Weight of a round in the mean of what it differed by beyond that.
