@@ -6,11 +6,9 @@ mod pair;
 
 use std::net::IpAddr;
 
-use pair::bulk::{arrived, flow};
-use pair::{Pair, links};
-use rove_proto::bond::Mode;
+use pair::Pair;
+use pair::bulk::{self, arrived, flow};
 use rove_proto::error::DropReason;
-use rove_proto::node::Command;
 use rove_proto::time::Duration;
 
 const WIFI: [u8; 4] = [203, 0, 113, 5];
@@ -26,14 +24,7 @@ const fn ms(ms: u64) -> Duration {
 fn bonded() -> Pair {
     let mut pair = Pair::up();
     pair.farther = Some((IpAddr::from(CABLE), ms(15)));
-    pair.tell_client(links(&[WIFI, CABLE]));
-    pair.tell_client(Command::SetMode(Mode::Full));
-    pair.run(ms(500));
-    flow(&mut pair, 0..4_000);
-    pair.run(ms(200));
-    pair.client_inner.clear();
-    pair.gateway_inner.clear();
-    pair
+    bulk::bonded(pair, &[WIFI, CABLE])
 }
 
 /// Loses this part of all datagrams, the same every time (xorshift, Marsaglia).

@@ -10,10 +10,8 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use pair::bulk::{arrived, flow};
-use pair::{Datagram, Pair, links};
-use rove_proto::bond::Mode;
-use rove_proto::node::Command;
+use pair::bulk::{arrived, bonded, flow};
+use pair::{Datagram, Pair};
 use rove_proto::path::Health;
 use rove_proto::time::Duration;
 
@@ -21,19 +19,6 @@ const WIFI: [u8; 4] = [203, 0, 113, 5];
 const CABLE: [u8; 4] = [192, 0, 2, 130];
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
-}
-
-/// A session by two links that share what there is.
-fn bonded() -> Pair {
-    let mut pair = Pair::up();
-    pair.tell_client(links(&[WIFI, CABLE]));
-    pair.tell_client(Command::SetMode(Mode::Full));
-    pair.run(ms(500));
-    flow(&mut pair, 0..4_000);
-    pair.run(ms(200));
-    pair.client_inner.clear();
-    pair.gateway_inner.clear();
-    pair
 }
 
 /// The client sends 2.4 MB/s for 600 ms, of which one link carries a datagram in each 10 ms; the
@@ -77,7 +62,7 @@ fn overtaken(pair: &Pair) -> usize {
 
 #[test]
 fn a_link_that_becomes_slower_is_waited_for() {
-    let mut pair = bonded();
+    let mut pair = bonded(Pair::up(), &[WIFI, CABLE]);
     let (sent, silent) = slowed(&mut pair);
     let (arrived, late) = (arrived(&pair)[0].len(), overtaken(&pair));
     println!("{arrived} of {sent} arrived, {late} late; {silent} of 120 looks silent");

@@ -1,7 +1,21 @@
 //! A flow that is much, by numbered packets: what several links carry together, in order.
 
-use super::{Pair, udp};
+use super::{Pair, links, udp};
+use rove_proto::bond::Mode;
+use rove_proto::node::Command;
 use rove_proto::time::Duration;
+
+/// A session by these links, which share what there is, and of which it is known how much that is.
+pub(crate) fn bonded(mut pair: Pair, addresses: &[[u8; 4]]) -> Pair {
+    pair.tell_client(links(addresses));
+    pair.tell_client(Command::SetMode(Mode::Full));
+    pair.run(Duration::from_millis(500));
+    flow(&mut pair, 0..4_000);
+    pair.run(Duration::from_millis(200));
+    pair.client_inner.clear();
+    pair.gateway_inner.clear();
+    pair
+}
 
 /// The `number`th packet of a flow that is much, and of which order matters.
 pub(crate) fn packet(number: u32, back: bool) -> Vec<u8> {
