@@ -115,8 +115,10 @@ fn measure_goodput(
     // Short runs are for tests of the lab: they skip in proportion.
     let skip_ns = SLOW_START_NS.min(seconds * SECOND / 6);
     // A broken tunnel gets what a whole one needs, and little more.
-    let limit_ns =
-        if control { seconds * SECOND * 5 / 4 } else { seconds * SECOND * 4 } + 5 * SECOND;
+    let limit_ns = match control {
+        true => seconds * SECOND * 5 / 4 + SECOND,
+        false => seconds * SECOND * 4 + 5 * SECOND,
+    };
     let mut intact = true;
     let mut rates = [None, None];
     for (rate, route) in rates.iter_mut().zip([Route::Open, Route::Tunnelled]) {

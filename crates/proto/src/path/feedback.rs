@@ -115,8 +115,7 @@ impl Owed {
         };
         let mut due = self.due.map_or(now + delay, |due| due.min(now + delay));
         if is_paced && self.slow >= FILLING_REPORTS && self.is_filled() {
-            // But the last of a burst is told of as soon as anywhere: perhaps nothing follows it.
-            due = (self.unreported_at + DELAY_SLOW).min(now + DELAY_PACED);
+            due = self.unreported_at + DELAY_SLOW;
         }
         let is_much = is_paced && self.bytes - self.reported >= PACED_BYTES_MAX;
         let is_due = is_much || self.unreported >= DATAGRAMS_MAX;

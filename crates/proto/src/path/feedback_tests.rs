@@ -111,18 +111,6 @@ fn what_is_said_of_a_filled_path_is_less_than_a_hundredth_of_it() {
 }
 
 #[test]
-fn the_last_of_what_filled_a_slow_path_waits_no_longer() {
-    let mut stream = Stream::every(4_736); // 2.5 Mbit/s
-    stream.pass(400, FULL_BYTES, |_| false);
-    assert!((20_000..=40_000).contains(&stream.waited_us), "{} us", stream.waited_us);
-    while stream.owed.unreported != 4 {
-        stream.pass(1, FULL_BYTES, |_| false);
-    }
-    let last = us((stream.number - 1) * stream.apart_us);
-    assert_eq!(stream.owed.due(), Some(last + DELAY_PACED));
-}
-
-#[test]
 fn small_datagrams_of_a_filled_path_wait_no_longer() {
     let mut stream = Stream::every(2_368);
     stream.pass(1_000, FULL_BYTES, |_| false);
