@@ -7,6 +7,7 @@ use crate::ground::Reported;
 pub(super) const MOST: &str = "feedback_percent_max";
 /// What it may cost: the issue's own limit.
 const PERCENT_MAX: f64 = 1.0;
+
 /// What must hold where links are filled.
 pub(super) fn limit() -> Limit {
     Limit::at_most(MOST, PERCENT_MAX)
