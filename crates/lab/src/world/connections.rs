@@ -10,6 +10,8 @@
 //! still, as those of Linux do. The server never sleeps, also while the gateway before it does.
 
 mod capture;
+mod crossing;
+mod ports;
 mod program;
 mod session;
 
@@ -25,14 +27,12 @@ use super::place::{NEIGHBOUR, NEIGHBOURS_SERVER};
 use crate::emu::{Datagram, Endpoints, Frame as _, IpPacket, NodeId, Protocol, Rng};
 use crate::tcp::{Config, End, Ending, State};
 use capture::Capture;
+use crossing::Crossing;
+use ports::{SERVER_PORT, number, ports};
 pub(super) use program::{Carrier, Heard, Program, Reading, Saying};
 use rove_proto::wire::inner::InnerPacket;
 pub(super) use session::{Shell, Terminal};
 
-/// Where the server listens first. No two connections ever have the same two ports.
-const SERVER_PORT: u16 = 9_000;
-/// The client's first port, and how many it has.
-const CLIENT_PORTS: (u16, u32) = (20_000, 40_000);
 /// What a packet of the server's may have: it knows nothing of the tunnel.
 const SERVER_MTU: u16 = 1_500;
 /// IPv4 header, and the fixed part of TCP's.
@@ -69,6 +69,8 @@ pub(super) struct Connections {
     due: BTreeSet<(u64, Number, Side)>,
     /// Those that have neither ended nor broken.
     going_on: BTreeSet<Number>,
+    /// What has come to an end's machine and not to the end.
+    crossing: Crossing,
     /// Clients that sleep, and since when.
     asleep: BTreeMap<usize, u64>,
     /// How long each has slept before.
@@ -132,6 +134,7 @@ impl Connections {
             open: BTreeMap::new(),
             due: BTreeSet::new(),
             going_on: BTreeSet::new(),
+            crossing: Crossing::default(),
             asleep: BTreeMap::new(),
             slept_ns: BTreeMap::new(),
             capture: None,
@@ -255,14 +258,18 @@ impl Connections {
 
     /// When an end has something to do next.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        self.due.first().map(|&(due_ns, _, _)| due_ns)
+        let due_ns = self.due.first().map(|&(due_ns, _, _)| due_ns);
+        [due_ns, self.crossing.next_ns()].into_iter().flatten().min()
     }
 
-    /// What leaves now; the ends that are due have their turn.
+    /// What leaves now; the ends that are due have their turn, after what has come to them.
     ///
     /// # Errors
     /// A byte that is not what was sent, or an end that never rests.
     pub(super) fn leaving(&mut self, now_ns: u64) -> Result<Vec<Leaving>, Breach> {
+        while let Some((number, side, packet)) = self.crossing.pop(now_ns) {
+            self.reaches(now_ns, number, side, &packet);
+        }
         let mut leaving = Vec::new();
         let later = self.due.split_off(&(now_ns + 1, 0, Side::Client));
         let due = std::mem::replace(&mut self.due, later);
@@ -331,8 +338,13 @@ impl Connections {
         (of_client && [here.ip(), there.ip()] == ends).then_some((number, side))
     }
 
-    /// A packet arrives at an end.
-    pub(super) fn arrives(&mut self, now_ns: u64, number: Number, side: Side, packet: &IpPacket) {
+    /// A packet arrives at an end's machine.
+    pub(super) fn arrives(&mut self, now_ns: u64, number: Number, side: Side, packet: IpPacket) {
+        self.crossing.begin(now_ns, number, side, packet);
+    }
+
+    /// And comes to the end.
+    fn reaches(&mut self, now_ns: u64, number: Number, side: Side, packet: &IpPacket) {
         let Some(client) = self.open.get(&number).map(|one| one.client) else { return };
         let clock_ns = self.clock(now_ns, client, side);
         let Some(one) = self.open.get_mut(&number) else { return };
@@ -344,8 +356,11 @@ impl Connections {
         self.set_due(number, side, Some(now_ns));
     }
 
-    /// A client goes to sleep.
+    /// A client goes to sleep. What its machine has by then does not have to come again.
     pub(super) fn sleeps(&mut self, now_ns: u64, client: usize) {
+        for (number, packet) in self.take_crossing(client) {
+            self.reaches(now_ns, number, Side::Client, &packet);
+        }
         self.asleep.entry(client).or_insert(now_ns);
         self.arm_client(client);
     }
@@ -361,6 +376,7 @@ impl Connections {
     /// A client's machine begins anew: it knows of no connection, and refuses what is said to it.
     pub(super) fn begins_anew(&mut self, client: usize) {
         self.asleep.remove(&client);
+        self.take_crossing(client);
         let ours =
             |(number, one): (&Number, &Connection)| (one.client == client).then_some(*number);
         let ours: Vec<Number> = self.open.iter().filter_map(ours).collect();
@@ -373,6 +389,13 @@ impl Connections {
             }
             self.arm(number, Side::Client);
         }
+    }
+
+    /// What has come to a client's machine and not to its ends.
+    fn take_crossing(&mut self, client: usize) -> Vec<(Number, IpPacket)> {
+        let open = &self.open;
+        let is_its = |number| open.get(&number).is_some_and(|one| one.client == client);
+        self.crossing.take(|number, side| side == Side::Client && is_its(number))
     }
 
     fn arm_client(&mut self, client: usize) {
@@ -470,20 +493,6 @@ const fn why(ending: Ending) -> Option<&'static str> {
     }
 }
 
-/// The ports of a connection: the server's, and the client's.
-const fn ports(number: Number) -> (u16, u16) {
-    let (first, count) = CLIENT_PORTS;
-    (SERVER_PORT + (number / count) as u16, first + (number % count) as u16)
-}
-
-/// The connection between these ports: the client's, and the server's.
-fn number(client: u16, server: u16) -> Option<Number> {
-    let (first, count) = CLIENT_PORTS;
-    let low = u32::from(client.checked_sub(first)?);
-    let high = u32::from(server.checked_sub(SERVER_PORT)?);
-    (low < count).then(|| high * count + low)
-}
-
 impl World {
     /// Client `client` opens a connection to this one of the server's addresses; `tune` says how
     /// its ends differ from what is usual, and what runs over it.
@@ -535,7 +544,7 @@ impl World {
         let is_client = self.place.neighbour.is_some_and(|(host, _)| host == place);
         let packet = IpPacket::new(packet);
         if let Some((number, side)) = self.connections.whose(is_client.then_some(0), &packet) {
-            self.connections.arrives(self.now_ns, number, side, &packet);
+            self.connections.arrives(self.now_ns, number, side, packet);
         }
     }
 
@@ -550,7 +559,7 @@ impl World {
             return false;
         };
         self.trace.add(&[self.now_ns, number.into(), packet.bytes().len() as u64]);
-        self.connections.arrives(self.now_ns, number, side, &packet);
+        self.connections.arrives(self.now_ns, number, side, packet);
         true
     }
 

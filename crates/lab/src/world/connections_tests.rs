@@ -2,6 +2,8 @@ use super::super::crowd::Crowd;
 use super::super::host::Holding;
 use super::super::op::{ACCESSES, Op};
 use super::super::watch::Watch;
+use super::crossing::CROSSING_NS;
+use super::ports::CLIENT_PORTS;
 use super::*;
 use crate::emu::{MS, SECOND};
 use crate::ground::Pace;
@@ -204,4 +206,42 @@ fn who_reads_slowly_hears_everything() {
     assert_eq!(heard(&world), 100_000);
     assert!(outcome(&world, number).is_some_and(|it| it.broke.is_none()));
     assert!(world.connections.promised().all(|it| it.acknowledged == it.arrived));
+}
+
+/// None yet but one that the client opens, and its first packet.
+fn opened() -> (Connections, Number, IpPacket) {
+    let mut connections = Connections::new(7);
+    let parties = connections.configs(0, 0, LEN_MAX);
+    let parties = parties.map(|config| Party { config, program: Program::None });
+    let number = connections.open(0, 0, parties);
+    let first = connections.leaving(0).unwrap().pop().unwrap();
+    (connections, number, IpPacket::new(first.packet))
+}
+
+#[test]
+fn nothing_is_answered_in_no_time() {
+    let (mut connections, number, first) = opened();
+    connections.arrives(SECOND, number, Side::Server, first);
+    let answered_ns = SECOND + CROSSING_NS;
+    assert_eq!(connections.next_ns(), Some(answered_ns));
+    assert!(connections.leaving(answered_ns - 1).unwrap().is_empty());
+    let answer = connections.leaving(answered_ns).unwrap().pop().unwrap();
+    assert_eq!(answer.side, Side::Server);
+    // A machine that falls asleep has what came to it when it wakes.
+    connections.arrives(answered_ns, number, Side::Client, IpPacket::new(answer.packet));
+    connections.sleeps(answered_ns, 0);
+    assert!(connections.leaving(2 * SECOND).unwrap().iter().all(|it| it.side == Side::Server));
+    connections.wakes(3 * SECOND, 0);
+    let last = connections.leaving(3 * SECOND).unwrap();
+    assert!(last.iter().any(|it| it.side == Side::Client), "{last:?}");
+}
+
+#[test]
+fn what_has_come_to_a_machine_that_begins_anew_is_lost() {
+    let (mut connections, number, first) = opened();
+    connections.arrives(0, number, Side::Server, first);
+    let answer = connections.leaving(CROSSING_NS).unwrap().pop().unwrap();
+    connections.arrives(CROSSING_NS, number, Side::Client, IpPacket::new(answer.packet));
+    connections.begins_anew(0);
+    assert!(connections.leaving(MS).unwrap().is_empty());
 }

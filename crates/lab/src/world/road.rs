@@ -240,7 +240,7 @@ impl Bare {
             let at = (delivery.host == self.client).then_some(CLIENT);
             let packet = delivery.frame;
             if let Some((number, side)) = self.connections.whose(at, &packet) {
-                self.connections.arrives(self.now_ns, number, side, &packet);
+                self.connections.arrives(self.now_ns, number, side, packet);
             } else if let Some(id) = packet.bytes().last_chunk() {
                 let id = u32::from_be_bytes(*id);
                 self.arrivals.push(Arrival { at_ns: delivery.at_ns, id });
