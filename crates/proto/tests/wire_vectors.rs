@@ -135,6 +135,7 @@ fn frames_of_the_session() {
         (Frame::Close(CloseCode::Restarting), "13 0001 02".to_owned()),
         (Frame::Close(CloseCode::Protocol), "13 0001 03".to_owned()),
         (Frame::Ended { bucket: 0x80, end: 0xffff_fffe }, "18 0005  80 fffffffe".to_owned()),
+        (Frame::Void { bucket: 0x7f, sequence: 0xffff_ffff }, "19 0005  7f ffffffff".to_owned()),
         (Frame::Control { number: 3, body: &[2, 0] }, "14 0006  00000003 02 00".to_owned()),
         (
             Frame::ControlAck(ControlAck { next: 4, beyond: 0x8000_0001 }),

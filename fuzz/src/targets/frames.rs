@@ -95,6 +95,7 @@ fn seeds() -> Vec<Vec<u8>> {
         Frame::Ordered { bucket: 200, sequence: 78, packet: &packet },
         Frame::First { bucket: 200, epoch: 0x1234, end: 79, packet: &packet },
         Frame::Ended { bucket: 200, end: 80 },
+        Frame::Void { bucket: 200, sequence: 81 },
     ];
     let bytes = |frames: &[Frame<'_>]| {
         let mut out = Vec::new();

@@ -31,10 +31,13 @@ pub(super) const CALM_NS: u64 = 2 * SECOND;
 /// Of short transfers only such a part does not count.
 const FIRST_PART: u64 = 4;
 
-/// The round trip, and up to a millisecond more, which each seed has its own: what becomes of two
-/// who fill one queue depends on who meets its end first, and one story told ten times is one.
-pub(super) fn round_trip_ns(stage: &Stage<'_>) -> u64 {
-    stage.settings.number("rtt") * MS + Rng::new(stage.seed).below(MS)
+/// The round trip, and up to a millisecond more, which each story of each seed has its own: what
+/// becomes of two who fill one queue depends on who meets its end first, and one story told ten
+/// times is one.
+pub(super) fn round_trip_ns(stage: &Stage<'_>, story: u64) -> u64 {
+    let mut rng = Rng::new(stage.seed);
+    rng.skip(story);
+    stage.settings.number("rtt") * MS + rng.below(MS)
 }
 
 /// Those that the setting names; of a control the first.

@@ -7,11 +7,11 @@
 //! Decides what is measured in a cell and what must hold in all of them. Knows no pair.
 
 mod carried;
+mod judged;
 mod measured;
 
 use super::deploy::Deployment;
 use super::outage::receiver;
-use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::stage::{Story, USUALLY};
 use super::statistics::min;
@@ -25,12 +25,11 @@ use crate::ground::{
 use crate::world::StreamsKnown;
 use carried::Goodput;
 pub(super) use carried::{Carried, FLOW};
-use measured::Measured;
+pub(super) use judged::limits;
+use measured::{Measured, OTHERS_SHARE};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The share of the best single link that must be there on every pair.
-const SHARE_OF_BEST_MIN: f64 = 0.98;
 /// The beginning of a transfer that does not count, as LAB.md has it.
 const FIRST_NS: u64 = 5 * SECOND;
 /// How long a connection may take to open before its time counts.
@@ -97,6 +96,7 @@ pub(super) const FILE: Setting = Setting::number(
 /// What is measured at least.
 pub(super) const KEYS: &[Key] = &[
     Key::higher_is_better("share_of_sum_min"),
+    Key::higher_is_better("others_share_of_sum_min"),
     Key::higher_is_better("share_of_best_min"),
     Key::higher_is_better("file_share_min"),
     Key::lower_is_better(feedback::MOST),
@@ -152,22 +152,6 @@ pub(super) struct Cells<const N: usize = 2> {
     pub(super) carried: &'static [Carried],
     /// and in these the rest.
     pub(super) few_others: &'static [(usize, usize)],
-}
-
-/// What must hold, with so much of the sum in every cell that is judged by it. Of the schedulers
-/// and of the streams that are there to compare with, no goodput is promised; but what goes by all
-/// links is as fast as the best.
-pub(super) fn limits(settings: &Settings, share_of_sum_min: Option<f64>) -> Vec<Limit> {
-    let of_sum = share_of_sum_min.map(|least| Limit::at_least("share_of_sum_min", least));
-    let of_best = Some(Limit::at_least("share_of_best_min", SHARE_OF_BEST_MIN));
-    let (of_sum, of_best) = match (transport(settings), scheduler(settings)) {
-        ("auto" | "udp", "earliest") => (of_sum, of_best),
-        ("auto" | "udp", "redundant") => (None, of_best),
-        _ => (None, None),
-    };
-    let feedback = share_of_sum_min.map(|_| feedback::limit());
-    let held = ["queues_ok", "checksum_ok"].map(|key| Limit::equal(key, true));
-    of_sum.into_iter().chain(of_best).chain(feedback).chain(held).collect()
 }
 
 /// What the shallowest queue of these pairs holds, in milliseconds: lateness costs no goodput as
@@ -267,7 +251,7 @@ impl<const N: usize> Cells<N> {
             arrived.push(measured.is_whole);
             in_time.push(cell.is_in_time(&measured.datagrams));
         }
-        for column in ["share_of_sum", "share_of_best", "file_share"] {
+        for column in ["share_of_sum", OTHERS_SHARE, "share_of_best", "file_share"] {
             outcome.measure(&format!("{column}_min"), least(&rows, column));
         }
         outcome.measure(feedback::MOST, table::greatest(&rows, "feedback_percent"));
@@ -483,9 +467,16 @@ impl<const N: usize> Cell<N> {
             let rate: f64 = self.pair.iter().map(|link| link.mbps_between(self.to, window)).sum();
             rate * after_ns as f64 / 1e3
         };
-        let after_ms = (1..=FILE_LIMIT_NS / MS).collect::<Vec<_>>();
-        let place = after_ms.partition_point(|ms| had(ms * MS) < bits);
-        Some(*after_ms.get(place)? as f64 / 1e3)
+        let (mut less_ms, mut enough_ms) = (0, FILE_LIMIT_NS / MS);
+        if had(enough_ms * MS) < bits {
+            return None;
+        }
+        while less_ms + 1 < enough_ms {
+            let half_ms = less_ms.midpoint(enough_ms);
+            let is_enough = had(half_ms * MS) >= bits;
+            *if is_enough { &mut enough_ms } else { &mut less_ms } = half_ms;
+        }
+        Some(enough_ms as f64 / 1e3)
     }
 
     fn kind(&self, length: u64) -> Connections {

@@ -15,9 +15,9 @@ use crate::emu::{Loss, SECOND};
 use crate::ground::{Connections, Mode, Receiver, Terrain, Transfer};
 use serde_json::{Value, json};
 
-/// The preferred one has so many times what it had: with its part of two, which is 0.94 of all,
-/// where it had no more than 0.55 before; and it has this part of all. All together have this part
-/// of what they had.
+/// The preferred one has so many times what equals have in the mean: with its part of two, which is
+/// 0.94 of all, in place of a half; and it has this part of all. All together have this part of
+/// what they had.
 const SHARE_RATIO_MIN: f64 = 1.7;
 const PREFERRED_SHARE_MIN: f64 = 0.7;
 const SHARE_OF_ALL_MIN: f64 = 0.95;
@@ -199,15 +199,16 @@ impl Cell {
         let [before, after] = [equal, preferring].map(rates);
         let [of_all, of_all_after] =
             [&before, &after].map(|rates| rates.as_ref().map(|all| all.iter().sum::<f64>()));
-        let [first, first_after] =
-            [&before, &after].map(|rates| rates.as_ref().and_then(|all| all.first().copied()));
+        let first_after = after.as_ref().and_then(|all| all.first().copied());
         let share = |part: Option<f64>, of: Option<f64>| Some(part? / of?);
+        // Which of equals has more in a queue that drops its tail is chance: its part is the mean.
+        let equal = of_all.map(|all| all / self.servers.len() as f64);
         table::row([
             ("cell", self.name().into()),
             ("cc", stage.settings.text("cc").into()),
             ("before_mbps", json!(before)),
             ("after_mbps", json!(after)),
-            ("share_ratio", figure(share(first_after, first))),
+            ("share_ratio", figure(share(first_after, equal))),
             ("preferred_share", figure(share(first_after, of_all_after))),
             ("share_of_all", figure(share(of_all_after, of_all))),
         ])

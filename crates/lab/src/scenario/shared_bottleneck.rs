@@ -161,7 +161,7 @@ impl Beside<'_> {
     fn terrain(&self, paths: Paths) -> Terrain {
         let settings = self.stage.settings;
         let (bits, rtt_ns) =
-            (settings.number("mbps") * 1_000_000, beside::round_trip_ns(self.stage));
+            (settings.number("mbps") * 1_000_000, beside::round_trip_ns(self.stage, 0));
         let queue_ms = settings.number("queue");
         let behind = LinkConfig::lossless(bits, 0).queue_ms(queue_ms);
         let link = LinkConfig::lossless(bits * LINKS_TIMES, rtt_ns);

@@ -37,6 +37,14 @@ pub(super) fn greatest(rows: &[Value], column: &str) -> Option<f64> {
     cells.map(Value::as_f64).collect::<Option<Vec<_>>>().as_deref().and_then(max)
 }
 
+/// The mean of a column, with the same exceptions.
+#[expect(clippy::cast_precision_loss, reason = "rows of a table")]
+pub(super) fn mean(rows: &[Value], column: &str) -> Option<f64> {
+    let cells = rows.iter().filter_map(|row| row.get(column));
+    let cells = cells.map(Value::as_f64).collect::<Option<Vec<_>>>()?;
+    (!cells.is_empty()).then(|| cells.iter().sum::<f64>() / cells.len() as f64)
+}
+
 /// The table of the medians of several that have the same rows; none of anything else.
 pub(super) fn middle(tables: &[&Value]) -> Option<Value> {
     let tables: Vec<&Vec<Value>> =

@@ -155,6 +155,28 @@ impl Reorder {
         Taken::Kept
     }
 
+    /// The packet with this number of a bucket will not come: in its turn there is one of no bytes,
+    /// and if it comes after all, it is late. [`Self::next`] is to be asked afterwards.
+    pub fn void(
+        &mut self,
+        blocks: &mut Blocks,
+        now: Instant,
+        bucket: u8,
+        sequence: u32,
+        hold: Duration,
+    ) {
+        self.buckets.resize(BUCKETS, None);
+        let line = self.buckets[usize::from(bucket)].get_or_insert_default();
+        if sequence.wrapping_sub(line.next) >= HALF {
+            return; // nobody waits for it any more
+        }
+        if self.take(blocks, now, bucket, sequence, &[], hold) == Taken::Deliver
+            && let Some(line) = &mut self.buckets[usize::from(bucket)]
+        {
+            line.miss(sequence);
+        }
+    }
+
     /// Appends the next packet that goes on to `packet` and says of which bucket it is. To be asked
     /// until there is none: after each packet that was taken, and when it is due.
     pub fn next(&mut self, blocks: &mut Blocks, now: Instant, packet: &mut Vec<u8>) -> Option<u8> {
@@ -343,6 +365,9 @@ impl Bucket {
         self.bytes.append_to(from, first.len as usize, packet);
         self.places.pop_front();
         self.advance();
+        if first.len == 0 {
+            self.miss(first.sequence);
+        }
         self.forget_delivered(blocks);
         true
     }
@@ -382,6 +407,11 @@ impl Bucket {
         let kept = self.places.front().map(|first| first.sequence);
         let kept = kept.filter(|first| first.wrapping_sub(self.next) < left);
         self.skip_to(kept.unwrap_or(end));
+    }
+
+    /// A number went on without its packet.
+    fn miss(&mut self, sequence: u32) {
+        self.missing.get_or_insert_default().insert(sequence);
     }
 
     /// Gives up all numbers before `sequence`.

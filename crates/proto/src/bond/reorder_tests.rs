@@ -392,3 +392,66 @@ proptest! {
         prop_assert!(exit.is_at_rest());
     }
 }
+
+impl Exit {
+    /// The packet of a number will not come.
+    fn void(&mut self, now: Instant, number: u32) {
+        self.reorder.void(&mut self.blocks, now, 9, self.start.wrapping_add(number), HOLD);
+    }
+
+    /// How many are given out now that have no bytes, and how many that have some.
+    fn count(&mut self, now: Instant) -> (u32, u32) {
+        let mut count = (0, 0);
+        let mut packet = Vec::new();
+        while self.reorder.next(&mut self.blocks, now, &mut packet).is_some() {
+            if packet.is_empty() {
+                count.0 += 1
+            } else {
+                count.1 += 1
+            }
+            packet.clear();
+        }
+        count
+    }
+}
+
+#[test]
+fn what_will_not_come_is_not_waited_for() {
+    let mut exit = Exit::beginning_at(u32::MAX - 1);
+    assert_eq!(exit.take(at(0), 1, HOLD), Taken::Kept);
+    assert_eq!(exit.take(at(0), 4, HOLD), Taken::Kept);
+    exit.void(at(1), 0); // its turn is now
+    assert_eq!(exit.count(at(1)), (0, 1));
+    exit.void(at(2), 3); // its turn comes
+    assert_eq!(exit.count(at(2)), (0, 0));
+    assert_eq!(exit.take(at(3), 2, HOLD), Taken::Deliver);
+    assert_eq!(exit.count(at(3)), (1, 1));
+    assert!(exit.is_at_rest());
+}
+
+#[test]
+fn what_comes_although_it_was_said_that_it_will_not_is_late_once() {
+    let mut exit = Exit::beginning_at(u32::MAX - 1);
+    exit.void(at(0), 0);
+    assert_eq!(exit.take(at(0), 0, HOLD), Taken::Late);
+    assert_eq!(exit.take(at(0), 0, HOLD), Taken::Duplicate);
+    exit.void(at(1), 2);
+    assert_eq!(exit.take(at(1), 1, HOLD), Taken::Deliver);
+    assert_eq!(exit.count(at(1)), (1, 0));
+    assert_eq!(exit.take(at(2), 2, HOLD), Taken::Late);
+    assert!(exit.is_at_rest());
+}
+
+#[test]
+fn of_what_has_come_or_was_given_up_nothing_is_forgotten() {
+    let mut exit = Exit::beginning_at(u32::MAX - 1);
+    assert_eq!(exit.take(at(0), 1, HOLD), Taken::Kept);
+    exit.void(at(1), 1); // it is kept
+    exit.void(at(1), 1);
+    assert_eq!(exit.count(at(60_000)), (0, 1), "the gap was given up");
+    exit.void(at(60_001), 0);
+    exit.void(at(60_001), 1);
+    assert_eq!(exit.take(at(60_002), 0, HOLD), Taken::Late);
+    assert_eq!(exit.take(at(60_002), 1, HOLD), Taken::Duplicate);
+    assert!(exit.is_at_rest());
+}

@@ -169,12 +169,12 @@ impl Peer {
                 self.take_end(cx, arrival.epoch, bucket, end);
                 Ok(())
             }
+            Frame::Void { bucket, sequence } => {
+                self.take_void(cx, arrival.epoch, bucket, sequence);
+                Ok(())
+            }
             Frame::Fragment { packet_id, index, piece } => {
-                let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
-                match epoch.reassembly.receive(cx.now, packet_id, index, piece)? {
-                    Some(whole) => self.take_whole(cx, arrival, &whole),
-                    None => Ok(()),
-                }
+                self.take_piece(cx, arrival, packet_id, (index, piece))
             }
             Frame::Retransmission { serial, number, frame } => {
                 self.take_retransmission(cx, arrival, serial, number, frame)
@@ -184,11 +184,7 @@ impl Peer {
                 Ok(())
             }
             Frame::LastFeedback(feedback) => {
-                self.take_feedback(cx, arrival, &feedback);
-                // Under old keys the serial is that of another lane.
-                if arrival.standing != Standing::Previous {
-                    self.take_farewell(arrival.path, feedback.serial);
-                }
+                self.take_last_feedback(cx, arrival, &feedback);
                 Ok(())
             }
             Frame::Challenge(challenge) => {
@@ -272,6 +268,21 @@ impl Peer {
         }
     }
 
+    /// A piece of a frame; with the last of them that is whole.
+    fn take_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+        arrival: Arrival,
+        packet_id: u32,
+        (index, piece): (u8, &[u8]),
+    ) -> Result<(), DropReason> {
+        let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return Ok(()) };
+        match epoch.reassembly.receive(cx.now, packet_id, index, piece)? {
+            Some(whole) => self.take_whole(cx, arrival, &whole),
+            None => Ok(()),
+        }
+    }
+
     /// A frame that came in pieces, or again: an inner packet, and nothing else.
     fn take_whole(
         &mut self,
@@ -316,6 +327,14 @@ impl Peer {
             change.apply(cx.out.last_inner());
         }
         Ok(())
+    }
+
+    fn take_last_feedback(&mut self, cx: &mut Context<'_>, arrival: Arrival, last: &Feedback) {
+        self.take_feedback(cx, arrival, last);
+        // Under old keys the serial is that of another lane.
+        if arrival.standing != Standing::Previous {
+            self.take_farewell(arrival.path, last.serial);
+        }
     }
 
     fn take_feedback(&mut self, cx: &mut Context<'_>, arrival: Arrival, feedback: &Feedback) {

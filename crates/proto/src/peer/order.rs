@@ -26,6 +26,8 @@ const HOLD_MAX: Duration = Duration::from_millis(1_500);
 const LATE_HOLD: u32 = 2;
 /// for so long after it.
 const LATE_FRESH: Duration = Duration::from_secs(5);
+/// Numbers of which one datagram says that they will not come.
+const VOIDS_MAX: usize = (BASE_DATAGRAM - OVERHEAD) / frame::VOID_LEN;
 /// Sequences of which one datagram says where they ended.
 const ENDS_MAX: usize = (BASE_DATAGRAM - OVERHEAD) / frame::ENDED_LEN;
 
@@ -48,7 +50,8 @@ impl Peer {
                 delivered
             }
             Taken::Late => {
-                self.bond.lateness = Some((cx.now, (hold * LATE_HOLD).min(HOLD_MAX)));
+                let usual = self.usual_gap_time();
+                self.bond.lateness = Some((cx.now, (usual * LATE_HOLD).min(HOLD_MAX)));
                 self.deliver(cx, Came::InTurn, packet)
             }
             Taken::Kept => {
@@ -77,6 +80,40 @@ impl Peer {
         let Some((found, standing)) = self.epochs.find(epoch) else { return };
         found.reorder.end_at(bucket, end);
         self.release(cx, epoch, standing);
+    }
+
+    /// One of a sequence will not come.
+    pub(super) fn take_void(
+        &mut self,
+        cx: &mut Context<'_>,
+        epoch: EpochId,
+        bucket: u8,
+        sequence: u32,
+    ) {
+        let hold = self.gap_time(cx.now);
+        let Some((found, standing)) = self.epochs.find(epoch) else { return };
+        found.reorder.void(cx.memory.blocks(), cx.now, bucket, sequence, hold);
+        self.release(cx, epoch, standing);
+    }
+
+    /// Tells the peer what of the sequences will not come.
+    pub(super) fn send_voids(&mut self, cx: &mut Context<'_>) {
+        while let Some(&(epoch, ..)) = self.lost.voids.first() {
+            let Some(choice) = self.paths.choose() else { return };
+            if cx.out.is_full() {
+                return;
+            }
+            let same = self.lost.voids.iter().take_while(|void| void.0 == epoch).count();
+            let some: Vec<_> = self.lost.voids.drain(..same.min(VOIDS_MAX)).collect();
+            let sent = self.send_under(cx, epoch, choice.original, Load::Quiet, |draft| {
+                for &(_, bucket, sequence) in &some {
+                    Frame::Void { bucket, sequence }.emit(draft.frames());
+                }
+            });
+            if let Err(reason) = sent {
+                cx.drops.count(reason);
+            }
+        }
     }
 
     /// Connections whose way was lost are sent on from where they are known to be, not from what
@@ -140,6 +177,9 @@ impl Peer {
             if found.reorder.next(cx.memory.blocks(), cx.now, &mut packet).is_none() {
                 break;
             }
+            if packet.is_empty() {
+                continue; // it did not come, and will not
+            }
             if let Err(reason) = self.deliver(cx, Came::InTurn, &packet) {
                 cx.drops.count(reason);
             }
@@ -165,10 +205,15 @@ impl Peer {
 
     /// How long a gap is held open: longer, if something came lately whose turn was given up.
     fn gap_time(&self, now: Instant) -> Duration {
-        let trips = self.paths.iter().filter(|path| path.health == Health::Good);
-        let longest = trips.filter_map(|path| path.rtt.measured()).max().unwrap_or_default();
-        let usual = (longest.mul_f64(HOLD_TRIPS) + HOLD_MIN).min(HOLD_MAX);
+        let usual = self.usual_gap_time();
         let late = self.bond.lateness.filter(|(at, _)| now < *at + LATE_FRESH);
         late.map_or(usual, |(_, hold)| hold.max(usual))
+    }
+
+    /// The same where nothing came too late.
+    fn usual_gap_time(&self) -> Duration {
+        let trips = self.paths.iter().filter(|path| path.health == Health::Good);
+        let longest = trips.filter_map(|path| path.rtt.measured()).max().unwrap_or_default();
+        (longest.mul_f64(HOLD_TRIPS) + HOLD_MIN).min(HOLD_MAX)
     }
 }

@@ -48,6 +48,9 @@ pub(super) struct Lost {
     /// Bytes of all.
     bytes: usize,
     due: Option<Instant>,
+    /// Numbers of sequences that do not leave again, as nobody needs them: under which keys, and
+    /// of which bucket.
+    pub(super) voids: Vec<(EpochId, u8, u32)>,
 }
 
 /// Client: what arrived by paths that are gone, to be said by the one that carries.
@@ -113,6 +116,13 @@ impl Lost {
     /// When what waits for its keys is of no use any more.
     fn unheard_due(&self) -> Option<Instant> {
         self.unheard.front().map(|owed| owed.kept.at + KEPT_TIME)
+    }
+
+    /// It does not leave again.
+    fn leave_out(&mut self, owed: &Owed) {
+        if let Some((bucket, sequence)) = frame::ordered_place(&owed.kept.frame) {
+            self.voids.push((owed.epoch, bucket, sequence));
+        }
     }
 
     /// Whether there is nothing that could leave.
@@ -215,9 +225,13 @@ impl Peer {
     /// Sends what was collected, as far as there is room and, where several paths carry together,
     /// their pace allows it: it comes before what never left, but fills no queue. The rest later.
     pub(super) fn send_lost(&mut self, cx: &mut Context<'_>) {
-        if self.lost.is_empty() {
-            return;
+        if !self.lost.is_empty() {
+            self.send_frames_lost(cx);
+            self.send_voids(cx);
         }
+    }
+
+    fn send_frames_lost(&mut self, cx: &mut Context<'_>) {
         self.lost.due = None;
         let Some(choice) = self.paths.choose() else { return };
         while let Some(mut owed) = self.lost.pop() {
@@ -227,10 +241,12 @@ impl Peer {
                 continue;
             }
             if !self.complete(&mut owed.kept) || self.is_sent_again(&owed.kept) {
+                self.lost.leave_out(&owed);
                 continue;
             }
             let packet = frame::packet_of(&owed.kept.frame);
             if packet.is_some_and(|packet| self.is_too_late(cx.now, left_at, packet)) {
+                self.lost.leave_out(&owed);
                 continue;
             }
             let soonest = self.quickest(cx, owed.kept.frame.len());

@@ -37,6 +37,7 @@ mod kind {
     pub(super) const ECHO: u8 = 0x16;
     pub(super) const LAST_FEEDBACK: u8 = 0x17;
     pub(super) const ENDED: u8 = 0x18;
+    pub(super) const VOID: u8 = 0x19;
     /// Set in the type of a frame that must not be skipped.
     pub(super) const CRITICAL: u8 = 0x80;
 }
@@ -64,6 +65,8 @@ pub const FEEDBACK_RUNS_MAX: usize = 8;
 pub const CONTROL_ACK_LEN: usize = TLV_OVERHEAD + 8;
 /// Bytes of the frame that says where a sequence ended.
 pub const ENDED_LEN: usize = TLV_OVERHEAD + 5;
+/// Bytes of the frame that says what will not come.
+pub const VOID_LEN: usize = TLV_OVERHEAD + 5;
 /// Bytes of a close frame.
 pub const CLOSE_LEN: usize = TLV_OVERHEAD + 1;
 /// Bytes of a control frame before its body.
@@ -146,6 +149,14 @@ pub enum Frame<'a> {
         /// The first number that may still come.
         end: u32,
     },
+    /// Of the sequence of [`Self::Ordered`] packets of this bucket one will not come: it was lost,
+    /// and nobody needs it any more.
+    Void {
+        /// Which of the sender's sequences it is.
+        bucket: u8,
+        /// Its place within the bucket.
+        sequence: u32,
+    },
     /// Ends the session.
     Close(CloseCode),
     /// A numbered frame that is repeated until it is acknowledged; its body is parsed by
@@ -181,6 +192,7 @@ impl Frame<'_> {
             | Self::Challenge(_)
             | Self::Response(_)
             | Self::Ended { .. }
+            | Self::Void { .. }
             | Self::Close(_)
             | Self::Control { .. }
             | Self::ControlAck(_)
@@ -208,6 +220,7 @@ impl Frame<'_> {
             | Self::Challenge(_)
             | Self::Response(_)
             | Self::Ended { .. }
+            | Self::Void { .. }
             | Self::Close(_)
             | Self::ControlAck(_)
             | Self::Echo(_) => false,
@@ -425,6 +438,7 @@ fn parse_body(kind: u8, body: &[u8]) -> Result<Frame<'_>, DropReason> {
             Frame::Response(Response { token: reader.u64()?, observed: reader.socket_addr()? })
         }
         kind::ENDED => Frame::Ended { bucket: reader.u8()?, end: reader.u32()? },
+        kind::VOID => Frame::Void { bucket: reader.u8()?, sequence: reader.u32()? },
         kind::CLOSE => Frame::Close(CloseCode::from_byte(reader.u8()?)),
         kind::CONTROL => Frame::Control { number: reader.u32()?, body: reader.rest() },
         kind::CONTROL_ACK => {
@@ -461,6 +475,12 @@ fn parse_feedback(reader: &mut Reader<'_>) -> Result<Feedback, DropReason> {
 /// whether it has arrived.
 pub fn is_repeatable(frame: &[u8]) -> bool {
     matches!(frame.first(), Some(&(kind::RETRANSMISSION | kind::ORDERED | kind::FIRST)))
+}
+
+/// The bucket of a frame of an ordered packet, and its place there.
+pub fn ordered_place(frame: &[u8]) -> Option<(u8, u32)> {
+    let mut reader = Reader::new(frame.strip_prefix(&[kind::ORDERED])?);
+    Some((reader.u8().ok()?, reader.u32().ok()?))
 }
 
 /// What there is of the inner packet in a frame that carries one and nothing else, of which the end

@@ -5,6 +5,9 @@ use crate::ground::{DatagramsRun, Receiver};
 use crate::scenario::table::{Row, figure};
 use serde_json::Value;
 
+/// The column of what others than TCP have of the sum.
+pub(super) const OTHERS_SHARE: &str = "others_share_of_sum";
+
 /// What was measured in a cell; rates in Mbit/s.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
@@ -25,10 +28,11 @@ impl Measured {
     /// The row of a table.
     pub(super) fn row<const N: usize>(&self, cell: &Cell<N>) -> Row {
         let share = |part: Option<f64>, of: Option<f64>| figure(part.zip(of).map(|(a, b)| a / b));
-        // Not judged as the others are.
-        let (of_sum, feedback) = match is_recorded(cell.pair) {
-            false => ("share_of_sum", "feedback_percent"),
-            true => ("share_of_offered", "feedback_percent_recorded"),
+        // Recorded networks are not judged as the others are.
+        let (of_sum, feedback) = match (is_recorded(cell.pair), cell.carried) {
+            (false, Carried::Tcp) => ("share_of_sum", "feedback_percent"),
+            (false, _) => (OTHERS_SHARE, "feedback_percent"),
+            (true, _) => ("share_of_offered", "feedback_percent_recorded"),
         };
         let congestion = (cell.carried != Carried::Udp).then(|| cell.congestion.name());
         let mut row = vec![

@@ -316,6 +316,8 @@ impl Controller {
         competition.alone = if felt < ALONE { 0 } else { competition.alone + 1 };
         if felt >= ALONE {
             competition.trial_at = now.max(competition.tried_at + TRIAL_AGAIN);
+        } else if felt >= NEARLY {
+            competition.trial_at = now.max(competition.tried_at + FALLS_EVERY);
         }
         if competition.alone >= ALONE_TRIALS || competition.nearly >= NEARLY_TRIALS {
             self.end_competition(now);

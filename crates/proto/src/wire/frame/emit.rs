@@ -53,6 +53,10 @@ impl Frame<'_> {
                 w.u8(bucket);
                 w.u32(end);
             }),
+            Frame::Void { bucket, sequence } => emit_tlv(out, kind::VOID, |w| {
+                w.u8(bucket);
+                w.u32(sequence);
+            }),
             Frame::Close(code) => emit_tlv(out, kind::CLOSE, |w| w.u8(code.to_byte())),
             Frame::Control { number, body } => emit_tlv(out, kind::CONTROL, |w| {
                 w.u32(number);

@@ -1,0 +1,32 @@
+//! What must hold of what links carry together.
+
+use super::{feedback, scheduler, transport};
+use crate::scenario::record::Limit;
+use crate::scenario::settings::Settings;
+
+/// The share of the best single link that must be there on every pair.
+const SHARE_OF_BEST_MIN: f64 = 0.98;
+/// And of the sum, where it is asked for, of what is no TCP.
+const OTHERS_SHARE_OF_SUM_MIN: f64 = 0.90;
+
+/// What must hold, with so much of the sum for TCP in every cell judged by it. Of the schedulers
+/// and of the streams that are there to compare with, no goodput is promised; but what goes by all
+/// links is as fast as the best.
+pub(in super::super) fn limits(settings: &Settings, share_of_sum_min: Option<f64>) -> Vec<Limit> {
+    let told = |flow: &str| settings.text("flow") == flow;
+    let of_sum = share_of_sum_min.map_or_else(Vec::new, |least| {
+        let tcp = (!told("quic") && !told("udp")).then_some(("share_of_sum_min", least));
+        let others = ("others_share_of_sum_min", OTHERS_SHARE_OF_SUM_MIN);
+        let others = (!told("tcp")).then_some(others);
+        tcp.into_iter().chain(others).map(|(key, least)| Limit::at_least(key, least)).collect()
+    });
+    let of_best = Some(Limit::at_least("share_of_best_min", SHARE_OF_BEST_MIN));
+    let (of_sum, of_best) = match (transport(settings), scheduler(settings)) {
+        ("auto" | "udp", "earliest") => (of_sum, of_best),
+        ("auto" | "udp", "redundant") => (Vec::new(), of_best),
+        _ => (Vec::new(), None),
+    };
+    let feedback = share_of_sum_min.map(|_| feedback::limit());
+    let held = ["queues_ok", "checksum_ok"].map(|key| Limit::equal(key, true));
+    of_sum.into_iter().chain(of_best).chain(feedback).chain(held).collect()
+}
