@@ -68,5 +68,5 @@ fn a_link_that_becomes_slower_is_waited_for() {
     println!("{arrived} of {sent} arrived, {late} late; {silent} of 120 looks silent");
     assert_eq!((arrived, silent), (sent, 0));
     // 45 where what came too late teaches nothing.
-    assert!((1..30).contains(&late), "{late} came too late");
+    assert!((1..36).contains(&late), "{late} came too late");
 }

@@ -96,10 +96,10 @@ pub(super) const FILE: Setting = Setting::number(
 /// What is measured at least.
 pub(super) const KEYS: &[Key] = &[
     Key::higher_is_better("share_of_sum_min"),
-    Key::higher_is_better("others_share_of_sum_min"),
     Key::higher_is_better("share_of_best_min"),
     Key::higher_is_better("file_share_min"),
     Key::lower_is_better(feedback::MOST),
+    Key::must_hold("others_ok"),
     Key::must_hold("queues_ok"),
     Key::must_hold("checksum_ok"),
     Key::higher_is_better(TABLE),
@@ -251,9 +251,10 @@ impl<const N: usize> Cells<N> {
             arrived.push(measured.is_whole);
             in_time.push(cell.is_in_time(&measured.datagrams));
         }
-        for column in ["share_of_sum", OTHERS_SHARE, "share_of_best", "file_share"] {
+        for column in ["share_of_sum", "share_of_best", "file_share"] {
             outcome.measure(&format!("{column}_min"), least(&rows, column));
         }
+        outcome.hold("others_ok", judged::others_ok(&rows));
         outcome.measure(feedback::MOST, table::greatest(&rows, "feedback_percent"));
         outcome.hold("queues_ok", !in_time.is_empty() && in_time.iter().all(|one| *one));
         outcome.hold("checksum_ok", !arrived.is_empty() && arrived.iter().all(|one| *one));
