@@ -25,8 +25,9 @@ pub const DELAY_PACED: Duration = Duration::from_millis(10);
 pub const DELAY_SLOW: Duration = Duration::from_millis(40);
 /// A path is filled by datagrams of at least this size in the mean,
 const FILLING_BYTES: u64 = 1_000;
-/// of which there are so many in [`DELAY_PACED`] at least,
+/// of which there are so many in [`DELAY_PACED`] at least, or one so soon after the last report,
 const FILLING_DATAGRAMS: u32 = 2;
+const FILLING_SOON: Duration = Duration::from_millis(12);
 /// for so many reports: a fast one has little to carry for a moment now and then, and what its
 /// sender hears too late makes a queue.
 const FILLING_REPORTS: u8 = 16;
@@ -130,7 +131,10 @@ impl Owed {
     /// Whether what is not reported yet looks like all that the path can carry.
     fn is_filled(&self) -> bool {
         let bytes = self.bytes - self.reported;
-        self.unreported >= FILLING_DATAGRAMS && bytes >= u64::from(self.unreported) * FILLING_BYTES
+        let is_soon = |at| self.unreported_at.saturating_since(at) < FILLING_SOON;
+        let is_one_soon = self.unreported == 1 && self.reported_at.is_some_and(is_soon);
+        let are_many = self.unreported >= FILLING_DATAGRAMS || is_one_soon;
+        are_many && bytes >= u64::from(self.unreported) * FILLING_BYTES
     }
 
     /// Bytes received on this path so far, UDP payload.

@@ -111,6 +111,18 @@ fn what_is_said_of_a_filled_path_is_less_than_a_hundredth_of_it() {
 }
 
 #[test]
+fn of_a_filled_path_that_is_slow_little_is_said_as_well() {
+    for (apart_us, mbps) in [(6_245, 1.86), (9_600, 1.21), (11_500, 1.01)] {
+        let mut stream = Stream::every(apart_us);
+        stream.pass(5_000, FULL_BYTES, |_| false);
+        // 40 ms is the longest wait, and each report has 82 bytes.
+        let share = stream.share();
+        assert!(share < 0.022, "{mbps} Mbit/s: {share}, and 0.056 if each is told of alone");
+        assert!(stream.waited_us <= 40_000, "{mbps} Mbit/s: {} us", stream.waited_us);
+    }
+}
+
+#[test]
 fn small_datagrams_of_a_filled_path_wait_no_longer() {
     let mut stream = Stream::every(2_368);
     stream.pass(1_000, FULL_BYTES, |_| false);
