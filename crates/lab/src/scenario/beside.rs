@@ -53,12 +53,38 @@ pub(super) fn lasting(settings: &Settings, length_ns: u64) -> Connections {
     Connections::bulk(receiver(settings), bytes)
 }
 
+/// What ours and theirs have over these terrains, in Mbit/s, in the mean of so many stories: in
+/// every second one theirs begins.
+///
+/// # Errors
+/// What kept one from being told.
+pub(super) fn mean_mbps(
+    stage: &Stage<'_>,
+    stories: u64,
+    terrain: impl Fn(u64) -> Terrain,
+    [ours, theirs]: [Connections; 2],
+    first_ns: u64,
+    outcome: &mut Outcome,
+) -> anyhow::Result<[Option<f64>; 2]> {
+    let mut sums = [Some(0.0); 2];
+    for story in 0..stories {
+        let is_last = story % 2 == 1;
+        let both = if is_last { [theirs, ours] } else { [ours, theirs] };
+        let mut taken = rates_mbps(stage, &terrain(story), &both, first_ns, outcome)?;
+        if is_last {
+            taken.reverse();
+        }
+        sums = [0, 1].map(|which| Some(sums[which]? + taken[which]?));
+    }
+    Ok(sums.map(|sum| Some(sum? / stories as f64)))
+}
+
 /// What the connections of either kind have together over this terrain, in Mbit/s, but for their
 /// beginning.
 ///
 /// # Errors
 /// What kept it from being measured.
-pub(super) fn rates_mbps(
+fn rates_mbps(
     stage: &Stage<'_>,
     terrain: &Terrain,
     kinds: &[Connections; 2],

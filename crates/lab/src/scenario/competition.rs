@@ -120,13 +120,6 @@ fn queues(settings: &Settings) -> Vec<&'static str> {
     QUEUES.iter().copied().filter(is_set).collect()
 }
 
-/// Who begins first.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum First {
-    Ours,
-    Theirs,
-}
-
 /// Stories beside a connection of this kind, and a queue of so many milliseconds.
 struct Cell<'a> {
     stage: &'a Stage<'a>,
@@ -158,32 +151,10 @@ impl Cell<'_> {
 
     /// What ours, which takes this route, and theirs have in Mbit/s, in the mean of all stories.
     fn mean(&self, route: Route, outcome: &mut Outcome) -> anyhow::Result<[Option<f64>; 2]> {
-        let mut sums = [Some(0.0); 2];
-        for story in 0..STORIES {
-            let first = if story % 2 == 0 { First::Ours } else { First::Theirs };
-            let taken = self.take(route, first, story / 2, outcome)?;
-            sums = [0, 1].map(|which| Some(sums[which]? + taken[which]?));
-        }
-        Ok(sums.map(|sum| Some(sum? / STORIES as f64)))
-    }
-
-    /// The same of one story, with the round trip of this number.
-    fn take(
-        &self,
-        route: Route,
-        first: First,
-        story: u64,
-        outcome: &mut Outcome,
-    ) -> anyhow::Result<[Option<f64>; 2]> {
-        let length_ns = self.stage.settings.number("seconds") * SECOND;
-        let [ours, theirs] = self.both(route, length_ns);
-        let both = if first == First::Ours { [ours, theirs] } else { [theirs, ours] };
-        let mut taken =
-            beside::rates_mbps(self.stage, &self.terrain(story), &both, FIRST_NS, outcome)?;
-        if first == First::Theirs {
-            taken.reverse();
-        }
-        Ok(taken)
+        let both = self.both(route, self.stage.settings.number("seconds") * SECOND);
+        // Each round trip in either order.
+        let terrain = |story| self.terrain(story / 2);
+        beside::mean_mbps(self.stage, STORIES, terrain, both, FIRST_NS, outcome)
     }
 
     /// How long 99 of 100 datagrams of a call in the tunnel took beside both, in milliseconds.

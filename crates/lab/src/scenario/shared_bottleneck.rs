@@ -155,35 +155,15 @@ struct Beside<'a> {
 impl Beside<'_> {
     /// What our connection takes by these paths, or without a tunnel, in the mean of the stories.
     fn take(&self, paths: Option<Paths>, outcome: &mut Outcome) -> anyhow::Result<Taken> {
-        let mut sums = [Some(0.0); 2];
-        for story in 0..STORIES {
-            let taken = self.take_once(paths, story, outcome)?;
-            sums = [0, 1].map(|which| Some(sums[which]? + taken[which]?));
-        }
-        let [mbps, left_mbps] = sums.map(|sum| Some(sum? / STORIES as f64));
-        Ok(Taken { mbps, left_mbps })
-    }
-
-    /// The same of one story: what ours takes, and the other.
-    fn take_once(
-        &self,
-        paths: Option<Paths>,
-        story: u64,
-        outcome: &mut Outcome,
-    ) -> anyhow::Result<[Option<f64>; 2]> {
         let settings = self.stage.settings;
         let ours = beside::lasting(settings, settings.number("seconds") * SECOND);
         let theirs = Connections { route: Route::Open, congestion: self.other, ..ours };
         let route = if paths.is_some() { Route::Tunnelled } else { Route::Open };
-        let ours = Connections { route, ..ours };
-        let terrain = self.terrain(paths.unwrap_or(ONE), story);
-        let is_last = story % 2 == 1;
-        let both = if is_last { [theirs, ours] } else { [ours, theirs] };
-        let mut taken = beside::rates_mbps(self.stage, &terrain, &both, FIRST_NS, outcome)?;
-        if is_last {
-            taken.reverse();
-        }
-        Ok(taken)
+        let both = [Connections { route, ..ours }, theirs];
+        let terrain = |story| self.terrain(paths.unwrap_or(ONE), story);
+        let [mbps, left_mbps] =
+            beside::mean_mbps(self.stage, STORIES, terrain, both, FIRST_NS, outcome)?;
+        Ok(Taken { mbps, left_mbps })
     }
 
     fn terrain(&self, paths: Paths, story: u64) -> Terrain {

@@ -366,7 +366,7 @@ fn paths_through_one_queue_take_beside_another_what_one_takes() {
                 "{mbits} Mbit/s {trip_ms} ms, {buffer_s} s of queue, {paths} paths: {taken:.3}, \
                  {apart:.3} each for itself, one {one:.3}; left {left:.3}"
             );
-            assert!(taken <= 1.25 * one && left >= 0.7 * one_left && left > 0.2);
+            assert!(taken <= 1.2 * one && left >= 0.75 * one_left && left > 0.2);
             assert!(taken + left > 0.98, "nothing is wasted");
             [taken, one, apart, left].iter().zip(&mut sums).for_each(|(it, sum)| *sum += it);
         }

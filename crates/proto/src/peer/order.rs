@@ -96,13 +96,12 @@ impl Peer {
         self.release(cx, epoch, standing);
     }
 
-    /// Tells the peer what of the sequences will not come.
+    /// Tells the peer what of the sequences will not come. What finds no room now is not told: it
+    /// is waited for as any gap is, and nothing piles up here.
     pub(super) fn send_voids(&mut self, cx: &mut Context<'_>) {
         while let Some(&(epoch, ..)) = self.lost.voids.first() {
-            let Some(choice) = self.paths.choose() else { return };
-            if cx.out.is_full() {
-                return;
-            }
+            let choice = self.paths.choose().filter(|_| !cx.out.is_full());
+            let Some(choice) = choice else { return self.lost.voids.clear() };
             let same = self.lost.voids.iter().take_while(|void| void.0 == epoch).count();
             let some: Vec<_> = self.lost.voids.drain(..same.min(VOIDS_MAX)).collect();
             let sent = self.send_under(cx, epoch, choice.original, Load::Quiet, |draft| {

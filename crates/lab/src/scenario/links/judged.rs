@@ -1,4 +1,4 @@
-//! What must hold of what links carry together.
+//! What must hold of what links carry together. Knows no pair, and measures nothing.
 
 use super::{OTHERS_SHARE, feedback, scheduler, transport};
 use crate::scenario::record::Limit;
