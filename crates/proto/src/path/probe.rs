@@ -9,7 +9,7 @@ use super::rtt::Rtt;
 use crate::time::{Duration, Instant};
 
 /// Challenges that may be open at once on one path: what is asked urgently in one second.
-pub const OPEN_MAX: usize = 48;
+pub const OPEN_MAX: usize = 68;
 /// The shortest pause between repeats.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// The longest pause between repeats during the first minute of trying.
@@ -20,6 +20,10 @@ const INTERVAL_PART: u32 = 50;
 const INTERVAL_URGENT: Duration = Duration::from_millis(15);
 /// How long anybody waits so eagerly.
 pub const URGENT: Duration = Duration::from_secs(60);
+/// How long the return of a path is waited for as eagerly that carried a share until now, while
+/// others carry on: a burst of losses that is counted in packets, as on radio, is over after so
+/// many of them, and whoever asks rarely stretches it.
+const EAGER: Duration = Duration::from_secs(1);
 /// The longest pause of all.
 const INTERVAL_LAST: Duration = Duration::from_secs(60);
 
@@ -59,6 +63,25 @@ struct Campaign {
     since: Instant,
     next: Instant,
     interval: Duration,
+    /// Whether it is asked as if it were waited for at first.
+    eager: bool,
+}
+
+impl Campaign {
+    /// Sets when the next leaves, after one that leaves at `now`. `urgent`: somebody waits.
+    fn go_on(&mut self, now: Instant, urgent: bool) {
+        let tried = now.saturating_since(self.since);
+        let eager = self.eager && tried < EAGER;
+        let waited_for = eager || (urgent && tried < URGENT);
+        self.next = now + if waited_for { INTERVAL_URGENT } else { self.interval };
+        if !eager {
+            self.interval = if tried < Duration::from_secs(60) {
+                (self.interval * 3 / 2).min(INTERVAL_MAX)
+            } else {
+                (tried / INTERVAL_PART).clamp(INTERVAL_MAX, INTERVAL_LAST)
+            };
+        }
+    }
 }
 
 impl Probes {
@@ -66,8 +89,14 @@ impl Probes {
     pub fn start(&mut self, now: Instant, rtt: &Rtt) {
         if self.campaign.is_none() {
             let interval = rtt.timeout().clamp(INTERVAL_MIN, INTERVAL_MAX);
-            self.campaign = Some(Campaign { since: now, next: now, interval });
+            self.campaign = Some(Campaign { since: now, next: now, interval, eager: false });
         }
+    }
+
+    /// Starts asking a path that carried a share until now: often at first.
+    pub fn start_eagerly(&mut self, now: Instant, rtt: &Rtt) {
+        self.start(now, rtt);
+        self.campaign.iter_mut().for_each(|campaign| campaign.eager = true);
     }
 
     /// Whether somebody waits for the path's return: in the first minute it is asked more often
@@ -133,14 +162,7 @@ impl Probes {
         if let Some(campaign) = &mut self.campaign
             && campaign.next <= now
         {
-            let tried = now.saturating_since(campaign.since);
-            let urgent = self.urgent && tried < URGENT;
-            campaign.next = now + if urgent { INTERVAL_URGENT } else { campaign.interval };
-            campaign.interval = if tried < Duration::from_secs(60) {
-                (campaign.interval * 3 / 2).min(INTERVAL_MAX)
-            } else {
-                (tried / INTERVAL_PART).clamp(INTERVAL_MAX, INTERVAL_LAST)
-            };
+            campaign.go_on(now, self.urgent);
         }
     }
 
@@ -206,6 +228,24 @@ mod tests {
         }
         assert!(asked > 600, "{asked}: who waits does so for a moment");
         assert!(bytes * 8 < 10 * 64_000, "{bytes} bytes in ten seconds");
+    }
+
+    #[test]
+    fn a_path_that_carried_until_now_is_asked_often_for_a_second() {
+        let mut probes = Probes::default();
+        let mut now = Instant::ZERO;
+        let mut rtt = Rtt::default();
+        rtt.sample(Duration::from_millis(20), Duration::ZERO);
+        probes.start_eagerly(now, &rtt);
+        let mut asked_at = Vec::new();
+        while now < Instant::ZERO + Duration::from_secs(3) {
+            probes.sent(now, asked_at.len() as u64, 0, remote(1));
+            asked_at.push(now);
+            now = probes.due().unwrap();
+        }
+        let early = asked_at.iter().filter(|&&at| at < Instant::ZERO + EAGER).count();
+        assert!((60..=OPEN_MAX).contains(&early), "{early} in the first second");
+        assert!(asked_at.len() - early < 12, "{} after it", asked_at.len() - early);
     }
 
     #[test]

@@ -263,6 +263,10 @@ impl Peer {
             if path.health == Health::Good {
                 path.health = Health::Silent { since: cx.now };
                 path.probes.stop(); // what was asked before was about something else
+                if path.congestion.is_some() {
+                    let rtt = path.rtt;
+                    path.probes.start_eagerly(cx.now, &rtt);
+                }
                 self.ask(cx, id);
                 self.ask_others_by_its_link(cx, id);
                 match self.best_bonded(id) {
