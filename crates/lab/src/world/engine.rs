@@ -4,7 +4,7 @@
 //! event at a time: a datagram arrives, a timer rings, a task of the agenda is due. After each,
 //! every law that it could have broken is checked.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use rove_proto::crypto::{SeededRng, StaticSecret, Status, Token};
@@ -26,6 +26,7 @@ use super::laws::{
     Amplification, Breach, Delivery, Handshakes, Hijack, Law, Nonces, Unlinkable, check_held,
     check_indices, check_status,
 };
+use super::marks::{MarkSet, Marks};
 use super::modes::Standby;
 use super::op::{ACCESSES, CARDS, CLIENTS_MAX, Quality, Way};
 use super::owed::Owed;
@@ -126,9 +127,9 @@ pub(super) struct World {
     pub(super) unlinkable: Unlinkable,
     nonces: Nonces,
     /// Hashes of everything that a host sent: who did, and when.
-    pub(super) genuine: BTreeMap<u64, (HostId, u64)>,
+    pub(super) genuine: Marks<(HostId, u64)>,
     /// Hashes of what each running process received.
-    pub(super) taken: Vec<BTreeSet<u64>>,
+    pub(super) taken: Vec<MarkSet>,
     starts: u64,
     seed: Rng,
 }
@@ -194,8 +195,8 @@ impl World {
             hijack: Hijack::default(),
             unlinkable: Unlinkable::default(),
             nonces: Nonces::default(),
-            genuine: BTreeMap::new(),
-            taken: vec![BTreeSet::new(); count + 1],
+            genuine: Marks::default(),
+            taken: vec![MarkSet::default(); count + 1],
             starts: 0,
             seed: rng,
         };

@@ -28,6 +28,7 @@ mod hunt;
 mod inner;
 mod journey;
 mod laws;
+mod marks;
 mod modes;
 mod op;
 mod order;
