@@ -16,7 +16,8 @@ use super::decline::Decline;
 use super::feedback::DELAY_PACED;
 use super::large::Large;
 use super::loss::Loss;
-use super::rtt::Rtt;
+use super::reordering::Reordering;
+use super::rtt::{self, Rtt};
 use crate::blocks::{Blocks, Queue};
 use crate::id::PacketNumber;
 use crate::time::{Duration, Instant};
@@ -34,10 +35,6 @@ pub const KEPT_BYTES_MAX: usize = 4 << 20;
 pub const KEPT_TIME: Duration = Duration::from_secs(3);
 /// A datagram that so many later ones have overtaken is lost.
 const OVERTAKEN_MAX: u64 = 3;
-/// By which part of the round trip the reordering window grows when something was late only,
-const LATE_PART: u32 = 8;
-/// and after how many datagrams in a row without that it shrinks by as much.
-const IN_ORDER: u64 = 4_096;
 /// Feedback comes when something arrives, and timers ring so much later.
 const GRANULARITY: Duration = Duration::from_millis(1);
 /// What arrives further apart is no rate: the peer's clock was set, or begins anew.
@@ -67,6 +64,10 @@ struct Sent {
     copy: u16,
     /// and how many more of the frame are kept elsewhere.
     elsewhere: u16,
+    /// How often it had left before,
+    attempts: u8,
+    /// and for how long it had been under way then, in milliseconds.
+    age_ms: u16,
     /// What had arrived when it left.
     mark: Mark,
 }
@@ -90,6 +91,10 @@ pub struct KeptFrame {
     pub number: PacketNumber,
     /// When it left.
     pub at: Instant,
+    /// When it left for the first time,
+    pub first_at: Instant,
+    /// and how often it left again since.
+    pub attempts: u8,
     /// The frame with its type.
     pub frame: Vec<u8>,
     /// How many bytes of its end are kept elsewhere.
@@ -115,9 +120,9 @@ pub struct News {
     pub trip: Option<Duration>,
     /// Bytes that arrived, UDP payload,
     pub delivered: u64,
-    /// and so many in all.
+    /// and so many in all on this lane.
     pub arrived: u64,
-    /// Bytes that were lost.
+    /// Bytes that were lost, with what was found to be since the peer told last.
     pub lost: u64,
     /// At which rate they arrived.
     pub rate: Option<RateSample>,
@@ -144,6 +149,8 @@ pub struct Flight {
     acknowledged: Option<PacketNumber>,
     /// When feedback last told of anything.
     told_at: Option<Instant>,
+    /// Bytes that were lost, as time showed and no feedback.
+    lost_untold: u64,
     /// Something that left later has arrived and was counted elsewhere.
     is_overtaken: bool,
     /// What has arrived.
@@ -151,37 +158,12 @@ pub struct Flight {
     /// What leaves before this one has arrived does so when there is too little to send.
     limited_until: Option<PacketNumber>,
     arrived: u64,
-    order: Order,
+    order: Reordering,
     large: Large,
     /// Totals at the last feedback, for the loss of the interval: sent up to it, received.
     settled: (u64, u64),
     loss: Loss,
     decline: Decline,
-}
-
-/// How much later than others a datagram may arrive.
-#[derive(Clone, Copy, Debug, Default)]
-struct Order {
-    window: Duration,
-    /// Datagrams that arrived and had been taken for lost.
-    late: u64,
-    /// The highest number when that was told last.
-    told_at: PacketNumber,
-}
-
-impl Order {
-    /// So many have arrived that were taken for lost, in all.
-    fn told(&mut self, largest: PacketNumber, late: u64, rtt: &Rtt) {
-        let part = rtt.smoothed() / LATE_PART;
-        if late > self.late {
-            self.window = (self.window + part).min(rtt.smoothed());
-        } else if largest.saturating_sub(self.told_at) >= IN_ORDER {
-            self.window = self.window.saturating_sub(part);
-        } else {
-            return;
-        }
-        (self.late, self.told_at) = (late, largest);
-    }
 }
 
 impl Flight {
@@ -211,6 +193,8 @@ impl Flight {
             len: bounded(len),
             copy: 0,
             elsewhere: 0,
+            attempts: 0,
+            age_ms: 0,
             mark: self.mark,
         });
         self.bytes += len as u64;
@@ -233,6 +217,14 @@ impl Flight {
         self.copies.push(blocks, &frame[..len]);
     }
 
+    /// What left last had left before: at first at `first_at`, and again so often with this time.
+    pub fn repeated(&mut self, first_at: Instant, attempts: u8) {
+        if let Some(sent) = self.entries.back_mut() {
+            let age_ms = sent.at.saturating_since(first_at).as_millis();
+            (sent.attempts, sent.age_ms) = (attempts, u16::try_from(age_ms).unwrap_or(u16::MAX));
+        }
+    }
+
     /// Another path got what left last as well.
     pub fn doubled(&mut self) {
         if let Some(sent) = self.entries.back_mut() {
@@ -251,7 +243,8 @@ impl Flight {
         lost: Option<&mut Lost>,
     ) -> Option<News> {
         let largest = feedback.largest;
-        if largest >= self.next() || self.acknowledged.is_some_and(|seen| largest <= seen) {
+        let is_impossible = largest >= self.next() || feedback.bytes > self.bytes;
+        if is_impossible || self.acknowledged.is_some_and(|seen| largest <= seen) {
             return None;
         }
         let newest = self.get(largest).copied();
@@ -273,10 +266,11 @@ impl Flight {
             let bytes = self.mark.bytes + delivered;
             self.mark = Mark { bytes, at_us: Some(feedback.arrived_us), left_at: newest.at };
         }
-        let lost = self.settle(now, blocks, rtt, newest.map(|sent| sent.at), lost);
+        let settled = self.settle(now, blocks, rtt, newest.map(|sent| sent.at), lost);
+        let lost = settled + std::mem::take(&mut self.lost_untold);
         self.large.judge(feedback);
         self.answer(largest);
-        let trip = elapsed.map(|elapsed| elapsed.saturating_sub(waited));
+        let trip = elapsed.map(|elapsed| rtt::without_delay(elapsed, waited));
         Some(News {
             sent_at: newest.map(|sent| sent.at),
             trip,
@@ -298,9 +292,10 @@ impl Flight {
         self.is_overtaken = true;
     }
 
-    /// What others have overtaken, and has not come for too long, goes to `lost`.
+    /// What others have overtaken, and has not come for too long, goes to `lost`, and into the next
+    /// [`News`].
     pub fn expire_late(&mut self, now: Instant, blocks: &mut Blocks, rtt: &Rtt, lost: &mut Lost) {
-        self.settle(now, blocks, rtt, Some(Instant::ZERO), Some(lost));
+        self.lost_untold += self.settle(now, blocks, rtt, Some(Instant::ZERO), Some(lost));
     }
 
     /// The path was silent and has answered what it was asked at `at`: what left before and was
@@ -322,7 +317,7 @@ impl Flight {
             Some(_) | None if self.is_overtaken => 2 * DELAY_PACED,
             Some(_) | None => return None,
         };
-        Some(rtt.smoothed() * 9 / 8 + self.order.window + GRANULARITY + untold)
+        Some(rtt.smoothed() * 9 / 8 + self.order.window() + GRANULARITY + untold)
     }
 
     /// Since when the peer has owed feedback for what was sent; `None` when nothing is open.
@@ -460,7 +455,7 @@ impl Flight {
         while let Some(sent) = self.entries.front() {
             if sent.fate == Fate::Open {
                 let overtaken = largest >= self.first + OVERTAKEN_MAX;
-                let later = newest_at.is_none_or(|at| at >= sent.at + self.order.window);
+                let later = newest_at.is_none_or(|at| at >= sent.at + self.order.window());
                 let is_late = self.lateness(rtt).is_some_and(|after| now >= sent.at + after);
                 if !(overtaken && later || is_late) {
                     break;
@@ -487,6 +482,8 @@ impl Flight {
         (sent.has_copy() && is_fresh).then(|| KeptFrame {
             number: self.first,
             at: sent.at,
+            first_at: sent.at - Duration::from_millis(sent.age_ms.into()),
+            attempts: sent.attempts,
             frame: self.copies.to_vec(sent.copy.into()),
             elsewhere: sent.elsewhere.into(),
         })

@@ -130,13 +130,60 @@ fn what_three_have_overtaken_is_lost_and_nothing_else() {
 }
 
 #[test]
+fn what_time_shows_to_be_lost_is_told_with_the_next_feedback() {
+    let mut scene = Scene::default();
+    scene.leave(0..10);
+    scene.tell(41, &[2..=2, 0..=0]);
+    let due = scene.flight.late_due(&scene.rtt).unwrap();
+    let Scene { flight, blocks, rtt, lost } = &mut scene;
+    flight.expire_late(due, blocks, rtt, lost);
+    assert_eq!(scene.lost(), [1]);
+    let later = due.as_nanos() / 1_000_000 + 1;
+    assert_eq!(scene.tell(later, &[2..=5, 0..=0]).unwrap().lost, 1_000);
+    assert_eq!(scene.tell(later + 1, &[2..=9, 0..=0]).unwrap().lost, 0, "once");
+}
+
+#[test]
+fn what_leaves_again_is_as_old_as_it_was() {
+    let mut scene = Scene::default();
+    scene.flight.sent(ms(90), &mut scene.blocks, 0, 1_000, true);
+    scene.flight.keep(&mut scene.blocks, &[7; 8], 0);
+    scene.flight.repeated(ms(20), 2);
+    let kept = scene.flight.take(&mut scene.blocks, ms(100)).unwrap();
+    assert_eq!((kept.at, kept.first_at, kept.attempts), (ms(90), ms(20), 2));
+}
+
+#[test]
+fn a_peer_that_tells_of_more_than_left_is_not_believed() {
+    let mut scene = Scene::default();
+    scene.leave(0..4);
+    let mut runs = [(0, 0); FEEDBACK_RUNS_MAX];
+    runs[0] = (4, 0);
+    let feedback = Feedback {
+        serial: PathSerial(0),
+        largest: 3,
+        delay_us: 40_000,
+        arrived_us: 0,
+        received: 4,
+        bytes: 1 << 40,
+        runs,
+    };
+    let Scene { flight, blocks, rtt, .. } = &mut scene;
+    assert_eq!(flight.acknowledged(ms(40), blocks, &feedback, rtt, None), None);
+    // Nor is one that claims to have waited for the whole time.
+    let feedback = Feedback { bytes: 4_000, ..feedback };
+    let news = flight.acknowledged(ms(43), blocks, &feedback, rtt, None).unwrap();
+    assert_eq!(news.trip, Some(Duration::from_millis(40)));
+}
+
+#[test]
 fn what_was_only_late_makes_others_wait() {
     let mut scene = Scene::default();
     scene.leave(0..20);
     scene.tell(60, &[1..=4]);
     assert_eq!(scene.lost(), [0]);
     scene.tell(61, &[0..=5]); // it has arrived after all
-    let window = scene.flight.order.window;
+    let window = scene.flight.order.window();
     assert!(window > Duration::from_millis(5), "{window:?}");
     scene.tell(62, &[7..=10, 0..=5]);
     assert_eq!(scene.lost(), [], "not so soon");
@@ -241,7 +288,7 @@ fn what_elicits_nothing_is_not_waited_for() {
     let mut scene = Scene::default();
     scene.leave(0..2);
     for number in 2..1_000 {
-        scene.flight.sent(ms(number), &mut scene.blocks, number, 80, false);
+        scene.flight.sent(ms(number), &mut scene.blocks, number, 1_000, false);
     }
     assert_eq!(scene.flight.in_flight(), 2_000);
     scene.tell(1_100, &[500..=999, 0..=1]);

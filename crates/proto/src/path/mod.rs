@@ -15,6 +15,7 @@ pub mod loss;
 pub mod mtu;
 pub mod probe;
 pub mod rate;
+pub mod reordering;
 pub mod replay;
 pub mod rtt;
 
@@ -23,7 +24,7 @@ use crate::outbox::Route;
 use crate::time::{Duration, Instant};
 use crate::wire::data::{BASE_DATAGRAM, MAX_DATAGRAM};
 use crate::wire::frame::Feedback;
-use congestion::{Controller, Told};
+use congestion::{Controller, RateSample, Told};
 use delay::Delay;
 use feedback::Reports;
 use flight::News;
@@ -92,6 +93,8 @@ pub struct Path {
     pub rtt: Rtt,
     /// How much longer than need be what this end sends is on its way.
     pub delay: Delay,
+    /// Bytes sent by it that arrived, under whatever keys, UDP payload.
+    arrived: u64,
     /// What arrives at the other end, and here.
     pub rates: (Rate, Rate),
     /// How much it may carry now, while data is shared among several paths.
@@ -147,6 +150,7 @@ impl Path {
             health: Health::Good,
             rtt: Rtt::default(),
             delay: Delay::default(),
+            arrived: 0,
             rates: (Rate::default(), Rate::default()),
             congestion: None,
             shared_since: since,
@@ -237,13 +241,20 @@ impl Path {
     /// The peer tells what arrived of what this end sent by it, and so many bytes are still on
     /// their way.
     pub fn delivered(&mut self, now: Instant, feedback: &Feedback, news: &News, in_flight: u64) {
-        self.rates.0.sample(now, feedback.arrived_us, feedback.bytes);
+        // A lane counts its own, and each pair of keys has lanes of its own.
+        self.arrived += news.delivered;
+        self.rates.0.sample(now, feedback.arrived_us, self.arrived);
         if let Some(sent_at) = news.sent_at {
             self.delay.sample(now, sent_at, feedback.arrived_us);
         }
         let queue = self.delay.queue(now);
         if let Some(congestion) = &mut self.congestion {
-            let &News { delivered, arrived, lost, rate, trip, .. } = news;
+            let &News { delivered, lost, trip, .. } = news;
+            let arrived = self.arrived;
+            let before = |lane: u64| arrived.saturating_sub(news.arrived.saturating_sub(lane));
+            let rate = news
+                .rate
+                .map(|rate| RateSample { prior_delivered: before(rate.prior_delivered), ..rate });
             let told = Told { delivered, arrived, lost, in_flight, rate, trip, queue };
             congestion.told(now, &told);
         }
@@ -317,3 +328,7 @@ impl Path {
         self.rtt.smoothed() * 3 + SILENCE_GRACE
     }
 }
+
+#[cfg(test)]
+#[path = "path_tests.rs"]
+mod tests;

@@ -40,8 +40,8 @@ impl Rtt {
         if elapsed > SAMPLE_MAX {
             return;
         }
+        let adjusted = without_delay(elapsed, delay);
         let Some(smoothed) = self.smoothed else {
-            let adjusted = elapsed.checked_sub(delay).filter(|d| !d.is_zero()).unwrap_or(elapsed);
             *self = Self {
                 assumed: self.assumed,
                 smoothed: Some(adjusted),
@@ -51,7 +51,6 @@ impl Rtt {
             };
             return;
         };
-        let adjusted = elapsed.checked_sub(delay).filter(|d| !d.is_zero()).unwrap_or(elapsed);
         self.minimum = self.minimum.min(adjusted);
         self.latest = adjusted;
         if adjusted * 2 < smoothed {
@@ -87,6 +86,12 @@ impl Rtt {
             None => self.smoothed() * 2,
         }
     }
+}
+
+/// A round trip of `elapsed`, of which the peer held the answer for `delay`, as it says: what
+/// leaves nothing of it is not believed.
+pub fn without_delay(elapsed: Duration, delay: Duration) -> Duration {
+    elapsed.checked_sub(delay).filter(|trip| !trip.is_zero()).unwrap_or(elapsed)
 }
 
 #[cfg(test)]

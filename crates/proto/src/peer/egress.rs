@@ -11,6 +11,7 @@ use crate::flow::{self, Passage, clamp};
 use crate::outbox::Draft;
 use crate::pack::{self, Framing, fragment};
 use crate::path::{Health, Path, PathId};
+use crate::time::Instant;
 use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
 use crate::wire::frame::{self, Frame};
 use crate::wire::inner::{InnerPacket, InnerView};
@@ -29,6 +30,8 @@ pub(super) enum Load {
     Packet { elsewhere: usize },
     /// The same where another path gets a copy, which serves if this one dies.
     Doubled { elsewhere: usize },
+    /// One that left at first at this moment, and again so often with this time.
+    Repair { first_at: Instant, attempts: u8 },
 }
 
 impl Load {
@@ -40,7 +43,9 @@ impl Load {
     const fn elicits(self) -> bool {
         match self {
             Self::Quiet | Self::Report => false,
-            Self::Eliciting | Self::Packet { .. } | Self::Doubled { .. } => true,
+            Self::Eliciting | Self::Packet { .. } | Self::Doubled { .. } | Self::Repair { .. } => {
+                true
+            }
         }
     }
 }
@@ -369,11 +374,19 @@ pub(super) fn seal_into(
     }
     note_idle(cx.now, path, lane);
     let number = lane.take_number(cx.now, cx.memory.blocks(), len, load.elicits());
-    if let Load::Packet { elsewhere } | Load::Doubled { elsewhere } = load {
-        lane.flight.keep(cx.memory.blocks(), draft.written(), elsewhere);
-    }
-    if let Load::Doubled { .. } = load {
-        lane.flight.doubled();
+    match load {
+        Load::Quiet | Load::Report | Load::Eliciting => {}
+        Load::Packet { elsewhere } => {
+            lane.flight.keep(cx.memory.blocks(), draft.written(), elsewhere);
+        }
+        Load::Doubled { elsewhere } => {
+            lane.flight.keep(cx.memory.blocks(), draft.written(), elsewhere);
+            lane.flight.doubled();
+        }
+        Load::Repair { first_at, attempts } => {
+            lane.flight.keep(cx.memory.blocks(), draft.written(), 0);
+            lane.flight.repeated(first_at, attempts);
+        }
     }
     draft.finish(path.route, &lane.seal, profile, number);
     path.sent(cx.now, len);

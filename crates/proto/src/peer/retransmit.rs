@@ -25,6 +25,9 @@ use super::egress::Load;
 
 /// Paths whose end the gateway is told of at once; of earlier ones it hears by silence.
 const LAST_WORDS_MAX: usize = 4;
+/// A packet leaves again so often at most: what was lost that often is lost on a way that carries
+/// next to nothing, and what follows it waits no longer.
+const ATTEMPTS_MAX: u8 = 3;
 /// When the outbox was full, the rest follows after this.
 const REST: Duration = Duration::from_millis(1);
 
@@ -235,9 +238,10 @@ impl Peer {
         self.lost.due = None;
         let Some(choice) = self.paths.choose() else { return };
         while let Some(mut owed) = self.lost.pop() {
-            let left_at = owed.kept.at;
-            if left_at + KEPT_TIME <= cx.now {
+            let KeptFrame { at: left_at, first_at, attempts, .. } = owed.kept;
+            if left_at + KEPT_TIME <= cx.now || attempts >= ATTEMPTS_MAX {
                 cx.drops.count(DropReason::NoRoute);
+                self.lost.leave_out(&owed);
                 continue;
             }
             if !self.complete(&mut owed.kept) || self.is_sent_again(&owed.kept) {
@@ -245,7 +249,7 @@ impl Peer {
                 continue;
             }
             let packet = frame::packet_of(&owed.kept.frame);
-            if packet.is_some_and(|packet| self.is_too_late(cx.now, left_at, packet)) {
+            if packet.is_some_and(|packet| self.is_too_late(cx.now, first_at, packet)) {
                 self.lost.leave_out(&owed);
                 continue;
             }
@@ -331,7 +335,8 @@ impl Peer {
         let path = self.paths.get_mut(by).ok_or(DropReason::NoRoute)?;
         path.retransmitted += 1;
         if whole.len() <= path.mtu.datagram() - OVERHEAD {
-            return self.send_under(cx, epoch, by, Load::Packet { elsewhere: 0 }, |draft| {
+            let load = Load::Repair { first_at: kept.first_at, attempts: kept.attempts + 1 };
+            return self.send_under(cx, epoch, by, load, |draft| {
                 draft.frames().extend_from_slice(&whole);
             });
         }

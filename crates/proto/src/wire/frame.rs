@@ -486,6 +486,8 @@ pub fn ordered_place(frame: &[u8]) -> Option<(u8, u32)> {
 /// What there is of the inner packet in a frame that carries one and nothing else, of which the end
 /// may be cut off.
 pub fn packet_of(frame: &[u8]) -> Option<&[u8]> {
+    let is_again = frame.first() == Some(&kind::RETRANSMISSION);
+    let frame = if is_again { frame.get(RETRANSMISSION_OVERHEAD..)? } else { frame };
     let before = match *frame.first()? {
         kind::PACKET => PACKET_OVERHEAD,
         kind::SEQUENCED => SEQUENCED_OVERHEAD,
