@@ -153,12 +153,12 @@ impl Bond {
         self.looked = None;
     }
 
-    /// Forgets what waits.
+    /// The session ends: what waits is forgotten, and what is known of paths, whose names begin
+    /// anew. What the client asked for stays.
     pub fn clear(&mut self, blocks: &mut Blocks) {
         self.entry.clear(blocks);
         self.lines.clear(blocks);
-        (self.due, self.idle_since, self.looked) = (None, None, None);
-        self.ways.clear();
+        *self = Self { scheduler: self.scheduler, recovery: self.recovery, ..Self::default() };
     }
 }
 

@@ -31,6 +31,11 @@ pub const BUCKET_BYTES_MAX: usize = BYTES_MAX / 2;
 /// than the full packets for which a bucket has room, so what was given up for want of room is late
 /// when it comes and not lost.
 pub const WINDOW: u32 = 1 << 13;
+/// Packets that one bucket may keep: a place is found among them with each that does not come in
+/// turn.
+const PLACES_MAX: usize = 2 * WINDOW as usize;
+/// And with those that were delivered since the first of them came.
+const ARRIVALS_MAX: usize = 2 * PLACES_MAX;
 /// A bucket that keeps nothing remembers no more than so many packets' places.
 const RESTING_PLACES: usize = 32;
 /// Numbers so far ahead are behind.
@@ -101,6 +106,16 @@ struct Place {
     at: u64,
 }
 
+/// What became of a packet whose turn is still to come.
+enum Kept {
+    /// It is kept.
+    New,
+    /// It is kept where it was said that it would not come.
+    Filled,
+    /// It was kept before.
+    Already,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     sequence: u32,
@@ -141,12 +156,13 @@ impl Reorder {
         }
         let before = line.weight();
         let due = now + hold;
-        if !line.keep(blocks, sequence, packet, due) {
-            return Taken::Duplicate;
+        match line.keep(blocks, sequence, packet, due) {
+            Kept::New => self.kept += 1,
+            Kept::Filled => {}
+            Kept::Already => return Taken::Duplicate,
         }
-        self.kept += 1;
         self.bytes += line.weight() - before;
-        let is_full = line.weight() > BUCKET_BYTES_MAX || self.bytes > BYTES_MAX;
+        let is_full = line.is_full() || self.bytes > BYTES_MAX;
         let goes_on = line.goes_on();
         self.due = Some(self.due.map_or(due, |first| first.min(due)));
         if is_full || goes_on {
@@ -283,7 +299,7 @@ impl Reorder {
         let line = self.buckets.get_mut(usize::from(bucket)).and_then(Option::as_mut);
         let Some(line) = line else { return false };
         let before = line.weight();
-        let is_full = before > BUCKET_BYTES_MAX || self.bytes > BYTES_MAX;
+        let is_full = line.is_full() || self.bytes > BYTES_MAX;
         let gives_up = is_full || line.due().is_some_and(|due| due <= now);
         if !line.give_out(blocks, gives_up, packet) {
             return false;
@@ -327,8 +343,8 @@ impl Bucket {
         }
     }
 
-    /// Keeps a packet whose turn is still to come; `false` if it is kept already.
-    fn keep(&mut self, blocks: &mut Blocks, sequence: u32, packet: &[u8], due: Instant) -> bool {
+    /// Keeps a packet whose turn is still to come.
+    fn keep(&mut self, blocks: &mut Blocks, sequence: u32, packet: &[u8], due: Instant) -> Kept {
         let next = self.next;
         let ahead = |place: &Place| place.sequence.wrapping_sub(next);
         let distance = sequence.wrapping_sub(next);
@@ -336,18 +352,27 @@ impl Bucket {
         let to = match self.places.back() {
             Some(last) if ahead(last) >= distance => {
                 match self.places.binary_search_by_key(&distance, ahead) {
-                    Ok(_) => return false,
-                    Err(to) => to,
+                    Ok(at) if self.places[at].len > 0 || packet.is_empty() => return Kept::Already,
+                    found => found,
                 }
             }
-            Some(_) | None => self.places.len(),
+            Some(_) | None => Err(self.places.len()),
         };
         let len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
         let at = self.forgotten + self.bytes.len() as u64;
         self.bytes.push(blocks, packet);
-        self.places.insert(to, Place { sequence, len, at });
         self.arrivals.push_back(Arrival { sequence, len, due });
-        true
+        let place = Place { sequence, len, at };
+        match to {
+            Ok(void) => {
+                self.places[void] = place;
+                Kept::Filled
+            }
+            Err(to) => {
+                self.places.insert(to, place);
+                Kept::New
+            }
+        }
     }
 
     /// Appends the first packet that is kept to `packet`, if it is next or what is missing before
@@ -381,10 +406,8 @@ impl Bucket {
             self.forgotten += u64::from(first.len);
             self.arrivals.pop_front();
         }
-        if self.places.is_empty() {
-            self.places.shrink_to(RESTING_PLACES);
-            self.arrivals.shrink_to(RESTING_PLACES);
-        }
+        shrink(&mut self.places);
+        shrink(&mut self.arrivals);
     }
 
     /// The turn of the next number has come and it is delivered.
@@ -420,9 +443,7 @@ impl Bucket {
             return;
         }
         let missing = self.missing.get_or_insert_default();
-        for back in 1..=sequence.wrapping_sub(self.next).min(WINDOW) {
-            missing.insert(sequence.wrapping_sub(back));
-        }
+        missing.insert_before(sequence, sequence.wrapping_sub(self.next).min(WINDOW));
         self.next = sequence;
     }
 
@@ -440,6 +461,13 @@ impl Bucket {
         self.arrivals.front().map(|first| first.due)
     }
 
+    /// Whether there is no room for more: a gap is given up then.
+    fn is_full(&self) -> bool {
+        self.weight() > BUCKET_BYTES_MAX
+            || self.places.len() > PLACES_MAX
+            || self.arrivals.len() > ARRIVALS_MAX
+    }
+
     /// Bytes that it keeps, with what is remembered of each packet.
     fn weight(&self) -> usize {
         self.bytes.len()
@@ -448,10 +476,29 @@ impl Bucket {
     }
 }
 
+/// Gives back room that is not needed: what a burst took is not held for what follows it.
+fn shrink<T>(queue: &mut VecDeque<T>) {
+    if queue.is_empty() || queue.capacity() / 4 > queue.len() {
+        queue.shrink_to((2 * queue.len()).max(RESTING_PLACES));
+    }
+}
+
 impl Window {
     fn insert(&mut self, sequence: u32) {
         let (word, bit) = Self::place(sequence);
         self.0[word] |= bit;
+    }
+
+    /// Inserts so many before `end`, at most all: word by word, since a peer says how many.
+    fn insert_before(&mut self, end: u32, count: u32) {
+        let mut left = count;
+        while left > 0 {
+            let (word, _) = Self::place(end.wrapping_sub(left));
+            let from = end.wrapping_sub(left) % 64;
+            let some = left.min(64 - from);
+            self.0[word] |= (u64::MAX >> (64 - some)) << from;
+            left -= some;
+        }
     }
 
     /// Returns whether it was there.

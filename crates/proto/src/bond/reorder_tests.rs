@@ -455,3 +455,53 @@ fn of_what_has_come_or_was_given_up_nothing_is_forgotten() {
     assert_eq!(exit.take(at(60_002), 1, HOLD), Taken::Duplicate);
     assert!(exit.is_at_rest());
 }
+
+#[test]
+fn what_comes_before_the_turn_in_which_it_was_not_to_come_takes_it() {
+    let mut exit = Exit::beginning_at(u32::MAX - 1);
+    exit.void(at(0), 2);
+    assert_eq!(exit.take(at(1), 3, HOLD), Taken::Kept);
+    assert_eq!(exit.take(at(2), 2, HOLD), Taken::Kept);
+    assert_eq!(exit.take(at(3), 2, HOLD), Taken::Duplicate);
+    exit.void(at(3), 2); // it is there
+    assert_eq!(exit.take(at(4), 1, HOLD), Taken::Kept);
+    assert_eq!(exit.take(at(5), 0, HOLD), Taken::Deliver);
+    assert_eq!(exit.next(at(5)), [1, 2, 3]);
+    assert!(exit.is_at_rest());
+}
+
+#[test]
+fn who_says_of_much_that_it_will_not_come_fills_no_memory() {
+    let mut exit = Exit::beginning_at(7);
+    // From the middle outwards, so that each has to be put between others.
+    let flood = 20 * PLACES_MAX as u32;
+    for step in 0..flood {
+        let number = if step % 2 == 0 { flood + step } else { flood - step };
+        exit.void(at(u64::from(step)), number);
+        exit.count(at(u64::from(step)));
+    }
+    let held = |exit: &Exit| {
+        let buckets = exit.reorder.buckets.iter().flatten();
+        buckets.map(|b| (b.places.capacity(), b.arrivals.capacity())).max().unwrap()
+    };
+    let (places, arrivals) = held(&exit);
+    assert!(places <= 4 * PLACES_MAX && arrivals <= 4 * ARRIVALS_MAX, "{places}, {arrivals}");
+    // One that is kept does not keep the room of those that were.
+    exit.count(at(10_000_000));
+    let last = exit.reorder.buckets[9].as_ref().unwrap().next.wrapping_sub(7);
+    exit.void(at(10_000_001), last + 10);
+    exit.void(at(10_000_001), last + 8);
+    exit.count(at(10_000_001));
+    let (places, arrivals) = held(&exit);
+    assert!(places <= RESTING_PLACES && arrivals <= RESTING_PLACES, "{places}, {arrivals}");
+}
+
+proptest! {
+    #[test]
+    fn many_numbers_at_once_are_as_many_one_by_one(end: u32, count in 0..=WINDOW) {
+        let (mut at_once, mut singly) = (Window::default(), Window::default());
+        at_once.insert_before(end, count);
+        (1..=count).for_each(|back| singly.insert(end.wrapping_sub(back)));
+        prop_assert_eq!(at_once.0, singly.0);
+    }
+}

@@ -76,24 +76,24 @@ pub struct Allowance {
     pub burst: f64,
 }
 
-/// What has been used of an allowance.
+/// What has been spent of an allowance.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Bucket {
-    used: f64,
+pub struct Spent {
+    spent: f64,
     at: Instant,
 }
 
-impl Bucket {
+impl Spent {
     /// Whether `len` more bytes may be sent now; they count as sent if so.
     pub fn take(&mut self, now: Instant, allowance: Allowance, len: usize) -> bool {
         let passed = now.saturating_since(self.at).as_secs_f64();
-        self.used = (self.used - passed * allowance.rate).max(0.0);
+        self.spent = (self.spent - passed * allowance.rate).max(0.0);
         self.at = now;
         #[expect(clippy::cast_precision_loss, reason = "bytes of a packet")]
-        let after = self.used + len as f64;
+        let after = self.spent + len as f64;
         let may = after <= allowance.burst;
         if may {
-            self.used = after;
+            self.spent = after;
         }
         may
     }
@@ -115,7 +115,7 @@ pub struct LiveFlow {
     used_at: Instant,
     is_wanted_early: bool,
     likeness: Likeness,
-    sent: Bucket,
+    sent: Spent,
     /// It was more than may leave early: until then it waits its turn like everything else.
     waits_until: Instant,
     /// Bytes of inner packets that were to leave, and that came, modulo 2^32.
@@ -315,7 +315,7 @@ impl LiveFlows {
             used_at: now,
             is_wanted_early,
             likeness: Likeness::default(),
-            sent: Bucket::default(),
+            sent: Spent::default(),
             waits_until: Instant::ZERO,
             carried: (0, 0),
             leaves: None,

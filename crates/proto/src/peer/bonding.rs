@@ -14,6 +14,7 @@ use crate::bond::choice;
 use crate::bond::entry::{QUANTUM, Stay, WAIT_MAX};
 use crate::bond::schedule::{Among, Given, Way};
 use crate::error::DropReason;
+use crate::flow::live::Allowance;
 use crate::flow::priority::Level;
 use crate::flow::{self, Entrance};
 use crate::pack::Framing;
@@ -22,7 +23,7 @@ use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 use crate::wire::data::OVERHEAD;
 use crate::wire::frame::{self, Frame};
-use crate::wire::inner::{InnerPacket, InnerView, TCP, UDP};
+use crate::wire::inner::{InnerPacket, InnerView, TCP};
 use crate::wire::tcp::{Flags, Segment};
 
 /// When the outbox was full, the rest follows after this.
@@ -33,6 +34,11 @@ const RUN: Duration = Duration::from_micros(500);
 const ASSISTED_QUEUE: Duration = Duration::from_millis(15);
 /// Datagrams up to this length that are not TCP's: questions, answers, voice. They wait for nobody.
 pub(super) const SMALL: usize = 300;
+/// The part of what all paths carry that may leave before all that waits: acknowledgements of as
+/// much as twenty times that, small datagrams, beginnings,
+const HURRY_PART: f64 = 0.5;
+/// and bytes beyond that which may follow one another.
+const HURRY_BURST: f64 = 64_000.0;
 
 impl Peer {
     /// Sends an inner packet, which is bonded: at once what somebody waits for, by the path that
@@ -50,6 +56,7 @@ impl Peer {
         }
         if is_urgent(view, &packet)
             && let Some(path) = self.quickest(cx, packet.len())
+            && self.may_hurry(cx.now, packet.len())
         {
             if self.bond.scheduler.copies() {
                 return self.send_by_all(cx, path, view, packet, kept);
@@ -80,6 +87,14 @@ impl Peer {
             self.serve_bond(cx);
         }
         Ok(())
+    }
+
+    /// Whether something may leave before all that waits: a part of what the paths carry may, or
+    /// much that is small would keep the rest from ever leaving.
+    fn may_hurry(&mut self, now: Instant, len: usize) -> bool {
+        let carried: f64 = self.bond.ways.iter().map(Way::rate).sum();
+        let allowance = Allowance { rate: carried * HURRY_PART, burst: HURRY_BURST };
+        self.live.hurried.take(now, allowance, len)
     }
 
     /// How much a packet is preferred to others.
@@ -486,8 +501,7 @@ fn is_urgent(view: &InnerView, packet: &InnerPacket<'_>) -> bool {
     match view.protocol {
         TCP => Segment::parse(view, packet)
             .is_some_and(|segment| segment.len == 0 && !ends(segment.flags)),
-        UDP => packet.len() <= SMALL,
-        _ => true,
+        _ => packet.len() <= SMALL,
     }
 }
 

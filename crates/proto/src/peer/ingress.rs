@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::epoch::{Opened, Standing};
 use super::index::{EpochId, Lead};
 use super::live::Came;
+use super::order::VOIDS_MAX;
 use super::{Context, Event, Peer, Side};
 use crate::error::{DropReason, PeerError};
 use crate::flow::Verdict;
@@ -125,11 +126,22 @@ impl Peer {
     /// Takes the frames one by one. Returns what they call for.
     fn take_frames(&mut self, cx: &mut Context<'_>, arrival: Arrival, plaintext: &[u8]) -> Elicits {
         let mut elicits = Elicits::Nothing;
+        let (mut challenged, mut voids) = (false, 0);
         for frame in Frames::new(plaintext) {
             let taken = frame.and_then(|frame| {
                 elicits = elicits.max(elicited_by(&frame));
                 if arrival.delivered && frame.carries_packet() {
                     return Ok(());
+                }
+                // An answer may be as large as the datagram: there is one, not one for each.
+                let is_challenge = matches!(frame, Frame::Challenge(_));
+                if is_challenge && std::mem::replace(&mut challenged, true) {
+                    return Err(DropReason::BadFrame);
+                }
+                let is_void = matches!(frame, Frame::Void { .. });
+                voids += usize::from(is_void);
+                if is_void && voids > VOIDS_MAX {
+                    return Err(DropReason::BadFrame);
                 }
                 self.take_frame(cx, arrival, frame)
             });

@@ -18,7 +18,7 @@ use crate::bond::schedule::Way;
 use crate::error::DropReason;
 use crate::flow;
 use crate::flow::classify::Class;
-use crate::flow::live::{Allowance, Bucket, Early, LiveFlow, LiveFlows};
+use crate::flow::live::{Allowance, Early, LiveFlow, LiveFlows, Spent};
 use crate::flow::tuple;
 use crate::outbox::Draft;
 use crate::pack::{self, Framing};
@@ -73,7 +73,9 @@ pub(crate) struct Live {
     recent: Recent,
     /// Those of which a copy has yet to follow by the same path.
     twins: Recent,
-    copies: Bucket,
+    copies: Spent,
+    /// What left before all that waited.
+    pub(super) hurried: Spent,
     /// Gateway: the client has said in this epoch what it wants early.
     told: bool,
     /// Room for the choice: the paths that carry, the earliest first.

@@ -89,14 +89,13 @@ fn a_gateway_answers_by_the_path_by_which_a_flow_comes() {
 
 #[test]
 fn copies_have_a_budget() {
-    let mut bucket = Bucket::default();
+    let mut spent = Spent::default();
     let budget = copies(1e6);
-    let sent =
-        |bucket: &mut Bucket, now| (0..1_000).filter(|_| bucket.take(now, budget, 200)).count();
-    assert_eq!(sent(&mut bucket, at(0)), 160, "32,000 bytes at once");
-    assert_eq!(sent(&mut bucket, at(500)), 80, "and as many in a second");
-    assert_eq!(sent(&mut bucket, at(500)), 0);
-    assert_eq!(sent(&mut bucket, at(60_000)), 160);
+    let sent = |spent: &mut Spent, now| (0..1_000).filter(|_| spent.take(now, budget, 200)).count();
+    assert_eq!(sent(&mut spent, at(0)), 160, "32,000 bytes at once");
+    assert_eq!(sent(&mut spent, at(500)), 80, "and as many in a second");
+    assert_eq!(sent(&mut spent, at(500)), 0);
+    assert_eq!(sent(&mut spent, at(60_000)), 160);
     assert_eq!(copies(1e7).rate, 200_000.0, "or 2 % of what there is");
 }
 

@@ -20,14 +20,16 @@ const REST: Duration = Duration::from_millis(1);
 const HOLD_TRIPS: f64 = 3.5;
 /// The least and the most of it.
 const HOLD_MIN: Duration = Duration::from_millis(30);
-const HOLD_MAX: Duration = Duration::from_millis(1_500);
+pub(super) const HOLD_MAX: Duration = Duration::from_millis(1_500);
 /// What comes after its turn was given up shows that a path has become slower than its round trip
 /// tells yet: gaps are held open for so many times as long,
 const LATE_HOLD: u32 = 2;
 /// for so long after it.
 const LATE_FRESH: Duration = Duration::from_secs(5);
-/// Numbers of which one datagram says that they will not come.
-const VOIDS_MAX: usize = (BASE_DATAGRAM - OVERHEAD) / frame::VOID_LEN;
+/// Numbers of which one datagram says that they will not come: few are lost for good, and each has
+/// its place among much to be found.
+pub(super) const VOIDS_MAX: usize = 32;
+const _: () = assert!(VOIDS_MAX * frame::VOID_LEN <= BASE_DATAGRAM - OVERHEAD);
 /// Sequences of which one datagram says where they ended.
 const ENDS_MAX: usize = (BASE_DATAGRAM - OVERHEAD) / frame::ENDED_LEN;
 

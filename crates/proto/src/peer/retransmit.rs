@@ -332,7 +332,7 @@ impl Peer {
             frame::emit_retransmission_header(&mut whole, serial, number);
         }
         whole.extend_from_slice(&kept.frame);
-        let path = self.paths.get_mut(by).ok_or(DropReason::NoRoute)?;
+        let path = self.paths.get_to_send(by).ok_or(DropReason::NoRoute)?;
         path.retransmitted += 1;
         if whole.len() <= path.mtu.datagram() - OVERHEAD {
             let load = Load::Repair { first_at: kept.first_at, attempts: kept.attempts + 1 };

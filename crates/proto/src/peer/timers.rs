@@ -361,13 +361,14 @@ impl Peer {
         for (epoch, path, report, declines) in reports {
             let usable =
                 |id: &PathId| self.paths.get(*id).is_some_and(|p| p.health != Health::Gone);
-            let Some(path) = path.filter(usable).or(fallback) else { continue };
+            let own = path.filter(usable);
+            let Some(path) = own.or(fallback) else { continue };
             let fill = |draft: &mut Draft<'_>| Frame::Feedback(report).emit(draft.frames());
             if let Err(reason) = self.send_under(cx, epoch, path, Load::Report, fill) {
                 cx.drops.count(reason);
             }
-            if declines {
-                self.distrust(cx, path);
+            if let Some(own) = own.filter(|_| declines) {
+                self.distrust(cx, own);
             }
         }
     }

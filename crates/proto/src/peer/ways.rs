@@ -14,6 +14,9 @@ use crate::time::{Duration, Instant};
 /// All paths are looked at anew after so long: few packets at any rate, and less than feedback
 /// takes to tell of anything.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// One way is longer than another by no more than a gap is held open: what the clock of the peer
+/// says beyond that is not believed.
+const LONGER_MAX: Duration = super::order::HOLD_MAX;
 
 impl Peer {
     /// Whether data goes by what is shared among paths.
@@ -140,6 +143,6 @@ fn compare_delays(ways: &mut [Way]) {
     let Some(shortest) = shortest.flatten() else { return };
     for way in ways {
         let more = way.least.map_or(0, |least| least.wrapping_sub(shortest));
-        way.delay = Duration::from_micros(more.into());
+        way.delay = Duration::from_micros(more.into()).min(LONGER_MAX);
     }
 }

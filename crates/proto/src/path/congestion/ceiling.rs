@@ -158,7 +158,7 @@ impl Ceiling {
         self.holds = now < self.holds_until;
         let (delivered, lost) = (bytes.0 as f64 / datagram, bytes.1 as f64 / datagram);
         if let Some(attempt) = &mut self.attempt {
-            attempt.rounds += 1;
+            attempt.rounds = attempt.rounds.saturating_add(1);
             if attempt.rounds <= ROUNDS_BEFORE {
                 return None;
             }
