@@ -151,8 +151,9 @@ fn flow(report: &FlowReport, whose: Option<&Whose>, session: Option<&PeerStatus>
         None => carries_data(path),
     };
     let link = |path: u32| whose.and_then(|whose| whose.links.get(&path));
-    let links = paths.iter().filter(carries).filter_map(|path| link(path.id));
-    let links: BTreeSet<&String> = links.collect();
+    let ways: Vec<&PathStatus> = paths.iter().filter(carries).collect();
+    let links: BTreeSet<&String> = ways.iter().filter_map(|path| link(path.id)).collect();
+    let remotes: BTreeSet<SocketAddr> = ways.iter().map(|path| path.remote()).collect();
     let suite = session.and_then(|session| session.profile?.suite());
     json!({
         "tuple": self::tuple(tuple),
@@ -170,6 +171,7 @@ fn flow(report: &FlowReport, whose: Option<&Whose>, session: Option<&PeerStatus>
         "path": path,
         "link": path.and_then(link),
         "links": links,
+        "remotes": remotes,
         "held_bytes": report.held_bytes,
         "owed_bytes": report.owed_bytes,
         "state": state.label(),

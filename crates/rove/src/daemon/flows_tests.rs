@@ -101,6 +101,7 @@ fn keys_are_as_documented() {
             "path": null,
             "link": null,
             "links": [],
+            "remotes": [],
             "held_bytes": 80,
             "owed_bytes": 7,
             "level": 3,
@@ -131,6 +132,7 @@ fn a_flow_names_the_links_by_which_it_leaves() {
     let told = flow(&bulk, Some(&whose), Some(&session));
     assert_eq!((&told["path"], &told["link"]), (&json!(4), &json!("wlan0")));
     assert_eq!(told["links"], json!(["wlan0", "wwan0"]), "whichever is earliest");
+    assert_eq!(told["remotes"], json!(["192.0.2.1:4500"]), "each once");
     let tuple = Tuple { protocol: UDP, ..bulk.tuple };
     let call = FlowReport { tuple, path: Some(PathId(5)), class: Class::RealTime, ..bulk };
     let told = flow(&call, Some(&whose), Some(&session));
