@@ -323,7 +323,7 @@ impl fmt::Display for Why {
                 f.write_str("leaves at once by the path that is earliest, as qos.low_latency says")
             }
             Self::Raced => f.write_str("leaves by every path: the first answer counts"),
-            Self::InTurn => f.write_str("waits its turn, and leaves by whichever path is earliest"),
+            Self::InTurn => f.write_str("waits its turn, and leaves as the scheduler says"),
             Self::TooMuch => f.write_str("too much to leave at once: waits its turn"),
             Self::Refused => {
                 f.write_str("refused by the gateway: not among this peer's destinations")

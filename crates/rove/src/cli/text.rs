@@ -47,7 +47,11 @@ what was held. [persistence] in DIR/client.toml and DIR/gateway.toml says what i
 pub(super) const EXPLAIN: &str = "\
 Example: rove explain 192.0.2.9:443
 
-Words are compared with a connection's protocol, class, addresses and ports; all of them must fit.";
+Words are compared with a connection's protocol, class, addresses and ports; all of them must fit.
+
+`goes by` names its links, at a gateway the addresses where its paths lead; `chosen` says whether
+the mode, the scheduler or the connection itself made it that. What somebody waits for (questions,
+acknowledgements) leaves at once by the path that has it there first, unless it goes by several.";
 
 pub(super) const REHEARSE: &str = "\
 The link itself is not touched: Rove leaves it alone as if it had been unplugged, and takes it back

@@ -60,6 +60,7 @@ fn explanation(flow: &Value) -> String {
         ("class", field(flow, "class").to_owned()),
         ("sealed by", field(flow, "profile").to_owned()),
         ("goes by", goes_by(flow)),
+        ("chosen", field(flow, "chosen").to_owned()),
         ("state", format!("{}, {}", field(flow, "stage"), field(flow, "state"))),
         ("held", bytes(number("held_bytes"))),
         ("owed", bytes(number("owed_bytes"))),

@@ -98,6 +98,12 @@ fn it_is_explained_by_what_it_goes() {
     assert_eq!(goes_by(&flow), both, "at a gateway, which chooses no link");
     flow["links"] = json!(["wlan0", "wwan0"]);
     assert_eq!(goes_by(&flow), "wlan0 and wwan0");
+    flow["chosen"] = "scheduler round-robin: by each path in its turn".into();
+    let text = explanation(&flow);
+    assert!(
+        text.contains("  chosen     scheduler round-robin: by each path in its turn\n"),
+        "{text}"
+    );
 }
 
 #[test]

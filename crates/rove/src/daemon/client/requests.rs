@@ -88,7 +88,7 @@ impl Client<'_> {
                 Some((path.id, link.name.clone()))
             };
             let links = paths.iter().filter_map(link).collect();
-            Whose { peer: encoding::to_text(&key.0), links }
+            Whose { peer: encoding::to_text(&key.0), links, mode: Some(self.config.paths.mode) }
         })
     }
 
