@@ -469,7 +469,7 @@ impl Client<'_> {
             Some(lease) => plan::client(&self.config, lease, &self.remotes),
             None => plan::client_before(&self.config, &self.remotes),
         };
-        let subflows = plan::subflows(&self.config.paths, &self.ranked);
+        let subflows = plan::subflows(&self.config.paths, self.there());
         Ok(self.applier.apply(&Plan { subflows, ..plan })?)
     }
 }
