@@ -38,6 +38,12 @@ new address must lead here already: this command tells clients, and changes no n
 must be in DIR, since it signs where the gateway is reached. Clients that are away find the gateway
 by its name, if one of its endpoints has one.";
 
+pub(super) const PATHS: &str = "\
+RTT is the round trip, OUT and IN what arrives of each direction, QUEUE how long what is sent waits
+on its way. A hyphen stands for what is not known: rates, QUEUE and LOSS while nothing was sent for
+two seconds, SHARE while nothing goes by several. --watch draws anew on a terminal; elsewhere what
+is shown follows what was shown before, after an empty line.";
+
 pub(super) const FLOWS: &str = "\
 What is held comes first, then what was used last. STATE is how far a connection is (opening,
 established, closing); or suspended while no path carries, resuming while its other end gets what it
