@@ -163,6 +163,7 @@ impl Peer {
     ) -> usize {
         let live = &self.live.flows;
         let first = reports.len();
+        let is_alone = !self.bond.is_shared;
         let mut looked_at = self.flows.report(now, place, places, reports);
         for report in &mut reports[first..] {
             live.complete(now, report);
@@ -173,6 +174,9 @@ impl Peer {
         let entry = &self.bond.entry;
         for report in &mut reports[first..] {
             self.flows.complete(report);
+            if is_alone {
+                report.leaves_alone();
+            }
             let bucket = flow::bucket_of(&report.tuple);
             let queue = |bound| Queue { bytes: entry.queued(bucket), bound };
             report.queue = entry.bound(bucket).map(queue);

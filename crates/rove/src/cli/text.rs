@@ -48,7 +48,8 @@ pub(super) const FLOWS: &str = "\
 What is held comes first, then what was used last. STATE is how far a connection is (opening,
 established, closing); or suspended while no path carries, resuming while its other end gets what it
 missed, assisted while it is acknowledged here and several links carry it, broken when a crash lost
-what was held. [persistence] in DIR/client.toml and DIR/gateway.toml says what is held.";
+what was held. [persistence] in DIR/client.toml and DIR/gateway.toml says what is held. Of datagrams
+a gateway knows the flows of clients whose links carry together (mode full).";
 
 pub(super) const EXPLAIN: &str = "\
 Example: rove explain 192.0.2.9:443
