@@ -285,3 +285,19 @@ fn what_is_carried_is_told_of_with_why_it_goes_where_it_goes() {
     pair.run(Duration::from_secs(61));
     assert!(told(&pair).is_empty(), "nobody has said anything for a minute");
 }
+
+#[test]
+fn a_client_with_one_path_tells_of_datagrams_too() {
+    let mut pair = bonded();
+    pair.tell_client(Command::SetMode(Mode::Backup));
+    pair.run(ms(500));
+    let told = |node: &rove_proto::node::Node, now| {
+        let flows = node.flows(now, None).flows.into_iter();
+        flows.map(|(_, flow)| flow).find(|flow| flow.tuple.local.1 == 40_000)
+    };
+    speak(&mut pair, 0..20);
+    pair.run(ms(100));
+    let call = told(&pair.client, pair.now).expect("it is observed");
+    assert_eq!((call.sent, call.received), (4_000, 4_000));
+    assert_eq!((call.class, call.why, call.path), (Class::RealTime, Why::AtOnce, None));
+}

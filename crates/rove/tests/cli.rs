@@ -29,6 +29,7 @@ fn help_is_everywhere_and_does_not_change_by_accident() {
         ("help-gateway-move.txt", "gateway move --help"),
         ("help-up.txt", "up --help"),
         ("help-status.txt", "status --help"),
+        ("help-paths.txt", "paths --help"),
         ("help-flows.txt", "flows --help"),
         ("help-explain.txt", "explain --help"),
         ("help-rehearse.txt", "rehearse --help"),
@@ -46,7 +47,7 @@ fn help_is_everywhere_and_does_not_change_by_accident() {
     for command in ["run", "peers", "flows", "revoke", "backup", "restore"] {
         rove(["gateway", command, "--help"]).ok();
     }
-    for command in ["down", "paths", "reload"] {
+    for command in ["down", "reload"] {
         rove([command, "--help"]).ok();
     }
 }
@@ -74,6 +75,7 @@ fn wrong_usage_is_two() {
         "explain",
         "rehearse",
         "rehearse --unplug eth1 --for 0s",
+        "paths --for 3s",
         "set",
         "set mode",
         "set mode both",
@@ -437,6 +439,10 @@ fn where_nothing_runs_there_are_no_connections() {
     }
     let paths = rove_in(dir.path(), "gateway paths laptop --json").ok();
     assert_eq!(paths, "{\"complete\":true,\"known\":0,\"paths\":[]}\n");
+    assert_eq!(rove_in(dir.path(), "paths --watch --for 1s --json").ok(), "[]\n[]\n");
+    let watched = rove_in(dir.path(), "paths --watch --for 1s").ok();
+    let once = rove_in(dir.path(), "paths").ok();
+    assert_eq!(watched, format!("{once}\n{once}"), "no terminal: plain lines");
     for line in ["explain tcp", "rehearse --unplug eth1"] {
         let error = rove_in(dir.path(), line).fails();
         assert!(error.contains("connect with `rove up`"), "{error}");

@@ -130,6 +130,33 @@ fn a_connection_goes_on_when_either_link_dies() {
 }
 
 #[test]
+fn a_rehearsal_does_without_the_subflows_of_its_link() {
+    in_namespace("a_rehearsal_does_without_the_subflows_of_its_link", || {
+        let lab = Lab::new("MPTCP, and a rehearsal");
+        second_cable();
+        let _gateway = lab.gateway();
+        serve_pattern("server", FILE, LEN);
+        up(&lab, MPTCP);
+        let both = ["second", "to-router"];
+        wait_until("a subflow by each link", || subflows(&lab) == both);
+        for (unplugged, other) in [("second", "to-router"), ("to-router", "second")] {
+            let line = format!("rehearse --unplug {unplugged} --for 3s --json");
+            thread::scope(|scope| {
+                let rehearsing = scope.spawn(|| lab.rove("client", &line).ok());
+                wait_until("it goes by the other alone", || subflows(&lab) == [other]);
+                let counted = received(unplugged);
+                fetch();
+                let carried = received(unplugged) - counted;
+                assert!(carried < PART, "{carried} bytes by what was unplugged");
+                rehearsing.join().unwrap();
+            });
+            wait_until("it is back", || subflows(&lab) == both);
+        }
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
 fn where_an_end_has_no_mptcp_one_connection_carries() {
     in_namespace("where_an_end_has_no_mptcp_one_connection_carries", || {
         let lab = Lab::new("no MPTCP");

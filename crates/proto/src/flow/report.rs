@@ -131,6 +131,8 @@ pub enum Why {
     InTurn,
     /// They would leave early, and are too much for that.
     TooMuch,
+    /// Datagrams that leave by the one path that there is.
+    AtOnce,
     /// The gateway said that this peer may not send there.
     Refused,
     /// Somebody beyond the gateway said that nobody may.
@@ -182,6 +184,16 @@ impl Flows {
         let flows = flows.filter(|flow| !flow.is_over());
         reports.extend(flows.map(|flow| flow.report(now, self.is_up)));
         to - place
+    }
+}
+
+impl FlowReport {
+    /// One path carries all there is: nothing was chosen for a flow.
+    pub(crate) const fn leaves_alone(&mut self) {
+        self.path = None;
+        if matches!(self.why, Why::Spoken | Why::Wanted | Why::Raced | Why::InTurn | Why::TooMuch) {
+            self.why = Why::AtOnce;
+        }
     }
 }
 
@@ -323,8 +335,9 @@ impl fmt::Display for Why {
                 f.write_str("leaves at once by the path that is earliest, as qos.low_latency says")
             }
             Self::Raced => f.write_str("leaves by every path: the first answer counts"),
-            Self::InTurn => f.write_str("waits its turn, and leaves by whichever path is earliest"),
+            Self::InTurn => f.write_str("waits its turn, and leaves as the scheduler says"),
             Self::TooMuch => f.write_str("too much to leave at once: waits its turn"),
+            Self::AtOnce => f.write_str("leaves at once: one path carries"),
             Self::Refused => {
                 f.write_str("refused by the gateway: not among this peer's destinations")
             }

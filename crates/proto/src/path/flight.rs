@@ -411,7 +411,7 @@ impl Flight {
         let (sent, received) = self.settled;
         let upto = feedback.largest + 1;
         let arrived = feedback.received.saturating_sub(received);
-        self.loss.sample(upto.saturating_sub(sent), arrived);
+        self.loss.sample(now, upto.saturating_sub(sent), arrived);
         self.decline.sample(now, upto.saturating_sub(sent), arrived);
         self.settled = (upto, feedback.received.max(received));
     }

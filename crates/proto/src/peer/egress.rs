@@ -7,7 +7,7 @@ use super::paths::Choice;
 use super::share::note_idle;
 use super::{Context, Peer};
 use crate::error::{CloseCode, DropReason};
-use crate::flow::{self, Passage, clamp};
+use crate::flow::{self, Passage, clamp, tuple};
 use crate::outbox::Draft;
 use crate::pack::{self, Framing, fragment};
 use crate::path::{Health, Path, PathId};
@@ -120,6 +120,7 @@ impl Peer {
         if choice.copy.is_none() && self.is_bonded(cx) {
             return self.send_bonded(cx, view, packet, kept);
         }
+        self.note_alone(cx.now, tuple::Way::Out, view, &packet);
         let framing = self.framing(choice, view);
         let load = Load::Packet { elsewhere: kept };
         let sent = self.send_packet(cx, choice.original, load, framing, view, packet);

@@ -399,12 +399,12 @@ impl Peer {
 
     /// An inner packet has come that the peer may send.
     pub(super) fn hear_live(&mut self, now: Instant, came: Came, view: &InnerView, packet: &[u8]) {
+        let whole = InnerPacket::whole(packet);
         let path = match came {
-            Came::Alone => return,
+            Came::Alone => return self.note_alone(now, tuple::Way::In, view, &whole),
             Came::Beside(path) => Some(path),
             Came::InTurn => None,
         };
-        let whole = InnerPacket::whole(packet);
         if let Some(flow) = self.live.flows.observe(now, tuple::Way::In, view, &whole)
             && let Some(path) = path
         {
@@ -415,9 +415,23 @@ impl Peer {
         }
     }
 
+    /// Client: a packet goes `way` by the one path that carries. Nothing is decided by that, but
+    /// its user may want to see the flow. A gateway would need a table for each of its sessions.
+    pub(super) fn note_alone(
+        &mut self,
+        now: Instant,
+        way: tuple::Way,
+        view: &InnerView,
+        packet: &InnerPacket<'_>,
+    ) {
+        if matches!(self.side, Side::Gateway(_)) {
+            self.live.flows.observe(now, way, view, packet);
+        }
+    }
+
     /// Whether what left at `at` is of no use any more.
     pub(super) fn is_too_late(&self, now: Instant, at: Instant, packet: &[u8]) -> bool {
-        if now.saturating_since(at) <= PLAY_OUT {
+        if !self.bond.is_shared || now.saturating_since(at) <= PLAY_OUT {
             return false;
         }
         let Ok(view) = InnerView::parse(packet, packet.len()) else { return false };

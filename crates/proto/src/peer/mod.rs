@@ -379,7 +379,7 @@ impl Peer {
         PathStatus::of(
             path,
             self.paths.active_id() == Some(path.id),
-            flight.map_or(0.0, |flight| flight.loss().share()),
+            flight.map(crate::path::flight::Flight::loss).unwrap_or_default(),
             flight.and_then(crate::path::flight::Flight::unanswered_since),
         )
     }

@@ -12,6 +12,7 @@ use crate::id::{LinkId, PeerKey};
 use crate::outbox::Route;
 use crate::path::delay::Delay;
 use crate::path::feedback::Reports;
+use crate::path::loss::Loss;
 use crate::path::rate::Rate;
 use crate::path::{Health, Path, Trust};
 use crate::time::{Duration, Instant};
@@ -92,8 +93,8 @@ pub struct PathStatus {
     pub rx_rate: Rate,
     /// How much longer than need be what this end sends is on its way.
     pub delay: Delay,
-    /// Lost part of what was sent, 0 to 1.
-    pub loss: f64,
+    /// Lost part of what was sent.
+    pub loss: Loss,
     /// The UDP payload that it is known to carry, in bytes.
     pub mtu: usize,
     /// Whether there is a NAT on it.
@@ -117,7 +118,7 @@ pub struct PathStatus {
 }
 
 impl PathStatus {
-    pub(crate) fn of(path: &Path, in_use: bool, loss: f64, unanswered: Option<Instant>) -> Self {
+    pub(crate) fn of(path: &Path, in_use: bool, loss: Loss, unanswered: Option<Instant>) -> Self {
         Self {
             id: path.id.0,
             route: path.route,
@@ -162,6 +163,7 @@ impl Peer {
     ) -> usize {
         let live = &self.live.flows;
         let first = reports.len();
+        let is_alone = !self.bond.is_shared;
         let mut looked_at = self.flows.report(now, place, places, reports);
         for report in &mut reports[first..] {
             live.complete(now, report);
@@ -172,6 +174,9 @@ impl Peer {
         let entry = &self.bond.entry;
         for report in &mut reports[first..] {
             self.flows.complete(report);
+            if is_alone {
+                report.leaves_alone();
+            }
             let bucket = flow::bucket_of(&report.tuple);
             let queue = |bound| Queue { bytes: entry.queued(bucket), bound };
             report.queue = entry.bound(bucket).map(queue);

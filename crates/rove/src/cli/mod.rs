@@ -49,7 +49,8 @@ pub enum Command {
     /// Show whether the tunnel carries, and since when
     Status(OutputArgs),
     /// Show every path: its link, addresses, round trip, rate, share, loss
-    Paths(OutputArgs),
+    #[command(after_help = text::PATHS)]
+    Paths(PathsArgs),
     /// Show open connections: what is held of each, and why; of a client, else of a gateway
     #[command(after_help = text::FLOWS)]
     Flows(OutputArgs),
@@ -195,6 +196,20 @@ pub enum GatewayCommand {
 #[derive(Args, Debug, Clone, Copy)]
 pub struct OutputArgs {
     /// Print JSON; keys are only ever added
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How the paths of a client come out.
+#[derive(Args, Debug, Clone, Copy)]
+pub struct PathsArgs {
+    /// Show them again every second, until interrupted
+    #[arg(long)]
+    pub watch: bool,
+    /// With --watch: for how long [default: until interrupted]
+    #[arg(long = "for", value_name = "TIME", requires = "watch")]
+    pub lasts: Option<Lifetime>,
+    /// Print JSON, with --watch a line each time; keys are only ever added
     #[arg(long)]
     pub json: bool,
 }

@@ -38,16 +38,27 @@ new address must lead here already: this command tells clients, and changes no n
 must be in DIR, since it signs where the gateway is reached. Clients that are away find the gateway
 by its name, if one of its endpoints has one.";
 
+pub(super) const PATHS: &str = "\
+RTT is the round trip, OUT and IN what arrives of each direction, QUEUE how long what is sent waits
+on its way. A hyphen stands for what is not known: rates, QUEUE and LOSS while nothing was sent for
+two seconds, SHARE while nothing goes by several. --watch draws anew on a terminal; elsewhere what
+is shown follows what was shown before, after an empty line.";
+
 pub(super) const FLOWS: &str = "\
 What is held comes first, then what was used last. STATE is how far a connection is (opening,
 established, closing); or suspended while no path carries, resuming while its other end gets what it
 missed, assisted while it is acknowledged here and several links carry it, broken when a crash lost
-what was held. [persistence] in DIR/client.toml and DIR/gateway.toml says what is held.";
+what was held. [persistence] in DIR/client.toml and DIR/gateway.toml says what is held. Of datagrams
+a gateway knows the flows of clients whose links carry together (mode full).";
 
 pub(super) const EXPLAIN: &str = "\
 Example: rove explain 192.0.2.9:443
 
-Words are compared with a connection's protocol, class, addresses and ports; all of them must fit.";
+Words are compared with a connection's protocol, class, addresses and ports; all of them must fit.
+
+`goes by` names its links, at a gateway the addresses where its paths lead; `chosen` says whether
+the mode, the scheduler or the connection itself made it that. What somebody waits for (questions,
+acknowledgements) leaves at once by the path that has it there first, unless it goes by several.";
 
 pub(super) const REHEARSE: &str = "\
 The link itself is not touched: Rove leaves it alone as if it had been unplugged, and takes it back

@@ -52,18 +52,14 @@ pub(super) fn up(home: &Home, mut args: UpArgs, format: Option<LogFormat>) -> Re
     if args.foreground {
         return run(home, &args, format, &mut |carries| {
             notify(&[sd_notify::NotifyState::Ready]);
-            if let Some(warning) = &carries.warning {
-                tracing::warn!("{warning}");
-            }
+            carries.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
             output::line(&carries.line)
         });
     }
     let mut child = start_detached(home, args.invite())?;
     let said = hear(&mut child)?;
     let line = |kind| said.lines().find_map(|line| line.strip_prefix(kind));
-    if let Some(warning) = line(WARNING) {
-        output::warning(warning);
-    }
+    said.lines().filter_map(|line| line.strip_prefix(WARNING)).for_each(output::warning);
     match (line(CARRIES), line(FAILED)) {
         (Some(line), _) => output::line(line),
         (None, Some(why)) => Err(anyhow!("{why}")),
@@ -141,7 +137,7 @@ fn run_detached(home: &Home, args: &UpArgs, format: Option<LogFormat>) -> Result
     let ended = run(home, args, format, &mut |carries| {
         // A parent that is gone was interrupted: nobody wants the tunnel any more.
         let gone = "the starting process is gone";
-        if let Some(warning) = &carries.warning {
+        for warning in &carries.warnings {
             write_line(WARNING, warning).context(gone)?;
         }
         write_line(CARRIES, &carries.line).context(gone)?;

@@ -56,13 +56,11 @@ fn is_meant(flow: &Value, words: &[String]) -> bool {
 /// All that is known of one connection, a line for each.
 fn explanation(flow: &Value) -> String {
     let number = |name| flow.get(name).and_then(Value::as_u64).unwrap_or_default();
-    let links = flow.get("links").and_then(Value::as_array).map(Vec::as_slice);
-    let links: Vec<_> = links.unwrap_or_default().iter().filter_map(Value::as_str).collect();
-    let by = if links.is_empty() { "nothing yet".to_owned() } else { links.join(" and ") };
     let lines = [
         ("class", field(flow, "class").to_owned()),
         ("sealed by", field(flow, "profile").to_owned()),
-        ("goes by", by),
+        ("goes by", goes_by(flow)),
+        ("chosen", field(flow, "chosen").to_owned()),
         ("state", format!("{}, {}", field(flow, "stage"), field(flow, "state"))),
         ("held", bytes(number("held_bytes"))),
         ("owed", bytes(number("owed_bytes"))),
@@ -76,6 +74,19 @@ fn explanation(flow: &Value) -> String {
         text.push_str(&format!("{INDENT}{name:<9}  {value}\n"));
     }
     text
+}
+
+/// By which links it goes; at a gateway, which has none of its own to choose among, to where.
+fn goes_by(flow: &Value) -> String {
+    let named = |name| {
+        let all = flow.get(name).and_then(Value::as_array).map(Vec::as_slice);
+        all.unwrap_or_default().iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" and ")
+    };
+    match (named("links"), named("remotes")) {
+        (links, _) if !links.is_empty() => links,
+        (_, remotes) if !remotes.is_empty() => format!("what leads to {remotes}"),
+        (_, _) => "nothing yet".to_owned(),
+    }
 }
 
 /// Its level, where that is not the usual one, and what follows from it now.

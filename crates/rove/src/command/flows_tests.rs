@@ -85,6 +85,28 @@ fn it_is_explained_how_long_its_packets_may_wait() {
 }
 
 #[test]
+fn it_is_explained_by_what_it_goes() {
+    let mut flow = flow("normal", 0, 0, V4, "carried");
+    let goes_by = |flow: &Value| {
+        let text = explanation(flow);
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix("  goes by    "));
+        lines.next().unwrap().to_owned()
+    };
+    assert_eq!(goes_by(&flow), "nothing yet");
+    flow["remotes"] = json!(["203.0.113.5:40112", "203.0.115.2:40113"]);
+    let both = "what leads to 203.0.113.5:40112 and 203.0.115.2:40113";
+    assert_eq!(goes_by(&flow), both, "at a gateway, which chooses no link");
+    flow["links"] = json!(["wlan0", "wwan0"]);
+    assert_eq!(goes_by(&flow), "wlan0 and wwan0");
+    flow["chosen"] = "scheduler round-robin: by each path in its turn".into();
+    let text = explanation(&flow);
+    assert!(
+        text.contains("  chosen     scheduler round-robin: by each path in its turn\n"),
+        "{text}"
+    );
+}
+
+#[test]
 fn long_addresses_have_a_line_of_their_own() {
     let flows = [flow("suspended", 1, 7_200_000, V6, "kept: no path carries")];
     let text = text(&reply("gateway", &flows));

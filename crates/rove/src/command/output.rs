@@ -23,10 +23,16 @@ pub(super) fn json(value: &Value) -> Result<()> {
 
 /// Prints text as it is. A reader that has gone away has read what it wanted.
 pub(super) fn print(text: &str) -> Result<()> {
+    print_on(text).map(|_| ())
+}
+
+/// The same. Returns whether there is a reader for more.
+pub(super) fn print_on(text: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        Ok(()) | Err(_) => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -2,12 +2,15 @@
 //! and in which order, the daemon says.
 
 use std::collections::BTreeSet;
+use std::io::{self, IsTerminal};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::output::{self, field};
-use crate::cli::{OutputArgs, PeerPathsArgs};
+use crate::cli::{PathsArgs, PeerPathsArgs};
 use crate::control::{self, AskError, Request};
 use crate::home::{Home, Role};
 
@@ -15,16 +18,49 @@ use crate::home::{Home, Role};
 const HEAD: [&str; 11] =
     ["STATE", "LOCAL", "REMOTE", "BY", "RTT", "OUT", "IN", "SHARE", "QUEUE", "LOSS", "HEARD"];
 
-/// Those of the client in `home`.
-pub(super) fn of_client(home: &Home, args: OutputArgs) -> Result<()> {
+/// How often they are shown again.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// A terminal's screen is cleared, and what follows stands at its top (ECMA-48: CUP, ED).
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// Those of the client in `home`: once, or again and again.
+pub(super) fn of_client(home: &Home, args: PathsArgs) -> Result<()> {
+    if args.watch { watch(home, args) } else { output::print(&shown(home, args.json)?) }
+}
+
+/// A client that ends or begins meanwhile is no reason to stop looking.
+fn watch(home: &Home, args: PathsArgs) -> Result<()> {
+    let before = match (args.json, io::stdout().is_terminal()) {
+        (true, _) => "",
+        (false, true) => CLEAR,
+        (false, false) => "\n",
+    };
+    let begun = Instant::now();
+    let mut text = shown(home, args.json)?;
+    if before == CLEAR {
+        text.insert_str(0, CLEAR);
+    }
+    for times in 1u32.. {
+        let next = WATCH_EVERY.saturating_mul(times);
+        if !output::print_on(&text)? || args.lasts.is_some_and(|lasts| next > lasts.duration()) {
+            break;
+        }
+        thread::sleep((begun + next).saturating_duration_since(Instant::now()));
+        text = format!("{before}{}", shown(home, args.json)?);
+    }
+    Ok(())
+}
+
+fn shown(home: &Home, json: bool) -> Result<String> {
     let reply = match control::ask(&home.socket(Role::Client)?, &Request::Paths) {
         Err(AskError::NotRunning) => json!([]),
         reply => reply?,
     };
-    if args.json {
-        return output::json(&reply);
-    }
-    output::print(&client_text(reply.as_array().map(Vec::as_slice).unwrap_or_default()))
+    Ok(if json {
+        format!("{}\n", serde_json::to_string(&reply)?)
+    } else {
+        client_text(reply.as_array().map(Vec::as_slice).unwrap_or_default())
+    })
 }
 
 /// Those of the sessions of the gateway in `home`.

@@ -9,7 +9,7 @@ use toml::Spanned;
 use super::interface::InterfaceName;
 use super::link::{LinkRules, RawLink};
 use super::log::{LogConfig, RawLog};
-use super::paths::{PathsConfig, RawPaths};
+use super::paths::{LinkMode, PathsConfig, RawPaths};
 use super::persistence::{Persistence, RawPersistence};
 use super::proxy::ProxyChoice;
 use super::qos::{QosConfig, RawQos};
@@ -148,6 +148,19 @@ impl ClientConfig {
             ));
         }
         Ok(())
+    }
+}
+
+impl ClientConfig {
+    /// What is written and does nothing, and the cure.
+    pub fn idle(&self) -> Option<String> {
+        let (mode, full) = (self.paths.mode, LinkMode::Full);
+        (mode != full && !self.qos.low_latency.is_empty()).then(|| {
+            format!(
+                "[qos] low_latency does nothing with mode {mode}: `rove set mode {full}`, or leave \
+                 it out"
+            )
+        })
     }
 }
 

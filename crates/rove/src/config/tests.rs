@@ -318,6 +318,23 @@ fn what_carries_datagrams() {
 }
 
 #[test]
+fn what_is_wanted_early_in_vain_is_told_of() {
+    let idle = |mode: &str, list: &str| {
+        let text = format!("[paths]\nmode = \"{mode}\"\n[qos]\nlow_latency = {list}\n");
+        client(&text).unwrap().idle()
+    };
+    for mode in ["backup", "single"] {
+        let says = idle(mode, "[\"192.0.2.7:27015\"]").unwrap();
+        let expected = format!(
+            "[qos] low_latency does nothing with mode {mode}: `rove set mode full`, or leave it out"
+        );
+        assert_eq!(says, expected);
+        assert_eq!(idle(mode, "[]"), None);
+    }
+    assert_eq!(idle("full", "[\"192.0.2.7:27015\"]"), None);
+}
+
+#[test]
 fn what_is_wanted_early() {
     assert!(client("").unwrap().qos.early().is_empty());
     let qos = |list: &str| client(&format!("[qos]\nlow_latency = {list}\n"));

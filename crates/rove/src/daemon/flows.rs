@@ -13,13 +13,13 @@ use rove_proto::flow::Hold;
 use rove_proto::flow::report::{FlowReport, FlowState};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::id::PeerKey;
-use rove_proto::node::{PathStatus, PeerStatus};
+use rove_proto::node::PeerStatus;
 use rove_proto::wire::inner::{TCP, UDP};
 use serde_json::{Value, json};
 
 use super::data::Handle;
-use super::status::carries_data;
-use crate::config::Persistence;
+use super::way::Way;
+use crate::config::{LinkMode, Persistence};
 
 /// Connections that are told of.
 const TOLD_MAX: usize = 1_000;
@@ -33,6 +33,8 @@ pub(super) struct Whose {
     pub(super) peer: String,
     /// On a client: the links of its paths, by the paths' numbers.
     pub(super) links: BTreeMap<u32, String>,
+    /// What a client makes of its links; a gateway does as each client says.
+    pub(super) mode: Option<LinkMode>,
 }
 
 /// The connections that somebody would look for.
@@ -62,8 +64,12 @@ pub(super) fn tell(
     let named = peers.into_iter().map(|peer| (peer, whose(peer, sessions.get(&peer).copied())));
     let named: BTreeMap<PeerKey, Whose> = named.collect();
     let flows = found.first.iter();
-    let flows =
-        flows.map(|(peer, report)| flow(report, named.get(peer), sessions.get(peer).copied()));
+    let flows = flows.map(|(peer, report)| {
+        let (whose, session) = (named.get(peer), sessions.get(peer).copied());
+        let mode = whose.and_then(|whose| whose.mode);
+        let way = session.map(|session| Way::of(report, session, mode, &snapshot.streams));
+        flow(report, whose, session, way.as_ref())
+    });
     Ok(json!({
         "flows": flows.collect::<Vec<_>>(),
         "known": found.seen,
@@ -140,19 +146,19 @@ fn words(tuple: &Tuple) -> (&'static str, String, String) {
     (protocol, end(tuple.local), end(tuple.remote))
 }
 
-fn flow(report: &FlowReport, whose: Option<&Whose>, session: Option<&PeerStatus>) -> Value {
+fn flow(
+    report: &FlowReport,
+    whose: Option<&Whose>,
+    session: Option<&PeerStatus>,
+    way: Option<&Way<'_>>,
+) -> Value {
     let FlowReport { tuple, class, state, stage, .. } = report;
     let (protocol, local, remote) = words(tuple);
-    let paths = session.map(|session| session.paths.as_slice()).unwrap_or_default();
-    let first = paths.first().filter(|path| path.in_use).map(|path| path.id);
-    let path = report.path.map(|path| path.0).or(first);
-    let carries = |path: &&PathStatus| match report.path {
-        Some(own) => path.id == own.0,
-        None => carries_data(path),
-    };
+    let ways = way.map(|way| way.paths.as_slice()).unwrap_or_default();
+    let path = ways.first().map(|path| path.id);
     let link = |path: u32| whose.and_then(|whose| whose.links.get(&path));
-    let links = paths.iter().filter(carries).filter_map(|path| link(path.id));
-    let links: BTreeSet<&String> = links.collect();
+    let links: BTreeSet<&String> = ways.iter().filter_map(|path| link(path.id)).collect();
+    let remotes: BTreeSet<SocketAddr> = ways.iter().map(|path| path.remote()).collect();
     let suite = session.and_then(|session| session.profile?.suite());
     json!({
         "tuple": self::tuple(tuple),
@@ -170,6 +176,8 @@ fn flow(report: &FlowReport, whose: Option<&Whose>, session: Option<&PeerStatus>
         "path": path,
         "link": path.and_then(link),
         "links": links,
+        "remotes": remotes,
+        "chosen": way.map(Way::why),
         "held_bytes": report.held_bytes,
         "owed_bytes": report.owed_bytes,
         "state": state.label(),
@@ -186,4 +194,4 @@ fn ms(time: Duration) -> u64 {
 
 #[cfg(test)]
 #[path = "flows_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -7,7 +7,7 @@ use rove_proto::flow::classify::Class;
 use rove_proto::flow::priority::Level;
 use rove_proto::flow::report::{Queue, Stage, Why};
 use rove_proto::flow::tuple::Tuple;
-use rove_proto::node::PeerState;
+use rove_proto::node::{PathStatus, PeerState};
 use rove_proto::path::{Health, PathId};
 
 use super::*;
@@ -15,7 +15,12 @@ use crate::daemon::status;
 
 const PEER: PeerKey = PeerKey([3; 32]);
 
-fn report(port: u16, state: FlowState, held_bytes: usize, idle_s: u64) -> FlowReport {
+/// A connection as others are.
+pub(in crate::daemon) fn report(port: u16) -> FlowReport {
+    report_of(port, FlowState::Normal, 0, 0)
+}
+
+fn report_of(port: u16, state: FlowState, held_bytes: usize, idle_s: u64) -> FlowReport {
     FlowReport {
         tuple: Tuple {
             local: ([10, 77, 0, 2].into(), port),
@@ -41,13 +46,13 @@ fn report(port: u16, state: FlowState, held_bytes: usize, idle_s: u64) -> FlowRe
 #[test]
 fn what_is_held_comes_first_and_then_what_was_used_last() {
     let all = [
-        report(1, FlowState::Normal, 9_000, 5),
-        report(2, FlowState::Normal, 0, 1),
-        report(3, FlowState::Suspended, 0, 0),
-        report(4, FlowState::Resuming, 70, 0),
-        report(5, FlowState::Suspended, 80, 900),
-        report(6, FlowState::Broken, 0, 9),
-        report(7, FlowState::Normal, 0, 5),
+        report_of(1, FlowState::Normal, 9_000, 5),
+        report_of(2, FlowState::Normal, 0, 1),
+        report_of(3, FlowState::Suspended, 0, 0),
+        report_of(4, FlowState::Resuming, 70, 0),
+        report_of(5, FlowState::Suspended, 80, 900),
+        report_of(6, FlowState::Broken, 0, 9),
+        report_of(7, FlowState::Normal, 0, 5),
     ];
     let mut found = Found { first: all.map(|flow| (PEER, flow)).to_vec(), ..Found::default() };
     found.keep_the_first();
@@ -57,12 +62,17 @@ fn what_is_held_comes_first_and_then_what_was_used_last() {
 
 #[test]
 fn of_very_many_the_first_are_kept() {
-    let flows = (0..3_000).map(|idle| (PEER, report(1, FlowState::Normal, 0, 3_000 - idle)));
+    let flows = (0..3_000).map(|idle| (PEER, report_of(1, FlowState::Normal, 0, 3_000 - idle)));
     let mut found = Found { first: flows.collect(), ..Found::default() };
     found.keep_the_first();
     assert_eq!(found.first.len(), TOLD_MAX);
     assert_eq!(found.first[0].1.idle, Duration::from_secs(1));
     assert_eq!(found.first[TOLD_MAX - 1].1.idle, Duration::from_secs(TOLD_MAX as u64));
+}
+
+fn told(report: &FlowReport, whose: &Whose, session: &PeerStatus) -> Value {
+    let way = Way::of(report, session, whose.mode, &BTreeMap::new());
+    flow(report, Some(whose), Some(session), Some(&way))
 }
 
 fn session() -> PeerStatus {
@@ -86,8 +96,8 @@ fn session() -> PeerStatus {
 #[test]
 fn keys_are_as_documented() {
     let session = session();
-    let whose = Whose { peer: "laptop".to_owned(), links: BTreeMap::new() };
-    let told = flow(&report(9, FlowState::Suspended, 80, 2), Some(&whose), Some(&session));
+    let whose = Whose { peer: "laptop".to_owned(), links: BTreeMap::new(), mode: None };
+    let told = told(&report_of(9, FlowState::Suspended, 80, 2), &whose, &session);
     assert_eq!(
         told,
         json!({
@@ -101,6 +111,8 @@ fn keys_are_as_documented() {
             "path": null,
             "link": null,
             "links": [],
+            "remotes": [],
+            "chosen": "no path carries",
             "held_bytes": 80,
             "owed_bytes": 7,
             "level": 3,
@@ -126,14 +138,18 @@ fn a_flow_names_the_links_by_which_it_leaves() {
     let session = PeerStatus { paths, ..session() };
     let links = [(4, "wlan0"), (5, "wwan0"), (6, "eth0")];
     let links = links.map(|(path, link)| (path, link.to_owned())).into();
-    let whose = Whose { peer: "laptop".to_owned(), links };
-    let bulk = report(9, FlowState::Normal, 0, 2);
-    let told = flow(&bulk, Some(&whose), Some(&session));
+    let mode = Some(LinkMode::Full);
+    let whose = Whose { peer: "laptop".to_owned(), links, mode };
+    let bulk = report_of(9, FlowState::Normal, 0, 2);
+    let told = self::told(&bulk, &whose, &session);
     assert_eq!((&told["path"], &told["link"]), (&json!(4), &json!("wlan0")));
     assert_eq!(told["links"], json!(["wlan0", "wwan0"]), "whichever is earliest");
+    let chosen = "scheduler earliest: each packet goes where it arrives first";
+    assert_eq!(told["chosen"], chosen);
+    assert_eq!(told["remotes"], json!(["192.0.2.1:4500"]), "each once");
     let tuple = Tuple { protocol: UDP, ..bulk.tuple };
     let call = FlowReport { tuple, path: Some(PathId(5)), class: Class::RealTime, ..bulk };
-    let told = flow(&call, Some(&whose), Some(&session));
+    let told = self::told(&call, &whose, &session);
     assert_eq!((&told["path"], &told["link"]), (&json!(5), &json!("wwan0")));
     assert_eq!((&told["links"], &told["protocol"]), (&json!(["wwan0"]), &json!("udp")));
 }

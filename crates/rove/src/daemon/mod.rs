@@ -27,6 +27,7 @@ mod signals;
 mod status;
 mod streams;
 mod tariffs;
+mod way;
 
 pub use client::{Carries, Wishes, run as run_client};
 pub use gateway::run as run_gateway;

@@ -123,7 +123,10 @@ pub(super) fn client(config: &ClientConfig, lease: &CoreLease, remotes: &[Socket
 /// From where MPTCP has subflows: the first address of each link, in each family, the best links
 /// first. A link that is for when no other carries has one for that, and so has each in mode
 /// `backup`; in mode `single` there are none.
-pub(super) fn subflows(paths: &PathsConfig, links: &[Ranked]) -> Vec<mptcp::Endpoint> {
+pub(super) fn subflows<'a>(
+    paths: &PathsConfig,
+    links: impl Iterator<Item = &'a Ranked>,
+) -> Vec<mptcp::Endpoint> {
     if paths.transport != TransportChoice::Mptcp || paths.mode == LinkMode::Single {
         return Vec::new();
     }
@@ -139,7 +142,7 @@ pub(super) fn subflows(paths: &PathsConfig, links: &[Ranked]) -> Vec<mptcp::Endp
             first(v4).map(|address| mptcp::Endpoint { link: link.clone(), address, backup, mesh })
         })
     };
-    links.iter().flat_map(of_link).flatten().take(mptcp::ENDPOINTS_MAX).collect()
+    links.flat_map(of_link).flatten().take(mptcp::ENDPOINTS_MAX).collect()
 }
 
 fn kill_switch(config: &ClientConfig, remotes: &[SocketAddr]) -> Option<KillSwitch> {

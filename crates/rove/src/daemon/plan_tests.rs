@@ -2,7 +2,7 @@
 
 use rove_proto::wire::inner::InnerView;
 
-use super::super::ranking::Standing as LinkStanding;
+use super::super::ranking::{Standing as LinkStanding, but_for};
 use super::*;
 use crate::config::LinkTerms;
 use crate::invite::TokenHash;
@@ -150,17 +150,19 @@ fn subflows_begin_at_each_link_where_mptcp_is_wanted() {
         mode: LinkMode::Full,
         ..PathsConfig::default()
     };
-    let told = |paths: &PathsConfig| {
+    let told_without = |paths: &PathsConfig, away| {
         let tell = |endpoint: mptcp::Endpoint| {
             let mptcp::Endpoint { link, address, backup, mesh } = endpoint;
             let backup = if backup { " backup" } else { "" };
             let mesh = if mesh { " mesh" } else { "" };
             format!("{link} {address}{backup}{mesh}")
         };
-        subflows(paths, &links).into_iter().map(tell).collect::<Vec<_>>()
+        subflows(paths, but_for(&links, away)).into_iter().map(tell).collect::<Vec<_>>()
     };
+    let told = |paths: &PathsConfig| told_without(paths, None);
     let all = ["eth0 192.0.2.7", "eth0 2001:db8::7", "wwan0 10.9.0.2 backup"];
     assert_eq!(told(&wanted), all);
+    assert_eq!(told_without(&wanted, Some("eth0")), all[2..], "a rehearsal without it");
     let mesh = PathsConfig { manager: PathManager::FullMesh, ..wanted };
     assert_eq!(told(&mesh)[0], "eth0 192.0.2.7 mesh");
     let backup = PathsConfig { mode: LinkMode::Backup, ..wanted };
@@ -171,5 +173,5 @@ fn subflows_begin_at_each_link_where_mptcp_is_wanted() {
         assert_eq!(told(&PathsConfig { transport, ..wanted }), none);
     }
     let many: Vec<_> = (0..9).map(|_| ranked("x", &["10.9.0.3/32"], LinkUse::Always)).collect();
-    assert_eq!(subflows(&wanted, &many).len(), mptcp::ENDPOINTS_MAX);
+    assert_eq!(subflows(&wanted, many.iter()).len(), mptcp::ENDPOINTS_MAX);
 }

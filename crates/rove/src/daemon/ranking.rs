@@ -343,6 +343,14 @@ const fn by_kind(kind: LinkKind) -> u8 {
     }
 }
 
+/// Links in their order, but for the one that is `away` on purpose.
+pub(super) fn but_for<'a>(
+    ranked: &'a [Ranked],
+    away: Option<&'a str>,
+) -> impl Iterator<Item = &'a Ranked> {
+    ranked.iter().filter(move |ranked| Some(ranked.link.name.as_str()) != away)
+}
+
 #[cfg(test)]
 #[path = "ranking_tests.rs"]
 mod tests;

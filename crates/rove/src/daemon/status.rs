@@ -330,9 +330,9 @@ pub(super) fn told_paths(
     peer.paths.iter().zip(shares(&peer.paths, now)).map(told).collect()
 }
 
-/// Which part of the data goes by each path, of what arrived at both ends in the last half second;
-/// equal parts while nothing did.
-fn shares(paths: &[PathStatus], now: Instant) -> Vec<f64> {
+/// Which part of the data goes by each path, of what arrived at both ends in the last half second:
+/// of several that carry it is not known while nothing did.
+fn shares(paths: &[PathStatus], now: Instant) -> Vec<Option<f64>> {
     let carries = |path: &PathStatus| path.health == Health::Good && carries_data(path);
     let rate = |path: &PathStatus| {
         let rates = [path.tx_rate, path.rx_rate].map(|rate| rate.at(now).unwrap_or_default());
@@ -341,9 +341,9 @@ fn shares(paths: &[PathStatus], now: Instant) -> Vec<f64> {
     let total: f64 = paths.iter().map(rate).sum();
     let count = paths.iter().filter(|path| carries(path)).count();
     let share = |path: &PathStatus| match (carries(path), total > 0.0) {
-        (true, true) => rate(path) / total,
-        (true, false) => 1.0 / count as f64,
-        (false, _) => f64::from(path.in_use && count == 0),
+        (true, true) => Some(rate(path) / total),
+        (true, false) => (count == 1).then_some(1.0),
+        (false, _) => Some(f64::from(path.in_use && count == 0)),
     };
     paths.iter().map(share).collect()
 }
@@ -353,7 +353,7 @@ pub(super) const fn carries_data(path: &PathStatus) -> bool {
     path.in_use || path.is_shared
 }
 
-fn told_path(path: &PathStatus, share: f64, now: Instant) -> Value {
+fn told_path(path: &PathStatus, share: Option<f64>, now: Instant) -> Value {
     let state = match (path.health, carries_data(path)) {
         (Health::Gone, _) => "gone",
         (Health::Silent { .. }, _) => "silent",
@@ -371,7 +371,7 @@ fn told_path(path: &PathStatus, share: f64, now: Instant) -> Value {
         "rtt_us": path.rtt.map(micros),
         "rate_mbps": mbps(path.tx_rate),
         "rx_rate_mbps": mbps(path.rx_rate),
-        "loss": path.loss,
+        "loss": path.loss.at(now),
         "queue_ms": path.delay.queue(now).map(|queue| queue.as_secs_f64() * 1e3),
         "share": share,
         "tx_bytes": path.tx_bytes,

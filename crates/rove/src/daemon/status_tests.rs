@@ -6,6 +6,7 @@ use rove_proto::outbox::Route;
 use rove_proto::path::Trust;
 use rove_proto::path::delay::Delay;
 use rove_proto::path::feedback::Reports;
+use rove_proto::path::loss::Loss;
 
 use super::*;
 
@@ -33,7 +34,7 @@ pub(in crate::daemon) fn path(health: Health, heard: Option<u64>, owed: Option<u
         tx_rate: Rate::default(),
         rx_rate: Rate::default(),
         delay: Delay::default(),
-        loss: 0.0,
+        loss: Loss::default(),
         mtu: 1_232,
         natted: false,
         tx_bytes: 1,
@@ -244,9 +245,32 @@ fn a_share_is_a_part_of_what_gets_through() {
     else {
         panic!()
     };
-    assert!((first - 0.7).abs() < 0.01 && (second - 0.3).abs() < 0.01, "{first} {second}");
-    assert!(third < 1e-9);
-    assert_eq!(shares(&[path(Health::Good, None, None), standby], NOW), [1.0, 0.0]);
+    let near = |share: Option<f64>, expected: f64| (share.unwrap() - expected).abs() < 0.01;
+    assert!(near(first, 0.7) && near(second, 0.3), "{first:?} {second:?}");
+    assert_eq!(third, Some(0.0));
+    assert_eq!(shares(&[path(Health::Good, None, None), standby], NOW), [Some(1.0), Some(0.0)]);
     let silent = Health::Silent { since: NOW };
-    assert_eq!(shares(&[path(silent, None, None)], NOW), [1.0], "there is no other");
+    assert_eq!(shares(&[path(silent, None, None)], NOW), [Some(1.0)], "there is no other");
+    let later = NOW + Duration::from_secs(9);
+    let both = [shared(400_000, 300_000), shared(100_000, 200_000)];
+    assert_eq!(shares(&both, later), [None, None], "nothing goes by either");
+}
+
+#[test]
+fn what_was_not_measured_is_not_told() {
+    let told = |loss: Loss, now| {
+        let shared = PathStatus { is_shared: true, loss, ..path(Health::Good, None, None) };
+        let told = told_paths(
+            &peer(PeerState::Up, vec![shared.clone(), shared]),
+            now,
+            &BTreeMap::new(),
+            &[],
+        );
+        ["loss", "share", "rtt_us", "rate_mbps", "queue_ms"].map(|key| told[0][key].clone())
+    };
+    let mut loss = Loss::default();
+    assert_eq!(told(loss, NOW), [const { Value::Null }; 5]);
+    loss.sample(NOW, 1_000, 900);
+    assert!((told(loss, NOW)[0].as_f64().unwrap() - 0.05).abs() < 1e-9);
+    assert_eq!(told(loss, NOW + Duration::from_secs(2))[0], Value::Null, "any more");
 }

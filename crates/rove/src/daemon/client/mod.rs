@@ -69,8 +69,8 @@ pub struct Wishes<'a> {
 pub struct Carries {
     /// One line that says so, with addresses and interface.
     pub line: String,
-    /// What does not work all the same, and the cure.
-    pub warning: Option<String>,
+    /// What does not work all the same, a line for each, with the cure.
+    pub warnings: Vec<String>,
 }
 
 /// Runs the client until it is told to end. An error before [`Wishes::carries`] was called says why
@@ -391,8 +391,9 @@ impl Client<'_> {
                 let line = format!("up: {} on {}", inner.join(" and "), self.config.interface);
                 let outside = self.applier.outside_servers();
                 let lease = self.lease.as_ref();
-                let warning = lease.and_then(|l| lease::no_names(&self.config, l, &outside));
-                carries(&Carries { line, warning })
+                let no_names = lease.and_then(|l| lease::no_names(&self.config, l, &outside));
+                let warnings = no_names.into_iter().chain(self.config.idle()).collect();
+                carries(&Carries { line, warnings })
             }
             Progress::Asking | Progress::Proving if Instant::now() >= self.deadline => {
                 Err(self.why_not())
@@ -469,7 +470,7 @@ impl Client<'_> {
             Some(lease) => plan::client(&self.config, lease, &self.remotes),
             None => plan::client_before(&self.config, &self.remotes),
         };
-        let subflows = plan::subflows(&self.config.paths, &self.ranked);
+        let subflows = plan::subflows(&self.config.paths, self.there());
         Ok(self.applier.apply(&Plan { subflows, ..plan })?)
     }
 }

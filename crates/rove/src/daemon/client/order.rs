@@ -13,7 +13,7 @@ use super::rehearsal::Rehearsal;
 use crate::config::{LinkSeen, LinkTerms, LinkUse};
 use crate::daemon::caps::Moment;
 use crate::daemon::data::Order;
-use crate::daemon::ranking::{Ranked, Standing};
+use crate::daemon::ranking::{Ranked, Standing, but_for};
 use crate::ledger::wall_clock;
 
 impl Client<'_> {
@@ -106,11 +106,15 @@ impl Client<'_> {
         }
     }
 
-    /// Tells the core of the links, best first, but for one that is away on purpose.
-    pub(super) fn tell_links(&self) {
+    /// The links that may carry, best first, but for one that is away on purpose.
+    pub(super) fn there(&self) -> impl Iterator<Item = &Ranked> {
         let away = self.rehearsal.as_ref().and_then(Rehearsal::unplugged);
-        let there = self.ranked.iter().filter(|ranked| Some(ranked.link.name.as_str()) != away);
-        let links = there.map(|ranked| (ranked.link.clone(), ranked.stands_by()));
+        but_for(&self.ranked, away)
+    }
+
+    /// Tells the core of the links, best first.
+    pub(super) fn tell_links(&self) {
+        let links = self.there().map(|ranked| (ranked.link.clone(), ranked.stands_by()));
         self.data.order(Order::Links(links.collect()));
     }
 

@@ -125,6 +125,8 @@ impl Client<'_> {
         if rehearsal.turn(now) {
             let (link, stage) = (&rehearsal.link, rehearsal.stage);
             tracing::info!(link, ?stage, "the rehearsal goes on");
+            // The kernel's subflows go by the link until it is told otherwise.
+            self.apply_subflows();
             self.tell_links();
         }
     }

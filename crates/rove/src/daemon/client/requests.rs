@@ -88,7 +88,7 @@ impl Client<'_> {
                 Some((path.id, link.name.clone()))
             };
             let links = paths.iter().filter_map(link).collect();
-            Whose { peer: encoding::to_text(&key.0), links }
+            Whose { peer: encoding::to_text(&key.0), links, mode: Some(self.config.paths.mode) }
         })
     }
 
@@ -138,11 +138,19 @@ impl Client<'_> {
     /// Makes this of the links until the client ends, or reads its configuration again.
     fn set_paths(&mut self, paths: PathsConfig) {
         self.config.paths = paths;
+        self.warn_of_idle();
         self.data.command(Command::SetScheduler(paths.scheduler.0));
         self.data.command(Command::SetRecovery(paths.recovery.in_core()));
         self.data.command(Command::SetSpread(paths.spread()));
         self.data.command(Command::SetMode(paths.mode.in_core()));
         self.apply_subflows();
+    }
+
+    /// Tells in the log what is configured and does nothing.
+    fn warn_of_idle(&self) {
+        if let Some(warning) = self.config.idle() {
+            tracing::warn!("{warning}");
+        }
     }
 
     /// The links are chosen by other rules from now on.
@@ -185,6 +193,8 @@ impl Client<'_> {
         }
         if self.config.paths != old.paths {
             self.set_paths(self.config.paths);
+        } else if self.config.qos != old.qos {
+            self.warn_of_idle();
         }
         if self.config.links != old.links {
             self.take_rules();

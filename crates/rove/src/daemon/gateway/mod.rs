@@ -291,7 +291,7 @@ impl Daemon {
             // Who was revoked a moment ago has no name any more.
             let name = registry.peer(key).map(|peer| peer.name.to_string());
             let peer = name.unwrap_or_else(|| encoding::to_text(&key.0));
-            Whose { peer, links: BTreeMap::new() }
+            Whose { peer, links: BTreeMap::new(), mode: None }
         })
     }
 
