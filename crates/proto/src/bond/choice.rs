@@ -139,6 +139,13 @@ pub fn quickest(now: Instant, ways: &[Way], len: usize) -> Option<usize> {
     least_by(ways, |_| true, |way| way.arrival(now, len))
 }
 
+/// The same for what leaves again, of those whose window has room if there are such: one that died
+/// just now has none, and nothing that would be late on it.
+pub fn quickest_open(now: Instant, ways: &[Way], len: usize) -> Option<usize> {
+    let open = least_by(ways, Way::is_open, |way| way.arrival(now, len));
+    open.or_else(|| quickest(now, ways, len))
+}
+
 /// The nearest of those that may.
 fn nearest(ways: &[Way], may: impl Fn(&Way) -> bool) -> Option<usize> {
     least_by(ways, may, |way| u64::try_from(way.trip.as_nanos()).unwrap_or(u64::MAX))

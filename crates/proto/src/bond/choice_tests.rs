@@ -160,3 +160,12 @@ fn redundant_is_as_fast_as_the_fastest_that_has_room() {
     ways[1].room = 0;
     assert_eq!(Scheduler::Redundant.choose(NOW, &mut ways, LEN), Some(0));
 }
+
+#[test]
+fn what_leaves_again_does_so_where_there_is_room() {
+    let (near, far) = (way(1, 10.0, 20), way(2, 10.0, 60));
+    assert_eq!(quickest_open(NOW, &[near, far], LEN), Some(0));
+    assert_eq!(quickest_open(NOW, &[closed(near), far], LEN), Some(1));
+    assert_eq!(quickest_open(NOW, &[closed(near), closed(far)], LEN), Some(0));
+    assert_eq!(quickest(NOW, &[closed(near), far], LEN), Some(0), "what waits for nobody");
+}

@@ -253,7 +253,7 @@ impl Peer {
                 self.lost.leave_out(&owed);
                 continue;
             }
-            let soonest = self.quickest(cx, owed.kept.frame.len());
+            let soonest = self.quickest_open(cx, owed.kept.frame.len());
             let path = soonest.unwrap_or(choice.original);
             let due = if is_small(&owed.kept) { None } else { self.paces_at(path) };
             if let Some(due) = due.filter(|&due| due > cx.now) {

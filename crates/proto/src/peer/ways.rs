@@ -37,6 +37,16 @@ impl Peer {
         Some(self.bond.ways[place].path)
     }
 
+    /// The same for what leaves again.
+    pub(super) fn quickest_open(&mut self, cx: &Context<'_>, len: usize) -> Option<PathId> {
+        if !self.bond.is_shared {
+            return None;
+        }
+        self.look_at_ways(cx.now);
+        let place = choice::quickest_open(cx.now, &self.bond.ways, len)?;
+        Some(self.bond.ways[place].path)
+    }
+
     /// Looks which paths carry and how they are, if that may have changed.
     pub(super) fn look_at_ways(&mut self, now: Instant) {
         let changes = self.paths.changes();
