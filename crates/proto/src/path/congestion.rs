@@ -83,8 +83,6 @@ const CUT: f64 = 0.95;
 const CUT_SUDDEN: f64 = 0.5;
 /// It is not sent at more than this multiple of what arrives.
 const BEYOND: f64 = 2.0;
-/// The queue is emptied so often, for the least delay to stay known.
-const EMPTY_EVERY: Duration = Duration::from_secs(5);
 /// Whether a queue is this end's is tried no more often than this, or than in 20 round trips.
 const TRIAL_EVERY: Duration = Duration::from_secs(5);
 /// A path by which nothing left for so long is not what it was.
@@ -395,7 +393,7 @@ impl Controller {
         self.queue_before = self.queue.least();
         self.growth = self.growth_first();
         self.grows_at = now;
-        self.empties_at = now + EMPTY_EVERY;
+        self.empties_at = now + emptying::EMPTY_EVERY;
     }
 
     /// Once per round of a path whose rate is known.
@@ -501,7 +499,7 @@ impl Controller {
                 }
             }
             Phase::Steady if now >= self.empties_at => {
-                self.empties_at = now + EMPTY_EVERY.max(self.trip * 12);
+                self.empties_at = now + self.empty_every();
                 // It is empty already, or nobody knows how full it would be.
                 let is_known = self.queue.whole() < self.target() / 4.0;
                 if !is_known && !self.round.is_limited {

@@ -22,7 +22,6 @@ pub struct Rtt {
     smoothed: Option<Duration>,
     variance: Duration,
     minimum: Duration,
-    latest: Duration,
 }
 
 impl Rtt {
@@ -47,12 +46,10 @@ impl Rtt {
                 smoothed: Some(adjusted),
                 variance: adjusted / 2,
                 minimum: adjusted,
-                latest: adjusted,
             };
             return;
         };
         self.minimum = self.minimum.min(adjusted);
-        self.latest = adjusted;
         if adjusted * 2 < smoothed {
             // What made it long is over: something held datagrams back, or another route is taken.
             (self.smoothed, self.variance) = (Some((smoothed + adjusted) / 2), self.variance / 2);

@@ -1,9 +1,12 @@
 //! A moment of sending less, by which the queue should become none: its length is known then, and
 //! what stays although less was sent is another's.
 
-use super::{Controller, EMPTY_EVERY, Phase, TRIAL_EVERY};
+use super::{Controller, Phase, TRIAL_EVERY};
 use crate::time::{Duration, Instant};
 
+/// The queue is emptied so often, for the least delay to stay known, or in so many round trips.
+pub(super) const EMPTY_EVERY: Duration = Duration::from_secs(5);
+const EMPTY_TRIPS: u32 = 12;
 /// Part of the rate at which it is sent,
 pub(super) const PACE: f64 = 0.8;
 /// and where that was not felt: who fills a small part of a queue empties it little.
@@ -126,6 +129,11 @@ impl Emptying {
 }
 
 impl Controller {
+    /// How long it is until the queue is emptied again.
+    pub(super) fn empty_every(&self) -> Duration {
+        EMPTY_EVERY.max(self.trip * EMPTY_TRIPS)
+    }
+
     /// Sends less for a moment.
     pub(super) fn empty(&mut self, now: Instant, pace: f64) {
         if self.emptying.is_some() {
@@ -168,7 +176,7 @@ impl Controller {
             self.empty(now, pace);
             self.empties = None;
         } else if self.phase == Phase::Steady && !self.round.is_limited && self.is_doubtful() {
-            self.empties_at = now + EMPTY_EVERY.max(self.trip * 12);
+            self.empties_at = now + self.empty_every();
             self.tries_at = now + TRIAL_EVERY.max(self.trip * 20);
             self.empty(now, pace);
             self.empties = None;
