@@ -18,9 +18,9 @@ const REST: Duration = Duration::from_millis(1);
 /// How long a gap in a sequence is held open, in round trips of the longest path: for a loss to be
 /// noticed, the repair to arrive, and for that once more.
 const HOLD_TRIPS: f64 = 3.5;
-/// The least and the most of it.
+/// The least and the most of it: as much as by a geostationary satellite.
 const HOLD_MIN: Duration = Duration::from_millis(30);
-pub(super) const HOLD_MAX: Duration = Duration::from_millis(1_500);
+pub(super) const HOLD_MAX: Duration = Duration::from_millis(2_200);
 /// What comes after its turn was given up shows that a path has become slower than its round trip
 /// tells yet: gaps are held open for so many times as long,
 const LATE_HOLD: u32 = 2;
