@@ -6,6 +6,7 @@
 //!
 //! Decides what is measured in a cell and what must hold in all of them. Knows no pair.
 
+mod alone;
 mod carried;
 mod judged;
 mod measured;
@@ -498,39 +499,6 @@ impl<const N: usize> Cell<N> {
         let (inner, payload) = self.carried.packet_bytes();
         let of_outer = |added| payload / (inner + added + OUTER_HEADERS);
         Ok(min(&added).map(|added| carried * of_outer(added)))
-    }
-
-    /// The goodput of Rove over the better of the two links, which alone is there. The slower one
-    /// is tried only where it could be better.
-    ///
-    /// # Errors
-    /// What kept it from being measured.
-    pub(super) fn best_mbps(
-        &self,
-        stage: &Stage<'_>,
-        outcome: &mut Outcome,
-    ) -> anyhow::Result<Option<f64>> {
-        let mut links = self.pair.to_vec();
-        links.sort_by_key(|link| std::cmp::Reverse(link.kbps[self.to as usize]));
-        links.dedup();
-        let mut best: Option<f64> = None;
-        for link in links {
-            let is_slower = best.is_some_and(|best| best >= link.mbps_to(self.to));
-            if is_slower && link.recording.is_none() {
-                continue;
-            }
-            let alone = Terrain { mode: Mode::Single, ..Terrain::of(link.config(loss(self.loss))) };
-            let mut alone_mbps = None;
-            let told = stage.on_ground(&alone, &mut |ground, _| {
-                // It begins in the same moment of a recording.
-                ground.pause(CALM_NS)?;
-                alone_mbps = self.goodput(stage, ground)?.mbps;
-                Ok(())
-            })?;
-            outcome.absorb(told);
-            best = best.into_iter().chain(alone_mbps).reduce(f64::max);
-        }
-        Ok(best)
     }
 }
 
