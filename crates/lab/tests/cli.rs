@@ -141,6 +141,20 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
     }
 }
 
+/// What is sent by every link twice, and what is sent by one of two, has what the better one has.
+#[test]
+fn what_adds_nothing_up_is_held_against_the_best_link_and_not_the_sum() {
+    for set in ["scheduler=redundant", "mode=backup"] {
+        let short = ["seconds=6", "loss=0", "flow=tcp", "megabytes=1"];
+        let (object, status) = run_virtual("symmetric", &[&short[..], &[set]].concat());
+        assert_eq!((object["pass"].as_bool(), status), (Some(true), Some(0)), "{object}");
+        let limits = object["limits"].to_string();
+        assert!(limits.contains("share_of_best_min") && !limits.contains("of_sum"), "{limits}");
+        let of_sum = object["measured"]["share_of_sum_min"].as_f64().unwrap();
+        assert!((0.45..0.55).contains(&of_sum), "{object}");
+    }
+}
+
 /// What each scenario measures at least is agreed: whoever reads the JSON relies on it.
 #[test]
 fn the_agreed_keys_are_measured() {

@@ -12,7 +12,7 @@ const OTHERS_SHARE_OF_SUM_MIN: f64 = 0.90;
 
 /// What must hold, with so much of the sum for TCP in every cell judged by it. Of the schedulers
 /// and of the streams that are there to compare with, no goodput is promised; but what goes by all
-/// links is as fast as the best.
+/// links is as fast as the best. So is what goes by one of them, by the mode.
 pub(in super::super) fn limits(settings: &Settings, share_of_sum_min: Option<f64>) -> Vec<Limit> {
     let of_sum = share_of_sum_min.map_or_else(Vec::new, |least| {
         let tcp = Limit::at_least("share_of_sum_min", least);
@@ -21,9 +21,11 @@ pub(in super::super) fn limits(settings: &Settings, share_of_sum_min: Option<f64
         is_told.then_some(tcp).into_iter().chain([others]).collect()
     });
     let of_best = Some(Limit::at_least("share_of_best_min", SHARE_OF_BEST_MIN));
+    // A control does not say so: what it breaks is the sum.
+    let carries_by_all = !["backup", "single"].contains(&settings.text("mode"));
     let (of_sum, of_best) = match (transport(settings), scheduler(settings)) {
-        ("auto" | "udp", "earliest") => (of_sum, of_best),
-        ("auto" | "udp", "redundant") => (Vec::new(), of_best),
+        ("auto" | "udp", "earliest") if carries_by_all => (of_sum, of_best),
+        ("auto" | "udp", "earliest" | "redundant") => (Vec::new(), of_best),
         _ => (Vec::new(), None),
     };
     let feedback = share_of_sum_min.map(|_| feedback::limit());
