@@ -26,7 +26,9 @@ use crate::ground::{
 use crate::world::StreamsKnown;
 use carried::Goodput;
 pub(super) use carried::{Carried, FLOW};
-pub(super) use judged::limits;
+pub(super) use judged::{
+    OFFERED_SHARE_LEAST, OFFERED_SHARE_LOSSY_LEAST, RECORDED_FEEDBACK_MOST, adds_up, limits,
+};
 use measured::{Measured, OTHERS_SHARE};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -258,6 +260,7 @@ impl<const N: usize> Cells<N> {
         outcome.hold("others_ok", judged::others_ok(&rows));
         outcome.measure(feedback::MOST, table::greatest(&rows, "feedback_percent"));
         outcome.hold("queues_ok", !in_time.is_empty() && in_time.iter().all(|one| *one));
+        judged::besides(&mut outcome, stage.settings, &rows);
         outcome.hold("checksum_ok", !arrived.is_empty() && arrived.iter().all(|one| *one));
         outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
         let bare = BTreeMap::from([(TABLE.to_owned(), Value::Array(bare))]);

@@ -7,6 +7,10 @@ use serde_json::Value;
 
 /// The column of what others than TCP have of the sum.
 pub(super) const OTHERS_SHARE: &str = "others_share_of_sum";
+/// Those of recorded networks.
+pub(super) const OFFERED_SHARE: &str = "share_of_offered";
+pub(super) const OFFERED_SHARE_LOSSY: &str = "share_of_offered_lossy";
+pub(super) const RECORDED_FEEDBACK: &str = "feedback_percent_recorded";
 
 /// What was measured in a cell; rates in Mbit/s.
 #[derive(Debug, Default)]
@@ -32,7 +36,8 @@ impl Measured {
         let (of_sum, feedback) = match (is_recorded(cell.pair), cell.carried) {
             (false, Carried::Tcp) => ("share_of_sum", "feedback_percent"),
             (false, _) => (OTHERS_SHARE, "feedback_percent"),
-            (true, _) => ("share_of_offered", "feedback_percent_recorded"),
+            (true, _) if cell.loss == "0" => (OFFERED_SHARE, RECORDED_FEEDBACK),
+            (true, _) => (OFFERED_SHARE_LOSSY, RECORDED_FEEDBACK),
         };
         let congestion = (cell.carried != Carried::Udp).then(|| cell.congestion.name());
         let mut row = vec![
