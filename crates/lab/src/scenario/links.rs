@@ -102,6 +102,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::higher_is_better("share_of_best_min"),
     Key::higher_is_better("file_share_min"),
     Key::lower_is_better(feedback::MOST),
+    Key::lower_is_better(judged::SENT_AGAIN_MOST),
     Key::must_hold("others_ok"),
     Key::must_hold("queues_ok"),
     Key::must_hold("checksum_ok"),

@@ -40,7 +40,7 @@ impl<const N: usize> Cell<N> {
 
     /// How one link alone is carried by, to be compared with both in this mode: what goes by one of
     /// two does not repair either.
-    fn modes_alone(&self, both: Mode) -> &'static [Mode] {
+    pub(super) fn modes_alone(&self, both: Mode) -> &'static [Mode] {
         let is_repaired = both == Mode::Full && self.loss != "0";
         if is_repaired { &[Mode::Single, Mode::Full] } else { &[Mode::Single] }
     }
