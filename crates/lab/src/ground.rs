@@ -20,7 +20,7 @@ pub use call::{Call, CallRun, Talk};
 pub use connection::{Congestion, Connections, KeepAlive, Pace, Patience, Session, SessionRun};
 pub use datagrams::{Datagrams, DatagramsRun, What};
 pub use terrain::{Assist, Edge, Families, Known, Mode, SCHEDULERS, Spread, TRANSPORTS, Terrain};
-pub use transfer::{Transfer, WhileUp};
+pub use transfer::{Segments, Transfer, WhileUp};
 
 use crate::arrivals::Gap;
 use crate::emu::{MS, SECOND};

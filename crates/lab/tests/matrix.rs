@@ -11,8 +11,6 @@ const CURE: &str = "look at it, then run `cargo run --release -p rove-lab -- mat
 /// Conditions whose cells do not take long in a debug build: every scheduler, every congestion
 /// control, and losses of both kinds.
 const QUICK: &[(&str, &str)] = &[("10/20+10/20", "1"), ("10/60+10/60", "bursty")];
-/// A pair of more may be left out: its cells take minutes.
-const FAST_MBPS: u64 = 60;
 
 fn written(name: &str) -> String {
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/results");
@@ -53,8 +51,7 @@ fn the_matrix_is_whole_and_drawn_as_it_is_written() {
         let of = |two: &&Conditions| two.pair() == one.pair();
         let cells: usize = all.iter().filter(of).map(Conditions::cells).sum();
         let there = rows.iter().filter(|row| row.pair == one.pair()).count();
-        let is_left_out = there == 0 && one.mbps() > FAST_MBPS;
-        assert!(there == cells || is_left_out, "{one:?}, {there} of {cells} cells: {CURE}");
+        assert_eq!(there, cells, "{one:?}: {CURE}");
     }
     let drawn = "run `cargo run --release -p rove-lab -- matrix --draw`";
     assert!(written(PICTURE) == matrix::picture::draw(&rows), "the picture is old: {drawn}");

@@ -105,6 +105,7 @@ impl DatagramsRun {
             gaps: enclosed(start_ns, end_ns, arrived, Vec::new()),
             moments: Vec::new(),
             broke,
+            segments: None,
         };
         Self { transfer, delays_ms, overtaken: heard.overtaken }
     }

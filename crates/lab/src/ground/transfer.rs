@@ -28,6 +28,24 @@ pub struct Transfer {
     pub moments: Vec<Moment>,
     /// What broke it, in the words of the end that noticed, if anything did.
     pub broke: Option<String>,
+    /// What its senders counted; `None` where nobody can be asked.
+    pub segments: Option<Segments>,
+}
+
+/// Segments with payload, or the end, of a TCP connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segments {
+    /// All that left, those sent again included.
+    pub sent: u64,
+    /// Those sent again.
+    pub again: u64,
+}
+
+impl Segments {
+    /// Those sent again, in per cent of all; `None` where none was sent.
+    pub fn percent_again(self) -> Option<f64> {
+        (self.sent > 0).then(|| self.again as f64 * 100.0 / self.sent as f64)
+    }
 }
 
 impl Transfer {

@@ -2,12 +2,12 @@
 //! Lukaszewski's thesis, and pairs that people have).
 
 use super::links::{
-    self, ASSIST, CONGESTION, Carried, Cells, FILE, FLOW, GRID, KEYS, Link, MODE, Pair, SCHEDULER,
+    self, ASSIST, CONGESTION, Carried, Cells, FILE, FLOW, GRID, Link, MODE, Pair, SCHEDULER,
     SECONDS, TRANSFER, TRANSPORT, is_recorded, name,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
-use super::{About, Outcome, Scenario, Stage};
+use super::{About, Key, Outcome, Scenario, Stage};
 use crate::ground::{Known, Spread};
 use serde_json::{Value, json};
 
@@ -37,6 +37,16 @@ const CELLS: Cells = Cells {
     carried: Carried::ALL,
     few_others: &[(0, 0), (1, 0), (3, 4), (4, 3), (5, 0), (6, 0)],
 };
+
+/// What is measured at least: of recorded networks beside.
+const KEYS: &[Key] = &Key::with::<{ links::KEYS.len() + 3 }>(
+    links::KEYS,
+    &[
+        Key::higher_is_better(links::OFFERED_SHARE_LEAST),
+        Key::higher_is_better(links::OFFERED_SHARE_LOSSY_LEAST),
+        Key::lower_is_better(links::RECORDED_FEEDBACK_MOST),
+    ],
+);
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
@@ -96,7 +106,8 @@ impl Scenario for Asymmetric {
         })
     }
 
-    /// What recorded networks offer nobody can foresee: there only the better one is the measure.
+    /// What recorded networks offer nobody can foresee: there the better one is the measure, and
+    /// beside it a floor.
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
         let chosen = links::chosen(settings, "pair", PAIRS, name);
         let foreseeable = !chosen.is_some_and(is_recorded);

@@ -4,9 +4,9 @@
 use super::links::GRID;
 use super::outage::receiver;
 use super::settings::{Setting, Settings};
-use super::{Outcome, Stage};
+use super::{Grid, Outcome, Stage};
 use crate::emu::{MS, Rng, SECOND};
-use crate::ground::{Congestion, Connections, Terrain, Transfer};
+use crate::ground::{Congestion, Connections, Route, Terrain, Transfer};
 
 /// The setting of who is beside.
 pub(super) const BESIDE: Setting = Setting::choice(
@@ -14,13 +14,19 @@ pub(super) const BESIDE: Setting = Setting::choice(
     &[GRID, "cubic", "reno", "bbr"],
     "congestion control of the connection without a tunnel",
 );
+/// The setting of what ours is controlled by inside the tunnel: CUBIC in the default grid.
+pub(super) const CONGESTION: Setting = Setting::choice(
+    "cc",
+    &[GRID, "cubic", "reno", "bbr"],
+    "congestion control of our connection in the tunnel; without one it is CUBIC",
+);
 /// The setting of the queue's rate.
 pub(super) const MBPS: Setting =
     Setting::number("mbps", 20, (1, 200), "what the queue lets through, in Mbit/s");
 /// The setting of the round trip.
 pub(super) const RTT: Setting = Setting::number("rtt", 40, (2, 500), "round trip in milliseconds");
 
-/// Who is beside.
+/// Who is beside, and what ours may be.
 const OTHERS: [Congestion; 3] = [Congestion::Cubic, Congestion::Reno, Congestion::Bbr];
 /// The client's links are so many times as fast as what is behind them.
 pub(super) const LINKS_TIMES: u64 = 5;
@@ -47,10 +53,27 @@ pub(super) fn others(stage: &Stage<'_>) -> impl Iterator<Item = Congestion> {
     others.take(if stage.control() { 1 } else { OTHERS.len() })
 }
 
+/// What ours is controlled by: as it is set, or CUBIC; in the full grid everything, CUBIC first.
+pub(super) fn ours(stage: &Stage<'_>) -> Vec<Congestion> {
+    let set = stage.settings.text("cc");
+    let is_full = stage.grid == Grid::Full && !stage.control();
+    match OTHERS.into_iter().find(|one| one.name() == set) {
+        Some(one) => vec![one],
+        None if is_full => OTHERS.to_vec(),
+        None => vec![OTHERS[0]],
+    }
+}
+
 /// A connection of more than the queue lets through in so long.
 pub(super) fn lasting(settings: &Settings, length_ns: u64) -> Connections {
     let bytes = settings.number("mbps") * 1_000_000 / 8 * (length_ns + OPENING_NS) / SECOND;
     Connections::bulk(receiver(settings), bytes)
+}
+
+/// Our connection, by this in the tunnel, or by CUBIC without one.
+pub(super) fn by(ours: Option<Congestion>, usual: Connections) -> Connections {
+    let route = if ours.is_some() { Route::Tunnelled } else { Route::Open };
+    Connections { route, congestion: ours.unwrap_or(Congestion::Cubic), ..usual }
 }
 
 /// What ours and theirs have over these terrains, in Mbit/s, in the mean of so many stories: in

@@ -55,6 +55,22 @@ pub(super) fn over_idle() -> Limit {
     Limit::at_most("p99_over_idle_ms", OVER_IDLE_MS)
 }
 
+/// The mean of what a talk's datagrams took beside the load, in milliseconds, where the client does
+/// this.
+///
+/// # Errors
+/// What kept it from being told.
+pub(super) fn average_ms(
+    stage: &Stage<'_>,
+    cell: &Cell,
+    talk: Talk,
+    what: (Mode, bool),
+    outcome: &mut Outcome,
+) -> anyhow::Result<Option<f64>> {
+    let (loaded, _) = cell.loaded(stage, talk, what, outcome)?;
+    Ok(mean(&took_ms(talk, &loaded)))
+}
+
 /// Tells the story of each cell. A client that is told nothing else shares its links and, if it has
 /// to be told, knows that the talk is wanted early; in a control it does what `broken` says.
 ///

@@ -4,7 +4,9 @@
 //! Who only wants a short queue gets little there. In each cell Rove carries a connection by one
 //! path; in other runs the same two connections are there without a tunnel, ours by CUBIC: that is
 //! what the user would have without Rove, and about what he is to have with it. A call beside both
-//! shows how long the queue is in either case.
+//! shows how long the queue is in either case. Whatever controls our connection in the tunnel, what
+//! its path takes is held against CUBIC: to this the path keeps, and the connection to what the
+//! path lets through.
 //!
 //! Two who fill one queue share it by chance: whose datagram meets its end first, and who began. Of
 //! two bare connections one has up to twice what the other has, for a minute and more. So each cell
@@ -14,7 +16,7 @@
 //! In a control the path does not heed that somebody else fills the queue. In namespaces, where the
 //! real binary always does, there are several others beside the tunnel.
 
-use super::beside::{self, BESIDE, CALM_NS, LINKS_TIMES, MBPS, RTT};
+use super::beside::{self, BESIDE, CALM_NS, CONGESTION, LINKS_TIMES, MBPS, RTT};
 use super::links::{GRID, TRANSFER};
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -48,6 +50,7 @@ const QUEUES: &[&str] = &["40", "100"];
 const SETTINGS: &[Setting] = &[
     TRANSFER,
     BESIDE,
+    CONGESTION,
     Setting::choice("queue", &[GRID, "40", "100"], "what the queue holds, in milliseconds"),
     MBPS,
     RTT,
@@ -101,9 +104,12 @@ impl Scenario for Competition {
         let mut rows = Vec::new();
         for (other, queue) in cells.take(if stage.control() { 1 } else { usize::MAX }) {
             let cell = Cell { stage, other, queue_ms: queue.parse()? };
-            let row = cell.row(&mut outcome)?;
-            (stage.tell)(&table::line(&row));
-            rows.push(Value::Object(row));
+            let bare = cell.measure(None, &mut outcome)?;
+            for ours in beside::ours(stage) {
+                let row = cell.row(ours, &bare, &mut outcome)?;
+                (stage.tell)(&table::line(&row));
+                rows.push(Value::Object(row));
+            }
         }
         outcome.measure("share_of_bare", table::mean(&rows, "share_of_bare"));
         outcome.measure("left_share", table::mean(&rows, "left_share"));
@@ -120,6 +126,13 @@ fn queues(settings: &Settings) -> Vec<&'static str> {
     QUEUES.iter().copied().filter(is_set).collect()
 }
 
+/// What both have, in Mbit/s, and how long a call beside them takes.
+struct Had {
+    mbps: Option<f64>,
+    left_mbps: Option<f64>,
+    call_p99_ms: Option<f64>,
+}
+
 /// Stories beside a connection of this kind, and a queue of so many milliseconds.
 struct Cell<'a> {
     stage: &'a Stage<'a>,
@@ -128,39 +141,48 @@ struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    fn row(&self, outcome: &mut Outcome) -> anyhow::Result<Row> {
-        let [ours, left] = self.mean(Route::Tunnelled, outcome)?;
-        let [bare, bare_left] = self.mean(Route::Open, outcome)?;
-        let call = self.call(Route::Tunnelled, outcome)?;
-        let bare_call = self.call(Route::Open, outcome)?;
+    /// A row, by what ours is controlled by in the tunnel and what there is without one.
+    fn row(&self, ours: Congestion, bare: &Had, outcome: &mut Outcome) -> anyhow::Result<Row> {
+        let had = self.measure(Some(ours), outcome)?;
         let share = |part: Option<f64>, of: Option<f64>| Some(part? / of?);
         Ok(table::row([
             ("beside", self.other.name().into()),
+            ("cc", ours.name().into()),
             ("queue_ms", self.queue_ms.into()),
-            ("mbps", figure(ours)),
-            ("left_mbps", figure(left)),
-            ("bare_mbps", figure(bare)),
-            ("bare_left_mbps", figure(bare_left)),
-            ("share_of_bare", figure(share(ours, bare))),
-            ("left_share", figure(share(left, bare_left))),
-            ("ratio_to_other", figure(share(ours, left))),
-            ("call_p99_ms", figure(call)),
-            ("bare_call_p99_ms", figure(bare_call)),
+            ("mbps", figure(had.mbps)),
+            ("left_mbps", figure(had.left_mbps)),
+            ("bare_mbps", figure(bare.mbps)),
+            ("bare_left_mbps", figure(bare.left_mbps)),
+            ("share_of_bare", figure(share(had.mbps, bare.mbps))),
+            ("left_share", figure(share(had.left_mbps, bare.left_mbps))),
+            ("ratio_to_other", figure(share(had.mbps, had.left_mbps))),
+            ("call_p99_ms", figure(had.call_p99_ms)),
+            ("bare_call_p99_ms", figure(bare.call_p99_ms)),
         ]))
     }
 
-    /// What ours, which takes this route, and theirs have in Mbit/s, in the mean of all stories.
-    fn mean(&self, route: Route, outcome: &mut Outcome) -> anyhow::Result<[Option<f64>; 2]> {
-        let both = self.both(route, self.stage.settings.number("seconds") * SECOND);
+    /// What ours and theirs have, ours in the tunnel by this or without one.
+    fn measure(&self, ours: Option<Congestion>, outcome: &mut Outcome) -> anyhow::Result<Had> {
+        let [mbps, left_mbps] = self.mean(ours, outcome)?;
+        Ok(Had { mbps, left_mbps, call_p99_ms: self.call(ours, outcome)? })
+    }
+
+    /// The rates of both, in Mbit/s, in the mean of all stories.
+    fn mean(
+        &self,
+        ours: Option<Congestion>,
+        outcome: &mut Outcome,
+    ) -> anyhow::Result<[Option<f64>; 2]> {
+        let both = self.both(ours, self.stage.settings.number("seconds") * SECOND);
         // Each round trip in either order.
         let terrain = |story| self.terrain(story / 2);
         beside::mean_mbps(self.stage, STORIES, terrain, both, FIRST_NS, outcome)
     }
 
     /// How long 99 of 100 datagrams of a call in the tunnel took beside both, in milliseconds.
-    fn call(&self, route: Route, outcome: &mut Outcome) -> anyhow::Result<Option<f64>> {
+    fn call(&self, ours: Option<Congestion>, outcome: &mut Outcome) -> anyhow::Result<Option<f64>> {
         let call = Call { talk: Talk::Voice, silence_ns: FIRST_NS, length_ns: CALL_NS };
-        let both = self.both(route, call.end_ns());
+        let both = self.both(ours, call.end_ns());
         let mut p99 = None;
         let told = self.stage.on_ground(&self.terrain(0), &mut |ground, _| {
             ground.pause(CALM_NS)?;
@@ -171,12 +193,13 @@ impl Cell<'_> {
         Ok(p99)
     }
 
-    /// Our connection by this route and the other, of more than there is time for.
-    fn both(&self, route: Route, length_ns: u64) -> [Connections; 2] {
-        let ours = Connections { route, ..beside::lasting(self.stage.settings, length_ns) };
+    /// Our connection and the other, of more than there is time for.
+    fn both(&self, ours: Option<Congestion>, length_ns: u64) -> [Connections; 2] {
+        let usual = beside::lasting(self.stage.settings, length_ns);
+        let ours = beside::by(ours, usual);
         let is_broken = self.stage.control() && self.stage.entered.is_some();
-        let count = if is_broken && route == Route::Tunnelled { MANY } else { 1 };
-        [ours, Connections { route: Route::Open, congestion: self.other, count, ..ours }]
+        let count = if is_broken && ours.route == Route::Tunnelled { MANY } else { 1 };
+        [ours, Connections { route: Route::Open, congestion: self.other, count, ..usual }]
     }
 
     fn terrain(&self, story: u64) -> Terrain {

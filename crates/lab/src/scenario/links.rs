@@ -6,6 +6,7 @@
 //!
 //! Decides what is measured in a cell and what must hold in all of them. Knows no pair.
 
+mod alone;
 mod carried;
 mod judged;
 mod measured;
@@ -25,7 +26,9 @@ use crate::ground::{
 use crate::world::StreamsKnown;
 use carried::Goodput;
 pub(super) use carried::{Carried, FLOW};
-pub(super) use judged::limits;
+pub(super) use judged::{
+    OFFERED_SHARE_LEAST, OFFERED_SHARE_LOSSY_LEAST, RECORDED_FEEDBACK_MOST, adds_up, limits,
+};
 use measured::{Measured, OTHERS_SHARE};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -99,6 +102,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::higher_is_better("share_of_best_min"),
     Key::higher_is_better("file_share_min"),
     Key::lower_is_better(feedback::MOST),
+    Key::lower_is_better(judged::SENT_AGAIN_MOST),
     Key::must_hold("others_ok"),
     Key::must_hold("queues_ok"),
     Key::must_hold("checksum_ok"),
@@ -257,6 +261,7 @@ impl<const N: usize> Cells<N> {
         outcome.hold("others_ok", judged::others_ok(&rows));
         outcome.measure(feedback::MOST, table::greatest(&rows, "feedback_percent"));
         outcome.hold("queues_ok", !in_time.is_empty() && in_time.iter().all(|one| *one));
+        judged::besides(&mut outcome, stage.settings, &rows);
         outcome.hold("checksum_ok", !arrived.is_empty() && arrived.iter().all(|one| *one));
         outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
         let bare = BTreeMap::from([(TABLE.to_owned(), Value::Array(bare))]);
@@ -498,39 +503,6 @@ impl<const N: usize> Cell<N> {
         let (inner, payload) = self.carried.packet_bytes();
         let of_outer = |added| payload / (inner + added + OUTER_HEADERS);
         Ok(min(&added).map(|added| carried * of_outer(added)))
-    }
-
-    /// The goodput of Rove over the better of the two links, which alone is there. The slower one
-    /// is tried only where it could be better.
-    ///
-    /// # Errors
-    /// What kept it from being measured.
-    pub(super) fn best_mbps(
-        &self,
-        stage: &Stage<'_>,
-        outcome: &mut Outcome,
-    ) -> anyhow::Result<Option<f64>> {
-        let mut links = self.pair.to_vec();
-        links.sort_by_key(|link| std::cmp::Reverse(link.kbps[self.to as usize]));
-        links.dedup();
-        let mut best: Option<f64> = None;
-        for link in links {
-            let is_slower = best.is_some_and(|best| best >= link.mbps_to(self.to));
-            if is_slower && link.recording.is_none() {
-                continue;
-            }
-            let alone = Terrain { mode: Mode::Single, ..Terrain::of(link.config(loss(self.loss))) };
-            let mut alone_mbps = None;
-            let told = stage.on_ground(&alone, &mut |ground, _| {
-                // It begins in the same moment of a recording.
-                ground.pause(CALM_NS)?;
-                alone_mbps = self.goodput(stage, ground)?.mbps;
-                Ok(())
-            })?;
-            outcome.absorb(told);
-            best = best.into_iter().chain(alone_mbps).reduce(f64::max);
-        }
-        Ok(best)
     }
 }
 

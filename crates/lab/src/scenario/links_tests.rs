@@ -2,9 +2,10 @@ use super::{
     CONGESTION, Carried, Cell, Cells, GRID, Link, Pair, bound_ms, is_recorded, loss, name,
 };
 use crate::emu::{Loss, SECOND};
-use crate::ground::{Congestion, DatagramsRun, Known, Receiver, Spread};
+use crate::ground::{Congestion, DatagramsRun, Known, Mode, Receiver, Spread};
 use crate::scenario::settings::{Setting, Settings};
-use crate::scenario::{Grid, Stage};
+use crate::scenario::{Grid, Outcome, Stage};
+use serde_json::{Value, json};
 
 const SETTINGS: &[Setting] =
     &[CONGESTION, Setting::choice("loss", &[GRID, "0", "1", "bursty"], "")];
@@ -76,6 +77,43 @@ fn a_queue_that_stands_for_ever_is_none_that_is_in_time() {
     let lossy = cell(Carried::Udp, "1");
     assert!(lossy.is_in_time(&took(270.0)) && !lossy.is_in_time(&took(271.0)));
     assert!(cell(Carried::Quic, "0").is_in_time(&DatagramsRun::default()));
+}
+
+#[test]
+fn where_something_is_lost_the_link_alone_is_repaired_as_both_are() {
+    let cell = |loss| Cell::down(SLOW, loss, Congestion::Cubic);
+    assert_eq!(cell("1").modes_alone(Mode::Full), [Mode::Single, Mode::Full]);
+    assert_eq!(cell("0").modes_alone(Mode::Full), [Mode::Single]);
+    assert_eq!(cell("bursty").modes_alone(Mode::Backup), [Mode::Single], "nor does the other");
+    // So it has four times as much, and is a measure.
+    let settings = Settings::parse(&[super::SECONDS], &["seconds=6".to_owned()]).unwrap();
+    let (seed, grid, entered, rove) = (1, Grid::Default, None, None);
+    let stage = Stage { seed, settings: &settings, grid, entered, rove, tell: &|_| {} };
+    let far = Cell { pair: [Link::of(10, 60); 2], ..cell("1") };
+    let best = far.best_mbps(&stage, &mut Outcome::default()).unwrap().unwrap();
+    assert!(best > 8.0, "{best} of 10 Mbit/s");
+}
+
+#[test]
+fn what_was_told_besides_is_asked_for() {
+    let asked = |rows: &[Value], set: &[&str]| {
+        let texts: Vec<String> = set.iter().map(|text| (*text).to_owned()).collect();
+        let own = [super::MODE, super::SCHEDULER, super::ASSIST];
+        let settings = Settings::parse(&own, &texts).unwrap();
+        let mut outcome = Outcome::default();
+        super::judged::besides(&mut outcome, &settings, rows);
+        let broken = outcome.limits.iter().filter(|limit| !limit.holds(&outcome.measured));
+        (outcome.limits.len(), broken.map(crate::scenario::record::Limit::key).collect::<Vec<_>>())
+    };
+    let again = |percent| json!({"share_of_sum": 0.99, "retransmitted_percent": percent});
+    assert_eq!(asked(&[again(Some(0.1))], &[]), (1, vec![]));
+    assert_eq!(asked(&[again(Some(0.2))], &[]), (1, vec!["retransmitted_percent_max"]));
+    assert_eq!(asked(&[again(Some(0.2))], &["assist=off"]), (0, vec![]));
+    assert_eq!(asked(&[again(None)], &[]), (0, vec![]), "nobody counted");
+    let recorded = |column: &str, share| json!({column: share, "feedback_percent_recorded": 0.7});
+    let both = [recorded("share_of_offered", 0.7), recorded("share_of_offered_lossy", 0.45)];
+    assert_eq!(asked(&both, &[]), (3, vec!["share_of_offered_lossy_min"]));
+    assert_eq!(asked(&both, &["mode=backup"]), (1, vec![]));
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub struct Row {
     pub mbps: Option<f64>,
     /// Of what both links can carry.
     pub of_sum: Option<f64>,
-    /// Of what the same connection has by the better link alone.
+    /// Of what the same connection has by the better link alone, repaired where it loses.
     pub of_best: Option<f64>,
 }
 
@@ -203,7 +203,9 @@ pub fn text(rows: &[Row]) -> String {
          ms of\n\
          # round trip; loss is in per cent each way, each packet by itself, or 2 % in bursts of \
          3.\n\
-         # Shares are of what both links can carry, and of the same by the better one alone.\n\
+         # Shares are of what both links can carry, and of the same by the better one alone, \
+         which is\n\
+         # repaired where it loses something.\n\
          # Made by `cargo run --release -p rove-lab -- matrix`.\n#\n\
          # {:<15} {:<7} {:<6} {:<12} {:>7} {:>7} {:>7}\n",
         "pair", "loss", "cc", "scheduler", "mbit/s", "of_sum", "of_best",

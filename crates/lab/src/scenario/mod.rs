@@ -109,7 +109,8 @@ pub trait Scenario: Sync {
         json!({})
     }
 
-    /// What must hold for a pass under these settings.
+    /// What must hold for a pass under these settings, whatever else the story asks of what it
+    /// told.
     fn limits(&self, settings: &Settings) -> Vec<Limit>;
 
     /// The time, in milliseconds, against which the emulator's lateness is held: the smallest
@@ -210,6 +211,8 @@ pub struct Outcome {
     pub measured: Values,
     /// The single values behind medians.
     pub samples: BTreeMap<String, Vec<f64>>,
+    /// What must hold besides, of what not every run tells.
+    pub limits: Vec<Limit>,
     /// The same story without Rove; or why there is none.
     pub baseline: Baseline,
     /// What broke down of what is under test, before the story's end.
@@ -238,6 +241,7 @@ impl Outcome {
     fn absorb(&mut self, other: Self) {
         self.measured.extend(other.measured);
         self.samples.extend(other.samples);
+        self.limits.extend(other.limits);
         self.broke = self.broke.take().or(other.broke);
         self.timekeeping = match (self.timekeeping.take(), other.timekeeping) {
             (Some(mut all), Some(one)) => {
@@ -263,6 +267,11 @@ impl Outcome {
         self.measured.insert(key.to_owned(), json!(holds));
     }
 
+    /// Asks for something besides.
+    fn ask(&mut self, limit: Limit) {
+        self.limits.push(limit);
+    }
+
     /// Notes the single values behind a median.
     fn sample(&mut self, key: &str, values: Vec<f64>) {
         self.samples.insert(key.to_owned(), values);
@@ -285,6 +294,21 @@ impl Key {
     /// A key of which smaller values are worse.
     pub const fn higher_is_better(name: &'static str) -> Self {
         Self { name, worse: Worse::Lower }
+    }
+
+    /// Those of several scenarios, and then a scenario's own.
+    ///
+    /// # Panics
+    /// While it is compiled, unless they are so many together.
+    const fn with<const N: usize>(several: &[Self], own: &[Self]) -> [Self; N] {
+        assert!(several.len() + own.len() == N, "count them");
+        let mut all = [Self::must_hold(""); N];
+        let mut at = 0;
+        while at < N {
+            all[at] = if at < several.len() { several[at] } else { own[at - several.len()] };
+            at += 1;
+        }
+        all
     }
 
     /// A key that must be true.

@@ -172,10 +172,17 @@ impl From<&Timekeeping> for LatenessRecord {
 }
 
 impl Record {
-    /// Takes over an outcome and judges it. Keys that were not measured are null. What breaks down
-    /// before the end has not passed, whatever was measured until then.
+    /// Takes over an outcome, with what it asks for besides, and judges it. Keys that were not
+    /// measured are null. What breaks down before the end has not passed, whatever was measured
+    /// until then.
     pub fn judge(&mut self, outcome: Outcome, keys: &[Key]) {
         self.measured = outcome.measured;
+        for limit in outcome.limits {
+            // A story that is told once more asks once more.
+            if !self.limits.contains(&limit) {
+                self.limits.push(limit);
+            }
+        }
         self.measured.insert(ALIVE.name.to_owned(), Value::Bool(outcome.broke.is_none()));
         for key in keys {
             self.measured.entry(key.name.to_owned()).or_insert(Value::Null);

@@ -59,9 +59,16 @@ fn a_pass_needs_every_limit() {
         assert_eq!(record.exit_status(), 1);
         assert!(record.reason.unwrap().contains(key));
     }
-    let mut missing = good;
+    let mut missing = good.clone();
     missing.as_object_mut().unwrap().remove("lost");
     assert_eq!(record(missing, limits()).pass, Some(false), "a missing key is no pass");
+    let mut asked = record(good, limits());
+    for _ in 0..2 {
+        let measured = asked.measured.clone();
+        let limits = vec![Limit::at_least("share", 0.99)];
+        asked.judge(Outcome { measured, limits, ..Outcome::default() }, &[]);
+    }
+    assert_eq!((asked.pass, asked.limits.len()), (Some(false), 5), "a story asks once for more");
 }
 
 #[test]

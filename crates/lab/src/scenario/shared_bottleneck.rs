@@ -11,7 +11,7 @@
 //! In a control the paths know nothing of each other. In namespaces, where the real binary always
 //! heeds that, each link has a queue of its own in place of the one for all.
 
-use super::beside::{self, BESIDE, LINKS_TIMES, MBPS, RTT};
+use super::beside::{self, BESIDE, CONGESTION, LINKS_TIMES, MBPS, RTT};
 use super::links::{GRID, TRANSFER};
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -53,6 +53,7 @@ const SETTINGS: &[Setting] = &[
     TRANSFER,
     Setting::choice("paths", &[GRID, "2-links", "4-subflows"], "what leads through the queue"),
     BESIDE,
+    CONGESTION,
     MBPS,
     RTT,
     Setting::number("queue", 40, (5, 1_000), "what the queue holds, in milliseconds"),
@@ -105,12 +106,14 @@ impl Scenario for SharedBottleneck {
                 "mbps": figure(bare.mbps),
                 "left_mbps": figure(bare.left_mbps),
             }));
-            let one = beside.take(Some(ONE), &mut outcome)?;
-            for paths in SEVERAL.iter().filter(is_set) {
-                let all = beside.take(Some(*paths), &mut outcome)?;
-                let row = row(paths, other, [&all, &one, &bare]);
-                (stage.tell)(&table::line(&row));
-                rows.push(Value::Object(row));
+            for ours in beside::ours(stage) {
+                let one = beside.take(Some((ONE, ours)), &mut outcome)?;
+                for paths in SEVERAL.iter().filter(is_set) {
+                    let all = beside.take(Some((*paths, ours)), &mut outcome)?;
+                    let row = row(paths, [other, ours], [&all, &one, &bare]);
+                    (stage.tell)(&table::line(&row));
+                    rows.push(Value::Object(row));
+                }
             }
         }
         outcome.measure("ratio_to_one_flow", greatest(&rows, "ratio_to_flow"));
@@ -130,11 +133,12 @@ struct Taken {
     left_mbps: Option<f64>,
 }
 
-fn row(paths: &Paths, other: Congestion, [all, one, bare]: [&Taken; 3]) -> Row {
+fn row(paths: &Paths, [other, ours]: [Congestion; 2], [all, one, bare]: [&Taken; 3]) -> Row {
     let share = |part: Option<f64>, of: Option<f64>| Some(part? / of?);
     table::row([
         ("paths", paths.name.into()),
         ("beside", other.name().into()),
+        ("cc", ours.name().into()),
         ("mbps", figure(all.mbps)),
         ("left_mbps", figure(all.left_mbps)),
         ("one_mbps", figure(one.mbps)),
@@ -153,14 +157,18 @@ struct Beside<'a> {
 }
 
 impl Beside<'_> {
-    /// What our connection takes by these paths, or without a tunnel, in the mean of the stories.
-    fn take(&self, paths: Option<Paths>, outcome: &mut Outcome) -> anyhow::Result<Taken> {
+    /// What our connection takes by these paths, and this, or without a tunnel, in the mean of the
+    /// stories.
+    fn take(
+        &self,
+        by: Option<(Paths, Congestion)>,
+        outcome: &mut Outcome,
+    ) -> anyhow::Result<Taken> {
         let settings = self.stage.settings;
-        let ours = beside::lasting(settings, settings.number("seconds") * SECOND);
-        let theirs = Connections { route: Route::Open, congestion: self.other, ..ours };
-        let route = if paths.is_some() { Route::Tunnelled } else { Route::Open };
-        let both = [Connections { route, ..ours }, theirs];
-        let terrain = |story| self.terrain(paths.unwrap_or(ONE), story);
+        let usual = beside::lasting(settings, settings.number("seconds") * SECOND);
+        let theirs = Connections { route: Route::Open, congestion: self.other, ..usual };
+        let both = [beside::by(by.map(|(_, ours)| ours), usual), theirs];
+        let terrain = |story| self.terrain(by.map_or(ONE, |(paths, _)| paths), story);
         let [mbps, left_mbps] =
             beside::mean_mbps(self.stage, STORIES, terrain, both, FIRST_NS, outcome)?;
         Ok(Taken { mbps, left_mbps })

@@ -5,17 +5,41 @@
 //! a packet.
 
 use super::links::{
-    self, ASSIST, CONGESTION, Carried, Cells, FILE, FLOW, GRID, KEYS, Link, MODE, Pair, SCHEDULER,
+    self, ASSIST, CONGESTION, Carried, Cells, FILE, FLOW, GRID, Link, MODE, Pair, SCHEDULER,
     SECONDS, TRANSFER, TRANSPORT,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
-use super::{About, Outcome, Scenario, Stage};
+use super::table::{TABLE, figure, least};
+use super::{About, Key, Outcome, Scenario, Stage};
 use crate::ground::{Known, Spread};
 use serde_json::{Value, json};
 
 /// The share of the sum that must be there.
 pub(super) const SHARE_OF_SUM_MIN: f64 = 0.95;
+
+/// What others have carried of the thesis' file: for each round trip, loss by loss.
+const GRID_OF_OTHERS: [&str; 6] = ["20/0", "20/0.5", "20/1", "60/0", "60/0.5", "60/1"];
+/// Who has most of it, in Mbit/s: mqvpn where it ends each connection, in its hybrid lane.
+const HYBRID_MBPS: [f64; 6] = [18.5, 17.6, 17.1, 17.9, 15.6, 17.2];
+/// What of that there must be in 30 s, without losses and with them.
+const OF_HYBRID: [Column; 2] = [
+    Column { name: "of_mqvpn_hybrid", least: "of_mqvpn_hybrid_min", floor: 0.98 },
+    Column { name: "of_mqvpn_hybrid_lossy", least: "of_mqvpn_hybrid_lossy_min", floor: 1.0 },
+];
+
+/// A column, the key of its least, and what that must be.
+struct Column {
+    name: &'static str,
+    least: &'static str,
+    floor: f64,
+}
+
+/// What is measured at least.
+const KEYS: &[Key] = &Key::with::<{ links::KEYS.len() + 2 }>(
+    links::KEYS,
+    &[Key::higher_is_better(OF_HYBRID[0].least), Key::higher_is_better(OF_HYBRID[1].least)],
+);
 
 /// By round trip.
 pub(super) const PAIRS: &[Pair] = &[pair(20), pair(60), pair(1)];
@@ -64,7 +88,7 @@ impl Scenario for Symmetric {
         json!({
             "source": "issue 5: others measured in the setting of Lukaszewski 2017, Figures 3.5 \
                        and 3.6; Mbit/s of the file of 16,331,410 bytes by CUBIC",
-            "rtt_ms/loss_percent": ["20/0", "20/0.5", "20/1", "60/0", "60/0.5", "60/1"],
+            "rtt_ms/loss_percent": GRID_OF_OTHERS,
             "openvpn_udp_one_link": [9.3, 7.5, 5.0, 9.2, 2.8, 1.8],
             "openvpn_tcp_one_link": [8.9, 7.3, 4.8, 8.1, 2.7, 1.8],
             "openvpn_mptcp_full_mesh": [15.7, 14.4, 11.6, 11.1, 6.4, 4.5],
@@ -73,7 +97,7 @@ impl Scenario for Symmetric {
             "glorytun": [17.2, 7.2, 5.0, 15.8, 3.0, 2.0],
             "mqvpn_wlb": [9.3, 6.8, 4.7, 9.3, 2.6, 1.8],
             "mqvpn_minrtt": [10.1, 6.3, 4.7, 9.7, 2.7, 2.0],
-            "mqvpn_hybrid": [18.5, 17.6, 17.1, 17.9, 15.6, 17.2],
+            "mqvpn_hybrid": HYBRID_MBPS,
         })
     }
 
@@ -87,10 +111,92 @@ impl Scenario for Symmetric {
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let round_trip = |pair: &Pair| pair[0].round_trip_ms.to_string();
-        CELLS.tell(stage, links::chosen(stage.settings, "rtt", PAIRS, round_trip))
+        let mut outcome =
+            CELLS.tell(stage, links::chosen(stage.settings, "rtt", PAIRS, round_trip))?;
+        beside_hybrid(&mut outcome, links::adds_up(stage.settings));
+        Ok(outcome)
     }
+}
+
+/// Holds each cell of which mqvpn's figure is known against it, and asks for enough if it is told
+/// to.
+fn beside_hybrid(outcome: &mut Outcome, is_asked: bool) {
+    let Some(Value::Array(rows)) = outcome.measured.get_mut(TABLE) else { return };
+    for row in rows.iter_mut().filter_map(Value::as_object_mut) {
+        let hybrid_mbps = hybrid_mbps(|key| row.get(key)?.as_str());
+        let Some(hybrid_mbps) = hybrid_mbps else { continue };
+        let share = row.get("goodput_mbps").and_then(Value::as_f64).map(|mbps| mbps / hybrid_mbps);
+        let is_lossy = row.get("loss").is_some_and(|loss| loss != "0");
+        row.insert(OF_HYBRID[usize::from(is_lossy)].name.to_owned(), figure(share));
+    }
+    let rows = rows.clone();
+    for column in &OF_HYBRID {
+        if rows.iter().any(|row| row.get(column.name).is_some()) {
+            outcome.measure(column.least, least(&rows, column.name));
+            if is_asked {
+                outcome.ask(Limit::at_least(column.least, column.floor));
+            }
+        }
+    }
+}
+
+/// What mqvpn carries in the cell of which a row says this: a download by CUBIC.
+fn hybrid_mbps<'a>(says: impl Fn(&str) -> Option<&'a str>) -> Option<f64> {
+    let is_known = says("to") == Some("client") && says("flow") == Some("tcp");
+    let loss = says("loss").filter(|_| is_known && says("cc") == Some("cubic"))?;
+    let pair = PAIRS.iter().find(|one| says("pair") == Some(&links::name(*one)))?;
+    let cell = format!("{}/{loss}", pair[0].round_trip_ms);
+    let at = GRID_OF_OTHERS.iter().position(|one| *one == cell)?;
+    HYBRID_MBPS.get(at).copied()
 }
 
 const fn pair(round_trip_ms: u64) -> Pair {
     [Link::of(10, round_trip_ms); 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outcome, TABLE, beside_hybrid};
+    use serde_json::{Value, json};
+
+    fn row(rtt: u64, loss: &str, cc: &str, mbps: f64) -> Value {
+        let pair = format!("10/{rtt}+10/{rtt}");
+        json!({"pair": pair, "to": "client", "loss": loss, "flow": "tcp", "cc": cc,
+               "goodput_mbps": mbps})
+    }
+
+    fn judged(rows: &[Value], is_asked: bool) -> (Outcome, Value) {
+        let mut outcome = Outcome::default();
+        outcome.measured.insert(TABLE.to_owned(), rows.into());
+        beside_hybrid(&mut outcome, is_asked);
+        let limits = serde_json::to_value(&outcome.limits).unwrap();
+        (outcome, limits)
+    }
+
+    #[test]
+    fn what_is_known_of_mqvpn_is_asked_for_where_it_was_told() {
+        let rows = [
+            row(20, "0", "cubic", 18.13),
+            row(60, "0.5", "cubic", 31.2),
+            row(60, "1", "cubic", 17.028),
+            row(60, "1", "bbr", 1.0),
+            row(1, "0", "cubic", 1.0),
+        ];
+        let (outcome, limits) = judged(&rows, true);
+        assert_eq!(outcome.measured["of_mqvpn_hybrid_min"], 0.98);
+        assert_eq!(outcome.measured["of_mqvpn_hybrid_lossy_min"], 0.99);
+        let both = [["of_mqvpn_hybrid_min", ">="], ["of_mqvpn_hybrid_lossy_min", ">="]];
+        assert_eq!([0, 1].map(|at| [&limits[at][0], &limits[at][1]]), both);
+        assert_eq!(judged(&rows, false).1, json!([]));
+        let (outcome, limits) = judged(&rows[3..], true);
+        assert_eq!((outcome.measured.len(), limits), (1, json!([])), "nothing is known of them");
+        let nothing = json!({"pair": "10/20+10/20", "to": "client", "loss": "0", "flow": "tcp",
+                             "cc": "cubic", "goodput_mbps": null});
+        let (outcome, limits) = judged(&[nothing], true);
+        assert_eq!(
+            (&outcome.measured["of_mqvpn_hybrid_min"], limits[0][2].as_f64()),
+            (&Value::Null, Some(0.98)),
+            "what came to nothing is no pass"
+        );
+    }
 }

@@ -13,6 +13,7 @@ mod capture;
 mod crossing;
 mod ports;
 mod program;
+mod sent;
 mod session;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,7 +4,7 @@ use rove_proto::time::Instant;
 use super::super::engine::GATEWAY;
 use super::*;
 use crate::emu::{End, Filtering};
-use crate::ground::{Congestion, Edge, Known, Mode, Pace, Patience, What};
+use crate::ground::{Congestion, Edge, Known, Mode, Pace, Patience, Segments, What};
 
 fn journey() -> Journey {
     with_mode(Mode::Full)
@@ -66,6 +66,19 @@ fn datagrams_have_all_links_together_and_their_queue_does_not_grow() {
         let (alone, _) = poured(Mode::Single, to, what);
         assert!((17.0..19.0).contains(&alone), "{to:?}: {alone}");
     }
+}
+
+#[test]
+fn what_a_sender_sends_again_is_counted_and_is_hardly_any_where_losses_are_repaired() {
+    let percent = |mode| {
+        let mut journey = by_two_links(mode);
+        journey.pause(2 * SECOND).unwrap();
+        let bulk = Connections::bulk(Receiver::Client, 8_000_000);
+        let transfers = journey.connect(&[bulk], 60 * SECOND, &[]).unwrap().concat();
+        transfers[0].segments.and_then(Segments::percent_again).unwrap()
+    };
+    let [repaired, not] = [Mode::Full, Mode::Single].map(percent);
+    assert!(repaired < 0.1 && (0.8..2.0).contains(&not), "{repaired}, {not} %");
 }
 
 #[test]

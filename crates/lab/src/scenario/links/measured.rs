@@ -7,6 +7,12 @@ use serde_json::Value;
 
 /// The column of what others than TCP have of the sum.
 pub(super) const OTHERS_SHARE: &str = "others_share_of_sum";
+/// Those of recorded networks, and of what a TCP sender sent again.
+pub(super) const OFFERED_SHARE: &str = "share_of_offered";
+pub(super) const OFFERED_SHARE_LOSSY: &str = "share_of_offered_lossy";
+pub(super) const RECORDED_FEEDBACK: &str = "feedback_percent_recorded";
+pub(super) const SENT_AGAIN: &str = "retransmitted_percent";
+const RECORDED_SENT_AGAIN: &str = "retransmitted_percent_recorded";
 
 /// What was measured in a cell; rates in Mbit/s.
 #[derive(Debug, Default)]
@@ -25,6 +31,11 @@ pub(super) struct Measured {
 }
 
 impl Measured {
+    /// What the sender inside sent again, in per cent of all segments; none where nobody counts.
+    fn again_percent(&self) -> Option<f64> {
+        self.datagrams.transfer.segments?.percent_again()
+    }
+
     /// The row of a table.
     pub(super) fn row<const N: usize>(&self, cell: &Cell<N>) -> Row {
         let share = |part: Option<f64>, of: Option<f64>| figure(part.zip(of).map(|(a, b)| a / b));
@@ -32,8 +43,10 @@ impl Measured {
         let (of_sum, feedback) = match (is_recorded(cell.pair), cell.carried) {
             (false, Carried::Tcp) => ("share_of_sum", "feedback_percent"),
             (false, _) => (OTHERS_SHARE, "feedback_percent"),
-            (true, _) => ("share_of_offered", "feedback_percent_recorded"),
+            (true, _) if cell.loss == "0" => (OFFERED_SHARE, RECORDED_FEEDBACK),
+            (true, _) => (OFFERED_SHARE_LOSSY, RECORDED_FEEDBACK),
         };
+        let again = if is_recorded(cell.pair) { RECORDED_SENT_AGAIN } else { SENT_AGAIN };
         let congestion = (cell.carried != Carried::Udp).then(|| cell.congestion.name());
         let mut row = vec![
             ("pair", name(&cell.pair).into()),
@@ -51,6 +64,7 @@ impl Measured {
         ];
         match cell.carried {
             Carried::Tcp => row.extend([
+                (again, figure(self.again_percent())),
                 ("file_s", figure(self.file_s)),
                 ("bare_file_s", figure(self.bare_file_s)),
                 ("file_share", share(self.bare_file_s, self.file_s)),

@@ -101,7 +101,7 @@ pub fn draw(rows: &[Row]) -> String {
     let lines: usize = groups.iter().map(|group| group.lines.len()).sum();
     let bottom = TOP + lines as f64 * LINE + groups.len() as f64 * BETWEEN;
     let multiples = Multiples::of(rows);
-    let mut svg = Svg::new(bottom + 46.0);
+    let mut svg = Svg::new(bottom + 61.0);
     legend(&mut svg);
     svg.axes(&multiples, bottom - BETWEEN);
     let mut y = TOP;
@@ -126,10 +126,18 @@ pub fn draw(rows: &[Row]) -> String {
         }
         y += BETWEEN;
     }
-    let note = "Links: Mbit/s / ms of round trip. Loss: per cent each way, each packet by itself; \
-                bursty: 2 % in bursts of 3. Others' figures: whole-file transfers on emulated \
-                links, Mbit/s, as a share of the same sum.";
-    svg.text((28.0, bottom + 26.0), "start", FAINT, 10.5, note);
+    let notes = [
+        "Links: Mbit/s / ms of round trip. Loss: per cent each way, each packet by itself; bursty: \
+         2 % in bursts of 3."
+            .to_owned(),
+        format!(
+            "Others' figures: Mbit/s of the whole file on emulated links, slow start and all, as a \
+             share of the same sum; beside them stand Rove's seconds {FIRST_S} to {LENGTH_S}."
+        ),
+    ];
+    for (note, y) in notes.iter().zip([26.0, 41.0]) {
+        svg.text((28.0, bottom + y), "start", FAINT, 10.5, note);
+    }
     svg.end()
 }
 
@@ -386,6 +394,7 @@ mod tests {
         let svg = draw(&rows);
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        assert!(svg.contains("whole file") && svg.contains("seconds 5 to 10"), "{svg}");
     }
 
     #[test]

@@ -269,6 +269,7 @@ fn end<R: Road>(road: &mut R, number: Number, moments: &[Moment]) -> Transfer {
     let Some(one) = connections.get(number) else { return Transfer::default() };
     let outcome = one.outcome().cloned();
     let heard = one.heard().next().cloned().unwrap_or_default();
+    let segments = one.segments();
     if outcome.is_none() {
         connections.abort(now_ns, number);
     }
@@ -289,5 +290,6 @@ fn end<R: Road>(road: &mut R, number: Number, moments: &[Moment]) -> Transfer {
         progress: heard.progress,
         moments: moments.iter().filter(is_within).copied().collect(),
         broke: outcome.and_then(|outcome| outcome.broke).map(str::to_owned),
+        segments: Some(segments),
     }
 }
