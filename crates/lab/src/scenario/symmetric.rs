@@ -144,7 +144,7 @@ fn beside_hybrid(outcome: &mut Outcome, is_asked: bool) {
 fn hybrid_mbps<'a>(says: impl Fn(&str) -> Option<&'a str>) -> Option<f64> {
     let is_known = says("to") == Some("client") && says("flow") == Some("tcp");
     let loss = says("loss").filter(|_| is_known && says("cc") == Some("cubic"))?;
-    let pair = PAIRS.iter().find(|one| says("pair") == Some(&links::name(*one)))?;
+    let pair = PAIRS.iter().find(|one| says("pair") == Some(&links::name(one)))?;
     let cell = format!("{}/{loss}", pair[0].round_trip_ms);
     let at = GRID_OF_OTHERS.iter().position(|one| *one == cell)?;
     HYBRID_MBPS.get(at).copied()
