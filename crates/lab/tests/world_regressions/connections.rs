@@ -197,3 +197,26 @@ fn who_was_promised_something_before_a_crash_is_told_although_the_client_is_revo
     ];
     holds(62_419, &ops);
 }
+
+#[test]
+fn beside_one_that_was_revoked_and_is_not_gone_yet_nobody_is_overlooked() {
+    let talk = Talk {
+        up: 0,
+        down: 76_305,
+        every_ms: 200,
+        congestion: CongestionControl::Bbr,
+        keeps_alive: true,
+        sips: false,
+    };
+    let hole = Carrier::BlackHole;
+    let ops = [
+        Op::Connect { client: 2, talk },
+        wait(200),
+        Op::Network(Network::Carrier { client: 0, access: 0, carrier: hole }),
+        wait(30_000),
+        Op::Machine(Machine::RestartGateway { reboot: false, down_ms: 0 }),
+        Op::Revoke { client: 0 },
+        Op::Syn { client: 2, way: Way::Up, mss: 1_683 },
+    ];
+    holds(30_424, &ops);
+}

@@ -320,3 +320,10 @@ fn new_keys_leave_the_other_paths_between_the_same_addresses_alone() {
     ];
     holds(1_457, &ops);
 }
+
+#[test]
+fn what_left_by_four_paths_of_one_link_that_is_cut_leaves_by_another() {
+    let three = Spread { manager: Manager::FullMesh, subflows: 3 };
+    let spread = Op::SetSpread { client: 1, spread: three };
+    holds(30_318, &[spread, full(1), settle(true)]);
+}

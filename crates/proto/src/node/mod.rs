@@ -160,7 +160,7 @@ impl Node {
         self.responder.expire(now);
         self.settle_timer();
         // Each peer once: what is still due afterwards is a mistake that must not hang the thread.
-        for _ in 0..self.by_key.len() {
+        for _ in 0..self.by_key.len() + self.leaving.len() {
             let Some(slot) = self.timers.pop_due(now) else { break };
             let done = self.with_peer(now, slot, out, |peer, cx| {
                 peer.handle_timeout(cx);

@@ -64,7 +64,7 @@ struct Sent {
     copy: u16,
     /// and how many more of the frame are kept elsewhere.
     elsewhere: u16,
-    /// How often it had left before,
+    /// How often a path had lost it before,
     attempts: u8,
     /// and for how long it had been under way then, in milliseconds.
     age_ms: u16,
@@ -93,7 +93,7 @@ pub struct KeptFrame {
     pub at: Instant,
     /// When it left for the first time,
     pub first_at: Instant,
-    /// and how often it left again since.
+    /// and how often a path lost it since that carried.
     pub attempts: u8,
     /// The frame with its type.
     pub frame: Vec<u8>,
@@ -217,7 +217,7 @@ impl Flight {
         self.copies.push(blocks, &frame[..len]);
     }
 
-    /// What left last had left before: at first at `first_at`, and again so often with this time.
+    /// What left last had left before: at first at `first_at`, and so often paths lost it.
     pub fn repeated(&mut self, first_at: Instant, attempts: u8) {
         if let Some(sent) = self.entries.back_mut() {
             let age_ms = sent.at.saturating_since(first_at).as_millis();

@@ -30,7 +30,7 @@ pub(super) enum Load {
     Packet { elsewhere: usize },
     /// The same where another path gets a copy, which serves if this one dies.
     Doubled { elsewhere: usize },
-    /// One that left at first at this moment, and again so often with this time.
+    /// One that left at first at this moment, and that paths lost so often since.
     Repair { first_at: Instant, attempts: u8 },
 }
 

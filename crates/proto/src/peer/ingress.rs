@@ -393,7 +393,7 @@ impl Peer {
         if follows && arrival.standing == Standing::Current {
             self.epochs.overtake(id);
         }
-        self.lost.extend(arrival.epoch, serial, lost);
+        self.lost.extend_counted(arrival.epoch, serial, lost);
     }
 
     /// Bytes on their way, under whatever keys, by the path of a lane.

@@ -25,8 +25,8 @@ use super::egress::Load;
 
 /// Paths whose end the gateway is told of at once; of earlier ones it hears by silence.
 const LAST_WORDS_MAX: usize = 4;
-/// A packet leaves again so often at most: what was lost that often is lost on a way that carries
-/// next to nothing, and what follows it waits no longer.
+/// What paths lose that carry leaves again so often at most: what follows it waits no longer. Those
+/// by paths that died meanwhile are not counted: of four by one link each dies by itself.
 const ATTEMPTS_MAX: u8 = 3;
 /// When the outbox was full, the rest follows after this.
 const REST: Duration = Duration::from_millis(1);
@@ -75,6 +75,17 @@ impl Lost {
     /// Takes what was lost under the keys of `epoch` by the path of `serial`, which carries.
     pub(super) fn extend(&mut self, epoch: EpochId, serial: PathSerial, kept: VecDeque<KeptFrame>) {
         kept.into_iter().for_each(|kept| self.push(Owed { epoch, serial, kept }));
+    }
+
+    /// The same, where it carried all the time: it counts as an attempt.
+    pub(super) fn extend_counted(
+        &mut self,
+        epoch: EpochId,
+        serial: PathSerial,
+        mut kept: VecDeque<KeptFrame>,
+    ) {
+        kept.iter_mut().for_each(|kept| kept.attempts = kept.attempts.saturating_add(1));
+        self.extend(epoch, serial, kept);
     }
 
     fn push(&mut self, owed: Owed) {
@@ -239,7 +250,7 @@ impl Peer {
         let Some(choice) = self.paths.choose() else { return };
         while let Some(mut owed) = self.lost.pop() {
             let KeptFrame { at: left_at, first_at, attempts, .. } = owed.kept;
-            if left_at + KEPT_TIME <= cx.now || attempts >= ATTEMPTS_MAX {
+            if left_at + KEPT_TIME <= cx.now || attempts > ATTEMPTS_MAX {
                 cx.drops.count(DropReason::NoRoute);
                 self.lost.leave_out(&owed);
                 continue;
@@ -335,7 +346,7 @@ impl Peer {
         let path = self.paths.get_to_send(by).ok_or(DropReason::NoRoute)?;
         path.retransmitted += 1;
         if whole.len() <= path.mtu.datagram() - OVERHEAD {
-            let load = Load::Repair { first_at: kept.first_at, attempts: kept.attempts + 1 };
+            let load = Load::Repair { first_at: kept.first_at, attempts: kept.attempts };
             return self.send_under(cx, epoch, by, load, |draft| {
                 draft.frames().extend_from_slice(&whole);
             });

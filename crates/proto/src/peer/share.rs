@@ -293,7 +293,7 @@ impl Peer {
                 if lane.flight.late_due(&path.rtt).is_some_and(|due| due <= cx.now) {
                     let mut lost = VecDeque::new();
                     lane.flight.expire_late(cx.now, cx.memory.blocks(), &path.rtt, &mut lost);
-                    self.lost.extend(epoch.id, lane.seal.serial, lost);
+                    self.lost.extend_counted(epoch.id, lane.seal.serial, lost);
                     self.bond.looked = None; // there is room on it
                 }
             }
