@@ -299,6 +299,17 @@ fn streams_stand_in_where_udp_is_blocked() {
 
 /// Whatever the figures are on a busy machine: the story has an end, the session is alive then,
 /// and there is a figure for every key.
+/// What a story tells only of cells that this one has not, or of a TCP that counts what it sends
+/// again: the kernel's is not asked.
+const TOLD_OF_SOME: [&str; 6] = [
+    "retransmitted_percent_max",
+    "of_mqvpn_hybrid_min",
+    "of_mqvpn_hybrid_lossy_min",
+    "share_of_offered_min",
+    "share_of_offered_lossy_min",
+    "feedback_percent_recorded_max",
+];
+
 #[test]
 fn stories_are_told_to_their_end() {
     let Some(_turn) = turn() else { return };
@@ -310,9 +321,8 @@ fn stories_are_told_to_their_end() {
         let (object, _) = run_quick(name, &[]);
         assert_eq!(object["measured"]["alive"], true, "{object}");
         let scenario = SCENARIOS.iter().find(|scenario| scenario.about().name == name).unwrap();
-        // What the TCP of the kernel sends again is not counted.
-        let counted =
-            scenario.about().keys.iter().filter(|key| key.name != "retransmitted_percent_max");
+        let told = |name: &str| !TOLD_OF_SOME.contains(&name);
+        let counted = scenario.about().keys.iter().filter(|key| told(key.name));
         for key in counted {
             assert!(!object["measured"][key.name].is_null(), "{}: {object}", key.name);
         }
