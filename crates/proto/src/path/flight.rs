@@ -158,7 +158,7 @@ pub struct Flight {
     /// What leaves before this one has arrived does so when there is too little to send.
     limited_until: Option<PacketNumber>,
     arrived: u64,
-    order: Reordering,
+    reordering: Reordering,
     large: Large,
     /// Totals at the last feedback, for the loss of the interval: sent up to it, received.
     settled: (u64, u64),
@@ -261,7 +261,7 @@ impl Flight {
         self.limited_until.take_if(|until| largest >= *until);
         self.large.begin();
         self.take_arrived(feedback);
-        self.order.told(largest, feedback.received.saturating_sub(self.arrived), rtt);
+        self.reordering.told(largest, feedback.received.saturating_sub(self.arrived), rtt);
         if let Some(newest) = newest {
             let bytes = self.mark.bytes + delivered;
             self.mark = Mark { bytes, at_us: Some(feedback.arrived_us), left_at: newest.at };
@@ -317,7 +317,7 @@ impl Flight {
             Some(_) | None if self.is_overtaken => 2 * DELAY_PACED,
             Some(_) | None => return None,
         };
-        Some(rtt.smoothed() * 9 / 8 + self.order.window() + GRANULARITY + untold)
+        Some(rtt.smoothed() * 9 / 8 + self.reordering.window() + GRANULARITY + untold)
     }
 
     /// Since when the peer has owed feedback for what was sent; `None` when nothing is open.
@@ -455,7 +455,7 @@ impl Flight {
         while let Some(sent) = self.entries.front() {
             if sent.fate == Fate::Open {
                 let overtaken = largest >= self.first + OVERTAKEN_MAX;
-                let later = newest_at.is_none_or(|at| at >= sent.at + self.order.window());
+                let later = newest_at.is_none_or(|at| at >= sent.at + self.reordering.window());
                 let is_late = self.lateness(rtt).is_some_and(|after| now >= sent.at + after);
                 if !(overtaken && later || is_late) {
                     break;

@@ -183,7 +183,7 @@ fn what_was_only_late_makes_others_wait() {
     scene.tell(60, &[1..=4]);
     assert_eq!(scene.lost(), [0]);
     scene.tell(61, &[0..=5]); // it has arrived after all
-    let window = scene.flight.order.window();
+    let window = scene.flight.reordering.window();
     assert!(window > Duration::from_millis(5), "{window:?}");
     scene.tell(62, &[7..=10, 0..=5]);
     assert_eq!(scene.lost(), [], "not so soon");

@@ -30,6 +30,29 @@ struct Arrival {
     delivered: bool,
 }
 
+/// What was taken of a datagram's frames that cost more than their bytes: an answer may be as large
+/// as the datagram, and a number that will not come has its place among many to be found.
+#[derive(Default)]
+struct Dear {
+    challenges: usize,
+    voids: usize,
+}
+
+impl Dear {
+    /// Whether this frame may be taken as well. Nobody honest sends more in one datagram.
+    const fn may_be_taken(&mut self, frame: &Frame<'_>) -> bool {
+        let (count, most) = if matches!(frame, Frame::Challenge(_)) {
+            (&mut self.challenges, 1)
+        } else if matches!(frame, Frame::Void { .. }) {
+            (&mut self.voids, VOIDS_MAX)
+        } else {
+            return true;
+        };
+        *count += 1;
+        *count <= most
+    }
+}
+
 impl Peer {
     /// Takes a data datagram that an index of this peer led to.
     ///
@@ -126,21 +149,14 @@ impl Peer {
     /// Takes the frames one by one. Returns what they call for.
     fn take_frames(&mut self, cx: &mut Context<'_>, arrival: Arrival, plaintext: &[u8]) -> Elicits {
         let mut elicits = Elicits::Nothing;
-        let (mut challenged, mut voids) = (false, 0);
+        let mut dear = Dear::default();
         for frame in Frames::new(plaintext) {
             let taken = frame.and_then(|frame| {
                 elicits = elicits.max(elicited_by(&frame));
                 if arrival.delivered && frame.carries_packet() {
                     return Ok(());
                 }
-                // An answer may be as large as the datagram: there is one, not one for each.
-                let is_challenge = matches!(frame, Frame::Challenge(_));
-                if is_challenge && std::mem::replace(&mut challenged, true) {
-                    return Err(DropReason::BadFrame);
-                }
-                let is_void = matches!(frame, Frame::Void { .. });
-                voids += usize::from(is_void);
-                if is_void && voids > VOIDS_MAX {
+                if !dear.may_be_taken(&frame) {
                     return Err(DropReason::BadFrame);
                 }
                 self.take_frame(cx, arrival, frame)
@@ -461,5 +477,27 @@ const fn elicited_by(frame: &Frame<'_>) -> Elicits {
         Elicits::Feedback
     } else {
         Elicits::Nothing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_one_datagram_no_more_is_taken_than_anybody_honest_sends() {
+        let mut dear = Dear::default();
+        let challenge = Frame::Challenge(Challenge {
+            prefer: false,
+            abandon_others: false,
+            beside: false,
+            token: 1,
+            moves: 0,
+        });
+        let void = |sequence| Frame::Void { bucket: 3, sequence };
+        assert!(dear.may_be_taken(&challenge) && !dear.may_be_taken(&challenge));
+        let taken = (0..200).filter(|&sequence| dear.may_be_taken(&void(sequence))).count();
+        assert_eq!(taken, VOIDS_MAX);
+        assert!((0..100).all(|_| dear.may_be_taken(&Frame::Packet(&[]))), "what is cheap");
     }
 }

@@ -29,21 +29,25 @@ impl Peer {
 
     /// The path by which something that leaves now arrives first.
     pub(super) fn quickest(&mut self, cx: &Context<'_>, len: usize) -> Option<PathId> {
-        if !self.bond.is_shared {
-            return None;
-        }
-        self.look_at_ways(cx.now);
-        let place = choice::quickest(cx.now, &self.bond.ways, len)?;
-        Some(self.bond.ways[place].path)
+        self.chosen(cx, |ways| choice::quickest(cx.now, ways, len))
     }
 
     /// The same for what leaves again.
     pub(super) fn quickest_open(&mut self, cx: &Context<'_>, len: usize) -> Option<PathId> {
+        self.chosen(cx, |ways| choice::quickest_open(cx.now, ways, len))
+    }
+
+    /// The path of the way whose place is chosen; `None` where nothing is shared among paths.
+    fn chosen(
+        &mut self,
+        cx: &Context<'_>,
+        choose: impl FnOnce(&[Way]) -> Option<usize>,
+    ) -> Option<PathId> {
         if !self.bond.is_shared {
             return None;
         }
         self.look_at_ways(cx.now);
-        let place = choice::quickest_open(cx.now, &self.bond.ways, len)?;
+        let place = choose(&self.bond.ways)?;
         Some(self.bond.ways[place].path)
     }
 
