@@ -306,7 +306,7 @@ impl World {
             }
         }
         for host in self.wakes.due(self.now_ns) {
-            if self.hosts[host].wake_ns().is_some_and(|at| at <= self.now_ns) {
+            if self.hosts[host].rings_ns().is_some_and(|at| at <= self.now_ns) {
                 self.wake(host, Node::handle_timeout)?;
             } else {
                 self.rearm(host);
@@ -317,7 +317,7 @@ impl World {
 
     /// A host wants to be woken at another time, perhaps.
     pub(super) fn rearm(&mut self, host: HostId) {
-        self.wakes.set(host, self.hosts[host].wake_ns());
+        self.wakes.set(host, self.hosts[host].rings_ns());
     }
 
     /// A host's timer rings: afterwards nothing may be due.

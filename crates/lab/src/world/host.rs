@@ -102,7 +102,8 @@ pub(super) struct Host {
     pub(super) first_card: usize,
     /// What has arrived and was not taken yet.
     pub(super) inbox: Vec<Input>,
-    /// How long what arrives waits until the shell has a turn, in nanoseconds.
+    /// How long what arrives waits until the shell has a turn, and what is due as well, in
+    /// nanoseconds.
     pub(super) late_ns: u64,
     secret: StaticSecret,
     holding: Holding,
@@ -329,6 +330,11 @@ impl Host {
         }
         let (at, _) = self.node.poll_timeout()?;
         Some(at.as_nanos().saturating_sub(BOOT_TIME_NS).saturating_add(self.booted_ns))
+    }
+
+    /// When that happens: a timer of the kernel is no more punctual than its shell.
+    pub(super) fn rings_ns(&self) -> Option<u64> {
+        Some(self.wake_ns()?.saturating_add(self.late_ns))
     }
 
     /// How a datagram that arrived over `link` reaches the core, if it does.

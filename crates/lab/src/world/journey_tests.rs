@@ -3,6 +3,7 @@ use rove_proto::time::Instant;
 
 use super::super::engine::GATEWAY;
 use super::*;
+use crate::arrivals::Gap;
 use crate::emu::{End, Filtering};
 use crate::ground::{Congestion, Edge, Known, Mode, Pace, Patience, Segments, What};
 
@@ -208,6 +209,46 @@ fn an_idle_path_is_probed_rarely() {
         let heard = journey.listen(3_600 * SECOND).unwrap();
         assert!(heard.packets <= most, "{edge:?}: {heard:?} in an hour");
     }
+}
+
+/// Whoever sends wakes late, by more than what counts as a pause. That is no want of something to
+/// send: else no rate of a path would be put right any more, and what was sent too fast to find it
+/// would wait there for good, before all that has to leave again when the other path dies.
+#[test]
+fn a_timer_that_is_late_makes_no_queue() {
+    let link = LinkConfig::lossless(10_000_000, 60 * MS);
+    let terrain = Terrain { beside: vec![link.clone()], mode: Mode::Full, ..Terrain::of(link) };
+    for late_us in [0, 1_100] {
+        let mut journey = Journey::new(1, &terrain).unwrap();
+        for host in &mut journey.tunnelled.world.hosts {
+            host.late_ns = late_us * 1_000;
+        }
+        let bulk = Connections::bulk(Receiver::Client, 60_000_000);
+        let script = [Cue::at(5 * SECOND, Act::Unplug(1))];
+        let transfer = journey.connect(&[bulk], 8 * SECOND, &script).unwrap().remove(0).remove(0);
+        let dies_ns = transfer.moments[0].done_ns;
+        let stall_ns = Gap::longest_within(&transfer.gaps, dies_ns, dies_ns + SECOND);
+        println!("{late_us} us late: {} ms", stall_ns / MS);
+        assert!(stall_ns < 70 * MS, "{late_us} us late: {} ms", stall_ns / MS);
+    }
+}
+
+/// BBR has two round trips on its way: what was on it when the network was taken away, and as much
+/// again until the gateway knows that the client is where it says. None of it is missing.
+#[test]
+fn what_comes_while_a_new_address_is_proven_leaves_in_order() {
+    let mut journey = journey();
+    let bulk = Connections {
+        congestion: Congestion::Bbr,
+        ..Connections::bulk(Receiver::Client, 60_000_000)
+    };
+    let script = [Cue::at(5 * SECOND, Act::Relocate)];
+    let transfer = journey.connect(&[bulk], 7 * SECOND, &script).unwrap().remove(0).remove(0);
+    let moved_ns = transfer.moments[0].done_ns;
+    let stall_ns = Gap::longest_within(&transfer.gaps, moved_ns, moved_ns + SECOND);
+    println!("{} ms, {:?}", stall_ns / MS, transfer.segments);
+    assert!(stall_ns < 60 * MS, "{} ms", stall_ns / MS);
+    assert_eq!(transfer.segments.map(|segments| segments.again), Some(0));
 }
 
 #[test]

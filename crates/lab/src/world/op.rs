@@ -269,7 +269,7 @@ pub enum Machine {
     /// A copy is made of the client's store.
     Backup { client: u8 },
     /// A machine is busy: its program gets its turn so much later than what arrives, and finds
-    /// all of it at once. Host 0 is the gateway.
+    /// all of it at once, and so much later than it wants one. Host 0 is the gateway.
     Late { host: u8, by_us: u16 },
     /// The gateway's wall clock is wrong by so much from now on, by years if need be: invites
     /// expire by it, and nothing else may.

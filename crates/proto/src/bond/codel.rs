@@ -73,6 +73,15 @@ impl Bound {
         }
     }
 
+    /// The same for a while after one path took the place of all that carried before. What waited
+    /// meanwhile arrives at once and is acknowledged at once, and a BBR takes that for what the
+    /// path does and has as much more on its way for ten round trips (its `extra_acked`). To lose a
+    /// packet teaches it nothing; it would only stand still once more, a second after the move.
+    #[must_use]
+    pub fn of_replaced(self) -> Self {
+        Self { target: self.target * 2, ..self }
+    }
+
     /// The same for senders of whom nobody knows whether they listen: if they do not, they find
     /// twice the target of [`Self::LONG`], however long a repair takes.
     #[must_use]

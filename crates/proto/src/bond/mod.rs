@@ -126,10 +126,14 @@ pub struct Bond {
     pub looked: Option<(Instant, u64)>,
     /// What the last path carried that has no share any more, bytes per second.
     pub carried: Option<f64>,
+    /// When a path took the place of all that carried before.
+    pub replaced_at: Option<Instant>,
     /// Which of them lead through one queue.
     pub bottlenecks: Bottlenecks,
     /// Whether something waits because as much is on its way by some path as may be.
     pub is_closed: bool,
+    /// Whether something waited when the paths were looked at last.
+    pub is_wanted: bool,
 }
 
 impl Bond {

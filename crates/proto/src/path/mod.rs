@@ -101,8 +101,9 @@ pub struct Path {
     pub congestion: Option<Box<Controller>>,
     /// Since when it carries a share, or does not.
     pub shared_since: Instant,
-    /// Something waited lately because as much was on its way as may be.
-    pub was_closed: bool,
+    /// Something waited for it when it was looked at last: if that leaves later than its pace
+    /// allows, a timer was late, or as much was on its way as may be.
+    pub was_wanted: bool,
     /// The datagram size that it carries.
     pub mtu: MtuSearch,
     /// Its challenges.
@@ -154,7 +155,7 @@ impl Path {
             rates: (Rate::default(), Rate::default()),
             congestion: None,
             shared_since: since,
-            was_closed: false,
+            was_wanted: false,
             mtu: match route.socket.transport() {
                 Transport::Udp => MtuSearch::default(),
                 Transport::Stream => MtuSearch::of_stream(),
@@ -180,13 +181,22 @@ impl Path {
         self.route.socket.transport()
     }
 
-    /// Whether `len` bytes may be sent now: always, except to a claimed address.
+    /// Whether a datagram of `len` bytes may be sent now: always, except to a claimed address.
     pub fn allows(&self, len: usize) -> bool {
         len <= self.budget()
     }
 
-    /// Bytes that may be sent now, as far as it matters: as many as a datagram has, or what a
-    /// claimed address has left.
+    /// Whether `len` bytes may be sent now, in several datagrams.
+    pub fn affords(&self, len: usize) -> bool {
+        match self.trust {
+            Trust::Proven | Trust::Chosen => true,
+            Trust::Claimed { received, sent, .. } => {
+                len as u64 <= (received * AMPLIFICATION).saturating_sub(sent)
+            }
+        }
+    }
+
+    /// Bytes that one datagram may have now: as many as any, or what a claimed address has left.
     pub fn budget(&self) -> usize {
         match self.trust {
             Trust::Proven | Trust::Chosen => MAX_DATAGRAM,

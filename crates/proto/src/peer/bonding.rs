@@ -218,7 +218,7 @@ impl Peer {
         self.bond.due = None;
         if self.bond.is_idle() {
             self.bond.idle_since = None;
-            self.note_closed(false);
+            self.note_wanted(cx.now, false);
             return;
         }
         self.look_at_ways(cx.now);
@@ -235,7 +235,7 @@ impl Peer {
             return;
         }
         let waits = !self.bond.is_idle();
-        self.note_closed(waits);
+        self.note_wanted(cx.now, waits);
         if self.bond.looked.is_none() {
             self.bond.due = Some(cx.now + REST);
             return;
@@ -270,17 +270,21 @@ impl Peer {
         }
     }
 
-    /// Notes at each path whether something waits although the path would be ready, because as
-    /// much is on its way by it as may be.
-    fn note_closed(&mut self, waits: bool) {
-        if !waits && !self.bond.is_closed {
+    /// Notes at each path whether something waits for it: until its turn comes, or because as much
+    /// is on its way by it as may be.
+    fn note_wanted(&mut self, now: Instant, waits: bool) {
+        if !waits && !self.bond.is_wanted {
             return;
         }
-        self.bond.is_closed = false;
+        let Bond { ways, entry, is_closed, is_wanted, .. } = &mut self.bond;
+        (*is_closed, *is_wanted) = (false, waits);
         for path in self.paths.iter_to_send() {
-            let mut ways = self.bond.ways.iter();
-            path.was_closed = waits && ways.any(|way| way.path == path.id && !way.is_open());
-            self.bond.is_closed |= path.was_closed;
+            let way = ways.iter().find(|way| way.path == path.id).filter(|_| waits);
+            *is_closed |= way.is_some_and(|way| !way.is_open());
+            path.was_wanted = way.is_some_and(|way| {
+                let has_turn = way.next_at > now && !entry.is_empty();
+                !way.is_open() || way.waiting > 0 || has_turn
+            });
         }
     }
 

@@ -194,15 +194,20 @@ impl Peer {
     /// Sends what waited. Called when a path has become usable.
     pub(super) fn flush_waiting(&mut self, cx: &mut Context<'_>) {
         self.send_lost(cx);
-        let (packets, useless) = self.waiting.take(cx.now);
+        let (mut packets, useless) = self.waiting.take(cx.now);
         (0..useless).for_each(|_| cx.drops.count(DropReason::NoRoute));
-        for packet in packets {
+        // Until one waits again, or there is no room for more.
+        while self.waiting.len() == 0
+            && !cx.out.is_full()
+            && let Some((_, packet)) = packets.pop_front()
+        {
             if let Ok(view) = InnerView::parse(&packet, packet.len())
                 && let Err(reason) = self.send_now(cx, &view, InnerPacket::whole(&packet))
             {
                 cx.drops.count(reason);
             }
         }
+        self.waiting.put_back(cx.now, packets);
     }
 
     /// One inner packet by one path: whole, or in pieces when the path is too small for it.
@@ -243,6 +248,10 @@ impl Peer {
     ) -> Result<(), DropReason> {
         let carrier = self.paths.get_mut(path).ok_or(DropReason::NoRoute)?;
         let room = carrier.mtu.datagram() - OVERHEAD - frame::FRAGMENT_OVERHEAD;
+        let count = whole.len().div_ceil(room);
+        if !carrier.affords(whole.len() + count * (OVERHEAD + frame::FRAGMENT_OVERHEAD)) {
+            return Err(DropReason::Amplification); // a piece without the others is worth nothing
+        }
         carrier.split += 1;
         let (found, _) = self.epochs.find(epoch).ok_or(DropReason::NoRoute)?;
         let packet_id = found.next_fragment();

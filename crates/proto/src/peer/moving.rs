@@ -351,6 +351,7 @@ impl Peer {
             path.preferred_by_peer |= preferred;
             if let Some((ip, Some(controller))) = before {
                 path.set_shared(cx.now, true);
+                self.bond.replaced_at = Some(cx.now);
                 // Another port is a NAT's doing: the way is the same (RFC 9000, 9.4).
                 if ip == path.route.remote.ip() {
                     path.congestion = Some(controller);

@@ -204,6 +204,7 @@ impl Peer {
         path.set_shared(now, is_shared);
         if let (true, Some(controller), Some(carried)) = (is_new, &mut path.congestion, carried) {
             controller.guess(carried);
+            self.bond.replaced_at = Some(now);
         }
     }
 
@@ -317,7 +318,7 @@ impl Peer {
 /// there was nothing, its rate says nothing of what it carries.
 pub(super) fn note_idle(now: Instant, path: &mut Path, lane: &mut TxLane) {
     if let Some(controller) = &mut path.congestion
-        && !path.was_closed
+        && !path.was_wanted
         && controller.next_at() + IDLE < now
     {
         lane.flight.limited();

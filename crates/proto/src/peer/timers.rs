@@ -143,6 +143,9 @@ impl Peer {
         for _ in 0..self.waiting.expire(cx.now) {
             cx.drops.count(DropReason::NoRoute);
         }
+        if self.waiting.may_leave(cx.now) {
+            self.flush_waiting(cx);
+        }
         self.forget_lost(cx);
         self.rescue(cx);
         self.send_twins(cx);

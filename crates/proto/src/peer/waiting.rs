@@ -3,72 +3,147 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::flow;
+use crate::path::flight::KEPT_BYTES_MAX;
 use crate::time::{Duration, Instant};
-use crate::wire::inner::{InnerPacket, InnerView, UDP};
+use crate::wire::inner::{InnerPacket, InnerView, TCP, UDP};
 
-/// Packets that wait, per session,
-pub const WAITING_MAX: usize = 512;
-/// and their bytes: 64 of the longest, or a voice call's for as long as a handshake takes.
-const BYTES_MAX: usize = 96 * 1_024;
+/// Packets that wait, per session: of connections,
+const SEGMENTS_MAX: usize = 4_096;
+/// of everything else,
+const DATAGRAMS_MAX: usize = 512;
+/// and of both.
+pub const WAITING_MAX: usize = SEGMENTS_MAX + DATAGRAMS_MAX;
+/// Bytes of connections: as much as may have been on its way by a path that is gone, since as much
+/// follows in the round trip in which another one is proven. Its sender misses none of it.
+const SEGMENT_BYTES_MAX: usize = KEPT_BYTES_MAX;
+/// Bytes of everything else: nobody slows down a sender of datagrams, and what would come late is
+/// not to fill a slow link. 64 of the longest, or a voice call's for as long as a handshake takes.
+const DATAGRAM_BYTES_MAX: usize = 96 * 1_024;
 /// How long a packet may wait: after this its sender has sent it again.
 pub const WAITING_TIME: Duration = Duration::from_secs(3);
 
 /// A datagram after which so much later another of its flow was sent is speech, or as good as that:
 /// nobody waits for it any longer (ITU-T G.114).
 const OF_USE: Duration = Duration::from_millis(400);
+/// When the outbox was full, the rest follows after this.
+const REST: Duration = Duration::from_millis(1);
 
-/// A queue of packets; when it is full the oldest goes.
+/// What waits: of connections, in order, the first; of everything else, the last.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    packets: VecDeque<(Instant, Vec<u8>)>,
+    segments: Queue,
+    datagrams: Queue,
+    /// When they could all leave, but for the outbox.
+    resting: Option<Instant>,
+}
+
+/// A packet, and since when it waits.
+pub(crate) type Kept = (Instant, Vec<u8>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    packets: VecDeque<Kept>,
     bytes: usize,
 }
 
 impl Waiting {
-    /// Keeps a copy of `packet`. Returns how many older ones were given up for it.
+    /// Keeps a copy of `packet`. Returns how many packets were given up for want of room.
     pub(crate) fn push(&mut self, now: Instant, packet: InnerPacket<'_>) -> usize {
-        let before = self.packets.len();
-        while self.packets.len() >= WAITING_MAX || self.bytes + packet.len() > BYTES_MAX {
-            let Some((_, oldest)) = self.packets.pop_front() else { break };
-            self.bytes -= oldest.len();
-        }
-        let given_up = before - self.packets.len();
         let mut bytes = Vec::with_capacity(packet.len());
         packet.copy_to(&mut bytes);
-        self.bytes += bytes.len();
-        self.packets.push_back((now, bytes));
+        if is_segment(&bytes) {
+            // What follows a gap has to wait for it: the oldest are worth most.
+            let fits = self.segments.fits(bytes.len(), SEGMENTS_MAX, SEGMENT_BYTES_MAX);
+            if fits {
+                self.segments.push(now, bytes);
+            }
+            return usize::from(!fits);
+        }
+        let queue = &mut self.datagrams;
+        let before = queue.packets.len();
+        while !queue.fits(bytes.len(), DATAGRAMS_MAX, DATAGRAM_BYTES_MAX) && queue.pop() {}
+        let given_up = before - queue.packets.len();
+        queue.push(now, bytes);
         given_up
     }
 
     /// All packets that did not wait too long, and of how many a later one of their flow says that
-    /// they are of no use any more; the queue is empty afterwards.
-    pub(crate) fn take(&mut self, now: Instant) -> (Vec<Vec<u8>>, usize) {
+    /// they are of no use any more; nothing waits afterwards.
+    pub(crate) fn take(&mut self, now: Instant) -> (VecDeque<Kept>, usize) {
         self.expire(now);
-        self.bytes = 0;
-        let packets = std::mem::take(&mut self.packets);
-        let count = packets.len();
+        let Self { segments, datagrams, resting: _ } = std::mem::take(self);
+        let count = datagrams.packets.len();
         let mut newest = BTreeMap::new();
-        for (at, packet) in &packets {
+        for (at, packet) in &datagrams.packets {
             newest.extend(datagram_flow(packet).map(|flow| (flow, *at)));
         }
-        let is_of_use = |(at, packet): &(Instant, Vec<u8>)| {
+        let is_of_use = |(at, packet): &Kept| {
             let newest = datagram_flow(packet).and_then(|flow| newest.get(&flow));
             newest.is_none_or(|newest| newest.saturating_since(*at) <= OF_USE)
         };
-        let packets = packets.into_iter().filter(is_of_use).map(|(_, packet)| packet);
-        let packets: Vec<_> = packets.collect();
+        let mut packets: VecDeque<_> = datagrams.packets.into_iter().filter(is_of_use).collect();
         let useless = count - packets.len();
+        packets.extend(segments.packets);
         (packets, useless)
     }
 
-    /// When the oldest packet will have waited too long.
+    /// The rest of what was taken could not leave yet. It follows what waits again meanwhile; at
+    /// once, as soon as the shell has sent, if only the outbox was full.
+    pub(crate) fn put_back(&mut self, now: Instant, rest: VecDeque<Kept>) {
+        if self.len() == 0 && !rest.is_empty() {
+            self.resting = Some(now + REST);
+        }
+        for (at, packet) in rest {
+            let queue = if is_segment(&packet) { &mut self.segments } else { &mut self.datagrams };
+            queue.push(at, packet);
+        }
+    }
+
+    /// Whether what waits for the outbox is to be tried again.
+    pub(crate) fn may_leave(&self, now: Instant) -> bool {
+        self.resting.is_some_and(|at| at <= now)
+    }
+
+    /// When the oldest packet will have waited too long, or there may be room in the outbox.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.packets.front().map(|&(since, _)| since + WAITING_TIME)
+        let queues = [&self.segments, &self.datagrams];
+        queues.into_iter().filter_map(Queue::due).chain(self.resting).min()
     }
 
     /// Forgets what waited too long, and returns how many packets that were. A peer that nobody
     /// hears of for days holds no memory.
     pub(crate) fn expire(&mut self, now: Instant) -> usize {
+        self.segments.expire(now) + self.datagrams.expire(now)
+    }
+
+    /// Packets that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.segments.packets.len() + self.datagrams.packets.len()
+    }
+}
+
+impl Queue {
+    fn fits(&self, len: usize, packets_max: usize, bytes_max: usize) -> bool {
+        self.packets.len() < packets_max && self.bytes + len <= bytes_max
+    }
+
+    fn push(&mut self, now: Instant, packet: Vec<u8>) {
+        self.bytes += packet.len();
+        self.packets.push_back((now, packet));
+    }
+
+    /// The oldest goes. Returns whether there was one.
+    fn pop(&mut self) -> bool {
+        let oldest = self.packets.pop_front();
+        self.bytes -= oldest.as_ref().map_or(0, |(_, packet)| packet.len());
+        oldest.is_some()
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.packets.front().map(|&(since, _)| since + WAITING_TIME)
+    }
+
+    fn expire(&mut self, now: Instant) -> usize {
         let late = self.packets.partition_point(|&(since, _)| since + WAITING_TIME <= now);
         self.bytes -= self.packets.drain(..late).map(|(_, packet)| packet.len()).sum::<usize>();
         if self.packets.is_empty() {
@@ -76,11 +151,11 @@ impl Waiting {
         }
         late
     }
+}
 
-    /// Packets that wait.
-    pub(crate) fn len(&self) -> usize {
-        self.packets.len()
-    }
+/// Whether it belongs to a TCP connection.
+fn is_segment(packet: &[u8]) -> bool {
+    InnerView::parse(packet, packet.len()).is_ok_and(|view| view.protocol == TCP)
 }
 
 /// The flow of a UDP datagram.
@@ -101,17 +176,47 @@ mod tests {
     fn the_oldest_go_when_there_are_too_many_or_they_are_too_long() {
         let now = Instant::from_nanos(0);
         let mut waiting = Waiting::default();
-        for _ in 0..WAITING_MAX {
+        for _ in 0..DATAGRAMS_MAX {
             assert_eq!(waiting.push(now, InnerPacket::whole(&packet(100))), 0);
         }
         assert_eq!(waiting.push(now, InnerPacket::whole(&packet(100))), 1);
-        let long = BYTES_MAX / 1_500;
+        let long = DATAGRAM_BYTES_MAX / 1_500;
         let given_up: usize =
             (0..long).map(|_| waiting.push(now, InnerPacket::whole(&packet(1_500)))).sum();
-        assert!(given_up >= WAITING_MAX - 8, "{given_up}");
-        assert_eq!(waiting.len() + given_up, WAITING_MAX + long);
-        assert!(waiting.take(now).0.iter().map(Vec::len).sum::<usize>() <= BYTES_MAX);
-        assert_eq!((waiting.len(), waiting.bytes), (0, 0));
+        assert!(given_up >= DATAGRAMS_MAX - 8, "{given_up}");
+        assert_eq!(waiting.len() + given_up, DATAGRAMS_MAX + long);
+        assert!(
+            waiting.take(now).0.iter().map(|(_, packet)| packet.len()).sum::<usize>()
+                <= DATAGRAM_BYTES_MAX
+        );
+        assert_eq!((waiting.len(), waiting.datagrams.bytes), (0, 0));
+    }
+
+    #[test]
+    fn of_connections_the_first_stay_and_as_many_as_a_path_may_have_had() {
+        let segment = |number: u16| {
+            let mut packet = vec![0; 1_400];
+            (packet[0], packet[9], packet[32]) = (0x45, TCP, 0x50);
+            packet[2..4].copy_from_slice(&1_400u16.to_be_bytes());
+            packet[1_398..].copy_from_slice(&number.to_be_bytes());
+            packet
+        };
+        let now = Instant::from_nanos(0);
+        let mut waiting = Waiting::default();
+        let room = u16::try_from(SEGMENT_BYTES_MAX / 1_400).unwrap();
+        for number in 0..room + 10 {
+            let given_up = waiting.push(now, InnerPacket::whole(&segment(number)));
+            assert_eq!(given_up, usize::from(number >= room), "{number}");
+        }
+        assert_eq!(waiting.push(now, InnerPacket::whole(&packet(100))), 0, "others have their own");
+        let (packets, _) = waiting.take(now);
+        let expected = std::iter::once(packet(100)).chain((0..room).map(segment));
+        let expected: VecDeque<_> = expected.map(|packet| (now, packet)).collect();
+        assert!(packets == expected);
+        waiting.put_back(now, packets);
+        assert_eq!(waiting.due(), Some(now + REST), "the outbox was full");
+        assert!(waiting.may_leave(now + REST) && waiting.take(now).0 == expected, "in order");
+        assert_eq!((waiting.len(), waiting.segments.bytes), (0, 0));
     }
 
     #[test]
@@ -133,8 +238,8 @@ mod tests {
         }
         let (packets, useless) = waiting.take(start + Duration::from_secs(2));
         let numbers = |port| {
-            let of = packets.iter().filter(move |packet| packet[21] == port);
-            of.map(|packet| packet[59]).collect::<Vec<_>>()
+            let of = packets.iter().filter(move |(_, packet)| packet[21] == port);
+            of.map(|(_, packet)| packet[59]).collect::<Vec<_>>()
         };
         assert_eq!(numbers(1), (79..100).collect::<Vec<_>>(), "400 ms of speech");
         assert_eq!((numbers(2), useless), (vec![0, 1], 79));
@@ -148,6 +253,6 @@ mod tests {
         now = now + WAITING_TIME / 2;
         waiting.push(now, InnerPacket::whole(&packet(200)));
         assert_eq!(waiting.expire(now + WAITING_TIME / 2), 1);
-        assert_eq!((waiting.len(), waiting.bytes), (1, 200));
+        assert_eq!((waiting.len(), waiting.datagrams.bytes), (1, 200));
     }
 }

@@ -14,6 +14,9 @@ use crate::time::{Duration, Instant};
 /// All paths are looked at anew after so long: few packets at any rate, and less than feedback
 /// takes to tell of anything.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// What a path begins with that took the place of others is over after this: ten round trips of
+/// 150 ms, and until the entry was bad for long enough.
+const REPLACED: Duration = Duration::from_secs(2);
 /// One way is longer than another by no more than a gap is held open: what the clock of the peer
 /// says beyond that is not believed.
 const LONGER_MAX: Duration = super::order::HOLD_MAX;
@@ -93,6 +96,8 @@ impl Peer {
         let controller = |way: &Way| self.paths.get(way.path)?.congestion.as_deref();
         let varies = ways.iter().filter_map(controller).any(|it| it.is_varying(now));
         let mended = longest.map_or(Bound::LONG, Bound::mended_in);
+        let is_replaced = self.bond.replaced_at.is_some_and(|at| now < at + REPLACED);
+        let mended = if is_replaced { mended.of_replaced() } else { mended };
         self.bond.standing = match self.bond.recovery {
             Recovery::Throughput if varies => mended.of_varying(),
             Recovery::Throughput => mended,
