@@ -153,13 +153,13 @@ fn a_link_that_dies_takes_nothing_with_it() {
     }
 }
 
+fn link(id: u32, address: [u8; 4]) -> Link {
+    Link { id: LinkId(id), addresses: vec![IpAddr::from(address)], stands_by: false }
+}
+
 #[test]
 fn a_link_that_is_said_to_be_gone_costs_one_round_trip_also_beside_the_one_in_use() {
     let mut pair = bonded(&[WIFI, CABLE]);
-    let link = |id, address| {
-        let addresses = vec![IpAddr::from(address)];
-        Link { id: LinkId(id), addresses, stands_by: false }
-    };
     pair.tell_client(Command::SetLinks(vec![link(2, CABLE), link(1, WIFI)]));
     pair.run(ms(200));
     let paths = pair.client.status(pair.gateway_key).unwrap().paths;
@@ -181,6 +181,26 @@ fn a_link_that_is_said_to_be_gone_costs_one_round_trip_also_beside_the_one_in_us
     let times: Vec<_> = std::iter::once(died).chain(since).collect();
     let still = times.windows(2).map(|two| two[1].saturating_since(two[0])).max();
     assert!(still < Some(ms(70)), "still for {still:?}");
+}
+
+/// Whichever of two goes, and whether or not the next packet would have left by it.
+#[test]
+fn what_was_on_a_link_that_is_gone_leaves_again_by_one_that_is_there() {
+    let links = [link(1, WIFI), link(2, CABLE)];
+    for (gone, kept) in [(WIFI, &links[1]), (CABLE, &links[0])] {
+        for more in 0..4 {
+            let mut pair = bonded(&[WIFI, CABLE]);
+            flow(&mut pair, 0..400 + more);
+            let dead = IpAddr::from(gone);
+            pair.filter = Box::new(move |it| it.from.ip() != dead && it.to.ip() != dead);
+            pair.cut(gone);
+            pair.tell_client(Command::SetLinks(vec![kept.clone()]));
+            flow(&mut pair, 400 + more..1_000);
+            pair.run(ms(500));
+            let [up, _] = arrived(&pair);
+            assert_eq!(up, Vec::from_iter(0..1_000), "without {dead}, {more} later");
+        }
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@ use crate::path::{Health, Path, PathId, Trust};
 /// gone first, then those that are silent, then what was not heard of for longest. A claim, which
 /// was heard of just now, is kept: else two of them push each other out for ever.
 pub const PATHS_MAX: usize = 16;
+/// All places of [`Paths::take_changed`].
+pub(super) const ALL: u16 = u16::MAX;
 
 /// The paths of one session.
 #[derive(Debug, Default)]
@@ -73,7 +75,7 @@ impl Paths {
 
     const fn change_all(&mut self) {
         self.changes += 1;
-        self.changed = u16::MAX;
+        self.changed = ALL;
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {

@@ -292,7 +292,10 @@ impl Peer {
                     self.lost.put_back(owed);
                     return;
                 }
-                Err(reason) => cx.drops.count(reason),
+                Err(reason) => {
+                    cx.drops.count(reason);
+                    self.lost.leave_out(&owed);
+                }
             }
         }
     }

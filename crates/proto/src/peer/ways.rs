@@ -3,6 +3,7 @@
 //! It is asked with every packet and changes with every datagram of feedback, and then for one
 //! path: only that one is looked at anew. What else may have changed shows a moment later.
 
+use super::paths::ALL;
 use super::{Context, Peer};
 use crate::bond::Recovery;
 use crate::bond::choice::{self, Tally};
@@ -111,7 +112,7 @@ impl Peer {
     /// they still do, and no other.
     fn look_again(&mut self, now: Instant, changed: u16) -> bool {
         let mut ways = std::mem::take(&mut self.bond.ways);
-        let mut is_same = true;
+        let (mut is_same, mut found) = (true, 0);
         for (place, path) in self.paths.iter().enumerate() {
             if changed & 1 << place == 0 {
                 continue;
@@ -122,12 +123,15 @@ impl Peer {
                 (Some(known), Some(way)) if way.least.is_some() || known.least.is_none() => {
                     let Way { line, waiting, tally, .. } = *known;
                     *known = Way { line, waiting, tally, ..way };
+                    found += 1;
                 }
                 (None, None) => {}
                 (Some(_) | None, _) => is_same = false,
             }
         }
         compare_delays(&mut ways);
+        // One that was removed is not among the paths.
+        is_same &= changed != ALL || found == ways.len();
         self.bond.ways = ways;
         is_same
     }
