@@ -2,9 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking and shows what it prints")]
 
-use rove_lab::scenario::SCENARIOS;
+use rove_lab::scenario::{SCENARIOS, Scenario};
 use serde_json::Value;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const LAB: &str = env!("CARGO_BIN_EXE_rove-lab");
 
@@ -97,9 +98,21 @@ fn short(scenario: &str) -> &'static [&'static str] {
     }
 }
 
+/// Does this to each scenario, on as many processors as there are: it is most of what tests take.
+fn each_scenario(check: impl Fn(&dyn Scenario) + Sync) {
+    let (next, check) = (AtomicUsize::new(0), &check);
+    let work = || {
+        while let Some(scenario) = SCENARIOS.get(next.fetch_add(1, Ordering::Relaxed)) {
+            check(*scenario);
+        }
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+}
+
 #[test]
 fn every_scenario_measures_every_key_in_virtual_time_and_passes() {
-    for scenario in SCENARIOS {
+    each_scenario(|scenario| {
         let name = scenario.about().name;
         let (object, status) = run_virtual(name, short(name));
         let verdict = (object["pass"].as_bool(), status);
@@ -112,12 +125,12 @@ fn every_scenario_measures_every_key_in_virtual_time_and_passes() {
             |key: &String| key == "alive" || scenario.about().keys.iter().any(|k| k.name == key);
         let measured = object["measured"].as_object().unwrap();
         assert!(measured.keys().all(known), "{name} measures what it does not name: {object}");
-    }
+    });
 }
 
 #[test]
 fn every_control_fails_in_virtual_time_by_what_it_breaks() {
-    for scenario in SCENARIOS {
+    each_scenario(|scenario| {
         let name = scenario.about().name;
         let (object, status) = run_virtual(name, &[short(name), &["control=true"]].concat());
         assert_eq!((object["pass"].as_bool(), status), (Some(false), Some(1)), "{object}");
@@ -148,7 +161,7 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
         let reason = object["reason"].as_str().unwrap();
         assert!(broken.iter().all(|key| reason.contains(key)), "{reason}");
         assert!(!reason.contains("alive"), "{reason}");
-    }
+    });
 }
 
 /// What is sent by every link twice, and what is sent by one of two, has what the better one has.
