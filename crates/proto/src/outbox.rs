@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::crypto::{Nonce, Profile, SealKey};
 use crate::id::{PacketNumber, PathSerial, SessionIndex, SocketId};
+use crate::time::Duration;
 use crate::wire::data::{HEADER_LEN, MAX_DATAGRAM, TAG_LEN};
 
 /// Datagrams in one run: what the kernel takes in one call (`UDP_MAX_SEGMENTS` is 128 in new
@@ -22,6 +23,8 @@ pub const RUN_DATAGRAMS_MAX: usize = 64;
 pub const RUN_BYTES_MAX: usize = 65_000;
 /// Bytes of datagrams held before the shell must send; the next one is refused.
 pub const DATAGRAM_BYTES_MAX: usize = 1 << 20;
+/// When it was full, what there was no room for is tried again after this.
+pub(crate) const REST: Duration = Duration::from_millis(1);
 /// Bytes that one piece of input may lead to: a super-packet of 64 KB, sealed segment by segment,
 /// with a copy for a path that is being proven.
 const INPUT_BYTES_MAX: usize = 160 * 1_024;

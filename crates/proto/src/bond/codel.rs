@@ -73,7 +73,7 @@ impl Bound {
         }
     }
 
-    /// The same for a while after one path took the place of all that carried before. What waited
+    /// The same for a while after a path took the place of one that carried. What waited
     /// meanwhile arrives at once and is acknowledged at once, and a BBR takes that for what the
     /// path does and has as much more on its way for ten round trips (its `extra_acked`). To lose a
     /// packet teaches it nothing; it would only stand still once more, a second after the move.

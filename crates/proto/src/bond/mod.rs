@@ -126,7 +126,7 @@ pub struct Bond {
     pub looked: Option<(Instant, u64)>,
     /// What the last path carried that has no share any more, bytes per second.
     pub carried: Option<f64>,
-    /// When a path took the place of all that carried before.
+    /// When a path took the place of one that carried.
     pub replaced_at: Option<Instant>,
     /// Which of them lead through one queue.
     pub bottlenecks: Bottlenecks,

@@ -22,7 +22,7 @@ pub mod rtt;
 use crate::id::{LinkId, Transport};
 use crate::outbox::Route;
 use crate::time::{Duration, Instant};
-use crate::wire::data::{BASE_DATAGRAM, MAX_DATAGRAM};
+use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame::Feedback;
 use congestion::{Controller, RateSample, Told};
 use delay::Delay;
@@ -181,28 +181,13 @@ impl Path {
         self.route.socket.transport()
     }
 
-    /// Whether a datagram of `len` bytes may be sent now: always, except to a claimed address.
+    /// Whether `len` bytes may be sent now, in one datagram or in several: always, except to a
+    /// claimed address.
     pub fn allows(&self, len: usize) -> bool {
-        len <= self.budget()
-    }
-
-    /// Whether `len` bytes may be sent now, in several datagrams.
-    pub fn affords(&self, len: usize) -> bool {
         match self.trust {
             Trust::Proven | Trust::Chosen => true,
             Trust::Claimed { received, sent, .. } => {
                 len as u64 <= (received * AMPLIFICATION).saturating_sub(sent)
-            }
-        }
-    }
-
-    /// Bytes that one datagram may have now: as many as any, or what a claimed address has left.
-    pub fn budget(&self) -> usize {
-        match self.trust {
-            Trust::Proven | Trust::Chosen => MAX_DATAGRAM,
-            Trust::Claimed { received, sent, .. } => {
-                let left = (received * AMPLIFICATION).saturating_sub(sent);
-                usize::try_from(left).unwrap_or(MAX_DATAGRAM).min(MAX_DATAGRAM)
             }
         }
     }

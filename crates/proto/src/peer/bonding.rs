@@ -17,6 +17,7 @@ use crate::error::DropReason;
 use crate::flow::live::Allowance;
 use crate::flow::priority::Level;
 use crate::flow::{self, Entrance};
+use crate::outbox::REST;
 use crate::pack::Framing;
 use crate::path::congestion::Controller;
 use crate::path::{Health, Path, PathId, Trust};
@@ -26,8 +27,6 @@ use crate::wire::frame::{self, Frame};
 use crate::wire::inner::{InnerPacket, InnerView, TCP};
 use crate::wire::tcp::{Flags, Segment};
 
-/// When the outbox was full, the rest follows after this.
-const REST: Duration = Duration::from_millis(1);
 /// What leaves by a path in so long leaves as one run: half of what its pace allows to be late.
 const RUN: Duration = Duration::from_micros(500);
 /// How much of what is assisted waits at the entry, by the time that the paths take for it.

@@ -248,8 +248,8 @@ impl Peer {
     ) -> Result<(), DropReason> {
         let carrier = self.paths.get_mut(path).ok_or(DropReason::NoRoute)?;
         let room = carrier.mtu.datagram() - OVERHEAD - frame::FRAGMENT_OVERHEAD;
-        let count = whole.len().div_ceil(room);
-        if !carrier.affords(whole.len() + count * (OVERHEAD + frame::FRAGMENT_OVERHEAD)) {
+        let count = fragment::pieces(whole.len(), room).count();
+        if !carrier.allows(whole.len() + count * (OVERHEAD + frame::FRAGMENT_OVERHEAD)) {
             return Err(DropReason::Amplification); // a piece without the others is worth nothing
         }
         carrier.split += 1;
@@ -367,7 +367,7 @@ pub(super) fn seal_into(
     load: Load,
     fill: impl FnOnce(&mut Draft<'_>),
 ) -> Result<usize, DropReason> {
-    if path.budget() == 0 {
+    if !path.allows(1) {
         return Err(DropReason::Amplification); // before an index is spent on it
     }
     let is_silent = path.health != Health::Good;

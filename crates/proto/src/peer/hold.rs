@@ -8,6 +8,7 @@ use crate::flow::priority::Priorities;
 use crate::flow::rules::Rules;
 use crate::flow::tuple::Tuple;
 use crate::flow::{Memory, Output};
+use crate::outbox::REST;
 use crate::pack::{self, Framing};
 use crate::path::probe::URGENT;
 use crate::path::{Health, Path, PathId, Trust};
@@ -15,8 +16,6 @@ use crate::time::{Duration, Instant};
 use crate::wire::data::MAX_DATAGRAM;
 use crate::wire::inner::{InnerPacket, InnerView};
 
-/// When the outbox was full, the rest follows after this.
-const REST: Duration = Duration::from_millis(1);
 /// When an address has had its bound, the rest follows with the next datagram that comes; it is
 /// looked at after this in any case.
 const REST_UNHEARD: Duration = Duration::from_secs(1);

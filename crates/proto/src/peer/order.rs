@@ -7,14 +7,13 @@ use super::live::Came;
 use super::{Context, Peer};
 use crate::bond::reorder::Taken;
 use crate::error::DropReason;
+use crate::outbox::REST;
 use crate::path::Health;
 use crate::time::{Duration, Instant};
 use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
 use crate::wire::frame::{self, Frame};
 use crate::wire::inner::{InnerPacket, InnerView};
 
-/// When the outbox was full, the rest follows after this.
-const REST: Duration = Duration::from_millis(1);
 /// How long a gap in a sequence is held open, in round trips of the longest path: for a loss to be
 /// noticed, the repair to arrive, and for that once more.
 const HOLD_TRIPS: f64 = 3.5;

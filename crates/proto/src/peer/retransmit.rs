@@ -11,11 +11,12 @@ use super::index::EpochId;
 use super::{Context, Peer, Side};
 use crate::error::DropReason;
 use crate::id::PathSerial;
+use crate::outbox::REST;
 use crate::path::flight::{KEPT_BYTES_MAX, KEPT_TIME, KeptFrame};
 use crate::path::lane::TxLane;
 use crate::path::probe::Probes;
 use crate::path::{Health, PathId};
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 use crate::wire::data::OVERHEAD;
 use crate::wire::frame::{self, Feedback};
 use crate::wire::inner::{InnerPacket, InnerView};
@@ -28,8 +29,6 @@ const LAST_WORDS_MAX: usize = 4;
 /// What paths lose that carry leaves again so often at most: what follows it waits no longer. Those
 /// by paths that died meanwhile are not counted: of four by one link each dies by itself.
 const ATTEMPTS_MAX: u8 = 3;
-/// When the outbox was full, the rest follows after this.
-const REST: Duration = Duration::from_millis(1);
 
 /// A packet that was lost, and where: under which keys and serial.
 #[derive(Debug)]

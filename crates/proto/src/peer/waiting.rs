@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::flow;
+use crate::outbox::REST;
 use crate::path::flight::KEPT_BYTES_MAX;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{InnerPacket, InnerView, TCP, UDP};
@@ -25,8 +26,6 @@ pub const WAITING_TIME: Duration = Duration::from_secs(3);
 /// A datagram after which so much later another of its flow was sent is speech, or as good as that:
 /// nobody waits for it any longer (ITU-T G.114).
 const OF_USE: Duration = Duration::from_millis(400);
-/// When the outbox was full, the rest follows after this.
-const REST: Duration = Duration::from_millis(1);
 
 /// What waits: of connections, in order, the first; of everything else, the last.
 #[derive(Debug, Default)]

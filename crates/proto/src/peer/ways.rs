@@ -15,7 +15,7 @@ use crate::time::{Duration, Instant};
 /// All paths are looked at anew after so long: few packets at any rate, and less than feedback
 /// takes to tell of anything.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// What a path begins with that took the place of others is over after this: ten round trips of
+/// What a path begins with that took another's place is over after this: ten round trips of
 /// 150 ms, and until the entry was bad for long enough.
 const REPLACED: Duration = Duration::from_secs(2);
 /// One way is longer than another by no more than a gap is held open: what the clock of the peer
