@@ -6,15 +6,15 @@ use std::thread;
 use std::time::Duration;
 
 use crate::report;
-use crate::run::{Tested, cargo, root, run as run_command, try_tests};
+use crate::run::{Tested, cargo, run as run_command, try_tests};
 use crate::starved::{self, Looks};
 use crate::steps::{NETNS, cargo_test, integration_tests};
 use crate::tally::Tally;
 
-/// The one that loads the machine to its limit.
-const FLOOD: &str = "netns_flood";
-/// Where those are that are told in real time.
-const STORIES: &str = "crates/lab/tests";
+/// What loads the machine to its limit, and what compares real time with virtual.
+const ALONE: [&str; 2] = ["netns_flood", "netns_agreement"];
+/// The laboratory's, told in real time, but for its controls: those take as long again.
+const STORIES: [&str; 2] = ["netns", "netns_stories"];
 /// How often a test is told that fails while the machine is starved, the first time included. Each
 /// of these failures says nothing; this only bounds the time that is spent on it.
 const TOLD_MAX: u32 = 5;
@@ -37,17 +37,17 @@ enum Lane {
 impl Lane {
     fn of(name: &str) -> Self {
         match name {
-            FLOOD => Self::Before,
-            _ if root().join(STORIES).join(format!("{name}.rs")).is_file() => Self::Stories,
+            _ if ALONE.contains(&name) => Self::Before,
+            _ if STORIES.contains(&name) => Self::Stories,
             _ => Self::Beside,
         }
     }
 }
 
 /// The namespaces' tests, in two lanes: the laboratory tells its stories in real time and waits for
-/// most of it, and the daemon's and the system's tests run meanwhile. Each lane is one test at a
-/// time. What loads the machine to its limit comes before, and so does all that is to be built, the
-/// laboratory's `rove` too: no lane is to wait for the other's compiler.
+/// most of it, and its controls, the daemon's and the system's tests run meanwhile. Each lane is one
+/// test at a time. What needs the machine to itself comes before, and so does all that is to be
+/// built, the laboratory's `rove` too: no lane is to wait for the other's compiler.
 ///
 /// # Errors
 /// What failed.

@@ -26,6 +26,14 @@ pub(super) const MBPS: Setting =
 /// The setting of the round trip.
 pub(super) const RTT: Setting = Setting::number("rtt", 40, (2, 500), "round trip in milliseconds");
 
+/// The setting of how often each cell is told: what becomes of two who fill one queue is chance.
+pub(super) const STORIES: Setting = Setting::number(
+    "stories",
+    4,
+    (1, 100),
+    "of each cell, whose mean it is; half begin with theirs",
+);
+
 /// Who is beside, and what ours may be.
 const OTHERS: [Congestion; 3] = [Congestion::Cubic, Congestion::Reno, Congestion::Bbr];
 /// The client's links are so many times as fast as what is behind them.
@@ -76,19 +84,19 @@ pub(super) fn by(ours: Option<Congestion>, usual: Connections) -> Connections {
     Connections { route, congestion: ours.unwrap_or(Congestion::Cubic), ..usual }
 }
 
-/// What ours and theirs have over these terrains, in Mbit/s, in the mean of so many stories: in
-/// every second one theirs begins.
+/// What ours and theirs have over these terrains, in Mbit/s, in the mean of all stories: in every
+/// second one theirs begins.
 ///
 /// # Errors
 /// What kept one from being told.
 pub(super) fn mean_mbps(
     stage: &Stage<'_>,
-    stories: u64,
     terrain: impl Fn(u64) -> Terrain,
     [ours, theirs]: [Connections; 2],
     first_ns: u64,
     outcome: &mut Outcome,
 ) -> anyhow::Result<[Option<f64>; 2]> {
+    let stories = stage.settings.number(STORIES.key);
     let mut sums = [Some(0.0); 2];
     for story in 0..stories {
         let is_last = story % 2 == 1;

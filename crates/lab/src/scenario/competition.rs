@@ -16,7 +16,7 @@
 //! In a control the path does not heed that somebody else fills the queue. In namespaces, where the
 //! real binary always does, there are several others beside the tunnel.
 
-use super::beside::{self, BESIDE, CALM_NS, CONGESTION, LINKS_TIMES, MBPS, RTT};
+use super::beside::{self, BESIDE, CALM_NS, CONGESTION, LINKS_TIMES, MBPS, RTT, STORIES};
 use super::links::{GRID, TRANSFER};
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -34,8 +34,6 @@ const SHARE_OF_BARE: (f64, f64) = (0.85, 1.15);
 const LEFT_SHARE_LEAST: f64 = 0.85;
 /// and in each of them.
 const STARVED: f64 = 0.6;
-/// So many stories of each cell, half of them in either order.
-const STORIES: u64 = 4;
 /// Others in a control between namespaces.
 const MANY: u32 = 8;
 /// The beginning of a transfer that does not count.
@@ -55,6 +53,7 @@ const SETTINGS: &[Setting] = &[
     MBPS,
     RTT,
     Setting::number("seconds", 60, (20, 600), "how long each connection is carried"),
+    STORIES,
 ];
 
 /// What is measured at least.
@@ -176,7 +175,7 @@ impl Cell<'_> {
         let both = self.both(ours, self.stage.settings.number("seconds") * SECOND);
         // Each round trip in either order.
         let terrain = |story| self.terrain(story / 2);
-        beside::mean_mbps(self.stage, STORIES, terrain, both, FIRST_NS, outcome)
+        beside::mean_mbps(self.stage, terrain, both, FIRST_NS, outcome)
     }
 
     /// How long 99 of 100 datagrams of a call in the tunnel took beside both, in milliseconds.

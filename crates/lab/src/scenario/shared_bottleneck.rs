@@ -11,7 +11,7 @@
 //! In a control the paths know nothing of each other. In namespaces, where the real binary always
 //! heeds that, each link has a queue of its own in place of the one for all.
 
-use super::beside::{self, BESIDE, CONGESTION, LINKS_TIMES, MBPS, RTT};
+use super::beside::{self, BESIDE, CONGESTION, LINKS_TIMES, MBPS, RTT, STORIES};
 use super::links::{GRID, TRANSFER};
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -30,8 +30,6 @@ const RATIO_MAX: f64 = 1.3;
 const LEFT_LEAST: (f64, f64) = (0.85, 0.6);
 /// The beginning of a transfer that does not count.
 const FIRST_NS: u64 = 30 * SECOND;
-/// So many stories of each.
-const STORIES: u64 = 4;
 
 /// Paths of one client.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +56,7 @@ const SETTINGS: &[Setting] = &[
     RTT,
     Setting::number("queue", 40, (5, 1_000), "what the queue holds, in milliseconds"),
     Setting::number("seconds", 120, (20, 600), "how long each connection is carried"),
+    STORIES,
 ];
 
 /// What is measured at least.
@@ -169,8 +168,7 @@ impl Beside<'_> {
         let theirs = Connections { route: Route::Open, congestion: self.other, ..usual };
         let both = [beside::by(by.map(|(_, ours)| ours), usual), theirs];
         let terrain = |story| self.terrain(by.map_or(ONE, |(paths, _)| paths), story);
-        let [mbps, left_mbps] =
-            beside::mean_mbps(self.stage, STORIES, terrain, both, FIRST_NS, outcome)?;
+        let [mbps, left_mbps] = beside::mean_mbps(self.stage, terrain, both, FIRST_NS, outcome)?;
         Ok(Taken { mbps, left_mbps })
     }
 

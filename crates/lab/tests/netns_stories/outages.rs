@@ -1,6 +1,6 @@
 //! Stories in which a link goes and comes back under open connections.
 
-use super::{run_quick, side_by_side, skip, turn};
+use crate::support::{run_quick, side_by_side, skip, turn};
 
 #[test]
 fn a_hole_is_noticed_while_data_flows_and_passes() {

@@ -1,6 +1,6 @@
 //! What the lab says where something is refused, and what it does without.
 
-use super::{LAB, skip, text, turn};
+use crate::support::{LAB, skip, text, turn};
 use std::path::Path;
 use std::process::{Command, Output};
 

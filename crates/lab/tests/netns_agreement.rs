@@ -1,0 +1,46 @@
+//! Virtual time against real time. It needs the machine to itself, and each figure some tellings.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and shows what it prints"
+)]
+
+mod support;
+
+use support::{ONCE, rove, run, turn};
+
+/// What a scenario measures in virtual time or on namespaces.
+fn measured(scenario: &str, key: &str, place: &str, settings: &[&str]) -> f64 {
+    let (objects, _) = run(scenario, &["--where", place], settings);
+    objects[0]["measured"][key].as_f64().unwrap()
+}
+
+#[test]
+fn virtual_time_agrees_with_namespaces_within_5_percent() {
+    let Some(_turn) = turn() else { return };
+    let rove = format!("rove={}", rove().path.display());
+    let moves = ["moves=8", "megabytes=2", "baseline=false"];
+    for (scenario, key, short) in [
+        ("tunnel", "goodput_mbps", &["seconds=6"][..]),
+        ("roam-client", "still_ms_median", &moves[..]),
+        ("blackhole", "status_ms", &["outage=3", "late=0", "holes=1"][..]),
+        ("nat-rebind", "still_ms_median", &["changes=4", "idle=1"][..]),
+        ("family", "still_ms_median", &["moves=4"][..]),
+        ("resume-loss", "still_ms_median", &["moves=2"][..]),
+        ("restart-gateway", "back_ms_max", &["restarts=1"][..]),
+        ("roam-gateway", "last_back_ms", &[][..]),
+        ("disconnects", "goodput_mbps", &["outages=1", "seconds=3", "megabytes=25"][..]),
+    ] {
+        let simulated = measured(scenario, key, "virtual", short);
+        // A busy machine makes real time worse, never better: the best of some must agree. Which of
+        // them was late does not matter, so none is told again for that.
+        let mut seen = Vec::new();
+        let agrees = (0..8).any(|_| {
+            let real = measured(scenario, key, "netns", &[short, &[&*rove, ONCE]].concat());
+            seen.push(real);
+            (real / simulated - 1.0).abs() <= 0.05
+        });
+        assert!(agrees, "{scenario}: {key} is {simulated} in virtual time, {seen:?} in real time");
+    }
+}
