@@ -93,7 +93,8 @@ fn short(scenario: &str) -> &'static [&'static str] {
         "asymmetric" => &["seconds=6", "loss=bursty"],
         "bond" => &["seconds=20", "loss=1"],
         "shared-bottleneck" => &["beside=cubic", "seconds=60"],
-        "competition" => &["beside=cubic", "queue=40", "seconds=30"],
+        // By BBR: what controls inside and what controls the path are the likeliest to fight.
+        "competition" => &["beside=cubic", "queue=100", "cc=bbr", "seconds=30"],
         other => panic!("{other} needs its short settings here"),
     }
 }

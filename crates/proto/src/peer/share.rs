@@ -35,14 +35,22 @@ impl Peer {
     /// Assists connections where that is wanted: only what is shared among paths is paced, and
     /// repaired, by this node. It does not begin with one path: there is little to gain, and a
     /// crash would break off what is owed. Where it has begun, a path may be the last for a while.
+    /// Beside somebody else who fills the queue a path is sent by a window, and a sender inside by
+    /// another: what is kept here always fills the path's, and so the two do not take turns.
     pub(super) fn assist_or_not(&mut self, cx: &Context<'_>) {
         let is_wanted = self.flows.wants_assist() == Assist::On && self.is_bonded(cx);
         let assists = match self.bond.ways.len() {
             _ if !is_wanted => Assists::None,
-            0 | 1 => Assists::Begun,
+            0 | 1 if !self.competes() => Assists::Begun,
             _ => Assists::All,
         };
         self.flows.set_assist(assists);
+    }
+
+    /// Whether somebody else fills the queue of a path.
+    fn competes(&self) -> bool {
+        let controller = |path: &Path| path.congestion.as_ref().is_some_and(|it| it.competes());
+        self.paths.iter().any(controller)
     }
 
     /// Whether a path may get a share now: beside the one in use none that nobody has heard of for
