@@ -15,6 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use eve::insider::{INNER, Insider};
 use eve::{EVE, Eve, Fate, Seen, at, carries, pass, quiet, used};
 use pair::{DELAY, Datagram, GATEWAY, Pair, links, packet};
+use rove_proto::path::Trust;
 use rove_proto::peer::paths::PATHS_MAX;
 use rove_proto::time::Duration;
 use rove_proto::wire::Kind;
@@ -344,5 +345,29 @@ fn an_answer_under_keys_that_were_replaced_proves_nothing() {
     assert_eq!(view(&pair), before);
     eve.watch(&mut pair, SECOND);
     assert_eq!(used(&pair).ip(), IpAddr::from(MOVED));
+    carries(&mut pair, 300..320);
+}
+
+#[test]
+fn forged_addresses_leave_an_index_for_a_link_that_comes() {
+    const HOME: [u8; 4] = [203, 0, 113, 5];
+    let (mut pair, eve) = quiet();
+    let forged = |number: u8| SocketAddr::from(([100, 64, 0, number], 9));
+    for number in 0..12 {
+        eve.change(&mut pair, withhold_if(to_gateway));
+        eve.take();
+        pair.send(&packet(200, false));
+        let first = eve.take().remove(0);
+        eve.send(&mut pair, forged(number), first.to, &first.bytes);
+        eve.change(&mut pair, pass);
+        eve.watch(&mut pair, SECOND * 6);
+    }
+    let answered = (0..12).filter(|&number| eve.sent_to(forged(number)) > 0).count();
+    assert_eq!(answered, 6, "8 indices, and two are kept");
+    pair.tell_client(links(&[HOME, MOVED]));
+    pair.run(SECOND);
+    let paths = pair.client.status(pair.gateway_key).unwrap().paths;
+    assert!(paths.len() == 2 && paths.iter().all(|path| path.trust == Trust::Proven), "{paths:?}");
+    assert_eq!(pair.epochs(), 1, "no new keys were needed");
     carries(&mut pair, 300..320);
 }

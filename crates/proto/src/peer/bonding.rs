@@ -131,8 +131,7 @@ impl Peer {
         };
         let way = &mut ways[place];
         let path = way.path;
-        let seals =
-            self.paths.get(path).is_some_and(|path| epoch.has_lane_for(path.id, &path.route));
+        let seals = self.paths.get(path).is_some_and(|path| epoch.has_lane_for(path));
         if way.waiting == 0 && way.is_ready(cx.now) && !cx.out.is_full() && seals {
             return self.send_ordered(cx, path, given, packet);
         }
@@ -394,7 +393,7 @@ impl Peer {
         let Given { bucket, among, mut sequence, is_earlier, .. } = given;
         if is_earlier {
             let previous = self.epochs.previous().zip(self.paths.get(id));
-            let seals = |it: &(&Epoch, &Path)| it.0.has_lane_for(it.1.id, &it.1.route);
+            let seals = |it: &(&Epoch, &Path)| it.0.has_lane_for(it.1);
             if let Some((epoch, _)) = previous.filter(seals) {
                 return Some((epoch.id, Frame::Ordered { bucket, sequence, packet: &[] }));
             }

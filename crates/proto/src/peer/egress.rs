@@ -370,8 +370,7 @@ pub(super) fn seal_into(
     if !path.allows(1) {
         return Err(DropReason::Amplification); // before an index is spent on it
     }
-    let is_silent = path.health != Health::Good;
-    if is_silent && !epoch.has_lane_for_silent(path.id, &path.route) {
+    if !epoch.has_lane_for(path) {
         return Err(DropReason::NoRoute);
     }
     let profile = epoch.profile;

@@ -17,8 +17,8 @@ use crate::error::DropReason;
 use crate::id::{PathSerial, SessionIndex, Transport};
 use crate::outbox::{Route, RunSeal};
 use crate::pack::fragment::Reassembly;
-use crate::path::PathId;
 use crate::path::lane::{RxLane, TxLane};
+use crate::path::{Health, Path, PathId, Trust};
 use crate::policy;
 use crate::reliable::control::ControlReceiver;
 use crate::reliable::sequence::{SequenceReceiver, SequenceSender};
@@ -35,8 +35,12 @@ const SERIALS_AHEAD_MAX: u32 = 2 * INDICES_MAX as u32;
 /// be many and all dead, take none of them,
 const INDICES_FOR_HEARD: usize = 4;
 /// or all but this one, where they lead to the host that answered the handshake: that one is there.
-/// Where a stream carried it, which may end at a proxy, it is where the gateway is sought first.
+/// Where a stream carried it, which may end at a proxy, it is where the gateway is sought first. A
+/// client's host has a port for all that its NAT ever mapped: only the one that asked counts.
 const INDICES_BESIDE_ORIGIN: usize = 1;
+/// So many are for lanes that a client takes up: addresses that are claimed for one that it has may
+/// all be forged, and what goes there brings no further index. Who asks for keys needs none kept.
+const INDICES_FOR_NEW_LANES: usize = 2;
 /// Lanes in use that are kept for receiving; the oldest is given up for a new one.
 pub const LANES_MAX: usize = 16;
 /// Lanes of given up paths that are kept; the serial of an older one is never used again.
@@ -202,27 +206,25 @@ impl Epoch {
         self.theirs.range(self.next_tx..).next().is_some()
     }
 
-    /// Whether a path that is silent may be asked: it has a lane, or takes none that one which is
-    /// heard of will need.
-    pub(crate) fn has_lane_for_silent(&self, path: PathId, route: &Route) -> bool {
-        self.tx.iter().any(|lane| lane.path == path)
-            || self.parked_at(route).is_some()
-            || self.theirs.range(self.next_tx..).count() > self.kept_from(route)
+    /// Whether `path` has a lane, or could get one and leave what others will need.
+    pub(crate) fn has_lane_for(&self, path: &Path) -> bool {
+        self.tx.iter().any(|lane| lane.path == path.id)
+            || self.parked_at(&path.route).is_some()
+            || self.theirs.range(self.next_tx..).count() > self.kept_from(path)
     }
 
-    /// How many indices a silent path to `route` must leave.
-    fn kept_from(&self, route: &Route) -> usize {
-        let (to, origin) = (route.remote.ip(), self.origin);
-        let is_there = to == origin.remote.ip()
-            || (origin.socket.transport() == Transport::Stream && self.home.contains(&Some(to)));
+    /// How many indices `path` must leave.
+    fn kept_from(&self, path: &Path) -> usize {
+        let (to, origin) = (path.route.remote, self.origin);
+        if path.health == Health::Good {
+            let is_rebound = matches!(path.trust, Trust::Claimed { instead_of: Some(_), .. });
+            return if is_rebound && !self.initiator { INDICES_FOR_NEW_LANES } else { 0 };
+        }
+        let by_stream = origin.socket.transport() == Transport::Stream;
+        let is_there = to == origin.remote
+            || (self.initiator && to.ip() == origin.remote.ip())
+            || (by_stream && self.home.contains(&Some(to.ip())));
         if is_there { INDICES_BESIDE_ORIGIN } else { INDICES_FOR_HEARD }
-    }
-
-    /// Whether a path to `route` has a lane or could get one.
-    pub(crate) fn has_lane_for(&self, path: PathId, route: &Route) -> bool {
-        self.tx.iter().any(|lane| lane.path == path)
-            || self.parked_at(route).is_some()
-            || self.has_spare_index()
     }
 
     /// Which parked lane led where `route` does.

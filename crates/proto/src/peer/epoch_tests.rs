@@ -1,5 +1,7 @@
 //! What happens when keys are used up, with counters set close to their limits.
 
+use std::net::SocketAddr;
+
 use super::*;
 use crate::node::{Event, PeerState};
 use crate::peer::pair::{Pair, packet};
@@ -58,4 +60,33 @@ fn used_up_keys_seal_nothing_and_lose_nothing() {
     pair.run(Duration::from_secs(10));
     assert_eq!(pair.state(), PeerState::Up);
     assert_eq!(pair.gateway_inner.len(), 60, "what waited was not lost");
+}
+
+/// How many indices of the peer's are left once 16 silent paths to these places took what they may.
+fn left_by_silent(epoch: &mut Epoch, places: impl Fn(u16) -> SocketAddr) -> usize {
+    for port in 1..=16 {
+        let route = Route { remote: places(port), ..epoch.origin };
+        let id = PathId(100 + u32::from(port));
+        let mut path = Path::new(id, route, None, epoch.since, Trust::Proven);
+        path.health = Health::Silent { since: epoch.since };
+        if epoch.has_lane_for(&path) {
+            assert!(epoch.lane(id, &route).is_some());
+        }
+    }
+    epoch.theirs.range(epoch.next_tx..).count()
+}
+
+#[test]
+fn what_a_nat_mapped_before_takes_no_index_that_is_kept_and_the_gateways_host_does() {
+    let mut pair = Pair::up();
+    pair.run(Duration::from_secs(1));
+    let epoch = pair.gateway.epoch_of(pair.client_key).unwrap();
+    let host = epoch.origin.remote.ip();
+    assert_eq!(left_by_silent(epoch, |port| SocketAddr::new(host, port)), INDICES_FOR_HEARD);
+    let very = epoch.origin.remote;
+    assert_eq!(left_by_silent(epoch, |_| very), INDICES_BESIDE_ORIGIN);
+
+    let epoch = pair.client.epoch_of(pair.gateway_key).unwrap();
+    let host = epoch.origin.remote.ip();
+    assert_eq!(left_by_silent(epoch, |port| SocketAddr::new(host, port)), INDICES_BESIDE_ORIGIN);
 }

@@ -121,7 +121,7 @@ impl Peer {
     fn can_challenge(&self, id: PathId) -> bool {
         let path = self.paths.get(id);
         let at = self.epochs.current.as_ref().zip(path);
-        at.is_some_and(|(epoch, path)| epoch.has_lane_for(path.id, &path.route))
+        at.is_some_and(|(epoch, path)| epoch.has_lane_for(path))
     }
 
     /// Begins to challenge a path and sends the first challenge.

@@ -64,9 +64,10 @@ impl Peer {
     /// Whether something can be sealed for the path: new keys come with a few indices, and more of
     /// them a round trip later.
     pub(super) fn has_lane(&self, path: &Path) -> bool {
-        self.epochs.current.as_ref().is_some_and(|epoch| {
-            epoch.tx.len() >= self.paths.len() || epoch.has_lane_for(path.id, &path.route)
-        })
+        self.epochs
+            .current
+            .as_ref()
+            .is_some_and(|epoch| epoch.tx.len() >= self.paths.len() || epoch.has_lane_for(path))
     }
 
     /// Whether data is shared with this path.

@@ -200,7 +200,7 @@ impl Peer {
         let epoch = epoch?;
         let (owed_since, told_at) = match epoch.tx.iter().find(|lane| lane.path == path.id) {
             Some(lane) => (lane.flight.unanswered_since(), lane.flight.told_at()),
-            None if epoch.has_lane_for(path.id, &path.route) => (None, None),
+            None if epoch.has_lane_for(path) => (None, None),
             // No index is left: what it is asked does not leave, and nobody will answer.
             None => (path.probes.asking_since(), None),
         };
