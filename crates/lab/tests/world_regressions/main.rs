@@ -571,3 +571,20 @@ fn a_spare_link_follows_to_where_the_gateway_is_and_needs_no_new_index() {
     ];
     holds(8_300_529, &ops);
 }
+
+#[test]
+fn mappings_that_a_nat_forgot_leave_indices_for_an_address_that_is_claimed() {
+    let ops = [
+        Op::Machine(Machine::Sleep { client: 0, seconds: 10_567 }),
+        restart_client(2, Found::Latest, false, 0),
+        wait(311_447),
+        plug(2, 1, 0),
+        send_up(2, 235, 1_200, 0),
+        wait(1_000),
+        Op::Network(Network::Carrier { client: 2, access: 2, carrier: Carrier::Down }),
+        wait(649),
+        Op::Network(Network::MoveGateway { told_after_ms: 1_727, ahead_ms: 300 }),
+        settle(true),
+    ];
+    holds(33_094, &ops);
+}
