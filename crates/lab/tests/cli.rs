@@ -94,7 +94,7 @@ fn short(scenario: &str) -> &'static [&'static str] {
         "bond" => &["seconds=20", "loss=1"],
         "shared-bottleneck" => &["beside=cubic", "seconds=60"],
         // By BBR: what controls inside and what controls the path are the likeliest to fight.
-        "competition" => &["beside=cubic", "queue=100", "cc=bbr", "seconds=30"],
+        "competition" => &["beside=cubic", "queue=100", "cc=bbr"],
         other => panic!("{other} needs its short settings here"),
     }
 }
