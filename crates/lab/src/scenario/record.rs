@@ -285,11 +285,17 @@ fn summary_of_baselines(records: &[Record]) -> Option<BTreeMap<String, Values>> 
     Some(summary)
 }
 
-/// The median of numbers, rounded; of flags, whether all hold; of tables, the medians of their
-/// cells; null when any value is missing.
+/// The median of numbers, rounded; of flags, whether all hold; of words, what all say; of tables,
+/// the medians of their cells; null when any value is missing.
 fn middle_of(values: &[&Value]) -> Value {
     if let Some(table) = table::middle(values) {
         return table;
+    }
+    if let Some((first, others)) = values.split_first()
+        && first.is_string()
+        && others.iter().all(|other| other == first)
+    {
+        return (*first).clone();
     }
     if let Some(flags) = values.iter().map(|value| value.as_bool()).collect::<Option<Vec<_>>>() {
         return Value::Bool(flags.into_iter().all(|flag| flag));

@@ -158,13 +158,15 @@ fn baselines_are_summarised_by_their_medians() {
     let runs: Vec<Record> = [1.0, 3.0, 8.0]
         .map(|still| {
             let mut record = record(json!({}), Vec::new());
-            let values = Values::from([("still_ms".to_owned(), json!(still))]);
+            let values = [("still_ms", json!(still)), ("version", json!("2.6.14"))];
+            let values = values.map(|(key, value)| (key.to_owned(), value)).into();
             record.baseline = Some(BTreeMap::from([("openvpn".to_owned(), values)]));
             record
         })
         .into();
     let summary = Record::summary(&runs, &[]).unwrap();
-    assert_eq!(summary.baseline.unwrap()["openvpn"]["still_ms"], json!(3.0));
+    let openvpn = &summary.baseline.unwrap()["openvpn"];
+    assert_eq!((&openvpn["still_ms"], &openvpn["version"]), (&json!(3.0), &json!("2.6.14")));
     let mut one_without = runs;
     one_without[1].baseline = None;
     let summary = Record::summary(&one_without, &[]).unwrap();
