@@ -179,6 +179,32 @@ fn what_adds_nothing_up_is_held_against_the_best_link_and_not_the_sum() {
     }
 }
 
+/// In one run with both links stands what the thesis compares them with: by one of them, what one
+/// that repairs nothing has; by streams nothing in virtual time, with the reason.
+#[test]
+fn both_links_are_ahead_of_what_the_thesis_compares_them_with() {
+    for (rtt, least) in [("rtt=20", 3.0), ("rtt=60", 6.0)] {
+        let set = [rtt, "loss=1", "flow=tcp", "seconds=12", "megabytes=1", "compare=openvpn"];
+        let (object, _) = run_virtual("symmetric", &set);
+        let row = &object["measured"]["table"][0];
+        let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key}: {object}"));
+        let [both, one] = ["goodput_mbps", "udp_one_link_mbps"].map(number);
+        assert!(number("times_udp_one_link") > least && both > least * one, "{row}");
+        assert!(one < number("best_mbps") && number("udp_one_link_file_s") > 0.0, "{row}");
+        let reasons = row["not_compared"].as_str().unwrap();
+        for way in ["tcp_one_link", "mptcp", "openvpn_udp_one_link", "openvpn_mptcp"] {
+            assert_eq!(row[format!("{way}_mbps")], Value::Null, "{row}");
+            assert!(reasons.contains(way), "{way}: {reasons}");
+        }
+        let openvpn = &object["baseline"]["openvpn"];
+        assert!(openvpn["version"].is_null() && openvpn["absent"].is_string(), "{openvpn}");
+    }
+    let set = ["rtt=20", "loss=0", "flow=tcp", "seconds=6", "megabytes=1", "compare=none"];
+    let (object, _) = run_virtual("symmetric", &set);
+    let row = object["measured"]["table"][0].as_object().unwrap();
+    assert!(!row.keys().any(|key| key.contains("one_link") || key == "not_compared"), "{row:?}");
+}
+
 /// What each scenario measures at least is agreed: whoever reads the JSON relies on it.
 #[test]
 fn the_agreed_keys_are_measured() {

@@ -9,6 +9,8 @@
     reason = "a test fails by panicking and shows what it prints"
 )]
 
+#[path = "netns_stories/compared.rs"]
+mod compared;
 #[path = "netns_stories/outages.rs"]
 mod outages;
 #[path = "netns_stories/refusals.rs"]

@@ -85,6 +85,12 @@ impl Transfer {
         self.complete.then(|| length_ns as f64 / SECOND as f64)
     }
 
+    /// After how many seconds so many bytes had come; `None` when they never had.
+    pub fn seconds_until(&self, bytes: u64) -> Option<f64> {
+        let (at_ns, _) = self.progress.iter().find(|(_, so_far)| *so_far >= bytes)?;
+        Some(at_ns.saturating_sub(self.start_ns) as f64 / SECOND as f64)
+    }
+
     /// How long after the end of each outage the next byte came, in milliseconds: up to the next
     /// outage, or to the end, where none did.
     pub fn restart_ms(&self) -> Vec<f64> {

@@ -40,6 +40,14 @@ fn interrupted() -> Transfer {
 }
 
 #[test]
+fn so_many_bytes_have_come_when_the_news_of_them_has() {
+    let transfer = Transfer { start_ns: SECOND, ..interrupted() };
+    assert_eq!(transfer.seconds_until(6_000_000), Some(5.0));
+    assert_eq!(transfer.seconds_until(6_000_001), Some(8.0), "after the outage");
+    assert_eq!(transfer.seconds_until(17_000_000), None, "there were 16");
+}
+
+#[test]
 fn a_restart_counts_from_the_links_return_to_the_next_byte() {
     assert_eq!(interrupted().restart_ms(), [50.0, 1_000.0]);
 }

@@ -132,6 +132,16 @@ impl Host {
         self.inside(|| fs::write("/proc/sys/net/ipv4/tcp_retries2", retries.to_string()))
     }
 
+    /// Sets by what the host's TCP and MPTCP control their rate where no program says it
+    /// (`tcp_congestion_control` of ip-sysctl).
+    ///
+    /// # Errors
+    /// `PermissionDenied` for what the machine keeps for its own root, which is whatever it names
+    /// in no `tcp_allowed_congestion_control`; and where `/proc/sys` is read-only.
+    pub fn set_congestion(&self, name: &str) -> io::Result<()> {
+        self.inside(|| fs::write("/proc/sys/net/ipv4/tcp_congestion_control", name))
+    }
+
     /// Writes the host's own `/etc/resolv.conf`.
     pub fn set_name_servers(&self, servers: &[IpAddr]) -> io::Result<()> {
         let text: String = servers.iter().map(|server| format!("nameserver {server}\n")).collect();

@@ -8,6 +8,7 @@
 
 mod alone;
 mod carried;
+mod compared;
 mod judged;
 mod measured;
 
@@ -24,8 +25,10 @@ use crate::ground::{
     Spread, TRANSPORTS, Terrain, Transfer, Trouble,
 };
 use crate::world::StreamsKnown;
+use alone::Alone;
 use carried::Goodput;
 pub(super) use carried::{Carried, FLOW};
+pub(super) use compared::COMPARE;
 pub(super) use judged::{
     OFFERED_SHARE_LEAST, OFFERED_SHARE_LOSSY_LEAST, RECORDED_FEEDBACK_MOST, adds_up, limits,
 };
@@ -265,7 +268,9 @@ impl<const N: usize> Cells<N> {
         outcome.hold("checksum_ok", !arrived.is_empty() && arrived.iter().all(|one| *one));
         outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
         let bare = BTreeMap::from([(TABLE.to_owned(), Value::Array(bare))]);
-        outcome.baseline = Baseline::Measured(BTreeMap::from([("bare".to_owned(), bare)]));
+        let others = compared::openvpn(stage).map(|values| ("openvpn".to_owned(), values));
+        let baselines = [("bare".to_owned(), bare)].into_iter().chain(others).collect();
+        outcome.baseline = Baseline::Measured(baselines);
         Ok(outcome)
     }
 }
@@ -387,9 +392,14 @@ impl<const N: usize> Cell<N> {
             Ok(())
         })?;
         outcome.absorb(told);
-        measured.best_mbps = self.best_mbps(stage, outcome)?;
+        let Alone { best_mbps, single } = self.alone(stage, outcome)?;
+        measured.best_mbps = best_mbps;
+        if self.carried != Carried::Tcp {
+            return Ok(measured);
+        }
+        measured.compared = self.compare(stage, single, outcome);
         // No bare link is the sum of recorded ones: what they carry differs from moment to moment.
-        if self.carried != Carried::Tcp || is_recorded(self.pair) {
+        if is_recorded(self.pair) {
             return Ok(measured);
         }
         outcome.absorb(stage.on_bare_ground(&self.as_one(), &mut |ground, _| {

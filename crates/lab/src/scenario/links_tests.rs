@@ -90,7 +90,7 @@ fn where_something_is_lost_the_link_alone_is_repaired_as_both_are() {
     let (seed, grid, entered, rove) = (1, Grid::Default, None, None);
     let stage = Stage { seed, settings: &settings, grid, entered, rove, tell: &|_| {} };
     let far = Cell { pair: [Link::of(10, 60); 2], ..cell("1") };
-    let best = far.best_mbps(&stage, &mut Outcome::default()).unwrap().unwrap();
+    let best = far.alone(&stage, &mut Outcome::default()).unwrap().best_mbps.unwrap();
     assert!(best > 8.0, "{best} of 10 Mbit/s");
 }
 

@@ -116,7 +116,7 @@ impl Conditions {
         let cell = Cell::down(self.pair, self.loss, self.congestion);
         let mut outcome = Outcome::default();
         let settings = settings(SCHEDULERS[0])?;
-        let best_mbps = cell.best_mbps(&stage(&settings), &mut outcome)?;
+        let best_mbps = cell.alone(&stage(&settings), &mut outcome)?.best_mbps;
         let mut rows = Vec::new();
         for scheduler in self.schedulers() {
             let settings = self::settings(scheduler)?;

@@ -3,7 +3,7 @@
 //! Decides how a link goes and comes, in which order and how often, and what Rove is told to do
 //! with open connections meanwhile. Knows no story, and no limit but the one that all have.
 
-use super::deploy::{Deployment, Hold, Setup, openvpn_absent};
+use super::deploy::{By, Deployment, Hold, Setup, openvpn_installed};
 use super::settings::{Setting, Settings};
 use super::stage::Story;
 use super::statistics::{max, median, min};
@@ -242,9 +242,10 @@ impl Stage<'_> {
         let bare = |testbed: &_| Deployment::start(testbed, None);
         let bare = self.on_hosts(entered, terrain, &bare, &mut *story)?;
         baselines.insert("bare".to_owned(), bare.measured);
-        if openvpn_absent().is_none() {
+        if openvpn_installed().is_ok() {
             (self.tell)("the same with OpenVPN");
-            let openvpn = self.on_hosts(entered, terrain, &Deployment::start_openvpn, story)?;
+            let deploy = |testbed: &_| Deployment::start_openvpn(testbed, By::Udp);
+            let openvpn = self.on_hosts(entered, terrain, &deploy, story)?;
             baselines.insert("openvpn".to_owned(), openvpn.measured);
         }
         Ok(Baseline::Measured(baselines))

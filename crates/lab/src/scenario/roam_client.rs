@@ -5,7 +5,7 @@
 //! congestion control slows down: from the moment the new address was usable to the first
 //! datagram that comes after it. What a TCP download makes of the same move stands beside it.
 
-use super::deploy::{Deployment, openvpn_absent};
+use super::deploy::{By, Deployment, openvpn_installed};
 use super::record::{Limit, Values};
 use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
@@ -240,10 +240,10 @@ fn tell_of_others(entered: &Entered, stage: &Stage<'_>) -> anyhow::Result<Baseli
     let bare = |testbed: &_| Deployment::start(testbed, None);
     let bare = tell_of_other(entered, stage, PAUSE_NS, &bare)?;
     baselines.insert("bare".to_owned(), bare);
-    if openvpn_absent().is_none() {
+    if openvpn_installed().is_ok() {
         (stage.tell)("the same with OpenVPN");
-        let openvpn = &Deployment::start_openvpn;
-        let values = tell_of_other(entered, stage, OPENVPN_PAUSE_NS, openvpn)?;
+        let openvpn = |testbed: &_| Deployment::start_openvpn(testbed, By::Udp);
+        let values = tell_of_other(entered, stage, OPENVPN_PAUSE_NS, &openvpn)?;
         baselines.insert("openvpn".to_owned(), values);
     }
     Ok(Baseline::Measured(baselines))

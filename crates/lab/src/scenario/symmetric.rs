@@ -3,10 +3,16 @@
 //!
 //! The thesis' round trip of 0 is told with 1 ms: no link is shorter than its serialiser takes for
 //! a packet.
+//!
+//! What the thesis compares (Figures 3.5, 3.6, 4.1 and 4.6) stands in each row of a TCP connection,
+//! measured in the same run: both links together beside one of them over UDP and over TCP, and
+//! beside MPTCP over both; with `compare=openvpn` also OpenVPN by these three. A column ends in
+//! `_mbps` or, for the time until the bytes of the thesis' file had come, in `_file_s`; `times_`
+//! is how often both links have as much. `paper` holds what others measured of the same.
 
 use super::links::{
-    self, ASSIST, CONGESTION, Carried, Cells, FILE, FLOW, GRID, Link, MODE, Pair, SCHEDULER,
-    SECONDS, TRANSFER, TRANSPORT,
+    self, ASSIST, COMPARE, CONGESTION, Carried, Cells, FILE, FLOW, GRID, Link, MODE, Pair,
+    SCHEDULER, SECONDS, TRANSFER, TRANSPORT,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -68,6 +74,7 @@ const SETTINGS: &[Setting] = &[
     FLOW,
     SECONDS,
     FILE,
+    COMPARE,
 ];
 
 /// The scenario.

@@ -86,7 +86,9 @@ pub(crate) fn quick(scenario: &str) -> Vec<String> {
         "commute" => &["mode=off", "outages=1", "megabytes=14"],
         "ssh-lid" => &["mode=off", "seconds=2"],
         "many-flows" => &["mode=off", "connections=40", "seconds=1"],
-        "symmetric" => &["rtt=20", "loss=0", "flow=tcp", "seconds=6", "megabytes=2"],
+        "symmetric" => {
+            &["rtt=20", "loss=0", "flow=tcp", "seconds=6", "megabytes=2", "compare=none"]
+        }
         "asymmetric" => &["pair=40/10+10/60", "loss=0", "flow=tcp", "seconds=6", "megabytes=4"],
         "subflows" => &["rtt=20", "loss=0", "subflows=2", "seconds=6", "megabytes=2"],
         "voip" | "priority" => &["seconds=10"],

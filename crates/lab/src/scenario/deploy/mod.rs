@@ -1,5 +1,6 @@
 //! What carries the traffic: nothing but the link, Rove, or something to compare it with.
 
+mod mptcp;
 mod openvpn;
 mod rove;
 
@@ -7,7 +8,7 @@ use super::binary::Binary;
 use super::testbed::{Address, Testbed};
 use crate::ground::{Receiver, Reported, Transport};
 use anyhow::bail;
-pub use openvpn::{OpenVpn, absent as openvpn_absent};
+pub use openvpn::{By, OpenVpn, installed as openvpn_installed};
 pub use rove::{Hold, Rove, Setup, Streams};
 use std::net::IpAddr;
 
@@ -63,12 +64,23 @@ impl Deployment {
         }
     }
 
-    /// Deploys OpenVPN.
+    /// The same with a binary that is to carry by MPTCP, which it is if there is a sub-flow by
+    /// each link.
     ///
     /// # Errors
-    /// What went wrong; whether it is installed says [`openvpn_absent`].
-    pub fn start_openvpn(testbed: &Testbed) -> anyhow::Result<Self> {
-        Ok(Self::OpenVpn(Box::new(OpenVpn::start(testbed)?)))
+    /// As above, and when there is none.
+    pub fn start_by_mptcp(testbed: &Testbed, rove: Option<&Binary>) -> anyhow::Result<Self> {
+        let started = Self::start(testbed, rove)?;
+        mptcp::await_subflows(testbed)?;
+        Ok(started)
+    }
+
+    /// Deploys OpenVPN, whose datagrams this carries.
+    ///
+    /// # Errors
+    /// What went wrong; whether it is installed says [`openvpn_installed`].
+    pub fn start_openvpn(testbed: &Testbed, by: By) -> anyhow::Result<Self> {
+        Ok(Self::OpenVpn(Box::new(OpenVpn::start(testbed, by)?)))
     }
 
     /// How a move of the client looks to it: a bare connection cannot survive another address, so

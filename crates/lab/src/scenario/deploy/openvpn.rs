@@ -1,19 +1,32 @@
 //! OpenVPN 2.6 as its manual deploys it: TLS, one server, one client, certificates by fingerprint.
+//!
+//! Its datagrams go by UDP, by TCP, or by MPTCP, of which it knows nothing: `mptcpize` makes its
+//! sockets so, and the kernels are told of the client's links.
 
 use super::super::addresses::SERVER;
 use super::super::testbed::Testbed;
+use super::mptcp;
 use crate::netns::{Host, Process};
 use anyhow::{Context as _, bail};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-/// UDP port of the server.
+/// Port of the server.
 const PORT: u16 = 1_194;
 /// How long either end may take until it has said that it is ready.
 const START: Duration = Duration::from_secs(30);
 /// What it says then.
 const READY: &str = "Initialization Sequence Completed";
+/// What both ends are told that is no matter of addresses and keys. Without a kernel module it
+/// seals in its own process, as on most machines.
+const OPTIONS: &[&str] =
+    &["--dev", "tun", "--verb", "3", "--disable-dco", "--data-ciphers", "AES-256-GCM"];
+/// What the server is told beside.
+const SERVER_OPTIONS: &[&str] =
+    &["--topology", "subnet", "--dh", "none", "--keepalive", "10", "60"];
+/// What makes the sockets of a program those of MPTCP.
+const MPTCPIZE: &[&str] = &["mptcpize", "run"];
 
 /// The processes of a deployed OpenVPN.
 #[derive(Debug)]
@@ -22,52 +35,109 @@ pub struct OpenVpn {
     pub(super) server: Process,
 }
 
-/// Why OpenVPN cannot be compared with here; `None` when it can.
-pub fn absent() -> Option<String> {
+/// What carries OpenVPN's datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// UDP.
+    Udp,
+    /// One TCP connection.
+    Tcp,
+    /// One connection of MPTCP, with a sub-flow by each of the client's links.
+    Mptcp,
+}
+
+/// The version of OpenVPN that can be compared with here.
+///
+/// # Errors
+/// Why there is none, in words.
+pub fn installed() -> Result<String, String> {
     let version = Command::new("openvpn").arg("--version").output();
     // It answers with status 1.
     let Ok(Output { stdout, .. }) = version else {
-        return Some("OpenVPN is not installed".to_owned());
+        return Err("OpenVPN is not installed".to_owned());
     };
     let stdout = String::from_utf8_lossy(&stdout);
     let version = stdout.split_whitespace().nth(1).unwrap_or("").to_owned();
     let new_enough = version.split('.').take(2).map(|part| part.parse().unwrap_or(0));
     if new_enough.collect::<Vec<u32>>() < vec![2, 6] {
-        return Some(format!("OpenVPN {version} is older than 2.6"));
+        return Err(format!("OpenVPN {version} is older than 2.6"));
     }
-    let openssl = Command::new("openssl").arg("version").output();
-    openssl.is_err().then(|| "OpenSSL's command, which makes the certificates, is missing".into())
+    match Command::new("openssl").arg("version").output() {
+        Ok(_) => Ok(version),
+        Err(_) => Err("OpenSSL's command, which makes the certificates, is missing".to_owned()),
+    }
+}
+
+impl By {
+    /// What is told to the server and what to the client, for people to read.
+    pub fn options(self) -> String {
+        let [server, client] = self.protocols(false);
+        let (both, alone) = (OPTIONS.join(" "), SERVER_OPTIONS.join(" "));
+        let made = match self {
+            Self::Udp | Self::Tcp => "",
+            Self::Mptcp => "mptcpize run; one ip mptcp endpoint, subflow, a link; ",
+        };
+        format!("{made}{both}; server --proto {server} {alone}; client --proto {client}")
+    }
+
+    /// What the protocol of the server is called, and that of the client.
+    const fn protocols(self, is_ipv6: bool) -> [&'static str; 2] {
+        match (self, is_ipv6) {
+            (Self::Udp, false) => ["udp"; 2],
+            (Self::Udp, true) => ["udp6"; 2],
+            (Self::Tcp | Self::Mptcp, false) => ["tcp-server", "tcp-client"],
+            (Self::Tcp | Self::Mptcp, true) => ["tcp6-server", "tcp6-client"],
+        }
+    }
+
+    /// Notices that what it takes beside OpenVPN is missing.
+    fn check(self) -> anyhow::Result<()> {
+        let is_there = self != Self::Mptcp || Command::new(MPTCPIZE[0]).arg("-V").output().is_ok();
+        anyhow::ensure!(is_there, "mptcpize, which makes OpenVPN's sockets MPTCP's, is missing");
+        Ok(())
+    }
 }
 
 impl OpenVpn {
-    /// Starts server and client and waits until both are ready.
-    pub(super) fn start(testbed: &Testbed) -> anyhow::Result<Self> {
+    /// Starts server and client and waits until both are ready, and until there is a sub-flow by
+    /// each link where there should be.
+    pub(super) fn start(testbed: &Testbed, by: By) -> anyhow::Result<Self> {
+        by.check()?;
         let gateway = testbed.network.host(testbed.gateway);
         let client = testbed.network.host(testbed.client);
         let server_print = make_certificate(gateway.directory(), "server")?;
         let client_print = make_certificate(client.directory(), "client")?;
-        let protocol = if testbed.gateway_address().is_ipv6() { "udp6" } else { "udp" };
-        let server = format!(
-            "--proto {protocol} --server 10.77.0.0 255.255.255.0 --topology subnet --port {PORT} \
-             --dh none --keepalive 10 60 --peer-fingerprint {client_print}"
-        );
         let remote = testbed.gateway_address();
+        let [serves, calls] = by.protocols(remote.is_ipv6());
+        let server = format!(
+            "--proto {serves} --server 10.77.0.0 255.255.255.0 --port {PORT} \
+             --peer-fingerprint {client_print} {}",
+            SERVER_OPTIONS.join(" ")
+        );
         let arguments = format!(
-            "--proto {protocol} --client --remote {remote} {PORT} --nobind \
+            "--proto {calls} --client --remote {remote} {PORT} --nobind \
              --route {SERVER} 255.255.255.255 --peer-fingerprint {server_print}"
         );
-        let mut server = start(gateway, "server", &server)?;
+        if by == By::Mptcp {
+            mptcp::spread(testbed)?;
+        }
+        let mut server = start(gateway, "server", by, &server)?;
         await_ready(&mut server)?;
-        let mut client = start(client, "client", &arguments)?;
+        let mut client = start(client, "client", by, &arguments)?;
         await_ready(&mut client)?;
+        if by == By::Mptcp {
+            mptcp::await_subflows(testbed)?;
+        }
         Ok(Self { client, server })
     }
 }
 
-fn start(host: &Host, name: &str, arguments: &str) -> anyhow::Result<Process> {
-    let mut command = host.command("openvpn")?;
+fn start(host: &Host, name: &str, by: By, arguments: &str) -> anyhow::Result<Process> {
+    let program = ["openvpn"];
+    let words = if by == By::Mptcp { [MPTCPIZE, &program].concat() } else { program.to_vec() };
+    let mut command = host.command(words[0])?;
     let (certificate, key) = (format!("{name}.crt"), format!("{name}.key"));
-    command.args(["--dev", "tun", "--verb", "3", "--disable-dco"]);
+    command.args(&words[1..]).args(OPTIONS);
     command.args(["--cert", &certificate, "--key", &key]).args(arguments.split_whitespace());
     Ok(host.spawn("openvpn", command)?)
 }

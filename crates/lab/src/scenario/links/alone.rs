@@ -6,36 +6,54 @@
 //! which repairs what it loses, and the better of both counts. Where nothing is lost, `full` has
 //! 1 % less by one steady link, and by a recorded one up to 28 %: there `single` is the measure.
 
-use super::{CALM_NS, Cell, Link, Mode, loss, mode};
+use super::compared::Rate;
+use super::{CALM_NS, Cell, Goodput, Link, Mode, loss, mode};
 use crate::ground::Terrain;
 use crate::scenario::{Outcome, Stage};
 
+/// What there is by one link alone.
+pub(in super::super) struct Alone {
+    /// The best of it, in Mbit/s.
+    pub(in super::super) best_mbps: Option<f64>,
+    /// What the fastest link has in mode `single`, or why it came to nothing.
+    pub(super) single: Result<Rate, String>,
+}
+
 impl<const N: usize> Cell<N> {
-    /// The goodput of Rove over the better of the links, which alone is there, in Mbit/s. A slower
-    /// one is tried only where it could be better.
+    /// The goodput of Rove over the better of the links, which alone is there. A slower one is
+    /// tried only where it could be better.
     ///
     /// # Errors
     /// What kept it from being measured.
-    pub(in super::super) fn best_mbps(
+    pub(in super::super) fn alone(
         &self,
         stage: &Stage<'_>,
         outcome: &mut Outcome,
-    ) -> anyhow::Result<Option<f64>> {
-        let mut links = self.pair.to_vec();
-        links.sort_by_key(|link| std::cmp::Reverse(link.kbps[self.to as usize]));
-        links.dedup();
+    ) -> anyhow::Result<Alone> {
         let mut best: Option<f64> = None;
-        for link in links {
+        let mut single = None;
+        for link in self.by_rate() {
             let is_slower = best.is_some_and(|best| best >= link.mbps_to(self.to));
             if is_slower && link.recording.is_none() {
                 continue;
             }
             for &mode in self.modes_alone(mode(stage)) {
-                let alone_mbps = self.alone_mbps(stage, link, mode, outcome)?;
-                best = best.into_iter().chain(alone_mbps).reduce(f64::max);
+                let goodput = self.goodput_alone(stage, link, mode, outcome)?;
+                best = best.into_iter().chain(goodput.mbps).reduce(f64::max);
+                let rate = || Rate::of(&goodput, Self::file_bytes(stage));
+                single = single.or_else(|| (mode == Mode::Single).then(rate));
             }
         }
-        Ok(best)
+        let single = single.unwrap_or_else(|| Err("there is no link".to_owned()));
+        Ok(Alone { best_mbps: best, single })
+    }
+
+    /// The links, each once, the fastest first.
+    pub(super) fn by_rate(&self) -> Vec<Link> {
+        let mut links = self.pair.to_vec();
+        links.sort_by_key(|link| std::cmp::Reverse(link.kbps[self.to as usize]));
+        links.dedup();
+        links
     }
 
     /// How one link alone is carried by, to be compared with both in this mode: what goes by one of
@@ -45,22 +63,26 @@ impl<const N: usize> Cell<N> {
         if is_repaired { &[Mode::Single, Mode::Full] } else { &[Mode::Single] }
     }
 
-    fn alone_mbps(
+    /// One link without another.
+    pub(super) fn terrain_alone(&self, link: Link, mode: Mode) -> Terrain {
+        Terrain { mode, ..Terrain::of(link.config(loss(self.loss))) }
+    }
+
+    fn goodput_alone(
         &self,
         stage: &Stage<'_>,
         link: Link,
         mode: Mode,
         outcome: &mut Outcome,
-    ) -> anyhow::Result<Option<f64>> {
-        let alone = Terrain { mode, ..Terrain::of(link.config(loss(self.loss))) };
-        let mut mbps = None;
-        let told = stage.on_ground(&alone, &mut |ground, _| {
+    ) -> anyhow::Result<Goodput> {
+        let mut goodput = Goodput::default();
+        let told = stage.on_ground(&self.terrain_alone(link, mode), &mut |ground, _| {
             // It begins in the same moment of a recording.
             ground.pause(CALM_NS)?;
-            mbps = self.goodput(stage, ground)?.mbps;
+            goodput = self.goodput(stage, ground)?;
             Ok(())
         })?;
         outcome.absorb(told);
-        Ok(mbps)
+        Ok(goodput)
     }
 }

@@ -41,6 +41,7 @@ pub(in super::super) enum Carried {
 }
 
 /// What was carried of what has more to say than there is time for.
+#[derive(Default)]
 pub(super) struct Goodput {
     /// In Mbit/s.
     pub(super) mbps: Option<f64>,

@@ -1,5 +1,6 @@
 //! What was measured in a cell, as the row of a table. It judges nothing.
 
+use super::compared::Compared;
 use super::{Carried, Cell, is_recorded, name};
 use crate::ground::{DatagramsRun, Receiver};
 use crate::scenario::table::{Row, figure};
@@ -26,6 +27,7 @@ pub(super) struct Measured {
     pub(super) datagrams: DatagramsRun,
     pub(super) file_s: Option<f64>,
     pub(super) bare_file_s: Option<f64>,
+    pub(super) compared: Compared,
     /// Whether all that came is what was sent, and all of the file has come.
     pub(super) is_whole: bool,
 }
@@ -81,6 +83,7 @@ impl Measured {
                 ]);
             }
         }
-        row.into_iter().map(|(key, value): (&str, Value)| (key.to_owned(), value)).collect()
+        let row = row.into_iter().map(|(key, value): (&str, Value)| (key.to_owned(), value));
+        row.chain(self.compared.columns(self.goodput_mbps)).collect()
     }
 }

@@ -1,8 +1,10 @@
 //! TCP connections between client and server: the pairs of programs that hold them, and what the
-//! kernel of the server's host does with them.
+//! kernel of the server's host does with them; and what the tunnel's ends do with theirs.
 
 use super::{START, Testbed};
-use crate::ground::{Call, Connections, Datagrams, Pace, Receiver, Route, Session, Talk, What};
+use crate::ground::{
+    Call, Congestion, Connections, Datagrams, Pace, Receiver, Route, Session, Talk, What,
+};
 use crate::netns::{HostId, Process};
 use crate::programs::{Report, report};
 use std::io;
@@ -130,6 +132,24 @@ impl Testbed {
     /// Where `/proc/sys` is read-only.
     pub(in super::super) fn set_server_retries(&self, retries: Option<u32>) -> io::Result<()> {
         self.network.host(self.server).set_tcp_retries(retries.unwrap_or(RETRIES))
+    }
+
+    /// Lets the ends of the tunnel control so the rate of TCP that they have between them; by Reno
+    /// where the machine keeps that for itself, which it never does with Reno. Says by which.
+    ///
+    /// # Errors
+    /// Where `/proc/sys` is read-only.
+    pub(in super::super) fn control_outside(&self, wanted: Congestion) -> io::Result<Congestion> {
+        let ends = [self.client, self.gateway];
+        let set = |one: Congestion| {
+            ends.iter().try_for_each(|end| self.network.host(*end).set_congestion(one.name()))
+        };
+        match set(wanted) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                set(Congestion::Reno).map(|()| Congestion::Reno)
+            }
+            other => other.map(|()| wanted),
+        }
     }
 
     fn next_address(&mut self, route: Route) -> SocketAddr {

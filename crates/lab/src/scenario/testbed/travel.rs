@@ -75,13 +75,20 @@ impl Testbed {
             let site = Site::Beside(number);
             let subnets = site.subnets(self.family);
             let access = self.network.add_access(self.client, link.clone(), &subnets, None)?;
-            let card = self.network.add_card(self.client, &format!("eth{number}"))?;
+            let card = self.network.add_card(self.client, &card_beside(number))?;
             let metric = BESIDE_METRIC + u32::from(number);
             self.network.plug(card, access, &site.host(self.family, 0), metric)?;
             self.cards.push(card);
             self.beside.push(access);
         }
         Ok(())
+    }
+
+    /// The links beside the first: the card of each, and its address of the tunnel's family.
+    pub fn beside(&self) -> Vec<(String, IpAddr)> {
+        let numbers = (0..).take(self.beside.len());
+        let first = |number| Site::Beside(number).host(self.family, 0).first().map(IpNet::addr);
+        numbers.filter_map(|number| Some((card_beside(number), first(number)?))).collect()
     }
 
     /// Plugs the card in that is not in use, with a new address, as a spare: its default route has
@@ -333,4 +340,9 @@ impl Testbed {
 
 fn no_link(link: usize) -> String {
     format!("the client has no link {link}")
+}
+
+/// What the card of this link beside the first is called.
+fn card_beside(number: u8) -> String {
+    format!("eth{number}")
 }
