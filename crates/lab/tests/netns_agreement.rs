@@ -21,6 +21,7 @@ fn virtual_time_agrees_with_namespaces_within_5_percent() {
     let Some(_turn) = turn() else { return };
     let rove = format!("rove={}", rove().path.display());
     let moves = ["moves=8", "megabytes=2", "baseline=false"];
+    let many = ["rtt=20", "loss=0", "flow=tcp", "seconds=6", "megabytes=1", "compare=none"];
     for (scenario, key, short) in [
         ("tunnel", "goodput_mbps", &["seconds=6"][..]),
         ("roam-client", "still_ms_median", &moves[..]),
@@ -30,6 +31,7 @@ fn virtual_time_agrees_with_namespaces_within_5_percent() {
         ("resume-loss", "still_ms_median", &["moves=2"][..]),
         ("restart-gateway", "back_ms_max", &["restarts=1"][..]),
         ("roam-gateway", "last_back_ms", &[][..]),
+        ("symmetric", "share_of_sum_min", &many[..]),
         ("disconnects", "goodput_mbps", &["outages=1", "seconds=3", "megabytes=25"][..]),
     ] {
         let simulated = measured(scenario, key, "virtual", short);
