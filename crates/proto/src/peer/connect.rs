@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use super::connector::{Attempt, Candidate, OpenSocket, Round, STREAMS_MAX};
-use super::epoch::{Agreed, Epoch, PENDING_TIME};
+use super::epoch::{Agreed, Epoch};
+use super::epochs::PENDING_TIME;
 use super::index::EpochId;
 use super::{Context, Event, Peer, PeerState, Side, StreamTo};
 use crate::crypto::{EpochKeys, Hello, Initiator, Status, Welcome};

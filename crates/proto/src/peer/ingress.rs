@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::epoch::{Opened, Standing};
+use super::epoch::Opened;
+use super::epochs::Standing;
 use super::index::{EpochId, Lead};
 use super::live::Came;
 use super::order::VOIDS_MAX;

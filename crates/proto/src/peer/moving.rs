@@ -6,7 +6,7 @@
 //! the change was forged. A change counts only from the highest number seen.
 
 use super::egress::Load;
-use super::epoch::Standing;
+use super::epochs::Standing;
 use super::index::Lead;
 use super::{Context, Event, Peer, Side};
 use crate::error::DropReason;

@@ -1,7 +1,7 @@
 //! What came by several paths becomes a sequence again, as far as that can be had in time.
 
 use super::egress::Load;
-use super::epoch::Standing;
+use super::epochs::Standing;
 use super::index::EpochId;
 use super::live::Came;
 use super::{Context, Peer};

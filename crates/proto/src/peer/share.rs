@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::epoch::Standing;
+use super::epochs::Standing;
 use super::links::is_fresh;
 use super::spread::is_able;
 use super::{Context, Peer, Side};
