@@ -105,7 +105,7 @@ pub(crate) fn quick(scenario: &str) -> Vec<String> {
 }
 
 /// So many stories are told at a time: each waits for real time more than it computes.
-const AT_A_TIME: usize = 3;
+const AT_A_TIME: usize = 4;
 
 /// Tells these, the first ones first.
 pub(crate) fn side_by_side(stories: &[&str], tell: impl Fn(&str) + Sync) {
