@@ -129,8 +129,6 @@ fn streams_stand_in_where_udp_is_blocked() {
     }
 }
 
-/// Whatever the figures are on a busy machine: the story has an end, the session is alive then,
-/// and there is a figure for every key.
 /// What a story tells only of cells that this one has not, or of a TCP that counts what it sends
 /// again: the kernel's is not asked.
 const TOLD_OF_SOME: [&str; 6] = [
@@ -142,6 +140,8 @@ const TOLD_OF_SOME: [&str; 6] = [
     "feedback_percent_recorded_max",
 ];
 
+/// Whatever the figures are on a busy machine: the story has an end, the session is alive then,
+/// and there is a figure for every key.
 #[test]
 fn stories_are_told_to_their_end() {
     let Some(_turn) = turn() else { return };

@@ -1,7 +1,7 @@
 //! What the tests of stories on namespaces share: telling one shortly, and what its object holds.
 //!
 //! The machine may be busy, so nothing here judges milliseconds: checksums, counts and what the
-//! JSON holds. So a story is told once, however late the emulator is, and many some at a time.
+//! JSON holds. So a story is told once, however late the emulator is, and several at a time.
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 

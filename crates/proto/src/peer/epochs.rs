@@ -3,6 +3,9 @@
 //! There is one that it sends under, perhaps the one before it, still received for a while, and on
 //! the responder those that a handshake made and nobody used yet: a handshake replaces nothing
 //! until a datagram under its keys arrives.
+//!
+//! Decides which of them is sent under, which are received under and when one is forgotten, and
+//! what waits in one for the end of another. Knows nothing of handshakes.
 
 use super::epoch::{Epoch, REKEY_TIME_WITHOUT_INDICES};
 use super::index::{EpochId, IndexTable};

@@ -35,8 +35,8 @@ impl Peer {
     /// Assists connections where that is wanted: only what is shared among paths is paced, and
     /// repaired, by this node. It does not begin with one path: there is little to gain, and a
     /// crash would break off what is owed. Where it has begun, a path may be the last for a while.
-    /// Beside somebody else who fills the queue a path is sent by a window, and a sender inside by
-    /// another: what is kept here always fills the path's, and so the two do not take turns.
+    /// Beside somebody else who fills the queue it does: a path is sent by a window there, and what
+    /// is kept here fills it, whatever the sender's own window does meanwhile.
     pub(super) fn assist_or_not(&mut self, cx: &Context<'_>) {
         let is_wanted = self.flows.wants_assist() == Assist::On && self.is_bonded(cx);
         let assists = match self.bond.ways.len() {
