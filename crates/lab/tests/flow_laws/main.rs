@@ -170,6 +170,7 @@ fn what_once_broke_a_law_does_not_any_more() {
         (239_398, "the same, and what it had been promised was struck out"),
         (252_173, "an end gave up when its node had just noticed: not for a node to mend"),
         (254_578, "what others sent stood before what was sent again: the law waits for that"),
+        (119_249, "what was on its way when it began to be assisted was promised, and nobody's"),
     ];
     for (seed, what) in seen {
         // In an outage that nobody notices all tries were in vain: assisted, it takes the next.

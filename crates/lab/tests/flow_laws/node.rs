@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rove_lab::emu::{MS, Rng};
 use rove_proto::flow::tuple::Tuple;
-use rove_proto::flow::{Assists, Flows, Hold, Memory, Output, Passage, Verdict};
+use rove_proto::flow::{Assists, Entrance, Flows, Hold, Memory, Output, Passage, Verdict};
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::checksum::Sum;
 use rove_proto::wire::inner::{Home, InnerPacket, InnerView};
@@ -16,6 +16,9 @@ use rove_proto::wire::tcp::Segment;
 const KEPT_MAX: usize = 64;
 /// One that assists ends that, or begins again, or begins no more, at one packet of so many.
 const ASSIST_TURNS: u64 = 500;
+/// The tunnel's entry: nothing waits there, all leaves at once.
+const ENTRANCE: Entrance =
+    Entrance { carried: 65_536, longest: Duration::from_millis(40), target: 16_384 };
 /// The longest IP and TCP headers: what the shell hands over in one piece at least.
 const HEADERS_MAX: usize = 120;
 
@@ -276,6 +279,7 @@ impl Node {
         let mut said = Vec::new();
         self.finish_writing(now_ns);
         let Some(process) = &mut self.process else { return said };
+        process.flows.heed_entry(time(now_ns), false, || ENTRANCE, |_| 0);
         let wanted = process.flows.due().is_some_and(|due| due <= time(now_ns));
         loop {
             if self.rng.chance(0.02) {

@@ -24,8 +24,10 @@ const LOCAL_START: Seq = Seq(u32::MAX - 2_000);
 const REMOTE_START: Seq = Seq(5_000);
 const MSS: u32 = 1_000;
 const TRIP: Duration = Duration::from_millis(40);
-/// What both sides shift their windows by.
+/// What both sides shift their windows by where nobody says otherwise,
 const SCALE: u8 = 3;
+/// and the room that they have, in bytes.
+const ROOM: u16 = 64_000;
 
 /// A packet that this end said, read again.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,6 +47,10 @@ struct Scene {
     now: Instant,
     flows: Flows,
     memory: Memory,
+    /// What both sides shift their windows by.
+    scale: u8,
+    /// The longest segment of either side, in bytes.
+    mss: u32,
     /// The local side's port.
     port: u16,
     /// What the local side has sent and heard, and the remote one.
@@ -64,10 +70,17 @@ fn bytes(from: Seq, len: u32) -> Vec<u8> {
 impl Scene {
     /// A connection that was opened through the tunnel.
     fn new(hold: impl Into<Rules>) -> Self {
+        Self::of(hold, SCALE, MSS)
+    }
+
+    /// The same where windows are shifted by this, and segments are so long.
+    fn of(hold: impl Into<Rules>, scale: u8, mss: u32) -> Self {
         let mut scene = Self {
             now: Instant::ZERO + Duration::from_secs(10),
             flows: Flows::new(hold, 1),
             memory: Memory::new(1 << 20),
+            scale,
+            mss,
             port: LOCAL.1,
             local: (LOCAL_START, Seq(0)),
             remote: (REMOTE_START, LOCAL_START.plus(1)),
@@ -80,8 +93,9 @@ impl Scene {
     /// Opens it.
     fn connect(&mut self) {
         (self.local, self.remote) = ((LOCAL_START, Seq(0)), (REMOTE_START, LOCAL_START.plus(1)));
-        let options = |mss: [u8; 2]| [2, 4, mss[0], mss[1], 3, 3, SCALE, 4, 2, 1, 1, 1];
-        let mss = u16::try_from(MSS + 12).unwrap().to_be_bytes();
+        let scale = self.scale;
+        let options = |mss: [u8; 2]| [2, 4, mss[0], mss[1], 3, 3, scale, 4, 2, 1, 1, 1];
+        let mss = u16::try_from(self.mss + 12).unwrap().to_be_bytes();
         let syn = self.packet(Way::Out, Flags::SYN, LOCAL_START, &options(mss));
         assert!(self.give_out(&open(syn)));
         self.wait(TRIP);
@@ -112,7 +126,7 @@ impl Scene {
             destination: (destination.0.into(), destination.1),
         };
         let timestamps = Some(Timestamps { value: self.clock(), echo: 1 });
-        let window = 8_000;
+        let window = ROOM >> self.scale;
         let mut packet = Vec::new();
         Made { ends, seq, ack, flags, window, timestamps }.emit((payload, &[]), &mut packet);
         packet

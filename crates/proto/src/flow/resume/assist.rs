@@ -45,8 +45,12 @@ const FLIGHT_FIRST: u32 = 65_536;
 const GAP_TRIPS: u32 = 5;
 /// At first it may be so many times what the paths carry: it may wait for a gap to be filled.
 const CARRIED_GAIN: u32 = 3;
-/// Room is told of in so many parts of what may wait at the entry.
-const GRAIN: u32 = 16;
+/// Room is told of in so many parts of what may wait at the entry, where that is what limits it: of
+/// each a segment may be cut off.
+const GRANTS: u32 = 4;
+/// So many segments fewer than there is room for may be told of, and no more than such a part of
+/// them, where a scaled window can say that without cutting one.
+const FEWER_MAX: u32 = 3;
 /// Less than one of so many parts of what is on its way is little that is lost (`BBRLossThresh`,
 /// 2 %: draft-ietf-ccwg-bbr, 2.7).
 const LOSS_PARTS: u32 = 50;
@@ -249,11 +253,33 @@ impl Flow {
     fn assisted_edge(&self, ack: Seq) -> Seq {
         let Some((resumed, assisted)) = self.assisted() else { return ack };
         let before = resumed.edge.unwrap_or(ack);
-        let queue = assisted.queue_max.saturating_sub(assisted.queued);
-        let flight = self.local.acked.plus(self.flight_allowed());
-        let opened = flight.min(self.local.next.plus(queue)).min(self.remote.edge);
-        let room = self.whole(opened.beyond(ack));
-        before.max(ack.plus(room).min(self.remote.edge)).max(ack)
+        let queue = self.local.next.plus(assisted.queue_max.saturating_sub(assisted.queued));
+        let flight = self.local.acked.plus(self.flight_allowed()).min(self.remote.edge);
+        let edge = before.max(self.whole_to(ack, flight.min(queue)).min(self.remote.edge)).max(ack);
+        let is_little = edge.beyond(before) < assisted.queue_max / GRANTS;
+        let is_held = is_little && queue.is_before(flight) && assisted.queued >= self.mss();
+        if is_held { before.max(ack) } else { edge }
+    }
+
+    /// Up to where there is room for whole segments of what follows, to `opened` or a few less: of
+    /// those that a scaled window can say the one by which the last segment is the least short. A
+    /// sender that is held by its window cuts a segment there, and each costs a packet.
+    fn whole_to(&self, ack: Seq, opened: Seq) -> Seq {
+        let (next, mss, unit) = (self.local.next, self.mss(), 1_u32 << self.remote.scale);
+        let most = opened.beyond(next) / mss;
+        // Rounded down there has to be room for one at least: of less a sender makes nothing.
+        let Some(fewer) = most.checked_sub(1 + unit.div_ceil(mss)) else {
+            return ack.plus(self.whole(opened.beyond(ack)));
+        };
+        let said = |fewer| {
+            let whole = next.plus((most - fewer) * mss);
+            let edge = ack.plus(whole.beyond(ack) / unit * unit);
+            (whole.beyond(edge), edge)
+        };
+        (0..=fewer.min(most / GRANTS).min(FEWER_MAX))
+            .map(said)
+            .min_by_key(|&(short, _)| short)
+            .map_or(ack, |(_, edge)| edge)
     }
 
     /// Acknowledges what is kept to the local side.
@@ -293,11 +319,11 @@ impl Flow {
             return false; // it has enough
         }
         let given = self.assisted_edge(self.answered_to()).beyond(before);
-        let is_much = given >= (queue_max / GRAIN).max(2 * mss);
-        if is_much {
+        let is_told = given > 0 && (queued < mss || given >= (queue_max / GRANTS).max(mss));
+        if is_told {
             self.tell_by(now);
         }
-        is_much
+        is_told
     }
 
     /// What the local side is to hear in place of an acknowledgement of the remote side's; `None`
@@ -375,13 +401,16 @@ impl Assisted {
 
 impl Resumed {
     /// Everything before `to` is owed: what a hole held up that is filled now is this node's to
-    /// send again as well. It has left, unless all waits.
+    /// send again as well. It has left, unless all waits. What had left before it was promised may
+    /// all be lost, and nobody else looks after it any more.
     fn answers_for(&mut self, now: Instant, to: Seq) {
         if self.to.is_before(to) {
             if !self.next.is_before(self.to) {
                 self.next = to;
             }
             self.to = to;
+        }
+        if self.heard_to.is_before(self.to) {
             let patience = self.patience();
             self.timeout.get_or_insert(now + patience);
         }

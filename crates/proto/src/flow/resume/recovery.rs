@@ -45,7 +45,9 @@ impl Resumed {
         if seq.is_before(self.lost.1) && !end.is_before(self.lost.0) {
             self.lost.0 = self.lost.0.max(end);
         }
-        if self.timed.is_none() && !seq.is_before(self.next) {
+        // What was tried before may be answered for the first time that it left (Karn; RFC 6298,
+        // section 3).
+        if self.timed.is_none() && self.tries == 0 && !seq.is_before(self.next) {
             self.timed = Some((end, now));
         }
         self.next = self.next.max(end);

@@ -95,6 +95,21 @@ fn what_the_remote_side_has_is_no_news_and_what_is_kept_of_it_goes() {
 }
 
 #[test]
+fn what_was_on_its_way_before_is_sent_again_if_nobody_answers() {
+    let mut scene = Scene::new(Hold::Full);
+    scene.flows.set_assist(Assists::None);
+    scene.send(FIRST);
+    scene.flows.set_assist(Assists::All);
+    assert!(scene.out(Flags::ACK, scene.local.0, &[]), "its own acknowledgement begins it");
+    let [told] = &scene.said()[..] else { panic!() };
+    assert_eq!((told.output, told.ack), (Output::ToLocal, scene.local.0));
+    let said = scene.said_within(Duration::from_secs(2));
+    let [(_, again), ..] = &said[..] else { panic!("promised, and nobody's") };
+    let first = scene.local.0.minus(FIRST * MSS);
+    assert_eq!((again.output, again.seq), (Output::ToRemote, first));
+}
+
+#[test]
 fn what_the_remote_side_misses_is_sent_from_here_and_the_local_one_hears_nothing_of_it() {
     let (mut scene, _) = assisted();
     let first = scene.local.0.minus(FIRST * MSS);
@@ -189,6 +204,47 @@ fn a_full_entry_gives_no_room_and_an_empty_one_does() {
     let told = heed(&mut scene, 0);
     let [told] = &told[..] else { panic!("{told:?}") };
     assert!(shown.plus(10 * MSS).is_before(edge(told)));
+}
+
+/// The bytes of a segment in the mean, of a sender that is held by its window alone and cuts a
+/// segment at its end as kernels do. What it sends waits in a queue that drains by 1,000 bytes a
+/// millisecond.
+fn mean_of_held(scale: u8, mss: u32) -> u32 {
+    const MILLISECONDS: u32 = 1_000;
+    let mut scene = Scene::of(Hold::Full, scale, mss);
+    scene.flows.set_assist(Assists::All);
+    scene.send(FIRST);
+    let (mut edge, mut segments, from) = (scene.local.0, 0, scene.local.0);
+    let mut drained = vec![from.minus(FIRST * MSS); TRIP.as_millis() as usize];
+    for _ in 0..MILLISECONDS {
+        for told in scene.said() {
+            edge = told.ack.plus(told.window >> SCALE << scale);
+        }
+        while scene.local.0.is_before(edge) {
+            let (seq, len) = (scene.local.0, edge.beyond(scene.local.0).min(mss));
+            scene.out(Flags::ACK, seq, &bytes(seq, len));
+            (scene.local.0, segments) = (seq.plus(len), segments + 1);
+        }
+        scene.wait(Duration::from_millis(1));
+        drained.push(drained[drained.len() - 1].plus(1_000).min(scene.local.0));
+        if let Some(told) = scene.acknowledge(drained[drained.len() - TRIP.as_millis() as usize]) {
+            edge = told.ack.plus(told.window >> SCALE << scale);
+        }
+        let queued = scene.local.0.beyond(drained[drained.len() - 1]) as usize;
+        let entrance = Entrance { carried: 40_000, longest: TRIP, target: 12_000 };
+        scene.flows.heed_entry(scene.now, queued == 0, || entrance, |_| queued);
+    }
+    let said = scene.local.0.beyond(from);
+    assert!(said > (MILLISECONDS - 100) * 1_000, "it keeps the way busy: {said}");
+    said / segments
+}
+
+#[test]
+fn a_sender_that_is_held_by_its_window_cuts_few_segments() {
+    for (scale, mss) in [(3, 1_000), (7, 1_000), (7, 1_368), (10, 1_368), (10, 1_340)] {
+        let mean = mean_of_held(scale, mss);
+        assert!(mean > mss - mss / 20, "scale {scale}: {mean} of {mss}");
+    }
 }
 
 #[test]
