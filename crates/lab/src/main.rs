@@ -83,6 +83,13 @@ struct Run {
     /// Run the seeds 1 to N; a last object has the median and the worst of each key
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_SEEDS))]
     seeds: Option<u64>,
+    /// How many seeds at once, in virtual time; as many as there are cores unless it is said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_024))]
+    jobs: Option<u64>,
+    /// Keep what each seed measured in this file, and do not run again what is there: a run of
+    /// hours goes on where it was interrupted. Remove it when the code has changed
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
     /// How much of the grid of conditions to cover
     #[arg(long, value_enum, default_value = "default")]
     grid: scenario::Grid,
@@ -205,8 +212,7 @@ fn measure(asked: &Matrix) -> anyhow::Result<u8> {
     if asked.draw {
         return draw().map(|()| 0);
     }
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let jobs = asked.jobs.map_or(cores, |jobs| usize::try_from(jobs).unwrap_or(cores));
+    let jobs = jobs(asked.jobs);
     let tell = |rows: &[Row]| {
         let mut err = std::io::stderr().lock();
         rows.iter().for_each(|row| drop(writeln!(err, "{}", row.line())));
@@ -271,8 +277,16 @@ fn start(run: Run) -> ExitCode {
         grid: run.grid,
         json: run.json,
         settings,
+        jobs: jobs(run.jobs),
+        keep: run.keep,
     };
     finish(scenario::run::over_seeds(scenario, &request, &mut std::io::stdout()), COULD_NOT_RUN)
+}
+
+/// On how many cores: on all of them unless it is said.
+fn jobs(asked: Option<u64>) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    asked.map_or(cores, |jobs| usize::try_from(jobs).unwrap_or(cores))
 }
 
 /// Every key that `--set` understands.

@@ -25,6 +25,7 @@ mod feedback;
 mod hop;
 pub mod hosts;
 mod idle;
+mod kept;
 mod latency_qos;
 mod links;
 mod many_flows;
@@ -179,6 +180,16 @@ pub enum Grid {
     Default,
     /// All of them.
     Full,
+}
+
+impl Grid {
+    /// As it is said on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Full => "full",
+        }
+    }
 }
 
 /// The setting behind [`Stage::family`].

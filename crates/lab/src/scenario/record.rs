@@ -3,7 +3,7 @@
 use super::{Baseline, Key, Outcome, Worse, statistics, table};
 use crate::emu::MS;
 use crate::netns::Timekeeping;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub enum Operator {
 }
 
 /// How the emulator kept time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatenessRecord {
     /// 99 of 100 packets were at most so late, in milliseconds.
     pub p99_ms: f64,
@@ -71,6 +71,8 @@ pub struct Record {
     /// `netns` or `virtual`.
     #[serde(rename = "where")]
     pub place: &'static str,
+    /// How much of the grid of conditions was covered.
+    pub grid: &'static str,
     /// What was set on the command line.
     pub settings: BTreeMap<String, String>,
     /// The paper's numbers.
@@ -143,6 +145,8 @@ impl Limit {
 }
 
 impl Operator {
+    const ALL: [Self; 3] = [Self::AtMost, Self::AtLeast, Self::Equal];
+
     /// As it stands in the JSON.
     pub const fn symbol(self) -> &'static str {
         match self {
@@ -198,6 +202,35 @@ impl Record {
             let limits = self.reason.take().unwrap_or_default();
             self.reason = Some(format!("{broke}; {limits}"));
         }
+    }
+
+    /// Takes over what was measured before, and judges it by what is asked for now. What its own
+    /// outcome asked for besides is asked for still.
+    ///
+    /// # Errors
+    /// It is no record of this scenario.
+    pub fn recall(&mut self, before: &Value, keys: &[Key]) -> serde_json::Result<()> {
+        let part = |name: &str| before.get(name).cloned().unwrap_or_default();
+        self.measured = serde_json::from_value(part("measured"))?;
+        self.samples = serde_json::from_value(part("samples"))?;
+        self.baseline = serde_json::from_value(part("baseline"))?;
+        self.baseline_reason = serde_json::from_value(part("baseline_reason"))?;
+        self.lateness = serde_json::from_value(part("lateness"))?;
+        self.attempts = serde_json::from_value(part("attempts"))?;
+        let asked: Vec<(String, String, Value)> = serde_json::from_value(part("limits"))?;
+        for (name, symbol, bound) in asked {
+            let key = keys.iter().find(|key| key.name == name);
+            let operator = Operator::ALL.into_iter().find(|one| one.symbol() == symbol);
+            let is_asked = self.limits.iter().any(|limit| limit.key == name);
+            if let (Some(key), Some(operator), false) = (key, operator, is_asked) {
+                self.limits.push(Limit { key: key.name, operator, bound });
+            }
+        }
+        self.judge_limits();
+        if part("pass").is_null() {
+            self.void(serde_json::from_value(part("reason"))?);
+        }
+        Ok(())
     }
 
     /// Withdraws the verdict because the emulator was too late.

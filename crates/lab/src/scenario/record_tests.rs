@@ -11,6 +11,7 @@ fn record(measured: Value, limits: Vec<Limit>) -> Record {
         rove_version: Some("0.1.0".to_owned()),
         rove_sha256: Some("ab".to_owned()),
         place: "virtual",
+        grid: "default",
         settings: BTreeMap::new(),
         paper: json!({"still_ms": 222}),
         measured: Values::new(),

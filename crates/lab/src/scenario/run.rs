@@ -1,14 +1,18 @@
 //! Running a scenario: over seeds, again when the emulator was late, with a verdict at the end.
 
 use super::binary::{Binary, Profile};
+use super::kept::Kept;
 use super::record::{ALIVE, LatenessRecord, Limit, Record};
 use super::settings::Settings;
-use super::{About, Grid, Scenario, Stage, statistics, table};
+use super::{About, Grid, Key, Scenario, Stage, statistics, table};
 use crate::netns::{self, Entered};
 use anyhow::Context as _;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
 
 /// The share of the bound under test that the emulator's p99 lateness may be.
 const LATENESS_SHARE: f64 = 0.1;
@@ -20,6 +24,16 @@ pub enum Where {
     Netns,
     /// The production core in virtual time.
     Virtual,
+}
+
+impl Where {
+    /// As it is said on the command line.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Netns => "netns",
+            Self::Virtual => "virtual",
+        }
+    }
 }
 
 /// What was asked for.
@@ -37,6 +51,10 @@ pub struct Request {
     pub json: bool,
     /// Checked settings.
     pub settings: Settings,
+    /// How many seeds are run at once, in virtual time.
+    pub jobs: usize,
+    /// A file that keeps what was measured. What it has is not run again.
+    pub keep: Option<PathBuf>,
 }
 
 /// Runs a scenario and prints what it found; returns the exit status of the command: 0 passed, 1
@@ -56,12 +74,25 @@ pub fn over_seeds(
         Where::Netns => Some(netns::enter()?),
         Where::Virtual => None,
     };
+    let kept = request.keep.as_deref().map(Kept::open).transpose()?;
+    let measure = |seed| {
+        let record = begun(scenario, request, seed, rove.as_ref());
+        let before = kept.as_ref().and_then(|kept| kept.find(&record));
+        if let Some(before) = before {
+            return recalled(record, before, keys);
+        }
+        let record = run_seed(scenario, request, record, entered.as_ref(), rove.as_ref())?;
+        kept.as_ref().map_or(Ok(()), |kept| kept.add(&record))?;
+        Ok(record)
+    };
+    // In real time one disturbs the other.
+    let jobs = if entered.is_some() { 1 } else { request.jobs };
     let mut records = Vec::new();
-    for &seed in &request.seeds {
-        let record = run_seed(scenario, request, seed, entered.as_ref(), rove.as_ref())?;
+    in_order(&request.seeds, jobs, measure, |record| {
         print(&record, request.json, out)?;
         records.push(record);
-    }
+        Ok(())
+    })?;
     let verdict = if request.summarise {
         let summary = Record::summary(&records, keys).context("no seed was run")?;
         print(&summary, request.json, out)?;
@@ -72,21 +103,53 @@ pub fn over_seeds(
     Ok(verdict)
 }
 
-/// Tells the story of one seed, again while the emulator is late.
-fn run_seed(
-    scenario: &dyn Scenario,
-    request: &Request,
-    seed: u64,
-    entered: Option<&Entered>,
-    rove: Option<&Binary>,
-) -> anyhow::Result<Record> {
-    let mut record = Record {
+/// Measures seeds, so many at once, and hands them over one after the other.
+fn in_order(
+    seeds: &[u64],
+    jobs: usize,
+    measure: impl Fn(u64) -> anyhow::Result<Record> + Sync,
+    mut take: impl FnMut(Record) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (sender, receiver) = mpsc::channel();
+    let work = |sender: mpsc::Sender<_>| {
+        while !is_over.load(Ordering::Relaxed)
+            && let place = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(&seed) = seeds.get(place)
+            && sender.send((place, measure(seed))).is_ok()
+        {}
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, seeds.len().max(1)) {
+            let sender = sender.clone();
+            scope.spawn(|| work(sender));
+        }
+        drop(sender);
+        let (mut early, mut taken) = (BTreeMap::new(), 0);
+        let mut take_next = |(place, record)| {
+            early.insert(place, record?);
+            while let Some(record) = early.remove(&taken) {
+                taken += 1;
+                take(record)?;
+            }
+            Ok(())
+        };
+        let done = receiver.into_iter().try_for_each(&mut take_next);
+        is_over.store(true, Ordering::Relaxed);
+        done
+    })
+}
+
+/// The record of a seed of which nothing is known yet.
+fn begun(scenario: &dyn Scenario, request: &Request, seed: u64, rove: Option<&Binary>) -> Record {
+    Record {
         scenario: scenario.about().name,
         seed: Some(seed),
         seeds: None,
         rove_version: rove.map(|rove| rove.version.clone()),
         rove_sha256: rove.map(|rove| rove.sha256.clone()),
-        place: if entered.is_some() { "netns" } else { "virtual" },
+        place: request.told.name(),
+        grid: request.grid.name(),
         settings: request.settings.set().clone(),
         paper: scenario.paper(&request.settings),
         measured: Default::default(),
@@ -99,7 +162,27 @@ fn run_seed(
         limits: limits(scenario, &request.settings),
         pass: None,
         reason: None,
-    };
+    }
+}
+
+/// The same with what was measured before.
+fn recalled(mut record: Record, before: &Value, keys: &[Key]) -> anyhow::Result<Record> {
+    let (scenario, seed) = (record.scenario, record.seed.unwrap_or_default());
+    record
+        .recall(before, keys)
+        .with_context(|| format!("what is kept of {scenario}, seed {seed}, is no record"))?;
+    Ok(record)
+}
+
+/// Tells the story of one seed, again while the emulator is late.
+fn run_seed(
+    scenario: &dyn Scenario,
+    request: &Request,
+    mut record: Record,
+    entered: Option<&Entered>,
+    rove: Option<&Binary>,
+) -> anyhow::Result<Record> {
+    let seed = record.seed.unwrap_or_default();
     let allowed_ms = scenario.bound_ms(&request.settings) * LATENESS_SHARE;
     let tell = |text: &str| {
         if !request.json {

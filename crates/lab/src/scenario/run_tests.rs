@@ -51,10 +51,21 @@ impl Scenario for Fake {
 
 /// The objects and the exit status of a run in virtual time.
 fn run_fake(late_runs: u32, seeds: Vec<u64>, summarise: bool) -> (Vec<Value>, u8) {
+    run_kept(late_runs, seeds, summarise, None)
+}
+
+/// The same where what is measured is kept.
+fn run_kept(
+    late_runs: u32,
+    seeds: Vec<u64>,
+    summarise: bool,
+    keep: Option<PathBuf>,
+) -> (Vec<Value>, u8) {
     let fake = Fake { late_runs: AtomicU32::new(late_runs) };
     let settings = Settings::parse(fake.about().settings, &[]).unwrap();
     let (told, grid) = (Where::Virtual, Grid::Default);
-    let request = Request { told, seeds, summarise, grid, json: true, settings };
+    let jobs = 2;
+    let request = Request { told, seeds, summarise, grid, json: true, settings, jobs, keep };
     let mut out = Vec::new();
     let status = over_seeds(&fake, &request, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
@@ -90,4 +101,26 @@ fn over_several_seeds_the_medians_judge() {
     assert_eq!(objects[3]["worst"]["still_ms"], 99.0);
     let (objects, status) = run_fake(0, vec![9, 99, 99], true);
     assert_eq!((&objects[3]["pass"], status), (&json!(false), 1));
+}
+
+#[test]
+fn what_is_kept_is_not_measured_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kept");
+    let keep = || Some(file.clone());
+    let (first, _) = run_kept(4, vec![9], false, keep());
+    assert_eq!(first[0]["attempts"], 5);
+    // Interrupted while it wrote.
+    let whole = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{whole}{{\"scenario\":\"fa")).unwrap();
+    let (objects, status) = run_kept(0, vec![9, 10, 11], true, keep());
+    assert_eq!((&objects[0], objects[1]["attempts"].as_u64()), (&first[0], Some(1)));
+    assert_eq!((&objects[3]["pass"], status), (&json!(true), 0));
+    assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 3);
+    // A void run stays void.
+    let (void, _) = run_kept(5, vec![12], false, keep());
+    assert_eq!(run_kept(0, vec![12], false, keep()), (void, 3));
+    std::fs::write(&file, "what is this\n").unwrap();
+    let error = Kept::open(&file).unwrap_err();
+    assert!(format!("{error:#}").contains("line 1 is no record"), "{error:#}");
 }

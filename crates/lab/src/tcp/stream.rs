@@ -78,19 +78,33 @@ impl Sink {
     /// # Errors
     /// The first that is wrong.
     pub fn check(&mut self, bytes: &[u8]) -> Result<(), Spoiled> {
-        let source = &mut self.source;
-        let mut left = bytes;
-        while !left.is_empty() {
-            let word = source.word(source.at);
-            let expected = &word[(source.at % 8) as usize..];
-            let (found, rest) = left.split_at(expected.len().min(left.len()));
-            let wrong = found.iter().zip(expected).position(|(found, right)| found != right);
-            if let Some(index) = wrong {
-                return Err(Spoiled { at: source.at + index as u64 });
+        let (front, rest) = bytes.split_at(self.before_word().min(bytes.len()));
+        self.check_within_word(front)?;
+        let (words, back) = rest.as_chunks::<8>();
+        for word in words {
+            match *word == self.source.word(self.source.at) {
+                true => self.source.at += 8,
+                false => self.check_within_word(word)?,
             }
-            source.at += found.len() as u64;
-            left = rest;
         }
+        self.check_within_word(back)
+    }
+
+    /// Bytes before the next word begins.
+    const fn before_word(&self) -> usize {
+        (self.source.at.wrapping_neg() % 8) as usize
+    }
+
+    /// The same for bytes that belong to one word.
+    fn check_within_word(&mut self, bytes: &[u8]) -> Result<(), Spoiled> {
+        let at = self.source.at;
+        let word = self.source.word(at);
+        let expected = &word[(at % 8) as usize..];
+        let wrong = bytes.iter().zip(expected).position(|(found, right)| found != right);
+        if let Some(index) = wrong {
+            return Err(Spoiled { at: at + index as u64 });
+        }
+        self.source.at += bytes.len() as u64;
         Ok(())
     }
 }
