@@ -57,6 +57,7 @@ fn run_virtual(scenario: &str, settings: &[&str]) -> (Value, Option<i32>) {
 /// Keys of cells that are not told in what is short.
 const NOT_IN_SHORT: &[&str] = &[
     "of_mqvpn_hybrid_min",
+    "others_share_of_sum_min",
     "share_of_offered_min",
     "share_of_offered_lossy_min",
     "feedback_percent_recorded_max",

@@ -106,7 +106,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::higher_is_better("file_share_min"),
     Key::lower_is_better(feedback::MOST),
     Key::lower_is_better(judged::SENT_AGAIN_MOST),
-    Key::must_hold("others_ok"),
+    Key::higher_is_better(judged::OTHERS_SHARE_LEAST),
     Key::must_hold("queues_ok"),
     Key::must_hold("checksum_ok"),
     Key::higher_is_better(TABLE),
@@ -261,7 +261,6 @@ impl<const N: usize> Cells<N> {
         for column in ["share_of_sum", "share_of_best", "file_share"] {
             outcome.measure(&format!("{column}_min"), least(&rows, column));
         }
-        outcome.hold("others_ok", judged::others_ok(&rows));
         outcome.measure(feedback::MOST, table::greatest(&rows, "feedback_percent"));
         outcome.hold("queues_ok", !in_time.is_empty() && in_time.iter().all(|one| *one));
         judged::besides(&mut outcome, stage.settings, &rows);

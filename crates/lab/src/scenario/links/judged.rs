@@ -16,6 +16,8 @@ const OTHERS_SHARE_OF_SUM_MIN: f64 = 0.90;
 
 /// The key of the most that a TCP sender sent again in any cell.
 pub(in super::super) const SENT_AGAIN_MOST: &str = "retransmitted_percent_max";
+/// The key of what others than TCP have of the sum at least, where they are told.
+pub(in super::super) const OTHERS_SHARE_LEAST: &str = "others_share_of_sum_min";
 /// The keys of recorded networks: what there is of what they offered, without losses and with them,
 /// and what feedback costs.
 pub(in super::super) const OFFERED_SHARE_LEAST: &str = "share_of_offered_min";
@@ -37,17 +39,14 @@ const SENT_AGAIN_PERCENT_MAX: f64 = 0.1;
 /// and of the streams that are there to compare with, no goodput is promised; but what goes by all
 /// links is as fast as the best. So is what goes by one of them, by the mode.
 pub(in super::super) fn limits(settings: &Settings, share_of_sum_min: Option<f64>) -> Vec<Limit> {
-    let of_sum = share_of_sum_min.map_or_else(Vec::new, |least| {
-        let tcp = Limit::at_least("share_of_sum_min", least);
-        let is_told = !["quic", "udp"].contains(&settings.text("flow"));
-        let others = Limit::equal("others_ok", true);
-        is_told.then_some(tcp).into_iter().chain([others]).collect()
-    });
+    let has_tcp = !["quic", "udp"].contains(&settings.text("flow"));
+    let of_sum = share_of_sum_min.filter(|_| has_tcp);
+    let of_sum = of_sum.map(|least| Limit::at_least("share_of_sum_min", least));
     let of_best = Some(Limit::at_least("share_of_best_min", SHARE_OF_BEST_MIN));
     let (of_sum, of_best) = match (transport(settings), scheduler(settings)) {
         ("auto" | "udp", "earliest") if adds_up(settings) => (of_sum, of_best),
-        ("auto" | "udp", "earliest" | "redundant") => (Vec::new(), of_best),
-        _ => (Vec::new(), None),
+        ("auto" | "udp", "earliest" | "redundant") => (None, of_best),
+        _ => (None, None),
     };
     let feedback = share_of_sum_min.map(|_| feedback::limit());
     let held = ["queues_ok", "checksum_ok"].map(|key| Limit::equal(key, true));
@@ -64,11 +63,12 @@ pub(in super::super) fn adds_up(settings: &Settings) -> bool {
 /// Measures what not every run tells, and asks for it where it was told.
 pub(super) fn besides(outcome: &mut Outcome, settings: &Settings, rows: &[Value]) {
     let has = |column: &str| rows.iter().any(|row| row.get(column).is_some());
-    let offered = [
+    let floors = [
+        (OTHERS_SHARE, OTHERS_SHARE_LEAST, OTHERS_SHARE_OF_SUM_MIN),
         (OFFERED_SHARE, OFFERED_SHARE_LEAST, OFFERED_SHARE_MIN),
         (OFFERED_SHARE_LOSSY, OFFERED_SHARE_LOSSY_LEAST, OFFERED_SHARE_LOSSY_MIN),
     ];
-    for (column, key, floor) in offered.into_iter().filter(|(column, ..)| has(column)) {
+    for (column, key, floor) in floors.into_iter().filter(|(column, ..)| has(column)) {
         outcome.measure(key, least(rows, column));
         if adds_up(settings) {
             outcome.ask(Limit::at_least(key, floor));
@@ -84,10 +84,4 @@ pub(super) fn besides(outcome: &mut Outcome, settings: &Settings, rows: &[Value]
     if again.is_some() && adds_up(settings) && assist(settings) == Assist::On {
         outcome.ask(Limit::at_most(SENT_AGAIN_MOST, SENT_AGAIN_PERCENT_MAX));
     }
-}
-
-/// Whether what is no TCP has enough of the sum in each of these rows.
-pub(super) fn others_ok(rows: &[Value]) -> bool {
-    let shares = rows.iter().filter_map(|row| row.get(OTHERS_SHARE));
-    shares.map(Value::as_f64).all(|share| share.is_some_and(|it| it >= OTHERS_SHARE_OF_SUM_MIN))
 }
