@@ -184,9 +184,11 @@ fn run_seed(
 ) -> anyhow::Result<Record> {
     let seed = record.seed.unwrap_or_default();
     let allowed_ms = scenario.bound_ms(&request.settings) * LATENESS_SHARE;
+    // Several are told at once.
+    let of = if request.seeds.len() > 1 { format!("seed {seed}: ") } else { String::new() };
     let tell = |text: &str| {
         if !request.json {
-            let _ = writeln!(std::io::stderr(), "  {text}");
+            let _ = writeln!(std::io::stderr(), "  {of}{text}");
         }
     };
     let (settings, grid) = (&request.settings, request.grid);

@@ -272,7 +272,7 @@ impl Node {
     ) -> Result<(), DropReason> {
         let peer = complete.peer();
         if let Some(&slot) = self.by_key.get(&peer) {
-            if !self.peer(slot).is_some_and(Peer::is_client) {
+            if !self.peer(slot).is_some_and(Peer::at_gateway) {
                 return Err(DropReason::BadHandshake); // a gateway answers, it does not ask
             }
             let counters = self.responder.counters.entry(peer).or_default();

@@ -197,6 +197,11 @@ impl Path {
         matches!(self.trust, Trust::Proven)
     }
 
+    /// Whether data may go by it now: it is proven, and answers.
+    pub fn is_able(&self) -> bool {
+        self.is_proven() && self.health == Health::Good
+    }
+
     /// Records that a datagram of `len` bytes left which carries feedback and nothing else.
     pub const fn reported(&mut self, len: usize) {
         self.reports.datagrams += 1;

@@ -39,7 +39,7 @@ impl Peer {
     /// telling.
     pub(crate) fn announce(&mut self, cx: &mut Context<'_>) {
         let due = self.announced != cx.announced.version && !self.control.announces();
-        if !self.is_client() || self.epochs.current.is_none() || !due {
+        if !self.at_gateway() || self.epochs.current.is_none() || !due {
             return;
         }
         if self.control.push(cx.now, &Control::Addresses(cx.announced.addresses.clone())) {
@@ -80,11 +80,7 @@ impl Peer {
                 && path.health != Health::Gone
                 && path.transport() == Transport::Udp
         };
-        let there = self
-            .paths
-            .iter()
-            .find(to_it)
-            .map(|path| (path.id, path.is_proven() && path.health == Health::Good));
+        let there = self.paths.iter().find(to_it).map(|path| (path.id, path.is_able()));
         match there {
             Some((id, true)) => self.activate(cx, id),
             // It has not answered yet, or not of late: when it does, data goes by it.

@@ -172,8 +172,7 @@ impl Peer {
 
     /// Makes the attempts that are due.
     pub(super) fn attempt_due(&mut self, cx: &mut Context<'_>) {
-        let works = |path: &&Path| path.is_proven() && path.health == Health::Good;
-        let works = self.paths.active().filter(works);
+        let works = self.paths.active().filter(|path| path.is_able());
         let works = works.map(|path| (path.link, path.route));
         loop {
             let epoch = EpochId(self.next_epoch + 1);
@@ -428,8 +427,7 @@ impl Peer {
             }
         };
         // One that was only begun, as after a move, may lead nowhere; this one was just answered.
-        let works = |path: &Path| path.is_proven() && path.health == Health::Good;
-        let carries = self.paths.active().is_some_and(works);
+        let is_active_able = self.paths.active().is_some_and(Path::is_able);
         if let Some(path) = self.paths.get_mut(id) {
             path.trust = Trust::Proven;
             path.speaks_again();
@@ -438,7 +436,7 @@ impl Peer {
             path.probes.stop();
             path.rtt.sample(cx.now.saturating_since(sent_at), Duration::ZERO);
         }
-        if !carries {
+        if !is_active_able {
             self.paths.activate(id);
         }
         id

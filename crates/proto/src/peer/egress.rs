@@ -184,7 +184,7 @@ impl Peer {
     /// all the same: a client that has nothing to say itself may be there, and not know.
     fn ask_given_up(&mut self, cx: &mut Context<'_>) {
         let gone = |path: &&Path| path.health == Health::Gone && path.is_proven();
-        let given_up = self.paths.active().filter(gone).filter(|_| self.is_client());
+        let given_up = self.paths.active().filter(gone).filter(|_| self.at_gateway());
         let given_up = given_up.filter(|path| path.probes.asking_since().is_none());
         if let Some(id) = given_up.map(|path| path.id) {
             self.ask(cx, id);

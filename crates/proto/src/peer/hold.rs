@@ -51,7 +51,7 @@ impl Peer {
     fn tell_network(&mut self) {
         let Some(path) = self.paths.active() else { return };
         let remote = path.route.remote.ip();
-        let client = if self.is_client() { remote } else { path.route.local.unwrap_or(remote) };
+        let client = if self.at_gateway() { remote } else { path.route.local.unwrap_or(remote) };
         if let Some(trip) = path.rtt.minimum() {
             self.flows.visit(client, trip);
         }

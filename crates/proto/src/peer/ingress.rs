@@ -449,7 +449,7 @@ impl Peer {
                 Control::Early(ends) => self.take_early(&Early::new(&ends)),
                 Control::Routes(routes) => {
                     self.note_introduced();
-                    if self.is_client() {
+                    if self.at_gateway() {
                         cx.tell(Event::Routes { peer: self.key, routes });
                     }
                 }

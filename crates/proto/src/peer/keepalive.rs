@@ -305,7 +305,7 @@ impl Peer {
         route: Route,
         echo: Echo,
     ) {
-        let Some(path) = path.filter(|_| self.is_client() && echo.delay <= INTERVAL_MAX) else {
+        let Some(path) = path.filter(|_| self.at_gateway() && echo.delay <= INTERVAL_MAX) else {
             return;
         };
         let response = Response { token: echo.token, observed: route.remote };

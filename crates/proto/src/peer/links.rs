@@ -108,9 +108,9 @@ impl Peer {
     /// Client: data goes to a better path, if there is one: at once if it was heard of lately, else
     /// when it has answered. The one in use carries until then.
     pub(super) fn take_better(&mut self, cx: &mut Context<'_>) {
-        let carries = |path: &&Path| path.health == Health::Good;
+        let is_good = |path: &&Path| path.health == Health::Good;
         let better = self.best_proven(None).filter(|&id| self.is_better(id));
-        if self.is_client() || self.paths.active().is_none_or(|path| !carries(&path)) {
+        if self.at_gateway() || self.paths.active().is_none_or(|path| !is_good(&path)) {
             return;
         }
         let Some(path) = better.and_then(|id| self.paths.get(id)) else { return };
@@ -131,9 +131,8 @@ impl Peer {
 
     /// The best proven path other than `except` that carries; among equals, that heard of last.
     pub(super) fn best_proven(&self, except: Option<PathId>) -> Option<PathId> {
-        let carries = |path: &&Path| path.is_proven() && path.health == Health::Good;
-        let carrying = self.paths.iter().filter(carries).filter(|path| Some(path.id) != except);
-        let best = carrying.min_by_key(|path| (self.rank(path), Reverse(path.heard_at)));
+        let usable = self.paths.iter().filter(|path| path.is_able() && Some(path.id) != except);
+        let best = usable.min_by_key(|path| (self.rank(path), Reverse(path.heard_at)));
         best.map(|path| path.id)
     }
 

@@ -182,7 +182,7 @@ impl Peer {
             Class::Names | Class::Interactive | Class::Bulk => return None,
         }
         self.look_at_choices(cx.now);
-        let follows = self.is_client();
+        let follows = self.at_gateway();
         let flow = self.live.flows.get_mut(view, tuple::Way::Out)?;
         let (path, is_new) = choose(cx.now, flow, follows, &self.live.choices)?;
         let way = *self.live.choices.iter().find(|choice| choice.path == path)?;
@@ -460,7 +460,7 @@ impl Peer {
 
     /// Gateway: the client wants this early.
     pub(super) fn take_early(&mut self, early: &Early) {
-        if self.is_client() {
+        if self.at_gateway() {
             self.live.flows.set_early(early.clone());
             self.live.told = true;
         }

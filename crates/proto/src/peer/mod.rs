@@ -234,8 +234,8 @@ impl Peer {
         self.epochs.add_pending(epoch, cx.indices);
     }
 
-    /// Whether the peer is the one that asks.
-    pub(crate) const fn is_client(&self) -> bool {
+    /// Whether this end of the session is the gateway's: the peer is a client.
+    pub(crate) const fn at_gateway(&self) -> bool {
         matches!(self.side, Side::Client { .. })
     }
 

@@ -241,7 +241,7 @@ impl Peer {
     /// address of his own can make that the one in use; any other that carries takes its place.
     pub(super) fn leave_gone(&mut self, cx: &mut Context<'_>) {
         let gone = self.paths.active().is_some_and(|path| path.health == Health::Gone);
-        if self.is_client()
+        if self.at_gateway()
             && gone
             && let Some(id) = self.best_proven(None)
         {
@@ -290,9 +290,8 @@ impl Peer {
         let Some(path) = self.paths.get(id) else { return };
         let (preferred, good) = (path.preferred_by_peer, path.health == Health::Good);
         let settled = path.mtu.is_settled();
-        let carries = |path: &Path| path.is_proven() && path.health == Health::Good;
-        let active_carries = self.paths.active().is_some_and(carries);
-        if preferred || (good && (self.is_better(id) || !active_carries)) {
+        let is_active_able = self.paths.active().is_some_and(Path::is_able);
+        if preferred || (good && (self.is_better(id) || !is_active_able)) {
             self.activate(cx, id);
         } else if before == Trust::Chosen && self.paths.active_id() == Some(id) {
             self.tell_moved(cx, id);
@@ -374,7 +373,7 @@ impl Peer {
         self.reach_changed = true;
         self.tell_moved(cx, id);
         self.forget_gone(cx);
-        if !self.is_client() {
+        if !self.at_gateway() {
             // Says "reach me here", and again until that is answered, whatever was asked before.
             if let Some(path) = self.paths.get_mut(id) {
                 path.probes = Probes::default();
@@ -404,7 +403,7 @@ impl Peer {
     /// Sends the next probe of a path's MTU, if one is wanted.
     pub(super) fn search_mtu(&mut self, cx: &mut Context<'_>, id: PathId) {
         let Some(path) = self.paths.get_mut(id) else { return };
-        if !path.is_proven() || path.health != Health::Good {
+        if !path.is_able() {
             return;
         }
         path.mtu_due = None;
@@ -548,7 +547,7 @@ impl Peer {
     /// Client: removes paths that are gone, but for the active one while nothing took its place. A
     /// gateway keeps them: the peer may turn out to be there after all.
     pub(super) fn forget_gone(&mut self, cx: &mut Context<'_>) {
-        if self.is_client() {
+        if self.at_gateway() {
             return;
         }
         let active = self.paths.active_id();

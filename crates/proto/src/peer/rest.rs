@@ -9,7 +9,7 @@
 use super::{Context, Peer, PeerState, Side};
 use crate::error::PeerError;
 use crate::id::Transport;
-use crate::path::{Health, Path};
+use crate::path::Path;
 use crate::time::{Duration, Instant};
 use crate::wire::restart::RestartNotice;
 
@@ -123,7 +123,7 @@ impl Peer {
     pub(super) fn wake(&mut self, cx: &mut Context<'_>) {
         if self.state == PeerState::Resting {
             self.connect(cx);
-        } else if self.is_client() && self.epochs.current.is_none() {
+        } else if self.at_gateway() && self.epochs.current.is_none() {
             self.call(cx);
         }
     }
@@ -148,5 +148,5 @@ fn can_be_called(path: &Path) -> bool {
 
 /// Whether nothing is known against `path`, and nothing asked of it.
 fn is_quiet(path: &Path) -> bool {
-    path.is_proven() && path.health == Health::Good && path.probes.asking_since().is_none()
+    path.is_able() && path.probes.asking_since().is_none()
 }

@@ -48,7 +48,9 @@ impl Proof {
 impl Peer {
     /// Gateway: hands out what will prove a restart, for the indices that it issued last.
     pub(super) fn hand_out_restart_tokens(&mut self, cx: &Context<'_>, first: PathSerial) {
-        let Some(epoch) = self.epochs.current.as_ref().filter(|_| self.is_client()) else { return };
+        let Some(epoch) = self.epochs.current.as_ref().filter(|_| self.at_gateway()) else {
+            return;
+        };
         let issued = epoch.issued_from(first);
         let tokens = issued.into_iter().map(|index| cx.restart_key.token(index)).collect();
         self.control.push(cx.now, &Control::RestartTokens { first, tokens });
@@ -57,7 +59,7 @@ impl Peer {
     /// Gateway: tells by which way the client is reached now, for the journal that a new process
     /// will read.
     pub(super) fn tell_reach(&mut self, cx: &mut Context<'_>) {
-        if !std::mem::take(&mut self.reach_changed) || !self.is_client() {
+        if !std::mem::take(&mut self.reach_changed) || !self.at_gateway() {
             return;
         }
         let proven = self.paths.active().filter(|path| path.is_proven());

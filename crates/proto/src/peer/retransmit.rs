@@ -209,7 +209,9 @@ impl Peer {
 
     /// Gateway: what is sealed with `serial` arrives no more, says the client, by another path.
     pub(super) fn take_farewell(&mut self, by: Option<PathId>, serial: PathSerial) {
-        let Some(epoch) = self.epochs.current.as_ref().filter(|_| self.is_client()) else { return };
+        let Some(epoch) = self.epochs.current.as_ref().filter(|_| self.at_gateway()) else {
+            return;
+        };
         let lane = epoch.tx.iter().find(|lane| lane.seal.serial == serial);
         if let Some(id) = lane.map(|lane| lane.path).filter(|&id| Some(id) != by)
             && let Some(path) = self.paths.get_mut(id)
@@ -224,11 +226,11 @@ impl Peer {
             return;
         }
         let carrier = self.paths.choose().map(|choice| choice.original);
-        let carries = |id| self.paths.get(id).is_some_and(|path| path.health == Health::Good);
-        let Some(carrier) = carrier.filter(|&id| carries(id)) else { return };
+        let is_good = |id| self.paths.get(id).is_some_and(|path| path.health == Health::Good);
+        let Some(carrier) = carrier.filter(|&id| is_good(id)) else { return };
         for epoch in self.epochs.receiving() {
             for lane in epoch.tx.iter_mut().filter(|lane| lane.path != carrier) {
-                if lane.flight.has_copies() && !carries(lane.path) {
+                if lane.flight.has_copies() && !is_good(lane.path) {
                     self.lost.collect(cx, epoch.id, lane);
                 }
             }

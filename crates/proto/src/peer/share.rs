@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 
 use super::epochs::Standing;
 use super::links::is_fresh;
-use super::spread::is_able;
 use super::{Context, Peer, Side};
 use crate::bond::choice::Scheduler;
 use crate::bond::{Mode, Recovery};
@@ -56,7 +55,7 @@ impl Peer {
     /// Whether a path may get a share now: beside the one in use none that nobody has heard of for
     /// a while. A NAT may have forgotten it, and the client asks it when anybody speaks again.
     pub(super) fn is_way(&self, now: Instant, path: &Path) -> bool {
-        carries(path)
+        has_share(path)
             && (self.paths.active_id() == Some(path.id) || is_fresh(now, path))
             && self.has_lane(path)
     }
@@ -83,7 +82,8 @@ impl Peer {
 
     /// Client: shares data among the paths that are to carry together, or leaves it to one.
     pub(super) fn share_paths(&mut self, cx: &mut Context<'_>) {
-        if self.is_client() || (cx.config.mode != Mode::Full && !self.paths.iter().any(carries)) {
+        if self.at_gateway() || (cx.config.mode != Mode::Full && !self.paths.iter().any(has_share))
+        {
             return;
         }
         let is_full = cx.config.mode == Mode::Full;
@@ -112,7 +112,7 @@ impl Peer {
     /// Client: there are new keys. What was said under the old ones of who shares may have come too
     /// late to be heeded.
     pub(super) fn repeat_shares(&mut self, cx: &mut Context<'_>) {
-        let shared = self.paths.iter().filter(|path| carries(path));
+        let shared = self.paths.iter().filter(|path| has_share(path));
         let shared: Vec<_> = shared.map(|path| path.id).collect();
         shared.into_iter().for_each(|id| self.ask(cx, id));
     }
@@ -120,7 +120,7 @@ impl Peer {
     /// Client: an answer to what was asked at `asked_at` says nothing of what the gateway knows, if
     /// the path has got its share since, or there are new keys.
     pub(super) fn repeat_share(&mut self, cx: &mut Context<'_>, id: PathId, asked_at: Instant) {
-        let Some(path) = self.paths.get(id).filter(|_| !self.is_client()) else { return };
+        let Some(path) = self.paths.get(id).filter(|_| !self.at_gateway()) else { return };
         let keys_since = self.epochs.current.as_ref().map(|epoch| epoch.since);
         let is_said = asked_at >= path.shared_since
             && (path.congestion.is_none() || Some(asked_at) >= keys_since);
@@ -139,7 +139,7 @@ impl Peer {
     /// Client: chooses as it was told, and tells the gateway if that does not know. Where there is
     /// no room it is told when there is.
     pub(super) fn tell_scheduler(&mut self, cx: &Context<'_>) {
-        if self.is_client() {
+        if self.at_gateway() {
             return;
         }
         let wanted = cx.config.scheduler;
@@ -155,7 +155,7 @@ impl Peer {
     /// Gateway: the client says how both choose among paths.
     pub(super) fn take_scheduler(&mut self, standing: Standing, number: u8) {
         // Under old keys it is late: it was said again under the new ones.
-        if self.is_client() && standing != Standing::Previous {
+        if self.at_gateway() && standing != Standing::Previous {
             self.bond.scheduler = Scheduler::numbered(number).unwrap_or_default();
         }
     }
@@ -168,7 +168,7 @@ impl Peer {
 
     /// Client: goes by it, and tells the gateway if that does not know.
     pub(super) fn tell_recovery(&mut self, cx: &Context<'_>) {
-        if self.is_client() {
+        if self.at_gateway() {
             return;
         }
         let wanted = cx.config.recovery;
@@ -185,7 +185,7 @@ impl Peer {
 
     /// Gateway: the client says what flows shall have by repair.
     pub(super) fn take_recovery(&mut self, standing: Standing, number: u8) {
-        if self.is_client() && standing != Standing::Previous {
+        if self.at_gateway() && standing != Standing::Previous {
             self.bond.recovery = Recovery::numbered(number).unwrap_or_default();
             self.bond.looked = None;
         }
@@ -204,7 +204,7 @@ impl Peer {
         let others = || self.paths.iter().filter(|other| other.id != id);
         let rate = |path: &Path| path.congestion.as_ref().and_then(|one| one.rate());
         let known = others().filter_map(rate).reduce(f64::max);
-        let carried = known.or(self.bond.carried).filter(|_| !others().any(carries));
+        let carried = known.or(self.bond.carried).filter(|_| !others().any(has_share));
         let Some(path) = self.paths.get_mut(id) else { return };
         if !is_shared {
             self.bond.carried = rate(path).or(self.bond.carried);
@@ -220,7 +220,7 @@ impl Peer {
     /// How long an answer may be owed before `path` counts as silent: not long, where others carry
     /// what it does not.
     pub(super) fn patience(&self, path: &Path) -> Duration {
-        let others = || self.paths.iter().any(|other| other.id != path.id && carries(other));
+        let others = || self.paths.iter().any(|other| other.id != path.id && has_share(other));
         let Some(controller) = path.congestion.as_ref().filter(|_| others()) else {
             return path.patience();
         };
@@ -274,20 +274,20 @@ impl Peer {
 
     /// The best of the paths that carry a share, other than `except`.
     pub(super) fn best_bonded(&self, except: PathId) -> Option<PathId> {
-        let others = self.paths.iter().filter(|path| path.id != except && carries(path));
+        let others = self.paths.iter().filter(|path| path.id != except && has_share(path));
         others.min_by_key(|path| self.rank(path)).map(|path| path.id)
     }
 
     /// What the smallest of the paths that carry a share has room for: a connection's segments may
     /// go by any of them. `None` where nothing is shared.
     pub(super) fn least_room(&self) -> Option<usize> {
-        let shared = self.paths.iter().filter(|path| carries(path));
+        let shared = self.paths.iter().filter(|path| has_share(path));
         shared.map(|path| path.mtu.datagram() - OVERHEAD).min()
     }
 
     /// When something that others have overtaken on a path that carries a share counts as lost.
     pub(super) fn late_due(&self) -> Option<Instant> {
-        let shared = |id| self.paths.get(id).filter(|path| carries(path));
+        let shared = |id| self.paths.get(id).filter(|path| has_share(path));
         let lanes = self.epochs.all_receiving().flat_map(|epoch| &epoch.tx);
         let lanes = lanes.filter_map(|lane| Some((lane, shared(lane.path)?)));
         lanes.filter_map(|(lane, path)| lane.flight.late_due(&path.rtt)).min()
@@ -297,7 +297,7 @@ impl Peer {
     pub(super) fn give_up_late(&mut self, cx: &mut Context<'_>) {
         for epoch in self.epochs.receiving() {
             for lane in &mut epoch.tx {
-                let Some(path) = self.paths.get(lane.path).filter(|path| carries(path)) else {
+                let Some(path) = self.paths.get(lane.path).filter(|path| has_share(path)) else {
                     continue;
                 };
                 if lane.flight.late_due(&path.rtt).is_some_and(|due| due <= cx.now) {
@@ -336,6 +336,6 @@ pub(super) fn note_idle(now: Instant, path: &mut Path, lane: &mut TxLane) {
 }
 
 /// Whether it carries a share.
-fn carries(path: &Path) -> bool {
-    path.congestion.is_some() && is_able(path)
+fn has_share(path: &Path) -> bool {
+    path.congestion.is_some() && path.is_able()
 }

@@ -120,7 +120,7 @@ impl Peer {
     fn leaders(&self) -> Vec<Candidate> {
         let Side::Gateway(connector) = &self.side else { return Vec::new() };
         let best = |link| {
-            let able = self.paths.iter().filter(|path| is_able(path) && path.link == Some(link));
+            let able = self.paths.iter().filter(|path| path.is_able() && path.link == Some(link));
             let best = able.min_by_key(|path| self.place(path))?;
             connector.candidate_of(best.link, &best.route)
         };
@@ -134,7 +134,7 @@ impl Peer {
         let mut wanted = connector.spares.clone();
         let mut paths: Vec<&Path> =
             self.paths.iter().filter(|path| self.may_be_spare(path)).collect();
-        paths.sort_by_key(|path| (!is_able(path), path.id));
+        paths.sort_by_key(|path| (!path.is_able(), path.id));
         let mut kept = Vec::new();
         for path in paths {
             let way = connector.candidate_of(path.link, &path.route);
@@ -178,18 +178,18 @@ impl Peer {
     pub(super) fn is_to_share(&self, now: Instant, path: &Path) -> bool {
         let Side::Gateway(connector) = &self.side else { return false };
         // Where none carries, what is known of each is what there is to begin with again.
-        let may_return = || path.may_return(now) || !self.paths.iter().any(is_able);
+        let may_return = || path.may_return(now) || !self.paths.iter().any(Path::is_able);
         let keeps = path.congestion.is_some()
             && path.is_proven()
             && path.health != Health::Gone
             && may_return();
-        if !(keeps || is_able(path)) || self.is_nat_test(path.id) || !self.is_for_all(path) {
+        if !(keeps || path.is_able()) || self.is_nat_test(path.id) || !self.is_for_all(path) {
             return false;
         }
         if path.congestion.is_none() && !self.outlives_others(path) {
             return false;
         }
-        let able = || self.paths.iter().filter(|other| other.link == path.link && is_able(other));
+        let able = || self.paths.iter().filter(|other| other.link == path.link && other.is_able());
         // One that was silent just now keeps its share, unless another takes its place. Nearly
         // always there is no other, and this is asked with every datagram.
         if able().all(|other| other.id == path.id) {
@@ -221,10 +221,10 @@ impl Peer {
     /// died: they are asked.
     pub(super) fn ask_others_by_its_link(&mut self, cx: &mut Context<'_>, silent: PathId) {
         let Some(link) = self.paths.get(silent).map(|path| path.link) else { return };
-        if self.is_client() || cx.config.mode != Mode::Full {
+        if self.at_gateway() || cx.config.mode != Mode::Full {
             return;
         }
-        let others = self.paths.iter().filter(|path| path.link == link && is_able(path));
+        let others = self.paths.iter().filter(|path| path.link == link && path.is_able());
         let asked = others.filter(|path| path.probes.asking_since().is_none());
         let asked: Vec<_> = asked.map(|path| path.id).collect();
         asked.into_iter().for_each(|id| self.ask(cx, id));
@@ -235,9 +235,9 @@ impl Peer {
     fn is_for_all(&self, path: &Path) -> bool {
         let Side::Gateway(connector) = &self.side else { return false };
         let stands_by = |path: &Path| connector.stands_by(path.link);
-        let in_use = || self.paths.active().filter(|active| is_able(active));
+        let in_use = || self.paths.active().filter(|active| active.is_able());
         !stands_by(path)
-            || (!self.paths.iter().any(|other| is_able(other) && !stands_by(other))
+            || (!self.paths.iter().any(|other| other.is_able() && !stands_by(other))
                 && in_use().is_none_or(|active| active.link == path.link))
     }
 
@@ -245,9 +245,4 @@ impl Peer {
     fn place(&self, path: &Path) -> (bool, super::links::Rank, PathId) {
         (Some(path.id) != self.paths.active_id(), self.rank(path), path.id)
     }
-}
-
-/// Whether it could carry a share.
-pub(super) fn is_able(path: &Path) -> bool {
-    path.is_proven() && path.health == Health::Good
 }

@@ -7,7 +7,6 @@
 
 use super::connector::Candidate;
 use super::links::FRESH;
-use super::spread::is_able;
 use super::{Context, Peer, Side};
 use crate::id::{LinkId, Transport};
 use crate::path::probe::Probes;
@@ -112,9 +111,9 @@ impl Peer {
         }
         let active = self.paths.active_id();
         let useless = |path: &&Path| Some(path.id) != active && !self.is_spare(path);
-        let carries = |path: &Path| path.is_proven() && path.health == Health::Good;
         let useless = self.paths.iter().filter(useless);
-        let useless = useless.min_by_key(|path| (carries(path), path.heard_at)).map(|path| path.id);
+        let useless =
+            useless.min_by_key(|path| (path.is_able(), path.heard_at)).map(|path| path.id);
         if let Some(id) = useless {
             self.remove_path(cx, id);
         }
@@ -128,9 +127,8 @@ impl Peer {
         let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
             return Vec::new();
         };
-        let carries = |path: &&Path| path.is_proven() && path.health == Health::Good;
         let reached = |way: &Candidate| {
-            let there = |path: &&Path| carries(path) && path.route.remote == way.remote;
+            let there = |path: &&Path| path.is_able() && path.route.remote == way.remote;
             if self.paths.iter().filter(there).any(|path| path.link == Some(link)) {
                 0
             } else if active.route.remote == way.remote {
@@ -147,7 +145,7 @@ impl Peer {
             (connector.announced_for(way.remote) != Some(way.remote), reached(way))
         });
         if connector.takes_streams() {
-            let carrying = self.paths.iter().filter(carries);
+            let carrying = self.paths.iter().filter(|path| path.is_able());
             let carrying: Vec<_> = carrying
                 .filter_map(|path| connector.candidate_of(path.link, &path.route))
                 .map(|way| (way.remote, way.stream))
@@ -174,7 +172,7 @@ impl Peer {
         let waits = number as usize >= ways && self.is_idle_at(due);
         // Beside one that carries nothing has a turn.
         let is_beside = |other: &Path| {
-            is_able(other)
+            other.is_able()
                 && other.link == path.link
                 && other.route.remote.is_ipv4() == path.route.remote.is_ipv4()
         };
@@ -264,7 +262,7 @@ impl Peer {
         let active = self.paths.active_id() == Some(path.id);
         // Where several carry, others may have taken what there is.
         let spare = if active { path.congestion.is_some() } else { self.is_spare(path) };
-        if self.is_client() || !(idle && spare && path.is_proven()) {
+        if self.at_gateway() || !(idle && spare && path.is_proven()) {
             return None;
         }
         path.heard_at.map(|heard| heard + CHECKED).filter(|&due| !self.is_idle_at(due))

@@ -227,7 +227,7 @@ impl Peer {
 
     /// Client: whether `path` is a stream that UDP has taken the place of.
     fn is_spare_stream(&self, path: &Path) -> bool {
-        !self.is_client()
+        !self.at_gateway()
             && path.transport() == Transport::Stream
             && path.congestion.is_none()
             && !self.is_spare(path)
@@ -239,7 +239,7 @@ impl Peer {
     /// When a gateway has challenged `path` for long enough, whatever it is taken for: a client
     /// that is there will send, and one that is not must not be asked for ever.
     fn asked_enough_due(&self, path: &Path) -> Option<Instant> {
-        let asking = path.probes.asking_since().filter(|_| self.is_client());
+        let asking = path.probes.asking_since().filter(|_| self.at_gateway());
         let enough = if self.flows.is_waiting() { GATEWAY_ASKS_FOR_FLOWS } else { GATEWAY_ASKS };
         asking.map(|since| since + enough)
     }
@@ -290,7 +290,7 @@ impl Peer {
     /// cannot open another, and who only receives is owed nothing.
     pub(super) fn quiet_due(&self) -> Option<Instant> {
         let good = |path: &&Path| path.health == Health::Good && path.probes.due().is_none();
-        let waits = !self.is_client() && self.paths.is_on_stream();
+        let waits = !self.at_gateway() && self.paths.is_on_stream();
         self.paths.active().filter(good).filter(|_| waits)?;
         self.used_at.filter(|&used| self.quiet_after != Some(used)).map(|used| used + QUIET)
     }
@@ -309,9 +309,8 @@ impl Peer {
     /// candidate that has none. The first to answer takes over, be it the silent one: a single
     /// datagram lost moves nothing.
     pub(super) fn try_elsewhere(&mut self, cx: &mut Context<'_>) {
-        let spare = |path: &&Path| path.is_proven() && path.health == Health::Good;
         let active = self.paths.active_id();
-        let spare = self.paths.iter().filter(spare).map(|path| path.id);
+        let spare = self.paths.iter().filter(|path| path.is_able()).map(|path| path.id);
         let spare: Vec<_> = spare.filter(|&id| Some(id) != active).collect();
         for id in spare {
             self.ask(cx, id);
