@@ -131,10 +131,11 @@ fn streams_stand_in_where_udp_is_blocked() {
 
 /// What a story tells only of cells that this one has not, or of a TCP that counts what it sends
 /// again: the kernel's is not asked.
-const TOLD_OF_SOME: [&str; 6] = [
+const TOLD_OF_SOME: [&str; 7] = [
     "retransmitted_percent_max",
     "of_mqvpn_hybrid_min",
     "of_mqvpn_hybrid_lossy_min",
+    "others_share_of_sum_min",
     "share_of_offered_min",
     "share_of_offered_lossy_min",
     "feedback_percent_recorded_max",
