@@ -110,6 +110,12 @@ fn what_was_told_besides_is_asked_for() {
     assert_eq!(asked(&[again(Some(0.2))], &[]), (1, vec!["retransmitted_percent_max"]));
     assert_eq!(asked(&[again(Some(0.2))], &["assist=off"]), (0, vec![]));
     assert_eq!(asked(&[again(None)], &[]), (0, vec![]), "nobody counted");
+    let other = |share| json!({"others_share_of_sum": share});
+    assert_eq!(asked(&[other(Some(0.91))], &[]), (1, vec![]));
+    let few = [other(Some(0.91)), other(Some(0.89))];
+    assert_eq!(asked(&few, &[]), (1, vec!["others_share_of_sum_min"]));
+    assert_eq!(asked(&[other(None)], &[]), (1, vec!["others_share_of_sum_min"]), "none arrived");
+    assert_eq!(asked(&few, &["mode=single"]), (0, vec![]));
     let recorded = |column: &str, share| json!({column: share, "feedback_percent_recorded": 0.7});
     let both = [recorded("share_of_offered", 0.7), recorded("share_of_offered_lossy", 0.45)];
     assert_eq!(asked(&both, &[]), (3, vec!["share_of_offered_lossy_min"]));

@@ -6,6 +6,7 @@
 
 pub mod picture;
 
+use super::jobs::in_order;
 use super::links::{Cell, Link, Pair, SCHEDULER, SECONDS, is_recorded, name};
 use super::settings::{Setting, Settings};
 use super::{Grid, Outcome, Stage, asymmetric, symmetric};
@@ -13,8 +14,6 @@ use crate::ground::{Congestion, SCHEDULERS};
 use anyhow::Context as _;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What the text is called, in the directory of results,
 pub const TEXT: &str = "goodput-matrix.txt";
@@ -159,28 +158,18 @@ pub fn measure(
     threads: usize,
     tell: &(dyn Fn(&[Row]) + Sync),
 ) -> anyhow::Result<Vec<Row>> {
-    let next = AtomicUsize::new(0);
-    let measured = Mutex::new(vec![None; conditions.len()]);
-    let work = || -> anyhow::Result<()> {
-        // The last ones take longest: they must not begin last.
-        while let Some(at) = conditions.len().checked_sub(next.fetch_add(1, Ordering::Relaxed) + 1)
-        {
-            let rows = conditions[at].measure()?;
-            tell(&rows);
-            let mut all = measured.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            all[at] = Some(rows);
-        }
-        Ok(())
+    let mut measured = Vec::new();
+    // The last ones take longest: they must not begin last.
+    let work = |nth: usize| {
+        let rows = conditions[conditions.len() - 1 - nth].measure()?;
+        tell(&rows);
+        Ok(rows)
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().try_for_each(|thread| match thread.join() {
-            Ok(done) => done,
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
+    in_order(conditions.len(), threads, work, |rows| {
+        measured.push(rows);
+        Ok(())
     })?;
-    let measured = measured.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    Ok(measured.into_iter().flatten().flatten().collect())
+    Ok(measured.into_iter().rev().flatten().collect())
 }
 
 /// Rows as they were, but for those of pairs that were measured again, in the order of the text.

@@ -25,6 +25,7 @@ mod feedback;
 mod hop;
 pub mod hosts;
 mod idle;
+mod jobs;
 mod kept;
 mod latency_qos;
 mod links;

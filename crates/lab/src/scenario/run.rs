@@ -1,6 +1,7 @@
 //! Running a scenario: over seeds, again when the emulator was late, with a verdict at the end.
 
 use super::binary::{Binary, Profile};
+use super::jobs::in_order;
 use super::kept::Kept;
 use super::record::{ALIVE, LatenessRecord, Limit, Record};
 use super::settings::Settings;
@@ -8,11 +9,8 @@ use super::{About, Grid, Key, Scenario, Stage, statistics, table};
 use crate::netns::{self, Entered};
 use anyhow::Context as _;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
 
 /// The share of the bound under test that the emulator's p99 lateness may be.
 const LATENESS_SHARE: f64 = 0.1;
@@ -88,11 +86,17 @@ pub fn over_seeds(
     // In real time one disturbs the other.
     let jobs = if entered.is_some() { 1 } else { request.jobs };
     let mut records = Vec::new();
-    in_order(&request.seeds, jobs, measure, |record| {
-        print(&record, request.json, out)?;
-        records.push(record);
-        Ok(())
-    })?;
+    let seeds = &request.seeds;
+    in_order(
+        seeds.len(),
+        jobs,
+        |at| measure(seeds[at]),
+        |record| {
+            print(&record, request.json, out)?;
+            records.push(record);
+            Ok(())
+        },
+    )?;
     let verdict = if request.summarise {
         let summary = Record::summary(&records, keys).context("no seed was run")?;
         print(&summary, request.json, out)?;
@@ -101,43 +105,6 @@ pub fn over_seeds(
         records.iter().map(Record::exit_status).max().unwrap_or(3)
     };
     Ok(verdict)
-}
-
-/// Measures seeds, so many at once, and hands them over one after the other.
-fn in_order(
-    seeds: &[u64],
-    jobs: usize,
-    measure: impl Fn(u64) -> anyhow::Result<Record> + Sync,
-    mut take: impl FnMut(Record) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let (sender, receiver) = mpsc::channel();
-    let work = |sender: mpsc::Sender<_>| {
-        while !is_over.load(Ordering::Relaxed)
-            && let place = next.fetch_add(1, Ordering::Relaxed)
-            && let Some(&seed) = seeds.get(place)
-            && sender.send((place, measure(seed))).is_ok()
-        {}
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.clamp(1, seeds.len().max(1)) {
-            let sender = sender.clone();
-            scope.spawn(|| work(sender));
-        }
-        drop(sender);
-        let (mut early, mut taken) = (BTreeMap::new(), 0);
-        let mut take_next = |(place, record)| {
-            early.insert(place, record?);
-            while let Some(record) = early.remove(&taken) {
-                taken += 1;
-                take(record)?;
-            }
-            Ok(())
-        };
-        let done = receiver.into_iter().try_for_each(&mut take_next);
-        is_over.store(true, Ordering::Relaxed);
-        done
-    })
 }
 
 /// The record of a seed of which nothing is known yet.
