@@ -44,3 +44,47 @@ pub(super) fn in_order<T: Send>(
         done
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_done_early_is_handed_over_in_its_turn() {
+        let mut taken = Vec::new();
+        let work = |place: usize| {
+            // The first of each pair is done after the second.
+            std::thread::sleep(Duration::from_millis(10 * (1 - place as u64 % 2)));
+            Ok(place * place)
+        };
+        in_order(7, 2, work, |square| {
+            taken.push(square);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(taken, [0, 1, 4, 9, 16, 25, 36]);
+    }
+
+    #[test]
+    fn after_an_error_nothing_more_is_begun_or_handed_over() {
+        let begun = AtomicUsize::new(0);
+        let work = |place: usize| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            anyhow::ensure!(place != 2, "the third");
+            // Whoever works must not be done with all before anybody looks.
+            std::thread::sleep(Duration::from_millis(1));
+            Ok(place)
+        };
+        let mut taken = Vec::new();
+        let error = in_order(1_000, 1, work, |place| {
+            taken.push(place);
+            Ok(())
+        });
+        assert_eq!(error.unwrap_err().to_string(), "the third");
+        assert_eq!(taken, [0, 1]);
+        assert!(begun.into_inner() < 1_000);
+        let full = in_order(3, 2, Ok, |place| anyhow::bail!("no room for {place}"));
+        assert_eq!(full.unwrap_err().to_string(), "no room for 0");
+    }
+}
