@@ -265,7 +265,8 @@ fn turns() -> Vec<u32> {
                     len: packet.len(),
                     elsewhere: popped.kept,
                 };
-                let place = Scheduler::Earliest.choose(now, &mut ways, given.len).unwrap();
+                let place =
+                    Scheduler::Earliest.choose(now, &mut ways, given.len, Duration::ZERO).unwrap();
                 lines.push(&mut ways[place], given, packet);
             }
             for way in &mut ways {
@@ -319,7 +320,7 @@ fn choices(scheduler: Scheduler) -> Vec<u32> {
         }
         let chosen = timed(&mut times, || {
             if scheduler.needs(now, &ways) {
-                scheduler.choose(now, &mut ways, PACKET)
+                scheduler.choose(now, &mut ways, PACKET, Duration::ZERO)
             } else {
                 None
             }
@@ -340,8 +341,11 @@ fn way(now: Instant, number: u32) -> Way {
         delay: trip / 2,
         least: None,
         trip,
+        least_trip: trip,
         loss: 0.001 * f64::from(number),
         arrives: None,
+        proven: None,
+        is_known: false,
         room: 1 << 40,
         waiting: 0,
         line: 0,

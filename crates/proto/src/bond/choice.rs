@@ -105,11 +105,17 @@ impl Scheduler {
     }
 
     /// The place in `ways` of the path that gets a packet of `len` bytes; `None` when none has
-    /// need of it, or room.
-    pub fn choose(self, now: Instant, ways: &mut [Way], len: usize) -> Option<usize> {
+    /// need of it, or room. For the default all are as far as `floor` at least.
+    pub fn choose(
+        self,
+        now: Instant,
+        ways: &mut [Way],
+        len: usize,
+        floor: Duration,
+    ) -> Option<usize> {
         let starves = |way: &Way| way.starves(now);
         let place = match self {
-            Self::Earliest => earliest(now, ways, len),
+            Self::Earliest => earliest(now, ways, len, floor),
             Self::Rtt => nearest(ways, starves),
             Self::RoundRobin => next_in_turn(ways, starves),
             Self::Redundant => fastest(ways).filter(|&place| ways[place].starves(now)),
@@ -129,9 +135,9 @@ impl Scheduler {
 /// The path by which a packet of `len` bytes arrives first: earliest delivery path first (Chebrolu
 /// and Rao, "Bandwidth aggregation for real-time applications in heterogeneous wireless networks",
 /// 2006).
-pub fn earliest(now: Instant, ways: &[Way], len: usize) -> Option<usize> {
+pub fn earliest(now: Instant, ways: &[Way], len: usize, floor: Duration) -> Option<usize> {
     let roomy = |way: &Way| way.is_open() && way.waiting + len <= LINE_BYTES_MAX;
-    least_by(ways, roomy, |way| way.arrival(now, way.waiting + len))
+    least_by(ways, roomy, |way| way.arrival_from(now, way.waiting + len, floor))
 }
 
 /// The path by which something that leaves before all that waits arrives first.

@@ -15,6 +15,12 @@ const MEMORY_INTERVALS: u32 = 16;
 /// before, nobody listens. How long it stands does not show that: where a link becomes slower, it
 /// stands longer although its senders answer.
 const DEAF_INTERVALS: u32 = 4;
+/// The longest wait of what is sent by somebody of whom nobody knows yet whether he listens: a BBR
+/// does not for as long as its window grows, and then is still for as long as the queue stood. By
+/// two recorded mobile networks QUIC by BBR had 1.01 of what it had by the better one without this,
+/// 1.17 with 700 ms, 1.13 with 900, 1.09 with 500 (means of ten seeds); by CUBIC and Reno it makes
+/// no difference.
+const LONGEST: Duration = Duration::from_millis(700);
 
 /// How long a queue may stand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,6 +159,9 @@ impl Codel {
         if waited < self.target(bound) || behind <= MAX_PACKET {
             self.phase = Phase::Good;
             return Sentence::Pass;
+        }
+        if bound.limit.is_some() && waited >= LONGEST {
+            return Sentence::Drop;
         }
         match self.phase {
             Phase::Good => {
@@ -305,12 +314,12 @@ mod tests {
     }
 
     /// What becomes of the last of the packets that leave for three seconds once a millisecond,
-    /// after a whole second each, where so many bytes are behind that of a millisecond.
+    /// after 600 ms each, where so many bytes are behind that of a millisecond.
     fn last_of(bound: Bound, behind: impl Fn(usize) -> usize) -> Sentence {
         let mut codel = Codel::default();
         let judged = (0..3_000).map(|ms| {
             let now = at(ms as u64);
-            codel.judge(now, Duration::from_secs(1), behind(ms), bound)
+            codel.judge(now, Duration::from_millis(600), behind(ms), bound)
         });
         judged.filter(|sentence| *sentence != Sentence::Tell).last().unwrap()
     }
@@ -323,6 +332,22 @@ mod tests {
         assert_eq!(last_of(bound, |ms| 50_000 - ms), Sentence::Pass);
         assert_eq!(last_of(bound, |_| 50_000), Sentence::Pass);
         assert_eq!(last_of(Bound::LONG, |ms| 50_000 + ms), Sentence::Pass);
+    }
+
+    #[test]
+    fn who_may_not_listen_never_waits_for_long() {
+        let mut codel = Codel::default();
+        let varying = Bound::LONG.of_varying();
+        for (waited_ms, bound, sentence) in [
+            (699, varying.for_the_deaf(), Sentence::Pass),
+            (700, varying.for_the_deaf(), Sentence::Drop),
+            (3_000, varying, Sentence::Pass),
+            // Where it takes as long to mend a gap, no wait that is wanted is too long.
+            (700, Bound::mended_in(Duration::from_secs(1)).for_the_deaf(), Sentence::Pass),
+        ] {
+            let waited = Duration::from_millis(waited_ms);
+            assert_eq!(codel.judge(at(5_000), waited, usize::MAX, bound), sentence, "{waited_ms}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod bottleneck;
 pub mod choice;
 pub mod codel;
 pub mod entry;
+pub mod far;
 pub mod reorder;
 pub mod schedule;
 
@@ -20,6 +21,7 @@ use bottleneck::Bottlenecks;
 use choice::Scheduler;
 use codel::Bound;
 use entry::Entry;
+use far::Far;
 use schedule::{Lines, Way};
 
 /// What is made of the links that a client has.
@@ -122,6 +124,8 @@ pub struct Bond {
     pub ways: Vec<Way>,
     /// how long what they carry may stand at the entry,
     pub standing: Bound,
+    /// which of them count as as far as others,
+    pub far: Far,
     /// and when that was, and after how many changes to paths.
     pub looked: Option<(Instant, u64)>,
     /// What the last path carried that has no share any more, bytes per second.

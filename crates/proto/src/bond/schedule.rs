@@ -33,12 +33,18 @@ pub struct Way {
     /// What lies at least between when something leaves by it, by this node's clock, and when it
     /// arrives by the peer's, in wrapping microseconds: no time by itself.
     pub least: Option<u32>,
-    /// Its round trip.
+    /// Its round trip,
     pub trip: Duration,
+    /// and the shortest that was seen.
+    pub least_trip: Duration,
     /// Which part of what leaves by it is lost.
     pub loss: f64,
     /// Bytes per second that arrived by it of late, if that was measured.
     pub arrives: Option<f64>,
+    /// Bytes per second that it proved to carry,
+    pub proven: Option<f64>,
+    /// and whether it carries no more than that.
+    pub is_known: bool,
     /// Bytes that its window has room for.
     pub room: u64,
     /// Bytes that wait in its line,
@@ -72,7 +78,12 @@ impl Way {
 
     /// When the last of so many bytes arrives that leave from now on, in nanoseconds.
     pub(super) fn arrival(&self, now: Instant, bytes: usize) -> u64 {
-        nanos(Instant::from_nanos(self.carried_at(now, bytes)), self.delay)
+        self.arrival_from(now, bytes, Duration::ZERO)
+    }
+
+    /// The same if it is no nearer than `floor`.
+    pub(super) fn arrival_from(&self, now: Instant, bytes: usize, floor: Duration) -> u64 {
+        nanos(Instant::from_nanos(self.carried_at(now, bytes)), self.delay.max(floor))
     }
 
     /// When the last of so many bytes has left, in nanoseconds.

@@ -13,8 +13,11 @@ fn way(path: u32, mbps: f64, delay_ms: u64) -> Way {
         delay,
         least: None,
         trip: delay * 2,
+        least_trip: delay * 2,
         loss: 0.0,
         arrives: None,
+        proven: None,
+        is_known: false,
         room: 1 << 40,
         waiting: 0,
         line: usize::MAX,
@@ -35,7 +38,7 @@ fn fill(lines: &mut Lines, ways: &mut [Way]) -> Vec<u32> {
     let mut given = Vec::new();
     lines.settle(ways);
     while EARLIEST.needs(NOW, ways) {
-        let place = EARLIEST.choose(NOW, ways, 1_000).unwrap();
+        let place = EARLIEST.choose(NOW, ways, 1_000, Duration::ZERO).unwrap();
         lines.push(&mut ways[place], packet(given.len() as u32), bytes(&[0; 1_000]));
         given.push(ways[place].path.0);
     }

@@ -12,6 +12,7 @@ use crate::blocks::parcel::Parcel;
 use crate::bond::Bond;
 use crate::bond::choice;
 use crate::bond::entry::{QUANTUM, Stay, WAIT_MAX};
+use crate::bond::far::COPIES;
 use crate::bond::schedule::{Among, Given, Way};
 use crate::error::DropReason;
 use crate::flow::live::Allowance;
@@ -67,8 +68,9 @@ impl Peer {
         // What leaves again comes before what never left.
         let repairs = !self.lost.is_empty();
         let is_first = self.bond.entry.is_empty();
-        let Bond { scheduler, ways, .. } = &self.bond;
-        if is_first && !repairs && !scheduler.copies() && scheduler.needs(cx.now, ways) {
+        let Bond { scheduler, ways, far, .. } = &self.bond;
+        let copies = scheduler.copies() || far.copies();
+        if is_first && !repairs && !copies && scheduler.needs(cx.now, ways) {
             let sent = self.send_first(cx, bucket, packet, kept);
             self.heed_entry(cx.now);
             return sent;
@@ -115,9 +117,10 @@ impl Peer {
         kept: usize,
     ) -> Result<(), DropReason> {
         let len = packet.len();
-        let Bond { scheduler, ways, lines, .. } = &mut self.bond;
+        let Bond { scheduler, ways, lines, far, .. } = &mut self.bond;
+        let terms = far.terms(cx.now, bucket, len);
         let (Some(place), Some(epoch)) =
-            (scheduler.choose(cx.now, ways, len), &mut self.epochs.current)
+            (scheduler.choose(cx.now, ways, len, terms.floor), &mut self.epochs.current)
         else {
             return Err(DropReason::QueueFull); // one that has need has room
         };
@@ -290,7 +293,7 @@ impl Peer {
     fn fill_lines(&mut self, cx: &mut Context<'_>) {
         let Some(epoch) = &mut self.epochs.current else { return };
         let blocks = cx.memory.blocks();
-        let Bond { scheduler, entry, lines, ways, .. } = &mut self.bond;
+        let Bond { scheduler, entry, lines, ways, far, .. } = &mut self.bond;
         while scheduler.needs(cx.now, ways)
             && !lines.are_full()
             && let Some((popped, packet)) = entry.pop(blocks, cx.now)
@@ -304,15 +307,20 @@ impl Peer {
                 elsewhere: popped.kept,
             };
             // One that has need has room.
-            let Some(place) = scheduler.choose(cx.now, ways, given.len) else {
+            let terms = far.terms(cx.now, given.bucket, given.len);
+            let Some(place) = scheduler.choose(cx.now, ways, given.len, terms.floor) else {
                 cx.drops.count(DropReason::QueueFull);
                 blocks.discard(packet);
                 break;
             };
-            if scheduler.copies() {
-                for (at, way) in ways.iter_mut().enumerate() {
-                    if at != place
-                        && way.starves(cx.now)
+            let copies = |way: &Way| {
+                if terms.copied_to == Some(way.path) { COPIES } else { scheduler.copies().into() }
+            };
+            let is_copied = scheduler.copies() || terms.copied_to.is_some();
+            let others = ways.iter_mut().enumerate().filter(|&(at, _)| is_copied && at != place);
+            for (_, way) in others {
+                for _ in 0..copies(way) {
+                    if way.starves(cx.now)
                         && let Some(copy) = blocks.parcel(packet.packet(), &[])
                     {
                         lines.push(way, Given { among: Among::Copy, ..given }, copy);
@@ -414,8 +422,9 @@ impl Peer {
                 cx.memory.blocks().discard(packet);
                 continue;
             }
-            let chosen = scheduler.choose(cx.now, ways, given.len);
-            let place = chosen.or_else(|| choice::earliest(cx.now, ways, given.len));
+            let chosen = scheduler.choose(cx.now, ways, given.len, Duration::ZERO);
+            let place =
+                chosen.or_else(|| choice::earliest(cx.now, ways, given.len, Duration::ZERO));
             lines.push(&mut ways[place.unwrap_or_default()], given, packet);
         }
     }

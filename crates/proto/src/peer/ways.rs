@@ -6,7 +6,7 @@
 use super::paths::ALL;
 use super::{Context, Peer};
 use crate::bond::Recovery;
-use crate::bond::choice::{self, Tally};
+use crate::bond::choice::{self, Scheduler, Tally};
 use crate::bond::codel::Bound;
 use crate::bond::schedule::Way;
 use crate::path::{Path, PathId, delay};
@@ -105,6 +105,13 @@ impl Peer {
             Recovery::Latency => Bound::SHORT,
         };
         self.bond.lines.settle(&mut ways);
+        // Who asked for a short wait, or for another choice, has it.
+        if self.bond.scheduler == Scheduler::Earliest && self.bond.recovery == Recovery::Throughput
+        {
+            self.bond.far.look(now, &ways);
+        } else {
+            self.bond.far.forget();
+        }
         self.bond.ways = ways;
     }
 
@@ -142,15 +149,19 @@ impl Peer {
         let lane = self.epochs.current.as_ref()?.tx.iter().find(|lane| lane.path == path.id);
         let loss = lane.map_or(0.0, |lane| lane.flight.loss().share());
         let in_flight = self.epochs.in_flight(path.id);
+        let least_trip = path.rtt.minimum().unwrap_or_default();
         Some(Way {
             path: path.id,
             next_at: controller.next_at(),
             byte_ns: 1e9 / controller.pacing_rate(),
-            delay: path.rtt.minimum().unwrap_or_default() / 2,
+            delay: least_trip / 2,
             least: path.delay.least(),
             trip: path.rtt.smoothed(),
+            least_trip,
             loss,
             arrives: path.rates.0.at(now),
+            proven: controller.rate(),
+            is_known: controller.is_steady(),
             room: controller.room(in_flight),
             waiting: 0,
             line: usize::MAX,
