@@ -124,6 +124,10 @@ pub struct Codel {
     began_with: u32,
     /// When senders were or would have been told next, when the queue last went bad.
     last_next: Instant,
+    /// What leaves had waited for [`LONGEST`], and is dropped until it is well below. To drop every
+    /// other packet for as long as there is too much makes more gaps than receivers of streams keep
+    /// in mind: quinn and quic-go end a connection that has a thousand.
+    is_stale: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -157,12 +161,23 @@ impl Codel {
         bound: Bound,
     ) -> Sentence {
         if waited < self.target(bound) || behind <= MAX_PACKET {
-            self.phase = Phase::Good;
+            (self.phase, self.is_stale) = (Phase::Good, false);
             return Sentence::Pass;
         }
-        if bound.limit.is_some() && waited >= LONGEST {
-            return Sentence::Drop;
-        }
+        let longest = if self.is_stale { LONGEST * 3 / 4 } else { LONGEST };
+        self.is_stale = bound.limit.is_some() && waited >= longest;
+        let sentence = self.judge_long(now, waited, behind, bound);
+        if self.is_stale { Sentence::Drop } else { sentence }
+    }
+
+    /// The same of one that waited for longer than is no harm.
+    fn judge_long(
+        &mut self,
+        now: Instant,
+        waited: Duration,
+        behind: usize,
+        bound: Bound,
+    ) -> Sentence {
         match self.phase {
             Phase::Good => {
                 self.phase = Phase::Long { until: now + bound.interval };
@@ -174,7 +189,9 @@ impl Codel {
                 Sentence::Tell
             }
             Phase::Bad { next, answer } => {
-                let answer = answer.looked_at(now, behind, bound);
+                // Nor has anybody answered who lets it come to that: it grows no more, as it is cut.
+                let bytes = if self.is_stale { usize::MAX } else { behind };
+                let answer = answer.looked_at(now, bytes, bound);
                 let is_told = now >= next;
                 if is_told {
                     self.count = self.count.saturating_add(1);
@@ -348,6 +365,17 @@ mod tests {
             let waited = Duration::from_millis(waited_ms);
             assert_eq!(codel.judge(at(5_000), waited, usize::MAX, bound), sentence, "{waited_ms}");
         }
+    }
+
+    #[test]
+    fn what_waited_for_too_long_is_dropped_in_one_run() {
+        let mut codel = Codel::default();
+        let bound = Bound::LONG.of_varying().for_the_deaf();
+        let mut becomes =
+            |waited_ms| codel.judge(at(5_000), Duration::from_millis(waited_ms), usize::MAX, bound);
+        let (run, rest) = ([700, 690, 600, 525].map(&mut becomes), [524, 600, 699].map(becomes));
+        assert_eq!(run, [Sentence::Drop; 4]);
+        assert_eq!(rest, [Sentence::Pass; 3]);
     }
 
     #[test]
