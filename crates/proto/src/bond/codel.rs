@@ -189,7 +189,7 @@ impl Codel {
                 Sentence::Tell
             }
             Phase::Bad { next, answer } => {
-                // Nor has anybody answered who lets it come to that: it grows no more, as it is cut.
+                // Who lets it come to that has not answered: it grows no more as it is cut.
                 let bytes = if self.is_stale { usize::MAX } else { behind };
                 let answer = answer.looked_at(now, bytes, bound);
                 let is_told = now >= next;
