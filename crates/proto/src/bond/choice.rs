@@ -105,7 +105,7 @@ impl Scheduler {
     }
 
     /// The place in `ways` of the path that gets a packet of `len` bytes; `None` when none has
-    /// need of it, or room. For the default all are as far as `floor` at least.
+    /// need of it, or room. For [`Self::Earliest`] none is nearer than `floor`.
     pub fn choose(
         self,
         now: Instant,
@@ -132,9 +132,9 @@ impl Scheduler {
     }
 }
 
-/// The path by which a packet of `len` bytes arrives first: earliest delivery path first (Chebrolu
-/// and Rao, "Bandwidth aggregation for real-time applications in heterogeneous wireless networks",
-/// 2006).
+/// The path by which a packet of `len` bytes arrives first, where none is nearer than `floor`:
+/// earliest delivery path first (Chebrolu and Rao, "Bandwidth aggregation for real-time
+/// applications in heterogeneous wireless networks", 2006).
 pub fn earliest(now: Instant, ways: &[Way], len: usize, floor: Duration) -> Option<usize> {
     let roomy = |way: &Way| way.is_open() && way.waiting + len <= LINE_BYTES_MAX;
     least_by(ways, roomy, |way| way.arrival_from(now, way.waiting + len, floor))

@@ -31,12 +31,17 @@ fn closed(way: Way) -> Way {
     Way { room: 0, ..way }
 }
 
+/// Which gets a packet if all are as far as they are.
+fn choose(scheduler: Scheduler, ways: &mut [Way]) -> Option<usize> {
+    scheduler.choose(NOW, ways, LEN, Duration::ZERO)
+}
+
 /// How many of `count` packets each of these gets that carry for as long as it takes: what was
 /// given has left before the next is asked for.
 fn shares(scheduler: Scheduler, ways: &mut [Way], count: usize) -> Vec<usize> {
     let mut shares = vec![0; ways.len()];
     for _ in 0..count {
-        shares[scheduler.choose(NOW, ways, LEN, Duration::ZERO).unwrap()] += 1;
+        shares[choose(scheduler, ways).unwrap()] += 1;
     }
     shares
 }
@@ -46,7 +51,7 @@ fn given(scheduler: Scheduler, ways: &mut [Way]) -> Vec<usize> {
     let (mut lines, mut blocks, mut given) = (Lines::default(), Blocks::default(), Vec::new());
     lines.settle(ways);
     while scheduler.needs(NOW, ways) {
-        let place = scheduler.choose(NOW, ways, LEN, Duration::ZERO).unwrap();
+        let place = choose(scheduler, ways).unwrap();
         let (among, is_earlier) = (Among::One, false);
         let what = Given { bucket: 0, among, sequence: 0, is_earlier, len: LEN, elsewhere: 0 };
         lines.push(&mut ways[place], what, blocks.parcel(&[0; LEN], &[]).unwrap());
@@ -70,10 +75,10 @@ fn what_is_closed_gets_nothing_and_needs_nothing() {
     for scheduler in Scheduler::ALL {
         let mut one = [closed(way(1, 8.0, 20))];
         assert!(!scheduler.needs(NOW, &one), "{scheduler:?}");
-        assert_eq!(scheduler.choose(NOW, &mut one, LEN, Duration::ZERO), None, "{scheduler:?}");
+        assert_eq!(choose(scheduler, &mut one), None, "{scheduler:?}");
     }
     let mut ways = [closed(way(1, 8.0, 0)), way(2, 1.0, 1_800)];
-    assert_eq!(Scheduler::Earliest.choose(NOW, &mut ways, LEN, Duration::ZERO), Some(1));
+    assert_eq!(choose(Scheduler::Earliest, &mut ways), Some(1));
     assert_eq!(quickest(NOW, &ways, LEN), Some(0), "it does not wait");
 }
 
@@ -89,7 +94,7 @@ fn rtt_fills_the_nearest_and_then_the_next() {
 #[test]
 fn what_finds_all_equally_far_is_spread_by_what_they_carry() {
     let mut ways = [way(1, 10.0, 10), way(2, 40.0, 60)];
-    assert_eq!(Scheduler::Earliest.choose(NOW, &mut ways, LEN, Duration::ZERO), Some(0));
+    assert_eq!(choose(Scheduler::Earliest, &mut ways), Some(0));
     let mut spread = [0; 2];
     for _ in 0..100 {
         let floor = Duration::from_millis(30);
@@ -106,20 +111,18 @@ fn latency_has_one_path_and_waits_for_it() {
     assert_eq!(given(Scheduler::Latency, &mut ways), [1, 1]);
     let mut ways = [way(1, 80.0, 60), closed(way(2, 8.0, 10))];
     assert!(!Scheduler::Latency.needs(NOW, &ways));
-    assert_eq!(Scheduler::Latency.choose(NOW, &mut ways, LEN, Duration::ZERO), None);
+    assert_eq!(choose(Scheduler::Latency, &mut ways), None);
 }
 
 #[test]
 fn round_robin_gives_each_its_turn_and_leaves_out_who_has_no_room() {
     let mut ways = [way(1, 80.0, 10), way(2, 80.0, 60), way(3, 80.0, 0)];
-    let order: Vec<_> = (0..6)
-        .map(|_| Scheduler::RoundRobin.choose(NOW, &mut ways, LEN, Duration::ZERO).unwrap())
-        .collect();
+    let order: Vec<_> = (0..6).map(|_| choose(Scheduler::RoundRobin, &mut ways).unwrap()).collect();
     assert_eq!(order, [0, 1, 2, 0, 1, 2]);
     ways[1].room = 0;
     assert_eq!(shares(Scheduler::RoundRobin, &mut ways, 10), [5, 0, 5]);
     ways[1].room = 9;
-    assert_eq!(Scheduler::RoundRobin.choose(NOW, &mut ways, LEN, Duration::ZERO), Some(1));
+    assert_eq!(choose(Scheduler::RoundRobin, &mut ways), Some(1));
 }
 
 #[test]
@@ -132,7 +135,7 @@ fn loss_gives_turns_by_what_arrives() {
     // Who could not carry does not get everything at once afterwards.
     ways[0].room = 0;
     for _ in 0..100 {
-        assert_eq!(Scheduler::Loss.choose(NOW, &mut ways, LEN, Duration::ZERO), Some(1));
+        assert_eq!(choose(Scheduler::Loss, &mut ways), Some(1));
     }
     (ways[0].room, ways[1].loss) = (9, 0.0);
     assert_eq!(self::shares(Scheduler::Loss, &mut ways, 10), [5, 5]);
@@ -172,11 +175,11 @@ fn rate_follows_what_arrives_where_that_is_more_or_something_was_lost() {
 fn redundant_is_as_fast_as_the_fastest_that_has_room() {
     let mut ways = [way(1, 8.0, 10), way(2, 80.0, 60)];
     assert!(Scheduler::Redundant.copies());
-    assert_eq!(Scheduler::Redundant.choose(NOW, &mut ways, LEN, Duration::ZERO), Some(1));
+    assert_eq!(choose(Scheduler::Redundant, &mut ways), Some(1));
     ways[1].next_at = NOW + AHEAD;
     assert!(!Scheduler::Redundant.needs(NOW, &ways), "the slower one alone needs nothing");
     ways[1].room = 0;
-    assert_eq!(Scheduler::Redundant.choose(NOW, &mut ways, LEN, Duration::ZERO), Some(0));
+    assert_eq!(choose(Scheduler::Redundant, &mut ways), Some(0));
 }
 
 #[test]

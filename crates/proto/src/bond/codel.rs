@@ -165,19 +165,7 @@ impl Codel {
         }
         let longest = if self.is_stale { LONGEST * 3 / 4 } else { LONGEST };
         self.is_stale = bound.limit.is_some() && waited >= longest;
-        let sentence = self.judge_long(now, waited, behind, bound);
-        if self.is_stale { Sentence::Drop } else { sentence }
-    }
-
-    /// The same of one that waited for longer than is no harm.
-    fn judge_long(
-        &mut self,
-        now: Instant,
-        waited: Duration,
-        behind: usize,
-        bound: Bound,
-    ) -> Sentence {
-        match self.phase {
+        let sentence = match self.phase {
             Phase::Good => {
                 self.phase = Phase::Long { until: now + bound.interval };
                 Sentence::Pass
@@ -205,7 +193,8 @@ impl Codel {
                     (false, false) => Sentence::Pass,
                 }
             }
-        }
+        };
+        if self.is_stale { Sentence::Drop } else { sentence }
     }
 
     /// The wait that is no harm now: who does not listen gains nothing by a long one.

@@ -1,16 +1,19 @@
 //! Farther links that a sender would never come to by himself.
 //!
-//! A BBR has at most twice of its way on it that the shortest round trip holds. That never waits
+//! A BBR has at most twice as much on its way as its shortest round trip holds. That never waits
 //! for so long that a farther link would be the earlier way, however much more it carries. So where
-//! the nearer links are full and a farther one carries about as much as all of them or more, what
-//! is sent in bulk finds every link as far as that one: its sender sees one link that carries what
-//! all do. Who sends little goes by the nearest, as before.
+//! the nearer links are full and a farther one carries much more, what is sent in bulk finds every
+//! link as far as that one: its sender sees one link that carries what all do. Who sends little
+//! goes by the nearest, as before.
 //!
-//! Until he knows that his shortest round trip is another (after ten seconds; some never do) he has
-//! less by as much as that is longer. So the farther link has to carry as much more.
+//! Until such a sender knows that his shortest round trip is another (after ten seconds; some never
+//! do) he has less by as much as that is longer. So the farther link has to carry as much more.
 //!
 //! What a link carries that was never filled nobody knows. It is found out with copies of what
 //! fills the nearer ones, for a moment: nothing waits for what leaves by a link that may be slow.
+//!
+//! Knows links by what they carry and how far they are, senders by how much comes from a bucket;
+//! neither what they send nor how they control it.
 
 use super::BUCKETS;
 use super::schedule::Way;

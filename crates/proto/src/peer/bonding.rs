@@ -306,8 +306,8 @@ impl Peer {
                 len: packet.len(),
                 elsewhere: popped.kept,
             };
-            // One that has need has room.
             let terms = far.terms(cx.now, given.bucket, given.len);
+            // One that has need has room.
             let Some(place) = scheduler.choose(cx.now, ways, given.len, terms.floor) else {
                 cx.drops.count(DropReason::QueueFull);
                 blocks.discard(packet);
