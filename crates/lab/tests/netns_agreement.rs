@@ -21,6 +21,7 @@ fn virtual_time_agrees_with_namespaces_within_5_percent() {
     let Some(_turn) = turn() else { return };
     let rove = format!("rove={}", rove().path.display());
     let moves = ["moves=8", "megabytes=2", "baseline=false"];
+    let quic = ["pair=10/10+40/60", "loss=0", "flow=quic", "cc=cubic", "seconds=6"];
     let many = ["rtt=20", "loss=0", "flow=tcp", "seconds=6", "megabytes=1", "compare=none"];
     for (scenario, key, short) in [
         ("tunnel", "goodput_mbps", &["seconds=6"][..]),
@@ -32,6 +33,7 @@ fn virtual_time_agrees_with_namespaces_within_5_percent() {
         ("restart-gateway", "back_ms_max", &["restarts=1"][..]),
         ("roam-gateway", "last_back_ms", &[][..]),
         ("symmetric", "share_of_sum_min", &many[..]),
+        ("asymmetric", "share_of_best_min", &quic[..]),
         ("disconnects", "goodput_mbps", &["outages=1", "seconds=3", "megabytes=25"][..]),
     ] {
         let simulated = measured(scenario, key, "virtual", short);

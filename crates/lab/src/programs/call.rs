@@ -4,6 +4,7 @@
 //! A voice is G.711 in RTP (RFC 3550, 5.1; RFC 3551: payload type 0), the number behind the header.
 //! What is no voice has zeros in the header's place, and is sent back by who is called.
 
+use super::receive::receive_until;
 use super::report::{Report, Reporter};
 use crate::netns::monotonic_ns;
 use anyhow::Context as _;
@@ -156,14 +157,10 @@ impl Ear {
     ) -> anyhow::Result<()> {
         let mut buffer = [0; 2_048];
         while !(may_end && self.missing == 0) {
-            let left_ns = end_ns.saturating_sub(monotonic_ns());
-            if left_ns == 0 {
-                break;
-            }
-            socket.set_read_timeout(Some(Duration::from_nanos(left_ns.max(1_000))))?;
-            let Ok(length) = socket.recv(&mut buffer) else {
-                // What the network refuses comes at once: not a word, and no reason to hurry.
-                continue;
+            let length = match receive_until(socket, &mut buffer, end_ns) {
+                Ok(Some(length)) => length,
+                Ok(None) => break,
+                Err(_) => continue, // what the network refuses comes at once, and is not a word
             };
             let number = self.hear(&buffer[..length]);
             if let Some(number) = number.filter(|_| !speaks) {

@@ -1,5 +1,6 @@
 //! Round trips: an echo and who calls it.
 
+use super::receive::receive_until;
 use super::report::{Report, Reporter};
 use crate::netns::monotonic_ns;
 use anyhow::Context as _;
@@ -108,12 +109,11 @@ fn collect(
 ) -> anyhow::Result<()> {
     let mut buffer = [0; 2_048];
     while round_trips.len() < count as usize {
-        let left_ns = end_ns.saturating_sub(monotonic_ns());
-        if left_ns == 0 {
-            break;
-        }
-        socket.set_read_timeout(Some(Duration::from_nanos(left_ns.max(1_000))))?;
-        let Ok(length) = socket.recv(&mut buffer) else { continue };
+        let length = match receive_until(socket, &mut buffer, end_ns) {
+            Ok(Some(length)) => length,
+            Ok(None) => break,
+            Err(_) => continue,
+        };
         let now_ns = monotonic_ns();
         if length < HEADER {
             continue;

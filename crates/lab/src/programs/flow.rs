@@ -3,6 +3,7 @@
 //! One way, because a round trip stands still when either direction does. The subscriber asks
 //! first, so the flow comes back through any NAT box.
 
+use super::receive::receive_until;
 use super::report::{Report, Reporter};
 use crate::arrivals::{Arrivals, Gap};
 use crate::netns::monotonic_ns;
@@ -153,12 +154,12 @@ pub fn subscribe(to: SocketAddr, request: &FlowRequest, reporter: &Reporter) -> 
     let mut gaps = Vec::new();
     let mut buffer = [0; 2_048];
     while received < u64::from(request.count) {
-        let left_ns = end_ns.saturating_sub(monotonic_ns());
-        if left_ns == 0 {
-            break;
-        }
-        socket.set_read_timeout(Some(Duration::from_nanos(left_ns.max(1_000))))?;
-        let Some(number) = receive_number(&socket, &mut buffer) else { continue };
+        let length = match receive_until(&socket, &mut buffer, end_ns) {
+            Ok(Some(length)) => length,
+            Ok(None) => break,
+            Err(_) => continue,
+        };
+        let Some(number) = number(&buffer[..length]) else { continue };
         let Some(slot) = usize::try_from(number).ok().and_then(|at| seen.get_mut(at)) else {
             continue;
         };
@@ -187,19 +188,18 @@ fn ask(socket: &UdpSocket, to: SocketAddr, request: &FlowRequest) -> anyhow::Res
     let mut buffer = [0; 2_048];
     while monotonic_ns() < give_up_ns {
         let _ = socket.send_to(&question, to);
-        if receive_number(socket, &mut buffer).is_some() {
+        if let Ok(length) = socket.recv(&mut buffer)
+            && number(&buffer[..length]).is_some()
+        {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// The running number of the next datagram.
-fn receive_number(socket: &UdpSocket, buffer: &mut [u8]) -> Option<u64> {
-    let length = socket.recv(buffer).ok()?;
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(buffer[..length].get(..8)?);
-    Some(u64::from_be_bytes(bytes))
+/// The running number of a datagram.
+fn number(datagram: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(*datagram.first_chunk()?))
 }
 
 #[cfg(test)]

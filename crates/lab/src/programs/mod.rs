@@ -19,6 +19,7 @@ mod http_server;
 mod names;
 mod pour;
 mod proxy;
+mod receive;
 mod report;
 pub mod session;
 mod terminal;

@@ -3,6 +3,7 @@
 //! The client's has the first word, whoever sends. Who receives reports once, when its time is
 //! over; who sends does so until it is ended.
 
+use super::receive::receive_until;
 use super::report::{Report, Reporter};
 use crate::emu::MS;
 use crate::ground::{Congestion, Datagrams, Receiver, What};
@@ -10,10 +11,10 @@ use crate::netns::monotonic_ns;
 use crate::udp::{End, Heard, Side};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::time::Duration;
 
 /// How long nothing may be due before the socket is looked at again, in nanoseconds.
 const LONGEST_NS: u64 = 100 * MS;
@@ -124,6 +125,9 @@ fn pour(
     // More than the kernel allows is cut to that.
     let _ = buffers.set_recv_buffer_size(BUFFER);
     let _ = buffers.set_send_buffer_size(BUFFER);
+    if what.quic.is_some() {
+        never_fragment(socket)?;
+    }
     let datagrams = what.datagrams();
     let start_ns = monotonic_ns();
     let mut end = datagrams.end(side, what.seed, start_ns)?;
@@ -144,6 +148,17 @@ fn pour(
     Ok(())
 }
 
+/// Lets no datagram of the socket be cut on its way (RFC 9000, section 14): QUIC finds out itself
+/// how long they may be, and by fragments that come it would take a length that costs two packets.
+fn never_fragment(socket: &UdpSocket) -> io::Result<()> {
+    if socket.local_addr()?.is_ipv4() {
+        sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE)?;
+    } else {
+        sockopt::set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::PROBE)?;
+    }
+    Ok(())
+}
+
 /// Sends what is due, then takes what has come, waiting for it until the next is due.
 fn turn(socket: &UdpSocket, end: &mut End) -> Result<(), String> {
     let mut leaving = Vec::new();
@@ -152,30 +167,18 @@ fn turn(socket: &UdpSocket, end: &mut End) -> Result<(), String> {
         // What does not fit, or has no way now, is lost as on any way.
         let _ = socket.send(&payload);
     }
-    let now_ns = monotonic_ns();
-    let due_ns = end.due_ns().unwrap_or(u64::MAX);
-    let mut wait_ns = due_ns.saturating_sub(now_ns).min(LONGEST_NS);
+    let due_ns = end.due_ns().unwrap_or(u64::MAX).min(monotonic_ns() + LONGEST_NS);
     let mut buffer = [0; PAYLOAD_MAX];
-    for _ in 0..READ_MAX {
-        let waits = if wait_ns > 0 {
-            let wait = Duration::from_nanos(wait_ns.max(1_000));
-            socket.set_nonblocking(false).and_then(|()| socket.set_read_timeout(Some(wait)))
-        } else {
-            socket.set_nonblocking(true)
-        };
-        waits.map_err(|error| error.to_string())?;
-        match socket.recv(&mut buffer) {
-            Ok(length) => end.arrives(monotonic_ns(), &buffer[..length])?,
-            Err(error) if is_nothing(&error) => break,
-            Err(_) => break, // what the network says of something that left is no end
-        }
-        wait_ns = 0;
+    // What the network says of something that left is no end.
+    let Ok(Some(length)) = receive_until(socket, &mut buffer, due_ns) else { return Ok(()) };
+    let now_ns = monotonic_ns();
+    end.arrives(now_ns, &buffer[..length])?;
+    // What lies there already came at the same time: how fast it is read is no rate of a network.
+    for _ in 1..READ_MAX {
+        let Ok(Some(length)) = receive_until(socket, &mut buffer, 0) else { break };
+        end.arrives(now_ns, &buffer[..length])?;
     }
     Ok(())
-}
-
-fn is_nothing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 #[cfg(test)]
