@@ -295,6 +295,16 @@ impl Link {
         Self { kbps: [mbps * 1_000; 2], round_trip_ms, recording: Some(name) }
     }
 
+    /// In words: rates in Mbit/s and round trip in milliseconds, or a name.
+    fn name(&self) -> String {
+        if let Some(name) = self.recording {
+            return name.to_owned();
+        }
+        let [down, up] = self.kbps.map(|kbps| kbps as f64 / 1e3);
+        let up = if down == up { String::new() } else { format!(":{up}") };
+        format!("{down}{up}/{}", self.round_trip_ms)
+    }
+
     /// As the emulator has it. That every recording is there is tested with the pairs.
     pub(super) fn config(&self, loss: Loss) -> LinkConfig {
         let ([down, up], trip_ns) = (self.kbps, self.round_trip_ms * MS);
@@ -331,17 +341,9 @@ impl Link {
     }
 }
 
-/// A pair in words: rates in Mbit/s and round trips in milliseconds, or names.
+/// A pair in words.
 pub(super) fn name<const N: usize>(pair: &[Link; N]) -> String {
-    let name = |link: Link| match link.recording {
-        Some(name) => name.to_owned(),
-        None => {
-            let [down, up] = link.kbps.map(|kbps| kbps as f64 / 1e3);
-            let up = if down == up { String::new() } else { format!(":{up}") };
-            format!("{down}{up}/{}", link.round_trip_ms)
-        }
-    };
-    pair.map(name).join("+")
+    pair.map(|link| link.name()).join("+")
 }
 
 /// Whether it is one of recorded networks.
@@ -380,6 +382,7 @@ impl<const N: usize> Cell<N> {
             measured.feedback_percent = feedback::percent(&before, &ground.reported(self.to)?);
             ground.pause(CALM_NS)?;
             measured.is_whole = measured.datagrams.transfer.intact;
+            measured.broke = measured.datagrams.transfer.broke.clone();
             if self.carried == Carried::Tcp {
                 let file = self.carry_file(stage, ground, Route::Tunnelled)?;
                 measured.file_s = file.seconds();
@@ -391,8 +394,9 @@ impl<const N: usize> Cell<N> {
             Ok(())
         })?;
         outcome.absorb(told);
-        let Alone { best_mbps, single } = self.alone(stage, outcome)?;
+        let Alone { best_mbps, single, broke } = self.alone(stage, outcome)?;
         measured.best_mbps = best_mbps;
+        measured.broke = measured.broke.or(broke);
         if self.carried != Carried::Tcp {
             return Ok(measured);
         }

@@ -28,14 +28,21 @@ pub(super) struct Exchange {
     /// The client's end, and the server's.
     ends: Option<[End; 2]>,
     due_ns: [Option<u64>; 2],
+    /// What ended it early: an end that goes on no more, or that heard what nobody said.
+    broke: Option<String>,
 }
 
 impl Exchange {
     /// A flow begins, and none goes on beside it.
     pub(super) fn begin(&mut self, ends: [End; 2]) {
         self.begun += 1;
-        self.ends = Some(ends);
+        (self.ends, self.broke) = (Some(ends), None);
         (0..2).for_each(|side| self.arm(side));
+    }
+
+    /// What ended it early, if anything did.
+    pub(super) fn broke(&self) -> Option<&str> {
+        self.broke.as_deref()
     }
 
     /// It is over.
@@ -54,7 +61,16 @@ impl Exchange {
     }
 
     fn arm(&mut self, side: usize) {
-        self.due_ns[side] = self.ends.as_mut().and_then(|ends| ends[side].due_ns());
+        let ends = self.ends.as_mut().filter(|_| self.broke.is_none());
+        self.due_ns[side] = ends.and_then(|ends| ends[side].due_ns());
+    }
+
+    /// Notes what an end says of its turn; after what breaks one, neither has another.
+    fn note(&mut self, turn: Result<(), String>) {
+        if let Err(why) = turn {
+            self.broke.get_or_insert(why);
+            self.due_ns = [None; 2];
+        }
     }
 
     const fn port(&self) -> u16 {
@@ -69,7 +85,8 @@ impl World {
             let is_due = self.exchange.due_ns[side].is_some_and(|due_ns| due_ns <= self.now_ns);
             let Some(ends) = self.exchange.ends.as_mut().filter(|_| is_due) else { continue };
             let mut leaving = Vec::new();
-            ends[side].leaving(self.now_ns, &mut leaving).map_err(broken)?;
+            let turn = ends[side].leaving(self.now_ns, &mut leaving);
+            self.exchange.note(turn);
             self.exchange.arm(side);
             if self.exchange.due_ns[side].is_some_and(|due_ns| due_ns <= self.now_ns) {
                 return Err(Breach::new(
@@ -101,16 +118,13 @@ impl World {
         let is_this = port == self.exchange.port();
         if let Some(ends) = self.exchange.ends.as_mut().filter(|_| is_this) {
             let payload = &packet[IP_HEADER + 8..];
-            ends[side].arrives(self.now_ns, payload).map_err(broken)?;
+            let turn = ends[side].arrives(self.now_ns, payload);
+            self.exchange.note(turn);
             self.trace.add(&[self.now_ns, packet.len() as u64]);
             self.exchange.arm(side);
         }
         Ok(true)
     }
-}
-
-fn broken(what: String) -> Breach {
-    Breach::new(Law::Delivery, what)
 }
 
 fn packet(way: Way, port: u16, payload: &[u8]) -> Vec<u8> {
@@ -135,4 +149,28 @@ fn port_of(side: usize, packet: &[u8]) -> Option<u16> {
     let is_udp = packet.len() >= usize::from(HEADERS) && packet[9] == UDP;
     let (client, server) = if side == 0 { (port(22)?, port(20)?) } else { (port(20)?, port(22)?) };
     (is_udp && server == SERVER_PORT && client > FIRST_PORT).then_some(client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{End, Exchange};
+    use crate::udp::{Sink, Source};
+
+    fn ends() -> [End; 2] {
+        let sink = Sink::new(100, Some(0), 0);
+        [End::Sink(Box::new(sink)), End::Source(Source::new(1, 100, Some(0)))]
+    }
+
+    #[test]
+    fn what_breaks_one_end_ends_it_for_both_until_the_next_flow() {
+        let mut exchange = Exchange::default();
+        exchange.begin(ends());
+        assert_eq!((exchange.next_ns(), exchange.broke()), (Some(0), None));
+        exchange.note(Err("it came twice".to_owned()));
+        exchange.note(Err("it came a third time".to_owned()));
+        (0..2).for_each(|side| exchange.arm(side));
+        assert_eq!((exchange.next_ns(), exchange.broke()), (None, Some("it came twice")));
+        exchange.begin(ends());
+        assert_eq!((exchange.next_ns(), exchange.broke()), (Some(0), None));
+    }
 }

@@ -17,6 +17,8 @@ pub(in super::super) struct Alone {
     pub(in super::super) best_mbps: Option<f64>,
     /// What the fastest link has in mode `single`, or why it came to nothing.
     pub(super) single: Result<Rate, String>,
+    /// What ended a connection early; it counts with what it had carried until then.
+    pub(super) broke: Option<String>,
 }
 
 impl<const N: usize> Cell<N> {
@@ -31,7 +33,7 @@ impl<const N: usize> Cell<N> {
         outcome: &mut Outcome,
     ) -> anyhow::Result<Alone> {
         let mut best: Option<f64> = None;
-        let mut single = None;
+        let (mut single, mut broke) = (None, None);
         for link in self.by_rate() {
             let is_slower = best.is_some_and(|best| best >= link.mbps_to(self.to));
             if is_slower && link.recording.is_none() {
@@ -40,12 +42,14 @@ impl<const N: usize> Cell<N> {
             for &mode in self.modes_alone(mode(stage)) {
                 let goodput = self.goodput_alone(stage, link, mode, outcome)?;
                 best = best.into_iter().chain(goodput.mbps).reduce(f64::max);
+                let why = goodput.run.transfer.broke.as_ref();
+                broke = broke.or_else(|| why.map(|why| format!("by {} alone: {why}", link.name())));
                 let rate = || Rate::of(&goodput, Self::file_bytes(stage));
                 single = single.or_else(|| (mode == Mode::Single).then(rate));
             }
         }
         let single = single.unwrap_or_else(|| Err("there is no link".to_owned()));
-        Ok(Alone { best_mbps: best, single })
+        Ok(Alone { best_mbps: best, single, broke })
     }
 
     /// The links, each once, the fastest first.

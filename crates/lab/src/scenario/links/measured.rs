@@ -30,6 +30,8 @@ pub(super) struct Measured {
     pub(super) compared: Compared,
     /// Whether all that came is what was sent, and all of the file has come.
     pub(super) is_whole: bool,
+    /// What ended a connection early, by all links or by one alone.
+    pub(super) broke: Option<String>,
 }
 
 impl Measured {
@@ -83,6 +85,7 @@ impl Measured {
                 ]);
             }
         }
+        row.extend(self.broke.as_ref().map(|why| ("broke", why.as_str().into())));
         let row = row.into_iter().map(|(key, value): (&str, Value)| (key.to_owned(), value));
         row.chain(self.compared.columns(self.goodput_mbps)).collect()
     }

@@ -13,7 +13,7 @@ impl Journey {
         let side = usize::from(datagrams.to == Receiver::Server);
         road.world.exchange.begin(datagrams.ends(*seed, start_ns)?);
         let mut end_ns = start_ns + Datagrams::OPENING_NS;
-        while road.now_ns() < end_ns {
+        while road.now_ns() < end_ns && road.world.exchange.broke().is_none() {
             let next_ns = road.next_ns().map_or(end_ns, |next_ns| next_ns.min(end_ns));
             road.pass(next_ns)?;
             if let Some(opened_ns) = opened_ns(road, side) {
@@ -21,8 +21,9 @@ impl Journey {
             }
         }
         let heard = road.world.exchange.heard(side).cloned().unwrap_or_default();
+        let broke = road.world.exchange.broke().map(str::to_owned);
         road.world.exchange.end();
-        Ok(DatagramsRun::of(heard, end_ns, None))
+        Ok(DatagramsRun::of(heard, end_ns.min(road.now_ns()), broke))
     }
 }
 
