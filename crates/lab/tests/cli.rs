@@ -181,6 +181,20 @@ fn what_adds_nothing_up_is_held_against_the_best_link_and_not_the_sum() {
     }
 }
 
+/// A BBR keeps no more on its way than its shortest round trip has room for, and so never fills the
+/// nearer link; from there it finds nothing of the farther one, which is four times as fast, unless
+/// all links are as far as that one for it. Without that it has a quarter of what that one has.
+#[test]
+fn who_never_fills_the_nearer_link_comes_to_the_farther_one_too() {
+    let cell = ["pair=10/10+40/60", "loss=0", "cc=bbr", "seconds=20", "megabytes=1"];
+    for carried in [&["flow=tcp", "assist=off"][..], &["flow=quic"]] {
+        let (object, _) = run_virtual("asymmetric", &[&cell[..], carried].concat());
+        let of_best = object["measured"]["share_of_best_min"].as_f64().unwrap();
+        assert!(of_best > 0.5, "{object}");
+        assert_eq!(object["measured"]["checksum_ok"], true, "{object}");
+    }
+}
+
 /// In one run with both links stands what the thesis compares them with: by one of them, what one
 /// that repairs nothing has; by streams nothing in virtual time, with the reason.
 #[test]
