@@ -101,12 +101,15 @@ pub struct Entrance {
 }
 
 impl Flow {
-    /// Whether it is to be assisted, if that is wanted. All that its sender has room to say has to
-    /// find a place: what nobody keeps it must send again itself, behind what it was promised.
+    /// Whether it is to be assisted, if that is wanted. All that its sender may say until it hears
+    /// of less room has to find a place: what nobody keeps it must send again itself, behind what
+    /// it was promised. In slow start that is as much again as is on its way, and more than the
+    /// remote side has room for it never is.
     pub(in crate::flow) fn asks_for_assist(&self, memory: &Memory) -> bool {
-        let room = self.remote.edge.beyond(self.local.acked) as usize;
+        let room = self.remote.edge.beyond(self.local.acked);
+        let said = room.min(self.outstanding().saturating_mul(2));
         self.outstanding() >= BEGIN_MIN * self.mss()
-            && room <= memory.share()
+            && said as usize <= memory.share()
             && !memory.is_short()
             && self.class == Class::Bulk
             && matches!(self.phase, Phase::Normal)

@@ -60,6 +60,24 @@ fn who_sends_little_or_is_not_to_be_kept_is_left_alone() {
     }
 }
 
+/// A receiver on a fast link shows more room than there is memory for one connection, and its
+/// sender fills no more of it than its own window, twice as much in a round trip at most.
+#[test]
+fn what_is_on_its_way_has_to_find_a_place_twice_and_not_all_that_there_is_room_for() {
+    for (memory, state_then) in [
+        (Memory::new(400_000), report::FlowState::Assisted),
+        (Memory::new(100_000), report::FlowState::Normal),
+    ] {
+        let mut scene = Scene::new(Hold::Full);
+        scene.flows.set_assist(Assists::All);
+        scene.memory = memory;
+        assert!(scene.memory.share() < ROOM.into());
+        scene.send(FIRST);
+        scene.said();
+        assert_eq!(state(&scene), state_then, "{}", scene.memory.share());
+    }
+}
+
 #[test]
 fn every_second_segment_is_acknowledged_and_the_last_after_a_moment() {
     let (mut scene, _) = assisted();
