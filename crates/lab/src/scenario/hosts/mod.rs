@@ -137,11 +137,15 @@ impl Hosts {
     fn added_bytes(&self, captured: &Captures) -> Vec<f64> {
         let inner = usize::from(Flow::BYTES) + INNER_HEADERS;
         let headers = self.testbed.family().udp_headers();
-        let gateway = self.testbed.gateway_address();
+        let is_v4 = self.testbed.gateway_address().is_ipv4();
+        let mut gateways = self.testbed.gateway_addresses();
+        gateways.retain(|gateway| gateway.is_ipv4() == is_v4); // the headers are of one length
         let packets = captured.cards.iter().flat_map(|card| &card.packets);
         let of_flow = packets
             .filter(|packet| packet.direction == Direction::In && packet.bytes > inner + headers)
-            .filter(|packet| packet.endpoints.is_some_and(|ends| ends.source.ip() == gateway));
+            .filter(|packet| {
+                packet.endpoints.is_some_and(|ends| gateways.contains(&ends.source.ip()))
+            });
         match self.deployment {
             Deployment::Bare => vec![0.0],
             Deployment::Rove(_) | Deployment::OpenVpn(_) => {
