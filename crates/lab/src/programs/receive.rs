@@ -1,4 +1,6 @@
 //! Waiting for a datagram until a moment, and no longer.
+//!
+//! Decides how long is waited. What it refuses to know: what is said, and what follows from it.
 
 use crate::emu::SECOND;
 use crate::netns::monotonic_ns;

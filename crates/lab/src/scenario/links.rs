@@ -396,6 +396,8 @@ impl<const N: usize> Cell<N> {
         outcome.absorb(told);
         let Alone { best_mbps, single, broke } = self.alone(stage, outcome)?;
         measured.best_mbps = best_mbps;
+        // What ended early or was altered is no measure for others either.
+        measured.is_whole &= broke.is_none();
         measured.broke = measured.broke.or(broke);
         if self.carried != Carried::Tcp {
             return Ok(measured);

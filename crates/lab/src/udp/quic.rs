@@ -23,9 +23,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What an end may have received that is not read, and have sent that is not acknowledged, in
-/// bytes: what Chromium begins a stream with, and three times what the fastest pair of the lab's
-/// links has on its way with a standing queue of 50 ms. With several times as much, a BBR that
-/// takes rates for higher than they are has so many gaps open (over 1,024) that quinn gives up.
+/// bytes: what Chromium begins a stream with, and more than the fastest pair of the lab's links has
+/// on its way with a standing queue of 100 ms. With several times as much, a BBR that takes rates
+/// for higher than they are has so many gaps open (over 1,024) that quinn gives up.
 const WINDOW: u32 = 6 << 20;
 /// What is said again and again: no power of two, so that a part in the wrong place shows.
 const SAID: usize = 65_521;

@@ -17,7 +17,7 @@ pub(in super::super) struct Alone {
     pub(in super::super) best_mbps: Option<f64>,
     /// What the fastest link has in mode `single`, or why it came to nothing.
     pub(super) single: Result<Rate, String>,
-    /// What ended a connection early; it counts with what it had carried until then.
+    /// What ended a connection early, which then is no measure.
     pub(super) broke: Option<String>,
 }
 

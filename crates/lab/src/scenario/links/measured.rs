@@ -28,7 +28,8 @@ pub(super) struct Measured {
     pub(super) file_s: Option<f64>,
     pub(super) bare_file_s: Option<f64>,
     pub(super) compared: Compared,
-    /// Whether all that came is what was sent, and all of the file has come.
+    /// Whether all that came is what was sent, by one link alone as well, and all of the file has
+    /// come.
     pub(super) is_whole: bool,
     /// What ended a connection early, by all links or by one alone.
     pub(super) broke: Option<String>,
