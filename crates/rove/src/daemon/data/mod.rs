@@ -237,6 +237,9 @@ struct Data {
     out: Outbox,
     tun: Tun,
     tun_ready: bool,
+    /// The socket from which was received last: the next turn goes on with those after it, however
+    /// many are ready.
+    received: Option<SocketId>,
     /// Whether orders may be left from the last turn.
     orders_wait: bool,
     tun_refused: u64,
@@ -264,6 +267,7 @@ impl Data {
             out: Outbox::new(),
             tun,
             tun_ready: true,
+            received: None,
             orders_wait: false,
             tun_refused: 0,
             events_lost: 0,

@@ -162,10 +162,9 @@ impl Data {
     }
 
     fn receive_all(&mut self, buffer: &mut ReceiveBuffer) -> Result<()> {
-        let mut last = None;
         for _ in 0..READS_MAX {
-            let Some(id) = self.sockets.next_ready(last) else { return Ok(()) };
-            last = Some(id);
+            let Some(id) = self.sockets.next_ready(self.received) else { return Ok(()) };
+            self.received = Some(id);
             self.receive(id, buffer);
             self.flush()?;
         }
