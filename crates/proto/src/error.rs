@@ -46,11 +46,11 @@ drop_reasons! {
     TableFull => "table_full",
     /// An inner packet that is no valid IP packet.
     BadInner => "bad_inner",
-    /// An inner packet for which there is no peer or no usable path.
+    /// An inner packet for which there was no peer, or for too long no path that carried.
     NoRoute => "no_route",
     /// An inner packet whose source or destination the peer may not use.
     NotAllowed => "not_allowed",
-    /// An inner packet that arrived while its queue was full.
+    /// An inner packet that found its queue full, or waited there for too long.
     QueueFull => "queue_full",
     /// More data than an unproven address may be sent.
     Amplification => "amplification",

@@ -265,13 +265,14 @@ impl Entry {
         }
     }
 
-    /// Drops everything and forgets the buckets.
-    pub fn clear(&mut self, blocks: &mut Blocks) {
+    /// Drops everything and forgets the buckets. Returns how many packets that were, with those
+    /// dropped before that nobody asked about.
+    pub fn clear(&mut self, blocks: &mut Blocks) -> usize {
         for bucket in self.buckets.iter_mut().flatten() {
             bucket.slots.drain(..).for_each(|slot| blocks.discard(slot.packet));
         }
-        let dropped = self.dropped + self.len as u64;
-        *self = Self { dropped, marked: self.marked, ..Self::default() };
+        let Self { len, dropped, .. } = std::mem::take(self);
+        len + usize::try_from(dropped).unwrap_or(usize::MAX)
     }
 
     /// The first packet of a bucket that goes on; before it all that is dropped.

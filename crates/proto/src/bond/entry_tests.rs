@@ -345,9 +345,10 @@ proptest! {
             prop_assert_eq!(entry.bytes(), held);
             prop_assert!(entry.is_empty() || entry.due().is_some());
         }
-        entry.clear(&mut blocks);
-        prop_assert_eq!(u64::from(pushed), popped + lost + entry.take_dropped());
-        prop_assert_eq!((entry.len(), entry.bytes(), entry.due()), (0, 0, None));
+        let cleared = entry.clear(&mut blocks) as u64;
+        prop_assert_eq!(u64::from(pushed), popped + lost + cleared);
+        prop_assert_eq!((entry.len(), entry.bytes(), entry.take_dropped()), (0, 0, 0));
+        prop_assert_eq!(entry.due(), None);
     }
 }
 

@@ -162,11 +162,11 @@ impl Bond {
     }
 
     /// The session ends: what waits is forgotten, and what is known of paths, whose names begin
-    /// anew. What the client asked for stays.
-    pub fn clear(&mut self, blocks: &mut Blocks) {
-        self.entry.clear(blocks);
-        self.lines.clear(blocks);
+    /// anew. What the client asked for stays. Returns how many packets waited.
+    pub fn clear(&mut self, blocks: &mut Blocks) -> usize {
+        let waited = self.entry.clear(blocks) + self.lines.clear(blocks);
         *self = Self { scheduler: self.scheduler, recovery: self.recovery, ..Self::default() };
+        waited
     }
 }
 

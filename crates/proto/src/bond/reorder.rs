@@ -147,7 +147,8 @@ impl Reorder {
         if ahead >= HALF {
             return line.take_late(sequence);
         }
-        if ahead == 0 && line.follows.is_none() {
+        // What is kept of this number has not been asked for yet: this is another of it.
+        if ahead == 0 && line.follows.is_none() && !line.is_next_kept() {
             line.advance();
             if line.goes_on() {
                 self.make_ready(bucket);

@@ -73,6 +73,22 @@ fn what_is_in_order_is_not_kept() {
 }
 
 #[test]
+fn nothing_goes_on_twice_while_what_is_kept_has_not_been_asked_for() {
+    let mut exit = Exit::beginning_at(u32::MAX - 1);
+    for number in [1, 2] {
+        assert_eq!(exit.take(at(0), number, HOLD), Taken::Kept);
+    }
+    assert_eq!(exit.take(at(0), 0, HOLD), Taken::Deliver);
+    // There was no room for more, and copies come meanwhile.
+    for number in [1, 2, 0] {
+        assert_eq!(exit.take(at(0), number, HOLD), Taken::Duplicate, "{number}");
+    }
+    assert_eq!(exit.next(at(0)), [1, 2]);
+    assert!(exit.is_at_rest());
+    assert_eq!(exit.take(at(0), 3, HOLD), Taken::Deliver);
+}
+
+#[test]
 fn what_nobody_will_send_is_not_waited_for() {
     let mut exit = Exit::beginning_at(u32::MAX - 4);
     let end =

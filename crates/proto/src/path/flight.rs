@@ -262,9 +262,11 @@ impl Flight {
         self.large.begin();
         self.take_arrived(feedback);
         self.reordering.told(largest, feedback.received.saturating_sub(self.arrived), rtt);
+        // What is not known any more has arrived all the same, once.
+        self.mark.bytes += delivered;
         if let Some(newest) = newest {
-            let bytes = self.mark.bytes + delivered;
-            self.mark = Mark { bytes, at_us: Some(feedback.arrived_us), left_at: newest.at };
+            self.mark.at_us = Some(feedback.arrived_us);
+            self.mark.left_at = newest.at;
         }
         let settled = self.settle(now, blocks, rtt, newest.map(|sent| sent.at), lost);
         let lost = settled + std::mem::take(&mut self.lost_untold);
@@ -356,11 +358,6 @@ impl Flight {
         let mut data = (self.first..).zip(&self.entries).filter(|(_, s)| but_data && s.has_copy());
         let oldest = data.find(|(_, sent)| sent.fate == Fate::Open);
         self.unanswered = oldest.map(|(number, sent)| (number, sent.at));
-    }
-
-    /// Bytes sent so far.
-    pub const fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// The path's loss as the peer's feedback shows it.

@@ -77,6 +77,19 @@ fn a_sample_a_settlement_and_no_loss() {
 }
 
 #[test]
+fn what_is_told_of_after_it_was_taken_has_arrived_once() {
+    let mut scene = Scene::default();
+    scene.leave(0..6);
+    assert_eq!(scene.taken(10).len(), 6, "the path fell silent");
+    // It was only slow: the peer tells of them one by one.
+    let delivered: Vec<u64> =
+        (0..6).filter_map(|n| Some(scene.tell(100 + n, &[0..=n])?.delivered)).collect();
+    assert_eq!(delivered, [1_000; 6]);
+    scene.leave(6..8);
+    assert_eq!(scene.tell(120, &[0..=7]).unwrap().delivered, 2_000);
+}
+
+#[test]
 fn only_what_elicits_is_owed_an_answer() {
     let mut scene = Scene::default();
     scene.leave(0..1);

@@ -83,12 +83,35 @@ impl RxLane {
         let new = self.window.check(number).and_then(|()| self.elsewhere.check(number)).is_ok();
         if new {
             self.elsewhere.commit(now, number);
+            // Few are lost, and what comes late may be as far back as on any lane.
+            self.elsewhere.widen_like(&self.window);
         }
         new
     }
 
     /// Whether what the datagram `number` carries was delivered by another path already.
     pub fn was_retransmitted(&self, number: PacketNumber) -> bool {
-        self.elsewhere.highest().is_some() && self.elsewhere.check(number).is_err()
+        self.elsewhere.has(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_far_behind_a_repair_is_delivered_all_the_same() {
+        const FAST: u64 = 40_000;
+        let now = Instant::from_nanos(1);
+        let mut lane = RxLane::new(SessionIndex(1), PathSerial(0));
+        for number in (0..FAST).filter(|number| ![5, FAST - 1].contains(number)) {
+            lane.window.commit(now, number);
+        }
+        assert!(lane.window.check(5).is_ok(), "the window of a fast path reaches back so far");
+        let low = |number: u64| u32::try_from(number).unwrap();
+        assert!(lane.take_retransmitted(now, low(FAST - 1)));
+        assert!(!lane.take_retransmitted(now, low(FAST - 1)) && !lane.was_retransmitted(5));
+        assert!(lane.was_retransmitted(FAST - 1) && lane.take_retransmitted(now, 5));
+        assert!(lane.was_retransmitted(5));
     }
 }

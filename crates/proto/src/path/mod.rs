@@ -72,7 +72,8 @@ pub enum Health {
         /// When the silence was noticed.
         since: Instant,
     },
-    /// The local address is gone; nothing will ever arrive again.
+    /// Given up: its address is gone, or the peer says so. A gateway that hears of it again takes it
+    /// back.
     Gone,
 }
 
@@ -126,7 +127,7 @@ pub struct Path {
     pub traffic: (u64, u64),
     /// Inner packets that were too large for the path and left in pieces.
     pub split: u64,
-    /// Inner packets sent by it again, after the path by which they had left was dead.
+    /// Inner packets sent by it again: lost by this path or another, or owed to one that died.
     pub retransmitted: u64,
     /// Bytes of copies that left by it of what is of no use late, frame headers included.
     pub copied: u64,

@@ -59,6 +59,20 @@ impl ReplayWindow {
         Ok(())
     }
 
+    /// Whether `number` was received, as far as the window reaches back.
+    pub fn has(&self, number: PacketNumber) -> bool {
+        self.highest.is_some_and(|highest| {
+            number <= highest && highest - number < self.span() && self.contains(number)
+        })
+    }
+
+    /// Reaches as far back as `other` from now on, at least.
+    pub fn widen_like(&mut self, other: &Self) {
+        if self.span() < other.span() {
+            self.widen(other.span());
+        }
+    }
+
     /// Records `number`, which was checked and whose datagram was authentic. Returns whether it
     /// is the highest so far.
     pub fn commit(&mut self, now: Instant, number: PacketNumber) -> bool {

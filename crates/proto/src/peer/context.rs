@@ -18,8 +18,9 @@ use crate::outbox::{Outbox, Route};
 use crate::time::{Duration, Instant};
 use crate::wire::control::{Lease, Prefix};
 
-/// Events that wait for the shell; beyond these the oldest are dropped (and counted), because a
-/// shell that does not ask must not cost memory.
+/// Events that wait for the shell, which must cost no memory if it does not ask. Beyond these the
+/// oldest are dropped for what a peer has to say, and what strangers cause is dropped itself; both
+/// are counted.
 pub const EVENTS_MAX: usize = 4_096;
 
 /// What holds for all sessions of a node.

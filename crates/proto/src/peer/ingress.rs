@@ -410,7 +410,7 @@ impl Peer {
         if follows && arrival.standing == Standing::Current {
             self.epochs.overtake(id);
         }
-        self.lost.extend_counted(arrival.epoch, serial, lost);
+        self.lost.extend_counted(cx.drops, (arrival.epoch, serial), lost);
     }
 
     /// Bytes on their way, under whatever keys, by the path of a lane.

@@ -56,7 +56,7 @@ use zeroize::Zeroizing;
 
 use crate::bond::choice::Scheduler;
 use crate::bond::{Bond, Recovery};
-use crate::error::{CloseCode, PeerError};
+use crate::error::{CloseCode, DropReason, PeerError};
 use crate::flow::Flows;
 use crate::id::{PathSerial, PeerKey, SessionIndex};
 use crate::outbox::Route;
@@ -294,7 +294,8 @@ impl Peer {
             connector.lost = proof.or(connector.lost);
         }
         self.epochs.clear(cx.indices);
-        self.bond.clear(cx.memory.blocks());
+        let waited = self.bond.clear(cx.memory.blocks());
+        (0..waited).for_each(|_| cx.drops.count(DropReason::NoRoute));
         self.paths = Paths::default();
         self.control = ControlSender::default();
         self.established = None;

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use super::index::EpochId;
 use super::{Context, Peer, Side};
-use crate::error::DropReason;
+use crate::error::{DropReason, Drops};
 use crate::id::PathSerial;
 use crate::outbox::REST;
 use crate::path::flight::{KEPT_BYTES_MAX, KEPT_TIME, KeptFrame};
@@ -38,7 +38,8 @@ struct Owed {
     kept: KeptFrame,
 }
 
-/// Packets whose path died, in the order in which they left, until they have left again.
+/// Packets that a path lost, or that were owed to one that died, in the order in which they left,
+/// until they have left again.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
     /// Those that wait for nobody,
@@ -67,27 +68,33 @@ impl Lost {
     fn collect(&mut self, cx: &mut Context<'_>, epoch: EpochId, lane: &mut TxLane) {
         let serial = lane.seal.serial;
         while let Some(kept) = lane.flight.take(cx.memory.blocks(), cx.now) {
-            self.push(Owed { epoch, serial, kept });
+            self.push(cx.drops, Owed { epoch, serial, kept });
         }
     }
 
     /// Takes what was lost under the keys of `epoch` by the path of `serial`, which carries.
-    pub(super) fn extend(&mut self, epoch: EpochId, serial: PathSerial, kept: VecDeque<KeptFrame>) {
-        kept.into_iter().for_each(|kept| self.push(Owed { epoch, serial, kept }));
+    pub(super) fn extend(
+        &mut self,
+        drops: &mut Drops,
+        (epoch, serial): (EpochId, PathSerial),
+        kept: VecDeque<KeptFrame>,
+    ) {
+        kept.into_iter().for_each(|kept| self.push(drops, Owed { epoch, serial, kept }));
     }
 
     /// The same, where it carried all the time: it counts as an attempt.
     pub(super) fn extend_counted(
         &mut self,
-        epoch: EpochId,
-        serial: PathSerial,
+        drops: &mut Drops,
+        lane: (EpochId, PathSerial),
         mut kept: VecDeque<KeptFrame>,
     ) {
         kept.iter_mut().for_each(|kept| kept.attempts = kept.attempts.saturating_add(1));
-        self.extend(epoch, serial, kept);
+        self.extend(drops, lane, kept);
     }
 
-    fn push(&mut self, owed: Owed) {
+    /// Takes one more; of more than one path may have had on its way the oldest are given up.
+    fn push(&mut self, drops: &mut Drops, owed: Owed) {
         self.bytes += owed.kept.whole_len();
         self.queue(&owed).push_back(owed);
         while self.bytes > KEPT_BYTES_MAX {
@@ -95,6 +102,8 @@ impl Lost {
             let oldest = [unheard, frames, small].into_iter().find_map(VecDeque::pop_front);
             let Some(oldest) = oldest else { return };
             self.bytes -= oldest.kept.whole_len();
+            self.leave_out(&oldest);
+            drops.count(DropReason::QueueFull);
         }
     }
 
@@ -242,8 +251,8 @@ impl Peer {
     pub(super) fn send_lost(&mut self, cx: &mut Context<'_>) {
         if !self.lost.is_empty() {
             self.send_frames_lost(cx);
-            self.send_voids(cx);
         }
+        self.send_voids(cx);
     }
 
     fn send_frames_lost(&mut self, cx: &mut Context<'_>) {
@@ -374,6 +383,7 @@ impl Peer {
             && let Some(owed) = self.lost.unheard.pop_front()
         {
             self.lost.bytes -= owed.kept.whole_len();
+            self.lost.leave_out(&owed);
             cx.drops.count(DropReason::NoRoute);
         }
         for lane in self.epochs.receiving().flat_map(|epoch| &mut epoch.tx) {

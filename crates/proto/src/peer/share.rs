@@ -303,7 +303,7 @@ impl Peer {
                 if lane.flight.late_due(&path.rtt).is_some_and(|due| due <= cx.now) {
                     let mut lost = VecDeque::new();
                     lane.flight.expire_late(cx.now, cx.memory.blocks(), &path.rtt, &mut lost);
-                    self.lost.extend_counted(epoch.id, lane.seal.serial, lost);
+                    self.lost.extend_counted(cx.drops, (epoch.id, lane.seal.serial), lost);
                     self.bond.looked = None; // there is room on it
                 }
             }
@@ -317,7 +317,7 @@ impl Peer {
         for epoch in self.epochs.receiving() {
             for lane in epoch.tx.iter_mut().filter(|lane| lane.path == id) {
                 let lost = lane.flight.lose_before(asked_at, cx.now, cx.memory.blocks());
-                self.lost.extend(epoch.id, lane.seal.serial, lost);
+                self.lost.extend(cx.drops, (epoch.id, lane.seal.serial), lost);
             }
         }
     }

@@ -105,7 +105,7 @@ pub struct PathStatus {
     pub rx_bytes: u64,
     /// Inner packets that were too large for it and left in pieces.
     pub split: u64,
-    /// Inner packets sent by it again, after the path by which they had left was dead.
+    /// Inner packets sent by it again: lost by this path or another, or owed to one that died.
     pub retransmitted: u64,
     /// Bytes of copies that left by it of what is of no use late.
     pub copied: u64,

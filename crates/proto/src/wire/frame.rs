@@ -124,7 +124,8 @@ pub enum Frame<'a> {
         /// The piece: the rest of the datagram.
         piece: &'a [u8],
     },
-    /// An inner packet that left before by a path that is dead.
+    /// A frame with an inner packet that left before and was lost, or owed to a path that died. One
+    /// with a number of its own ([`Frame::Ordered`]) leaves again as it was, without this.
     Retransmission {
         /// The serial that it was sealed with then.
         serial: PathSerial,
