@@ -42,20 +42,6 @@ pub enum LinkKind {
     Other,
 }
 
-impl LinkKind {
-    /// The word that status shows.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Loopback => "loopback",
-            Self::Ethernet => "ethernet",
-            Self::Wireless => "wireless",
-            Self::Cellular => "cellular",
-            Self::Tunnel => "tunnel",
-            Self::Other => "other",
-        }
-    }
-}
-
 /// One link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Link {

@@ -2,9 +2,9 @@
 //! connection has subflows beside its first.
 //!
 //! The kernel keeps one list of endpoints for all MPTCP connections of a network namespace, and one
-//! limit. So what is put there is only what was asked for, what others put there is left alone, and
-//! all of ours is taken away again: by [`crate::plan`], which keeps the books. Limits: the kernel
-//! has room for eight endpoints.
+//! pair of limits. So what is put there is only what was asked for, what others put there is left
+//! alone, and all of ours is taken away again: by [`crate::plan`], which keeps the books. Limits:
+//! the kernel has room for eight endpoints.
 
 use std::{io, net::IpAddr};
 
@@ -28,6 +28,7 @@ const SET_LIMITS: u8 = 5;
 const GET_LIMITS: u8 = 6;
 // `MPTCP_PM_ATTR_*`.
 const ADDR: u16 = 1;
+const RCV_ADD_ADDRS: u16 = 2;
 const SUBFLOWS: u16 = 3;
 // `MPTCP_PM_ADDR_ATTR_*`.
 const ADDR_FAMILY: u16 = 1;
@@ -55,6 +56,16 @@ pub struct Endpoint {
     pub backup: bool,
     /// To each address that the other end announces, and not to the first alone.
     pub mesh: bool,
+}
+
+/// What the kernel limits, of each connection; [`ENDPOINTS_MAX`] at most.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub(crate) enum Limit {
+    /// Addresses announced by the other end to which there may be subflows; the kernel's own is
+    /// none.
+    Announced,
+    /// Subflows beside the first; the kernel's own is two.
+    Subflows,
 }
 
 /// Whether this kernel gives MPTCP sockets: it was built with them, and `net.mptcp.enabled` is 1.
@@ -127,23 +138,23 @@ impl PathManager {
         }
     }
 
-    /// How many subflows a connection may have beside its first.
-    pub(crate) fn limit(&mut self) -> Result<u32, Error> {
+    /// How high a limit is.
+    pub(crate) fn limit(&mut self, which: Limit) -> Result<u32, Error> {
         let mut limit = None;
         let question =
             Question { family: self.family, command: GET_LIMITS, dump: false, attributes: &[] };
         let asked = self.netlink.ask(question, |answer| {
-            let subflows = answer.find(SUBFLOWS);
-            limit = limit.or_else(|| u32_of(subflows?));
+            let said = answer.find(which.attribute());
+            limit = limit.or_else(|| u32_of(said?));
         });
         asked.map_err(|error| Error::os("ask for MPTCP's limits", error))?;
         Ok(limit.unwrap_or(0))
     }
 
-    /// Changes that.
-    pub(crate) fn set_limit(&mut self, limit: u32) -> Result<(), Error> {
-        let told = self.tell(SET_LIMITS, &attribute(SUBFLOWS, &limit.to_ne_bytes()));
-        told.map_err(|error| Error::os("set MPTCP's limit of subflows", error))
+    /// Changes it; the other stays.
+    pub(crate) fn set_limit(&mut self, which: Limit, limit: u32) -> Result<(), Error> {
+        let told = self.tell(SET_LIMITS, &attribute(which.attribute(), &limit.to_ne_bytes()));
+        told.map_err(|error| Error::os("set MPTCP's limits", error))
     }
 
     /// Endpoints that somebody put there.
@@ -161,6 +172,15 @@ impl PathManager {
     fn tell(&mut self, command: u8, attributes: &[u8]) -> io::Result<()> {
         let family = self.family;
         self.netlink.ask(Question { family, command, dump: false, attributes }, |_| {})
+    }
+}
+
+impl Limit {
+    const fn attribute(self) -> u16 {
+        match self {
+            Self::Announced => RCV_ADD_ADDRS,
+            Self::Subflows => SUBFLOWS,
+        }
     }
 }
 

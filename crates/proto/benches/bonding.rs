@@ -35,10 +35,11 @@ use std::time::Instant as Clock;
 
 use pair::{Pair, links, udp};
 use rove_proto::blocks::Blocks;
-use rove_proto::bond::choice::{Scheduler, Tally};
 use rove_proto::bond::codel::Bound;
 use rove_proto::bond::entry::Entry;
-use rove_proto::bond::schedule::{Among, Given, Lines, Way};
+use rove_proto::bond::lines::{Among, Given, Lines};
+use rove_proto::bond::scheduler::Scheduler;
+use rove_proto::bond::way::{Tally, Way};
 use rove_proto::bond::{Mode, Numbers};
 use rove_proto::id::SocketId;
 use rove_proto::node::{Command, Event, Meta, Node};

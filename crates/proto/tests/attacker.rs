@@ -15,8 +15,8 @@ use std::net::{IpAddr, SocketAddr};
 use eve::insider::{INNER, Insider};
 use eve::{EVE, Eve, Fate, Seen, at, carries, pass, quiet, used};
 use pair::{DELAY, Datagram, GATEWAY, Pair, links, packet};
+use rove_proto::path::PATHS_MAX;
 use rove_proto::path::Trust;
-use rove_proto::peer::paths::PATHS_MAX;
 use rove_proto::time::Duration;
 use rove_proto::wire::Kind;
 

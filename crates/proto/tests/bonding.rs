@@ -12,8 +12,8 @@ use std::rc::Rc;
 
 use pair::bulk::{arrived, flow, packet};
 use pair::{Datagram, Nat, Pair, links, udp};
-use rove_proto::bond::choice::Scheduler;
 use rove_proto::bond::codel::Bound;
+use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::bond::{Mode, Recovery};
 use rove_proto::id::LinkId;
 use rove_proto::node::{Command, Link};

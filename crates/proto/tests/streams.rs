@@ -6,7 +6,7 @@ mod pair;
 
 use pair::{DELAY, Datagram, ELSEWHERE, GATEWAY, Pair, STREAM_PORTS, packet};
 use rove_proto::bond::Mode;
-use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::id::{LinkId, SocketId, Transport};
 use rove_proto::node::{Command, Event, Link, PathStatus, PeerState, StreamTo};
 use rove_proto::time::Duration;

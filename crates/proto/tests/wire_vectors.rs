@@ -3,7 +3,7 @@
 //! second implementation.)
 
 use rove_proto::bond::Recovery;
-use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::error::{CloseCode, DropReason};
 use rove_proto::id::{PathSerial, SessionIndex};
 use rove_proto::wire::control::{Control, End, Lease, Prefix};

@@ -109,11 +109,15 @@ fn a_rehearsal_does_without_a_link_and_tells_what_that_was_like() {
         let _gateway = lab.gateway();
         let invite = lab.invite("laptop");
         lab.rove("client", &format!("up {invite} --route 198.51.100.0/24")).ok();
+        let alone = lab.rove("client", "rehearse --unplug to-router").fails();
+        assert!(alone.contains("nothing is known to carry beside to-router"), "{alone}");
+        assert!(alone.contains("--force"), "{alone}");
         second_cable();
-        wait_until("there are two paths", || {
+        wait_until("there are two paths, and both were heard of", || {
             let paths: Value =
                 serde_json::from_str(&lab.rove("client", "paths --json").ok()).unwrap();
-            paths.as_array().unwrap().len() >= 2
+            let heard = paths.as_array().unwrap().iter().filter(|p| p["last_heard_ms"].is_u64());
+            heard.map(|path| path["link"].to_string()).collect::<BTreeSet<_>>().len() == 2
         });
         let in_use = order(&lab).0;
         let enough = Arc::new(AtomicBool::new(false));

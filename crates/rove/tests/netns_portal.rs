@@ -127,10 +127,12 @@ fn data_stays_on_the_link_that_carries_and_who_asks_for_nothing_is_told_of_nothi
         assert_eq!(status(&lab)["portals"][0]["link"], "second");
         assert_eq!(status(&lab)["carrying"], true);
         assert_eq!(download("client", WEB).unwrap(), pattern(300_000));
-        lab.rove("client", "down").ok();
 
         std::fs::write(lab.home("client").join("client.toml"), "[client]\nportal-check = false\n")
             .unwrap();
+        lab.rove("client", "reload").ok();
+        assert_eq!(page(&lab), "", "what was known is forgotten");
+        lab.rove("client", "down").ok();
         lab.rove("client", "up --route 198.51.100.0/24").ok();
         std::thread::sleep(Duration::from_secs(3));
         assert_eq!(page(&lab), "");

@@ -104,6 +104,33 @@ fn both_links_carry_and_what_is_the_kernels_is_as_before() {
 }
 
 #[test]
+fn a_mesh_has_a_subflow_to_each_address_of_the_gateway() {
+    in_namespace("a_mesh_has_a_subflow_to_each_address_of_the_gateway", || {
+        let lab = Lab::new("MPTCP, and a gateway with two addresses");
+        second_cable();
+        sh("ip -n gateway addr add 192.0.2.8/24 dev to-router
+            ip -n gateway mptcp limits set subflow 8
+            ip -n gateway mptcp endpoint add 192.0.2.8 signal");
+        let _gateway = lab.gateway();
+        serve_pattern("server", FILE, LEN);
+        let before = of_kernel();
+        up(&lab, &format!("{MPTCP}manager = \"full-mesh\"\n"));
+        let all = ["second", "second", "to-router", "to-router"];
+        wait_until("a subflow by each link to each address", || subflows(&lab) == all);
+        let told = lab.rove("client", "paths").ok();
+        for link in ["second", "to-router"] {
+            for address in ["192.0.2.1", "192.0.2.8"] {
+                let subflow = format!("subflow by {link} to {address}:");
+                assert!(told.contains(&subflow), "{subflow} is missing: {told}");
+            }
+        }
+        both_carry();
+        lab.rove("client", "down").ok();
+        assert_eq!(of_kernel(), before);
+    });
+}
+
+#[test]
 fn a_connection_goes_on_when_either_link_dies() {
     in_namespace("a_connection_goes_on_when_either_link_dies", || {
         let lab = Lab::new("MPTCP, and a link that dies");

@@ -1,6 +1,6 @@
 //! Who is in a world: how many clients, and what they make of what they have.
 
-use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::bond::{Mode, Spread};
 
 use super::host::Holding;

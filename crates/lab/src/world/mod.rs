@@ -55,7 +55,7 @@ pub use laws::Law;
 pub use op::{
     Attack, Found, Intercept, Machine, Network, Op, Overreach, Quality, Way, decode, generate,
 };
-pub use rove_proto::bond::choice::Scheduler;
+pub use rove_proto::bond::scheduler::Scheduler;
 pub use rove_proto::bond::{Manager, Mode, Spread};
 pub use rove_proto::flow::Hold;
 pub use streams::Known as StreamsKnown;

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::bond::{Manager, Mode, Spread};
 use rove_proto::flow::priority::Level;
 use rove_proto::flow::rules::Assist;

@@ -5,7 +5,7 @@
 //! ("swarm testing", Groce et al., ISSTA 2012): a run without restarts gets deeper into moves than
 //! one that has a bit of everything.
 
-use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::bond::{Mode, Spread};
 use rove_proto::flow::priority::Level;
 use rove_proto::flow::rules::Assist;

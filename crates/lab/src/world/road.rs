@@ -14,7 +14,7 @@ use super::streams::Known;
 use super::watch::Watch;
 use crate::emu::{End, Internet, IpPacket, LinkConfig, LinkId, MS, NodeId, SECOND};
 use crate::ground::{self, Call, Terrain};
-use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::bond::{Manager, Mode, Spread};
 use rove_proto::flow::Hold;
 use rove_proto::flow::live::Early;

@@ -207,7 +207,7 @@ impl Applier {
                 Item::Dns { .. } => self.reassert_dns(at)?,
                 Item::KillSwitch(_)
                 | Item::Sysctl { .. }
-                | Item::SubflowLimit(_)
+                | Item::MptcpLimit(..)
                 | Item::Subflow(_)
                 | Item::Nat { .. } => {}
             }
@@ -345,12 +345,12 @@ impl Applier {
         for mut item in items.drain(..) {
             let is_ours = self.entries.iter().any(|held| held.entry.item.same_place(&item));
             let is_wanted = match (&mut item, &mut manager) {
-                (Item::SubflowLimit(_) | Item::Subflow(_), None) => false,
+                (Item::MptcpLimit(..) | Item::Subflow(_), None) => false,
                 (Item::Subflow(endpoint), Some(manager)) => {
                     is_ours || !manager.has(endpoint.address)?
                 }
-                (Item::SubflowLimit(limit), Some(manager)) => {
-                    *limit = (*limit).max(manager.limit()?);
+                (Item::MptcpLimit(which, limit), Some(manager)) => {
+                    *limit = (*limit).max(manager.limit(*which)?);
                     true
                 }
                 _ => true,
@@ -377,8 +377,9 @@ impl Applier {
                 sysctl::read(key)
                     .map_err(|error| Error::os(format!("read the setting {key}"), error))?,
             ),
-            (Item::SubflowLimit(limit), None) => {
-                let before = PathManager::open()?.map(|mut manager| manager.limit()).transpose()?;
+            (Item::MptcpLimit(which, limit), None) => {
+                let manager = PathManager::open()?;
+                let before = manager.map(|mut manager| manager.limit(*which)).transpose()?;
                 Before::Limit(before.unwrap_or(*limit))
             }
             (_, None) => Before::Nothing,
@@ -422,7 +423,9 @@ fn install(
         Item::Sysctl { key, value } => sysctl::write(key, value),
         Item::Address { device, net } => routing::add_address(netlink, device, *net),
         Item::Route { net, target } => routing::add_route(netlink, *net, target, present),
-        Item::SubflowLimit(limit) => with_subflows(|manager| manager.set_limit(*limit)),
+        Item::MptcpLimit(which, limit) => {
+            with_subflows(|manager| manager.set_limit(*which, *limit))
+        }
         // A link that has gone since comes with the next plan, or not at all.
         Item::Subflow(endpoint) => match routing::index_of(&endpoint.link) {
             Ok(index) => with_subflows(|manager| manager.add(endpoint, index)),
@@ -460,12 +463,13 @@ fn remove(netlink: &mut Netlink, entry: &Entry, places: &Places) -> Result<(), E
         (Item::Route { net, .. }, _) => routing::remove_route(netlink, *net),
         (Item::Subflow(endpoint), _) => with_subflows(|manager| manager.remove(endpoint.address)),
         // Restored only where nobody else has set it since.
-        (Item::SubflowLimit(limit), Before::Limit(before)) => with_subflows(|manager| {
-            if manager.limit()? == *limit { manager.set_limit(*before) } else { Ok(()) }
+        (Item::MptcpLimit(which, limit), Before::Limit(before)) => with_subflows(|manager| {
+            let is_ours = manager.limit(*which)? == *limit;
+            if is_ours { manager.set_limit(*which, *before) } else { Ok(()) }
         }),
         (Item::Nat { .. }, _) => nft::remove_nat(),
         (Item::Rule { v6, kind }, _) => routing::remove_rule(netlink, *v6, *kind),
         (Item::Dns { device, .. }, Before::Dns(saved)) => dns::remove(device, saved, places),
-        (Item::Sysctl { .. } | Item::SubflowLimit(_) | Item::Dns { .. }, _) => Ok(()),
+        (Item::Sysctl { .. } | Item::MptcpLimit(..) | Item::Dns { .. }, _) => Ok(()),
     }
 }

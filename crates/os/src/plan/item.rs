@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::{Dns, Plan};
-use crate::mptcp::Endpoint;
+use crate::mptcp::{ENDPOINTS_MAX, Endpoint, Limit};
 
 /// One change of the host.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -38,9 +38,9 @@ pub(crate) enum Item {
         net: IpNet,
         target: Target,
     },
-    /// How many subflows an MPTCP connection may have beside its first, at least.
-    SubflowLimit(u32),
-    /// One of them.
+    /// What an MPTCP connection may have, at least.
+    MptcpLimit(Limit, u32),
+    /// From where it has a subflow.
     Subflow(Endpoint),
     /// The NAT's nftables table.
     Nat {
@@ -93,9 +93,10 @@ impl Item {
     /// Whether both stand in the same place, so that the one replaces the other.
     pub(crate) fn same_place(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::KillSwitch(_), Self::KillSwitch(_))
-            | (Self::Nat { .. }, Self::Nat { .. })
-            | (Self::SubflowLimit(_), Self::SubflowLimit(_)) => true,
+            (Self::KillSwitch(_), Self::KillSwitch(_)) | (Self::Nat { .. }, Self::Nat { .. }) => {
+                true
+            }
+            (Self::MptcpLimit(which, _), Self::MptcpLimit(other, _)) => which == other,
             (Self::Device { name, .. }, Self::Device { name: other, .. }) => name == other,
             (Self::Sysctl { key, .. }, Self::Sysctl { key: other, .. }) => key == other,
             (Self::Route { net, .. }, Self::Route { net: other, .. }) => net == other,
@@ -116,7 +117,7 @@ impl Item {
             Self::KillSwitch(_)
             | Self::Device { .. }
             | Self::Sysctl { .. }
-            | Self::SubflowLimit(_)
+            | Self::MptcpLimit(..)
             | Self::Nat { .. }
             | Self::Dns { .. } => false,
         }
@@ -144,10 +145,7 @@ pub(crate) fn items(plan: &Plan) -> Vec<Item> {
     let links = plan.link_addresses.iter();
     items.extend(links.map(|(device, net)| Item::Address { device: device.clone(), net: *net }));
     push_routes(plan, &mut items);
-    if let Ok(limit @ 1..) = u32::try_from(plan.subflows.len()) {
-        items.push(Item::SubflowLimit(limit));
-        items.extend(plan.subflows.iter().cloned().map(Item::Subflow));
-    }
+    push_subflows(plan, &mut items);
     if !plan.masquerade.is_empty() {
         let networks = sorted(truncated(&plan.masquerade));
         items.push(Item::Nat { device: device.clone(), networks });
@@ -156,6 +154,22 @@ pub(crate) fn items(plan: &Plan) -> Vec<Item> {
         items.push(Item::Dns { device: device.clone(), dns: dns.clone() });
     }
     sorted(items)
+}
+
+/// Subflows, and room for them: for as many as the kernel allows where each is to go to each
+/// address of the other end, of which nobody knows here how many it will announce.
+fn push_subflows(plan: &Plan, items: &mut Vec<Item>) {
+    if plan.subflows.is_empty() {
+        return;
+    }
+    let is_mesh = plan.subflows.iter().any(|endpoint| endpoint.mesh);
+    let count = if is_mesh { ENDPOINTS_MAX } else { plan.subflows.len() };
+    let limit = u32::try_from(count).unwrap_or(u32::MAX);
+    if is_mesh {
+        items.push(Item::MptcpLimit(Limit::Announced, limit));
+    }
+    items.push(Item::MptcpLimit(Limit::Subflows, limit));
+    items.extend(plan.subflows.iter().cloned().map(Item::Subflow));
 }
 
 fn push_routes(plan: &Plan, items: &mut Vec<Item>) {

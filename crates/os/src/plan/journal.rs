@@ -93,7 +93,7 @@ impl Journal {
         let rebooted = contents.boot != boot();
         if rebooted {
             entries.retain(|entry| {
-                let is_gone = matches!(entry.item, Item::SubflowLimit(_) | Item::Subflow(_));
+                let is_gone = matches!(entry.item, Item::MptcpLimit(..) | Item::Subflow(_));
                 !is_gone && !matches!(entry.before, Before::Sysctl(_))
             });
         }

@@ -9,7 +9,7 @@ use super::{
     journal::{Before, Entry, Journal},
     *,
 };
-use crate::links::LinkKind;
+use crate::{links::LinkKind, mptcp::Limit};
 
 fn nets(nets: &[&str]) -> Vec<IpNet> {
     nets.iter().map(|net| net.parse().unwrap()).collect()
@@ -53,14 +53,21 @@ fn subflows_are_endpoints_and_room_for_them() {
     let subflows = vec![endpoint("192.0.2.7", false), endpoint("2001:db8::7", true)];
     let plan = Plan { subflows, routes: Vec::new(), ..plan() };
     let items = items(&plan);
-    let [Item::SubflowLimit(2), Item::Subflow(v4), Item::Subflow(v6)] = &items[2..] else {
+    let [Item::MptcpLimit(Limit::Subflows, 2), Item::Subflow(v4), Item::Subflow(v6)] = &items[2..]
+    else {
         panic!("{items:?}");
     };
     assert_eq!((v4, v6), (&plan.subflows[0], &plan.subflows[1]));
     assert!(!items[3].is_ipv6() && items[4].is_ipv6());
     let changed = Item::Subflow(endpoint("192.0.2.7", true));
     assert!(changed.same_place(&items[3]) && !changed.same_place(&items[4]));
-    assert!(Item::SubflowLimit(7).same_place(&items[2]));
+    assert!(Item::MptcpLimit(Limit::Subflows, 7).same_place(&items[2]));
+    assert!(!Item::MptcpLimit(Limit::Announced, 7).same_place(&items[2]));
+    // To how many addresses they go is for the other end to say.
+    let mesh = plan.subflows.iter().cloned().map(|one| mptcp::Endpoint { mesh: true, ..one });
+    let mesh = super::item::items(&Plan { subflows: mesh.collect(), ..plan.clone() });
+    let limits = [Limit::Announced, Limit::Subflows].map(|which| Item::MptcpLimit(which, 8));
+    assert_eq!(mesh[2..4], limits);
     let many = vec![plan.subflows[0].clone(); mptcp::ENDPOINTS_MAX + 1];
     assert!(why(&Plan { subflows: many, ..plan }).contains("more than 8 subflows"));
 }
@@ -72,7 +79,7 @@ fn what_the_kernel_forgot_of_subflows_is_not_taken_from_others() {
     let address = "192.0.2.7".parse().unwrap();
     let endpoint = mptcp::Endpoint { link, address, backup: false, mesh: false };
     let entries = [
-        Entry { item: Item::SubflowLimit(4), before: Before::Limit(2) },
+        Entry { item: Item::MptcpLimit(Limit::Subflows, 4), before: Before::Limit(2) },
         Entry { item: Item::Subflow(endpoint), before: Before::Nothing },
     ];
     let journal = Journal::new(dir.path());
@@ -140,7 +147,7 @@ fn what_is_both_route_and_exclusion_is_excluded() {
             | Item::Device { .. }
             | Item::Sysctl { .. }
             | Item::Address { .. }
-            | Item::SubflowLimit(_)
+            | Item::MptcpLimit(..)
             | Item::Subflow(_)
             | Item::Nat { .. }
             | Item::Rule { .. }

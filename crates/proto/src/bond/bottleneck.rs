@@ -17,7 +17,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::path::PathId;
+use crate::path::{PATHS_MAX, PathId};
 use crate::time::{Duration, Instant};
 
 /// Delays are compared so often.
@@ -36,9 +36,6 @@ const ONE: f64 = 0.2;
 const TWO: f64 = 0.5;
 /// For so long companions stay where nothing varies.
 const REMEMBERED: Duration = Duration::from_secs(30);
-/// The most paths that are compared: all that a peer has.
-const PATHS_MAX: usize = 16;
-
 /// The queues of all paths that carry together, and what is known of them.
 #[derive(Debug, Default)]
 pub struct Bottlenecks {

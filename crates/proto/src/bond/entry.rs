@@ -12,10 +12,11 @@
 use std::collections::VecDeque;
 
 use super::BUCKETS;
-use super::codel::{Bound, Codel, Sentence, mark};
+use super::codel::{Bound, Codel, Sentence};
 use crate::blocks::Blocks;
 use crate::blocks::parcel::{PACKET_MAX, Parcel};
 use crate::time::{Duration, Instant};
+use crate::wire::ecn;
 use crate::wire::inner::{InnerPacket, MAX_PACKET};
 
 /// Bytes that may wait in all, with what is remembered of each packet: what 1 Gbit/s brings in
@@ -288,7 +289,7 @@ impl Entry {
                 && match sentence {
                     Sentence::Pass => true,
                     Sentence::Tell => {
-                        let is_marked = mark(slot.packet.packet_mut());
+                        let is_marked = ecn::mark(slot.packet.packet_mut());
                         self.marked += u64::from(is_marked);
                         is_marked
                     }

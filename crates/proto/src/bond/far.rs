@@ -16,7 +16,7 @@
 //! neither what they send nor how they control it.
 
 use super::BUCKETS;
-use super::schedule::Way;
+use super::way::Way;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-use super::super::choice::Tally;
 use super::*;
+use crate::bond::way::Tally;
 
 const START: Instant = Instant::from_nanos(3_000_000_000);
 const MBIT: f64 = 125_000.0;

@@ -1,97 +1,35 @@
 //! Many links as one: what waits for a turn, who goes where, and how it becomes a sequence again.
 //!
 //! Out: packets wait at the tunnel's `entry`, each flow in a queue of its own, until a path has
-//! need of one; `choice` says which path gets it, by the scheduler that the client asked for, and
-//! `schedule` keeps it until that one may carry it. In: `reorder` puts in sequence what came by
-//! several paths, or a second time. Knows packets, times and rates, not addresses or keys: the peer
-//! says which paths there are, and each path's congestion controller how much it carries.
+//! need of one; the `scheduler` that the client asked for says which path gets it, `numbers` what
+//! its place in the sequence is, and `lines` keep it until that path may carry it. In: `reorder`
+//! puts in sequence what came by several paths, or a second time. Knows packets, times and rates,
+//! not addresses or keys: the peer says which paths there are, and each path's congestion
+//! controller how much it carries.
 
 pub mod bottleneck;
-pub mod choice;
 pub mod codel;
 pub mod entry;
 pub mod far;
+pub mod lines;
+mod numbers;
 pub mod reorder;
-pub mod schedule;
+pub mod scheduler;
+mod settings;
+pub mod way;
 
 use crate::blocks::Blocks;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
 use bottleneck::Bottlenecks;
-use choice::Scheduler;
 use codel::Bound;
 use entry::Entry;
 use far::Far;
-use schedule::{Lines, Way};
-
-/// What is made of the links that a client has.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Mode {
-    /// One path carries, and no other is prepared: where it dies, one is looked for then.
-    Single,
-    /// One path carries; by every other link one is proven ahead of need.
-    Backup,
-    /// What every link can carry, together.
-    #[default]
-    Full,
-}
-
-/// What a flow has by having its losses mended.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Recovery {
-    /// What the links carry in sum: as much of it may wait at the entry as lasts until a gap is
-    /// mended.
-    #[default]
-    Throughput,
-    /// A short queue at the entry, as if nothing were mended, and less of the sum where something
-    /// is lost.
-    Latency,
-}
-
-impl Recovery {
-    /// Its number on the wire (docs/spec/wire.md, section 4).
-    pub const fn number(self) -> u8 {
-        self as u8
-    }
-
-    /// The one with that number on the wire; `None` for one of a later version.
-    pub const fn numbered(number: u8) -> Option<Self> {
-        match number {
-            0 => Some(Self::Throughput),
-            1 => Some(Self::Latency),
-            _ => None,
-        }
-    }
-}
-
-/// Which paths carry together, where the mode is [`Mode::Full`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Spread {
-    /// From which links to which of the gateway's addresses.
-    pub manager: Manager,
-    /// How many paths lead from one address to the other, each by a port of its own; 1 to
-    /// [`SUBFLOWS_MAX`].
-    pub subflows: u8,
-}
-
-/// What decides which paths there are (Lukaszewski's thesis, 2.2.2: the path managers of MPTCP).
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Manager {
-    /// Each link has its best.
-    #[default]
-    OnePerLink,
-    /// Each link has one to each of the gateway's addresses.
-    FullMesh,
-}
-
-/// Paths from one address to another.
-pub const SUBFLOWS_MAX: u8 = 4;
-
-impl Default for Spread {
-    fn default() -> Self {
-        Self { manager: Manager::default(), subflows: 1 }
-    }
-}
+use lines::Lines;
+pub use numbers::Numbers;
+use scheduler::Scheduler;
+pub use settings::{Manager, Mode, Recovery, SUBFLOWS_MAX, Spread};
+use way::Way;
 
 /// Flow buckets in one direction of a session.
 pub const BUCKETS: usize = 256;
@@ -167,27 +105,5 @@ impl Bond {
         let waited = self.entry.clear(blocks) + self.lines.clear(blocks);
         *self = Self { scheduler: self.scheduler, recovery: self.recovery, ..Self::default() };
         waited
-    }
-}
-
-/// The next number of each bucket's sequence, in one direction of an epoch.
-#[derive(Clone, Debug, Default)]
-pub struct Numbers {
-    next: Vec<u32>,
-}
-
-impl Numbers {
-    /// The number of the bucket's next packet.
-    pub fn take(&mut self, bucket: u8) -> u32 {
-        self.next.resize(BUCKETS, 0);
-        let next = &mut self.next[usize::from(bucket)];
-        let number = *next;
-        *next = number.wrapping_add(1);
-        number
-    }
-
-    /// How many numbers of the bucket were taken; wraps.
-    pub fn taken(&self, bucket: u8) -> u32 {
-        self.next.get(usize::from(bucket)).copied().unwrap_or(0)
     }
 }

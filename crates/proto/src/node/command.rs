@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::{Node, PEERS_MAX, PeerConfig};
-use crate::bond::choice::Scheduler;
+use crate::bond::scheduler::Scheduler;
 use crate::bond::{Mode, Recovery, Spread};
 use crate::crypto::Status;
 use crate::error::{CloseCode, DropReason};

@@ -5,6 +5,7 @@
 //! is above the least of the last half minute is the queue. Two clocks that differ by 20 millionths
 //! make an error of 0.6 ms in that time. A queue that never went away for so long is not seen.
 
+use super::FRESH;
 use crate::time::{Duration, Instant};
 
 /// In how many parts the least is remembered, of which the oldest is forgotten,
@@ -15,9 +16,6 @@ const PART: Duration = Duration::from_secs(5);
 const REMEMBERED: Duration = Duration::from_secs(PARTS as u64 * PART.as_secs());
 /// What lies further apart is no queue: one of the clocks was set, or another process answers.
 const QUEUE_MAX: Duration = Duration::from_secs(30);
-/// What was not measured for longer is not so any more.
-const FRESH: Duration = Duration::from_secs(2);
-
 /// The way from this node to the peer.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Delay {

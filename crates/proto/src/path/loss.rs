@@ -1,9 +1,7 @@
 //! What part of what left by a path did not arrive, as feedback shows it.
 
-use crate::time::{Duration, Instant};
-
-/// What was not measured for longer is not told as what is.
-const FRESH: Duration = Duration::from_secs(2);
+use super::FRESH;
+use crate::time::Instant;
 
 /// Loss of a path as an exponentially weighted mean over the intervals between feedback frames.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -41,6 +39,7 @@ impl Loss {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Duration;
 
     #[test]
     fn what_was_not_measured_lately_is_not_known() {

@@ -39,6 +39,11 @@ pub const AMPLIFICATION: u64 = 3;
 /// carries nothing.
 pub const SILENCE_GRACE: Duration = Duration::from_millis(200);
 
+/// Paths of one session at most.
+pub const PATHS_MAX: usize = 16;
+/// What was not measured for longer is not told as what is.
+const FRESH: Duration = Duration::from_secs(2);
+
 /// Names a path within its peer; never reused within a session, never on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PathId(pub u32);
@@ -72,8 +77,8 @@ pub enum Health {
         /// When the silence was noticed.
         since: Instant,
     },
-    /// Given up: its address is gone, or the peer says so. A gateway that hears of it again takes it
-    /// back.
+    /// Given up: its address is gone, or the peer says so. A gateway that hears of it again takes
+    /// it back.
     Gone,
 }
 

@@ -2,13 +2,11 @@
 //!
 //! Measured where they arrive, by the clock there. Says what was carried, not what could be.
 
+use super::FRESH;
 use crate::time::{Duration, Instant};
 
 /// Over how long it is measured at least.
 const WINDOW: Duration = Duration::from_millis(500);
-/// What was not measured for longer is not so any more.
-const FRESH: Duration = Duration::from_secs(2);
-
 /// The rate of one direction of a path.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Rate {

@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 
 use super::connector::Candidate;
-use super::{Context, Event, Peer, Side};
+use super::{Context, Event, Peer, Role};
 use crate::id::Transport;
 use crate::outbox::Route;
 use crate::path::{Health, Path};
@@ -50,7 +50,7 @@ impl Peer {
 
     /// Client: the gateway is reached at these from now on.
     pub(super) fn take_addresses(&mut self, cx: &mut Context<'_>, addresses: Vec<SocketAddr>) {
-        let Side::Gateway(connector) = &mut self.side else { return };
+        let Role::Client(connector) = &mut self.role else { return };
         if connector.announced != addresses {
             connector.announced.clone_from(&addresses);
             cx.tell(Event::Announced { peer: self.key, addresses });
@@ -64,7 +64,7 @@ impl Peer {
 
     /// Client: where the gateway is sought first, for the indices that this may take.
     pub(super) fn note_home(&mut self) {
-        if let (Side::Gateway(connector), Some(epoch)) = (&self.side, &mut self.epochs.current) {
+        if let (Role::Client(connector), Some(epoch)) = (&self.role, &mut self.epochs.current) {
             let first = |v4| connector.remotes().find(|at| at.is_ipv4() == v4);
             epoch.home = [true, false].map(|v4| first(v4).map(|at| at.ip()));
         }
@@ -95,7 +95,7 @@ impl Peer {
 
     /// Client: the way that the gateway asks for, by the link in use; `None` if that is in use.
     fn target(&self) -> Option<Candidate> {
-        let Side::Gateway(connector) = &self.side else { return None };
+        let Role::Client(connector) = &self.role else { return None };
         let path = self.paths.active().filter(|path| path.transport() == Transport::Udp)?;
         let Route { local, remote, .. } = path.route;
         let wanted = connector.announced_for(remote)?;
@@ -105,7 +105,7 @@ impl Peer {
 
     /// Client: a path to an address that the gateway has left for good is of no more use.
     fn leave_retired(&mut self, cx: &mut Context<'_>) {
-        let Side::Gateway(connector) = &self.side else { return };
+        let Role::Client(connector) = &self.role else { return };
         let active = self.paths.active_id();
         let known: Vec<_> = connector.remotes().collect();
         let retired = |path: &&Path| Some(path.id) != active && !known.contains(&path.route.remote);

@@ -10,10 +10,11 @@ use super::index::EpochId;
 use super::{Context, Peer};
 use crate::blocks::parcel::Parcel;
 use crate::bond::Bond;
-use crate::bond::choice;
 use crate::bond::entry::{QUANTUM, Stay, WAIT_MAX};
 use crate::bond::far::COPIES;
-use crate::bond::schedule::{Among, Given, Way};
+use crate::bond::lines::{Among, Given};
+use crate::bond::scheduler;
+use crate::bond::way::Way;
 use crate::error::DropReason;
 use crate::flow::live::Allowance;
 use crate::flow::priority::Level;
@@ -424,7 +425,7 @@ impl Peer {
             }
             let chosen = scheduler.choose(cx.now, ways, given.len, Duration::ZERO);
             let place =
-                chosen.or_else(|| choice::earliest(cx.now, ways, given.len, Duration::ZERO));
+                chosen.or_else(|| scheduler::earliest(cx.now, ways, given.len, Duration::ZERO));
             lines.push(&mut ways[place.unwrap_or_default()], given, packet);
         }
     }

@@ -12,7 +12,7 @@ use super::connector::{Attempt, Candidate, OpenSocket, Round, STREAMS_MAX};
 use super::epoch::{Agreed, Epoch};
 use super::epochs::PENDING_TIME;
 use super::index::EpochId;
-use super::{Context, Event, Peer, PeerState, Side, StreamTo};
+use super::{Context, Event, Peer, PeerState, Role, StreamTo};
 use crate::crypto::{EpochKeys, Hello, Initiator, Status, Welcome};
 use crate::error::{CloseCode, DropReason};
 use crate::id::{LinkId, Transport};
@@ -48,7 +48,7 @@ const _: () = assert!(ANSWER_TIME.as_secs() < PENDING_TIME.as_secs());
 impl Peer {
     /// The user wants a session with the peer, a gateway.
     pub(crate) fn want(&mut self, cx: &mut Context<'_>) {
-        if let Side::Gateway(connector) = &mut self.side {
+        if let Role::Client(connector) = &mut self.role {
             connector.set_wanted(true);
         }
         self.connect(cx);
@@ -57,7 +57,7 @@ impl Peer {
     /// Asks for a session, by every candidate. No effect while already asking, while there is
     /// no link, or when no session is wanted.
     pub(super) fn connect(&mut self, cx: &mut Context<'_>) {
-        let Side::Gateway(connector) = &mut self.side else { return };
+        let Role::Client(connector) = &mut self.role else { return };
         if !connector.wanted || connector.is_trying() || connector.links.is_empty() {
             return;
         }
@@ -73,7 +73,7 @@ impl Peer {
         if matches!(self.state, PeerState::Down(_)) {
             return;
         }
-        if let Side::Gateway(connector) = &mut self.side
+        if let Role::Client(connector) = &mut self.role
             && let Some(round) = &mut connector.round
         {
             (round.next, round.pause) = (cx.now, PAUSE_FIRST);
@@ -85,7 +85,7 @@ impl Peer {
 
     /// Replaces the gateway's addresses.
     pub(crate) fn set_remotes(&mut self, cx: &mut Context<'_>, remotes: Vec<SocketAddr>) {
-        if let Side::Gateway(connector) = &mut self.side
+        if let Role::Client(connector) = &mut self.role
             && connector.remotes != remotes
         {
             connector.remotes = remotes;
@@ -103,7 +103,7 @@ impl Peer {
         streams: Vec<StreamTo>,
         alone: bool,
     ) {
-        if let Side::Gateway(connector) = &mut self.side
+        if let Role::Client(connector) = &mut self.role
             && (&connector.streams, connector.streams_alone) != (&streams, alone)
         {
             (connector.streams, connector.streams_alone) = (streams, alone);
@@ -115,7 +115,7 @@ impl Peer {
     /// Data goes by a stream to where the gateway is not reached any more: it is asked by the new
     /// ones at once, and the old one carries until it has answered.
     fn follow_by_stream(&mut self, cx: &mut Context<'_>) {
-        let Side::Gateway(connector) = &mut self.side else { return };
+        let Role::Client(connector) = &mut self.role else { return };
         let stale = self.paths.active().is_some_and(|path| {
             let to = path.route.remote;
             path.transport() == Transport::Stream
@@ -138,7 +138,7 @@ impl Peer {
         if self.epochs.current.is_some() {
             self.try_elsewhere(cx);
         }
-        let Side::Gateway(connector) = &self.side else { return };
+        let Role::Client(connector) = &self.role else { return };
         if self.epochs.current.is_none() || connector.is_trying() {
             self.reconnect(cx);
         }
@@ -156,7 +156,7 @@ impl Peer {
     /// the old one would be lost.
     pub(super) fn call_off(&mut self, cx: &mut Context<'_>) {
         let is_due = self.needs_keys(cx.now);
-        if let Side::Gateway(connector) = &mut self.side
+        if let Role::Client(connector) = &mut self.role
             && connector.is_trying()
             && !is_due
         {
@@ -176,7 +176,7 @@ impl Peer {
         let works = works.map(|path| (path.link, path.route));
         loop {
             let epoch = EpochId(self.next_epoch + 1);
-            let Side::Gateway(connector) = &mut self.side else { return };
+            let Role::Client(connector) = &mut self.role else { return };
             let Some(round) = &mut connector.round else { return };
             if round.next > cx.now {
                 return;
@@ -219,7 +219,7 @@ impl Peer {
             }
             self.next_epoch = epoch.0;
             let in_use = works.filter(|(link, route)| {
-                let Side::Gateway(connector) = &self.side else { return false };
+                let Role::Client(connector) = &self.role else { return false };
                 connector.candidate_of(*link, route) == Some(candidate)
             });
             self.attempt(cx, epoch, candidate, in_use.map(|(_, route)| route));
@@ -230,7 +230,7 @@ impl Peer {
     /// can answer there. If this end asks for a session anyway it asks there now: its own pauses
     /// may be a minute long by now, and are for when nothing is heard.
     pub(super) fn meet(&mut self, cx: &mut Context<'_>, id: PathId) {
-        let (Side::Gateway(connector), Some(path)) = (&self.side, self.paths.get(id)) else {
+        let (Role::Client(connector), Some(path)) = (&self.role, self.paths.get(id)) else {
             return;
         };
         let route = path.route;
@@ -251,7 +251,7 @@ impl Peer {
         candidate: Candidate,
         in_use: Option<Route>,
     ) {
-        let Side::Gateway(connector) = &mut self.side else { return };
+        let Role::Client(connector) = &mut self.role else { return };
         let route = match in_use {
             Some(route) => route,
             None => Route {
@@ -315,7 +315,7 @@ impl Peer {
         epoch: EpochId,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
-        let Side::Gateway(connector) = &mut self.side else {
+        let Role::Client(connector) = &mut self.role else {
             return Err(DropReason::BadHandshake);
         };
         let attempts = connector.round.iter_mut().flat_map(|round| &mut round.attempts);
@@ -339,7 +339,7 @@ impl Peer {
         epoch: EpochId,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
-        let Side::Gateway(connector) = &mut self.side else {
+        let Role::Client(connector) = &mut self.role else {
             return Err(DropReason::BadHandshake);
         };
         let round = connector.round.as_mut().ok_or(DropReason::BadHandshake)?;
@@ -371,7 +371,7 @@ impl Peer {
         welcome: &Welcome,
         keys: EpochKeys,
     ) {
-        let Side::Gateway(connector) = &mut self.side else { return };
+        let Role::Client(connector) = &mut self.role else { return };
         let started = connector.round.as_ref().map_or(attempt.sent_at, |round| round.started);
         connector.stop(cx.indices);
         connector.token = None;
@@ -479,7 +479,7 @@ impl Peer {
     /// The gateway refused. Some refusals pass with time, others need a person.
     fn refused(&mut self, cx: &mut Context<'_>, attempt: Attempt, status: Status) {
         cx.indices.revoke(attempt.indices);
-        let Side::Gateway(connector) = &mut self.side else { return };
+        let Role::Client(connector) = &mut self.role else { return };
         connector.refused = Some(status);
         match status {
             Status::StaleCounter { highest } => {
@@ -511,7 +511,7 @@ impl Peer {
 
     /// Closes the sockets that neither a path nor an attempt uses.
     pub(super) fn close_unused_sockets(&mut self, cx: &mut Context<'_>) {
-        let Side::Gateway(connector) = &mut self.side else { return };
+        let Role::Client(connector) = &mut self.role else { return };
         let mut kept = std::mem::take(&mut connector.sockets);
         let lost = connector.lost.map(|lost| lost.route.socket);
         kept.retain(|&OpenSocket { socket, .. }| {

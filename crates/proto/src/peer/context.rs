@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::announce::Announced;
 use super::index::IndexTable;
 use super::status::PeerState;
-use crate::bond::choice::Scheduler;
+use crate::bond::scheduler::Scheduler;
 use crate::bond::{Mode, Recovery, Spread};
 use crate::crypto::{Floor, RestartKey, Rng, StaticSecret, Status, Token};
 use crate::error::{DropReason, Drops, PeerError};

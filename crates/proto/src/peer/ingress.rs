@@ -7,7 +7,7 @@ use super::epochs::Standing;
 use super::index::{EpochId, Lead};
 use super::live::Came;
 use super::order::VOIDS_MAX;
-use super::{Context, Event, Peer, Side};
+use super::{Context, Event, Peer, Role};
 use crate::error::{DropReason, PeerError};
 use crate::flow::Verdict;
 use crate::flow::live::Early;
@@ -441,7 +441,7 @@ impl Peer {
             };
             match message {
                 Control::Lease(lease) => {
-                    if let Side::Gateway(connector) = &mut self.side {
+                    if let Role::Client(connector) = &mut self.role {
                         connector.lease = Some(lease.clone());
                         cx.tell(Event::Leased { peer: self.key, lease });
                     }

@@ -9,7 +9,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::egress::Load;
-use super::{Context, Peer, Side};
+use super::{Context, Peer, Role};
 use crate::id::{LinkId, Transport};
 use crate::outbox::Route;
 use crate::path::{Health, Path, PathId, Trust};
@@ -97,7 +97,7 @@ impl NatTimeout {
 impl Peer {
     /// When a client behind a NAT must send something by `path`, the one in use.
     pub(super) fn keepalive_due(&self, least: Option<Duration>, path: &Path) -> Option<Instant> {
-        let Side::Gateway(connector) = &self.side else { return None };
+        let Role::Client(connector) = &self.role else { return None };
         let wanted = path.natted && self.paths.active_id() == Some(path.id);
         if !wanted || path.health != Health::Good {
             return None;
@@ -107,13 +107,13 @@ impl Peer {
 
     /// Whether the path is there to learn by, and for nothing else.
     pub(super) fn is_nat_test(&self, id: PathId) -> bool {
-        let Side::Gateway(connector) = &self.side else { return false };
+        let Role::Client(connector) = &self.role else { return false };
         connector.nat.test.is_some_and(|test| test.path == id)
     }
 
     /// When a question about the NAT is over.
     pub(super) fn nat_test_due(&self) -> Option<Instant> {
-        let Side::Gateway(connector) = &self.side else { return None };
+        let Role::Client(connector) = &self.role else { return None };
         Some(connector.nat.test.as_ref()?.late)
     }
 
@@ -126,7 +126,7 @@ impl Peer {
             return;
         }
         let (id, of) = (path.id, path.link.zip(path.route.local));
-        let Side::Gateway(connector) = &mut self.side else { return };
+        let Role::Client(connector) = &mut self.role else { return };
         let nat = &mut connector.nat;
         let elsewhere = nat.of != of;
         let old = if elsewhere { nat.test.take().map(|test| test.path) } else { None };
@@ -161,14 +161,14 @@ impl Peer {
 
     /// Something else was sent: the session is not idle.
     pub(super) const fn not_idle(&mut self) {
-        if let Side::Gateway(connector) = &mut self.side {
+        if let Role::Client(connector) = &mut self.role {
             connector.nat.in_a_row = 0;
         }
     }
 
     /// Begins to ask about the next length, by a path beside `id`.
     fn learn(&mut self, cx: &mut Context<'_>, id: PathId) {
-        let (Some(least), Side::Gateway(connector)) = (cx.config.keepalive, &self.side) else {
+        let (Some(least), Role::Client(connector)) = (cx.config.keepalive, &self.role) else {
             return;
         };
         if connector.nat.test.is_none()
@@ -181,13 +181,13 @@ impl Peer {
     /// Opens the path to learn by, like `id` but for its socket, and challenges it once, by a small
     /// datagram: to prove an address at full size would cost more than what is learned by it.
     fn test_by_new_path(&mut self, cx: &mut Context<'_>, id: PathId, length: Duration, tries: u8) {
-        let Side::Gateway(connector) = &self.side else { return };
+        let Role::Client(connector) = &self.role else { return };
         let like = self.paths.get(id).filter(|path| path.transport() == Transport::Udp);
         let candidate = like.and_then(|path| connector.candidate_of(path.link, &path.route));
         if self.paths.has_room()
             && let Some(candidate) = candidate
             && let Some(path) = self.open_path(cx, candidate)
-            && let Side::Gateway(connector) = &mut self.side
+            && let Role::Client(connector) = &mut self.role
         {
             let late = cx.now + GRACE;
             connector.nat.test = Some(Test { path, length, tries, token: None, late });
@@ -198,7 +198,7 @@ impl Peer {
     /// A path answered a challenge. If it is the one to learn by, the question follows.
     pub(super) fn ask_nat(&mut self, cx: &mut Context<'_>, id: PathId) {
         let token = cx.random();
-        let Side::Gateway(connector) = &mut self.side else { return };
+        let Role::Client(connector) = &mut self.role else { return };
         let ready = |test: &&mut Test| test.path == id && test.token.is_none();
         let Some(test) = connector.nat.test.as_mut().filter(ready) else { return };
         (test.token, test.late) = (Some(token), cx.now + test.length + GRACE);
@@ -216,7 +216,7 @@ impl Peer {
         token: u64,
     ) -> bool {
         let still = self.nat_tested();
-        let Side::Gateway(connector) = &mut self.side else { return false };
+        let Role::Client(connector) = &mut self.role else { return false };
         let nat = &mut connector.nat;
         let asked = |test: &mut Test| test.path == id && test.token == Some(token);
         let Some(test) = nat.test.take_if(asked) else { return false };
@@ -249,7 +249,7 @@ impl Peer {
     /// An answer that stays away for too long: once more, then the length counts as too much.
     fn lose_nat_test(&mut self, cx: &mut Context<'_>) {
         let still = self.nat_tested();
-        let Side::Gateway(connector) = &mut self.side else { return };
+        let Role::Client(connector) = &mut self.role else { return };
         let nat = &mut connector.nat;
         let late = |test: &mut Test| test.late <= cx.now;
         let Some(test) = nat.test.take_if(late) else { return };
@@ -268,7 +268,7 @@ impl Peer {
     /// Whether the NAT that is being asked about is the one in front of the path in use, and is
     /// asked by another path.
     fn nat_tested(&self) -> bool {
-        let Side::Gateway(connector) = &self.side else { return false };
+        let Role::Client(connector) = &self.role else { return false };
         let tested = connector.nat.test.as_ref().map(|test| test.path);
         self.paths.active().is_some_and(|path| {
             let same = connector.nat.of == path.link.zip(path.route.local);
@@ -286,7 +286,7 @@ impl Peer {
     /// The gateway saw this end's mapping. One that changed while nobody spoke was forgotten.
     pub(super) fn observed_by_gateway(&mut self, id: PathId, observed: SocketAddr) {
         let active = self.paths.active_id() == Some(id);
-        let Side::Gateway(connector) = &mut self.side else { return };
+        let Role::Client(connector) = &mut self.role else { return };
         let nat = &mut connector.nat;
         if !active {
             return;

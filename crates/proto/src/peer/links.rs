@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 
 use super::connector::Candidate;
 use super::trust::Distrust;
-use super::{Context, Link, Peer, Side};
+use super::{Context, Link, Peer, Role};
 use crate::id::Transport;
 use crate::outbox::Route;
 use crate::path::rtt::Rtt;
@@ -35,7 +35,7 @@ impl Peer {
     /// Client: the usable links are these now. Paths whose link or address went are gone; with
     /// the active one gone the session moves at once.
     pub(crate) fn links_changed(&mut self, cx: &mut Context<'_>, links: &[Link]) {
-        let Side::Gateway(connector) = &mut self.side else { return };
+        let Role::Client(connector) = &mut self.role else { return };
         if !connector.links.iter().map(|link| link.id).eq(links.iter().map(|link| link.id)) {
             // The shell's newest word on its links counts more than what they did before.
             connector.distrusted.iter_mut().for_each(Distrust::forgive);
@@ -138,7 +138,7 @@ impl Peer {
 
     pub(super) fn rank(&self, path: &Path) -> Rank {
         let stream = path.transport() == Transport::Stream;
-        let Side::Gateway(connector) = &self.side else {
+        let Role::Client(connector) = &self.role else {
             return Rank { stream, distrusted: false, link: 0, elsewhere: false };
         };
         let link = connector.links.iter().position(|link| Some(link.id) == path.link);
@@ -157,7 +157,7 @@ impl Peer {
     /// Client: a path by the best candidate that has none yet. `None` when there is no such
     /// candidate or no index is left.
     pub(super) fn open_next_path(&mut self, cx: &mut Context<'_>) -> Option<PathId> {
-        let Side::Gateway(connector) = &self.side else { return None };
+        let Role::Client(connector) = &self.role else { return None };
         let usable =
             |path: &&Path| path.health != Health::Gone && path.transport() == Transport::Udp;
         let taken: Vec<_> = self
@@ -179,7 +179,7 @@ impl Peer {
         cx: &mut Context<'_>,
         candidate: Candidate,
     ) -> Option<PathId> {
-        let Side::Gateway(connector) = &mut self.side else { return None };
+        let Role::Client(connector) = &mut self.role else { return None };
         if !self.epochs.current.as_ref()?.has_spare_index() {
             return None;
         }

@@ -13,8 +13,8 @@
 use std::collections::VecDeque;
 
 use super::egress::Load;
-use super::{Context, EpochId, Peer, Side};
-use crate::bond::schedule::Way;
+use super::{Context, EpochId, Peer};
+use crate::bond::way::Way;
 use crate::error::DropReason;
 use crate::flow;
 use crate::flow::classify::Class;
@@ -424,7 +424,7 @@ impl Peer {
         view: &InnerView,
         packet: &InnerPacket<'_>,
     ) {
-        if matches!(self.side, Side::Gateway(_)) {
+        if !self.at_gateway() {
             self.live.flows.observe(now, way, view, packet);
         }
     }
@@ -445,7 +445,7 @@ impl Peer {
             return;
         }
         self.live.flows.set_early(early.clone());
-        if matches!(self.side, Side::Gateway(_)) && self.epochs.current.is_some() {
+        if !self.at_gateway() && self.epochs.current.is_some() {
             self.control.push(now, &Control::Early(early.ends().to_vec()));
         }
     }

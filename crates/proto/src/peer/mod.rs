@@ -54,7 +54,7 @@ use std::net::SocketAddr;
 
 use zeroize::Zeroizing;
 
-use crate::bond::choice::Scheduler;
+use crate::bond::scheduler::Scheduler;
 use crate::bond::{Bond, Recovery};
 use crate::error::{CloseCode, DropReason, PeerError};
 use crate::flow::Flows;
@@ -114,7 +114,7 @@ pub(crate) struct Peer {
     key: PeerKey,
     psk: Option<Zeroizing<[u8; 32]>>,
     access: Access,
-    side: Side,
+    role: Role,
     epochs: Epochs,
     next_epoch: u32,
     established: Option<Instant>,
@@ -160,13 +160,13 @@ pub(crate) struct Peer {
     state: PeerState,
 }
 
-/// Who asks whom.
+/// What this node is to the peer.
 #[derive(Debug)]
-enum Side {
-    /// The peer asks.
-    Client { lease: Lease },
-    /// This node asks.
-    Gateway(Box<Connector>),
+enum Role {
+    /// Its gateway: the peer asks, and is given this.
+    Gateway { lease: Lease },
+    /// Its client: this node asks.
+    Client(Box<Connector>),
 }
 
 impl Peer {
@@ -177,10 +177,10 @@ impl Peer {
         flows: Flows,
         live: Live,
     ) -> Self {
-        let side = match config.side {
-            SideConfig::Client { lease } => Side::Client { lease },
+        let role = match config.side {
+            SideConfig::Client { lease } => Role::Gateway { lease },
             SideConfig::Gateway { remotes, counter, token, advertise } => {
-                Side::Gateway(Box::new(Connector::new(remotes, counter, token, advertise)))
+                Role::Client(Box::new(Connector::new(remotes, counter, token, advertise)))
             }
         };
         Self {
@@ -188,7 +188,7 @@ impl Peer {
             key: config.key,
             psk: config.psk,
             access: config.access,
-            side,
+            role,
             epochs: Epochs::default(),
             next_epoch: 0,
             established: None,
@@ -234,9 +234,9 @@ impl Peer {
         self.epochs.add_pending(epoch, cx.indices);
     }
 
-    /// Whether this end of the session is the gateway's: the peer is a client.
+    /// Whether this node is the gateway of the two.
     pub(crate) const fn at_gateway(&self) -> bool {
-        matches!(self.side, Side::Client { .. })
+        matches!(self.role, Role::Gateway { .. })
     }
 
     /// A name for the epoch of a handshake that begins.
@@ -252,7 +252,7 @@ impl Peer {
             self.break_promises(cx);
         }
         self.forget_session(cx);
-        if let Side::Gateway(connector) = &mut self.side {
+        if let Role::Client(connector) = &mut self.role {
             connector.set_wanted(false);
             connector.stop(cx.indices);
         }
@@ -276,21 +276,21 @@ impl Peer {
             | PeerError::EpochExhausted
             | PeerError::TimedOut => None,
         };
-        match (down, &mut self.side) {
-            (Some(code), Side::Gateway(connector)) => {
+        match (down, &mut self.role) {
+            (Some(code), Role::Client(connector)) => {
                 connector.set_wanted(false);
                 connector.stop(cx.indices);
                 self.close_unused_sockets(cx);
                 self.set_state(cx, PeerState::Down(code));
             }
-            (None, Side::Gateway(_)) => self.connect(cx),
-            (_, Side::Client { .. }) => self.refresh_state(cx),
+            (None, Role::Client(_)) => self.connect(cx),
+            (_, Role::Gateway { .. }) => self.refresh_state(cx),
         }
     }
 
     fn forget_session(&mut self, cx: &mut Context<'_>) {
         let proof = self.restart_proof();
-        if let Side::Gateway(connector) = &mut self.side {
+        if let Role::Client(connector) = &mut self.role {
             connector.lost = proof.or(connector.lost);
         }
         self.epochs.clear(cx.indices);
@@ -350,13 +350,13 @@ impl Peer {
         let mut paths: Vec<_> = self.paths.iter().map(|path| self.path_status(path)).collect();
         paths.sort_by_key(|path| !path.in_use);
         debug_assert!(paths.iter().filter(|p| p.in_use).count() <= usize::from(active.is_some()));
-        let (handshaking, lease) = match &self.side {
-            Side::Client { lease } => (false, Some(lease.clone())),
-            Side::Gateway(connector) => (connector.is_trying(), connector.lease.clone()),
+        let (handshaking, lease) = match &self.role {
+            Role::Gateway { lease } => (false, Some(lease.clone())),
+            Role::Client(connector) => (connector.is_trying(), connector.lease.clone()),
         };
-        let refused = match &self.side {
-            Side::Client { .. } => None,
-            Side::Gateway(connector) => connector.refused,
+        let refused = match &self.role {
+            Role::Gateway { .. } => None,
+            Role::Client(connector) => connector.refused,
         };
         PeerStatus {
             peer: self.key,
@@ -392,7 +392,7 @@ impl Peer {
         self.renumber(cx);
         self.calls = rest::Calls::default();
         self.followed = 0; // it may be another process that asks now
-        if let Side::Gateway(connector) = &mut self.side {
+        if let Role::Client(connector) = &mut self.role {
             connector.last_words = retransmit::LastWords::default();
         }
         self.note_home();
@@ -401,15 +401,15 @@ impl Peer {
     /// What a gateway tells a client at the beginning of an epoch, and a client its gateway: also
     /// that nothing lies behind it, since what ran there before may have said otherwise.
     fn introduce(&mut self, cx: &mut Context<'_>) {
-        match &self.side {
-            Side::Client { lease } => {
+        match &self.role {
+            Role::Gateway { lease } => {
                 self.control.push(cx.now, &Control::Lease(lease.clone()));
                 self.hand_out_restart_tokens(cx, PathSerial(0));
                 self.announced = 0; // it may be another process that listens now
                 self.announce(cx);
                 self.bond.recovery = Recovery::default();
             }
-            Side::Gateway(connector) => {
+            Role::Client(connector) => {
                 let routes = Control::Routes(connector.advertise.clone());
                 self.say_early(cx.now);
                 self.control.push(cx.now, &routes);

@@ -8,7 +8,7 @@
 use super::egress::Load;
 use super::epochs::Standing;
 use super::index::Lead;
-use super::{Context, Event, Peer, Side};
+use super::{Context, Event, Peer, Role};
 use crate::error::DropReason;
 use crate::id::{LinkId, SocketId, Transport};
 use crate::outbox::Route;
@@ -50,7 +50,7 @@ impl Peer {
                 lane.path = Some(path.id);
                 self.reach_changed = true;
             }
-            if newest && latest && matches!(self.side, Side::Client { .. }) {
+            if newest && latest && matches!(self.role, Role::Gateway { .. }) {
                 path.speaks_again();
             }
             if answered {
@@ -66,7 +66,7 @@ impl Peer {
         if !newest && lane.path.is_some() {
             return None;
         }
-        if let Side::Gateway(connector) = &self.side
+        if let Role::Client(connector) = &self.role
             && !connector.has_socket(route.socket)
         {
             return None; // received in one batch with what ended its socket
@@ -156,7 +156,7 @@ impl Peer {
     /// Sends one challenge, padded to `size` bytes.
     pub(super) fn challenge(&mut self, cx: &mut Context<'_>, id: PathId, size: usize) {
         let token = cx.random();
-        let client = matches!(self.side, Side::Gateway(_));
+        let client = !self.at_gateway();
         let prefer = client && self.paths.active_id() == Some(id);
         let others_gone =
             self.paths.iter().all(|path| path.id == id || path.health == Health::Gone);
@@ -269,7 +269,7 @@ impl Peer {
         let (id, before) = (path.id, path.trust);
         let was_silent = matches!(path.health, Health::Silent { .. });
         path.proved(cx.now, answer);
-        if matches!(self.side, Side::Client { .. }) {
+        if matches!(self.role, Role::Gateway { .. }) {
             path.speaks_again();
         }
         self.reach_changed = true;
@@ -377,7 +377,7 @@ impl Peer {
             // Says "reach me here", and again until that is answered, whatever was asked before.
             if let Some(path) = self.paths.get_mut(id) {
                 path.probes = Probes::default();
-                if let Side::Gateway(connector) = &mut self.side
+                if let Role::Client(connector) = &mut self.role
                     && path.is_proven()
                     && path.transport() == Transport::Udp
                 {
@@ -415,9 +415,9 @@ impl Peer {
 
     /// Whether a path leads by `socket`, or an attempt may be answered there.
     pub(crate) fn uses(&self, socket: SocketId) -> bool {
-        let opened = match &self.side {
-            Side::Gateway(connector) => connector.has_socket(socket),
-            Side::Client { .. } => false,
+        let opened = match &self.role {
+            Role::Client(connector) => connector.has_socket(socket),
+            Role::Gateway { .. } => false,
         };
         opened || self.paths.uses(socket)
     }
@@ -436,7 +436,7 @@ impl Peer {
         for &id in &lost {
             self.lose_path(cx, id);
         }
-        if let Side::Gateway(connector) = &mut self.side {
+        if let Role::Client(connector) = &mut self.role {
             connector.forget_socket(cx.now, socket, cx.indices);
         }
         if !lost.is_empty() && self.paths.active().is_none_or(|path| path.health == Health::Gone) {
@@ -447,7 +447,7 @@ impl Peer {
             lost.iter().for_each(|&id| self.remove_path(cx, id));
         }
         // Nor does one that was to be ready: another way by that link is.
-        if let (Side::Gateway(connector), false) = (&mut self.side, beside.is_empty()) {
+        if let (Role::Client(connector), false) = (&mut self.role, beside.is_empty()) {
             beside.into_iter().for_each(|of| connector.next_turn(of));
             self.stand_by(cx);
         }
@@ -459,7 +459,7 @@ impl Peer {
     /// gone but for their remote end: the kernel chooses the source, and the client is told by a
     /// challenge from there. Where the one in use leads to the same host, a spare one is let go.
     pub(crate) fn locals_changed(&mut self, cx: &mut Context<'_>, locals: &[std::net::IpAddr]) {
-        if matches!(self.side, Side::Gateway(_)) {
+        if !self.at_gateway() {
             return;
         }
         let mut moved = Vec::new();

@@ -3,12 +3,8 @@
 
 use crate::id::{SocketId, Transport};
 use crate::outbox::Route;
-use crate::path::{Health, Path, PathId, Trust};
+use crate::path::{Health, PATHS_MAX, Path, PathId, Trust};
 
-/// Paths of one session; for a new one the least of those not in use is given up: those that are
-/// gone first, then those that are silent, then what was not heard of for longest. A claim, which
-/// was heard of just now, is kept: else two of them push each other out for ever.
-pub const PATHS_MAX: usize = 16;
 /// All places of [`Paths::take_changed`].
 pub(super) const ALL: u16 = u16::MAX;
 
@@ -141,7 +137,9 @@ impl Paths {
         self.list.len() < PATHS_MAX
     }
 
-    /// Adds a path. Returns one that had to make room.
+    /// Adds a path. Returns one that had to make room, the least of those not in use: one that is
+    /// gone, else silent, else what was not heard of for longest. A claim, which was heard of just
+    /// now, is kept: else two of them push each other out for ever.
     pub(crate) fn add(&mut self, path: Path) -> Option<Path> {
         self.change_all();
         let given_up = if self.list.len() >= PATHS_MAX {

@@ -6,7 +6,7 @@
 //! 2.4 f), and nothing is said of packets that the peer may not send at all: they may not be its
 //! own.
 
-use super::{Context, Peer, Side};
+use super::{Context, Peer, Role};
 use crate::time::{Duration, Instant};
 use crate::wire::icmp::{self, Unreached};
 use crate::wire::inner::{InnerPacket, InnerView};
@@ -60,7 +60,7 @@ impl Peer {
         if !matches!(view.protocol, icmp::ICMP | icmp::ICMPV6) {
             return;
         }
-        let Side::Gateway(connector) = &self.side else { return };
+        let Role::Client(connector) = &self.role else { return };
         let gateway = connector.lease.as_ref().map_or(&[][..], |lease| &lease.gateway);
         if let Some(unreached) = Unreached::parse(view, packet) {
             self.flows.hear_unreached(&unreached, gateway.contains(&unreached.by));

@@ -6,7 +6,7 @@
 //! stream or a NAT's memory leads to asks before that whether the gateway is still there: nobody
 //! could call it.
 
-use super::{Context, Peer, PeerState, Side};
+use super::{Context, Peer, PeerState, Role};
 use crate::error::PeerError;
 use crate::id::Transport;
 use crate::path::Path;
@@ -54,8 +54,8 @@ impl Peer {
 
     fn end_of_silence(&self, persistence: Duration) -> Option<(Instant, Outcome)> {
         self.established?;
-        let (hundredths, outcome) = match (&self.side, self.paths.active()) {
-            (Side::Gateway(connector), Some(path))
+        let (hundredths, outcome) = match (&self.role, self.paths.active()) {
+            (Role::Client(connector), Some(path))
                 if is_quiet(path) && !connector.is_trying() && self.waiting.len() == 0 =>
             {
                 if can_be_called(path) {
@@ -114,7 +114,7 @@ impl Peer {
 
     /// Client: whether it still rests, with no keys and nothing under way.
     pub(super) fn rests(&self) -> bool {
-        let Side::Gateway(connector) = &self.side else { return false };
+        let Role::Client(connector) = &self.role else { return false };
         self.state == PeerState::Resting && !connector.is_trying()
     }
 

@@ -4,7 +4,7 @@
 //! old keys until the new ones are used.
 
 use super::epoch::Epoch;
-use super::{Context, Event, Peer, Side};
+use super::{Context, Event, Peer, Role};
 use crate::error::DropReason;
 use crate::id::{PathSerial, SessionIndex};
 use crate::outbox::Route;
@@ -88,7 +88,7 @@ impl Peer {
         route: Route,
         notice: RestartNotice,
     ) -> Result<(), DropReason> {
-        let Side::Gateway(connector) = &mut self.side else { return Err(DropReason::BadHandshake) };
+        let Role::Client(connector) = &mut self.role else { return Err(DropReason::BadHandshake) };
         let current = self.epochs.current.as_ref().zip(self.paths.by_route(&route));
         let current = current.and_then(|(epoch, path)| Proof::of(epoch, path));
         let same = |at: &Route| (at.socket, at.remote) == (route.socket, route.remote);

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use super::index::EpochId;
-use super::{Context, Peer, Side};
+use super::{Context, Peer, Role};
 use crate::error::{DropReason, Drops};
 use crate::id::PathSerial;
 use crate::outbox::REST;
@@ -98,13 +98,19 @@ impl Lost {
         self.bytes += owed.kept.whole_len();
         self.queue(&owed).push_back(owed);
         while self.bytes > KEPT_BYTES_MAX {
-            let Self { small, frames, unheard, .. } = self;
-            let oldest = [unheard, frames, small].into_iter().find_map(VecDeque::pop_front);
-            let Some(oldest) = oldest else { return };
+            // Of keys that the peer may not have it hears nothing.
+            let unheard = self.unheard.pop_front();
+            let Some(oldest) = unheard.or_else(|| self.pop_known()) else { return };
             self.bytes -= oldest.kept.whole_len();
-            self.leave_out(&oldest);
             drops.count(DropReason::QueueFull);
         }
+    }
+
+    /// The oldest under keys that the peer has will not leave, and the peer is told so.
+    fn pop_known(&mut self) -> Option<Owed> {
+        let oldest = self.frames.pop_front().or_else(|| self.small.pop_front())?;
+        self.leave_out(&oldest);
+        Some(oldest)
     }
 
     fn pop(&mut self) -> Option<Owed> {
@@ -173,7 +179,7 @@ impl Peer {
         let path = self.paths.get_mut(id).filter(|path| path.health != Health::Gone);
         let Some(path) = path else { return };
         path.health = Health::Gone;
-        if let Side::Gateway(connector) = &mut self.side
+        if let Role::Client(connector) = &mut self.role
             && let Some(epoch) = &mut self.epochs.current
         {
             let lanes = epoch.rx.values_mut().filter(|lane| lane.path == Some(id));
@@ -201,15 +207,15 @@ impl Peer {
 
     /// Client: what is to be said beside "reach me here".
     pub(super) fn last_words(&self) -> &[Feedback] {
-        match &self.side {
-            Side::Gateway(connector) => &connector.last_words.words,
-            Side::Client { .. } => &[],
+        match &self.role {
+            Role::Client(connector) => &connector.last_words.words,
+            Role::Gateway { .. } => &[],
         }
     }
 
     /// Client: the gateway has answered what was said at `asked_at` by the path in use.
     pub(super) fn last_words_heard(&mut self, asked_at: Instant) {
-        if let Side::Gateway(connector) = &mut self.side
+        if let Role::Client(connector) = &mut self.role
             && asked_at >= connector.last_words.since
         {
             connector.last_words.words.clear();
@@ -383,7 +389,6 @@ impl Peer {
             && let Some(owed) = self.lost.unheard.pop_front()
         {
             self.lost.bytes -= owed.kept.whole_len();
-            self.lost.leave_out(&owed);
             cx.drops.count(DropReason::NoRoute);
         }
         for lane in self.epochs.receiving().flat_map(|epoch| &mut epoch.tx) {

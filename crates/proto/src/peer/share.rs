@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use super::epochs::Standing;
 use super::links::is_fresh;
-use super::{Context, Peer, Side};
-use crate::bond::choice::Scheduler;
+use super::{Context, Peer, Role};
+use crate::bond::scheduler::Scheduler;
 use crate::bond::{Mode, Recovery};
 use crate::flow::Assists;
 use crate::flow::rules::Assist;
@@ -193,7 +193,7 @@ impl Peer {
 
     /// Gateway: the client shares its data among paths, this one with them or not.
     pub(super) fn take_sharing(&mut self, now: Instant, id: Option<PathId>, beside: bool) {
-        if let (Side::Client { .. }, Some(id)) = (&self.side, id) {
+        if let (Role::Gateway { .. }, Some(id)) = (&self.role, id) {
             self.set_shared(now, id, beside);
         }
     }

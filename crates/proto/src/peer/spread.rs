@@ -8,7 +8,7 @@
 
 use super::connector::Candidate;
 use super::standby::SPARES_MAX;
-use super::{Context, Peer, Side};
+use super::{Context, Peer, Role};
 use crate::bond::{Manager, Mode, SUBFLOWS_MAX};
 use crate::id::{LinkId, Transport};
 use crate::path::{Health, Path, PathId};
@@ -24,7 +24,7 @@ impl Peer {
     /// by it beside the one in use. On a stream that stands in for UDP, all over UDP, and in mode
     /// `full` a stream by each other link.
     pub(super) fn spares(&self) -> Vec<Candidate> {
-        let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
+        let (Role::Client(connector), Some(active)) = (&self.role, self.paths.active()) else {
             return Vec::new();
         };
         if self.is_without_udp() {
@@ -55,13 +55,13 @@ impl Peer {
 
     /// Whether data goes by a stream for want of UDP, which is wanted.
     pub(super) fn is_without_udp(&self) -> bool {
-        let Side::Gateway(connector) = &self.side else { return self.paths.is_on_stream() };
+        let Role::Client(connector) = &self.role else { return self.paths.is_on_stream() };
         self.paths.is_on_stream() && !connector.streams_alone
     }
 
     /// By each link other than the one in use a stream like the one that carries.
     fn streams_beside(&self) -> Vec<Candidate> {
-        let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
+        let (Role::Client(connector), Some(active)) = (&self.role, self.paths.active()) else {
             return Vec::new();
         };
         let Some(way) = connector.candidate_of(active.link, &active.route) else {
@@ -76,7 +76,7 @@ impl Peer {
     /// Whether by each link there is a path to each of the gateway's addresses. Streams are one per
     /// link: what they lead to is one host.
     pub(super) fn is_mesh(&self) -> bool {
-        let Side::Gateway(connector) = &self.side else { return false };
+        let Role::Client(connector) = &self.role else { return false };
         !connector.streams_alone
             && connector.mode == Mode::Full
             && connector.spread.manager == Manager::FullMesh
@@ -84,7 +84,7 @@ impl Peer {
 
     /// By each link to each address where the gateway says that it is reached, or else is known.
     fn mesh(&self) -> Vec<Candidate> {
-        let Side::Gateway(connector) = &self.side else { return Vec::new() };
+        let Role::Client(connector) = &self.role else { return Vec::new() };
         let is_told = |way: &Candidate| connector.announced.contains(&way.remote);
         let tells = |way: &Candidate| connector.announced_for(way.remote).is_some();
         connector.candidates().filter(|way| is_told(way) || !tells(way)).collect()
@@ -93,7 +93,7 @@ impl Peer {
     /// By each link other than the one in use, in each family, the way whose turn it is; beside a
     /// stream the best over UDP as well, which takes its place when it is answered.
     fn one_per_link(&self) -> Vec<Candidate> {
-        let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
+        let (Role::Client(connector), Some(active)) = (&self.role, self.paths.active()) else {
             return Vec::new();
         };
         let in_use = connector.links.iter().position(|link| Some(link.id) == active.link);
@@ -118,7 +118,7 @@ impl Peer {
 
     /// Of each link the way that carries.
     fn leaders(&self) -> Vec<Candidate> {
-        let Side::Gateway(connector) = &self.side else { return Vec::new() };
+        let Role::Client(connector) = &self.role else { return Vec::new() };
         let best = |link| {
             let able = self.paths.iter().filter(|path| path.is_able() && path.link == Some(link));
             let best = able.min_by_key(|path| self.place(path))?;
@@ -130,7 +130,7 @@ impl Peer {
     /// Finds out which paths are kept for the ways to prove ahead: of more than are wanted those
     /// that carry.
     pub(super) fn mark_spares(&mut self) {
-        let Side::Gateway(connector) = &self.side else { return };
+        let Role::Client(connector) = &self.role else { return };
         let mut wanted = connector.spares.clone();
         let mut paths: Vec<&Path> =
             self.paths.iter().filter(|path| self.may_be_spare(path)).collect();
@@ -143,14 +143,14 @@ impl Peer {
                 kept.push(path.id);
             }
         }
-        if let Side::Gateway(connector) = &mut self.side {
+        if let Role::Client(connector) = &mut self.role {
             connector.spare_paths = kept;
         }
     }
 
     /// How many of the paths there are lead by `way`, that in use and what is gone left out.
     pub(super) fn spares_by(&self, way: Candidate) -> usize {
-        let Side::Gateway(connector) = &self.side else { return 0 };
+        let Role::Client(connector) = &self.role else { return 0 };
         let leads = |path: &&Path| connector.candidate_of(path.link, &path.route) == Some(way);
         self.paths.iter().filter(|path| self.may_be_spare(path)).filter(leads).count()
     }
@@ -164,7 +164,7 @@ impl Peer {
     /// When a path that is proven and not wanted any more is let go. In mode `backup` it stays: it
     /// may be of use, and costs nothing.
     pub(super) fn left_over_due(&self, path: &Path) -> Option<Instant> {
-        let Side::Gateway(connector) = &self.side else { return None };
+        let Role::Client(connector) = &self.role else { return None };
         let is_left_over = connector.mode != Mode::Backup
             && (path.transport() == Transport::Udp || connector.streams_alone)
             && path.congestion.is_none()
@@ -176,7 +176,7 @@ impl Peer {
 
     /// Client: whether `path` is one of those that carry together in mode `full`.
     pub(super) fn is_to_share(&self, now: Instant, path: &Path) -> bool {
-        let Side::Gateway(connector) = &self.side else { return false };
+        let Role::Client(connector) = &self.role else { return false };
         // Where none carries, what is known of each is what there is to begin with again.
         let may_return = || path.may_return(now) || !self.paths.iter().any(Path::is_able);
         let keeps = path.congestion.is_some()
@@ -233,7 +233,7 @@ impl Peer {
     /// Whether the path's link carries beside others; one that stands by does only if none of
     /// those is there.
     fn is_for_all(&self, path: &Path) -> bool {
-        let Side::Gateway(connector) = &self.side else { return false };
+        let Role::Client(connector) = &self.role else { return false };
         let stands_by = |path: &Path| connector.stands_by(path.link);
         let in_use = || self.paths.active().filter(|active| active.is_able());
         !stands_by(path)

@@ -7,13 +7,13 @@
 
 use super::connector::Candidate;
 use super::links::FRESH;
-use super::{Context, Peer, Side};
+use super::{Context, Peer, Role};
 use crate::id::{LinkId, Transport};
 use crate::path::probe::Probes;
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 
-/// Paths that are kept beside each other: the rest of [`PATHS_MAX`](super::paths::PATHS_MAX) is for
+/// Paths that are kept beside each other: the rest of [`PATHS_MAX`](crate::path::PATHS_MAX) is for
 /// moves and questions.
 pub(super) const SPARES_MAX: usize = 12;
 /// How long after it was heard of last a spare path is asked, while anybody speaks.
@@ -47,10 +47,10 @@ pub(super) fn turn_time(number: u32, ways: usize) -> Duration {
 impl Peer {
     /// Client: opens a path by every link that has none, so that it is proven before it is needed.
     pub(super) fn stand_by(&mut self, cx: &mut Context<'_>) {
-        let Side::Gateway(connector) = &mut self.side else { return };
+        let Role::Client(connector) = &mut self.role else { return };
         (connector.mode, connector.spread) = (cx.config.mode, cx.config.spread);
         let wanted = self.spares();
-        let Side::Gateway(connector) = &mut self.side else { return };
+        let Role::Client(connector) = &mut self.role else { return };
         connector.spares.clone_from(&wanted);
         self.mark_spares();
         self.drop_overdue(cx); // what is not wanted any more was perhaps asked for long enough
@@ -58,7 +58,7 @@ impl Peer {
             return;
         }
         for (place, &candidate) in wanted.iter().enumerate() {
-            let Side::Gateway(connector) = &self.side else { return };
+            let Role::Client(connector) = &self.role else { return };
             let before = wanted[..place].iter().filter(|way| **way == candidate).count();
             if self.spares_by(candidate) > before || connector.failed_lately(cx.now, candidate) {
                 continue;
@@ -78,7 +78,7 @@ impl Peer {
     /// A path from where `way` begins that leads to another of the gateway's addresses, which is
     /// not wanted any more and never answered.
     fn unanswered_beside(&self, way: Candidate) -> Option<PathId> {
-        let Side::Gateway(connector) = &self.side else { return None };
+        let Role::Client(connector) = &self.role else { return None };
         let beside = |path: &&Path| {
             let of = connector.candidate_of(path.link, &path.route);
             let same = of.is_some_and(|of| Candidate { remote: way.remote, ..of } == way);
@@ -124,7 +124,7 @@ impl Peer {
     /// this link or another reaches it, then the rest; behind them the streams, if that link is to
     /// carry beside others whatever it lets pass.
     pub(super) fn ways_by(&self, link: LinkId, v4: bool) -> Vec<Candidate> {
-        let (Side::Gateway(connector), Some(active)) = (&self.side, self.paths.active()) else {
+        let (Role::Client(connector), Some(active)) = (&self.role, self.paths.active()) else {
             return Vec::new();
         };
         let reached = |way: &Candidate| {
@@ -162,7 +162,7 @@ impl Peer {
     /// turn by that link.
     pub(super) fn turn_due(&self, path: &Path) -> Option<Instant> {
         let since = path.probes.asking_since()?;
-        let Side::Gateway(connector) = &self.side else { return None };
+        let Role::Client(connector) = &self.role else { return None };
         let by_turns = self.paths.active_id() != Some(path.id) && !self.is_without_udp();
         let spare = by_turns && !self.is_mesh() && self.is_spare(path);
         let of = (path.link?, path.route.local?.is_ipv4());
@@ -183,7 +183,7 @@ impl Peer {
     /// been asked for as long already.
     pub(super) fn take_turns(&mut self, cx: &mut Context<'_>) {
         while let Some((id, of)) = self.turn_over(cx.now)
-            && let Side::Gateway(connector) = &mut self.side
+            && let Role::Client(connector) = &mut self.role
         {
             connector.next_turn(of);
             self.stand_by_at(cx, id, of);
@@ -192,7 +192,7 @@ impl Peer {
 
     /// When a stream that is to be ready, and failed, is tried again: while anybody speaks.
     pub(super) fn retry_due(&self) -> Option<Instant> {
-        let Side::Gateway(connector) = &self.side else { return None };
+        let Role::Client(connector) = &self.role else { return None };
         // Hardly anything fails: that is looked at before who leads where.
         let failed =
             connector.spares.iter().filter_map(|way| Some((way, connector.retry_at(way)?)));
@@ -204,7 +204,7 @@ impl Peer {
     /// Tries it.
     pub(super) fn retry_streams(&mut self, cx: &mut Context<'_>) {
         if self.retry_due().is_some_and(|due| due <= cx.now)
-            && let Side::Gateway(connector) = &mut self.side
+            && let Role::Client(connector) = &mut self.role
         {
             connector.forgive_failures(cx.now); // tried once, whatever comes of it
             self.stand_by(cx);
@@ -243,7 +243,7 @@ impl Peer {
     /// There are other links, other addresses, or another path in use: the best ways come first
     /// again.
     pub(super) fn begin_turns(&mut self) {
-        if let Side::Gateway(connector) = &mut self.side {
+        if let Role::Client(connector) = &mut self.role {
             connector.turns.clear();
         }
     }
@@ -251,7 +251,7 @@ impl Peer {
     /// Whether `path` is one of those that are to be proven ahead: it is asked for as long as that
     /// takes.
     pub(super) fn is_spare(&self, path: &Path) -> bool {
-        let Side::Gateway(connector) = &self.side else { return false };
+        let Role::Client(connector) = &self.role else { return false };
         connector.spare_paths.contains(&path.id)
     }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::Peer;
-use crate::bond::choice::Scheduler;
+use crate::bond::scheduler::Scheduler;
 use crate::crypto::{Profile, Status};
 use crate::error::CloseCode;
 use crate::flow;

@@ -3,12 +3,12 @@
 use super::egress::Load;
 use super::epoch::Epoch;
 use super::moving::CLAIM_TIME;
-use super::paths::PATHS_MAX;
 use super::standby::SPARE_ASKED;
-use super::{Config, Context, Peer, Side};
+use super::{Config, Context, Peer, Role};
 use crate::error::{DropReason, PeerError};
 use crate::id::Transport;
 use crate::outbox::Draft;
+use crate::path::PATHS_MAX;
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 use crate::wire::frame::Frame;
@@ -56,6 +56,10 @@ pub enum Reason {
     Waiting,
     /// A path that may carry what waits for its turn.
     Pace,
+    /// Something that counts as lost, or may leave again.
+    Repair,
+    /// A copy of what must not be late.
+    Copy,
     /// A gap in a sequence that was held open for long enough.
     Order,
     /// An open connection whose other end is spoken for.
@@ -76,9 +80,9 @@ impl Peer {
     /// The same, but for what waits until a path may carry it.
     fn due_beside_pace(&self, config: &Config) -> Option<(Instant, Reason)> {
         let (cx_keepalive, persistence) = (config.keepalive, config.persistence_timeout);
-        let connector = match &self.side {
-            Side::Gateway(connector) => connector.due(),
-            Side::Client { .. } => None,
+        let connector = match &self.role {
+            Role::Client(connector) => connector.due(),
+            Role::Gateway { .. } => None,
         };
         let epoch = self.epochs.current.as_ref();
         let owed = self.epochs.all_receiving().flat_map(|epoch| epoch.rx.values());
@@ -90,10 +94,10 @@ impl Peer {
             (control, Reason::Control),
             (self.epochs.due(), Reason::Epoch),
             (self.waiting.due(), Reason::Waiting),
-            (self.lost_due(), Reason::Waiting),
-            (self.late_due(), Reason::Pace),
+            (self.lost_due(), Reason::Repair),
+            (self.late_due(), Reason::Repair),
             (self.rescue_due(), Reason::Silence),
-            (self.twin_due(), Reason::Pace),
+            (self.twin_due(), Reason::Copy),
             (self.bond.entry.due(), Reason::Waiting),
             (self.order_due(), Reason::Order),
             (self.flows.due(), Reason::Flow),
@@ -214,14 +218,14 @@ impl Peer {
     /// a spare one.
     fn silent_step_due(&self, path: &Path) -> Option<Instant> {
         let Health::Silent { since } = path.health else { return None };
-        match &self.side {
-            Side::Gateway(connector) => {
+        match &self.role {
+            Role::Client(connector) => {
                 if self.paths.active_id() != Some(path.id) {
                     return (!self.is_spare(path)).then_some(since + SPARE_ASKED);
                 }
                 connector.can_try().then_some(since + HANDSHAKE_AFTER)
             }
-            Side::Client { .. } => None,
+            Role::Gateway { .. } => None,
         }
     }
 

@@ -4,7 +4,7 @@
 //! The only link is used however bad it is. A word of the shell's on the order of its links counts
 //! more.
 
-use super::{Context, Peer, Side};
+use super::{Context, Peer, Role};
 use crate::id::LinkId;
 use crate::path::{Health, PathId};
 use crate::time::{Duration, Instant};
@@ -70,7 +70,7 @@ impl Peer {
     }
 
     fn distrust_link(&mut self, now: Instant, link: LinkId) {
-        let Side::Gateway(connector) = &mut self.side else { return };
+        let Role::Client(connector) = &mut self.role else { return };
         let list = &mut connector.distrusted;
         let before = list.iter().find(|bad| bad.link == link && now < bad.end() + DISTRUST_MAX);
         let length = before.map_or(DISTRUST, |bad| (bad.length * 2).min(DISTRUST_MAX));
@@ -83,7 +83,7 @@ impl Peer {
 
     /// When a link is trusted again.
     pub(super) fn trust_due(&self) -> Option<Instant> {
-        let Side::Gateway(connector) = &self.side else { return None };
+        let Role::Client(connector) = &self.role else { return None };
         connector.distrusted.iter().filter(|bad| !bad.over).map(Distrust::end).min()
     }
 
@@ -92,7 +92,7 @@ impl Peer {
         if self.trust_due().is_none_or(|due| due > cx.now) {
             return;
         }
-        if let Side::Gateway(connector) = &mut self.side {
+        if let Role::Client(connector) = &mut self.role {
             for bad in &mut connector.distrusted {
                 bad.over |= bad.end() <= cx.now;
             }

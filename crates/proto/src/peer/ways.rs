@@ -6,9 +6,9 @@
 use super::paths::ALL;
 use super::{Context, Peer};
 use crate::bond::Recovery;
-use crate::bond::choice::{self, Scheduler, Tally};
 use crate::bond::codel::Bound;
-use crate::bond::schedule::Way;
+use crate::bond::scheduler::{self, Scheduler};
+use crate::bond::way::{Tally, Way};
 use crate::path::{Path, PathId, delay};
 use crate::time::{Duration, Instant};
 
@@ -33,12 +33,12 @@ impl Peer {
 
     /// The path by which something that leaves now arrives first.
     pub(super) fn quickest(&mut self, cx: &Context<'_>, len: usize) -> Option<PathId> {
-        self.chosen(cx, |ways| choice::quickest(cx.now, ways, len))
+        self.chosen(cx, |ways| scheduler::quickest(cx.now, ways, len))
     }
 
     /// The same for what leaves again.
     pub(super) fn quickest_open(&mut self, cx: &Context<'_>, len: usize) -> Option<PathId> {
-        self.chosen(cx, |ways| choice::quickest_open(cx.now, ways, len))
+        self.chosen(cx, |ways| scheduler::quickest_open(cx.now, ways, len))
     }
 
     /// The path of the way whose place is chosen; `None` where nothing is shared among paths.

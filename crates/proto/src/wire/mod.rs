@@ -8,6 +8,7 @@ pub mod checksum;
 pub mod control;
 mod cursor;
 pub mod data;
+pub mod ecn;
 pub mod frame;
 pub mod handshake;
 pub mod icmp;

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::bond::{Mode, Recovery, Spread};
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret, Token};
 use rove_proto::flow::Hold;

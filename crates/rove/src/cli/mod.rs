@@ -245,6 +245,9 @@ pub struct RehearseArgs {
     /// For how long, ten minutes at most
     #[arg(long = "for", value_name = "TIME", default_value = "10s")]
     pub lasts: Lifetime,
+    /// Also if nothing is known to carry beside it
+    #[arg(long)]
+    pub force: bool,
     /// Print JSON; keys are only ever added
     #[arg(long)]
     pub json: bool,
@@ -403,6 +406,11 @@ impl LinkSet {
         let named = what.strip_prefix("link.").and_then(|rest| rest.rsplit_once('.'));
         let unknown = || Misspelt::new(format!("{what:?} cannot be set: {usage}"));
         let (name, key) = named.filter(|(name, _)| !name.is_empty()).ok_or_else(unknown)?;
+        if name.contains(['*', '?']) {
+            let what =
+                format!("{name:?} is no name of a link: for several write a rule (docs/links.md)");
+            return Err(Misspelt::new(what));
+        }
         let setting = LinkSetting::parse(key, value)?;
         let (name, key, value) = (name.to_owned(), key.to_owned(), value.to_owned());
         Ok(Self { name, key, value, setting })

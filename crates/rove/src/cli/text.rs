@@ -62,9 +62,12 @@ acknowledgements) leaves at once by the path that has it there first, unless it 
 
 pub(super) const REHEARSE: &str = "\
 The link itself is not touched: Rove leaves it alone as if it had been unplugged, and takes it back
-when the time is over, or when Rove ends. A PAUSE is the longest time in which neither end of a
-connection got anything new; it is watched for three seconds before and after as well. One that had
-nothing to say shows a pause and no bytes.";
+when the time is over, or when Rove ends, and two seconds after this command was interrupted. The
+only link that is known to carry is left in use, unless --force is given.
+
+A PAUSE is the longest time in which neither end of a connection got anything new; it is watched for
+three seconds before and after as well. One that had nothing to say, or got nothing through, shows a
+pause and no rate; a hyphen stands for the time in which it was not open.";
 
 pub(super) const MODE: &str = "\
 full    all carry, together
@@ -103,7 +106,7 @@ For every start: `manager = \"full-mesh\"` below [paths] in DIR/client.toml.";
 
 pub(super) const SUBFLOWS: &str = "\
 Each path has a port of its own: of use where a network gives every connection its share, or limits
-each by itself. 12 paths are kept beside the one in use at most, the best links first.
+each by itself. 12 paths are kept at most, with the one in use; the best links first.
 
 For every start: `subflows = 2` below [paths] in DIR/client.toml.";
 

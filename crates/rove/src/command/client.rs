@@ -289,6 +289,11 @@ pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
     if args.json {
         return output::json(&status);
     }
+    output::print(&told(&status))
+}
+
+/// What people read of it: a line for each thing that there is.
+fn told(status: &Value) -> String {
     let truth = |name| status.get(name).and_then(Value::as_bool);
     let yes = |name| match truth(name) {
         Some(true) => "yes".to_owned(),
@@ -297,26 +302,27 @@ pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
     };
     let mut text = String::new();
     for (name, value) in [
-        ("state", field(&status, "state").to_owned()),
+        ("state", field(status, "state").to_owned()),
         ("carrying", yes("carrying")),
-        ("doing", field(&status, "doing").to_owned()),
-        ("portal", portals(&status)),
-        ("link", field(&status, "link").to_owned()),
-        ("transport", field(&status, "transport").to_owned()),
-        ("mode", field(&status, "mode").to_owned()),
-        ("links", links(&status)),
-        ("since", moment(&status, "since")),
-        ("inner", list(&status, "inner")),
-        ("gateway", field(&status, "gateway").to_owned()),
+        ("doing", field(status, "doing").to_owned()),
+        ("rehearsal", field(status, "rehearsal").to_owned()),
+        ("portal", portals(status)),
+        ("link", field(status, "link").to_owned()),
+        ("transport", field(status, "transport").to_owned()),
+        ("mode", field(status, "mode").to_owned()),
+        ("links", links(status)),
+        ("since", moment(status, "since")),
+        ("inner", list(status, "inner")),
+        ("gateway", field(status, "gateway").to_owned()),
         ("kill switch", yes("kill_switch")),
-        ("dns", list(&status, "dns")),
-        ("domains", list(&status, "dns_domains")),
+        ("dns", list(status, "dns")),
+        ("domains", list(status, "dns_domains")),
     ] {
         if !value.is_empty() {
             text.push_str(&format!("{name:13}{value}\n"));
         }
     }
-    output::print(&text)
+    text
 }
 
 /// The links, best first, and of each what is not as usual.
@@ -380,7 +386,10 @@ fn not_running(home: &Home) -> Value {
 /// Changes how a running client works, and says what was `done`.
 pub(super) fn set(home: &Home, request: &Request, done: &str) -> Result<()> {
     match control::ask(&home.socket(Role::Client)?, request) {
-        Ok(_) => output::line(done),
+        Ok(reply) => {
+            reply.get("warning").and_then(Value::as_str).into_iter().for_each(output::warning);
+            output::line(done)
+        }
         Err(AskError::NotRunning) => {
             bail!("not up: connect with `rove up`, or write it in client.toml for every start")
         }
@@ -393,5 +402,19 @@ pub(super) fn reload(home: &Home) -> Result<()> {
         Ok(_) => output::line("reloaded"),
         Err(AskError::NotRunning) => bail!("not up: connect with `rove up`"),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rehearsal_has_its_line_while_it_goes_on() {
+        let doing = "doing without eth1, to see what comes of it";
+        let status = json!({ "state": "up", "carrying": true, "rehearsal": doing });
+        let text = told(&status);
+        assert!(text.contains(&format!("\nrehearsal    {doing}\n")), "{text}");
+        assert!(!told(&json!({ "state": "up", "rehearsal": null })).contains("rehearsal"));
     }
 }

@@ -15,42 +15,25 @@ const INDENT: &str = "  ";
 
 /// Those of the client in `home`, else of the gateway there.
 pub(super) fn of_any(home: &Home, args: OutputArgs) -> Result<()> {
-    let mut reply = ask(home, Role::Client)?;
-    if reply.is_none() {
-        reply = ask(home, Role::Gateway)?;
-    }
-    show(home, reply, args)
+    show(home, ask_any(home, &[])?, args)
 }
 
 /// Why connections that `args` name are treated as they are: of the client in `home`, else of the
 /// gateway there.
 pub(super) fn explain(home: &Home, args: &ExplainArgs) -> Result<()> {
-    let reply = match ask(home, Role::Client)? {
-        Some(reply) => Some(reply),
-        None => ask(home, Role::Gateway)?,
+    let Some(reply) = ask_any(home, &args.flow)? else {
+        bail!("nothing runs here: connect with `rove up`")
     };
-    let Some(reply) = reply else { bail!("nothing runs here: connect with `rove up`") };
-    let flows = reply.get("flows").and_then(Value::as_array).map(Vec::as_slice);
-    let meant = flows.unwrap_or_default().iter().filter(|flow| is_meant(flow, &args.flow));
-    let meant: Vec<&Value> = meant.collect();
+    let meant = reply.get("flows").and_then(Value::as_array).map(Vec::as_slice);
+    let meant = meant.unwrap_or_default();
     if meant.is_empty() {
         bail!("no open connection is known by {:?}: see `rove flows`", args.flow.join(" "));
     }
     if args.json {
         return output::json(&json!({ "flows": meant }));
     }
-    let texts: Vec<String> = meant.into_iter().map(explanation).collect();
+    let texts: Vec<String> = meant.iter().map(explanation).collect();
     output::print(&texts.join("\n"))
-}
-
-/// Whether all `words` fit a connection.
-fn is_meant(flow: &Value, words: &[String]) -> bool {
-    let names = ["protocol", "class", "local", "remote"].map(|name| field(flow, name));
-    let ends = [field(flow, "local"), field(flow, "remote")];
-    let parts = ends.iter().filter_map(|end| end.rsplit_once(':'));
-    let parts = parts.flat_map(|(address, port)| [address.trim_matches(['[', ']']), port]);
-    let known: Vec<&str> = names.into_iter().chain(parts).collect();
-    words.iter().flat_map(|word| word.split_whitespace()).all(|word| known.contains(&word))
 }
 
 /// All that is known of one connection, a line for each.
@@ -78,15 +61,17 @@ fn explanation(flow: &Value) -> String {
 
 /// By which links it goes; at a gateway, which has none of its own to choose among, to where.
 fn goes_by(flow: &Value) -> String {
-    let named = |name| {
-        let all = flow.get(name).and_then(Value::as_array).map(Vec::as_slice);
-        all.unwrap_or_default().iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" and ")
-    };
-    match (named("links"), named("remotes")) {
+    match (names(flow, "links").join(" and "), names(flow, "remotes").join(" and ")) {
         (links, _) if !links.is_empty() => links,
         (_, remotes) if !remotes.is_empty() => format!("what leads to {remotes}"),
         (_, _) => "nothing yet".to_owned(),
     }
+}
+
+/// The names in a list of a connection.
+fn names<'a>(flow: &'a Value, list: &str) -> Vec<&'a str> {
+    let all = flow.get(list).and_then(Value::as_array).map(Vec::as_slice);
+    all.unwrap_or_default().iter().filter_map(Value::as_str).collect()
 }
 
 /// Its level, where that is not the usual one, and what follows from it now.
@@ -116,12 +101,20 @@ fn queue(flow: &Value) -> Option<String> {
 
 /// Those of the gateway in `home`.
 pub(super) fn of_gateway(home: &Home, args: OutputArgs) -> Result<()> {
-    show(home, ask(home, Role::Gateway)?, args)
+    show(home, ask(home, Role::Gateway, &[])?, args)
+}
+
+/// What the client in `home` says of connections that the words `meant` fit, else the gateway.
+fn ask_any(home: &Home, meant: &[String]) -> Result<Option<Value>> {
+    match ask(home, Role::Client, meant)? {
+        Some(reply) => Ok(Some(reply)),
+        None => ask(home, Role::Gateway, meant),
+    }
 }
 
 /// What the node says; nothing where none runs.
-fn ask(home: &Home, role: Role) -> Result<Option<Value>> {
-    match control::ask(&home.socket(role)?, &Request::Flows) {
+fn ask(home: &Home, role: Role, meant: &[String]) -> Result<Option<Value>> {
+    match control::ask(&home.socket(role)?, &Request::Flows { meant: meant.to_vec() }) {
         Err(AskError::NotRunning) => Ok(None),
         reply => {
             let mut reply = reply?;
@@ -181,7 +174,7 @@ fn text(reply: &Value) -> String {
     text.push('\n');
     let gateway = field(reply, "node") == "gateway";
     let rows: Vec<[String; 7]> = flows.iter().map(|flow| row(flow, gateway)).collect();
-    let by = if gateway { "PEER" } else { "PATH" };
+    let by = if gateway { "PEER" } else { "LINKS" };
     let wide = output::table(["STATE", "HELD", "IDLE", "CLASS", by, "LOCAL", "REMOTE"], &rows);
     let fits = wide.lines().all(|line| line.chars().count() <= WIDTH);
     let table = if fits {
@@ -219,7 +212,7 @@ fn row(flow: &Value, gateway: bool) -> [String; 7] {
         held.map(bytes).unwrap_or_default(),
         time(number("idle_ms") / 1_000),
         field(flow, "class").to_owned(),
-        field(flow, if gateway { "peer" } else { "link" }).to_owned(),
+        if gateway { field(flow, "peer").to_owned() } else { names(flow, "links").join("+") },
         field(flow, "local").to_owned(),
         field(flow, "remote").to_owned(),
     ]

@@ -11,7 +11,7 @@ fn flow(state: &str, held: u64, idle_ms: u64, ends: (&str, &str), why: &str) -> 
         "held_bytes": held,
         "idle_ms": idle_ms,
         "peer": "laptop-of-somebody",
-        "link": "wlan0",
+        "links": ["eth0", "wlan0"],
         "local": ends.0,
         "remote": ends.1,
         "why": why,
@@ -46,10 +46,10 @@ fn each_has_a_line_and_a_reason() {
     assert_eq!(
         text(&reply("client", &flows)),
         "2 open connections, 97.6 KB of at most 64 MB held\n\
-         STATE        HELD     IDLE  CLASS  PATH   LOCAL            REMOTE\n\
-         suspended    97.6 KB  12 s  bulk   wlan0  10.77.0.2:40112  198.51.100.80:80\n  \
+         STATE        HELD     IDLE  CLASS  LINKS       LOCAL            REMOTE\n\
+         suspended    97.6 KB  12 s  bulk   eth0+wlan0  10.77.0.2:40112  198.51.100.80:80\n  \
            kept: no path carries\n\
-         established  -        0 s   bulk   wlan0  10.77.0.2:40112  198.51.100.80:80\n  \
+         established  -        0 s   bulk   eth0+wlan0  10.77.0.2:40112  198.51.100.80:80\n  \
            carried; kept when its path is lost\n"
     );
 }
@@ -92,6 +92,7 @@ fn it_is_explained_by_what_it_goes() {
         let mut lines = text.lines().filter_map(|line| line.strip_prefix("  goes by    "));
         lines.next().unwrap().to_owned()
     };
+    flow["links"] = json!([]);
     assert_eq!(goes_by(&flow), "nothing yet");
     flow["remotes"] = json!(["203.0.113.5:40112", "203.0.115.2:40113"]);
     let both = "what leads to 203.0.113.5:40112 and 203.0.115.2:40113";

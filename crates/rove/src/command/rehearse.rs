@@ -11,7 +11,7 @@ use crate::cli::RehearseArgs;
 use crate::control::{self, AskError, Request};
 use crate::home::{Home, Role};
 
-/// How often the client is asked whether it is over.
+/// How often the client is asked whether it is over; it takes who does not ask for gone.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 /// How much later than announced it may be over.
 const GRACE: Duration = Duration::from_secs(10);
@@ -19,7 +19,8 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Rehearses, and tells.
 pub(super) fn run(home: &Home, args: &RehearseArgs) -> Result<()> {
     let socket = home.socket(Role::Client)?;
-    let begin = Request::Rehearse { unplug: args.unplug.clone(), lasts: args.lasts };
+    let (unplug, lasts, force) = (args.unplug.clone(), args.lasts, args.force);
+    let begin = Request::Rehearse { unplug, lasts, force };
     let begun = match control::ask(&socket, &begin) {
         Err(AskError::NotRunning) => bail!("not up: connect with `rove up`"),
         begun => begun?,
@@ -47,8 +48,10 @@ fn text(report: &Value) -> String {
     let number = |name| report.get(name).and_then(Value::as_u64).unwrap_or_default();
     let lasted = number("without_ms") / 1_000;
     let plural = if flows.len() == 1 { "" } else { "s" };
+    let is_forsaken = report.get("forsaken").and_then(Value::as_bool) == Some(true);
+    let early = if is_forsaken { ", ended early because nobody asked for it" } else { "" };
     let mut text = format!(
-        "did without {} for {lasted} s; {} connection{plural} watched\n",
+        "did without {} for {lasted} s{early}; {} connection{plural} watched\n",
         field(report, "link"),
         flows.len(),
     );
@@ -68,15 +71,17 @@ fn row(flow: &Value) -> [String; 5] {
     [felt(&flow["before"]), felt(&flow["without"]), felt(&flow["after"]), end.to_owned(), name]
 }
 
-/// What a connection felt in one stage: how fast it was, and its longest pause.
+/// What a connection felt in one stage: how fast it was, if anything went by, and its longest
+/// pause; nothing where it was not open then.
 fn felt(stage: &Value) -> String {
     let number = |name| stage.get(name).and_then(Value::as_u64).unwrap_or_default();
-    if number("tx_bytes") + number("rx_bytes") == 0 {
-        return String::new();
+    let pause = format!("pause {} ms", number("pause_ms"));
+    if number("tx_bytes") + number("rx_bytes") > 0 {
+        let rate = |name| stage.get(name).and_then(Value::as_f64).unwrap_or_default();
+        return format!("{:.1} Mbit/s, {pause}", rate("tx_mbps") + rate("rx_mbps"));
     }
-    let rate = |name| stage.get(name).and_then(Value::as_f64).unwrap_or_default();
-    let rate = rate("tx_mbps") + rate("rx_mbps");
-    format!("{rate:.1} Mbit/s, pause {} ms", number("pause_ms"))
+    let is_known = stage.get("known").and_then(Value::as_bool).unwrap_or_default();
+    if is_known { pause } else { String::new() }
 }
 
 #[cfg(test)]
@@ -88,6 +93,7 @@ mod tests {
     fn what_was_felt_is_a_line() {
         let stage = |rx: f64, pause: u64| {
             json!({
+                "known": true,
                 "tx_bytes": 0,
                 "rx_bytes": (rx * 1e6) as u64,
                 "tx_mbps": 0.0,
@@ -95,22 +101,35 @@ mod tests {
                 "pause_ms": pause,
             })
         };
-        let flow = json!({
-            "tuple": "tcp 10.77.0.2:4000 192.0.2.9:443",
-            "open": true,
-            "before": stage(18.0, 12),
-            "without": stage(9.04, 48),
-            "after": stage(0.0, 3_000),
-        });
+        let flow = |port: u16, before: Value, without: Value, after: Value, open: bool| {
+            let tuple = format!("tcp a:{port} b:443");
+            let (before, without, after) = (&before, &without, &after);
+            json!({
+                "tuple": tuple, "open": open, "before": before, "without": without, "after": after,
+            })
+        };
+        let unknown = || json!({ "known": false, "pause_ms": 0 });
+        // What stood still for all of the time is what somebody looks for.
+        let flows = [
+            flow(4000, stage(18.0, 12), stage(9.04, 48), stage(0.0, 3_000), true),
+            flow(4001, stage(8.0, 20), stage(0.0, 10_000), stage(0.0, 0), false),
+            flow(4002, unknown(), stage(0.5, 700), unknown(), false),
+        ];
         let report = json!({
-            "link": "eth1", "without_ms": 10_000, "blind_ms": 11, "flows": [flow],
+            "link": "eth1", "without_ms": 10_000, "blind_ms": 11, "flows": flows,
         });
         let expected = "\
-did without eth1 for 10 s; 1 connection watched
-BEFORE                    WITHOUT                  AFTER  END   CONNECTION
-18.0 Mbit/s, pause 12 ms  9.0 Mbit/s, pause 48 ms  -      open  tcp 10.77.0.2:4000 192.0.2.9:443
+did without eth1 for 10 s; 3 connections watched
+BEFORE                    WITHOUT                   AFTER          END    CONNECTION
+18.0 Mbit/s, pause 12 ms  9.0 Mbit/s, pause 48 ms   pause 3000 ms  open   tcp a:4000 b:443
+8.0 Mbit/s, pause 20 ms   pause 10000 ms            pause 0 ms     ended  tcp a:4001 b:443
+-                         0.5 Mbit/s, pause 700 ms  -              ended  tcp a:4002 b:443
 pauses are known to within 22 ms
 ";
         assert_eq!(text(&report), expected);
+        let early = json!({ "link": "eth1", "without_ms": 2_010, "forsaken": true, "flows": [] });
+        let expected = "did without eth1 for 2 s, ended early because nobody asked for it; \
+                        0 connections watched\n";
+        assert_eq!(text(&early), expected);
     }
 }

@@ -65,6 +65,8 @@ struct Said {
 pub struct LinkTerms {
     /// When data goes by it, before its cap is reached.
     pub usage: LinkUse,
+    /// Who says so.
+    pub by: UsedBy,
     /// What data by it costs.
     pub cost: u16,
     /// Whether data by it is counted and paid for.
@@ -73,6 +75,20 @@ pub struct LinkTerms {
     pub cap: Option<Cap>,
     /// What it is for when that has gone by it.
     pub at_cap: LinkUse,
+}
+
+/// Who says when data goes by a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum UsedBy {
+    /// Nobody: it is used as links are.
+    #[default]
+    Nobody,
+    /// It is metered.
+    Meter,
+    /// A rule of the configuration.
+    Rule,
+    /// `rove set`.
+    Set,
 }
 
 /// A link as rules know it.
@@ -167,14 +183,19 @@ impl LinkRules {
     pub fn terms(&self, link: LinkSeen<'_>) -> LinkTerms {
         let set = self.set.iter().filter(|(name, _)| name == link.name).map(|(_, said)| said);
         let rules = self.rules.iter().filter(|rule| rule.is_about(link)).map(|rule| &rule.said);
+        let set_use = set.clone().any(|said| said.usage.is_some());
         let all: Vec<&Said> = set.chain(rules).collect();
         let metered = all.iter().find_map(|said| said.metered).or(link.metered);
         let metered = metered.unwrap_or(link.kind == LinkKind::Cellular);
-        let usual = if metered { LinkUse::Backup } else { LinkUse::Always };
-        let usage = all.iter().find_map(|said| said.usage).unwrap_or(usual);
+        let (usage, by) = match (all.iter().find_map(|said| said.usage), metered) {
+            (Some(usage), _) => (usage, if set_use { UsedBy::Set } else { UsedBy::Rule }),
+            (None, true) => (LinkUse::Backup, UsedBy::Meter),
+            (None, false) => (LinkUse::Always, UsedBy::Nobody),
+        };
         let at_cap = all.iter().find_map(|said| said.at_cap).unwrap_or(LinkUse::Never);
         LinkTerms {
             usage,
+            by,
             cost: all.iter().find_map(|said| said.cost).unwrap_or(0),
             metered,
             cap: all.iter().find_map(|said| said.cap).filter(|cap| !cap.is_none()),
@@ -210,7 +231,7 @@ impl RawLink {
             rule.said.cap = Some(source.value("link.cap", cap)?);
         }
         if let Some(usage) = &self.at_cap {
-            rule.said.at_cap = Some(source.value("link.at-cap", usage)?);
+            rule.said.at_cap = Some(source.value::<AtCap>("link.at-cap", usage)?.0);
         }
         rule.said.metered = self.metered;
         Ok(rule)
@@ -291,6 +312,26 @@ impl FromStr for LinkUse {
     }
 }
 
+/// What a link may be for when its cap is reached.
+struct AtCap(LinkUse);
+
+impl FromStr for AtCap {
+    type Err = Misspelt;
+
+    fn from_str(text: &str) -> Result<Self, Misspelt> {
+        match text.parse() {
+            Ok(usage @ (LinkUse::Backup | LinkUse::Never)) => Ok(Self(usage)),
+            Ok(LinkUse::Always) => Err(Misspelt::new(
+                "a link that is used whatever went by it has no cap: write backup or never, or \
+                 leave out the cap",
+            )),
+            Err(_) => {
+                Err(Misspelt::new(format!("{text:?} is no use at a cap: write backup or never")))
+            }
+        }
+    }
+}
+
 impl fmt::Display for LinkUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -317,7 +358,7 @@ impl LinkSetting {
                 _ => Err(Misspelt::new(format!("{text:?} is no answer: write yes or no"))),
             },
             "cap" => Ok(Self::Cap(text.parse()?)),
-            "at-cap" => Ok(Self::AtCap(text.parse()?)),
+            "at-cap" => Ok(Self::AtCap(text.parse::<AtCap>()?.0)),
             _ => Err(Misspelt::new(format!(
                 "a link has no {key:?}: write use, cost, metered, cap or at-cap"
             ))),

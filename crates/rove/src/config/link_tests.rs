@@ -2,7 +2,7 @@ use rove_os::links::LinkKind;
 
 use super::super::client::ClientConfig;
 use super::super::source::Source;
-use super::{LinkRules, LinkSeen, LinkSetting, LinkTerms, LinkUse, matches};
+use super::{LinkRules, LinkSeen, LinkSetting, LinkTerms, LinkUse, UsedBy, matches};
 
 fn rules(text: &str) -> LinkRules {
     ClientConfig::parse(&Source::of(text)).unwrap().links
@@ -57,9 +57,9 @@ fn a_metered_link_stands_by_unless_something_else_is_said() {
     let none = LinkRules::default();
     let cable = seen("eth0", LinkKind::Ethernet);
     let usual = LinkTerms { at_cap: LinkUse::Never, ..LinkTerms::default() };
-    assert_eq!(none.terms(cable), usual);
+    assert_eq!((none.terms(cable), usual.by), (usual, UsedBy::Nobody));
     let told = LinkSeen { metered: Some(true), ..cable };
-    assert_eq!(none.terms(told).usage, LinkUse::Backup);
+    assert_eq!((none.terms(told).usage, none.terms(told).by), (LinkUse::Backup, UsedBy::Meter));
     assert_eq!(rules("[[link]]\nmetered = false\n").terms(told).usage, LinkUse::Always);
     // Of a modem it is so until somebody knows better.
     assert_eq!((modem(&none).usage, modem(&none).metered), (LinkUse::Backup, true));
@@ -119,4 +119,28 @@ fn mistakes_are_named_with_their_line() {
         let error = ClientConfig::parse(&Source::of(text)).unwrap_err().to_string();
         assert!(error.starts_with(said), "{error}");
     }
+}
+
+#[test]
+fn it_is_known_who_said_when_a_link_is_used() {
+    let mut rules = rules("[[link]]\nname = \"wwan*\"\nuse = \"backup\"\n");
+    assert_eq!((modem(&rules).usage, modem(&rules).by), (LinkUse::Backup, UsedBy::Rule));
+    rules.set("wwan0", LinkSetting::Cost(3)).unwrap();
+    assert_eq!(modem(&rules).by, UsedBy::Rule);
+    rules.set("wwan0", LinkSetting::Use(LinkUse::Never)).unwrap();
+    assert_eq!((modem(&rules).usage, modem(&rules).by), (LinkUse::Never, UsedBy::Set));
+}
+
+#[test]
+fn a_cap_that_changes_nothing_is_none() {
+    for (text, usage) in [("backup", LinkUse::Backup), ("never", LinkUse::Never)] {
+        assert_eq!(LinkSetting::parse("at-cap", text), Ok(LinkSetting::AtCap(usage)));
+    }
+    for (text, cure) in [("always", "leave out the cap"), ("no", "write backup or never")] {
+        let error = LinkSetting::parse("at-cap", text).unwrap_err().to_string();
+        assert!(error.contains(cure), "{error}");
+    }
+    let source = Source::of("[[link]]\ncap = \"1GB/day\"\nat-cap = \"always\"\n");
+    let error = ClientConfig::parse(&source).unwrap_err().to_string();
+    assert!(error.contains("link.at-cap") && error.contains("write backup or never"), "{error}");
 }

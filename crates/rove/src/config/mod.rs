@@ -20,7 +20,7 @@ mod source;
 pub use client::ClientConfig;
 pub use gateway::{GatewayConfig, StoreUrl};
 pub use hop::{HopConfig, HopSource};
-pub use link::{LinkSeen, LinkSetting, LinkTerms, LinkUse};
+pub use link::{LinkSeen, LinkSetting, LinkTerms, LinkUse, UsedBy};
 pub use log::{LogConfig, LogFormat, LogLevel};
 pub use paths::{
     LinkMode, LinkScheduler, PathManager, PathsConfig, RecoveryFor, Subflows, TransportChoice,

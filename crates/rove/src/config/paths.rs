@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::bond::{Manager, Mode, Recovery, SUBFLOWS_MAX, Spread};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -160,6 +160,23 @@ impl PathsConfig {
             PathManager::FullMesh => Manager::FullMesh,
         };
         Spread { manager, subflows: self.subflows.0 }
+    }
+
+    /// Why `setting`, of how links carry together, does nothing now, and the cure.
+    pub fn idle(&self, setting: &str) -> Option<String> {
+        let (mode, full) = (self.mode, LinkMode::Full);
+        if mode != full {
+            return Some(format!(
+                "{setting} does nothing with mode {mode}: `rove set mode {full}`"
+            ));
+        }
+        let is_kernels = self.transport == TransportChoice::Mptcp && setting != "manager";
+        is_kernels.then(|| {
+            format!(
+                "{setting} does nothing with transport mptcp, where the kernel spreads one \
+                 connection: leave out transport"
+            )
+        })
     }
 }
 

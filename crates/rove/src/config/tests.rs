@@ -1,7 +1,7 @@
 //! Good files read, bad ones are told apart by line and key.
 
 use proptest::prelude::*;
-use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::bond::{Manager, Spread};
 use rove_proto::flow::Hold;
 use rove_proto::flow::classify::Class;

@@ -16,7 +16,11 @@ pub enum Request {
     /// Every path.
     Paths,
     /// Every open connection.
-    Flows,
+    Flows {
+        /// Only those that all these words fit: a protocol, a class, an end, its address or port.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        meant: Vec<String>,
+    },
     /// Read the configuration again.
     Reload,
     /// Make something else of the links.
@@ -30,8 +34,12 @@ pub enum Request {
         unplug: String,
         /// For how long.
         lasts: Lifetime,
+        /// Also if nothing is known to carry beside it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
     },
-    /// How far the rehearsal is, or what became of it.
+    /// How far the rehearsal is, or what became of it. Whoever began it asks at least every second:
+    /// it ends when nobody does.
     Rehearsed,
     /// Choose otherwise among links that carry together.
     SetScheduler {

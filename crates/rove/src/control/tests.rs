@@ -69,6 +69,16 @@ fn a_request_gets_its_reply() {
 }
 
 #[test]
+fn a_node_of_before_understands_a_rehearsal_that_is_not_forced() {
+    let line = r#"{"do":"rehearse","unplug":"eth1","lasts":"10s"}"#;
+    let request: Request = serde_json::from_str(line).unwrap();
+    assert!(matches!(request, Request::Rehearse { force: false, .. }));
+    assert_eq!(serde_json::to_value(&request).unwrap().get("force"), None);
+    let forced: Request = serde_json::from_str(&line.replace('}', r#","force":true}"#)).unwrap();
+    assert_eq!(serde_json::to_value(&forced).unwrap()["force"], true);
+}
+
+#[test]
 fn nobody_there_is_told_apart() {
     let node = Node::start();
     let path = node.path.clone();

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -49,14 +49,16 @@ struct Found {
     is_all: bool,
 }
 
-/// `rove flows`. `whose` names a peer, and its session's path where it has one.
+/// `rove flows`, of those that all words of `meant` fit. `whose` names a peer, and its session's
+/// path where it has one.
 pub(super) fn tell(
     data: &Handle,
     persistence: &Persistence,
+    meant: &[String],
     whose: impl Fn(PeerKey, Option<&PeerStatus>) -> Whose,
 ) -> Result<Value> {
     let silent = "the data thread does not answer: see the log";
-    let found = find(data).context(silent)?;
+    let found = find(data, meant).context(silent)?;
     let peers: BTreeSet<PeerKey> = found.first.iter().map(|(peer, _)| *peer).collect();
     let snapshot = data.status(Some(peers.iter().copied().collect())).context(silent)?;
     let sessions = snapshot.peers.iter().map(|session| (session.peer, session));
@@ -90,15 +92,15 @@ const fn word(hold: Hold) -> &'static str {
     }
 }
 
-/// Looks at every connection.
-fn find(data: &Handle) -> Option<Found> {
+/// Looks at every connection, for those that are meant.
+fn find(data: &Handle, meant: &[String]) -> Option<Found> {
     let mut found = Found::default();
     let mut from = None;
     for _ in 0..PAGES_MAX {
         let page = data.flows(from)?;
         (found.held_bytes, found.memory_bytes) = (page.held_bytes, page.memory_bytes);
         found.seen += page.flows.len();
-        found.first.extend(page.flows);
+        found.first.extend(page.flows.into_iter().filter(|(_, flow)| is_meant(flow, meant)));
         if found.first.len() >= 2 * TOLD_MAX {
             found.keep_the_first();
         }
@@ -117,6 +119,21 @@ impl Found {
         self.first.sort_by_key(|(peer, flow)| (rank(flow), *peer, flow.tuple));
         self.first.truncate(TOLD_MAX);
     }
+}
+
+/// Whether all `words` fit a connection.
+fn is_meant(flow: &FlowReport, words: &[String]) -> bool {
+    if words.is_empty() {
+        return true; // there may be very many to look at
+    }
+    let (protocol, local, remote) = self::words(&flow.tuple);
+    let parts = |(ip, port): (IpAddr, u16)| [ip.to_string(), port.to_string()];
+    let parts = [flow.tuple.local, flow.tuple.remote].map(parts).concat();
+    let fits = |word: &str| {
+        [protocol, flow.class.label(), &local, &remote].contains(&word)
+            || parts.iter().any(|part| part == word)
+    };
+    words.iter().flat_map(|word| word.split_whitespace()).all(fits)
 }
 
 /// The less, the sooner somebody would look for it.

@@ -1,7 +1,7 @@
 //! What somebody would look for comes first, and what it is called.
 
-use rove_proto::bond::choice::Scheduler;
 use rove_proto::bond::codel::Bound;
+use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::crypto::{Profile, Suite};
 use rove_proto::flow::classify::Class;
 use rove_proto::flow::priority::Level;
@@ -40,6 +40,26 @@ fn report_of(port: u16, state: FlowState, held_bytes: usize, idle_s: u64) -> Flo
         path: None,
         idle: Duration::from_secs(idle_s),
         why: Why::Kept,
+    }
+}
+
+#[test]
+fn those_are_meant_that_all_words_fit() {
+    let flow = report(40_022);
+    let is_meant = |words: &[&str]| {
+        super::is_meant(&flow, &words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
+    };
+    for words in [
+        [].as_slice(),
+        &["tcp"],
+        &["interactive", "22"],
+        &["tcp 10.77.0.2:40022 [fd00::1]:22"],
+        &["10.77.0.2", "fd00::1", "40022"],
+    ] {
+        assert!(is_meant(words), "{words:?}");
+    }
+    for words in [["udp"].as_slice(), &["tcp", "23"], &["10.77.0"], &["::1"], &["tcp", "2"]] {
+        assert!(!is_meant(words), "{words:?}");
     }
 }
 

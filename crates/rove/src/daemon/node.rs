@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::bond::{Mode, Recovery, Spread};
 use rove_proto::crypto::{Floor, StaticSecret};
 use rove_proto::node::Config;

@@ -12,8 +12,7 @@ use rove_proto::wire::control::{Lease as CoreLease, Prefix};
 
 use super::ranking::Ranked;
 use crate::config::{
-    ClientConfig, GatewayConfig, HopConfig, LinkMode, LinkUse, PathManager, PathsConfig,
-    TransportChoice,
+    ClientConfig, GatewayConfig, HopConfig, LinkMode, PathManager, PathsConfig, TransportChoice,
 };
 use crate::gateway;
 use crate::ledger::{Peer, Registry, SUBNETS_IN_ALL_MAX};
@@ -121,8 +120,8 @@ pub(super) fn client(config: &ClientConfig, lease: &CoreLease, remotes: &[Socket
 }
 
 /// From where MPTCP has subflows: the first address of each link, in each family, the best links
-/// first. A link that is for when no other carries has one for that, and so has each in mode
-/// `backup`; in mode `single` there are none.
+/// first. A link that is for when no other carries, or is about to go, has one for that, and so
+/// has each in mode `backup`; in mode `single` there are none.
 pub(super) fn subflows<'a>(
     paths: &PathsConfig,
     links: impl Iterator<Item = &'a Ranked>,
@@ -131,7 +130,7 @@ pub(super) fn subflows<'a>(
         return Vec::new();
     }
     let of_link = |ranked: &Ranked| {
-        let backup = paths.mode == LinkMode::Backup || ranked.usage == LinkUse::Backup;
+        let backup = paths.mode == LinkMode::Backup || ranked.stands_by();
         let mesh = paths.manager == PathManager::FullMesh;
         let first = |v4: bool| {
             let mut addresses = ranked.link.addresses.iter().map(IpNet::addr);

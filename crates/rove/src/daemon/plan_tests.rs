@@ -5,6 +5,7 @@ use rove_proto::wire::inner::InnerView;
 use super::super::ranking::{Standing as LinkStanding, but_for};
 use super::*;
 use crate::config::LinkTerms;
+use crate::config::LinkUse;
 use crate::invite::TokenHash;
 use crate::ledger::{Standing, UnixSeconds};
 use crate::values::HostIndex;
@@ -163,6 +164,9 @@ fn subflows_begin_at_each_link_where_mptcp_is_wanted() {
     let all = ["eth0 192.0.2.7", "eth0 2001:db8::7", "wwan0 10.9.0.2 backup"];
     assert_eq!(told(&wanted), all);
     assert_eq!(told_without(&wanted, Some("eth0")), all[2..], "a rehearsal without it");
+    let leaving = Ranked { is_going: true, ..links[0].clone() };
+    let leaving = subflows(&wanted, [leaving].iter());
+    assert!(leaving.iter().all(|endpoint| endpoint.backup), "a link that is about to go");
     let mesh = PathsConfig { manager: PathManager::FullMesh, ..wanted };
     assert_eq!(told(&mesh)[0], "eth0 192.0.2.7 mesh");
     let backup = PathsConfig { mode: LinkMode::Backup, ..wanted };

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::data::Carried;
 use super::ranking::Ranked;
-use crate::config::{LinkScheduler, LinkUse, PathsConfig};
+use crate::config::{LinkScheduler, LinkUse, PathsConfig, UsedBy};
 use crate::encoding;
 use crate::ledger::wall_clock;
 
@@ -148,13 +148,17 @@ fn told_portal(portal: &Portal) -> Value {
 
 /// What is known of a link, and why it is used as it is.
 fn link(ranked: &Ranked, around: &Surroundings<'_>) -> Value {
-    let Ranked { link, standing, signal, terms, usage, .. } = ranked;
+    let Ranked { link, standing, signal, terms, usage, is_going } = ranked;
     let used = terms.cap.and_then(|_| around.used.get(&link.name));
     let is_full = terms.cap.zip(used).is_some_and(|(cap, used)| *used >= cap.bytes);
-    let why = match (is_full, *usage == LinkUse::Backup && terms.metered) {
-        (true, _) => Some("its cap is reached"),
-        (false, true) => Some("it is metered"),
-        (false, false) => None,
+    let is_held_back = *usage != LinkUse::Always;
+    let why = match terms.by {
+        _ if is_full => Some("its cap is reached"),
+        UsedBy::Meter if is_held_back => Some("it is metered"),
+        UsedBy::Rule if is_held_back => Some("a rule says so"),
+        UsedBy::Set if is_held_back => Some("`rove set` says so"),
+        _ if *is_going => Some("it is about to go"),
+        UsedBy::Nobody | UsedBy::Meter | UsedBy::Rule | UsedBy::Set => None,
     };
     json!({
         "name": link.name,

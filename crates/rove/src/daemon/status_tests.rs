@@ -1,6 +1,6 @@
 //! What people are told is what is known.
 
-use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::id::{PeerKey, SocketId};
 use rove_proto::outbox::Route;
 use rove_proto::path::Trust;

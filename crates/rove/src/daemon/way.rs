@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rove_proto::bond::choice::Scheduler;
+use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::flow::classify::Class;
 use rove_proto::flow::report::FlowReport;
 use rove_proto::id::SocketId;

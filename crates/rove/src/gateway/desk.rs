@@ -88,7 +88,7 @@ impl Gateway {
                 Ok(serde_json::to_value(self.ledger.audit(entries)?)?.into())
             }
             Request::Snapshot => Ok(serde_json::to_value(self.ledger.snapshot()?)?.into()),
-            Request::Flows | Request::PeerPaths { .. } => {
+            Request::Flows { .. } | Request::PeerPaths { .. } => {
                 bail!("the gateway does not run: nothing goes through it")
             }
             Request::Paths

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 
 use rove_proto::bond::{entry, reorder};
 use rove_proto::node::PeerStatus;
+use rove_proto::path::PATHS_MAX;
 use rove_proto::peer::epoch::{INDICES_AHEAD, LANES_MAX};
 use rove_proto::peer::epochs::PENDING_MAX;
-use rove_proto::peer::paths::PATHS_MAX;
 use rove_proto::peer::waiting::WAITING_MAX;
 use rove_proto::wire::control::INDICES_MAX;
 use rove_proto::wire::handshake::INDEX_COUNT;

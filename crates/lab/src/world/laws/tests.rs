@@ -189,7 +189,7 @@ fn paths_queues_sockets_and_indices_have_bounds() {
     let status = world.hosts[1].node.status(world.gateway_key).unwrap();
     assert_eq!(law(check_status(&status, 1)), None);
     let mut crowded = status.clone();
-    crowded.paths = vec![status.paths[0].clone(); rove_proto::peer::paths::PATHS_MAX];
+    crowded.paths = vec![status.paths[0].clone(); rove_proto::path::PATHS_MAX];
     assert_eq!(law(check_status(&crowded, 1)), None);
     crowded.paths.push(status.paths[0].clone());
     assert_eq!(law(check_status(&crowded, 1)), Some(Law::Bounds), "paths");

@@ -19,6 +19,7 @@
 use super::cubic::Cubic;
 use super::emptying::{Emptying, PACE_SURE};
 use super::{Controller, Phase, QUEUE, Told};
+use crate::path::feedback::PACED_BYTES_MAX;
 use crate::time::{Duration, Instant};
 
 /// A trial tells something in a queue of at least so many seconds, and times what is wanted.
@@ -40,9 +41,9 @@ const VARIES: (f64, f64) = (0.004, 1.0);
 
 /// The pace, times what the window makes of it: the window is what holds.
 const PACE: f64 = 1.25;
-/// Feedback comes after 11,000 bytes, and on the average half of those have arrived already. Of
+/// Of the bytes after which feedback comes half have arrived already, on the average. Of
 /// many paths each is slower, and told of sooner than that: all together have what one has.
-const UNTOLD: f64 = 5_500.0;
+const UNTOLD: f64 = PACED_BYTES_MAX as f64 / 2.0;
 /// Datagrams that leave beyond the window on the average, since a whole one does as soon as there
 /// is any room: of many paths, too, no more than of one.
 const BEYOND: f64 = 0.5;

@@ -3,6 +3,7 @@
 
 use super::{Controller, RateSample, Told};
 use crate::path::delay::Delay;
+use crate::path::feedback::PACED_BYTES_MAX;
 use crate::time::{Duration, Instant};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,7 +12,7 @@ use std::collections::{BinaryHeap, VecDeque};
 pub(super) const SIZE: f64 = 1_400.0;
 const BYTES: u64 = 1_400;
 /// Feedback is due after so many bytes.
-const TOLD_BYTES: u64 = 11_000;
+const TOLD_BYTES: u64 = PACED_BYTES_MAX;
 
 /// Datagrams that the link carries while the elastic sender's host does nothing, at most.
 const HOST: f64 = 8.0;

@@ -1,22 +1,28 @@
 //! A rehearsal: one link is not used for a while, as if it had been unplugged, and what every open
 //! connection makes of it is watched.
 //!
-//! The link itself is not touched, so nothing outlives the process. Connections are looked at every
-//! few milliseconds, from a little before to a little after; how far their ends have got is all
-//! that is asked for, so this costs nothing while nobody rehearses.
+//! The link itself is not touched, so nothing outlives the process; and nothing outlives for long
+//! whoever began it, since that one must go on asking. Connections are looked at every few
+//! milliseconds, from a little before to a little after; how far their ends have got is all that is
+//! asked for, so this costs nothing while nobody rehearses.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rove_proto::flow::report::FlowReport;
+use rove_os::links::Link;
+use rove_proto::flow::report::{FlowReport, Stage as FlowStage};
 use rove_proto::flow::tuple::Tuple;
+use rove_proto::id::SocketId;
+use rove_proto::node::PeerStatus;
 use rove_proto::wire::inner::TCP;
 use serde_json::{Value, json};
 
 use super::Client;
-use crate::daemon::data::Handle;
+use super::portal::carries;
+use crate::daemon::data::{Carried, Handle};
 use crate::daemon::flows;
+use crate::daemon::ranking::Ranked;
 use crate::values::Lifetime;
 
 /// How often connections are looked at: a pause is known to within twice this.
@@ -25,6 +31,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const BESIDE: Duration = Duration::from_secs(3);
 /// The longest time for which a link is not used.
 const LASTS_MAX: Lifetime = Lifetime::from_seconds(600);
+/// Whoever does not ask for so long how far it is has gone: its command asks four times a second.
+const UNASKED_MAX: Duration = Duration::from_secs(2);
+/// The most that counts of that between two looks: while this thread was busy with something else
+/// it could not be asked.
+const UNASKED_STEP: Duration = Duration::from_millis(100);
 /// Connections that are watched; of more, those that were found first.
 const WATCHED_MAX: usize = 1_000;
 /// Pages of connections that are looked at each time.
@@ -35,11 +46,17 @@ const PAGES_MAX: usize = 16;
 pub(super) struct Rehearsal {
     /// The name of the link that is away.
     link: String,
-    lasts: Duration,
+    /// How long each stage but the last takes, or took.
+    takes: [Duration; 3],
     stage: Stage,
     /// When the stage is over.
     until: Instant,
     look_at: Instant,
+    looked_at: Instant,
+    /// For how long nobody has asked how far it is.
+    unasked: Duration,
+    /// It was ended before its time, because nobody asked any more.
+    is_forsaken: bool,
     watch: Watch,
 }
 
@@ -76,6 +93,8 @@ struct Watched {
     at: (u32, u32),
     /// Since when they have not got further.
     still_since: Instant,
+    /// When it was there last.
+    seen_at: Instant,
     felt: [Felt; 3],
     is_open: bool,
 }
@@ -83,34 +102,57 @@ struct Watched {
 /// What a connection felt in one stage.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Felt {
+    /// It was open then, so that even if nothing came there is something to tell.
+    is_known: bool,
     sent: u64,
     received: u64,
     pause: Duration,
 }
 
 impl Client<'_> {
-    /// Begins a rehearsal.
-    pub(super) fn rehearse(&mut self, unplug: &str, lasts: Lifetime) -> Result<Value> {
+    /// Begins a rehearsal. An error where the link is the only one that carries, unless that
+    /// `is_forced`: who works through the tunnel would be locked out.
+    pub(super) fn rehearse(
+        &mut self,
+        unplug: &str,
+        lasts: Lifetime,
+        is_forced: bool,
+    ) -> Result<Value> {
         if let Some(doing) = self.rehearsal.as_ref().and_then(Rehearsal::doing) {
             bail!("{doing}: wait until that is over");
         }
         if lasts > LASTS_MAX {
             bail!("a rehearsal lasts {LASTS_MAX} at most");
         }
-        let names: Vec<&str> = self.ranked.iter().map(|ranked| ranked.link.name.as_str()).collect();
-        if !names.contains(&unplug) {
+        let Some(link) = self.ranked.iter().find(|ranked| ranked.link.name == unplug) else {
+            let names: Vec<_> = self.ranked.iter().map(|r| r.link.name.as_str()).collect();
             bail!("no link {unplug} is in use: there are {}", names.join(", "));
+        };
+        if !is_forced && !self.carries_without(&link.link)? {
+            bail!(
+                "nothing is known to carry beside {unplug}: who works through the tunnel would be \
+                 locked out until it is over; with --force it is done all the same"
+            );
         }
         let rehearsal = Rehearsal::new(Instant::now(), unplug, lasts.duration());
-        let lasts = rehearsal.lasts + 2 * BESIDE;
+        let lasts = rehearsal.takes.iter().sum();
         self.rehearsal = Some(rehearsal);
         tracing::info!(link = unplug, "a rehearsal begins");
         Ok(json!({ "lasts_ms": milliseconds(lasts) }))
     }
 
+    /// Whether something is known to carry by another link.
+    fn carries_without(&self, unplug: &Link) -> Result<bool> {
+        let snapshot = self.data.status(Some(vec![self.gateway]));
+        let snapshot = snapshot.context("the data thread does not answer: see the log")?;
+        let session = snapshot.peers.first().context("the session is gone: see the log")?;
+        Ok(carry_without(unplug, &self.ranked, session, &snapshot.streams))
+    }
+
     /// How far the rehearsal is, and what it found when it is over.
-    pub(super) fn rehearsed(&self) -> Result<Value> {
-        let rehearsal = self.rehearsal.as_ref().context("nothing was rehearsed")?;
+    pub(super) fn rehearsed(&mut self) -> Result<Value> {
+        let rehearsal = self.rehearsal.as_mut().context("nothing was rehearsed")?;
+        rehearsal.unasked = Duration::ZERO;
         Ok(rehearsal.report())
     }
 
@@ -122,9 +164,14 @@ impl Client<'_> {
             return;
         }
         rehearsal.look(now, &self.data);
-        if rehearsal.turn(now) {
+        let is_forsaken = rehearsal.forsake(now);
+        if is_forsaken || rehearsal.turn(now) {
             let (link, stage) = (&rehearsal.link, rehearsal.stage);
-            tracing::info!(link, ?stage, "the rehearsal goes on");
+            if is_forsaken {
+                tracing::warn!(link, "nobody asks for the rehearsal any more: it is ended");
+            } else {
+                tracing::info!(link, ?stage, "the rehearsal goes on");
+            }
             // The kernel's subflows go by the link until it is told otherwise.
             self.apply_subflows();
             self.tell_links();
@@ -134,9 +181,17 @@ impl Client<'_> {
 
 impl Rehearsal {
     fn new(now: Instant, link: &str, lasts: Duration) -> Self {
-        let watch = Watch::new(now);
-        let (stage, until) = (Stage::Before, now + BESIDE);
-        Self { link: link.to_owned(), lasts, stage, until, look_at: now, watch }
+        Self {
+            link: link.to_owned(),
+            takes: [BESIDE, lasts, BESIDE],
+            stage: Stage::Before,
+            until: now + BESIDE,
+            look_at: now,
+            looked_at: now,
+            unasked: Duration::ZERO,
+            is_forsaken: false,
+            watch: Watch::new(now),
+        }
     }
 
     /// When something is to be done.
@@ -181,21 +236,46 @@ impl Rehearsal {
         if self.stage == Stage::Over || now < self.until {
             return false;
         }
-        let (stage, lasts) = match self.stage {
-            Stage::Before => (Stage::Without, self.lasts),
-            Stage::Without => (Stage::After, BESIDE),
-            Stage::After | Stage::Over => (Stage::Over, Duration::ZERO),
+        let stage = match self.stage {
+            Stage::Before => Stage::Without,
+            Stage::Without => Stage::After,
+            Stage::After | Stage::Over => Stage::Over,
         };
-        (self.stage, self.until) = (stage, now + lasts);
+        self.begin(now, stage);
+        true
+    }
+
+    fn begin(&mut self, now: Instant, stage: Stage) {
+        let takes = self.takes.get(stage as usize).copied().unwrap_or_default();
+        (self.stage, self.until) = (stage, now + takes);
         self.watch.turn(now, stage);
+    }
+
+    /// Ends it when nobody has asked for it for too long. Returns whether it did.
+    fn forsake(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.looked_at).min(UNASKED_STEP);
+        self.looked_at = now;
+        self.unasked += passed;
+        if self.stage == Stage::Over || self.unasked < UNASKED_MAX {
+            return false;
+        }
+        let left = self.until.saturating_duration_since(now);
+        for (stage, takes) in self.takes.iter_mut().enumerate().skip(self.stage as usize) {
+            let is_this = stage == self.stage as usize;
+            *takes = if is_this { takes.saturating_sub(left) } else { Duration::ZERO };
+        }
+        self.is_forsaken = true;
+        self.begin(now, Stage::Over);
         true
     }
 
     fn report(&self) -> Value {
-        let felt = |watched: &Watched, stage: Stage, lasts: Duration| {
-            let Felt { sent, received, pause } = watched.felt[stage as usize];
-            let rate = |bytes: u64| bytes as f64 * 8.0 / lasts.as_secs_f64() / 1e6;
+        let felt = |watched: &Watched, stage: Stage| {
+            let Felt { is_known, sent, received, pause } = watched.felt[stage as usize];
+            let takes = self.takes[stage as usize].max(LOOK_EVERY);
+            let rate = |bytes: u64| bytes as f64 * 8.0 / takes.as_secs_f64() / 1e6;
             json!({
+                "known": is_known,
                 "tx_bytes": sent,
                 "rx_bytes": received,
                 "tx_mbps": rate(sent),
@@ -209,16 +289,17 @@ impl Rehearsal {
                 "class": watched.class,
                 "open": watched.is_open,
             });
-            told["before"] = felt(watched, Stage::Before, BESIDE);
-            told["without"] = felt(watched, Stage::Without, self.lasts);
-            told["after"] = felt(watched, Stage::After, BESIDE);
+            told["before"] = felt(watched, Stage::Before);
+            told["without"] = felt(watched, Stage::Without);
+            told["after"] = felt(watched, Stage::After);
             told
         });
         json!({
             "link": self.link,
             "over": self.stage == Stage::Over,
+            "forsaken": self.is_forsaken,
             "doing": self.doing(),
-            "without_ms": milliseconds(self.lasts),
+            "without_ms": milliseconds(self.takes[Stage::Without as usize]),
             "blind_ms": milliseconds(self.watch.blind),
             "flows": flows.collect::<Vec<_>>(),
         })
@@ -235,35 +316,78 @@ impl Watch {
     fn see(&mut self, now: Instant, flows: &[FlowReport], is_all: bool) {
         self.blind = self.blind.max(now.saturating_duration_since(self.looked_at));
         self.looked_at = now;
-        if is_all {
-            self.flows.values_mut().for_each(|watched| watched.is_open = false);
-        }
         for flow in flows {
-            let (at, class) = ((flow.sent, flow.received), flow.class.label());
-            if let Some(watched) = self.flows.get_mut(&flow.tuple) {
-                watched.is_open = true;
-                watched.see(now, self.stage, at);
-            } else if self.flows.len() < WATCHED_MAX {
-                let is_acknowledged = flow.tuple.protocol == TCP;
-                let felt = [Felt::default(); 3];
-                let watched =
-                    Watched { class, is_acknowledged, at, still_since: now, felt, is_open: true };
-                self.flows.insert(flow.tuple, watched);
+            let (at, is_open) = ((flow.sent, flow.received), flow.stage != FlowStage::Closed);
+            let has_room = self.flows.len() < WATCHED_MAX;
+            match self.flows.get_mut(&flow.tuple) {
+                Some(watched) if watched.is_open => {
+                    watched.seen_at = now;
+                    watched.see(now, self.stage, at);
+                    if !is_open {
+                        watched.end(now, self.stage);
+                    }
+                }
+                // Another one between the same ends: it begins somewhere else.
+                Some(watched) if is_open => watched.begin(now, self.stage, at),
+                None if is_open && has_room => {
+                    self.flows.insert(flow.tuple, Watched::new(now, self.stage, flow));
+                }
+                Some(_) | None => {}
             }
+        }
+        if is_all {
+            let open = self.flows.values_mut().filter(|watched| watched.is_open);
+            let gone = open.filter(|watched| watched.seen_at != now);
+            gone.for_each(|watched| watched.end(now, self.stage));
         }
     }
 
     /// Another stage begins.
     fn turn(&mut self, now: Instant, stage: Stage) {
-        for watched in self.flows.values_mut() {
+        for watched in self.flows.values_mut().filter(|watched| watched.is_open) {
             watched.pause(now, self.stage);
             watched.still_since = now;
+            watched.know(stage);
         }
         self.stage = stage;
     }
 }
 
 impl Watched {
+    fn new(now: Instant, stage: Stage, flow: &FlowReport) -> Self {
+        let mut watched = Self {
+            class: flow.class.label(),
+            is_acknowledged: flow.tuple.protocol == TCP,
+            at: (0, 0),
+            still_since: now,
+            seen_at: now,
+            felt: [Felt::default(); 3],
+            is_open: true,
+        };
+        watched.begin(now, stage, (flow.sent, flow.received));
+        watched
+    }
+
+    /// It is open from now on, and has got as far as `at`.
+    fn begin(&mut self, now: Instant, stage: Stage, at: (u32, u32)) {
+        (self.is_open, self.at) = (true, at);
+        (self.still_since, self.seen_at) = (now, now);
+        self.know(stage);
+    }
+
+    /// It stood still until it ended, and no longer.
+    fn end(&mut self, now: Instant, stage: Stage) {
+        self.pause(now, stage);
+        self.is_open = false;
+    }
+
+    /// It is open in this stage.
+    fn know(&mut self, stage: Stage) {
+        if let Some(felt) = self.felt.get_mut(stage as usize) {
+            felt.is_known = true;
+        }
+    }
+
     /// Its ends have got as far as `at`.
     fn see(&mut self, now: Instant, stage: Stage, at: (u32, u32)) {
         // A word that was said late is no step back.
@@ -294,71 +418,28 @@ impl Watched {
     }
 }
 
+/// Whether something is known to carry by another of these links than `unplug`: a path, or one of
+/// MPTCP's subflows.
+fn carry_without(
+    unplug: &Link,
+    ranked: &[Ranked],
+    session: &PeerStatus,
+    streams: &BTreeMap<SocketId, Carried>,
+) -> bool {
+    let others = || ranked.iter().map(|other| &other.link).filter(|l| l.index != unplug.index);
+    session.paths.iter().filter(|path| carries(path)).any(|path| {
+        let is_elsewhere = path.link.is_some_and(|link| others().any(|l| l.index == link.0));
+        let subflows = streams.get(&path.route.socket).map(|carried| carried.subflows.as_slice());
+        let mut starts = subflows.unwrap_or_default().iter().map(|subflow| subflow.local.ip());
+        let has = |link: &Link, ip| link.addresses.iter().any(|net| net.addr() == ip);
+        is_elsewhere || starts.any(|ip| others().any(|link| has(link, ip)))
+    })
+}
+
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: Duration = Duration::from_millis(1);
-
-    #[test]
-    fn a_pause_belongs_to_the_stage_in_which_it_was_felt() {
-        let begun = Instant::now();
-        let mut watched = Watched {
-            class: "bulk",
-            is_acknowledged: true,
-            at: (u32::MAX, 7),
-            still_since: begun,
-            felt: [Felt::default(); 3],
-            is_open: true,
-        };
-        watched.see(begun + 10 * MS, Stage::Before, (99, 7));
-        watched.see(begun + 20 * MS, Stage::Before, (99, 7));
-        watched.see(begun + 30 * MS, Stage::Before, (98, 8));
-        watched.pause(begun + 35 * MS, Stage::Before);
-        watched.still_since = begun + 35 * MS;
-        watched.see(begun + 95 * MS, Stage::Without, (98, 1_008));
-        let [before, without, after] = watched.felt;
-        assert_eq!(before, Felt { sent: 100, received: 1, pause: 20 * MS });
-        assert_eq!(without, Felt { sent: 0, received: 1_000, pause: 60 * MS });
-        assert_eq!(after, Felt::default());
-    }
-
-    #[test]
-    fn of_datagrams_only_those_that_come_are_a_sign() {
-        let begun = Instant::now();
-        let mut watched = Watched {
-            class: "real-time",
-            is_acknowledged: false,
-            at: (0, 0),
-            still_since: begun,
-            felt: [Felt::default(); 3],
-            is_open: true,
-        };
-        for step in 1..=10 {
-            watched.see(begun + step * 10 * MS, Stage::Before, (step * 200, 200));
-        }
-        watched.see(begun + 110 * MS, Stage::Before, (2_200, 400));
-        assert_eq!(watched.felt[0], Felt { sent: 2_200, received: 400, pause: 100 * MS });
-    }
-
-    #[test]
-    fn it_goes_through_its_stages_and_ends() {
-        let begun = Instant::now();
-        let mut rehearsal = Rehearsal::new(begun, "eth1", Duration::from_secs(10));
-        assert_eq!((rehearsal.unplugged(), rehearsal.due()), (None, Some(begun)));
-        assert!(!rehearsal.turn(begun + MS));
-        let cut = begun + BESIDE;
-        assert!(rehearsal.turn(cut));
-        assert_eq!(rehearsal.unplugged(), Some("eth1"));
-        let back = cut + Duration::from_secs(10);
-        assert!(!rehearsal.turn(back - MS) && rehearsal.turn(back));
-        assert_eq!(rehearsal.unplugged(), None);
-        assert!(rehearsal.doing().is_some() && rehearsal.turn(back + BESIDE));
-        assert_eq!((rehearsal.doing(), rehearsal.due()), (None, None));
-        assert_eq!(rehearsal.report()["over"], true);
-    }
-}
+#[path = "rehearsal_tests.rs"]
+mod tests;

@@ -36,7 +36,7 @@ impl Client<'_> {
     fn carry_out(&mut self, request: Request) -> Result<Value> {
         match request {
             Request::Status | Request::Paths => self.tell(&request),
-            Request::Flows => self.flows(),
+            Request::Flows { meant } => self.flows(&meant),
             Request::Reload => {
                 self.reload()?;
                 Ok(json!({}))
@@ -45,28 +45,32 @@ impl Client<'_> {
                 self.set_paths(PathsConfig { mode, ..self.config.paths });
                 Ok(json!({ "mode": mode }))
             }
-            Request::Rehearse { unplug, lasts } => self.rehearse(&unplug, lasts),
+            Request::Rehearse { unplug, lasts, force } => self.rehearse(&unplug, lasts, force),
             Request::Rehearsed => self.rehearsed(),
             Request::SetScheduler { scheduler } => {
                 self.set_paths(PathsConfig { scheduler, ..self.config.paths });
-                Ok(json!({ "scheduler": scheduler }))
+                let warning = self.config.paths.idle("scheduler");
+                Ok(json!({ "scheduler": scheduler, "warning": warning }))
             }
             Request::SetRecovery { recovery } => {
                 self.set_paths(PathsConfig { recovery, ..self.config.paths });
-                Ok(json!({ "recovery": recovery }))
+                let warning = self.config.paths.idle("recovery");
+                Ok(json!({ "recovery": recovery, "warning": warning }))
             }
             Request::SetManager { manager } => {
                 self.set_paths(PathsConfig { manager, ..self.config.paths });
-                Ok(json!({ "manager": manager }))
+                let warning = self.config.paths.idle("manager");
+                Ok(json!({ "manager": manager, "warning": warning }))
             }
             Request::SetSubflows { subflows } => {
                 self.set_paths(PathsConfig { subflows, ..self.config.paths });
-                Ok(json!({ "subflows": subflows }))
+                let warning = self.config.paths.idle("subflows");
+                Ok(json!({ "subflows": subflows, "warning": warning }))
             }
             Request::SetLink { name, setting } => {
                 self.config.links.set(&name, setting)?;
                 self.take_rules();
-                Ok(json!({}))
+                Ok(json!({ "warning": self.unknown_link(&name) }))
             }
             Request::Down
             | Request::Peers
@@ -80,8 +84,8 @@ impl Client<'_> {
         }
     }
 
-    fn flows(&self) -> Result<Value> {
-        flows::tell(&self.data, &self.config.persistence, |key, session| {
+    fn flows(&self, meant: &[String]) -> Result<Value> {
+        flows::tell(&self.data, &self.config.persistence, meant, |key, session| {
             let paths = session.map(|session| session.paths.as_slice()).unwrap_or_default();
             let link = |path: &PathStatus| {
                 let link = self.links.iter().find(|link| path.link == Some(LinkId(link.index)))?;
@@ -146,6 +150,22 @@ impl Client<'_> {
         self.apply_subflows();
     }
 
+    /// What to say of a link that was set, where none of that name is there.
+    fn unknown_link(&self, name: &str) -> Option<String> {
+        let usable: Vec<&str> = self
+            .links
+            .iter()
+            .filter(|link| link.name == name || link.usable())
+            .map(|link| link.name.as_str())
+            .collect();
+        (!usable.contains(&name)).then(|| {
+            format!(
+                "no link here is called {name}: it counts when one is (here are {})",
+                usable.join(", ")
+            )
+        })
+    }
+
     /// Tells in the log what is configured and does nothing.
     fn warn_of_idle(&self) {
         if let Some(warning) = self.config.idle() {
@@ -198,6 +218,9 @@ impl Client<'_> {
         }
         if self.config.links != old.links {
             self.take_rules();
+        }
+        if self.config.portal_check != old.portal_check {
+            self.suspect_portals();
         }
         if (self.config.streams, &self.config.proxy) != (old.streams, &old.proxy) {
             self.proxy = None;

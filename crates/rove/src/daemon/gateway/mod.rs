@@ -254,8 +254,8 @@ impl Daemon {
         if request == Request::Reload {
             return self.reload();
         }
-        if request == Request::Flows {
-            return self.flows();
+        if let Request::Flows { meant } = &request {
+            return self.flows(meant);
         }
         if let Request::PeerPaths { name } = &request {
             return self.paths(name.as_ref());
@@ -285,9 +285,9 @@ impl Daemon {
     }
 
     /// Every flow names its peer.
-    fn flows(&self) -> Result<Value> {
+    fn flows(&self, meant: &[String]) -> Result<Value> {
         let registry = self.gateway.ledger.registry();
-        flows::tell(&self.data, &self.gateway.config.persistence, |key, _| {
+        flows::tell(&self.data, &self.gateway.config.persistence, meant, |key, _| {
             // Who was revoked a moment ago has no name any more.
             let name = registry.peer(key).map(|peer| peer.name.to_string());
             let peer = name.unwrap_or_else(|| encoding::to_text(&key.0));

@@ -1,106 +1,22 @@
 //! What was given to which path: the lines in which packets wait until their path may carry them.
 //!
-//! A packet joins the line of the path that was chosen for it (`choice`). So the line of a short
+//! A packet joins the line of the path that was chosen for it (`scheduler`). So the line of a short
 //! path grows to as long as what a long one takes more, and what leaves by both arrives in the
 //! order in which it was given, nearly. Lines are filled no further than to keep every path busy:
 //! what waits beyond that does so at the tunnel's entry, where its flow is known.
 
 use std::collections::VecDeque;
 
-use super::choice::{AHEAD, Tally};
+use super::way::Way;
 use crate::blocks::Blocks;
 use crate::blocks::parcel::Parcel;
 use crate::path::PathId;
-use crate::time::{Duration, Instant};
 
 /// Bytes that one line holds at most: half a second at 130 Mbit/s, so much may one path be longer
 /// than another.
 pub(super) const LINE_BYTES_MAX: usize = 8 << 20;
 /// And packets that all hold together, each in room for a full one: 100 MB, however short they are.
 const PACKETS_MAX: usize = 1 << 16;
-
-/// A path as far as the choice goes.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Way {
-    /// Its name.
-    pub path: PathId,
-    /// When it may carry another datagram.
-    pub next_at: Instant,
-    /// Nanoseconds that a byte takes on it.
-    pub byte_ns: f64,
-    /// How much longer it takes from end to end than the shortest.
-    pub delay: Duration,
-    /// What lies at least between when something leaves by it, by this node's clock, and when it
-    /// arrives by the peer's, in wrapping microseconds: no time by itself.
-    pub least: Option<u32>,
-    /// Its round trip,
-    pub trip: Duration,
-    /// and the shortest that was seen.
-    pub least_trip: Duration,
-    /// Which part of what leaves by it is lost.
-    pub loss: f64,
-    /// Bytes per second that arrived by it of late, if that was measured.
-    pub arrives: Option<f64>,
-    /// Bytes per second that it proved to carry,
-    pub proven: Option<f64>,
-    /// and whether it carries no more than that.
-    pub is_known: bool,
-    /// Bytes that its window has room for.
-    pub room: u64,
-    /// Bytes that wait in its line,
-    pub waiting: usize,
-    /// and which line that is.
-    pub line: usize,
-    /// What it got so far.
-    pub tally: Tally,
-}
-
-impl Way {
-    /// Bytes per second that it carries.
-    pub fn rate(&self) -> f64 {
-        1e9 / self.byte_ns
-    }
-
-    /// Whether its window has room.
-    pub const fn is_open(&self) -> bool {
-        self.room > 0
-    }
-
-    /// Whether it may carry a datagram now.
-    pub fn is_ready(&self, now: Instant) -> bool {
-        self.is_open() && self.next_at <= now
-    }
-
-    /// Whether it could get something and will soon have nothing to carry.
-    pub fn starves(&self, now: Instant) -> bool {
-        self.is_open() && self.carried_at(now, self.waiting) < nanos(now, AHEAD)
-    }
-
-    /// When the last of so many bytes arrives that leave from now on, in nanoseconds.
-    pub(super) fn arrival(&self, now: Instant, bytes: usize) -> u64 {
-        self.arrival_from(now, bytes, Duration::ZERO)
-    }
-
-    /// The same if it is no nearer than `floor`.
-    pub(super) fn arrival_from(&self, now: Instant, bytes: usize, floor: Duration) -> u64 {
-        nanos(Instant::from_nanos(self.carried_at(now, bytes)), self.delay.max(floor))
-    }
-
-    /// When the last of so many bytes has left, in nanoseconds.
-    fn carried_at(&self, now: Instant, bytes: usize) -> u64 {
-        #[expect(clippy::cast_precision_loss, reason = "bytes of a line")]
-        #[expect(clippy::cast_possible_truncation, reason = "saturates")]
-        #[expect(clippy::cast_sign_loss, reason = "both are positive")]
-        let time_ns = (bytes as f64 * self.byte_ns) as u64;
-        self.next_at.max(now).as_nanos().saturating_add(time_ns)
-    }
-}
-
-/// A moment so much later, in nanoseconds.
-const fn nanos(from: Instant, later: Duration) -> u64 {
-    let later_ns = later.as_secs().saturating_mul(1_000_000_000);
-    from.as_nanos().saturating_add(later_ns).saturating_add(later.subsec_nanos() as u64)
-}
 
 /// By how many paths a packet leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -283,5 +199,5 @@ impl Line {
 }
 
 #[cfg(test)]
-#[path = "schedule_tests.rs"]
+#[path = "lines_tests.rs"]
 mod tests;

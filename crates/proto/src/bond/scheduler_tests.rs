@@ -1,6 +1,7 @@
 use super::*;
 use crate::blocks::Blocks;
-use crate::bond::schedule::{Among, Given, Lines};
+use crate::bond::lines::{Among, Given, Lines};
+use crate::bond::way::{AHEAD, Tally};
 use crate::path::PathId;
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);

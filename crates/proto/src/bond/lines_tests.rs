@@ -1,5 +1,7 @@
 use super::*;
-use crate::bond::choice::Scheduler;
+use crate::bond::scheduler::Scheduler;
+use crate::bond::way::Tally;
+use crate::time::{Duration, Instant};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 const EARLIEST: Scheduler = Scheduler::Earliest;

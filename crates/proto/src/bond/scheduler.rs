@@ -5,11 +5,10 @@
 //! default is [`Scheduler::Earliest`]; the others are there to compare with, and for who knows
 //! better.
 
-use super::schedule::{LINE_BYTES_MAX, Way};
+use super::lines::LINE_BYTES_MAX;
+use super::way::Way;
 use crate::time::{Duration, Instant};
 
-/// How long a line keeps its path busy before another packet is given to any.
-pub const AHEAD: Duration = Duration::from_millis(2);
 /// Over how long bytes are counted by [`Scheduler::Rate`] (Multilink VPN, "Counting Bytes").
 const COUNTED: Duration = Duration::from_millis(300);
 /// How much of what was measured last its moving average takes over.
@@ -38,19 +37,6 @@ pub enum Scheduler {
     /// The path with the lowest round trip, and no other (Multilink VPN, "Use lowest latency
     /// only").
     Latency,
-}
-
-/// What a path got so far, as far as a choice needs it.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Tally {
-    /// When it was its turn last, in turns of all.
-    turn: u64,
-    /// What it is owed, in packets, beside the others.
-    credit: f64,
-    /// Since when bytes are counted, and how many it got since.
-    counted: (Instant, u64),
-    /// Bytes per second that it carries on the average; not known yet if zero.
-    carried: f64,
 }
 
 impl Scheduler {
@@ -252,5 +238,5 @@ fn best_by(ways: &[Way], may: impl Fn(&Way) -> bool, what: impl Fn(&Way) -> f64)
 }
 
 #[cfg(test)]
-#[path = "choice_tests.rs"]
+#[path = "scheduler_tests.rs"]
 mod tests;
