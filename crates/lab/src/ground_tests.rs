@@ -61,3 +61,11 @@ fn a_flow_keeps_its_length_however_often_it_speaks() {
     assert_eq!((sparse.count, sparse.length_ns()), (150, 4 * SECOND));
     assert_eq!((flow.to, sparse.to), (Receiver::Client, Receiver::Server));
 }
+
+#[test]
+fn what_outlasts_is_more_than_links_let_through_until_it_is_over() {
+    let bulk = Connections::outlasting(Receiver::Client, 8, 30 * SECOND);
+    // A megabyte a second, and some time to open.
+    assert_eq!((bulk.length, bulk.to), (35_000_000, Receiver::Client));
+    assert_eq!(Connections::outlasting(Receiver::Server, 8, 1).length, 5_001_000);
+}

@@ -87,7 +87,8 @@ struct Run {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_024))]
     jobs: Option<u64>,
     /// Keep what each seed measured in this file, and do not run again what is there: a run of
-    /// hours goes on where it was interrupted. Remove it when the code has changed
+    /// hours goes on where it was interrupted. What another build of this program has kept there
+    /// counts as nothing
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
     /// How much of the grid of conditions to cover

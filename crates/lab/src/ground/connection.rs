@@ -4,6 +4,7 @@
 //! counts as an outage. What it refuses to know: who carries it out.
 
 use super::{Receiver, Route, Transfer};
+use crate::emu::{MS, SECOND};
 
 /// TCP connections of one kind, which the client opens to the server at the same time.
 #[derive(Clone, Copy, Debug)]
@@ -107,12 +108,21 @@ pub struct SessionRun {
 impl Connections {
     /// Addresses of the server, of which the first is that of everything else.
     pub const SERVERS: u8 = 3;
+    /// How long one may take to open before its time counts, in nanoseconds.
+    pub const OPENING_NS: u64 = 5 * SECOND;
 
     /// One through the tunnel that is as fast as can be, by CUBIC.
     pub const fn bulk(to: Receiver, length: u64) -> Self {
         let patience = Patience { retries: None, keeps_alive: false };
         let (route, congestion) = (Route::Tunnelled, Congestion::Cubic);
         Self { route, server: 0, count: 1, to, length, pace: Pace::Full, congestion, patience }
+    }
+
+    /// The same with more than links of so many Mbit/s let through in so many nanoseconds, however
+    /// long it takes to open: its end says nothing, the rate until then does.
+    pub const fn outlasting(to: Receiver, mbps: u64, length_ns: u64) -> Self {
+        let milliseconds = (length_ns + Self::OPENING_NS).div_ceil(MS);
+        Self::bulk(to, mbps * 1_000 / 8 * milliseconds)
     }
 }
 

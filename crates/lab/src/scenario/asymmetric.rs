@@ -39,8 +39,8 @@ const CELLS: Cells = Cells {
 };
 
 /// What is measured at least: of recorded networks beside.
-const KEYS: &[Key] = &Key::with::<{ links::KEYS.len() + 3 }>(
-    links::KEYS,
+const KEYS: &[Key] = &Key::with::<{ links::KEYS_OF_ALL.len() + 3 }>(
+    links::KEYS_OF_ALL,
     &[
         Key::higher_is_better(links::OFFERED_SHARE_LEAST),
         Key::higher_is_better(links::OFFERED_SHARE_LOSSY_LEAST),
@@ -97,7 +97,7 @@ impl Scenario for Asymmetric {
 
     fn paper(&self, _settings: &Settings) -> Value {
         json!({
-            "source": "issue 5: 10/10+40/60 as Lukaszewski 2017, Table 3.3; 300+80 of mqvpn's lane \
+            "source": "10/10+40/60 as Lukaszewski 2017, Table 3.3; 300+80 of mqvpn's lane \
                        of packets; Mbit/s without loss",
             "10/10+40/60": {
                 "mptcp": 46.5, "openvpn_over_mptcp": 42.7, "openvpn_better_link": 35.6,

@@ -4,7 +4,7 @@
 use super::links::GRID;
 use super::outage::receiver;
 use super::settings::{Setting, Settings};
-use super::{Grid, Outcome, Stage};
+use super::{CALM_NS, Grid, Outcome, Stage};
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Congestion, Connections, Route, Terrain, Transfer};
 
@@ -38,10 +38,6 @@ pub(super) const STORIES: Setting = Setting::number(
 const OTHERS: [Congestion; 3] = [Congestion::Cubic, Congestion::Reno, Congestion::Bbr];
 /// The client's links are so many times as fast as what is behind them.
 pub(super) const LINKS_TIMES: u64 = 5;
-/// How long a connection may take to open before its time counts.
-const OPENING_NS: u64 = 5 * SECOND;
-/// Time in which links are found.
-pub(super) const CALM_NS: u64 = 2 * SECOND;
 /// Of short transfers only such a part does not count.
 const FIRST_PART: u64 = 4;
 
@@ -74,8 +70,7 @@ pub(super) fn ours(stage: &Stage<'_>) -> Vec<Congestion> {
 
 /// A connection of more than the queue lets through in so long.
 pub(super) fn lasting(settings: &Settings, length_ns: u64) -> Connections {
-    let bytes = settings.number("mbps") * 1_000_000 / 8 * (length_ns + OPENING_NS) / SECOND;
-    Connections::bulk(receiver(settings), bytes)
+    Connections::outlasting(receiver(settings), settings.number("mbps"), length_ns)
 }
 
 /// Our connection, by this in the tunnel, or by CUBIC without one.
@@ -127,7 +122,7 @@ fn rates_mbps(
     let mut rates = [None; 2];
     let told = stage.on_ground(terrain, &mut |ground, _| {
         ground.pause(CALM_NS)?;
-        let transfers = ground.connect(kinds, length_ns + OPENING_NS, &[])?;
+        let transfers = ground.connect(kinds, length_ns + Connections::OPENING_NS, &[])?;
         let mbps = |one: &Transfer| one.mbps_within(skip_ns, length_ns);
         let all = |kind: &Vec<Transfer>| kind.iter().map(mbps).sum::<Option<f64>>();
         rates = [0, 1].map(|which| transfers.get(which).and_then(all));

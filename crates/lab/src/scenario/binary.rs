@@ -57,11 +57,7 @@ impl Binary {
     /// When it cannot be read or run.
     pub fn at(path: &Path) -> anyhow::Result<Self> {
         let path = path.canonicalize().with_context(|| format!("no rove at {}", path.display()))?;
-        let mut file =
-            File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let mut hash = Sha256::new();
-        std::io::copy(&mut file, &mut hash)?;
-        let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = sha256(&path)?;
         let said = Command::new(&path)
             .arg("--version")
             .output()
@@ -71,6 +67,17 @@ impl Binary {
         let version = version.split_whitespace().last().unwrap_or("unknown").to_owned();
         Ok(Self { path, version, sha256 })
     }
+}
+
+/// SHA-256 of a file, in lowercase hexadecimal.
+///
+/// # Errors
+/// When it cannot be read.
+pub(super) fn sha256(path: &Path) -> anyhow::Result<String> {
+    let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut hash = Sha256::new();
+    std::io::copy(&mut file, &mut hash)?;
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Builds the binary and asks cargo where it lies.

@@ -5,8 +5,8 @@
 //! is to have what both links carry.
 
 use super::links::{
-    self, ASSIST, CONGESTION, Carried, Cells, FILE, FLOW, GRID, KEYS, Link, MODE, Pair, SCHEDULER,
-    SECONDS,
+    self, ASSIST, CONGESTION, Carried, Cells, FILE, FLOW, GRID, KEYS_OF_ALL, Link, MODE, Pair,
+    SCHEDULER, SECONDS,
 };
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -53,7 +53,7 @@ impl Scenario for Bond {
             name: "bond",
             summary: "one connection each way over the two hotspots of Multilink VPN",
             settings: SETTINGS,
-            keys: KEYS,
+            keys: KEYS_OF_ALL,
         }
     }
 

@@ -4,12 +4,12 @@
 //! then over both, which carry as much as they can both ways. Decides what is measured and how
 //! figures follow from it; knows no pair and no talk.
 
-use super::links::Link;
+use super::links::{Carried, Link};
 use super::record::Limit;
 use super::settings::Setting;
 use super::statistics::{max, median, min, quantile};
 use super::table::{self, Row, TABLE, figure};
-use super::{Key, Outcome, Stage};
+use super::{CALM_NS, Key, Outcome, Stage};
 use crate::emu::{LinkConfig, Loss, SECOND};
 use crate::ground::{
     Call, CallRun, Connections, Ground, Mode, Receiver, Talk, Terrain, Transfer, Trouble,
@@ -18,8 +18,12 @@ use serde_json::Value;
 
 /// How much later than over the idle link 99 of 100 may be, in milliseconds.
 pub(super) const OVER_IDLE_MS: f64 = 3.0;
-/// Time in which links are found.
-const CALM_NS: u64 = 2 * SECOND;
+/// The part of all datagrams that may be missing when they are wanted.
+const LATE_SHARE_MAX: f64 = 0.002;
+/// What the load beside has to have of what the links can carry of it: who keeps a talk early by
+/// leaving links idle has not kept it beside anything. There cannot be all of it: what goes one way
+/// is acknowledged the other, by up to 4 % of a link, and the talk and its copies take 1 to 2 %.
+const BULK_SHARE_MIN: f64 = 0.90;
 /// How long connections are carried before anybody speaks.
 const BUSY_NS: u64 = 5 * SECOND;
 
@@ -38,6 +42,8 @@ pub(super) const KEYS: &[Key] = &[
     Key::lower_is_better("jitter_ms"),
     Key::higher_is_better("mos"),
     Key::higher_is_better("bulk_mbps"),
+    Key::higher_is_better("bulk_share_min"),
+    Key::must_hold("checksum_ok"),
     Key::lower_is_better(TABLE),
 ];
 
@@ -50,9 +56,21 @@ pub(super) struct Cell {
     pub(super) loss: f64,
 }
 
+/// The load beside a talk: each transfer, and what of all bytes on a link can be theirs.
+#[derive(Debug, Default)]
+struct Load {
+    transfers: Vec<Transfer>,
+    payload_share: Option<f64>,
+}
+
 /// What must hold whatever is said.
-pub(super) fn over_idle() -> Limit {
-    Limit::at_most("p99_over_idle_ms", OVER_IDLE_MS)
+pub(super) fn limits() -> Vec<Limit> {
+    vec![
+        Limit::at_most("p99_over_idle_ms", OVER_IDLE_MS),
+        Limit::at_most("late_share", LATE_SHARE_MAX),
+        Limit::at_least("bulk_share_min", BULK_SHARE_MIN),
+        Limit::equal("checksum_ok", true),
+    ]
 }
 
 /// The mean of what a talk's datagrams took beside the load, in milliseconds, where the client does
@@ -83,15 +101,17 @@ pub(super) fn tell(
     broken: (Mode, bool),
 ) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::default();
-    let (mut rows, mut lost) = (Vec::new(), 0);
+    let (mut rows, mut lost, mut intact) = (Vec::new(), 0, true);
     let cells = if stage.control() { &cells[..1] } else { cells };
     for cell in cells {
         (stage.tell)(&cell.name());
         let idle = cell.idle(stage, talk, &mut outcome)?;
         let (mode, early) = if stage.control() { broken } else { (Mode::Full, true) };
-        let (loaded, bulk) = cell.loaded(stage, talk, (mode, early), &mut outcome)?;
+        let (loaded, load) = cell.loaded(stage, talk, (mode, early), &mut outcome)?;
         lost += loaded.lost();
-        let row = row(cell, talk, &idle, (&loaded, &bulk));
+        let ways = receivers(stage);
+        intact &= load.is_intact(ways.len());
+        let row = cell.row(talk, &idle, &loaded, (load.mbps(), cell.can_carry_mbps(&load, &ways)));
         (stage.tell)(&table::line(&row));
         rows.push(Value::Object(row));
     }
@@ -104,7 +124,9 @@ pub(super) fn tell(
     for key in ["mos", "bulk_mbps"] {
         outcome.measure(key, column(key).as_deref().and_then(min));
     }
+    outcome.measure("bulk_share_min", table::least(&rows, "bulk_share"));
     outcome.count("lost_packets", lost);
+    outcome.hold("checksum_ok", intact && !rows.is_empty());
     outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
     Ok(outcome)
 }
@@ -118,28 +140,39 @@ fn took_ms(talk: Talk, run: &CallRun) -> Vec<f64> {
     }
 }
 
-fn row(cell: &Cell, talk: Talk, idle: &CallRun, loaded: (&CallRun, &[Transfer])) -> Row {
-    let (loaded, bulk) = loaded;
-    let [before, after] = [idle, loaded].map(|run| took_ms(talk, run));
-    let [idle_p99, p99] = [&before, &after].map(|took| quantile(took, 0.99));
-    let over = p99.zip(idle_p99).map(|(p99, idle)| p99 - idle);
-    let said = loaded.up.len() + loaded.down.len();
-    let late = loaded.late() as f64 / said.max(1) as f64;
-    let carried = bulk.iter().map(|one| one.mbps_within(BUSY_NS, one.end_ns - one.start_ns));
-    let carried: Option<Vec<f64>> = carried.collect();
-    table::row([
-        ("links", cell.name().into()),
-        ("idle_ms", figure(median(&before))),
-        ("idle_p99_ms", figure(idle_p99)),
-        ("average_ms", figure(mean(&after))),
-        ("max_ms", figure(max(&after))),
-        ("p99_over_idle_ms", figure(over)),
-        ("lost_packets", loaded.lost().into()),
-        ("late_share", figure(Some(late))),
-        ("jitter_ms", figure(loaded.jitter_ms())),
-        ("mos", figure(loaded.mos())),
-        ("bulk_mbps", figure(carried.map(|all| all.iter().sum()))),
-    ])
+/// What 99 of 100 took at most, in milliseconds, where what never came took for ever; none where
+/// that is more than one of 100.
+fn p99_ms(talk: Talk, run: &CallRun) -> Option<f64> {
+    let mut took = took_ms(talk, run);
+    let all = match talk {
+        Talk::Voice => run.up.len() + run.down.len(),
+        Talk::Echo { .. } => run.up.len(),
+    };
+    took.resize(all, f64::INFINITY);
+    quantile(&took, 0.99).filter(|ms| ms.is_finite())
+}
+
+/// Who receives what is carried beside.
+fn receivers(stage: &Stage<'_>) -> Vec<Receiver> {
+    match stage.settings.text("load") {
+        "down" => vec![Receiver::Client],
+        "up" => vec![Receiver::Server],
+        _ => vec![Receiver::Client, Receiver::Server],
+    }
+}
+
+impl Load {
+    /// What all of it had while somebody spoke, in Mbit/s.
+    fn mbps(&self) -> Option<f64> {
+        let mbps = |one: &Transfer| one.mbps_within(BUSY_NS, one.end_ns - one.start_ns);
+        self.transfers.iter().map(mbps).sum()
+    }
+
+    /// Whether there were so many transfers, none broke, and all that came is what was sent.
+    fn is_intact(&self, count: usize) -> bool {
+        let is_intact = |one: &Transfer| one.intact && one.broke.is_none();
+        self.transfers.len() == count && self.transfers.iter().all(is_intact)
+    }
 }
 
 fn mean(values: &[f64]) -> Option<f64> {
@@ -149,6 +182,42 @@ fn mean(values: &[f64]) -> Option<f64> {
 impl Cell {
     fn name(&self) -> String {
         format!("{} loss {}", super::links::name(&self.pair), self.loss * 100.0)
+    }
+
+    /// What both links can carry of such a load to these, in Mbit/s.
+    fn can_carry_mbps(&self, load: &Load, to: &[Receiver]) -> Option<f64> {
+        let ways = to.iter().flat_map(|to| self.pair.iter().map(|link| link.mbps_to(*to)));
+        Some(ways.sum::<f64>() * (1.0 - self.loss) * load.payload_share?)
+    }
+
+    fn row(
+        &self,
+        talk: Talk,
+        idle: &CallRun,
+        loaded: &CallRun,
+        (bulk, most): (Option<f64>, Option<f64>),
+    ) -> Row {
+        let [before, after] = [idle, loaded].map(|run| took_ms(talk, run));
+        // The link alone repairs nothing: there only what came counts, which is the stricter.
+        let idle_p99 = quantile(&before, 0.99);
+        let over = p99_ms(talk, loaded).zip(idle_p99).map(|(p99, idle)| p99 - idle);
+        let said = loaded.up.len() + loaded.down.len();
+        let late = loaded.late() as f64 / said.max(1) as f64;
+        table::row([
+            ("links", self.name().into()),
+            ("idle_ms", figure(median(&before))),
+            ("idle_p99_ms", figure(idle_p99)),
+            ("average_ms", figure(mean(&after))),
+            ("max_ms", figure(max(&after))),
+            ("p99_over_idle_ms", figure(over)),
+            ("lost_packets", loaded.lost().into()),
+            ("late_share", figure(Some(late))),
+            ("jitter_ms", figure(loaded.jitter_ms())),
+            // Of what is no voice: as one would sound that is carried like it.
+            ("mos", figure(loaded.mos())),
+            ("bulk_mbps", figure(bulk)),
+            ("bulk_share", figure(bulk.zip(most).map(|(bulk, most)| bulk / most))),
+        ])
     }
 
     fn configs(&self) -> [LinkConfig; 2] {
@@ -183,13 +252,15 @@ impl Cell {
         talk: Talk,
         (mode, early): (Mode, bool),
         outcome: &mut Outcome,
-    ) -> anyhow::Result<(CallRun, Vec<Transfer>)> {
+    ) -> anyhow::Result<(CallRun, Load)> {
         let [first, second] = self.configs();
         let terrain = Terrain { beside: vec![second], mode, early, ..Terrain::of(first) };
-        let mut had = (CallRun::default(), Vec::new());
+        let mut had = (CallRun::default(), Load::default());
         let told = stage.on_ground(&terrain, &mut |ground, _| {
             ground.pause(CALM_NS)?;
             had = self.talk_beside(stage, ground, talk)?;
+            ground.pause(CALM_NS)?;
+            had.1.payload_share = Carried::Tcp.payload_share(ground)?;
             Ok(())
         })?;
         outcome.absorb(told);
@@ -201,19 +272,46 @@ impl Cell {
         stage: &Stage<'_>,
         ground: &mut dyn Ground,
         talk: Talk,
-    ) -> Result<(CallRun, Vec<Transfer>), Trouble> {
+    ) -> Result<(CallRun, Load), Trouble> {
         let length_ns = stage.settings.number("seconds") * SECOND;
         let call = Call { talk, silence_ns: BUSY_NS, length_ns };
         let mbps: u64 = self.pair.iter().map(|link| link.mbps()).sum();
-        // More than there is time for.
-        let bytes = mbps * 1_000_000 / 8 * (call.end_ns() / SECOND + 10);
-        let to = match stage.settings.text("load") {
-            "down" => vec![Receiver::Client],
-            "up" => vec![Receiver::Server],
-            _ => vec![Receiver::Client, Receiver::Server],
-        };
-        let bulk: Vec<_> = to.into_iter().map(|to| Connections::bulk(to, bytes)).collect();
+        let bulk = |to| Connections::outlasting(to, mbps, call.end_ns());
+        let bulk: Vec<_> = receivers(stage).into_iter().map(bulk).collect();
         let (run, transfers) = ground.call(call, &bulk, &[])?;
-        Ok((run, transfers.concat()))
+        Ok((run, Load { transfers: transfers.concat(), payload_share: None }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CallRun, Load, Talk, p99_ms};
+    use crate::emu::MS;
+    use crate::ground::Transfer;
+
+    const ECHO: Talk = Talk::Echo { every_ns: 20 * MS, bytes: 700 };
+
+    #[test]
+    fn what_never_came_took_for_ever() {
+        let mut run = CallRun { up: vec![Some(5 * MS); 200], ..CallRun::default() };
+        run.down.clone_from(&run.up);
+        run.down[..2].fill(None);
+        assert_eq!(p99_ms(ECHO, &run), Some(10.0));
+        run.up[2] = None;
+        assert_eq!(p99_ms(ECHO, &run), None, "of 200 questions three had no answer");
+        assert_eq!(p99_ms(Talk::Voice, &run), Some(5.0), "of 400 datagrams three were lost");
+        run.down[3..5].fill(None);
+        assert_eq!(p99_ms(Talk::Voice, &run), None);
+        assert_eq!(p99_ms(Talk::Voice, &CallRun::default()), None);
+    }
+
+    #[test]
+    fn a_load_is_whole_where_all_of_it_is_there_and_as_it_was_sent() {
+        let whole = Transfer { intact: true, ..Transfer::default() };
+        let load = |second| Load { transfers: vec![whole.clone(), second], payload_share: None };
+        assert!(load(whole.clone()).is_intact(2) && !load(whole.clone()).is_intact(3));
+        assert!(!load(Transfer::default()).is_intact(2));
+        let broke = Transfer { broke: Some("reset".to_owned()), ..whole.clone() };
+        assert!(!load(broke).is_intact(2));
     }
 }

@@ -16,13 +16,13 @@
 //! In a control the path does not heed that somebody else fills the queue. In namespaces, where the
 //! real binary always does, there are several others beside the tunnel.
 
-use super::beside::{self, BESIDE, CALM_NS, CONGESTION, LINKS_TIMES, MBPS, RTT, STORIES};
+use super::beside::{self, BESIDE, CONGESTION, LINKS_TIMES, MBPS, RTT, STORIES};
 use super::links::{GRID, TRANSFER};
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::quantile;
 use super::table::{self, Row, TABLE, figure, greatest, least};
-use super::{About, Key, Outcome, Scenario, Stage};
+use super::{About, CALM_NS, Key, Outcome, Scenario, Stage};
 use crate::emu::{LinkConfig, SECOND};
 use crate::ground::{Call, Congestion, Connections, Mode, Route, Talk, Terrain};
 use serde_json::Value;

@@ -12,17 +12,17 @@
 //! is late when it is lost, or came so much later than the quickest before the transfer began that
 //! who plays the call out has gone on without it.
 
-use super::links::{self, CONGESTION, GRID, Link, MODE, Pair, TRANSFER, name};
+use super::links::{self, CONGESTION, Carried, GRID, Link, MODE, Pair, TRANSFER, name};
 use super::outage::{congestion, receiver};
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::max;
 use super::table::{self, Row, TABLE, figure};
-use super::{About, Grid, Key, Outcome, Scenario, Stage};
+use super::{About, CALM_NS, Grid, Key, Outcome, Scenario, Stage};
 use crate::arrivals::Gap;
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{
-    Act, Call, Connections, Cue, Ground, Moment, Talk, Terrain, Transfer, Trouble,
+    Act, Call, Connections, Cue, Ground, Moment, Receiver, Talk, Terrain, Transfer, Trouble,
 };
 use serde_json::{Value, json};
 
@@ -35,6 +35,9 @@ const SILENT_MARGIN_MS: u64 = 50;
 const LATER_PAUSE_MS: u64 = 100;
 /// Within what time a link that returned carries its share again, in seconds.
 const SHARE_BACK_S: u64 = 2;
+/// What a transfer by all links must have, before anything dies, of what they can carry of it: by a
+/// link that carried nothing there is no stall, and no share comes back.
+const BEFORE_SHARE_MIN: f64 = 0.9;
 /// The part of the rate that went with a link that must be back.
 const SHARE: f64 = 0.8;
 /// For so long,
@@ -43,8 +46,6 @@ const SHARE_NS: u64 = SECOND / 2;
 const STEP_NS: u64 = 10 * MS;
 /// A pause that begins so long after a death is not its stall.
 const AROUND_NS: u64 = SECOND / 2;
-/// Time in which links are found, and in which what was said before drains.
-const CALM_NS: u64 = 2 * SECOND;
 /// How long the call is alone, and how long the transfer goes on before the first death.
 const ALONE_NS: u64 = 2 * SECOND;
 const UNDISTURBED_NS: u64 = 6 * SECOND;
@@ -88,6 +89,7 @@ const KEYS: &[Key] = &[
     Key::lower_is_better("silent_stall_ms_max"),
     Key::lower_is_better("silent_stall_over_ms_max"),
     Key::lower_is_better("later_pause_ms_max"),
+    Key::higher_is_better("before_share_min"),
     Key::lower_is_better("share_back_s"),
     Key::lower_is_better("voip_late_packets"),
     Key::lower_is_better("voip_extra_share"),
@@ -110,15 +112,18 @@ impl Scenario for Failover {
         }
     }
 
-    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
-        vec![
+    fn limits(&self, settings: &Settings) -> Vec<Limit> {
+        let before = Limit::at_least("before_share_min", BEFORE_SHARE_MIN);
+        let mut limits = vec![
             Limit::at_most("stall_over_ms_max", STALL_MARGIN_MS),
             Limit::at_most("silent_stall_over_ms_max", SILENT_MARGIN_MS),
             Limit::at_most("later_pause_ms_max", LATER_PAUSE_MS),
             Limit::at_most("share_back_s", SHARE_BACK_S),
             Limit::at_most("voip_late_packets", 0u64),
             Limit::equal("checksum_ok", true),
-        ]
+        ];
+        limits.extend(is_by_all(settings).then_some(before));
+        limits
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {
@@ -127,9 +132,10 @@ impl Scenario for Failover {
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let mut outcome = Outcome::default();
+        let mut rows = Vec::new();
         let mut deaths = Vec::new();
         let mut costs = Vec::new();
-        let mut intact = true;
+        let (mut intact, mut late) = (true, 0);
         for cell in told(stage) {
             (stage.tell)(&cell.name());
             let terrain = cell.terrain(stage);
@@ -147,10 +153,20 @@ impl Scenario for Failover {
             // A transfer that ended before all was done shows nothing.
             intact &= seen.transfer.intact && of_cell.len() == 2 * DEATHS;
             costs.extend(seen.extra_share);
-            of_cell.iter().for_each(|one| (stage.tell)(&table::line(&one.row(&cell))));
-            deaths.push((cell, of_cell, seen.late_ns.len() as u64));
+            let to = receiver(stage.settings);
+            let before = is_by_all(stage.settings).then(|| seen.before_share(&cell, to));
+            for one in &of_cell {
+                let mut row = one.row(&cell);
+                // Of all deaths of a cell it is the same.
+                row.extend(before.map(|share| ("before_share".to_owned(), figure(share))));
+                (stage.tell)(&table::line(&row));
+                rows.push(Value::Object(row));
+            }
+            late += seen.late_ns.len() as u64;
+            deaths.extend(of_cell);
         }
-        report(&mut outcome, &deaths);
+        report(&mut outcome, &deaths, rows);
+        outcome.count("voip_late_packets", late);
         outcome.measure("voip_extra_share", max(&costs));
         outcome.hold("checksum_ok", intact && !deaths.is_empty());
         Ok(outcome)
@@ -158,24 +174,29 @@ impl Scenario for Failover {
 }
 
 /// Writes down what was measured: the worst of all cells.
-fn report(outcome: &mut Outcome, cells: &[(Cell, Vec<Death>, u64)]) {
-    let all = || cells.iter().flat_map(|(_, deaths, _)| deaths);
+fn report(outcome: &mut Outcome, deaths: &[Death], rows: Vec<Value>) {
     let worst = |told: bool, of: &dyn Fn(&Death) -> f64| {
-        max(&all().filter(|one| one.is_told == told).map(of).collect::<Vec<_>>())
+        max(&deaths.iter().filter(|one| one.is_told == told).map(of).collect::<Vec<_>>())
     };
     outcome.measure("stall_ms_max", worst(true, &|one| one.stall_ms));
     outcome.measure("stall_over_ms_max", worst(true, &|one| one.over_ms));
     outcome.measure("silent_stall_ms_max", worst(false, &|one| one.stall_ms));
     outcome.measure("silent_stall_over_ms_max", worst(false, &|one| one.over_ms));
-    let later: Vec<f64> = all().map(|one| one.later_pause_ms).collect();
+    let later: Vec<f64> = deaths.iter().map(|one| one.later_pause_ms).collect();
     outcome.measure("later_pause_ms_max", max(&later));
-    let back: Vec<f64> = all().map(|one| one.share_back_s).collect();
+    let back: Vec<f64> = deaths.iter().map(|one| one.share_back_s).collect();
     outcome.measure("share_back_s", max(&back));
-    outcome.count("voip_late_packets", cells.iter().map(|(_, _, late)| late).sum());
+    if rows.iter().any(|row| row.get("before_share").is_some()) {
+        outcome.measure("before_share_min", table::least(&rows, "before_share"));
+    }
     outcome.sample("share_back_s", back);
-    outcome.sample("stall_ms", all().map(|one| one.stall_ms).collect());
-    let rows = cells.iter().flat_map(|(cell, deaths, _)| deaths.iter().map(|one| one.row(cell)));
-    outcome.measured.insert(TABLE.to_owned(), rows.map(Value::Object).collect());
+    outcome.sample("stall_ms", deaths.iter().map(|one| one.stall_ms).collect());
+    outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
+}
+
+/// Whether all links are to carry. A control does not say otherwise: that is what it breaks.
+fn is_by_all(settings: &Settings) -> bool {
+    settings.text(MODE.key) == "full"
 }
 
 /// A pair, and which link of it dies.
@@ -241,15 +262,16 @@ impl Cell {
         let last_ns = script.last().map_or(0, |cue| cue.at_ns);
         let length_ns = last_ns + stage.settings.number("up") * SECOND;
         let mbps: u64 = self.pair.iter().map(Link::mbps).sum();
-        // More than there is time for.
-        let bytes = mbps * 1_000_000 / 8 * (length_ns / SECOND + 5);
-        let bulk = Connections::bulk(receiver(stage.settings), bytes);
+        let bulk = Connections::outlasting(receiver(stage.settings), mbps, length_ns);
         let bulk = Connections { congestion: congestion(stage.settings), ..bulk };
         let (beside, transfers) = ground.call(call(length_ns), &[bulk], &script)?;
+        ground.pause(CALM_NS)?;
+        let payload_share = Carried::Tcp.payload_share(ground)?;
         Ok(Seen {
             transfer: transfers.concat().pop().unwrap_or_default(),
             late_ns: beside.late_beside(&alone, Talk::Voice.interval_ns()),
             extra_share: beside.extra_share(),
+            payload_share,
             script,
         })
     }
@@ -263,6 +285,8 @@ struct Seen {
     late_ns: Vec<u64>,
     /// What was sent to protect the call, as a share of it.
     extra_share: Option<f64>,
+    /// What of all bytes on a link is the transfer's at best.
+    payload_share: Option<f64>,
 }
 
 /// What one death cost.
@@ -281,8 +305,7 @@ struct Death {
 impl Seen {
     fn deaths(&self, cell: &Cell) -> Vec<Death> {
         let moments = &self.transfer.moments;
-        let first_ns = moments.first().map_or(0, |one| one.began_ns);
-        let before_mbps = self.mbps(first_ns.saturating_sub(BEFORE_NS), first_ns);
+        let before_mbps = self.before_mbps();
         let pairs = moments.chunks_exact(2).zip(self.script.chunks(2)).enumerate();
         let death = |(at, (pair, cues)): (usize, (&[Moment], &[Cue]))| {
             let next_ns = moments.get(2 * at + 2).map_or(self.transfer.end_ns, |m| m.began_ns);
@@ -294,6 +317,18 @@ impl Seen {
             Death { late_packets: late as u64, ..death }
         };
         pairs.map(death).collect()
+    }
+
+    /// The rate before the first death, in Mbit/s.
+    fn before_mbps(&self) -> f64 {
+        let first_ns = self.transfer.moments.first().map_or(0, |one| one.began_ns);
+        self.mbps(first_ns.saturating_sub(BEFORE_NS), first_ns)
+    }
+
+    /// That as a share of what both links can carry; none where that could not be seen.
+    fn before_share(&self, cell: &Cell, to: Receiver) -> Option<f64> {
+        let sum_mbps: f64 = cell.pair.iter().map(|link| link.mbps_to(to)).sum();
+        Some(self.before_mbps() / (sum_mbps * self.payload_share?))
     }
 
     /// What a death cost the transfer, up to the next one.
@@ -362,7 +397,7 @@ mod tests {
     use super::{Cell, Death, PAIRS, Seen};
     use crate::arrivals::Gap;
     use crate::emu::{MS, SECOND};
-    use crate::ground::{Act, Cue, Moment, Transfer};
+    use crate::ground::{Act, Cue, Moment, Receiver, Transfer};
 
     const CELL: Cell = Cell { pair: PAIRS[1], dies: 0 };
 
@@ -387,6 +422,7 @@ mod tests {
             script,
             late_ns: vec![SECOND, 5_900 * MS, 6_100 * MS, 13_900 * MS],
             extra_share: None,
+            payload_share: Some(0.5),
         }
     }
 
@@ -406,6 +442,15 @@ mod tests {
         assert_eq!(late_packets, 3, "one was late before anything happened");
         let silent = seen(Act::Swallow(0), Act::Return(0), 150).deaths(&CELL);
         assert_eq!((silent[0].is_told, silent[0].over_ms), (false, 30.0));
+    }
+
+    #[test]
+    fn what_there_was_before_is_held_against_what_both_links_can_carry() {
+        let mut seen = seen(Act::Unplug(0), Act::Replug(0), 75);
+        // 10 Mbit/s, of two links of 10, of which half is payload.
+        assert_eq!(seen.before_share(&CELL, Receiver::Client), Some(1.0));
+        seen.payload_share = None;
+        assert_eq!(seen.before_share(&CELL, Receiver::Client), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::ground::Reported;
 
 /// The key of the most that it costs in any cell, in per cent.
 pub(super) const MOST: &str = "feedback_percent_max";
-/// What it may cost: the issue's own limit.
+/// What it may cost: the README promises a hundredth of what fills the links, at most.
 pub(super) const PERCENT_MAX: f64 = 1.0;
 
 /// What must hold where links are filled.

@@ -1,7 +1,8 @@
 //! What seeds have measured, kept in a file: a run of hours may be interrupted, and goes on where
-//! it was. Virtual time gives the same again and again, so long as the code is the same; nobody
-//! sees from here whether it is, so whoever changes it removes the file.
+//! it was. Virtual time gives the same again and again, so long as the code is the same: each line
+//! says which program wrote it, and those of another count as nothing.
 
+use super::binary::sha256;
 use super::record::Record;
 use anyhow::Context as _;
 use serde_json::Value;
@@ -10,10 +11,17 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+/// Under which key a kept line has the SHA-256 of the lab that measured it.
+const LAB: &str = "lab_sha256";
+/// The program that runs: also where its file has been replaced meanwhile.
+const THIS_LAB: &str = "/proc/self/exe";
+
 /// A file with a record a line.
 #[derive(Debug)]
 pub(super) struct Kept {
     before: Vec<Value>,
+    /// SHA-256 of this program.
+    lab: String,
     file: Mutex<File>,
 }
 
@@ -36,14 +44,16 @@ impl Kept {
         });
         let before = before.collect::<anyhow::Result<_>>()?;
         file.set_len((text.len() - cut_off.len()) as u64)?;
-        Ok(Self { before, file: Mutex::new(file) })
+        Ok(Self { before, lab: sha256(Path::new(THIS_LAB))?, file: Mutex::new(file) })
     }
 
-    /// What was measured of what this record is to be about; the last, if it was more than once.
+    /// What this very program measured of what this record is to be about; the last, if it was more
+    /// than once.
     pub(super) fn find(&self, record: &Record) -> Option<&Value> {
         let asked = serde_json::to_value(record).ok()?;
         let same = ["scenario", "seed", "where", "grid", "settings", "rove_sha256"];
-        let mut before = self.before.iter().rev();
+        let is_ours = |line: &&Value| line.get(LAB).and_then(Value::as_str) == Some(&self.lab);
+        let mut before = self.before.iter().rev().filter(is_ours);
         before.find(|line| same.iter().all(|key| line.get(key) == asked.get(key)))
     }
 
@@ -52,7 +62,9 @@ impl Kept {
     /// # Errors
     /// It cannot be written.
     pub(super) fn add(&self, record: &Record) -> anyhow::Result<()> {
-        let line = serde_json::to_string(record)? + "\n";
+        let mut line = serde_json::to_value(record)?;
+        line[LAB] = self.lab.as_str().into();
+        let line = line.to_string() + "\n";
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(line.as_bytes()).context("what was measured cannot be kept")
     }

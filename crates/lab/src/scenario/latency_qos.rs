@@ -64,7 +64,7 @@ impl Scenario for LatencyQos {
     }
 
     fn limits(&self, _settings: &Settings) -> Vec<Limit> {
-        vec![calls::over_idle(), Limit::at_most("average_ratio", AVERAGE_RATIO_MAX)]
+        [calls::limits(), vec![Limit::at_most("average_ratio", AVERAGE_RATIO_MAX)]].concat()
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {

@@ -18,11 +18,11 @@ use super::settings::{Setting, Settings};
 use super::stage::{Story, USUALLY};
 use super::statistics::min;
 use super::table::{self, TABLE, figure, least};
-use super::{Baseline, Grid, Key, Outcome, Stage, feedback};
+use super::{Baseline, CALM_NS, Grid, Key, Outcome, Stage, feedback};
 use crate::emu::{LinkConfig, Loss, MS, PipeConfig, Rate, SECOND};
 use crate::ground::{
-    Assist, Congestion, Connections, Flow, Ground, Known, Mode, Receiver, Route, SCHEDULERS,
-    Spread, TRANSPORTS, Terrain, Transfer, Trouble,
+    Assist, Congestion, Connections, Ground, Known, Mode, Receiver, Route, SCHEDULERS, Spread,
+    TRANSPORTS, Terrain, Transfer, Trouble,
 };
 use crate::world::StreamsKnown;
 use alone::Alone;
@@ -36,24 +36,16 @@ use measured::{Measured, OTHERS_SHARE};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The beginning of a transfer that does not count, as LAB.md has it.
+/// The beginning of a transfer that does not count: its sender still finds out what there is.
 const FIRST_NS: u64 = 5 * SECOND;
-/// How long a connection may take to open before its time counts.
-const OPENING_NS: u64 = 5 * SECOND;
 /// The file of Lukaszewski's thesis, in bytes.
 const FILE_BYTES: u64 = 16_331_410;
 /// How long it may take.
 const FILE_LIMIT_NS: u64 = 900 * SECOND;
-/// Time in which links are found, and in which what a transfer has left in queues drains.
-const CALM_NS: u64 = 2 * SECOND;
-/// How long the flow lasts that shows what the tunnel adds to a packet.
-const SHOWING_NS: u64 = SECOND / 2;
 /// The longest inner packet, in bytes: the MTU of the tunnel's interface, here and in the world.
 const INNER_BYTES: f64 = 1_420.0;
 /// What of it is no payload: IPv4, TCP, and the time stamps of both.
 const INNER_HEADERS: f64 = 52.0;
-/// What is around a datagram of the tunnel: IPv4 and UDP.
-const OUTER_HEADERS: f64 = 28.0;
 
 /// What a dimension of the grid is called that nobody has chosen from.
 pub(super) const GRID: &str = "grid";
@@ -99,18 +91,21 @@ pub(super) const FILE: Setting = Setting::number(
     "another size of the file beside; 0 for the 16,331,410 bytes of the thesis",
 );
 
-/// What is measured at least.
+/// What is measured at least, of TCP.
 pub(super) const KEYS: &[Key] = &[
     Key::higher_is_better("share_of_sum_min"),
     Key::higher_is_better("share_of_best_min"),
     Key::higher_is_better("file_share_min"),
     Key::lower_is_better(feedback::MOST),
     Key::lower_is_better(judged::SENT_AGAIN_MOST),
-    Key::higher_is_better(judged::OTHERS_SHARE_LEAST),
-    Key::must_hold("queues_ok"),
     Key::must_hold("checksum_ok"),
     Key::higher_is_better(TABLE),
 ];
+/// And where others are carried as well.
+pub(super) const KEYS_OF_ALL: &[Key] = &Key::with::<{ KEYS.len() + 2 }>(
+    KEYS,
+    &[Key::higher_is_better(judged::OTHERS_SHARE_LEAST), Key::must_hold(judged::QUEUES)],
+);
 
 /// A link of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,14 +251,14 @@ impl<const N: usize> Cells<N> {
             }
             rows.push(Value::Object(row));
             arrived.push(measured.is_whole);
-            in_time.push(cell.is_in_time(&measured.datagrams));
+            in_time.extend(cell.is_in_time(&measured.datagrams));
         }
         for column in ["share_of_sum", "share_of_best", "file_share"] {
             outcome.measure(&format!("{column}_min"), least(&rows, column));
         }
         outcome.measure(feedback::MOST, table::greatest(&rows, "feedback_percent"));
-        outcome.hold("queues_ok", !in_time.is_empty() && in_time.iter().all(|one| *one));
         judged::besides(&mut outcome, stage.settings, &rows);
+        judged::queues(&mut outcome, &in_time);
         outcome.hold("checksum_ok", !arrived.is_empty() && arrived.iter().all(|one| *one));
         outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
         let bare = BTreeMap::from([(TABLE.to_owned(), Value::Array(bare))]);
@@ -331,7 +326,7 @@ impl Link {
     }
 
     /// Its rate to a receiver, in Mbit/s; of a recorded one about the mean.
-    fn mbps_to(&self, to: Receiver) -> f64 {
+    pub(super) fn mbps_to(&self, to: Receiver) -> f64 {
         self.kbps[to as usize] as f64 / 1e3
     }
 
@@ -512,12 +507,10 @@ impl<const N: usize> Cell<N> {
         ground: &mut dyn Ground,
         window: (u64, u64),
     ) -> Result<Option<f64>, Trouble> {
-        let added = ground.flow(Flow::lasting(SHOWING_NS), &[])?.added_bytes;
+        let payload_share = self.carried.payload_share(ground)?;
         let rates: f64 = self.pair.iter().map(|link| link.mbps_between(self.to, window)).sum();
         let carried = rates * (1.0 - loss(self.loss).mean());
-        let (inner, payload) = self.carried.packet_bytes();
-        let of_outer = |added| payload / (inner + added + OUTER_HEADERS);
-        Ok(min(&added).map(|added| carried * of_outer(added)))
+        Ok(payload_share.map(|share| carried * share))
     }
 }
 

@@ -26,7 +26,15 @@ fn told(grid: Grid, pair: Option<Pair>, set: &[&str]) -> Vec<String> {
     let texts: Vec<String> = set.iter().map(|text| (*text).to_owned()).collect();
     let settings = Settings::parse(SETTINGS, &texts).unwrap();
     let (entered, rove) = (None, None);
-    let stage = Stage { seed: 1, settings: &settings, grid, entered, rove, tell: &|_| {} };
+    let stage = Stage {
+        seed: 1,
+        settings: &settings,
+        grid,
+        entered,
+        rove,
+        captured: Default::default(),
+        tell: &|_| {},
+    };
     CELLS.told(&stage, pair).iter().map(|cell| cell.name()).collect()
 }
 
@@ -51,7 +59,15 @@ fn in_the_default_grid_everything_is_carried_that_a_scenario_knows() {
         let own = [SETTINGS, &[super::FLOW]].concat();
         let settings = Settings::parse(&own, &texts).unwrap();
         let (entered, rove) = (None, None);
-        let stage = Stage { seed: 1, settings: &settings, grid, entered, rove, tell: &|_| {} };
+        let stage = Stage {
+            seed: 1,
+            settings: &settings,
+            grid,
+            entered,
+            rove,
+            captured: Default::default(),
+            tell: &|_| {},
+        };
         all.told(&stage, None).iter().map(|cell| cell.name()).collect::<Vec<_>>()
     };
     let few = told(Grid::Default, &[]);
@@ -72,11 +88,13 @@ fn a_queue_that_stands_for_ever_is_none_that_is_in_time() {
     let cell = |carried, loss| Cell { carried, ..Cell::down(SLOW, loss, Congestion::Cubic) };
     let took = |half| DatagramsRun { delays_ms: Some([half, 900.0, 900.0]), ..Default::default() };
     let udp = cell(Carried::Udp, "0");
-    assert!(udp.is_in_time(&took(200.0)) && !udp.is_in_time(&took(201.0)));
-    assert!(!udp.is_in_time(&DatagramsRun::default()), "nothing came");
+    assert_eq!([200.0, 201.0].map(|ms| udp.is_in_time(&took(ms))), [Some(true), Some(false)]);
+    assert_eq!(udp.is_in_time(&DatagramsRun::default()), Some(false), "nothing came");
     let lossy = cell(Carried::Udp, "1");
-    assert!(lossy.is_in_time(&took(270.0)) && !lossy.is_in_time(&took(271.0)));
-    assert!(cell(Carried::Quic, "0").is_in_time(&DatagramsRun::default()));
+    assert_eq!([270.0, 271.0].map(|ms| lossy.is_in_time(&took(ms))), [Some(true), Some(false)]);
+    for other in [Carried::Tcp, Carried::Quic] {
+        assert_eq!(cell(other, "0").is_in_time(&took(0.0)), None, "it is not about these");
+    }
 }
 
 #[test]
@@ -88,7 +106,15 @@ fn where_something_is_lost_the_link_alone_is_repaired_as_both_are() {
     // So it has four times as much, and is a measure.
     let settings = Settings::parse(&[super::SECONDS], &["seconds=6".to_owned()]).unwrap();
     let (seed, grid, entered, rove) = (1, Grid::Default, None, None);
-    let stage = Stage { seed, settings: &settings, grid, entered, rove, tell: &|_| {} };
+    let stage = Stage {
+        seed,
+        settings: &settings,
+        grid,
+        entered,
+        rove,
+        captured: Default::default(),
+        tell: &|_| {},
+    };
     let far = Cell { pair: [Link::of(10, 60); 2], ..cell("1") };
     let best = far.alone(&stage, &mut Outcome::default()).unwrap().best_mbps.unwrap();
     assert!(best > 8.0, "{best} of 10 Mbit/s");
@@ -120,6 +146,18 @@ fn what_was_told_besides_is_asked_for() {
     let both = [recorded("share_of_offered", 0.7), recorded("share_of_offered_lossy", 0.45)];
     assert_eq!(asked(&both, &[]), (3, vec!["share_of_offered_lossy_min"]));
     assert_eq!(asked(&both, &["mode=backup"]), (1, vec![]));
+}
+
+#[test]
+fn queues_are_judged_where_there_are_datagrams_by_the_clock() {
+    let asked = |in_time: &[bool]| {
+        let mut outcome = Outcome::default();
+        super::judged::queues(&mut outcome, in_time);
+        let holds = outcome.limits.iter().map(|limit| limit.holds(&outcome.measured));
+        holds.collect::<Vec<_>>()
+    };
+    assert_eq!([asked(&[true, true]), asked(&[true, false])], [[true], [false]]);
+    assert!(asked(&[]).is_empty());
 }
 
 #[test]

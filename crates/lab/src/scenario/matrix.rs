@@ -145,7 +145,7 @@ fn settings(scheduler: &str) -> anyhow::Result<Settings> {
 
 const fn stage(settings: &Settings) -> Stage<'_> {
     let (seed, grid, entered, rove) = (SEED, Grid::Full, None, None);
-    Stage { seed, settings, grid, entered, rove, tell: &|_| {} }
+    Stage { seed, settings, grid, entered, rove, captured: std::cell::Cell::new(0), tell: &|_| {} }
 }
 
 /// Measures all that is asked for on so many threads, and calls `tell` with the rows of each as

@@ -58,7 +58,7 @@ mod tunnel;
 mod udp_blocked;
 mod voip;
 
-use crate::emu::{LinkConfig, MS};
+use crate::emu::{LinkConfig, MS, SECOND};
 use crate::ground::{Terrain, Transfer};
 use crate::netns::Timekeeping;
 use record::{Limit, Values};
@@ -140,6 +140,10 @@ pub struct About {
     pub keys: &'static [Key],
 }
 
+/// Time in which the links of a client are found, and in which what was said before drains from
+/// their queues.
+const CALM_NS: u64 = 2 * SECOND;
+
 /// The link of most stories: the distant testbed of Alshalan's thesis.
 const USUAL: CleanLink = CleanLink { rate: 20_000_000, round_trip_ns: 40 * MS };
 
@@ -165,7 +169,7 @@ impl CleanLink {
         self.round_trip_ns / MS
     }
 
-    /// What a move to it may cost, in milliseconds: a round trip, and the issue's own margin.
+    /// What a move to it may cost, in milliseconds: a round trip, and [`MARGIN_MS`].
     const fn move_ms(&self) -> u64 {
         self.round_trip_ms() + MARGIN_MS
     }

@@ -68,11 +68,11 @@ pub fn over_seeds(
     let About { keys, .. } = scenario.about();
     // The build comes before the namespaces: inside them nothing but the lab's network exists.
     let rove = binary_under_test(request)?;
+    let kept = request.keep.as_deref().map(Kept::open).transpose()?;
     let entered = match request.told {
         Where::Netns => Some(netns::enter()?),
         Where::Virtual => None,
     };
-    let kept = request.keep.as_deref().map(Kept::open).transpose()?;
     let measure = |seed| {
         let record = begun(scenario, request, seed, rove.as_ref());
         let before = kept.as_ref().and_then(|kept| kept.find(&record));
@@ -159,7 +159,8 @@ fn run_seed(
         }
     };
     let (settings, grid) = (&request.settings, request.grid);
-    let stage = Stage { seed, settings, grid, entered, rove, tell: &tell };
+    let captured = Default::default();
+    let stage = Stage { seed, settings, grid, entered, rove, captured, tell: &tell };
     let attempts_max = settings.number("attempts");
     while u64::from(record.attempts) < attempts_max {
         record.attempts += 1;

@@ -104,6 +104,25 @@ fn over_several_seeds_the_medians_judge() {
 }
 
 #[test]
+fn what_another_program_kept_is_measured_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kept");
+    let keep = || Some(file.clone());
+    let attempts =
+        |late_runs| run_kept(late_runs, vec![9], false, keep()).0[0]["attempts"].as_u64().unwrap();
+    assert_eq!([attempts(2), attempts(0)], [3, 3], "the second time it is recalled");
+    let mut line: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(line["lab_sha256"].as_str().unwrap().len(), 64);
+    line["lab_sha256"] = "0".repeat(64).into();
+    std::fs::write(&file, format!("{line}\n")).unwrap();
+    assert_eq!([attempts(0), attempts(2)], [1, 1]);
+    // A line that does not say who wrote it, as there once were.
+    line.as_object_mut().unwrap().remove("lab_sha256");
+    std::fs::write(&file, format!("{line}\n")).unwrap();
+    assert_eq!(attempts(1), 2);
+}
+
+#[test]
 fn what_is_kept_is_not_measured_again() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("kept");

@@ -13,8 +13,9 @@ pub const EVERYWHERE: &[Setting] = &[
     Setting::text("rove", "another binary than the one that was built"),
     Setting::text(
         "capture",
-        "a file for the client's TCP packets in virtual time, as pcap; the server's go to another, \
-         FILE.server",
+        "files for the client's TCP packets in virtual time, as pcap: of DIR/NAME.EXT those of \
+         each story (a scenario may tell many) are in DIR/NAME-SEED-STORY.EXT, counted from 1, and \
+         the server's beside, with .server after that",
     ),
     Setting::number(
         "attempts",

@@ -11,6 +11,8 @@ use crate::ground::{Ground, Terrain, Trouble};
 use crate::netns::Entered;
 use crate::world::{Hold, Journey, StreamsKnown};
 use anyhow::{Context as _, ensure};
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
 
 /// How both ends hold open connections, and how long a session is kept without a word, in seconds,
 /// where a story is not about that.
@@ -29,6 +31,8 @@ pub struct Stage<'a> {
     /// The binary under test; none when the bare link is, and in virtual time, which runs the core
     /// that is linked in.
     pub rove: Option<&'a Binary>,
+    /// Of how many stories what passed was written to files.
+    pub captured: Cell<u32>,
     /// Tells people what goes on.
     pub tell: &'a dyn Fn(&str),
 }
@@ -118,22 +122,39 @@ impl Stage<'_> {
                 journey.capture();
             }
             let told = story(&mut journey, &mut outcome);
-            write_captured(path, &journey)?;
+            self.write_captured(Path::new(path), &journey)?;
             told
         });
         outcome.broke = what_broke(told)?;
         Ok(outcome)
     }
+
+    /// Writes what passed the client's end of connections in this story to a file, and what passed
+    /// the server's to another beside it.
+    fn write_captured(&self, path: &Path, journey: &Journey) -> anyhow::Result<()> {
+        let Some([client, server]) = journey.captured() else { return Ok(()) };
+        self.captured.update(|stories| stories + 1);
+        let path = numbered(path, self.seed, self.captured.get());
+        let mut beside = path.clone().into_os_string();
+        beside.push(".server");
+        for (path, packets) in [(path, client), (beside.into(), server)] {
+            let failed = || format!("cannot write {}", path.display());
+            std::fs::write(&path, packets).with_context(failed)?;
+        }
+        Ok(())
+    }
 }
 
-/// Writes what passed the client's end of connections to a file, and what passed the server's to
-/// another beside it.
-fn write_captured(path: &str, journey: &Journey) -> anyhow::Result<()> {
-    let Some([client, server]) = journey.captured() else { return Ok(()) };
-    for (path, packets) in [(path.to_owned(), client), (format!("{path}.server"), server)] {
-        std::fs::write(&path, packets).with_context(|| format!("cannot write {path}"))?;
+/// A path with the seed and the number of the story before its extension: a scenario may tell many,
+/// and several seeds at once.
+fn numbered(path: &Path, seed: u64, story: u32) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{seed}-{story}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
     }
-    Ok(())
+    path.with_file_name(name)
 }
 
 /// What broke down of what is under test, if anything did.
@@ -142,5 +163,40 @@ fn what_broke(told: Result<(), Trouble>) -> anyhow::Result<Option<String>> {
         Ok(()) => Ok(None),
         Err(Trouble::UnderTest(what)) => Ok(Some(what)),
         Err(Trouble::Lab(error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cell, Stage, numbered};
+    use crate::emu::{LinkConfig, MS};
+    use crate::ground::Terrain;
+    use crate::scenario::Grid;
+    use crate::scenario::settings::Settings;
+    use std::path::Path;
+
+    #[test]
+    fn a_number_stands_before_the_extension() {
+        let all = ["a/b.pcap", "b", "a.b/c.d.e"].map(|path| numbered(Path::new(path), 7, 2));
+        assert_eq!(all, ["a/b-7-2.pcap", "b-7-2", "a.b/c.d-7-2.e"].map(Path::new));
+    }
+
+    #[test]
+    fn each_story_has_files_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let set = format!("capture={}", directory.path().join("of.pcap").display());
+        let settings = Settings::parse(&[], &[set]).unwrap();
+        let (grid, entered, rove, captured) = (Grid::Default, None, None, Cell::new(0));
+        let tell = &|_: &str| {};
+        let stage = Stage { seed: 3, settings: &settings, grid, entered, rove, captured, tell };
+        let terrain = Terrain::of(LinkConfig::lossless(10_000_000, 20 * MS));
+        for _ in 0..2 {
+            stage.on_ground(&terrain, &mut |ground, _| ground.pause(MS)).unwrap();
+        }
+        let files = std::fs::read_dir(directory.path()).unwrap();
+        let mut names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+        names.sort();
+        let of = ["of-3-1.pcap", "of-3-1.pcap.server", "of-3-2.pcap", "of-3-2.pcap.server"];
+        assert_eq!(names, of);
     }
 }

@@ -9,7 +9,7 @@ use crate::ground::{Download, Flow, Ground, Harm, Pings, Route, Trouble};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// The beginning of a transfer that does not count, as LAB.md has it.
+/// The beginning of a transfer that does not count: its sender still finds out what there is.
 const SLOW_START_NS: u64 = 5 * SECOND;
 /// Round trips measured, without and with the tunnel.
 const PINGS: Pings = Pings { count: 100, interval_ns: 20 * MS };

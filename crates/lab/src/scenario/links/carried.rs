@@ -1,11 +1,12 @@
 //! What is carried in a cell: TCP, QUIC, or datagrams that ask nobody. Decides how much is offered
 //! and how goodput follows; knows of the links no more than what they carry.
 
-use super::{Cell, FIRST_NS, GRID, INNER_BYTES, INNER_HEADERS, Link, OPENING_NS, is_recorded};
+use super::{Cell, FIRST_NS, GRID, INNER_BYTES, INNER_HEADERS, Link, is_recorded};
 use crate::emu::SECOND;
-use crate::ground::{Datagrams, DatagramsRun, Ground, Transfer, Trouble, What};
+use crate::ground::{Connections, Datagrams, DatagramsRun, Flow, Ground, Transfer, Trouble, What};
 use crate::scenario::Stage;
 use crate::scenario::settings::Setting;
+use crate::scenario::statistics::min;
 use crate::udp;
 
 /// What datagrams by the clock offer beyond what the links carry: a tenth of it.
@@ -14,6 +15,11 @@ const OFFERED: f64 = 1.1;
 /// bytes of connection ID and 2 of packet number (RFC 9000, 17.3.1); the tag; the frame's type,
 /// stream, and offset of 4 bytes (RFC 9000, 19.8).
 const QUIC_HEADERS: f64 = 28.0 + 11.0 + 16.0 + 6.0;
+
+/// How long the flow lasts that shows what the tunnel adds to a packet.
+const SHOWING_NS: u64 = SECOND / 2;
+/// What is around a datagram of the tunnel: IPv4 and UDP.
+const OUTER_HEADERS: f64 = 28.0;
 
 /// How long the queue of who does not listen may stand, with what each path lets stand before it,
 /// in milliseconds.
@@ -66,6 +72,17 @@ impl Carried {
         }
     }
 
+    /// What part of all bytes of layer 3 on a link is payload at best, by what this tunnel adds to
+    /// each packet at least; none where it could not be seen.
+    pub(in super::super) fn payload_share(
+        self,
+        ground: &mut dyn Ground,
+    ) -> Result<Option<f64>, Trouble> {
+        let added = ground.flow(Flow::lasting(SHOWING_NS), &[])?.added_bytes;
+        let (inner, payload) = self.packet_bytes();
+        Ok(min(&added).map(|added| payload / (inner + added + OUTER_HEADERS)))
+    }
+
     /// Bytes of a full inner packet, and what of it is payload.
     pub(super) fn packet_bytes(self) -> (f64, f64) {
         match self {
@@ -103,26 +120,28 @@ impl<const N: usize> Cell<N> {
 
     /// A TCP connection that has more to say than there is time for.
     fn connection(&self, stage: &Stage<'_>, ground: &mut dyn Ground) -> Result<Transfer, Trouble> {
-        let seconds = stage.settings.number("seconds");
+        let length_ns = stage.settings.number("seconds") * SECOND;
         let rates = self.pair.iter().map(Link::mbps);
         // A recorded network may have more than its mean for a while.
         let mbps = rates.sum::<u64>() * if is_recorded(self.pair) { 4 } else { 1 };
-        let length_ns = seconds * SECOND;
-        let kind = self.kind(mbps * 1_000_000 / 8 * (seconds + OPENING_NS / SECOND));
-        let transfers = ground.connect(&[kind], length_ns + OPENING_NS, &[])?.concat();
+        let bulk = Connections::outlasting(self.to, mbps, length_ns);
+        let kind = Connections { congestion: self.congestion, ..bulk };
+        let longest_ns = length_ns + Connections::OPENING_NS;
+        let transfers = ground.connect(&[kind], longest_ns, &[])?.concat();
         Ok(transfers.into_iter().next().unwrap_or_default())
     }
 
-    /// Whether half of the datagrams by the clock, where there are any, were there in time: as long
-    /// as their queue may stand, on the longest way; where something is lost or nobody foresees the
-    /// rates, as long as gaps are held open beside.
-    pub(super) fn is_in_time(&self, run: &DatagramsRun) -> bool {
+    /// Whether half of the datagrams by the clock were there in time: as long as their queue may
+    /// stand, on the longest way; where something is lost or nobody foresees the rates, as long as
+    /// gaps are held open beside. None where no such datagrams are carried.
+    pub(super) fn is_in_time(&self, run: &DatagramsRun) -> Option<bool> {
         let trips = self.pair.iter().map(|link| link.round_trip_ms as f64);
         let trip_ms = trips.fold(0.0, f64::max);
         let is_held = self.loss != "0" || is_recorded(self.pair);
         let held_ms = if is_held { HOLD_TRIPS * trip_ms } else { 0.0 };
         let most_ms = QUEUE_MS + trip_ms / 2.0 + held_ms;
-        self.carried != Carried::Udp || run.delays_ms.is_some_and(|[half, ..]| half <= most_ms)
+        let is_in_time = || run.delays_ms.is_some_and(|[half, ..]| half <= most_ms);
+        (self.carried == Carried::Udp).then(is_in_time)
     }
 
     /// Pours datagrams for as long as is set.

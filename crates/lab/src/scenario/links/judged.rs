@@ -18,6 +18,8 @@ const OTHERS_SHARE_OF_SUM_MIN: f64 = 0.90;
 pub(in super::super) const SENT_AGAIN_MOST: &str = "retransmitted_percent_max";
 /// The key of what others than TCP have of the sum at least, where they are told.
 pub(in super::super) const OTHERS_SHARE_LEAST: &str = "others_share_of_sum_min";
+/// The key of whether datagrams by the clock were there in time, where there are any.
+pub(in super::super) const QUEUES: &str = "queues_ok";
 /// The keys of recorded networks: what there is of what they offered, without losses and with them,
 /// and what feedback costs.
 pub(in super::super) const OFFERED_SHARE_LEAST: &str = "share_of_offered_min";
@@ -49,8 +51,8 @@ pub(in super::super) fn limits(settings: &Settings, share_of_sum_min: Option<f64
         _ => (None, None),
     };
     let feedback = share_of_sum_min.map(|_| feedback::limit());
-    let held = ["queues_ok", "checksum_ok"].map(|key| Limit::equal(key, true));
-    of_sum.into_iter().chain(of_best).chain(feedback).chain(held).collect()
+    let held = Limit::equal("checksum_ok", true);
+    of_sum.into_iter().chain(of_best).chain(feedback).chain([held]).collect()
 }
 
 /// Whether what is carried is to have what the links have together: by our own datagrams, by the
@@ -58,6 +60,14 @@ pub(in super::super) fn limits(settings: &Settings, share_of_sum_min: Option<f64
 pub(in super::super) fn adds_up(settings: &Settings) -> bool {
     let by_all = !["backup", "single"].contains(&settings.text("mode"));
     by_all && ["auto", "udp"].contains(&transport(settings)) && scheduler(settings) == "earliest"
+}
+
+/// Notes whether the datagrams of all cells that have them were there in time, and asks for it.
+pub(super) fn queues(outcome: &mut Outcome, in_time: &[bool]) {
+    if !in_time.is_empty() {
+        outcome.hold(QUEUES, in_time.iter().all(|one| *one));
+        outcome.ask(Limit::equal(QUEUES, true));
+    }
 }
 
 /// Measures what not every run tells, and asks for it where it was told.
