@@ -12,6 +12,7 @@
 
 pub(crate) mod announce;
 mod bonding;
+mod company;
 mod connect;
 mod connector;
 mod context;
@@ -34,6 +35,7 @@ mod refusal;
 mod rest;
 mod restart;
 mod retransmit;
+mod settings;
 mod share;
 mod spread;
 mod standby;

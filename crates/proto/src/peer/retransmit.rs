@@ -23,6 +23,7 @@ use crate::wire::inner::{InnerPacket, InnerView};
 
 use super::bonding::SMALL;
 use super::egress::Load;
+use super::share::has_share;
 
 /// Paths whose end the gateway is told of at once; of earlier ones it hears by silence.
 const LAST_WORDS_MAX: usize = 4;
@@ -394,6 +395,43 @@ impl Peer {
         for lane in self.epochs.receiving().flat_map(|epoch| &mut epoch.tx) {
             if lane.flight.copies_due().is_some_and(|due| due <= cx.now) {
                 lane.flight.forget_copies(cx.memory.blocks());
+            }
+        }
+    }
+
+    /// When something that others have overtaken on a path that carries a share counts as lost.
+    pub(super) fn late_due(&self) -> Option<Instant> {
+        let shared = |id| self.paths.get(id).filter(|path| has_share(path));
+        let lanes = self.epochs.all_receiving().flat_map(|epoch| &epoch.tx);
+        let lanes = lanes.filter_map(|lane| Some((lane, shared(lane.path)?)));
+        lanes.filter_map(|(lane, path)| lane.flight.late_due(&path.rtt)).min()
+    }
+
+    /// What does is repaired.
+    pub(super) fn give_up_late(&mut self, cx: &mut Context<'_>) {
+        for epoch in self.epochs.receiving() {
+            for lane in &mut epoch.tx {
+                let Some(path) = self.paths.get(lane.path).filter(|path| has_share(path)) else {
+                    continue;
+                };
+                if lane.flight.late_due(&path.rtt).is_some_and(|due| due <= cx.now) {
+                    let mut lost = VecDeque::new();
+                    lane.flight.expire_late(cx.now, cx.memory.blocks(), &path.rtt, &mut lost);
+                    self.lost.extend_counted(cx.drops, (epoch.id, lane.seal.serial), lost);
+                    self.bond.looked = None; // there is room on it
+                }
+            }
+        }
+    }
+
+    /// The path `id` was silent, or had never answered, and answers what it was asked at
+    /// `asked_at`: what left before is lost. Nobody would tell of it where that is as much as may
+    /// be on its way.
+    pub(super) fn lose_flight(&mut self, cx: &mut Context<'_>, id: PathId, asked_at: Instant) {
+        for epoch in self.epochs.receiving() {
+            for lane in epoch.tx.iter_mut().filter(|lane| lane.path == id) {
+                let lost = lane.flight.lose_before(asked_at, cx.now, cx.memory.blocks());
+                self.lost.extend(cx.drops, (epoch.id, lane.seal.serial), lost);
             }
         }
     }

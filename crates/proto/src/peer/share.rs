@@ -1,23 +1,19 @@
-//! Which paths carry together, and what of that is repaired.
+//! Which paths carry together, and what follows for them and for whom they carry.
 //!
 //! A client whose mode is [`Mode::Full`] shares its data among paths of all links, and says so to
 //! the gateway in a challenge on each, which then does the same. Each of these is paced by a
-//! congestion controller of its own, and what it loses leaves again by whichever carries it
-//! soonest. Which these are is decided in `spread`, what leaves by which in `bonding`.
+//! congestion controller of its own (`company`), and what it loses leaves again by whichever
+//! carries it soonest (`retransmit`). Which these are is decided in `spread`, what leaves by which
+//! in `bonding`.
 
-use std::collections::VecDeque;
-
-use super::epochs::Standing;
 use super::links::is_fresh;
 use super::{Context, Peer, Role};
-use crate::bond::scheduler::Scheduler;
-use crate::bond::{Mode, Recovery};
+use crate::bond::Mode;
 use crate::flow::Assists;
 use crate::flow::rules::Assist;
 use crate::path::lane::TxLane;
 use crate::path::{Health, Path, PathId, feedback};
 use crate::time::{Duration, Instant};
-use crate::wire::control::Control;
 use crate::wire::data::OVERHEAD;
 
 /// A path that was ready for so long before it got something had too little to carry.
@@ -129,68 +125,6 @@ impl Peer {
         }
     }
 
-    /// Client: both ends choose among paths in another way from now on.
-    pub(crate) fn scheduler_changed(&mut self, cx: &mut Context<'_>) {
-        self.tell_scheduler(cx);
-        self.send_control(cx);
-        self.serve_bond(cx);
-    }
-
-    /// Client: chooses as it was told, and tells the gateway if that does not know. Where there is
-    /// no room it is told when there is.
-    pub(super) fn tell_scheduler(&mut self, cx: &Context<'_>) {
-        if self.at_gateway() {
-            return;
-        }
-        let wanted = cx.config.scheduler;
-        self.bond.scheduler = wanted;
-        if self.epochs.current.is_some()
-            && self.scheduler_told != Some(wanted)
-            && self.control.push(cx.now, &Control::Scheduler(wanted.number()))
-        {
-            self.scheduler_told = Some(wanted);
-        }
-    }
-
-    /// Gateway: the client says how both choose among paths.
-    pub(super) fn take_scheduler(&mut self, standing: Standing, number: u8) {
-        // Under old keys it is late: it was said again under the new ones.
-        if self.at_gateway() && standing != Standing::Previous {
-            self.bond.scheduler = Scheduler::numbered(number).unwrap_or_default();
-        }
-    }
-
-    /// Client: flows shall have something else by repair from now on, both ways.
-    pub(crate) fn recovery_changed(&mut self, cx: &mut Context<'_>) {
-        self.tell_recovery(cx);
-        self.send_control(cx);
-    }
-
-    /// Client: goes by it, and tells the gateway if that does not know.
-    pub(super) fn tell_recovery(&mut self, cx: &Context<'_>) {
-        if self.at_gateway() {
-            return;
-        }
-        let wanted = cx.config.recovery;
-        if std::mem::replace(&mut self.bond.recovery, wanted) != wanted {
-            self.bond.looked = None;
-        }
-        if self.epochs.current.is_some()
-            && self.recovery_told != wanted
-            && self.control.push(cx.now, &Control::Recovery(wanted.number()))
-        {
-            self.recovery_told = wanted;
-        }
-    }
-
-    /// Gateway: the client says what flows shall have by repair.
-    pub(super) fn take_recovery(&mut self, standing: Standing, number: u8) {
-        if self.at_gateway() && standing != Standing::Previous {
-            self.bond.recovery = Recovery::numbered(number).unwrap_or_default();
-            self.bond.looked = None;
-        }
-    }
-
     /// Gateway: the client shares its data among paths, this one with them or not.
     pub(super) fn take_sharing(&mut self, now: Instant, id: Option<PathId>, beside: bool) {
         if let (Role::Gateway { .. }, Some(id)) = (&self.role, id) {
@@ -229,49 +163,6 @@ impl Peer {
         path.rtt.timeout().max(trips) + TAIL_GRACE.max(wait + TAIL_LATE)
     }
 
-    /// Something was told of the path `id`, which carries a share: what it does to find out whose
-    /// its queue is the others do as well, and who leads through one queue is looked at.
-    pub(super) fn couple(&mut self, cx: &Context<'_>, id: PathId) {
-        let now = cx.now;
-        let Some(path) = self.paths.get_mut(id) else { return };
-        let Some(controller) = path.congestion.as_mut() else { return };
-        if !cx.config.competes {
-            controller.forget_others();
-        }
-        if self.bond.recovery == Recovery::Latency {
-            controller.forget_variation();
-        }
-        if !cx.config.couples {
-            return;
-        }
-        let empties = controller.takes_emptying();
-        if let Some(queue) = path.delay.queue(now).filter(|_| controller.is_steady()) {
-            self.bond.bottlenecks.note(now, id, queue);
-        }
-        if let Some(pace) = empties {
-            let others = self.paths.iter_mut().filter(|other| other.id != id);
-            let others = others.filter_map(|other| other.congestion.as_mut());
-            others.for_each(|other| other.empty_beside(now, pace));
-        }
-        if self.bond.bottlenecks.compare(now) {
-            self.set_company(now);
-        }
-    }
-
-    /// Each path hears what others carry through the queue that it leads through.
-    fn set_company(&mut self, now: Instant) {
-        let bottlenecks = &self.bond.bottlenecks;
-        let carried = |path: &Path| path.congestion.as_ref().and_then(|one| one.rate());
-        let rates: Vec<(PathId, f64)> =
-            self.paths.iter().filter_map(|path| Some((path.id, carried(path)?))).collect();
-        for path in self.paths.iter_mut() {
-            let Some(controller) = &mut path.congestion else { continue };
-            let others = rates.iter().filter(|(other, _)| *other != path.id);
-            let company = others.filter(|(id, _)| bottlenecks.are_companions(now, path.id, *id));
-            controller.set_company(company.map(|(_, rate)| rate).sum());
-        }
-    }
-
     /// The best of the paths that carry a share, other than `except`.
     pub(super) fn best_bonded(&self, except: PathId) -> Option<PathId> {
         let others = self.paths.iter().filter(|path| path.id != except && has_share(path));
@@ -283,43 +174,6 @@ impl Peer {
     pub(super) fn least_room(&self) -> Option<usize> {
         let shared = self.paths.iter().filter(|path| has_share(path));
         shared.map(|path| path.mtu.datagram() - OVERHEAD).min()
-    }
-
-    /// When something that others have overtaken on a path that carries a share counts as lost.
-    pub(super) fn late_due(&self) -> Option<Instant> {
-        let shared = |id| self.paths.get(id).filter(|path| has_share(path));
-        let lanes = self.epochs.all_receiving().flat_map(|epoch| &epoch.tx);
-        let lanes = lanes.filter_map(|lane| Some((lane, shared(lane.path)?)));
-        lanes.filter_map(|(lane, path)| lane.flight.late_due(&path.rtt)).min()
-    }
-
-    /// What does is repaired.
-    pub(super) fn give_up_late(&mut self, cx: &mut Context<'_>) {
-        for epoch in self.epochs.receiving() {
-            for lane in &mut epoch.tx {
-                let Some(path) = self.paths.get(lane.path).filter(|path| has_share(path)) else {
-                    continue;
-                };
-                if lane.flight.late_due(&path.rtt).is_some_and(|due| due <= cx.now) {
-                    let mut lost = VecDeque::new();
-                    lane.flight.expire_late(cx.now, cx.memory.blocks(), &path.rtt, &mut lost);
-                    self.lost.extend_counted(cx.drops, (epoch.id, lane.seal.serial), lost);
-                    self.bond.looked = None; // there is room on it
-                }
-            }
-        }
-    }
-
-    /// The path `id` was silent, or had never answered, and answers what it was asked at
-    /// `asked_at`: what left before is lost. Nobody would tell of it where that is as much as may
-    /// be on its way.
-    pub(super) fn lose_flight(&mut self, cx: &mut Context<'_>, id: PathId, asked_at: Instant) {
-        for epoch in self.epochs.receiving() {
-            for lane in epoch.tx.iter_mut().filter(|lane| lane.path == id) {
-                let lost = lane.flight.lose_before(asked_at, cx.now, cx.memory.blocks());
-                self.lost.extend(cx.drops, (epoch.id, lane.seal.serial), lost);
-            }
-        }
     }
 }
 
@@ -336,6 +190,6 @@ pub(super) fn note_idle(now: Instant, path: &mut Path, lane: &mut TxLane) {
 }
 
 /// Whether it carries a share.
-fn has_share(path: &Path) -> bool {
+pub(super) fn has_share(path: &Path) -> bool {
     path.congestion.is_some() && path.is_able()
 }
