@@ -1,5 +1,4 @@
 use super::*;
-use crate::bond::way::Tally;
 
 const START: Instant = Instant::from_nanos(3_000_000_000);
 const MBIT: f64 = 125_000.0;
@@ -11,22 +10,15 @@ const LITTLE_BUCKET: u8 = 8;
 
 /// A path that proved to carry so much, of which so much arrived of late.
 fn way(path: u32, delay_ms: u64, proven: f64, arrives: f64) -> Way {
+    let delay = Duration::from_millis(delay_ms);
     Way {
-        path: PathId(path),
-        next_at: START,
         byte_ns: 1e9 / (proven * MBIT).max(MBIT),
-        delay: Duration::from_millis(delay_ms),
-        least: None,
-        trip: Duration::from_millis(15),
-        least_trip: Duration::from_millis(10 + delay_ms),
-        loss: 0.0,
+        delay,
+        least_trip: Duration::from_millis(10) + delay,
         arrives: Some(arrives * MBIT),
         proven: Some(proven * MBIT),
         is_known: true,
-        room: 1 << 40,
-        waiting: 0,
-        line: usize::MAX,
-        tally: Tally::default(),
+        ..Way::free(path, START, proven, Duration::from_millis(15))
     }
 }
 

@@ -1,30 +1,12 @@
 use super::*;
 use crate::bond::scheduler::Scheduler;
-use crate::bond::way::Tally;
 use crate::time::{Duration, Instant};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 const EARLIEST: Scheduler = Scheduler::Earliest;
 
 fn way(path: u32, mbps: f64, delay_ms: u64) -> Way {
-    let delay = Duration::from_millis(delay_ms);
-    Way {
-        path: PathId(path),
-        next_at: NOW,
-        byte_ns: 8_000.0 / mbps,
-        delay,
-        least: None,
-        trip: delay * 2,
-        least_trip: delay * 2,
-        loss: 0.0,
-        arrives: None,
-        proven: None,
-        is_known: false,
-        room: 1 << 40,
-        waiting: 0,
-        line: usize::MAX,
-        tally: Tally::default(),
-    }
+    Way::free(path, NOW, mbps, Duration::from_millis(delay_ms) * 2)
 }
 
 fn packet(sequence: u32) -> Given {

@@ -1,31 +1,13 @@
 use super::*;
 use crate::blocks::Blocks;
 use crate::bond::lines::{Among, Given, Lines};
-use crate::bond::way::{AHEAD, Tally};
-use crate::path::PathId;
+use crate::bond::way::AHEAD;
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 const LEN: usize = 1_000;
 
 fn way(path: u32, mbps: f64, trip_ms: u64) -> Way {
-    let trip = Duration::from_millis(trip_ms);
-    Way {
-        path: PathId(path),
-        next_at: NOW,
-        byte_ns: 8_000.0 / mbps,
-        delay: trip / 2,
-        least: None,
-        trip,
-        least_trip: trip,
-        loss: 0.0,
-        arrives: None,
-        proven: None,
-        is_known: false,
-        room: 1 << 40,
-        waiting: 0,
-        line: usize::MAX,
-        tally: Tally::default(),
-    }
+    Way::free(path, NOW, mbps, Duration::from_millis(trip_ms))
 }
 
 fn closed(way: Way) -> Way {

@@ -83,6 +83,30 @@ impl Way {
     }
 }
 
+#[cfg(test)]
+impl Way {
+    /// A path that is free from `next_at` on and has lost nothing yet, with as much delay each way.
+    pub(super) fn free(path: u32, next_at: Instant, mbps: f64, trip: Duration) -> Self {
+        Self {
+            path: PathId(path),
+            next_at,
+            byte_ns: 8_000.0 / mbps,
+            delay: trip / 2,
+            least: None,
+            trip,
+            least_trip: trip,
+            loss: 0.0,
+            arrives: None,
+            proven: None,
+            is_known: false,
+            room: 1 << 40,
+            waiting: 0,
+            line: usize::MAX,
+            tally: Tally::default(),
+        }
+    }
+}
+
 /// What a path got so far, as far as a choice needs it.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Tally {
