@@ -67,6 +67,7 @@ pub mod plan;
 pub mod portal;
 pub mod privileges;
 pub mod random;
+mod socket;
 pub mod stream;
 pub mod tariff;
 pub mod tun;

@@ -20,7 +20,7 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::{error::Error, http};
+use crate::{error::Error, http, socket::lead};
 
 /// Where portals listen: all of plain HTTP.
 pub const PORT: u16 = 80;
@@ -94,14 +94,7 @@ fn open(question: Question<'_>, to: SocketAddr) -> Result<Socket, Error> {
     let kind = Type::STREAM.cloexec();
     let socket = Socket::new(Domain::for_address(to), kind, Some(Protocol::TCP))
         .map_err(|error| Error::os("open a TCP socket", error))?;
-    if let Some(mark) = question.mark {
-        socket.set_mark(mark).map_err(|error| Error::os("mark packets", error))?;
-    }
-    let name = question.interface;
-    socket.bind_device(Some(name.as_bytes())).map_err(|error| match error.raw_os_error() {
-        Some(libc::ENODEV) => Error::NoInterface { name: name.to_owned() },
-        Some(_) | None => Error::os(format!("bind a socket to {name}"), error),
-    })?;
+    lead(&socket, Some(question.interface), question.mark)?;
     Ok(socket)
 }
 

@@ -10,19 +10,22 @@ use std::{
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 use super::{StreamError, StreamOptions, Transport};
-use crate::error::Error;
+use crate::{
+    error::Error,
+    socket::{SOL_MPTCP, lead, set_option},
+};
 
 /// Bytes that the kernel takes beyond what it could send at once (`TCP_NOTSENT_LOWAT`). What waits
 /// there cannot be taken back, so little of it: 32 KB are 26 ms at 10 Mbit/s. Smaller ones cost
 /// throughput on fast links, where the thread is woken for each half of it.
-pub const NOT_SENT_MAX: u32 = 32 << 10;
+pub const NOT_SENT_MAX: i32 = 32 << 10;
 /// How long sent data may stay unacknowledged before the kernel gives the stream up
 /// (`TCP_USER_TIMEOUT`). The paths above find out much earlier; this ends what they forgot.
 pub const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest time between two repetitions of what was not acknowledged (`TCP_RTO_MAX_MS`), in
 /// milliseconds; 120 s unless it is said. A link that comes back is found that much later, since
 /// each failure doubles the time. Less than a second the kernel does not take.
-const RTO_MAX_MS: u32 = 1_000;
+const RTO_MAX_MS: i32 = 1_000;
 /// Of `linux/tcp.h`, since Linux 6.15.
 const TCP_RTO_MAX_MS: libc::c_int = 44;
 /// How long a stream is silent before the kernel asks whether the other end is still there. It is
@@ -35,17 +38,7 @@ const BACKLOG: i32 = 1_024;
 pub(super) fn connect(options: &StreamOptions<'_>) -> Result<(Socket, SocketAddr), Error> {
     let to = options.proxy.as_ref().map_or(options.remote, |proxy| proxy.address);
     let socket = open(Domain::for_address(to), options.mptcp)?;
-    if let Some(mark) = options.mark {
-        socket.set_mark(mark).map_err(|error| Error::os("mark the packets of a stream", error))?;
-    }
-    if let Some(interface) = options.interface {
-        socket.bind_device(Some(interface.as_bytes())).map_err(|error| {
-            match error.raw_os_error() {
-                Some(libc::ENODEV) => Error::NoInterface { name: interface.to_owned() },
-                Some(_) | None => Error::os(format!("bind a stream to {interface}"), error),
-            }
-        })?;
-    }
+    lead(&socket, options.interface, options.mark)?;
     if let Some(local) = options.local {
         bind(&socket, local)?;
     }
@@ -128,8 +121,6 @@ pub(super) fn is_connected(socket: &Socket, to: SocketAddr) -> Result<bool, Stre
 /// What carries a stream that is connected: one that both ends speak MPTCP on tells about itself
 /// (`linux/mptcp.h`, MPTCP_INFO), one that fell back to TCP does not.
 pub(super) fn transport(socket: &Socket) -> Transport {
-    /// `SOL_MPTCP` and `MPTCP_INFO` of `linux/mptcp.h`.
-    const SOL_MPTCP: libc::c_int = 284;
     const MPTCP_INFO: libc::c_int = 1;
     let (mut info, mut length) = ([0u8; 16], 16 as libc::socklen_t);
     // SAFETY: the kernel writes at most `length` bytes to `info`, and both live through the call.
@@ -198,23 +189,4 @@ fn bind(socket: &Socket, local: SocketAddr) -> Result<(), Error> {
         Some(libc::EADDRNOTAVAIL) => Error::AddressNotLocal { addr: local },
         Some(_) | None => Error::os(format!("bind TCP port {}", local.port()), error),
     })
-}
-
-fn set_option(
-    socket: &Socket,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: u32,
-) -> io::Result<()> {
-    // SAFETY: the option's value is one int that lives through the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            size_of::<u32>() as libc::socklen_t,
-        )
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

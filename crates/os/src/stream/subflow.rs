@@ -14,10 +14,11 @@ use std::{
 
 use socket2::Socket;
 
+use crate::socket::SOL_MPTCP;
+
 /// Subflows that are told of: the first, and as many more as the kernel's limit allows.
 pub const SUBFLOWS_MAX: usize = 9;
 
-const SOL_MPTCP: libc::c_int = 284;
 const MPTCP_TCPINFO: libc::c_int = 2;
 const MPTCP_SUBFLOW_ADDRS: libc::c_int = 3;
 

@@ -1,12 +1,15 @@
 //! Making and binding the socket; everything about it that quinn-udp does not know.
 
-use std::{io, net::SocketAddr, os::fd::AsRawFd};
+use std::{io, net::SocketAddr};
 
 use quinn_udp::UdpSocketState;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{SOCKET_BUFFER_LEN, UdpOptions};
-use crate::error::Error;
+use crate::{
+    error::Error,
+    socket::{lead, set_option},
+};
 
 pub(super) fn bind(options: UdpOptions<'_>) -> Result<Socket, Error> {
     let domain = Domain::for_address(options.local);
@@ -17,25 +20,11 @@ pub(super) fn bind(options: UdpOptions<'_>) -> Result<Socket, Error> {
             .set_only_v6(options.ipv6_only)
             .map_err(|error| Error::os("choose the families of a UDP socket", error))?;
     }
-    if let Some(mark) = options.mark {
-        socket
-            .set_mark(mark)
-            .map_err(|error| Error::os("mark the packets of a UDP socket", error))?;
-    }
-    if let Some(interface) = options.interface {
-        socket.bind_device(Some(interface.as_bytes())).map_err(|error| device(interface, error))?;
-    }
+    lead(&socket, options.interface, options.mark)?;
     socket.bind(&options.local.into()).map_err(|error| address(options.local, error))?;
     enlarge(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
     enlarge(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
     Ok(socket)
-}
-
-fn device(interface: &str, error: io::Error) -> Error {
-    match error.raw_os_error() {
-        Some(libc::ENODEV) => Error::NoInterface { name: interface.to_owned() },
-        Some(_) | None => Error::os(format!("bind a UDP socket to {interface}"), error),
-    }
 }
 
 fn address(local: SocketAddr, error: io::Error) -> Error {
@@ -53,7 +42,7 @@ fn address(local: SocketAddr, error: io::Error) -> Error {
 /// mark. We time nothing by the kernel's clock, so the timestamp goes.
 pub(super) fn state(socket: &Socket) -> io::Result<UdpSocketState> {
     let state = UdpSocketState::new(socket.into())?;
-    set_option(socket, libc::SO_TIMESTAMPNS, 0)?;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0)?;
     Ok(state)
 }
 
@@ -61,21 +50,7 @@ pub(super) fn state(socket: &Socket) -> io::Result<UdpSocketState> {
 /// costs packets under load, not correctness, so a refusal is no error.
 fn enlarge(socket: &Socket, forced: libc::c_int, polite: libc::c_int) {
     let length = SOCKET_BUFFER_LEN as libc::c_int;
-    if set_option(socket, forced, length).is_err() {
-        let _ = set_option(socket, polite, length);
+    if set_option(socket, libc::SOL_SOCKET, forced, length).is_err() {
+        let _ = set_option(socket, libc::SOL_SOCKET, polite, length);
     }
-}
-
-fn set_option(socket: &Socket, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    // SAFETY: the option's value is one int that lives through the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

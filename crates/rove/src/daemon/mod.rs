@@ -6,6 +6,7 @@
 //! threads bring it signals, link changes, names and requests. They talk over bounded channels: a
 //! slow store delays an enrolment and no packet.
 
+mod asker;
 mod caps;
 mod client;
 mod confine;
