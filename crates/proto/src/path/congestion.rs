@@ -59,7 +59,8 @@ const STARTUP_GROWTH: f64 = 1.25;
 const STARTUP_ROUNDS: u8 = 3;
 /// A part of this lost in such a round, and it was found at once.
 const STARTUP_LOSS: f64 = 0.15;
-/// A queue of half a round trip on a new path is one, but of no less and no more than this.
+/// A queue of half a round trip on a new path is one, but of no less and no more seconds than
+/// these.
 const STARTUP_QUEUE: (f64, f64) = (0.008, 0.040);
 /// What a path carried counts only in this part if a beginning with it found nothing.
 const DOUBTED: f64 = 0.5;
@@ -93,8 +94,8 @@ const QUEUE: (f64, f64) = (0.0015, 1.5);
 const QUEUE_CALM: (f64, f64) = (0.0003, 0.75);
 /// See [`QUEUE_CALM`].
 const CALM: Duration = Duration::from_millis(500);
-/// Credit of the pacing: timers have a grain.
-const CREDIT: f64 = 0.001;
+/// So late something may leave and still count as on time: timers have a grain.
+pub const CREDIT: Duration = Duration::from_millis(1);
 /// What leaves regardless of the pace holds up the rest for no longer than this.
 const DEBT: Duration = Duration::from_millis(250);
 /// The rate, bytes per second: 64 kbit/s to 100 Gbit/s.
@@ -214,7 +215,7 @@ impl Controller {
         }
         self.sent_at = Some(now);
         self.datagram = self.datagram.max(bytes as f64);
-        let credit = CREDIT.max(self.datagram / self.pace);
+        let credit = CREDIT.as_secs_f64().max(self.datagram / self.pace);
         let from = self.next_at.max(now - seconds(credit));
         self.next_at = (from + seconds(bytes as f64 / self.pace)).min(now + DEBT);
     }

@@ -21,7 +21,7 @@ use crate::flow::priority::Level;
 use crate::flow::{self, Entrance};
 use crate::outbox::REST;
 use crate::pack::Framing;
-use crate::path::congestion::Controller;
+use crate::path::congestion::{CREDIT, Controller};
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 use crate::wire::data::OVERHEAD;
@@ -31,6 +31,7 @@ use crate::wire::tcp::{Flags, Segment};
 
 /// What leaves by a path in so long leaves as one run: half of what its pace allows to be late.
 const RUN: Duration = Duration::from_micros(500);
+const _: () = assert!(2 * RUN.as_micros() == CREDIT.as_micros());
 /// How much of what is assisted waits at the entry, by the time that the paths take for it.
 const ASSISTED_QUEUE: Duration = Duration::from_millis(15);
 /// Datagrams up to this length that are not TCP's: questions, answers, voice. They wait for nobody.
