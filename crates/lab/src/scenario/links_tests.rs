@@ -25,16 +25,7 @@ const CELLS: Cells = Cells {
 fn told(grid: Grid, pair: Option<Pair>, set: &[&str]) -> Vec<String> {
     let texts: Vec<String> = set.iter().map(|text| (*text).to_owned()).collect();
     let settings = Settings::parse(SETTINGS, &texts).unwrap();
-    let (entered, rove) = (None, None);
-    let stage = Stage {
-        seed: 1,
-        settings: &settings,
-        grid,
-        entered,
-        rove,
-        captured: Default::default(),
-        tell: &|_| {},
-    };
+    let stage = Stage::quiet(1, &settings, grid);
     CELLS.told(&stage, pair).iter().map(|cell| cell.name()).collect()
 }
 
@@ -58,16 +49,7 @@ fn in_the_default_grid_everything_is_carried_that_a_scenario_knows() {
         let texts: Vec<String> = set.iter().map(|text| (*text).to_owned()).collect();
         let own = [SETTINGS, &[super::FLOW]].concat();
         let settings = Settings::parse(&own, &texts).unwrap();
-        let (entered, rove) = (None, None);
-        let stage = Stage {
-            seed: 1,
-            settings: &settings,
-            grid,
-            entered,
-            rove,
-            captured: Default::default(),
-            tell: &|_| {},
-        };
+        let stage = Stage::quiet(1, &settings, grid);
         all.told(&stage, None).iter().map(|cell| cell.name()).collect::<Vec<_>>()
     };
     let few = told(Grid::Default, &[]);
@@ -105,16 +87,7 @@ fn where_something_is_lost_the_link_alone_is_repaired_as_both_are() {
     assert_eq!(cell("bursty").modes_alone(Mode::Backup), [Mode::Single], "nor does the other");
     // So it has four times as much, and is a measure.
     let settings = Settings::parse(&[super::SECONDS], &["seconds=6".to_owned()]).unwrap();
-    let (seed, grid, entered, rove) = (1, Grid::Default, None, None);
-    let stage = Stage {
-        seed,
-        settings: &settings,
-        grid,
-        entered,
-        rove,
-        captured: Default::default(),
-        tell: &|_| {},
-    };
+    let stage = Stage::quiet(1, &settings, Grid::Default);
     let far = Cell { pair: [Link::of(10, 60); 2], ..cell("1") };
     let best = far.alone(&stage, &mut Outcome::default()).unwrap().best_mbps.unwrap();
     assert!(best > 8.0, "{best} of 10 Mbit/s");

@@ -143,9 +143,8 @@ fn settings(scheduler: &str) -> anyhow::Result<Settings> {
     Ok(Settings::parse(&[SCHEDULER, SECONDS, FIRST], &set)?)
 }
 
-const fn stage(settings: &Settings) -> Stage<'_> {
-    let (seed, grid, entered, rove) = (SEED, Grid::Full, None, None);
-    Stage { seed, settings, grid, entered, rove, captured: std::cell::Cell::new(0), tell: &|_| {} }
+fn stage(settings: &Settings) -> Stage<'_> {
+    Stage::quiet(SEED, settings, Grid::Full)
 }
 
 /// Measures all that is asked for on so many threads, and calls `tell` with the rows of each as

@@ -37,6 +37,14 @@ pub struct Stage<'a> {
     pub tell: &'a dyn Fn(&str),
 }
 
+impl<'a> Stage<'a> {
+    /// In virtual time, where nobody is told of what goes on.
+    pub(super) fn quiet(seed: u64, settings: &'a Settings, grid: Grid) -> Self {
+        let (entered, rove, captured) = (None, None, Cell::new(0));
+        Self { seed, settings, grid, entered, rove, captured, tell: &|_| {} }
+    }
+}
+
 /// A story. What it brings to light goes into the outcome as it comes, so that what was measured
 /// before trouble is kept.
 pub(super) type Story<'a> = &'a mut dyn FnMut(&mut dyn Ground, &mut Outcome) -> Result<(), Trouble>;
@@ -168,7 +176,7 @@ fn what_broke(told: Result<(), Trouble>) -> anyhow::Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, Stage, numbered};
+    use super::{Stage, numbered};
     use crate::emu::{LinkConfig, MS};
     use crate::ground::Terrain;
     use crate::scenario::Grid;
@@ -186,9 +194,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let set = format!("capture={}", directory.path().join("of.pcap").display());
         let settings = Settings::parse(&[], &[set]).unwrap();
-        let (grid, entered, rove, captured) = (Grid::Default, None, None, Cell::new(0));
-        let tell = &|_: &str| {};
-        let stage = Stage { seed: 3, settings: &settings, grid, entered, rove, captured, tell };
+        let stage = Stage::quiet(3, &settings, Grid::Default);
         let terrain = Terrain::of(LinkConfig::lossless(10_000_000, 20 * MS));
         for _ in 0..2 {
             stage.on_ground(&terrain, &mut |ground, _| ground.pause(MS)).unwrap();

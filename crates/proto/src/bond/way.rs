@@ -1,4 +1,5 @@
-//! A path as the choice among paths sees it: where it stands, and what it got so far.
+//! A path as the choice among paths sees it: where it stands, and what it got so far. Decides
+//! nothing (`scheduler` does), and knows no address.
 
 use crate::path::PathId;
 use crate::time::{Duration, Instant};

@@ -1,5 +1,6 @@
 //! What the paths of a session have to do with each other's queues: which of them lead through one
-//! (`bond::bottleneck`), and what each is told of the others because of that.
+//! (`bond::bottleneck`), and what each is told of the others because of that. What a path makes of
+//! it is for its congestion controller.
 
 use super::{Context, Peer};
 use crate::bond::Recovery;

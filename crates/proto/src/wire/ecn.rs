@@ -1,4 +1,5 @@
-//! Explicit congestion notification in the header of an inner packet (RFC 3168).
+//! Explicit congestion notification in the header of an inner packet (RFC 3168). When to mark is
+//! for `bond::codel`.
 
 use super::checksum::mended;
 

@@ -1,5 +1,6 @@
 //! A thread that asks about links what takes its time to answer, and goes on asking while there is
-//! something to know. It begins with the first question; with nothing to ask it sleeps.
+//! something to know. It begins with the first question; with nothing to ask it sleeps. Knows
+//! nothing of what is asked, nor of what becomes of the answers.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -31,8 +32,8 @@ impl<T: Clone + PartialEq + Send + 'static> Asker<T> {
         Self { asked: Vec::new(), thread: None }
     }
 
-    /// Asks about these from now on, at once for the first time. `start` begins the thread, which
-    /// [`begin`]s.
+    /// Asks about these from now on, at once for the first time. `start` is called for the thread
+    /// ([`begin`]) when there is none.
     pub(super) fn ask(
         &mut self,
         links: Vec<T>,
@@ -53,7 +54,7 @@ impl<T: Clone + PartialEq + Send + 'static> Asker<T> {
 }
 
 /// Starts a thread called `name` that calls what `make` returns with what is to be asked. Where no
-/// thread can be had the log says what is not `known` then.
+/// thread can be had the log says so by `unknown`, what is not known then.
 pub(super) fn begin<T: Send + 'static, F: FnMut(&[T]) -> Again>(
     name: &str,
     unknown: &'static str,

@@ -281,16 +281,7 @@ mod tests {
         let asked = |set: &[&str]| {
             let texts: Vec<String> = set.iter().map(|text| (*text).to_owned()).collect();
             let settings = Settings::parse(&[COMPARE], &texts).unwrap();
-            let (grid, entered, rove) = (Grid::Default, None, None);
-            let stage = Stage {
-                seed: 1,
-                settings: &settings,
-                grid,
-                entered,
-                rove,
-                captured: Default::default(),
-                tell: &|_| {},
-            };
+            let stage = Stage::quiet(1, &settings, Grid::Default);
             (Way::asked(&stage).len(), openvpn(&stage).is_some())
         };
         assert_eq!(asked(&[]), (3, false));
