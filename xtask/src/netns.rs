@@ -2,6 +2,7 @@
 //! processors away can make one fail. Each telling is watched by itself. A test that failed in one
 //! while the machine was starved is told again, alone, and says so; any other failure is one.
 
+use std::iter;
 use std::thread;
 use std::time::Duration;
 
@@ -13,8 +14,10 @@ use crate::tally::Tally;
 
 /// What loads the machine to its limit, and what compares real time with virtual.
 const ALONE: [&str; 2] = ["netns_flood", "netns_agreement"];
-/// The laboratory's, told in real time, but for its controls: those take as long again.
+/// The laboratory's, told in real time, but for its controls: those take half as long again.
 const STORIES: [&str; 2] = ["netns", "netns_stories"];
+/// The laboratory's controls.
+const CONTROLS: [&str; 1] = ["netns_controls"];
 /// How often a test is told that fails while the machine is starved, the first time included. Each
 /// of these failures says nothing; this only bounds the time that is spent on it.
 const TOLD_MAX: u32 = 5;
@@ -30,7 +33,9 @@ enum Lane {
     Before,
     /// Those that are told in real time.
     Stories,
-    /// The rest, beside the stories.
+    /// Stories that shall fail, beside the others.
+    Controls,
+    /// The rest, beside both.
     Beside,
 }
 
@@ -39,14 +44,15 @@ impl Lane {
         match name {
             _ if ALONE.contains(&name) => Self::Before,
             _ if STORIES.contains(&name) => Self::Stories,
+            _ if CONTROLS.contains(&name) => Self::Controls,
             _ => Self::Beside,
         }
     }
 }
 
-/// The namespaces' tests, in two lanes: the laboratory tells its stories in real time and waits for
-/// most of it, and its controls, the daemon's and the system's tests run meanwhile. Each lane is
-/// one test at a time. What needs the machine to itself comes before, and so does all that is to be
+/// The namespaces' tests, in three lanes: the laboratory tells its stories in real time and waits
+/// for most of it, and its controls, and the daemon's and the system's tests, run meanwhile. Each
+/// lane is one test at a time. What needs the machine to itself comes before, and so does all that is to be
 /// built, the laboratory's `rove` too: no lane is to wait for the other's compiler.
 ///
 /// # Errors
@@ -72,14 +78,15 @@ pub(crate) fn run() -> Result<Tally, String> {
         (told, names)
     };
     let before = tell(Lane::Before);
-    let (stories, beside) = thread::scope(|scope| {
-        let stories = scope.spawn(|| tell(Lane::Stories));
-        let beside = tell(Lane::Beside);
-        let panicked = |_| (Err("the lane of the stories panicked".to_owned()), Vec::new());
-        (stories.join().unwrap_or_else(panicked), beside)
+    let lanes = thread::scope(|scope| {
+        [Lane::Stories, Lane::Controls, Lane::Beside]
+            .map(|lane| scope.spawn(move || tell(lane)))
+            .map(|lane| {
+                lane.join().unwrap_or_else(|_| (Err("a lane panicked".to_owned()), Vec::new()))
+            })
     });
     let (mut tally, mut errors) = (Tally::default(), Vec::new());
-    for (told, names) in [before, stories, beside] {
+    for (told, names) in iter::once(before).chain(lanes) {
         let mut again = |name: &str, time: u32, looks: Looks| {
             report::line(format_args!("AGAIN {name}, time {time} of {TOLD_MAX}: {looks}"));
             if time > 2 {

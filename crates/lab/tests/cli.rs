@@ -101,7 +101,7 @@ fn short(scenario: &str) -> &'static [&'static str] {
         "asymmetric" => &["seconds=6", "loss=bursty"],
         // Both losses, and others than TCP.
         "bond" => &["seconds=12", "megabytes=2"],
-        "shared-bottleneck" => &["beside=cubic", "seconds=60"],
+        "shared-bottleneck" => &["beside=cubic", "seconds=30"],
         // By BBR: what controls inside and what controls the path are the likeliest to fight.
         // Four stories of one cell are chance: they would be 0.7 to 1.1 of a bare one's.
         "competition" => &["beside=grid", "queue=100", "cc=bbr"],
