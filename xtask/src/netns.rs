@@ -52,8 +52,8 @@ impl Lane {
 
 /// The namespaces' tests, in three lanes: the laboratory tells its stories in real time and waits
 /// for most of it, and its controls, and the daemon's and the system's tests, run meanwhile. Each
-/// lane is one test at a time. What needs the machine to itself comes before, and so does all that is to be
-/// built, the laboratory's `rove` too: no lane is to wait for the other's compiler.
+/// lane is one test at a time. What needs the machine to itself comes before, and so does all that
+/// is to be built, the laboratory's `rove` too: no lane is to wait for another's compiler.
 ///
 /// # Errors
 /// What failed.
