@@ -5,7 +5,7 @@
 
 use rove_proto::flow::classify::Class;
 use rove_proto::flow::live::LiveFlows;
-use rove_proto::flow::tuple::Way;
+use rove_proto::flow::tuple::Direction;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::inner::{InnerPacket, InnerView};
 
@@ -24,7 +24,7 @@ struct Capture {
 
 struct Datagram {
     flow: u16,
-    way: Way,
+    way: Direction,
     since_us: u64,
     payload: Vec<u8>,
 }
@@ -66,7 +66,7 @@ impl Datagram {
                 *payload.last_mut().unwrap() = u8::try_from(padding).unwrap();
             }
         }
-        let way = if way == 0 { Way::Out } else { Way::In };
+        let way = if way == 0 { Direction::Out } else { Direction::In };
         Self { flow: u16::try_from(flow).unwrap(), way, since_us, payload }
     }
 
@@ -76,7 +76,7 @@ impl Datagram {
         let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
         packet[2..4].copy_from_slice(&len.to_be_bytes());
         let mut ends = [([10, 0, 0, 2], 40_000 + self.flow), ([192, 0, 2, 9], 50_000)];
-        if self.way == Way::In {
+        if self.way == Direction::In {
             ends.reverse();
         }
         ends.iter().for_each(|(address, _)| packet.extend(address));

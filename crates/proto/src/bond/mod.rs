@@ -34,7 +34,7 @@ use way::Way;
 /// Flow buckets in one direction of a session.
 pub const BUCKETS: usize = 256;
 
-/// What one end of a session has to send by several paths.
+/// What one end of a session has to send by several paths, and what it needs of them for that.
 #[derive(Debug, Default)]
 pub struct Bond {
     /// Which path gets the next packet.
@@ -43,39 +43,51 @@ pub struct Bond {
     pub recovery: Recovery,
     /// Whether any path was told to carry a share: else nothing of this concerns a packet.
     pub is_shared: bool,
+
     /// What waits for any of them.
     pub entry: Entry,
+    /// How long what the paths carry may stand at the entry.
+    pub standing: Bound,
     /// What was given to one.
     pub lines: Lines,
     /// When one may carry again; `None` while nothing waits for that.
     pub due: Option<Instant>,
+    /// Whether something waits because as much is on its way by some path as may be.
+    pub is_closed: bool,
+
+    /// The paths that carry, as they were when they were looked at last.
+    pub ways: Vec<Way>,
+    /// Which of those count as as far as others.
+    pub far: Far,
+    /// When they were looked at last, and after how many changes to paths; `None` while that is no
+    /// longer true.
+    pub looked: Option<(Instant, u64)>,
+    /// Whether something waited then.
+    pub is_wanted: bool,
+    /// Which of the paths lead through one queue.
+    pub bottlenecks: Bottlenecks,
+
+    /// Since when no path carries anything.
+    pub idle_since: Option<Instant>,
+    /// What the last path carried that has no share any more, bytes per second.
+    pub carried: Option<f64>,
+    /// When a path took the place of one that carried.
+    pub replaced_at: Option<Instant>,
+
+    /// What comes out of the sequence here.
+    pub inbound: Inbound,
+}
+
+/// How packets come out of the sequence at this end.
+#[derive(Debug, Default)]
+pub struct Inbound {
     /// There is no room for what arrived in sequence before.
     pub rests_until: Instant,
     /// When something last came whose turn had been given up, and how long a gap is held open
     /// because of that.
     pub lateness: Option<(Instant, Duration)>,
-    /// Since when no path carries anything.
-    pub idle_since: Option<Instant>,
-    /// Room for one packet that comes out of the sequence.
+    /// Room for one packet that comes out.
     pub packet: Vec<u8>,
-    /// The paths that carry, as they were when they were looked at last,
-    pub ways: Vec<Way>,
-    /// how long what they carry may stand at the entry,
-    pub standing: Bound,
-    /// which of them count as as far as others,
-    pub far: Far,
-    /// and when that was, and after how many changes to paths.
-    pub looked: Option<(Instant, u64)>,
-    /// What the last path carried that has no share any more, bytes per second.
-    pub carried: Option<f64>,
-    /// When a path took the place of one that carried.
-    pub replaced_at: Option<Instant>,
-    /// Which of them lead through one queue.
-    pub bottlenecks: Bottlenecks,
-    /// Whether something waits because as much is on its way by some path as may be.
-    pub is_closed: bool,
-    /// Whether something waited when the paths were looked at last.
-    pub is_wanted: bool,
 }
 
 impl Bond {

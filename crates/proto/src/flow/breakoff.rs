@@ -10,7 +10,7 @@
 use super::Output;
 use super::memory::Memory;
 use super::tcp::{Flow, Phase, Side, State};
-use super::tuple::Way;
+use super::tuple::Direction;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Made, Segment, Seq};
 
@@ -98,7 +98,7 @@ impl Flow {
         memory: &mut Memory,
         segment: &Segment,
     ) -> bool {
-        let ends = segment.flags.has(Flags::RST) && self.is_expected(Way::In, segment.seq);
+        let ends = segment.flags.has(Flags::RST) && self.is_expected(Direction::In, segment.seq);
         if !ends || self.promised.is_none() || self.state == State::Closed {
             return false;
         }
@@ -125,21 +125,21 @@ impl Flow {
     /// an acknowledgement may be put off; RFC 5961, 3.2: another number is none). Appends the
     /// packets to `out`, each with where it ends.
     pub(super) fn tell_it_is_over(&self, out: &mut Vec<u8>, packet_ends: &mut Vec<usize>) {
-        let (flags, ends) = (Flags::RST.and(Flags::ACK), self.tuple.ends(Way::In));
+        let (flags, ends) = (Flags::RST.and(Flags::ACK), self.tuple.ends(Direction::In));
         let Side { acked, next, window, .. } = self.remote;
         for seq in [Some(acked), Some(next).filter(|&next| next != acked)].into_iter().flatten() {
-            let (ack, timestamps) = (self.local.next, self.timestamps(Way::In));
+            let (ack, timestamps) = (self.local.next, self.timestamps(Direction::In));
             Made { ends, seq, ack, flags, window, timestamps }.emit((&[], &[]), out);
             packet_ends.push(out.len());
         }
     }
 
     /// One of the two ends has said something, which the other is not to hear.
-    pub(super) fn overhear(&mut self, way: Way, segment: &Segment) {
+    pub(super) fn overhear(&mut self, way: Direction, segment: &Segment) {
         let Phase::Broken(broken) = &mut self.phase else { return };
         let told = match way {
-            Way::Out => &mut broken.local,
-            Way::In => &mut broken.remote,
+            Direction::Out => &mut broken.local,
+            Direction::In => &mut broken.remote,
         };
         let Progress::Ask { tries, .. } = *told else { return };
         if segment.flags.has(Flags::RST) {
@@ -160,8 +160,8 @@ impl Flow {
     ) -> Option<Output> {
         let Phase::Broken(broken) = &mut self.phase else { return None };
         let ends = [
-            (&mut broken.local, Way::In, Output::ToLocal),
-            (&mut broken.remote, Way::Out, Output::ToRemote),
+            (&mut broken.local, Direction::In, Output::ToLocal),
+            (&mut broken.remote, Direction::Out, Output::ToRemote),
         ];
         let mut said = None;
         for (told, way, output) in ends {

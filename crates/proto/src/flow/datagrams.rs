@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use super::classify::Class;
 use super::memory::Memory;
 use super::rules::Rules;
-use super::tuple::{Tuple, Way};
+use super::tuple::{Direction, Tuple};
 use super::{Flows, Hold};
 use crate::error::DropReason;
 use crate::time::{Duration, Instant};
@@ -133,7 +133,7 @@ impl Questions {
             return true;
         }
         let overtakes = self.waiting > 0
-            && Tuple::of(view, Way::Out).is_some_and(|tuple| {
+            && Tuple::of(view, Direction::Out).is_some_and(|tuple| {
                 self.list.iter().any(|question| question.waits() && question.key.tuple == tuple)
             });
         let waits = overtakes || !is_up;
@@ -156,7 +156,7 @@ impl Questions {
         if self.list.iter().all(|question| ends(question) != ports) {
             return;
         }
-        let Some(tuple) = Tuple::of(view, Way::In) else { return };
+        let Some(tuple) = Tuple::of(view, Direction::In) else { return };
         let payload = view.transport.and_then(|at| packet.get(at + UDP_HEADER..));
         let name = payload.and_then(answered_name);
         self.forget(memory, |question| {
@@ -345,7 +345,7 @@ impl Key {
         } else {
             return None;
         };
-        let tuple = Tuple::of(view, Way::Out).filter(|_| is_whole(packet, at))?;
+        let tuple = Tuple::of(view, Direction::Out).filter(|_| is_whole(packet, at))?;
         Some(Self { tuple, asks })
     }
 

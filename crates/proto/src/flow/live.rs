@@ -13,7 +13,7 @@ use super::classify::{Class, Known, classify};
 use super::priority::Priorities;
 use super::report::{FlowReport, FlowState, Stage, Why};
 use super::rtp::{Header, Likeness};
-use super::tuple::{Tuple, Way};
+use super::tuple::{Direction, Tuple};
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
 use crate::wire::control::{ENDS_MAX, End};
@@ -213,7 +213,7 @@ impl LiveFlows {
     pub fn observe(
         &mut self,
         now: Instant,
-        way: Way,
+        way: Direction,
         view: &InnerView,
         packet: &InnerPacket<'_>,
     ) -> Option<&mut LiveFlow> {
@@ -228,19 +228,19 @@ impl LiveFlows {
         let flow = self.find(now, tuple, is_wanted_early);
         flow.used_at = now;
         let carried = match way {
-            Way::Out => &mut flow.carried.0,
-            Way::In => &mut flow.carried.1,
+            Direction::Out => &mut flow.carried.0,
+            Direction::In => &mut flow.carried.1,
         };
         *carried = carried.wrapping_add(u32::try_from(packet.len()).unwrap_or_default());
         if view.protocol == UDP {
             let header = view.transport.and_then(|at| rtp_header(packet, at + UDP_HEADER));
-            flow.likeness.note(way == Way::Out, header);
+            flow.likeness.note(way == Direction::Out, header);
         }
         Some(flow)
     }
 
     /// The flow of a packet that goes `way`, if it is known.
-    pub fn get(&self, view: &InnerView, way: Way) -> Option<&LiveFlow> {
+    pub fn get(&self, view: &InnerView, way: Direction) -> Option<&LiveFlow> {
         if self.places.is_empty() {
             return None;
         }
@@ -250,7 +250,7 @@ impl LiveFlows {
     }
 
     /// The same, to change.
-    pub fn get_mut(&mut self, view: &InnerView, way: Way) -> Option<&mut LiveFlow> {
+    pub fn get_mut(&mut self, view: &InnerView, way: Direction) -> Option<&mut LiveFlow> {
         let tuple = Tuple::of(view, way)?;
         let set = self.set(&tuple);
         let set = self.places.get_mut(set)?;

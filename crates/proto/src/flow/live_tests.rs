@@ -29,7 +29,7 @@ fn observe(
     let bytes = packet(protocol, ports, number);
     let view = InnerView::parse(&bytes, bytes.len()).unwrap();
     let now = Instant::ZERO + Duration::from_millis(ms);
-    let flow = flows.observe(now, Way::Out, &view, &InnerPacket::whole(&bytes))?;
+    let flow = flows.observe(now, Direction::Out, &view, &InnerPacket::whole(&bytes))?;
     Some(flow.class())
 }
 
@@ -90,7 +90,7 @@ fn what_is_too_much_to_be_early_waits_its_turn_for_a_while() {
     observe(&mut flows, 0, UDP, (40_000, 40_002), None);
     let bytes = packet(UDP, (40_000, 40_002), None);
     let view = InnerView::parse(&bytes, bytes.len()).unwrap();
-    let flow = flows.get_mut(&view, Way::Out).unwrap();
+    let flow = flows.get_mut(&view, Direction::Out).unwrap();
     let allowance = Allowance { rate: 1_000.0, burst: 500.0 };
     let at = |ms| Instant::ZERO + Duration::from_millis(ms);
     for ms in (0..10_000).step_by(100) {

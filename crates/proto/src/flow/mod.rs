@@ -41,6 +41,7 @@ mod share;
 mod speak;
 mod table;
 mod tcp;
+mod trip;
 pub mod tuple;
 mod unreached;
 mod verdict;
@@ -63,7 +64,7 @@ use narrow::{Race, Room};
 use rules::{Assist, Rules};
 use table::{Place, Table};
 use tcp::{Flow, Phase, State};
-use tuple::{Tuple, Way};
+use tuple::{Direction, Tuple};
 use unreached::Nowhere;
 use worth::Networks;
 
@@ -410,7 +411,7 @@ impl Flows {
         let Some(segment) = Segment::parse(view, packet).filter(|segment| segment.len > 0) else {
             return false;
         };
-        let place = Tuple::of(view, Way::Out).and_then(|tuple| self.table.find(&tuple));
+        let place = Tuple::of(view, Direction::Out).and_then(|tuple| self.table.find(&tuple));
         let flow = place.and_then(|place| self.table.get(place));
         flow.is_some_and(|flow| flow.sends_again(&segment))
     }

@@ -32,7 +32,7 @@ use super::memory::Memory;
 use super::priority::{Level, Priorities};
 use super::table::{Place, Table};
 use super::tcp::{Flow, State};
-use super::tuple::{Tuple, Way};
+use super::tuple::{Direction, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{InnerPacket, InnerView, TCP};
 use crate::wire::tcp::{Flags, Segment, Seq};
@@ -183,8 +183,8 @@ impl Flows {
             self.race.look(now, &mut self.table);
         }
         let Some(segment) = Segment::parse(view, packet) else { return false };
-        let last = self.table.last(view, Way::Out);
-        let found = last.or_else(|| self.table.find(&Tuple::of(view, Way::Out)?));
+        let last = self.table.last(view, Direction::Out);
+        let found = last.or_else(|| self.table.find(&Tuple::of(view, Direction::Out)?));
         let Some((place, flow)) = found.and_then(|at| Some((at, self.table.get_mut(at)?))) else {
             return false;
         };

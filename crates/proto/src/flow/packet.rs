@@ -10,7 +10,7 @@ use super::resume::Told;
 use super::resume::assist::ASSISTED_MAX;
 use super::table::Place;
 use super::tcp::{Flow, Notice, Phase, State};
-use super::tuple::{Tuple, Way};
+use super::tuple::{Direction, Tuple};
 use super::verdict::{Change, Passage, Verdict};
 use super::worth::Networks;
 use super::{Assists, Flows, Hold};
@@ -39,21 +39,21 @@ impl Flows {
             return if goes { Passage::WHOLE } else { Passage::Held };
         }
         let Some(segment) = Segment::parse(view, packet) else { return Passage::WHOLE };
-        let Some(place) = self.find(now, memory, Way::Out, view, &segment) else {
+        let Some(place) = self.find(now, memory, Direction::Out, view, &segment) else {
             return Passage::WHOLE;
         };
         let (is_up, is_crowded) = (self.is_up, self.aggregate.is_crowded());
         let Some(flow) = self.table.get_mut(place) else { return Passage::WHOLE };
         match flow.phase {
             Phase::Broken(_) => {
-                flow.overhear(Way::Out, &segment);
+                flow.overhear(Direction::Out, &segment);
                 self.arm(place);
                 return Passage::Held;
             }
             Phase::Normal if !is_up => flow.suspend(now, memory),
             Phase::Normal | Phase::Held(_) | Phase::Resumed(_) => {}
         }
-        let notice = flow.look_at(now, Way::Out, &segment, (view, packet));
+        let notice = flow.look_at(now, Direction::Out, &segment, (view, packet));
         if notice == Notice::Stray {
             let is_heard = !matches!(flow.phase, Phase::Held(_));
             self.arm(place);
@@ -61,7 +61,7 @@ impl Flows {
         }
         let fresh = notice == Notice::Fresh;
         if segment.flags.has(Flags::SYN) {
-            flow.open(Way::Out, &segment, segment.opening(packet));
+            flow.open(Direction::Out, &segment, segment.opening(packet));
         }
         let kept = flow.keep(memory, &self.networks, view, &segment, packet);
         if !fresh && !matches!(flow.phase, Phase::Held(_)) {
@@ -75,8 +75,8 @@ impl Flows {
             Phase::Normal => {
                 if self.assists == Assists::All && flow.asks_for_assist(memory) {
                     self.begin_assist(now, memory, place);
-                } else if flow.may_go_on(Way::Out, &segment) {
-                    self.table.foresee(Way::Out, place, &segment, packet);
+                } else if flow.may_go_on(Direction::Out, &segment) {
+                    self.table.foresee(Direction::Out, place, &segment, packet);
                 }
                 return Passage::Goes { kept };
             }
@@ -87,8 +87,8 @@ impl Flows {
             }
             Phase::Resumed(_) => {
                 let goes = flow.goes_now(now, &segment, packet, is_crowded);
-                if goes && flow.is_assisted() && flow.may_go_on(Way::Out, &segment) {
-                    self.table.foresee(Way::Out, place, &segment, packet);
+                if goes && flow.is_assisted() && flow.may_go_on(Direction::Out, &segment) {
+                    self.table.foresee(Direction::Out, place, &segment, packet);
                 }
                 goes
             }
@@ -110,8 +110,8 @@ impl Flows {
         if !self.is_up {
             return None;
         }
-        let (place, flow, &segment) = self.table.foreseen(Way::Out, packet)?;
-        if !flow.goes_on(now, Way::Out, &segment) {
+        let (place, flow, &segment) = self.table.foreseen(Direction::Out, packet)?;
+        if !flow.goes_on(now, Direction::Out, &segment) {
             return None;
         }
         let kept = flow.keep(memory, &self.networks, view, &segment, packet);
@@ -128,7 +128,7 @@ impl Flows {
     /// The `len` bytes that followed `head`, the headers of a packet that left, if they are kept.
     pub fn payload(&mut self, view: &InnerView, head: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
         let segment = Segment::parse(view, &InnerPacket::whole(head))?;
-        let place = self.table.find(&Tuple::of(view, Way::Out)?)?;
+        let place = self.table.find(&Tuple::of(view, Direction::Out)?)?;
         self.table.get(place)?.cache.get(segment.seq, len)
     }
 
@@ -144,8 +144,8 @@ impl Flows {
             return Verdict::Pass;
         }
         let whole = InnerPacket::whole(packet);
-        if let Some((_, flow, segment)) = self.table.foreseen(Way::In, &whole)
-            && flow.goes_on(now, Way::In, segment)
+        if let Some((_, flow, segment)) = self.table.foreseen(Direction::In, &whole)
+            && flow.goes_on(now, Direction::In, segment)
         {
             return Verdict::Pass;
         }
@@ -155,17 +155,17 @@ impl Flows {
             return Verdict::Pass;
         }
         let Some(segment) = Segment::parse(view, &whole) else { return Verdict::Pass };
-        let Some(place) = self.find(now, memory, Way::In, view, &segment) else {
+        let Some(place) = self.find(now, memory, Direction::In, view, &segment) else {
             return Verdict::Pass;
         };
         let Some(flow) = self.table.get_mut(place) else { return Verdict::Pass };
         if matches!(flow.phase, Phase::Broken(_)) {
-            flow.overhear(Way::In, &segment);
+            flow.overhear(Direction::In, &segment);
             self.arm(place);
             return Verdict::Keep;
         }
         let acked = flow.local.acked;
-        let notice = flow.look_at(now, Way::In, &segment, (view, &whole));
+        let notice = flow.look_at(now, Direction::In, &segment, (view, &whole));
         if notice == Notice::Stray {
             return Verdict::Pass;
         }
@@ -174,7 +174,7 @@ impl Flows {
             return Verdict::Pass;
         }
         if segment.flags.has(Flags::SYN) {
-            flow.open(Way::In, &segment, segment.opening(&whole));
+            flow.open(Direction::In, &segment, segment.opening(&whole));
         }
         if !flow.cache.is_empty() {
             flow.cache.acknowledged(memory, flow.local.acked);
@@ -186,8 +186,8 @@ impl Flows {
             flow.end(memory);
         }
         if matches!(flow.phase, Phase::Normal) && !flow.is_settled {
-            if flow.may_go_on(Way::In, &segment) {
-                self.table.foresee(Way::In, place, &segment, &whole);
+            if flow.may_go_on(Direction::In, &segment) {
+                self.table.foresee(Direction::In, place, &segment, &whole);
             }
             return Verdict::Pass;
         }
@@ -219,7 +219,7 @@ impl Flows {
         &mut self,
         now: Instant,
         memory: &mut Memory,
-        way: Way,
+        way: Direction,
         view: &InnerView,
         segment: &Segment,
     ) -> Option<Place> {
@@ -257,7 +257,7 @@ impl Flow {
     fn look_at(
         &mut self,
         now: Instant,
-        way: Way,
+        way: Direction,
         segment: &Segment,
         (view, packet): (&InnerView, &InnerPacket<'_>),
     ) -> Notice {

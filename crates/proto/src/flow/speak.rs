@@ -6,7 +6,7 @@
 
 use super::cache::Again;
 use super::tcp::{Flow, Phase};
-use super::tuple::Way;
+use super::tuple::Direction;
 use crate::wire::inner::{InnerPacket, InnerView};
 use crate::wire::tcp::{Flags, Made, Segment, Seq, Timestamps};
 
@@ -15,7 +15,7 @@ impl Flow {
     pub(super) fn acknowledge(&self, ack: Seq, edge: Seq, out: &mut Vec<u8>) {
         let window = self.window(edge.beyond(ack));
         let flags = Flags::ACK.and(self.echoes());
-        let made = Made { ack, window, flags, ..self.made(Way::In, self.remote.next) };
+        let made = Made { ack, window, flags, ..self.made(Direction::In, self.remote.next) };
         made.emit((&[], &[]), out);
     }
 
@@ -28,7 +28,8 @@ impl Flow {
     pub(super) fn send_again(&self, again: &Again<'_>, out: &mut Vec<u8>) {
         let push = if again.push { Flags::PSH } else { Flags::default() };
         let fin = if self.local.fin == Some(again.end()) { Flags::FIN } else { Flags::default() };
-        let made = Made { flags: Flags::ACK.and(push).and(fin), ..self.made(Way::Out, again.seq) };
+        let made =
+            Made { flags: Flags::ACK.and(push).and(fin), ..self.made(Direction::Out, again.seq) };
         made.emit(again.bytes, out);
     }
 
@@ -54,18 +55,18 @@ impl Flow {
             Phase::Normal | Phase::Broken(_) => None,
         };
         let seq = unsent.unwrap_or(self.local.next).max(self.local.acked);
-        self.made(Way::Out, seq).emit((&[], &[]), out);
+        self.made(Direction::Out, seq).emit((&[], &[]), out);
     }
 
     /// Clocks for a segment that seems to come from `way`'s sender; `None` where they keep none.
-    pub(super) fn timestamps(&self, way: Way) -> Option<Timestamps> {
+    pub(super) fn timestamps(&self, way: Direction) -> Option<Timestamps> {
         let (sender, receiver) = self.ends_of(way);
         let kept = self.terms.is_some_and(|terms| terms.timestamps);
         kept.then_some(Timestamps { value: sender.clock, echo: receiver.clock })
     }
 
     /// A segment that goes `way`: an acknowledgement, unless it is told to be more.
-    fn made(&self, way: Way, seq: Seq) -> Made {
+    fn made(&self, way: Direction, seq: Seq) -> Made {
         let (sender, receiver) = self.ends_of(way);
         Made {
             ends: self.tuple.ends(way),

@@ -7,7 +7,7 @@
 
 use super::predict::Prediction;
 use super::tcp::{Flow, Phase, State};
-use super::tuple::{Tuple, Way};
+use super::tuple::{Direction, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::inner::{InnerPacket, InnerView};
 use crate::wire::tcp::Segment;
@@ -71,7 +71,7 @@ impl Table {
 
     /// The connection that was found last, if the packet `view`, which goes `way`, is of it:
     /// packets come in runs.
-    pub(super) fn last(&self, view: &InnerView, way: Way) -> Option<Place> {
+    pub(super) fn last(&self, view: &InnerView, way: Direction) -> Option<Place> {
         self.last.filter(|&last| self.get(last).is_some_and(|flow| flow.tuple.is_of(view, way)))
     }
 
@@ -79,12 +79,12 @@ impl Table {
     /// next of the stream that was [foreseen](Self::foresee).
     pub(super) fn foreseen(
         &mut self,
-        way: Way,
+        way: Direction,
         packet: &InnerPacket<'_>,
     ) -> Option<(Place, &mut Flow, &Segment)> {
         let next = match way {
-            Way::Out => &mut self.next.0,
-            Way::In => &mut self.next.1,
+            Direction::Out => &mut self.next.0,
+            Direction::In => &mut self.next.1,
         };
         let (place, segment) = next.as_mut()?.matches(packet)?;
         Some((place, self.flows.get_mut(place.0 as usize)?.as_deref_mut()?, segment))
@@ -93,14 +93,14 @@ impl Table {
     /// More of the same stream will follow `packet`, which went `way`.
     pub(super) fn foresee(
         &mut self,
-        way: Way,
+        way: Direction,
         place: Place,
         segment: &Segment,
         packet: &InnerPacket<'_>,
     ) {
         let next = match way {
-            Way::Out => &mut self.next.0,
-            Way::In => &mut self.next.1,
+            Direction::Out => &mut self.next.0,
+            Direction::In => &mut self.next.1,
         };
         if let Some(prediction) = Prediction::after(place, segment, packet) {
             *next = Some(prediction);

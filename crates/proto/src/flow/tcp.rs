@@ -20,16 +20,13 @@ use super::narrow::Room;
 use super::patience::Patience;
 use super::resume::Resumed;
 use super::rules::{By, Choice};
-use super::tuple::{Tuple, Way};
-use crate::time::{Duration, Instant};
+use super::trip::Trip;
+use super::tuple::{Direction, Tuple};
+use crate::time::Instant;
 use crate::wire::tcp::{Flags, Opening, Segment, Seq, TIMESTAMPS_PADDED};
 
 /// What a segment holds where its receiver named no size (RFC 9293, 3.7.1).
 const MSS_USUAL: u16 = 536;
-/// A round trip is taken to be this where none was measured.
-const RTT_USUAL: Duration = Duration::from_millis(100);
-/// The shortest round trip is that of this long a time, or of twice as long.
-const LEAST_FRESH: Duration = Duration::from_secs(10);
 /// A clock that is no further ahead does little harm if it is wrong: a second, by most clocks.
 const CLOCK_LEAP: i32 = 1_000;
 
@@ -74,7 +71,7 @@ pub(super) struct Flow {
 /// of another, since this one has ended unseen.
 #[derive(Clone, Copy, Debug)]
 struct Beginning {
-    way: Way,
+    way: Direction,
     syn: Segment,
     opening: Opening,
 }
@@ -155,20 +152,6 @@ pub(super) struct Side {
     opening: Opening,
 }
 
-/// The round trip from this node to the remote side and back, and how much arrives in one.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Trip {
-    smoothed: Option<Duration>,
-    /// The shortest lately, and when that was.
-    least: Option<(Duration, Instant)>,
-    /// What is being timed: the number that will be acknowledged, and when it left.
-    timed: Option<(Seq, Instant)>,
-    /// The present round: when it began, and what had been acknowledged.
-    round: Option<(Instant, Seq)>,
-    /// Bytes per second in the last rounds, the newest first.
-    rates: [u64; 3],
-}
-
 impl Flow {
     /// A connection of which nothing was seen yet.
     pub(super) fn new(tuple: Tuple, class: Class, now: Instant) -> Self {
@@ -197,7 +180,12 @@ impl Flow {
 
     /// The connection between the same ends that has begun where `segment`, which goes `way`, takes
     /// up a SYN that came in the midst of this one; `None` where it does not.
-    pub(super) fn next_between(&self, now: Instant, way: Way, segment: &Segment) -> Option<Self> {
+    pub(super) fn next_between(
+        &self,
+        now: Instant,
+        way: Direction,
+        segment: &Segment,
+    ) -> Option<Self> {
         let Beginning { way: asked, syn, opening } = **self.beginning.as_ref()?;
         let takes_it_up = segment.flags.has(Flags::SYN.and(Flags::ACK))
             && asked != way
@@ -273,7 +261,7 @@ impl Flow {
     }
 
     /// Takes notice of a segment that goes `way`.
-    pub(super) fn observe(&mut self, now: Instant, way: Way, segment: &Segment) -> Notice {
+    pub(super) fn observe(&mut self, now: Instant, way: Direction, segment: &Segment) -> Notice {
         if segment.flags.has(Flags::RST) {
             self.used_at = now;
             if self.ends_by(way, segment.seq) {
@@ -287,14 +275,14 @@ impl Flow {
         self.used_at = now;
         let known_to = self.answered_to();
         let (sender, receiver) = match way {
-            Way::Out => (&mut self.local, &mut self.remote),
-            Way::In => (&mut self.remote, &mut self.local),
+            Direction::Out => (&mut self.local, &mut self.remote),
+            Direction::In => (&mut self.remote, &mut self.local),
         };
         let fresh = sender.sends(segment);
         if segment.flags.has(Flags::ACK) {
             let moved = sender.answers(segment, receiver);
-            self.patience.is_behind &= way == Way::Out;
-            if way == Way::In && moved {
+            self.patience.is_behind &= way == Direction::Out;
+            if way == Direction::In && moved {
                 self.trip.acknowledged(now, self.local.acked);
                 // That what it was promised has arrived is no news to the local side.
                 if known_to.is_before(self.local.acked) {
@@ -302,7 +290,7 @@ impl Flow {
                 }
             }
         }
-        if way == Way::Out {
+        if way == Direction::Out {
             if fresh && segment.end() != segment.seq {
                 self.trip.left(now, segment);
             } else if segment.len > 0 {
@@ -322,7 +310,7 @@ impl Flow {
     /// Whether the clock of a segment is to be looked at before it is believed: it is far ahead of
     /// what its sender said last. A wrong one that is passed on in a header of this node's own
     /// would make its receiver take all that follows for old (PAWS, RFC 7323, 5).
-    pub(super) fn leaps(&self, way: Way, segment: &Segment) -> bool {
+    pub(super) fn leaps(&self, way: Direction, segment: &Segment) -> bool {
         let (sender, _) = self.ends_of(way);
         segment.timestamps.is_some_and(|timestamps| {
             let ahead = timestamps.value.wrapping_sub(sender.clock).cast_signed();
@@ -331,7 +319,7 @@ impl Flow {
     }
 
     /// Whether a reset with this number is believed.
-    fn ends_by(&self, way: Way, seq: Seq) -> bool {
+    fn ends_by(&self, way: Direction, seq: Seq) -> bool {
         let (sender, receiver) = self.ends_of(way);
         let is_in_window = !seq.is_before(sender.acked) && !receiver.edge.is_before(seq);
         let is_guess = self.terms.is_none() && is_in_window;
@@ -341,19 +329,19 @@ impl Flow {
         // it was promised is only let go of when it certainly believes it. Who breaks off by
         // itself needs to be promised nothing more.
         let is_believed = seq == sender.acked && sender.acked == sender.next;
-        let is_its_own = way == Way::Out && seq == sender.next;
+        let is_its_own = way == Direction::Out && seq == sender.next;
         plausible && (self.promised.is_none() || is_believed || is_its_own)
     }
 
     /// Whether this is the number of a reset by an end that is done: the next that it would have
     /// sent, or the one that was asked for last.
-    pub(super) fn is_expected(&self, way: Way, seq: Seq) -> bool {
+    pub(super) fn is_expected(&self, way: Direction, seq: Seq) -> bool {
         let (sender, _) = self.ends_of(way);
         sender.is_known && (seq == sender.acked || seq == sender.next)
     }
 
     /// What a segment is that nothing follows from; `None` for any other.
-    fn disregards(&self, way: Way, segment: &Segment) -> Option<Notice> {
+    fn disregards(&self, way: Direction, segment: &Segment) -> Option<Notice> {
         let (sender, receiver) = self.ends_of(way);
         if segment.flags.has(Flags::SYN) {
             // A question (RFC 5961, 4.2), or forged: the connection goes on.
@@ -376,38 +364,38 @@ impl Flow {
     }
 
     /// Who sends what goes `way`, and who receives it.
-    pub(super) const fn ends_of(&self, way: Way) -> (&Side, &Side) {
+    pub(super) const fn ends_of(&self, way: Direction) -> (&Side, &Side) {
         match way {
-            Way::Out => (&self.local, &self.remote),
-            Way::In => (&self.remote, &self.local),
+            Direction::Out => (&self.local, &self.remote),
+            Direction::In => (&self.remote, &self.local),
         }
     }
 
     /// Whether a segment that goes `way`, and that was just observed, can be followed by others
     /// that say nothing but that more of the stream is there.
-    pub(super) fn may_go_on(&self, way: Way, segment: &Segment) -> bool {
+    pub(super) fn may_go_on(&self, way: Direction, segment: &Segment) -> bool {
         let (sender, receiver) = self.ends_of(way);
         sender.answered && segment.ack == receiver.acked && segment.end() == sender.next
     }
 
     /// Takes notice of a segment that goes `way` and says nothing but that, if it is the next of
     /// the stream, and the ends speak for themselves.
-    pub(super) fn goes_on(&mut self, now: Instant, way: Way, segment: &Segment) -> bool {
+    pub(super) fn goes_on(&mut self, now: Instant, way: Direction, segment: &Segment) -> bool {
         let is_usual = match self.phase {
             Phase::Normal => !self.is_settled,
-            Phase::Resumed(_) => way == Way::Out && self.passes(),
+            Phase::Resumed(_) => way == Direction::Out && self.passes(),
             Phase::Held(_) | Phase::Broken(_) => false,
         };
         let sender = match way {
-            Way::Out => &mut self.local,
-            Way::In => &mut self.remote,
+            Direction::Out => &mut self.local,
+            Direction::In => &mut self.remote,
         };
         if segment.seq != sender.next || !is_usual {
             return false;
         }
         self.used_at = now;
         sender.next = segment.seq.plus(u32::from(segment.len));
-        if way == Way::Out {
+        if way == Direction::Out {
             self.trip.left(now, segment);
             self.patience.sent(now, segment, self.answered_to());
         }
@@ -415,7 +403,7 @@ impl Flow {
     }
 
     /// Takes notice of what a SYN says beside.
-    pub(super) fn open(&mut self, way: Way, segment: &Segment, opening: Opening) {
+    pub(super) fn open(&mut self, way: Direction, segment: &Segment, opening: Opening) {
         let (sender, _) = self.ends_of(way);
         if sender.begin != Some(segment.seq) {
             let beginning = Beginning { way, syn: *segment, opening };
@@ -426,8 +414,8 @@ impl Flow {
             return; // repeated, or forged: what was agreed on stands
         }
         let side = match way {
-            Way::Out => &mut self.local,
-            Way::In => &mut self.remote,
+            Direction::Out => &mut self.local,
+            Direction::In => &mut self.remote,
         };
         side.opening = opening;
         side.mss = opening.mss.unwrap_or(MSS_USUAL);
@@ -436,8 +424,8 @@ impl Flow {
         }
         // The second of the two: what the first offered holds if the second takes it.
         let (asked, granted) = match way {
-            Way::Out => (&mut self.remote, &mut self.local),
-            Way::In => (&mut self.local, &mut self.remote),
+            Direction::Out => (&mut self.remote, &mut self.local),
+            Direction::In => (&mut self.local, &mut self.remote),
         };
         if asked.begin.is_none() {
             return; // what it answers was not seen
@@ -536,65 +524,5 @@ impl Side {
     /// Whether the other side has answered its SYN.
     fn has_begun(&self) -> bool {
         self.is_known && self.begin.is_none_or(|begin| begin.is_before(self.acked))
-    }
-}
-
-impl Trip {
-    /// The smoothed round trip (RFC 6298, section 2).
-    pub(super) fn time(&self) -> Duration {
-        self.smoothed.unwrap_or(RTT_USUAL)
-    }
-
-    /// Bytes per second that arrived lately, at best; `None` when nothing was measured.
-    pub(super) fn rate(&self) -> Option<u64> {
-        self.rates.into_iter().max().filter(|&rate| rate > 0)
-    }
-
-    /// The shortest round trip of the last while; `None` when none was measured.
-    pub(super) fn least(&self) -> Option<Duration> {
-        self.least.map(|(least, _)| least)
-    }
-
-    fn left(&mut self, now: Instant, segment: &Segment) {
-        self.timed.get_or_insert_with(|| (segment.end(), now));
-        if segment.len > 0 {
-            self.round.get_or_insert((now, segment.seq));
-        }
-    }
-
-    /// Something was sent again: an answer may be to either (Karn's rule, RFC 6298, section 3).
-    pub(super) const fn repeated(&mut self) {
-        self.timed = None;
-    }
-
-    fn acknowledged(&mut self, now: Instant, acked: Seq) {
-        if let Some((end, at)) = self.timed
-            && !acked.is_before(end)
-        {
-            let sample = now.saturating_since(at);
-            let smoothed = self.smoothed.map_or(sample, |old| (old * 7 + sample) / 8);
-            self.smoothed = Some(smoothed);
-            let is_less = |(least, at)| sample <= least || now.saturating_since(at) > LEAST_FRESH;
-            if self.least.is_none_or(is_less) {
-                self.least = Some((sample, now));
-            }
-            self.timed = None;
-        }
-        if let Some((began, from)) = self.round
-            && now.saturating_since(began) >= self.time()
-        {
-            let nanos = now.saturating_since(began).as_nanos().max(1);
-            let rate = u128::from(acked.beyond(from)) * 1_000_000_000 / nanos;
-            let [newest, before, _] = self.rates;
-            self.rates = [u64::try_from(rate).unwrap_or(u64::MAX), newest, before];
-            self.round = Some((now, acked));
-        }
-    }
-
-    /// The way is another now: what was timed by the old one means nothing.
-    pub(super) const fn interrupted(&mut self) {
-        self.timed = None;
-        self.round = None;
-        self.least = None;
     }
 }

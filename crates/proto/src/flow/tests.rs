@@ -96,11 +96,11 @@ impl Scene {
         let scale = self.scale;
         let options = |mss: [u8; 2]| [2, 4, mss[0], mss[1], 3, 3, scale, 4, 2, 1, 1, 1];
         let mss = u16::try_from(self.mss + 12).unwrap().to_be_bytes();
-        let syn = self.packet(Way::Out, Flags::SYN, LOCAL_START, &options(mss));
+        let syn = self.packet(Direction::Out, Flags::SYN, LOCAL_START, &options(mss));
         assert!(self.give_out(&open(syn)));
         self.wait(TRIP);
         let flags = Flags::SYN.and(Flags::ACK);
-        let syn = self.packet(Way::In, flags, REMOTE_START, &options(mss));
+        let syn = self.packet(Direction::In, flags, REMOTE_START, &options(mss));
         assert_eq!(self.give_in(&open(syn)).1, Verdict::Pass);
         self.local = (LOCAL_START.plus(1), REMOTE_START.plus(1));
         self.remote = (REMOTE_START.plus(1), LOCAL_START.plus(1));
@@ -116,10 +116,10 @@ impl Scene {
         (self.now.as_nanos() / 1_000_000) as u32
     }
 
-    fn packet(&self, way: Way, flags: Flags, seq: Seq, payload: &[u8]) -> Vec<u8> {
+    fn packet(&self, way: Direction, flags: Flags, seq: Seq, payload: &[u8]) -> Vec<u8> {
         let (source, destination, ack) = match way {
-            Way::Out => ((LOCAL.0, self.port), REMOTE, self.local.1),
-            Way::In => (REMOTE, (LOCAL.0, self.port), self.remote.1),
+            Direction::Out => ((LOCAL.0, self.port), REMOTE, self.local.1),
+            Direction::In => (REMOTE, (LOCAL.0, self.port), self.remote.1),
         };
         let ends = crate::wire::tcp::Ends {
             source: (source.0.into(), source.1),
@@ -151,14 +151,14 @@ impl Scene {
 
     /// The local side says something. Returns whether it goes into the tunnel.
     fn out(&mut self, flags: Flags, seq: Seq, payload: &[u8]) -> bool {
-        let packet = self.packet(Way::Out, flags, seq, payload);
+        let packet = self.packet(Direction::Out, flags, seq, payload);
         self.give_out(&packet)
     }
 
     /// The local side sends a segment that is damaged on its way here; returns where it begins.
     fn send_damaged(&mut self) -> Seq {
         let seq = self.local.0;
-        let mut packet = self.packet(Way::Out, Flags::ACK, seq, &bytes(seq, MSS));
+        let mut packet = self.packet(Direction::Out, Flags::ACK, seq, &bytes(seq, MSS));
         let last = packet.len() - 1;
         packet[last] ^= 1;
         assert!(self.give_out(&packet));
@@ -180,7 +180,7 @@ impl Scene {
     /// The remote side acknowledges; what becomes of it.
     fn acknowledge(&mut self, ack: Seq) -> Option<Said> {
         self.remote.1 = ack;
-        let packet = self.packet(Way::In, Flags::ACK, self.remote.0, &[]);
+        let packet = self.packet(Direction::In, Flags::ACK, self.remote.0, &[]);
         let (packet, verdict) = self.give_in(&packet);
         (verdict != Verdict::Keep).then(|| read(Output::ToLocal, &packet))
     }
@@ -218,7 +218,7 @@ impl Scene {
         let mut options = vec![1, 1, 5, 10];
         options.extend(from.0.to_be_bytes());
         options.extend(to.0.to_be_bytes());
-        let mut packet = self.packet(Way::In, Flags::ACK, self.remote.0, &options);
+        let mut packet = self.packet(Direction::In, Flags::ACK, self.remote.0, &options);
         put(&mut packet, 32, 11 << 4);
         self.give_in(&packet).1
     }
@@ -440,7 +440,7 @@ fn an_end_is_delivered_behind_what_is_owed() {
 fn a_connection_opened_while_there_was_no_way_opens_at_once_when_there_is() {
     let mut scene = Scene::new(Hold::Full);
     scene.suspend();
-    let mut syn = scene.packet(Way::Out, Flags::SYN, LOCAL_START, &[]);
+    let mut syn = scene.packet(Direction::Out, Flags::SYN, LOCAL_START, &[]);
     put(&mut syn, 20, LOCAL.1.to_be_bytes()[0] ^ 1); // another port
     for _ in 0..3 {
         scene.wait(Duration::from_secs(1));
@@ -461,11 +461,11 @@ fn a_connection_opened_while_there_was_no_way_opens_at_once_when_there_is() {
 fn a_question_in_the_midst_of_a_connection_changes_nothing() {
     let mut scene = Scene::new(Hold::Full);
     scene.send(4);
-    for way in [Way::In, Way::Out] {
+    for way in [Direction::In, Direction::Out] {
         let syn = scene.packet(way, Flags::SYN, Seq(1 << 31), &[]);
         match way {
-            Way::In => assert_eq!(scene.give_in(&syn).1, Verdict::Pass),
-            Way::Out => assert!(scene.give_out(&syn)),
+            Direction::In => assert_eq!(scene.give_in(&syn).1, Verdict::Pass),
+            Direction::Out => assert!(scene.give_out(&syn)),
         }
     }
     scene.suspend();
@@ -503,7 +503,7 @@ fn what_comes_while_it_is_held_is_looked_at_before_it_is_acknowledged() {
     scene.suspend();
     scene.said();
     let told = scene.local.0;
-    let mut packet = scene.packet(Way::Out, Flags::ACK, told, &bytes(told, MSS));
+    let mut packet = scene.packet(Direction::Out, Flags::ACK, told, &bytes(told, MSS));
     let last = packet.len() - 1;
     packet[last] ^= 1;
     assert!(!scene.give_out(&packet));

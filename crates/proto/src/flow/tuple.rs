@@ -7,7 +7,7 @@ use crate::wire::tcp::Ends;
 
 /// Which way a packet goes, as seen from one end of the tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum Direction {
     /// From the TUN into the tunnel: this end's side sends it.
     Out,
     /// From the tunnel to the TUN: the other end's side sent it.
@@ -27,21 +27,21 @@ pub struct Tuple {
 
 impl Tuple {
     /// The connection of the packet `view`, which goes `way`. `None` when it has no ports.
-    pub fn of(view: &InnerView, way: Way) -> Option<Self> {
+    pub fn of(view: &InnerView, way: Direction) -> Option<Self> {
         let (from, to) = view.ports?;
         let (source, destination) = ((view.source, from), (view.destination, to));
         let protocol = view.protocol;
         Some(match way {
-            Way::Out => Self { local: source, remote: destination, protocol },
-            Way::In => Self { local: destination, remote: source, protocol },
+            Direction::Out => Self { local: source, remote: destination, protocol },
+            Direction::In => Self { local: destination, remote: source, protocol },
         })
     }
 
     /// Whether the packet `view`, which goes `way`, is of this connection.
-    pub fn is_of(&self, view: &InnerView, way: Way) -> bool {
+    pub fn is_of(&self, view: &InnerView, way: Direction) -> bool {
         let (source, destination) = match way {
-            Way::Out => (&self.local, &self.remote),
-            Way::In => (&self.remote, &self.local),
+            Direction::Out => (&self.local, &self.remote),
+            Direction::In => (&self.remote, &self.local),
         };
         view.ports == Some((source.1, destination.1))
             && view.protocol == self.protocol
@@ -50,10 +50,10 @@ impl Tuple {
     }
 
     /// Sender and receiver of a packet that goes `way`.
-    pub const fn ends(&self, way: Way) -> Ends {
+    pub const fn ends(&self, way: Direction) -> Ends {
         match way {
-            Way::Out => Ends { source: self.local, destination: self.remote },
-            Way::In => Ends { source: self.remote, destination: self.local },
+            Direction::Out => Ends { source: self.local, destination: self.remote },
+            Direction::In => Ends { source: self.remote, destination: self.local },
         }
     }
 

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use super::Flows;
 use super::report::{FlowReport, Why};
 use super::tcp::State;
-use super::tuple::{Tuple, Way};
+use super::tuple::{Direction, Tuple};
 use crate::wire::icmp::{Unreachable, Unreached};
 use crate::wire::inner::{MAX_PACKET, TCP};
 use crate::wire::tcp::Seq;
@@ -36,7 +36,7 @@ impl Nowhere {
 impl Flows {
     /// Somebody says that a packet of this side's got nowhere; `by_peer` if it is the peer itself.
     pub fn hear_unreached(&mut self, unreached: &Unreached<'_>, by_peer: bool) {
-        let Some(tuple) = Tuple::of(&unreached.view, Way::Out) else { return };
+        let Some(tuple) = Tuple::of(&unreached.view, Direction::Out) else { return };
         if tuple.protocol == TCP && !self.is_first(&tuple, unreached) {
             return;
         }

@@ -8,14 +8,15 @@ use crate::wire::tcp::{Ends, Flags, Made};
 
 const SEQ: u32 = u32::MAX - 3;
 
-fn segment(way: Way, port: u16, seq: u32, flags: Flags) -> Vec<u8> {
+fn segment(way: Direction, port: u16, seq: u32, flags: Flags) -> Vec<u8> {
     let (local, remote) = (([10, 77, 0, 2].into(), port), ([192, 168, 7, 1].into(), 80));
-    let (source, destination) = if way == Way::Out { (local, remote) } else { (remote, local) };
+    let (source, destination) =
+        if way == Direction::Out { (local, remote) } else { (remote, local) };
     let ends = Ends { source, destination };
     let ack = match way {
-        Way::In => SEQ.wrapping_add(1),
-        Way::Out if flags.has(Flags::ACK) => 5_001,
-        Way::Out => 0,
+        Direction::In => SEQ.wrapping_add(1),
+        Direction::Out if flags.has(Flags::ACK) => 5_001,
+        Direction::Out => 0,
     };
     let ack = Seq(ack);
     let mut packet = Vec::new();
@@ -40,7 +41,7 @@ impl Scene {
     }
 
     fn open(&mut self, port: u16) {
-        let syn = segment(Way::Out, port, SEQ, Flags::SYN);
+        let syn = segment(Direction::Out, port, SEQ, Flags::SYN);
         let view = InnerView::parse(&syn, syn.len()).unwrap();
         self.flows.outgoing(self.now, &mut self.memory, &view, &InnerPacket::whole(&syn));
     }
@@ -67,9 +68,9 @@ fn who_is_refused_is_told_by_whom() {
     scene.open(40_000);
     let before = scene.told();
     assert!(!before.contains(&Why::Refused));
-    scene.refuse(&segment(Way::Out, 40_000, SEQ, Flags::SYN), true);
+    scene.refuse(&segment(Direction::Out, 40_000, SEQ, Flags::SYN), true);
     assert_eq!(scene.told(), [Why::Refused]);
-    scene.refuse(&segment(Way::Out, 40_000, SEQ, Flags::SYN), false);
+    scene.refuse(&segment(Direction::Out, 40_000, SEQ, Flags::SYN), false);
     assert_eq!(scene.told(), [Why::RefusedOnTheWay], "the newest word counts");
 }
 
@@ -78,9 +79,9 @@ fn who_guesses_is_not_believed() {
     let mut scene = Scene::new();
     scene.open(40_000);
     let before = scene.told();
-    scene.refuse(&segment(Way::Out, 40_001, SEQ, Flags::SYN), true);
-    scene.refuse(&segment(Way::Out, 40_000, SEQ.wrapping_add(1), Flags::SYN), true);
-    scene.refuse(&segment(Way::Out, 40_000, SEQ.wrapping_sub(9_000), Flags::SYN), true);
+    scene.refuse(&segment(Direction::Out, 40_001, SEQ, Flags::SYN), true);
+    scene.refuse(&segment(Direction::Out, 40_000, SEQ.wrapping_add(1), Flags::SYN), true);
+    scene.refuse(&segment(Direction::Out, 40_000, SEQ.wrapping_sub(9_000), Flags::SYN), true);
     assert_eq!(scene.told(), before);
 }
 
@@ -88,16 +89,16 @@ fn who_guesses_is_not_believed() {
 fn who_is_answered_is_reached() {
     let mut scene = Scene::new();
     scene.open(40_000);
-    scene.refuse(&segment(Way::Out, 40_000, SEQ, Flags::SYN), true);
-    let answer = segment(Way::In, 40_000, 5_000, Flags::SYN.and(Flags::ACK));
+    scene.refuse(&segment(Direction::Out, 40_000, SEQ, Flags::SYN), true);
+    let answer = segment(Direction::In, 40_000, 5_000, Flags::SYN.and(Flags::ACK));
     let view = InnerView::parse(&answer, answer.len()).unwrap();
     scene.flows.incoming(scene.now, &mut scene.memory, &view, &answer);
     assert!(!scene.told().contains(&Why::Refused), "the answer is enough");
-    let ack = segment(Way::Out, 40_000, SEQ.wrapping_add(1), Flags::ACK);
+    let ack = segment(Direction::Out, 40_000, SEQ.wrapping_add(1), Flags::ACK);
     let view = InnerView::parse(&ack, ack.len()).unwrap();
     scene.flows.outgoing(scene.now, &mut scene.memory, &view, &InnerPacket::whole(&ack));
     assert!(!scene.told().contains(&Why::Refused));
-    scene.refuse(&segment(Way::Out, 40_000, SEQ, Flags::SYN), true);
+    scene.refuse(&segment(Direction::Out, 40_000, SEQ, Flags::SYN), true);
     assert!(!scene.told().contains(&Why::Refused));
 }
 
@@ -106,7 +107,7 @@ fn few_are_kept() {
     let mut scene = Scene::new();
     for port in 40_000..40_200 {
         scene.open(port);
-        scene.refuse(&segment(Way::Out, port, SEQ, Flags::SYN), true);
+        scene.refuse(&segment(Direction::Out, port, SEQ, Flags::SYN), true);
     }
     let told = scene.told();
     assert_eq!(told.len(), 200);

@@ -120,7 +120,7 @@ impl Peer {
         if choice.copy.is_none() && self.is_bonded(cx) {
             return self.send_bonded(cx, view, packet, kept);
         }
-        self.note_alone(cx.now, tuple::Way::Out, view, &packet);
+        self.note_alone(cx.now, tuple::Direction::Out, view, &packet);
         let framing = self.framing(choice, view);
         let load = Load::Packet { elsewhere: kept };
         let sent = self.send_packet(cx, choice.original, load, framing, view, packet);

@@ -174,7 +174,7 @@ impl Peer {
         packet: InnerPacket<'_>,
         kept: usize,
     ) -> Option<Result<(), DropReason>> {
-        let flow = self.live.flows.observe(cx.now, tuple::Way::Out, view, &packet)?;
+        let flow = self.live.flows.observe(cx.now, tuple::Direction::Out, view, &packet)?;
         let class = flow.class();
         match class {
             Class::RealTime => {}
@@ -183,11 +183,11 @@ impl Peer {
         }
         self.look_at_choices(cx.now);
         let follows = self.at_gateway();
-        let flow = self.live.flows.get_mut(view, tuple::Way::Out)?;
+        let flow = self.live.flows.get_mut(view, tuple::Direction::Out)?;
         let (path, is_new) = choose(cx.now, flow, follows, &self.live.choices)?;
         let way = *self.live.choices.iter().find(|choice| choice.path == path)?;
         let allowance = Allowance { rate: way.rate * EARLY_PART, burst: EARLY_BURST };
-        let flow = self.live.flows.get_mut(view, tuple::Way::Out)?;
+        let flow = self.live.flows.get_mut(view, tuple::Direction::Out)?;
         if !flow.may_leave(cx.now, allowance, packet.len()) {
             return None;
         }
@@ -401,11 +401,11 @@ impl Peer {
     pub(super) fn hear_live(&mut self, now: Instant, came: Came, view: &InnerView, packet: &[u8]) {
         let whole = InnerPacket::whole(packet);
         let path = match came {
-            Came::Alone => return self.note_alone(now, tuple::Way::In, view, &whole),
+            Came::Alone => return self.note_alone(now, tuple::Direction::In, view, &whole),
             Came::Beside(path) => Some(path),
             Came::InTurn => None,
         };
-        if let Some(flow) = self.live.flows.observe(now, tuple::Way::In, view, &whole)
+        if let Some(flow) = self.live.flows.observe(now, tuple::Direction::In, view, &whole)
             && let Some(path) = path
         {
             flow.came = Some((path, now));
@@ -420,7 +420,7 @@ impl Peer {
     pub(super) fn note_alone(
         &mut self,
         now: Instant,
-        way: tuple::Way,
+        way: tuple::Direction,
         view: &InnerView,
         packet: &InnerPacket<'_>,
     ) {
@@ -435,7 +435,7 @@ impl Peer {
             return false;
         }
         let Ok(view) = InnerView::parse(packet, packet.len()) else { return false };
-        let flow = self.live.flows.get(&view, tuple::Way::Out);
+        let flow = self.live.flows.get(&view, tuple::Direction::Out);
         view.protocol == UDP && flow.is_some_and(|flow| flow.class() == Class::RealTime)
     }
 

@@ -19,7 +19,7 @@ fn flow() -> LiveFlow {
     packet.extend([10, 0, 0, 2, 192, 0, 2, 9, 1, 1, 2, 2, 0, 10, 0, 0, 0, 0]);
     let view = InnerView::parse(&packet, packet.len()).unwrap();
     let mut flows = LiveFlows::new(1);
-    *flows.observe(at(0), tuple::Way::Out, &view, &InnerPacket::whole(&packet)).unwrap()
+    *flows.observe(at(0), tuple::Direction::Out, &view, &InnerPacket::whole(&packet)).unwrap()
 }
 
 fn chosen(now: Instant, flow: &mut LiveFlow, choices: &[Choice]) -> PathId {

@@ -52,7 +52,7 @@ impl Peer {
             }
             Taken::Late => {
                 let usual = self.usual_gap_time();
-                self.bond.lateness = Some((cx.now, (usual * LATE_HOLD).min(HOLD_MAX)));
+                self.bond.inbound.lateness = Some((cx.now, (usual * LATE_HOLD).min(HOLD_MAX)));
                 self.deliver(cx, Came::InTurn, packet)
             }
             Taken::Kept => {
@@ -166,10 +166,10 @@ impl Peer {
 
     /// Delivers what is in sequence now, or has waited for long enough, under the keys of `epoch`.
     fn release_of(&mut self, cx: &mut Context<'_>, epoch: EpochId) {
-        let mut packet = std::mem::take(&mut self.bond.packet);
+        let mut packet = std::mem::take(&mut self.bond.inbound.packet);
         loop {
             if cx.out.is_full() {
-                self.bond.rests_until = cx.now + REST;
+                self.bond.inbound.rests_until = cx.now + REST;
                 break;
             }
             packet.clear();
@@ -184,14 +184,14 @@ impl Peer {
                 cx.drops.count(reason);
             }
         }
-        self.bond.packet = packet;
+        self.bond.inbound.packet = packet;
     }
 
     /// When a gap in a sequence has been held open for long enough, or there is room again for what
     /// followed one.
     pub(super) fn order_due(&self) -> Option<Instant> {
         let due = self.epochs.all_receiving().filter_map(|epoch| epoch.reorder.due()).min()?;
-        Some(due.max(self.bond.rests_until))
+        Some(due.max(self.bond.inbound.rests_until))
     }
 
     /// Gives up gaps that are due, under old keys first.
@@ -206,7 +206,7 @@ impl Peer {
     /// How long a gap is held open: longer, if something came lately whose turn was given up.
     fn gap_time(&self, now: Instant) -> Duration {
         let usual = self.usual_gap_time();
-        let late = self.bond.lateness.filter(|(at, _)| now < *at + LATE_FRESH);
+        let late = self.bond.inbound.lateness.filter(|(at, _)| now < *at + LATE_FRESH);
         late.map_or(usual, |(_, hold)| hold.max(usual))
     }
 

@@ -376,7 +376,7 @@ fn what_was_marked_beyond_is_told_to_the_local_side_and_less_is_on_its_way() {
         scene.wait(TRIP);
         let heard = |scene: &mut Scene, less: u32| {
             scene.remote.1 = scene.local.0.minus(less * MSS);
-            let packet = scene.packet(Way::In, Flags::ACK.and(flags), scene.remote.0, &[]);
+            let packet = scene.packet(Direction::In, Flags::ACK.and(flags), scene.remote.0, &[]);
             let (packet, verdict) = scene.give_in(&packet);
             (verdict != Verdict::Keep).then(|| read(Output::ToLocal, &packet))
         };

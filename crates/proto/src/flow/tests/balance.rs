@@ -11,7 +11,7 @@ use crate::flow::report::FlowReport;
 enum Op {
     /// A segment of the connection of this number, from or to the local side.
     Say {
-        way: Way,
+        way: Direction,
         connection: u16,
         kind: Kind,
     },
@@ -57,7 +57,7 @@ fn kind() -> impl Strategy<Value = Kind> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let way = || prop_oneof![Just(Way::Out), Just(Way::In)];
+    let way = || prop_oneof![Just(Direction::Out), Just(Direction::In)];
     let hold = prop_oneof![Just(Hold::Full), Just(Hold::Reinject), Just(Hold::Off)];
     prop_oneof![
         30 => (way(), 0u16..4, kind()).prop_map(|(way, connection, kind)| {
@@ -94,9 +94,11 @@ impl Room {
         };
         room.happen(Op::Resume);
         for connection in 0..2 {
-            for (way, kind) in
-                [(Way::Out, Kind::Syn), (Way::In, Kind::Syn), (Way::Out, Kind::Ack { less: 0 })]
-            {
+            for (way, kind) in [
+                (Direction::Out, Kind::Syn),
+                (Direction::In, Kind::Syn),
+                (Direction::Out, Kind::Ack { less: 0 }),
+            ] {
                 room.happen(Op::Say { way, connection, kind });
             }
         }
@@ -125,14 +127,14 @@ impl Room {
         }
     }
 
-    fn say(&mut self, way: Way, connection: u16, kind: Kind) {
+    fn say(&mut self, way: Direction, connection: u16, kind: Kind) {
         let sent = &mut self.sent[usize::from(connection)];
-        let (own, other) = if way == Way::Out { (0, 1) } else { (1, 0) };
+        let (own, other) = if way == Direction::Out { (0, 1) } else { (1, 0) };
         let (mut seq, mut ack, mut flags, mut len) = (sent[own], sent[other], Flags::ACK, 0);
         match kind {
             Kind::Syn => {
                 seq = seq.minus(1);
-                flags = if way == Way::Out { Flags::SYN } else { Flags::SYN.and(Flags::ACK) };
+                flags = if way == Direction::Out { Flags::SYN } else { Flags::SYN.and(Flags::ACK) };
             }
             Kind::Data { bytes } => (sent[own], len) = (seq.plus(bytes.into()), bytes),
             Kind::Again { bytes } => (seq, len) = (seq.minus(bytes.into()), bytes.min(1_400)),
@@ -147,11 +149,11 @@ impl Room {
         made.emit((&vec![5; len.into()], &[]), &mut packet);
         let view = InnerView::parse(&packet, packet.len()).unwrap();
         match way {
-            Way::Out => {
+            Direction::Out => {
                 let packet = InnerPacket::whole(&packet);
                 self.flows.outgoing(self.now, &mut self.memory, &view, &packet);
             }
-            Way::In => {
+            Direction::In => {
                 self.flows.incoming(self.now, &mut self.memory, &view, &packet);
             }
         }

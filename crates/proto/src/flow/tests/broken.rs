@@ -72,7 +72,7 @@ fn what_a_process_owed_is_broken_off_by_the_next() {
     assert_eq!(scene.said()[0].flags, Flags::SYN);
     // It listens, and takes that for a beginning.
     scene.remote.1 = Seq(1);
-    let granted = scene.packet(Way::In, Flags::SYN.and(Flags::ACK), Seq(77), &[]);
+    let granted = scene.packet(Direction::In, Flags::SYN.and(Flags::ACK), Seq(77), &[]);
     assert_eq!(scene.give_in(&granted).1, Verdict::Keep);
     let [reset] = &scene.said()[..] else { panic!() };
     let expected = (Output::ToRemote, Flags::RST, Seq(1));
@@ -92,7 +92,7 @@ fn who_knows_of_no_connection_says_so() {
     assert_eq!(scene.said().len(), 2);
     let refused = Flags::RST.and(Flags::ACK);
     assert!(!scene.out(refused, Seq(0), &[]));
-    let refused = scene.packet(Way::In, refused, Seq(0), &[]);
+    let refused = scene.packet(Direction::In, refused, Seq(0), &[]);
     assert_eq!(scene.give_in(&refused).1, Verdict::Keep);
     assert!(scene.said().is_empty());
     assert_eq!((scene.flows.poll_settled(), scene.flows.due()), (Some(tuple), None));
@@ -122,18 +122,18 @@ fn who_does_not_answer_has_no_such_connection() {
 
 #[test]
 fn nothing_is_owed_to_who_breaks_off_by_itself() {
-    for way in [Way::In, Way::Out] {
+    for way in [Direction::In, Direction::Out] {
         let mut scene = Scene::new(Hold::Full);
         scene.acknowledge(scene.local.0);
         scene.send(3);
         scene.suspend();
         scene.said();
         scene.resume();
-        let seq = if way == Way::In { scene.remote.0 } else { scene.local.0 };
+        let seq = if way == Direction::In { scene.remote.0 } else { scene.local.0 };
         let reset = scene.packet(way, Flags::RST.and(Flags::ACK), seq, &[]);
         match way {
-            Way::In => assert_eq!(scene.give_in(&reset).1, Verdict::Pass),
-            Way::Out => assert!(scene.give_out(&reset)),
+            Direction::In => assert_eq!(scene.give_in(&reset).1, Verdict::Pass),
+            Direction::Out => assert!(scene.give_out(&reset)),
         }
         assert!(scene.flows.poll_settled().is_some(), "{way:?}");
         assert_eq!((scene.memory.used(), scene.flows.due()), (0, None), "{way:?}");
@@ -142,17 +142,17 @@ fn nothing_is_owed_to_who_breaks_off_by_itself() {
 
 #[test]
 fn what_is_owed_is_not_forgotten_for_a_reset_that_nobody_believes() {
-    for way in [Way::In, Way::Out] {
+    for way in [Direction::In, Direction::Out] {
         let mut scene = Scene::new(Hold::Full);
         scene.send(3);
         scene.suspend();
         scene.said();
         scene.resume();
-        let seq = if way == Way::In { scene.remote.0 } else { scene.local.0 }.plus(1);
+        let seq = if way == Direction::In { scene.remote.0 } else { scene.local.0 }.plus(1);
         let reset = scene.packet(way, Flags::RST.and(Flags::ACK), seq, &[]);
         match way {
-            Way::In => assert_eq!(scene.give_in(&reset).1, Verdict::Pass),
-            Way::Out => _ = scene.give_out(&reset),
+            Direction::In => assert_eq!(scene.give_in(&reset).1, Verdict::Pass),
+            Direction::Out => _ = scene.give_out(&reset),
         }
         assert_eq!(scene.flows.poll_settled(), None, "{way:?}");
         let said = scene.said_within(TRIP);
@@ -165,7 +165,7 @@ fn what_is_seen_of_a_connection_in_its_midst_acknowledges_nothing() {
     let mut scene = Scene::new(Hold::Full);
     scene.flows = Flows::new(Hold::Full, 1);
     scene.resume();
-    let ahead = scene.packet(Way::In, Flags::ACK, scene.remote.0.plus(9_000), &[7; 100]);
+    let ahead = scene.packet(Direction::In, Flags::ACK, scene.remote.0.plus(9_000), &[7; 100]);
     scene.give_in(&ahead);
     scene.out(Flags::ACK, scene.local.0, &[]);
     scene.suspend();
@@ -195,7 +195,7 @@ fn who_received_without_a_word_hears_that_it_is_over_too() {
     let mut scene = Scene::new(Hold::Full);
     scene.send(3);
     let acked = scene.remote.0;
-    let packet = scene.packet(Way::In, Flags::ACK, acked, &bytes(acked, MSS));
+    let packet = scene.packet(Direction::In, Flags::ACK, acked, &bytes(acked, MSS));
     assert_eq!(scene.give_in(&packet).1, Verdict::Pass);
     scene.suspend();
     scene.said();
@@ -213,14 +213,14 @@ fn who_is_promised_something_that_a_reset_undoes_is_asked_until_it_knows() {
     let mut scene = Scene::new(Hold::Full);
     scene.send(3);
     // What the remote side says meanwhile never arrives: a reset behind it is only a question.
-    let ahead = scene.packet(Way::In, Flags::ACK, scene.remote.0, &[0; 100]);
+    let ahead = scene.packet(Direction::In, Flags::ACK, scene.remote.0, &[0; 100]);
     scene.give_in(&ahead);
     scene.suspend();
     scene.said();
     scene.resume();
     scene.said();
     // The node of the remote side has forgotten the connection, and resets it where it was asked.
-    let reset = scene.packet(Way::In, Flags::RST, scene.remote.0, &[]);
+    let reset = scene.packet(Direction::In, Flags::RST, scene.remote.0, &[]);
     assert_eq!(scene.give_in(&reset).1, Verdict::Pass);
     assert_eq!(scene.memory.used(), 0, "nobody will have it");
     let asked = scene.said_within(Duration::from_secs(1));

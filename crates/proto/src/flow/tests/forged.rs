@@ -6,7 +6,7 @@ impl Scene {
     /// The remote side seems to say something.
     fn forge_in(&mut self, flags: Flags, seq: Seq, ack: Seq, payload: &[u8]) -> Verdict {
         let before = std::mem::replace(&mut self.remote.1, ack);
-        let packet = self.packet(Way::In, flags, seq, payload);
+        let packet = self.packet(Direction::In, flags, seq, payload);
         self.remote.1 = before;
         self.give_in(&packet).1
     }
@@ -75,12 +75,12 @@ fn what_begins_between_the_same_ends_is_another_connection_if_both_say_so() {
         scene.send(3);
         let (local, remote) = (scene.local.0.plus(ahead), scene.remote.0.plus(behind));
         let options = [2, 4, 4, 0, 3, 3, SCALE, 4, 2, 1, 1, 1];
-        let syn = open(scene.packet(Way::Out, Flags::SYN, local, &options));
+        let syn = open(scene.packet(Direction::Out, Flags::SYN, local, &options));
         assert!(scene.give_out(&syn));
         assert_eq!(scene.memory.used(), 3_000, "so far it may be a question");
         scene.remote.1 = local.plus(1);
         let both = Flags::SYN.and(Flags::ACK);
-        let syn = open(scene.packet(Way::In, both, remote, &options));
+        let syn = open(scene.packet(Direction::In, both, remote, &options));
         assert_eq!(scene.give_in(&syn).1, Verdict::Pass);
         assert_eq!((scene.memory.used(), scene.flows.len()), (0, 1));
         scene.local = (local.plus(1), remote.plus(1));
@@ -101,7 +101,7 @@ fn what_is_damaged_is_not_kept_in_any_form() {
     scene.suspend();
     for at in [20, 21, 24, 40, 60] {
         let seq = scene.local.0;
-        let mut packet = scene.packet(Way::Out, Flags::ACK, seq, &bytes(seq, MSS));
+        let mut packet = scene.packet(Direction::Out, Flags::ACK, seq, &bytes(seq, MSS));
         packet[at] ^= 0x10;
         assert!(!scene.give_out(&packet));
     }
@@ -126,10 +126,10 @@ fn a_clock_that_was_damaged_on_its_way_is_not_passed_on() {
     let mut scene = Scene::new(Hold::Full);
     scene.send(3);
     let clock = scene.clock();
-    let mut damaged = scene.packet(Way::Out, Flags::ACK, scene.local.0, &[]);
+    let mut damaged = scene.packet(Direction::Out, Flags::ACK, scene.local.0, &[]);
     damaged[44] ^= 0x40; // the clock's highest byte
     assert!(scene.give_out(&damaged), "whose it is will see that");
-    let mut damaged = scene.packet(Way::In, Flags::ACK, scene.remote.0, &[]);
+    let mut damaged = scene.packet(Direction::In, Flags::ACK, scene.remote.0, &[]);
     damaged[44] ^= 0x40;
     assert_eq!(scene.give_in(&damaged).1, Verdict::Pass);
     scene.suspend();

@@ -163,7 +163,7 @@ fn who_has_no_room_is_asked_for_as_long_as_it_answers() {
     scene.resume();
     // It has no room for that byte, and says so each time.
     let shut = |scene: &Scene| {
-        let mut packet = scene.packet(Way::In, Flags::ACK, scene.remote.0, &[]);
+        let mut packet = scene.packet(Direction::In, Flags::ACK, scene.remote.0, &[]);
         put(&mut packet, 34, 0);
         put(&mut packet, 35, 0);
         packet

@@ -56,18 +56,18 @@ struct Link {
 }
 
 impl Download {
-    fn ends(&self, way: Way) -> crate::wire::tcp::Ends {
+    fn ends(&self, way: Direction) -> crate::wire::tcp::Ends {
         let (local, remote) = ((LOCAL.0.into(), self.port), (self.server.into(), 443));
         match way {
-            Way::Out => crate::wire::tcp::Ends { source: local, destination: remote },
-            Way::In => crate::wire::tcp::Ends { source: remote, destination: local },
+            Direction::Out => crate::wire::tcp::Ends { source: local, destination: remote },
+            Direction::In => crate::wire::tcp::Ends { source: remote, destination: local },
         }
     }
 
-    fn packet(&self, way: Way, flags: Flags, payload: &[u8]) -> Vec<u8> {
+    fn packet(&self, way: Direction, flags: Flags, payload: &[u8]) -> Vec<u8> {
         let (seq, ack) = match way {
-            Way::Out => (LOCAL_START.plus(1), self.came),
-            Way::In => (self.came, LOCAL_START.plus(1)),
+            Direction::Out => (LOCAL_START.plus(1), self.came),
+            Direction::In => (self.came, LOCAL_START.plus(1)),
         };
         let mut packet = Vec::new();
         let ends = self.ends(way);
@@ -77,12 +77,12 @@ impl Download {
     }
 
     /// A SYN, or the answer to one, with the options of most systems.
-    fn syn(&self, way: Way) -> Vec<u8> {
+    fn syn(&self, way: Direction) -> Vec<u8> {
         let mss = u16::try_from(MSS).unwrap().to_be_bytes();
         let options = [2, 4, mss[0], mss[1], 3, 3, self.scale, 4, 2, 1, 1, 1];
         let (flags, seq, ack) = match way {
-            Way::Out => (Flags::SYN, LOCAL_START, Seq(0)),
-            Way::In => (Flags::SYN.and(Flags::ACK), REMOTE_START, LOCAL_START.plus(1)),
+            Direction::Out => (Flags::SYN, LOCAL_START, Seq(0)),
+            Direction::In => (Flags::SYN.and(Flags::ACK), REMOTE_START, LOCAL_START.plus(1)),
         };
         let made = Made { ends: self.ends(way), seq, ack, flags, window: WINDOW, timestamps: None };
         let mut packet = Vec::new();
@@ -125,9 +125,9 @@ impl Link {
             came: began,
             count: 0,
         };
-        self.leave(&download.syn(Way::Out));
+        self.leave(&download.syn(Direction::Out));
         self.now = self.now + TRIP;
-        self.come(&download.syn(Way::In));
+        self.come(&download.syn(Direction::In));
         self.downloads.push(download);
         self.acknowledge(number);
         number
@@ -162,7 +162,7 @@ impl Link {
     }
 
     fn acknowledge(&mut self, number: usize) {
-        let packet = self.downloads[number].packet(Way::Out, Flags::ACK, &[]);
+        let packet = self.downloads[number].packet(Direction::Out, Flags::ACK, &[]);
         let packet = self.leave(&packet);
         self.hear(number, &packet);
     }
@@ -191,7 +191,8 @@ impl Link {
             && let Some(number) = self.queue.pop_front()
         {
             self.credit -= MSS;
-            let packet = self.downloads[number].packet(Way::In, Flags::ACK, &bytes(Seq(0), MSS));
+            let packet =
+                self.downloads[number].packet(Direction::In, Flags::ACK, &bytes(Seq(0), MSS));
             self.come(&packet);
             let download = &mut self.downloads[number];
             download.came = download.came.plus(MSS);
@@ -330,7 +331,8 @@ fn what_is_said_in_its_place_gives_no_more_room() {
         // The local side has something to say as well, which nobody answers.
         let mut seq = LOCAL_START.plus(1);
         for _ in 0..10 {
-            let mut packet = link.downloads[third].packet(Way::Out, Flags::ACK, &bytes(seq, MSS));
+            let mut packet =
+                link.downloads[third].packet(Direction::Out, Flags::ACK, &bytes(seq, MSS));
             let at = seq.0.to_be_bytes();
             (24..28).zip(at).for_each(|(place, byte)| put(&mut packet, place, byte));
             let packet = link.leave(&packet);
