@@ -6,6 +6,7 @@
 //! taken back but the kill switch, which only `rove down` removes.
 
 mod addresses;
+mod counting;
 mod lease;
 mod lookups;
 mod news;

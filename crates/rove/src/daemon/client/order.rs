@@ -1,21 +1,16 @@
 //! The links of a client in their order: what changes it, and whom that concerns.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use ipnet::IpNet;
-use rove_os::calendar::Day;
-use rove_os::links::{Link, traffic};
+use rove_os::links::Link;
 use rove_os::tariff::Tariff;
 
 use super::Client;
 use super::rehearsal::Rehearsal;
 use crate::config::{LinkSeen, LinkTerms, LinkUse};
-use crate::daemon::caps::Moment;
 use crate::daemon::data::Order;
 use crate::daemon::ranking::{Ranked, Standing, but_for};
-use crate::ledger::wall_clock;
-use crate::values::Cap;
 
 impl Client<'_> {
     /// The links changed: the core takes other paths, and what others removed is put back.
@@ -67,44 +62,10 @@ impl Client<'_> {
     }
 
     /// What the user says of a link.
-    fn terms(&self, link: &Link) -> LinkTerms {
+    pub(super) fn terms(&self, link: &Link) -> LinkTerms {
         let Link { name, kind, .. } = link;
         let Tariff { metered, roaming } = self.known_tariffs.get(name).copied().unwrap_or_default();
         self.config.links.terms(LinkSeen { name, kind: *kind, roaming, metered })
-    }
-
-    /// Looks at how much has gone by the links that have a cap: of those that are ranked, since a
-    /// rule for every link means neither the tunnel nor this host's own.
-    pub(super) fn count_data(&mut self) {
-        let now = Instant::now();
-        let there = self.ranking.order(now);
-        let capped = with_cap(&there, |link| self.terms(link).cap);
-        let traffic = if capped.is_empty() { Ok(BTreeMap::new()) } else { traffic() };
-        let error = traffic.as_ref().err().map(|error| error as &dyn std::fmt::Display);
-        self.caps.note_blind(error);
-        let traffic = traffic.unwrap_or_default();
-        let counted = capped
-            .iter()
-            .map(|(link, cap)| (link.name.as_str(), *cap, traffic.get(&link.index).copied()));
-        let counted: Vec<_> = counted.collect();
-        self.caps.look(&counted, Moment { now, at: wall_clock().0, today: Day::today() });
-    }
-
-    /// How much has gone by each link that has a cap, by name, in bytes.
-    pub(super) fn data_used(&self) -> BTreeMap<String, u64> {
-        let used = self.ranked.iter().chain(&self.unused).filter_map(|ranked| {
-            let used = self.caps.used(&ranked.link.name, ranked.terms.cap?)?;
-            Some((ranked.link.name.clone(), used))
-        });
-        used.collect()
-    }
-
-    /// Looks at it again, when it is time, and acts on a cap that was reached.
-    pub(super) fn count_when_due(&mut self) {
-        if self.caps.due().is_some_and(|due| due <= Instant::now()) {
-            self.count_data();
-            self.rerank();
-        }
     }
 
     /// The links that may carry, best first, but for one that is away on purpose.
@@ -147,12 +108,6 @@ impl Client<'_> {
     }
 }
 
-/// The links that have a cap, with it.
-fn with_cap(ranked: &[Ranked], cap: impl Fn(&Link) -> Option<Cap>) -> Vec<(&Link, Cap)> {
-    let links = ranked.iter().map(|ranked| &ranked.link);
-    links.filter_map(|link| Some((link, cap(link)?))).collect()
-}
-
 /// The links in their order, what each is used for, and whether it is for when no other carries.
 fn uses(ranked: &[Ranked]) -> Vec<(u32, LinkUse, bool)> {
     ranked.iter().map(|ranked| (ranked.link.index, ranked.usage, ranked.stands_by())).collect()
@@ -164,50 +119,4 @@ fn starts(ranked: &[Ranked]) -> impl Iterator<Item = (u32, bool, &[IpNet])> {
     ranked.iter().map(|Ranked { link, standing, .. }| {
         (link.index, *standing != Standing::NoRoute, link.addresses.as_slice())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    use rove_os::links::LinkKind;
-
-    use crate::daemon::ranking::Ranking;
-    use crate::values::Period;
-
-    #[test]
-    fn a_rule_for_every_link_means_those_that_could_carry() {
-        let link = |index: u32, name: &str, kind, addresses: &[&str]| Link {
-            index,
-            name: name.to_owned(),
-            kind,
-            up: true,
-            carrier: true,
-            carrier_ups: 0,
-            dormant: false,
-            mtu: 1_500,
-            addresses: addresses.iter().map(|net| net.parse().unwrap()).collect(),
-            deprecated: false,
-            default_v4: None,
-            default_v6: None,
-        };
-        let ethernet = LinkKind::Ethernet;
-        let unplugged = Link { carrier: false, ..link(5, "docker0", ethernet, &["172.17.0.1/16"]) };
-        let links = [
-            link(1, "lo", LinkKind::Loopback, &["127.0.0.1/8"]),
-            Link { default_v4: Some(100), ..link(2, "eth0", ethernet, &["192.0.2.1/24"]) },
-            link(3, "rove0", LinkKind::Other, &["10.77.0.2/24"]),
-            link(4, "veth7", ethernet, &[]),
-            unplugged,
-            link(6, "wg0", LinkKind::Tunnel, &["10.9.0.1/24"]),
-        ];
-        let (mut ranking, now) = (Ranking::default(), Instant::now());
-        ranking.links(&links, "rove0", now);
-        let cap = Cap { bytes: 1, period: Period::Day };
-        let ranked = ranking.order(now);
-        let counted = with_cap(&ranked, |link| (link.name != "eth1").then_some(cap));
-        let names: Vec<&str> = counted.iter().map(|(link, _)| link.name.as_str()).collect();
-        assert_eq!(names, ["eth0"]);
-        assert_eq!(with_cap(&ranked, |_| None), []);
-    }
 }
