@@ -121,6 +121,13 @@ fn a_call_stays_with_one_path_both_ways_and_is_sent_once() {
     assert_eq!(clients[0], clients[1], "{counts:?}");
     assert!(counts.values().all(|&count| count == 300), "{counts:?}");
     assert!(heard(&pair).iter().all(|heard| heard.len() == 320));
+    assert_eq!(copied(&pair), [0, 0]);
+}
+
+/// Bytes that each end says it sent by a second path.
+fn copied(pair: &Pair) -> [u64; 2] {
+    [(&pair.client, pair.gateway_key), (&pair.gateway, pair.client_key)]
+        .map(|(node, peer)| node.status(peer).unwrap().paths.iter().map(|path| path.copied).sum())
 }
 
 /// One datagram of `part` is lost by one of the links.
@@ -164,6 +171,10 @@ fn what_a_path_loses_arrives_by_another_and_its_bytes_are_told() {
         };
         let late = (520..1_020).filter(is_late).count();
         assert!(late <= 2, "{late} of 500");
+    }
+    // Some packets of 200 bytes, until the call goes by the path that loses nothing.
+    for bytes in copied(&pair) {
+        assert!((5 * 200..100 * 260).contains(&bytes), "{bytes}");
     }
 }
 

@@ -6,7 +6,8 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
 use std::time::Duration;
@@ -267,6 +268,72 @@ fn rules_say_which_links_carry() {
         }
         lab.rove("client", "down").ok();
     });
+}
+
+/// What an end says of its connection with this port at the far end: which level it has, and how
+/// its way was chosen.
+fn told_of(lab: &Lab, host: &str, command: &str, port: u16) -> Option<(u64, String)> {
+    let told: Value = serde_json::from_str(&lab.rove(host, command).ok()).unwrap();
+    let of = |end: &Value| end.as_str().is_some_and(|end| end.ends_with(&format!(":{port}")));
+    let flows = told["flows"].as_array().unwrap();
+    let flow = flows.iter().find(|flow| of(&flow["local"]) || of(&flow["remote"]))?;
+    Some((flow["level"].as_u64().unwrap(), flow["chosen"].as_str().unwrap_or_default().to_owned()))
+}
+
+#[test]
+fn what_is_wanted_early_and_what_is_preferred_is_read_and_read_again() {
+    in_namespace("what_is_wanted_early_and_what_is_preferred_is_read_and_read_again", || {
+        let lab = Lab::new("early and preferred");
+        second_cable();
+        let _gateway = lab.gateway();
+        let early = "[qos]\nlow_latency = [\"198.51.100.80:7\"]\n";
+        up(&lab, &format!("{early}priority = {{ \"198.51.100.80\" = 1 }}\n"));
+        wait_until("two paths", || carrying(&lab) == ["second", "to-router"]);
+        let enough = Arc::new(AtomicBool::new(false));
+        let asks = ask_until(&enough);
+        // Both ends are to know: what comes back goes by the same path.
+        let ends = [("client", "flows --json"), ("gateway", "gateway flows --json")];
+        for (host, command) in ends {
+            wait_until(&format!("it is early at the {host}"), || {
+                told_of(&lab, host, command, 7).is_some_and(|(_, chosen)| {
+                    chosen == "the path that has it there first, whatever the scheduler"
+                })
+            });
+        }
+        assert_eq!(told_of(&lab, "client", "flows --json", 7).unwrap().0, 1);
+        let config = "[qos]\npriority = { \"198.51.100.80:7\" = 3 }\n";
+        std::fs::write(lab.home("client").join("client.toml"), config).unwrap();
+        lab.rove("client", "reload").ok();
+        for (host, command) in ends {
+            wait_until(&format!("it is not any more at the {host}"), || {
+                told_of(&lab, host, command, 7)
+                    .is_some_and(|(_, chosen)| chosen.starts_with("scheduler earliest"))
+            });
+        }
+        assert_eq!(told_of(&lab, "client", "flows --json", 7).unwrap().0, 3);
+        enough.store(true, Ordering::Release);
+        asks.join().unwrap();
+        lab.rove("client", "down").ok();
+    });
+}
+
+/// Asks an echo server behind the tunnel a hundred times a second until it is told to stop.
+fn ask_until(enough: &Arc<AtomicBool>) -> thread::JoinHandle<()> {
+    let server = inside("server", || UdpSocket::bind("198.51.100.80:7").unwrap()).join().unwrap();
+    thread::spawn(move || {
+        let mut datagram = [0; 100];
+        while let Ok((len, from)) = server.recv_from(&mut datagram) {
+            let _ = server.send_to(&datagram[..len], from);
+        }
+    });
+    let told = Arc::clone(enough);
+    inside("client", move || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        while !told.load(Ordering::Acquire) {
+            socket.send_to(b"anybody there?", "198.51.100.80:7").unwrap();
+            sleep(Duration::from_millis(10));
+        }
+    })
 }
 
 #[test]
