@@ -85,10 +85,12 @@ fn kind(op: &Op) -> &'static str {
         Op::Connect { .. } => "a connection",
         Op::SetMode { .. } => "another mode",
         Op::SetScheduler { .. } => "another scheduler",
+        Op::SetRecovery { .. } => "mended for another end",
         Op::SetSpread { .. } => "other paths",
         Op::StandBy { .. } => "a link stands by",
         Op::SetAssist { .. } => "assisted",
         Op::SetPriority { .. } => "preferred",
+        Op::SetEarly { .. } => "wanted early",
         Op::Send { .. } | Op::Syn { .. } | Op::Wait { .. } => "traffic",
         Op::Revoke { .. } => "revoked",
         Op::Readmit { .. } => "readmitted",
@@ -99,7 +101,7 @@ fn kind(op: &Op) -> &'static str {
 }
 
 /// Kinds that [`kind`] can tell.
-const KINDS: usize = 34;
+const KINDS: usize = 36;
 
 #[test]
 fn the_fixed_seeds_have_operations_of_every_kind() {

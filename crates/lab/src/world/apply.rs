@@ -47,6 +47,11 @@ impl World {
                 self.hosts[host].set_scheduler(scheduler);
                 return self.command(host, Command::SetScheduler(scheduler));
             }
+            Op::SetRecovery { client, recovery } => {
+                let host = self.client(client) + 1;
+                self.hosts[host].set_recovery(recovery);
+                return self.command(host, Command::SetRecovery(recovery));
+            }
             Op::SetSpread { client, spread } => {
                 let host = self.client(client) + 1;
                 self.hosts[host].set_spread(spread);
@@ -65,7 +70,12 @@ impl World {
             Op::SetPriority { client, server, level } => {
                 let host = self.client(client) + 1;
                 self.hosts[host].set_priority(server % SERVERS, level);
-                return self.tell_priorities(host);
+                return self.tell_wishes(host);
+            }
+            Op::SetEarly { client, server, early } => {
+                let host = self.client(client) + 1;
+                self.hosts[host].set_early(server % SERVERS, early);
+                return self.tell_wishes(host);
             }
             Op::Wait { ms } => return self.wait(u64::from(ms) * MS),
             Op::Network(ref change) => return self.change_network(change),
@@ -421,7 +431,7 @@ impl World {
         let access = Access::Unrestricted;
         let config = PeerConfig { key: *gateway_key, psk: None, access, side };
         let (wanted, peer) = (client.wanted, *gateway_key);
-        self.tell_priorities(host)?;
+        self.tell_wishes(host)?;
         self.command(host, Command::AddPeer(Box::new(config)))?;
         self.tell_streams(host - 1)?;
         self.tell_links(host - 1)?;

@@ -11,6 +11,7 @@ use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::bond::{Mode, Recovery, Spread};
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
 use rove_proto::flow::Hold;
+use rove_proto::flow::live::Early;
 use rove_proto::flow::priority::{Level, Priorities};
 use rove_proto::flow::rules::{Assist, Rules};
 use rove_proto::id::{LinkId, PacketNumber, SocketId, Transport};
@@ -109,11 +110,14 @@ pub(super) struct Host {
     holding: Holding,
     mode: Mode,
     scheduler: Scheduler,
+    recovery: Recovery,
     spread: Spread,
     /// The cards whose links are for when no other carries.
     standing_by: BTreeSet<usize>,
     /// How much some of the server's addresses are preferred.
     priorities: BTreeMap<u8, Level>,
+    /// Which of them are wanted early.
+    early: BTreeSet<u8>,
     out: Outbox,
     sockets: BTreeMap<SocketId, (usize, SocketAddr)>,
     next_port: u16,
@@ -166,9 +170,11 @@ impl Host {
             holding,
             mode: Mode::Backup,
             scheduler: Scheduler::Earliest,
+            recovery: Recovery::default(),
             spread: Spread::default(),
             standing_by: BTreeSet::new(),
             priorities: BTreeMap::new(),
+            early: BTreeSet::new(),
             out: Outbox::new(),
             sockets: BTreeMap::new(),
             next_port: PORTS.start,
@@ -218,19 +224,35 @@ impl Host {
         };
     }
 
+    /// The same of whether what goes to this one of them is wanted early.
+    pub(super) fn set_early(&mut self, server: u8, early: bool) {
+        if early {
+            self.early.insert(server);
+        } else {
+            self.early.remove(&server);
+        }
+    }
+
     /// All are alike; who runs is to be told.
-    pub(super) fn prefer_nobody(&mut self) {
+    pub(super) fn wish_nothing(&mut self) {
         self.priorities.clear();
+        self.early.clear();
     }
 
     /// What is preferred.
     pub(super) fn priorities(&self) -> Priorities {
-        let end = |number| {
-            let network = Prefix::host(inner::server(number).into());
-            End { network, port: None }
-        };
         let ends = self.priorities.iter().map(|(&number, &level)| (end(number), level));
         Priorities::new(&ends.collect::<Vec<_>>())
+    }
+
+    /// What is wanted early.
+    pub(super) fn early(&self) -> Early {
+        Early::new(&self.early.iter().copied().map(end).collect::<Vec<_>>())
+    }
+
+    /// The same of what is had by mending what is lost.
+    pub(super) const fn set_recovery(&mut self, recovery: Recovery) {
+        self.recovery = recovery;
     }
 
     /// The same of how it chooses among links that carry together.
@@ -255,7 +277,7 @@ impl Host {
         if reboot {
             self.booted_ns = now_ns;
         }
-        let bonding = (self.mode, self.scheduler, self.spread);
+        let bonding = (self.mode, self.scheduler, self.recovery, self.spread);
         self.node = node(self.clock(now_ns), &self.secret, seed, self.holding, bonding);
         self.power = Power::On;
         self.sockets.clear();
@@ -419,14 +441,19 @@ impl Host {
 }
 
 /// What a node makes of its links.
-type Bonding = (Mode, Scheduler, Spread);
+type Bonding = (Mode, Scheduler, Recovery, Spread);
+
+/// One of the server's addresses, whatever the port.
+fn end(server: u8) -> End {
+    End { network: Prefix::host(inner::server(server).into()), port: None }
+}
 
 fn node(
     now: Instant,
     secret: &StaticSecret,
     seed: u64,
     holding: Holding,
-    (mode, scheduler, spread): Bonding,
+    (mode, scheduler, recovery, spread): Bonding,
 ) -> Node {
     let config = Config {
         secret: secret.clone(),
@@ -438,7 +465,7 @@ fn node(
         hold_memory: holding.memory,
         mode,
         scheduler,
-        recovery: Recovery::default(),
+        recovery,
         spread,
         couples: holding.couples,
         competes: holding.competes,

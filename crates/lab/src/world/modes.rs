@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use rove_proto::bond::scheduler::Scheduler;
-use rove_proto::bond::{Manager, Mode, Spread};
+use rove_proto::bond::{Manager, Mode, Recovery, Spread};
 use rove_proto::flow::priority::Level;
 use rove_proto::flow::rules::Assist;
 use rove_proto::node::{Command, PathStatus};
@@ -159,6 +159,29 @@ pub(super) fn priority(rng: &mut Rng) -> Op {
     Op::SetPriority { client, server, level }
 }
 
+/// Clients of some seeds want some of the server's addresses early, or everything, at once or in
+/// the middle of things, and change their minds.
+pub(super) fn strew_haste(seed: u64, ops: &mut Vec<Op>) {
+    let mut rng = Rng::new(seed).fork(0x6561_726c);
+    if rng.chance(0.5) {
+        return;
+    }
+    for _ in 0..1 + rng.below(6) {
+        let at = rng.below(ops.len() as u64) as usize;
+        ops.insert(at, haste(&mut rng));
+    }
+}
+
+/// One of these, or what is lost is mended for another end.
+pub(super) fn haste(rng: &mut Rng) -> Op {
+    let client = client(rng);
+    if rng.chance(0.3) {
+        let recovery = if rng.chance(0.6) { Recovery::Latency } else { Recovery::Throughput };
+        return Op::SetRecovery { client, recovery };
+    }
+    Op::SetEarly { client, server: rng.below(SERVERS.into()) as u8, early: rng.chance(0.7) }
+}
+
 /// A client and its gateway choose otherwise.
 pub(super) fn other_scheduler(rng: &mut Rng) -> Op {
     let scheduler = Scheduler::ALL[rng.below(Scheduler::ALL.len() as u64) as usize];
@@ -180,10 +203,11 @@ fn second_link(client: u8) -> Op {
 }
 
 impl World {
-    /// A client's node is told what is preferred.
-    pub(super) fn tell_priorities(&mut self, host: HostId) -> Result<(), Breach> {
-        let priorities = self.hosts[host].priorities();
-        self.command(host, Command::SetPriorities(priorities))
+    /// A client's node is told what is preferred, and what is wanted early.
+    pub(super) fn tell_wishes(&mut self, host: HostId) -> Result<(), Breach> {
+        let (priorities, early) = (self.hosts[host].priorities(), self.hosts[host].early());
+        self.command(host, Command::SetPriorities(priorities))?;
+        self.command(host, Command::SetEarly(early))
     }
 
     /// Plays bursts by two links, a cut without a word, a return, and a departure without a word.

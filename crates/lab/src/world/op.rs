@@ -6,7 +6,7 @@
 //! one that has a bit of everything.
 
 use rove_proto::bond::scheduler::Scheduler;
-use rove_proto::bond::{Mode, Spread};
+use rove_proto::bond::{Mode, Recovery, Spread};
 use rove_proto::flow::priority::Level;
 use rove_proto::flow::rules::Assist;
 
@@ -72,6 +72,9 @@ pub enum Op {
     /// A client and its gateway choose so among paths that share data from now on, also when it
     /// starts anew.
     SetScheduler { client: u8, scheduler: Scheduler },
+    /// What a client and its gateway mend of what is lost is to serve this from now on, also when
+    /// it starts anew.
+    SetRecovery { client: u8, recovery: Recovery },
     /// Other paths of a client carry together from now on, also when it starts anew.
     SetSpread { client: u8, spread: Spread },
     /// From now on the link of one of a client's cards is for when no other carries, or it is not.
@@ -82,6 +85,9 @@ pub enum Op {
     /// A client prefers what goes to this one of the server's addresses so much from now on, or no
     /// more than others, also when it starts anew.
     SetPriority { client: u8, server: u8, level: Option<Level> },
+    /// A client wants what goes to this one of the server's addresses early from now on, or no more
+    /// than other things, also when it starts anew.
+    SetEarly { client: u8, server: u8, early: bool },
     /// Time passes.
     Wait { ms: u32 },
     /// Something changes on the way.
@@ -133,10 +139,12 @@ impl Op {
             | Self::Connect { .. }
             | Self::SetMode { .. }
             | Self::SetScheduler { .. }
+            | Self::SetRecovery { .. }
             | Self::SetSpread { .. }
             | Self::StandBy { .. }
             | Self::SetAssist { .. }
             | Self::SetPriority { .. }
+            | Self::SetEarly { .. }
             | Self::Wait { .. }
             | Self::Revoke { .. }
             | Self::Readmit { .. }
@@ -154,10 +162,12 @@ impl Op {
             | Self::Connect { .. }
             | Self::SetMode { .. }
             | Self::SetScheduler { .. }
+            | Self::SetRecovery { .. }
             | Self::SetSpread { .. }
             | Self::StandBy { .. }
             | Self::SetAssist { .. }
             | Self::SetPriority { .. }
+            | Self::SetEarly { .. }
             | Self::Wait { .. }
             | Self::Overreach { .. }
             | Self::Enrol { .. }
@@ -371,6 +381,7 @@ pub fn generate(seed: u64, steps: usize) -> Vec<Op> {
     modes::strew_schedulers(seed, &mut ops);
     modes::strew_assists(seed, &mut ops);
     modes::strew_priorities(seed, &mut ops);
+    modes::strew_haste(seed, &mut ops);
     ops
 }
 
@@ -383,6 +394,7 @@ const DECODED_SCHEDULER: u64 = KINDS + 3;
 const DECODED_SPREAD: u64 = KINDS + 4;
 const DECODED_ASSIST: u64 = KINDS + 5;
 const DECODED_PRIORITY: u64 = KINDS + 6;
+const DECODED_HASTE: u64 = KINDS + 7;
 /// Bytes of one operation in the input of [`decode`].
 const DECODED_LEN: usize = 3;
 
@@ -407,6 +419,7 @@ pub fn decode(bytes: &[u8]) -> (u64, Vec<Op>) {
                 DECODED_SPREAD => modes::spread(&mut rng),
                 DECODED_ASSIST => modes::assist(&mut rng),
                 DECODED_PRIORITY => modes::priority(&mut rng),
+                DECODED_HASTE => modes::haste(&mut rng),
                 spare => trouble(&mut rng, spare % KINDS_OLD), // a new kind takes one of these
             },
         }

@@ -105,8 +105,8 @@ impl World {
         for client in 0..self.clients.len() {
             self.power_on(client + 1, false)?;
             self.tell_links(client)?;
-            self.hosts[client + 1].prefer_nobody();
-            self.tell_priorities(client + 1)?;
+            self.hosts[client + 1].wish_nothing();
+            self.tell_wishes(client + 1)?;
             self.welcome(client)?;
         }
         self.advance(0)
