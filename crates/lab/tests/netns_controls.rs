@@ -9,14 +9,14 @@
 mod support;
 
 use rove_lab::scenario::SCENARIOS;
-use support::{holds, run_quick, side_by_side, turn};
+use support::{AT_A_TIME, holds, run_quick, side_by_side, turn};
 
 #[test]
 fn every_control_fails() {
     let Some(_turn) = turn() else { return };
     // Those of several links are the last, and the longest: nobody is to wait for one at the end.
     let all: Vec<&str> = SCENARIOS.iter().rev().map(|scenario| scenario.about().name).collect();
-    side_by_side(&all, |name| {
+    side_by_side(AT_A_TIME, &all, |name| {
         let (object, _) = run_quick(name, &["control=true"]);
         let broken: &[&str] = match name {
             "tunnel" => &["goodput_over_bare", "checksum_ok"],

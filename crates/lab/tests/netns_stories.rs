@@ -23,8 +23,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use support::{
-    LAB, ONCE, assert_schema, assert_verdict_follows, lab, rove, run, run_quick, side_by_side,
-    text, turn,
+    AT_A_TIME, LAB, ONCE, assert_schema, assert_verdict_follows, lab, rove, run, run_quick,
+    side_by_side, text, turn,
 };
 
 #[test]
@@ -161,7 +161,7 @@ fn stories_are_told_to_their_end() {
     let others =
         ["idle", "restart-gateway", "both-move", "symmetric", "asymmetric", "failover", "mesh"];
     let stories = [&moves[..], &others].concat();
-    side_by_side(&stories, |name| {
+    side_by_side(AT_A_TIME, &stories, |name| {
         let (object, _) = run_quick(name, &[]);
         assert_eq!(object["measured"]["alive"], true, "{object}");
         let scenario = SCENARIOS.iter().find(|scenario| scenario.about().name == name).unwrap();

@@ -1,6 +1,6 @@
 //! Stories in which a link goes and comes back under open connections.
 
-use crate::support::{run_quick, side_by_side, skip, turn};
+use crate::support::{AT_A_TIME, run_quick, side_by_side, skip, turn};
 
 #[test]
 fn a_hole_is_noticed_while_data_flows_and_passes() {
@@ -19,25 +19,31 @@ fn a_hole_is_noticed_while_data_flows_and_passes() {
 #[test]
 fn connections_are_there_after_a_short_gap_and_nothing_in_them_is_altered() {
     let Some(_turn) = turn() else { return };
-    side_by_side(&["persist", "disconnects", "commute", "ssh-lid", "many-flows"], |name| {
-        let (object, _) = run_quick(name, &[]);
-        let measured = &object["measured"];
-        let intact = if name == "ssh-lid" { "lines_ok" } else { "checksum_ok" };
-        assert_eq!((&measured["alive"], &measured[intact]), (&true.into(), &true.into()));
-        let restarts = object["samples"]["restart_ms"].as_array().unwrap();
-        assert!(!restarts.is_empty(), "the link went and came back: {object}");
-        match name {
-            "persist" => {
-                assert_eq!((&measured["cases"], &measured["died"]), (&3.into(), &0.into()))
+    side_by_side(
+        AT_A_TIME,
+        &["persist", "disconnects", "commute", "ssh-lid", "many-flows"],
+        |name| {
+            let (object, _) = run_quick(name, &[]);
+            let measured = &object["measured"];
+            let intact = if name == "ssh-lid" { "lines_ok" } else { "checksum_ok" };
+            assert_eq!((&measured["alive"], &measured[intact]), (&true.into(), &true.into()));
+            let restarts = object["samples"]["restart_ms"].as_array().unwrap();
+            assert!(!restarts.is_empty(), "the link went and came back: {object}");
+            match name {
+                "persist" => {
+                    assert_eq!((&measured["cases"], &measured["died"]), (&3.into(), &0.into()))
+                }
+                "ssh-lid" => assert_eq!(measured["survived"], true, "{object}"),
+                "many-flows" => {
+                    assert_eq!((&measured["survived"], restarts.len()), (&40.into(), 40))
+                }
+                _ => {
+                    let share = measured["goodput_share"].as_f64().unwrap();
+                    assert!((0.02..2.0).contains(&share), "{object}");
+                }
             }
-            "ssh-lid" => assert_eq!(measured["survived"], true, "{object}"),
-            "many-flows" => assert_eq!((&measured["survived"], restarts.len()), (&40.into(), 40)),
-            _ => {
-                let share = measured["goodput_share"].as_f64().unwrap();
-                assert!((0.02..2.0).contains(&share), "{object}");
-            }
-        }
-    });
+        },
+    );
 }
 
 /// Both ways in which a link goes, and all ways in which ends control their rate.
@@ -52,7 +58,7 @@ fn an_event_and_every_congestion_control_can_be_told() {
     if !unknown.is_empty() {
         skip("congestion control", &format!("the kernel does not know {}", unknown.join(", ")));
     }
-    side_by_side(&known, |control| {
+    side_by_side(AT_A_TIME, &known, |control| {
         let plot = std::env::temp_dir().join(format!("rove-lab-{}-{control}", std::process::id()));
         let more = [
             "by=event".to_owned(),

@@ -104,17 +104,21 @@ pub(crate) fn quick(scenario: &str) -> Vec<String> {
     short.iter().map(|setting| (*setting).to_owned()).chain(more).collect()
 }
 
-/// So many stories are told at a time: each waits for real time more than it computes.
-const AT_A_TIME: usize = 4;
+/// So many stories may be told at a time: each waits for real time more than it computes.
+pub(crate) const AT_A_TIME: usize = 4;
 
-/// Tells these, the first ones first.
-pub(crate) fn side_by_side(stories: &[&str], tell: impl Fn(&str) + Sync) {
+/// Tells these, the first ones first, so many at a time.
+pub(crate) fn side_by_side<T: Copy + Sync>(
+    at_a_time: usize,
+    stories: &[T],
+    tell: impl Fn(T) + Sync,
+) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..AT_A_TIME {
+        for _ in 0..at_a_time {
             scope.spawn(|| {
                 while let Some(story) = stories.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    tell(story);
+                    tell(*story);
                 }
             });
         }
