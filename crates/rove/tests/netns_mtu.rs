@@ -47,9 +47,12 @@ fn a_way_that_becomes_narrow_carries_everything_all_the_same() {
         // Its segments were chosen before.
         let connect = || TcpStream::connect(TAKER).unwrap();
         let stream = inside("client", connect).join().unwrap();
-        // Either way, for the tunnel's own datagrams; not where what was in it travels on.
+        // Either way and by either family, for the tunnel's own datagrams; not where what was in
+        // it travels on.
         sh("ip -n router route add 203.0.113.2/32 dev to-client mtu lock 1300
             ip -n router route add 192.0.2.1/32 dev to-gateway mtu lock 1300
+            ip -n router route add 2001:db8:c::2/128 dev to-client mtu lock 1300
+            ip -n router route add 2001:db8:a::2/128 dev to-gateway mtu lock 1300
             nsenter --net=/run/netns/router nft -f - <<'RULES'
             table inet silent { chain output {
                 type filter hook output priority 0
