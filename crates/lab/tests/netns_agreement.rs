@@ -20,7 +20,7 @@ fn measured(scenario: &str, key: &str, place: &str, settings: &[&str]) -> f64 {
 type Compared<'a> = (&'a str, &'a str, &'a [&'a str]);
 
 /// Fails unless the figure is the same in virtual time and on namespaces, within 5 %.
-fn agrees((scenario, key, short): Compared<'_>) {
+fn must_agree((scenario, key, short): Compared<'_>) {
     let rove = format!("rove={}", rove().path.display());
     let simulated = measured(scenario, key, "virtual", short);
     // A busy machine makes real time worse, never better: the best of some must agree. Which of
@@ -47,7 +47,7 @@ fn virtual_time_agrees_with_namespaces_within_5_percent() {
         ("restart-gateway", "back_ms_max", &["restarts=1"]),
         ("roam-gateway", "last_back_ms", &[]),
     ];
-    side_by_side(2, &little, agrees);
+    side_by_side(2, &little, must_agree);
     let quic = ["pair=10/10+40/60", "loss=0", "flow=quic", "cc=cubic", "seconds=6"];
     let many = ["rtt=20", "loss=0", "flow=tcp", "seconds=6", "megabytes=1", "compare=none"];
     let much: [Compared<'_>; 4] = [
@@ -56,5 +56,5 @@ fn virtual_time_agrees_with_namespaces_within_5_percent() {
         ("asymmetric", "share_of_best_min", &quic),
         ("disconnects", "goodput_mbps", &["outages=1", "seconds=3", "megabytes=25"]),
     ];
-    much.into_iter().for_each(agrees);
+    much.into_iter().for_each(must_agree);
 }

@@ -6,7 +6,7 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
@@ -15,10 +15,12 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, eth, recv, socket_with};
 use serde_json::Value;
 use support::netns::{
-    Lab, download, in_namespace, inside, pattern, second_cable, serve_pattern, sh, wait_until,
+    Lab, ask_until, download, echo, in_namespace, inside, pattern, second_cable, serve_pattern, sh,
+    wait_until,
 };
 
 const FILE: &str = "198.51.100.80:80";
+const ECHO: &str = "198.51.100.80:7";
 const LEN: usize = 3_000_000;
 /// Each cable's name, and the address on it.
 const FIRST: (&str, Ipv4Addr) = ("to-router", Ipv4Addr::new(203, 0, 113, 2));
@@ -290,7 +292,8 @@ fn what_is_wanted_early_and_what_is_preferred_is_read_and_read_again() {
         up(&lab, &format!("{early}priority = {{ \"198.51.100.80\" = 1 }}\n"));
         wait_until("two paths", || carrying(&lab) == ["second", "to-router"]);
         let enough = Arc::new(AtomicBool::new(false));
-        let asks = ask_until(&enough);
+        echo("server", ECHO);
+        let asks = ask_until(&enough, ECHO, Duration::from_millis(10));
         // Both ends are to know: what comes back goes by the same path.
         let ends = [("client", "flows --json"), ("gateway", "gateway flows --json")];
         for (host, command) in ends {
@@ -315,25 +318,6 @@ fn what_is_wanted_early_and_what_is_preferred_is_read_and_read_again() {
         asks.join().unwrap();
         lab.rove("client", "down").ok();
     });
-}
-
-/// Asks an echo server behind the tunnel a hundred times a second until it is told to stop.
-fn ask_until(enough: &Arc<AtomicBool>) -> thread::JoinHandle<()> {
-    let server = inside("server", || UdpSocket::bind("198.51.100.80:7").unwrap()).join().unwrap();
-    thread::spawn(move || {
-        let mut datagram = [0; 100];
-        while let Ok((len, from)) = server.recv_from(&mut datagram) {
-            let _ = server.send_to(&datagram[..len], from);
-        }
-    });
-    let told = Arc::clone(enough);
-    inside("client", move || {
-        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-        while !told.load(Ordering::Acquire) {
-            socket.send_to(b"anybody there?", "198.51.100.80:7").unwrap();
-            sleep(Duration::from_millis(10));
-        }
-    })
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
 use serde_json::Value;
-use support::netns::{Lab, in_namespace, inside, second_cable, sh, wait_until};
+use support::netns::{Lab, echo, in_namespace, inside, second_cable, sh, wait_until};
 
 const ECHO: &str = "198.51.100.80:7";
 
@@ -31,13 +31,7 @@ fn order(lab: &Lab) -> (String, u64, String) {
 /// Asks an echo server behind the tunnel a hundred times a second until told to stop; how many
 /// questions there were, and how many answers.
 fn ask_until(enough: &Arc<AtomicBool>) -> JoinHandle<(u32, usize)> {
-    let server = inside("server", || UdpSocket::bind(ECHO).unwrap()).join().unwrap();
-    std::thread::spawn(move || {
-        let mut datagram = [0; 100];
-        while let Ok((length, from)) = server.recv_from(&mut datagram) {
-            let _ = server.send_to(&datagram[..length], from);
-        }
-    });
+    echo("server", ECHO);
     let told = Arc::clone(enough);
     inside("client", move || {
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();

@@ -5,14 +5,12 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::netns::{Lab, in_namespace, inside, sh, wait_until};
+use support::netns::{Lab, ask_until, echo, in_namespace, sh, wait_until};
 
 const ECHO: &str = "198.51.100.80:7";
 
@@ -90,7 +88,8 @@ fn a_path_that_carries_nothing_is_told_of_within_seconds() {
         let invite = lab.invite("laptop");
         lab.rove("client", &format!("up {invite}")).ok();
         let enough = Arc::<AtomicBool>::default();
-        let waits = ask_until(&enough);
+        echo("server", ECHO);
+        let waits = ask_until(&enough, ECHO, Duration::from_millis(100));
         wait_until("it carries", || doing(&asked(&lab, "status")) == "carrying");
 
         sh("ip -n router route add blackhole 192.0.2.1/32");
@@ -111,26 +110,6 @@ fn a_path_that_carries_nothing_is_told_of_within_seconds() {
         assert_eq!(asked(&lab, "status")["state"], "up");
         lab.rove("client", "down").ok();
     });
-}
-
-/// Asks an echo server behind the tunnel ten times a second until it is told to stop.
-fn ask_until(enough: &Arc<AtomicBool>) -> JoinHandle<()> {
-    let server = inside("server", || UdpSocket::bind(ECHO).unwrap()).join().unwrap();
-    std::thread::spawn(move || {
-        let mut datagram = [0; 100];
-        while let Ok((len, from)) = server.recv_from(&mut datagram) {
-            let _ = server.send_to(&datagram[..len], from);
-        }
-    });
-    let told = Arc::clone(enough);
-    inside("client", move || {
-        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-        while !told.load(Ordering::Acquire) {
-            // A tunnel that carries nothing may refuse.
-            let _ = socket.send_to(b"anybody there?", ECHO);
-            sleep(Duration::from_millis(100));
-        }
-    })
 }
 
 #[test]

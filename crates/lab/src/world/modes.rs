@@ -64,10 +64,8 @@ pub(super) fn strew(seed: u64, ops: &mut Vec<Op>) {
     if rng.chance(0.3) {
         return;
     }
-    for _ in 0..rng.below(4) {
-        let at = rng.below(ops.len() as u64) as usize;
-        ops.insert(at, change(&mut rng));
-    }
+    let count = rng.below(4);
+    insert(&mut rng, count, ops, change);
     for _ in 0..rng.below(6) {
         let at = rng.below(ops.len() as u64) as usize;
         let links = rng.chance(0.5).then(|| second_link(client(&mut rng)));
@@ -82,13 +80,19 @@ pub(super) fn strew(seed: u64, ops: &mut Vec<Op>) {
     ops.splice(0..0, all.collect::<Vec<_>>());
 }
 
+/// So many operations come in anywhere.
+fn insert(rng: &mut Rng, count: u64, ops: &mut Vec<Op>, one: fn(&mut Rng) -> Op) {
+    for _ in 0..count {
+        let at = rng.below(ops.len() as u64) as usize;
+        ops.insert(at, one(rng));
+    }
+}
+
 /// Of some seeds other paths carry together, and links stand by.
 fn spread_some(seed: u64, ops: &mut Vec<Op>) {
     let mut rng = Rng::new(seed).fork(0x7370_7264);
-    for _ in 0..rng.below(4) {
-        let at = rng.below(ops.len() as u64) as usize;
-        ops.insert(at, spread(&mut rng));
-    }
+    let count = rng.below(4);
+    insert(&mut rng, count, ops, spread);
 }
 
 /// Other paths of a client carry together, or one of its links is used in another way.
@@ -111,10 +115,8 @@ pub(super) fn change(rng: &mut Rng) -> Op {
 /// Clients of some seeds choose among paths otherwise, at once or in the middle of things.
 pub(super) fn strew_schedulers(seed: u64, ops: &mut Vec<Op>) {
     let mut rng = Rng::new(seed).fork(0x7363_6864);
-    for _ in 0..rng.below(4) {
-        let at = rng.below(ops.len() as u64) as usize;
-        ops.insert(at, other_scheduler(&mut rng));
-    }
+    let count = rng.below(4);
+    insert(&mut rng, count, ops, other_scheduler);
 }
 
 /// Clients of some seeds assist connections, or the gateway does, at once or in the middle of
@@ -124,10 +126,8 @@ pub(super) fn strew_assists(seed: u64, ops: &mut Vec<Op>) {
     if rng.chance(0.3) {
         return;
     }
-    for _ in 0..rng.below(4) {
-        let at = rng.below(ops.len() as u64) as usize;
-        ops.insert(at, assist(&mut rng));
-    }
+    let count = rng.below(4);
+    insert(&mut rng, count, ops, assist);
     let all = (0..=CLIENTS_MAX).map(|host| Op::SetAssist { host, assist: Assist::On });
     let some: Vec<_> = all.filter(|_| rng.chance(0.7)).collect();
     ops.splice(0..0, some);
@@ -146,10 +146,8 @@ pub(super) fn strew_priorities(seed: u64, ops: &mut Vec<Op>) {
     if rng.chance(0.5) {
         return;
     }
-    for _ in 0..1 + rng.below(6) {
-        let at = rng.below(ops.len() as u64) as usize;
-        ops.insert(at, priority(&mut rng));
-    }
+    let count = 1 + rng.below(6);
+    insert(&mut rng, count, ops, priority);
 }
 
 /// One of them, or one that is preferred no more.
@@ -166,10 +164,8 @@ pub(super) fn strew_haste(seed: u64, ops: &mut Vec<Op>) {
     if rng.chance(0.5) {
         return;
     }
-    for _ in 0..1 + rng.below(6) {
-        let at = rng.below(ops.len() as u64) as usize;
-        ops.insert(at, haste(&mut rng));
-    }
+    let count = 1 + rng.below(6);
+    insert(&mut rng, count, ops, haste);
 }
 
 /// One of these, or what is lost is mended for another end.

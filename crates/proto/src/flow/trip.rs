@@ -1,4 +1,6 @@
-//! The round trip of a connection through the tunnel, and how fast bytes arrive at its other side.
+//! The round trip of a connection through the tunnel, and how fast bytes arrive at its other side:
+//! measured by what goes out and what is acknowledged. Knows no state and no window; what is
+//! plausible, `tcp` has decided before.
 
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Segment, Seq};

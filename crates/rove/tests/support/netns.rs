@@ -12,9 +12,10 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -350,6 +351,34 @@ pub(crate) fn inside<T: Send + 'static>(
         use std::os::fd::AsFd;
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
         body()
+    })
+}
+
+/// Answers every datagram that comes to `address` on a host with itself.
+pub(crate) fn echo(host: &str, address: &'static str) {
+    let socket = inside(host, move || UdpSocket::bind(address).unwrap()).join().unwrap();
+    thread::spawn(move || {
+        let mut datagram = [0; 100];
+        while let Ok((len, from)) = socket.recv_from(&mut datagram) {
+            let _ = socket.send_to(&datagram[..len], from);
+        }
+    });
+}
+
+/// Asks such a server from the client, so often, until it is told to stop. A tunnel that carries
+/// nothing may refuse.
+pub(crate) fn ask_until(
+    enough: &Arc<AtomicBool>,
+    address: &'static str,
+    every: Duration,
+) -> thread::JoinHandle<()> {
+    let told = Arc::clone(enough);
+    inside("client", move || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        while !told.load(Ordering::Acquire) {
+            let _ = socket.send_to(b"anybody there?", address);
+            thread::sleep(every);
+        }
     })
 }
 

@@ -1,5 +1,5 @@
 //! What has gone by the links of a client whose data is capped: counted when it is time, and acted
-//! on where a cap was reached.
+//! on where a cap was reached. When that is, `caps` says; what becomes of the link, `order`.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
