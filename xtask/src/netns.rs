@@ -14,10 +14,10 @@ use crate::tally::Tally;
 
 /// What loads the machine to its limit, and what compares real time with virtual.
 const ALONE: [&str; 2] = ["netns_flood", "netns_agreement"];
-/// The laboratory's, told in real time, but for its controls: those take half as long again.
+/// The laboratory's, told in real time, in two lanes of about the same length: these,
 const STORIES: [&str; 2] = ["netns", "netns_stories"];
-/// The laboratory's controls.
-const CONTROLS: [&str; 1] = ["netns_controls"];
+/// and its controls with what is told after them.
+const CONTROLS: [&str; 3] = ["netns_controls", "netns_outages", "netns_compared"];
 /// How often a test is told that fails while the machine is starved, the first time included. Each
 /// of these failures says nothing; this only bounds the time that is spent on it.
 const TOLD_MAX: u32 = 5;
@@ -33,7 +33,7 @@ enum Lane {
     Before,
     /// Those that are told in real time.
     Stories,
-    /// Stories that shall fail, beside the others.
+    /// Stories that shall fail, and some others, beside those.
     Controls,
     /// The rest, beside both.
     Beside,
@@ -51,7 +51,7 @@ impl Lane {
 }
 
 /// The namespaces' tests, in three lanes: the laboratory tells its stories in real time and waits
-/// for most of it, and its controls, and the daemon's and the system's tests, run meanwhile. Each
+/// for most of it, so that it has two, and the daemon's and the system's tests run meanwhile. Each
 /// lane is one test at a time. What needs the machine to itself comes before, and so does all that
 /// is to be built, the laboratory's `rove` too: no lane is to wait for another's compiler.
 ///

@@ -1,7 +1,9 @@
 //! Stories told to their end on namespaces, most of them through the real binary, and what the
 //! lab leaves behind when it is ended in the middle of one.
 //!
-//! That every control fails is in `netns_controls`, that virtual time agrees in `netns_agreement`.
+//! What links that go and come back do to connections is in `netns_outages`, what others measure
+//! beside Rove in `netns_compared`, that every control fails in `netns_controls`, that virtual time
+//! agrees in `netns_agreement`.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,10 +11,6 @@
     reason = "a test fails by panicking and shows what it prints"
 )]
 
-#[path = "netns_stories/compared.rs"]
-mod compared;
-#[path = "netns_stories/outages.rs"]
-mod outages;
 #[path = "netns_stories/refusals.rs"]
 mod refusals;
 mod support;

@@ -1,26 +1,15 @@
-//! How late the emulator was: a histogram of every delivery it made.
+//! How late the emulator was.
 
-/// Sub-steps of each power of two: values are known to within 1/16.
-const STEPS: usize = 16;
-/// Powers of two of nanoseconds: up to 2^40 ns, 18 minutes.
-const POWERS: usize = 41;
-
-/// Differences between when packets were due and when they were handed to a host.
-#[derive(Clone, Debug)]
-pub struct Lateness {
-    counts: Vec<u64>,
-    total: u64,
-    max_ns: u64,
-}
+use super::times::Times;
 
 /// How the emulator kept time.
 #[derive(Clone, Debug, Default)]
 pub struct Timekeeping {
-    /// Every delivery.
-    pub all: Lateness,
+    /// Every delivery: how much later than it was due a packet was handed to a host.
+    pub all: Times,
     /// The deliveries, to whomever, from the moment when a card was plugged in to the first that
     /// came to it: few among all, and the ones on which a standstill is measured.
-    pub after_moves: Lateness,
+    pub after_moves: Times,
 }
 
 impl Timekeeping {
@@ -28,85 +17,5 @@ impl Timekeeping {
     pub fn add(&mut self, other: &Self) {
         self.all.add(&other.all);
         self.after_moves.add(&other.after_moves);
-    }
-}
-
-impl Default for Lateness {
-    fn default() -> Self {
-        Self { counts: vec![0; STEPS * POWERS], total: 0, max_ns: 0 }
-    }
-}
-
-impl Lateness {
-    /// Notes one delivery that came `ns` nanoseconds after it was due.
-    pub fn record(&mut self, ns: u64) {
-        self.counts[bucket(ns)] += 1;
-        self.total += 1;
-        self.max_ns = self.max_ns.max(ns);
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
-        self.total += other.total;
-        self.max_ns = self.max_ns.max(other.max_ns);
-    }
-
-    /// How many deliveries were noted.
-    pub const fn count(&self) -> u64 {
-        self.total
-    }
-
-    /// The worst of them, in nanoseconds.
-    pub const fn max_ns(&self) -> u64 {
-        self.max_ns
-    }
-
-    /// The lateness, in nanoseconds, that this share of deliveries (in `[0, 1]`) did not exceed;
-    /// up to 1/16 too large, 0 when nothing was noted.
-    pub fn quantile_ns(&self, share: f64) -> u64 {
-        let rank = (share.clamp(0.0, 1.0) * self.total as f64).ceil() as u64;
-        let mut seen = 0;
-        for (index, count) in self.counts.iter().enumerate() {
-            seen += count;
-            if seen >= rank && seen > 0 {
-                return upper_bound(index).min(self.max_ns);
-            }
-        }
-        self.max_ns
-    }
-}
-
-/// Index of the bucket of a value: its power of two and the four bits below the leading one.
-fn bucket(ns: u64) -> usize {
-    let ns = ns.max(1);
-    let power = ns.ilog2() as usize;
-    let below_leading = (ns << (63 - power)) >> 59 & 0x0f;
-    let index = power * STEPS + below_leading as usize;
-    index.min(STEPS * POWERS - 1)
-}
-
-/// The largest value of a bucket.
-fn upper_bound(index: usize) -> u64 {
-    let (power, step) = (index / STEPS, (index % STEPS) as u64);
-    let base = 1u64 << power;
-    (base + ((base * (step + 1)) >> 4)).saturating_sub(1).max(base)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Lateness;
-
-    #[test]
-    fn quantiles_are_within_a_sixteenth() {
-        let mut lateness = Lateness::default();
-        for us in 1..=1000u64 {
-            lateness.record(us * 1_000);
-        }
-        for (share, exact_ns) in [(0.5, 500_000.0), (0.99, 990_000.0), (1.0, 1_000_000.0)] {
-            let found = lateness.quantile_ns(share) as f64;
-            assert!(found >= exact_ns && found <= exact_ns * 17.0 / 16.0, "{share}: {found}");
-        }
-        assert_eq!(lateness.max_ns(), 1_000_000);
-        assert_eq!(Lateness::default().quantile_ns(0.99), 0);
     }
 }

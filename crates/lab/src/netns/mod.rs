@@ -16,7 +16,8 @@
 //! descriptor closes, programs by the kernel's parent-death signal, files on a private tmpfs. What
 //! a program has started itself goes with its [`Process`]; only a lab that is killed leaves it.
 //!
-//! Limits: timing is as good as the machine's scheduling; [`Lateness`] says how good that was.
+//! Limits: timing is as good as the machine's scheduling: [`Timekeeping`] says how good that was, and
+//! [`Machine`] how evenly its processors worked.
 //! `unsafe` stands in this folder for the system calls that have no safe wrapper.
 
 mod emulator;
@@ -25,17 +26,21 @@ mod host;
 mod interrupt;
 mod lateness;
 mod lines;
+mod machine;
 mod netlink;
 mod network;
 mod process;
 mod tap;
+mod times;
 
 pub use emulator::{Capture, Captured, Direction, Emulator, Shell};
 pub use enter::{Entered, Refusal, check_tun, enter};
 pub use host::Host;
-pub use lateness::{Lateness, Timekeeping};
+pub use lateness::Timekeeping;
+pub use machine::Machine;
 pub use network::{Access, AccessId, CardId, HostId, Network};
 pub use process::{Process, ProcessOutput};
+pub use times::Times;
 
 /// Nanoseconds on `CLOCK_MONOTONIC`, which all namespaces of a machine share: what a program in
 /// one host notes can be compared with what a program in another notes.

@@ -2,7 +2,7 @@
 
 use super::{Baseline, Key, Outcome, Worse, statistics, table};
 use crate::emu::MS;
-use crate::netns::Timekeeping;
+use crate::netns::{Timekeeping, Times};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -53,6 +53,19 @@ impl LatenessRecord {
     }
 }
 
+/// How evenly the machine worked: what the same little work took, by its processor's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MachineRecord {
+    /// In the median, in microseconds.
+    pub work_p50_us: f64,
+    /// Where 99 of 100 took no longer.
+    pub work_p99_us: f64,
+    /// At worst.
+    pub work_max_us: f64,
+    /// How often it was done.
+    pub looks: u64,
+}
+
 /// What a run found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
@@ -90,6 +103,8 @@ pub struct Record {
     pub baseline_reason: Option<String>,
     /// How the emulator kept time; null in virtual time.
     pub lateness: Option<LatenessRecord>,
+    /// How evenly the machine worked; null in virtual time.
+    pub machine: Option<MachineRecord>,
     /// How often the story was told until the emulator was on time.
     pub attempts: u32,
     /// What had to hold.
@@ -175,6 +190,18 @@ impl From<&Timekeeping> for LatenessRecord {
     }
 }
 
+impl From<&Times> for MachineRecord {
+    fn from(times: &Times) -> Self {
+        let us = |ns: u64| statistics::rounded(ns as f64 / 1e3);
+        Self {
+            work_p50_us: us(times.quantile_ns(0.5)),
+            work_p99_us: us(times.quantile_ns(0.99)),
+            work_max_us: us(times.max_ns()),
+            looks: times.count(),
+        }
+    }
+}
+
 impl Record {
     /// Takes over an outcome, with what it asks for besides, and judges it. Keys that were not
     /// measured are null. What breaks down before the end has not passed, whatever was measured
@@ -216,6 +243,7 @@ impl Record {
         self.baseline = serde_json::from_value(part("baseline"))?;
         self.baseline_reason = serde_json::from_value(part("baseline_reason"))?;
         self.lateness = serde_json::from_value(part("lateness"))?;
+        self.machine = serde_json::from_value(part("machine"))?;
         self.attempts = serde_json::from_value(part("attempts"))?;
         let asked: Vec<(String, String, Value)> = serde_json::from_value(part("limits"))?;
         for (name, symbol, bound) in asked {
@@ -274,6 +302,7 @@ impl Record {
             worst: Some(worst),
             samples: BTreeMap::new(),
             lateness: worst_lateness(all),
+            machine: worst_machine(all),
             attempts: all.iter().map(|record| record.attempts).sum(),
             ..first.clone()
         };
@@ -361,6 +390,11 @@ fn worst_lateness(records: &[Record]) -> Option<LatenessRecord> {
         after_moves_p99_ms: max(|lateness| lateness.after_moves_p99_ms)?,
         packets: all.iter().map(|lateness| lateness.packets).sum(),
     })
+}
+
+fn worst_machine(records: &[Record]) -> Option<MachineRecord> {
+    let all = records.iter().filter_map(|record| record.machine);
+    all.max_by(|one, other| one.work_p99_us.total_cmp(&other.work_p99_us))
 }
 
 #[cfg(test)]

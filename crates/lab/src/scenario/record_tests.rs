@@ -20,6 +20,7 @@ fn record(measured: Value, limits: Vec<Limit>) -> Record {
         baseline: None,
         baseline_reason: None,
         lateness: None,
+        machine: None,
         attempts: 1,
         limits,
         pass: None,

@@ -3,10 +3,10 @@
 use super::binary::{Binary, Profile};
 use super::jobs::in_order;
 use super::kept::Kept;
-use super::record::{ALIVE, LatenessRecord, Limit, Record};
+use super::record::{ALIVE, LatenessRecord, Limit, MachineRecord, Record};
 use super::settings::Settings;
 use super::{About, Grid, Key, Scenario, Stage, statistics, table};
-use crate::netns::{self, Entered};
+use crate::netns::{self, Entered, Machine};
 use anyhow::Context as _;
 use serde_json::Value;
 use std::io::Write;
@@ -125,6 +125,7 @@ fn begun(scenario: &dyn Scenario, request: &Request, seed: u64, rove: Option<&Bi
         baseline: None,
         baseline_reason: None,
         lateness: None,
+        machine: None,
         attempts: 0,
         limits: limits(scenario, &request.settings),
         pass: None,
@@ -164,7 +165,9 @@ fn run_seed(
     let attempts_max = settings.number("attempts");
     while u64::from(record.attempts) < attempts_max {
         record.attempts += 1;
+        let machine = entered.map(|_| Machine::watch()).transpose()?;
         let outcome = scenario.run(&stage)?;
+        record.machine = machine.map(|machine| MachineRecord::from(&machine.took()));
         // No lateness excuses a crash.
         let broke = outcome.broke.is_some();
         record.judge(outcome, scenario.about().keys);
@@ -256,6 +259,14 @@ fn print(record: &Record, json: bool, out: &mut dyn Write) -> anyhow::Result<()>
             out,
             "  emulator late by p99 {p99_ms} ms, after moves {after_moves_p99_ms} ms, max {max_ms} \
              ms, {packets} packets"
+        )?;
+    }
+    if let Some(machine) = &record.machine {
+        let MachineRecord { work_p50_us, work_p99_us, work_max_us, .. } = machine;
+        writeln!(
+            out,
+            "  the same little work took the machine {work_p50_us} us, p99 {work_p99_us} us, max \
+             {work_max_us} us"
         )?;
     }
     let reason = record.reason.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));

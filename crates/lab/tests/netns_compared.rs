@@ -1,6 +1,14 @@
 //! What is measured beside Rove: that it is there, or says why it is not.
 
-use crate::support::{run_quick, turn};
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and shows what it prints"
+)]
+
+mod support;
+
+use support::{run_quick, turn};
 
 /// Whatever the figures are on a busy machine: each way to carry has one, of which the ratio to
 /// both links follows, or the row names the reason; and what another program was is said.

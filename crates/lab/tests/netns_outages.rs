@@ -1,6 +1,14 @@
 //! Stories in which a link goes and comes back under open connections.
 
-use crate::support::{AT_A_TIME, run_quick, side_by_side, skip, turn};
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and shows what it prints"
+)]
+
+mod support;
+
+use support::{AT_A_TIME, run_quick, side_by_side, skip, turn};
 
 #[test]
 fn a_hole_is_noticed_while_data_flows_and_passes() {
