@@ -16,8 +16,8 @@
 //! descriptor closes, programs by the kernel's parent-death signal, files on a private tmpfs. What
 //! a program has started itself goes with its [`Process`]; only a lab that is killed leaves it.
 //!
-//! Limits: timing is as good as the machine's scheduling: [`Timekeeping`] says how good that was, and
-//! [`Machine`] how evenly its processors worked.
+//! Limits: timing is as good as the machine's scheduling: [`Timekeeping`] says how good that was,
+//! and [`Machine`] how evenly its processors worked.
 //! `unsafe` stands in this folder for the system calls that have no safe wrapper.
 
 mod emulator;
