@@ -48,6 +48,8 @@ pub(super) enum Fate {
 #[derive(Debug)]
 pub(super) struct Attacker {
     address: SocketAddr,
+    /// It is not there, and remembers nothing.
+    is_away: bool,
     recorded: VecDeque<(HostId, Datagram)>,
     /// What the gateway sent to the attacker's own address.
     caught: VecDeque<Datagram>,
@@ -69,12 +71,18 @@ impl Attacker {
     pub(super) fn new() -> Self {
         Self {
             address: SocketAddr::new(bystander(66), 666),
+            is_away: false,
             recorded: VecDeque::new(),
             caught: VecDeque::new(),
             task: None,
             reflected_ns: None,
             strangers: 0,
         }
+    }
+
+    /// From now on is not there: what it remembers of each datagram costs more than most laws.
+    pub(super) const fn go_away(&mut self) {
+        self.is_away = true;
     }
 
     /// From now on interferes with the next datagrams of a client.
@@ -111,7 +119,7 @@ impl Attacker {
         datagram: &Datagram,
     ) -> Fate {
         let from = if way == Way::Up { client.unwrap_or(0) } else { 0 };
-        self.record(from, datagram.clone());
+        self.record(from, datagram);
         let Some(task) = &mut self.task else { return Fate::Passes };
         if Some(task.client) != client || task.way != way || task.left == 0 {
             return Fate::Passes;
@@ -149,11 +157,14 @@ impl Attacker {
     }
 
     /// Remembers a datagram of `from` as it looks on the wire.
-    pub(super) fn record(&mut self, from: HostId, datagram: Datagram) {
+    pub(super) fn record(&mut self, from: HostId, datagram: &Datagram) {
+        if self.is_away {
+            return;
+        }
         if self.recorded.len() >= RECORDED_MAX {
             self.recorded.pop_front();
         }
-        self.recorded.push_back((from, datagram));
+        self.recorded.push_back((from, datagram.clone()));
     }
 
     /// A datagram reached an address of the attacker's.

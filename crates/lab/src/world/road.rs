@@ -133,6 +133,7 @@ impl Tunnelled {
             },
         };
         let mut world = World::gathering(crowd, seed, Watch::default())?;
+        world.attacker.go_away();
         world.overheard = Some(Vec::new());
         let mut road = Self { world };
         road.set_link(link);

@@ -234,7 +234,7 @@ impl World {
         let source = self.hosts[host].source(stream.card, from, None, to);
         let datagram = Datagram { source: from, destination: to, payload };
         self.leaves(host, source.map(|(_, access, _)| access), &datagram)?;
-        self.attacker.record(host, datagram);
+        self.attacker.record(host, &datagram);
         self.pump(id)
     }
 

@@ -174,16 +174,17 @@ impl World {
         origin: Origin,
         datagram: Datagram,
     ) -> Result<(), Breach> {
-        let Datagram { source, destination, payload } = datagram;
         // What an attacker repeats, he has seen already.
         if let Some(access) = access
             && matches!(origin, Origin::Host(_))
-            && Kind::of(&payload) == Some(Kind::Data)
+            && Kind::of(&datagram.payload) == Some(Kind::Data)
         {
-            self.unlinkable.seen(host, access, destination.ip(), &payload)?;
+            self.unlinkable.seen(host, access, datagram.destination.ip(), &datagram.payload)?;
         }
-        self.witness(host, source, to, &payload, origin);
-        self.put(host, Input::Datagram { meta, to, payload });
+        // Seen from the Internet side, a NAT box has given it another source.
+        let datagram = Datagram { destination: to, ..datagram };
+        self.witness(host, &datagram, origin);
+        self.put(host, Input::Datagram { meta, to, payload: datagram.payload });
         Ok(())
     }
 
@@ -333,20 +334,11 @@ impl World {
     }
 
     /// What the laws and the attacker learn from an arrival.
-    fn witness(
-        &mut self,
-        at: HostId,
-        source: SocketAddr,
-        to: SocketAddr,
-        payload: &[u8],
-        origin: Origin,
-    ) {
+    fn witness(&mut self, at: HostId, datagram: &Datagram, origin: Origin) {
         let Origin::Host(host) = origin else { return };
-        self.hijack.honest(at, host, source);
+        self.hijack.honest(at, host, datagram.source);
         if at == GATEWAY {
-            // Seen from the Internet side, a NAT box has given it another source.
-            let payload = payload.to_vec();
-            self.attacker.record(host, Datagram { source, destination: to, payload });
+            self.attacker.record(host, datagram);
         }
     }
 
