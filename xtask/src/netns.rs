@@ -15,9 +15,9 @@ use crate::tally::Tally;
 /// What loads the machine to its limit, and what compares real time with virtual.
 const ALONE: [&str; 2] = ["netns_flood", "netns_agreement"];
 /// The laboratory's, told in real time, in two lanes of about the same length: these,
-const STORIES: [&str; 2] = ["netns", "netns_stories"];
+const STORIES: [&str; 3] = ["netns", "netns_stories", "netns_compared"];
 /// and its controls with what is told after them.
-const CONTROLS: [&str; 3] = ["netns_controls", "netns_outages", "netns_compared"];
+const CONTROLS: [&str; 2] = ["netns_controls", "netns_outages"];
 /// How often a test is told that fails while the machine is starved, the first time included. Each
 /// of these failures says nothing; this only bounds the time that is spent on it.
 const TOLD_MAX: u32 = 5;
