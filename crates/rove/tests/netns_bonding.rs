@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, eth, recv, socket_with};
 use serde_json::Value;
+use support::managers::Managers;
 use support::netns::{
     Lab, ask_until, download, echo, in_namespace, inside, pattern, second_cable, serve_pattern, sh,
     wait_until,
@@ -268,6 +269,43 @@ fn rules_say_which_links_carry() {
         for wrong in ["link.second.use sometimes", "link.second.speed 1", "second.use never"] {
             assert_eq!(lab.rove("client", &format!("set {wrong}")).code, Some(2), "{wrong}");
         }
+        lab.rove("client", "down").ok();
+    });
+}
+
+#[test]
+fn what_the_network_manager_says_of_a_link_counts() {
+    in_namespace("what_the_network_manager_says_of_a_link_counts", || {
+        let [metered, free, at_home, roaming] = [1, 2, 1, 5];
+        let lab = Lab::new("what managers say");
+        let managers = Managers::start("second", metered, at_home);
+        second_cable();
+        let _gateway = lab.gateway();
+        up(&lab, "[[link]]\nroaming = true\nuse = \"never\"\n");
+        let second = || {
+            let links = status(&lab)["links"].clone();
+            let link = links.as_array().unwrap().iter().find(|link| link["name"] == "second");
+            link.map(|link| (link["use"].clone(), link["metered"].clone(), link["why"].clone()))
+        };
+        let is = |told: (&str, bool, Value)| Some((told.0.into(), told.1.into(), told.2));
+        let stands_by = is(("backup", true, "it is metered".into()));
+        wait_until("what is metered stands by", || second() == stands_by);
+        wait_until("and does not carry", || carrying(&lab) == ["to-router"]);
+        // They are asked again when the links change.
+        let replugged = || {
+            sh("ip -n client link set second down
+                ip -n client link set second up
+                ip -n client route replace default via 203.0.115.254 metric 600");
+        };
+        managers.metered.store(free, Ordering::Release);
+        replugged();
+        wait_until("it costs nothing", || second() == is(("always", false, Value::Null)));
+        wait_until("and carries", || carrying(&lab) == ["second", "to-router"]);
+        managers.registration.store(roaming, Ordering::Release);
+        replugged();
+        let ruled = is(("never", false, "a rule says so".into()));
+        wait_until("what roams obeys its rule", || second() == ruled);
+        wait_until("and carries nothing", || carrying(&lab) == ["to-router"]);
         lab.rove("client", "down").ok();
     });
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 pub(crate) mod capture;
+pub(crate) mod managers;
 pub(crate) mod names;
 pub(crate) mod netns;
 
