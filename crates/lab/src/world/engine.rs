@@ -107,9 +107,9 @@ pub(super) struct World {
     /// What processes that have ended threw away, by reason.
     dropped: BTreeMap<&'static str, u64>,
     pub(super) watch: Watch,
-    /// What came out of the tunnel, for who asks.
-    pub(super) arrivals: Vec<Arrival>,
-    /// What passed the clients' cards, if anybody listens.
+    /// What came out of the tunnel, if anybody asks.
+    pub(super) arrivals: Option<Vec<Arrival>>,
+    /// What passed the clients' cards, while somebody listens.
     pub(super) overheard: Option<Vec<Passed>>,
     pub(super) wakes: Wakes,
     pub(super) streams: Streams,
@@ -180,7 +180,7 @@ impl World {
             quiet: 0,
             dropped: BTreeMap::new(),
             watch,
-            arrivals: Vec::new(),
+            arrivals: None,
             overheard: None,
             wakes: Wakes::new(count + 1),
             streams: Streams::new(streams),
@@ -533,8 +533,8 @@ impl World {
         let (inner, _) = self.delivery.arrived(self.now_ns, at, packet)?;
         self.clients[inner.client].carried_ns = self.now_ns;
         self.trace.add(&[self.now_ns, u64::from(inner.id)]);
-        if self.overheard.is_some() {
-            self.arrivals.push(Arrival { at_ns: self.now_ns, id: inner.id });
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.push(Arrival { at_ns: self.now_ns, id: inner.id });
         }
         Ok(())
     }

@@ -139,7 +139,7 @@ impl Ground for Journey {
 
     fn flows(&mut self, flows: &[Flow], script: &[Cue]) -> Result<Vec<FlowRun>, Trouble> {
         self.tunnelled.arrivals();
-        self.tunnelled.overheard();
+        self.tunnelled.eavesdrop();
         self.client.forget();
         let start_ns = self.tunnelled.now_ns();
         let mut running = Running::new(start_ns, flows);
@@ -227,7 +227,7 @@ impl Ground for Journey {
 
     fn listen(&mut self, length_ns: u64) -> Result<Overheard, Trouble> {
         let sent = |road: &Tunnelled| road.world.bytes.iter().sum::<u64>();
-        self.tunnelled.overheard();
+        self.tunnelled.eavesdrop();
         let before = sent(&self.tunnelled);
         self.pause(length_ns)?;
         let passed = self.tunnelled.overheard();

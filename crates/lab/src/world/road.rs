@@ -134,7 +134,7 @@ impl Tunnelled {
         };
         let mut world = World::gathering(crowd, seed, Watch::default())?;
         world.attacker.go_away();
-        world.overheard = Some(Vec::new());
+        world.arrivals = Some(Vec::new());
         let mut road = Self { world };
         road.set_link(link);
         for client in 0..clients {
@@ -178,9 +178,14 @@ impl Tunnelled {
         }
     }
 
-    /// What has passed the client's cards since the last call, and what has left the gateway.
+    /// From now on listens to what passes the client's cards, and to what leaves the gateway.
+    pub(super) fn eavesdrop(&mut self) {
+        self.world.overheard = Some(Vec::new());
+    }
+
+    /// What was heard since, and listens no more.
     pub(super) fn overheard(&mut self) -> Vec<Passed> {
-        self.world.overheard.as_mut().map(std::mem::take).unwrap_or_default()
+        self.world.overheard.take().unwrap_or_default()
     }
 }
 
@@ -204,7 +209,7 @@ impl Road for Tunnelled {
     }
 
     fn arrivals(&mut self) -> Vec<Arrival> {
-        std::mem::take(&mut self.world.arrivals)
+        self.world.arrivals.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     fn connections(&mut self) -> &mut Connections {

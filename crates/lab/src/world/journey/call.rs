@@ -22,7 +22,7 @@ impl Journey {
     ) -> Result<(CallRun, Vec<Vec<Transfer>>), Trouble> {
         let (road, client) = (&mut self.tunnelled, &mut self.client);
         road.arrivals();
-        road.overheard();
+        road.eavesdrop();
         let opened = open_all(road, beside);
         let start_ns = road.now_ns();
         let end_ns = start_ns + call.end_ns() + Call::PATIENCE_NS;
