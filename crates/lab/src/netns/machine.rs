@@ -81,13 +81,17 @@ fn work((here, there): &(OwnedFd, OwnedFd)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn the_work_is_timed_again_and_again_until_somebody_asks() {
+        let began = Instant::now();
         let machine = Machine::watch().unwrap();
         thread::sleep(10 * EVERY);
         let times = machine.took();
-        assert!((1..=11).contains(&times.count()), "{times:?}");
+        // Who sleeps may be woken late, and so may the one who looks: never early.
+        let most = began.elapsed().as_nanos() / EVERY.as_nanos();
+        assert!((1..=most).contains(&times.count().into()), "{most}: {times:?}");
         assert!((1..SECOND).contains(&times.quantile_ns(0.5)), "{times:?}");
     }
 
