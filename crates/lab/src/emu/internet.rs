@@ -83,7 +83,11 @@ enum Node {
 }
 
 #[derive(Debug, Default)]
-struct Routes(BTreeMap<IpNet, LinkId>);
+struct Routes {
+    links: BTreeMap<IpNet, LinkId>,
+    /// The lengths of their prefixes, each once, the longest first: of a table there are few.
+    lengths: Vec<u8>,
+}
 
 #[derive(Debug)]
 struct Link<F> {
@@ -159,7 +163,7 @@ impl<F: Frame> Internet<F> {
     /// a route of the same prefix is replaced. A host has no routes.
     pub fn route(&mut self, router: NodeId, prefix: IpNet, link: LinkId) {
         if let Some(routes) = self.routes_mut(router) {
-            routes.0.insert(prefix.trunc(), link);
+            routes.add(prefix, link);
         }
     }
 
@@ -370,12 +374,18 @@ impl<F: Frame> Internet<F> {
 }
 
 impl Routes {
+    fn add(&mut self, prefix: IpNet, link: LinkId) {
+        self.links.insert(prefix.trunc(), link);
+        self.lengths.push(prefix.prefix_len());
+        self.lengths.sort_unstable_by_key(|&length| std::cmp::Reverse(length));
+        self.lengths.dedup();
+    }
+
     /// The link of the longest prefix that holds `address`.
     fn find(&self, address: IpAddr) -> Option<LinkId> {
-        let whole = if address.is_ipv4() { 32 } else { 128 };
-        (0..=whole).rev().find_map(|length| {
-            let prefix = IpNet::new(address, length).ok()?.trunc();
-            self.0.get(&prefix).copied()
+        self.lengths.iter().find_map(|&length| {
+            let prefix = IpNet::new(address, length).ok()?.trunc(); // none is this long in IPv4
+            self.links.get(&prefix).copied()
         })
     }
 }

@@ -43,3 +43,11 @@ pub use trace::{COUNTED_MS, Trace, TraceError};
 pub const MS: u64 = 1_000_000;
 /// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
+
+/// The first of some moments, of which each may never come. Asked after every packet, so it compares
+/// numbers and no options.
+#[inline]
+pub fn earliest<const N: usize>(moments: [Option<u64>; N]) -> Option<u64> {
+    let first = moments.into_iter().fold(u64::MAX, |first, at| first.min(at.unwrap_or(u64::MAX)));
+    (first < u64::MAX).then_some(first)
+}

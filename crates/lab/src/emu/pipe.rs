@@ -12,7 +12,7 @@ use super::frame::Frame;
 use super::loss::{BitErrors, Loss, LossProcess};
 use super::rng::Rng;
 use super::trace::{OPPORTUNITY_BYTES, Trace};
-use super::{MS, SECOND};
+use super::{MS, SECOND, earliest};
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
@@ -210,7 +210,7 @@ impl<F: Frame> Pipe<F> {
             Serialiser::Waiting { at_ns, .. } => Some(*at_ns),
         };
         let flight = self.flight.peek().map(|next| next.arrival_ns);
-        [serialiser, flight].into_iter().flatten().min()
+        earliest([serialiser, flight])
     }
 
     /// Moves everything that is due at `now_ns` and returns one packet that came out, with the

@@ -15,7 +15,7 @@ use super::segment::{Flags, Options, SACKS_MAX, Segment, Timestamps};
 use super::sender::{Piece, Sender, Terms};
 use super::timers::Fired;
 use super::wheel::fires_ns;
-use crate::emu::{MS, SECOND};
+use crate::emu::{MS, SECOND, earliest};
 
 /// Headers that every segment has: IPv4 or IPv6, and TCP.
 const HEADERS_V4: u16 = 40;
@@ -303,14 +303,12 @@ impl End {
             Phase::Listen | Phase::Closed(_) => None,
             Phase::SynSent(opening) | Phase::SynReceived(opening) => Some(opening.again_ns),
             Phase::Open => {
-                let sender = [self.sender.timer.at_ns(), self.sender.ready_ns()];
-                let others = [self.receiver.due_ns(), self.keep_alive_ns];
-                let now = self.receiver.is_due(0).then_some(0);
-                sender.into_iter().chain(others).chain([now]).flatten().min()
+                let Self { sender, receiver, .. } = self;
+                let now = receiver.is_due(0).then_some(0);
+                let (timer, ready) = (sender.timer.at_ns(), sender.ready_ns());
+                earliest([timer, ready, receiver.due_ns(), self.keep_alive_ns, now])
             }
-            Phase::TimeWait { until_ns } => {
-                [Some(until_ns), self.receiver.due_ns()].into_iter().flatten().min()
-            }
+            Phase::TimeWait { until_ns } => earliest([Some(until_ns), self.receiver.due_ns()]),
         }
     }
 

@@ -47,10 +47,11 @@ impl Source {
     /// The next bytes.
     pub fn take(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(count + 8);
-        while bytes.len() < count {
-            let at = self.at + bytes.len() as u64;
-            bytes.extend_from_slice(&self.word(at)[(at % 8) as usize..]);
-        }
+        let within = (self.at % 8) as usize;
+        bytes.extend_from_slice(&self.word(self.at)[within..]);
+        let words = count.saturating_sub(bytes.len()).div_ceil(8) as u64;
+        let next = self.at + bytes.len() as u64;
+        (0..words).for_each(|word| bytes.extend_from_slice(&self.word(next + word * 8)));
         bytes.truncate(count);
         self.at += count as u64;
         bytes

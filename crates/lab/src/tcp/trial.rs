@@ -7,7 +7,9 @@ use super::end::{Config, End, Ending, State};
 use super::segment::Segment;
 use super::stream::{Sink, Source, Spoiled};
 use super::witness::Witness;
-use crate::emu::{Carrier, End as LinkEnd, Internet, IpPacket, LinkConfig, LinkId, NodeId};
+use crate::emu::{
+    Carrier, End as LinkEnd, Internet, IpPacket, LinkConfig, LinkId, NodeId, earliest,
+};
 
 /// Bytes that are handed to an end at a time.
 const CHUNK: usize = 64 << 10;
@@ -243,7 +245,7 @@ impl Trial {
             self.serve(side)?;
         }
         let due = [self.client.end.due_ns(), self.server.end.due_ns(), self.net.poll_timeout()];
-        let Some(next_ns) = due.into_iter().flatten().min().filter(|next| *next <= until_ns) else {
+        let Some(next_ns) = earliest(due).filter(|next| *next <= until_ns) else {
             return Ok(false);
         };
         self.now_ns = self.now_ns.max(next_ns);

@@ -8,7 +8,7 @@
 //! cannot be told apart: lengths and times are the same in every run.
 
 use super::Heard;
-use crate::emu::Rng;
+use crate::emu::{Rng, earliest};
 use crate::ground::Congestion;
 use quinn_proto::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
 use quinn_proto::{
@@ -139,7 +139,7 @@ impl Quic {
         let (_, connection) = self.connection.as_mut().filter(|_| self.broke.is_none())?;
         let timeout = connection.poll_timeout();
         let timeout_ns = timeout.map(|at| at.saturating_duration_since(self.origin).as_nanos());
-        [self.woken_ns, timeout_ns.map(|ns| ns as u64)].into_iter().flatten().min()
+        earliest([self.woken_ns, timeout_ns.map(|ns| ns as u64)])
     }
 
     pub(super) fn arrives(&mut self, now_ns: u64, payload: &[u8]) {

@@ -25,7 +25,7 @@ use super::inner::{LEN_MAX, address, server};
 use super::laws::{Breach, Law, Promised};
 use super::parcel::{HostId, Origin, Parcel};
 use super::place::{NEIGHBOUR, NEIGHBOURS_SERVER};
-use crate::emu::{Datagram, Endpoints, Frame as _, IpPacket, NodeId, Protocol, Rng};
+use crate::emu::{Datagram, Endpoints, Frame as _, IpPacket, NodeId, Protocol, Rng, earliest};
 use crate::tcp::{Config, End, Ending, State};
 use capture::Capture;
 use crossing::Crossing;
@@ -260,7 +260,7 @@ impl Connections {
     /// When an end has something to do next.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let due_ns = self.due.first().map(|&(due_ns, _, _)| due_ns);
-        [due_ns, self.crossing.next_ns()].into_iter().flatten().min()
+        earliest([due_ns, self.crossing.next_ns()])
     }
 
     /// What leaves now; the ends that are due have their turn, after what has come to them.
@@ -424,7 +424,7 @@ impl Connections {
         let AtEnd { end, program, .. } = &one.ends[side as usize];
         let behind_ns = self.behind_ns(one.client, side);
         let of_end = end.due_ns().map(|due_ns| due_ns.saturating_add(behind_ns));
-        let due_ns = [of_end, program.due_ns(end)].into_iter().flatten().min();
+        let due_ns = earliest([of_end, program.due_ns(end)]);
         let sleeps = side == Side::Client && self.asleep.contains_key(&one.client);
         self.set_due(number, side, due_ns.filter(|_| !sleeps));
     }

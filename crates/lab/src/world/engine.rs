@@ -281,8 +281,7 @@ impl World {
         let (net, streams) = (self.place.net.poll_timeout(), self.streams.next_ns());
         let connections = self.connections.next_ns();
         let exchange = self.exchange.next_ns();
-        let all = [self.wakes.next_ns(), task, net, streams, connections, exchange];
-        all.into_iter().flatten().min()
+        emu::earliest([self.wakes.next_ns(), task, net, streams, connections, exchange])
     }
 
     /// Everything that is due now.

@@ -9,6 +9,7 @@ use super::laws::{Breach, Law};
 use super::op::Way;
 use super::parcel::HostId;
 use super::road::CLIENT;
+use crate::emu::earliest;
 use crate::udp::{End, HEADERS, Heard};
 use rove_proto::wire::inner::InnerPacket;
 
@@ -57,7 +58,7 @@ impl Exchange {
 
     /// When an end has something to do next.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        self.due_ns.into_iter().flatten().min()
+        earliest(self.due_ns)
     }
 
     fn arm(&mut self, side: usize) {

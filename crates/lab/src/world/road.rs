@@ -12,7 +12,7 @@ use super::laws::Breach;
 use super::op::{ACCESSES, CARDS, Way};
 use super::streams::Known;
 use super::watch::Watch;
-use crate::emu::{End, Internet, IpPacket, LinkConfig, LinkId, MS, NodeId, SECOND};
+use crate::emu::{End, Internet, IpPacket, LinkConfig, LinkId, MS, NodeId, SECOND, earliest};
 use crate::ground::{self, Call, Terrain};
 use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::bond::{Manager, Mode, Spread};
@@ -268,7 +268,7 @@ impl Road for Bare {
     }
 
     fn next_ns(&self) -> Option<u64> {
-        [self.net.poll_timeout(), self.connections.next_ns()].into_iter().flatten().min()
+        earliest([self.net.poll_timeout(), self.connections.next_ns()])
     }
 
     fn pass(&mut self, until_ns: u64) -> Result<(), Breach> {

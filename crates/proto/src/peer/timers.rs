@@ -70,15 +70,34 @@ pub enum Reason {
     Memory,
 }
 
+/// The first of the moments at which something is due, and why; the lesser reason of two at once.
+/// Put together after every packet, so it compares numbers and no options.
+#[derive(Clone, Copy)]
+struct Earliest(Instant, Reason);
+
+impl Earliest {
+    const NEVER: Self = Self(Instant::from_nanos(u64::MAX), Reason::Memory);
+
+    fn or(self, due: Option<Instant>, reason: Reason) -> Self {
+        let Self(never, _) = Self::NEVER;
+        let other = due.unwrap_or(never);
+        if (other, reason) < (self.0, self.1) { Self(other, reason) } else { self }
+    }
+
+    fn get(self) -> Option<(Instant, Reason)> {
+        let Self(never, _) = Self::NEVER;
+        (self.0 < never).then_some((self.0, self.1))
+    }
+}
+
 impl Peer {
     /// When the peer must be woken, and why.
     pub(crate) fn poll_timeout(&self, config: &Config) -> Option<(Instant, Reason)> {
-        let pace = self.bond_due().map(|due| (due, Reason::Pace));
-        [pace, self.due_beside_pace(config)].into_iter().flatten().min()
+        self.due_beside_pace(config).or(self.bond_due(), Reason::Pace).get()
     }
 
     /// The same, but for what waits until a path may carry it.
-    fn due_beside_pace(&self, config: &Config) -> Option<(Instant, Reason)> {
+    fn due_beside_pace(&self, config: &Config) -> Earliest {
         let (cx_keepalive, persistence) = (config.keepalive, config.persistence_timeout);
         let connector = match &self.role {
             Role::Client(connector) => connector.due(),
@@ -88,46 +107,36 @@ impl Peer {
         let owed = self.epochs.all_receiving().flat_map(|epoch| epoch.rx.values());
         let owed = owed.filter_map(|lane| lane.owed.due()).min();
         let control = if self.can_send() { self.control.due() } else { None };
-        let mut due = [
-            (connector, Reason::Handshake),
-            (owed.filter(|_| self.can_send()), Reason::Feedback),
-            (control, Reason::Control),
-            (self.epochs.due(), Reason::Epoch),
-            (self.waiting.due(), Reason::Waiting),
-            (self.lost_due(), Reason::Repair),
-            (self.late_due(), Reason::Repair),
-            (self.rescue_due(), Reason::Silence),
-            (self.twin_due(), Reason::Copy),
-            (self.bond.entry.due(), Reason::Waiting),
-            (self.order_due(), Reason::Order),
-            (self.flows.due(), Reason::Flow),
-            (self.return_due(), Reason::Silence),
-            (self.trust_due(), Reason::Trust),
-            (self.quiet_due(), Reason::Silence),
-            (self.retry_due(), Reason::Challenge),
-            (self.nat_test_due(), Reason::Keepalive),
-            (self.echo.as_ref().map(|echo| echo.due), Reason::Echo),
-            (self.persistence_due(persistence), Reason::Persistence),
-        ]
-        .into_iter()
-        .filter_map(|(due, reason)| due.map(|due| (due, reason)))
-        .min();
+        let mut due = Earliest::NEVER
+            .or(connector, Reason::Handshake)
+            .or(owed.filter(|_| self.can_send()), Reason::Feedback)
+            .or(control, Reason::Control)
+            .or(self.epochs.due(), Reason::Epoch)
+            .or(self.waiting.due(), Reason::Waiting)
+            .or(self.lost_due(), Reason::Repair)
+            .or(self.late_due(), Reason::Repair)
+            .or(self.rescue_due(), Reason::Silence)
+            .or(self.twin_due(), Reason::Copy)
+            .or(self.bond.entry.due(), Reason::Waiting)
+            .or(self.order_due(), Reason::Order)
+            .or(self.flows.due(), Reason::Flow)
+            .or(self.return_due(), Reason::Silence)
+            .or(self.trust_due(), Reason::Trust)
+            .or(self.quiet_due(), Reason::Silence)
+            .or(self.retry_due(), Reason::Challenge)
+            .or(self.nat_test_due(), Reason::Keepalive)
+            .or(self.echo.as_ref().map(|echo| echo.due), Reason::Echo)
+            .or(self.persistence_due(persistence), Reason::Persistence);
         for path in self.paths.iter() {
-            let candidates = [
-                (self.probe_due(path), Reason::Challenge),
-                (self.check_due(path), Reason::Challenge),
-                (self.turn_due(path), Reason::Challenge),
-                (path.mtu_due, Reason::Mtu),
-                (self.silence_due(epoch, path), Reason::Silence),
-                (self.asked_enough_due(path), Reason::Challenge),
-                (self.claim_due(path), Reason::Claim),
-                (self.keepalive_due(cx_keepalive, path), Reason::Keepalive),
-            ];
-            for (at, reason) in candidates {
-                if let Some(at) = at {
-                    due = Some(due.map_or((at, reason), |due| due.min((at, reason))));
-                }
-            }
+            due = due
+                .or(self.probe_due(path), Reason::Challenge)
+                .or(self.check_due(path), Reason::Challenge)
+                .or(self.turn_due(path), Reason::Challenge)
+                .or(path.mtu_due, Reason::Mtu)
+                .or(self.silence_due(epoch, path), Reason::Silence)
+                .or(self.asked_enough_due(path), Reason::Challenge)
+                .or(self.claim_due(path), Reason::Claim)
+                .or(self.keepalive_due(cx_keepalive, path), Reason::Keepalive);
         }
         due
     }
@@ -136,7 +145,7 @@ impl Peer {
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
         // While much is sent, this is nearly always all.
         if self.bond_due().is_some_and(|due| due <= cx.now)
-            && self.due_beside_pace(cx.config).is_none_or(|(due, _)| due > cx.now)
+            && self.due_beside_pace(cx.config).get().is_none_or(|(due, _)| due > cx.now)
         {
             self.serve_bond(cx);
             self.speak_for_others(cx); // who is assisted may have room now

@@ -2,6 +2,7 @@
 
 use super::session::{Shell, Terminal};
 use crate::arrivals::Arrivals;
+use crate::emu::earliest;
 use crate::ground::Pace;
 use crate::tcp::{End, Sink, Source, State};
 
@@ -143,7 +144,7 @@ impl Carrier {
     fn due_ns(&self, end: &End) -> Option<u64> {
         let says_ns = self.says.as_ref().and_then(|says| says.due_ns(end));
         let reads_ns = (end.unread() > 0).then_some(self.reading.next_ns);
-        [says_ns, reads_ns].into_iter().flatten().min()
+        earliest([says_ns, reads_ns])
     }
 
     fn run(&mut self, now_ns: u64, end: &mut End) -> Result<(), String> {

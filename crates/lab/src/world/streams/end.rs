@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use rove_proto::id::SocketId;
 
-use crate::emu::SECOND;
+use crate::emu::{SECOND, earliest};
 use crate::world::engine::GATEWAY;
 use crate::world::parcel::HostId;
 use crate::world::tcp::{Header, Kind, Tcp};
@@ -233,7 +233,7 @@ impl Stream {
             GATEWAY => Some(self.asks_ns),
             _ => None,
         };
-        [self.tcp.due_ns(), trial, asks].into_iter().flatten().min()
+        earliest([self.tcp.due_ns(), trial, asks])
     }
 
     /// Whether it came to the gateway.
