@@ -44,8 +44,8 @@ pub const MS: u64 = 1_000_000;
 /// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
 
-/// The first of some moments, of which each may never come. Asked after every packet, so it compares
-/// numbers and no options.
+/// The first of some moments, of which each may never come. Asked after every packet, so it
+/// compares numbers and no options.
 #[inline]
 pub fn earliest<const N: usize>(moments: [Option<u64>; N]) -> Option<u64> {
     let first = moments.into_iter().fold(u64::MAX, |first, at| first.min(at.unwrap_or(u64::MAX)));

@@ -1,10 +1,6 @@
 //! Several links: what is proven ahead, who carries, and what leaving a link costs.
 
-#![allow(clippy::unwrap_used, reason = "a test: a panic is the report")]
-
-mod pair;
-
-use pair::{Pair, packet};
+use crate::pair::{self, Pair, packet};
 use rove_proto::bond::Mode;
 use rove_proto::id::LinkId;
 use rove_proto::node::{Command, Link, PathStatus};

@@ -1,9 +1,7 @@
 //! Questions of applications while nothing gets through: names and new QUIC connections. They are
 //! heard as soon as something does, so that nobody waits for his own repetition.
 
-mod pair;
-
-use pair::{DELAY, Pair, links, packet, udp};
+use crate::pair::{DELAY, Pair, links, packet, udp};
 use rove_proto::error::DropReason;
 use rove_proto::node::PeerState;
 use rove_proto::time::Duration;

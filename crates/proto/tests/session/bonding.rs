@@ -1,17 +1,13 @@
 //! Several links as one: what is much goes by all of them and arrives in order, what is lost leaves
 //! again, and one that dies takes nothing with it.
 
-#![allow(clippy::unwrap_used, reason = "a test: a panic is the report")]
-
-mod pair;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use pair::bulk::{arrived, flow, packet};
-use pair::{Datagram, Nat, Pair, links, udp};
+use crate::pair::bulk::{arrived, flow, packet};
+use crate::pair::{self, Datagram, Nat, Pair, links, udp};
 use rove_proto::bond::codel::Bound;
 use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::bond::{Mode, Recovery};

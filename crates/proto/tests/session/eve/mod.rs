@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use super::pair::{Datagram, Pair, packet};
+use crate::pair::{Datagram, Pair, packet};
 use rove_proto::time::Duration;
 
 /// Her own address.

@@ -1,11 +1,7 @@
 //! What was lost and does not leave again, since its receiver has it, is not waited for.
 
-#![allow(clippy::unwrap_used, reason = "a test: a panic is the report")]
-
-mod pair;
-
-use pair::bulk::bonded;
-use pair::{Datagram, Pair};
+use crate::pair::bulk::bonded;
+use crate::pair::{Datagram, Pair};
 use rove_proto::time::Duration;
 use rove_proto::wire::tcp::{Ends, Flags, Made, Seq};
 

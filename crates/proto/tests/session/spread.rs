@@ -1,16 +1,12 @@
 //! Which paths a client keeps, and which of them carry: one alone, one per link, several from one
 //! address to another, a full mesh; and links that are for when no other carries.
 
-#![allow(clippy::unwrap_used, reason = "a test: a panic is the report")]
-
-mod pair;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use pair::{Datagram, ELSEWHERE, GATEWAY, Pair, udp};
+use crate::pair::{Datagram, ELSEWHERE, GATEWAY, Pair, udp};
 use rove_proto::bond::{Manager, Mode, Spread};
 use rove_proto::id::LinkId;
 use rove_proto::node::{Command, Link, Node, PathStatus};

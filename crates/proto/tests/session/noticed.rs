@@ -1,13 +1,11 @@
 //! The behaviours of a session that people notice, one test each, over a link with a delay and
 //! nothing else. Trouble of every kind is the simulated world's business.
 
-mod pair;
-
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use pair::{DELAY, Datagram, GATEWAY, Pair, lease, links, packet};
+use crate::pair::{DELAY, Datagram, GATEWAY, Pair, lease, links, packet};
 use rove_proto::crypto::{Status, Token};
 use rove_proto::error::{CloseCode, DropReason};
 use rove_proto::flow::report::Why;

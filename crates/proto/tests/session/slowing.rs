@@ -1,17 +1,13 @@
 //! A link that becomes slower tells late of everything, but it tells: it is not dead, and what it
 //! carries is waited for.
 
-#![allow(clippy::unwrap_used, reason = "a test: a panic is the report")]
-
-mod pair;
-
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use pair::bulk::{arrived, bonded, flow};
-use pair::{Datagram, Pair};
+use crate::pair::bulk::{arrived, bonded, flow};
+use crate::pair::{Datagram, Pair};
 use rove_proto::path::Health;
 use rove_proto::time::Duration;
 

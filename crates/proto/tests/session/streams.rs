@@ -1,10 +1,6 @@
 //! Where UDP is blocked: streams are tried, and left as soon as UDP works again.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
-
-mod pair;
-
-use pair::{DELAY, Datagram, ELSEWHERE, GATEWAY, Pair, STREAM_PORTS, packet};
+use crate::pair::{self, DELAY, Datagram, ELSEWHERE, GATEWAY, Pair, STREAM_PORTS, packet};
 use rove_proto::bond::Mode;
 use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::id::{LinkId, SocketId, Transport};

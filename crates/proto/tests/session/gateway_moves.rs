@@ -1,13 +1,9 @@
 //! The gateway's end moves: to another address, announced or not, and into another process.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
-
-mod pair;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use pair::{DELAY, Datagram, ELSEWHERE, GATEWAY, Pair, packet};
+use crate::pair::{DELAY, Datagram, ELSEWHERE, GATEWAY, Pair, packet};
 use rove_proto::node::{Command, Event, PeerState, StreamTo};
 use rove_proto::time::Duration;
 use rove_proto::wire::Kind;

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use super::super::pair::{GATEWAY, Pair};
 use super::{Eve, Seen, at};
+use crate::pair::{GATEWAY, Pair};
 use rove_proto::crypto::{EpochKeys, Floor, Hello, Initiator, Nonce, SeededRng, StaticSecret};
 use rove_proto::id::{PacketNumber, PathSerial, PeerKey, SessionIndex};
 use rove_proto::node::{Command, PeerConfig, SideConfig};

@@ -5,16 +5,11 @@
 //! Each test ends by showing that what was attacked would have worked: that the datagrams were the
 //! right ones.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
-
-mod eve;
-mod pair;
-
 use std::net::{IpAddr, SocketAddr};
 
-use eve::insider::{INNER, Insider};
-use eve::{EVE, Eve, Fate, Seen, at, carries, pass, quiet, used};
-use pair::{DELAY, Datagram, GATEWAY, Pair, links, packet};
+use crate::eve::insider::{INNER, Insider};
+use crate::eve::{EVE, Eve, Fate, Seen, at, carries, pass, quiet, used};
+use crate::pair::{DELAY, Datagram, GATEWAY, Pair, links, packet};
 use rove_proto::path::PATHS_MAX;
 use rove_proto::path::Trust;
 use rove_proto::time::Duration;

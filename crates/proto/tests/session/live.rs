@@ -1,16 +1,12 @@
 //! What is of no use late: it leaves by one path and stays with it, by two where one loses some,
 //! and is delivered once; questions for names go by all of them.
 
-#![allow(clippy::unwrap_used, reason = "a test: a panic is the report")]
-
-mod pair;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use pair::{Datagram, Pair, links, udp};
+use crate::pair::{Datagram, Pair, links, udp};
 use rove_proto::bond::Mode;
 use rove_proto::flow::classify::Class;
 use rove_proto::flow::live::Early;

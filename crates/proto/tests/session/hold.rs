@@ -1,11 +1,9 @@
 //! An open connection through both ends of a tunnel whose way is cut, in virtual time.
 
-mod pair;
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use pair::{DELAY, GATEWAY, Pair, links};
+use crate::pair::{DELAY, GATEWAY, Pair, links};
 use rove_proto::bond::Mode;
 use rove_proto::error::CloseCode;
 use rove_proto::node::{Command, Event, PeerState};

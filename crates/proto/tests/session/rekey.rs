@@ -1,13 +1,9 @@
 //! New keys while several links carry: nothing is lost, repeated or out of order over them.
 
-#![allow(clippy::unwrap_used, reason = "a test: a panic is the report")]
-
-mod pair;
-
 use std::net::IpAddr;
 
-use pair::Pair;
-use pair::bulk::{self, arrived, flow};
+use crate::pair::Pair;
+use crate::pair::bulk::{self, arrived, flow};
 use rove_proto::error::DropReason;
 use rove_proto::time::Duration;
 

@@ -1,12 +1,10 @@
 //! What a path's largest datagram does to packets: none is cut that would have fitted, also when
 //! loss makes the path look smaller than it is, and also when it has far less room than is offered.
 
-mod pair;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
-use pair::{Datagram, Pair, packet};
+use crate::pair::{Datagram, Pair, packet};
 use rove_proto::node::PeerState;
 use rove_proto::time::{Duration, Instant};
 

@@ -1,11 +1,7 @@
 //! What an idle session costs: nothing in the open, and behind a NAT little more than the NAT asks
 //! for, however long it remembers. Who is silent for days rests, and is called.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
-
-mod pair;
-
-use pair::{DELAY, Nat, Pair, packet, syn};
+use crate::pair::{DELAY, Nat, Pair, packet, syn};
 use rove_proto::crypto::{Rng, SeededRng};
 use rove_proto::error::CloseCode;
 use rove_proto::node::{Command, PeerState};

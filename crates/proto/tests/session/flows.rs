@@ -1,13 +1,9 @@
 //! Of every connection of every peer is told once, in pages of a bounded size.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
-
-mod pair;
-
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use pair::{Pair, lease};
+use crate::pair::{Pair, lease};
 use rove_proto::flow::report::{FlowState, Stage};
 use rove_proto::id::PeerKey;
 use rove_proto::node::{Command, FLOWS_PER_PAGE, Node, PeerConfig, SideConfig};

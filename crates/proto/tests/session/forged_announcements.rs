@@ -1,16 +1,11 @@
 //! Somebody who is not the gateway says where the gateway is: from outside, or as a client of it.
 //! No client follows, nobody is told, and the true word counts.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
-
-mod eve;
-mod pair;
-
 use std::net::SocketAddr;
 
-use eve::insider::{INNER, Insider};
-use eve::{EVE, Eve, Fate, Seen, at, carries, pass, quiet, used};
-use pair::{ELSEWHERE, GATEWAY, Pair, packet};
+use crate::eve::insider::{INNER, Insider};
+use crate::eve::{EVE, Eve, Fate, Seen, at, carries, pass, quiet, used};
+use crate::pair::{ELSEWHERE, GATEWAY, Pair, packet};
 use rove_proto::id::SessionIndex;
 use rove_proto::node::{Command, Event};
 use rove_proto::time::Duration;

@@ -1,0 +1,26 @@
+//! What a session promises, told between two nodes and by an attacker who sees all that they say:
+//! a file for each promise. One program, so that both nodes are built once.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+mod eve;
+#[path = "../pair/mod.rs"]
+mod pair;
+
+mod attacker;
+mod bonding;
+mod flows;
+mod forged_announcements;
+mod gateway_moves;
+mod hold;
+mod keepalive;
+mod links;
+mod live;
+mod noticed;
+mod path_mtu;
+mod questions;
+mod rekey;
+mod slowing;
+mod spread;
+mod streams;
+mod voids;
