@@ -171,6 +171,8 @@ fn what_once_broke_a_law_does_not_any_more() {
         (252_173, "an end gave up when its node had just noticed: not for a node to mend"),
         (254_578, "what others sent stood before what was sent again: the law waits for that"),
         (119_249, "what was on its way when it began to be assisted was promised, and nobody's"),
+        (301_758, "who had no selective acknowledgements repeated for longer than was thought"),
+        (303_556, "a reset was lost on its last step, and its receiver had been promised more"),
     ];
     for (seed, what) in seen {
         // In an outage that nobody notices all tries were in vain: assisted, it takes the next.

@@ -294,7 +294,7 @@ impl Flow {
     pub(super) fn answer(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Output> {
         let covered = self.covered();
         let can_be_held = self.can_be_held();
-        let known_to = self.answered_to();
+        let (known_to, has_sack) = (self.answered_to(), self.has_sack());
         let gives_up = self.gives_up();
         let is_owed = self.promised.is_some() && !gives_up;
         let room = self.remote.edge;
@@ -320,7 +320,7 @@ impl Flow {
                     self.local.acked.plus(share).min(room).max(end)
                 };
                 self.promised = Some(end.max(known_to));
-                self.patience.acknowledged(now, end.max(known_to));
+                self.patience.acknowledged(now, end.max(known_to), has_sack);
                 (end.max(known_to), open)
             }
             // Whoever sees a closed window does not give up, even if room is taken back for it.
@@ -333,7 +333,7 @@ impl Flow {
             Some(end) => (end, room),
             // It would repeat that until it gives up. What is outstanding it repeats from then on.
             None if is_behind => {
-                self.patience.acknowledged(now, known_to);
+                self.patience.acknowledged(now, known_to, has_sack);
                 (known_to, room)
             }
             None => return None,

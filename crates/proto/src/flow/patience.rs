@@ -59,9 +59,11 @@ impl Patience {
         }
     }
 
-    /// It is told that everything before `acked` has arrived.
-    pub(super) fn acknowledged(&mut self, now: Instant, acked: Seq) {
-        self.is_repeating &= acked.is_before(self.to);
+    /// It is told that everything before `acked` has arrived. Who has no selective acknowledgements
+    /// goes on repeating until something beyond what it repeated has, since the next that tell it
+    /// the same may be for that (`tcp_is_non_sack_preventing_reopen`).
+    pub(super) fn acknowledged(&mut self, now: Instant, acked: Seq, has_sack: bool) {
+        self.is_repeating &= acked.is_before(self.to) || (acked == self.to && !has_sack);
         self.repeats = 0;
         self.set_at = now;
     }

@@ -446,7 +446,7 @@ impl Flow {
         let rate = self.trip.rate();
         let is_shut = !acked.is_before(self.remote.edge);
         let says_no_more = segment.len == 0 && segment.flags == Flags::ACK && segment.ack == acked;
-        let is_blind = says_no_more && !self.terms.is_some_and(|terms| terms.sack);
+        let is_blind = says_no_more && !self.has_sack();
         if let Phase::Resumed(resumed) = &mut self.phase {
             resumed.heard(now, acked, mss);
             resumed.heed_marks(segment, acked, mss);

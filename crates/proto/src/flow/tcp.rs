@@ -260,6 +260,11 @@ impl Flow {
         u32::from(self.remote.mss).saturating_sub(clocks).max(1)
     }
 
+    /// Whether both ends have selective acknowledgements, as far as their agreement was seen.
+    pub(super) fn has_sack(&self) -> bool {
+        self.terms.is_some_and(|terms| terms.sack)
+    }
+
     /// Takes notice of a segment that goes `way`.
     pub(super) fn observe(&mut self, now: Instant, way: Direction, segment: &Segment) -> Notice {
         if segment.flags.has(Flags::RST) {
@@ -273,7 +278,7 @@ impl Flow {
             return notice;
         }
         self.used_at = now;
-        let known_to = self.answered_to();
+        let (known_to, has_sack) = (self.answered_to(), self.has_sack());
         let (sender, receiver) = match way {
             Direction::Out => (&mut self.local, &mut self.remote),
             Direction::In => (&mut self.remote, &mut self.local),
@@ -286,7 +291,7 @@ impl Flow {
                 self.trip.acknowledged(now, self.local.acked);
                 // That what it was promised has arrived is no news to the local side.
                 if known_to.is_before(self.local.acked) {
-                    self.patience.acknowledged(now, self.local.acked);
+                    self.patience.acknowledged(now, self.local.acked, has_sack);
                 }
             }
         }
@@ -325,12 +330,11 @@ impl Flow {
         let is_guess = self.terms.is_none() && is_in_window;
         let is_unknown = !sender.is_known || !receiver.is_known;
         let plausible = is_unknown || self.is_expected(way, seq) || is_guess;
-        // Whose receiver misses something takes another number for a question, and asks back: what
-        // it was promised is only let go of when it certainly believes it. Who breaks off by
-        // itself needs to be promised nothing more.
-        let is_believed = seq == sender.acked && sender.acked == sender.next;
+        // Whose receiver misses something takes another number for a question, and asks back, and
+        // any may be lost on its way to it: what it was promised is not let go of for that. Who
+        // breaks off by itself needs to be promised nothing more.
         let is_its_own = way == Direction::Out && seq == sender.next;
-        plausible && (self.promised.is_none() || is_believed || is_its_own)
+        plausible && (self.promised.is_none() || is_its_own)
     }
 
     /// Whether this is the number of a reset by an end that is done: the next that it would have

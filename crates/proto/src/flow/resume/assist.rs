@@ -292,7 +292,7 @@ impl Flow {
         if self.local.acked.is_before(ack) {
             self.promised = Some(ack);
         }
-        self.patience.acknowledged(now, ack);
+        self.patience.acknowledged(now, ack, self.has_sack());
         let edge = self.assisted_edge(ack);
         if let Phase::Resumed(resumed) = &mut self.phase {
             resumed.edge = Some(edge);

@@ -122,22 +122,17 @@ fn who_does_not_answer_has_no_such_connection() {
 
 #[test]
 fn nothing_is_owed_to_who_breaks_off_by_itself() {
-    for way in [Direction::In, Direction::Out] {
-        let mut scene = Scene::new(Hold::Full);
-        scene.acknowledge(scene.local.0);
-        scene.send(3);
-        scene.suspend();
-        scene.said();
-        scene.resume();
-        let seq = if way == Direction::In { scene.remote.0 } else { scene.local.0 };
-        let reset = scene.packet(way, Flags::RST.and(Flags::ACK), seq, &[]);
-        match way {
-            Direction::In => assert_eq!(scene.give_in(&reset).1, Verdict::Pass),
-            Direction::Out => assert!(scene.give_out(&reset)),
-        }
-        assert!(scene.flows.poll_settled().is_some(), "{way:?}");
-        assert_eq!((scene.memory.used(), scene.flows.due()), (0, None), "{way:?}");
-    }
+    let mut scene = Scene::new(Hold::Full);
+    scene.acknowledge(scene.local.0);
+    scene.send(3);
+    scene.suspend();
+    scene.said();
+    scene.resume();
+    let flags = Flags::RST.and(Flags::ACK);
+    let reset = scene.packet(Direction::Out, flags, scene.local.0, &[]);
+    assert!(scene.give_out(&reset));
+    assert!(scene.flows.poll_settled().is_some());
+    assert_eq!((scene.memory.used(), scene.flows.due()), (0, None));
 }
 
 #[test]
@@ -210,28 +205,35 @@ fn who_received_without_a_word_hears_that_it_is_over_too() {
 
 #[test]
 fn who_is_promised_something_that_a_reset_undoes_is_asked_until_it_knows() {
-    let mut scene = Scene::new(Hold::Full);
-    scene.send(3);
-    // What the remote side says meanwhile never arrives: a reset behind it is only a question.
-    let ahead = scene.packet(Direction::In, Flags::ACK, scene.remote.0, &[0; 100]);
-    scene.give_in(&ahead);
-    scene.suspend();
-    scene.said();
-    scene.resume();
-    scene.said();
-    // The node of the remote side has forgotten the connection, and resets it where it was asked.
-    let reset = scene.packet(Direction::In, Flags::RST, scene.remote.0, &[]);
-    assert_eq!(scene.give_in(&reset).1, Verdict::Pass);
-    assert_eq!(scene.memory.used(), 0, "nobody will have it");
-    let asked = scene.said_within(Duration::from_secs(1));
-    let [(_, question)] = &asked[..] else { panic!("{asked:?}") };
-    assert_eq!((question.output, question.flags), (Output::ToLocal, Flags::SYN));
-    assert!(!scene.out(Flags::ACK, scene.local.0, &[]), "its answer goes nowhere");
-    assert_eq!(scene.said()[0].flags, Flags::RST);
-    assert!(!scene.out(Flags::RST.and(Flags::ACK), Seq(0), &[]));
-    scene.said_within(Duration::from_secs(10));
-    assert!(scene.flows.poll_settled().is_some());
-    assert_eq!(scene.flows.due(), None);
+    // What the remote side says meanwhile never arrives, so a reset behind it is only a question;
+    // or it is believed, and lost on its last step.
+    for misses_something in [true, false] {
+        let mut scene = Scene::new(Hold::Full);
+        scene.acknowledge(scene.local.0);
+        scene.send(3);
+        if misses_something {
+            let ahead = scene.packet(Direction::In, Flags::ACK, scene.remote.0, &[0; 100]);
+            scene.give_in(&ahead);
+        }
+        scene.suspend();
+        scene.said();
+        scene.resume();
+        scene.said();
+        // The node of the remote side has forgotten the connection, and resets it where it was
+        // asked.
+        let reset = scene.packet(Direction::In, Flags::RST, scene.remote.0, &[]);
+        assert_eq!(scene.give_in(&reset).1, Verdict::Pass);
+        assert_eq!(scene.memory.used(), 0, "nobody will have it");
+        let asked = scene.said_within(Duration::from_secs(1));
+        let [(_, question)] = &asked[..] else { panic!("{asked:?}") };
+        assert_eq!((question.output, question.flags), (Output::ToLocal, Flags::SYN));
+        assert!(!scene.out(Flags::ACK, scene.local.0, &[]), "its answer goes nowhere");
+        assert_eq!(scene.said()[0].flags, Flags::RST);
+        assert!(!scene.out(Flags::RST.and(Flags::ACK), Seq(0), &[]));
+        scene.said_within(Duration::from_secs(10));
+        assert!(scene.flows.poll_settled().is_some());
+        assert_eq!(scene.flows.due(), None);
+    }
 }
 
 #[test]
