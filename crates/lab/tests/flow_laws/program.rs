@@ -1,7 +1,5 @@
 //! A program on one side of the tunnel: what it writes, reads and closes, and what it can tell.
 
-use std::net::SocketAddr;
-
 use rove_lab::emu::MS;
 use rove_lab::tcp::{End, Ending, Segment, Sink, Source, Spoiled, State};
 
@@ -11,8 +9,6 @@ use super::plan::{Closes, Party};
 const READS_EVERY_NS: u64 = 10 * MS;
 /// Nobody can know of a program of which so many packets in a row were lost before its own node.
 const UNHEARD_MAX: u32 = 3;
-/// Nor can anybody tell it anything if so many in a row are lost on their way to it.
-const UNTOLD_MAX: u32 = 8;
 
 #[derive(Debug)]
 pub(super) struct Program {
@@ -27,8 +23,6 @@ pub(super) struct Program {
     has_closed: bool,
     /// Packets that it has sent since its own node heard it last.
     unheard: u32,
-    /// Packets that its own node has sent it since it received the last.
-    untold: u32,
     /// Reads whatever there is, from now on.
     is_calm: bool,
 }
@@ -46,7 +40,6 @@ impl Program {
             reads_ns: 0,
             has_closed: false,
             unheard: 0,
-            untold: 0,
             is_calm: false,
         }
     }
@@ -82,30 +75,16 @@ impl Program {
     /// A packet has come as far as its own node.
     pub(super) fn heard_if_its_own(&mut self, packet: &[u8]) {
         let config = self.party.config;
-        if is_between(packet, (config.local, config.remote)) {
+        if Segment::parse(packet)
+            .is_ok_and(|it| (it.source, it.destination) == (config.local, config.remote))
+        {
             self.unheard = 0;
         }
     }
 
-    /// Its own node sends a packet to it.
-    pub(super) fn told_if_for_it(&mut self, packet: &[u8]) {
-        let config = self.party.config;
-        self.untold += u32::from(is_between(packet, (config.remote, config.local)));
-    }
-
-    /// A packet has come as far as its machine.
-    pub(super) fn arrives(&mut self, now_ns: u64, packet: &[u8]) {
-        let config = self.party.config;
-        if is_between(packet, (config.remote, config.local)) {
-            self.untold = 0;
-        }
-        self.end.arrives(now_ns, packet); // which counts it as none of its own, if it is none
-    }
-
-    /// Whether what it said last was lost before its own node, all of it, or what it was told last
-    /// behind it.
-    pub(super) const fn is_cut_off(&self) -> bool {
-        self.unheard >= UNHEARD_MAX || self.untold >= UNTOLD_MAX
+    /// Whether what it said last was lost before its own node, all of it.
+    pub(super) const fn is_unheard(&self) -> bool {
+        self.unheard >= UNHEARD_MAX
     }
 
     /// Whether it ended other than in order, and so knows that something may be lost.
@@ -226,9 +205,4 @@ impl Program {
         let (from, to) = self.party.dozes_ns;
         !self.is_calm && from <= now_ns && now_ns < to
     }
-}
-
-/// Whether a packet is one from the first of two ends to the second.
-fn is_between(packet: &[u8], (from, to): (SocketAddr, SocketAddr)) -> bool {
-    Segment::parse(packet).is_ok_and(|it| (it.source, it.destination) == (from, to))
 }

@@ -370,7 +370,11 @@ impl<'a> Run<'a> {
             let [programs, node] = self.places[side];
             if host == programs {
                 self.tell(side, "program <", &packet);
-                self.programs.iter_mut().for_each(|both| both[side].arrives(now_ns, &packet));
+                for [client, gateway] in &mut self.programs {
+                    let end = if side == 0 { &mut client.end } else { &mut gateway.end };
+                    // The others count it as none of theirs.
+                    end.arrives(now_ns, &packet);
+                }
                 return;
             }
             if host == node && link == self.legs[side] {
@@ -400,7 +404,6 @@ impl<'a> Run<'a> {
     }
 
     fn hand_out(&mut self, side: usize, packet: Vec<u8>) {
-        self.programs.iter_mut().for_each(|both| both[side].told_if_for_it(&packet));
         let node = self.places[side][1];
         self.net.push(self.now_ns, node, self.legs[side], IpPacket::new(packet));
     }
@@ -430,7 +433,7 @@ impl<'a> Run<'a> {
             if ending == before {
                 continue;
             }
-            let unknown = self.nodes[side].is_up() || is_new || program.is_cut_off();
+            let unknown = self.nodes[side].is_up() || is_new || program.is_unheard();
             if ending == Some(Ending::TimedOut) && self.is_cut && unknown {
                 self.died_unseen[nth] = true;
             }

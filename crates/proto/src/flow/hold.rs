@@ -303,10 +303,8 @@ impl Flow {
         if held.due().is_none_or(|due| due > now) {
             return None;
         }
+        (held.answer, held.answer_by, held.remind) = (None, None, None);
         let is_behind = std::mem::take(&mut held.is_behind);
-        (held.answer, held.answer_by) = (None, None);
-        // Who missed one word may miss the next, and asks ever more rarely.
-        held.remind = is_behind.then_some(now + REMINDED);
         if !can_be_held {
             return None;
         }
