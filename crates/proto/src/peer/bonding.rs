@@ -56,7 +56,9 @@ impl Peer {
             self.heed_entry(cx.now); // it did not wait there
             return sent;
         }
+        let flow = flow::hash(view);
         if is_urgent(view, &packet)
+            && (view.protocol == TCP || !self.bond.order.is_kept(cx.now, flow))
             && let Some(path) = self.quickest(cx, packet.len())
             && self.may_hurry(cx.now, packet.len())
         {
@@ -65,6 +67,9 @@ impl Peer {
             }
             let load = Load::Packet { elsewhere: kept };
             return self.send_packet(cx, path, load, Framing::Plain, view, packet);
+        }
+        if view.protocol != TCP {
+            self.bond.order.note(cx.now, flow, packet.len());
         }
         let bucket = flow::bucket(view);
         // What leaves again comes before what never left.

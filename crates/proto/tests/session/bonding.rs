@@ -125,6 +125,45 @@ fn what_is_lost_leaves_again_and_arrives_in_its_turn() {
     }
 }
 
+/// Of QUIC that is an acknowledgement: what it overtook was taken for lost, a whole queue each time,
+/// and repeated. By BBR two links of 100 Mbit/s carried 0.41 of their sum so, and 0.98 since.
+#[test]
+fn what_is_small_overtakes_much_but_nothing_of_its_own_flow() {
+    let mut pair = bonded(&[WIFI, CABLE]);
+    let mut count = 0;
+    pair.filter = Box::new(move |datagram| {
+        count += usize::from(datagram.bytes.len() > 1_000);
+        datagram.bytes.len() < 1_000 || count % 50 != 0
+    });
+    let small = |to, number: u32, back| udp((40_000, to), &number.to_be_bytes(), back);
+    for number in 0..2_000 {
+        if number % 10 == 9 {
+            for to in [40_001, 40_002] {
+                pair.send(&small(to, number, false));
+                pair.send_back(&small(to, number, true));
+            }
+        } else {
+            flow(&mut pair, number..number + 1);
+        }
+    }
+    pair.run(ms(500));
+    for inner in [&mut pair.gateway_inner, &mut pair.client_inner] {
+        let is_own = |packet: &[u8]| packet[22..24] == 40_001u16.to_be_bytes();
+        let mut own = 0;
+        let overtakes = inner.iter().filter(|(_, packet)| {
+            own += u32::from(is_own(packet));
+            let number = u32::from_be_bytes(packet[28..32].try_into().unwrap());
+            !is_own(packet) && own < number
+        });
+        let overtakes = overtakes.count();
+        assert!(overtakes > 20, "{overtakes} of 200 small packets of another flow were early");
+        inner.retain(|(_, packet)| is_own(packet));
+    }
+    for numbers in arrived(&pair) {
+        assert_eq!(numbers, Vec::from_iter(0..2_000));
+    }
+}
+
 #[test]
 fn a_link_that_dies_takes_nothing_with_it() {
     let mut pair = bonded(&[WIFI, CABLE]);
