@@ -88,16 +88,15 @@ fn hash_of(tuple: &Tuple) -> u32 {
     hash
 }
 
-/// The bucket of a flow's packets that leave, among those of `bond`.
+/// The bucket, among those of `bond`, of what leaves of a flow with this hash.
 #[expect(clippy::cast_possible_truncation, reason = "as many buckets as a byte has values")]
-pub fn bucket(view: &InnerView) -> u8 {
-    hash(view) as u8
+pub const fn bucket(hash: u32) -> u8 {
+    hash as u8
 }
 
 /// The same of a flow by its two ends, the local one first.
-#[expect(clippy::cast_possible_truncation, reason = "as many buckets as a byte has values")]
 pub fn bucket_of(tuple: &Tuple) -> u8 {
-    hash_of(tuple) as u8
+    bucket(hash_of(tuple))
 }
 
 /// What is done for connections while there is no way.

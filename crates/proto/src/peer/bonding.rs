@@ -57,8 +57,10 @@ impl Peer {
             return sent;
         }
         let flow = flow::hash(view);
+        let bucket = flow::bucket(flow);
+        let has_order = view.protocol != TCP;
         if is_urgent(view, &packet)
-            && (view.protocol == TCP || !self.bond.order.is_kept(cx.now, flow))
+            && !(has_order && self.bond.order.is_kept(cx.now, bucket, flow))
             && let Some(path) = self.quickest(cx, packet.len())
             && self.may_hurry(cx.now, packet.len())
         {
@@ -68,10 +70,9 @@ impl Peer {
             let load = Load::Packet { elsewhere: kept };
             return self.send_packet(cx, path, load, Framing::Plain, view, packet);
         }
-        if view.protocol != TCP {
-            self.bond.order.note(cx.now, flow, packet.len());
+        if has_order {
+            self.bond.order.note(cx.now, bucket, flow, packet.len());
         }
-        let bucket = flow::bucket(view);
         // What leaves again comes before what never left.
         let repairs = !self.lost.is_empty();
         let is_first = self.bond.entry.is_empty();
