@@ -125,8 +125,8 @@ fn what_is_lost_leaves_again_and_arrives_in_its_turn() {
     }
 }
 
-/// Of QUIC that is an acknowledgement: what it overtook was taken for lost, a whole queue each time,
-/// and repeated. By BBR two links of 100 Mbit/s carried 0.41 of their sum so, and 0.98 since.
+/// Of QUIC that is an acknowledgement: what it overtook was taken for lost, a whole queue each
+/// time, and repeated. By BBR two links of 100 Mbit/s carried 0.41 of their sum so, and 0.98 since.
 #[test]
 fn what_is_small_overtakes_much_but_nothing_of_its_own_flow() {
     let mut pair = bonded(&[WIFI, CABLE]);
