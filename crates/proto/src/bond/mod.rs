@@ -3,10 +3,10 @@
 //! Out: packets wait at the tunnel's `entry`, each flow in a queue of its own, until a path has
 //! need of one; the `scheduler` that the client asked for says which path gets it, `numbers` what
 //! its place in the sequence is, and `lines` keep it until that path may carry it; what is small
-//! waits for none of this, but for whose `order` is kept. In: `reorder`
-//! puts in sequence what came by several paths, or a second time. Knows packets, times and rates,
-//! not addresses or keys: the peer says which paths there are, and each path's congestion
-//! controller how much it carries.
+//! waits for none of this, unless it is of a flow whose `order` is kept. In: `reorder` puts in
+//! sequence what came by several paths, or a second time. Knows packets, times and rates, not
+//! addresses or keys: the peer says which paths there are, and each path's congestion controller
+//! how much it carries.
 
 pub mod bottleneck;
 pub mod codel;
@@ -49,7 +49,7 @@ pub struct Bond {
 
     /// What waits for any of them.
     pub entry: Entry,
-    /// Whose order is kept there.
+    /// Whose order is kept, also of what is small.
     pub order: Order,
     /// How long what the paths carry may stand at the entry.
     pub standing: Bound,

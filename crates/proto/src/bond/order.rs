@@ -5,7 +5,8 @@
 //! ESP drops what comes later than 64 others (RFC 4303, 3.4.3). TCP has numbers of its own for what
 //! it acknowledges, so an acknowledgement may be early.
 //!
-//! Of each bucket the flow is remembered that sends the most of what is not small.
+//! Of each bucket the flow is remembered that sends the most in its turn. Knows flows by their
+//! hashes and how much they send, not what is small nor what order is worth to whom: who asks does.
 
 use super::BUCKETS;
 use crate::time::{Duration, Instant};

@@ -34,7 +34,8 @@ const RUN: Duration = Duration::from_micros(500);
 const _: () = assert!(2 * RUN.as_micros() == CREDIT.as_micros());
 /// How much of what is assisted waits at the entry, by the time that the paths take for it.
 const ASSISTED_QUEUE: Duration = Duration::from_millis(15);
-/// Datagrams up to this length that are not TCP's: questions, answers, voice. They wait for nobody.
+/// Datagrams up to this length that are not TCP's: questions, answers, voice. They wait for
+/// nobody, but for what their own flow sends much of.
 pub(super) const SMALL: usize = 300;
 /// The part of what all paths carry that may leave before all that waits: acknowledgements of as
 /// much as twenty times that, small datagrams, beginnings,
@@ -515,7 +516,8 @@ fn wakes_at(now: Instant, next_at: Instant) -> Instant {
 }
 
 /// Whether a packet is one that somebody waits for, and no order is lost by its being early: a bare
-/// acknowledgement, the beginning of a connection, a small datagram.
+/// acknowledgement, the beginning of a connection, a small datagram. Where a flow's order is kept
+/// all the same, `bond::order` says so.
 fn is_urgent(view: &InnerView, packet: &InnerPacket<'_>) -> bool {
     match view.protocol {
         TCP => Segment::parse(view, packet)

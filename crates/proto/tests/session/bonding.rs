@@ -59,6 +59,15 @@ fn counted(pair: &mut Pair) -> Rc<RefCell<BTreeMap<(IpAddr, bool), u32>>> {
     counts
 }
 
+/// Each fiftieth datagram that is long is lost from now on.
+fn lose_some(pair: &mut Pair) {
+    let mut count = 0;
+    pair.filter = Box::new(move |datagram| {
+        count += usize::from(datagram.bytes.len() > 1_000);
+        datagram.bytes.len() < 1_000 || count % 50 != 0
+    });
+}
+
 #[test]
 fn what_is_much_goes_by_several_links_and_arrives_in_order() {
     let mut pair = new(&[WIFI, CABLE, MODEM]);
@@ -110,11 +119,7 @@ fn one_that_was_a_spare_carries_nothing_unless_told_to() {
 #[test]
 fn what_is_lost_leaves_again_and_arrives_in_its_turn() {
     let mut pair = bonded(&[WIFI, CABLE]);
-    let mut count = 0;
-    pair.filter = Box::new(move |datagram| {
-        count += usize::from(datagram.bytes.len() > 1_000);
-        datagram.bytes.len() < 1_000 || count % 50 != 0
-    });
+    lose_some(&mut pair);
     flow(&mut pair, 0..3_000);
     flow(&mut pair, 3_000..3_020); // the last of them are not missed before others follow
     pair.run(ms(500));
@@ -130,11 +135,7 @@ fn what_is_lost_leaves_again_and_arrives_in_its_turn() {
 #[test]
 fn what_is_small_overtakes_much_but_nothing_of_its_own_flow() {
     let mut pair = bonded(&[WIFI, CABLE]);
-    let mut count = 0;
-    pair.filter = Box::new(move |datagram| {
-        count += usize::from(datagram.bytes.len() > 1_000);
-        datagram.bytes.len() < 1_000 || count % 50 != 0
-    });
+    lose_some(&mut pair);
     let small = |to, number: u32, back| udp((40_000, to), &number.to_be_bytes(), back);
     for number in 0..2_000 {
         if number % 10 == 9 {
