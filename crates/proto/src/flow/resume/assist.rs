@@ -48,6 +48,11 @@ const CARRIED_GAIN: u32 = 3;
 /// Room is told of in so many parts of what may wait at the entry, where that is what limits it: of
 /// each a segment may be cut off.
 const GRANTS: u32 = 4;
+/// A part is so many segments at least: the number of these that fits best into what a scaled
+/// window can say.
+const GRANT_SEGMENTS: std::ops::RangeInclusive<u32> = 2..=4;
+/// Headers of a segment that waits at the entry: IPv6, TCP, options.
+const HEADERS_MAX: u32 = 100;
 /// So many segments fewer than there is room for may be told of, and no more than such a part of
 /// them, where a scaled window can say that without cutting one.
 const FEWER_MAX: u32 = 3;
@@ -259,30 +264,43 @@ impl Flow {
         let queue = self.local.next.plus(assisted.queue_max.saturating_sub(assisted.queued));
         let flight = self.local.acked.plus(self.flight_allowed()).min(self.remote.edge);
         let edge = before.max(self.whole_to(ack, flight.min(queue)).min(self.remote.edge)).max(ack);
-        let is_little = edge.beyond(before) < assisted.queue_max / GRANTS;
+        let is_little = edge.beyond(before) < self.grant(assisted);
         let is_held = is_little && queue.is_before(flight) && assisted.queued >= self.mss();
         if is_held { before.max(ack) } else { edge }
     }
 
+    /// Bytes of room of which the local side is told at once, at least, where what waits at the
+    /// entry limits it.
+    fn grant(&self, assisted: &Assisted) -> u32 {
+        let unit = 1 << self.remote.scale;
+        let whole = self.grant_segments() * self.mss();
+        (assisted.queue_max / GRANTS).max(whole / unit * unit)
+    }
+
+    /// Segments of a part at least. Linux scales by 2^10 where receivers may have 32 MB: of a
+    /// segment of 1,368 bytes that says 1,024, of three all but eight.
+    fn grant_segments(&self) -> u32 {
+        let (mss, unit) = (self.mss(), 1_u32 << self.remote.scale);
+        GRANT_SEGMENTS.min_by_key(|count| count * mss % unit).unwrap_or(2)
+    }
+
     /// Up to where there is room for whole segments of what follows, to `opened` or a few less: of
     /// those that a scaled window can say the one by which the last segment is the least short. A
-    /// sender that is held by its window cuts a segment there, and each costs a packet.
+    /// sender that is held by its window cuts a segment there, and each costs a packet. Of less
+    /// than one segment it makes nothing.
     fn whole_to(&self, ack: Seq, opened: Seq) -> Seq {
         let (next, mss, unit) = (self.local.next, self.mss(), 1_u32 << self.remote.scale);
         let most = opened.beyond(next) / mss;
-        // Rounded down there has to be room for one at least: of less a sender makes nothing.
-        let Some(fewer) = most.checked_sub(1 + unit.div_ceil(mss)) else {
-            return ack.plus(self.whole(opened.beyond(ack)));
-        };
         let said = |fewer| {
             let whole = next.plus((most - fewer) * mss);
             let edge = ack.plus(whole.beyond(ack) / unit * unit);
             (whole.beyond(edge), edge)
         };
-        (0..=fewer.min(most / GRANTS).min(FEWER_MAX))
+        (0..=(most / GRANTS).min(FEWER_MAX))
             .map(said)
+            .filter(|&(_, edge)| !edge.is_before(next.plus(mss)))
             .min_by_key(|&(short, _)| short)
-            .map_or(ack, |(_, edge)| edge)
+            .map_or_else(|| ack.plus(self.whole(opened.beyond(ack))), |(_, edge)| edge)
     }
 
     /// Acknowledges what is kept to the local side.
@@ -309,11 +327,13 @@ impl Flow {
         entrance: Entrance,
     ) -> bool {
         let (next, mss) = (self.local.next, self.mss());
+        let target = entrance.target.max((self.grant_segments() + 1) * (mss + HEADERS_MAX));
+        let entrance = Entrance { target, ..entrance };
         let Phase::Resumed(resumed) = &mut self.phase else { return false };
         let Some(assisted) = &mut resumed.assisted else { return false };
-        assisted.heed(queued, entrance, mss);
+        assisted.heed(queued, entrance);
         if !next.is_before(assisted.mark) {
-            assisted.adapt(entrance.target, mss);
+            assisted.adapt(target, mss);
             assisted.mark = resumed.edge.unwrap_or(next).max(next.plus(1));
         }
         let (queue_max, is_recorded) = (assisted.queue_max, assisted.is_recorded);
@@ -322,7 +342,8 @@ impl Flow {
             return false; // it has enough
         }
         let given = self.assisted_edge(self.answered_to()).beyond(before);
-        let is_told = given > 0 && (queued < mss || given >= (queue_max / GRANTS).max(mss));
+        let least = self.assisted().map_or(0, |(_, assisted)| self.grant(assisted));
+        let is_told = given > 0 && (queued < mss || given >= least);
         if is_told {
             self.tell_by(now);
         }
@@ -381,11 +402,11 @@ impl Assisted {
         self.longest * GAP_TRIPS
     }
 
-    fn heed(&mut self, queued: u32, entrance: Entrance, mss: u32) {
+    fn heed(&mut self, queued: u32, entrance: Entrance) {
         (self.carried, self.longest) = (entrance.carried, entrance.longest);
         self.queued = queued;
         self.queued_least = self.queued_least.min(queued);
-        self.queue_max = self.queue_max.max(entrance.target).max(2 * mss);
+        self.queue_max = self.queue_max.max(entrance.target);
     }
 
     /// The local side has used all the room that it had a round trip of its own ago. If the entry
@@ -396,7 +417,7 @@ impl Assisted {
             self.queue_max = self.queue_max.saturating_mul(2).min(self.memory_max);
         } else {
             let spare = self.queued_least.saturating_sub(target);
-            self.queue_max = self.queue_max.saturating_sub(spare).max(target).max(2 * mss);
+            self.queue_max = self.queue_max.saturating_sub(spare).max(target);
         }
         self.queued_least = u32::MAX;
     }

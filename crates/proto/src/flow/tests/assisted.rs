@@ -1,5 +1,7 @@
 //! What is acknowledged at the tunnel's entry while there is a way.
 
+use std::collections::VecDeque;
+
 use super::*;
 use crate::flow::Entrance;
 
@@ -225,15 +227,18 @@ fn a_full_entry_gives_no_room_and_an_empty_one_does() {
 }
 
 /// The bytes of a segment in the mean, of a sender that is held by its window alone and cuts a
-/// segment at its end as kernels do. What it sends waits in a queue that drains by 1,000 bytes a
-/// millisecond.
-fn mean_of_held(scale: u8, mss: u32) -> u32 {
+/// segment at its end as kernels do. What it sends waits in a queue of which `rate` bytes leave in
+/// a millisecond, segment by segment, and 15 ms of that are what should wait.
+fn mean_of_held(scale: u8, mss: u32, rate: u32) -> u32 {
     const MILLISECONDS: u32 = 1_000;
+    const HEADERS: u32 = 52;
     let mut scene = Scene::of(Hold::Full, scale, mss);
     scene.flows.set_assist(Assists::All);
     scene.send(FIRST);
     let (mut edge, mut segments, from) = (scene.local.0, 0, scene.local.0);
-    let mut drained = vec![from.minus(FIRST * MSS); TRIP.as_millis() as usize];
+    let (mut waiting, mut leaving) = (VecDeque::new(), VecDeque::new());
+    leaving.push_back((scene.now, from));
+    let (mut credit, mut busy) = (0, 0);
     for _ in 0..MILLISECONDS {
         for told in scene.said() {
             edge = told.ack.plus(told.window >> SCALE << scale);
@@ -242,26 +247,37 @@ fn mean_of_held(scale: u8, mss: u32) -> u32 {
             let (seq, len) = (scene.local.0, edge.beyond(scene.local.0).min(mss));
             scene.out(Flags::ACK, seq, &bytes(seq, len));
             (scene.local.0, segments) = (seq.plus(len), segments + 1);
+            waiting.push_back((len + HEADERS, scene.local.0));
         }
         scene.wait(Duration::from_millis(1));
-        drained.push(drained[drained.len() - 1].plus(1_000).min(scene.local.0));
-        if let Some(told) = scene.acknowledge(drained[drained.len() - TRIP.as_millis() as usize]) {
-            edge = told.ack.plus(told.window >> SCALE << scale);
+        credit += rate;
+        while let Some(&(len, end)) = waiting.front().filter(|(len, _)| *len <= credit) {
+            (credit, busy) = (credit - len, busy + len);
+            waiting.pop_front();
+            leaving.push_back((scene.now, end));
         }
-        let queued = scene.local.0.beyond(drained[drained.len() - 1]) as usize;
-        let entrance = Entrance { carried: 40_000, longest: TRIP, target: 12_000 };
+        credit = if waiting.is_empty() { 0 } else { credit };
+        while let Some(&(_, end)) = leaving.front().filter(|(at, _)| *at + TRIP <= scene.now) {
+            leaving.pop_front();
+            if let Some(told) = scene.acknowledge(end) {
+                edge = told.ack.plus(told.window >> SCALE << scale);
+            }
+        }
+        let queued = waiting.iter().map(|&(len, _)| len as usize).sum::<usize>();
+        let entrance = Entrance { carried: 40 * rate, longest: TRIP, target: 12 * rate };
         scene.flows.heed_entry(scene.now, queued == 0, || entrance, |_| queued);
     }
-    let said = scene.local.0.beyond(from);
-    assert!(said > (MILLISECONDS - 100) * 1_000, "it keeps the way busy: {said}");
-    said / segments
+    assert!(busy > (MILLISECONDS - 100) * rate, "it keeps the way busy: {busy}");
+    scene.local.0.beyond(from) / segments
 }
 
 #[test]
 fn a_sender_that_is_held_by_its_window_cuts_few_segments() {
-    for (scale, mss) in [(3, 1_000), (7, 1_000), (7, 1_368), (10, 1_368), (10, 1_340)] {
-        let mean = mean_of_held(scale, mss);
-        assert!(mean > mss - mss / 20, "scale {scale}: {mean} of {mss}");
+    for mss in [1_340, 1_368] {
+        for (scale, rate) in (0..=10).flat_map(|scale| [100, 520, 1_000].map(|it| (scale, it))) {
+            let mean = mean_of_held(scale, mss, rate);
+            assert!(mean > mss - mss / 8, "scale {scale}, rate {rate}: {mean} of {mss}");
+        }
     }
 }
 
