@@ -41,6 +41,11 @@ pub fn of(link: &str) -> Tariff {
     ask(link).unwrap_or_default()
 }
 
+/// Whether there may be somebody who knows: a system without the bus will not have one later.
+pub fn may_be_known() -> bool {
+    socket().exists()
+}
+
 fn ask(link: &str) -> Result<Tariff, CallError> {
     let mut bus = Bus::connect(&socket())?;
     let by_name = Method {

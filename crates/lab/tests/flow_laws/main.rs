@@ -195,6 +195,9 @@ fn what_once_broke_a_law_with_assist_does_not_any_more() {
         (4133, "the same, where the other side was short of memory too"),
         (200_105, "the same, and both ends broke it off"),
         (5837, "who had tried once waited as long as for a gap when the other end was heard again"),
+        (600_163, "who waited too short a time sent everything twice for good, two at a time"),
+        (505_555, "the same"),
+        (601_372, "a session's end was told with numbers before and far beyond what was expected"),
     ];
     for (seed, what) in seen {
         let plan = Plan { assists: true, ..Plan::new(seed) };

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use super::BUCKETS;
 use super::way::Way;
 use crate::blocks::Blocks;
 use crate::blocks::parcel::Parcel;
@@ -132,6 +133,20 @@ impl Lines {
         let taken = self.lines.iter_mut().find(stranded)?.pop()?;
         self.len -= 1;
         Some(taken)
+    }
+
+    /// The first place under the current keys that waits in any line, of each bucket.
+    pub fn firsts(&self) -> [Option<u32>; BUCKETS] {
+        let mut firsts = [None; BUCKETS];
+        let given = self.lines.iter().flat_map(|line| line.given.iter().map(|(given, _)| given));
+        for given in given.filter(|given| !given.is_earlier) {
+            let first = &mut firsts[usize::from(given.bucket)];
+            let is_before = |at: u32| given.sequence.wrapping_sub(at).cast_signed() < 0;
+            if first.is_none_or(is_before) {
+                *first = Some(given.sequence);
+            }
+        }
+        firsts
     }
 
     /// There are new keys: what waits has its place under those before. What had it under those

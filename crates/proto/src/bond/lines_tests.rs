@@ -49,6 +49,24 @@ fn a_path_gets_as_much_as_it_carries() {
 }
 
 #[test]
+fn what_waits_is_known_by_the_first_of_each_bucket() {
+    let mut lines = Lines::default();
+    let mut ways = [way(1, 8.0, 0), way(2, 8.0, 0)];
+    lines.settle(&mut ways);
+    let given = [(0, 0, u32::MAX), (1, 0, 1), (1, 7, 40), (0, 7, 41), (0, 9, 3)];
+    for (place, bucket, sequence) in given {
+        let is_earlier = bucket == 9;
+        let given = Given { bucket, is_earlier, ..packet(sequence) };
+        lines.push(&mut ways[place], given, bytes(&[0; 1_000]));
+    }
+    let firsts = lines.firsts();
+    assert_eq!(
+        [firsts[0], firsts[7], firsts[9], firsts[1]],
+        [Some(u32::MAX), Some(40), None, None]
+    );
+}
+
+#[test]
 fn a_line_has_a_longest() {
     let mut lines = Lines::default();
     let mut ways = [way(1, 8_000.0, 0), way(2, 8.0, 2_000)];

@@ -86,7 +86,7 @@ impl Scheduler {
                 ways.iter().any(|way| way.starves(now))
             }
             Self::Redundant => fastest(ways).is_some_and(|place| ways[place].starves(now)),
-            Self::Latency => nearest(ways, |_| true).is_some_and(|place| ways[place].starves(now)),
+            Self::Latency => self.gets_all(ways).is_some_and(|place| ways[place].starves(now)),
         }
     }
 
@@ -107,9 +107,23 @@ impl Scheduler {
             Self::Redundant => fastest(ways).filter(|&place| ways[place].starves(now)),
             Self::Loss => most_owed(ways, starves),
             Self::Rate => by_count(now, ways, len),
-            Self::Latency => nearest(ways, |_| true).filter(|&place| ways[place].starves(now)),
+            Self::Latency => self.gets_all(ways).filter(|&place| ways[place].starves(now)),
         };
         place.filter(|&place| ways[place].waiting + len <= LINE_BYTES_MAX)
+    }
+
+    /// The place of the path that alone gets what waits, whoever else has need; `None` where more
+    /// than one may.
+    pub fn gets_all(self, ways: &[Way]) -> Option<usize> {
+        match self {
+            Self::Latency => nearest(ways, |_| true),
+            Self::Earliest
+            | Self::Rtt
+            | Self::RoundRobin
+            | Self::Redundant
+            | Self::Loss
+            | Self::Rate => None,
+        }
     }
 
     /// Whether every path that has room gets a copy of what one gets.

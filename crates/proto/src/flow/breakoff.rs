@@ -122,12 +122,18 @@ impl Flow {
 
     /// Nobody will be there to hear what the local side expects next: it is reset at what it
     /// acknowledged last, and at what it may have received since without a word (RFC 9293, 3.8.6.3:
-    /// an acknowledgement may be put off; RFC 5961, 3.2: another number is none). Appends the
-    /// packets to `out`, each with where it ends.
+    /// an acknowledgement may be put off, or be on its way; RFC 5961, 3.2: another number is none).
+    /// Appends the packets to `out`, each with where it ends.
     pub(super) fn tell_it_is_over(&self, out: &mut Vec<u8>, packet_ends: &mut Vec<usize>) {
         let (flags, ends) = (Flags::RST.and(Flags::ACK), self.tuple.ends(Direction::In));
         let Side { acked, next, window, .. } = self.remote;
-        for seq in [Some(acked), Some(next).filter(|&next| next != acked)].into_iter().flatten() {
+        let said_to = match &self.phase {
+            Phase::Resumed(resumed) => resumed.said_to(),
+            Phase::Normal | Phase::Held(_) | Phase::Broken(_) => None,
+        };
+        let numbers = [acked, said_to.unwrap_or(acked), next];
+        let is_first = |&place: &usize| !numbers[..place].contains(&numbers[place]);
+        for seq in (0..numbers.len()).filter(is_first).map(|place| numbers[place]) {
             let (ack, timestamps) = (self.local.next, self.timestamps(Direction::In));
             Made { ends, seq, ack, flags, window, timestamps }.emit((&[], &[]), out);
             packet_ends.push(out.len());

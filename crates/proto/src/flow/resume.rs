@@ -9,6 +9,7 @@
 //! bytes follow those that are owed at the same pace, with no gap and no burst between. What gets
 //! no answer so many times is broken off at both ends.
 
+mod answers;
 pub(super) mod assist;
 mod recovery;
 
@@ -42,6 +43,8 @@ const RATE_MIN: u64 = 16_000;
 /// So many attempts count at most where the remote side answers that it has no room: that may go on
 /// for as long as it likes (RFC 9293, 3.8.6.1).
 const TRIES_SHUT: u8 = 5;
+/// What is waited stays doubled so often at most once something was answered.
+const DOUBLED_MAX: u8 = 4;
 
 /// What is being sent of a connection in its sender's place.
 #[derive(Debug)]
@@ -68,6 +71,9 @@ pub(super) struct Resumed {
     /// When the remote side was last heard, and up to where it had everything then.
     heard_at: Instant,
     heard_to: Seq,
+    /// The end of the last bytes that it sent: where the peer acknowledges ahead, an
+    /// acknowledgement alone has a number far beyond these.
+    said_to: Option<Seq>,
     /// How often it has said so without a word more, where it cannot say what it has beyond,
     repeats: u32,
     /// and up to where what was missing then leaves again, one segment after the other.
@@ -90,6 +96,9 @@ pub(super) struct Resumed {
     /// When what is in flight counts as lost.
     timeout: Option<Instant>,
     tries: u8,
+    /// How often the time that is waited was doubled since the round trip was measured: an answer
+    /// to what left twice does not say that it was long enough (Karn; RFC 6298, 5.5 to 5.7).
+    doubled: u8,
     /// When everything leaves again without that counting as a try.
     again_at: Option<Instant>,
     /// Up to where the local side was told that there is room.
@@ -439,90 +448,7 @@ impl Flow {
         self.cache.from(from).next().filter(|again| !from.is_before(again.seq))
     }
 
-    /// The remote side has answered: what that means for what is owed.
-    pub(super) fn hear(&mut self, now: Instant, segment: &Segment, packet: &[u8]) {
-        let acked = self.local.acked;
-        let mss = self.mss();
-        let rate = self.trip.rate();
-        let is_shut = !acked.is_before(self.remote.edge);
-        let says_no_more = segment.len == 0 && segment.flags == Flags::ACK && segment.ack == acked;
-        let is_blind = says_no_more && !self.has_sack();
-        if let Phase::Resumed(resumed) = &mut self.phase {
-            resumed.heard(now, acked, mss);
-            resumed.heed_marks(segment, acked, mss);
-            let rate = rate.filter(|_| resumed.assisted.is_some());
-            resumed.rate = rate.map_or(resumed.rate, |rate| rate.max(resumed.rate));
-            let sent_to = resumed.sent_to();
-            for (from, to) in segment.sacked(&InnerPacket::whole(packet)) {
-                if acked.is_before(to) && !sent_to.is_before(to) && from.is_before(to) {
-                    resumed.note_arrived(from, to);
-                }
-            }
-            resumed.find_losses(acked, mss);
-            if is_shut {
-                resumed.tries = resumed.tries.min(TRIES_SHUT);
-            }
-            let window = resumed.window.replace(segment.window).unwrap_or(segment.window);
-            if is_blind && window == segment.window {
-                resumed.heard_blindly(acked, mss);
-            }
-        }
-        if self.promised.is_some_and(|promised| !acked.is_before(promised)) {
-            self.promised = None;
-            self.is_settled |= !self.is_assisted();
-            if let Phase::Held(held) = &mut self.phase {
-                held.settled();
-            }
-        }
-        self.end_if_done();
-    }
-
-    /// What the local side is to hear in an acknowledgement's place; `None` when it hears that.
-    pub(super) fn tell(&mut self, now: Instant, is_bare: bool) -> Option<Told> {
-        if self.is_assisted() {
-            return self.tell_ahead(now, is_bare);
-        }
-        let (acked, room) = (self.local.acked, self.remote.edge);
-        let is_sent = match &self.phase {
-            Phase::Resumed(resumed) => !self.heads.is_empty() || acked.is_before(resumed.to),
-            Phase::Held(_) => true,
-            Phase::Normal | Phase::Broken(_) => false,
-        };
-        if is_sent && self.gives_up() {
-            // It was shown a closed window so as not to, and has to see it until there is news.
-            return Some(Told {
-                ack: self.answered_to(),
-                window: 0,
-                is_news: false,
-                is_own: false,
-            });
-        }
-        let promised = self.promised?;
-        let taken_in = match &mut self.phase {
-            Phase::Resumed(resumed) => acked.beyond(*resumed.first_heard.get_or_insert(acked)),
-            Phase::Normal | Phase::Held(_) | Phase::Broken(_) => 0,
-        };
-        let given = self.whole(taken_in);
-        let (edge, before) = match &mut self.phase {
-            Phase::Resumed(resumed) => {
-                let edge = promised.plus(resumed.ahead + given).min(room.max(promised));
-                let before = resumed.edge;
-                let edge = before.map_or(edge, |before| before.max(edge));
-                resumed.edge = Some(edge);
-                (edge, before)
-            }
-            Phase::Held(held) => {
-                let edge = held.edge().unwrap_or(promised);
-                (edge, Some(edge))
-            }
-            Phase::Normal | Phase::Broken(_) => return None, // nothing is promised then
-        };
-        let window = self.window(edge.beyond(promised));
-        let window_before = before.map(|before| self.window(before.beyond(promised)));
-        let is_news = window_before != Some(window);
-        Some(Told { ack: promised, window, is_news, is_own: false })
-    }
-
+    /// Nothing more is owed to anybody, and nothing is to be sent again: it goes on as it was.
     fn end_if_done(&mut self) {
         let Phase::Resumed(resumed) = &self.phase else { return };
         let done = resumed.assisted.is_none()
@@ -557,6 +483,7 @@ impl Resumed {
             is_reduced: false,
             heard_at: now,
             heard_to: from,
+            said_to: None,
             repeats: 0,
             recovers_to: None,
             window: None,
@@ -568,6 +495,7 @@ impl Resumed {
             timed: None,
             timeout: None,
             tries: 0,
+            doubled: 0,
             again_at: None,
             edge: None,
             ahead: 0,
@@ -581,6 +509,11 @@ impl Resumed {
     /// Up to where the local side was told that there is room, if it was.
     pub(super) const fn edge(&self) -> Option<Seq> {
         self.edge
+    }
+
+    /// The end of the last bytes that the remote side sent, if it sent any.
+    pub(super) const fn said_to(&self) -> Option<Seq> {
+        self.said_to
     }
 
     /// The first byte that is still to leave; `None` when all have.

@@ -18,7 +18,7 @@ use crate::bond::way::Way;
 use crate::error::DropReason;
 use crate::flow::live::Allowance;
 use crate::flow::priority::Level;
-use crate::flow::{self, Entrance};
+use crate::flow::{self, Entrance, clamp};
 use crate::outbox::REST;
 use crate::pack::Framing;
 use crate::path::congestion::{CREDIT, Controller};
@@ -74,12 +74,16 @@ impl Peer {
         if has_order {
             self.bond.order.note(cx.now, bucket, flow, packet.len());
         }
+        // A beginning that waits says already now how long segments may be, by whichever it leaves.
+        let beginning = clamp::place(view, packet.head).and_then(|tcp| self.clamped(tcp, &packet));
+        let packet = beginning.as_deref().map_or(packet, InnerPacket::whole);
         // What leaves again comes before what never left.
         let repairs = !self.lost.is_empty();
         let is_first = self.bond.entry.is_empty();
-        let Bond { scheduler, ways, far, .. } = &self.bond;
+        let Bond { scheduler, ways, far, lines, .. } = &self.bond;
         let copies = scheduler.copies() || far.copies();
-        if is_first && !repairs && !copies && scheduler.needs(cx.now, ways) {
+        let is_needed = scheduler.needs(cx.now, ways) && !lines.are_full();
+        if is_first && !repairs && !copies && is_needed {
             let sent = self.send_first(cx, bucket, packet, kept);
             self.heed_entry(cx.now);
             return sent;
@@ -97,6 +101,16 @@ impl Peer {
             self.serve_bond(cx);
         }
         Ok(())
+    }
+
+    /// The SYN `packet`, whose TCP header starts at `tcp`, with segments that fit each path that
+    /// carries a share; `None` where there is none.
+    fn clamped(&self, tcp: usize, packet: &InnerPacket<'_>) -> Option<Vec<u8>> {
+        let packet_max = self.least_room()? - frame::SEQUENCED_OVERHEAD;
+        let mut clamped = Vec::with_capacity(packet.len());
+        packet.copy_to(&mut clamped);
+        clamp::clamp(&mut clamped, tcp, packet_max);
+        Some(clamped)
     }
 
     /// Whether something may leave before all that waits: a part of what the paths carry may, or
@@ -251,9 +265,12 @@ impl Peer {
             return;
         }
         // Where nothing was given to a path yet, it will be when its turn comes.
-        let Bond { ways, entry, .. } = &self.bond;
-        let waits = |way: &&Way| way.is_open() && (!entry.is_empty() || way.waiting > 0);
-        let next_at = ways.iter().filter(waits).map(|way| way.next_at).min();
+        let Bond { scheduler, ways, entry, .. } = &self.bond;
+        let gets_all = scheduler.gets_all(ways);
+        let may_get = |place| !entry.is_empty() && gets_all.is_none_or(|all| all == place);
+        let waits =
+            |&(place, way): &(usize, &Way)| way.is_open() && (may_get(place) || way.waiting > 0);
+        let next_at = ways.iter().enumerate().filter(waits).map(|(_, way)| way.next_at).min();
         self.bond.due = next_at.map(|next_at| wakes_at(cx.now, next_at));
     }
 

@@ -3,12 +3,14 @@
 //! Each verb has a file, and a packet's way through it reads from top to bottom: `egress` (TUN to
 //! datagram), `ingress` (datagram to TUN), `connect` (a client's handshakes, on what its
 //! `connector` remembers), `links` (which path carries), `share` (which carry together), `bonding`
-//! (what leaves by which of them), `order` (and becomes a sequence again), `live` (what is of no
-//! use late), `standby` (those proven ahead), `spread` (which these are, and which of them carry),
-//! `trust` (what a link did), `moving` (paths come, are proven, and go), `retransmit` (what was
-//! lost, or on its way by one that died), `hold` (open connections while no path carries),
-//! `announce` (the gateway's addresses), `restart` (its sessions are lost), `rest` (nobody speaks
-//! for a day), `keepalive` (what a NAT needs), `timers`. State is changed here and nowhere above.
+//! (what leaves by which of them), `ways` (as the choice sees them), `company` (whose queues are
+//! one), `settings` (how to choose, at both ends), `order` (and becomes a sequence again), `live`
+//! (what is of no use late), `standby` (those proven ahead), `spread` (which these are, and which
+//! of them carry), `trust` (what a link did), `moving` (paths come, are proven, and go),
+//! `retransmit` (what was lost, or on its way by one that died), `hold` (open connections while no
+//! path carries), `announce` (the gateway's addresses), `restart` (its sessions are lost), `rest`
+//! (nobody speaks for a day), `keepalive` (what a NAT needs), `timers`. State is changed here and
+//! nowhere above.
 
 pub(crate) mod announce;
 mod bonding;

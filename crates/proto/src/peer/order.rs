@@ -4,11 +4,12 @@ use super::egress::Load;
 use super::epochs::Standing;
 use super::index::EpochId;
 use super::live::Came;
+use super::share::has_share;
 use super::{Context, Peer};
 use crate::bond::reorder::Taken;
 use crate::error::DropReason;
 use crate::outbox::REST;
-use crate::path::Health;
+use crate::path::{Health, Path};
 use crate::time::{Duration, Instant};
 use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
 use crate::wire::frame::{self, Frame};
@@ -129,7 +130,12 @@ impl Peer {
         let (Some(choice), Some(epoch)) = (self.paths.choose(), &self.epochs.current) else {
             return;
         };
-        let taken = |bucket| Frame::Ended { bucket, end: epoch.numbers.taken(bucket) };
+        // What was given to a path and has yet to leave is waited for.
+        let waiting = self.bond.lines.firsts();
+        let taken = |bucket| {
+            let first = waiting[usize::from(bucket)];
+            Frame::Ended { bucket, end: first.unwrap_or_else(|| epoch.numbers.taken(bucket)) }
+        };
         let ends = (0..=u8::MAX).filter(|&bucket| epoch.numbers.taken(bucket) > 0).map(taken);
         let ends: Vec<_> = ends.collect();
         for some in ends.chunks(ENDS_MAX) {
@@ -210,10 +216,15 @@ impl Peer {
         late.map_or(usual, |(_, hold)| hold.max(usual))
     }
 
-    /// The same where nothing came too late.
+    /// The same where nothing came too late. One that stands by, as a satellite's may, is not what
+    /// repairs come by.
     fn usual_gap_time(&self) -> Duration {
-        let trips = self.paths.iter().filter(|path| path.health == Health::Good);
-        let longest = trips.filter_map(|path| path.rtt.measured()).max().unwrap_or_default();
+        let good = || self.paths.iter().filter(|path| path.health == Health::Good);
+        let longest_of = |carries: fn(&&Path) -> bool| {
+            good().filter(carries).filter_map(|path| path.rtt.measured()).max()
+        };
+        let longest = longest_of(|path| has_share(path)).or_else(|| longest_of(|_| true));
+        let longest = longest.unwrap_or_default();
         (longest.mul_f64(HOLD_TRIPS) + HOLD_MIN).min(HOLD_MAX)
     }
 }

@@ -15,8 +15,8 @@ use crate::id::PathSerial;
 use crate::time::Duration;
 
 pub use emit::{
-    emit_first_header, emit_fragment_header, emit_ordered_header, emit_packet_header, emit_padding,
-    emit_retransmission_header, emit_sequenced_header,
+    emit_fragment_header, emit_packet_header, emit_padding, emit_retransmission_header,
+    emit_sequenced_header,
 };
 
 /// Type bytes.

@@ -4,8 +4,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::pair::{Datagram, Pair, packet};
-use rove_proto::node::PeerState;
+use crate::pair::{Datagram, Pair, bulk, links, packet};
+use rove_proto::bond::Mode;
+use rove_proto::node::{Command, PeerState};
 use rove_proto::time::{Duration, Instant};
 
 /// A pair between which packets of 1,400 bytes travel whole.
@@ -130,4 +131,37 @@ fn a_path_that_shrinks_is_measured_anew_and_one_that_grows_again_is_found_out() 
         pieces(&mut pair, |_| false);
     }
     assert_eq!(mtu(&pair), 1_452, "looked at again within a minute");
+}
+
+/// The packet that begins a connection from this port and would have segments of 8,960 bytes, with
+/// so much of what it has to say.
+fn beginning(port: u16, payload: usize) -> Vec<u8> {
+    let mut packet = packet(20 + 24 + payload, false);
+    packet[9] = 6;
+    packet[20..22].copy_from_slice(&port.to_be_bytes());
+    packet[22..24].copy_from_slice(&443_u16.to_be_bytes());
+    (packet[32], packet[33]) = (6 << 4, 2);
+    packet[40..44].copy_from_slice(&[2, 4, 0x23, 0x00]);
+    packet
+}
+
+#[test]
+fn a_beginning_that_waits_is_told_how_long_segments_may_be_as_well() {
+    let mut pair = Pair::up();
+    pair.tell_client(links(&[[203, 0, 113, 5], [192, 0, 2, 130]]));
+    pair.tell_client(Command::SetMode(Mode::Full));
+    pair.run(Duration::from_millis(500));
+    pair.send(&beginning(1, 0)); // waits for nobody
+    pair.send(&beginning(2, 100));
+    (0..200).for_each(|number| pair.send(&bulk::packet(number, false)));
+    pair.send(&beginning(3, 100)); // behind others
+    pair.run(Duration::from_millis(500));
+    let begins = |packet: &&Vec<u8>| packet[9] == 6;
+    let packets = pair.gateway_inner.iter().map(|(_, packet)| packet);
+    let told = packets.filter(begins).map(|packet| u16::from_be_bytes([packet[42], packet[43]]));
+    let told: Vec<u16> = told.collect();
+    assert!(
+        told.len() == 3 && told[0] < 1_460 && told.iter().all(|&mss| mss == told[0]),
+        "{told:?}"
+    );
 }

@@ -93,20 +93,27 @@ fn run(
         notify(&[sd_notify::NotifyState::Stopping]);
         ended
     };
-    run().map_err(|error| match kill_switch(home) {
+    run().map_err(|error| match left_behind(home).map(|left| left.kill_switch) {
         // Else nobody would know why the network is gone.
         Ok(true) => anyhow!("{error:#}; the kill switch stands: `rove down` lifts it"),
         Ok(false) | Err(_) => error,
     })
 }
 
-/// Whether a kill switch stands, by the journal of a client that may run or not.
-fn kill_switch(home: &Home) -> Result<bool> {
+/// What a client changed in the network that stands, by its journal.
+struct Left {
+    kill_switch: bool,
+    rest: bool,
+}
+
+/// What stands of what a client changed that may run or not.
+fn left_behind(home: &Home) -> Result<Left> {
     let state = home.state(Role::Client);
-    match state.try_exists() {
-        Ok(false) => Ok(false),
-        Ok(true) | Err(_) => Ok(Applier::open(Places::usual(&state))?.kill_switch_stands()),
+    if matches!(state.try_exists(), Ok(false)) {
+        return Ok(Left { kill_switch: false, rest: false });
     }
+    let applier = Applier::open(Places::usual(&state))?;
+    Ok(Left { kill_switch: applier.kill_switch_stands(), rest: applier.has_leftovers() })
 }
 
 /// The file's values, overruled by the command line's.
@@ -351,8 +358,13 @@ fn portals(status: &Value) -> String {
 
 /// The status of a client that does not run.
 fn not_running(home: &Home) -> Value {
-    let stands = kill_switch(home);
+    let left = left_behind(home);
+    let stands = left.as_ref().map(|left| left.kill_switch);
     let doing = match (&stands, home.other()) {
+        (Ok(false), _) if left.as_ref().is_ok_and(|left| left.rest) => {
+            "down; a process that was killed left routes and rules: `rove up`, or `rove down`"
+                .into()
+        }
         (Ok(true), _) => "down; the kill switch lets nothing out: `rove up`, or `rove down`".into(),
         (Err(error), _) => format!("down; whether a kill switch stands is not known: {error:#}"),
         (Ok(false), Some(other)) => format!("down: connect with `rove up`; {other}"),

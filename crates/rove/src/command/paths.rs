@@ -53,7 +53,8 @@ fn watch(home: &Home, args: PathsArgs) -> Result<()> {
 
 fn shown(home: &Home, json: bool) -> Result<String> {
     let reply = match control::ask(&home.socket(Role::Client)?, &Request::Paths) {
-        Err(AskError::NotRunning) => json!([]),
+        Err(AskError::NotRunning) if json => json!([]),
+        Err(AskError::NotRunning) => return Ok("not up: connect with `rove up`\n".to_owned()),
         reply => reply?,
     };
     Ok(if json {

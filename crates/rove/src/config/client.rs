@@ -153,14 +153,15 @@ impl ClientConfig {
 
 impl ClientConfig {
     /// What is written and does nothing, and the cure.
-    pub fn idle(&self) -> Option<String> {
+    pub fn idle(&self) -> Vec<String> {
         let (mode, full) = (self.paths.mode, LinkMode::Full);
-        (mode != full && !self.qos.low_latency.is_empty()).then(|| {
+        let early = (mode != full && !self.qos.low_latency.is_empty()).then(|| {
             format!(
                 "[qos] low_latency does nothing with mode {mode}: `rove set mode {full}`, or leave \
                  it out"
             )
-        })
+        });
+        self.paths.all_idle().chain(early).collect()
     }
 }
 

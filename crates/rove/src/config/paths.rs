@@ -162,6 +162,19 @@ impl PathsConfig {
         Spread { manager, subflows: self.subflows.0 }
     }
 
+    /// Of each that is other than usual and does nothing why, and the cure.
+    pub(super) fn all_idle(&self) -> impl Iterator<Item = String> {
+        let usual = Self::default();
+        let unusual = [
+            ("scheduler", self.scheduler != usual.scheduler),
+            ("recovery", self.recovery != usual.recovery),
+            ("manager", self.manager != usual.manager),
+            ("subflows", self.subflows != usual.subflows),
+        ];
+        let unusual = unusual.into_iter().filter(|(_, is_unusual)| *is_unusual);
+        unusual.filter_map(|(setting, _)| self.idle(setting))
+    }
+
     /// Why `setting`, of how links carry together, does nothing now, and the cure.
     pub fn idle(&self, setting: &str) -> Option<String> {
         let (mode, full) = (self.mode, LinkMode::Full);

@@ -321,7 +321,7 @@ fn what_carries_datagrams() {
 fn what_is_wanted_early_in_vain_is_told_of() {
     let idle = |mode: &str, list: &str| {
         let text = format!("[paths]\nmode = \"{mode}\"\n[qos]\nlow_latency = {list}\n");
-        client(&text).unwrap().idle()
+        client(&text).unwrap().idle().pop()
     };
     for mode in ["backup", "single"] {
         let says = idle(mode, "[\"192.0.2.7:27015\"]").unwrap();
@@ -332,6 +332,22 @@ fn what_is_wanted_early_in_vain_is_told_of() {
         assert_eq!(idle(mode, "[]"), None);
     }
     assert_eq!(idle("full", "[\"192.0.2.7:27015\"]"), None);
+}
+
+#[test]
+fn how_links_carry_together_is_told_of_where_they_do_not() {
+    let written =
+        "scheduler = \"rtt\"\nrecovery = \"latency\"\nmanager = \"full-mesh\"\nsubflows = 2\n";
+    let idle = |rest: &str| client(&format!("[paths]\n{written}{rest}\n")).unwrap().idle();
+    assert_eq!(idle(""), Vec::<String>::new());
+    let names = |idle: &[String]| -> Vec<String> {
+        idle.iter().map(|said| said.split(' ').next().unwrap().to_owned()).collect()
+    };
+    let backup = idle("mode = \"backup\"");
+    assert_eq!(names(&backup), ["scheduler", "recovery", "manager", "subflows"]);
+    assert_eq!(backup[0], "scheduler does nothing with mode backup: `rove set mode full`");
+    assert_eq!(names(&idle("transport = \"mptcp\"")), ["scheduler", "recovery", "subflows"]);
+    assert_eq!(client("[paths]\nmode = \"backup\"\n").unwrap().idle(), Vec::<String>::new());
 }
 
 #[test]

@@ -33,6 +33,9 @@ const HOLD: Duration = Duration::from_secs(2);
 const HOLD_MAX: Duration = Duration::from_secs(32);
 /// Losses are forgotten after this time without one.
 const STEADY: Duration = Duration::from_secs(60);
+/// Network managers add so much to the metric of a link by which they do not reach the Internet: it
+/// is taken away again. A metric that is worse by less is after [`STEADY`] what somebody wants.
+const PENALTY: u32 = 20_000;
 /// Links that are remembered, present or not; beyond these, others are ranked without a past.
 const LINKS_MAX: usize = 64;
 
@@ -114,6 +117,8 @@ struct Past {
     signal: Option<i8>,
     /// The best metric that its route had since it is there.
     best: Option<u32>,
+    /// The worse one that it has now, and since when.
+    worse: Option<(u32, Instant)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,7 +148,7 @@ impl Ranking {
         };
         self.links = links.iter().filter(stays).map(|link| (link.index, link.clone())).collect();
         for link in self.links.values() {
-            let is_sound = metric(link).is_some() && !self.is_leaving(link);
+            let is_sound = metric(link).is_some() && !self.is_leaving(link, now);
             if !self.pasts.contains_key(&link.name) && self.pasts.len() < LINKS_MAX {
                 self.pasts.insert(link.name.clone(), Past::new(now));
             }
@@ -188,7 +193,7 @@ impl Ranking {
                 signal: self.pasts.get(&link.name).and_then(|past| past.signal),
                 terms,
                 usage,
-                is_going: self.is_going(link),
+                is_going: self.is_going(link, now),
             }
         };
         let mut order: Vec<Ranked> = self.links.values().map(place).collect();
@@ -211,7 +216,8 @@ impl Ranking {
             Presence::Sound { held_until, .. } => held_until.filter(|until| *until > now),
             Presence::Lost { .. } => None,
         };
-        self.pasts.values().filter_map(held).min()
+        let leaves = |past: &Past| past.worse_until().filter(|until| *until > now);
+        self.pasts.values().flat_map(|past| [held(past), leaves(past)]).flatten().min()
     }
 
     /// The links whose signal matters, by index: Wi-Fi that is or would be preferred to another
@@ -235,7 +241,7 @@ impl Ranking {
         let past = self.pasts.get(&link.name);
         if metric(link).is_none() {
             Standing::NoRoute
-        } else if self.is_leaving(link) {
+        } else if self.is_leaving(link, now) {
             Standing::Leaving
         } else if past.is_some_and(|past| past.strength != Strength::Good) {
             Standing::Weak
@@ -247,18 +253,19 @@ impl Ranking {
     }
 
     /// Whether it will go: that was announced, or the kernel had a way out by it and has none.
-    fn is_going(&self, link: &Link) -> bool {
+    fn is_going(&self, link: &Link, now: Instant) -> bool {
         let had_way_out = || self.pasts.get(&link.name).is_some_and(|past| past.best.is_some());
-        self.is_leaving(link) || (metric(link).is_none() && had_way_out())
+        self.is_leaving(link, now) || (metric(link).is_none() && had_way_out())
     }
 
     /// Whether the network or the kernel announced that it will go, see [`Standing::Leaving`].
-    fn is_leaving(&self, link: &Link) -> bool {
-        let best = self.pasts.get(&link.name).and_then(|past| past.best);
+    fn is_leaving(&self, link: &Link, now: Instant) -> bool {
+        let past = self.pasts.get(&link.name);
         let others = self.links.values().filter(|other| other.index != link.index);
         let others = others.filter_map(metric).min();
         let fell_behind = metric(link).is_some_and(|metric| {
-            best.is_some_and(|best| best < metric) && others.is_some_and(|other| other < metric)
+            past.is_some_and(|past| past.is_worse(metric, now))
+                && others.is_some_and(|other| other < metric)
         });
         link.deprecated || link.dormant || fell_behind
     }
@@ -268,12 +275,13 @@ impl Past {
     /// Of a link that was never sound, and so never lost.
     const fn new(now: Instant) -> Self {
         let presence = Presence::Lost { since: now };
-        Self { presence, losses: 0, strength: Strength::Good, signal: None, best: None }
+        let (strength, signal) = (Strength::Good, None);
+        Self { presence, losses: 0, strength, signal, best: None, worse: None }
     }
 
     /// The link is there.
     fn note(&mut self, metric: Option<u32>, is_sound: bool, now: Instant) {
-        self.best = self.best.into_iter().chain(metric).min();
+        self.note_metric(metric, now);
         match self.presence {
             Presence::Sound { since, .. } if !is_sound => {
                 let is_steady = now.saturating_duration_since(since) >= STEADY;
@@ -294,7 +302,35 @@ impl Past {
     /// The link is not there any more: when it is, it begins anew.
     fn lose(&mut self, now: Instant) {
         self.note(None, false, now);
-        self.best = None;
+        (self.best, self.worse) = (None, None);
+    }
+
+    fn note_metric(&mut self, metric: Option<u32>, now: Instant) {
+        if let Some((own, _)) = self.worse
+            && !self.is_worse(own, now)
+        {
+            (self.best, self.worse) = (Some(own), None);
+        }
+        let Some(metric) = metric else { return };
+        if !self.is_worse(metric, now) {
+            (self.best, self.worse) = (Some(metric), None);
+        } else if self.worse.is_none_or(|(worse, _)| worse != metric) {
+            self.worse = Some((metric, now));
+        }
+    }
+
+    /// Whether such a metric is worse than its own.
+    fn is_worse(&self, metric: u32, now: Instant) -> bool {
+        let is_meant = self.worse.is_some_and(|(worse, _)| worse == metric)
+            && self.worse_until().is_some_and(|until| until <= now);
+        self.best.is_some_and(|best| best < metric && !is_meant)
+    }
+
+    /// When the worse metric that it has is its own.
+    fn worse_until(&self) -> Option<Instant> {
+        let (worse, since) = self.worse?;
+        let is_penalty = self.best.is_some_and(|best| worse.saturating_sub(best) >= PENALTY);
+        (!is_penalty).then(|| since + STEADY)
     }
 
     fn is_held(&self, now: Instant) -> bool {

@@ -184,6 +184,13 @@ fn a_metric_counts_against_another_links_alone() {
     assert_eq!(course.standing(CABLE), Standing::Sound, "there is no other");
     course.links(&[link(CABLE, Some(700)), link(WIFI, Some(600))]);
     assert_eq!(course.standing(CABLE), Standing::Leaving);
+    let own = course.now + STEADY;
+    course.after(3.0);
+    assert_eq!(course.ranking.due(course.now), Some(own));
+    assert_eq!(course.after(56.0).standing(CABLE), Standing::Leaving);
+    assert_eq!(course.after(1.0).standing(CABLE), Standing::Sound, "it is meant so");
+    course.links(&[link(CABLE, Some(800)), link(WIFI, Some(600))]);
+    assert_eq!(course.after(5.0).standing(CABLE), Standing::Leaving, "and is worse again");
     let mut course = Course::new(&[link(CABLE, Some(700)), link(WIFI, Some(600))]);
     assert_eq!(course.order(), [CABLE, WIFI], "it always was so");
     course.links(&[link(CABLE, Some(700)), link(WIFI, Some(600))]);

@@ -205,7 +205,10 @@ fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
     let carrying = peer.paths.iter().filter(|path| carries_data(path));
     let heard = carrying.filter_map(|path| path.heard_at).max();
     let heard = heard.map(|at| now.saturating_since(at));
-    let ago = heard.map_or_else(|| "never heard".to_owned(), |heard| format!("{heard:.0?} ago"));
+    let ago = heard.map_or_else(
+        || "not proven yet".to_owned(),
+        |heard| format!("last proven {heard:.0?} ago"),
+    );
     match peer.state {
         PeerState::Unestablished => match refused {
             Some(why) if peer.handshaking => format!("asking the gateway again: {why}"),
@@ -231,7 +234,7 @@ fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
             (_, Some(heard)) => format!("idle, last proven {} ago", seconds(heard)),
             (_, None) => "up, not proven yet".into(),
         },
-        PeerState::Moving => format!("moving to another address, last proven {ago}"),
+        PeerState::Moving => format!("moving to another address, {ago}"),
         PeerState::Suspended => match heard {
             Some(heard) => {
                 let search = around.search.says();

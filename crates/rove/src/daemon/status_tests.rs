@@ -134,7 +134,7 @@ fn what_is_not_up_does_not_carry() {
     for (state, paths, refused, expected) in [
         (PeerState::Unestablished, fresh(), None, "asking the gateway at 3 addresses"),
         (PeerState::Moving, fresh(), None, "moving to another address, last proven 3s ago"),
-        (PeerState::Moving, Vec::new(), None, "moving to another address, last proven never"),
+        (PeerState::Moving, Vec::new(), None, "moving to another address, not proven yet"),
         (
             PeerState::Suspended,
             fresh(),

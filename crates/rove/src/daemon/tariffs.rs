@@ -1,8 +1,8 @@
 //! What the host's network manager knows of links, asked in a thread of its own: a bus and the
 //! programs behind it take their time.
 //!
-//! Asked when the links change, and every minute while there is one of which something is known:
-//! that a modem roams changes without a change of links.
+//! Asked when the links change, and every minute where there is somebody to ask: that a modem roams
+//! or somebody calls a network metered changes without a change of links.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::SyncSender;
@@ -54,5 +54,5 @@ fn look(links: &[String], known: &mut BTreeMap<String, Tariff>, to: &SyncSender<
         return Again::End;
     }
     *known = told;
-    if known.is_empty() { Again::Never } else { Again::After(EVERY) }
+    if tariff::may_be_known() { Again::After(EVERY) } else { Again::Never }
 }

@@ -3,7 +3,8 @@
 
 use super::assist::Assisted;
 use super::{
-    BURST, RANGES_MAX, RATE_MIN, REORDERED_MAX, Resumed, TIMEOUT_MAX, TIMEOUT_MIN, to_nanos,
+    BURST, DOUBLED_MAX, RANGES_MAX, RATE_MIN, REORDERED_MAX, Resumed, TIMEOUT_MAX, TIMEOUT_MIN,
+    to_nanos,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::Seq;
@@ -60,9 +61,10 @@ impl Resumed {
         }
     }
 
-    /// Equation 4.10: twice the round trip, and twice as long with each try.
+    /// Equation 4.10: twice the round trip, and twice as long with each try until that is measured
+    /// again.
     pub(super) fn patience(&self) -> Duration {
-        (self.answer_time() * (1 << self.tries.min(10))).min(TIMEOUT_MAX)
+        (self.answer_time() * (1 << self.doubled.min(10))).min(TIMEOUT_MAX)
     }
 
     /// How long an answer takes at most where nothing is lost, or the tunnel fills the gap.
@@ -79,6 +81,7 @@ impl Resumed {
     /// again may be lost again.
     pub(super) fn time_out(&mut self, now: Instant, acked: Seq, mss: u32) {
         self.tries += 1;
+        self.doubled = self.doubled.saturating_add(1);
         self.begin_again(now, acked);
         self.reduce(mss);
         self.timeout = Some(now + self.patience());
@@ -110,7 +113,7 @@ impl Resumed {
     fn measure(&mut self, now: Instant, acked: Seq) {
         let Some((_, at)) = self.timed.filter(|&(end, _)| !acked.is_before(end)) else { return };
         self.trip = now.saturating_since(at).max(self.trip / 2).max(self.trip_min);
-        self.timed = None;
+        (self.timed, self.doubled) = (None, 0);
     }
 
     /// Up to where anything has left since: the local side's own bytes behind that included.
@@ -155,6 +158,7 @@ impl Resumed {
             self.seen = self.seen.max(acked);
             self.repeats = 0;
             self.tries = 0;
+            self.doubled = self.doubled.min(DOUBLED_MAX);
             self.again_at = None;
             self.measure(now, acked);
             self.grow(progress, mss);

@@ -89,14 +89,14 @@ pub fn emit_sequenced_header(out: &mut Vec<u8>, bucket: u8, sequence: u32) {
 }
 
 /// Appends what precedes an ordered inner packet, whose bytes follow.
-pub fn emit_ordered_header(out: &mut Vec<u8>, bucket: u8, sequence: u32) {
+fn emit_ordered_header(out: &mut Vec<u8>, bucket: u8, sequence: u32) {
     out.extend_from_slice(&[kind::ORDERED, bucket]);
     out.extend_from_slice(&sequence.to_be_bytes());
 }
 
 /// Appends what precedes the first ordered inner packet of a sequence that follows another, whose
 /// bytes follow.
-pub fn emit_first_header(out: &mut Vec<u8>, bucket: u8, epoch: u16, end: u16) {
+fn emit_first_header(out: &mut Vec<u8>, bucket: u8, epoch: u16, end: u16) {
     out.extend_from_slice(&[kind::FIRST, bucket]);
     out.extend_from_slice(&epoch.to_be_bytes());
     out.extend_from_slice(&end.to_be_bytes());

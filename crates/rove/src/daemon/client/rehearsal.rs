@@ -126,7 +126,10 @@ impl Client<'_> {
         }
         let Some(link) = self.ranked.iter().find(|ranked| ranked.link.name == unplug) else {
             let names: Vec<_> = self.ranked.iter().map(|r| r.link.name.as_str()).collect();
-            bail!("no link {unplug} is in use: there are {}", names.join(", "));
+            match names.as_slice() {
+                [] => bail!("no link {unplug} is in use, and no other"),
+                names => bail!("no link {unplug} is in use: there are {}", names.join(", ")),
+            }
         };
         if !is_forced && !self.carries_without(&link.link)? {
             bail!(

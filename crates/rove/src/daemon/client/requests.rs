@@ -168,7 +168,7 @@ impl Client<'_> {
 
     /// Tells in the log what is configured and does nothing.
     fn warn_of_idle(&self) {
-        if let Some(warning) = self.config.idle() {
+        for warning in self.config.idle() {
             tracing::warn!("{warning}");
         }
     }
