@@ -126,9 +126,14 @@ fn a_killed_client_leaves_nothing_after_its_next_start() {
         let client = lab.start("client", "up --foreground");
         wait_until("it carries", || lab.log("client").contains("up: 10.77.0.2"));
         client.kill();
+        let left =
+            "down; a process that was killed left routes and rules: `rove up`, or `rove down`";
+        let status = || lab.rove("client", "status").ok();
+        assert!(status().contains(left), "{}", status());
         assert_eq!(lab.rove("client", "down").ok(), "down\n");
         assert_eq!(lab.state_of("client"), before);
         assert_eq!(lab.rove("client", "down").ok(), "not up\n");
+        assert!(!status().contains(left), "{}", status());
     });
 }
 
