@@ -41,7 +41,7 @@ pub fn of(link: &str) -> Tariff {
     ask(link).unwrap_or_default()
 }
 
-/// Whether there may be somebody who knows: a system without the bus will not have one later.
+/// Whether there is a bus, and so may be somebody on it who will know what nobody knows yet.
 pub fn may_be_known() -> bool {
     socket().exists()
 }

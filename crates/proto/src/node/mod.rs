@@ -207,11 +207,10 @@ impl Node {
         self.peers.get_mut(slot.0 as usize)?.as_mut()?.current_epoch()
     }
 
-    /// The open connections of the session with `peer`: for tests of what they are told.
+    /// The session with `peer`: for tests of what it knows and tells nobody.
     #[cfg(test)]
-    pub(crate) fn flows_of(&self, peer: PeerKey) -> Option<&crate::flow::Flows> {
-        let slot = *self.by_key.get(&peer)?;
-        self.peer(slot).map(Peer::flows)
+    pub(crate) fn session_with(&self, peer: PeerKey) -> Option<&Peer> {
+        self.peer(*self.by_key.get(&peer)?)
     }
 
     /// Every peer, in the order of their keys.

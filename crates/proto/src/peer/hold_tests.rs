@@ -17,7 +17,7 @@ fn both_ends_know_by_which_networks_the_client_went() {
         let present = Some((IpAddr::from(address), DELAY * 2));
         let (client, gateway) = (pair.client_key, pair.gateway_key);
         for (node, peer) in [(&mut pair.client, gateway), (&mut pair.gateway, client)] {
-            assert_eq!(node.flows_of(peer).unwrap().networks(), (present, before));
+            assert_eq!(node.session_with(peer).unwrap().flows().networks(), (present, before));
         }
         // A silence is not another network.
         pair.filter = Box::new(|_| false);

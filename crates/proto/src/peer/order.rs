@@ -228,3 +228,7 @@ impl Peer {
         (longest.mul_f64(HOLD_TRIPS) + HOLD_MIN).min(HOLD_MAX)
     }
 }
+
+#[cfg(test)]
+#[path = "order_tests.rs"]
+mod tests;

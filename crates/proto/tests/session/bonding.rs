@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use crate::pair::bulk::{arrived, flow, packet};
+use crate::pair::bulk::{self, arrived, flow, packet};
 use crate::pair::{self, Datagram, Nat, Pair, links, udp};
 use rove_proto::bond::codel::Bound;
 use rove_proto::bond::scheduler::Scheduler;
@@ -35,12 +35,7 @@ fn new(addresses: &[[u8; 4]]) -> Pair {
 
 /// The same, when it is known how much they carry.
 fn bonded(addresses: &[[u8; 4]]) -> Pair {
-    let mut pair = new(addresses);
-    flow(&mut pair, 0..4_000);
-    pair.run(ms(200));
-    pair.client_inner.clear();
-    pair.gateway_inner.clear();
-    pair
+    bulk::bonded(Pair::up(), addresses)
 }
 
 /// Counts datagrams that are long by the client's address, up and down.

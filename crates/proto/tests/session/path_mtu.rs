@@ -4,9 +4,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::pair::{Datagram, Pair, bulk, links, packet};
-use rove_proto::bond::Mode;
-use rove_proto::node::{Command, PeerState};
+use crate::pair::{Datagram, Pair, bulk, packet};
+use rove_proto::node::PeerState;
 use rove_proto::time::{Duration, Instant};
 
 /// A pair between which packets of 1,400 bytes travel whole.
@@ -147,10 +146,7 @@ fn beginning(port: u16, payload: usize) -> Vec<u8> {
 
 #[test]
 fn a_beginning_that_waits_is_told_how_long_segments_may_be_as_well() {
-    let mut pair = Pair::up();
-    pair.tell_client(links(&[[203, 0, 113, 5], [192, 0, 2, 130]]));
-    pair.tell_client(Command::SetMode(Mode::Full));
-    pair.run(Duration::from_millis(500));
+    let mut pair = bulk::bonded(Pair::up(), &[[203, 0, 113, 5], [192, 0, 2, 130]]);
     pair.send(&beginning(1, 0)); // waits for nobody
     pair.send(&beginning(2, 100));
     (0..200).for_each(|number| pair.send(&bulk::packet(number, false)));

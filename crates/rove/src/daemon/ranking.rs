@@ -115,7 +115,7 @@ struct Past {
     losses: u32,
     strength: Strength,
     signal: Option<i8>,
-    /// The best metric that its route had since it is there.
+    /// Its route's own metric: the best since it is there, or what it was for long enough since.
     best: Option<u32>,
     /// The worse one that it has now, and since when.
     worse: Option<(u32, Instant)>,

@@ -1,7 +1,7 @@
 //! What the host's network manager knows of links, asked in a thread of its own: a bus and the
 //! programs behind it take their time.
 //!
-//! Asked when the links change, and every minute where there is somebody to ask: that a modem roams
+//! Asked when the links change, and every minute where there is a bus to ask by: that a modem roams
 //! or somebody calls a network metered changes without a change of links.
 
 use std::collections::BTreeMap;

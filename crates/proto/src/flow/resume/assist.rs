@@ -27,6 +27,8 @@
 //! The local side is shown that much room and no more. It is shown less than the remote side gave
 //! once, when this begins, with nothing outstanding, as when a window is closed over an outage.
 
+use std::ops::RangeInclusive;
+
 use super::super::classify::Class;
 use super::super::memory::Memory;
 use super::super::tcp::{Flow, Phase, State};
@@ -50,7 +52,7 @@ const CARRIED_GAIN: u32 = 3;
 const GRANTS: u32 = 4;
 /// A part is so many segments at least: the number of these that fits best into what a scaled
 /// window can say.
-const GRANT_SEGMENTS: std::ops::RangeInclusive<u32> = 2..=4;
+const GRANT_SEGMENTS: RangeInclusive<u32> = 2..=4;
 /// Headers of a segment that waits at the entry: IPv6, TCP, options.
 const HEADERS_MAX: u32 = 100;
 /// So many segments fewer than there is room for may be told of, and no more than such a part of
@@ -264,17 +266,17 @@ impl Flow {
         let queue = self.local.next.plus(assisted.queue_max.saturating_sub(assisted.queued));
         let flight = self.local.acked.plus(self.flight_allowed()).min(self.remote.edge);
         let edge = before.max(self.whole_to(ack, flight.min(queue)).min(self.remote.edge)).max(ack);
-        let is_little = edge.beyond(before) < self.grant(assisted);
+        let is_little = edge.beyond(before) < self.grant(assisted.queue_max);
         let is_held = is_little && queue.is_before(flight) && assisted.queued >= self.mss();
         if is_held { before.max(ack) } else { edge }
     }
 
-    /// Bytes of room of which the local side is told at once, at least, where what waits at the
-    /// entry limits it.
-    fn grant(&self, assisted: &Assisted) -> u32 {
+    /// Bytes of room of which the local side is told at once, at least, where it is limited by how
+    /// many may wait at the entry.
+    fn grant(&self, queue_max: u32) -> u32 {
         let unit = 1 << self.remote.scale;
         let whole = self.grant_segments() * self.mss();
-        (assisted.queue_max / GRANTS).max(whole / unit * unit)
+        (queue_max / GRANTS).max(whole / unit * unit)
     }
 
     /// Segments of a part at least. Linux scales by 2^10 where receivers may have 32 MB: of a
@@ -286,8 +288,8 @@ impl Flow {
 
     /// Up to where there is room for whole segments of what follows, to `opened` or a few less: of
     /// those that a scaled window can say the one by which the last segment is the least short. A
-    /// sender that is held by its window cuts a segment there, and each costs a packet. Of less
-    /// than one segment it makes nothing.
+    /// sender that is held by its window cuts a segment there, and each costs a packet. Of room
+    /// for less than one it makes nothing: where none of them says that much, all there is is told.
     fn whole_to(&self, ack: Seq, opened: Seq) -> Seq {
         let (next, mss, unit) = (self.local.next, self.mss(), 1_u32 << self.remote.scale);
         let most = opened.beyond(next) / mss;
@@ -327,13 +329,14 @@ impl Flow {
         entrance: Entrance,
     ) -> bool {
         let (next, mss) = (self.local.next, self.mss());
-        let target = entrance.target.max((self.grant_segments() + 1) * (mss + HEADERS_MAX));
-        let entrance = Entrance { target, ..entrance };
+        // While a part of it is said the last segment of the one before may still wait.
+        let least = (self.grant_segments() + 1) * (mss + HEADERS_MAX);
+        let entrance = Entrance { target: entrance.target.max(least), ..entrance };
         let Phase::Resumed(resumed) = &mut self.phase else { return false };
         let Some(assisted) = &mut resumed.assisted else { return false };
         assisted.heed(queued, entrance);
         if !next.is_before(assisted.mark) {
-            assisted.adapt(target, mss);
+            assisted.adapt(entrance.target, mss);
             assisted.mark = resumed.edge.unwrap_or(next).max(next.plus(1));
         }
         let (queue_max, is_recorded) = (assisted.queue_max, assisted.is_recorded);
@@ -342,8 +345,7 @@ impl Flow {
             return false; // it has enough
         }
         let given = self.assisted_edge(self.answered_to()).beyond(before);
-        let least = self.assisted().map_or(0, |(_, assisted)| self.grant(assisted));
-        let is_told = given > 0 && (queued < mss || given >= least);
+        let is_told = given > 0 && (queued < mss || given >= self.grant(queue_max));
         if is_told {
             self.tell_by(now);
         }

@@ -228,7 +228,7 @@ fn a_full_entry_gives_no_room_and_an_empty_one_does() {
 
 /// The bytes of a segment in the mean, of a sender that is held by its window alone and cuts a
 /// segment at its end as kernels do. What it sends waits in a queue of which `rate` bytes leave in
-/// a millisecond, segment by segment, and 15 ms of that are what should wait.
+/// a millisecond, segment by segment, and 12 ms of that are what should wait.
 fn mean_of_held(scale: u8, mss: u32, rate: u32) -> u32 {
     const MILLISECONDS: u32 = 1_000;
     const HEADERS: u32 = 52;
@@ -273,10 +273,14 @@ fn mean_of_held(scale: u8, mss: u32, rate: u32) -> u32 {
 
 #[test]
 fn a_sender_that_is_held_by_its_window_cuts_few_segments() {
-    for mss in [1_340, 1_368] {
-        for (scale, rate) in (0..=10).flat_map(|scale| [100, 520, 1_000].map(|it| (scale, it))) {
+    let usual = (0..=10).flat_map(|scale| [(scale, 1_340), (scale, 1_368)]);
+    for (scale, mss) in usual.chain([(3, 1_000), (7, 1_000)]) {
+        for rate in [100, 520, 1_000] {
             let mean = mean_of_held(scale, mss, rate);
-            assert!(mean > mss - mss / 8, "scale {scale}, rate {rate}: {mean} of {mss}");
+            // A quarter of the queue is three segments once, of which 2^9 says two and a half.
+            let is_unlucky = (scale, mss, rate) == (9, 1_340, 1_000);
+            let cut = if is_unlucky { mss / 8 } else { mss / 20 };
+            assert!(mean > mss - cut, "scale {scale}, rate {rate}: {mean} of {mss}");
         }
     }
 }
