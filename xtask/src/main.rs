@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 mod bench;
 mod ci;
+mod deny;
 mod fuzz;
 mod netns;
 mod report;
@@ -26,6 +27,7 @@ the steps of the test command, in its order:
   fmt            formatting, checked
   lint           clippy, every warning an error
   tidy           the house rules: import table, sizes, names, bans, links
+  deny           licences, sources and known vulnerabilities of the dependencies
   doc            the documentation builds without a warning
   test           unit tests, vectors and laws
   sim            the simulated world at fixed seeds

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use crate::run::{cargo, root, run, run_tests};
 use crate::tally::Tally;
-use crate::{netns, report, tidy};
+use crate::{deny, netns, report, tidy};
 
 /// The integration test of the simulated world.
 const WORLD: &str = "world";
@@ -29,6 +29,8 @@ pub(crate) enum Step {
     Lint,
     /// The house rules.
     Tidy,
+    /// Licences, sources and known vulnerabilities of the dependencies.
+    Deny,
     /// Rustdoc over the workspace.
     Doc,
     /// Unit tests, vectors, laws, documentation examples.
@@ -47,6 +49,7 @@ impl Step {
         Self::Fmt,
         Self::Lint,
         Self::Tidy,
+        Self::Deny,
         Self::Doc,
         Self::Test,
         Self::Sim,
@@ -60,6 +63,7 @@ impl Step {
             Self::Fmt => "fmt",
             Self::Lint => "lint",
             Self::Tidy => "tidy",
+            Self::Deny => "deny",
             Self::Doc => "doc",
             Self::Test => "test",
             Self::Sim => "sim",
@@ -74,6 +78,7 @@ impl Step {
             Self::Fmt => "the code is formatted",
             Self::Lint => "clippy has nothing to say",
             Self::Tidy => "the house rules hold",
+            Self::Deny => "licences, sources and advisories of the dependencies",
             Self::Doc => "the documentation builds",
             Self::Test => "unit tests, vectors, laws",
             Self::Sim => "the simulated world at fixed seeds",
@@ -101,6 +106,7 @@ impl Step {
             Self::Fmt => run(cargo(&["fmt", "--all", "--check"])).map(no_tests),
             Self::Lint => lint().map(no_tests),
             Self::Tidy => tidy::run(&root()).map(no_tests),
+            Self::Deny => deny::judge(),
             Self::Doc => doc().map(no_tests),
             Self::Test => test(),
             Self::Sim => targets(&|name| name == WORLD),
