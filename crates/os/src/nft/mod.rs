@@ -7,6 +7,8 @@
 //! Only [`crate::plan`] uses it. Why a program and not netlink: nftables' wire format is the
 //! business of its library, and `nft` is on every host that filters packets at all.
 
+mod client;
+mod gateway;
 mod ruleset;
 
 use std::{
@@ -35,7 +37,7 @@ const KILL_SWITCH: &str = "the kill switch";
 
 /// Puts the NAT of `networks`, reached through `device`, in place of an earlier one.
 pub(crate) fn install_nat(device: &str, networks: &[IpNet]) -> Result<(), Error> {
-    run(NAT, ruleset::nat(device, networks))
+    run(NAT, gateway::nat(device, networks))
 }
 
 /// Removes the NAT, if there is one.
@@ -45,7 +47,7 @@ pub(crate) fn remove_nat() -> Result<(), Error> {
 
 /// Puts the kill switch in place of an earlier one.
 pub(crate) fn install_kill_switch(opening: &Opening) -> Result<(), Error> {
-    run(KILL_SWITCH, ruleset::kill_switch(opening))
+    run(KILL_SWITCH, client::kill_switch(opening))
 }
 
 /// Removes the kill switch, if there is one.
