@@ -56,6 +56,8 @@ pub mod calendar;
 pub mod clock;
 mod dns;
 pub mod error;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod http;
 pub mod links;
 pub mod lock;

@@ -156,7 +156,7 @@ pub fn traffic() -> Result<BTreeMap<u32, u64>, Error> {
     Ok(found.into_iter().collect())
 }
 
-fn read_traffic(message: &LinkMessage) -> Option<(u32, u64)> {
+pub(crate) fn read_traffic(message: &LinkMessage) -> Option<(u32, u64)> {
     let counted = message.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::Stats64(stats) => Some(stats.rx_bytes.saturating_add(stats.tx_bytes)),
         _ => None,
@@ -171,7 +171,7 @@ fn every_link() -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetLink(message)
 }
 
-fn read_link(message: &LinkMessage) -> Option<Link> {
+pub(crate) fn read_link(message: &LinkMessage) -> Option<Link> {
     let name = message.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::IfName(name) => Some(name.clone()),
         _ => None,
@@ -232,7 +232,7 @@ fn kind_of(message: &LinkMessage, name: &str) -> LinkKind {
 const UNUSABLE: AddressFlags = AddressFlags::Tentative.union(AddressFlags::Dadfailed);
 
 /// An address that can be used, and whose.
-struct Address {
+pub(crate) struct Address {
     link: u32,
     net: IpNet,
     /// Made by the privacy extensions (RFC 8981): preferred to the lasting one.
@@ -249,7 +249,7 @@ impl Address {
     }
 }
 
-fn read_address(message: &AddressMessage) -> Option<Address> {
+pub(crate) fn read_address(message: &AddressMessage) -> Option<Address> {
     let (mut address, mut local) = (None, None);
     let mut flags = AddressFlags::from_bits_retain(message.header.flags.bits().into());
     for attribute in &message.attributes {
@@ -277,7 +277,7 @@ fn reaches_link_only(net: IpNet) -> bool {
 }
 
 /// A route to everywhere.
-struct DefaultRoute {
+pub(crate) struct DefaultRoute {
     family: AddressFamily,
     metric: u32,
     /// The links that it leads through.
@@ -298,7 +298,7 @@ impl DefaultRoute {
     }
 }
 
-fn read_default_route(message: &RouteMessage) -> Option<DefaultRoute> {
+pub(crate) fn read_default_route(message: &RouteMessage) -> Option<DefaultRoute> {
     let header = &message.header;
     if header.destination_prefix_length != 0
         || header.table != RouteHeader::RT_TABLE_MAIN

@@ -106,7 +106,7 @@ fn request(question: Question<'_>) -> String {
 }
 
 /// What an answer means; `None` while more has to come.
-fn judge(bytes: &[u8], question: Question<'_>) -> Option<Answer> {
+pub(crate) fn judge(bytes: &[u8], question: Question<'_>) -> Option<Answer> {
     let answer = match http::read(bytes) {
         Ok(answer) => answer?,
         Err(_) => return Some(Answer::Other),

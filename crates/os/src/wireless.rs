@@ -76,13 +76,13 @@ fn is_no_answer(error: &io::Error) -> bool {
 
 /// What was told of an interface's stations.
 #[derive(Default)]
-struct Stations {
+pub(crate) struct Stations {
     count: usize,
     signal: Option<i8>,
 }
 
 impl Stations {
-    fn take(&mut self, mut station: Attributes<'_>) {
+    pub(crate) fn take(&mut self, mut station: Attributes<'_>) {
         self.count += 1;
         self.signal = station.find_map(|(kind, value)| {
             (kind == STA_INFO).then(|| signal_of(Attributes(value))).flatten()
@@ -90,7 +90,7 @@ impl Stations {
     }
 
     /// Several are a mesh, or clients of an access point that this host is: no way out.
-    fn only(&self) -> Option<i8> {
+    pub(crate) fn only(&self) -> Option<i8> {
         self.signal.filter(|_| self.count == 1)
     }
 }

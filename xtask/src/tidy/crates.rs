@@ -9,7 +9,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("rove-os", &[]),
     ("rove-lab", &["rove-proto"]),
     ("rove", &["rove-proto", "rove-os"]),
-    ("rove-fuzz", &["rove-proto", "rove-lab"]),
+    ("rove-fuzz", &["rove-proto", "rove-lab", "rove-os", "rove"]),
     ("xtask", &[]),
 ];
 

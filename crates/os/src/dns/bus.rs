@@ -66,9 +66,7 @@ pub(crate) struct Bus {
 impl Bus {
     /// Connects to the bus behind the socket and says hello.
     pub(crate) fn connect(path: &Path) -> Result<Self, CallError> {
-        let stream = UnixStream::connect(path)?;
-        let deadline = Instant::now() + TIME_MAX;
-        let mut bus = Self { stream: BufReader::new(stream), serial: 0, deadline };
+        let mut bus = Self::on(UnixStream::connect(path)?);
         bus.authenticate()?;
         bus.call(
             Method {
@@ -80,6 +78,12 @@ impl Bus {
             &Values::default(),
         )?;
         Ok(bus)
+    }
+
+    /// A connection on which nothing was said yet.
+    pub(crate) fn on(stream: UnixStream) -> Self {
+        let deadline = Instant::now() + TIME_MAX;
+        Self { stream: BufReader::new(stream), serial: 0, deadline }
     }
 
     /// Says who we are; the kernel confirms it (specification, "Authentication Protocol").
@@ -108,9 +112,14 @@ impl Bus {
         let message = encode_call(self.serial, method, arguments);
         self.arm()?;
         self.stream.get_mut().write_all(&message)?;
+        self.answer(self.serial)
+    }
+
+    /// The bytes of the answer to the call with this serial number.
+    pub(crate) fn answer(&mut self, serial: u32) -> Result<Vec<u8>, CallError> {
         for _ in 0..PASSED_MAX {
             let message = self.receive()?;
-            if message.reply_serial != Some(self.serial) {
+            if message.reply_serial != Some(serial) {
                 continue;
             }
             match message.kind {

@@ -20,7 +20,7 @@ const CODE_NO_SUCH_NAME: u16 = 3;
 
 /// Which kind of address is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// AAAA.
     Ipv6 = 0,
     /// A.
@@ -38,7 +38,7 @@ impl Kind {
 
 /// What a server says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// These; at least one.
     Addresses(Vec<IpAddr>),
     /// There is no such name, or it has no such address.
@@ -48,7 +48,7 @@ pub(super) enum Answer {
 }
 
 /// The question for an address of `name`; `None` if that can be nobody's name.
-pub(super) fn question(name: &str, kind: Kind, number: u16) -> Option<Vec<u8>> {
+pub(crate) fn question(name: &str, kind: Kind, number: u16) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(HEADER_LEN + NAME_LEN_MAX + 6);
     for word in [number, FLAG_RECURSION_DESIRED, 1, 0, 0, 0] {
         bytes.extend(word.to_be_bytes());
@@ -71,7 +71,7 @@ pub(super) fn question(name: &str, kind: Kind, number: u16) -> Option<Vec<u8>> {
 }
 
 /// What `datagram` answers to our question with this number; `None` if it is no answer to it.
-pub(super) fn answer(datagram: &[u8], name: &str, kind: Kind, number: u16) -> Option<Answer> {
+pub(crate) fn answer(datagram: &[u8], name: &str, kind: Kind, number: u16) -> Option<Answer> {
     let word = |at: usize| Some(u16::from_be_bytes(*datagram.get(at..)?.first_chunk()?));
     let asked = question(name, kind, number)?;
     let flags = word(2)?;

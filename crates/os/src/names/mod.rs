@@ -10,7 +10,7 @@
 //! a random number and our question; who answers at the address proves itself in the handshake.
 //! It refuses to know which of the addresses is the right one.
 
-mod message;
+pub(crate) mod message;
 
 use std::{
     io,

@@ -121,7 +121,7 @@ fn encode(question: Question<'_>, sequence: u32) -> Vec<u8> {
 }
 
 /// Reads one datagram; says how the answer ended, if it did.
-fn read(
+pub(crate) fn read(
     mut bytes: &[u8],
     sequence: u32,
     family: u16,

@@ -118,7 +118,7 @@ impl Netlink {
 }
 
 /// The messages in what one call received.
-struct Messages<'a>(&'a [u8]);
+pub(crate) struct Messages<'a>(pub(crate) &'a [u8]);
 
 /// Bytes of a netlink message's header (linux/netlink.h).
 const HEADER_LEN: usize = 16;

@@ -27,15 +27,15 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// One change, and what was there before.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Entry {
-    pub(super) item: Item,
-    pub(super) before: Before,
+pub(crate) struct Entry {
+    pub(crate) item: Item,
+    pub(crate) before: Before,
 }
 
 /// What a change replaced.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Before {
+pub(crate) enum Before {
     Nothing,
     Sysctl(String),
     Limit(u32),
@@ -53,26 +53,26 @@ struct Contents {
 
 /// What the last process left.
 #[derive(Debug, Default)]
-pub(super) struct Left {
-    pub(super) entries: Vec<Entry>,
+pub(crate) struct Left {
+    pub(crate) entries: Vec<Entry>,
     /// The entries were made in an earlier life of the machine.
-    pub(super) rebooted: bool,
+    pub(crate) rebooted: bool,
 }
 
 /// The journal in a directory.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     dir: PathBuf,
 }
 
 impl Journal {
-    pub(super) fn new(dir: &Path) -> Self {
+    pub(crate) fn new(dir: &Path) -> Self {
         Self { dir: dir.to_owned() }
     }
 
     /// The entries that the last process left. Those that cannot have outlived a reboot are left
     /// out: their present value is somebody else's.
-    pub(super) fn load(&self) -> Result<Left, Error> {
+    pub(crate) fn load(&self) -> Result<Left, Error> {
         let path = self.dir.join(FILE);
         let damaged = |why: String| Error::JournalDamaged { path: path.clone(), why };
         let mut text = String::new();
@@ -101,7 +101,7 @@ impl Journal {
     }
 
     /// Writes all entries; without any, the file is removed.
-    pub(super) fn store(&self, entries: &[Entry]) -> Result<(), Error> {
+    pub(crate) fn store(&self, entries: &[Entry]) -> Result<(), Error> {
         let path = self.dir.join(FILE);
         self.replace(&path, entries)
             .map_err(|error| Error::os(format!("write {}", path.display()), error))

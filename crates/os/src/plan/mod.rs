@@ -17,7 +17,7 @@
 
 mod applier;
 mod item;
-mod journal;
+pub(crate) mod journal;
 mod routing;
 mod sysctl;
 

@@ -40,7 +40,7 @@ pub(super) enum Layer {
 
 /// An open stream without its socket.
 #[derive(Debug)]
-pub(super) struct Carrier {
+pub(crate) struct Carrier {
     layer: Layer,
     /// Frames that TLS has not sealed yet; always empty without TLS.
     unsealed: Vec<u8>,
@@ -202,7 +202,7 @@ fn open(
 }
 
 /// Hands over the datagrams that are complete. `bytes` has room for `partial`, then what is new.
-pub(super) fn cut(
+pub(crate) fn cut(
     partial: &mut Vec<u8>,
     bytes: &mut [u8],
     each: &mut impl FnMut(&mut [u8]),

@@ -19,17 +19,17 @@
 //! `docs/spec/wire.md`, section 8. Limits: MPTCP uses the subflows that the kernel's path manager
 //! makes, for which [`crate::mptcp`] names the addresses; one run of frames is copied once.
 
-mod carrier;
+pub(crate) mod carrier;
 mod error;
 mod frame;
-mod listener;
+pub(crate) mod listener;
 mod opening;
-mod proxy;
+pub(crate) mod proxy;
 mod socket;
 mod subflow;
 #[cfg(test)]
 mod tests;
-mod tls;
+pub(crate) mod tls;
 
 use std::{
     net::{IpAddr, SocketAddr},

@@ -51,7 +51,7 @@ impl fmt::Debug for Basic<'_> {
 }
 
 /// A request under way.
-pub(super) struct Exchange {
+pub(crate) struct Exchange {
     proxy: SocketAddr,
     target: String,
     /// What is to be sent still.
@@ -71,14 +71,14 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Error::BadProxy`] for a target or credentials that cannot be written into a request.
-    pub(super) fn new(proxy: &Proxy<'_>) -> Result<Self, Error> {
+    pub(crate) fn new(proxy: &Proxy<'_>) -> Result<Self, Error> {
         let request = request(proxy)?;
         let target = proxy.target.to_owned();
         Ok(Self { proxy: proxy.address, target, request, answer: Vec::new() })
     }
 
     /// Sends and receives what is possible now. True as soon as the tunnel is there.
-    pub(super) fn advance(&mut self, socket: &Socket) -> Result<bool, StreamError> {
+    pub(crate) fn advance(&mut self, socket: &Socket) -> Result<bool, StreamError> {
         while !self.request.is_empty() {
             match Wire(socket).write(&self.request) {
                 Ok(count) => drop(self.request.drain(..count)),

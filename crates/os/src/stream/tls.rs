@@ -45,7 +45,7 @@ pub(super) fn client(server_name: &str) -> Result<ClientConnection, Error> {
 }
 
 /// A gateway's side, with a certificate made now and kept nowhere.
-pub(super) fn server() -> Result<Arc<ServerConfig>, Error> {
+pub(crate) fn server() -> Result<Arc<ServerConfig>, Error> {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])
         .map_err(|error| Error::Tls { why: error.to_string() })?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());

@@ -12,11 +12,11 @@
 mod buffers;
 mod checksum;
 mod device;
-mod merge;
-mod split;
+pub(crate) mod merge;
+pub(crate) mod split;
 #[cfg(test)]
 mod tests;
-mod vnet;
+pub(crate) mod vnet;
 
 use std::{
     io::{self, IoSlice},

@@ -12,6 +12,8 @@ mod server;
 
 pub use client::{AskError, ask};
 pub use request::{Reply, Request};
+#[cfg(feature = "fuzz")]
+pub(crate) use server::answer;
 pub use server::{Asked, Listener};
 
 /// How many connections are served at once; further ones are told to come again.

@@ -165,7 +165,7 @@ fn serve(stream: &UnixStream, pass_on: &impl Fn(Asked) -> bool) -> io::Result<()
     }
 }
 
-fn answer(line: &[u8], pass_on: &impl Fn(Asked) -> bool) -> Reply {
+pub(crate) fn answer(line: &[u8], pass_on: &impl Fn(Asked) -> bool) -> Reply {
     let request = match serde_json::from_slice::<Request>(line) {
         Ok(request) => request,
         Err(error) => return Reply::Error(format!("not a request of this version: {error}")),

@@ -20,6 +20,8 @@ use serde::{Deserialize, Serialize};
 use crate::encoding;
 use crate::keys::{self, KeyError, OperatorPublic};
 
+#[cfg(feature = "fuzz")]
+pub(crate) use record::signed;
 pub use record::{GatewayRecord, RECORD_BYTES_MAX, SignedRecord};
 use wire::Reader;
 
@@ -118,9 +120,14 @@ impl Invite {
             wire::put_long(&mut bytes, gateway.as_bytes());
         }
         bytes.extend(self.token.0);
-        bytes.extend(checksum(&bytes));
-        format!("{SCHEME}{}", encoding::to_text(&bytes))
+        of_body(&bytes)
     }
+}
+
+/// The text of an invite with this body.
+pub(crate) fn of_body(body: &[u8]) -> String {
+    let bytes = [body, &checksum(body)].concat();
+    format!("{SCHEME}{}", encoding::to_text(&bytes))
 }
 
 impl FromStr for Invite {

@@ -46,10 +46,13 @@ impl GatewayRecord {
             put_short(&mut bytes, endpoint.to_string().as_bytes());
         }
         put_short(&mut bytes, self.networks.to_string().as_bytes());
-        let signature = operator.sign(&labelled(&bytes));
-        bytes.extend(signature);
-        SignedRecord { record: self, bytes }
+        SignedRecord { record: self, bytes: signed(&bytes, operator) }
     }
+}
+
+/// A record's bytes and the signature over them.
+pub(crate) fn signed(body: &[u8], operator: &OperatorKey) -> Vec<u8> {
+    [body, &operator.sign(&labelled(body))].concat()
 }
 
 /// A [`GatewayRecord`] whose signature was made or verified.

@@ -15,7 +15,7 @@
 //! backend sees the gateway's address instead of the visitor's.
 
 mod splice;
-mod visitor;
+pub(crate) mod visitor;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

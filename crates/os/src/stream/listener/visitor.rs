@@ -27,7 +27,7 @@ pub(super) const HELLO_LEN_MAX: usize = 5 + 16_384;
 const HANDSHAKE_RECORD: u8 = 22;
 
 /// A connection that has not shown yet what it speaks.
-pub(super) struct Visitor {
+pub(crate) struct Visitor {
     socket: Socket,
     remote: SocketAddr,
     /// Everything that was read, for the backend; no longer filled when it is Rove.
@@ -45,7 +45,7 @@ enum Stage {
 }
 
 /// What became of a visitor.
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// More has to come.
     Waits(Box<Visitor>),
     /// It speaks Rove, and the stream is open.
@@ -71,12 +71,12 @@ impl std::fmt::Debug for Visitor {
 }
 
 impl Visitor {
-    pub(super) const fn new(socket: Socket, remote: SocketAddr) -> Self {
+    pub(crate) const fn new(socket: Socket, remote: SocketAddr) -> Self {
         Self { socket, remote, seen: Vec::new(), stage: Stage::Silent }
     }
 
     /// Reads and answers what is possible now.
-    pub(super) fn advance(mut self: Box<Self>, tls: &Arc<ServerConfig>) -> Verdict {
+    pub(crate) fn advance(mut self: Box<Self>, tls: &Arc<ServerConfig>) -> Verdict {
         let speaks = match &mut self.stage {
             Stage::Silent | Stage::Hello { .. } => self.listen(tls),
             Stage::Securing(_) => Speaks::Unclear,

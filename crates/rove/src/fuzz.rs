@@ -1,0 +1,107 @@
+//! What reads hostile text and bytes, for the fuzz targets alone (feature `fuzz`): each function
+//! hands them to the code that a running process hands them to, and says in plain values what came
+//! of it. It states no laws: those stand beside the targets in `fuzz/`.
+
+use std::cell::Cell;
+use std::sync::LazyLock;
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::control::{Asked, Reply, Request, answer};
+use crate::invite::{GatewayRecord, Invite, SignedRecord, Token, of_body, signed};
+use crate::keys::OperatorKey;
+use crate::ledger::{AuditEntry, InviteRecord, LedgerSnapshot, Peer, Reach};
+
+/// The operator who signs what [`record`] reads.
+static OPERATOR: LazyLock<OperatorKey> =
+    LazyLock::new(|| OperatorKey::generate().expect("a key can be made"));
+
+/// An invite as somebody pastes it, read and written again.
+///
+/// # Errors
+/// The line that the person reads.
+pub fn invite(text: &str) -> Result<String, String> {
+    let invite = text.parse::<Invite>().map_err(|error| error.to_string())?;
+    Ok(invite.to_text())
+}
+
+/// The text of an invite with this body, its checksum right: what somebody makes who wants it read
+/// to its end.
+pub fn invite_of(body: &[u8]) -> String {
+    of_body(body)
+}
+
+/// The body of a true invite for two gateways.
+pub fn true_invite() -> String {
+    let gateways = vec![a_record(1).sign(&OPERATOR), a_record(2).sign(&OPERATOR)];
+    Invite { operator: OPERATOR.public(), gateways, token: Token([9; 16]) }.to_text()
+}
+
+/// What an operator says of a gateway, without the signature.
+pub fn true_record() -> Vec<u8> {
+    let signed = a_record(7).sign(&OPERATOR);
+    let bytes = signed.as_bytes();
+    bytes[..bytes.len() - 64].to_vec()
+}
+
+fn a_record(serial: u64) -> GatewayRecord {
+    let endpoints = ["vpn.example.org:4500", "[2001:db8::1]:443"];
+    GatewayRecord {
+        serial,
+        key: rove_proto::id::PeerKey([7; 32]),
+        endpoints: endpoints.iter().filter_map(|text| text.parse().ok()).collect(),
+        networks: "10.77.0.0/24,fd77::/64".parse().expect("networks"),
+    }
+}
+
+/// A record that an operator signed whatever it says, read and signed again.
+pub fn record(body: &[u8]) -> Option<Vec<u8>> {
+    let bytes = signed(body, &OPERATOR);
+    let record = SignedRecord::verify(&bytes, OPERATOR.public())?;
+    let again = record.record().clone().sign(&OPERATOR);
+    assert_eq!(again.record(), record.record(), "signed again it says the same");
+    Some(again.as_bytes()[..again.as_bytes().len() - 64].to_vec())
+}
+
+/// What a node answers to one line of a control connection, and whether it took it for a request.
+pub fn control_request(line: &[u8]) -> (String, bool) {
+    let taken = Cell::new(false);
+    let reply = answer(line, &|asked: Asked| {
+        taken.set(true);
+        said_again(&asked.request);
+        asked.reply.send(Reply::Ok(serde_json::Value::Null)).is_ok()
+    });
+    (serde_json::to_string(&reply).unwrap_or_default(), taken.get())
+}
+
+fn said_again(request: &Request) {
+    let text = serde_json::to_string(request).expect("a request can be written");
+    let again = serde_json::from_str::<Request>(&text).expect("and read again");
+    assert_eq!(again, *request, "{text}");
+}
+
+/// What a command makes of the line that a node answers with: whether it is a reply.
+pub fn control_reply(line: &[u8]) -> bool {
+    is_stable::<Reply>(line)
+}
+
+/// Which kinds of record of a gateway's store these bytes are: peers, invites, the places where
+/// peers were reached, the audit log, and a whole store in a backup.
+pub fn store_record(bytes: &[u8]) -> [bool; 5] {
+    [
+        is_stable::<Peer>(bytes),
+        is_stable::<InviteRecord>(bytes),
+        is_stable::<Reach>(bytes),
+        is_stable::<AuditEntry>(bytes),
+        serde_json::from_slice::<LedgerSnapshot>(bytes).is_ok(),
+    ]
+}
+
+/// Whether the bytes are a value, which then means the same when it is written and read again.
+fn is_stable<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[u8]) -> bool {
+    let Ok(value) = serde_json::from_slice::<T>(bytes) else { return false };
+    let text = serde_json::to_vec(&value).expect("what was read can be written");
+    let again = serde_json::from_slice::<T>(&text).expect("what was written can be read");
+    assert_eq!(again, value, "written again it means something else");
+    true
+}
