@@ -1,8 +1,9 @@
 //! Access of one peer: the inner addresses that it may use as source, the destinations that it
 //! may reach.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
+use super::global::{embedded, is_global};
 use crate::error::DropReason;
 use crate::wire::control::Prefix;
 use crate::wire::icmp::{ICMP, ICMPV6};
@@ -49,7 +50,7 @@ impl Access {
     /// [`DropReason::NotAllowed`] when its source is not the peer's own or its destination is not
     /// allowed.
     pub fn admit(&self, view: &InnerView) -> Result<(), DropReason> {
-        let Self::Restricted { own, gateway, internet, local, allow } = self else {
+        let Self::Restricted { own, gateway, allow, .. } = self else {
             return Ok(());
         };
         let owns = own.iter().any(|prefix| prefix.contains(view.source));
@@ -60,8 +61,24 @@ impl Access {
             .any(|entry| entry.to.contains(to) && (entry.port.is_none() || entry.port == port));
         let reachable = allowed
             || (gateway.contains(&to) && serves(view))
-            || (*internet && is_global(to) && !local.iter().any(|prefix| prefix.contains(to)));
+            || self.is_internet(to);
         if owns && reachable { Ok(()) } else { Err(DropReason::NotAllowed) }
+    }
+
+    /// Whether an address belongs to the Internet, as far as the peer may reach it: neither it nor
+    /// an IPv4 host that it stands for is in one of the gateway's own networks.
+    fn is_internet(&self, address: IpAddr) -> bool {
+        let Self::Restricted { internet, local, .. } = self else { return true };
+        let is_local = |address: IpAddr| local.iter().any(|prefix| prefix.contains(address));
+        let stands_for = match address {
+            IpAddr::V4(_) => [None, None],
+            IpAddr::V6(v6) => embedded(v6),
+        };
+        let mut stands_for = stands_for.into_iter().flatten();
+        *internet
+            && is_global(address)
+            && !is_local(address)
+            && !stands_for.any(|v4| is_local(v4.into()))
     }
 
     /// The gateway's address from which to tell the sender of a packet that it was refused; `None`
@@ -89,36 +106,6 @@ fn serves(view: &InnerView) -> bool {
         TCP | UDP => view.ports.is_some_and(|(_, destination)| destination == DNS),
         _ => false,
     }
-}
-
-/// Whether an address belongs to the public Internet (the IANA special-purpose registries,
-/// RFC 6890). The documentation networks count as public: test networks use them as such.
-pub fn is_global(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => is_global_v4(v4),
-        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
-            Some(_) => false,
-            None => is_global_v6(v6),
-        },
-    }
-}
-
-const fn is_global_v4(v4: Ipv4Addr) -> bool {
-    let [a, b, ..] = v4.octets();
-    !(v4.is_private()
-        || v4.is_loopback()
-        || v4.is_link_local()
-        || v4.is_multicast()
-        || a == 0
-        || a >= 240
-        || (a == 100 && b & 0xc0 == 64)
-        || (a == 198 && b & 0xfe == 18))
-}
-
-const fn is_global_v6(v6: Ipv6Addr) -> bool {
-    let first = v6.segments()[0];
-    // Only 2000::/3 is allocated for global use, and 64:ff9b::/96 leads into IPv4 by way of NAT64.
-    first & 0xe000 == 0x2000 || first == 0x0064
 }
 
 #[cfg(test)]
@@ -185,16 +172,23 @@ mod tests {
     }
 
     #[test]
-    fn private_ipv6_is_not_the_internet() {
-        for (address, global) in [
-            ("2606:4700::1", true),
-            ("fd00::1", false),
-            ("fe80::1", false),
-            ("ff02::1", false),
-            ("::1", false),
-            ("::ffff:10.0.0.1", false),
+    fn translation_leads_to_no_network_of_the_gateways_own_unless_it_is_named() {
+        let mut access = access();
+        let me = "fd77::2";
+        let Access::Restricted { own, allow, .. } = &mut access else { unreachable!() };
+        own.push(Prefix { address: me.parse().unwrap(), bits: 128 });
+        allow.push(Allow {
+            to: Prefix { address: "64:ff9b::10.0.0.0".parse().unwrap(), bits: 104 },
+            port: None,
+        });
+        for (to, ok) in [
+            ("64:ff9b::93.184.216.34", true),
+            ("64:ff9b::198.51.100.9", false),
+            ("2002:c633:6409::1", false),
+            ("64:ff9b::192.168.7.1", false),
+            ("64:ff9b::10.1.2.3", true),
         ] {
-            assert_eq!(is_global(address.parse().unwrap()), global, "{address}");
+            assert_eq!(access.admit(&view(me, to, TCP, 443)).is_ok(), ok, "{to}");
         }
     }
 }

@@ -4,5 +4,6 @@
 //! Judges each inner packet by addresses and ports alone. Knows nothing of sessions or paths.
 
 pub mod access;
+pub mod global;
 
 pub use access::{Access, Allow};

@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use anyhow::{Result, bail, ensure};
-use rove_proto::role::access::is_global;
+use rove_proto::role::global::is_global;
 use rove_proto::wire::control::Lease;
 
 use crate::config::ClientConfig;

@@ -15,7 +15,7 @@ use rove_os::links::{Link, LinkKind};
 use rove_os::udp::UdpSocket;
 use rove_proto::id::SocketId;
 use rove_proto::node::Command;
-use rove_proto::role::access::is_global;
+use rove_proto::role::global::is_global;
 use rove_proto::wire::control::ADDRESSES_MAX;
 use serde_json::{Value, json};
 
