@@ -276,13 +276,17 @@ fn wait_for_end(state: &Path) -> Result<()> {
     }
 }
 
-/// Puts a kill switch that stood back in its place, at boot, before the network.
+/// Puts a kill switch that stood back in its place: at boot, before the network, and after the
+/// packet filter's rules were flushed. A client that runs does so by itself.
 pub(super) fn stand(home: &Home) -> Result<()> {
     let state = home.state(Role::Client);
     if !state.exists() {
         return Ok(());
     }
-    let _lock = Lock::take(&state)?;
+    let _lock = match Lock::take(&state) {
+        Err(rove_os::error::Error::SecondInstance { .. }) => return Ok(()),
+        taken => taken?,
+    };
     Applier::open(Places::usual(&state))?.stand_kill_switch()?;
     Ok(())
 }
