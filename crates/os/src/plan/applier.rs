@@ -9,6 +9,7 @@ use super::{
     Plan,
     item::{self, Item},
     journal::{Before, Entry, Journal},
+    redirects,
     routing::{self, Present},
     sysctl,
 };
@@ -144,6 +145,7 @@ impl Applier {
         self.entries = next;
         self.store()?;
         let mut netlink = Netlink::open()?;
+        let mut redirects_taken = false;
         for at in 0..keep {
             if !self.entries[at].confirmed && !self.stands_untouched(at, plan) {
                 let entry = &self.entries[at].entry;
@@ -154,8 +156,12 @@ impl Applier {
                     }
                     return Err(error);
                 }
+                redirects_taken |= entry_took_redirects(&self.entries[at].entry);
             }
             self.entries[at].confirmed = true;
+        }
+        if redirects_taken {
+            redirects::forget(&mut netlink);
         }
         self.rebooted = false;
         self.remove_from(&mut netlink, keep)?;
@@ -408,6 +414,14 @@ impl Applier {
 impl Held {
     fn is_kill_switch(&self) -> bool {
         matches!(self.entry.item, Item::KillSwitch(_))
+    }
+}
+
+/// Whether redirects may have been taken until this entry was in place.
+fn entry_took_redirects(entry: &Entry) -> bool {
+    match &entry.before {
+        Before::Sysctl(before) => redirects::were_taken(&entry.item, before),
+        Before::Nothing | Before::Limit(_) | Before::Dns(_) => false,
     }
 }
 

@@ -18,6 +18,7 @@
 mod applier;
 mod item;
 pub(crate) mod journal;
+mod redirects;
 mod routing;
 mod sysctl;
 

@@ -1,8 +1,12 @@
 //! Settings of the kernel below `/proc/sys/net`, and which of them a plan needs.
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs::{self, OpenOptions},
+    io,
+    path::PathBuf,
+};
 
-use super::{Plan, item::Item};
+use super::{Plan, item::Item, redirects};
 use crate::{error::Error, links::Link};
 
 const ROOT: &str = "/proc/sys/net";
@@ -10,6 +14,9 @@ const ROOT: &str = "/proc/sys/net";
 /// take, which with policy routing are the tunnel's own datagrams; 2 drops what has no way back.
 const STRICT: &str = "1";
 const LOOSE: &str = "2";
+
+/// Whether the host forwards IPv4.
+const FORWARDING_V4: &str = "ipv4/conf/all/forwarding";
 
 /// A link answers for its own addresses alone, and asks in their name (ip-sysctl.rst).
 const ARP: [(&str, u8); 2] = [("arp_ignore", 1), ("arp_announce", 2)];
@@ -26,13 +33,13 @@ pub(super) fn items(
     links: &[Link],
     original: impl Fn(&str) -> io::Result<String>,
 ) -> Vec<Item> {
-    let mut items = Vec::new();
+    let mut items = redirects::items(plan, links);
     let mut set = |key: String, value: &str| {
         items.push(Item::Sysctl { key, value: value.to_owned() });
     };
     let inside = |v6: bool| plan.addresses.iter().any(|net| net.addr().is_ipv6() == v6);
     if plan.forward && inside(false) {
-        set("ipv4/conf/all/forwarding".to_owned(), "1");
+        set(FORWARDING_V4.to_owned(), "1");
     }
     if plan.forward && inside(true) && has_ipv6() {
         // A host that forwards ignores router advertisements, and would lose its own default
@@ -88,8 +95,23 @@ pub(super) fn read(key: &str) -> io::Result<String> {
     fs::read_to_string(PathBuf::from(ROOT).join(key)).map(|value| value.trim().to_owned())
 }
 
-/// Sets a value.
+/// Whether a setting is there and can be changed, which in containers it often cannot.
+pub(super) fn may_write(key: &str) -> bool {
+    OpenOptions::new().write(true).open(PathBuf::from(ROOT).join(key)).is_ok()
+}
+
+/// Sets a value, where it is another. A link that has gone since took its settings with it.
 pub(super) fn write(key: &str, value: &str) -> Result<(), Error> {
-    fs::write(PathBuf::from(ROOT).join(key), value)
-        .map_err(|error| Error::os(format!("set {ROOT}/{key} to {value}"), error))
+    if read(key).is_ok_and(|now| now == value) {
+        return Ok(());
+    }
+    // Whether a host forwards decides in the kernel whether it takes redirects
+    // (`inet_forward_change`), which is a setting of its own here.
+    let redirects = (key == FORWARDING_V4).then(|| read(redirects::ALL_V4).ok()).flatten();
+    let set = |key: &str, value: &str| match fs::write(PathBuf::from(ROOT).join(key), value) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result.map_err(|error| Error::os(format!("set {ROOT}/{key} to {value}"), error)),
+    };
+    set(key, value)?;
+    redirects.map_or(Ok(()), |before| set(redirects::ALL_V4, &before))
 }

@@ -214,7 +214,7 @@ impl Lab {
         {
             state.push_str(&sh(&format!("ip -n {host} {what}")));
         }
-        let settings = "*/forwarding */rp_filter */accept_ra */disable_ipv6";
+        let settings = "*/forwarding */rp_filter */accept_ra */disable_ipv6 */accept_redirects";
         let settings = settings.replace("*/", "ipv?/conf/*/");
         let settings = format!("cd /proc/sys/net && grep -s . {settings} || true");
         state.push_str(&sh(&format!("nsenter --net=/run/netns/{host} sh -c '{settings}'")));
