@@ -84,6 +84,16 @@ pub fn drop(writable: &[Writable<'_>]) -> Result<Dropped, Error> {
     Ok(Dropped { files_confined })
 }
 
+/// Keeps the memory of this process, with its keys, out of core dumps and away from processes of
+/// the same user (`PR_SET_DUMPABLE`, prctl(2)). A change of user or a new program ends the latter.
+pub fn forbid_dumps() {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: setrlimit reads one struct, which lives through the call.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
+    // Neither can fail: less is always granted.
+    let _ = prctl(libc::PR_SET_DUMPABLE, 0, 0);
+}
+
 fn be_alone() -> Result<(), Error> {
     let give_up = Instant::now() + ENDING;
     loop {

@@ -39,6 +39,7 @@ use clap::Parser;
 /// Runs the command that the arguments of the process name.
 pub fn main() -> ExitCode {
     quiet::install();
+    rove_os::privileges::forbid_dumps();
     let cli = cli::Cli::parse();
     match command::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
