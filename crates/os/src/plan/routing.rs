@@ -100,7 +100,10 @@ pub(super) fn add_route(
     match target {
         Target::Device(device) => {
             message.header.kind = RouteType::Unicast;
-            message.header.scope = RouteScope::Link;
+            // Not `Link`, though nothing is behind it: for the next hop of a route that somebody
+            // adds without a device the kernel takes routes of that scope only (fib_check_nh_v4_gw
+            // of net/ipv4/fib_semantics.c), and would find every router in the tunnel.
+            message.header.scope = RouteScope::Universe;
             message.attributes.push(RouteAttribute::Oif(index_of(device)?));
         }
         Target::Throw | Target::Unreachable => {
