@@ -156,6 +156,20 @@ pub enum Error {
         said: String,
     },
 
+    /// The resolver's file cannot be read, written or put back.
+    #[error(
+        "cannot {what} {}: {why}: mend that, or leave DNS alone with `dns = \"leave\"` in \
+         client.toml", path.display()
+    )]
+    ResolverFile {
+        /// What was tried, after "cannot".
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said, in words that lead to the cause.
+        why: String,
+    },
+
     /// A name server says that the name has no address.
     #[error("the name {name} has no address: check how it is written")]
     NameUnknown {

@@ -1,13 +1,19 @@
 //! The resolver's file, resolv.conf(5).
 //!
 //! What was there is saved, and put back only if the file is still the one that we wrote: what a
-//! DHCP client or a person has written since is newer knowledge than ours.
+//! DHCP client or a person has written since is newer knowledge than ours. A link is replaced by a
+//! file; where its directory cannot be changed, as on hosts whose /etc is read-only, the file that
+//! the link leads to is the one that is written.
 
 use std::{
+    ffi::CString,
     fs::{self, OpenOptions},
-    io::{self, Write as _},
+    io::{self, Seek as _, Write as _},
     net::IpAddr,
-    os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{OpenOptionsExt, PermissionsExt, symlink},
+    },
     path::{Path, PathBuf},
 };
 
@@ -49,7 +55,7 @@ impl Saved {
 
 /// Saves what is there. If that is `earlier`'s text, what `earlier` saved is the original.
 pub(super) fn save(dns: &Dns, earlier: Option<&Saved>, path: &Path) -> Result<Saved, Error> {
-    let now = read(path)?;
+    let now = read(&place(path))?;
     if let Some(earlier) = earlier.filter(|earlier| is_ours(&now, earlier)) {
         let ours = earlier.ours.iter().cloned().chain([text(dns)]).collect();
         return Ok(Saved { original: earlier.original.clone(), ours });
@@ -59,16 +65,18 @@ pub(super) fn save(dns: &Dns, earlier: Option<&Saved>, path: &Path) -> Result<Sa
 
 /// Whether the file is still the one that we wrote.
 pub(super) fn is_in_place(saved: &Saved, path: &Path) -> Result<bool, Error> {
-    Ok(is_ours(&read(path)?, saved))
+    Ok(is_ours(&read(&place(path))?, saved))
 }
 
 /// Writes the settings.
 pub(super) fn install(dns: &Dns, path: &Path) -> Result<(), Error> {
-    write(path, &text(dns), 0o644).map_err(|error| failed("write", path, error))
+    let path = place(path);
+    write(&path, &text(dns), 0o644).map_err(|error| failed("write", &path, error))
 }
 
 /// Puts the original back, unless somebody else has written since.
 pub(super) fn remove(saved: &Saved, path: &Path) -> Result<(), Error> {
+    let path = &*place(path);
     if !is_ours(&read(path)?, saved) {
         return Ok(());
     }
@@ -80,8 +88,10 @@ pub(super) fn remove(saved: &Saved, path: &Path) -> Result<(), Error> {
     restored.map_err(|error| failed("restore", path, error))
 }
 
-/// The servers of the original, or of the file as it is where nothing was saved.
+/// The servers of the original while our text is in its place, else those of the file as it is.
 pub(super) fn servers(saved: Option<&Saved>, path: &Path) -> Vec<IpAddr> {
+    // What a DHCP client has written since is not ours, and newer than the original.
+    let saved = saved.filter(|saved| is_in_place(saved, path).unwrap_or(true));
     let text = match saved.map(|saved| &saved.original) {
         Some(Original::File { text, mode: _ }) => text.clone(),
         Some(Original::Missing) => String::new(),
@@ -137,6 +147,20 @@ fn read(path: &Path) -> Result<Original, Error> {
     read().map_err(|error| failed("read", path, error))
 }
 
+/// The file that is written.
+fn place(path: &Path) -> PathBuf {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink());
+    let target = (is_link && !may_change_directory(path)).then(|| fs::canonicalize(path).ok());
+    target.flatten().unwrap_or_else(|| path.to_owned())
+}
+
+fn may_change_directory(path: &Path) -> bool {
+    let directory = path.parent().map(|path| CString::new(path.as_os_str().as_bytes()));
+    let Some(Ok(directory)) = directory else { return false };
+    // SAFETY: the string is alive and ends with a zero byte; nothing is written.
+    unsafe { libc::access(directory.as_ptr(), libc::W_OK) == 0 }
+}
+
 /// Replaces the file at once; where it is a mount of its own, as in containers, and cannot be
 /// replaced, writes into it.
 fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
@@ -147,13 +171,27 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
         Err(error) => {
             let _ = fs::remove_file(&new);
             match error.raw_os_error() {
-                Some(libc::EBUSY | libc::EACCES | libc::EROFS | libc::EXDEV) => {
-                    fs::write(path, text)
+                Some(libc::EBUSY | libc::EACCES | libc::EPERM | libc::EROFS | libc::EXDEV) => {
+                    overwrite(path, text)
                 }
                 Some(_) | None => Err(error),
             }
         }
     }
+}
+
+/// Writes into the file that is there. If the disk is full, what was there before has room.
+fn overwrite(path: &Path, text: &str) -> io::Result<()> {
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o644).open(path)?;
+    let before = fs::read(path)?;
+    let mut put = |bytes: &[u8]| {
+        file.rewind()?;
+        file.write_all(bytes)?;
+        file.set_len(bytes.len() as u64)?;
+        file.sync_all()
+    };
+    put(text.as_bytes()).inspect_err(|_| drop(put(&before)))
 }
 
 fn create(path: &Path, text: &str, mode: u32) -> io::Result<()> {
@@ -176,8 +214,17 @@ fn beside(path: &Path) -> PathBuf {
     path.with_extension("rove-new")
 }
 
-fn failed(what: &str, path: &Path, error: io::Error) -> Error {
-    Error::os(format!("{what} {}", path.display()), error)
+fn failed(what: &'static str, path: &Path, error: io::Error) -> Error {
+    let why = match error.raw_os_error() {
+        Some(libc::EPERM) => {
+            "it must not be changed (`lsattr` shows an i for immutable)".to_owned()
+        }
+        Some(libc::EACCES) => "this program has no permission".to_owned(),
+        Some(libc::EROFS) => "its file system is mounted read-only".to_owned(),
+        Some(libc::ENOSPC | libc::EDQUOT) => "the disk is full".to_owned(),
+        Some(_) | None => error.to_string(),
+    };
+    Error::ResolverFile { what, path: path.to_owned(), why }
 }
 
 #[cfg(test)]

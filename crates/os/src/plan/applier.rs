@@ -66,6 +66,8 @@ pub struct Applier {
     /// The machine was started anew since the journal was written, and the rules of its kill
     /// switch, which went with the kernel, are not back yet.
     rebooted: bool,
+    /// Why the name servers of the last plan are not set.
+    dns_refused: Option<Error>,
 }
 
 /// An entry of the journal, and what this process knows about it.
@@ -88,7 +90,7 @@ impl Applier {
         let rebooted = left.rebooted;
         let held = |entry| Held { entry, confirmed: false };
         let entries = left.entries.into_iter().map(held).collect();
-        Ok(Self { places, journal, entries, rebooted })
+        Ok(Self { places, journal, entries, rebooted, dns_refused: None })
     }
 
     /// Opens the TUN of `plan`, with offloads. One that outlives the process is in the journal
@@ -113,8 +115,11 @@ impl Applier {
     /// Makes the host what `plan` says: first what is missing, then what is too much. A kill
     /// switch that stands stays, also when the plan has none, and comes back after a boot.
     ///
+    /// Name servers that cannot be set are no error, as a tunnel without them is worth more than
+    /// none: [`Applier::dns_refused`] says why.
+    ///
     /// Whether the tunnel's networks collide with local ones is a question for
-    /// [`Plan::check`] before the first plan; a tunnel that is up is not torn down for it.
+    /// [`Plan::check`], which a gateway asks before its first plan.
     ///
     /// # Errors
     /// [`Error::BadPlan`] before anything is touched. Any other error leaves the host between two
@@ -125,8 +130,14 @@ impl Applier {
         let stood = self.kill_switch_stands();
         let wanted = self.wanted(plan)?;
         let mut next = Vec::with_capacity(wanted.len());
+        self.dns_refused = None;
         for item in wanted {
-            next.push(self.prepare(item)?);
+            let is_dns = matches!(item, Item::Dns { .. });
+            match self.prepare(item) {
+                Ok(held) => next.push(held),
+                Err(error) if is_dns => self.dns_refused = Some(error),
+                Err(error) => return Err(error),
+            }
         }
         let stale = |held: &&Held| {
             let replaced =
@@ -151,6 +162,10 @@ impl Applier {
                 let entry = &self.entries[at].entry;
                 let installed = install(&mut netlink, entry, &self.places, Present::Replace);
                 if let Err(error) = installed {
+                    if matches!(self.entries[at].entry.item, Item::Dns { .. }) {
+                        self.dns_refused = Some(error);
+                        continue;
+                    }
                     if !stood {
                         self.forget_refused_switch(at, &error)?;
                     }
@@ -165,7 +180,7 @@ impl Applier {
         }
         self.rebooted = false;
         self.remove_from(&mut netlink, keep)?;
-        for held in &mut self.entries {
+        for held in self.entries.iter_mut().filter(|held| held.confirmed) {
             if let Before::Dns(saved) = &mut held.entry.before {
                 saved.settle();
             }
@@ -304,6 +319,11 @@ impl Applier {
         self.entries
             .iter()
             .any(|held| matches!(&held.entry.item, Item::Device { name, .. } if name == device))
+    }
+
+    /// Why the name servers of the last plan are not set, if they are not.
+    pub fn dns_refused(&self) -> Option<&Error> {
+        self.dns_refused.as_ref()
     }
 
     /// The name servers that this host has beside the tunnel, for [`crate::names::resolve`]; none
