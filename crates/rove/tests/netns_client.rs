@@ -196,14 +196,29 @@ fn a_lease_that_the_operator_did_not_sign_is_refused() {
 }
 
 #[test]
-fn a_chosen_route_into_a_local_network_is_refused() {
-    in_namespace("a_chosen_route_into_a_local_network_is_refused", || {
+fn a_chosen_route_into_a_local_network_wins_and_says_what_it_hides() {
+    in_namespace("a_chosen_route_into_a_local_network_wins_and_says_what_it_hides", || {
         let lab = Lab::new("an overlap");
         let _gateway = lab.gateway();
         let invite = lab.invite("laptop");
-        let error = lab.rove("client", &format!("up {invite} --route 203.0.113.128/25")).fails();
-        assert!(error.contains("203.0.113.128/25 overlaps 203.0.113.0/24 on to-rout"), "{error}");
-        lab.rove("client", &format!("up {invite} --route 203.0.0.0/16")).ok();
+        // The router of the link is in either route, and stays the next hop.
+        for (route, hidden) in
+            [("203.0.113.128/25", "203.0.113.128/25"), ("203.0.0.0/16", "203.0.113.0/24")]
+        {
+            let up = lab.rove("client", &format!("up {invite} --route {route}"));
+            let line = format!(
+                "hosts of {hidden} on to-router cannot be reached, since the tunnel uses {route}: \
+                 `--exclude ADDRESS` keeps one"
+            );
+            assert!(up.err.contains(&line), "{}", up.err);
+            up.ok();
+            let way = sh("ip -n client route get 203.0.113.254");
+            assert!(way.contains("dev rove0"), "{way}");
+            lab.rove("client", "down").ok();
+        }
+        let up = lab.rove("client", "up --route 203.0.0.0/16 --exclude 203.0.113.0/24");
+        assert!(!up.err.contains("cannot be reached"), "{}", up.err);
+        up.ok();
         lab.rove("client", "down").ok();
     });
 }

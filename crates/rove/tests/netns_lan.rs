@@ -1,10 +1,12 @@
-//! The local network around the tunnel: routes that a person types.
+//! The local network around the tunnel: addresses that both use, and routes that a person types.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 mod support;
 
-use support::netns::{Lab, download, in_namespace, pattern, serve_pattern, sh};
+use support::netns::{
+    Lab, Running, download, in_namespace, need_program, pattern, serve_pattern, sh,
+};
 
 const WEB: &str = "198.51.100.80:80";
 
@@ -35,6 +37,109 @@ fn routes_typed_without_a_device_lead_to_the_link() {
             sh("ip -n client route del 10.0.0.0/8 && ip -n client -6 route del fd00::/8");
             lab.rove("client", "down").ok();
             lab.becomes("client", &before);
+        }
+    });
+}
+
+/// A network of the client's, its router's address, and the same for IPv6.
+struct Lan {
+    address: &'static str,
+    router: &'static str,
+    address_v6: &'static str,
+    router_v6: &'static str,
+}
+
+/// As hotels and carriers have it: around the tunnel's network.
+const WIDE: Lan = Lan {
+    address: "10.1.2.3/8",
+    router: "10.0.0.1",
+    address_v6: "fd00::5/8",
+    router_v6: "fd00::1",
+};
+/// The tunnel's network again, this host's address its lease, and its router's the gateway's.
+const SAME: Lan = Lan {
+    address: "10.77.0.2/24",
+    router: "10.77.0.1",
+    address_v6: "fd77::2/64",
+    router_v6: "fd77::1",
+};
+/// Its router's address is what this host gets in the tunnel.
+const ROUTER_IS_LEASE: Lan = Lan {
+    address: "10.77.0.9/24",
+    router: "10.77.0.2",
+    address_v6: "fd77::9/64",
+    router_v6: "fd77::2",
+};
+
+impl Lan {
+    /// Puts the client there, behind a router that translates addresses.
+    fn take_client(&self) {
+        let Self { address, router, address_v6, router_v6 } = self;
+        let length = |net: &str| net.split_once('/').unwrap().1.to_owned();
+        let (bits, bits_v6) = (length(address), length(address_v6));
+        sh(&format!(
+            "ip -n client addr flush dev to-router scope global
+             ip -n router addr flush dev to-client scope global
+             ip -n client addr add {address} dev to-router
+             ip -n router addr add {router}/{bits} dev to-client
+             ip -n client addr add {address_v6} dev to-router nodad
+             ip -n router addr add {router_v6}/{bits_v6} dev to-client nodad
+             ip -n client route add default via {router} dev to-router
+             ip -n client -6 route replace default via {router_v6} dev to-router"
+        ));
+    }
+}
+
+/// A gateway that translates, so that nobody else has to know the tunnel's networks.
+fn gateway_behind_nat(lab: &Lab) -> Running {
+    let line = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24,fd77::/64";
+    lab.rove("gateway", line).ok();
+    sh("ip -n router route del 10.77.0.0/24 && ip -n router -6 route del fd77::/64
+        nsenter --net=/run/netns/router nft -f - <<'RULES'
+        table inet nat { chain postrouting {
+            type nat hook postrouting priority srcnat
+            oifname \"to-gateway\" masquerade
+        }
+        }
+RULES");
+    lab.gateway()
+}
+
+#[test]
+fn a_local_network_that_overlaps_the_tunnels_is_no_obstacle() {
+    in_namespace("a_local_network_that_overlaps_the_tunnels_is_no_obstacle", || {
+        need_program("NAT", "nft");
+        let lab = Lab::new("an overlap");
+        let _gateway = gateway_behind_nat(&lab);
+        let callers = serve_pattern("server", WEB, 100_000);
+        let invite = lab.invite("laptop");
+        let wide = ["", "--allow-lan", "--kill-switch", "--route 198.51.100.0/24"];
+        let same = ["", "--kill-switch", "--route 198.51.100.0/24", "--exclude 10.0.0.0/8"];
+        for (lan, options) in [(WIDE, wide), (SAME, same), (ROUTER_IS_LEASE, same)] {
+            lan.take_client();
+            let before = lab.state_of("client");
+            for options in options {
+                let case = format!("{} {options}", lan.address);
+                let up = lab.rove("client", &format!("up {invite} {options}"));
+                assert_eq!(up.code, Some(0), "{case}: {}", up.err);
+                let is_told = up.err.contains(" on to-router cannot be reached, since the tunnel");
+                assert_eq!(is_told, !matches!(options, "" | "--kill-switch"), "{case}: {}", up.err);
+                assert!(download("client", WEB).unwrap() == pattern(100_000), "{case}");
+                assert_eq!(callers.last(), "192.0.2.1", "{case}");
+                let way = |to: &str| sh(&format!("ip -n client route get {to}"));
+                for inner in ["10.77.0.7", "fd77::7"] {
+                    assert!(way(inner).contains("dev rove0"), "{case}: {}", way(inner));
+                }
+                // What is marked reaches the link's router and the gateway by the link alone.
+                let others = [lan.router, lan.router_v6].into_iter();
+                let others = others.filter(|_| lan.router != ROUTER_IS_LEASE.router);
+                for outer in others.chain(["192.0.2.1", "2001:db8:a::2"]) {
+                    let marked = way(&format!("{outer} mark 0x726f"));
+                    assert!(marked.contains("dev to-router"), "{case}: {marked}");
+                }
+                lab.rove("client", "down").ok();
+                lab.becomes("client", &before);
+            }
         }
     });
 }

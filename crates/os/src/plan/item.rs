@@ -141,7 +141,8 @@ pub(crate) fn items(plan: &Plan) -> Vec<Item> {
         }));
     }
     let device = &plan.device;
-    items.extend(plan.addresses.iter().map(|&net| Item::Address { device: device.clone(), net }));
+    let own = plan.addresses.iter().map(|&net| alone_if_routed(net, plan));
+    items.extend(own.map(|net| Item::Address { device: device.clone(), net }));
     let links = plan.link_addresses.iter();
     items.extend(links.map(|(device, net)| Item::Address { device: device.clone(), net: *net }));
     push_routes(plan, &mut items);
@@ -194,6 +195,16 @@ fn push_routes(plan: &Plan, items: &mut Vec<Item>) {
         items.extend(inside.map(|net| Item::Route { net, target: target.clone() }));
         items.extend(exclude.iter().map(|&net| Item::Route { net, target: Target::Throw }));
     }
+}
+
+/// The address without its network where the plan itself routes that. The kernel adds a route to
+/// the network of each address to the main table: where a local network overlaps it, marked packets
+/// to that network's router or name server would loop into the tunnel.
+fn alone_if_routed(net: IpNet, plan: &Plan) -> IpNet {
+    let has = |nets: &[IpNet]| nets.iter().any(|other| other.trunc() == net.trunc());
+    // With `allow_lan` the main table is asked first, and has to know.
+    let is_routed = has(&plan.routes) && !has(&plan.exclude) && !plan.allow_lan;
+    if is_routed { IpNet::from(net.addr()) } else { net }
 }
 
 fn truncated(nets: &[IpNet]) -> Vec<IpNet> {

@@ -64,7 +64,8 @@ pub struct Plan {
     pub persistent: bool,
     /// Bytes of the largest packet into the tunnel.
     pub mtu: u32,
-    /// Addresses of the TUN. Their networks lead into the tunnel.
+    /// Addresses of the TUN. Their networks lead into the tunnel, by a route of the kernel's own in
+    /// the main table unless `routes` has one.
     pub addresses: Vec<IpNet>,
     /// Addresses that other links have besides their own, by the links' names. A link must be there
     /// while the plan is applied.
@@ -111,7 +112,8 @@ pub struct Dns {
 }
 
 impl Plan {
-    /// Whether the plan makes sense by itself, and with the links that are there.
+    /// Whether the plan makes sense by itself, and with the links that are there. For a gateway,
+    /// whose network somebody can choose; a client takes the networks that it meets.
     ///
     /// # Errors
     /// [`Error::BadPlan`], [`Error::BadInterfaceName`], or [`Error::AddressOverlap`] when a

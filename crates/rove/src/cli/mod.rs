@@ -11,8 +11,8 @@ use clap::{Args, Parser, Subcommand};
 use ipnet::IpNet;
 
 use crate::config::{
-    LinkMode, LinkScheduler, LinkSetting, LogFormat, PathManager, RecoveryFor, StoreUrl, Subflows,
-    TransportChoice,
+    DnsChoice, LinkMode, LinkScheduler, LinkSetting, LogFormat, PathManager, RecoveryFor, StoreUrl,
+    Subflows, TransportChoice,
 };
 use crate::invite::{Invite, InviteError};
 use crate::values::{Destination, Endpoint, Lifetime, Misspelt, Networks, PeerName, parse_network};
@@ -339,6 +339,9 @@ pub struct UpArgs {
     /// Keep the local network reachable
     #[arg(long)]
     pub allow_lan: bool,
+    /// Which name servers to ask: set (the gateway's) or leave (change nothing) [default: set]
+    #[arg(long, value_name = "WAY")]
+    pub dns: Option<DnsChoice>,
     /// A subnet behind this client, as the invite allows; may be repeated
     #[arg(long, value_name = "CIDR", value_parser = parse_network)]
     pub advertise: Vec<IpNet>,

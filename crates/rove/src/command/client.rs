@@ -130,6 +130,7 @@ fn configure(home: &Home, args: &UpArgs) -> Result<ClientConfig> {
     }
     config.kill_switch |= args.kill_switch;
     config.allow_lan |= args.allow_lan;
+    config.dns = args.dns.unwrap_or(config.dns);
     config.paths.mode = args.mode.unwrap_or(config.paths.mode);
     config.paths.scheduler = args.scheduler.unwrap_or(config.paths.scheduler);
     config.paths.transport = args.transport.unwrap_or(config.paths.transport);

@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::dns::DnsChoice;
 use super::interface::InterfaceName;
 use super::link::{LinkRules, RawLink};
 use super::log::{LogConfig, RawLog};
@@ -38,6 +39,8 @@ pub struct ClientConfig {
     /// Domains that the gateway's name servers know. With `route` only their names are asked
     /// there, and without these none; else all names are, and these are tried for short names.
     pub domains: Vec<Domain>,
+    /// Whether this host's name servers are changed at all.
+    pub dns: DnsChoice,
     /// Whether TCP and TLS are tried where UDP is blocked.
     pub streams: bool,
     /// Whether a link that carries nothing is asked for a captive portal.
@@ -85,6 +88,7 @@ struct RawClient {
     allow_lan: Option<bool>,
     advertise: Option<Spanned<Vec<Spanned<String>>>>,
     domains: Option<Spanned<Vec<Spanned<String>>>>,
+    dns: Option<Spanned<String>>,
     streams: Option<bool>,
     portal_check: Option<bool>,
     proxy: Option<Spanned<String>>,
@@ -118,6 +122,9 @@ impl ClientConfig {
         }
         if let Some(domains) = &raw.domains {
             config.domains = source.list("client.domains", domains, DOMAINS_MAX)?;
+        }
+        if let Some(dns) = &raw.dns {
+            config.dns = source.value("client.dns", dns)?;
         }
         config.kill_switch = raw.kill_switch.unwrap_or(false);
         config.allow_lan = raw.allow_lan.unwrap_or(false);
@@ -161,7 +168,10 @@ impl ClientConfig {
                  it out"
             )
         });
-        self.paths.all_idle().chain(early).collect()
+        let domains = (self.dns == DnsChoice::Leave && !self.domains.is_empty()).then(|| {
+            "domains does nothing with dns = \"leave\": leave out one of the two".to_owned()
+        });
+        self.paths.all_idle().chain(early).chain(domains).collect()
     }
 }
 
@@ -192,6 +202,7 @@ impl Default for ClientConfig {
             allow_lan: false,
             advertise: Vec::new(),
             domains: Vec::new(),
+            dns: DnsChoice::default(),
             streams: true,
             portal_check: true,
             proxy: ProxyChoice::default(),

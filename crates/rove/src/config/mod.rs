@@ -5,6 +5,7 @@
 //! means the defaults; a missing gateway file is an error, since nobody can guess its endpoints.
 
 mod client;
+mod dns;
 mod gateway;
 mod hop;
 mod interface;
@@ -18,6 +19,7 @@ mod relocation;
 mod source;
 
 pub use client::ClientConfig;
+pub use dns::DnsChoice;
 pub use gateway::{GatewayConfig, StoreUrl};
 pub use hop::{HopConfig, HopSource};
 pub use link::{LinkSeen, LinkSetting, LinkTerms, LinkUse, UsedBy};

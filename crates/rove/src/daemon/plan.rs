@@ -12,7 +12,8 @@ use rove_proto::wire::control::{Lease as CoreLease, Prefix};
 
 use super::ranking::Ranked;
 use crate::config::{
-    ClientConfig, GatewayConfig, HopConfig, LinkMode, PathManager, PathsConfig, TransportChoice,
+    ClientConfig, DnsChoice, GatewayConfig, HopConfig, LinkMode, PathManager, PathsConfig,
+    TransportChoice,
 };
 use crate::gateway;
 use crate::ledger::{Peer, Registry, SUBNETS_IN_ALL_MAX};
@@ -102,12 +103,13 @@ pub(super) fn client(config: &ClientConfig, lease: &CoreLease, remotes: &[Socket
     let mut routes = if everything { all() } else { config.route.clone() };
     // With chosen routes only the chosen domains are asked in the tunnel, and every other name
     // where it was asked before.
-    let asked = everything || !config.domains.is_empty();
+    let asked = config.dns == DnsChoice::Set && (everything || !config.domains.is_empty());
     let servers = if asked { lease.dns.clone() } else { Vec::new() };
-    if !everything {
-        // Wherever the servers are, the way to them is the tunnel.
-        routes.extend(servers.iter().map(|&server| IpNet::from(server)));
-    }
+    let networks = lease.addresses.iter().filter_map(network);
+    // Its own networks, gateways and name servers are in the tunnel, whatever a local network or an
+    // exclusion around them says.
+    routes.extend(networks.map(|net| net.trunc()));
+    routes.extend(lease.gateway.iter().chain(&servers).map(|&address| IpNet::from(address)));
     let domains = config.domains.iter().map(Domain::to_string).collect();
     let dns = (!servers.is_empty()).then_some(Dns { servers, domains, all: everything });
     Plan {

@@ -7,10 +7,11 @@
 use std::net::IpAddr;
 
 use anyhow::{Result, bail, ensure};
+use rove_os::error::Error;
 use rove_proto::role::global::is_global;
 use rove_proto::wire::control::Lease;
 
-use crate::config::ClientConfig;
+use crate::config::{ClientConfig, DnsChoice};
 use crate::daemon::plan;
 use crate::values::Networks;
 
@@ -41,19 +42,36 @@ pub(super) fn check(lease: &Lease, signed: &Networks) -> Result<()> {
     Ok(())
 }
 
-/// A line for people whose names will not resolve: everything goes through the tunnel, which has no
-/// name server of its own, and this host's is one of a network that is not reached through it.
-pub(super) fn no_names(config: &ClientConfig, lease: &Lease, outside: &[IpAddr]) -> Option<String> {
+/// Lines for people whose names are not asked in the tunnel though they should be, since its name
+/// servers were `refused`; or will not resolve: everything goes through the tunnel, no name server
+/// of the gateway's is asked, and this host's is one of a network that is not reached through it.
+pub(super) fn no_names(
+    config: &ClientConfig,
+    lease: &Lease,
+    outside: &[IpAddr],
+    refused: Option<&Error>,
+) -> Vec<String> {
+    let unset = refused.map(|why| format!("the gateway's name servers are not asked: {why}"));
+    let (why, cure) = match config.dns {
+        DnsChoice::Leave => ("dns is set to leave", "use `--dns set`"),
+        DnsChoice::Set if lease.dns.is_empty() => {
+            ("the gateway gives no name server", "ask the gateway's operator to set dns")
+        }
+        DnsChoice::Set => ("the gateway's name servers are not set", "mend that"),
+    };
+    let is_asked = config.dns == DnsChoice::Set && !lease.dns.is_empty() && refused.is_none();
     let lan_is_reached = config.allow_lan && !config.kill_switch;
-    if !config.route.is_empty() || !lease.dns.is_empty() || lan_is_reached {
-        return None;
-    }
     let excluded = |server: &IpAddr| config.exclude.iter().any(|net| net.contains(server));
-    let lost = outside.iter().find(|server| !is_global(**server) && !excluded(server))?;
-    Some(format!(
-        "names may not resolve: the gateway gives no name server, and this host's, {lost}, is not \
-         reached through the tunnel: ask the gateway's operator to set dns, or add --exclude {lost}"
-    ))
+    let is_lost = |server: &&IpAddr| !is_global(**server) && !excluded(server);
+    let is_safe = !config.route.is_empty() || is_asked || lan_is_reached;
+    let lost = outside.iter().find(is_lost).filter(|_| !is_safe);
+    let lost = lost.map(|lost| {
+        format!(
+            "names may not resolve: {why}, and this host's, {lost}, is not reached through the \
+             tunnel: {cure}, or add --exclude {lost}"
+        )
+    });
+    unset.into_iter().chain(lost).collect()
 }
 
 #[cfg(test)]
@@ -105,12 +123,24 @@ mod tests {
         let all = ClientConfig::default();
         let none = lease(&[("10.77.0.2", 24)], &["10.77.0.1"]);
         let local: Vec<IpAddr> = vec!["9.9.9.9".parse().unwrap(), "192.168.1.1".parse().unwrap()];
-        let line = no_names(&all, &none, &local).unwrap();
+        let told = |config: &ClientConfig, lease: &Lease, outside: &[IpAddr]| {
+            no_names(config, lease, outside, None)
+        };
+        let lines = told(&all, &none, &local);
+        let [line] = &*lines else { panic!("{lines:?}") };
         assert!(line.contains("192.168.1.1") && line.contains("--exclude"), "{line}");
-        assert_eq!(no_names(&all, &none, &local[..1]), None, "a public one is reached");
-        assert_eq!(no_names(&all, &none, &[]), None);
+        assert!(told(&all, &none, &local[..1]).is_empty(), "a public one is reached");
+        assert!(told(&all, &none, &[]).is_empty());
         let some = Lease { dns: vec!["10.77.0.1".parse().unwrap()], ..none.clone() };
-        assert_eq!(no_names(&all, &some, &local), None);
+        assert!(told(&all, &some, &local).is_empty());
+        // Nobody asks the gateway's: by choice, or because they could not be set.
+        let leave = ClientConfig { dns: DnsChoice::Leave, ..all.clone() };
+        assert!(told(&leave, &some, &local)[0].contains("dns is set to leave"));
+        assert!(told(&leave, &some, &local[..1]).is_empty());
+        let refused = Error::Resolved { said: "no".to_owned() };
+        let lines = no_names(&all, &some, &local, Some(&refused));
+        assert!(lines.len() == 2 && lines[0].contains("systemd-resolved"), "{lines:?}");
+        assert_eq!(no_names(&all, &some, &local[..1], Some(&refused)), lines[..1]);
         let exclude = vec!["192.168.1.0/24".parse().unwrap()];
         let chosen = vec!["10.0.0.0/8".parse().unwrap()];
         for config in [
@@ -118,10 +148,10 @@ mod tests {
             ClientConfig { route: chosen, ..all.clone() },
             ClientConfig { allow_lan: true, ..all.clone() },
         ] {
-            assert_eq!(no_names(&config, &none, &local), None);
+            assert!(told(&config, &none, &local).is_empty());
         }
         // Behind a kill switch the LAN is open for everything but names.
         let config = ClientConfig { allow_lan: true, kill_switch: true, ..all };
-        assert!(no_names(&config, &none, &local).is_some());
+        assert_eq!(told(&config, &none, &local).len(), 1);
     }
 }

@@ -7,6 +7,7 @@
 
 mod addresses;
 mod counting;
+mod hidden;
 mod lease;
 mod lookups;
 mod news;
@@ -49,7 +50,7 @@ use super::{confine, links, node, plan};
 use crate::config::{ClientConfig, TransportChoice};
 use crate::control::{Listener, Reply};
 use crate::home::{Home, Role};
-use crate::invite::{GatewayRecord, Invite};
+use crate::invite::Invite;
 use crate::membership::Membership;
 use crate::values::{Endpoint, Networks};
 use lookups::Lookups;
@@ -84,7 +85,6 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     let _lock = take_lock(&state)?;
     let membership = Membership::open(home, wishes.invite)?;
     let record = membership.gateway.record().clone();
-    overlap(&config, &record, &rove_os::links::snapshot()?)?;
     let tun = open_tun(&config)?;
     let owed = Owed::open(&state)?;
     let listener = Listener::bind(&socket)?;
@@ -119,6 +119,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         lookups: Lookups::new(Instant::now()),
         unresolved: None,
         lease: None,
+        troubles: Vec::new(),
         progress: Progress::Asking,
         deadline,
         leaving: None,
@@ -193,6 +194,8 @@ struct Client<'a> {
     portals: Portals,
     lease: Option<Lease>,
     applier: Applier,
+    /// What does not work though the tunnel does, as it was told last.
+    troubles: Vec<String>,
     data: Handle,
     /// The rehearsal that is under way, or was the last.
     rehearsal: Option<Rehearsal>,
@@ -390,10 +393,8 @@ impl Client<'_> {
                 let inner = self.lease.iter().flat_map(|lease| &lease.addresses);
                 let inner: Vec<String> = inner.map(|net| net.address.to_string()).collect();
                 let line = format!("up: {} on {}", inner.join(" and "), self.config.interface);
-                let outside = self.applier.outside_servers();
-                let lease = self.lease.as_ref();
-                let no_names = lease.and_then(|l| lease::no_names(&self.config, l, &outside));
-                let warnings = no_names.into_iter().chain(self.config.idle()).collect();
+                self.troubles = self.find_troubles();
+                let warnings = self.troubles.iter().cloned().chain(self.config.idle()).collect();
                 carries(&Carries { line, warnings })
             }
             Progress::Asking | Progress::Proving if Instant::now() >= self.deadline => {
@@ -401,6 +402,27 @@ impl Client<'_> {
             }
             Progress::Asking | Progress::Proving | Progress::Told => Ok(()),
         }
+    }
+
+    /// What does not work though the tunnel does, a line for each: names, hosts of local networks.
+    fn find_troubles(&self) -> Vec<String> {
+        let Some(lease) = &self.lease else { return Vec::new() };
+        let (config, outside) = (&self.config, self.applier.outside_servers());
+        let mut found = lease::no_names(config, lease, &outside, self.applier.dns_refused());
+        found.extend(hidden::told(config, lease, &self.links));
+        found
+    }
+
+    /// Says in the log what does not work now and did before.
+    fn tell_troubles(&mut self) {
+        if self.progress != Progress::Told {
+            return;
+        }
+        let found = self.find_troubles();
+        for line in found.iter().filter(|line| !self.troubles.contains(line)) {
+            tracing::warn!("{line}");
+        }
+        self.troubles = found;
     }
 
     /// Why nothing carries at the deadline.
@@ -472,7 +494,9 @@ impl Client<'_> {
             None => plan::client_before(&self.config, &self.remotes),
         };
         let subflows = plan::subflows(&self.config.paths, self.there());
-        Ok(self.applier.apply(&Plan { subflows, ..plan })?)
+        self.applier.apply(&Plan { subflows, ..plan })?;
+        self.tell_troubles();
+        Ok(())
     }
 }
 
@@ -483,13 +507,4 @@ fn take_lock(state: &Path) -> Result<Lock> {
         bail!("already up (process {pid}): see `rove status`, or `rove down` first");
     }
     Ok(taken?)
-}
-
-/// Whether the service's networks, or the chosen routes, are also local ones: found before anything
-/// is touched.
-fn overlap(config: &ClientConfig, record: &GatewayRecord, links: &[Link]) -> Result<()> {
-    let before = plan::client_before(config, &[]);
-    let addresses = record.networks.iter().collect();
-    let plan = Plan { addresses, routes: config.route.clone(), ..before };
-    Ok(plan.check(links)?)
 }

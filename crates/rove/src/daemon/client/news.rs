@@ -8,7 +8,7 @@ use rove_proto::node::{Event, PeerState};
 use rove_proto::wire::control::Lease;
 
 use super::{Client, Progress};
-use crate::daemon::{plan, probe, status};
+use crate::daemon::{probe, status};
 
 impl Client<'_> {
     /// Something happened in the core. An error ends the client: only before it ever carried.
@@ -78,9 +78,6 @@ impl Client<'_> {
 
     fn take_lease(&mut self, lease: Lease) -> Result<()> {
         super::lease::check(&lease, &self.networks)?;
-        if self.progress == Progress::Asking {
-            plan::client(&self.config, &lease, &self.remotes).check(&self.links)?;
-        }
         let old = self.lease.replace(lease);
         let applied = self.apply();
         if applied.is_err() && self.progress == Progress::Told {

@@ -20,6 +20,7 @@ impl Client<'_> {
         self.note_links();
         self.tell_links();
         self.suspect_portals();
+        self.tell_troubles();
         if let Err(error) = self.applier.reassert() {
             tracing::error!(%error, "the tunnel's addresses or routes could not be put back");
         }

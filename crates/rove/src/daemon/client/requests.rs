@@ -103,7 +103,8 @@ impl Client<'_> {
         let links: BTreeMap<u32, String> =
             self.links.iter().map(|link| (link.index, link.name.clone())).collect();
         let plan = self.lease.as_ref().map(|l| plan::client(&self.config, l, &self.remotes));
-        let dns = plan.and_then(|plan| plan.dns).unwrap_or_default();
+        let is_set = self.applier.dns_refused().is_none();
+        let dns = plan.and_then(|plan| plan.dns).filter(|_| is_set).unwrap_or_default();
         let kill_switch = self.applier.kill_switch_stands();
         let refused = session.refused.map(news::refusal);
         let (streams, ranked) = (&snapshot.streams, self.ranked.as_slice());
