@@ -21,7 +21,9 @@ use rove_proto::wire::inner::InnerPacket;
 /// Datagrams that wait; more are lost, as in any queue.
 const WAITING_MAX: usize = 128;
 /// Calls of `handle_timeout` at one moment before it counts as a loop.
-const TIMEOUTS_MAX: usize = 64;
+pub(crate) const TIMEOUTS_MAX: usize = 64;
+/// Bytes that an end may keep of connections.
+pub(crate) const HOLD_MEMORY: usize = 1 << 20;
 /// Where the gateway listens.
 const GATEWAY_PORT: u16 = 4_433;
 /// Ports of the client's sockets, by the number of the socket.
@@ -303,7 +305,7 @@ impl Between {
     }
 }
 
-fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
+pub(crate) fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
     let config = Config {
         secret: secret.clone(),
         floor: Floor::BITS_128,
@@ -311,7 +313,7 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
         keepalive: Some(Duration::from_secs(25)),
         persistence_timeout: Duration::from_secs(86_400),
         hold: Hold::Full.into(),
-        hold_memory: 1 << 20,
+        hold_memory: HOLD_MEMORY,
         mode: Mode::default(),
         scheduler: Scheduler::default(),
         recovery: Recovery::default(),
@@ -322,7 +324,7 @@ fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
     Node::new(now, config, Box::new(SeededRng::new(seed)), 100)
 }
 
-fn gateway_address() -> SocketAddr {
+pub(crate) fn gateway_address() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), GATEWAY_PORT))
 }
 

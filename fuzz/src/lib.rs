@@ -6,6 +6,8 @@
 //! laws, not only the absence of panics. It refuses to know where its input came from.
 
 mod between;
+mod internet;
+mod keyed;
 pub mod mutation;
 pub mod targets;
 
@@ -25,14 +27,28 @@ pub struct Target {
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
+    targets::bus_answer::TARGET,
     targets::control::TARGET,
+    targets::control_request::TARGET,
     targets::data_header::TARGET,
+    targets::dns_answer::TARGET,
     targets::exchange::TARGET,
+    targets::first_bytes::TARGET,
     targets::frames::TARGET,
     targets::handshake::TARGET,
+    targets::http_answer::TARGET,
     targets::inner_packet::TARGET,
+    targets::invite::TARGET,
+    targets::keyed_client::TARGET,
+    targets::keyed_gateway::TARGET,
+    targets::netlink::TARGET,
+    targets::plan_journal::TARGET,
     targets::sealed::TARGET,
     targets::session::TARGET,
+    targets::store_record::TARGET,
+    targets::stream_frames::TARGET,
+    targets::tun_merge::TARGET,
+    targets::tun_split::TARGET,
     targets::world::TARGET,
 ];
 

@@ -19,6 +19,10 @@ const INPUT_MAX: usize = 2_048;
 /// Memory of the target before libFuzzer calls it a leak, in MB.
 const MEMORY_MB: usize = 2_048;
 
+/// How long one input may take before libFuzzer calls it a hang, in seconds: a thousand times what
+/// the slowest takes.
+const INPUT_SECONDS_MAX: u64 = 20;
+
 /// What libFuzzer needs the compiler to put in: the edges taken and the operands compared
 /// (Clang's SanitizerCoverage documentation), and the checks of a debug build.
 const COVERAGE_FLAGS: &[&str] = &[
@@ -61,10 +65,20 @@ pub(crate) fn grow(words: &[&str]) -> Result<(), String> {
     };
     let time = format!("-max_total_time={seconds}");
     let length = format!("-max_len={INPUT_MAX}");
+    let hang = format!("-timeout={INPUT_SECONDS_MAX}");
     let memory = format!("-rss_limit_mb={MEMORY_MB}");
     let prefix = format!("-artifact_prefix={broken}");
-    run(start(&[&time, &length, &memory, &prefix, "-print_final_stats=1", &found, &committed]))
-        .map_err(|error| format!("{error}\nthe input that broke it is in {broken}"))?;
+    run(start(&[
+        &time,
+        &length,
+        &hang,
+        &memory,
+        &prefix,
+        "-print_final_stats=1",
+        &found,
+        &committed,
+    ]))
+    .map_err(|error| format!("{error}\nthe input that broke it is in {broken}"))?;
     let before = count(&committed)?;
     run(start(&["-set_cover_merge=1", &length, &prefix, &committed, &found]))?;
     let after = count(&committed)?;

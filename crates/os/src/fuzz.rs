@@ -202,6 +202,14 @@ pub fn first_bytes(pieces: &[&[u8]]) -> Taken {
     Taken::Unclear
 }
 
+/// The first message of a client of ours that names this server.
+pub fn true_hello(server_name: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut client = tls::client(server_name).expect("a name that TLS takes");
+    client.write_tls(&mut bytes).expect("a vector takes everything");
+    bytes
+}
+
 /// A packet of the TUN, header and payload, and where the payload begins.
 pub type Cut<'a> = (&'a [u8], &'a [u8], usize);
 

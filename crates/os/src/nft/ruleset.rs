@@ -36,7 +36,14 @@ pub(super) fn address(field: &str, networks: &[IpNet]) -> Value {
     equals(payload(if v6 { "ip6" } else { "ip" }, field), json!({ "set": set }))
 }
 
-pub(super) fn chain(table: &str, name: &str, kind: &str, hook: &str, priority: i32, policy: &str) -> Value {
+pub(super) fn chain(
+    table: &str,
+    name: &str,
+    kind: &str,
+    hook: &str,
+    priority: i32,
+    policy: &str,
+) -> Value {
     json!({ "add": { "chain": {
         "family": "inet", "table": table, "name": name,
         "type": kind, "hook": hook, "prio": priority, "policy": policy,

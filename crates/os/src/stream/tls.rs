@@ -29,7 +29,7 @@ pub(super) const NO_PROTOCOL_ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 120];
 
 /// A client's side, its first message ready. `server_name`, a name or an address, is what the
 /// bystander reads (an address is not sent); it is not compared with anything.
-pub(super) fn client(server_name: &str) -> Result<ClientConnection, Error> {
+pub(crate) fn client(server_name: &str) -> Result<ClientConnection, Error> {
     let name = ServerName::try_from(server_name.to_owned())
         .map_err(|_| Error::BadServerName { name: server_name.to_owned() })?;
     let provider = Arc::new(aws_lc_rs::default_provider());

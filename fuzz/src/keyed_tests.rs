@@ -1,0 +1,29 @@
+//! The peer is heard, and the laws about it can fail.
+
+use super::*;
+
+/// Otherwise everything above would hold because nothing is ever delivered.
+#[test]
+fn who_is_honest_gets_through() {
+    // Twice a packet by TCP, with a wait; then the answer to every challenge.
+    let packet = [12, 0, 0, 0, 0, 80, 1, 0, 100, 0];
+    let input = [&packet[..], &[15], &packet, &[15, 7, 0, 15]].concat();
+    for victim in [End::Client, End::Gateway] {
+        let after = attack(victim, &input);
+        assert_eq!(after.delivered, 2, "at the {victim:?}");
+        assert!(after.epoch.is_some_and(|epoch| epoch.heard[0].is_some()), "it is spoken to");
+    }
+}
+
+/// The law about sources must be able to fail.
+#[test]
+fn a_packet_from_another_address_would_be_seen() {
+    let mut keyed = Keyed::new(End::Gateway, &[]);
+    let mut packet = Fields::default().packet();
+    keyed.came_out(&packet);
+    packet[15] ^= 1;
+    let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        keyed.came_out(&packet);
+    }));
+    assert!(seen.is_err(), "it came out from an address that is not the client's");
+}
