@@ -14,6 +14,7 @@ use crate::flow::rules::Rules;
 use crate::flow::tuple::Tuple;
 use crate::id::{PeerKey, SessionIndex, SocketId};
 use crate::outbox::{Outbox, Route};
+use crate::peer::answers::Answers;
 use crate::peer::index::Slot;
 use crate::peer::{Event, Link, Live, Peer, SideConfig, StreamTo};
 use crate::role::Access;
@@ -226,7 +227,8 @@ impl Node {
         flows.set_priorities(&mut self.memory, self.priorities.clone());
         // Which flows share a place says nothing of which connections do.
         let live = Live::new(secret.rotate_left(32), self.early.clone());
-        self.peers[slot.0 as usize] = Some(Peer::new(now, slot, config, flows, live));
+        let answers = Answers::new(secret.rotate_left(16));
+        self.peers[slot.0 as usize] = Some(Peer::new(now, slot, config, flows, live, answers));
         self.answer_waiting(now, key, out)
     }
 

@@ -62,6 +62,7 @@ impl Peer {
         self.rekey_if_due(cx);
         self.not_idle();
         self.used_at = Some(cx.now);
+        self.expect_answer(cx.now, view, packet.head);
         self.assist_or_not(cx);
         let sent = match self.flows.outgoing(cx.now, cx.memory, view, &packet) {
             Passage::Goes { kept } => self.send_narrowed(cx, view, packet, kept),

@@ -339,7 +339,9 @@ impl Peer {
         packet: &[u8],
     ) -> Result<(), DropReason> {
         let view = InnerView::parse(packet, packet.len())?;
-        if let Err(reason) = self.access.admit(&view) {
+        if let Err(reason) = self.access.admit(&view)
+            && !self.may_answer(cx.now, &view, packet)
+        {
             self.refuse(cx, &view, packet);
             return Err(reason);
         }

@@ -8,11 +8,12 @@
 //! (what is of no use late), `standby` (those proven ahead), `spread` (which these are, and which
 //! of them carry), `trust` (what a link did), `moving` (paths come, are proven, and go),
 //! `retransmit` (what was lost, or on its way by one that died), `hold` (open connections while no
-//! path carries), `announce` (the gateway's addresses), `restart` (its sessions are lost), `rest`
+//! path carries), `answers` (replies that need no grant), `announce` (the gateway's addresses), `restart` (its sessions are lost), `rest`
 //! (nobody speaks for a day), `keepalive` (what a NAT needs), `timers`. State is changed here and
 //! nowhere above.
 
 pub(crate) mod announce;
+pub mod answers;
 mod bonding;
 mod company;
 mod connect;
@@ -69,6 +70,7 @@ use crate::reliable::control::ControlSender;
 use crate::role::Access;
 use crate::time::Instant;
 use crate::wire::control::{Control, Lease, Prefix};
+use answers::Answers;
 use connector::Connector;
 use epochs::Epochs;
 use index::{EpochId, Slot};
@@ -152,6 +154,8 @@ pub(crate) struct Peer {
     narrowed: Vec<u8>,
     /// Gateway: how often the client was told that a destination is refused.
     refusals: Refusals,
+    /// Gateway: what the client may reply to.
+    answers: Answers,
     /// Gateway: how often the client had moved when it said last where it wants to be reached.
     followed: u32,
     /// Gateway: an answer that the client asked for, later.
@@ -180,6 +184,7 @@ impl Peer {
         config: PeerConfig,
         flows: Flows,
         live: Live,
+        answers: Answers,
     ) -> Self {
         let role = match config.side {
             SideConfig::Client { lease } => Role::Gateway { lease },
@@ -212,6 +217,7 @@ impl Peer {
             spoken: Vec::new(),
             narrowed: Vec::new(),
             refusals: Refusals::default(),
+            answers,
             followed: 0,
             echo: None,
             heard_at: now,

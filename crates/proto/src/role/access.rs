@@ -50,24 +50,29 @@ impl Access {
     /// [`DropReason::NotAllowed`] when its source is not the peer's own or its destination is not
     /// allowed.
     pub fn admit(&self, view: &InnerView) -> Result<(), DropReason> {
-        let Self::Restricted { own, gateway, allow, .. } = self else {
+        let Self::Restricted { gateway, allow, .. } = self else {
             return Ok(());
         };
-        let owns = own.iter().any(|prefix| prefix.contains(view.source));
         let to = view.destination;
         let port = view.ports.map(|(_, destination)| destination);
         let allowed = allow
             .iter()
             .any(|entry| entry.to.contains(to) && (entry.port.is_none() || entry.port == port));
-        let reachable = allowed
-            || (gateway.contains(&to) && serves(view))
-            || self.is_internet(to);
-        if owns && reachable { Ok(()) } else { Err(DropReason::NotAllowed) }
+        let reachable = allowed || (gateway.contains(&to) && serves(view)) || self.is_internet(to);
+        if self.owns(view.source) && reachable { Ok(()) } else { Err(DropReason::NotAllowed) }
+    }
+
+    /// Whether the peer may use an address as a source.
+    pub fn owns(&self, address: IpAddr) -> bool {
+        match self {
+            Self::Unrestricted => true,
+            Self::Restricted { own, .. } => own.iter().any(|prefix| prefix.contains(address)),
+        }
     }
 
     /// Whether an address belongs to the Internet, as far as the peer may reach it: neither it nor
     /// an IPv4 host that it stands for is in one of the gateway's own networks.
-    fn is_internet(&self, address: IpAddr) -> bool {
+    pub fn is_internet(&self, address: IpAddr) -> bool {
         let Self::Restricted { internet, local, .. } = self else { return true };
         let is_local = |address: IpAddr| local.iter().any(|prefix| prefix.contains(address));
         let stands_for = match address {
@@ -84,10 +89,9 @@ impl Access {
     /// The gateway's address from which to tell the sender of a packet that it was refused; `None`
     /// where that is not the peer, or the gateway has none in that family.
     pub fn refuses_from(&self, view: &InnerView) -> Option<IpAddr> {
-        let Self::Restricted { own, gateway, .. } = self else { return None };
-        let owns = own.iter().any(|prefix| prefix.contains(view.source));
+        let Self::Restricted { gateway, .. } = self else { return None };
         let same = |at: &&IpAddr| at.is_ipv4() == view.source.is_ipv4();
-        gateway.iter().find(same).filter(|_| owns).copied()
+        gateway.iter().find(same).filter(|_| self.owns(view.source)).copied()
     }
 
     /// The inner addresses that lead to this peer.

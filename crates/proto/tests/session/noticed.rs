@@ -408,3 +408,32 @@ fn every_address_of_the_gateway_has_its_turn() {
     pair.run(Duration::from_secs(3));
     assert_eq!(pair.state(), PeerState::Up);
 }
+
+/// A datagram between the client and another one of the same gateway, 10.9.0.3.
+fn between_clients(to_client: bool, client_port: u16, other_port: u16) -> Vec<u8> {
+    let (client, other) = ([10, 9, 0, 2], [10, 9, 0, 3]);
+    let (from, to) = if to_client { (other, client) } else { (client, other) };
+    let ports = if to_client { [other_port, client_port] } else { [client_port, other_port] };
+    let mut packet = vec![0x45, 0, 0, 28, 0, 1, 0, 0, 64, 17, 0, 0];
+    packet.extend([from, to].concat());
+    packet.extend(ports.map(u16::to_be_bytes).concat());
+    packet.extend([0, 8, 0, 0]);
+    packet
+}
+
+#[test]
+fn a_client_that_others_may_contact_replies_and_begins_nothing() {
+    let mut pair = Pair::up();
+    pair.send(&between_clients(false, 53, 40_000));
+    pair.run(Duration::from_millis(100));
+    assert!(pair.gateway_inner.is_empty(), "nobody asked yet");
+    // The other client was allowed to, so that its packet is on the gateway's device.
+    pair.send_back(&between_clients(true, 53, 40_000));
+    pair.run(Duration::from_millis(100));
+    pair.send(&between_clients(false, 53, 40_000));
+    pair.send(&between_clients(false, 53, 40_001));
+    pair.run(Duration::from_millis(100));
+    let [(_, reply)] = &pair.gateway_inner[..] else { panic!("{:?}", pair.gateway_inner) };
+    assert_eq!(*reply, between_clients(false, 53, 40_000));
+    assert_eq!(pair.gateway.drops().of(DropReason::NotAllowed), 2);
+}

@@ -1,0 +1,230 @@
+//! Gateway: what a client may send to addresses that it may not contact, because they contacted it
+//! first.
+//!
+//! A grant lets one client send to another, and needs no second grant for the replies. Whatever
+//! leaves for a client from outside the Internet is remembered by its two ends, as in a stateful
+//! packet filter. Packets of that client between the same ends pass for as long as a NAT keeps
+//! such a mapping, and so do ICMP errors about what it was sent. A TCP segment that opens a
+//! connection is never a reply.
+//!
+//! It refuses to know grants: what reaches the tunnel was admitted from another client, or comes
+//! from the gateway's own host or through its firewall. Limits: a conversation is dropped when
+//! [`ANSWERS_MAX`] others with the same client are more recent, and returns with the next packet
+//! of whoever began it.
+
+use crate::flow::tuple::{Direction, Tuple};
+use crate::time::{Duration, Instant};
+use crate::wire::icmp::{ICMP, ICMPV6};
+use crate::wire::inner::{InnerView, TCP, UDP, declared_len};
+
+use super::Peer;
+
+/// Conversations remembered for one client: 256 KiB at most. With half as many, a scan of a /20
+/// behind a client would push out the scanner's other connections.
+pub const ANSWERS_MAX: usize = 4_096;
+/// Places in which a conversation may stand, all of them looked at for each packet. With half as
+/// many, chance alone fills some set of a table that is nearly empty, and makes it grow.
+const WAYS: usize = 8;
+/// The first sets; they double while there are more conversations than places.
+const SETS_MIN: usize = 2;
+/// The last ones.
+const SETS_MAX: usize = ANSWERS_MAX / WAYS;
+
+/// RFC 5382, REQ-5: an established connection may be idle for two hours and four minutes.
+const TCP_FOR: Duration = Duration::from_secs(124 * 60);
+/// RFC 4787, REQ-5.
+const UDP_FOR: Duration = Duration::from_secs(5 * 60);
+/// RFC 5508, REQ-2.
+const ICMP_FOR: Duration = Duration::from_secs(60);
+/// Linux, `nf_conntrack_generic_timeout`.
+const OTHER_FOR: Duration = Duration::from_secs(10 * 60);
+
+/// The conversations that others began with one client.
+#[derive(Debug)]
+pub struct Answers {
+    secret: u64,
+    /// A power of two, or none while nothing is remembered.
+    sets: Vec<[Option<Conversation>; WAYS]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Conversation {
+    /// The local end is the one that began.
+    tuple: Tuple,
+    used_at: Instant,
+}
+
+impl Answers {
+    /// Nothing yet. Who does not know `secret` cannot fill one set on purpose.
+    pub fn new(secret: u64) -> Self {
+        Self { secret, sets: Vec::new() }
+    }
+
+    /// A packet of which `head` is the beginning leaves for the client, which may reply.
+    fn expect(&mut self, now: Instant, view: &InnerView, head: &[u8]) {
+        let Some(tuple) = conversation(view, head, Direction::Out) else { return };
+        let all_parts = fragments_of(&tuple);
+        if all_parts != tuple {
+            self.remember(now, all_parts);
+        }
+        // The last one stays, though others be as recent.
+        self.remember(now, tuple);
+    }
+
+    /// Whether a packet of the client is a reply, or an error about what it was sent.
+    fn admit(&mut self, now: Instant, view: &InnerView, packet: &[u8]) -> bool {
+        if let Some((about, quoted)) = quoted(view, packet) {
+            let tuple = conversation(&about, quoted, Direction::Out);
+            let is_own = about.source == view.destination;
+            return is_own && tuple.is_some_and(|tuple| self.find(now, &tuple).is_some());
+        }
+        if opens_connection(view, packet) {
+            return false;
+        }
+        let found = conversation(view, packet, Direction::In);
+        match found.and_then(|tuple| self.find(now, &tuple)) {
+            Some(conversation) => {
+                conversation.used_at = now;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn find(&mut self, now: Instant, tuple: &Tuple) -> Option<&mut Conversation> {
+        let at = self.set_of(tuple)?;
+        let mut known = self.sets[at].iter_mut().flatten();
+        known.find(|known| known.tuple == *tuple && known.is_fresh(now))
+    }
+
+    fn remember(&mut self, now: Instant, tuple: Tuple) {
+        if self.sets.is_empty() {
+            self.sets.resize(SETS_MIN, [None; WAYS]);
+        }
+        while !self.place(now, Conversation { tuple, used_at: now }) {
+            self.grow(now);
+        }
+    }
+
+    /// Puts a conversation into its set. `false` when that is full and there may be more sets; of a
+    /// full one that cannot grow, the conversation that is unused for longest goes.
+    fn place(&mut self, now: Instant, new: Conversation) -> bool {
+        let Some(at) = self.set_of(&new.tuple) else { return false };
+        let is_last = self.sets.len() >= SETS_MAX;
+        let set = &mut self.sets[at];
+        let same = set.iter().position(|place| place.is_some_and(|known| known.tuple == new.tuple));
+        let free = || set.iter().position(|place| place.is_none_or(|known| !known.is_fresh(now)));
+        let oldest = || {
+            let used_at = |place: &usize| set[*place].map(|known| known.used_at);
+            (0..WAYS).min_by_key(used_at).filter(|_| is_last)
+        };
+        let place = same.or_else(free).or_else(oldest);
+        if let Some(place) = place {
+            set[place] = Some(new);
+        }
+        place.is_some()
+    }
+
+    /// Twice as many sets. What no longer fits is what was unused for longest.
+    fn grow(&mut self, now: Instant) {
+        let sets = vec![[None; WAYS]; self.sets.len() * 2];
+        let before = std::mem::replace(&mut self.sets, sets);
+        for known in before.into_iter().flatten().flatten().filter(|known| known.is_fresh(now)) {
+            // A set receives from one set alone, so that there is always a place.
+            self.place(now, known);
+        }
+    }
+
+    fn set_of(&self, tuple: &Tuple) -> Option<usize> {
+        let mask = self.sets.len().checked_sub(1)?;
+        #[expect(clippy::cast_possible_truncation, reason = "fewer sets than 32 bits count")]
+        let hash = tuple.hash(self.secret) as u32;
+        Some(hash as usize & mask)
+    }
+}
+
+impl Conversation {
+    fn is_fresh(&self, now: Instant) -> bool {
+        let lasts = match self.tuple.protocol {
+            TCP => TCP_FOR,
+            UDP => UDP_FOR,
+            ICMP | ICMPV6 => ICMP_FOR,
+            _ => OTHER_FOR,
+        };
+        now.saturating_since(self.used_at) < lasts
+    }
+}
+
+impl Peer {
+    /// Gateway: a packet leaves for the client. It may reply.
+    pub(super) fn expect_answer(&mut self, now: Instant, view: &InnerView, head: &[u8]) {
+        if !self.access.is_internet(view.source) {
+            self.answers.expect(now, view, head);
+        }
+    }
+
+    /// Gateway: whether a packet that the client may not send by itself is a reply.
+    pub(super) fn may_answer(&mut self, now: Instant, view: &InnerView, packet: &[u8]) -> bool {
+        self.access.owns(view.source) && self.answers.admit(now, view, packet)
+    }
+}
+
+/// The conversation of a packet: by its ports, an echo by its identifier, anything else by its
+/// addresses and protocol. `None` for what is neither a question nor a reply.
+fn conversation(view: &InnerView, head: &[u8], way: Direction) -> Option<Tuple> {
+    let of_ports = |from, to| {
+        let ports = Some((from, to));
+        Tuple::of(&InnerView { ports, ..*view }, way)
+    };
+    match (view.protocol, view.transport) {
+        // A later fragment: its first one is judged by its ports.
+        (_, None) => of_ports(0, 0),
+        // Nobody has the port 0 (RFC 6335, section 6), which here stands for fragments.
+        (TCP | UDP, Some(_)) => {
+            view.ports.filter(|&(from, to)| from != 0 && to != 0).and_then(|_| Tuple::of(view, way))
+        }
+        (ICMP | ICMPV6, Some(at)) => {
+            let (question, reply) = if view.protocol == ICMP { (8, 0) } else { (128, 129) };
+            let wanted = if way == Direction::Out { question } else { reply };
+            let &[kind, _, _, _, high, low] = head.get(at..)?.first_chunk()?;
+            let identifier = u16::from_be_bytes([high, low]);
+            // The port 1 keeps the identifier 0 from meaning fragments.
+            let ports = if way == Direction::Out { (identifier, 1) } else { (1, identifier) };
+            (kind == wanted).then(|| of_ports(ports.0, ports.1)).flatten()
+        }
+        (_, Some(_)) => of_ports(0, 0),
+    }
+}
+
+/// The same conversation as its later fragments show it, which have no ports.
+fn fragments_of(tuple: &Tuple) -> Tuple {
+    let Tuple { local, remote, protocol } = *tuple;
+    Tuple { local: (local.0, 0), remote: (remote.0, 0), protocol }
+}
+
+/// The packet that an ICMP error is about (RFC 792; RFC 4443, section 2.1).
+fn quoted<'a>(view: &InnerView, packet: &'a [u8]) -> Option<(InnerView, &'a [u8])> {
+    const HEADER: usize = 8;
+    let message = packet.get(view.transport?..)?;
+    let is_error = match (view.protocol, *message.first()?) {
+        (ICMP, kind) => matches!(kind, 3 | 11 | 12),
+        (ICMPV6, kind) => matches!(kind, 1..=4),
+        _ => false,
+    };
+    let quoted = message.get(HEADER..).filter(|_| is_error)?;
+    let about = InnerView::parse(quoted, declared_len(quoted)?).ok()?;
+    Some((about, quoted))
+}
+
+/// Whether a TCP segment asks for a connection: SYN without ACK. What is too short to say so does.
+fn opens_connection(view: &InnerView, packet: &[u8]) -> bool {
+    const FLAGS_AT: usize = 13;
+    const SYN: u8 = 0x02;
+    const ACK: u8 = 0x10;
+    let (TCP, Some(at)) = (view.protocol, view.transport) else { return false };
+    packet.get(at + FLAGS_AT).is_none_or(|flags| flags & (SYN | ACK) == SYN)
+}
+
+#[cfg(test)]
+#[path = "answers_tests.rs"]
+mod tests;
