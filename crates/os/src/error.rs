@@ -120,7 +120,7 @@ pub enum Error {
          (`apt install nftables`, `dnf install nftables` or `apk add nftables`)"
     )]
     NftMissing {
-        /// What needs it: "NAT" or "the kill switch".
+        /// What needs it: "the gateway's firewall" or "the kill switch".
         what: &'static str,
     },
 
@@ -145,6 +145,20 @@ pub enum Error {
         what: &'static str,
         /// The first line that nft printed.
         said: String,
+    },
+
+    /// A kernel setting must change, and cannot from here.
+    #[error(
+        "the kernel setting {setting} is {now} and has to be {wanted}, and /proc/sys is read-only \
+         here: start the container with `--sysctl {setting}={wanted}`"
+    )]
+    SettingReadOnly {
+        /// The setting, as sysctl(8) writes it.
+        setting: String,
+        /// Its value.
+        now: String,
+        /// The value that it needs.
+        wanted: String,
     },
 
     /// systemd-resolved refused.

@@ -14,9 +14,23 @@ fn every_line_names_cause_and_cure_on_one_line() {
         (Error::NoInterface { name: "wan".to_owned() }, "ip link"),
         (Error::PortInUse { addr: "[::]:443".parse().unwrap() }, "UDP port 443 of :: is in use"),
         (Error::AddressNotLocal { addr: "192.0.2.1:1".parse().unwrap() }, "one of its own"),
-        (Error::NftMissing { what: "NAT" }, "install the package nftables"),
-        (Error::NftRefused { what: "NAT", said: "no".to_owned() }, "nft list ruleset"),
-        (Error::NftSilent { what: "NAT", seconds: 10 }, "nft did not install NAT within 10 s"),
+        (Error::NftMissing { what: "the gateway's firewall" }, "install the package nftables"),
+        (
+            Error::NftRefused { what: "the gateway's firewall", said: "no".to_owned() },
+            "nft list ruleset",
+        ),
+        (
+            Error::NftSilent { what: "the gateway's firewall", seconds: 10 },
+            "nft did not install the gateway's firewall within 10 s",
+        ),
+        (
+            Error::SettingReadOnly {
+                setting: "net.ipv4.conf.all.forwarding".to_owned(),
+                now: "0".to_owned(),
+                wanted: "1".to_owned(),
+            },
+            "--sysctl net.ipv4.conf.all.forwarding=1",
+        ),
         (Error::Resolved { said: "no".to_owned() }, "resolvectl status"),
         (
             Error::SecondInstance { dir: PathBuf::from("/etc/rove"), pid: "7".to_owned() },

@@ -7,7 +7,7 @@ mod support;
 use std::{fs, path::Path};
 
 use rove_os::{
-    plan::{Applier, Dns, KillSwitch, MARK, Places, Plan},
+    plan::{Applier, Dns, Firewall, KillSwitch, MARK, Places, Plan},
     privileges::{self, Writable},
     tun::TunOptions,
     udp::{UdpOptions, UdpSocket},
@@ -87,7 +87,7 @@ fn drop_and_go_on() {
         ..Plan::default()
     };
     if has_program("nft") {
-        plan.masquerade = vec!["10.7.0.0/24".parse().unwrap()];
+        plan.firewall = Some(Firewall { nat: true, ..Firewall::default() });
         plan.kill_switch = Some(KillSwitch::default());
     } else {
         support::skip("nft after the drop", "the program nft is missing");

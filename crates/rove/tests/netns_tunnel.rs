@@ -130,7 +130,6 @@ fn two_clients_reach_the_internet_and_not_each_other() {
         }
         lab.rove("gateway", "gateway allow client 10.77.0.3:8080 192.0.2.254/32:22").ok();
         assert!(reaches("client", "192.0.2.254:22"));
-        lab.rove("gateway", "gateway allow phone 10.77.0.2").ok();
         assert_eq!(download("client", "10.77.0.3:8080").unwrap(), pattern(1_000));
         assert!(!reaches("client", "10.77.0.1:22"));
         lab.rove("gateway", "gateway allow client --reset").ok();
@@ -159,7 +158,6 @@ fn a_subnet_behind_a_client_is_reached_if_the_invite_says_so() {
         lab.rove("phone", &format!("up {invite}")).ok();
         assert!(!reaches("phone", "192.168.7.10:80"), "nobody allowed it");
         lab.rove("gateway", "gateway allow phone 192.168.7.0/24:80").ok();
-        lab.rove("gateway", "gateway allow office 10.77.0.3").ok();
         assert_eq!(download("phone", "192.168.7.10:80").unwrap(), pattern(50_000));
         // Only what the client says is behind it is: a new process says it anew, in both ways.
         lab.rove("client", "down").ok();

@@ -1,26 +1,253 @@
-//! The rules of a gateway: NAT for the networks of the tunnel.
+//! The ruleset of a gateway: what passes between the tunnel and every other interface, and under
+//! whose address.
+//!
+//! Its chains, in the order in which a packet meets them:
+//! - `guard`, before connection tracking: only the tunnel speaks for inner addresses, and the
+//!   gateway's own ones answer there alone.
+//! - `forward`: nothing that belongs to no connection passes. Into the tunnel goes what belongs to
+//!   a connection that a client began, what is for a subnet behind a client, what the host itself
+//!   forwards to a client by its own DNAT rule, and what comes from another client.
+//! - `translate`, with NAT: what leaves the tunnel gets the gateway's address, and never a port on
+//!   which the gateway listens.
+//! - `untranslated`, with NAT and after it: what still has an inner address is dropped.
+//!
+//! A second table, of ARP, keeps other links from asking for inner addresses.
+//!
+//! It refuses to know clients and grants: the tunnel's own core judges what a client sends before
+//! the kernel sees it. Limits: other tables of the host may drop more, and may translate what this
+//! one has not; a kernel without ARP filtering answers ARP for the gateway's inner address.
+
+use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::ruleset::{address, chain, matches, meta, networks_by_family, replace, rule};
-use crate::plan::NAT_TABLE;
+use super::ruleset::{
+    accept, chain, equals, matches, meta, networks_by_family, payload, replace, rule,
+};
+use crate::plan::{GATEWAY_TABLE, Gate};
 
-/// NAT for the networks of the tunnel, towards every interface but the tunnel.
-pub(super) fn nat(device: &str, networks: &[IpNet]) -> Vec<Value> {
-    let mut commands = replace(NAT_TABLE);
-    commands.push(chain(NAT_TABLE, "postrouting", "nat", "postrouting", 100, "accept"));
-    for family in networks_by_family(networks) {
-        let source = address("saddr", &family);
-        commands.push(rule(
-            NAT_TABLE,
-            "postrouting",
-            vec![
-                matches("!=", meta("oifname"), json!(device)),
-                source,
-                json!({ "masquerade": null }),
-            ],
-        ));
+/// Before connection tracking (-200) and everybody's filters.
+const GUARD: i32 = -300;
+/// Before the usual filters (0), which see only what may pass.
+const FORWARD: i32 = -10;
+/// Before other programs' source NAT (100): the first that translates a connection decides its
+/// port.
+const TRANSLATE: i32 = 90;
+/// After every source NAT.
+const UNTRANSLATED: i32 = 300;
+/// Conntrack zone of what comes from the tunnel. A connection that was tracked while the ruleset
+/// was missing is not in it, and is translated when the ruleset is back.
+const ZONE: u32 = 0x726f;
+/// Hosts have their services on system ports (RFC 6335), which are never a translated source.
+const SYSTEM_PORTS: u16 = 1_024;
+/// A source port is kept if at least so many ports around it are free for others to take instead.
+const RUN_MIN: usize = 1_024;
+
+/// The ruleset, in place of an earlier one.
+pub(super) fn gateway(gate: &Gate) -> Vec<Value> {
+    let mut commands = replace(GATEWAY_TABLE);
+    let mut base = |name, kind, hook, priority, rules: Vec<Vec<Value>>| {
+        commands.push(chain(GATEWAY_TABLE, name, kind, hook, priority, "accept"));
+        commands.extend(rules.into_iter().map(|expr| rule(GATEWAY_TABLE, name, expr)));
+    };
+    base("guard", "filter", "prerouting", GUARD, guard(gate));
+    base("forward", "filter", "forward", FORWARD, forward(gate));
+    if gate.nat {
+        base("translate", "nat", "postrouting", TRANSLATE, translate(gate));
+        base("untranslated", "filter", "postrouting", UNTRANSLATED, untranslated(gate));
     }
     commands
+}
+
+/// What ARP may ask: the gateway's inner address is on no other link.
+pub(super) fn arp(gate: &Gate) -> Vec<Value> {
+    let table = json!({ "family": "arp", "name": GATEWAY_TABLE });
+    let own: Vec<IpNet> = gate.own.iter().copied().map(IpNet::from).collect();
+    let asks_for = own.iter().filter(|net| net.addr().is_ipv4()).map(|net| {
+        json!({ "rule": {
+            "family": "arp", "table": GATEWAY_TABLE, "chain": "input",
+            "expr": [
+                matches("!=", meta("iifname"), json!(gate.device)),
+                equals(payload("arp", "daddr ip"), json!(net.addr().to_string())),
+                drop(),
+            ],
+        } })
+    });
+    let mut commands = remove_arp();
+    commands.push(json!({ "add": { "table": table } }));
+    commands.push(json!({ "add": { "chain": {
+        "family": "arp", "table": GATEWAY_TABLE, "name": "input",
+        "type": "filter", "hook": "input", "prio": 0, "policy": "accept",
+    } } }));
+    commands.extend(asks_for.map(|rule| json!({ "add": rule })));
+    commands
+}
+
+/// Removes the table of ARP, which need not be there.
+pub(super) fn remove_arp() -> Vec<Value> {
+    let table = json!({ "table": { "family": "arp", "name": GATEWAY_TABLE } });
+    vec![json!({ "add": table }), json!({ "delete": table })]
+}
+
+fn guard(gate: &Gate) -> Vec<Vec<Value>> {
+    let from_tunnel = || equals(meta("iifname"), json!(gate.device));
+    let sources = gate.sources();
+    let mut rules = Vec::new();
+    for (v6, name) in [(false, "ipv4"), (true, "ipv6")] {
+        let family = equals(meta("nfproto"), json!(name));
+        let foreign = match of_family(&sources, v6) {
+            Some(networks) => address("!=", "saddr", &networks),
+            None => family,
+        };
+        rules.push(vec![from_tunnel(), foreign, drop()]);
+    }
+    if gate.nat {
+        let zone = json!({ "ct": { "key": "zone", "dir": "original" } });
+        rules.push(vec![from_tunnel(), json!({ "mangle": { "key": zone, "value": ZONE } })]);
+    }
+    rules.push(vec![from_tunnel(), accept()]);
+    rules.push(vec![equals(meta("iifname"), json!("lo")), accept()]);
+    // With NAT nobody outside has a use for an inner address.
+    let own = gate.own.iter().copied().map(IpNet::from).collect();
+    let hidden = if gate.nat { gate.networks.clone() } else { own };
+    for (field, networks) in [("daddr", hidden), ("saddr", sources)] {
+        let families = networks_by_family(&networks);
+        rules.extend(families.iter().map(|family| vec![address("==", field, family), drop()]));
+    }
+    rules
+}
+
+fn forward(gate: &Gate) -> Vec<Vec<Value>> {
+    let interface = |op, key| matches(op, meta(key), json!(gate.device));
+    let states =
+        |states: &[&str]| matches("in", json!({ "ct": { "key": "state" } }), json!(states));
+    let mut rules = vec![
+        vec![interface("!=", "iifname"), interface("!=", "oifname"), accept()],
+        // Untracked is what NAT passes over: IPv6 neighbour discovery and listener reports.
+        vec![states(&["invalid", "untracked"]), drop()],
+        vec![interface("!=", "oifname"), accept()],
+        vec![states(&["established", "related"]), accept()],
+        vec![interface("==", "iifname"), accept()],
+    ];
+    let subnets = networks_by_family(&gate.subnets);
+    rules.extend(subnets.iter().map(|family| vec![address("==", "daddr", family), accept()]));
+    let forwarded = matches("in", json!({ "ct": { "key": "status" } }), json!("dnat"));
+    rules.push(vec![forwarded, accept()]);
+    rules.push(vec![drop()]);
+    rules
+}
+
+fn translate(gate: &Gate) -> Vec<Vec<Value>> {
+    let mut rules = vec![leaves_elsewhere(gate)];
+    for family in networks_by_family(&gate.sources()) {
+        let source = || address("==", "saddr", &family);
+        for (protocol, taken) in [("udp", &gate.udp_ports), ("tcp", &gate.tcp_ports)] {
+            let runs = runs(taken);
+            let kept = runs.iter().filter(|run| run.len() >= RUN_MIN);
+            rules.extend(kept.map(|run| {
+                let port = equals(payload(protocol, "sport"), range(run));
+                vec![source(), port, masquerade(Some(run))]
+            }));
+            let largest = runs.iter().max_by_key(|run| run.len());
+            let protocol = equals(meta("l4proto"), json!(protocol));
+            rules.push(vec![source(), protocol, masquerade(largest)]);
+        }
+        rules.push(vec![source(), masquerade(None)]);
+    }
+    rules
+}
+
+fn untranslated(gate: &Gate) -> Vec<Vec<Value>> {
+    let mut rules = vec![leaves_elsewhere(gate)];
+    let networks = networks_by_family(&gate.networks);
+    rules.extend(networks.iter().map(|family| vec![address("==", "saddr", family), drop()]));
+    // A subnet behind a client may be contacted from outside, and replies as itself.
+    let begins = || equals(json!({ "ct": { "key": "direction" } }), json!("original"));
+    let subnets = networks_by_family(&gate.subnets);
+    let subnets =
+        subnets.iter().map(|family| vec![address("==", "saddr", family), begins(), drop()]);
+    rules.extend(subnets);
+    rules
+}
+
+/// Packets into the tunnel, and to this host itself, keep their addresses.
+fn leaves_elsewhere(gate: &Gate) -> Vec<Value> {
+    let inside = json!({ "set": [gate.device, "lo"] });
+    vec![equals(meta("oifname"), inside), accept()]
+}
+
+/// The ports between those that are taken, the system's left out.
+fn runs(taken: &[u16]) -> Vec<RangeInclusive<u16>> {
+    let mut taken: Vec<u16> = taken.iter().copied().filter(|port| *port >= SYSTEM_PORTS).collect();
+    taken.sort_unstable();
+    let mut runs = Vec::new();
+    let mut first = SYSTEM_PORTS;
+    for port in taken {
+        if port > first {
+            runs.push(first..=port - 1);
+        }
+        first = first.max(port.saturating_add(1));
+    }
+    // Saturated where the last port is taken.
+    if first != u16::MAX || runs.is_empty() {
+        runs.push(first..=u16::MAX);
+    }
+    runs
+}
+
+fn of_family(networks: &[IpNet], v6: bool) -> Option<Vec<IpNet>> {
+    let families = networks_by_family(networks);
+    families.into_iter().find(|family| family.iter().all(|net| net.addr().is_ipv6() == v6))
+}
+
+/// Compares an address with the networks of one family.
+fn address(op: &str, field: &str, networks: &[IpNet]) -> Value {
+    let mut expr = super::ruleset::address(field, networks);
+    expr["match"]["op"] = json!(op);
+    expr
+}
+
+fn masquerade(ports: Option<&RangeInclusive<u16>>) -> Value {
+    json!({ "masquerade": ports.map(|ports| json!({ "port": range(ports) })) })
+}
+
+fn range(ports: &RangeInclusive<u16>) -> Value {
+    json!({ "range": [ports.start(), ports.end()] })
+}
+
+fn drop() -> Value {
+    json!({ "drop": null })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ports_are_kept_between_those_that_are_taken() {
+        assert_eq!(runs(&[]), [1_024..=65_535]);
+        assert_eq!(runs(&[443]), [1_024..=65_535]);
+        assert_eq!(runs(&[4_500, 443, 4_500]), [1_024..=4_499, 4_501..=65_535]);
+        assert_eq!(runs(&[1_024, 65_535]), [1_025..=65_534]);
+    }
+
+    proptest! {
+        /// No connection gets a port on which the gateway listens, and no other is wasted.
+        #[test]
+        fn every_free_port_and_no_other_is_in_one_run(
+            taken in prop::collection::vec(prop_oneof![any::<u16>(), 1_020u16..1_030], 0..40),
+        ) {
+            let runs = runs(&taken);
+            for port in 0..=u16::MAX {
+                let count = runs.iter().filter(|run| run.contains(&port)).count();
+                let free = port >= SYSTEM_PORTS && !taken.contains(&port);
+                // 65535 alone is not worth a run of its own.
+                let is_last = port == u16::MAX && taken.contains(&(u16::MAX - 1));
+                prop_assert!(count == usize::from(free) || is_last, "{}", port);
+            }
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Firewall tables, through the program `nft`: the NAT of a gateway and the kill switch.
+//! Firewall tables, through the program `nft`: the ruleset of a gateway and the kill switch.
 //!
 //! Each is one table of ours. It is replaced as a whole within one transaction, so there is no
 //! moment without it, and connection tracking is not touched: what is established stays so.
@@ -19,10 +19,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ipnet::IpNet;
 use serde_json::Value;
 
-use crate::{error::Error, plan::Opening};
+use crate::{
+    error::Error,
+    plan::{GATEWAY_TABLE, GATEWAY_TABLE_BEFORE, Gate, Opening},
+};
 
 /// How long a transaction may take. A busy machine needs some 10 ms.
 const TIME_MAX: Duration = Duration::from_secs(10);
@@ -32,17 +34,31 @@ const SAID_MAX: usize = 200;
 /// Where nft is, if not in PATH: a service's PATH often has no sbin.
 const PROGRAMS: [&str; 3] = ["nft", "/usr/sbin/nft", "/sbin/nft"];
 
-const NAT: &str = "NAT";
+const GATEWAY: &str = "the gateway's firewall";
 const KILL_SWITCH: &str = "the kill switch";
 
-/// Puts the NAT of `networks`, reached through `device`, in place of an earlier one.
-pub(crate) fn install_nat(device: &str, networks: &[IpNet]) -> Result<(), Error> {
-    run(NAT, gateway::nat(device, networks))
+/// Puts the ruleset of a gateway in place of an earlier one, also of one that an earlier version
+/// called otherwise.
+pub(crate) fn install_gateway(gate: &Gate) -> Result<(), Error> {
+    let mut commands = ruleset::remove(GATEWAY_TABLE_BEFORE);
+    commands.extend(gateway::gateway(gate));
+    run(GATEWAY, commands)?;
+    unless_unknown(run(GATEWAY, gateway::arp(gate)))
 }
 
-/// Removes the NAT, if there is one.
-pub(crate) fn remove_nat() -> Result<(), Error> {
-    remove(NAT, crate::plan::NAT_TABLE)
+/// Removes the ruleset of a gateway, if there is one.
+pub(crate) fn remove_gateway() -> Result<(), Error> {
+    unless_unknown(run(GATEWAY, gateway::remove_arp()))?;
+    remove(GATEWAY, GATEWAY_TABLE_BEFORE)?;
+    remove(GATEWAY, GATEWAY_TABLE)
+}
+
+/// A kernel may be without a filter for ARP: then it has no such table, and answers.
+fn unless_unknown(result: Result<(), Error>) -> Result<(), Error> {
+    match result {
+        Err(Error::NftRefused { .. } | Error::NftMissing { .. }) => Ok(()),
+        result => result,
+    }
 }
 
 /// Puts the kill switch in place of an earlier one.
@@ -59,7 +75,7 @@ fn remove(what: &'static str, table: &str) -> Result<(), Error> {
     match run(what, ruleset::remove(table)) {
         // Without nft there is no table of ours either, unless it was uninstalled since; a
         // kill switch, which would cut off the host, is worth an error then.
-        Err(Error::NftMissing { .. }) if what == NAT => Ok(()),
+        Err(Error::NftMissing { .. }) if what == GATEWAY => Ok(()),
         result => result,
     }
 }

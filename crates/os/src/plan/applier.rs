@@ -230,7 +230,7 @@ impl Applier {
                 | Item::Sysctl { .. }
                 | Item::MptcpLimit(..)
                 | Item::Subflow(_)
-                | Item::Nat { .. } => {}
+                | Item::Gateway(_) => {}
             }
         }
         Ok(())
@@ -466,7 +466,7 @@ fn install(
             Err(Error::NoInterface { .. }) => Ok(()),
             Err(error) => Err(error),
         },
-        Item::Nat { device, networks } => nft::install_nat(device, networks),
+        Item::Gateway(gate) => nft::install_gateway(gate),
         Item::Rule { v6, kind } => routing::add_rule(netlink, *v6, *kind),
         Item::Dns { device, dns } => match &entry.before {
             Before::Dns(saved) => dns::install(device, dns, saved, places),
@@ -501,7 +501,7 @@ fn remove(netlink: &mut Netlink, entry: &Entry, places: &Places) -> Result<(), E
             let is_ours = manager.limit(*which)? == *limit;
             if is_ours { manager.set_limit(*which, *before) } else { Ok(()) }
         }),
-        (Item::Nat { .. }, _) => nft::remove_nat(),
+        (Item::Gateway(_), _) => nft::remove_gateway(),
         (Item::Rule { v6, kind }, _) => routing::remove_rule(netlink, *v6, *kind),
         (Item::Dns { device, .. }, Before::Dns(saved)) => dns::remove(device, saved, places),
         (Item::Sysctl { .. } | Item::MptcpLimit(..) | Item::Dns { .. }, _) => Ok(()),

@@ -18,6 +18,9 @@ use crate::mptcp::{ENDPOINTS_MAX, Endpoint, Limit};
 pub(crate) enum Item {
     /// The kill switch's nftables table.
     KillSwitch(Opening),
+    /// The nftables ruleset of a gateway. The journals of earlier versions call it NAT.
+    #[serde(alias = "nat")]
+    Gateway(Gate),
     /// The TUN set up, with an MTU. A persistent one is removed with the plan.
     Device {
         name: String,
@@ -42,11 +45,6 @@ pub(crate) enum Item {
     MptcpLimit(Limit, u32),
     /// From where it has a subflow.
     Subflow(Endpoint),
-    /// The NAT's nftables table.
-    Nat {
-        device: String,
-        networks: Vec<IpNet>,
-    },
     Rule {
         v6: bool,
         kind: RuleKind,
@@ -89,11 +87,40 @@ pub(crate) struct Opening {
     pub(crate) allow_lan: bool,
 }
 
+/// What a gateway lets pass, and under which address.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Gate {
+    pub(crate) device: String,
+    /// The networks of the tunnel.
+    pub(crate) networks: Vec<IpNet>,
+    #[serde(default)]
+    pub(crate) nat: bool,
+    /// The gateway's own addresses in them.
+    #[serde(default)]
+    pub(crate) own: Vec<IpAddr>,
+    /// Networks behind clients.
+    #[serde(default)]
+    pub(crate) subnets: Vec<IpNet>,
+    /// Ports on which the gateway listens.
+    #[serde(default)]
+    pub(crate) udp_ports: Vec<u16>,
+    #[serde(default)]
+    pub(crate) tcp_ports: Vec<u16>,
+}
+
+impl Gate {
+    /// What may come from the tunnel.
+    pub(crate) fn sources(&self) -> Vec<IpNet> {
+        self.networks.iter().chain(&self.subnets).copied().collect()
+    }
+}
+
 impl Item {
     /// Whether both stand in the same place, so that the one replaces the other.
     pub(crate) fn same_place(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::KillSwitch(_), Self::KillSwitch(_)) | (Self::Nat { .. }, Self::Nat { .. }) => {
+            (Self::KillSwitch(_), Self::KillSwitch(_)) | (Self::Gateway(_), Self::Gateway(_)) => {
                 true
             }
             (Self::MptcpLimit(which, _), Self::MptcpLimit(other, _)) => which == other,
@@ -118,7 +145,7 @@ impl Item {
             | Self::Device { .. }
             | Self::Sysctl { .. }
             | Self::MptcpLimit(..)
-            | Self::Nat { .. }
+            | Self::Gateway(_)
             | Self::Dns { .. } => false,
         }
     }
@@ -141,16 +168,23 @@ pub(crate) fn items(plan: &Plan) -> Vec<Item> {
         }));
     }
     let device = &plan.device;
+    if let Some(firewall) = &plan.firewall {
+        items.push(Item::Gateway(Gate {
+            device: device.clone(),
+            nat: firewall.nat,
+            networks: sorted(truncated(&plan.addresses)),
+            own: sorted(plan.addresses.iter().map(IpNet::addr).collect()),
+            subnets: sorted(truncated(&plan.routes)),
+            udp_ports: sorted(firewall.udp_ports.clone()),
+            tcp_ports: sorted(firewall.tcp_ports.clone()),
+        }));
+    }
     let own = plan.addresses.iter().map(|&net| alone_if_routed(net, plan));
     items.extend(own.map(|net| Item::Address { device: device.clone(), net }));
     let links = plan.link_addresses.iter();
     items.extend(links.map(|(device, net)| Item::Address { device: device.clone(), net: *net }));
     push_routes(plan, &mut items);
     push_subflows(plan, &mut items);
-    if !plan.masquerade.is_empty() {
-        let networks = sorted(truncated(&plan.masquerade));
-        items.push(Item::Nat { device: device.clone(), networks });
-    }
     if let Some(dns) = &plan.dns {
         items.push(Item::Dns { device: device.clone(), dns: dns.clone() });
     }

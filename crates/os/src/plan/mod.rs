@@ -1,8 +1,8 @@
 //! What the host shall look like for a tunnel, as a value.
 //!
-//! A [`Plan`] says everything that Rove changes about a host: addresses, routes, forwarding, NAT,
-//! kill switch and DNS. The [`Applier`] makes it so, by the difference to what it did before, and
-//! takes it back. Nothing else in Rove touches these.
+//! A [`Plan`] says everything that Rove changes about a host: addresses, routes, forwarding, the
+//! firewall of a gateway, kill switch and DNS. The [`Applier`] makes it so, by the difference to
+//! what it did before, and takes it back. Nothing else in Rove touches these.
 //!
 //! How traffic enters the tunnel, in the manner of wg-quick(8): the tunnel's routes lie in a
 //! table of their own ([`TABLE`]), which every packet without our mark is sent to before the main
@@ -28,7 +28,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use self::applier::{Applier, Places};
-pub(crate) use self::item::Opening;
+pub(crate) use self::item::{Gate, Opening};
 use crate::{error::Error, links::Link, mptcp};
 
 /// Mark (`SO_MARK`) of the tunnel's own datagrams: "ro". No privilege, no mark: an ordinary
@@ -42,8 +42,10 @@ pub const RULE_PRIORITY_LAN: u32 = 5_190;
 pub const RULE_PRIORITY_TUNNEL: u32 = 5_191;
 /// Originator (rtnetlink(7) `rtm_protocol`) of our routes and rules: "R".
 pub const ROUTE_PROTOCOL: u8 = b'R';
-/// nftables table (family inet) with the NAT of a gateway.
-pub const NAT_TABLE: &str = "rove_nat";
+/// nftables table (families inet and arp) with the ruleset of a gateway.
+pub const GATEWAY_TABLE: &str = "rove_gateway";
+/// What earlier versions called it.
+pub(crate) const GATEWAY_TABLE_BEFORE: &str = "rove_nat";
 /// nftables table (family inet) with the kill switch.
 pub const KILL_SWITCH_TABLE: &str = "rove_kill_switch";
 
@@ -79,8 +81,9 @@ pub struct Plan {
     pub allow_lan: bool,
     /// Pass packets on between interfaces, in the families of `addresses`.
     pub forward: bool,
-    /// Networks of the tunnel whose packets leave with this host's address (NAT).
-    pub masquerade: Vec<IpNet>,
+    /// The firewall of a gateway: `addresses` are its own in the networks of its clients, and
+    /// `routes` the subnets behind them.
+    pub firewall: Option<Firewall>,
     /// From where MPTCP connections have subflows beside their first. They are those of every such
     /// connection of this host, as the kernel knows no others.
     pub subflows: Vec<mptcp::Endpoint>,
@@ -89,6 +92,18 @@ pub struct Plan {
     pub kill_switch: Option<KillSwitch>,
     /// Name servers in the tunnel.
     pub dns: Option<Dns>,
+}
+
+/// How a gateway's firewall differs from another's.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Firewall {
+    /// What leaves the tunnel gets this host's address. Without it, inner addresses leave as they
+    /// are, and whoever routes them back is expected to.
+    pub nat: bool,
+    /// UDP ports on which the gateway listens: no translated connection gets one of them.
+    pub udp_ports: Vec<u16>,
+    /// The same of TCP.
+    pub tcp_ports: Vec<u16>,
 }
 
 /// What the kill switch leaves open besides DHCP, neighbour discovery, marked datagrams, the
@@ -151,12 +166,17 @@ impl Plan {
                 crate::tun::PACKET_LEN_MAX
             ));
         }
-        let lists = [&self.addresses, &self.routes, &self.exclude, &self.masquerade];
+        let lists = [&self.addresses, &self.routes, &self.exclude];
         if lists.iter().any(|list| list.len() > LIST_MAX) {
             return bad(format!("a list has more than {LIST_MAX} entries"));
         }
         if self.link_addresses.len() > LIST_MAX {
             return bad(format!("links get more than {LIST_MAX} addresses"));
+        }
+        let listens =
+            self.firewall.iter().map(|firewall| [&firewall.udp_ports, &firewall.tcp_ports]);
+        if listens.flatten().any(|ports| ports.len() > LIST_MAX) {
+            return bad(format!("the gateway listens on more than {LIST_MAX} ports"));
         }
         if self.subflows.len() > mptcp::ENDPOINTS_MAX {
             return bad(format!("more than {} subflows", mptcp::ENDPOINTS_MAX));

@@ -17,6 +17,7 @@ const LOOSE: &str = "2";
 
 /// Whether the host forwards IPv4.
 const FORWARDING_V4: &str = "ipv4/conf/all/forwarding";
+const FORWARDING_V6: &str = "ipv6/conf/all/forwarding";
 
 /// A link answers for its own addresses alone, and asks in their name (ip-sysctl.rst).
 const ARP: [(&str, u8); 2] = [("arp_ignore", 1), ("arp_announce", 2)];
@@ -43,14 +44,15 @@ pub(super) fn items(
     }
     if plan.forward && inside(true) && has_ipv6() {
         // A host that forwards ignores router advertisements, and would lose its own default
-        // route, unless told otherwise by 2.
-        for link in links.iter().filter(|link| link.name != plan.device) {
+        // route, unless told otherwise by 2. One that forwarded before has no such route to lose.
+        let begins = original(FORWARDING_V6).is_ok_and(|value| value == "0");
+        for link in links.iter().filter(|link| begins && link.name != plan.device) {
             let key = format!("ipv6/conf/{}/accept_ra", link.name);
             if original(&key).is_ok_and(|value| value == STRICT) {
                 set(key, LOOSE);
             }
         }
-        set("ipv6/conf/all/forwarding".to_owned(), "1");
+        set(FORWARDING_V6.to_owned(), "1");
     }
     let strict = links
         .iter()
@@ -108,10 +110,19 @@ pub(super) fn write(key: &str, value: &str) -> Result<(), Error> {
     // Whether a host forwards decides in the kernel whether it takes redirects
     // (`inet_forward_change`), which is a setting of its own here.
     let redirects = (key == FORWARDING_V4).then(|| read(redirects::ALL_V4).ok()).flatten();
-    let set = |key: &str, value: &str| match fs::write(PathBuf::from(ROOT).join(key), value) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result.map_err(|error| Error::os(format!("set {ROOT}/{key} to {value}"), error)),
-    };
     set(key, value)?;
     redirects.map_or(Ok(()), |before| set(redirects::ALL_V4, &before))
+}
+
+fn set(key: &str, value: &str) -> Result<(), Error> {
+    let Err(error) = fs::write(PathBuf::from(ROOT).join(key), value) else { return Ok(()) };
+    match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        io::ErrorKind::ReadOnlyFilesystem => Err(Error::SettingReadOnly {
+            setting: format!("net.{}", key.replace('/', ".")),
+            now: read(key).unwrap_or_default(),
+            wanted: value.to_owned(),
+        }),
+        _ => Err(Error::os(format!("set {ROOT}/{key} to {value}"), error)),
+    }
 }

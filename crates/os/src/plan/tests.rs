@@ -130,6 +130,31 @@ fn packets_are_held_back_before_anything_leads_them_in() {
 }
 
 #[test]
+fn a_gateways_firewall_stands_before_anything_is_forwarded() {
+    let firewall = Some(Firewall { nat: true, udp_ports: vec![4_500], tcp_ports: vec![443, 443] });
+    let routes = nets(&["192.168.7.9/24"]);
+    let items = items(&Plan { firewall, routes, forward: true, ..plan() });
+    let Some(Item::Gateway(gate)) = items.first() else { panic!("{items:?}") };
+    assert_eq!(gate.networks, nets(&["10.7.0.0/24"]));
+    assert_eq!(gate.own, ["10.7.0.2".parse::<std::net::IpAddr>().unwrap()]);
+    assert_eq!(gate.subnets, nets(&["192.168.7.0/24"]));
+    assert_eq!((&gate.udp_ports[..], &gate.tcp_ports[..]), (&[4_500][..], &[443][..]));
+    let many = Firewall { udp_ports: vec![1; LIST_MAX + 1], ..Firewall::default() };
+    assert!(why(&Plan { firewall: Some(many), ..plan() }).contains("more than 1024 ports"));
+}
+
+/// What a gateway of an earlier version left is taken over.
+#[test]
+fn nat_in_an_earlier_journal_is_the_firewall_of_this_one() {
+    let text = r#"{"nat": {"device": "rove-gw", "networks": ["10.7.0.0/24"]}}"#;
+    let item: Item = serde_json::from_str(text).unwrap();
+    let Item::Gateway(gate) = &item else { panic!("{item:?}") };
+    assert!(gate.device == "rove-gw" && gate.udp_ports.is_empty());
+    let written = serde_json::to_string(&item).unwrap();
+    assert!(written.starts_with(r#"{"gateway":"#), "{written}");
+}
+
+#[test]
 fn without_routes_there_is_neither_rule_nor_table() {
     let items = items(&Plan { routes: Vec::new(), exclude: nets(&["::/0"]), ..plan() });
     assert!(items.iter().all(|item| !matches!(item, Item::Route { .. } | Item::Rule { .. })));
@@ -149,7 +174,7 @@ fn what_is_both_route_and_exclusion_is_excluded() {
             | Item::Address { .. }
             | Item::MptcpLimit(..)
             | Item::Subflow(_)
-            | Item::Nat { .. }
+            | Item::Gateway(_)
             | Item::Rule { .. }
             | Item::Dns { .. } => None,
         })
@@ -197,17 +222,23 @@ fn any_net() -> impl Strategy<Value = IpNet> {
 
 fn any_plan() -> impl Strategy<Value = Plan> {
     let list = || prop::collection::vec(any_net(), 0..6);
-    (list(), list(), list(), list(), any::<[bool; 4]>()).prop_map(
-        |(addresses, routes, exclude, masquerade, [allow_lan, forward, persistent, kill])| Plan {
-            addresses,
-            routes,
-            exclude,
-            masquerade,
-            allow_lan,
-            forward,
-            persistent,
-            kill_switch: kill.then(KillSwitch::default),
-            ..plan()
+    (list(), list(), list(), any::<[u16; 2]>(), any::<[bool; 6]>()).prop_map(
+        |(addresses, routes, exclude, ports, [allow_lan, forward, persistent, kill, gate, nat])| {
+            Plan {
+                addresses,
+                routes,
+                exclude,
+                firewall: gate.then(|| Firewall {
+                    nat,
+                    udp_ports: ports.to_vec(),
+                    tcp_ports: ports[1..].to_vec(),
+                }),
+                allow_lan,
+                forward,
+                persistent,
+                kill_switch: kill.then(KillSwitch::default),
+                ..plan()
+            }
         },
     )
 }

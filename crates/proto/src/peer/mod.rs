@@ -8,9 +8,9 @@
 //! (what is of no use late), `standby` (those proven ahead), `spread` (which these are, and which
 //! of them carry), `trust` (what a link did), `moving` (paths come, are proven, and go),
 //! `retransmit` (what was lost, or on its way by one that died), `hold` (open connections while no
-//! path carries), `answers` (replies that need no grant), `announce` (the gateway's addresses), `restart` (its sessions are lost), `rest`
-//! (nobody speaks for a day), `keepalive` (what a NAT needs), `timers`. State is changed here and
-//! nowhere above.
+//! path carries), `answers` (replies that need no grant), `announce` (the gateway's addresses),
+//! `restart` (its sessions are lost), `rest` (nobody speaks for a day), `keepalive` (what a NAT
+//! needs), `timers`. State is changed here and nowhere above.
 
 pub(crate) mod announce;
 pub mod answers;

@@ -217,7 +217,8 @@ dns = {dns}
 # The tunnel's interface.
 # interface = "{interface}"
 
-# Let clients reach the Internet under this gateway's address (needs the nft program).
+# Let clients reach the Internet under this gateway's address. With false they keep their inner
+# addresses, and the networks around must lead these back here.
 nat = {nat}
 
 # Where peers are remembered, relative to this directory.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 use rove_os::links::{Link, LinkKind};
 use rove_os::mptcp;
-use rove_os::plan::{Dns, KillSwitch, Plan};
+use rove_os::plan::{Dns, Firewall, KillSwitch, Plan};
 use rove_proto::role::{Access, Allow};
 use rove_proto::wire::control::{Lease as CoreLease, Prefix};
 
@@ -43,9 +43,22 @@ pub(super) fn gateway(
         // A store that a restore put together may hold more than invites grant.
         routes: routes.take(SUBNETS_IN_ALL_MAX).collect(),
         forward: true,
-        masquerade: if config.nat { config.networks.iter().collect() } else { Vec::new() },
         ..Plan::default()
     }
+}
+
+/// A gateway's firewall, where it listens at these places.
+pub(super) fn firewall(
+    config: &GatewayConfig,
+    udp: impl Iterator<Item = SocketAddr>,
+    tcp: impl Iterator<Item = SocketAddr>,
+) -> Firewall {
+    let ports = |places: &mut dyn Iterator<Item = SocketAddr>| -> Vec<u16> {
+        let ports: BTreeSet<u16> = places.map(|place| place.port()).collect();
+        ports.into_iter().collect()
+    };
+    let (udp_ports, tcp_ports) = (ports(&mut { udp }), ports(&mut { tcp }));
+    Firewall { nat: config.nat, udp_ports, tcp_ports }
 }
 
 /// What lies behind a peer: what it `advertised`, as far as its invite grants it.

@@ -97,6 +97,20 @@ fn a_network_of_the_hosts_own_wins_over_a_subnet_behind_a_peer() {
 }
 
 #[test]
+fn the_firewall_knows_every_port_that_is_listened_at_once() {
+    let config = config(&[]);
+    let at = |places: &[&str]| -> Vec<SocketAddr> {
+        places.iter().map(|place| place.parse().unwrap()).collect()
+    };
+    let (udp, tcp) = (at(&["[::]:4500", "192.0.2.1:53", "192.0.2.7:4500"]), at(&["[::]:443"]));
+    let firewall = firewall(&config, udp.into_iter(), tcp.into_iter());
+    let expected = Firewall { nat: true, udp_ports: vec![53, 4_500], tcp_ports: vec![443] };
+    assert_eq!(firewall, expected);
+    let config = GatewayConfig { nat: false, ..config };
+    assert!(!super::firewall(&config, [].into_iter(), [].into_iter()).nat);
+}
+
+#[test]
 fn no_store_keeps_the_gateway_from_starting() {
     let config = config(&[]);
     let networks = config.networks;

@@ -1,5 +1,6 @@
 //! What a host says on its cable, as its far end hears it.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -17,6 +18,7 @@ const ETHERNET_HEADER: usize = 14;
 /// address resolution and neighbour discovery.
 pub(crate) struct Capture {
     seen: Arc<Mutex<Vec<String>>>,
+    sources: Arc<Mutex<BTreeSet<IpAddr>>>,
 }
 
 impl Capture {
@@ -31,7 +33,8 @@ impl Capture {
         let octets = hardware.unwrap().split(':').map(|part| u8::from_str_radix(part, 16).unwrap());
         let hardware: Vec<u8> = octets.collect();
         let seen = Arc::<Mutex<Vec<String>>>::default();
-        let noted = Arc::clone(&seen);
+        let sources = Arc::<Mutex<BTreeSet<IpAddr>>>::default();
+        let (noted, noted_sources) = (Arc::clone(&seen), Arc::clone(&sources));
         let open = || {
             let (family, flags) = (AddressFamily::PACKET, SocketFlags::empty());
             socket_with(family, SocketType::RAW, flags, Some(eth::ALL)).unwrap()
@@ -44,16 +47,35 @@ impl Capture {
                 let frame = &frame[..got];
                 if frame.get(6..12) == Some(&hardware[..]) {
                     noted.lock().unwrap().extend(describe(&frame[ETHERNET_HEADER..]));
+                    noted_sources.lock().unwrap().extend(source(&frame[ETHERNET_HEADER..]));
                 }
             }
         });
-        Self { seen }
+        Self { seen, sources }
+    }
+
+    /// From which addresses packets came since the last call, whatever they were.
+    pub(crate) fn take_sources(&self) -> BTreeSet<IpAddr> {
+        thread::sleep(ARRIVES_WITHIN);
+        std::mem::take(&mut self.sources.lock().unwrap())
     }
 
     /// What came since the last call, as "protocol destination:port".
     pub(crate) fn take(&self) -> Vec<String> {
         thread::sleep(ARRIVES_WITHIN);
         std::mem::take(&mut self.seen.lock().unwrap())
+    }
+}
+
+fn source(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => {
+            packet.get(12..16).and_then(|octets| <[u8; 4]>::try_from(octets).ok()).map(IpAddr::from)
+        }
+        6 => {
+            packet.get(8..24).and_then(|octets| <[u8; 16]>::try_from(octets).ok()).map(IpAddr::from)
+        }
+        _ => None,
     }
 }
 

@@ -185,6 +185,7 @@ impl Lab {
 
     /// Makes and starts the gateway, without NAT, and waits until it runs.
     pub(crate) fn gateway(&self) -> Running {
+        need_program("a gateway", "nft");
         let home = self.home("gateway");
         if !home.join("gateway.toml").exists() {
             let line = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24,fd77::/64";

@@ -82,6 +82,11 @@ impl Entrances {
         Ok(opened)
     }
 
+    /// The places that are open.
+    pub(super) fn places(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.bound.iter().copied()
+    }
+
     /// What was opened last is not wanted after all.
     pub(super) fn forget(&mut self, opened: &Opened) {
         self.bound.truncate(self.bound.len() - opened.sockets.len());

@@ -40,6 +40,11 @@ impl Listening {
         Ok((number, socket))
     }
 
+    /// Opens all of these, in their order.
+    pub(super) fn open_all(&mut self, places: &[SocketAddr]) -> Result<Vec<(SocketId, UdpSocket)>> {
+        places.iter().map(|&local| self.open(local)).collect()
+    }
+
     /// The socket that receives what is sent to `address` of this host, and can answer from there.
     pub(super) fn socket_of(&self, address: SocketAddr) -> Option<SocketId> {
         let found = self.bound.iter().find(|&(_, &bound)| serves(bound, address));

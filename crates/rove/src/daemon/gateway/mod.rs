@@ -22,7 +22,7 @@ use anyhow::{Context, Result};
 use ipnet::IpNet;
 use rove_os::links::Link;
 use rove_os::lock::Lock;
-use rove_os::plan::{Applier, MARK, Places, Plan};
+use rove_os::plan::{Applier, Firewall, MARK, Places, Plan};
 use rove_proto::error::CloseCode;
 use rove_proto::id::PeerKey;
 use rove_proto::node::{Command, Event};
@@ -74,9 +74,9 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     plan.link_addresses = hop.as_ref().map_or_else(Vec::new, |hop| hop.addresses(&present));
     plan.check(&present)?;
     let mut listening = Listening::default();
-    let sockets = gateway.config.listen.iter().map(|&local| listening.open(local));
-    let sockets = sockets.collect::<Result<Vec<_>>>()?;
+    let sockets = listening.open_all(&gateway.config.listen)?;
     let (entrances, streams) = Entrances::begin(&gateway.config)?;
+    plan.firewall = firewall(&gateway.config, &listening, &entrances);
     let listener = Listener::bind(&socket)?;
     let took_over = applier.has_leftovers();
     let tun = applier.open_device(&plan)?;
@@ -130,6 +130,15 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     drop(server);
     tracing::info!("the gateway has ended");
     ended
+}
+
+/// What the host's firewall is to know of a gateway.
+fn firewall(
+    config: &GatewayConfig,
+    listening: &Listening,
+    entrances: &Entrances,
+) -> Option<Firewall> {
+    Some(plan::firewall(config, listening.places(), entrances.places()))
 }
 
 /// The control thread's belongings.
@@ -389,6 +398,7 @@ impl Daemon {
         let mut plan = plan::gateway(&self.gateway.config, &self.own, registry, &self.links);
         let hop = self.hop.as_ref();
         plan.link_addresses = hop.map_or_else(Vec::new, |hop| hop.addresses(&self.links));
+        plan.firewall = firewall(&self.gateway.config, &self.listening, &self.entrances);
         if plan == self.plan {
             return Ok(Replanned::Same);
         }

@@ -155,6 +155,8 @@ impl Daemon {
             self.entrances.forget(&entrances);
             return Err(error);
         }
+        // Before anybody is told of the new ports, no client's connection may have them.
+        self.replan();
         for (number, socket) in sockets {
             self.data.order(Order::Listen { number, socket });
         }

@@ -1,0 +1,328 @@
+//! A gateway's ruleset against a real kernel: what comes out on a cable of what clients send, and
+//! of what was sent before the ruleset was there.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+mod support;
+
+use std::{
+    fs,
+    net::{IpAddr, Ipv6Addr},
+    path::Path,
+    process::Command,
+};
+
+use ipnet::IpNet;
+use rove_os::{
+    plan::{Applier, Firewall, Places, Plan},
+    tun::{Tun, TunOptions},
+};
+use support::{capture::Capture, has_program, in_namespace, net, skip_inside};
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+/// A client's inner addresses, and a host of the Internet's.
+const CLIENT: [&str; 2] = ["10.7.0.9", "fd07::9"];
+const HOST: [&str; 2] = ["198.51.100.7", "2001:db8:b::7"];
+/// How often something is sent: a new cable needs a moment until it carries.
+const TIMES: usize = 40;
+
+/// A gateway on a cable whose far end is watched.
+struct Gateway {
+    dir: tempfile::TempDir,
+    device: Tun,
+    capture: Capture,
+}
+
+impl Gateway {
+    fn new(firewall: Firewall) -> Self {
+        if !has_program("nft") {
+            skip_inside("a gateway's ruleset", "the program nft is missing (package nftables)");
+        }
+        net::veth("wan", "far");
+        for name in ["wan", "far"] {
+            net::without_checks(name);
+        }
+        net::address("wan", "192.168.5.2/24");
+        net::address("wan", "fd05::2/64");
+        net::up("wan");
+        net::up("far");
+        net::neighbours("wan", false);
+        net::route("0.0.0.0/0", Some("192.168.5.1"), "wan");
+        net::route("::/0", Some("fd05::1"), "wan");
+        let dir = tempfile::tempdir().unwrap();
+        let options = TunOptions { name: "rove0", persistent: true, offload: true };
+        let device = support::tun("TUN", options);
+        let gateway = Self { dir, device, capture: Capture::start("far") };
+        gateway.apply(firewall);
+        gateway
+    }
+
+    /// As the next process does: it looks at nothing that this one knows.
+    fn apply(&self, firewall: Firewall) {
+        let nets = |nets: [&str; 2]| nets.map(|net| net.parse::<IpNet>().unwrap()).to_vec();
+        let plan = Plan {
+            device: "rove0".to_owned(),
+            persistent: true,
+            mtu: 1_400,
+            addresses: nets(["10.7.0.1/24", "fd07::1/64"]),
+            forward: true,
+            firewall: Some(firewall),
+            ..Plan::default()
+        };
+        Applier::open(places(self.dir.path())).unwrap().apply(&plan).unwrap();
+    }
+
+    /// Sends it until something comes out on the far side, or often; what came.
+    fn send(&mut self, packet: &[u8]) -> Vec<Vec<u8>> {
+        let to = ends(packet).1;
+        for _ in 0..TIMES {
+            self.device.write([packet]).unwrap();
+            let came = self.capture.packets().into_iter().filter(|packet| is_ip(packet));
+            let came: Vec<_> = came.filter(|packet| ends(packet).1 == to).collect();
+            if !came.is_empty() {
+                return came;
+            }
+        }
+        Vec::new()
+    }
+}
+
+fn places(dir: &Path) -> Places {
+    Places { state: dir.to_owned(), resolv_conf: dir.join("resolv.conf"), resolved: false }
+}
+
+fn nat() -> Firewall {
+    Firewall { nat: true, udp_ports: vec![4_500], tcp_ports: vec![4_500] }
+}
+
+fn nft(line: &str) {
+    let status = Command::new("nft").arg(line).status().unwrap();
+    assert!(status.success(), "{line}");
+}
+
+/// An inner packet of a client's, without checksums of the transport, which routers do not look at.
+fn packet(v6: bool, protocol: u8, transport: &[u8]) -> Vec<u8> {
+    let at = usize::from(v6);
+    let length = u16::try_from(transport.len()).unwrap();
+    let mut packet = match (CLIENT[at].parse().unwrap(), HOST[at].parse().unwrap()) {
+        (IpAddr::V4(client), IpAddr::V4(host)) => {
+            let [high, low] = (20 + length).to_be_bytes();
+            let mut header = vec![0x45, 0, high, low, 0, 1, 0, 0, 64, protocol, 0, 0];
+            header.extend([client.octets(), host.octets()].concat());
+            let checksum = !sum(&header, 0);
+            header[10..12].copy_from_slice(&checksum.to_be_bytes());
+            header
+        }
+        (IpAddr::V6(client), IpAddr::V6(host)) => {
+            let [high, low] = length.to_be_bytes();
+            let mut header = vec![0x60, 0, 0, 0, high, low, protocol, 64];
+            header.extend([client.octets(), host.octets()].concat());
+            header
+        }
+        _ => panic!("two families"),
+    };
+    let mut transport = transport.to_vec();
+    // Connection tracking does look at those of TCP and ICMP.
+    let checksum_at = match protocol {
+        TCP => 16,
+        UDP => 6,
+        _ => 2,
+    };
+    let addresses = if v6 { 8..40 } else { 12..20 };
+    let pseudo = if protocol == ICMP { 0 } else { u32::from(protocol) + u32::from(length) };
+    let mut summed = if protocol == ICMP { Vec::new() } else { packet[addresses].to_vec() };
+    summed.extend(&transport);
+    let checksum = !sum(&summed, pseudo);
+    transport[checksum_at..checksum_at + 2].copy_from_slice(&checksum.to_be_bytes());
+    packet.extend(transport);
+    packet
+}
+
+/// The Internet checksum's sum (RFC 1071).
+fn sum(bytes: &[u8], start: u32) -> u16 {
+    let word = |pair: &[u8]| u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
+    let mut sum = start + bytes.chunks(2).map(word).sum::<u32>();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+fn tcp(flags: u8) -> Vec<u8> {
+    let mut header = [40_000u16.to_be_bytes(), 443u16.to_be_bytes()].concat();
+    header.extend([0, 0, 0, 9, 0, 0, 0, 9, 0x50, flags, 1, 0, 0, 0, 0, 0]);
+    header
+}
+
+fn udp(from: u16) -> Vec<u8> {
+    [from.to_be_bytes(), 53u16.to_be_bytes(), [0, 8], [0, 0]].concat()
+}
+
+fn is_ip(packet: &[u8]) -> bool {
+    matches!(packet[0] >> 4, 4 | 6) && packet.len() >= 20
+}
+
+/// Source and destination.
+fn ends(packet: &[u8]) -> (IpAddr, IpAddr) {
+    let v4 = |at: usize| IpAddr::from(<[u8; 4]>::try_from(&packet[at..at + 4]).unwrap());
+    let v6 = |at: usize| IpAddr::from(<[u8; 16]>::try_from(&packet[at..at + 16]).unwrap());
+    if packet[0] >> 4 == 4 { (v4(12), v4(16)) } else { (v6(8), v6(24)) }
+}
+
+fn source_port(packet: &[u8]) -> u16 {
+    let at = if packet[0] >> 4 == 4 { 20 } else { 40 };
+    u16::from_be_bytes([packet[at], packet[at + 1]])
+}
+
+/// What belongs to no connection: for each family, by name.
+fn unsolicited() -> Vec<(&'static str, Vec<u8>)> {
+    let mut all = Vec::new();
+    for v6 in [false, true] {
+        let segment = |flags| packet(v6, TCP, &tcp(flags));
+        all.extend([
+            ("RST", segment(0x04)),
+            ("RST and ACK", segment(0x14)),
+            ("FIN", segment(0x01)),
+            ("SYN and ACK", segment(0x12)),
+            ("no flag", segment(0)),
+            ("all flags", segment(0x3f)),
+        ]);
+        // About a packet that the client never had from there.
+        let foreign = packet(v6, UDP, &udp(9));
+        let (protocol, reply, unreachable) = if v6 { (ICMPV6, 129, 1) } else { (ICMP, 0, 3) };
+        let message = |kind: u8, rest: &[u8]| [&[kind, 0, 0, 0, 0, 7, 0, 1], rest].concat();
+        all.push(("echo reply", packet(v6, protocol, &message(reply, &[]))));
+        all.push(("unreachable", packet(v6, protocol, &message(unreachable, &foreign))));
+        if v6 {
+            // Connection tracking passes these over, and NAT with it.
+            let target: Ipv6Addr = HOST[1].parse().unwrap();
+            for kind in 130..=136 {
+                all.push(("discovery", packet(v6, protocol, &message(kind, &target.octets()))));
+            }
+        } else {
+            all.push(("mask reply", packet(v6, protocol, &message(18, &[0; 4]))));
+            all.push(("redirect", packet(v6, protocol, &message(5, &foreign))));
+        }
+    }
+    all
+}
+
+#[test]
+fn nothing_leaves_a_gateway_with_an_inner_address() {
+    in_namespace("nothing_leaves_a_gateway_with_an_inner_address", || {
+        let mut gateway = Gateway::new(nat());
+        // The cable carries, and what a client may send is translated.
+        for (v6, own) in [(false, "192.168.5.2"), (true, "fd05::2")] {
+            let came = gateway.send(&packet(v6, UDP, &udp(5_000)));
+            assert_eq!(ends(&came[0]).0, own.parse::<IpAddr>().unwrap());
+        }
+        let unsolicited = unsolicited();
+        for (_, packet) in &unsolicited {
+            gateway.device.write([&packet[..]]).unwrap();
+        }
+        let inner: Vec<IpNet> = ["10.7.0.0/24", "fd07::/64"].map(|net| net.parse().unwrap()).into();
+        let leaked = |packet: &Vec<u8>| inner.iter().any(|net| net.contains(&ends(packet).0));
+        let leaked: Vec<_> =
+            gateway.capture.packets().into_iter().filter(|p| is_ip(p)).filter(leaked).collect();
+        assert!(leaked.is_empty(), "{} of {}: {leaked:02x?}", leaked.len(), unsolicited.len());
+        // Nor does what no client has: the core lets nothing of it pass.
+        let mut foreign = packet(false, UDP, &udp(5_000));
+        foreign[13] = 8;
+        assert!(gateway.send(&foreign).is_empty());
+        // Nor what the host itself sends as its inner address.
+        fs::write("/proc/sys/net/ipv4/ip_nonlocal_bind", "0").unwrap();
+        let socket = std::net::UdpSocket::bind("10.7.0.1:0").unwrap();
+        socket.send_to(b"news", "198.51.100.7:9").unwrap();
+        let came = gateway.capture.packets();
+        let came = came.iter().filter(|p| is_ip(p)).map(|p| ends(p).0);
+        assert!(came.into_iter().all(|from| !inner[0].contains(&from)));
+    });
+}
+
+#[test]
+fn without_nat_clients_leave_as_they_are_and_still_nothing_unsolicited() {
+    in_namespace("without_nat_clients_leave_as_they_are_and_still_nothing_unsolicited", || {
+        let mut gateway = Gateway::new(Firewall { nat: false, ..nat() });
+        for (v6, client) in [(false, CLIENT[0]), (true, CLIENT[1])] {
+            let came = gateway.send(&packet(v6, UDP, &udp(4_500)));
+            assert_eq!(ends(&came[0]).0, client.parse::<IpAddr>().unwrap());
+            assert_eq!(source_port(&came[0]), 4_500);
+        }
+        gateway.capture.packets();
+        for (_, packet) in unsolicited() {
+            gateway.device.write([&packet[..]]).unwrap();
+        }
+        let hosts = HOST.map(|host| host.parse::<IpAddr>().unwrap());
+        let came = gateway.capture.packets().into_iter().filter(|p| is_ip(p));
+        let came: Vec<_> = came.filter(|packet| hosts.contains(&ends(packet).1)).collect();
+        assert!(came.is_empty(), "{came:02x?}");
+    });
+}
+
+#[test]
+fn no_connection_gets_a_port_of_the_gateways_own() {
+    in_namespace("no_connection_gets_a_port_of_the_gateways_own", || {
+        let mut gateway = Gateway::new(nat());
+        // Somebody else's NAT would have kept the port.
+        nft(
+            "table ip other { chain nat { type nat hook postrouting priority 100; masquerade; }; }",
+        );
+        for v6 in [false, true] {
+            for (protocol, make) in [
+                (UDP, udp as fn(u16) -> Vec<u8>),
+                (TCP, |from| [&from.to_be_bytes(), &tcp(0x02)[2..]].concat()),
+            ] {
+                let port = |gateway: &mut Gateway, from| {
+                    let came = gateway.send(&packet(v6, protocol, &make(from)));
+                    source_port(&came[0])
+                };
+                assert_eq!(port(&mut gateway, 4_499), 4_499);
+                assert_eq!(port(&mut gateway, 4_501), 4_501);
+                let instead = port(&mut gateway, 4_500);
+                assert!(instead > 4_500, "{instead}");
+                // Another service of the host's, of which nobody told.
+                let instead = port(&mut gateway, 22);
+                assert!(instead > 1_024 && instead != 4_500, "{instead}");
+            }
+        }
+    });
+}
+
+/// What was on its way while the ruleset was missing is tracked without a translation by any other
+/// program that tracks connections, and would stay so.
+#[test]
+fn what_began_without_the_ruleset_is_translated_when_it_is_back() {
+    in_namespace("what_began_without_the_ruleset_is_translated_when_it_is_back", || {
+        let mut gateway = Gateway::new(nat());
+        nft("table ip other { chain c { type filter hook forward priority 0; ct state new; }; }");
+        nft("delete table inet rove_gateway");
+        let flow = packet(false, UDP, &udp(5_000));
+        let came = gateway.send(&flow);
+        assert_eq!(ends(&came[0]).0, CLIENT[0].parse::<IpAddr>().unwrap(), "this is the fault");
+        gateway.capture.packets();
+        gateway.apply(nat());
+        gateway.capture.packets();
+        let came = gateway.send(&flow);
+        assert_eq!(ends(&came[0]).0, "192.168.5.2".parse::<IpAddr>().unwrap());
+    });
+}
+
+#[test]
+fn the_ruleset_of_an_earlier_version_goes() {
+    in_namespace("the_ruleset_of_an_earlier_version_goes", || {
+        let gateway = Gateway::new(nat());
+        nft("table inet rove_nat { chain nat { type nat hook postrouting priority 100; }; }");
+        gateway.apply(nat());
+        let tables = || {
+            let output = Command::new("nft").args(["list", "tables"]).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        assert!(!tables().contains("rove_nat"), "{}", tables());
+        let mut applier = Applier::open(places(gateway.dir.path())).unwrap();
+        applier.undo().unwrap();
+        assert_eq!(tables(), "");
+    });
+}
