@@ -411,7 +411,7 @@ impl LinkSet {
         let (name, key) = named.filter(|(name, _)| !name.is_empty()).ok_or_else(unknown)?;
         if name.contains(['*', '?']) {
             let what =
-                format!("{name:?} is no name of a link: for several write a rule (docs/links.md)");
+                format!("{name:?} is no name of a link: for several write a rule (see docs/guide)");
             return Err(Misspelt::new(what));
         }
         let setting = LinkSetting::parse(key, value)?;
