@@ -135,7 +135,7 @@ fn is_understood(message: &RouteNetlinkMessage) -> bool {
     } else if let RouteNetlinkMessage::NewAddress(address) = message {
         links::read_address(address).is_some()
     } else if let RouteNetlinkMessage::NewRoute(route) = message {
-        links::read_default_route(route).is_some()
+        links::read_route(route).is_some()
     } else {
         false
     }

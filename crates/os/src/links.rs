@@ -4,22 +4,27 @@
 //! that the kernel still checks, none that reaches the link alone, and of those that are running
 //! out only what a link without better ones has) and refuses to know which link is the best, or
 //! which ones Rove uses.
-//! Limits: default routes are those of the main table; Wi-Fi and cellular devices are recognised
-//! by sysfs, and are Ethernet or unknown where it is not mounted.
+//! Limits: metrics are those of default routes in the main table; Wi-Fi and cellular devices are
+//! recognised by sysfs, and are Ethernet or unknown where it is not mounted.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
     reason = "the kernel's lists of attributes and types are open, and mostly not our business"
 )]
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    path::Path,
+};
 
 use ipnet::IpNet;
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
     link::{LinkAttribute, LinkExtentMask, LinkFlags, LinkLayerType, LinkMessage, State},
-    route::{RouteAttribute, RouteHeader, RouteMessage, RouteType},
+    route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType},
 };
 
 pub use crate::netlink::monitor::Monitor;
@@ -72,7 +77,14 @@ pub struct Link {
     pub default_v4: Option<u32>,
     /// The same for IPv6.
     pub default_v6: Option<u32>,
+    /// Where else routes lead by it, in any table: `0.0.0.0/0` or `::/0` where only another table
+    /// than the main one leads everywhere. Sorted, at most [`ROUTES_MAX`], and none of a family
+    /// that has a default route.
+    pub routes: Vec<IpNet>,
 }
+
+/// Networks that are noted of one link: a host that needs more has a default route as well.
+pub const ROUTES_MAX: usize = 64;
 
 impl Link {
     /// Whether a path can start here: up, with carrier and address, not dormant, and leading
@@ -88,6 +100,20 @@ impl Link {
             LinkKind::Ethernet | LinkKind::Wireless | LinkKind::Cellular | LinkKind::Other => true,
         };
         outside && self.up && self.carrier && !self.addresses.is_empty()
+    }
+
+    /// Whether the kernel has a route by this link to everywhere in that family, in any table.
+    pub fn leads_out(&self, v4: bool) -> bool {
+        let default = if v4 { self.default_v4 } else { self.default_v6 };
+        let everywhere = |net: &IpNet| net.prefix_len() == 0 && net.addr().is_ipv4() == v4;
+        default.is_some() || self.routes.iter().any(everywhere)
+    }
+
+    /// Whether the kernel has a route by this link to `address`: to everywhere, to a network that
+    /// it lies in, or because it lies in that of one of the link's own addresses.
+    pub fn reaches(&self, address: IpAddr) -> bool {
+        let mut networks = self.routes.iter().chain(&self.addresses);
+        self.leads_out(address.is_ipv4()) || networks.any(|net| net.contains(&address))
     }
 }
 
@@ -129,13 +155,19 @@ pub fn snapshot() -> Result<Vec<Link>, Error> {
         let mut message = RouteMessage::default();
         message.header.address_family = family;
         let found = netlink.dump(&RouteNetlinkMessage::GetRoute(message), |entry| match entry {
-            RouteNetlinkMessage::NewRoute(message) => read_default_route(&message),
+            RouteNetlinkMessage::NewRoute(message) => read_route(&message),
             _ => None,
         });
         // A kernel without IPv6 has no routes of it to list.
         for route in found.unwrap_or_default() {
             route.add_to(&mut links);
         }
+    }
+    for link in links.values_mut() {
+        let has_default = [link.default_v4.is_some(), link.default_v6.is_some()];
+        link.routes.retain(|net| !has_default[usize::from(net.addr().is_ipv6())]);
+        link.routes.sort_unstable();
+        link.routes.dedup();
     }
     Ok(links.into_values().collect())
 }
@@ -199,6 +231,7 @@ pub(crate) fn read_link(message: &LinkMessage) -> Option<Link> {
         deprecated: false,
         default_v4: None,
         default_v6: None,
+        routes: Vec::new(),
     })
 }
 
@@ -276,46 +309,64 @@ fn reaches_link_only(net: IpNet) -> bool {
     }
 }
 
-/// A route to everywhere.
-pub(crate) struct DefaultRoute {
-    family: AddressFamily,
+/// A route to a network.
+pub(crate) struct Route {
+    to: IpNet,
     metric: u32,
+    is_main: bool,
     /// The links that it leads through.
     through: Vec<u32>,
 }
 
-impl DefaultRoute {
+impl Route {
     fn add_to(self, links: &mut BTreeMap<u32, Link>) {
         for index in self.through {
             let Some(link) = links.get_mut(&index) else { continue };
-            let slot = match self.family {
-                AddressFamily::Inet => &mut link.default_v4,
-                AddressFamily::Inet6 => &mut link.default_v6,
-                _ => continue,
+            if self.to.prefix_len() != 0 || !self.is_main {
+                // A tunnel's own routes are of no interest, and may be many.
+                let is_noted = link.kind != LinkKind::Tunnel && link.routes.len() < ROUTES_MAX;
+                if is_noted && !link.addresses.iter().any(|own| own.trunc() == self.to) {
+                    link.routes.push(self.to);
+                }
+                continue;
+            }
+            let slot = match self.to {
+                IpNet::V4(_) => &mut link.default_v4,
+                IpNet::V6(_) => &mut link.default_v6,
             };
             *slot = Some(slot.map_or(self.metric, |known| known.min(self.metric)));
         }
     }
 }
 
-pub(crate) fn read_default_route(message: &RouteMessage) -> Option<DefaultRoute> {
+pub(crate) fn read_route(message: &RouteMessage) -> Option<Route> {
     let header = &message.header;
-    if header.destination_prefix_length != 0
-        || header.table != RouteHeader::RT_TABLE_MAIN
-        || header.kind != RouteType::Unicast
-    {
+    if header.kind != RouteType::Unicast {
         return None;
     }
-    let mut route = DefaultRoute { family: header.address_family, metric: 0, through: Vec::new() };
+    let everywhere: IpAddr = match header.address_family {
+        AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),
+        AddressFamily::Inet6 => Ipv6Addr::UNSPECIFIED.into(),
+        _ => return None,
+    };
+    let (mut to, mut metric, mut through) = (everywhere, 0, Vec::new());
+    let mut table = u32::from(header.table);
     for attribute in &message.attributes {
         match attribute {
-            RouteAttribute::Priority(metric) => route.metric = *metric,
-            RouteAttribute::Oif(index) => route.through.push(*index),
+            RouteAttribute::Destination(RouteAddress::Inet(address)) => to = (*address).into(),
+            RouteAttribute::Destination(RouteAddress::Inet6(address)) => to = (*address).into(),
+            RouteAttribute::Priority(priority) => metric = *priority,
+            RouteAttribute::Table(number) => table = *number,
+            RouteAttribute::Oif(index) => through.push(*index),
             RouteAttribute::MultiPath(hops) => {
-                route.through.extend(hops.iter().map(|hop| hop.interface_index));
+                through.extend(hops.iter().map(|hop| hop.interface_index));
             }
             _ => {}
         }
     }
-    Some(route)
+    let to = IpNet::new(to, header.destination_prefix_length).ok()?;
+    // Prefixes that reach the link alone, and what goes to many, are routed on every link.
+    let is_of_link = reaches_link_only(to) || to.addr().is_multicast();
+    let is_main = table == u32::from(RouteHeader::RT_TABLE_MAIN);
+    (!is_of_link).then_some(Route { to, metric, is_main, through })
 }

@@ -208,6 +208,7 @@ fn control_messages() {
         ),
         (Control::Scheduler(Scheduler::Redundant.number()), "07  03"),
         (Control::Recovery(Recovery::Latency.number()), "08  01"),
+        (Control::Taken { next: PathSerial(9) }, "09  00000009"),
     ];
     for (control, hex) in vectors {
         let mut emitted = Vec::new();

@@ -21,8 +21,11 @@ use crate::path::probe::Probes;
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 
-/// Time between the attempts of one round.
+/// Time between the attempts of one round to different addresses of the gateway.
 const STAGGER: Duration = Duration::from_millis(30);
+/// Time between those to one address by different links. Many links may be dead, and each of them
+/// holds up those behind it for so long; at half of it ten links send 30 KB within 15 ms.
+const STAGGER_LINKS: Duration = Duration::from_millis(3);
 /// Time that UDP has for an answer before streams are tried beside it: setting one up costs a proxy
 /// or a NAT more than a datagram does.
 const STREAMS_AFTER: Duration = Duration::from_millis(250);
@@ -38,7 +41,7 @@ const PAUSE_LAST: Duration = Duration::from_secs(60);
 /// must not all ask in one instant, and again in the next.
 const PAUSE_SCATTER: u32 = 4;
 /// Attempts that can be answered at once.
-const ATTEMPTS_MAX: usize = 16;
+const ATTEMPTS_MAX: usize = 32;
 /// How long an attempt can be answered: the gateway forgets its own answer a little later
 /// ([`PENDING_TIME`]), and keys that only one end has are of no use.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
@@ -195,7 +198,7 @@ impl Peer {
                     Some(_) | None => {
                         let asked = round.asked;
                         round.asked = asked.wrapping_add(1);
-                        connector.round_candidates(asked)
+                        connector.round_candidates(cx.now, asked)
                     }
                 };
                 let Some(round) = &mut connector.round else { return };
@@ -208,9 +211,8 @@ impl Peer {
             }
             let Some(round) = &mut connector.round else { return };
             let Some(candidate) = round.queue.pop_front() else { return };
-            let (this, next) = (candidate.stream, round.queue.front().map(|next| next.stream));
-            let streams_begin = this.is_none() && next.is_some_and(|next| next.is_some());
-            round.next = cx.now + if streams_begin { STREAMS_AFTER } else { STAGGER };
+            round.next =
+                cx.now + round.queue.front().map_or(STAGGER, |next| pause(&candidate, next));
             if round.queue.is_empty() {
                 round.next = cx.now + scattered(cx, round.pause);
                 let tried = cx.now.saturating_since(round.started);
@@ -252,6 +254,7 @@ impl Peer {
         in_use: Option<Route>,
     ) {
         let Role::Client(connector) = &mut self.role else { return };
+        connector.note_asked(cx.now, &candidate);
         let route = match in_use {
             Some(route) => route,
             None => Route {
@@ -426,6 +429,9 @@ impl Peer {
                 id
             }
         };
+        if let Role::Client(connector) = &mut self.role {
+            connector.note_answer(Some(link), route.local);
+        }
         // One that was only begun, as after a move, may lead nowhere; this one was just answered.
         let is_active_able = self.paths.active().is_some_and(Path::is_able);
         if let Some(path) = self.paths.get_mut(id) {
@@ -524,6 +530,15 @@ impl Peer {
             used
         });
         connector.sockets = kept;
+    }
+}
+
+/// How long after `this` attempt of a round the `next` one leaves.
+fn pause(this: &Candidate, next: &Candidate) -> Duration {
+    match (this.stream, next.stream) {
+        (None, Some(_)) => STREAMS_AFTER,
+        (None, None) if this.remote == next.remote => STAGGER_LINKS,
+        (None | Some(_), None) | (Some(_), Some(_)) => STAGGER,
     }
 }
 

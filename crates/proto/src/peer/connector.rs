@@ -13,6 +13,7 @@ use super::restart::Proof;
 use super::retransmit::LastWords;
 use super::standby::{Turn, turn_time};
 use super::trust::Distrust;
+use super::unanswered::Asked;
 use super::{Context, Link, StreamTo};
 use crate::bond::{Mode, Spread};
 use crate::crypto::{Cookie, Initiator, Status, Token};
@@ -24,8 +25,15 @@ use crate::wire::control::{Lease, Prefix};
 
 /// Streams of one round.
 pub const STREAMS_MAX: usize = 4;
-/// Candidates of one round over UDP, and what is remembered of each.
-pub(super) const CANDIDATES_MAX: usize = 8;
+/// Candidates of one round over UDP: as many as the first links of a host with many, to one address
+/// of the gateway's.
+const CANDIDATES_MAX: usize = 16;
+/// Of these so many are by links that have not answered, however many there are that have.
+const UNANSWERED_PART: usize = 2;
+/// Places where sockets failed that are remembered, the last ones.
+const FAILURES_MAX: usize = 32;
+/// Cookies that are kept.
+const COOKIES_MAX: usize = 8;
 /// How long no path is tried from where a socket has failed.
 const FAILURE_TIME: Duration = Duration::from_secs(1);
 /// How long attempts join a stream that was opened for one before them.
@@ -60,6 +68,10 @@ pub(super) struct Connector {
     pub(super) streams_alone: bool,
     /// Which of the gateway's addresses is asked by which spare link.
     pub(super) turns: Vec<Turn>,
+    /// Links that were asked and have not answered since they came: two entries a link at most.
+    pub(super) asked: Vec<Asked>,
+    /// Whether there are more ways to try than places.
+    pub(super) is_crowded: bool,
     /// Links that did badly of late.
     pub(super) distrusted: Vec<Distrust>,
     /// What arrived by paths that are gone: the gateway is told.
@@ -181,6 +193,8 @@ impl Connector {
             streams: Vec::new(),
             streams_alone: false,
             turns: Vec::new(),
+            asked: Vec::new(),
+            is_crowded: false,
             distrusted: Vec::new(),
             last_words: LastWords::default(),
             mode: Mode::default(),
@@ -197,6 +211,7 @@ impl Connector {
 
     pub(super) fn set_links(&mut self, links: &[Link]) {
         self.links = links.to_vec();
+        self.forget_asked();
     }
 
     /// The gateway's addresses, best first: as it said itself, as it was found, then as the shell
@@ -272,11 +287,16 @@ impl Connector {
     }
 
     /// What a round asks, when `before` rounds have been asked: as many as a round has, the best
-    /// first; where there are more, each round goes on after the one before it.
-    pub(super) fn round_candidates(&self, before: u32) -> VecDeque<Candidate> {
-        let over_udp = part(self.candidates().collect(), CANDIDATES_MAX, before);
-        over_udp
+    /// first; where there are more, each round goes on after the one before it. Links that have not
+    /// answered so far come behind the others.
+    pub(super) fn round_candidates(&self, now: Instant, before: u32) -> VecDeque<Candidate> {
+        let (unanswered, others): (Vec<_>, Vec<_>) =
+            self.candidates().partition(|way| self.is_unanswered(now, way));
+        let others = part(others, CANDIDATES_MAX, before);
+        let room = CANDIDATES_MAX.saturating_sub(others.len()).max(UNANSWERED_PART);
+        others
             .into_iter()
+            .chain(part(unanswered, room, before))
             .chain(part(self.stream_candidates().collect(), STREAMS_MAX, before))
             .collect()
     }
@@ -343,9 +363,10 @@ impl Connector {
             self.forgive_failures(now);
             let same = (link, local, stream);
             self.failures.retain(|f| (f.link, f.local, f.stream) != same);
-            if self.failures.len() < CANDIDATES_MAX {
-                self.failures.push(Failure { since: now, link, local, stream });
+            if self.failures.len() >= FAILURES_MAX {
+                self.failures.remove(0);
             }
+            self.failures.push(Failure { since: now, link, local, stream });
         }
         self.sockets.retain(|open| open.socket != socket);
         for attempt in self.round.iter_mut().flat_map(|round| &mut round.attempts) {
@@ -446,7 +467,7 @@ impl Connector {
     pub(super) fn keep_cookie(&mut self, now: Instant, route: Route, cookie: Cookie) {
         let fresh = |since: Instant| now.saturating_since(since) < COOKIE_TIME;
         self.cookies.retain(|(since, by, _)| *by != route && fresh(*since));
-        if self.cookies.len() < CANDIDATES_MAX {
+        if self.cookies.len() < COOKIES_MAX {
             self.cookies.push((now, route, cookie));
         }
     }

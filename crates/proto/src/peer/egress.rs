@@ -375,7 +375,7 @@ pub(super) fn seal_into(
         return Err(DropReason::NoRoute);
     }
     let profile = epoch.profile;
-    let lane = epoch.lane(path.id, &path.route).ok_or(DropReason::NoRoute)?;
+    let lane = epoch.lane(path).ok_or(DropReason::NoRoute)?;
     let mut draft = cx.out.begin().ok_or(DropReason::QueueFull)?;
     fill(&mut draft);
     let len = draft.len();

@@ -11,7 +11,7 @@ use crate::bond::Numbers;
 use crate::bond::reorder::Reorder;
 use crate::crypto::{EpochKeys, Profile, Rng};
 use crate::error::DropReason;
-use crate::id::{PathSerial, SessionIndex, Transport};
+use crate::id::{LinkId, PathSerial, SessionIndex, Transport};
 use crate::outbox::{Route, RunSeal};
 use crate::pack::fragment::Reassembly;
 use crate::path::lane::{RxLane, TxLane};
@@ -30,7 +30,7 @@ pub const INDICES_AHEAD: u32 = 8;
 const SERIALS_AHEAD_MAX: u32 = 2 * INDICES_MAX as u32;
 /// Of the peer's indices so many are for paths that are heard of: those that went silent, which may
 /// be many and all dead, take none of them,
-const INDICES_FOR_HEARD: usize = 4;
+pub(super) const INDICES_FOR_HEARD: usize = 4;
 /// or all but this one, where they lead to the host that answered the handshake: that one is there.
 /// Where a stream carried it, which may end at a proxy, it is where the gateway is sought first. A
 /// client's host has a port for all that its NAT ever mapped: only the one that asked counts.
@@ -41,7 +41,7 @@ const INDICES_FOR_NEW_LANES: usize = 2;
 /// Lanes in use that are kept for receiving; the oldest is given up for a new one.
 pub const LANES_MAX: usize = 16;
 /// Lanes of given up paths that are kept; the serial of an older one is never used again.
-const PARKED_MAX: usize = 8;
+const PARKED_MAX: usize = 24;
 /// Age at which an epoch is replaced, if traffic flows.
 pub const REKEY_TIME: Duration = Duration::from_secs(120);
 /// Age at which one is replaced that has no index left for another path: who asked for the peer
@@ -78,7 +78,11 @@ pub(crate) struct Epoch {
     next_tx: PathSerial,
     pub(crate) tx: Vec<TxLane>,
     /// Lanes of paths that were given up, for when the same place is a path again.
-    parked: Vec<(Route, TxLane)>,
+    parked: Vec<Parked>,
+    /// The serial up to which the gateway was told that its indices are taken.
+    pub(super) told_taken: PathSerial,
+    /// The serial up to which the peer says that it has taken indices.
+    peer_took: PathSerial,
     pub(crate) rx: BTreeMap<PathSerial, RxLane>,
     /// The serial of the next index to issue.
     next_rx: PathSerial,
@@ -94,6 +98,17 @@ pub(crate) struct Epoch {
     sealed: u64,
     opened: u64,
     forged: u64,
+}
+
+/// The lane of a path that was given up.
+#[derive(Debug)]
+struct Parked {
+    /// Where the path led.
+    route: Route,
+    /// The network that it left by, if nothing ever came back: another path by that network may
+    /// take the lane up. By no other network, which would link the two.
+    unheard: Option<(LinkId, IpAddr)>,
+    lane: TxLane,
 }
 
 /// A datagram that was opened.
@@ -137,6 +152,8 @@ impl Epoch {
             next_tx: PathSerial(0),
             tx: Vec::new(),
             parked: Vec::new(),
+            told_taken: PathSerial(0),
+            peer_took: PathSerial(0),
             rx: serials().zip(ours).map(|(s, index)| (s, RxLane::new(index, s))).collect(),
             next_rx,
             control: ControlReceiver::default(),
@@ -157,17 +174,18 @@ impl Epoch {
     ///
     /// The first index stood in clear in the handshake, so it is for the path that the handshake
     /// took: on another one, by another network, it would link the two.
-    pub(crate) fn lane(&mut self, path: PathId, route: &Route) -> Option<&mut TxLane> {
+    pub(crate) fn lane(&mut self, path: &Path) -> Option<&mut TxLane> {
         if self.sealed >= SEAL_DATAGRAMS_MAX {
             return None;
         }
         self.sealed += 1;
-        if let Some(place) = self.tx.iter().position(|lane| lane.path == path) {
+        if let Some(place) = self.tx.iter().position(|lane| lane.path == path.id) {
             return self.tx.get_mut(place);
         }
-        if let Some(place) = self.parked_at(route) {
-            let (_, mut lane) = self.parked.remove(place);
-            lane.path = path;
+        let route = &path.route;
+        if let Some(place) = self.parked_for(path) {
+            let Parked { mut lane, .. } = self.parked.remove(place);
+            lane.path = path.id;
             self.tx.push(lane);
             return self.tx.last_mut();
         }
@@ -179,7 +197,7 @@ impl Epoch {
         self.theirs.remove(&serial);
         self.next_tx = PathSerial(serial.0 + 1);
         let seal = RunSeal { key: Arc::clone(&self.keys.seal), index, serial };
-        self.tx.push(TxLane::new(path, seal));
+        self.tx.push(TxLane::new(path.id, seal));
         self.tx.last_mut()
     }
 
@@ -189,16 +207,37 @@ impl Epoch {
         self.next_fragment
     }
 
-    /// Whether a path without a lane could get one.
-    pub(crate) fn has_spare_index(&self) -> bool {
-        self.theirs.range(self.next_tx..).next().is_some()
+    /// Whether an index of the peer's is left.
+    fn has_spare_index(&self) -> bool {
+        self.spare_indices() > 0
+    }
+
+    fn spare_indices(&self) -> usize {
+        self.theirs.range(self.next_tx..).count()
+    }
+
+    /// Whether a new path by this network could get a lane and leave so many indices.
+    pub(crate) fn has_index_for(&self, link: LinkId, local: IpAddr, kept: usize) -> bool {
+        let by_it = |parked: &Parked| parked.unheard == Some((link, local));
+        self.parked.iter().any(by_it) || self.spare_indices() > kept
+    }
+
+    /// The serial below which indices are taken, if few are left and the peer was not told.
+    pub(super) fn taken_to_tell(&self) -> Option<PathSerial> {
+        let is_news = self.told_taken < self.next_tx;
+        (is_news && self.spare_indices() <= INDICES_FOR_HEARD).then_some(self.next_tx)
+    }
+
+    /// The peer has taken the indices below this serial, as it says: of those that it was issued.
+    pub(super) fn note_taken(&mut self, next: PathSerial) {
+        self.peer_took = self.peer_took.max(next.min(self.next_rx));
     }
 
     /// Whether `path` has a lane, or could get one and leave what others will need.
     pub(crate) fn has_lane_for(&self, path: &Path) -> bool {
         self.tx.iter().any(|lane| lane.path == path.id)
-            || self.parked_at(&path.route).is_some()
-            || self.theirs.range(self.next_tx..).count() > self.kept_from(path)
+            || self.parked_for(path).is_some()
+            || self.spare_indices() > self.kept_from(path)
     }
 
     /// How many indices `path` must leave.
@@ -208,6 +247,9 @@ impl Epoch {
             let is_rebound = matches!(path.trust, Trust::Claimed { instead_of: Some(_), .. });
             return if is_rebound && !self.initiator { INDICES_FOR_NEW_LANES } else { 0 };
         }
+        if path.trust == Trust::Chosen {
+            return INDICES_FOR_HEARD; // it may lead there, but by a link that never answered
+        }
         let by_stream = origin.socket.transport() == Transport::Stream;
         let is_there = to == origin.remote
             || (self.initiator && to.ip() == origin.remote.ip())
@@ -215,11 +257,14 @@ impl Epoch {
         if is_there { INDICES_BESIDE_ORIGIN } else { INDICES_FOR_HEARD }
     }
 
-    /// Which parked lane led where `route` does.
-    fn parked_at(&self, route: &Route) -> Option<usize> {
-        let same =
-            |(at, _): &(Route, TxLane)| (at.socket, at.remote) == (route.socket, route.remote);
-        self.parked.iter().position(same)
+    /// Which parked lane `path` may take up: one that led where it does, or that left by the same
+    /// network and was never heard of.
+    fn parked_for(&self, path: &Path) -> Option<usize> {
+        let place = (path.route.socket, path.route.remote);
+        let same = |parked: &Parked| (parked.route.socket, parked.route.remote) == place;
+        let network = path.link.zip(path.route.local);
+        let unheard = |parked: &Parked| network.is_some() && parked.unheard == network;
+        self.parked.iter().position(same).or_else(|| self.parked.iter().position(unheard))
     }
 
     /// Opens a datagram in place.
@@ -265,7 +310,7 @@ impl Epoch {
         }
         let (tx, parked, next) = (&self.tx, &self.parked, self.next_tx);
         let used = |serial| {
-            let parked = parked.iter().map(|(_, lane)| lane);
+            let parked = parked.iter().map(|parked| &parked.lane);
             tx.iter().chain(parked).any(|lane| lane.seal.serial == serial)
         };
         self.restart_tokens.retain(|&serial, _| serial >= next || used(serial));
@@ -293,7 +338,8 @@ impl Epoch {
         in_use: Option<PathId>,
     ) -> Option<(PathSerial, Vec<SessionIndex>)> {
         let used = |lane: &RxLane| lane.path.is_some();
-        let newest = self.rx.values().filter(|lane| used(lane)).map(|lane| lane.serial).max()?;
+        let heard = self.rx.values().filter(|lane| used(lane)).map(|lane| lane.serial).max()?;
+        let newest = heard.max(PathSerial(self.peer_took.0.saturating_sub(1)));
         let first = self.next_rx;
         let mut indices = Vec::new();
         while self.next_rx.0 <= newest.0.saturating_add(INDICES_AHEAD)
@@ -365,17 +411,27 @@ impl Epoch {
         self.rx.values().map(|lane| lane.index)
     }
 
+    /// Lanes of networks that are not there any more are taken up by no other path.
+    pub(super) fn leave_networks(&mut self, is_there: impl Fn(LinkId, IpAddr) -> bool) {
+        for parked in &mut self.parked {
+            parked.unheard = parked.unheard.filter(|&(link, local)| is_there(link, local));
+        }
+    }
+
     /// A path is given up: its lane is kept for another path to the same place, so that addresses
     /// that are claimed again and again do not use up the peer's indices.
-    pub(crate) fn park(&mut self, blocks: &mut Blocks, path: PathId, route: Route) {
-        let Some(place) = self.tx.iter().position(|lane| lane.path == path) else { return };
+    pub(crate) fn park(&mut self, blocks: &mut Blocks, path: &Path) {
+        let Some(place) = self.tx.iter().position(|lane| lane.path == path.id) else { return };
         let mut lane = self.tx.remove(place);
         lane.flight.forget_copies(blocks);
         lane.flight.forgive(false);
         if self.parked.len() >= PARKED_MAX {
             self.parked.remove(0);
         }
-        self.parked.push((route, lane));
+        // A network that went may come back as another with the same addresses.
+        let is_unheard = path.heard_at.is_none() && path.health != Health::Gone;
+        let unheard = path.link.zip(path.route.local).filter(|_| is_unheard);
+        self.parked.push(Parked { route: path.route, unheard, lane });
     }
 }
 

@@ -70,7 +70,7 @@ fn left_by_silent(epoch: &mut Epoch, places: impl Fn(u16) -> SocketAddr) -> usiz
         let mut path = Path::new(id, route, None, epoch.since, Trust::Proven);
         path.health = Health::Silent { since: epoch.since };
         if epoch.has_lane_for(&path) {
-            assert!(epoch.lane(id, &route).is_some());
+            assert!(epoch.lane(&path).is_some());
         }
     }
     epoch.theirs.range(epoch.next_tx..).count()

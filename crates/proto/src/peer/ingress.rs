@@ -459,6 +459,7 @@ impl Peer {
                     epoch.take_indices(first, &indices);
                     self.stand_by(cx); // for want of one, some path may have been put off
                 }
+                Control::Taken { next } => epoch.note_taken(next),
                 Control::RestartTokens { first, tokens } => {
                     epoch.take_restart_tokens(first, &tokens);
                 }

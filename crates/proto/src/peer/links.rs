@@ -41,6 +41,10 @@ impl Peer {
             connector.distrusted.iter_mut().for_each(Distrust::forgive);
         }
         connector.set_links(links);
+        if let Some(epoch) = &mut self.epochs.current {
+            let has = |link: &Link, id, local| link.id == id && link.addresses.contains(&local);
+            epoch.leave_networks(|id, local| links.iter().any(|link| has(link, id, local)));
+        }
         let still = |path: &&Path| {
             let local = path.route.local;
             links.iter().any(|link| {
@@ -81,7 +85,18 @@ impl Peer {
         self.take_better(cx);
         self.stand_by(cx);
         self.forget_gone(cx);
+        self.ask_new_links(cx);
         self.refresh_state(cx);
+    }
+
+    /// Client: nothing carries, and a link is there that no path could be opened by, for want of an
+    /// index: a handshake needs none.
+    fn ask_new_links(&mut self, cx: &mut Context<'_>) {
+        let Role::Client(connector) = &self.role else { return };
+        let carries = self.paths.active().is_some_and(Path::is_able);
+        if !carries && connector.candidates().any(|way| !connector.was_asked(&way)) {
+            self.reconnect(cx);
+        }
     }
 
     /// Client: takes the best candidate that is not in use already, proven path or new address.
@@ -166,10 +181,11 @@ impl Peer {
             .filter(usable)
             .map(|p| (p.link, p.route.local, p.route.remote))
             .collect();
-        let candidate = connector.candidates().find(|c| {
+        let untried = connector.candidates().filter(|c| {
             let open = taken.contains(&(Some(c.link), Some(c.local), c.remote));
             !open && !connector.failed_lately(cx.now, *c)
-        })?;
+        });
+        let candidate = untried.min_by_key(|way| self.precedence(cx.now, way))?;
         self.open_path(cx, candidate)
     }
 
@@ -179,11 +195,13 @@ impl Peer {
         cx: &mut Context<'_>,
         candidate: Candidate,
     ) -> Option<PathId> {
+        let kept = self.kept_from(cx.now, &candidate);
         let Role::Client(connector) = &mut self.role else { return None };
-        if !self.epochs.current.as_ref()?.has_spare_index() {
+        let Candidate { link, local, remote, .. } = candidate;
+        if !self.epochs.current.as_ref()?.has_index_for(link, local, kept) {
             return None;
         }
-        let Candidate { link, local, remote, .. } = candidate;
+        connector.note_asked(cx.now, &candidate);
         let socket = connector.open_socket(cx, candidate);
         let route = Route { socket, local: Some(local), remote };
         let id = self.paths.next_id();

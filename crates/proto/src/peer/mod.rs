@@ -6,7 +6,8 @@
 //! (what leaves by which of them), `ways` (as the choice sees them), `company` (whose queues are
 //! one), `settings` (how to choose, at both ends), `order` (and becomes a sequence again), `live`
 //! (what is of no use late), `standby` (those proven ahead), `spread` (which these are, and which
-//! of them carry), `trust` (what a link did), `moving` (paths come, are proven, and go),
+//! of them carry), `unanswered` (links that never answered), `trust` (what a link did),
+//! `moving` (paths come, are proven, and go),
 //! `retransmit` (what was lost, or on its way by one that died), `hold` (open connections while no
 //! path carries), `answers` (replies that need no grant), `announce` (the gateway's addresses),
 //! `restart` (its sessions are lost), `rest` (nobody speaks for a day), `keepalive` (what a NAT
@@ -45,6 +46,7 @@ mod standby;
 mod status;
 mod timers;
 mod trust;
+mod unanswered;
 pub mod waiting;
 mod ways;
 

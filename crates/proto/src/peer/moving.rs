@@ -267,6 +267,9 @@ impl Peer {
             return;
         };
         let (id, before) = (path.id, path.trust);
+        if let Role::Client(connector) = &mut self.role {
+            connector.note_answer(path.link, path.route.local);
+        }
         let was_silent = matches!(path.health, Health::Silent { .. });
         path.proved(cx.now, answer);
         if matches!(self.role, Role::Gateway { .. }) {
@@ -531,7 +534,7 @@ impl Peer {
             self.inherit(cx, id);
         }
         if let Some(epoch) = &mut self.epochs.current {
-            epoch.park(cx.memory.blocks(), id, path.route);
+            epoch.park(cx.memory.blocks(), path);
         }
         if self.paths.active_id().is_none()
             && let Some(proven) = self.best_proven(None)

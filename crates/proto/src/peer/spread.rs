@@ -23,15 +23,22 @@ impl Peer {
     /// Client: the ways to prove ahead, the best links first, each as often as there shall be paths
     /// by it beside the one in use. On a stream that stands in for UDP, all over UDP, and in mode
     /// `full` a stream by each other link.
-    pub(super) fn spares(&self) -> Vec<Candidate> {
+    /// Links that never answered come last.
+    pub(super) fn spares(&mut self, now: Instant) -> Vec<Candidate> {
+        let (ways, most) = self.all_spares();
+        self.first_places(now, ways, most)
+    }
+
+    /// The same in the order of the links, and how many of them there is room for.
+    fn all_spares(&self) -> (Vec<Candidate>, usize) {
         let (Role::Client(connector), Some(active)) = (&self.role, self.paths.active()) else {
-            return Vec::new();
+            return (Vec::new(), 0);
         };
         if self.is_without_udp() {
             let beside = if connector.mode == Mode::Full { self.streams_beside() } else { vec![] };
             let room = SPARES_MAX - 1 - beside.len().min(STREAMS_BESIDE);
             let over_udp = connector.candidates().take(room);
-            return over_udp.chain(beside).take(SPARES_MAX - 1).collect();
+            return (over_udp.chain(beside).collect(), SPARES_MAX - 1);
         }
         let more = if connector.mode == Mode::Full {
             connector.spread.subflows.clamp(1, SUBFLOWS_MAX) - 1
@@ -49,8 +56,7 @@ impl Peer {
         for _ in 0..more {
             ways.extend(&again);
         }
-        ways.truncate(SPARES_MAX);
-        ways
+        (ways, SPARES_MAX)
     }
 
     /// Whether data goes by a stream for want of UDP, which is wanted.

@@ -27,7 +27,7 @@ const _: () = assert!(CHECKED.as_secs() < FRESH.as_secs());
 
 /// How long one of the gateway's addresses is asked by a spare link before the next one; twice as
 /// long when each has had its turn.
-const TURN: Duration = Duration::from_secs(1);
+pub(super) const TURN: Duration = Duration::from_secs(1);
 /// How often the turns become longer: to about a minute.
 const TURN_DOUBLED: u32 = 6;
 
@@ -49,7 +49,7 @@ impl Peer {
     pub(super) fn stand_by(&mut self, cx: &mut Context<'_>) {
         let Role::Client(connector) = &mut self.role else { return };
         (connector.mode, connector.spread) = (cx.config.mode, cx.config.spread);
-        let wanted = self.spares();
+        let wanted = self.spares(cx.now);
         let Role::Client(connector) = &mut self.role else { return };
         connector.spares.clone_from(&wanted);
         self.mark_spares();
@@ -57,6 +57,11 @@ impl Peer {
         if self.epochs.current.is_none() {
             return;
         }
+        self.open_spares(cx, &wanted);
+        self.tell_taken(cx);
+    }
+
+    fn open_spares(&mut self, cx: &mut Context<'_>, wanted: &[Candidate]) {
         for (place, &candidate) in wanted.iter().enumerate() {
             let Role::Client(connector) = &self.role else { return };
             let before = wanted[..place].iter().filter(|way| **way == candidate).count();
@@ -213,7 +218,7 @@ impl Peer {
 
     /// The path `id`, which nobody answered, leads to the next address of its link from now on.
     fn stand_by_at(&mut self, cx: &mut Context<'_>, id: PathId, of: (LinkId, bool)) {
-        let next = self.spares().into_iter();
+        let next = self.spares(cx.now).into_iter();
         let mut next = next.filter(|way| (way.link, way.local.is_ipv4()) == of);
         let next = next.next().filter(|way| {
             let there = |path: &Path| {
@@ -287,7 +292,7 @@ impl Peer {
         (!waits).then_some(due)
     }
 
-    fn is_idle_at(&self, at: Instant) -> bool {
+    pub(super) fn is_idle_at(&self, at: Instant) -> bool {
         self.used_at.is_none_or(|used| used + IDLE <= at)
     }
 }

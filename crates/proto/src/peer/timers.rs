@@ -132,6 +132,7 @@ impl Peer {
                 .or(self.probe_due(path), Reason::Challenge)
                 .or(self.check_due(path), Reason::Challenge)
                 .or(self.turn_due(path), Reason::Challenge)
+                .or(self.rest_due(path), Reason::Challenge)
                 .or(path.mtu_due, Reason::Mtu)
                 .or(self.silence_due(epoch, path), Reason::Silence)
                 .or(self.asked_enough_due(path), Reason::Challenge)
@@ -171,6 +172,7 @@ impl Peer {
         self.ask_quiet_stream(cx);
         self.trust_again(cx);
         self.take_turns(cx);
+        self.take_rests(cx);
         self.retry_streams(cx);
         self.check_spares(cx);
         self.send_probes_due(cx);
@@ -193,6 +195,7 @@ impl Peer {
             self.refresh_state(cx);
         }
         self.take_turns(cx); // one path less by a link may make it another address' turn there
+        self.take_rests(cx);
         self.rescue(cx);
         self.give_up_late(cx); // also by a path that has just got a share
         self.send_lost(cx);

@@ -17,6 +17,7 @@ mod kind {
     pub(super) const EARLY: u8 = 6;
     pub(super) const SCHEDULER: u8 = 7;
     pub(super) const RECOVERY: u8 = 8;
+    pub(super) const TAKEN: u8 = 9;
 }
 
 /// The most inner addresses, name servers or domains of one lease.
@@ -128,6 +129,12 @@ pub enum Control {
     Scheduler(u8),
     /// Client to gateway: what flows shall have by repair, by its number, both ways from now on.
     Recovery(u8),
+    /// Client to gateway: which of the gateway's indices are used up, on links that may be dead:
+    /// those below this serial.
+    Taken {
+        /// The lowest serial that is not used up.
+        next: PathSerial,
+    },
     /// A kind of a later version: acknowledged and ignored.
     Unknown(u8),
 }
@@ -160,6 +167,7 @@ impl Control {
             kind::EARLY => Self::Early(list(&mut reader, ENDS_MAX, end)?),
             kind::SCHEDULER => Self::Scheduler(reader.u8()?),
             kind::RECOVERY => Self::Recovery(reader.u8()?),
+            kind::TAKEN => Self::Taken { next: PathSerial(reader.u32()?) },
             other => Self::Unknown(other),
         };
         Ok(control)
@@ -205,6 +213,10 @@ impl Control {
             Self::Recovery(number) => {
                 writer.u8(kind::RECOVERY);
                 writer.u8(*number);
+            }
+            Self::Taken { next } => {
+                writer.u8(kind::TAKEN);
+                writer.u32(next.0);
             }
             Self::Unknown(kind) => writer.u8(*kind),
         }

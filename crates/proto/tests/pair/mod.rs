@@ -6,7 +6,7 @@
 pub(crate) mod bulk;
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
@@ -64,6 +64,8 @@ pub(crate) struct Pair {
     pub(crate) farther: Option<(IpAddr, Duration)>,
     /// Datagrams sent by either.
     pub(crate) sent: usize,
+    /// The same by the address that they left from.
+    pub(crate) sent_from: BTreeMap<IpAddr, usize>,
     /// Their bytes at layer 3.
     pub(crate) bytes: usize,
     /// What stands in front of the client.
@@ -221,6 +223,7 @@ impl Pair {
             filter: Box::new(|_| true),
             farther: None,
             sent: 0,
+            sent_from: BTreeMap::new(),
             bytes: 0,
             nat: None,
         };
@@ -416,6 +419,7 @@ impl Pair {
 
     fn put(&mut self, mut from: SocketAddr, mut to: SocketAddr, bytes: &[u8]) {
         self.bytes += 28 + bytes.len();
+        *self.sent_from.entry(from.ip()).or_default() += 1;
         let outwards = self.gateway_at.contains(&to);
         match &mut self.nat {
             Some(nat) if outwards => from = nat.out(self.now, from),

@@ -9,6 +9,7 @@ mod pair;
 
 mod attacker;
 mod bonding;
+mod dead_links;
 mod flows;
 mod forged_announcements;
 mod gateway_moves;

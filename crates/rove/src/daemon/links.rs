@@ -164,6 +164,7 @@ mod tests {
             deprecated: false,
             default_v4: None,
             default_v6: None,
+            routes: Vec::new(),
         }
     }
 

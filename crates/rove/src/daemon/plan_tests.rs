@@ -47,6 +47,7 @@ fn lan(network: &str) -> Link {
         deprecated: false,
         default_v4: None,
         default_v6: None,
+        routes: Vec::new(),
     }
 }
 

@@ -11,6 +11,7 @@
 //! `docs/decisions/0019-links-in-order.md`.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use rove_os::links::{Link, LinkKind};
@@ -100,6 +101,8 @@ impl Ranked {
 pub(super) struct Ranking {
     /// Those that a path could start from, or be on, by index.
     links: BTreeMap<u32, Link>,
+    /// Where the gateway may be, as far as it is known.
+    gateway: Vec<IpAddr>,
     /// By name: a modem that is plugged again has another index, and is as shaky as before.
     pasts: BTreeMap<String, Past>,
     /// What is said of each link, by name, and when data goes by it now. Nothing where there is
@@ -144,9 +147,12 @@ impl Ranking {
     pub(super) fn links(&mut self, links: &[Link], tunnel: &str, now: Instant) {
         let was_there = |link: &Link| self.links.contains_key(&link.index);
         let stays = |link: &&Link| {
-            link.name != tunnel && (link.usable() || (link.may_carry() && was_there(link)))
+            link.name != tunnel
+                && (link.usable() || (link.may_carry() && was_there(link)))
+                && (self.has_way(link, true) || self.has_way(link, false) || self.had_way_out(link))
         };
-        self.links = links.iter().filter(stays).map(|link| (link.index, link.clone())).collect();
+        let seen = links.iter().filter(stays).map(|link| (link.index, self.with_ways(link)));
+        self.links = seen.collect();
         for link in self.links.values() {
             let is_sound = metric(link).is_some() && !self.is_leaving(link, now);
             if !self.pasts.contains_key(&link.name) && self.pasts.len() < LINKS_MAX {
@@ -167,6 +173,35 @@ impl Ranking {
             }
             link.is_some() || !past.is_forgotten(now)
         });
+    }
+
+    /// The gateway may be at these addresses: a link without a default route counts if it has a
+    /// route to one of them.
+    pub(super) fn set_gateway(&mut self, addresses: impl Iterator<Item = IpAddr>) {
+        self.gateway = addresses.collect();
+    }
+
+    /// Whether a path may start by this link in one family. A bridge of containers or virtual
+    /// machines has addresses, carrier and no way out; a bridge that is the uplink has one.
+    fn has_way(&self, link: &Link, v4: bool) -> bool {
+        let has_address = link.addresses.iter().any(|net| net.addr().is_ipv4() == v4);
+        let mut gateway = self.gateway.iter().filter(|address| address.is_ipv4() == v4);
+        has_address && (link.leads_out(v4) || gateway.any(|&address| link.reaches(address)))
+    }
+
+    /// Whether the kernel had a way out by it: it may still carry while its manager takes it down.
+    fn had_way_out(&self, link: &Link) -> bool {
+        self.pasts.get(&link.name).is_some_and(|past| past.best.is_some())
+    }
+
+    /// The link without the addresses of a family that leads nowhere, if another one does.
+    fn with_ways(&self, link: &Link) -> Link {
+        let mut link = link.clone();
+        let has_way = [true, false].map(|v4| self.has_way(&link, v4));
+        if has_way != [false; 2] {
+            link.addresses.retain(|net| has_way[usize::from(net.addr().is_ipv6())]);
+        }
+        link
     }
 
     /// What the radio of a link told.
@@ -254,8 +289,7 @@ impl Ranking {
 
     /// Whether it will go: that was announced, or the kernel had a way out by it and has none.
     fn is_going(&self, link: &Link, now: Instant) -> bool {
-        let had_way_out = || self.pasts.get(&link.name).is_some_and(|past| past.best.is_some());
-        self.is_leaving(link, now) || (metric(link).is_none() && had_way_out())
+        self.is_leaving(link, now) || (metric(link).is_none() && self.had_way_out(link))
     }
 
     /// Whether the network or the kernel announced that it will go, see [`Standing::Leaving`].

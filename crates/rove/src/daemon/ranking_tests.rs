@@ -2,6 +2,7 @@
 
 use super::*;
 
+const NEIGHBOUR: [u8; 4] = [192, 0, 2, 200];
 const CABLE: u32 = 2;
 const WIFI: u32 = 3;
 const MODEM: u32 = 4;
@@ -26,6 +27,7 @@ fn link(index: u32, metric: Option<u32>) -> Link {
         deprecated: false,
         default_v4: metric,
         default_v6: None,
+        routes: Vec::new(),
     }
 }
 
@@ -36,8 +38,11 @@ struct Course {
 }
 
 impl Course {
+    /// The gateway is a neighbour, reached by links without a default route as well.
     fn new(links: &[Link]) -> Self {
-        let mut course = Self { ranking: Ranking::default(), now: Instant::now() };
+        let mut ranking = Ranking::default();
+        ranking.set_gateway([NEIGHBOUR.into()].into_iter());
+        let mut course = Self { ranking, now: Instant::now() };
         course.links(links);
         course
     }
@@ -271,4 +276,35 @@ fn what_the_user_says_comes_before_kinds_and_after_departures() {
     assert_eq!(course.hears(-85).order(), [WIFI, CABLE, MODEM], "a weak one still carries");
     course.links(&[link(CABLE, Some(1)), link(WIFI, Some(20_002)), link(MODEM, Some(3))]);
     assert_eq!(course.order(), [CABLE, MODEM, WIFI], "and is left before it goes");
+}
+
+#[test]
+fn a_link_without_a_way_to_the_gateway_is_none() {
+    let bridge = |addresses: &[&str], metric| {
+        let addresses = addresses.iter().map(|net| net.parse().unwrap()).collect();
+        Link { index: 9, name: "br0".into(), addresses, ..link(CABLE, metric) }
+    };
+    let listed = |links: &[Link], gateway: &[&str]| -> Vec<(u32, usize)> {
+        let mut ranking = Ranking::default();
+        ranking.set_gateway(gateway.iter().map(|ip| ip.parse().unwrap()));
+        ranking.links(links, "rove0", Instant::now());
+        let order = ranking.order(Instant::now());
+        order.iter().map(|it| (it.link.index, it.link.addresses.len())).collect()
+    };
+    let docker = bridge(&["172.18.0.1/16"], None);
+    let cable = link(CABLE, Some(100));
+    let both = [cable, docker.clone()];
+    assert_eq!(listed(&both, &[]), [(CABLE, 1)]);
+    assert_eq!(listed(&both, &["203.0.113.1", "2001:db8::1"]), [(CABLE, 1)]);
+    assert_eq!(listed(&both, &["203.0.113.1", "172.18.0.7"]), [(CABLE, 1), (9, 1)], "on it");
+    let static_route = |net: &str| Link { routes: vec![net.parse().unwrap()], ..docker.clone() };
+    assert_eq!(listed(&[static_route("203.0.113.0/28")], &["203.0.113.1"]), [(9, 1)]);
+    assert_eq!(listed(&[static_route("203.0.113.0/28")], &["203.0.113.99"]), []);
+    assert_eq!(listed(&[static_route("0.0.0.0/0")], &[]), [(9, 1)], "by another table");
+    // The uplink of a hypervisor is a bridge.
+    assert_eq!(listed(&[bridge(&["198.51.100.4/24"], Some(0))], &[]), [(9, 1)]);
+    // A family that leads nowhere is not tried: a private IPv6 network beside IPv4.
+    let private_v6 = bridge(&["198.51.100.4/24", "fd00::4/64"], Some(0));
+    assert_eq!(listed(std::slice::from_ref(&private_v6), &["2001:db8::1"]), [(9, 1)]);
+    assert_eq!(listed(&[private_v6], &["fd00::1"]), [(9, 2)]);
 }

@@ -90,6 +90,7 @@ mod tests {
             deprecated: false,
             default_v4: None,
             default_v6: None,
+            routes: Vec::new(),
         };
         let moved = |to: &str, listen: &[&str]| -> Vec<String> {
             let listen: Vec<SocketAddr> = listen.iter().map(|at| at.parse().unwrap()).collect();

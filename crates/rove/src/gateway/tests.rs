@@ -21,6 +21,7 @@ fn link(name: &str, addresses: &[&str]) -> Link {
         deprecated: false,
         default_v4: None,
         default_v6: None,
+        routes: Vec::new(),
     }
 }
 

@@ -99,6 +99,11 @@ impl Client<'_> {
         let remotes = merge(known.answered(), known.announced(), &self.found);
         if remotes != self.remotes {
             self.remotes.clone_from(&remotes);
+            let before = std::mem::take(&mut self.ranked);
+            self.note_links(); // a link may be of use that leads there and nowhere else
+            if self.ranked != before {
+                self.tell_links();
+            }
             if let Err(error) = self.apply() {
                 tracing::error!("the gateway's new addresses cannot be let through: {error:#}");
             }

@@ -1,5 +1,6 @@
 //! The links of a client in their order: what changes it, and whom that concerns.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use ipnet::IpNet;
@@ -40,6 +41,7 @@ impl Client<'_> {
     /// Takes what is known of the links into account.
     pub(super) fn note_links(&mut self) {
         let now = Instant::now();
+        self.ranking.set_gateway(self.remotes.iter().map(SocketAddr::ip));
         self.ranking.links(&self.links, self.config.interface.as_str(), now);
         self.count_data();
         self.judge(now);

@@ -167,6 +167,7 @@ fn something_else_carries_only_if_that_is_proven() {
             deprecated: false,
             default_v4: Some(100),
             default_v6: None,
+            routes: Vec::new(),
         },
         standing: Standing::Sound,
         signal: None,

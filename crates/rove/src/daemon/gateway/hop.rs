@@ -227,6 +227,7 @@ mod tests {
             deprecated: false,
             default_v4: v4,
             default_v6: v6,
+            routes: Vec::new(),
         }
     }
 

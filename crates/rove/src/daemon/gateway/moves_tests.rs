@@ -16,6 +16,7 @@ fn link(addresses: &[&str], default: bool) -> Link {
         deprecated: false,
         default_v4: default.then_some(0),
         default_v6: default.then_some(0),
+        routes: Vec::new(),
     }
 }
 
