@@ -134,7 +134,7 @@ impl Between {
         let (now, mut out) = (self.now, Outbox::new());
         let remote = datagram.from;
         if datagram.to == gateway_address() {
-            let meta = Meta { socket: SocketId(0), local: None, remote };
+            let meta = Meta { socket: SocketId(0), local: None, remote, waited: Duration::ZERO };
             self.gateway.handle_datagram(now, meta, &mut datagram.bytes, &mut out);
             self.take(End::Gateway, out);
             return;
@@ -144,7 +144,7 @@ impl Between {
             SocketAddr::new(*ip, client_port(*socket, self.nat)) == datagram.to
         });
         if let Some((socket, local)) = found {
-            let meta = Meta { socket, local: Some(local), remote };
+            let meta = Meta { socket, local: Some(local), remote, waited: Duration::ZERO };
             self.client.handle_datagram(now, meta, &mut datagram.bytes, &mut out);
             self.take(End::Client, out);
         }

@@ -417,13 +417,14 @@ impl<'a> Keyed<'a> {
 
     fn deliver(&mut self, mut datagram: Vec<u8>) {
         self.last.clone_from(&datagram);
-        let meta = match self.victim {
-            End::Gateway => Meta { socket: SocketId(0), local: None, remote: self.from },
+        let (socket, local) = match self.victim {
+            End::Gateway => (SocketId(0), None),
             End::Client => {
                 let Some((socket, local)) = self.sockets.last_key_value() else { return };
-                Meta { socket: *socket, local: Some(*local), remote: self.from }
+                (*socket, Some(*local))
             }
         };
+        let meta = Meta { socket, local, remote: self.from, waited: Duration::ZERO };
         if let Some(balance) = &mut self.balance {
             balance.entry(self.from).or_default().0 += datagram.len();
         }

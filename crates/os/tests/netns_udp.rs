@@ -7,6 +7,7 @@ mod support;
 use std::{
     net::{IpAddr, SocketAddr},
     os::fd::AsRawFd,
+    time::Duration,
 };
 
 use rove_os::{
@@ -14,6 +15,9 @@ use rove_os::{
     udp::{Datagrams, Ecn, Queue, ReceiveBuffer, Received, SendError, UdpOptions, UdpSocket},
 };
 use support::{in_namespace, net};
+
+/// How long a datagram is left in its socket.
+const WAIT: Duration = Duration::from_millis(60);
 
 fn options(local: &str) -> UdpOptions<'_> {
     UdpOptions { local: local.parse().unwrap(), ipv6_only: false, interface: None, mark: None }
@@ -63,6 +67,24 @@ fn a_run_travels_in_one_call_with_its_mark() {
             }
             let joined: Vec<u8> = pieces.into_iter().flat_map(|(_, piece)| piece).collect();
             assert_eq!(joined, contents);
+        }
+    });
+}
+
+/// Who reads late learns how late, and still to which address it came.
+#[test]
+fn how_long_a_datagram_waited_in_its_socket_is_told() {
+    in_namespace("how_long_a_datagram_waited_in_its_socket_is_told", || {
+        for local in ["127.0.0.1:0", "[::1]:0"] {
+            let (mut sender, receiver) = (bind(local), bind(local));
+            // The kernel notes arrivals from the first receive on.
+            sender.send(to(receiver.local(), b"first")).unwrap();
+            receive(&receiver, 5);
+            sender.send(to(receiver.local(), b"late")).unwrap();
+            std::thread::sleep(WAIT);
+            let (meta, _) = receive(&receiver, 4).remove(0);
+            assert!(meta.waited >= WAIT - WAIT / 10, "{:?} of {WAIT:?}", meta.waited);
+            assert_eq!(meta.local, Some(receiver.local().ip()));
         }
     });
 }

@@ -502,12 +502,18 @@ impl Network {
             let (from, to, mut bytes) = entry.remove();
             let now = self.now;
             if to == self.at {
-                let meta = Meta { socket: SocketId(0), local: Some(to.ip()), remote: from };
+                let meta = Meta {
+                    socket: SocketId(0),
+                    local: Some(to.ip()),
+                    remote: from,
+                    waited: Duration::ZERO,
+                };
                 self.gateway.handle_datagram(now, meta, &mut bytes, &mut out);
                 self.delivered += out.inner().count() as u64;
                 self.flush(&mut out, false);
             } else if let Some(&(socket, at)) = self.sockets.iter().find(|s| s.1 == to) {
-                let meta = Meta { socket, local: Some(at.ip()), remote: from };
+                let meta =
+                    Meta { socket, local: Some(at.ip()), remote: from, waited: Duration::ZERO };
                 self.tape.inputs.push(Input::Datagram(now, meta, bytes.clone()));
                 self.client.handle_datagram(now, meta, &mut bytes, &mut out);
                 self.flush(&mut out, true);

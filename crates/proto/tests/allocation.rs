@@ -37,7 +37,7 @@ fn sending_and_receiving_allocate_nothing_per_packet() {
             let (run, bytes) = out.runs().next().expect("it is sent at once");
             let port = 40_000 + u16::try_from(run.route.socket.0).expect("few sockets");
             let remote = ([203, 0, 113, 5], port).into();
-            let meta = Meta { socket: SocketId(0), local: None, remote };
+            let meta = Meta { socket: SocketId(0), local: None, remote, waited: Duration::ZERO };
             let mut bytes = bytes.to_vec();
             let received = measure(|| {
                 pair.gateway.handle_datagram(now, meta, &mut bytes, &mut back);

@@ -19,6 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use rove_proto::id::{LinkId, SocketId};
 use rove_proto::node::{Command, Meta, StreamTo};
+use rove_proto::time::Duration;
 
 use super::agenda::Task;
 use super::attacker::Fate;
@@ -347,7 +348,7 @@ impl World {
         let access = self.hosts[host].cards.get(card).and_then(Option::as_ref);
         let access = access.filter(|_| host != GATEWAY).map(|card| card.access);
         for payload in datagrams {
-            let meta = Meta { socket, local: Some(local.ip()), remote };
+            let meta = Meta { socket, local: Some(local.ip()), remote, waited: Duration::ZERO };
             let datagram = Datagram { source: remote, destination: local, payload };
             self.reaches(host, access, (meta, to), origin, datagram)?;
         }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use rove_proto::id::{SocketId, Transport};
 use rove_proto::node::{Meta, PeerStatus};
+use rove_proto::time::Duration;
 use rove_proto::wire::Kind;
 use rove_proto::wire::handshake::MAC_LEN;
 
@@ -160,7 +161,8 @@ impl World {
         };
         self.overhear_at(host, &datagram.payload);
         let Received { socket, local } = received;
-        let meta = Meta { socket, local: Some(local), remote: datagram.source };
+        let meta =
+            Meta { socket, local: Some(local), remote: datagram.source, waited: Duration::ZERO };
         self.reaches(host, access, (meta, to), origin, datagram)
     }
 

@@ -34,6 +34,7 @@ pub(crate) mod tls;
 use std::{
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
+    time::Duration,
 };
 
 use carrier::Carrier;
@@ -290,7 +291,8 @@ impl Stream {
         let (remote, local) = (self.remote, self.local);
         let received = carrier.receive(&self.socket, buffer.bytes(), |datagram| {
             let stride = datagram.len();
-            each(Received { remote, local, ecn: Ecn::NotCapable, stride }, datagram);
+            let (ecn, waited) = (Ecn::NotCapable, Duration::ZERO);
+            each(Received { remote, local, ecn, stride, waited }, datagram);
         });
         if received.is_err() {
             self.state = State::Closed;

@@ -15,6 +15,7 @@ use std::{
     io::{ErrorKind, IoSliceMut},
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
+    time::Duration,
 };
 
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
@@ -101,6 +102,9 @@ pub struct Received {
     pub ecn: Ecn,
     /// Bytes of each datagram but the last, which may be shorter. Never zero.
     pub stride: usize,
+    /// How long they waited in the socket, as the kernel noted their arrival; of several that are
+    /// received in one call, the newest. Zero where that is not known.
+    pub waited: Duration,
 }
 
 /// What a receive leaves behind.
@@ -266,16 +270,17 @@ impl UdpSocket {
             Err(error) if passes(&error) => return Ok(Queue::Unknown),
             Err(error) => return Err(Error::os("receive from a UDP socket", error)),
         };
+        let waited = if count > 0 { socket::waited(&self.socket) } else { Duration::ZERO };
         for (meta, room) in meta.iter().zip(&mut rooms).take(count) {
             // An empty datagram has no stride and nothing to tell.
             if meta.len > 0 && meta.stride > 0 {
-                each(self.describe(meta), &mut room[..meta.len]);
+                each(self.describe(meta, waited), &mut room[..meta.len]);
             }
         }
         Ok(if count < slots { Queue::Empty } else { Queue::Unknown })
     }
 
-    fn describe(&self, meta: &RecvMeta) -> Received {
+    fn describe(&self, meta: &RecvMeta, waited: Duration) -> Received {
         let remote = SocketAddr::new(meta.addr.ip().to_canonical(), meta.addr.port());
         // A link-local sender is only reachable through the scope it came with.
         let remote = match (meta.addr, remote) {
@@ -287,6 +292,7 @@ impl UdpSocket {
             local: meta.dst_ip.map(|ip| ip.to_canonical()),
             ecn: Ecn::from_codepoint(meta.ecn),
             stride: meta.stride,
+            waited,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Making and binding the socket; everything about it that quinn-udp does not know.
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, os::fd::AsRawFd, time::Duration};
 
 use quinn_udp::UdpSocketState;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -10,6 +10,11 @@ use crate::{
     error::Error,
     socket::{lead, set_option},
 };
+
+/// The time stamp of the datagram that was received last (`asm-generic/sockios.h`).
+const SIOCGSTAMPNS: libc::Ioctl = 0x8907;
+/// Nothing waits longer in a socket while its host runs.
+const WAITED_MAX: Duration = Duration::from_secs(1);
 
 pub(super) fn bind(options: UdpOptions<'_>) -> Result<Socket, Error> {
     let domain = Domain::for_address(options.local);
@@ -39,11 +44,27 @@ fn address(local: SocketAddr, error: io::Error) -> Error {
 ///
 /// quinn-udp 0.6.3 also asks for receive timestamps and then has no room for everything that may
 /// come with a datagram: the kernel cuts off the last of timestamp, GRO size, address and ECN
-/// mark. We time nothing by the kernel's clock, so the timestamp goes.
+/// mark. When a datagram arrived [`waited`] asks the kernel, so this timestamp goes.
 pub(super) fn state(socket: &Socket) -> io::Result<UdpSocketState> {
     let state = UdpSocketState::new(socket.into())?;
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0)?;
     Ok(state)
+}
+
+/// How long the datagram that was received last had waited in the socket: a busy machine reads it
+/// late. The kernel notes arrivals from the first call on, by the clock of the day: a step of that
+/// makes one answer wrong, and more than [`WAITED_MAX`] counts as one.
+pub(super) fn waited(socket: &Socket) -> Duration {
+    let mut arrived = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one timespec, which lives through the call (socket(7), SIOCGSTAMP).
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSTAMPNS, &raw mut arrived) };
+    let since_epoch = |seconds: libc::time_t, nanos: libc::c_long| {
+        Some(Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?))
+    };
+    let arrived = since_epoch(arrived.tv_sec, arrived.tv_nsec).filter(|_| result == 0);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok();
+    let waited = arrived.zip(now).and_then(|(arrived, now)| now.checked_sub(arrived));
+    waited.filter(|waited| *waited <= WAITED_MAX).unwrap_or_default()
 }
 
 /// Asks for a large buffer: beyond the system's limit where we may, else up to it. A small buffer

@@ -22,6 +22,7 @@ pub mod way;
 
 use crate::blocks::Blocks;
 use crate::path::PathId;
+use crate::path::lateness::Lateness;
 use crate::time::{Duration, Instant};
 use bottleneck::Bottlenecks;
 use codel::Bound;
@@ -78,6 +79,9 @@ pub struct Bond {
     pub carried: Option<f64>,
     /// When a path took the place of one that carried.
     pub replaced_at: Option<Instant>,
+
+    /// How late this host's turns are.
+    pub late: Lateness,
 
     /// What comes out of the sequence here.
     pub inbound: Inbound,

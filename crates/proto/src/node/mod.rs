@@ -38,7 +38,7 @@ use crate::outbox::{Outbox, Route};
 use crate::peer::announce::Announced;
 use crate::peer::index::{IndexTable, Slot};
 use crate::peer::{Context, Peer};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::wire::restart::RestartNotice;
 use crate::wire::{Kind, data, handshake, inner};
 use inner::{InnerPacket, InnerView};
@@ -59,6 +59,8 @@ pub struct Meta {
     pub local: Option<IpAddr>,
     /// Its source.
     pub remote: SocketAddr,
+    /// How long it has waited on this host since it arrived; zero where nobody knows.
+    pub waited: Duration,
 }
 
 /// All peers and how to find them.
@@ -145,7 +147,7 @@ impl Node {
     ) {
         let route = Route { socket: meta.socket, local: meta.local, remote: meta.remote };
         let taken = match Kind::of(datagram) {
-            Some(Kind::Data) => self.data(now, route, datagram, out),
+            Some(Kind::Data) => self.data(now, (route, now - meta.waited), datagram, out),
             Some(Kind::HandshakeA | Kind::HandshakeB) => self.handshake(now, route, datagram, out),
             Some(Kind::Response) => self.response(now, datagram, out),
             Some(Kind::CookieReply) => self.cookie_reply(now, datagram, out),
@@ -226,7 +228,7 @@ impl Node {
     fn data(
         &mut self,
         now: Instant,
-        route: Route,
+        (route, came_at): (Route, Instant),
         datagram: &mut [u8],
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
@@ -238,7 +240,9 @@ impl Node {
             }
             return Err(DropReason::UnknownIndex);
         };
-        self.with_peer(now, lead.slot, out, |peer, cx| peer.receive(cx, lead, route, datagram))
+        self.with_peer(now, lead.slot, out, |peer, cx| {
+            peer.receive(cx, lead, (route, came_at), datagram)
+        })
     }
 
     /// A gateway says that it lost the session with this node.

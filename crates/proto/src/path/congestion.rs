@@ -24,6 +24,7 @@ mod competition;
 mod cubic;
 mod emptying;
 mod guess;
+mod late;
 #[cfg(test)]
 mod model;
 mod queue;
@@ -36,6 +37,7 @@ use crate::time::{Duration, Instant};
 use ceiling::Ceiling;
 use competition::{Competition, Suspicion};
 use emptying::Emptying;
+use late::{CREDIT_LATE, Late};
 use queue::Queue;
 use round::{ROUND_MIN, Round};
 use variation::Variation;
@@ -88,11 +90,7 @@ const BEYOND: f64 = 2.0;
 const TRIAL_EVERY: Duration = Duration::from_secs(5);
 /// A path by which nothing left for so long is not what it was.
 const IDLE: Duration = Duration::from_secs(10);
-/// The queue that is wanted: seconds and datagrams,
-const QUEUE: (f64, f64) = (0.0015, 1.5);
-/// and while something that is of no use late shares the path, which lasts so long after each.
-const QUEUE_CALM: (f64, f64) = (0.0003, 0.75);
-/// See [`QUEUE_CALM`].
+/// So long the queue stays short after something that is of no use late.
 const CALM: Duration = Duration::from_millis(500);
 /// So late something may leave and still count as on time: timers have a grain.
 pub const CREDIT: Duration = Duration::from_millis(1);
@@ -143,6 +141,7 @@ pub struct Controller {
     tries_at: Instant,
     /// Something that is of no use late shares the path until then.
     calm_until: Instant,
+    late: Late,
     /// What other paths of this peer that lead through the same queue are taken to carry, bytes
     /// per second.
     company: f64,
@@ -197,6 +196,7 @@ impl Controller {
             empties_at: now,
             tries_at: now,
             calm_until: now,
+            late: Late::default(),
             company: 0.0,
             suspicion: None,
             guess: None,
@@ -215,7 +215,9 @@ impl Controller {
         }
         self.sent_at = Some(now);
         self.datagram = self.datagram.max(bytes as f64);
-        let credit = CREDIT.as_secs_f64().max(self.datagram / self.pace);
+        let credit = (CREDIT + self.late_bounded().min(CREDIT_LATE))
+            .as_secs_f64()
+            .max(self.datagram / self.pace);
         let from = self.next_at.max(now - seconds(credit));
         self.next_at = (from + seconds(bytes as f64 / self.pace)).min(now + DEBT);
     }
@@ -548,7 +550,8 @@ impl Controller {
         if self.rate == 0.0 {
             return first;
         }
-        let holds = self.rate * (self.trip_now() + self.queue.jitter());
+        let late = self.late.reports.as_secs_f64();
+        let holds = self.rate * (self.trip_now() + self.queue.jitter() + late);
         first.max(gain * holds + WINDOW_SLACK)
     }
 
@@ -556,20 +559,6 @@ impl Controller {
     fn trip_now(&self) -> f64 {
         let of_late = self.round.trip().unwrap_or(self.trip);
         (of_late.as_secs_f64() - self.queue.least()).max(self.trip.as_secs_f64())
-    }
-
-    /// The queue that is wanted, seconds.
-    fn target(&self) -> f64 {
-        self.needed() + self.reserve()
-    }
-
-    /// The queue that is needed, seconds: a path of one rate is never idle with it, and what jitter
-    /// makes of it is not taken for more.
-    fn needed(&self) -> f64 {
-        let all = self.rate + self.company;
-        let datagram = if self.rate > 0.0 { self.datagram / all } else { 0.0 };
-        let (least, datagrams) = if self.told_at < self.calm_until { QUEUE_CALM } else { QUEUE };
-        least + datagrams * datagram + 2.0 * self.queue.jitter()
     }
 
     /// After how long a change of the pace is seen in the queue, seconds.

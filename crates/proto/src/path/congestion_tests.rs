@@ -301,6 +301,44 @@ fn a_path_in_anothers_place_begins_as_if_it_were_like_that() {
     }
 }
 
+/// A turn that is late lets leave what could have left meanwhile, as far as turns usually are late
+/// and the path has room.
+#[test]
+fn what_could_have_left_while_a_turn_was_late_leaves_with_it() {
+    let trip = Duration::from_millis(20);
+    // Ten datagrams in 20 ms: one each 2 ms.
+    let leave = |late_ms| {
+        let mut controller = Controller::new(at(0), Some(trip));
+        controller.set_lateness(Duration::from_millis(late_ms), Duration::ZERO);
+        controller.sent(at(0), 1_400);
+        let mut count = 0;
+        while controller.next_at() <= at(60) {
+            controller.sent(at(60), 1_400);
+            count += 1;
+        }
+        count
+    };
+    assert_eq!([0, 4, 8].map(leave), [2, 3, 5]);
+    assert_eq!(leave(500), 6, "half a round trip at most");
+}
+
+/// Reports that come later mean that more is on its way without one, and a path that is not sent on
+/// while a turn is late does not run dry.
+#[test]
+fn a_path_of_busy_hosts_has_a_longer_queue_and_a_larger_window() {
+    let known = |late_ms: (u64, u64)| {
+        let mut controller = Controller::new(at(0), Some(Duration::from_millis(40)));
+        (controller.rate, controller.phase) = (1e6, Phase::Steady);
+        let [turns, reports] = [late_ms.0, late_ms.1].map(Duration::from_millis);
+        controller.set_lateness(turns, reports);
+        (controller.target(), controller.window())
+    };
+    let quiet = known((0, 0));
+    assert_eq!(known((10, 0)), (quiet.0 + 0.010, quiet.1));
+    assert_eq!(known((0, 10)), (quiet.0, quiet.1 + WINDOW_GAIN * 1e6 * 0.010));
+    assert!((known((90, 0)).0 - quiet.0 - 0.020).abs() < 1e-9, "half a round trip at most");
+}
+
 #[test]
 fn nothing_that_is_told_makes_it_stop() {
     let mut random = 7_u64;

@@ -319,7 +319,8 @@ impl Flight {
             Some(_) | None if self.is_overtaken => 2 * DELAY_PACED,
             Some(_) | None => return None,
         };
-        Some(rtt.smoothed() * 9 / 8 + self.reordering.window() + GRANULARITY + untold)
+        let (path, hosts) = (rtt.smoothed() * 9 / 8, GRANULARITY + rtt.lateness());
+        Some(path + self.reordering.window() + hosts + untold)
     }
 
     /// Since when the peer has owed feedback for what was sent; `None` when nothing is open.

@@ -49,6 +49,14 @@ impl Scene {
         self.flight.acknowledged(now, &mut self.blocks, &feedback, &mut self.rtt, lost)
     }
 
+    /// When what others have overtaken counts as lost, after 10,000 ms of turns that are so late.
+    fn late_due(&mut self, late: Duration) -> Option<Instant> {
+        for now in 1..10_000 {
+            self.rtt.note_lateness(ms(now), late);
+        }
+        self.flight.late_due(&self.rtt)
+    }
+
     fn lost(&mut self) -> Vec<u64> {
         self.lost.drain(..).map(|kept| kept.number).collect()
     }
@@ -309,4 +317,18 @@ fn what_elicits_nothing_is_not_waited_for() {
     scene.flight.sent(ms(1_200), &mut scene.blocks, 1_000, 80, false);
     scene.flight.sent(ms(1_200), &mut scene.blocks, 1_001, 1_000, true);
     assert_eq!(scene.flight.in_flight(), 1_000);
+}
+
+/// The peer tells late where its machine, or this one, is busy: what is missing may be told of yet.
+#[test]
+fn where_hosts_are_late_more_time_passes_until_something_counts_as_lost() {
+    let due = |late| {
+        let mut scene = Scene::default();
+        scene.leave(0..3);
+        scene.tell(22, &[1..=2]).unwrap();
+        scene.late_due(late).unwrap()
+    };
+    let quiet = due(Duration::ZERO);
+    let late = due(Duration::from_millis(11));
+    assert!(late >= quiet + Duration::from_millis(9), "{quiet:?} {late:?}");
 }

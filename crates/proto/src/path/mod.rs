@@ -11,6 +11,7 @@ pub mod feedback;
 pub mod flight;
 pub mod lane;
 pub mod large;
+pub mod lateness;
 pub mod loss;
 pub mod mtu;
 pub mod probe;
@@ -26,7 +27,7 @@ use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame::Feedback;
 use congestion::{Controller, RateSample, Told};
 use delay::Delay;
-use feedback::Reports;
+use feedback::{DELAY_STEADY, Reports};
 use flight::News;
 use mtu::MtuSearch;
 use probe::{Answer, Probes};
@@ -234,11 +235,28 @@ impl Path {
         }
     }
 
-    /// Records that an authentic datagram of `len` bytes came.
-    pub fn heard(&mut self, now: Instant, len: usize) {
+    /// A report that arrived at `came_at` is taken now: how late were the other end, which says for
+    /// how long it had it, and this one?
+    pub fn note_lateness(&mut self, now: Instant, came_at: Instant, report: &Feedback) {
+        let rate = self.congestion.as_ref().and_then(|one| one.rate());
+        let usual = rate.map_or(DELAY_STEADY, feedback::wait);
+        let held = Duration::from_micros(report.delay_us.into());
+        let late = held.saturating_sub(usual) + now.saturating_since(came_at);
+        self.rtt.note_lateness(now, late);
+    }
+
+    /// The turns of this host are usually so late at most.
+    pub fn heed_turns(&mut self, late: Duration) {
+        if let Some(controller) = &mut self.congestion {
+            controller.set_lateness(late, self.rtt.lateness());
+        }
+    }
+
+    /// Records that an authentic datagram of `len` bytes came, which had arrived at `came_at`.
+    pub fn heard(&mut self, now: Instant, came_at: Instant, len: usize) {
         self.heard_at = Some(now);
         self.traffic.1 += len as u64;
-        self.rates.1.sample(now, now.wrapping_micros(), self.traffic.1);
+        self.rates.1.sample(now, came_at.wrapping_micros(), self.traffic.1);
         if let Trust::Claimed { received, .. } = &mut self.trust {
             *received += len as u64;
         }

@@ -1,6 +1,7 @@
 //! Round-trip time of one path (RFC 9002, section 5; RFC 6298), quicker to follow when it falls.
 
-use crate::time::Duration;
+use super::lateness::Lateness;
+use crate::time::{Duration, Instant};
 
 /// Assumed before the first sample (RFC 9002, 6.2.2 uses 333 ms; a phone's first cellular round
 /// trip is often longer than a cable's, and a wrong guess only delays the first retry).
@@ -22,9 +23,21 @@ pub struct Rtt {
     smoothed: Option<Duration>,
     variance: Duration,
     minimum: Duration,
+    /// How late both hosts are with what makes a round trip, beyond what the path takes.
+    late: Lateness,
 }
 
 impl Rtt {
+    /// Both hosts were late by so much with what made one round trip.
+    pub fn note_lateness(&mut self, now: Instant, late: Duration) {
+        self.late.sample(now, late);
+    }
+
+    /// By how much they usually are at most.
+    pub fn lateness(&self) -> Duration {
+        self.late.usual()
+    }
+
     /// Nothing was measured; `other` is the value of a path that the peer was reached by before,
     /// and less than 100 ms is not assumed.
     pub fn assuming(other: &Self) -> Self {
@@ -46,6 +59,7 @@ impl Rtt {
                 smoothed: Some(adjusted),
                 variance: adjusted / 2,
                 minimum: adjusted,
+                late: self.late,
             };
             return;
         };
@@ -75,13 +89,14 @@ impl Rtt {
         self.smoothed.map(|_| self.minimum)
     }
 
-    /// How long an answer may take before it counts as missing: the smoothed value and four
-    /// variances, at most [`TIMEOUT_MAX`].
+    /// How long an answer may take before it counts as missing: the smoothed value, four variances
+    /// and what both hosts are late, at most [`TIMEOUT_MAX`].
     pub fn timeout(&self) -> Duration {
-        match self.smoothed {
-            Some(smoothed) => (smoothed + (self.variance * 4).max(GRANULARITY)).min(TIMEOUT_MAX),
-            None => self.smoothed() * 2,
-        }
+        let timeout = match self.smoothed {
+            Some(smoothed) => smoothed + (self.variance * 4).max(GRANULARITY),
+            None => return self.smoothed() * 2,
+        };
+        (timeout + self.lateness()).min(TIMEOUT_MAX)
     }
 }
 

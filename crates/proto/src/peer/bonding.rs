@@ -223,13 +223,14 @@ impl Peer {
                 (window + one.window(), rate + one.pacing_rate())
             };
             let (window, rate) = controllers.fold((0.0, 0.0), sum);
+            // The entry must not run empty before the next turn.
+            let stands = ASSISTED_QUEUE + bond.late.usual();
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
                 reason = "saturates"
             )]
-            let [carried, target] =
-                [window, rate * ASSISTED_QUEUE.as_secs_f64()].map(|it| it as u32);
+            let [carried, target] = [window, rate * stands.as_secs_f64()].map(|it| it as u32);
             Entrance { carried, longest: longest.unwrap_or_default(), target }
         };
         let queued = |bucket| bond.entry.queued(bucket);
@@ -238,6 +239,9 @@ impl Peer {
 
     /// What may leave does.
     fn let_leave(&mut self, cx: &mut Context<'_>) {
+        if let Some(due) = self.bond.due.filter(|&due| due <= cx.now) {
+            self.bond.late.sample(cx.now, cx.now.saturating_since(due));
+        }
         self.send_lost(cx);
         self.bond.due = None;
         if self.bond.is_idle() {

@@ -15,6 +15,7 @@ use crate::id::PathSerial;
 use crate::outbox::Route;
 use crate::path::feedback::Elicits;
 use crate::path::{Health, PathId, Trust};
+use crate::time::Instant;
 use crate::wire::control::Control;
 use crate::wire::frame::{Challenge, ControlAck, Feedback, Frame, Frames};
 use crate::wire::inner::InnerView;
@@ -26,6 +27,8 @@ struct Arrival {
     standing: Standing,
     path: Option<PathId>,
     route: Route,
+    /// When it arrived at this host.
+    came_at: Instant,
     len: usize,
     /// Whether its inner packets were delivered by another path already.
     delivered: bool,
@@ -62,7 +65,7 @@ impl Peer {
         &mut self,
         cx: &mut Context<'_>,
         lead: Lead,
-        route: Route,
+        (route, came_at): (Route, Instant),
         datagram: &mut [u8],
     ) -> Result<(), DropReason> {
         let len = datagram.len();
@@ -70,6 +73,7 @@ impl Peer {
         let opened = epoch.open(cx.now, lead.serial, datagram)?;
         let Opened { plaintext, newest, delivered } = opened;
         self.heard_at = cx.now;
+        self.bond.late.sample(cx.now, cx.now.saturating_since(came_at));
         let fresh = standing == Standing::Pending;
         if fresh {
             self.promote(cx, lead.epoch);
@@ -80,14 +84,15 @@ impl Peer {
         let path = self.locate(cx, lead, route, newest, fresh);
         if let Some(path) = path.and_then(|id| self.paths.get_mut(id)) {
             path.note_return(cx.now);
-            path.heard(cx.now, len);
+            path.heard(cx.now, came_at, len);
             if matches!(path.health, Health::Silent { .. }) {
                 // The peer gets through: perhaps this end does again.
                 path.probes.start(cx.now, &path.rtt.clone());
                 path.probes.hurry(cx.now);
             }
         }
-        let arrival = Arrival { epoch: lead.epoch, standing, path, route, len, delivered };
+        let epoch = lead.epoch;
+        let arrival = Arrival { epoch, standing, path, route, came_at, len, delivered };
         let before = cx.out.inner_packets();
         let mut elicits = self.take_frames(cx, arrival, plaintext);
         if elicits == Elicits::Feedback && self.is_shared(path) {
@@ -97,7 +102,7 @@ impl Peer {
         if let Some((epoch, _)) = self.epochs.find(lead.epoch)
             && let Some(lane) = epoch.rx.get_mut(&lead.serial)
         {
-            lane.owed.received(cx.now, len, newest, elicits);
+            lane.owed.received(came_at, len, newest, elicits);
         }
         self.after_arrival(cx, lead, fresh);
         if traffic {
@@ -380,9 +385,12 @@ impl Peer {
         let mut lost = VecDeque::new();
         let repaired = path.congestion.is_some().then_some(&mut lost);
         let before = lane.flight.in_flight();
-        let news = lane.flight.acknowledged(cx.now, blocks, feedback, &mut path.rtt, repaired);
+        path.note_lateness(cx.now, arrival.came_at, feedback);
+        let news =
+            lane.flight.acknowledged(arrival.came_at, blocks, feedback, &mut path.rtt, repaired);
         if let Some(news) = &news {
             let elsewhere = in_flight.saturating_sub(before);
+            path.heed_turns(self.bond.late.usual());
             path.delivered(cx.now, feedback, news, elsewhere + lane.flight.in_flight());
         }
         let (serial, follows) = (lane.seal.serial, news.is_some_and(|news| news.sent_at.is_some()));

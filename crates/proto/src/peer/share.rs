@@ -182,7 +182,7 @@ impl Peer {
 pub(super) fn note_idle(now: Instant, path: &mut Path, lane: &mut TxLane) {
     if let Some(controller) = &mut path.congestion
         && !path.was_wanted
-        && controller.next_at() + IDLE < now
+        && controller.next_at() + IDLE + controller.turns_late() < now
     {
         lane.flight.limited();
         controller.limited(lane.flight.in_flight());

@@ -372,11 +372,16 @@ impl Pair {
             let (local, port) = (Some(datagram.to.ip()), datagram.from.port());
             let stream = port.checked_sub(STREAM_PORTS).map(u32::from);
             let socket = SocketId(stream.map_or(0, |number| SocketId::STREAMS | number));
-            let meta = Meta { socket, local, remote: datagram.from };
+            let meta = Meta { socket, local, remote: datagram.from, waited: Duration::ZERO };
             self.gateway.handle_datagram(self.now, meta, &mut datagram.bytes, &mut out);
             self.flush_gateway(out);
         } else if let Some(&(socket, at)) = self.sockets.iter().find(|s| s.1 == datagram.to) {
-            let meta = Meta { socket, local: Some(at.ip()), remote: datagram.from };
+            let meta = Meta {
+                socket,
+                local: Some(at.ip()),
+                remote: datagram.from,
+                waited: Duration::ZERO,
+            };
             self.client.handle_datagram(self.now, meta, &mut datagram.bytes, &mut out);
             self.flush_client(out);
         }

@@ -18,7 +18,8 @@
 
 use super::cubic::Cubic;
 use super::emptying::{Emptying, PACE_SURE};
-use super::{Controller, Phase, QUEUE, Told};
+use super::queue::QUEUE;
+use super::{Controller, Phase, Told};
 use crate::path::feedback::PACED_BYTES_MAX;
 use crate::time::{Duration, Instant};
 

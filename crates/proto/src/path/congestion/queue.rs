@@ -1,5 +1,7 @@
-//! How long what a path carries waits on it, as far as this end's own sending makes it wait.
+//! How long what a path carries waits on it, as far as this end's own sending makes it wait, and
+//! how long it is to.
 
+use super::Controller;
 use crate::time::{Duration, Instant};
 
 /// The least wait is that of two spans, each as long as half a round trip, but no shorter
@@ -12,6 +14,11 @@ const JITTER_MAX: f64 = 0.020;
 const JITTER_WEIGHT: f64 = 1.0 / 16.0;
 /// Rounds without effect on the queue after which it may be another's.
 const STUBBORN: u8 = 4;
+
+/// The queue that is wanted: seconds and datagrams,
+pub(super) const QUEUE: (f64, f64) = (0.0015, 1.5);
+/// and while something that is of no use late shares the path.
+const QUEUE_CALM: (f64, f64) = (0.0003, 0.75);
 
 /// The wait of datagrams. All times in seconds, except where a type says otherwise.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -95,5 +102,23 @@ impl Queue {
     /// What waits now is not this end's doing.
     pub(super) fn disown(&mut self) {
         self.foreign += self.least();
+    }
+}
+
+impl Controller {
+    /// The queue that is wanted, seconds.
+    pub(super) fn target(&self) -> f64 {
+        self.needed() + self.reserve()
+    }
+
+    /// The queue that is needed, seconds: a path of one rate is never idle with it, and what jitter
+    /// makes of it is not taken for more.
+    pub(super) fn needed(&self) -> f64 {
+        let all = self.rate + self.company;
+        let datagram = if self.rate > 0.0 { self.datagram / all } else { 0.0 };
+        let is_calm = self.told_at < self.calm_until;
+        let (least, datagrams) = if is_calm { QUEUE_CALM } else { QUEUE };
+        let late = if is_calm { 0.0 } else { self.late_bounded().as_secs_f64() };
+        least + datagrams * datagram + 2.0 * self.queue.jitter() + late
     }
 }

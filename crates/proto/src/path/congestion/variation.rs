@@ -15,8 +15,8 @@ use crate::time::{Duration, Instant};
 
 /// Something waits: at least so many seconds of queue at the end of a round.
 const QUEUED: f64 = 0.002;
-/// What arrives may differ by this part from one round to the next, and by the part that the jitter
-/// is of the round, and be the same rate.
+/// What arrives may differ by this part from one round to the next, and by the part that jitter
+/// and lateness of hosts are of the round, and be the same rate.
 const SAME: f64 = 0.1;
 /// Of what it differs by beyond that no more than this counts: many changes make a path that
 /// varies, not one that is large.
@@ -100,7 +100,8 @@ impl Controller {
 
     /// At the end of a round in which so much arrived, bytes per second, if that is known.
     pub(super) fn note_variation(&mut self, now: Instant, arrived: Option<f64>) {
-        let same = SAME + self.queue.jitter() / self.round.age(now).max(1e-3);
+        let unsure = self.queue.jitter() + self.late_seconds();
+        let same = SAME + unsure / self.round.age(now).max(1e-3);
         self.variation.round(now, arrived, self.queue.least(), same);
     }
 

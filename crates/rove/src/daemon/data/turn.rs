@@ -175,7 +175,8 @@ impl Data {
         let now = self.now();
         let Self { node, out, sockets, .. } = self;
         sockets.receive(id, buffer, |from: Received, bytes: &mut [u8]| {
-            let meta = Meta { socket: id, local: from.local, remote: from.remote };
+            let meta =
+                Meta { socket: id, local: from.local, remote: from.remote, waited: from.waited };
             for datagram in bytes.chunks_mut(from.stride) {
                 node.handle_datagram(now, meta, datagram, out);
             }
