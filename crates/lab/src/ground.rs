@@ -19,7 +19,9 @@ pub use act::{Act, Blockade, Cue, FIRST_LINK, Moment, Transport};
 pub use call::{Call, CallRun, Talk};
 pub use connection::{Congestion, Connections, KeepAlive, Pace, Patience, Session, SessionRun};
 pub use datagrams::{Datagrams, DatagramsRun, What};
-pub use terrain::{Assist, Edge, Families, Known, Mode, SCHEDULERS, Spread, TRANSPORTS, Terrain};
+pub use terrain::{
+    Assist, Edge, Families, Known, Load, Mode, SCHEDULERS, Spread, TRANSPORTS, Terrain,
+};
 pub use transfer::{Segments, Transfer, WhileUp};
 
 use crate::arrivals::Gap;

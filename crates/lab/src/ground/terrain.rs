@@ -49,6 +49,29 @@ pub struct Terrain {
     pub clients: usize,
 }
 
+/// What else runs on the machines of client and gateway: one program per core that never sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Load {
+    /// Nothing.
+    #[default]
+    None,
+    /// Programs of the same priority as what is under test.
+    Equal,
+    /// Programs of raised priority.
+    Raised,
+}
+
+impl Load {
+    /// The load of this name: `none`, `equal` or `raised`.
+    pub fn named(name: &str) -> Self {
+        match name {
+            "equal" => Self::Equal,
+            "raised" => Self::Raised,
+            _ => Self::None,
+        }
+    }
+}
+
 /// What a client makes of several links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {

@@ -152,6 +152,15 @@ impl Host {
     /// and in a process group of its own. The kernel kills it when the thread that starts it ends:
     /// start it from one that lasts.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> io::Result<Command> {
+        self.command_at(program, 0)
+    }
+
+    /// The same at this niceness, which may be below zero where the lab has raised its own.
+    pub fn command_at(
+        &self,
+        program: impl AsRef<std::ffi::OsStr>,
+        nice: i32,
+    ) -> io::Result<Command> {
         let (net, mnt) = (self.net.try_clone()?, self.mnt.try_clone()?);
         let lab = rustix::process::getpid();
         let mut command = Command::new(program);
@@ -175,7 +184,7 @@ impl Host {
                 // Changing the mount namespace has changed the working directory to its root.
                 rustix::process::chdir(directory.as_c_str())?;
                 // Who may not has not raised it either: he runs the lab under nice(1).
-                let _ = rustix::process::setpriority_process(None, 0);
+                let _ = rustix::process::setpriority_process(None, nice);
                 interrupt::unblock_all();
                 Ok(())
             });

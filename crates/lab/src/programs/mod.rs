@@ -22,6 +22,7 @@ mod proxy;
 mod receive;
 mod report;
 pub mod session;
+mod spin;
 mod terminal;
 
 pub use browser::browse;
@@ -36,6 +37,7 @@ pub use names::serve_names;
 pub use pour::{Control, Poured, Pouring, pour_from, pour_to};
 pub use proxy::serve_tunnels;
 pub use report::{Carried, Download, Report, Reporter, report};
+pub use spin::spin;
 pub use terminal::{Saying, Typing, shell, terminal};
 
 use clap::Subcommand;
@@ -169,6 +171,15 @@ pub enum Program {
         /// Address and port to listen on
         listen: SocketAddr,
     },
+    /// Occupy a core
+    Spin {
+        /// The niceness at which it must run
+        #[arg(long, allow_hyphen_values = true)]
+        nice: i32,
+        /// For how many seconds at most
+        #[arg(long)]
+        seconds: u64,
+    },
     /// Send numbered datagrams to whoever subscribes
     Flow {
         /// Address and port to listen on
@@ -221,6 +232,7 @@ impl Program {
             }
             Self::Names { listen, zone, keep_s } => serve_names(listen, &zone, keep_s, &reporter),
             Self::Proxy { listen } => serve_tunnels(listen, &reporter),
+            Self::Spin { nice, seconds } => spin(nice, seconds, &reporter),
             Self::Flow { listen } => send_flows(listen, &reporter),
             Self::Subscribe { to, interval_us, size, wait_ms, count } => {
                 let request = FlowRequest { interval_us, size, wait_ms, count };

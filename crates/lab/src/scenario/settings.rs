@@ -17,6 +17,12 @@ pub const EVERYWHERE: &[Setting] = &[
          each story (a scenario may tell many) are in DIR/NAME-SEED-STORY.EXT, counted from 1, and \
          the server's beside, with .server after that",
     ),
+    Setting::choice(
+        "busy",
+        &["none", "equal", "raised"],
+        "what keeps both cores of client and gateway busy: nothing, or programs that never sleep, \
+         of the same or of raised priority",
+    ),
     Setting::number(
         "attempts",
         5,
@@ -231,7 +237,7 @@ mod tests {
         assert_eq!(said("control=1"), "--set control=1: say true or false");
         assert_eq!(
             said("x=1"),
-            "--set x=1: the keys are control, bare, rove, capture, attempts, moves, place"
+            "--set x=1: the keys are control, bare, rove, capture, busy, attempts, moves, place"
         );
     }
 }

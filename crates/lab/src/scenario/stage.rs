@@ -7,7 +7,7 @@ use super::hosts::Hosts;
 use super::settings::Settings;
 use super::testbed::Testbed;
 use super::{Grid, Outcome};
-use crate::ground::{Ground, Terrain, Trouble};
+use crate::ground::{Ground, Load, Terrain, Trouble};
 use crate::netns::Entered;
 use crate::world::{Hold, Journey, StreamsKnown};
 use anyhow::{Context as _, ensure};
@@ -55,6 +55,11 @@ impl Stage<'_> {
         if self.settings.text("family") == "6" { Family::V6 } else { Family::V4 }
     }
 
+    /// What else runs on the machines of client and gateway.
+    pub fn load(&self) -> Load {
+        Load::named(self.settings.text("busy"))
+    }
+
     /// True when the mechanism is to be broken on purpose: the run must fail.
     pub fn control(&self) -> bool {
         self.settings.flag("control")
@@ -88,9 +93,10 @@ impl Stage<'_> {
     ) -> anyhow::Result<Outcome> {
         let captures = !self.settings.text("capture").is_empty();
         ensure!(!captures, "--set capture=... is told in virtual time only");
-        let testbed = Testbed::new(entered, terrain, self.family(), self.seed)?;
+        let mut testbed = Testbed::new(entered, terrain, self.family(), self.seed)?;
         (self.tell)("deploying");
         let deployment = deploy(&testbed)?;
+        testbed.keep_busy(self.load())?;
         let mut hosts = Hosts::new(testbed, deployment, terrain, self.seed);
         let mut outcome = Outcome::default();
         let told = story(&mut hosts, &mut outcome).and_then(|()| hosts.check());
@@ -125,6 +131,7 @@ impl Stage<'_> {
         let mut outcome = Outcome::default();
         let told = Journey::holding(self.seed, terrain, hold, timeout_s).and_then(|mut journey| {
             journey.know_streams(streams);
+            journey.keep_busy(self.load());
             let path = self.settings.text("capture");
             if !path.is_empty() {
                 journey.capture();

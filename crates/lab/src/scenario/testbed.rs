@@ -15,6 +15,7 @@
 
 mod connections;
 mod services;
+mod spinning;
 mod travel;
 
 use super::addresses::{

@@ -72,6 +72,11 @@ impl World {
                 }
                 Ok(())
             }
+            // A busy host's has perhaps taken its turn for a timer, and is due later.
+            Task::Turn { host } if self.hosts[host].busy.is_some() => {
+                let is_due = self.hosts[host].turn_ns.is_some_and(|at_ns| at_ns <= self.now_ns);
+                if is_due { self.turn_busy(host) } else { Ok(()) }
+            }
             Task::Turn { host } => self.take_in(host),
             Task::Release { host, link, parcel } => {
                 self.place.net.push(self.now_ns, self.place.hosts[host], link, parcel);

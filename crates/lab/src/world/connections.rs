@@ -518,8 +518,7 @@ impl World {
                 Side::Server => GATEWAY,
             };
             if self.hosts[host].power == Power::On {
-                let inner = in_parts(&packet);
-                self.act(host, |node, now, out| node.handle_tun(now, inner, out))?;
+                self.put_inner(host, packet)?;
             }
         }
         Ok(())
@@ -582,7 +581,7 @@ impl World {
 }
 
 /// A packet as a tunnel device hands it over: in one part, or the headers and the rest.
-fn in_parts(packet: &[u8]) -> InnerPacket<'_> {
+pub(super) fn in_parts(packet: &[u8]) -> InnerPacket<'_> {
     let (ip, tcp) = HEADERS;
     let headers = packet.get(ip + tcp / 2 + 2).map_or(0, |words| ip + usize::from(words >> 4) * 4);
     // Either happens; which one follows from the packet.

@@ -305,7 +305,10 @@ impl World {
             }
         }
         for host in self.wakes.due(self.now_ns) {
-            if self.hosts[host].rings_ns().is_some_and(|at| at <= self.now_ns) {
+            let rings = self.hosts[host].rings_ns().is_some_and(|at| at <= self.now_ns);
+            if rings && self.hosts[host].busy.is_some() {
+                self.turn_busy(host)?;
+            } else if rings {
                 self.wake(host, Node::handle_timeout)?;
             } else {
                 self.rearm(host);
@@ -320,7 +323,7 @@ impl World {
     }
 
     /// A host's timer rings: afterwards nothing may be due.
-    fn wake(
+    pub(super) fn wake(
         &mut self,
         host: HostId,
         verb: impl FnOnce(&mut Node, Instant, &mut Outbox),

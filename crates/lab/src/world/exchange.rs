@@ -11,7 +11,6 @@ use super::parcel::HostId;
 use super::road::CLIENT;
 use crate::emu::earliest;
 use crate::udp::{End, HEADERS, Heard};
-use rove_proto::wire::inner::InnerPacket;
 
 const UDP: u8 = 17;
 /// The server's port: that of QUIC.
@@ -100,8 +99,7 @@ impl World {
                 let packet = packet(way, self.exchange.port(), &payload);
                 // Longer ones the interface refuses.
                 if packet.len() <= usize::from(LEN_MAX) {
-                    let inner = InnerPacket::whole(&packet);
-                    self.act(host, |node, now, out| node.handle_tun(now, inner, out))?;
+                    self.put_inner(host, packet)?;
                 }
             }
         }

@@ -20,6 +20,7 @@ use rove_proto::outbox::{Outbox, RunSeal};
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::control::{End, Prefix};
 
+use super::busy::Busy;
 use super::inner;
 use super::parcel::{HostId, Input};
 use crate::emu;
@@ -106,6 +107,10 @@ pub(super) struct Host {
     /// How long what arrives waits until the shell has a turn, and what is due as well, in
     /// nanoseconds.
     pub(super) late_ns: u64,
+    /// Draws how late each turn is, where others keep the machine busy.
+    pub(super) busy: Option<Busy>,
+    /// When the shell takes what waits, where something does.
+    pub(super) turn_ns: Option<u64>,
     secret: StaticSecret,
     holding: Holding,
     mode: Mode,
@@ -166,6 +171,8 @@ impl Host {
             first_card: 0,
             inbox: Vec::new(),
             late_ns: 0,
+            busy: None,
+            turn_ns: None,
             secret,
             holding,
             mode: Mode::Backup,
@@ -357,6 +364,20 @@ impl Host {
     /// When that happens: a timer of the kernel is no more punctual than its shell.
     pub(super) fn rings_ns(&self) -> Option<u64> {
         Some(self.wake_ns()?.saturating_add(self.late_ns))
+    }
+
+    /// From now on these others keep the machine busy; `None` for nobody.
+    pub(super) fn set_busy(&mut self, busy: Option<Busy>) {
+        self.busy = busy;
+        self.late_ns = 0;
+        self.draw_late();
+    }
+
+    /// The turn is over: how late the next one is.
+    pub(super) fn draw_late(&mut self) {
+        if let Some(busy) = &mut self.busy {
+            self.late_ns = busy.next_ns();
+        }
     }
 
     /// How a datagram that arrived over `link` reaches the core, if it does.

@@ -15,17 +15,19 @@ use rove_proto::flow::Hold;
 use rove_proto::wire::Kind;
 
 use super::agenda::Task;
+use super::busy::Busy;
+use super::engine::GATEWAY;
 use super::inner::Body;
 use super::laws::Breach;
 use super::op::Way;
 use super::road::{Bare, CLIENT, Passed, Road, Tunnelled};
 use super::streams::Known as StreamsKnown;
 use crate::arrivals::Arrivals;
-use crate::emu::{LinkConfig, MS, SECOND};
+use crate::emu::{LinkConfig, MS, Rng, SECOND};
 use crate::ground::{
     Act, Call, CallRun, Called, Calling, Clock, Connections, Cue, Datagrams, DatagramsRun,
-    Download, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard, Pings, Receiver, Reported,
-    RoundTrips, Route, Session, SessionRun, Terrain, Transfer, Transport, Trouble,
+    Download, Flow, FlowRun, Ground, Harm, Heard, Load, Moment, Overheard, Pings, Receiver,
+    Reported, RoundTrips, Route, Session, SessionRun, Terrain, Transfer, Transport, Trouble,
 };
 use acts::Client;
 
@@ -35,6 +37,8 @@ const FLOW_LEN: u16 = Flow::BYTES + 28;
 const PING_LEN: u16 = 84;
 /// How long an answer to a ping may take.
 const ECHO_NS: u64 = 2 * SECOND;
+/// The label of the chance of busy machines.
+const BUSY: u64 = 0x6275;
 /// Time between two calls of who waits for an answer.
 const CALL_NS: u64 = 10 * MS;
 
@@ -96,6 +100,17 @@ impl Journey {
     /// What has passed the client's end, and the server's, each as a pcap file.
     pub fn captured(&self) -> Option<[Vec<u8>; 2]> {
         self.tunnelled.world.connections.captured()
+    }
+
+    /// From now on other programs keep the machines of client and gateway busy, each by its own
+    /// chance.
+    pub fn keep_busy(&mut self, load: Load) {
+        let rng = Rng::new(self.seed).fork(BUSY);
+        let world = &mut self.tunnelled.world;
+        for host in [GATEWAY, CLIENT + 1] {
+            world.hosts[host].set_busy(Busy::new(load, rng.fork(host as u64)));
+            world.rearm(host);
+        }
     }
 
     /// From its next start on, clients know of these streams; of those to the gateway, unless it is

@@ -16,6 +16,7 @@
 mod agenda;
 mod apply;
 mod attacker;
+mod busy;
 mod connect;
 mod connections;
 mod crowd;

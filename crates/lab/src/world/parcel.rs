@@ -44,12 +44,16 @@ pub(super) enum Origin {
 pub(super) enum Input {
     /// An inner packet from the tunnel device.
     Packet(Inner),
+    /// An inner packet of a connection or a flow, from the tunnel device.
+    Bytes(Vec<u8>),
     /// A datagram from a socket.
     Datagram {
         /// How it came.
         meta: Meta,
         /// Where it was sent to.
         to: SocketAddr,
+        /// When it arrived.
+        at_ns: u64,
         /// Its bytes.
         payload: Vec<u8>,
     },

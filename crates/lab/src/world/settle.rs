@@ -85,7 +85,7 @@ impl World {
         self.attacker.rest();
         self.release_all()?;
         for host in &mut self.hosts {
-            host.late_ns = 0;
+            host.set_busy(None);
         }
         for client in 0..self.clients.len() {
             for card in 0..usize::from(CARDS) {

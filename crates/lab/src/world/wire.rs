@@ -4,13 +4,14 @@
 use std::net::SocketAddr;
 
 use rove_proto::id::{SocketId, Transport};
-use rove_proto::node::{Meta, PeerStatus};
+use rove_proto::node::{Meta, Node, PeerStatus};
 use rove_proto::time::Duration;
 use rove_proto::wire::Kind;
 use rove_proto::wire::handshake::MAC_LEN;
 
 use super::agenda::Task;
 use super::attacker::Fate;
+use super::connections::in_parts;
 use super::engine::{GATEWAY, World};
 use super::hash::hash;
 use super::host::{Host, Outgoing, Power, Received};
@@ -186,19 +187,43 @@ impl World {
         // Seen from the Internet side, a NAT box has given it another source.
         let datagram = Datagram { destination: to, ..datagram };
         self.witness(host, &datagram, origin);
-        self.put(host, Input::Datagram { meta, to, payload: datagram.payload });
+        let (at_ns, payload) = (self.now_ns, datagram.payload);
+        self.put(host, Input::Datagram { meta, to, at_ns, payload });
         Ok(())
     }
 
     /// Something waits for a host's shell: for the end of this instant, or for its turn.
     pub(super) fn put(&mut self, host: HostId, input: Input) {
-        let Host { inbox, late_ns, .. } = &mut self.hosts[host];
+        let Host { inbox, late_ns, turn_ns, .. } = &mut self.hosts[host];
         let (first, after_ns) = (inbox.is_empty(), *late_ns);
         inbox.push(input);
         self.wakes.put(host);
         if first && after_ns > 0 {
+            *turn_ns = Some(self.now_ns + after_ns);
             self.schedule(after_ns, Task::Turn { host });
         }
+    }
+
+    /// An inner packet of a connection or a flow reaches a host's tunnel device: on a busy machine
+    /// it waits there for the shell.
+    pub(super) fn put_inner(&mut self, host: HostId, packet: Vec<u8>) -> Result<(), Breach> {
+        if self.hosts[host].busy.is_some() {
+            self.put(host, Input::Bytes(packet));
+            return Ok(());
+        }
+        self.act(host, |node, now, out| node.handle_tun(now, in_parts(&packet), out))
+    }
+
+    /// A busy host's shell has a turn: it takes what has arrived, and does what is due.
+    pub(super) fn turn_busy(&mut self, host: HostId) -> Result<(), Breach> {
+        self.hosts[host].turn_ns = None;
+        self.take_in(host)?;
+        if self.hosts[host].wake_ns().is_some_and(|due_ns| due_ns <= self.now_ns) {
+            self.wake(host, Node::handle_timeout)?;
+        }
+        self.hosts[host].draw_late();
+        self.rearm(host);
+        Ok(())
     }
 
     /// A host's shell hands its node what has arrived: as much in one turn as the laws can tell
@@ -211,8 +236,8 @@ impl World {
         let mut turn = Vec::new();
         for input in inbox {
             let suspect = match &input {
-                Input::Packet(_) => None,
-                Input::Datagram { meta, to, payload } => self.suspect(host, meta, *to, payload),
+                Input::Packet(_) | Input::Bytes(_) => None,
+                Input::Datagram { meta, to, payload, .. } => self.suspect(host, meta, *to, payload),
             };
             if suspect.is_some() || turn.len() >= TURN_MAX {
                 self.take(host, &mut turn)?;
@@ -229,19 +254,22 @@ impl World {
     fn take(&mut self, host: HostId, inputs: &mut Vec<Input>) -> Result<(), Breach> {
         // A socket that was closed meanwhile has taken its queue along.
         inputs.retain(|input| match input {
-            Input::Packet(_) => true,
+            Input::Packet(_) | Input::Bytes(_) => true,
             Input::Datagram { meta, .. } => self.is_open(host, meta.socket),
         });
         if inputs.is_empty() {
             return Ok(());
         }
+        let now_ns = self.now_ns;
         self.act(host, |node, now, out| {
             for input in inputs.drain(..) {
                 match input {
                     Input::Packet(inner) => {
                         node.handle_tun(now, inner.parts(&inner.bytes()), out);
                     }
-                    Input::Datagram { meta, mut payload, .. } => {
+                    Input::Bytes(packet) => node.handle_tun(now, in_parts(&packet), out),
+                    Input::Datagram { meta, at_ns, mut payload, .. } => {
+                        let meta = Meta { waited: Duration::from_nanos(now_ns - at_ns), ..meta };
                         node.handle_datagram(now, meta, &mut payload, out);
                     }
                 }

@@ -1,0 +1,35 @@
+//! Programs that keep the machine busy: one for each core, at the same priority as what is under
+//! test or at raised priority. They end with the testbed.
+
+use super::{START, Testbed};
+use crate::ground::Load;
+use crate::programs::{Report, report};
+
+/// The niceness of programs at raised priority: such have nine times the share of a usual one.
+const RAISED: i32 = -10;
+/// How long one runs at most, in seconds, should nobody end it.
+const SECONDS_MAX: u64 = 3_600;
+
+impl Testbed {
+    /// Starts what keeps the machine busy.
+    ///
+    /// # Errors
+    /// When it cannot be started, or not at this priority.
+    pub fn keep_busy(&mut self, load: Load) -> anyhow::Result<()> {
+        let nice = match load {
+            Load::None => return Ok(()),
+            Load::Equal => 0,
+            Load::Raised => RAISED,
+        };
+        for _ in 0..std::thread::available_parallelism()?.get() {
+            let host = self.network.host(self.services);
+            let mut command = host.command_at(&self.lab, nice)?;
+            command.args(["program", "spin", "--seconds", &SECONDS_MAX.to_string()]);
+            command.arg(format!("--nice={nice}"));
+            let mut spinning = host.spawn("spin", command)?;
+            spinning.line_where(START, |line| (report(line)? == Report::Ready).then_some(()))?;
+            self.servers.push(spinning);
+        }
+        Ok(())
+    }
+}
