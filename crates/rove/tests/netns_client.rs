@@ -207,7 +207,7 @@ fn a_chosen_route_into_a_local_network_wins_and_says_what_it_hides() {
         {
             let up = lab.rove("client", &format!("up {invite} --route {route}"));
             let line = format!(
-                "hosts of {hidden} on to-router cannot be reached, since the tunnel uses {route}: \
+                "hosts of {hidden} on to-router cannot be reached: the tunnel uses {route}: \
                  `--exclude ADDRESS` keeps one"
             );
             assert!(up.err.contains(&line), "{}", up.err);

@@ -122,7 +122,7 @@ fn a_local_network_that_overlaps_the_tunnels_is_no_obstacle() {
                 let case = format!("{} {options}", lan.address);
                 let up = lab.rove("client", &format!("up {invite} {options}"));
                 assert_eq!(up.code, Some(0), "{case}: {}", up.err);
-                let is_told = up.err.contains(" on to-router cannot be reached, since the tunnel");
+                let is_told = up.err.contains(" on to-router cannot be reached: the tunnel");
                 assert_eq!(is_told, !matches!(options, "" | "--kill-switch"), "{case}: {}", up.err);
                 assert!(download("client", WEB).unwrap() == pattern(100_000), "{case}");
                 assert_eq!(callers.last(), "192.0.2.1", "{case}");

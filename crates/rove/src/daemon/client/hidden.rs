@@ -30,7 +30,7 @@ pub(super) fn told(config: &ClientConfig, lease: &Lease, links: &[Link]) -> Vec<
                 };
                 let name = &link.name;
                 let line = format!(
-                    "hosts of {part} on {name} cannot be reached, since the tunnel uses {by}: \
+                    "hosts of {part} on {name} cannot be reached: the tunnel uses {by}: \
                      `--exclude ADDRESS` keeps one of them out of the tunnel"
                 );
                 if !told.contains(&line) && told.len() < TOLD_MAX {
