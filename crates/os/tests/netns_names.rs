@@ -32,7 +32,8 @@ fn a_question_that_could_not_leave_leaves_as_soon_as_it_can() {
         });
         let began = Instant::now();
         let patience = Duration::from_secs(5);
-        let error = names::resolve("gw.example", &["192.0.2.53".parse().unwrap()], None, patience);
+        let error =
+            names::resolve("gw.example", &["192.0.2.53:53".parse().unwrap()], None, patience);
         assert!(matches!(error, Err(Error::NameUnknown { .. })), "{error:?}");
         // Before the second in which a question that was lost is repeated.
         let took = began.elapsed();

@@ -480,12 +480,13 @@ fn what_others_remove_is_put_back_and_quiet_otherwise() {
         net::remove_address("rove0", "10.7.0.2/24");
         applier.reassert().unwrap();
         host.assert_is(&running);
+        let at = |server: &str| SocketAddr::new(ip(server), 53);
         // A DHCP client writes what it learned; that is what comes back at the end.
-        assert_eq!(applier.outside_servers(), [ip("192.0.2.53")]);
+        assert_eq!(applier.outside_servers(), [at("192.0.2.53")]);
         fs::write(host.places().resolv_conf, "nameserver 198.51.100.53\n").unwrap();
         applier.reassert().unwrap();
         host.assert_is(&running);
-        assert_eq!(applier.outside_servers(), [ip("198.51.100.53")]);
+        assert_eq!(applier.outside_servers(), [at("198.51.100.53")]);
         applier.undo().unwrap();
         assert_eq!(host.resolv_conf(), "nameserver 198.51.100.53\n");
         drop(device);

@@ -9,7 +9,7 @@ use std::{
     ffi::CString,
     fs::{self, OpenOptions},
     io::{self, Seek as _, Write as _},
-    net::IpAddr,
+    net::{SocketAddr, SocketAddrV6},
     os::unix::{
         ffi::OsStrExt as _,
         fs::{OpenOptionsExt, PermissionsExt, symlink},
@@ -19,7 +19,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Error, plan::Dns};
+use crate::{error::Error, names::PORT, plan::Dns};
 
 /// Bytes of a resolver's file that are saved; one that is longer is none.
 const LEN_MAX: u64 = 64 << 10;
@@ -89,7 +89,7 @@ pub(super) fn remove(saved: &Saved, path: &Path) -> Result<(), Error> {
 }
 
 /// The servers of the original while our text is in its place, else those of the file as it is.
-pub(super) fn servers(saved: Option<&Saved>, path: &Path) -> Vec<IpAddr> {
+pub(super) fn servers(saved: Option<&Saved>, path: &Path) -> Vec<SocketAddr> {
     // What a DHCP client has written since is not ours, and newer than the original.
     let saved = saved.filter(|saved| is_in_place(saved, path).unwrap_or(true));
     let text = match saved.map(|saved| &saved.original) {
@@ -103,9 +103,19 @@ pub(super) fn servers(saved: Option<&Saved>, path: &Path) -> Vec<IpAddr> {
     };
     text.lines()
         .filter_map(|line| line.trim().strip_prefix("nameserver"))
-        .filter_map(|server| server.trim().parse().ok())
+        .filter_map(|server| parse_server(server.trim()))
         .take(SERVERS_MAX)
         .collect()
+}
+
+/// An address as resolv.conf(5) has it: that of a neighbour says by which link, as in
+/// `fe80::1%eth0`.
+fn parse_server(text: &str) -> Option<SocketAddr> {
+    let Some((address, link)) = text.split_once('%') else {
+        return Some(SocketAddr::new(text.parse().ok()?, PORT));
+    };
+    let index = link.parse().ok().or_else(|| crate::tun::index_of(link))?;
+    Some(SocketAddrV6::new(address.parse().ok()?, PORT, 0, index).into())
 }
 
 fn is_ours(now: &Original, saved: &Saved) -> bool {

@@ -11,7 +11,7 @@ pub(crate) mod resolved;
 
 use std::{
     fs,
-    net::IpAddr,
+    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
@@ -89,17 +89,17 @@ pub(crate) fn install(
 
 /// The servers that this host asks beside the tunnel. `inside` are the tunnel's settings that are
 /// in place, and what they replaced.
-pub(crate) fn outside_servers(inside: Option<(&Dns, &Saved)>, places: &Places) -> Vec<IpAddr> {
+pub(crate) fn outside_servers(inside: Option<(&Dns, &Saved)>, places: &Places) -> Vec<SocketAddr> {
     let saved = match inside {
         Some((_, Saved::File(saved))) => Some(saved),
         Some((_, Saved::Resolved)) | None => None,
     };
     let mut servers = file::servers(saved, &places.resolv_conf);
-    if places.resolved && servers.iter().all(IpAddr::is_loopback) {
+    if places.resolved && servers.iter().all(|server| server.ip().is_loopback()) {
         servers = file::servers(None, Path::new(resolved::UPSTREAM));
     }
     let ours = inside.map_or(&[][..], |(dns, _)| &dns.servers);
-    servers.retain(|server| !server.is_loopback() && !ours.contains(server));
+    servers.retain(|server| !server.ip().is_loopback() && !ours.contains(&server.ip()));
     servers
 }
 

@@ -11,6 +11,7 @@
 //! It refuses to know which of the addresses is the right one.
 
 pub(crate) mod message;
+mod nat64;
 
 use std::{
     io,
@@ -20,13 +21,17 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-pub use self::message::{ADDRESSES_MAX, NAME_LEN_MAX};
 use self::message::{Answer, Kind};
-use crate::{error::Error, random};
+pub use self::{
+    message::{ADDRESSES_MAX, NAME_LEN_MAX},
+    nat64::{Nat64Prefix, PREFIXES_MAX as NAT64_PREFIXES_MAX, discover as discover_nat64},
+};
+use crate::{error::Error, random, socket::lead};
 
 /// Servers that are asked, all at once.
 pub const SERVERS_MAX: usize = 8;
-const PORT: u16 = 53;
+/// Where name servers are asked (RFC 1035 section 4.2).
+pub const PORT: u16 = 53;
 /// How long until a question is repeated: one may get lost.
 const REPEAT: Duration = Duration::from_secs(1);
 /// How long until it is, if it could not even leave: this host has an address and no route yet.
@@ -47,20 +52,27 @@ const ANSWERS_MAX: usize = 256;
 /// [`Error::NameUnanswered`] when none answers in time; [`Error::NoPrivilege`] or [`Error::Os`].
 pub fn resolve(
     name: &str,
-    servers: &[IpAddr],
-    mark: Option<u32>,
-    time: Duration,
-) -> Result<Vec<IpAddr>, Error> {
-    let servers: Vec<_> = servers.iter().map(|&ip| SocketAddr::new(ip, PORT)).collect();
-    resolve_at(name, &servers, mark, time)
-}
-
-fn resolve_at(
-    name: &str,
     servers: &[SocketAddr],
     mark: Option<u32>,
     time: Duration,
 ) -> Result<Vec<IpAddr>, Error> {
+    resolve_for(Target { name, link: None }, servers, mark, time)
+}
+
+/// What is asked for, and by which link alone.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    name: &'a str,
+    link: Option<&'a str>,
+}
+
+fn resolve_for(
+    target: Target<'_>,
+    servers: &[SocketAddr],
+    mark: Option<u32>,
+    time: Duration,
+) -> Result<Vec<IpAddr>, Error> {
+    let Target { name, link } = target;
     let unknown = || Error::NameUnknown { name: name.to_owned() };
     let mut number = [0; 4];
     random::fill(&mut number)?;
@@ -68,10 +80,13 @@ fn resolve_at(
     let questions =
         [Kind::Ipv6, Kind::Ipv4].map(|kind| message::question(name, kind, numbers[kind as usize]));
     let [Some(ipv6), Some(ipv4)] = questions else { return Err(unknown()) };
+    if servers.is_empty() {
+        return Err(Error::NameUnanswered { name: name.to_owned() });
+    }
     let mut search = Search {
         name,
         servers: &servers[..servers.len().min(SERVERS_MAX)],
-        sockets: open(servers, mark)?,
+        sockets: open(servers, link, mark)?,
         questions: [ipv6, ipv4],
         numbers,
         found: [None, None],
@@ -87,24 +102,31 @@ fn resolve_at(
 }
 
 /// One socket per family that a server needs.
-fn open(servers: &[SocketAddr], mark: Option<u32>) -> Result<Vec<UdpSocket>, Error> {
-    let open = |any: IpAddr| -> io::Result<UdpSocket> {
-        let local = SocketAddr::new(any, 0);
+fn open(
+    servers: &[SocketAddr],
+    link: Option<&str>,
+    mark: Option<u32>,
+) -> Result<Vec<UdpSocket>, Error> {
+    let make = |local: SocketAddr| -> io::Result<Socket> {
         let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
-        if let Some(mark) = mark {
-            socket.set_mark(mark)?;
-        }
         if local.is_ipv6() {
             socket.set_only_v6(true)?;
         }
-        socket.bind(&local.into())?;
+        Ok(socket)
+    };
+    let failed = |error| Error::os("open a socket to ask for a name", error);
+    let open = |any: IpAddr| -> Result<UdpSocket, Error> {
+        let local = SocketAddr::new(any, 0);
+        let socket = make(local).map_err(failed)?;
+        lead(&socket, link, mark)?;
+        socket.bind(&local.into()).map_err(failed)?;
         Ok(socket.into())
     };
     let families = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
     families
         .into_iter()
         .filter(|any| servers.iter().any(|server| server.is_ipv4() == any.is_ipv4()))
-        .map(|any| open(any).map_err(|error| Error::os("open a socket to ask for a name", error)))
+        .map(open)
         .collect()
 }
 

@@ -58,7 +58,7 @@ fn server(count: usize, make: fn(&[u8]) -> Vec<Vec<u8>>) -> SocketAddr {
 }
 
 fn ask(servers: &[SocketAddr], milliseconds: u64) -> Result<Vec<IpAddr>, Error> {
-    resolve_at(NAME, servers, None, Duration::from_millis(milliseconds))
+    resolve(NAME, servers, None, Duration::from_millis(milliseconds))
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_refusal_does_not_hide_another_servers_answer() {
 #[test]
 fn impossible_names_are_asked_of_nobody() {
     for name in ["", ".", "a..b", "ü.example", &"x".repeat(64), &"abc.".repeat(64)] {
-        let error = resolve_at(name, &[], None, Duration::from_secs(60)).unwrap_err();
+        let error = resolve(name, &[], None, Duration::from_secs(60)).unwrap_err();
         assert!(matches!(error, Error::NameUnknown { .. }), "{name}: {error}");
     }
     assert!(question("gw.example.", Kind::Ipv4, 1) == question("gw.example", Kind::Ipv4, 1));

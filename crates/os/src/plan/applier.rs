@@ -1,7 +1,7 @@
 //! Making a host what a plan says, and taking it back.
 
 use std::{
-    net::IpAddr,
+    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
@@ -328,7 +328,7 @@ impl Applier {
 
     /// The name servers that this host has beside the tunnel, for [`crate::names::resolve`]; none
     /// where they cannot be told, as with a resolver on this host that asks for itself.
-    pub fn outside_servers(&self) -> Vec<IpAddr> {
+    pub fn outside_servers(&self) -> Vec<SocketAddr> {
         let entry =
             self.entries.iter().find_map(|held| match (&held.entry.item, &held.entry.before) {
                 (Item::Dns { dns, .. }, Before::Dns(saved)) => Some((dns, saved)),

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use rove_os::links::Link;
+use rove_os::names::Nat64Prefix;
 use rove_os::portal::Answer;
 use rove_os::tariff::Tariff;
 
+use super::client::Network;
 use super::data::News;
 use super::signals::Signal;
 use super::streams::ResolvedProxy;
@@ -38,6 +40,13 @@ pub(super) enum Message {
     Signal(Signal),
     /// The gateway's addresses, or why its names do not resolve.
     Resolved(Result<Vec<SocketAddr>, String>),
+    /// The prefixes behind which a network without IPv4 translates.
+    Nat64 {
+        /// Which network.
+        network: Network,
+        /// At least one.
+        prefixes: Vec<Nat64Prefix>,
+    },
     /// The proxy's address.
     Proxy(ResolvedProxy),
     /// An answer came back through the tunnel.

@@ -5,7 +5,7 @@
 //! knows what no server does, and may take half a minute to fail. So the answer is a message, and
 //! meanwhile the last good addresses are tried.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -15,6 +15,7 @@ use std::time::Duration;
 use rove_os::names;
 use rove_os::plan::MARK;
 
+use super::client::Network;
 use super::message::Message;
 use super::streams::ResolvedProxy;
 use crate::config::ProxyUrl;
@@ -25,8 +26,9 @@ pub(super) const ADDRESSES_MAX: usize = 16;
 
 /// The servers outside the tunnel, and the system.
 const WAYS: usize = 2;
-/// Questions that are open at once.
-const QUESTIONS_MAX: usize = 4;
+/// Questions that are open at once. Some were asked on a network that is gone, and wait in vain for
+/// as long as the system's resolver does; the next must not wait for them.
+const QUESTIONS_MAX: usize = 8;
 /// How long the servers outside the tunnel have to answer.
 const OUTSIDE: Duration = Duration::from_secs(5);
 
@@ -34,16 +36,18 @@ const OUTSIDE: Duration = Duration::from_secs(5);
 pub(super) struct Resolver {
     to: SyncSender<Message>,
     asking: Arc<AtomicUsize>,
+    /// The same of networks that are asked for their NAT64.
+    asking_networks: Arc<AtomicUsize>,
 }
 
 impl Resolver {
     /// Answers go to `to`.
     pub(super) fn new(to: SyncSender<Message>) -> Self {
-        Self { to, asking: Arc::default() }
+        Self { to, asking: Arc::default(), asking_networks: Arc::default() }
     }
 
     /// Asks once for the address of a proxy, which is told unless there is none.
-    pub(super) fn ask_proxy(&self, proxy: ProxyUrl, servers: Vec<IpAddr>) {
+    pub(super) fn ask_proxy(&self, proxy: ProxyUrl, servers: Vec<SocketAddr>) {
         let to = self.to.clone();
         let look = move || {
             let ProxyUrl { at, credentials } = proxy;
@@ -70,9 +74,35 @@ impl Resolver {
         self.asking.load(Ordering::Acquire) > 0
     }
 
+    /// Asks a network for its NAT64, unless too many are being asked.
+    pub(super) fn ask_network(&self, network: Network, servers: Vec<SocketAddr>) {
+        let asking = Arc::clone(&self.asking_networks);
+        if asking.fetch_add(1, Ordering::AcqRel) >= QUESTIONS_MAX {
+            asking.fetch_sub(1, Ordering::AcqRel);
+            return;
+        }
+        let to = self.to.clone();
+        let look = move || {
+            let found = names::discover_nat64(&servers, Some(MARK), &network.link, OUTSIDE);
+            asking.fetch_sub(1, Ordering::AcqRel);
+            match found {
+                Ok(prefixes) if !prefixes.is_empty() => {
+                    // The node may have ended meanwhile.
+                    let _ = to.send(Message::Nat64 { network, prefixes });
+                }
+                Ok(_) => {}
+                Err(error) => tracing::debug!(%error, link = network.link, "no NAT64 is told of"),
+            }
+        };
+        let spawned = thread::Builder::new().name("rove-resolve".to_owned()).spawn(look);
+        if spawned.is_err() {
+            self.asking_networks.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
     /// Asks `servers` and then the system, unless too many questions are open. One that was asked
     /// on a network that is gone may stay so for half a minute, and must not hold up the next.
-    pub(super) fn ask(&self, endpoints: &[Endpoint], servers: Vec<IpAddr>) {
+    pub(super) fn ask(&self, endpoints: &[Endpoint], servers: Vec<SocketAddr>) {
         if self.asking.fetch_add(1, Ordering::AcqRel) >= QUESTIONS_MAX {
             self.asking.fetch_sub(1, Ordering::AcqRel);
             return;
@@ -114,7 +144,7 @@ pub(super) fn first_name(endpoints: &[Endpoint]) -> Option<&str> {
 }
 
 /// The addresses of `endpoints`, in their order; why there is none, if there is none.
-fn resolve(endpoints: &[Endpoint], servers: &[IpAddr]) -> Result<Vec<SocketAddr>, String> {
+fn resolve(endpoints: &[Endpoint], servers: &[SocketAddr]) -> Result<Vec<SocketAddr>, String> {
     let mut addresses = Vec::new();
     let mut failure = None;
     for endpoint in endpoints {
@@ -137,7 +167,7 @@ fn resolve(endpoints: &[Endpoint], servers: &[IpAddr]) -> Result<Vec<SocketAddr>
 }
 
 /// Asks both ways at once; the first that knows an address wins.
-fn look_up(name: &str, port: u16, servers: &[IpAddr]) -> Result<Vec<SocketAddr>, String> {
+fn look_up(name: &str, port: u16, servers: &[SocketAddr]) -> Result<Vec<SocketAddr>, String> {
     let (to, answers) = sync_channel(WAYS);
     let system = to.clone();
     let (outside_name, system_name) = (name.to_owned(), name.to_owned());

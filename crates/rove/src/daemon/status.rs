@@ -81,6 +81,8 @@ pub(super) struct Search<'a> {
     pub(super) addresses: usize,
     /// The name that is being resolved.
     pub(super) resolving: Option<&'a str>,
+    /// Why none of them can be reached from here, if that is for want of an address family.
+    pub(super) want: Option<String>,
     /// Where the gateway says that it is reached, best first.
     pub(super) announced: &'a [SocketAddr],
 }
@@ -264,7 +266,8 @@ impl Search<'_> {
             (count, resolving) => {
                 let plural = if count == 1 { "" } else { "es" };
                 let also = resolving.map_or_else(String::new, |what| format!(", and {what}"));
-                format!("asking the gateway at {count} address{plural}{also}")
+                let want = self.want.as_ref().map_or_else(String::new, |why| format!("; {why}"));
+                format!("asking the gateway at {count} address{plural}{also}{want}")
             }
         }
     }

@@ -169,8 +169,9 @@ fn whoever_asks_is_told_so() {
 
 #[test]
 fn what_is_done_about_it_is_told() {
-    let says =
-        |links, addresses, resolving| Search { links, addresses, resolving, announced: &[] }.says();
+    let says = |links, addresses, resolving| {
+        Search { links, addresses, resolving, ..Search::default() }.says()
+    };
     assert_eq!(says(0, 3, None), "waiting for a link to ask the gateway by");
     assert_eq!(says(1, 1, None), "asking the gateway at 1 address");
     assert_eq!(
@@ -179,6 +180,9 @@ fn what_is_done_about_it_is_told() {
     );
     assert_eq!(says(1, 0, Some("a.example")), "resolving a.example");
     assert_eq!(says(1, 0, None), "waiting until the gateway's name resolves");
+    let want = Some("this network has no IPv4".to_owned());
+    let search = Search { links: 1, addresses: 1, want, ..Search::default() };
+    assert_eq!(search.says(), "asking the gateway at 1 address; this network has no IPv4");
     let announced = ["[2001:db8::1]:1", "192.0.2.7:4500"].map(|at| at.parse().unwrap());
     let search = Search { announced: &announced, ..Search::default() };
     let there = path(Health::Good, Some(0), None);

@@ -1,6 +1,6 @@
 //! A name server, as small as it can be.
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
@@ -9,6 +9,7 @@ use super::netns::{SOON, inside};
 const HEADER: usize = 12;
 /// Of a question, behind its name: type and class (RFC 1035 section 4.1.2).
 const TYPE_A: [u8; 4] = [0, 1, 0, 1];
+const TYPE_AAAA: [u8; 4] = [0, 28, 0, 1];
 
 /// The names that a server was asked for, in order.
 #[derive(Clone, Default)]
@@ -23,6 +24,24 @@ impl Asked {
 
 /// Answers on a host: every name has the address `answer`, and no other record.
 pub(crate) fn serve_names(host: &str, address: &str, answer: Ipv4Addr) -> Asked {
+    serve(host, address, move |_| vec![answer.into()])
+}
+
+/// Answers on a host: the names have these addresses, and others have none.
+pub(crate) fn serve_zone(host: &str, address: &str, zone: &[(&'static str, &str)]) -> Asked {
+    let zone = zone.iter().map(|&(name, address)| (name, address.parse().unwrap()));
+    let zone: Vec<(&str, IpAddr)> = zone.collect();
+    serve(host, address, move |asked| {
+        let known = zone.iter().filter(|(name, _)| *name == asked);
+        known.map(|(_, address)| *address).collect()
+    })
+}
+
+fn serve(
+    host: &str,
+    address: &str,
+    look_up: impl Fn(&str) -> Vec<IpAddr> + Send + 'static,
+) -> Asked {
     let address: SocketAddr = address.parse().unwrap();
     let (asked, (ready, is_ready)) = (Asked::default(), channel());
     let noted = asked.clone();
@@ -32,9 +51,12 @@ pub(crate) fn serve_names(host: &str, address: &str, answer: Ipv4Addr) -> Asked 
         let mut query = [0; 512];
         while let Ok((len, from)) = socket.recv_from(&mut query) {
             let Some((name, end)) = name(&query[..len]) else { continue };
-            let is_a = query[end..].starts_with(&TYPE_A);
+            let kinds = [(TYPE_A, true), (TYPE_AAAA, false)];
+            let kind = kinds.into_iter().find(|(kind, _)| query[end..].starts_with(kind));
+            let of_kind = |at: &IpAddr| kind.is_some_and(|(_, v4)| at.is_ipv4() == v4);
+            let found: Vec<IpAddr> = look_up(&name).into_iter().filter(of_kind).collect();
             noted.0.lock().unwrap().push(name);
-            let _ = socket.send_to(&reply(&query[..end + TYPE_A.len()], is_a, answer), from);
+            let _ = socket.send_to(&reply(&query[..end + TYPE_A.len()], &found), from);
         }
     });
     is_ready.recv_timeout(SOON).unwrap();
@@ -55,15 +77,19 @@ fn name(query: &[u8]) -> Option<(String, usize)> {
     }
 }
 
-/// RFC 1035 section 4: the question again, and behind it the record.
-fn reply(question: &[u8], is_a: bool, answer: Ipv4Addr) -> Vec<u8> {
+/// RFC 1035 section 4: the question again, and behind it a record for each address.
+fn reply(question: &[u8], found: &[IpAddr]) -> Vec<u8> {
     let mut reply = question.to_vec();
-    // An answer, recursion available, no error; one question and at most one record.
-    reply[2..HEADER].copy_from_slice(&[0x81, 0x80, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0]);
-    if is_a {
+    // An answer, recursion available, no error; one question and so many records.
+    reply[2..HEADER].copy_from_slice(&[0x81, 0x80, 0, 1, 0, found.len() as u8, 0, 0, 0, 0]);
+    for address in found {
+        let (kind, octets) = match address {
+            IpAddr::V4(v4) => (TYPE_A, v4.octets().to_vec()),
+            IpAddr::V6(v6) => (TYPE_AAAA, v6.octets().to_vec()),
+        };
         let name = [0xc0, HEADER as u8];
-        let (seconds, length) = ([0, 0, 0, 1], [0, 4]);
-        reply.extend([&name[..], &TYPE_A, &seconds, &length, &answer.octets()].concat());
+        let (seconds, length) = ([0, 0, 0, 1], [0, octets.len() as u8]);
+        reply.extend([&name[..], &kind, &seconds, &length, &octets].concat());
     }
     reply
 }

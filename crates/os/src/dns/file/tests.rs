@@ -116,3 +116,18 @@ fn what_came_between_two_settings_is_the_new_original() {
     remove(&second, &host.path).unwrap();
     assert_eq!(host.text(), "nameserver 198.51.100.1\n");
 }
+
+#[test]
+fn the_servers_are_those_that_somebody_else_wrote_last() {
+    let host = Host::with_file();
+    let found = |saved: Option<&Saved>| servers(saved, &host.path);
+    let at = |server: &str| SocketAddr::new(server.parse().unwrap(), PORT);
+    let saved = save(&dns("10.7.0.1"), None, &host.path).unwrap();
+    install(&dns("10.7.0.1"), &host.path).unwrap();
+    assert_eq!(found(Some(&saved)), [at("192.0.2.1")]);
+    // A DHCP client on another network, before anybody put ours back.
+    let text = "nameserver 2001:db8::53\nnameserver fe80::1%lo\nnameserver fe80::1%nowhere\n";
+    fs::write(&host.path, text).unwrap();
+    let neighbour = SocketAddrV6::new("fe80::1".parse().unwrap(), PORT, 0, 1);
+    assert_eq!(found(Some(&saved)), [at("2001:db8::53"), neighbour.into()]);
+}

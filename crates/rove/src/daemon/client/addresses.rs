@@ -9,11 +9,12 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use rove_os::names::Nat64Prefix;
 use rove_proto::id::Transport;
 use rove_proto::node::Command;
 use rove_proto::outbox::Route;
 
-use super::{Client, Progress};
+use super::{Client, Network, Progress};
 use crate::daemon::resolve::{self, ADDRESSES_MAX};
 
 impl Client<'_> {
@@ -28,15 +29,42 @@ impl Client<'_> {
         let stands_in = self.config.paths.transport.has_udp();
         let by_stream = stands_in && self.is_up && self.route_in_use().is_some_and(is_stream);
         let wanted = self.progress != Progress::Told || !self.is_up || by_stream;
-        if wanted && !self.ranked.is_empty() && resolve::has_names(&self.endpoints) {
+        let (has_names, networks) = (resolve::has_names(&self.endpoints), self.nat64.untold());
+        let has_questions = has_names || !networks.is_empty();
+        if wanted && !self.ranked.is_empty() && has_questions {
             self.lookups.ask(now);
-            self.resolver.ask(&self.endpoints, self.applier.outside_servers());
+            let servers = self.applier.outside_servers();
+            self.lookups.asks_at(&servers);
+            for network in networks {
+                self.resolver.ask_network(network, servers.clone());
+            }
+            if has_names {
+                self.resolver.ask(&self.endpoints, servers);
+            }
         } else {
             self.lookups.rest(now);
         }
         if by_stream {
             self.lookups.ease(now);
         }
+    }
+
+    /// While nothing carries, other name servers than those that were asked may know more.
+    pub(super) fn look_for_servers(&mut self) {
+        let now = Instant::now();
+        if self.lookups.look_due().is_none_or(|due| now < due) {
+            return;
+        }
+        let carries = self.progress == Progress::Told && self.is_up;
+        self.lookups.looked(now, &self.applier.outside_servers(), !carries);
+    }
+
+    /// A network without IPv4 says behind which prefixes it translates.
+    pub(super) fn take_nat64(&mut self, network: &Network, prefixes: Vec<Nat64Prefix>) {
+        tracing::info!(link = network.link, ?prefixes, "NAT64");
+        let before = self.reached_at();
+        self.nat64.learn(network, prefixes);
+        self.tell_remotes(&before);
     }
 
     /// What the gateway's name stands for, or which name does not resolve.
@@ -70,17 +98,23 @@ impl Client<'_> {
         let Some(route) = self.route_in_use() else { return };
         if route.socket.transport() == Transport::Stream {
             self.lookups.ask_by_stream(Instant::now());
-        } else if self.membership.answered().first() != Some(&route.remote)
-            && let Err(error) = self.membership.note_answered(route.remote)
-        {
-            tracing::error!("where the gateway is cannot be stored: {error:#}");
+        } else {
+            // A translator's address is of this network alone.
+            let remote = self.nat64.original(route.remote);
+            if self.membership.answered().first() != Some(&remote)
+                && let Err(error) = self.membership.note_answered(remote)
+            {
+                tracing::error!("where the gateway is cannot be stored: {error:#}");
+            }
         }
     }
 
-    /// Where datagrams go now; none while a stream stands in for them, which leads to another port.
+    /// Where the gateway answers datagrams now; none while a stream stands in for them, which leads
+    /// to another port.
     pub(super) fn remote_in_use(&self) -> Option<SocketAddr> {
         let route = self.route_in_use()?;
-        (route.socket.transport() == Transport::Udp).then_some(route.remote)
+        let remote = self.nat64.original(route.remote);
+        (route.socket.transport() == Transport::Udp).then_some(remote)
     }
 
     fn route_in_use(&self) -> Option<Route> {
@@ -91,14 +125,39 @@ impl Client<'_> {
     /// Where streams are tried, best first.
     pub(super) fn entrances(&self) -> Vec<SocketAddr> {
         let known = &self.membership;
-        entrances(known.answered(), known.announced(), &self.found)
+        let entrances = entrances(known.answered(), known.announced(), &self.found);
+        let translated = self.nat64.translate(&entrances);
+        let mut links = self.links.iter().filter(|link| link.usable());
+        let has_v4 = links.any(|link| link.default_v4.is_some());
+        let (first, second) =
+            if has_v4 { (entrances, translated) } else { (translated, entrances) };
+        join(first, &second)
+    }
+
+    /// Where datagrams are tried.
+    pub(super) fn reached_at(&self) -> Vec<SocketAddr> {
+        let translated = self.nat64.translate(&self.remotes);
+        let mut remotes = self.remotes.clone();
+        remotes.truncate(ADDRESSES_MAX.saturating_sub(translated.len()));
+        join(remotes, &translated)
+    }
+
+    /// The core tries where the gateway may be reached now, in place of `before`.
+    pub(super) fn tell_remotes(&self, before: &[SocketAddr]) {
+        let remotes = self.reached_at();
+        if remotes != before {
+            self.data.command(Command::SetRemotes { peer: self.gateway, remotes });
+        }
+        // Where the same addresses come of other sources, streams go to others of them.
+        self.set_streams();
     }
 
     fn set_remotes(&mut self) {
+        let reached = self.reached_at();
         let known = &self.membership;
         let remotes = merge(known.answered(), known.announced(), &self.found);
         if remotes != self.remotes {
-            self.remotes.clone_from(&remotes);
+            self.remotes = remotes;
             let before = std::mem::take(&mut self.ranked);
             self.note_links(); // a link may be of use that leads there and nowhere else
             if self.ranked != before {
@@ -107,11 +166,19 @@ impl Client<'_> {
             if let Err(error) = self.apply() {
                 tracing::error!("the gateway's new addresses cannot be let through: {error:#}");
             }
-            self.data.command(Command::SetRemotes { peer: self.gateway, remotes });
         }
-        // Where the same addresses come of other sources, streams go to others of them.
-        self.set_streams();
+        self.tell_remotes(&reached);
     }
+}
+
+/// Both lists without repetition, as far as there are places.
+fn join(mut first: Vec<SocketAddr>, second: &[SocketAddr]) -> Vec<SocketAddr> {
+    for at in second {
+        if !first.contains(at) && first.len() < ADDRESSES_MAX {
+            first.push(*at);
+        }
+    }
+    first
 }
 
 /// The gateway's addresses without repetition: where it answered last, then in turn what it said,

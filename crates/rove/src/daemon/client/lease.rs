@@ -4,7 +4,7 @@
 //! networks, and an address outside of them, or a wider network around it, would draw into the
 //! tunnel what nobody agreed to.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Result, bail, ensure};
 use rove_os::error::Error;
@@ -48,7 +48,7 @@ pub(super) fn check(lease: &Lease, signed: &Networks) -> Result<()> {
 pub(super) fn no_names(
     config: &ClientConfig,
     lease: &Lease,
-    outside: &[IpAddr],
+    outside: &[SocketAddr],
     refused: Option<&Error>,
 ) -> Vec<String> {
     let unset = refused.map(|why| format!("the gateway's name servers are not asked: {why}"));
@@ -64,6 +64,10 @@ pub(super) fn no_names(
     let excluded = |server: &IpAddr| config.exclude.iter().any(|net| net.contains(server));
     let is_lost = |server: &&IpAddr| !is_global(**server) && !excluded(server);
     let is_safe = !config.route.is_empty() || is_asked || lan_is_reached;
+    // A neighbour by its link-local address is asked by that link, whatever the routes say.
+    let is_link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    let outside = outside.iter().map(SocketAddr::ip).filter(|ip| !is_link_local(ip));
+    let outside: Vec<IpAddr> = outside.collect();
     let lost = outside.iter().find(is_lost).filter(|_| !is_safe);
     let lost = lost.map(|lost| {
         format!(
@@ -122,8 +126,8 @@ mod tests {
     fn lost_names_are_told_of_and_only_those() {
         let all = ClientConfig::default();
         let none = lease(&[("10.77.0.2", 24)], &["10.77.0.1"]);
-        let local: Vec<IpAddr> = vec!["9.9.9.9".parse().unwrap(), "192.168.1.1".parse().unwrap()];
-        let told = |config: &ClientConfig, lease: &Lease, outside: &[IpAddr]| {
+        let local: [SocketAddr; 2] = ["9.9.9.9:53", "192.168.1.1:53"].map(|at| at.parse().unwrap());
+        let told = |config: &ClientConfig, lease: &Lease, outside: &[SocketAddr]| {
             no_names(config, lease, outside, None)
         };
         let lines = told(&all, &none, &local);

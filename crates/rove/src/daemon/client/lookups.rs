@@ -1,10 +1,14 @@
 //! When the gateway's name is asked for: at once where the answer may be another than before, at
 //! rest otherwise, and never in a storm, whoever answers and however often links come and go.
 //!
+//! A network's name servers are written down a moment after its address: while nothing carries they
+//! are looked at, and others than those that were asked are a reason to ask.
+//!
 //! It decides moments and refuses to know the name. Limit: how long a record may be kept by the
 //! servers on the way is not looked at; a stale answer is asked for again a little later each time.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// How often the name is asked for while nobody answers at the known addresses.
@@ -20,6 +24,10 @@ const BURST: usize = 6;
 const BURST_TIME: Duration = Duration::from_secs(10);
 /// How often it is asked for while a stream carries: UDP may work elsewhere, and cost less.
 const BY_STREAM: Duration = Duration::from_secs(60);
+/// How often the list of name servers is looked at after this host came to another network, ...
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// ... and for how long: DHCP and router advertisements take a second or two.
+const LOOK_FOR: Duration = Duration::from_secs(30);
 /// While UDP carries nothing is asked; this is no more than a bound for the clock.
 const AT_REST: Duration = Duration::from_secs(3_600);
 
@@ -31,12 +39,43 @@ pub(super) struct Lookups {
     asked: VecDeque<Instant>,
     /// How long after the last question a stale answer has the next one follow.
     pause: Duration,
+    /// The name servers outside the tunnel that were asked last.
+    servers: Vec<SocketAddr>,
+    /// When the list of name servers is to be looked at next, and until when.
+    look: Option<(Instant, Instant)>,
 }
 
 impl Lookups {
     /// The first one is due.
     pub(super) fn new(now: Instant) -> Self {
-        Self { due: now, asked: VecDeque::with_capacity(BURST), pause: EVERY }
+        let (asked, servers) = (VecDeque::with_capacity(BURST), Vec::new());
+        Self { due: now, asked, pause: EVERY, servers, look: Some((now, now + LOOK_FOR)) }
+    }
+
+    /// This host is on another network, whose name servers may be known only later.
+    pub(super) fn moved(&mut self, now: Instant) {
+        self.look = Some((now, now + LOOK_FOR));
+        self.hurry(now);
+    }
+
+    /// When the list of name servers is to be looked at.
+    pub(super) fn look_due(&self) -> Option<Instant> {
+        self.look.map(|(due, _)| due)
+    }
+
+    /// These are the servers that a question goes to now.
+    pub(super) fn asks_at(&mut self, servers: &[SocketAddr]) {
+        self.servers = servers.to_vec();
+    }
+
+    /// The list was looked at, and names these; others than were asked are to be asked soon if
+    /// `nothing_carries`.
+    pub(super) fn looked(&mut self, now: Instant, servers: &[SocketAddr], nothing_carries: bool) {
+        if nothing_carries && servers != self.servers {
+            self.hurry(now);
+        }
+        let next = now + LOOK_EVERY;
+        self.look = self.look.filter(|&(_, until)| next < until).map(|(_, until)| (next, until));
     }
 
     /// When the next one is due; whether it is wanted then is the caller's to say.
@@ -146,6 +185,35 @@ mod tests {
         lookups.hurry(began + 10 * MS);
         lookups.hurry(began + 20 * MS);
         assert_eq!(lookups.due(), began + APART);
+    }
+
+    #[test]
+    fn name_servers_are_looked_for_after_a_move_and_not_for_ever() {
+        let mut now = Instant::now();
+        let mut lookups = Lookups::new(now);
+        for _ in 0..2 {
+            let began = now;
+            let mut looks = 0;
+            while let Some(due) = lookups.look_due() {
+                now = now.max(due);
+                lookups.looked(now, &[], true);
+                looks += 1;
+            }
+            assert_eq!(looks, LOOK_FOR.as_millis() / LOOK_EVERY.as_millis());
+            assert!(now - began < LOOK_FOR);
+            lookups.moved(now);
+        }
+        let server: SocketAddr = ([192, 0, 2, 53], 53).into();
+        lookups.ask(now);
+        lookups.rest(now);
+        lookups.asks_at(&[server]);
+        let later = now + 5_000 * MS;
+        for (servers, nothing_carries) in [(vec![], false), (vec![server], true)] {
+            lookups.looked(later, &servers, nothing_carries);
+            assert!(lookups.due() > later);
+        }
+        lookups.looked(later, &[], true);
+        assert_eq!(lookups.due(), later, "others are asked at once");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod counting;
 mod hidden;
 mod lease;
 mod lookups;
+mod nat64;
 mod news;
 mod order;
 mod portal;
@@ -54,6 +55,8 @@ use crate::invite::Invite;
 use crate::membership::Membership;
 use crate::values::{Endpoint, Networks};
 use lookups::Lookups;
+use nat64::Nat64;
+pub(super) use nat64::Network;
 use rehearsal::Rehearsal;
 
 /// What a client is to do, and whom it tells.
@@ -88,15 +91,14 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     let tun = open_tun(&config)?;
     let owed = Owed::open(&state)?;
     let listener = Listener::bind(&socket)?;
-    let places = Places::usual(&state);
-    let mut applier = Applier::open(places.clone())?;
+    let mut applier = Applier::open(Places::usual(&state))?;
     let found = resolve::literal(&record.endpoints);
     let remotes = addresses::merge(membership.answered(), membership.announced(), &found);
     let (inbox, messages) = sync_channel(MESSAGES_MAX);
     let start = || -> Result<_> {
         // Sweeps what a crash left, too: none of it is wanted before there is a lease.
         applier.apply(&plan::client_before(&config, &remotes))?;
-        confine::with_resolver(&[home.dir()], &places.resolver_files())?;
+        confine::with_resolver(&[home.dir()], &Places::usual(&state).resolver_files())?;
         signals::watch(inbox.clone())?;
         let config = node::of_client(&membership.key, &config);
         let setup = Setup { config, tun, mark: Some(MARK) };
@@ -117,6 +119,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         found,
         is_up: false,
         lookups: Lookups::new(Instant::now()),
+        nat64: Nat64::default(),
         unresolved: None,
         lease: None,
         troubles: Vec::new(),
@@ -175,6 +178,7 @@ struct Client<'a> {
     is_up: bool,
     /// When the name is to be resolved next, if nobody answers until then.
     lookups: Lookups,
+    nat64: Nat64,
     /// A name that did not resolve.
     unresolved: Option<String>,
     links: Vec<Link>,
@@ -231,9 +235,10 @@ enum Next {
 
 impl Client<'_> {
     fn connect(&mut self) {
+        self.note_links();
         let token = self.membership.token().and_then(|token| Token::new(&token.0));
         let side = SideConfig::Gateway {
-            remotes: self.remotes.clone(),
+            remotes: self.reached_at(),
             counter: self.membership.counter(),
             token,
             advertise: self.config.advertise.iter().map(|&net| plan::prefix(net)).collect(),
@@ -248,7 +253,6 @@ impl Client<'_> {
         }
         self.set_streams();
         self.find_proxy();
-        self.note_links();
         self.prepare_subflows();
         self.tell_links();
         self.suspect_portals();
@@ -305,6 +309,7 @@ impl Client<'_> {
         carries: &mut dyn FnMut(&Carries) -> Result<()>,
     ) -> Result<()> {
         loop {
+            self.look_for_servers();
             self.resolve_when_due();
             match messages.recv_timeout(self.patience()) {
                 Ok(message) => {
@@ -339,10 +344,11 @@ impl Client<'_> {
         };
         let rehearsal = self.rehearsal.as_ref().and_then(Rehearsal::due);
         let (caps, portals) = (self.caps.due(), self.portals.due());
-        let due = [self.order_due, caps, portals, self.owed.due(), rehearsal]
-            .into_iter()
-            .flatten()
-            .fold(due, Instant::min);
+        let due =
+            [self.order_due, self.lookups.look_due(), caps, portals, self.owed.due(), rehearsal]
+                .into_iter()
+                .flatten()
+                .fold(due, Instant::min);
         due.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
     }
 
@@ -372,6 +378,7 @@ impl Client<'_> {
             }
             Message::Resolved(resolved) => self.readdress(resolved),
             Message::Portal { link, answer } => self.take_portal(link, answer),
+            Message::Nat64 { network, prefixes } => self.take_nat64(&network, prefixes),
             Message::Proxy(proxy) => {
                 self.proxy = Some(proxy);
                 self.set_streams();
@@ -456,9 +463,12 @@ impl Client<'_> {
         }
         let snapshot = self.data.status(Some(vec![self.gateway]));
         let session = snapshot.as_ref().and_then(|snapshot| snapshot.peers.first());
-        match session.and_then(|session| session.refused) {
-            Some(status) => anyhow!(news::refusal(status)),
-            None => anyhow!(
+        let links = self.ranked.iter().map(|ranked| &ranked.link);
+        let want = self.nat64.want_of_family(&self.remotes, links);
+        match (session.and_then(|session| session.refused), want) {
+            (Some(status), _) => anyhow!(news::refusal(status)),
+            (None, Some(want)) => anyhow!("no answer from {asked} within {within}: {want}"),
+            (None, None) => anyhow!(
                 "no answer from {asked} within {within}: check that the gateway runs and that \
                  nothing on the way blocks UDP, and TCP, to it"
             ),

@@ -16,6 +16,7 @@ use crate::daemon::ranking::{Ranked, Standing, but_for};
 impl Client<'_> {
     /// The links changed: the core takes other paths, and what others removed is put back.
     pub(super) fn relink(&mut self, links: Vec<Link>) {
+        let reached = self.reached_at();
         self.links = links;
         let before = std::mem::take(&mut self.ranked);
         self.note_links();
@@ -28,7 +29,8 @@ impl Client<'_> {
         // With another network the name may be found that was not, or the gateway by another. Asked
         // even if the core says that something carries: of this change it knows nothing yet.
         if !starts(&before).eq(starts(&self.ranked)) {
-            self.lookups.hurry(Instant::now());
+            self.lookups.moved(Instant::now());
+            self.tell_remotes(&reached);
             // Two links may be in one network now.
             if let Err(error) = self.apply() {
                 tracing::error!("the settings of links cannot be changed: {error:#}");
@@ -45,6 +47,7 @@ impl Client<'_> {
         self.ranking.links(&self.links, self.config.interface.as_str(), now);
         self.count_data();
         self.judge(now);
+        self.nat64.note_links(self.ranked.iter().map(|ranked| &ranked.link));
         self.radios.ask(self.ranking.radios(now));
         let usable = self.links.iter().filter(|link| link.usable());
         self.tariffs.ask(usable.map(|link| link.name.clone()).collect());

@@ -109,9 +109,11 @@ impl Client<'_> {
         let refused = session.refused.map(news::refusal);
         let (streams, ranked) = (&snapshot.streams, self.ranked.as_slice());
         let name = resolve::first_name(&self.endpoints);
+        let usable = self.ranked.iter().map(|ranked| &ranked.link);
         let search = Search {
+            want: self.nat64.want_of_family(&self.remotes, usable),
             links: self.ranked.len(),
-            addresses: self.remotes.len(),
+            addresses: self.reached_at().len(),
             resolving: name.filter(|_| self.resolver.is_asking()),
             announced: self.membership.announced(),
         };

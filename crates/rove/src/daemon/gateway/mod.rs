@@ -212,6 +212,7 @@ impl Daemon {
                 Ok(Message::Resolved(resolved)) => self.resolved(resolved),
                 Ok(
                     Message::Proxy(_)
+                    | Message::Nat64 { .. }
                     | Message::Answered
                     | Message::Signals(_)
                     | Message::Tariffs(_),
