@@ -210,18 +210,6 @@ pub enum Error {
         pid: String,
     },
 
-    /// The journal of the last run cannot be understood.
-    #[error(
-        "{} is damaged ({why}): remove it after checking `ip rule` and `nft list tables` for \
-         leftovers named rove", path.display()
-    )]
-    JournalDamaged {
-        /// The journal.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-
     /// Privileges were to be dropped too late.
     #[error("privileges must be dropped before the first thread starts, and {threads} run already")]
     ThreadsRunning {

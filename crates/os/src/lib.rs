@@ -44,7 +44,7 @@
 //!     let writable = [dir, Path::new("/proc/sys/net")].map(privileges::Writable::Within);
 //!     privileges::drop(&writable)?;
 //!     applier.apply(plan)?; // sweeps what a crash left and this plan does not want
-//!     // ... the data thread; on news of the monitor `applier.reassert()`; at the end:
+//!     // ... the data thread; on news of [`watch::Watch`] `applier.reconcile(now)`; at the end:
 //!     applier.undo()?; // all but the kill switch, which `remove_kill_switch` removes
 //!     Ok(())
 //! }
@@ -74,4 +74,5 @@ pub mod stream;
 pub mod tariff;
 pub mod tun;
 pub mod udp;
+pub mod watch;
 pub mod wireless;

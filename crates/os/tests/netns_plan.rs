@@ -461,39 +461,6 @@ fn whenever_it_is_killed_a_sweep_leaves_nothing() {
 }
 
 #[test]
-fn what_others_remove_is_put_back_and_quiet_otherwise() {
-    in_namespace("what_others_remove_is_put_back_and_quiet_otherwise", || {
-        let host = Host::new();
-        let device = tun("rove0", false);
-        let mut applier = host.applier();
-        applier.apply(&client("rove0")).unwrap();
-        let running = host.dump();
-        let mut monitor = links::Monitor::open().unwrap();
-        applier.reassert().unwrap();
-        assert!(!monitor.drain().unwrap(), "putting nothing back is news to the monitor");
-        // Setting a link down and up takes its routes and IPv6 addresses.
-        net::down("rove0");
-        assert_ne!(host.dump(), running);
-        applier.reassert().unwrap();
-        assert!(monitor.drain().unwrap());
-        host.assert_is(&running);
-        net::remove_address("rove0", "10.7.0.2/24");
-        applier.reassert().unwrap();
-        host.assert_is(&running);
-        let at = |server: &str| SocketAddr::new(ip(server), 53);
-        // A DHCP client writes what it learned; that is what comes back at the end.
-        assert_eq!(applier.outside_servers(), [at("192.0.2.53")]);
-        fs::write(host.places().resolv_conf, "nameserver 198.51.100.53\n").unwrap();
-        applier.reassert().unwrap();
-        host.assert_is(&running);
-        assert_eq!(applier.outside_servers(), [at("198.51.100.53")]);
-        applier.undo().unwrap();
-        assert_eq!(host.resolv_conf(), "nameserver 198.51.100.53\n");
-        drop(device);
-    });
-}
-
-#[test]
 fn an_overlap_with_a_local_network_is_named() {
     in_namespace("an_overlap_with_a_local_network_is_named", || {
         let _host = Host::new();
@@ -530,20 +497,6 @@ fn without_nft_the_error_names_the_package() {
         drop(device);
         // Without nft the dump has no ruleset, and before it had an empty one.
         host.assert_is(&before);
-    });
-}
-
-#[test]
-fn a_damaged_journal_is_named_and_not_obeyed() {
-    in_namespace("a_damaged_journal_is_named_and_not_obeyed", || {
-        let host = Host::new();
-        let path = host.dir.path().join("plan.json");
-        for text in ["", "{", "[]", r#"{"version":99,"boot":"","entries":[]}"#] {
-            fs::write(&path, text).unwrap();
-            let error = Applier::open(host.places()).unwrap_err();
-            assert!(matches!(error, Error::JournalDamaged { .. }), "{error}");
-            assert!(error.to_string().contains("plan.json"));
-        }
     });
 }
 

@@ -60,6 +60,36 @@ impl Netlink {
         }
     }
 
+    /// Lets the kernel filter dumps by what their request names, where it can (Linux 4.20).
+    pub(crate) fn dump_strictly(&mut self) {
+        // An older kernel sends everything, which readers look through in any case.
+        let _ = self.socket.set_netlink_get_strict_chk(true);
+    }
+
+    /// The one entry that `message` names, as `read` understands it.
+    pub(crate) fn get<T>(
+        &mut self,
+        message: RouteNetlinkMessage,
+        read: impl Fn(RouteNetlinkMessage) -> Option<T>,
+    ) -> io::Result<Option<T>> {
+        self.send(message, NLM_F_ACK)?;
+        let mut found = None;
+        loop {
+            let (bytes, _) = self.socket.recv_from_full()?;
+            for answer in Messages(&bytes) {
+                let Ok(answer) = answer else { continue };
+                if answer.header.sequence_number != self.sequence {
+                    continue;
+                }
+                if let NetlinkPayload::Error(error) = answer.payload {
+                    return if error.code.is_none() { Ok(found) } else { Err(error.to_io()) };
+                } else if let NetlinkPayload::InnerMessage(entry) = answer.payload {
+                    found = read(entry);
+                }
+            }
+        }
+    }
+
     /// What `read` finds in everything of one kind. Of a host with a thousand links, or the
     /// Internet's routes, no more than that is kept. A message that this version cannot read is
     /// left out.

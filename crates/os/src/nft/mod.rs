@@ -12,9 +12,9 @@ mod gateway;
 mod ruleset;
 
 use std::{
-    io::{self, Read as _, Write as _},
+    io::{self, Read, Write as _},
     os::unix::process::CommandExt as _,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -30,7 +30,9 @@ use crate::{
 const TIME_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(2);
 /// Bytes that are kept of what nft says; its errors repeat our whole ruleset.
-const SAID_MAX: usize = 200;
+const SAID_MAX: u64 = 200;
+/// Bytes of a table's listing: one with as many networks as a plan may have stays below.
+const LISTING_MAX: u64 = 4 << 20;
 /// Where nft is, if not in PATH: a service's PATH often has no sbin.
 const PROGRAMS: [&str; 3] = ["nft", "/usr/sbin/nft", "/sbin/nft"];
 
@@ -80,29 +82,83 @@ fn remove(what: &'static str, table: &str) -> Result<(), Error> {
     }
 }
 
-fn run(what: &'static str, commands: Vec<Value>) -> Result<(), Error> {
-    let text = serde_json::json!({ "nftables": commands }).to_string();
-    let mut child = start(what)?;
-    let fed = feed(&mut child, text);
-    let said = drain(&mut child);
-    let status = wait(&mut child).map_err(|error| Error::os(format!("run nft for {what}"), error));
-    let said = said.join().unwrap_or_default();
-    let _ = fed.join();
-    match status? {
-        Some(status) if status.success() => Ok(()),
-        Some(_) => Err(Error::NftRefused { what, said: first_line(&said) }),
-        None => Err(Error::NftSilent { what, seconds: TIME_MAX.as_secs() }),
+/// What the kernel has of these tables of ours, by family and name, to be compared with what it had:
+/// without handles, which every transaction counts anew. `None` if the first is not there.
+pub(crate) fn listing(tables: &[(&'static str, &'static str)]) -> Result<Option<Value>, Error> {
+    let listed = tables.iter().map(|&(family, table)| list(family, table));
+    let listed = listed.collect::<Result<Vec<_>, _>>()?;
+    Ok(listed.first().is_some_and(|first| !first.is_null()).then_some(Value::Array(listed)))
+}
+
+/// One table; null if it is not there.
+fn list(family: &str, table: &'static str) -> Result<Value, Error> {
+    let output = nft(table, &["-j", "list", "table", family, table], String::new())?;
+    if output.status.success() {
+        let mut listing: Value = serde_json::from_slice(&output.stdout)
+            .map_err(|error| Error::NftRefused { what: table, said: error.to_string() })?;
+        remove_handles(&mut listing);
+        return Ok(listing);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    // A family that the kernel does not know has no tables.
+    if ["No such file", "not supported"].iter().any(|word| said.contains(word)) {
+        return Ok(Value::Null);
+    }
+    Err(Error::NftRefused { what: table, said: first_line(&said) })
+}
+
+/// All that nftables has in the present network namespace, of whomever.
+pub(crate) fn ruleset() -> Result<Value, Error> {
+    let what = "the packet filters";
+    let output = nft(what, &["-j", "list", "ruleset"], String::new())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(Error::NftRefused { what, said: first_line(&said) });
+    }
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| Error::NftRefused { what, said: error.to_string() })
+}
+
+fn remove_handles(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove("handle");
+            fields.remove("metainfo");
+            fields.values_mut().for_each(remove_handles);
+        }
+        Value::Array(values) => values.iter_mut().for_each(remove_handles),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-fn start(what: &'static str) -> Result<Child, Error> {
+fn run(what: &'static str, commands: Vec<Value>) -> Result<(), Error> {
+    let text = serde_json::json!({ "nftables": commands }).to_string();
+    let output = nft(what, &["-j", "-f", "-"], text)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Error::NftRefused { what, said: first_line(&said) })
+}
+
+/// Runs nft to its end, which is brought about if it does not come in time.
+fn nft(what: &'static str, arguments: &[&str], input: String) -> Result<Output, Error> {
+    let mut child = start(what, arguments)?;
+    let fed = feed(&mut child, input);
+    let stdout = drain(child.stdout.take(), LISTING_MAX);
+    let stderr = drain(child.stderr.take(), SAID_MAX);
+    let status = wait(&mut child).map_err(|error| Error::os(format!("run nft for {what}"), error));
+    let (stdout, stderr) = (stdout.join(), stderr.join());
+    let _ = fed.join();
+    let status = status?.ok_or(Error::NftSilent { what, seconds: TIME_MAX.as_secs() })?;
+    let (stdout, stderr) = (stdout.unwrap_or_default(), stderr.unwrap_or_default());
+    Ok(Output { status, stdout, stderr })
+}
+
+fn start(what: &'static str, arguments: &[&str]) -> Result<Child, Error> {
     for program in PROGRAMS {
         let mut command = Command::new(program);
-        command
-            .args(["-j", "-f", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         die_with_us(&mut command);
         match command.spawn() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -141,15 +197,15 @@ fn feed(child: &mut Child, text: String) -> thread::JoinHandle<()> {
     })
 }
 
-fn drain(child: &mut Child) -> thread::JoinHandle<String> {
-    let stderr = child.stderr.take();
+/// Reads to the end, and keeps the first `kept` bytes.
+fn drain(from: Option<impl Read + Send + 'static>, kept: u64) -> thread::JoinHandle<Vec<u8>> {
     thread::spawn(move || {
-        let mut said = Vec::new();
-        if let Some(mut stderr) = stderr {
-            let _ = stderr.by_ref().take(SAID_MAX as u64).read_to_end(&mut said);
-            let _ = io::copy(&mut stderr, &mut io::sink());
+        let mut read = Vec::new();
+        if let Some(mut from) = from {
+            let _ = from.by_ref().take(kept).read_to_end(&mut read);
+            let _ = io::copy(&mut from, &mut io::sink());
         }
-        String::from_utf8_lossy(&said).into_owned()
+        read
     })
 }
 

@@ -1,17 +1,19 @@
 //! Making a host what a plan says, and taking it back.
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-};
+use std::{net::SocketAddr, time::Instant};
+
+use serde_json::Value;
 
 use super::{
-    Plan,
-    item::{self, Item},
-    journal::{Before, Entry, Journal},
-    redirects,
-    routing::{self, Present},
-    sysctl,
+    Places, Plan,
+    change::{install, remove, with_manager},
+    contest::Contest,
+    deviation::{Deviation, Outcome},
+    item::{self, Item, Opening},
+    journal::{Before, Entry, Journal, Left},
+    obstacle::{self, Obstacle},
+    present::{Present, Standing},
+    redirects, sweep, sysctl,
 };
 use crate::{
     dns,
@@ -22,35 +24,6 @@ use crate::{
     nft,
     tun::{Tun, TunOptions},
 };
-
-/// Where the host keeps what a plan changes besides the kernel.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Places {
-    /// Directory of ours, for the journal. It must exist, and be ours alone.
-    pub state: PathBuf,
-    /// The resolver's configuration, usually `/etc/resolv.conf`.
-    pub resolv_conf: PathBuf,
-    /// Whether systemd-resolved may be asked. Tests and containers say no.
-    pub resolved: bool,
-}
-
-impl Places {
-    /// The usual ones, with the journal in `state`.
-    pub fn usual(state: &Path) -> Self {
-        Self {
-            state: state.to_owned(),
-            resolv_conf: PathBuf::from("/etc/resolv.conf"),
-            resolved: true,
-        }
-    }
-
-    /// Where plans with DNS write on this host as it is now: nowhere while systemd-resolved
-    /// resolves, else the directory in which the resolver's file is replaced, and the file itself
-    /// where a link leads to it.
-    pub fn resolver_files(&self) -> Vec<PathBuf> {
-        dns::written(self)
-    }
-}
 
 /// Applies plans to this host, one after the other.
 ///
@@ -68,6 +41,8 @@ pub struct Applier {
     rebooted: bool,
     /// Why the name servers of the last plan are not set.
     dns_refused: Option<Error>,
+    /// Why the journal could not be read. What it may have named is swept with the next plan.
+    damaged: Option<String>,
 }
 
 /// An entry of the journal, and what this process knows about it.
@@ -76,21 +51,35 @@ struct Held {
     entry: Entry,
     /// This process put it in place; what an earlier one left may be half there.
     confirmed: bool,
+    /// The nftables table that it is, as the kernel listed it first.
+    listing: Option<Value>,
+    /// The interface that it belongs to was made anew.
+    is_stale: bool,
+    contest: Contest,
 }
 
 impl Applier {
     /// Takes over what an earlier process left, according to its journal. Nothing is changed yet:
-    /// [`Applier::apply`] keeps what its plan wants, [`Applier::undo`] sweeps.
+    /// [`Applier::apply`] keeps what its plan wants, [`Applier::undo`] sweeps. Where the journal is
+    /// damaged, and a kill switch was wanted, it stands again with nothing let through.
     ///
     /// # Errors
-    /// [`Error::JournalDamaged`] or [`Error::Os`].
+    /// [`Error::Os`] when the journal may not be read.
     pub fn open(places: Places) -> Result<Self, Error> {
         let journal = Journal::new(&places.state);
-        let left = journal.load()?;
-        let rebooted = left.rebooted;
-        let held = |entry| Held { entry, confirmed: false };
-        let entries = left.entries.into_iter().map(held).collect();
-        Ok(Self { places, journal, entries, rebooted, dns_refused: None })
+        let Left { entries, rebooted, damaged, wants_kill_switch } = journal.load()?;
+        let mut entries: Vec<_> =
+            entries.into_iter().map(|entry| Held::new(entry, false)).collect();
+        if wants_kill_switch && !entries.iter().any(Held::is_kill_switch) {
+            let closed = Item::KillSwitch(Opening::closed());
+            entries.insert(0, Held::new(Entry { item: closed, before: Before::Nothing }, false));
+        }
+        Ok(Self { places, journal, entries, rebooted, dns_refused: None, damaged })
+    }
+
+    /// Why the journal of the last process could not be read, until a plan was applied or undone.
+    pub fn damaged(&self) -> Option<&str> {
+        self.damaged.as_deref()
     }
 
     /// Opens the TUN of `plan`, with offloads. One that outlives the process is in the journal
@@ -157,10 +146,11 @@ impl Applier {
         self.store()?;
         let mut netlink = Netlink::open()?;
         let mut redirects_taken = false;
+        self.sweep_if_damaged(&mut netlink)?;
         for at in 0..keep {
             if !self.entries[at].confirmed && !self.stands_untouched(at, plan) {
                 let entry = &self.entries[at].entry;
-                let installed = install(&mut netlink, entry, &self.places, Present::Replace);
+                let installed = install(&mut netlink, entry, &self.places);
                 if let Err(error) = installed {
                     if matches!(self.entries[at].entry.item, Item::Dns { .. }) {
                         self.dns_refused = Some(error);
@@ -204,51 +194,156 @@ impl Applier {
         plan.kill_switch.is_none() && self.entries[at].is_kill_switch() && !self.rebooted
     }
 
-    /// Puts back what somebody else removed: the tunnel set up, its addresses, routes and rules,
-    /// and its servers in resolv.conf, where what was written there since is the new original.
-    /// Where nothing is missing nothing is changed, and no [`links::Monitor`] hears of it; so it
-    /// may be called on every change of the network, and now and then.
+    /// What of the plan is not as it was put in place, and what stands in the way, as it is now.
+    /// Nothing is changed.
     ///
     /// # Errors
-    /// [`Error::NoInterface`] when the TUN is gone; [`Error::Os`].
-    pub fn reassert(&mut self) -> Result<(), Error> {
-        let mut netlink = Netlink::open()?;
+    /// [`Error::Os`], or nft's errors, where the host cannot be looked at.
+    pub fn look(&mut self) -> Result<Vec<Deviation>, Error> {
+        let present = Present::read(self.entries.iter().map(|held| &held.entry.item))?;
+        let mut found = Vec::new();
         for at in 0..self.entries.len() {
-            let held = &self.entries[at];
-            if !held.confirmed {
+            let standing = self.standing(at, &present)?;
+            if standing != Standing::InPlace {
+                let item = &self.entries[at].entry.item;
+                found.push(Deviation::new(item, standing, Outcome::Found));
+            }
+        }
+        Ok(found)
+    }
+
+    /// What other programs have set up that keeps the plan from working: routing that leads past the
+    /// tunnel, and where this host forwards, packet filters that drop what it should pass on.
+    ///
+    /// # Errors
+    /// [`Error::Os`], or nft's errors, where the host cannot be looked at.
+    pub fn obstacles(&self) -> Result<Vec<Obstacle>, Error> {
+        let items: Vec<&Item> = self.entries.iter().map(|held| &held.entry.item).collect();
+        obstacle::of(&items)
+    }
+
+    /// Puts back what somebody else took away or changed, of everything that the last plan set up:
+    /// in resolv.conf, what was written there since is the new original. Says what it found, and
+    /// goes on after a failure. What is taken away again and again is put back ever more seldom.
+    ///
+    /// A missing interface is only told: who holds it opens it anew with [`Applier::open_device`],
+    /// says so with [`Applier::device_is_new`], and calls this again.
+    ///
+    /// # Errors
+    /// [`Error::Os`], or nft's errors, where the host cannot be looked at.
+    pub fn reconcile(&mut self, now: Instant) -> Result<Vec<Deviation>, Error> {
+        let mut found = self.look_and_put_back(now)?;
+        found.sort_by_key(|deviation| deviation.part);
+        Ok(found)
+    }
+
+    fn look_and_put_back(&mut self, now: Instant) -> Result<Vec<Deviation>, Error> {
+        let present = Present::read(self.entries.iter().map(|held| &held.entry.item))?;
+        let mut netlink = Netlink::open()?;
+        let (mut found, mut lost_device) = (Vec::new(), None);
+        for at in 0..self.entries.len() {
+            if !self.entries[at].confirmed && !self.dns_waits(at) {
                 continue;
             }
-            match &held.entry.item {
-                Item::Device { .. }
-                | Item::Address { .. }
-                | Item::Route { .. }
-                | Item::Rule { .. } => {
-                    install(&mut netlink, &held.entry, &self.places, Present::Leave)?;
-                }
-                Item::Dns { .. } => self.reassert_dns(at)?,
-                Item::KillSwitch(_)
-                | Item::Sysctl { .. }
-                | Item::MptcpLimit(..)
-                | Item::Subflow(_)
-                | Item::Gateway(_) => {}
+            let standing = self.standing(at, &present)?;
+            if standing == Standing::InPlace {
+                continue;
             }
+            let item = self.entries[at].entry.item.clone();
+            if let (Item::Device { name, .. }, Standing::Missing) = (&item, standing) {
+                lost_device = Some(name.clone());
+            }
+            let outcome = if lost_device.is_some() && item.device() == lost_device.as_deref() {
+                Outcome::Found
+            } else {
+                self.put_back(at, &mut netlink, now)
+            };
+            found.push(Deviation::new(&item, standing, outcome));
+        }
+        Ok(found)
+    }
+
+    /// Whether these are name servers that could not be set so far.
+    fn dns_waits(&self, at: usize) -> bool {
+        matches!(self.entries[at].entry.item, Item::Dns { .. }) && self.dns_refused.is_some()
+    }
+
+    fn put_back(&mut self, at: usize, netlink: &mut Netlink, now: Instant) -> Outcome {
+        let due = self.entries[at].contest.may_act(now);
+        if due > now {
+            return Outcome::Waits(due);
+        }
+        self.entries[at].contest.acted(now);
+        let put = self.save_dns(at).and_then(|()| {
+            install(netlink, &self.entries[at].entry, &self.places)?;
+            let held = &mut self.entries[at];
+            (held.listing, held.is_stale, held.confirmed) = (None, false, true);
+            Ok(())
+        });
+        if put.is_ok() && matches!(self.entries[at].entry.item, Item::Dns { .. }) {
+            self.dns_refused = None;
+        }
+        put.map_or_else(|error| Outcome::Failed(error.to_string()), |()| Outcome::PutBack)
+    }
+
+    /// What stands in the resolver's file now is the new original.
+    fn save_dns(&mut self, at: usize) -> Result<(), Error> {
+        let entry = &self.entries[at].entry;
+        if let (Item::Dns { dns, .. }, Before::Dns(saved)) = (&entry.item, &entry.before) {
+            let saved = dns::save(dns, Some(saved), &self.places)?;
+            self.entries[at].entry.before = Before::Dns(saved);
+            self.store()?;
         }
         Ok(())
     }
 
-    fn reassert_dns(&mut self, at: usize) -> Result<(), Error> {
-        let entry = &self.entries[at].entry;
-        let (Item::Dns { device, dns }, Before::Dns(saved)) = (&entry.item, &entry.before) else {
-            return Ok(());
-        };
-        if dns::is_in_place(saved, &self.places)? {
-            return Ok(());
+    /// How an item stands now.
+    fn standing(&mut self, at: usize, present: &Present) -> Result<Standing, Error> {
+        let places = &self.places;
+        let held = &mut self.entries[at];
+        let tables = held.entry.item.filter_tables();
+        if !tables.is_empty() {
+            let now = nft::listing(tables)?;
+            return Ok(match (now, &held.listing) {
+                (None, _) => Standing::Missing,
+                (Some(now), Some(known)) if now != *known => Standing::Changed,
+                (Some(now), _) => {
+                    held.listing = Some(now);
+                    Standing::InPlace
+                }
+            });
         }
-        let saved = dns::save(dns, Some(saved), &self.places)?;
-        let (device, dns) = (device.clone(), dns.clone());
-        self.entries[at].entry.before = Before::Dns(saved.clone());
-        self.store()?;
-        dns::install(&device, &dns, &saved, &self.places)
+        Ok(match (&held.entry.item, &held.entry.before) {
+            (Item::Dns { .. }, Before::Dns(saved))
+                if held.is_stale || !dns::is_in_place(saved, places)? =>
+            {
+                Standing::Changed
+            }
+            (Item::Subflow(endpoint), _) => {
+                let is_there = with_manager(|manager| manager.has(endpoint.address))?;
+                if is_there.unwrap_or(true) { Standing::InPlace } else { Standing::Missing }
+            }
+            (Item::MptcpLimit(which, limit), _) => {
+                let now = with_manager(|manager| manager.limit(*which))?;
+                if now.is_none_or(|now| now >= *limit) {
+                    Standing::InPlace
+                } else {
+                    Standing::Changed
+                }
+            }
+            (item, _) => present.standing(item),
+        })
+    }
+
+    /// The interface was deleted by somebody, and opened anew: what was set up on it is gone.
+    pub fn device_is_new(&mut self, device: &str) {
+        for held in &mut self.entries {
+            if let Item::Dns { device: own, .. } = &held.entry.item
+                && own == device
+            {
+                held.is_stale = true;
+            }
+        }
     }
 
     /// Takes everything back, what an earlier process left included, but for the kill switch. Goes
@@ -260,27 +355,36 @@ impl Applier {
         self.entries.sort_by(|one, other| one.entry.item.cmp(&other.entry.item));
         let standing = self.entries.iter().filter(|held| held.is_kill_switch()).count();
         let mut netlink = Netlink::open()?;
+        let swept = self.sweep_if_damaged(&mut netlink);
         let removed = self.remove_from(&mut netlink, standing);
         self.store()?;
-        removed
+        swept.and(removed)
     }
 
-    /// Takes the kill switch away, if one stands.
+    /// What a journal that cannot be read may have named.
+    fn sweep_if_damaged(&mut self, netlink: &mut Netlink) -> Result<(), Error> {
+        if self.damaged.is_some() {
+            sweep::routing(netlink)?;
+            self.damaged = None;
+        }
+        Ok(())
+    }
+
+    /// Takes the kill switch away, if one stands: by the name of its table, whatever the journal
+    /// says.
     ///
     /// # Errors
     /// [`Error::NftMissing`], [`Error::NftRefused`], [`Error::NftSilent`] or [`Error::Os`]; then
     /// it still stands.
     pub fn remove_kill_switch(&mut self) -> Result<(), Error> {
-        if self.kill_switch_stands() {
-            match nft::remove_kill_switch() {
-                // Its rules went with the last life of the machine; none came since.
-                Err(Error::NftMissing { .. }) if self.rebooted => {}
-                result => result?,
-            }
-            self.entries.retain(|held| !held.is_kill_switch());
-            self.store()?;
+        let stood = self.kill_switch_stands();
+        match nft::remove_kill_switch() {
+            // Its rules went with the last life of the machine, or never were.
+            Err(Error::NftMissing { .. }) if self.rebooted || !stood => {}
+            result => result?,
         }
-        Ok(())
+        self.entries.retain(|held| !held.is_kill_switch());
+        if stood { self.store() } else { Ok(()) }
     }
 
     /// Puts the kill switch of the journal in place, if it has one: at boot, before the network.
@@ -301,6 +405,17 @@ impl Applier {
             self.rebooted = false;
         }
         Ok(stands)
+    }
+
+    /// Whether the kernel has a kill switch of Rove's, whatever the journal says.
+    ///
+    /// # Errors
+    /// [`Error::NftRefused`], [`Error::NftSilent`] or [`Error::Os`].
+    pub fn kill_switch_is_there(&self) -> Result<bool, Error> {
+        match nft::listing(&[("inet", super::KILL_SWITCH_TABLE)]) {
+            Err(Error::NftMissing { .. }) => Ok(false),
+            listing => Ok(listing?.is_some()),
+        }
     }
 
     /// Whether a kill switch was applied and not removed since, by any process.
@@ -410,7 +525,9 @@ impl Applier {
             }
             (_, None) => Before::Nothing,
         };
-        Ok(Held { entry: Entry { item, before }, confirmed })
+        let contest = old.map(|old| old.contest.clone()).unwrap_or_default();
+        let listing = old.filter(|_| confirmed).and_then(|old| old.listing.clone());
+        Ok(Held { listing, contest, ..Held::new(Entry { item, before }, confirmed) })
     }
 
     /// Removes the entries from `keep` on, the last first; those that resist stay.
@@ -432,6 +549,11 @@ impl Applier {
 }
 
 impl Held {
+    fn new(entry: Entry, confirmed: bool) -> Self {
+        let contest = Contest::default();
+        Self { entry, confirmed, listing: None, is_stale: false, contest }
+    }
+
     fn is_kill_switch(&self) -> bool {
         matches!(self.entry.item, Item::KillSwitch(_))
     }
@@ -442,68 +564,5 @@ fn entry_took_redirects(entry: &Entry) -> bool {
     match &entry.before {
         Before::Sysctl(before) => redirects::were_taken(&entry.item, before),
         Before::Nothing | Before::Limit(_) | Before::Dns(_) => false,
-    }
-}
-
-fn install(
-    netlink: &mut Netlink,
-    entry: &Entry,
-    places: &Places,
-    present: Present,
-) -> Result<(), Error> {
-    match &entry.item {
-        Item::KillSwitch(opening) => nft::install_kill_switch(opening),
-        Item::Device { name, mtu, persistent: _ } => routing::set_up(netlink, name, *mtu),
-        Item::Sysctl { key, value } => sysctl::write(key, value),
-        Item::Address { device, net } => routing::add_address(netlink, device, *net),
-        Item::Route { net, target } => routing::add_route(netlink, *net, target, present),
-        Item::MptcpLimit(which, limit) => {
-            with_subflows(|manager| manager.set_limit(*which, *limit))
-        }
-        // A link that has gone since comes with the next plan, or not at all.
-        Item::Subflow(endpoint) => match routing::index_of(&endpoint.link) {
-            Ok(index) => with_subflows(|manager| manager.add(endpoint, index)),
-            Err(Error::NoInterface { .. }) => Ok(()),
-            Err(error) => Err(error),
-        },
-        Item::Gateway(gate) => nft::install_gateway(gate),
-        Item::Rule { v6, kind } => routing::add_rule(netlink, *v6, *kind),
-        Item::Dns { device, dns } => match &entry.before {
-            Before::Dns(saved) => dns::install(device, dns, saved, places),
-            Before::Nothing | Before::Sysctl(_) | Before::Limit(_) => Ok(()),
-        },
-    }
-}
-
-/// What is asked of MPTCP's path manager, where the kernel has one.
-fn with_subflows(ask: impl FnOnce(&mut PathManager) -> Result<(), Error>) -> Result<(), Error> {
-    PathManager::open()?.as_mut().map_or(Ok(()), ask)
-}
-
-fn remove(netlink: &mut Netlink, entry: &Entry, places: &Places) -> Result<(), Error> {
-    match (&entry.item, &entry.before) {
-        (Item::KillSwitch(_), _) => nft::remove_kill_switch(),
-        (Item::Device { name, persistent: true, .. }, _) => routing::remove_device(netlink, name),
-        // It goes with the process that holds it.
-        (Item::Device { .. }, _) => Ok(()),
-        (Item::Sysctl { key, value }, Before::Sysctl(before)) => {
-            // Restored only where nobody else has set it since.
-            match sysctl::read(key) {
-                Ok(now) if now == *value => sysctl::write(key, before),
-                Ok(_) | Err(_) => Ok(()),
-            }
-        }
-        (Item::Address { device, net }, _) => routing::remove_address(netlink, device, *net),
-        (Item::Route { net, .. }, _) => routing::remove_route(netlink, *net),
-        (Item::Subflow(endpoint), _) => with_subflows(|manager| manager.remove(endpoint.address)),
-        // Restored only where nobody else has set it since.
-        (Item::MptcpLimit(which, limit), Before::Limit(before)) => with_subflows(|manager| {
-            let is_ours = manager.limit(*which)? == *limit;
-            if is_ours { manager.set_limit(*which, *before) } else { Ok(()) }
-        }),
-        (Item::Gateway(_), _) => nft::remove_gateway(),
-        (Item::Rule { v6, kind }, _) => routing::remove_rule(netlink, *v6, *kind),
-        (Item::Dns { device, .. }, Before::Dns(saved)) => dns::remove(device, saved, places),
-        (Item::Sysctl { .. } | Item::MptcpLimit(..) | Item::Dns { .. }, _) => Ok(()),
     }
 }

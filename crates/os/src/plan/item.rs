@@ -4,12 +4,12 @@
 //! The order of the variants is the order in which they are put in place: first what keeps
 //! packets from leaving, last what leads new ones in.
 
-use std::net::IpAddr;
+use std::{fmt, net::IpAddr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{Dns, Plan};
+use super::{Dns, GATEWAY_TABLE, KILL_SWITCH_TABLE, Plan, RULE_PRIORITY_TUNNEL, TABLE};
 use crate::mptcp::{ENDPOINTS_MAX, Endpoint, Limit};
 
 /// One change of the host.
@@ -87,6 +87,15 @@ pub(crate) struct Opening {
     pub(crate) allow_lan: bool,
 }
 
+impl Opening {
+    /// What a kill switch lets through of which nothing is known any more: the usual interface, and
+    /// what a host must say to have a network.
+    pub(crate) fn closed() -> Self {
+        let (gateways, destinations) = (Vec::new(), Vec::new());
+        Self { device: "rove0".to_owned(), gateways, destinations, allow_lan: false }
+    }
+}
+
 /// What a gateway lets pass, and under which address.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -135,6 +144,40 @@ impl Item {
 }
 
 impl Item {
+    /// The interface that the kernel keeps it at, and with which it goes.
+    pub(crate) fn device(&self) -> Option<&str> {
+        match self {
+            Self::Device { name, .. } => Some(name),
+            Self::Address { device, .. }
+            | Self::Route { target: Target::Device(device), .. }
+            | Self::Dns { device, .. } => Some(device),
+            Self::Route { target: Target::Throw | Target::Unreachable, .. }
+            | Self::KillSwitch(_)
+            | Self::Sysctl { .. }
+            | Self::MptcpLimit(..)
+            | Self::Subflow(_)
+            | Self::Gateway(_)
+            | Self::Rule { .. } => None,
+        }
+    }
+
+    /// The nftables tables that it is, by family and name. Only the first has to be there: a kernel
+    /// may be without a family.
+    pub(crate) fn filter_tables(&self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::KillSwitch(_) => &[("inet", KILL_SWITCH_TABLE)],
+            Self::Gateway(_) => &[("inet", GATEWAY_TABLE), ("arp", GATEWAY_TABLE)],
+            Self::Device { .. }
+            | Self::Sysctl { .. }
+            | Self::Address { .. }
+            | Self::Route { .. }
+            | Self::MptcpLimit(..)
+            | Self::Subflow(_)
+            | Self::Rule { .. }
+            | Self::Dns { .. } => &[],
+        }
+    }
+
     /// Whether it needs a kernel with IPv6.
     pub(crate) fn is_ipv6(&self) -> bool {
         match self {
@@ -147,6 +190,33 @@ impl Item {
             | Self::MptcpLimit(..)
             | Self::Gateway(_)
             | Self::Dns { .. } => false,
+        }
+    }
+}
+
+/// As people know it.
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KillSwitch(_) => {
+                write!(f, "the kill switch (nftables table {KILL_SWITCH_TABLE})")
+            }
+            Self::Gateway(_) => {
+                write!(f, "the gateway's firewall and NAT (nftables table {GATEWAY_TABLE})")
+            }
+            Self::Device { name, mtu, .. } => write!(f, "the interface {name} (up, MTU {mtu})"),
+            Self::Sysctl { key, value } => {
+                write!(f, "the setting net.{}={value}", key.replace('/', "."))
+            }
+            Self::Address { device, net } => write!(f, "the address {net} on {device}"),
+            Self::Route { net, .. } => write!(f, "the route to {net} in table {TABLE}"),
+            Self::MptcpLimit(..) => f.write_str("the limit of MPTCP subflows"),
+            Self::Subflow(endpoint) => write!(f, "the MPTCP endpoint {}", endpoint.address),
+            Self::Rule { v6, .. } => {
+                let family = if *v6 { "IPv6" } else { "IPv4" };
+                write!(f, "the {family} routing rule at priority {RULE_PRIORITY_TUNNEL}")
+            }
+            Self::Dns { .. } => f.write_str("the tunnel's name servers"),
         }
     }
 }

@@ -3,6 +3,10 @@
 //! An entry is written before its change is made and removed after it was taken back: what is in
 //! the journal may be in place, what is not in it is not. The file is replaced as a whole and
 //! reaches the disk before the write returns.
+//!
+//! Disks and people damage files. The version before the last is kept beside, and stands in for one
+//! that cannot be read. A marker of its own says that a kill switch is wanted: it holds nothing that
+//! could be damaged, so a machine whose journal is lost boots closed and not open.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -18,6 +22,9 @@ use crate::{dns, error::Error};
 
 const FILE: &str = "plan.json";
 const FILE_NEW: &str = "plan.json.new";
+const FILE_BEFORE: &str = "plan.json.before";
+/// Exists while a kill switch is wanted.
+const MARKER: &str = "kill-switch";
 const VERSION: u32 = 1;
 /// Bytes that a journal may have: a plan at its limits stays below.
 const LEN_MAX: u64 = 4 << 20;
@@ -57,6 +64,10 @@ pub(crate) struct Left {
     pub(crate) entries: Vec<Entry>,
     /// The entries were made in an earlier life of the machine.
     pub(crate) rebooted: bool,
+    /// Why the journal could not be read: the entries are those of the version before, or none.
+    pub(crate) damaged: Option<String>,
+    /// A kill switch is wanted, whatever the entries say.
+    pub(crate) wants_kill_switch: bool,
 }
 
 /// The journal in a directory.
@@ -73,22 +84,18 @@ impl Journal {
     /// The entries that the last process left. Those that cannot have outlived a reboot are left
     /// out: their present value is somebody else's.
     pub(crate) fn load(&self) -> Result<Left, Error> {
-        let path = self.dir.join(FILE);
-        let damaged = |why: String| Error::JournalDamaged { path: path.clone(), why };
-        let mut text = String::new();
-        match File::open(&path) {
-            Ok(file) => file
-                .take(LEN_MAX)
-                .read_to_string(&mut text)
-                .map_err(|error| damaged(error.to_string()))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Left::default()),
-            Err(error) => return Err(Error::os(format!("read {}", path.display()), error)),
+        let wants_kill_switch = self.dir.join(MARKER).exists();
+        let (contents, damaged) = match self.read(FILE)? {
+            Read::Contents(contents) => (Some(contents), None),
+            // The process died between two renames, or there never was one.
+            Read::Missing => (self.read(FILE_BEFORE)?.contents(), None),
+            Read::Damaged(why) => (self.read(FILE_BEFORE)?.contents(), Some(why)),
         };
-        let contents: Contents =
-            serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
-        if contents.version != VERSION {
-            return Err(damaged(format!("version {} is not {VERSION}", contents.version)));
-        }
+        let Some(contents) = contents else {
+            // In which life of the machine nobody knows, so nothing is taken for standing.
+            let rebooted = damaged.is_some() || wants_kill_switch;
+            return Ok(Left { entries: Vec::new(), rebooted, damaged, wants_kill_switch });
+        };
         let mut entries = contents.entries;
         let rebooted = contents.boot != boot();
         if rebooted {
@@ -97,10 +104,22 @@ impl Journal {
                 !is_gone && !matches!(entry.before, Before::Sysctl(_))
             });
         }
-        Ok(Left { entries, rebooted })
+        Ok(Left { entries, rebooted, damaged, wants_kill_switch })
     }
 
-    /// Writes all entries; without any, the file is removed.
+    fn read(&self, name: &str) -> Result<Read, Error> {
+        let path = self.dir.join(name);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Read::Missing),
+            file => file.map_err(|error| Error::os(format!("read {}", path.display()), error))?,
+        };
+        let mut text = Vec::new();
+        let read = file.take(LEN_MAX).read_to_end(&mut text);
+        read.map_err(|error| Error::os(format!("read {}", path.display()), error))?;
+        Ok(parse(&text).map_or_else(Read::Damaged, Read::Contents))
+    }
+
+    /// Writes all entries; without any, the files are removed.
     pub(crate) fn store(&self, entries: &[Entry]) -> Result<(), Error> {
         let path = self.dir.join(FILE);
         self.replace(&path, entries)
@@ -108,12 +127,24 @@ impl Journal {
     }
 
     fn replace(&self, path: &Path, entries: &[Entry]) -> io::Result<()> {
-        if entries.is_empty() {
-            return match fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                Ok(()) | Err(_) => self.sync_dir(),
-            };
+        let wants = entries.iter().any(|entry| matches!(entry.item, Item::KillSwitch(_)));
+        if wants && !self.dir.join(MARKER).exists() {
+            File::create(self.dir.join(MARKER))?;
         }
+        let before = self.dir.join(FILE_BEFORE);
+        if entries.is_empty() {
+            unless_missing(fs::remove_file(&before))?;
+            unless_missing(fs::remove_file(path))?;
+        } else {
+            self.write(path, &before, entries)?;
+        }
+        if !wants {
+            unless_missing(fs::remove_file(self.dir.join(MARKER)))?;
+        }
+        self.sync_dir()
+    }
+
+    fn write(&self, path: &Path, before: &Path, entries: &[Entry]) -> io::Result<()> {
         let contents = Contents { version: VERSION, boot: boot(), entries: entries.to_vec() };
         let text = serde_json::to_vec_pretty(&contents)?;
         let new = self.dir.join(FILE_NEW);
@@ -121,12 +152,43 @@ impl Journal {
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(&text)?;
         file.sync_all()?;
-        fs::rename(&new, path)?;
-        self.sync_dir()
+        unless_missing(fs::rename(path, before))?;
+        fs::rename(&new, path)
     }
 
     fn sync_dir(&self) -> io::Result<()> {
         File::open(&self.dir)?.sync_all()
+    }
+}
+
+/// What a file of the journal is.
+enum Read {
+    Missing,
+    Damaged(String),
+    Contents(Contents),
+}
+
+impl Read {
+    fn contents(self) -> Option<Contents> {
+        match self {
+            Self::Contents(contents) => Some(contents),
+            Self::Missing | Self::Damaged(_) => None,
+        }
+    }
+}
+
+fn parse(text: &[u8]) -> Result<Contents, String> {
+    let contents: Contents = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    if contents.version != VERSION {
+        return Err(format!("version {} is not {VERSION}", contents.version));
+    }
+    Ok(contents)
+}
+
+fn unless_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

@@ -16,10 +16,17 @@
 //! is left out, as nothing can leak there.
 
 mod applier;
+mod change;
+mod contest;
+mod deviation;
 mod item;
 pub(crate) mod journal;
+mod obstacle;
+mod places;
+mod present;
 mod redirects;
 mod routing;
+mod sweep;
 mod sysctl;
 
 use std::net::IpAddr;
@@ -27,8 +34,14 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-pub use self::applier::{Applier, Places};
 pub(crate) use self::item::{Gate, Opening};
+pub use self::{
+    applier::Applier,
+    deviation::{Deviation, Outcome, Part},
+    obstacle::Obstacle,
+    places::Places,
+    present::{ForeignRule, Standing},
+};
 use crate::{error::Error, links::Link, mptcp};
 
 /// Mark (`SO_MARK`) of the tunnel's own datagrams: "ro". No privilege, no mark: an ordinary
@@ -46,6 +59,8 @@ pub const ROUTE_PROTOCOL: u8 = b'R';
 pub const GATEWAY_TABLE: &str = "rove_gateway";
 /// What earlier versions called it.
 pub(crate) const GATEWAY_TABLE_BEFORE: &str = "rove_nat";
+/// How the names of Rove's nftables tables begin.
+pub const FILTER_TABLE_PREFIX: &str = "rove_";
 /// nftables table (family inet) with the kill switch.
 pub const KILL_SWITCH_TABLE: &str = "rove_kill_switch";
 

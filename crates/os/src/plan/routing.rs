@@ -22,15 +22,6 @@ use super::{
 };
 use crate::{error::Error, netlink::Netlink};
 
-/// What to do when something else already stands in the place of a route.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Present {
-    /// Replace it.
-    Replace,
-    /// Leave it; then a request that changes nothing is not news to anyone either.
-    Leave,
-}
-
 /// Sets the TUN up. IPv6 is turned on for it, but it speaks for itself no more than it must: no
 /// link-local address, no router solicitations into the tunnel.
 pub(super) fn set_up(netlink: &mut Netlink, name: &str, mtu: u32) -> Result<(), Error> {
@@ -90,12 +81,15 @@ fn address(index: u32, net: IpNet) -> AddressMessage {
     message
 }
 
-pub(super) fn add_route(
-    netlink: &mut Netlink,
-    net: IpNet,
-    target: &Target,
-    present: Present,
-) -> Result<(), Error> {
+pub(super) fn add_route(netlink: &mut Netlink, net: IpNet, target: &Target) -> Result<(), Error> {
+    let message = route_to(net, target)?;
+    netlink
+        .change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE)
+        .map_err(|error| Error::os(format!("add the route to {net}"), error))
+}
+
+/// A route of our table.
+pub(super) fn route_to(net: IpNet, target: &Target) -> Result<RouteMessage, Error> {
     let mut message = route(net);
     match target {
         Target::Device(device) => {
@@ -114,15 +108,7 @@ pub(super) fn add_route(
             };
         }
     }
-    let result = netlink
-        .change(RouteNetlinkMessage::NewRoute(message.clone()), NLM_F_CREATE | NLM_F_EXCL)
-        .or_else(|error| match present {
-            Present::Replace if error.raw_os_error() == Some(libc::EEXIST) => {
-                netlink.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE)
-            }
-            Present::Replace | Present::Leave => unless_present(error),
-        });
-    result.map_err(|error| Error::os(format!("add the route to {net}"), error))
+    Ok(message)
 }
 
 pub(super) fn remove_route(netlink: &mut Netlink, net: IpNet) -> Result<(), Error> {
@@ -139,7 +125,7 @@ fn route(net: IpNet) -> RouteMessage {
         address_family: family(net.addr().is_ipv6()),
         destination_prefix_length: net.prefix_len(),
         table: RouteHeader::RT_TABLE_UNSPEC,
-        protocol: RouteProtocol::Other(ROUTE_PROTOCOL),
+        protocol: protocol(),
         // Any, when removing.
         scope: if net.addr().is_ipv6() { RouteScope::Universe } else { RouteScope::NoWhere },
         kind: RouteType::Unspec,
@@ -166,12 +152,12 @@ pub(super) fn remove_rule(netlink: &mut Netlink, v6: bool, kind: RuleKind) -> Re
         .map_err(|error| Error::os("remove the policy rule of the tunnel", error))
 }
 
-fn rule(v6: bool, kind: RuleKind) -> RuleMessage {
+/// A rule of ours.
+pub(super) fn rule(v6: bool, kind: RuleKind) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = family(v6);
     message.header.action = RuleAction::ToTable;
-    let protocol = RouteProtocol::Other(ROUTE_PROTOCOL);
-    message.attributes.push(RuleAttribute::Protocol(protocol));
+    message.attributes.push(originator());
     match kind {
         RuleKind::Lan => {
             message.header.table = RouteHeader::RT_TABLE_MAIN;
@@ -189,7 +175,17 @@ fn rule(v6: bool, kind: RuleKind) -> RuleMessage {
     message
 }
 
-fn family(v6: bool) -> AddressFamily {
+/// What marks a rule as ours.
+pub(super) fn originator() -> RuleAttribute {
+    RuleAttribute::Protocol(protocol())
+}
+
+/// The originator of our routes and rules.
+fn protocol() -> RouteProtocol {
+    RouteProtocol::Other(ROUTE_PROTOCOL)
+}
+
+pub(super) fn family(v6: bool) -> AddressFamily {
     if v6 { AddressFamily::Inet6 } else { AddressFamily::Inet }
 }
 
@@ -203,7 +199,7 @@ fn unless_present(error: io::Error) -> io::Result<()> {
 }
 
 /// Already gone is as good as done, whichever way the kernel says it.
-fn unless_absent(error: io::Error) -> io::Result<()> {
+pub(super) fn unless_absent(error: io::Error) -> io::Result<()> {
     match error.raw_os_error() {
         Some(
             libc::ENOENT

@@ -48,6 +48,9 @@ pub enum Command {
     Down,
     /// Show whether the tunnel carries, and since when
     Status(OutputArgs),
+    /// Test the tunnel and this host, one line each: what is wrong, since when, the cure
+    #[command(after_help = text::CHECK)]
+    Check(OutputArgs),
     /// Show every path: its link, addresses, round trip, rate, share, loss
     #[command(after_help = text::PATHS)]
     Paths(PathsArgs),
@@ -152,6 +155,9 @@ pub enum GatewayCommand {
     Invite(InviteArgs),
     /// Show whether the gateway runs, who is connected and what happened last
     Status(GatewayStatusArgs),
+    /// Test the gateway and its host, one line each: what is wrong, since when, the cure
+    #[command(after_help = text::GATEWAY_CHECK)]
+    Check(OutputArgs),
     /// List every peer and open invite
     Peers(OutputArgs),
     /// Show by which paths peers are reached: addresses, round trip, rate, share, loss

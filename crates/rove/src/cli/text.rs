@@ -14,6 +14,15 @@ Everything goes through the tunnel, IPv6 included, unless --route names what sha
 after a round trip through the tunnel, else 1 with the cause within --timeout. What is written in
 DIR/client.toml needs no option.";
 
+pub(super) const CHECK: &str = "\
+Each line begins with ok, failed or unknown. The checks: session, transport, interface, routes,
+leaks, filters, kill switch, settings, resolver, names, MTU, clock. Returns 1 if one failed.";
+
+pub(super) const GATEWAY_CHECK: &str = "\
+Each line begins with ok, failed or unknown. The checks: interface, routes, NAT, forwarding, other
+programs' packet filters, name servers, endpoints, clock. Whether an endpoint is reached from outside
+can only be told from outside. Returns 1 if one failed.";
+
 pub(super) const INIT: &str = "\
 Afterwards DIR holds gateway.toml, gateway.key, gateway.record, gateway.redb and operator.key. The
 operator key signs the gateway's endpoints and networks; move it offline when you are done.";

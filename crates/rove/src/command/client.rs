@@ -113,7 +113,8 @@ fn left_behind(home: &Home) -> Result<Left> {
         return Ok(Left { kill_switch: false, rest: false });
     }
     let applier = Applier::open(Places::usual(&state))?;
-    Ok(Left { kill_switch: applier.kill_switch_stands(), rest: applier.has_leftovers() })
+    let rest = applier.has_leftovers() || applier.damaged().is_some();
+    Ok(Left { kill_switch: applier.kill_switch_stands(), rest })
 }
 
 /// The file's values, overruled by the command line's.
@@ -247,13 +248,21 @@ pub(super) fn down(home: &Home) -> Result<()> {
         Some(other) => output::line(&format!("not up here: {other}")),
         None => output::line("not up"),
     };
-    if !state.exists() {
-        return not_up();
-    }
-    // What a crash left, and a kill switch that stands.
-    let _lock = Lock::take(&state)?;
     let mut applier = Applier::open(Places::usual(&state))?;
-    if !applier.has_leftovers() && !applier.kill_switch_stands() {
+    if !state.exists() {
+        // Somebody removed the directory; what the kernel holds is nobody's but ours.
+        if home.other().is_some() || !applier.kill_switch_is_there()? {
+            return not_up();
+        }
+        applier.remove_kill_switch()?;
+        return output::line("down");
+    }
+    // What a crash left, and a kill switch that stands, in the journal or in the kernel alone.
+    let _lock = Lock::take(&state)?;
+    let is_left = applier.has_leftovers() || applier.damaged().is_some();
+    let stands = applier.kill_switch_stands()
+        || (home.other().is_none() && applier.kill_switch_is_there()?);
+    if !is_left && !stands {
         return not_up();
     }
     // Even if something else resists: whoever asks to leave wants the network back.
@@ -333,6 +342,9 @@ fn told(status: &Value) -> String {
         if !value.is_empty() {
             text.push_str(&format!("{name:13}{value}\n"));
         }
+    }
+    for problem in output::problems(status) {
+        text.push_str(&format!("{:13}{problem}\n", "problem"));
     }
     text
 }

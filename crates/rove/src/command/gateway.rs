@@ -86,6 +86,10 @@ pub(super) fn status(home: &Home, args: GatewayStatusArgs) -> Result<()> {
         return output::json(&reply);
     }
     let running = reply.get("running").and_then(Value::as_bool).unwrap_or(false);
+    let yes = |name| match reply.get(name).and_then(Value::as_bool) {
+        Some(truth) => if truth { "yes" } else { "no" }.to_owned(),
+        None => String::new(),
+    };
     let number = |name| reply.get(name).and_then(Value::as_u64).unwrap_or_default();
     let mut text = String::new();
     for (name, value) in [
@@ -98,10 +102,15 @@ pub(super) fn status(home: &Home, args: GatewayStatusArgs) -> Result<()> {
         ("enrolled", number("enrolled").to_string()),
         ("heard", heard(&reply)),
         ("open invites", number("open_invites").to_string()),
+        ("nat", yes("nat")),
+        ("forwarding", yes("forwarding")),
     ] {
         if !value.is_empty() {
             text.push_str(&format!("{name:14}{value}\n"));
         }
+    }
+    for problem in output::problems(&reply) {
+        text.push_str(&format!("{:14}{problem}\n", "problem"));
     }
     let recent = reply.get("recent").and_then(Value::as_array);
     for entry in recent.into_iter().flatten() {

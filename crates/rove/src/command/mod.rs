@@ -1,5 +1,6 @@
 //! Commands: from what was typed to what is printed.
 
+mod check;
 mod client;
 mod flows;
 mod gateway;
@@ -25,6 +26,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Up(args) => client::up(&home()?, args, cli.log_format),
         Command::Down => client::down(&home()?),
         Command::Status(args) => client::status(&home()?, args),
+        Command::Check(args) => check::client(&home()?, args),
         Command::Paths(args) => paths::of_client(&home()?, args),
         Command::Flows(args) => flows::of_any(&home()?, args),
         Command::Explain(args) => flows::explain(&home()?, &args),
@@ -93,6 +95,7 @@ fn run_gateway(
         GatewayCommand::Run => gateway::run(home, log_format),
         GatewayCommand::Invite(args) => gateway::invite(home, args),
         GatewayCommand::Status(args) => gateway::status(home, args),
+        GatewayCommand::Check(args) => check::gateway(home, args),
         GatewayCommand::Peers(args) => gateway::peers(home, args),
         GatewayCommand::Paths(args) => paths::of_gateway(home, args),
         GatewayCommand::Flows(args) => flows::of_gateway(home, args),

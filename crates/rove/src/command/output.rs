@@ -68,6 +68,19 @@ pub(super) fn list(value: &Value, name: &str) -> String {
     items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
 }
 
+/// What is wrong, a line each: what, since when, why, and the cure.
+pub(super) fn problems(value: &Value) -> Vec<String> {
+    let problems = value.get("problems").and_then(Value::as_array).map(Vec::as_slice);
+    problems.unwrap_or_default().iter().map(problem).collect()
+}
+
+/// One of them.
+pub(super) fn problem(problem: &Value) -> String {
+    let since = moment(problem, "since");
+    let (what, cause) = (field(problem, "what"), field(problem, "cause"));
+    format!("{what} (since {since}): {cause}. Cure: {}", field(problem, "cure"))
+}
+
 /// Seconds since 1970 in a field, as a date and time in UTC.
 pub(super) fn moment(value: &Value, name: &str) -> String {
     value.get(name).and_then(Value::as_u64).map(utc).unwrap_or_default()

@@ -1,12 +1,13 @@
 //! What reaches the control thread, from every other one, through one bounded channel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use rove_os::links::Link;
 use rove_os::names::Nat64Prefix;
 use rove_os::portal::Answer;
 use rove_os::tariff::Tariff;
+use rove_os::watch::Change;
 
 use super::client::Network;
 use super::data::News;
@@ -25,6 +26,9 @@ pub(super) enum Message {
     News(News),
     /// The links as they are now.
     Links(Vec<Link>),
+    /// Something may have been changed that the plan set up; an empty set means that it is time
+    /// for a look.
+    Host(BTreeSet<Change>),
     /// The strength of Wi-Fi links' signals in dBm, by index.
     Signals(Vec<(u32, Option<i8>)>),
     /// What is known of links, by name; of others nothing is.

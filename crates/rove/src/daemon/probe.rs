@@ -21,6 +21,12 @@ use super::message::Message;
 const EVERY: Duration = Duration::from_millis(250);
 /// Addresses that are asked, each by a thread of its own: one per family is what gateways have.
 const ASKED_MAX: usize = 4;
+/// Bytes of the longest answer that is read.
+const ANSWER_LEN_MAX: usize = 2_048;
+/// Bytes of an echo request without content, and of the headers before it.
+const HEADER_LEN: usize = 8;
+const IPV4_HEADER_LEN: usize = 20;
+const IPV6_HEADER_LEN: usize = 40;
 const ECHO_V4: u8 = 8;
 const REPLY_V4: u8 = 0;
 const ECHO_V6: u8 = 128;
@@ -38,7 +44,7 @@ pub(super) fn start(
         let opened = open(gateway).map_err(io::Error::from).and_then(|socket| {
             let to = to.clone();
             thread::Builder::new().name("rove-probe".to_owned()).spawn(move || {
-                if ask(&socket, gateway, give_up) {
+                if ask(&socket, gateway, give_up, HEADER_LEN) {
                     // The node may have ended meanwhile.
                     drop(to.send(Message::Answered));
                 }
@@ -64,18 +70,19 @@ fn open(gateway: IpAddr) -> rustix::io::Result<OwnedFd> {
 }
 
 /// Whether `gateway` answered before `give_up`.
-fn ask(socket: &OwnedFd, gateway: IpAddr, give_up: Instant) -> bool {
+fn ask(socket: &OwnedFd, gateway: IpAddr, give_up: Instant, length: usize) -> bool {
     let echo = if gateway.is_ipv4() { ECHO_V4 } else { ECHO_V6 };
     let identifier = u16::try_from(std::process::id() & 0xffff).unwrap_or(0).to_be_bytes();
     let mut sequence: u16 = 0;
     while Instant::now() < give_up {
         sequence = sequence.wrapping_add(1);
         // What cannot be sent now may be sent the next time: links come and go.
-        if let Err(error) = send(socket, &request(echo, identifier, sequence), SendFlags::empty()) {
+        let request = request(echo, identifier, sequence, length);
+        if let Err(error) = send(socket, &request, SendFlags::empty()) {
             tracing::debug!(%error, "a ping cannot be sent");
         }
         let next = Instant::now() + EVERY;
-        let mut bytes = [0; 256];
+        let mut bytes = [0; ANSWER_LEN_MAX];
         while let Ok((_, length)) = recv(socket, &mut bytes, RecvFlags::empty()) {
             if is_reply(&bytes[..length.min(bytes.len())], gateway, identifier) {
                 return true;
@@ -91,10 +98,22 @@ fn ask(socket: &OwnedFd, gateway: IpAddr, give_up: Instant) -> bool {
     false
 }
 
-/// An echo request. The kernel fills in the checksum for IPv6 (RFC 3542 section 3.1).
-fn request(kind: u8, identifier: [u8; 2], sequence: u16) -> [u8; 8] {
+/// Whether `address` answers an echo request that is a packet of `length` bytes, `within` this time.
+///
+/// # Errors
+/// Where no socket for pings is given: without CAP_NET_RAW, or without a route.
+pub fn echo(address: IpAddr, length: u16, within: Duration) -> io::Result<bool> {
+    let socket = open(address)?;
+    let header = if address.is_ipv4() { IPV4_HEADER_LEN } else { IPV6_HEADER_LEN };
+    let length = usize::from(length).saturating_sub(header);
+    Ok(ask(&socket, address, Instant::now() + within, length))
+}
+
+/// An echo request of `length` bytes. The kernel fills in the checksum for IPv6 (RFC 3542 section 3.1).
+fn request(kind: u8, identifier: [u8; 2], sequence: u16, length: usize) -> Vec<u8> {
     let [high, low] = sequence.to_be_bytes();
-    let mut bytes = [kind, 0, 0, 0, identifier[0], identifier[1], high, low];
+    let mut bytes = vec![kind, 0, 0, 0, identifier[0], identifier[1], high, low];
+    bytes.resize(length.max(HEADER_LEN).next_multiple_of(2), 0);
     if kind == ECHO_V4 {
         let sum = bytes.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
         let sum: u32 = sum.sum();
@@ -124,7 +143,7 @@ mod tests {
     #[test]
     fn requests_have_a_right_checksum() {
         for sequence in [0, 1, 0xffff] {
-            let bytes = request(ECHO_V4, [0xff, 0xfe], sequence);
+            let bytes = request(ECHO_V4, [0xff, 0xfe], sequence, 8);
             let pairs =
                 bytes.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
             let sum: u32 = pairs.sum();

@@ -126,6 +126,8 @@ pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>)
         "since": since,
         "gateway": encoding::to_text(&peer.peer.0),
         "inner": inner,
+        "inner_gateway": lease.map(|lease| &lease.gateway),
+        "mtu": super::plan::TUN_MTU,
         "path_in_use": in_use.map(|path| path.id),
         "transport": in_use.map(|path| transport(path, around.streams)),
         "link": in_use.and_then(|path| around.links.get(&path.link?.0)),

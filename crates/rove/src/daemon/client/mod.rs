@@ -17,7 +17,7 @@ mod portal;
 mod rehearsal;
 mod requests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -29,6 +29,7 @@ use rove_os::lock::Lock;
 use rove_os::plan::{Applier, MARK, Places, Plan};
 use rove_os::tariff::Tariff;
 use rove_os::tun::{Tun, TunOptions};
+use rove_os::watch::{Area, Change};
 use rove_proto::crypto::Token;
 use rove_proto::error::CloseCode;
 use rove_proto::id::PeerKey;
@@ -37,7 +38,8 @@ use rove_proto::role::Access;
 use rove_proto::wire::control::Lease;
 
 use super::caps::Caps;
-use super::data::{Handle, News, Setup};
+use super::data::{Handle, News, Order, Setup};
+use super::host::{self, Device, Host};
 use super::message::{MESSAGES_MAX, Message};
 use super::owed::Owed;
 use super::portals::Portals;
@@ -91,19 +93,21 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     let tun = open_tun(&config)?;
     let owed = Owed::open(&state)?;
     let listener = Listener::bind(&socket)?;
-    let mut applier = Applier::open(Places::usual(&state))?;
+    let places = Places::usual(&state);
+    let mut applier = Applier::open(places.clone())?;
     let found = resolve::literal(&record.endpoints);
     let remotes = addresses::merge(membership.answered(), membership.announced(), &found);
     let (inbox, messages) = sync_channel(MESSAGES_MAX);
     let start = || -> Result<_> {
         // Sweeps what a crash left, too: none of it is wanted before there is a lease.
         applier.apply(&plan::client_before(&config, &remotes))?;
-        confine::with_resolver(&[home.dir()], &Places::usual(&state).resolver_files())?;
+        confine::with_resolver(&[home.dir()], &places.resolver_files())?;
         signals::watch(inbox.clone())?;
         let config = node::of_client(&membership.key, &config);
         let setup = Setup { config, tun, mark: Some(MARK) };
         let data = Handle::start(setup, inbox.clone(), Message::News)?;
         let links = links::watch(inbox.clone())?;
+        host::watch(inbox.clone(), places.resolv_conf.clone())?;
         let server = listener.serve(inbox.clone(), Message::Asked)?;
         Ok((data, links, server))
     };
@@ -143,6 +147,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         proxy: None,
         links,
         applier,
+        host: Host::default(),
         data,
         rehearsal: None,
         owed,
@@ -200,6 +205,8 @@ struct Client<'a> {
     applier: Applier,
     /// What does not work though the tunnel does, as it was told last.
     troubles: Vec<String>,
+    /// What is known of the host around the tunnel.
+    host: Host,
     data: Handle,
     /// The rehearsal that is under way, or was the last.
     rehearsal: Option<Rehearsal>,
@@ -360,6 +367,7 @@ impl Client<'_> {
                 return Err(anyhow!(why)).context("the data thread has ended");
             }
             Message::Links(links) => self.relink(links),
+            Message::Host(changes) => self.keep_host(&changes),
             Message::Signals(signals) => self.take_signals(signals),
             Message::Tariffs(known) => {
                 self.known_tariffs = known;
@@ -499,14 +507,37 @@ impl Client<'_> {
     }
 
     fn apply(&mut self) -> Result<()> {
+        self.applier.apply(&self.plan())?;
+        self.tell_troubles();
+        Ok(())
+    }
+
+    fn plan(&self) -> Plan {
         let plan = match &self.lease {
             Some(lease) => plan::client(&self.config, lease, &self.remotes),
             None => plan::client_before(&self.config, &self.remotes),
         };
         let subflows = plan::subflows(&self.config.paths, self.there());
-        self.applier.apply(&Plan { subflows, ..plan })?;
-        self.tell_troubles();
-        Ok(())
+        Plan { subflows, ..plan }
+    }
+
+    /// Puts back what others took away, a deleted interface included.
+    fn keep_host(&mut self, changes: &BTreeSet<Change>) {
+        if self.host.keep(&mut self.applier, changes) == Device::Lost {
+            match self.applier.open_device(&self.plan()) {
+                Ok(tun) => {
+                    tracing::warn!("the tunnel's interface was deleted; it is made again");
+                    self.data.order(Order::Device(tun));
+                    self.applier.device_is_new(self.config.interface.as_str());
+                    self.host.keep(&mut self.applier, &BTreeSet::new());
+                }
+                Err(error) => tracing::error!("the tunnel's interface is gone: {error}"),
+            }
+        }
+        if changes.iter().any(|change| change.area == Area::Resolver) && !self.is_up {
+            // The network's name server is often written after its address.
+            self.lookups.hurry(Instant::now());
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The links of a client in their order: what changes it, and whom that concerns.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -23,9 +24,7 @@ impl Client<'_> {
         self.tell_links();
         self.suspect_portals();
         self.tell_troubles();
-        if let Err(error) = self.applier.reassert() {
-            tracing::error!(%error, "the tunnel's addresses or routes could not be put back");
-        }
+        self.keep_host(&BTreeSet::new());
         // With another network the name may be found that was not, or the gateway by another. Asked
         // even if the core says that something carries: of this change it knows nothing yet.
         if !starts(&before).eq(starts(&self.ranked)) {

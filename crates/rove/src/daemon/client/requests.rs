@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
+use rove_os::plan::Part;
 use rove_proto::id::LinkId;
 use rove_proto::node::{Command, PathStatus};
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use super::{Client, Next, news};
 use crate::config::{ClientConfig, PathsConfig};
 use crate::control::{Asked, Reply, Request};
 use crate::daemon::flows::{self, Whose};
+use crate::daemon::problems::Finding;
 use crate::daemon::status::{self, Search, Surroundings};
 use crate::daemon::{plan, resolve};
 use crate::encoding;
@@ -96,7 +98,7 @@ impl Client<'_> {
         })
     }
 
-    fn tell(&self, request: &Request) -> Result<Value> {
+    fn tell(&mut self, request: &Request) -> Result<Value> {
         let snapshot = self.data.status(Some(vec![self.gateway]));
         let snapshot = snapshot.context("the data thread does not answer: see the log")?;
         let session = snapshot.peers.first().context("the session is gone: see the log")?;
@@ -106,6 +108,11 @@ impl Client<'_> {
         let is_set = self.applier.dns_refused().is_none();
         let dns = plan.and_then(|plan| plan.dns).filter(|_| is_set).unwrap_or_default();
         let kill_switch = self.applier.kill_switch_stands();
+        let look = (*request == Request::Status).then(|| {
+            let troubles = self.find_troubles();
+            let also = troubles.iter().map(|line| Finding::of_line("dns", line)).collect();
+            self.host.look(&mut self.applier, self.config.interface.as_str(), also)
+        });
         let refused = session.refused.map(news::refusal);
         let (streams, ranked) = (&snapshot.streams, self.ranked.as_slice());
         let name = resolve::first_name(&self.endpoints);
@@ -136,6 +143,13 @@ impl Client<'_> {
             return Ok(status::paths(session, snapshot.now, &around));
         }
         let mut told = status::status(session, snapshot.now, &around);
+        if let Some(look) = look {
+            told["kill_switch"] = json!(kill_switch && look.is_whole(Part::KillSwitch));
+            if !look.is_whole(Part::Dns) {
+                told["dns"] = json!([]);
+            }
+            told["problems"] = json!(look.problems);
+        }
         told["rehearsal"] = json!(self.rehearsal.as_ref().and_then(Rehearsal::doing));
         told["drops"] =
             snapshot.drops.iter().map(|&(name, n)| (name.to_owned(), json!(n))).collect();

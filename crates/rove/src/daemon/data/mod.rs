@@ -72,6 +72,8 @@ pub enum Order {
     Accept(Listener),
     /// One more place where streams come in.
     AcceptAlso(ListeningSocket),
+    /// The interface was deleted and made again: this is the new one.
+    Device(Tun),
     /// A snapshot of some sessions, all of them if none are named.
     Status {
         /// Whose.
@@ -237,6 +239,8 @@ struct Data {
     out: Outbox,
     tun: Tun,
     tun_ready: bool,
+    /// The interface was deleted; until another comes, what is for it is thrown away.
+    tun_lost: bool,
     /// The socket from which was received last: the next turn goes on with those after it, however
     /// many are ready.
     received: Option<SocketId>,
@@ -258,15 +262,14 @@ impl Data {
         let node = Node::new(now, config, Box::new(SystemRng), FIRST_SOCKET_OF_CORE);
         let registry = poll.registry().try_clone().context("cannot share an epoll")?;
         let sockets = Sockets::new(registry, mark);
-        let source = &mut mio::unix::SourceFd(&std::os::fd::AsRawFd::as_raw_fd(&tun));
-        let watched = poll.registry().register(source, TUN, mio::Interest::READABLE);
-        watched.context("cannot watch the TUN")?;
+        watch_device(&poll, &tun)?;
         Ok(Self {
             clock,
             node,
             out: Outbox::new(),
             tun,
             tun_ready: true,
+            tun_lost: false,
             received: None,
             orders_wait: false,
             tun_refused: 0,
@@ -281,6 +284,12 @@ impl Data {
     fn now(&self) -> Instant {
         Instant::from_nanos(self.clock.now())
     }
+}
+
+fn watch_device(poll: &Poll, tun: &Tun) -> Result<()> {
+    let source = &mut mio::unix::SourceFd(&std::os::fd::AsRawFd::as_raw_fd(tun));
+    let watched = poll.registry().register(source, TUN, mio::Interest::READABLE);
+    watched.context("cannot watch the TUN")
 }
 
 /// The operating system's randomness, for the core.

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use mio::Events;
+use rove_os::error::Error;
 use rove_os::links::Link;
-use rove_os::tun::{Read, Segment};
+use rove_os::tun::{Read, Segment, Tun};
 use rove_os::udp::{ReceiveBuffer, Received};
 use rove_proto::id::{LinkId, SocketId, Transport};
 use rove_proto::node::{self, Command, Event, Meta, PeerStatus};
@@ -56,7 +57,9 @@ impl Data {
 
     fn wait(&mut self, events: &mut Events) -> Result<()> {
         let now = self.clock.now();
-        let busy = self.tun_ready || self.orders_wait || self.sockets.is_any_ready(now);
+        let busy = (self.tun_ready && !self.tun_lost)
+            || self.orders_wait
+            || self.sockets.is_any_ready(now);
         let timeout = if busy { Duration::ZERO } else { self.patience() };
         match self.poll.poll(events, Some(timeout)) {
             Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
@@ -117,6 +120,7 @@ impl Data {
                         tracing::error!(%error, "cannot watch another port for streams");
                     }
                 }
+                Ok(Order::Device(tun)) => self.replace_device(tun),
                 Ok(Order::Status { peers, reply }) => {
                     // An asker that gave up waiting is no loss.
                     let _ = reply.try_send(self.snapshot(peers));
@@ -133,6 +137,24 @@ impl Data {
         }
         self.orders_wait = true;
         Next::Turn
+    }
+
+    /// The old interface is closed, which also ends its being watched.
+    fn replace_device(&mut self, tun: Tun) {
+        match super::watch_device(&self.poll, &tun) {
+            Ok(()) => {
+                self.tun = tun;
+                (self.tun_ready, self.tun_lost) = (true, false);
+            }
+            Err(error) => tracing::error!("the new interface is not used: {error:#}"),
+        }
+    }
+
+    /// Somebody deleted the interface. The sessions go on, and what is for it is lost until the
+    /// control thread has made another.
+    fn lose_device(&mut self) {
+        (self.tun_ready, self.tun_lost) = (false, true);
+        tracing::debug!("the tunnel's interface is gone");
     }
 
     fn snapshot(&self, peers: Option<Vec<rove_proto::id::PeerKey>>) -> Snapshot {
@@ -184,7 +206,7 @@ impl Data {
     }
 
     fn read_tun(&mut self) -> Result<()> {
-        if !self.tun_ready {
+        if !self.tun_ready || self.tun_lost {
             return Ok(());
         }
         for _ in 0..READS_MAX {
@@ -193,10 +215,18 @@ impl Data {
             let read = tun.read(|Segment { header, payload, .. }, home| {
                 let home = home.map(|home| Home { buffer: home.buffer, at: home.at });
                 node.handle_tun(now, InnerPacket { head: header, tail: payload, home }, out);
-            })?;
-            if read == Read::Empty {
-                self.tun_ready = false;
-                return Ok(());
+            });
+            match read {
+                Ok(Read::Packets(_) | Read::Malformed) => {}
+                Ok(Read::Empty) => {
+                    self.tun_ready = false;
+                    return Ok(());
+                }
+                Err(Error::NoInterface { .. }) => {
+                    self.lose_device();
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
             }
             if self.out.is_full() {
                 self.flush()?;
@@ -255,14 +285,24 @@ impl Data {
             for (run, contents) in self.out.runs() {
                 self.sockets.send(run.route, run.segment, contents);
             }
-            let written = self.tun.write(self.out.inner())?;
-            self.tun_refused += written.refused as u64;
+            self.write_tun();
             self.out.clear();
         }
         for socket in closing {
             self.sockets.close(socket);
         }
         Ok(())
+    }
+
+    fn write_tun(&mut self) {
+        if self.tun_lost {
+            self.tun_refused += self.out.inner().count() as u64;
+            return;
+        }
+        match self.tun.write(self.out.inner()) {
+            Ok(written) => self.tun_refused += written.refused as u64,
+            Err(_) => self.lose_device(),
+        }
     }
 
     /// Keeps an event until the control thread has room. When there is none here either, the first

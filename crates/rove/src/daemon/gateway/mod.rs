@@ -13,7 +13,7 @@ mod listening;
 mod moves;
 mod sessions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
@@ -22,7 +22,8 @@ use anyhow::{Context, Result};
 use ipnet::IpNet;
 use rove_os::links::Link;
 use rove_os::lock::Lock;
-use rove_os::plan::{Applier, Firewall, MARK, Places, Plan};
+use rove_os::plan::{Applier, Firewall, MARK, Part, Places, Plan};
+use rove_os::watch::Change;
 use rove_proto::error::CloseCode;
 use rove_proto::id::PeerKey;
 use rove_proto::node::{Command, Event};
@@ -30,6 +31,7 @@ use serde_json::{Value, json};
 
 use super::data::{Handle, News, Order, Setup};
 use super::flows::Whose;
+use super::host::{self, Device, Host};
 use super::message::{MESSAGES_MAX, Message};
 use super::owed::Owed;
 use super::resolve::Resolver;
@@ -63,7 +65,8 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     let gateway = Gateway::open_to_run(home)?;
     log::start(gateway.config.log, format);
     let own = gateway.lease()?;
-    let mut applier = Applier::open(Places::usual(&state))?;
+    let places = Places::usual(&state);
+    let mut applier = Applier::open(places.clone())?;
     let mut present = rove_os::links::snapshot()?;
     // Under another name this gateway's own interface would be in its own way.
     present.retain(|link| !applier.holds(&link.name));
@@ -95,12 +98,14 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     let setup = Setup { config, tun, mark: Some(MARK) };
     let data = Handle::start(setup, inbox.clone(), Message::News)?;
     let mut links = links::watch(inbox.clone())?;
+    host::watch(inbox.clone(), places.resolv_conf.clone())?;
     Hop::leave_out(hop.as_ref(), &mut links);
     let mut daemon = Daemon {
         gateway,
         own,
         links,
         applier,
+        host: Host::default(),
         plan,
         data,
         listening,
@@ -148,6 +153,8 @@ struct Daemon {
     /// As they are, less the addresses that they have from a hop.
     links: Vec<Link>,
     applier: Applier,
+    /// What is known of the host around the tunnel.
+    host: Host,
     /// As it was applied last.
     plan: Plan,
     data: Handle,
@@ -201,6 +208,7 @@ impl Daemon {
                     return Err(anyhow::anyhow!(why)).context("the data thread has ended");
                 }
                 Ok(Message::Links(links)) => self.relink(links),
+                Ok(Message::Host(changes)) => self.keep_host(&changes),
                 Ok(Message::Signal(Signal::End)) => {
                     self.owed.wind_up(self.gateway.config.persistence.rules(), &self.data);
                 }
@@ -260,6 +268,7 @@ impl Daemon {
 
     fn carry_out(&mut self, request: Request) -> Result<Value> {
         let live = matches!(request, Request::Status | Request::Peers);
+        let is_status = request == Request::Status;
         let replan = matches!(request, Request::Revoke { .. });
         if request == Request::Reload {
             return self.reload();
@@ -291,7 +300,19 @@ impl Daemon {
         if live && let Some(snapshot) = self.data.status(None) {
             self.add_sessions(&mut reply, &snapshot);
         }
+        if is_status {
+            self.add_host(&mut reply);
+        }
         Ok(reply)
+    }
+
+    /// Adds what the host is like now.
+    fn add_host(&mut self, reply: &mut Value) {
+        let device = self.gateway.config.interface.as_str();
+        let look = self.host.look(&mut self.applier, device, Vec::new());
+        reply["nat"] = json!(self.gateway.config.nat && look.is_whole(Part::Filter));
+        reply["forwarding"] = json!(look.is_whole(Part::Setting));
+        reply["problems"] = json!(look.problems);
     }
 
     /// Every flow names its peer.
@@ -365,7 +386,7 @@ impl Daemon {
         Hop::leave_out(self.hop.as_ref(), &mut links);
         if links == self.links {
             // It was this gateway's own hop, or somebody took that back.
-            return self.reassert();
+            return self.keep_host(&BTreeSet::new());
         }
         self.links = links;
         self.data.command(Command::SetLocals(self.locals()));
@@ -375,13 +396,23 @@ impl Daemon {
             self.permit(peer.key.into());
         }
         if self.replan() == Replanned::Same {
-            self.reassert();
+            self.keep_host(&BTreeSet::new());
         }
     }
 
-    fn reassert(&mut self) {
-        if let Err(error) = self.applier.reassert() {
-            tracing::error!(%error, "the tunnel's addresses or routes could not be put back");
+    /// Puts back what others took away, a deleted interface included.
+    fn keep_host(&mut self, changes: &BTreeSet<Change>) {
+        if self.host.keep(&mut self.applier, changes) == Device::Kept {
+            return;
+        }
+        match self.applier.open_device(&self.plan) {
+            Ok(tun) => {
+                tracing::warn!("the tunnel's interface was deleted; it is made again");
+                self.data.order(Order::Device(tun));
+                self.applier.device_is_new(self.gateway.config.interface.as_str());
+                self.host.keep(&mut self.applier, &BTreeSet::new());
+            }
+            Err(error) => tracing::error!("the tunnel's interface is gone: {error}"),
         }
     }
 

@@ -1,0 +1,77 @@
+//! How each change of a plan is made and taken back.
+//!
+//! One arm for each kind of item and no decision: what is to be changed when is the applier's.
+
+use super::{
+    Places,
+    item::Item,
+    journal::{Before, Entry},
+    routing, sysctl,
+};
+use crate::{dns, error::Error, mptcp::PathManager, netlink::Netlink, nft};
+
+/// Makes the change.
+pub(super) fn install(netlink: &mut Netlink, entry: &Entry, places: &Places) -> Result<(), Error> {
+    match &entry.item {
+        Item::KillSwitch(opening) => nft::install_kill_switch(opening),
+        Item::Device { name, mtu, persistent: _ } => routing::set_up(netlink, name, *mtu),
+        Item::Sysctl { key, value } => sysctl::write(key, value),
+        Item::Address { device, net } => routing::add_address(netlink, device, *net),
+        Item::Route { net, target } => routing::add_route(netlink, *net, target),
+        Item::MptcpLimit(which, limit) => {
+            with_subflows(|manager| manager.set_limit(*which, *limit))
+        }
+        // A link that has gone since comes with the next plan, or not at all.
+        Item::Subflow(endpoint) => match routing::index_of(&endpoint.link) {
+            Ok(index) => with_subflows(|manager| manager.add(endpoint, index)),
+            Err(Error::NoInterface { .. }) => Ok(()),
+            Err(error) => Err(error),
+        },
+        Item::Gateway(gate) => nft::install_gateway(gate),
+        Item::Rule { v6, kind } => routing::add_rule(netlink, *v6, *kind),
+        Item::Dns { device, dns } => match &entry.before {
+            Before::Dns(saved) => dns::install(device, dns, saved, places),
+            Before::Nothing | Before::Sysctl(_) | Before::Limit(_) => Ok(()),
+        },
+    }
+}
+
+/// What is asked of MPTCP's path manager; `None` where the kernel has none.
+pub(super) fn with_manager<T>(
+    ask: impl FnOnce(&mut PathManager) -> Result<T, Error>,
+) -> Result<Option<T>, Error> {
+    PathManager::open()?.as_mut().map(ask).transpose()
+}
+
+fn with_subflows(ask: impl FnOnce(&mut PathManager) -> Result<(), Error>) -> Result<(), Error> {
+    with_manager(ask).map(|_| ())
+}
+
+/// Takes it back: nothing that somebody else has changed since.
+pub(super) fn remove(netlink: &mut Netlink, entry: &Entry, places: &Places) -> Result<(), Error> {
+    match (&entry.item, &entry.before) {
+        (Item::KillSwitch(_), _) => nft::remove_kill_switch(),
+        (Item::Device { name, persistent: true, .. }, _) => routing::remove_device(netlink, name),
+        // It goes with the process that holds it.
+        (Item::Device { .. }, _) => Ok(()),
+        (Item::Sysctl { key, value }, Before::Sysctl(before)) => {
+            // Restored only where nobody else has set it since.
+            match sysctl::read(key) {
+                Ok(now) if now == *value => sysctl::write(key, before),
+                Ok(_) | Err(_) => Ok(()),
+            }
+        }
+        (Item::Address { device, net }, _) => routing::remove_address(netlink, device, *net),
+        (Item::Route { net, .. }, _) => routing::remove_route(netlink, *net),
+        (Item::Subflow(endpoint), _) => with_subflows(|manager| manager.remove(endpoint.address)),
+        // Restored only where nobody else has set it since.
+        (Item::MptcpLimit(which, limit), Before::Limit(before)) => with_subflows(|manager| {
+            let is_ours = manager.limit(*which)? == *limit;
+            if is_ours { manager.set_limit(*which, *before) } else { Ok(()) }
+        }),
+        (Item::Gateway(_), _) => nft::remove_gateway(),
+        (Item::Rule { v6, kind }, _) => routing::remove_rule(netlink, *v6, *kind),
+        (Item::Dns { device, .. }, Before::Dns(saved)) => dns::remove(device, saved, places),
+        (Item::Sysctl { .. } | Item::MptcpLimit(..) | Item::Dns { .. }, _) => Ok(()),
+    }
+}

@@ -1,0 +1,194 @@
+//! What other programs have set up that keeps a plan from working, though all of it is in place.
+//!
+//! Nothing here is changed: a rule or a filter that somebody else made is theirs to keep or to
+//! remove. Limits: of packet filters only nftables is seen, which iptables-nft is too; a chain that
+//! drops by default counts as an obstacle unless its table names the tunnel's interface.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde_json::Value;
+
+use super::{
+    FILTER_TABLE_PREFIX,
+    item::{Item, Target},
+    present::{ForeignRule, Present, way_out},
+};
+use crate::{error::Error, links, netlink::Netlink, nft};
+
+/// Addresses of documentation (RFC 5737, RFC 3849) that stand for the whole Internet: nobody has a
+/// route of their own to them.
+const ANY_V4: [u8; 4] = [203, 0, 113, 1];
+const ANY_V6: [u16; 8] = [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1];
+
+/// Something of another program that is in the way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Obstacle {
+    /// Packets for networks of the tunnel would leave by another link.
+    Bypass {
+        /// The networks, of one family.
+        to: Vec<IpNet>,
+        /// The link's name.
+        link: String,
+        /// Other programs' rules of that family that come before the tunnel's.
+        rules: Vec<ForeignRule>,
+    },
+    /// A packet filter drops forwarded packets by default, and does not know the tunnel.
+    Forward {
+        /// Its family, table and chain: `ip filter FORWARD`.
+        chain: String,
+    },
+}
+
+/// What keeps `items`, which are in place, from working.
+pub(super) fn of(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
+    let mut found = bypasses(items)?;
+    let forwards = items
+        .iter()
+        .any(|item| matches!(item, Item::Sysctl { key, .. } if key.ends_with("/forwarding")));
+    let device = items.iter().find(|item| matches!(item, Item::Device { .. }));
+    if let Some(device) = device.and_then(|item| item.device()).filter(|_| forwards) {
+        match nft::ruleset() {
+            // Without nft there is no filter of nftables to be in the way.
+            Err(Error::NftMissing { .. }) => {}
+            ruleset => found.extend(drops_forwarded(&ruleset?, device)),
+        }
+    }
+    Ok(found)
+}
+
+/// Which networks of the tunnel would leave by another link than the tunnel's.
+fn bypasses(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
+    let present = Present::read(items.iter().copied())?;
+    let links = links::snapshot()?;
+    let mut netlink = Netlink::open()?;
+    let mut found = Vec::new();
+    for item in items {
+        let Item::Route { net, target: Target::Device(device) } = item else { continue };
+        let address = representative(net);
+        if items.iter().any(|item| is_exception(item, address)) {
+            continue;
+        }
+        let way = way_out(&mut netlink, address);
+        let way = way.map_err(|error| Error::os(format!("ask for the route to {net}"), error))?;
+        let link = way.and_then(|index| links.iter().find(|link| link.index == index));
+        if let Some(link) = link.filter(|link| link.name != *device) {
+            let rules = present.rules_before(net.addr().is_ipv6());
+            let same = found.iter_mut().find_map(|known| match known {
+                Obstacle::Bypass { to, link: by, rules: of }
+                    if *by == link.name && *of == rules =>
+                {
+                    Some(to)
+                }
+                Obstacle::Bypass { .. } | Obstacle::Forward { .. } => None,
+            });
+            match same {
+                Some(to) => to.push(*net),
+                None => {
+                    let link = link.name.clone();
+                    found.push(Obstacle::Bypass { to: vec![*net], link, rules });
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// An address that stands for a network.
+fn representative(net: &IpNet) -> IpAddr {
+    match (net, net.prefix_len()) {
+        (IpNet::V4(_), 0) => ANY_V4.into(),
+        (IpNet::V6(_), 0) => ANY_V6.into(),
+        _ => net.hosts().next().unwrap_or(net.addr()),
+    }
+}
+
+/// Whether the plan itself sends the address past the tunnel.
+fn is_exception(item: &Item, address: IpAddr) -> bool {
+    matches!(item, Item::Route { net, target: Target::Throw } if net.contains(&address))
+}
+
+/// Chains of others that drop what a gateway forwards between `device` and the rest.
+fn drops_forwarded(ruleset: &Value, device: &str) -> Vec<Obstacle> {
+    let entries = ruleset.get("nftables").and_then(Value::as_array).map(Vec::as_slice);
+    let entries = entries.unwrap_or_default();
+    let text = |value: &Value, key: &str| {
+        value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let place = |value: &Value| (text(value, "family"), text(value, "table"));
+    let knows_device = |table: &(String, String)| {
+        let rules = entries.iter().filter_map(|entry| entry.get("rule"));
+        let mut of_table = rules.filter(|rule| place(rule) == *table);
+        of_table.any(|rule| mentions(rule, device))
+    };
+    let chains = entries.iter().filter_map(|entry| entry.get("chain"));
+    let dropping = chains.filter(|chain| {
+        text(chain, "type") == "filter"
+            && text(chain, "hook") == "forward"
+            && text(chain, "policy") == "drop"
+            && matches!(&*text(chain, "family"), "ip" | "ip6" | "inet")
+            && !text(chain, "table").starts_with(FILTER_TABLE_PREFIX)
+            && !knows_device(&place(chain))
+    });
+    let named = dropping.map(|chain| {
+        let (family, table) = place(chain);
+        Obstacle::Forward { chain: format!("{family} {table} {}", text(chain, "name")) }
+    });
+    named.collect()
+}
+
+fn mentions(value: &Value, word: &str) -> bool {
+    match value {
+        Value::String(text) => text == word,
+        Value::Array(values) => values.iter().any(|value| mentions(value, word)),
+        Value::Object(fields) => fields.values().any(|value| mentions(value, word)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn chain(table: &str, name: &str, policy: &str) -> Value {
+        json!({ "chain": {
+            "family": "ip", "table": table, "name": name, "type": "filter", "hook": "forward",
+            "prio": 0, "policy": policy,
+        } })
+    }
+
+    fn rule(table: &str, device: &str) -> Value {
+        let device =
+            json!({ "match": { "left": { "meta": { "key": "iifname" } }, "right": device } });
+        json!({ "rule": { "family": "ip", "table": table, "chain": "FORWARD", "expr": [device] } })
+    }
+
+    #[test]
+    fn only_a_foreign_chain_that_drops_and_does_not_know_the_tunnel_is_in_the_way() {
+        let found = |entries: &[Value]| drops_forwarded(&json!({ "nftables": entries }), "rove0");
+        let docker = chain("filter", "FORWARD", "drop");
+        assert_eq!(
+            found(&[docker.clone(), rule("filter", "docker0"), rule("other", "rove0")]),
+            [Obstacle::Forward { chain: "ip filter FORWARD".to_owned() }]
+        );
+        assert_eq!(found(&[docker, rule("filter", "rove0")]), []);
+        assert_eq!(found(&[chain("filter", "FORWARD", "accept")]), []);
+        assert_eq!(found(&[chain("rove_gateway", "forward", "drop")]), []);
+        assert_eq!(drops_forwarded(&json!({ "nftables": "?" }), "rove0"), []);
+    }
+
+    #[test]
+    fn a_network_is_tried_by_an_address_of_its_own() {
+        for (net, address) in [
+            ("0.0.0.0/0", "203.0.113.1"),
+            ("::/0", "2001:db8::1"),
+            ("10.0.0.0/8", "10.0.0.1"),
+            ("192.0.2.7/32", "192.0.2.7"),
+        ] {
+            let net: IpNet = net.parse().unwrap();
+            assert_eq!(representative(&net), address.parse::<IpAddr>().unwrap());
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What the kernel has now of what plans set up: read, compared, never changed.
+//!
+//! An item is in place when the kernel's entry has everything that Rove's request for it has; what
+//! the kernel adds by itself does not matter. It refuses to know what to do about a difference.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the kernel's lists of attributes and messages are open, and mostly not our business"
+)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::IpAddr,
+};
+
+use ipnet::IpNet;
+use netlink_packet_route::{
+    RouteNetlinkMessage,
+    address::{AddressAttribute, AddressMessage},
+    link::{LinkAttribute, LinkFlags, LinkMessage},
+    route::{RouteAddress, RouteAttribute, RouteMessage, RouteType},
+    rule::{RuleAttribute, RuleMessage},
+};
+
+use super::{TABLE, item::Item, routing, sysctl};
+use crate::{error::Error, netlink::Netlink};
+
+/// How an item stands.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Standing {
+    /// As planned.
+    InPlace,
+    /// Not there.
+    Missing,
+    /// There, and not as planned.
+    Changed,
+}
+
+/// The kernel's side of links, addresses, routes and rules.
+pub(super) struct Present {
+    devices: BTreeMap<String, Device>,
+    routes: BTreeMap<IpNet, Vec<RouteMessage>>,
+    rules: Vec<RuleMessage>,
+}
+
+struct Device {
+    up: bool,
+    mtu: u32,
+    addresses: BTreeSet<IpNet>,
+}
+
+impl Present {
+    /// Reads what concerns `items`: of routes Rove's table alone, of links those that are named.
+    pub(super) fn read<'a>(items: impl Iterator<Item = &'a Item>) -> Result<Self, Error> {
+        let mut netlink = Netlink::open()?;
+        netlink.dump_strictly();
+        let failed = |error| Error::os("read the kernel's routes, rules and addresses", error);
+        let names: BTreeSet<&str> = items.filter_map(Item::device).collect();
+        let mut devices = BTreeMap::new();
+        for name in names {
+            if let Some(device) = device(&mut netlink, name).map_err(failed)? {
+                devices.insert(name.to_owned(), device);
+            }
+        }
+        let mut routes: BTreeMap<IpNet, Vec<RouteMessage>> = BTreeMap::new();
+        let mut rules = Vec::new();
+        for v6 in [false, true] {
+            for route in unless_unknown(table(&mut netlink, v6)).map_err(failed)? {
+                if let Some(net) = destination(&route, v6) {
+                    routes.entry(net).or_default().push(route);
+                }
+            }
+            rules.extend(unless_unknown(self::rules(&mut netlink, v6)).map_err(failed)?);
+        }
+        Ok(Self { devices, routes, rules })
+    }
+
+    /// How an item of routing stands; other items are in place as far as this knows.
+    pub(super) fn standing(&self, item: &Item) -> Standing {
+        match item {
+            Item::Device { name, mtu, .. } => match self.devices.get(name) {
+                None => Standing::Missing,
+                Some(device) if device.up && device.mtu == *mtu => Standing::InPlace,
+                Some(_) => Standing::Changed,
+            },
+            Item::Address { device, net } => {
+                let device = self.devices.get(device);
+                present(device.is_some_and(|device| device.addresses.contains(net)))
+            }
+            Item::Route { net, target } => {
+                let Ok(wanted) = routing::route_to(*net, target) else { return Standing::Missing };
+                match self.routes.get(&net.trunc()) {
+                    None => Standing::Missing,
+                    Some(there) if there.iter().any(|one| has_route(one, &wanted)) => {
+                        Standing::InPlace
+                    }
+                    Some(_) => Standing::Changed,
+                }
+            }
+            Item::Rule { v6, kind } => {
+                let wanted = routing::rule(*v6, *kind);
+                present(self.rules.iter().any(|one| has_rule(one, &wanted)))
+            }
+            Item::KillSwitch(_)
+            | Item::Gateway(_)
+            | Item::MptcpLimit(..)
+            | Item::Subflow(_)
+            | Item::Dns { .. } => Standing::InPlace,
+            Item::Sysctl { key, value } => match sysctl::read(key) {
+                Ok(now) if now == *value => Standing::InPlace,
+                Ok(_) => Standing::Changed,
+                // The setting of a link that has gone went with it.
+                Err(_) => Standing::InPlace,
+            },
+        }
+    }
+
+    /// Rules of other programs that come before Rove's, of one family.
+    pub(super) fn rules_before(&self, v6: bool) -> Vec<ForeignRule> {
+        let of_family = self.rules.iter().filter(|rule| rule.header.family == routing::family(v6));
+        let foreign = of_family.filter_map(|rule| {
+            let (mut priority, mut table) = (0, u32::from(rule.header.table));
+            for attribute in &rule.attributes {
+                match attribute {
+                    RuleAttribute::Priority(value) => priority = *value,
+                    RuleAttribute::Table(value) => table = *value,
+                    _ => {}
+                }
+            }
+            // The first is the kernel's own, for addresses of this host.
+            let is_before = priority > 0 && priority <= super::RULE_PRIORITY_TUNNEL;
+            (is_before && !rule.attributes.contains(&routing::originator()))
+                .then_some(ForeignRule { priority, table })
+        });
+        foreign.collect()
+    }
+}
+
+/// A routing rule of another program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ForeignRule {
+    /// Its priority; the smallest is asked first.
+    pub priority: u32,
+    /// The table that it leads to.
+    pub table: u32,
+}
+
+/// By which link the kernel would send an unmarked packet to `address`; `None` if by none.
+pub(super) fn way_out(netlink: &mut Netlink, address: IpAddr) -> io::Result<Option<u32>> {
+    let mut message = RouteMessage::default();
+    message.header.address_family = routing::family(address.is_ipv6());
+    message.header.destination_prefix_length = if address.is_ipv6() { 128 } else { 32 };
+    message.attributes.push(RouteAttribute::Destination(address.into()));
+    let asked = netlink.get(RouteNetlinkMessage::GetRoute(message), |entry| match entry {
+        RouteNetlinkMessage::NewRoute(route) if route.header.kind == RouteType::Unicast => {
+            route.attributes.iter().find_map(|attribute| match attribute {
+                RouteAttribute::Oif(index) => Some(*index),
+                _ => None,
+            })
+        }
+        _ => None,
+    });
+    match asked {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NetworkUnreachable
+                    | io::ErrorKind::HostUnreachable
+                    | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            Ok(None)
+        }
+        asked => asked,
+    }
+}
+
+const fn present(is_there: bool) -> Standing {
+    if is_there { Standing::InPlace } else { Standing::Missing }
+}
+
+/// A kernel without IPv6, or without a table of ours, has nothing of it.
+pub(super) fn unless_unknown<T>(result: io::Result<Vec<T>>) -> io::Result<Vec<T>> {
+    match result {
+        Err(error)
+            if matches!(
+                error.raw_os_error(),
+                Some(libc::ENOENT | libc::EAFNOSUPPORT | libc::EOPNOTSUPP)
+            ) =>
+        {
+            Ok(Vec::new())
+        }
+        result => result,
+    }
+}
+
+fn device(netlink: &mut Netlink, name: &str) -> io::Result<Option<Device>> {
+    let mut message = LinkMessage::default();
+    message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+    let read = |entry| match entry {
+        RouteNetlinkMessage::NewLink(message) => Some(message),
+        _ => None,
+    };
+    let link = match netlink.get(RouteNetlinkMessage::GetLink(message), read) {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(None),
+        link => link?,
+    };
+    let Some(link) = link else { return Ok(None) };
+    let index = link.header.index;
+    let mtu = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Mtu(mtu) => Some(*mtu),
+        _ => None,
+    });
+    let mut every = AddressMessage::default();
+    every.header.index = index;
+    let addresses = netlink.dump(&RouteNetlinkMessage::GetAddress(every), |entry| match entry {
+        RouteNetlinkMessage::NewAddress(message) if message.header.index == index => {
+            address(&message)
+        }
+        _ => None,
+    })?;
+    Ok(Some(Device {
+        up: link.header.flags.contains(LinkFlags::Up),
+        mtu: mtu.unwrap_or(0),
+        addresses: addresses.into_iter().collect(),
+    }))
+}
+
+fn address(message: &AddressMessage) -> Option<IpNet> {
+    let find = |wanted: fn(&AddressAttribute) -> Option<IpAddr>| {
+        message.attributes.iter().find_map(wanted)
+    };
+    let local = find(|attribute| match attribute {
+        AddressAttribute::Local(ip) => Some(*ip),
+        _ => None,
+    });
+    let address = find(|attribute| match attribute {
+        AddressAttribute::Address(ip) => Some(*ip),
+        _ => None,
+    });
+    IpNet::new(local.or(address)?, message.header.prefix_len).ok()
+}
+
+pub(super) fn table(netlink: &mut Netlink, v6: bool) -> io::Result<Vec<RouteMessage>> {
+    let mut message = RouteMessage::default();
+    message.header.address_family = routing::family(v6);
+    message.attributes.push(RouteAttribute::Table(TABLE));
+    netlink.dump(&RouteNetlinkMessage::GetRoute(message), |entry| match entry {
+        RouteNetlinkMessage::NewRoute(route)
+            if route.attributes.contains(&RouteAttribute::Table(TABLE)) =>
+        {
+            Some(route)
+        }
+        _ => None,
+    })
+}
+
+pub(super) fn rules(netlink: &mut Netlink, v6: bool) -> io::Result<Vec<RuleMessage>> {
+    let mut message = RuleMessage::default();
+    message.header.family = routing::family(v6);
+    netlink.dump(&RouteNetlinkMessage::GetRule(message), |entry| match entry {
+        RouteNetlinkMessage::NewRule(rule) => Some(rule),
+        _ => None,
+    })
+}
+
+fn destination(route: &RouteMessage, v6: bool) -> Option<IpNet> {
+    let given = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(RouteAddress::Inet(ip)) => Some((*ip).into()),
+        RouteAttribute::Destination(RouteAddress::Inet6(ip)) => Some((*ip).into()),
+        _ => None,
+    });
+    let any = if v6 { [0u16; 8].into() } else { [0u8; 4].into() };
+    IpNet::new(given.unwrap_or(any), route.header.destination_prefix_length).ok()
+}
+
+fn has_route(there: &RouteMessage, wanted: &RouteMessage) -> bool {
+    there.header.kind == wanted.header.kind
+        && wanted.attributes.iter().all(|attribute| there.attributes.contains(attribute))
+}
+
+fn has_rule(there: &RuleMessage, wanted: &RuleMessage) -> bool {
+    (there.header.family, there.header.action, there.header.flags)
+        == (wanted.header.family, wanted.header.action, wanted.header.flags)
+        && wanted.attributes.iter().all(|attribute| there.attributes.contains(attribute))
+}

@@ -1,0 +1,32 @@
+//! Taking back what the kernel itself says is Rove's, when no journal can be trusted.
+//!
+//! Routes and rules carry Rove's table and originator, filters its names. Kernel settings and the
+//! resolver's file carry no such mark: they stay as they are.
+
+use netlink_packet_route::RouteNetlinkMessage;
+
+use super::{present, routing};
+use crate::{error::Error, netlink::Netlink};
+
+/// Removes every route of Rove's table and every rule of its making.
+pub(super) fn routing(netlink: &mut Netlink) -> Result<(), Error> {
+    netlink.dump_strictly();
+    let failed = |error| Error::os("remove routes and rules that an earlier process left", error);
+    for v6 in [false, true] {
+        for rule in present::unless_unknown(present::rules(netlink, v6)).map_err(failed)? {
+            if rule.attributes.contains(&routing::originator()) {
+                netlink
+                    .change(RouteNetlinkMessage::DelRule(rule), 0)
+                    .or_else(routing::unless_absent)
+                    .map_err(failed)?;
+            }
+        }
+        for route in present::unless_unknown(present::table(netlink, v6)).map_err(failed)? {
+            netlink
+                .change(RouteNetlinkMessage::DelRoute(route), 0)
+                .or_else(routing::unless_absent)
+                .map_err(failed)?;
+        }
+    }
+    Ok(())
+}

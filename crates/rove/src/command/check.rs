@@ -1,0 +1,266 @@
+//! `rove check` and `rove gateway check`: what a person would look at when something does not work,
+//! one line each.
+//!
+//! The running node says what it sees of itself and its host; this process tries the rest as any
+//! program of this host would: a name, a large packet, an endpoint. It changes nothing. Limits:
+//! whether a gateway is reached from outside can only be told from outside.
+
+use std::fs;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Result, anyhow, bail};
+use rove_os::names;
+use serde_json::{Value, json};
+
+use super::output::{self, field};
+use crate::cli::OutputArgs;
+use crate::config::GatewayConfig;
+use crate::control::{self, AskError, Request};
+use crate::daemon;
+use crate::home::{Home, Role};
+use crate::values::{Endpoint, Host};
+
+/// How long an answer may take that comes from the other end of the tunnel.
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// A name that exists for this (RFC 2606): no answer about it tells anybody anything.
+const ASKED_NAME: &str = "example.com";
+/// Where name servers answer (RFC 1035 section 4.2).
+const DNS_PORT: u16 = 53;
+/// A clock that is behind a file of its own by more is wrong.
+const CLOCK_SLACK: Duration = Duration::from_secs(120);
+
+/// What one check found.
+enum Found {
+    Good(String),
+    /// What is wrong, with cause and cure.
+    Bad(String),
+    /// Why it could not be told.
+    Unknown(String),
+}
+
+/// The checks of one node, by name, in the order in which they depend on each other.
+type Checks = Vec<(&'static str, Found)>;
+
+/// `rove check`.
+pub(super) fn client(home: &Home, args: OutputArgs) -> Result<()> {
+    let status = ask(home, Role::Client, "not up: connect with `rove up`")?;
+    let mut checks = vec![("session", session(&status)), ("transport", transport(&status))];
+    checks.extend(host(&status, &CLIENT_PARTS));
+    checks.push(("names", servers(&addresses(&status, "dns"), "through the tunnel")));
+    checks.push(("mtu", mtu(&status)));
+    checks.push(("clock", clock(home, Role::Client)));
+    tell(checks, args)
+}
+
+/// `rove gateway check`.
+pub(super) fn gateway(home: &Home, args: OutputArgs) -> Result<()> {
+    let status = ask(home, Role::Gateway, "the gateway does not run: start it, then check again")?;
+    let config = GatewayConfig::load(&home.config(Role::Gateway))?;
+    let mut checks = host(&status, &GATEWAY_PARTS);
+    if !config.nat {
+        checks.retain(|(name, _)| *name != "nat");
+        checks.push(("nat", Found::Good("off: clients keep their inner addresses".to_owned())));
+    }
+    checks.push(("names", servers(&config.dns, "for clients")));
+    checks.extend(config.endpoints.iter().map(|endpoint| ("endpoint", reached_at(endpoint))));
+    checks.push(("clock", clock(home, Role::Gateway)));
+    tell(checks, args)
+}
+
+fn ask(home: &Home, role: Role, not_running: &'static str) -> Result<Value> {
+    control::ask(&home.socket(role)?, &Request::Status).map_err(|error| match error {
+        AskError::NotRunning => anyhow!(not_running),
+        error => error.into(),
+    })
+}
+
+/// Prints them; an error when something is wrong.
+fn tell(checks: Checks, args: OutputArgs) -> Result<()> {
+    let bad = checks.iter().filter(|(_, found)| matches!(found, Found::Bad(_))).count();
+    let count = checks.len();
+    if args.json {
+        let told = checks.iter().map(|(name, found)| {
+            let (state, says) = found.parts();
+            json!({ "check": name, "state": state, "says": says })
+        });
+        output::json(&Value::Array(told.collect()))?;
+    } else {
+        let mut text = String::new();
+        for (name, found) in &checks {
+            let (state, says) = found.parts();
+            text.push_str(&format!("{state:8}{name:13}{says}\n"));
+        }
+        output::print(&text)?;
+    }
+    if bad > 0 {
+        bail!("{bad} of {count} checks failed: each line above names the cause and the cure");
+    }
+    Ok(())
+}
+
+impl Found {
+    fn parts(&self) -> (&'static str, &str) {
+        match self {
+            Self::Good(says) => ("ok", says),
+            Self::Bad(says) => ("failed", says),
+            Self::Unknown(says) => ("unknown", says),
+        }
+    }
+}
+
+fn session(status: &Value) -> Found {
+    let doing = field(status, "doing").to_owned();
+    match status.get("carrying").and_then(Value::as_bool) {
+        Some(true) => Found::Good(doing),
+        Some(false) | None => Found::Bad(doing),
+    }
+}
+
+fn transport(status: &Value) -> Found {
+    match field(status, "transport") {
+        "udp" => Found::Good("udp".to_owned()),
+        "" => Found::Unknown("no path is in use".to_owned()),
+        other if field(status, "transport_wanted") != "auto" => Found::Good(other.to_owned()),
+        other => Found::Bad(format!(
+            "{other} stands in, since UDP gets no answer: this network blocks it. Cure: another \
+             network, or let its firewall pass UDP to the gateway"
+        )),
+    }
+}
+
+/// Parts of the host, by the check's name, with what is said when all is well.
+const CLIENT_PARTS: [(&str, &str, &str); 7] = [
+    ("interface", "interface", "up, with its addresses"),
+    ("routes", "routing", "in place"),
+    ("leaks", "leak", "no route leads past the tunnel"),
+    ("filters", "filter", "in place"),
+    ("kill switch", "kill-switch", "as wanted"),
+    ("settings", "setting", "in place"),
+    ("resolver", "dns", "as wanted"),
+];
+const GATEWAY_PARTS: [(&str, &str, &str); 6] = [
+    ("interface", "interface", "up, with its addresses"),
+    ("routes", "routing", "in place"),
+    ("nat", "filter", "in place"),
+    ("forwarding", "setting", "on"),
+    ("firewall", "firewall", "no other program's filter drops what is forwarded"),
+    ("others", "other", "nothing else is wrong"),
+];
+
+/// What the node says of its host, a line for each part, or one for each of its problems.
+fn host(status: &Value, parts: &[(&'static str, &str, &str)]) -> Checks {
+    let problems = status.get("problems").and_then(Value::as_array).map(Vec::as_slice);
+    let problems = problems.unwrap_or_default();
+    let mut checks = Checks::new();
+    for (name, part, good) in parts {
+        let of_part = problems.iter().filter(|problem| field(problem, "part") == *part);
+        let bad = of_part.map(|problem| (*name, Found::Bad(output::problem(problem))));
+        let before = checks.len();
+        checks.extend(bad);
+        if checks.len() == before {
+            checks.push((name, Found::Good((*good).to_owned())));
+        }
+    }
+    checks
+}
+
+fn addresses(status: &Value, name: &str) -> Vec<IpAddr> {
+    let listed = status.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    listed.iter().filter_map(|text| text.as_str()?.parse().ok()).collect()
+}
+
+/// Whether name servers answer.
+fn servers(servers: &[IpAddr], whom: &str) -> Found {
+    if servers.is_empty() {
+        return Found::Good(format!("no name server is set {whom}"));
+    }
+    let deaf: Vec<String> = servers
+        .iter()
+        .filter(|&&server| {
+            let asked =
+                names::resolve(ASKED_NAME, &[(server, DNS_PORT).into()], None, ANSWER_WITHIN);
+            matches!(asked, Err(rove_os::error::Error::NameUnanswered { .. }))
+        })
+        .map(IpAddr::to_string)
+        .collect();
+    let within = ANSWER_WITHIN.as_secs();
+    if deaf.is_empty() {
+        let all: Vec<String> = servers.iter().map(IpAddr::to_string).collect();
+        return Found::Good(format!("{} answered", all.join(", ")));
+    }
+    Found::Bad(format!(
+        "no answer from the name server {} within {within} s. Cure: name one that is reached from \
+         the gateway (`dns` in gateway.toml), or let its firewall answer",
+        deaf.join(", ")
+    ))
+}
+
+/// Whether the largest packet comes through and back.
+fn mtu(status: &Value) -> Found {
+    let gateways = addresses(status, "inner_gateway");
+    let mtu = status.get("mtu").and_then(Value::as_u64).and_then(|mtu| u16::try_from(mtu).ok());
+    let Some(mtu) = mtu.filter(|_| !gateways.is_empty()) else {
+        return Found::Unknown("there is no lease yet".to_owned());
+    };
+    for gateway in gateways {
+        match daemon::echo(gateway, mtu, ANSWER_WITHIN) {
+            Ok(true) => {}
+            Ok(false) => {
+                return Found::Bad(format!(
+                    "a packet of {mtu} bytes to {gateway} was not answered within {} s. Cure: let \
+                     the gateway's firewall answer pings from its tunnel; if small ones are \
+                     answered, tell `rove paths` to whoever can mend the path's MTU",
+                    ANSWER_WITHIN.as_secs()
+                ));
+            }
+            Err(error) => {
+                return Found::Unknown(format!("no ping can be sent ({error}): run as root"));
+            }
+        }
+    }
+    Found::Good(format!("packets of {mtu} bytes come through"))
+}
+
+/// Whether the clock is behind what this node wrote itself: then invites and signatures seem to be
+/// of the future, or never to expire.
+fn clock(home: &Home, role: Role) -> Found {
+    let files = fs::read_dir(home.state(role)).into_iter().flatten().flatten();
+    let written = files.filter_map(|file| file.metadata().ok()?.modified().ok()).max();
+    let Some(ahead) = written.and_then(|at| at.duration_since(SystemTime::now()).ok()) else {
+        return Found::Good("not behind the node's own files".to_owned());
+    };
+    if ahead <= CLOCK_SLACK {
+        return Found::Good("not behind the node's own files".to_owned());
+    }
+    Found::Bad(format!(
+        "this host's clock is {} s behind files that this node wrote. Cure: set the clock (NTP)",
+        ahead.as_secs()
+    ))
+}
+
+/// Whether an endpoint leads to this host, as far as it can be told from here.
+fn reached_at(endpoint: &Endpoint) -> Found {
+    let found: Vec<IpAddr> = match &endpoint.host {
+        Host::Address(address) => vec![*address],
+        Host::Name(name) => match (name.to_string(), endpoint.port).to_socket_addrs() {
+            Ok(addresses) => addresses.map(|address| address.ip()).collect(),
+            Err(error) => {
+                return Found::Bad(format!(
+                    "{endpoint}: the name does not resolve here ({error}). Cure: make its DNS \
+                     records, or this host's DNS work"
+                ));
+            }
+        },
+    };
+    let own = rove_os::links::snapshot().unwrap_or_default();
+    let own: Vec<IpAddr> =
+        own.iter().flat_map(|link| &link.addresses).map(|net| net.addr()).collect();
+    if found.iter().any(|address| own.contains(address)) {
+        return Found::Good(format!("{endpoint} is an address of this host"));
+    }
+    Found::Unknown(format!(
+        "{endpoint} is no address of this host: whatever is in front of it must forward UDP port {}",
+        endpoint.port
+    ))
+}
