@@ -381,7 +381,7 @@ fn what_a_client_cannot_use_is_named_with_the_cure() {
     let status = rove_in(dir, "status").ok();
     assert!(status.contains("left routes and rules: `rove up`, or `rove down`"), "{status}");
     assert!(!journal.exists() || fs::read(&journal).unwrap() == b"{", "status changes nothing");
-    assert_eq!(rove_in(dir, "down").ok(), "not up\n");
+    assert_eq!(rove_in(dir, "down").ok(), "down\n", "what it may have named is swept");
 }
 
 #[test]

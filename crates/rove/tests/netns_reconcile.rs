@@ -16,8 +16,10 @@ const WEB: &str = "198.51.100.80:80";
 /// In which everything is to be back.
 const BACK_WITHIN: Duration = Duration::from_secs(1);
 
-/// A gateway that translates addresses and names a name server.
+/// A gateway that translates addresses and names a name server, which clients write into an /etc of
+/// this test's own.
 fn init(lab: &Lab) {
+    own_etc();
     let line = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24,fd77::/64";
     lab.rove("gateway", &format!("{line} --dns 10.77.0.1")).ok();
 }
@@ -64,7 +66,6 @@ fn comes_back(lab: &Lab, host: &str, taken: &str, (command, word): (&str, &str))
 fn all_that_others_take_from_a_client_comes_back() {
     in_namespace("all_that_others_take_from_a_client_comes_back", || {
         need_program("packet filters", "nft");
-        own_etc();
         let lab = Lab::new("a client's host");
         init(&lab);
         let _gateway = lab.gateway();
@@ -163,6 +164,7 @@ fn all_that_others_take_from_a_gateway_comes_back() {
 fn another_programs_rule_before_ours_is_named() {
     in_namespace("another_programs_rule_before_ours_is_named", || {
         let lab = Lab::new("another's rule");
+        init(&lab);
         let _gateway = lab.gateway();
         let invite = lab.invite("laptop");
         lab.rove("client", &format!("up {invite}")).ok();
@@ -181,7 +183,6 @@ fn another_programs_rule_before_ours_is_named() {
 fn a_check_names_what_a_person_would_look_for() {
     in_namespace("a_check_names_what_a_person_would_look_for", || {
         need_program("packet filters", "nft");
-        own_etc();
         let lab = Lab::new("checks");
         init(&lab);
         let _gateway = lab.gateway();
@@ -222,6 +223,7 @@ fn a_lost_journal_leaves_a_way_out() {
     in_namespace("a_lost_journal_leaves_a_way_out", || {
         need_program("packet filters", "nft");
         let lab = Lab::new("a lost journal");
+        init(&lab);
         let gateway = lab.gateway();
         let invite = lab.invite("laptop");
         let state = lab.home("client").join("client.state");
