@@ -79,6 +79,11 @@ impl Gate {
         Verdict::Challenge
     }
 
+    /// Whether message A or B carries a valid cookie for `source`.
+    pub fn is_proven(&self, message: &[u8], source: SocketAddr) -> bool {
+        Parts::of(message).is_some_and(|parts| self.has_cookie(&parts, source))
+    }
+
     /// The cookie reply to a message that was challenged.
     ///
     /// # Errors

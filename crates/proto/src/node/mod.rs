@@ -11,8 +11,10 @@
 //! One node serves one thread. It finds a peer by session index for datagrams and by inner
 //! address for packets, and knows nothing of what happens inside a session.
 
+mod budget;
 mod command;
 mod flows;
+mod half_open;
 mod notices;
 mod respond;
 mod routes;

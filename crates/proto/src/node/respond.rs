@@ -1,14 +1,20 @@
-//! The answering end of handshakes: the gate, the table of halves that wait, the answer.
+//! The answering end of handshakes: the gate, the budgets, the answer.
 //!
 //! Message 1 is two datagrams. The first half is opened when it passes the gate and then waits two
 //! seconds for its second, in a table of fixed size. A peer that is not known but shows a token
 //! waits there too, for the shell to enrol it. Nothing of a session changes here: an answered
 //! handshake is a pending epoch, which replaces nothing until it is used.
+//!
+//! Under load a first half needs a cookie, and its source a budget, before it is opened. Known
+//! peers get their charge back. Unknown peers need both as soon as there are many of them, even
+//! when the processor is idle.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use super::Node;
+use super::budget::{Budgets, Regulars};
+use super::half_open::{HalfOpen, HalfOpenTable, Step};
 use crate::crypto::{
     Complete, ExchangeId, Gate, HeaderCipher, PendingA, Rng, Status, Verdict, Welcome,
 };
@@ -21,21 +27,19 @@ use crate::time::{Duration, Instant};
 use crate::wire::Kind;
 use crate::wire::handshake::{INDEX_COUNT, MessageA, MessageB};
 
-/// First halves that may wait at once.
-const WAITING_MAX: usize = 256;
-/// Of these, for peers that are not known.
-const WAITING_UNKNOWN_MAX: usize = 32;
-/// Of these, for one peer: as many as the candidates that a client races.
-const WAITING_PEER_MAX: usize = 8;
-/// How long a first half waits for its second, and an enrolment for the shell.
-const WAITING_TIME: Duration = Duration::from_secs(2);
-/// First halves that pass the gate in [`LOAD_TIME`] before cookies are demanded: each costs two
+/// The period over which first halves are counted.
+const LOAD_TIME: Duration = Duration::from_millis(100);
+/// First halves that are opened in [`LOAD_TIME`] before cookies are demanded: each costs two
 /// Diffie-Hellmans, some 120 us, so this bounds them to a sixth of a core.
 const LOAD_MAX: u32 = 128;
-/// First halves in [`LOAD_TIME`] after which all are dropped, with or without a cookie.
+/// First halves in [`LOAD_TIME`] after which all are dropped, with or without a cookie: sessions
+/// that exist need the processor too.
 const LOAD_LAST: u32 = 256;
-/// The period over which the load is counted.
-const LOAD_TIME: Duration = Duration::from_millis(100);
+/// The same for sources from which known peers came lately: newcomers cannot use up these.
+const LOAD_LAST_REGULAR: u32 = 320;
+/// First halves of unknown peers in [`LOAD_TIME`] before cookies are demanded of them. Fewer would
+/// cost honest newcomers a round trip, more would give an attacker that many without a budget.
+const UNKNOWN_MAX: u32 = 8;
 /// Peers whose revocation is remembered here; the store knows all of them, and a key that is
 /// forgotten is refused as unknown.
 const REVOKED_MAX: usize = 4_096;
@@ -43,26 +47,34 @@ const REVOKED_MAX: usize = 4_096;
 /// What the answering end remembers.
 pub(super) struct Responder {
     gate: Gate,
-    waiting: VecDeque<Waiting>,
+    half_open: HalfOpenTable,
     counters: BTreeMap<PeerKey, Counters>,
     revoked: BTreeSet<PeerKey>,
-    load: (Instant, u32),
+    /// First halves that were opened.
+    load: Load,
+    /// Those of unknown peers.
+    unknown: Load,
+    budgets: Budgets,
+    regulars: Regulars,
 }
 
-/// A handshake that cannot be answered yet.
-struct Waiting {
+/// How many messages came within the present [`LOAD_TIME`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
     since: Instant,
-    route: Route,
-    peer: PeerKey,
-    known: bool,
-    step: Step,
+    count: u32,
 }
 
-enum Step {
-    /// Its second half has not come.
-    Half(Box<PendingA>),
-    /// The shell has not said whether the peer may enrol.
-    Enrolment(Box<Complete>),
+impl Load {
+    /// Begins another period when this one is over. After a flood of `max` it begins half full:
+    /// that is still a flood.
+    fn roll(&mut self, now: Instant, max: u32) {
+        let age = now.saturating_since(self.since);
+        if age >= LOAD_TIME {
+            let goes_on = self.count >= max && age < 2 * LOAD_TIME;
+            *self = Self { since: now, count: if goes_on { max / 2 } else { 0 } };
+        }
+    }
 }
 
 /// The counters accepted from one peer: the highest, and which of the 64 below it (candidates are
@@ -95,24 +107,24 @@ impl Responder {
     pub(super) fn new(now: Instant, config: &Config, rng: &mut dyn Rng) -> Self {
         Self {
             gate: Gate::new(config.secret.public(), rng, now),
-            waiting: VecDeque::new(),
+            half_open: HalfOpenTable::default(),
             counters: BTreeMap::new(),
             revoked: BTreeSet::new(),
-            load: (now, 0),
+            load: Load::default(),
+            unknown: Load::default(),
+            budgets: Budgets::default(),
+            regulars: Regulars::default(),
         }
     }
 
     /// Forgets what waited too long.
     pub(super) fn expire(&mut self, now: Instant) {
-        let expired = |w: &Waiting| now.saturating_since(w.since) >= WAITING_TIME;
-        while self.waiting.front().is_some_and(expired) {
-            self.waiting.pop_front();
-        }
+        self.half_open.expire(now);
     }
 
     /// Nobody can be answered by `socket` any more.
     pub(super) fn forget_socket(&mut self, socket: SocketId) {
-        self.waiting.retain(|waiting| waiting.route.socket != socket);
+        self.half_open.forget_socket(socket);
     }
 
     /// A key is welcome (again).
@@ -122,7 +134,7 @@ impl Responder {
 
     /// A key is refused from now on.
     pub(super) fn revoke(&mut self, key: PeerKey) {
-        self.waiting.retain(|waiting| waiting.peer != key);
+        self.half_open.forget_peer(key);
         if self.revoked.len() < REVOKED_MAX {
             self.revoked.insert(key); // and its counters stay: it may be let in again
         } else {
@@ -130,59 +142,34 @@ impl Responder {
         }
     }
 
-    /// Whether a cookie is demanded: too many expensive messages of late, or a table that fills.
-    fn under_load(&self, now: Instant) -> bool {
-        let busy = now.saturating_since(self.load.0) < LOAD_TIME && self.load.1 >= LOAD_MAX;
-        busy || self.waiting.len() >= WAITING_MAX / 2 || self.unknown() >= WAITING_UNKNOWN_MAX / 2
+    /// Whether everybody needs a cookie: there were many expensive messages of late, or half of the
+    /// known peers' places are taken.
+    fn is_loaded(&mut self, now: Instant) -> bool {
+        self.load.roll(now, LOAD_MAX);
+        self.load.count >= LOAD_MAX || self.half_open.is_crowded_by_known()
     }
 
-    /// Counts one expensive message. Beyond [`LOAD_LAST`] even those with a cookie are dropped:
-    /// sessions that exist need the processor too.
-    fn count_load(&mut self, now: Instant) -> Result<(), DropReason> {
-        if now.saturating_since(self.load.0) >= LOAD_TIME {
-            // A flood that just ended its period is still a flood: begin half full.
-            let before = if self.load.1 >= LOAD_MAX { LOAD_MAX / 2 } else { 0 };
-            self.load = (now, before);
+    /// Whether unknown peers need a cookie and a budget.
+    fn is_crowded(&mut self, now: Instant) -> bool {
+        self.unknown.roll(now, UNKNOWN_MAX);
+        self.unknown.count >= UNKNOWN_MAX || self.half_open.is_crowded_by_unknown()
+    }
+
+    /// Counts one expensive message.
+    ///
+    /// # Errors
+    /// [`DropReason::QueueFull`] when there were too many, with or without a cookie.
+    fn count_load(&mut self, source: SocketAddr) -> Result<(), DropReason> {
+        let last = if self.load.count < LOAD_LAST || !self.regulars.has(source.ip()) {
+            LOAD_LAST
+        } else {
+            LOAD_LAST_REGULAR
+        };
+        if self.load.count >= last {
+            return Err(DropReason::QueueFull);
         }
-        self.load.1 += 1;
-        if self.load.1 > LOAD_LAST { Err(DropReason::QueueFull) } else { Ok(()) }
-    }
-
-    fn unknown(&self) -> usize {
-        self.waiting.iter().filter(|waiting| !waiting.known).count()
-    }
-
-    fn keep(&mut self, waiting: Waiting) -> Result<(), DropReason> {
-        self.expire(waiting.since);
-        let same = self.waiting.iter().filter(|other| other.peer == waiting.peer).count();
-        let full = self.waiting.len() >= WAITING_MAX
-            || same >= WAITING_PEER_MAX
-            || (!waiting.known && self.unknown() >= WAITING_UNKNOWN_MAX);
-        if full {
-            return Err(DropReason::TableFull);
-        }
-        self.waiting.push_back(waiting);
+        self.load.count += 1;
         Ok(())
-    }
-
-    fn find_half(&self, link: [u8; 16]) -> Option<usize> {
-        self.waiting.iter().position(|waiting| match &waiting.step {
-            Step::Half(half) => half.link() == ExchangeId(link),
-            Step::Enrolment(_) => false,
-        })
-    }
-
-    fn take_enrolments(&mut self, peer: PeerKey) -> Vec<(Route, Complete)> {
-        let mut taken = Vec::new();
-        for waiting in std::mem::take(&mut self.waiting) {
-            match waiting.step {
-                Step::Enrolment(complete) if waiting.peer == peer => {
-                    taken.push((waiting.route, *complete));
-                }
-                Step::Enrolment(_) | Step::Half(_) => self.waiting.push_back(waiting),
-            }
-        }
-        taken
     }
 }
 
@@ -196,51 +183,71 @@ impl Node {
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
         self.responder.gate.rotate(self.rng.as_mut(), now);
-        let under_load = self.responder.under_load(now);
-        match self.responder.gate.check(datagram, route.remote, under_load) {
-            Verdict::Drop(reason) => return Err(reason),
-            Verdict::Challenge => return self.demand_cookie(route, datagram, out),
-            Verdict::Pass => {}
-        }
-        match Kind::of(datagram) {
-            Some(Kind::HandshakeA) => self.first_half(now, route, datagram),
-            _ => self.second_half(now, datagram, out),
+        let is_first = Kind::of(datagram) == Some(Kind::HandshakeA);
+        // A second half is worth nothing without a first one that got in.
+        let is_loaded = is_first && self.responder.is_loaded(now);
+        match self.responder.gate.check(datagram, route.remote, is_loaded) {
+            Verdict::Drop(reason) => Err(reason),
+            Verdict::Challenge => self.demand_cookie(route, datagram, out),
+            Verdict::Pass if is_first => self.first_half(now, route, datagram, is_loaded, out),
+            Verdict::Pass => self.second_half(now, datagram, out),
         }
     }
 
     fn demand_cookie(
         &mut self,
         route: Route,
-        datagram: &[u8],
+        first_half: &[u8],
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
-        // One reply per exchange: the second half is dropped silently.
-        if Kind::of(datagram) == Some(Kind::HandshakeA) {
-            let gate = &self.responder.gate;
-            let reply = gate.cookie_reply(self.rng.as_mut(), datagram, route.remote)?;
-            out.push_clear(route, &reply);
-        }
+        let gate = &self.responder.gate;
+        let reply = gate.cookie_reply(self.rng.as_mut(), first_half, route.remote)?;
+        out.push_clear(route, &reply);
         Err(DropReason::NoCookie)
     }
 
+    /// Opens a first half and lets it wait for its second. `is_proven`: a cookie was demanded, and
+    /// it was there.
     fn first_half(
         &mut self,
         now: Instant,
         route: Route,
         datagram: &[u8],
+        is_proven: bool,
+        out: &mut Outbox,
     ) -> Result<(), DropReason> {
-        if self.responder.find_half(ExchangeId::of(MessageA::parse(datagram)?).0).is_some() {
+        let responder = &mut self.responder;
+        let link = ExchangeId::of(MessageA::parse(datagram)?).0;
+        if responder.half_open.half(link).is_some() {
             return Err(DropReason::Replay); // the same datagram again
         }
-        self.responder.count_load(now)?;
+        let source = route.remote.ip();
+        if is_proven {
+            responder.budgets.charge(now, source)?;
+        }
+        responder.count_load(route.remote)?;
         let half = PendingA::open(self.rng.as_mut(), &self.config.secret, datagram)?;
         let peer = half.peer();
         // A replay of a known peer's message has no better place than a stranger's.
-        let mut counters = self.responder.counters.get(&peer).copied().unwrap_or_default();
-        let fresh = counters.accept(half.hello().counter).is_ok();
-        let known = fresh && self.by_key.contains_key(&peer);
+        let mut counters = responder.counters.get(&peer).copied().unwrap_or_default();
+        let is_fresh = counters.accept(half.hello().counter).is_ok();
         let step = Step::Half(Box::new(half));
-        self.responder.keep(Waiting { since: now, route, peer, known, step })
+        let mut waiting = HalfOpen { since: now, route, peer, step, is_proven };
+        if is_fresh && self.by_key.contains_key(&peer) {
+            if is_proven {
+                responder.budgets.refund(source);
+            }
+            return responder.half_open.keep_known(waiting);
+        }
+        if !is_proven && responder.is_crowded(now) {
+            if !responder.gate.is_proven(datagram, route.remote) {
+                return self.demand_cookie(route, datagram, out);
+            }
+            responder.budgets.charge(now, source)?;
+            waiting.is_proven = true;
+        }
+        responder.unknown.count += 1;
+        responder.half_open.keep_unknown(waiting)
     }
 
     fn second_half(
@@ -249,17 +256,17 @@ impl Node {
         datagram: &[u8],
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
-        self.responder.expire(now);
+        let half_open = &mut self.responder.half_open;
+        half_open.expire(now);
         let link = MessageB::parse(datagram)?.link();
-        let place = self.responder.find_half(link).ok_or(DropReason::BadHandshake)?;
-        let waiting = self.responder.waiting.get_mut(place).ok_or(DropReason::BadHandshake)?;
+        let waiting = half_open.half(link).ok_or(DropReason::BadHandshake)?;
         let Step::Half(half) = &mut waiting.step else { return Err(DropReason::BadHandshake) };
-        // The halves may have taken different ways; the answer goes where the first came from,
+        // The halves may have taken different paths; the answer goes where the first came from,
         // whose address a cookie can vouch for.
         let complete = half.complete(datagram)?;
-        let route = waiting.route;
-        self.responder.waiting.remove(place);
-        self.decide(now, route, complete, out)
+        let (route, is_proven) = (waiting.route, waiting.is_proven);
+        half_open.take_half(link);
+        self.decide(now, route, is_proven, complete, out)
     }
 
     /// Both halves are here and fit. Who is it, and may it?
@@ -267,6 +274,7 @@ impl Node {
         &mut self,
         now: Instant,
         route: Route,
+        is_proven: bool,
         complete: Complete,
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
@@ -277,7 +285,10 @@ impl Node {
             }
             let counters = self.responder.counters.entry(peer).or_default();
             return match counters.accept(complete.hello().counter) {
-                Ok(()) => self.accept(now, route, complete, out),
+                Ok(()) => {
+                    self.responder.regulars.note(now, route.remote.ip());
+                    self.accept(now, route, complete, out)
+                }
                 Err(highest) if complete.hello().counter == highest => {
                     Err(DropReason::StaleCounter) // a repeat: the answer is on its way
                 }
@@ -292,13 +303,10 @@ impl Node {
             self.tell(Event::PeerRefused { peer, status: Status::NotEnrolled });
             return self.refuse(route, complete, Status::NotEnrolled, out);
         };
-        let asked = self
-            .responder
-            .waiting
-            .iter()
-            .any(|waiting| waiting.peer == peer && matches!(waiting.step, Step::Enrolment(_)));
+        let half_open = &mut self.responder.half_open;
+        let asked = half_open.waits_for_shell(peer);
         let step = Step::Enrolment(Box::new(complete));
-        self.responder.keep(Waiting { since: now, route, peer, known: false, step })?;
+        half_open.keep_unknown(HalfOpen { since: now, route, peer, step, is_proven })?;
         if !asked {
             self.tell(Event::EnrolmentRequested { peer, token });
         }
@@ -312,8 +320,8 @@ impl Node {
         peer: PeerKey,
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
-        for (route, complete) in self.responder.take_enrolments(peer) {
-            let answered = self.decide(now, route, complete, out);
+        for (route, complete) in self.responder.half_open.take_enrolments(peer) {
+            let answered = self.decide(now, route, false, complete, out);
             self.count(answered);
         }
         Ok(())
@@ -328,7 +336,7 @@ impl Node {
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
         self.responder.expire(now);
-        for (route, complete) in self.responder.take_enrolments(peer) {
+        for (route, complete) in self.responder.half_open.take_enrolments(peer) {
             let refused = self.refuse(route, complete, status, out);
             self.count(refused);
         }

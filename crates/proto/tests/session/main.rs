@@ -17,6 +17,7 @@ mod hold;
 mod keepalive;
 mod links;
 mod live;
+mod newcomers;
 mod noticed;
 mod path_mtu;
 mod questions;

@@ -59,9 +59,18 @@ pub(crate) fn at(address: &str) -> SocketAddr {
 impl Eve {
     /// She listens from now on, and does what `fate` says.
     pub(crate) fn listen(pair: &mut Pair, fate: impl FnMut(&Datagram) -> Fate + 'static) -> Self {
+        let eve = Self::listen_to_strangers(pair, fate);
+        eve.tape.borrow_mut().honest.insert(used(pair).ip());
+        eve
+    }
+
+    /// The same where no session is there yet.
+    pub(crate) fn listen_to_strangers(
+        pair: &mut Pair,
+        fate: impl FnMut(&Datagram) -> Fate + 'static,
+    ) -> Self {
         let eve = Self { tape: Rc::default() };
         eve.change(pair, fate);
-        eve.tape.borrow_mut().honest.insert(used(pair).ip());
         eve
     }
 
