@@ -1,7 +1,30 @@
 //! How much memory the connections of a node may hold, and what of it they do.
+//!
+//! Decides how much one connection gets of it, and how much the connections of one peer: no client
+//! of a gateway takes all of it from the others. A peer may hold as much as is free beside (the
+//! dynamic thresholds of Choudhury and Hahne, 1998): alone it gets half. What it was given it keeps,
+//! since ends were told that it arrived, so a second peer gets a quarter, a third an eighth; as
+//! their data goes on, all come to the same part. A node with one peer, as a client is, has nobody
+//! to share with.
 
 use crate::blocks::{BLOCK, Blocks};
 use crate::time::Instant;
+
+/// How many times of what is free one peer may hold. With twice of it, the third greedy peer would
+/// leave a fourth one a fortieth of all; with half of it, two thirds would stay unused while one
+/// client alone is without a path.
+const FREE_PARTS: usize = 1;
+/// The same for the oldest segments of connections, which matter most, and of which each has few.
+const FREE_PARTS_OLDEST: usize = 4;
+
+/// What the connections of one peer hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Account {
+    used: usize,
+    /// Blocks that they have borrowed.
+    lent: usize,
+    flows: usize,
+}
 
 /// How much memory all connections of a node may hold together, and the blocks that it comes in.
 #[derive(Clone, Debug)]
@@ -14,6 +37,10 @@ pub struct Memory {
     share: usize,
     /// Connections that are known.
     flows: usize,
+    /// What of all that is the peer's that is served now.
+    account: Account,
+    /// Whether there are other peers, who want something too.
+    is_shared: bool,
 }
 
 impl Memory {
@@ -28,7 +55,24 @@ impl Memory {
     /// `max` bytes, of which one connection gets at most an eighth.
     pub fn new(max: usize) -> Self {
         let share = max / Self::SHARES;
-        Self { blocks: Blocks::default(), lent: 0, used: 0, max, share, flows: 0 }
+        let (blocks, account) = (Blocks::default(), Account::default());
+        Self { blocks, lent: 0, used: 0, max, share, flows: 0, account, is_shared: false }
+    }
+
+    /// Serves the peer whose account this is from now on, and another time the one before it: to
+    /// be called before and after everything that a peer does.
+    pub(crate) const fn serve(&mut self, account: &mut Account) {
+        std::mem::swap(&mut self.account, account);
+    }
+
+    /// Whether there are several peers.
+    pub(crate) const fn share_among(&mut self, peers: usize) {
+        self.is_shared = peers > 1;
+    }
+
+    /// Whether the present peer may hold `own` where `free` is left beside.
+    const fn is_fair(&self, own: usize, free: usize, parts: usize) -> bool {
+        !self.is_shared || own <= free.saturating_mul(parts)
     }
 
     /// Blocks for whatever is kept.
@@ -52,9 +96,14 @@ impl Memory {
         self.used
     }
 
-    /// Whether more than half of it is taken: not everybody may get some of the rest.
+    /// Whether more than half of it is taken, and not by others only: then not every connection may
+    /// get some of the rest.
     pub(super) const fn is_short(&self) -> bool {
-        self.used > self.max / 2 || self.lent > self.blocks_max() / 2
+        let Account { used, lent, .. } = self.account;
+        let free =
+            (self.max.saturating_sub(self.used), self.blocks_max().saturating_sub(self.lent));
+        self.used > self.max / 2 && used > free.0 / 2
+            || self.lent > self.blocks_max() / 2 && lent > free.1 / 2
     }
 
     /// Blocks that connections may borrow: a few bytes take a whole one.
@@ -67,17 +116,20 @@ impl Memory {
         self.flows
     }
 
-    /// Whether no more connections may be known.
+    /// Whether no more connections of this peer may be known.
     pub(super) const fn is_crowded(&self) -> bool {
-        self.flows >= Self::FLOWS_MAX
+        let free = Self::FLOWS_MAX.saturating_sub(self.flows);
+        free == 0 || !self.is_fair(self.account.flows, free, FREE_PARTS)
     }
 
     pub(super) const fn one_flow_more(&mut self) {
         self.flows += 1;
+        self.account.flows += 1;
     }
 
     pub(super) const fn flows_less(&mut self, count: usize) {
         self.flows = self.flows.saturating_sub(count);
+        self.account.flows = self.account.flows.saturating_sub(count);
     }
 
     /// Bytes that one connection may hold.
@@ -93,10 +145,14 @@ impl Memory {
     /// Borrows so many blocks, if there are as many. Who gives them back says so with
     /// [`Self::returned`].
     pub(super) const fn borrow(&mut self, blocks: usize) -> Result<(), NoRoom> {
-        if self.lent + blocks > self.blocks_max() {
+        let Some(free) = self.blocks_max().checked_sub(self.lent + blocks) else {
             return Err(NoRoom::AtAll);
+        };
+        if !self.is_fair(self.account.lent + blocks, free + blocks, FREE_PARTS) {
+            return Err(NoRoom::ForPeer);
         }
         self.lent += blocks;
+        self.account.lent += blocks;
         Ok(())
     }
 
@@ -109,6 +165,7 @@ impl Memory {
     /// So many borrowed blocks went back.
     pub(super) const fn returned(&mut self, blocks: usize) {
         self.lent -= blocks;
+        self.account.lent = self.account.lent.saturating_sub(blocks);
     }
 
     /// Blocks that connections have borrowed.
@@ -126,22 +183,31 @@ impl Memory {
         if self.used + bytes > self.max - self.share {
             return Err(NoRoom::AtAll);
         }
+        let free = self.max - self.share - self.used;
+        if !self.is_fair(self.account.used + bytes, free, FREE_PARTS) {
+            return Err(NoRoom::ForPeer);
+        }
         self.used += bytes;
+        self.account.used += bytes;
         Ok(())
     }
 
     /// The same for the oldest segments of a connection, for which as much as the share of one is
     /// left over: they matter most where there is no memory for more. Returns whether it fits.
     pub(super) const fn take_for_oldest(&mut self, bytes: usize) -> bool {
-        let fits = self.used + bytes <= self.max;
+        let free = self.max.saturating_sub(self.used);
+        let fits =
+            bytes <= free && self.is_fair(self.account.used + bytes, free, FREE_PARTS_OLDEST);
         if fits {
             self.used += bytes;
+            self.account.used += bytes;
         }
         fits
     }
 
     pub(super) const fn give_back(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
+        self.account.used = self.account.used.saturating_sub(bytes);
     }
 }
 
@@ -150,8 +216,14 @@ impl Memory {
 pub(super) enum NoRoom {
     /// The connection has its share already.
     InShare,
+    /// The peer's connections together have their part already, and other peers want some too.
+    ForPeer,
     /// All connections together have all that there is.
     AtAll,
     /// There is little, and others gain more by it.
     ForThis,
 }
+
+#[cfg(test)]
+#[path = "memory_tests.rs"]
+mod tests;

@@ -47,6 +47,7 @@ mod unreached;
 mod verdict;
 mod worth;
 
+pub(crate) use memory::Account;
 pub use memory::Memory;
 pub use resume::assist::Entrance;
 pub use verdict::{Change, Passage, Verdict};

@@ -154,6 +154,8 @@ pub enum Because {
     ClosedToOthers,
     /// Its share of the memory is used up.
     Share,
+    /// Its peer's part of the memory is used up, and other peers want some too.
+    PeerShare,
     /// The memory is used up.
     Memory,
     /// The memory is nearly used up, and it would gain little (Alshalan 2017, Equation 4.5).
@@ -256,6 +258,7 @@ impl Flow {
         self.excluded().or_else(|| match (self.covered(), self.cache.no_room()) {
             (Some(_), _) => None,
             (None, Some(NoRoom::InShare)) => Some(Because::Share),
+            (None, Some(NoRoom::ForPeer)) => Some(Because::PeerShare),
             (None, Some(NoRoom::AtAll)) => Some(Because::Memory),
             (None, Some(NoRoom::ForThis)) => Some(Because::Worth),
             (None, None) => Some(Because::Missing),
@@ -355,6 +358,7 @@ impl fmt::Display for Because {
             Self::Midst => "its beginning was not seen",
             Self::ClosedToOthers => "MPTCP, TCP-AO and MD5 let nobody in",
             Self::Share => "it has its share of the memory",
+            Self::PeerShare => "this client has its share of the memory",
             Self::Memory => "the memory is full",
             Self::Worth => "memory is short, and it gains little",
             Self::Missing => "a part is missing",

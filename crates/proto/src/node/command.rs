@@ -221,6 +221,7 @@ impl Node {
             self.routes.insert(prefix, slot);
         }
         self.by_key.insert(key, slot);
+        self.memory.share_among(self.by_key.len());
         self.responder.known(key);
         let secret = u64::from_be_bytes(crate::crypto::draw(self.rng.as_mut()));
         let mut flows = Flows::new(self.config.hold.clone(), secret);
@@ -241,6 +242,7 @@ impl Node {
         self.responder.revoke(key);
         let Some(slot) = self.by_key.remove(&key) else { return Ok(()) };
         let closed = self.with_peer(now, slot, out, |peer, cx| {
+        self.memory.share_among(self.by_key.len());
             peer.close(cx, CloseCode::Revoked);
             Ok(())
         });

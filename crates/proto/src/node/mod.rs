@@ -313,7 +313,9 @@ impl Node {
             drops: &mut self.drops,
             memory: &mut self.memory,
         };
+        cx.memory.serve(&mut peer.account);
         let result = verb(peer, &mut cx);
+        cx.memory.serve(&mut peer.account);
         if self.touched != Some(slot) {
             self.settle_timer();
             self.touched = Some(slot);
@@ -335,8 +337,15 @@ impl Node {
     /// Forgets a peer that was revoked, once there is nobody left to be told.
     fn let_go(&mut self, slot: Slot) {
         let Some(place) = self.leaving.iter().position(|&leaving| leaving == slot) else { return };
+        let memory = &mut self.memory;
+        let leaves = |peer: &mut Peer| {
+            memory.serve(&mut peer.account);
+            let has_left = peer.leave(memory);
+            memory.serve(&mut peer.account);
+            has_left
+        };
         if let Some(peer) = self.peers.get_mut(slot.0 as usize)
-            && peer.as_mut().is_none_or(|peer| peer.leave(&mut self.memory))
+            && peer.as_mut().is_none_or(leaves)
         {
             *peer = None;
             self.leaving.swap_remove(place);

@@ -64,7 +64,7 @@ use zeroize::Zeroizing;
 use crate::bond::scheduler::Scheduler;
 use crate::bond::{Bond, Recovery};
 use crate::error::{CloseCode, DropReason, PeerError};
-use crate::flow::Flows;
+use crate::flow::{Account, Flows};
 use crate::id::{PathSerial, PeerKey, SessionIndex};
 use crate::outbox::Route;
 use crate::path::{Health, Trust};
@@ -152,6 +152,8 @@ pub(crate) struct Peer {
     flows: Flows,
     /// Room for one packet of theirs.
     spoken: Vec<u8>,
+    /// What these hold of the node's memory.
+    pub(crate) account: Account,
     /// Headers that tell of less room.
     narrowed: Vec<u8>,
     /// Gateway: how often the client was told that a destination is refused.
@@ -225,6 +227,7 @@ impl Peer {
             heard_at: now,
             used_at: None,
             quiet_after: None,
+            account: Account::default(),
             state: PeerState::Unestablished,
         }
     }

@@ -134,6 +134,7 @@ fn no_sentence_is_longer_than_a_line() {
         Because::Midst,
         Because::ClosedToOthers,
         Because::Share,
+        Because::PeerShare,
         Because::Memory,
         Because::Missing,
     ];
