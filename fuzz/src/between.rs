@@ -279,6 +279,7 @@ impl Between {
             | Event::Settled { .. }
             | Event::State { .. }
             | Event::Moved { .. }
+            | Event::KeyIsShared { .. }
             | Event::Ended { .. } => {}
         }
     }

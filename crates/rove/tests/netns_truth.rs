@@ -5,12 +5,14 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::netns::{Lab, ask_until, echo, in_namespace, sh, wait_until};
+use support::netns::{Lab, ask_until, echo, in_namespace, inside, sh, wait_until};
 
 const ECHO: &str = "198.51.100.80:7";
 
@@ -143,5 +145,54 @@ fn no_key_goes_away() {
         let error = lab.rove("gateway", "gateway paths phone").fails();
         assert!(error.contains("no peer is called phone"), "{error}");
         lab.rove("client", "down").ok();
+    });
+}
+
+/// How soon everybody is told that two hosts use one key. In virtual time it takes 6 s.
+const TOLD_WITHIN: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_copied_directory_is_told_to_both_users_and_the_operator() {
+    in_namespace("a_copied_directory_is_told_to_both_users_and_the_operator", || {
+        let lab = Lab::new("copy");
+        let _gateway = lab.gateway();
+        echo("server", ECHO);
+        lab.rove("client", &format!("up {}", lab.invite("laptop"))).ok();
+        lab.rove("client", "down").ok();
+        let copied = std::process::Command::new("cp")
+            .arg("-r")
+            .args([lab.home("client"), lab.home("phone")])
+            .status();
+        assert!(copied.unwrap().success());
+        let enough = Arc::new(AtomicBool::new(false));
+        let talkers = ["client", "phone"].map(|host| {
+            lab.rove(host, "up").ok();
+            let told = Arc::clone(&enough);
+            inside(host, move || {
+                let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+                while !told.load(Ordering::Acquire) {
+                    let _ = socket.send_to(b"anybody there?", ECHO);
+                    thread::sleep(Duration::from_millis(200));
+                }
+            })
+        });
+        let begun = Instant::now();
+        let users = ["client", "phone"];
+        let is_told = |host: &&str| {
+            lab.rove(host, "status").ok().contains("another host uses the key of this client")
+        };
+        while !users.iter().all(is_told) {
+            assert!(begun.elapsed() < TOLD_WITHIN, "{}", lab.rove("client", "status").ok());
+            thread::sleep(Duration::from_millis(200));
+        }
+        eprintln!("both users were told after {:?}", begun.elapsed());
+        let peers = lab.rove("gateway", "gateway peers").ok();
+        assert!(peers.contains("key on two hosts"), "{peers}");
+        let status = lab.rove("gateway", "gateway status --json").ok();
+        let status: Value = serde_json::from_str(&status).unwrap();
+        assert_eq!(status["problems"][0]["what"], "two hosts use the key of laptop");
+        assert!(lab.log("gateway").contains("two hosts use the key of laptop"));
+        enough.store(true, Ordering::Release);
+        talkers.into_iter().for_each(|talker| talker.join().unwrap());
     });
 }

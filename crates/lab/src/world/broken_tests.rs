@@ -65,6 +65,7 @@ fn crimes(law: Law) -> &'static [Crime] {
             ("a packet after it", a_packet_after_revocation),
             ("data to where it was", data_after_revocation),
         ],
+        Law::Alarm => &[("an alarm without a cause", an_alarm)],
         Law::Restart => &[("a counter again", a_counter_again)],
         Law::Enrolment => &[
             ("a stranger that is let in", a_stranger),
@@ -95,6 +96,12 @@ fn every_law_speaks_when_it_is_broken() {
             }
         }
     }
+}
+
+fn an_alarm() -> Result<(), Breach> {
+    let mut world = world();
+    let peer = world.clients[0].key;
+    world.react(GATEWAY, Event::KeyIsShared { peer })
 }
 
 /// A world in which everybody is connected and nothing is under way.

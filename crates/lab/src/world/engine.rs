@@ -457,7 +457,7 @@ impl World {
     }
 
     /// What a shell does when its core tells it something.
-    fn react(&mut self, host: HostId, event: Event) -> Result<(), Breach> {
+    pub(super) fn react(&mut self, host: HostId, event: Event) -> Result<(), Breach> {
         self.trace.add(&[host as u64, hash(format!("{event:?}").as_bytes())]);
         self.watch.tell(self.now_ns, || format!("{host}: {event:?}"));
         // Anybody may ask to be let in, and a refusal is for the audit log: no state of a session.
@@ -508,6 +508,10 @@ impl World {
                 self.schedule(0, Task::Recorded { host, peer, tuple });
             }
             Event::Settled { peer, tuple } => self.strike_out(host, peer, tuple),
+            Event::KeyIsShared { .. } => {
+                let what = format!("host {host} says that two hosts use one key");
+                return Err(Breach::new(Law::Alarm, what));
+            }
             Event::Established { .. }
             | Event::Reached { .. }
             | Event::OpenSocket { .. }

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 pub(super) type Secret = Zeroizing<[u8; 32]>;
 
 /// SHA-256 of the concatenation of `parts`.
-pub(super) fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+pub(crate) fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     let mut context = digest::Context::new(&digest::SHA256);
     for part in parts {
         context.update(part);

@@ -28,6 +28,7 @@ mod x25519;
 pub use self::datagram::{Nonce, OpenKey, SealKey, Unmasked};
 pub use self::gate::{COOKIE_ROTATION, Gate, Verdict};
 pub use self::handshake::{Complete, ExchangeId, Initiator, MessagePair, PendingA, UnusableKey};
+pub(crate) use self::kdf::sha256;
 pub use self::mac::Cookie;
 pub use self::restart::RestartKey;
 pub use self::rng::{Rng, SeededRng, draw};

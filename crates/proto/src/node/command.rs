@@ -229,7 +229,8 @@ impl Node {
         // Which flows share a place says nothing of which connections do.
         let live = Live::new(secret.rotate_left(32), self.early.clone());
         let answers = Answers::new(secret.rotate_left(16));
-        self.peers[slot.0 as usize] = Some(Peer::new(now, slot, config, flows, live, answers));
+        let peer = Peer::new(now, slot, config, run_of(secret), flows, live, answers);
+        self.peers[slot.0 as usize] = Some(peer);
         self.answer_waiting(now, key, out)
     }
 
@@ -241,8 +242,8 @@ impl Node {
     ) -> Result<(), DropReason> {
         self.responder.revoke(key);
         let Some(slot) = self.by_key.remove(&key) else { return Ok(()) };
-        let closed = self.with_peer(now, slot, out, |peer, cx| {
         self.memory.share_among(self.by_key.len());
+        let closed = self.with_peer(now, slot, out, |peer, cx| {
             peer.close(cx, CloseCode::Revoked);
             Ok(())
         });
@@ -327,4 +328,11 @@ impl Node {
         }
         Ok(())
     }
+}
+
+/// The number of this run of the program, as one gateway is told it: of the peer's own random
+/// number, which it does not show.
+fn run_of(secret: u64) -> u64 {
+    let hash = crate::crypto::sha256(&[b"rove run v1", &secret.to_be_bytes()]);
+    hash.first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
 }

@@ -21,8 +21,8 @@ mod routes;
 mod timers;
 
 pub use crate::peer::{
-    Config, Event, Link, PathStatus, PeerConfig, PeerState, PeerStatus, Reason, SideConfig,
-    StreamTo,
+    ALARM_TIME, Config, Event, Link, PathStatus, PeerConfig, PeerState, PeerStatus, Reason,
+    SharedKey, SideConfig, StreamTo,
 };
 pub use command::Command;
 pub use flows::{FLOWS_PER_PAGE, FlowsFrom, FlowsPage};

@@ -54,6 +54,8 @@ pub(super) struct Connector {
     pub(super) counter: u64,
     pub(super) token: Option<Token>,
     pub(super) advertise: Vec<Prefix>,
+    /// The run of this program, by a random number.
+    pub(super) run: u64,
     pub(super) lease: Option<Lease>,
     /// What would prove that the gateway lost the session that ended last.
     pub(super) lost: Option<Proof>,
@@ -176,6 +178,7 @@ impl Connector {
         counter: u64,
         token: Option<Token>,
         advertise: Vec<Prefix>,
+        run: u64,
     ) -> Self {
         Self {
             remotes,
@@ -185,6 +188,7 @@ impl Connector {
             counter,
             token,
             advertise,
+            run,
             lease: None,
             lost: None,
             heeded: None,

@@ -196,6 +196,12 @@ pub enum Event {
         /// Time from the first datagram of the move to its proof.
         took: Duration,
     },
+    /// Two hosts use one key: at the gateway the client's, at a client its own. Said once, until
+    /// it was not noticed for [`ALARM_TIME`](super::ALARM_TIME).
+    KeyIsShared {
+        /// The other end.
+        peer: PeerKey,
+    },
     /// The session ended.
     Ended {
         /// The other end.

@@ -474,6 +474,8 @@ impl Peer {
                 Control::Addresses(addresses) => self.take_addresses(cx, addresses),
                 Control::Scheduler(number) => self.take_scheduler(arrival.standing, number),
                 Control::Recovery(number) => self.take_recovery(arrival.standing, number),
+                Control::Run(run) => self.take_run(cx, arrival.standing, run),
+                Control::KeyIsShared => self.take_shared_key(cx),
                 Control::Unknown(_) => {}
             }
         }

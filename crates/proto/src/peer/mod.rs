@@ -10,8 +10,8 @@
 //! `moving` (paths come, are proven, and go),
 //! `retransmit` (what was lost, or on its way by one that died), `hold` (open connections while no
 //! path carries), `answers` (replies that need no grant), `announce` (the gateway's addresses),
-//! `restart` (its sessions are lost), `rest` (nobody speaks for a day), `keepalive` (what a NAT
-//! needs), `timers`. State is changed here and nowhere above.
+//! `restart` (its sessions are lost), `rest` (nobody speaks for a day), `runs` (two hosts with one
+//! key), `keepalive` (what a NAT needs), `timers`. State is changed here and nowhere above.
 
 pub(crate) mod announce;
 pub mod answers;
@@ -39,6 +39,7 @@ mod refusal;
 mod rest;
 mod restart;
 mod retransmit;
+mod runs;
 mod settings;
 mod share;
 mod spread;
@@ -54,6 +55,7 @@ pub use connector::STREAMS_MAX;
 pub(crate) use context::Context;
 pub use context::{Config, EVENTS_MAX, Event, Link, StreamTo};
 pub(crate) use live::Live;
+pub use runs::{ALARM_TIME, SharedKey};
 pub use status::{PathStatus, PeerState, PeerStatus};
 pub use timers::Reason;
 
@@ -150,10 +152,10 @@ pub(crate) struct Peer {
     live: Live,
     /// The open connections that it carries.
     flows: Flows,
-    /// Room for one packet of theirs.
-    spoken: Vec<u8>,
     /// What these hold of the node's memory.
     pub(crate) account: Account,
+    /// Room for one packet of theirs.
+    spoken: Vec<u8>,
     /// Headers that tell of less room.
     narrowed: Vec<u8>,
     /// Gateway: how often the client was told that a destination is refused.
@@ -164,6 +166,10 @@ pub(crate) struct Peer {
     followed: u32,
     /// Gateway: an answer that the client asked for, later.
     echo: Option<keepalive::PendingEcho>,
+    /// Gateway: the runs of the client's program.
+    runs: runs::Runs,
+    /// Two hosts use the client's key, as this end found, or was told by the gateway.
+    shared_key: Option<SharedKey>,
     heard_at: Instant,
     /// When an inner packet last came or went.
     used_at: Option<Instant>,
@@ -186,6 +192,7 @@ impl Peer {
         now: Instant,
         slot: Slot,
         config: PeerConfig,
+        run: u64,
         flows: Flows,
         live: Live,
         answers: Answers,
@@ -193,7 +200,8 @@ impl Peer {
         let role = match config.side {
             SideConfig::Client { lease } => Role::Gateway { lease },
             SideConfig::Gateway { remotes, counter, token, advertise } => {
-                Role::Client(Box::new(Connector::new(remotes, counter, token, advertise)))
+                let connector = Connector::new(remotes, counter, token, advertise, run);
+                Role::Client(Box::new(connector))
             }
         };
         Self {
@@ -218,16 +226,18 @@ impl Peer {
             lost: retransmit::Lost::default(),
             live,
             flows,
+            account: Account::default(),
             spoken: Vec::new(),
             narrowed: Vec::new(),
             refusals: Refusals::default(),
             answers,
             followed: 0,
             echo: None,
+            runs: runs::Runs::default(),
+            shared_key: None,
             heard_at: now,
             used_at: None,
             quiet_after: None,
-            account: Account::default(),
             state: PeerState::Unestablished,
         }
     }
@@ -381,6 +391,7 @@ impl Peer {
             handshaking,
             refused,
             lease,
+            shared_key: self.shared_key,
             paths,
             profile: self.epochs.current.as_ref().map(|epoch| epoch.profile),
             scheduler: self.bond.scheduler,
@@ -422,10 +433,12 @@ impl Peer {
                 self.hand_out_restart_tokens(cx, PathSerial(0));
                 self.announced = 0; // it may be another process that listens now
                 self.announce(cx);
+                self.warn_of_shared_key(cx);
                 self.bond.recovery = Recovery::default();
             }
             Role::Client(connector) => {
                 let routes = Control::Routes(connector.advertise.clone());
+                self.name_run(cx);
                 self.say_early(cx.now);
                 self.control.push(cx.now, &routes);
                 self.scheduler_told = None;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::Peer;
+use super::{Peer, SharedKey};
 use crate::bond::scheduler::Scheduler;
 use crate::crypto::{Profile, Status};
 use crate::error::CloseCode;
@@ -54,6 +54,8 @@ pub struct PeerStatus {
     pub refused: Option<Status>,
     /// What the gateway gave, on a client.
     pub lease: Option<Lease>,
+    /// Two hosts use the client's key, or did.
+    pub shared_key: Option<SharedKey>,
     /// The paths, the one in use first.
     pub paths: Vec<PathStatus>,
     /// What its packets are sealed as.

@@ -18,6 +18,8 @@ mod kind {
     pub(super) const SCHEDULER: u8 = 7;
     pub(super) const RECOVERY: u8 = 8;
     pub(super) const TAKEN: u8 = 9;
+    pub(super) const RUN: u8 = 10;
+    pub(super) const KEY_IS_SHARED: u8 = 11;
 }
 
 /// The most inner addresses, name servers or domains of one lease.
@@ -135,6 +137,10 @@ pub enum Control {
         /// The lowest serial that is not used up.
         next: PathSerial,
     },
+    /// Client to gateway: the run of its program, by a random number.
+    Run(u64),
+    /// Gateway to client: another host uses the same key, and the two displace each other.
+    KeyIsShared,
     /// A kind of a later version: acknowledged and ignored.
     Unknown(u8),
 }
@@ -168,6 +174,8 @@ impl Control {
             kind::SCHEDULER => Self::Scheduler(reader.u8()?),
             kind::RECOVERY => Self::Recovery(reader.u8()?),
             kind::TAKEN => Self::Taken { next: PathSerial(reader.u32()?) },
+            kind::RUN => Self::Run(reader.u64()?),
+            kind::KEY_IS_SHARED => Self::KeyIsShared,
             other => Self::Unknown(other),
         };
         Ok(control)
@@ -218,6 +226,11 @@ impl Control {
                 writer.u8(kind::TAKEN);
                 writer.u32(next.0);
             }
+            Self::Run(run) => {
+                writer.u8(kind::RUN);
+                writer.u64(*run);
+            }
+            Self::KeyIsShared => writer.u8(kind::KEY_IS_SHARED),
             Self::Unknown(kind) => writer.u8(*kind),
         }
         debug_assert!(out.len() - start <= BODY_MAX);

@@ -122,7 +122,7 @@ pub(crate) fn lease() -> Lease {
     }
 }
 
-fn config(secret: &StaticSecret) -> Config {
+pub(crate) fn config(secret: &StaticSecret) -> Config {
     Config {
         secret: secret.clone(),
         floor: Floor::BITS_128,
@@ -187,7 +187,8 @@ pub(crate) fn syn(back: bool) -> Vec<u8> {
     packet
 }
 
-fn secrets() -> (StaticSecret, StaticSecret) {
+/// Those of the client and of the gateway.
+pub(crate) fn secrets() -> (StaticSecret, StaticSecret) {
     let mut rng = SeededRng::new(7);
     (StaticSecret::generate(&mut rng), StaticSecret::generate(&mut rng))
 }

@@ -22,6 +22,7 @@ mod noticed;
 mod path_mtu;
 mod questions;
 mod rekey;
+mod shared_key;
 mod slowing;
 mod spread;
 mod streams;

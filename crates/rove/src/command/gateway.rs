@@ -155,8 +155,10 @@ pub(super) fn peers(home: &Home, args: OutputArgs) -> Result<()> {
             session => session,
         };
         rows.push([
+        let is_shared = peer.get("shared_key_since").is_some_and(Value::is_u64);
+        let state = if is_shared { format!("{state}, key on two hosts") } else { state.to_owned() };
             field(&peer, "name").to_owned(),
-            state.to_owned(),
+            state,
             peer.get("last_heard_s").and_then(Value::as_u64).map(ago).unwrap_or_default(),
             list(&peer, "inner"),
             list(&peer, "subnets"),

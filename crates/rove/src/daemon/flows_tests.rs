@@ -105,6 +105,7 @@ fn session() -> PeerStatus {
         handshaking: false,
         refused: None,
         lease: None,
+        shared_key: None,
         paths: Vec::new(),
         profile: Some(Profile::whole(Suite::ChaCha20Poly1305)),
         waiting: 0,

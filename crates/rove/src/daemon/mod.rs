@@ -26,6 +26,7 @@ mod problems;
 mod radio;
 mod ranking;
 mod resolve;
+mod shared_key;
 mod signals;
 mod status;
 mod streams;

@@ -58,6 +58,7 @@ pub(in crate::daemon) fn peer(state: PeerState, paths: Vec<PathStatus>) -> PeerS
         handshaking: false,
         refused: None,
         lease: None,
+        shared_key: None,
         paths,
         profile: None,
         waiting: 0,

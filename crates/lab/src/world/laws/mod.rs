@@ -49,6 +49,8 @@ pub enum Law {
     Silence,
     /// A revoked client gets nothing through any more, and no data is sent to where it was.
     Revocation,
+    /// Nobody is told that two hosts use one key, since none do.
+    Alarm,
     /// A restart repeats no handshake counter.
     Restart,
     /// The gateway knows whoever is enrolled, and nobody else; a restart loses none.
@@ -76,7 +78,7 @@ pub(super) struct Breach {
 
 impl Law {
     /// Every law.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Delivery,
         Self::Nonces,
         Self::Amplification,
@@ -87,6 +89,7 @@ impl Law {
         Self::Bounds,
         Self::Silence,
         Self::Revocation,
+        Self::Alarm,
         Self::Restart,
         Self::Enrolment,
         Self::Sockets,

@@ -8,7 +8,7 @@ use rove_proto::node::{Event, PeerState};
 use rove_proto::wire::control::Lease;
 
 use super::{Client, Progress};
-use crate::daemon::{probe, status};
+use crate::daemon::{probe, shared_key, status};
 
 impl Client<'_> {
     /// Something happened in the core. An error ends the client: only before it ever carried.
@@ -42,6 +42,7 @@ impl Client<'_> {
                 tracing::debug!(?addresses, "the gateway says where it is reached");
                 self.take_announced(&addresses);
             }
+            Event::KeyIsShared { .. } => self.warn_of_shared_key(),
             Event::Owing { peer, tuple } => self.owed.begins(peer, tuple),
             Event::Settled { peer, tuple } => self.owed.ends(peer, tuple),
             Event::Routes { .. }
@@ -52,6 +53,16 @@ impl Client<'_> {
             | Event::PeerRefused { .. } => {}
         }
         Ok(())
+    }
+
+    /// The gateway says that another host uses this client's key.
+    fn warn_of_shared_key(&self) {
+        let Some(snapshot) = self.data.status(Some(vec![self.gateway])) else { return };
+        let session = snapshot.peers.first();
+        let problem = session.and_then(|session| shared_key::at_client(session, snapshot.now));
+        if let Some(problem) = problem {
+            tracing::warn!("{}", shared_key::line(&problem));
+        }
     }
 
     /// The gateway gave addresses: routes and DNS follow, and the first ping.

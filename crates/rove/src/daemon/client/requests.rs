@@ -15,7 +15,7 @@ use crate::control::{Asked, Reply, Request};
 use crate::daemon::flows::{self, Whose};
 use crate::daemon::problems::Finding;
 use crate::daemon::status::{self, Search, Surroundings};
-use crate::daemon::{plan, resolve};
+use crate::daemon::{plan, resolve, shared_key};
 use crate::encoding;
 
 impl Client<'_> {
@@ -151,6 +151,9 @@ impl Client<'_> {
             told["problems"] = json!(look.problems);
         }
         told["rehearsal"] = json!(self.rehearsal.as_ref().and_then(Rehearsal::doing));
+        if let Some(problem) = shared_key::at_client(session, snapshot.now) {
+            shared_key::add(&mut told, problem);
+        }
         told["drops"] =
             snapshot.drops.iter().map(|&(name, n)| (name.to_owned(), json!(n))).collect();
         Ok(told)

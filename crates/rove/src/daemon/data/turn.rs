@@ -277,6 +277,7 @@ impl Data {
                 | Event::Settled { .. }
                 | Event::State { .. }
                 | Event::Moved { .. }
+                | Event::KeyIsShared { .. }
                 | Event::Ended { .. } => self.keep(event),
             }
         }

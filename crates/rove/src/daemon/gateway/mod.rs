@@ -388,6 +388,7 @@ impl Daemon {
             // It was this gateway's own hop, or somebody took that back.
             return self.keep_host(&BTreeSet::new());
         }
+            Event::KeyIsShared { peer } => self.warn_of_shared_key(peer),
         self.links = links;
         self.data.command(Command::SetLocals(self.locals()));
         self.announce();

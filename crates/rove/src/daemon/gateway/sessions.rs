@@ -15,13 +15,15 @@ use serde_json::{Value, json};
 use super::Daemon;
 use super::listening::Listening;
 use crate::daemon::data::Snapshot;
-use crate::daemon::status;
+use crate::daemon::{shared_key, status};
 use crate::encoding;
 use crate::values::PeerName;
 
 /// Somebody who was heard for so long is there. Behind a NAT even an idle client speaks every 25 s.
 const HEARD_WITHIN: Duration = Duration::from_secs(60);
 
+/// Problems with sessions that a status tells of at most.
+const PROBLEMS_TOLD_MAX: usize = 20;
 /// Paths that are told of at most.
 const PATHS_TOLD_MAX: usize = 1_000;
 
@@ -55,8 +57,31 @@ impl Daemon {
             let paths = snapshot.peers.iter().filter(|peer| is_there(peer.state));
             let paths = paths.filter_map(|peer| peer.paths.first().filter(|path| path.in_use));
             let there = |path: &&PathStatus| follows(path, announced, &self.listening, &own);
+            for problem in self.shared_keys(snapshot) {
+                shared_key::add(reply, problem);
+            }
             reply["announced"] = json!(announced);
             reply["following"] = paths.filter(there).count().into();
+        }
+    }
+}
+
+impl Daemon {
+    /// The clients whose key is used by two hosts, each as a problem.
+    fn shared_keys(&self, snapshot: &Snapshot) -> Vec<Value> {
+        let registry = self.gateway.ledger.registry();
+        let problem = |session: &PeerStatus| {
+            let name = registry.peer(session.peer)?.name.to_string();
+            shared_key::at_gateway(&name, session, snapshot.now)
+        };
+        snapshot.peers.iter().filter_map(problem).take(PROBLEMS_TOLD_MAX).collect()
+    }
+
+    /// Two hosts use the key of a client: writes that in the log.
+    pub(super) fn warn_of_shared_key(&self, key: PeerKey) {
+        let snapshot = self.data.status(Some(vec![key]));
+        for problem in snapshot.iter().flat_map(|snapshot| self.shared_keys(snapshot)) {
+            tracing::warn!("{}", shared_key::line(&problem));
         }
     }
 }
@@ -135,6 +160,7 @@ fn add_sessions(
         let path = session.paths.first();
         peer["session"] = status::state(session.state).into();
         peer["advertised"] = json!(advertised.get(&session.peer).map_or(&[][..], Vec::as_slice));
+        peer["shared_key_since"] = shared_key::since(session, snapshot.now).into();
         peer["remote"] = path.map(|path| path.route.remote.to_string()).into();
         peer["last_heard_s"] = heard_ago(session).map(|ago| ago.as_secs()).into();
         let sum = |of: fn(&PathStatus) -> u64| session.paths.iter().map(of).sum::<u64>();
