@@ -194,6 +194,9 @@ pub enum GatewayCommand {
         file: PathBuf,
     },
     /// Take away what a gateway that has ended left on this host: interface, routes, NAT
+    /// Take this host's clock as right, after it was once far ahead: invites expire by the latest
+    /// time that the gateway ever saw
+    ResetClock,
     #[command(after_help = text::GATEWAY_DOWN)]
     Down,
 }

@@ -206,6 +206,16 @@ pub(super) fn revoke(home: &Home, name: PeerName) -> Result<()> {
 }
 
 pub(super) fn allow(home: &Home, args: AllowArgs) -> Result<()> {
+pub(super) fn reset_clock(home: &Home) -> Result<()> {
+    let reply = ask(home, &Request::ResetClock)?;
+    let again = list(&reply, "open_again");
+    let again = match again.as_str() {
+        "" => "no invite had expired because of it".to_owned(),
+        names => format!("these invites can be used again: {names}"),
+    };
+    output::line(&format!("invites expire by this host's clock from now on; {again}"))
+}
+
     let AllowArgs { name, destinations, reset } = args;
     let reply = ask(home, &Request::Allow { name: name.clone(), destinations, reset })?;
     let allowed = list(&reply, "allowed");

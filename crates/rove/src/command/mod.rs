@@ -103,6 +103,7 @@ fn run_gateway(
         GatewayCommand::Allow(args) => gateway::allow(home, args),
         GatewayCommand::Move { endpoint } => gateway::relocate(home, &endpoint),
         GatewayCommand::Backup { file } => gateway::backup(home, &file),
+        GatewayCommand::ResetClock => gateway::reset_clock(home),
         GatewayCommand::Restore { file } => gateway::restore(home, &file),
         GatewayCommand::Down => gateway::down(home),
     }

@@ -107,6 +107,8 @@ pub enum Request {
         /// Where.
         endpoint: Endpoint,
     },
+    /// Take the clock as right, though it was once ahead.
+    ResetClock,
     /// Everything in the store, for a backup.
     Snapshot,
     /// What happened last.

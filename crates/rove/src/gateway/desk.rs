@@ -13,9 +13,9 @@ use crate::control::Request;
 use crate::encoding;
 use crate::invite::Token;
 use crate::ledger::{
-    InviteRecord, InviteTerms, LedgerError, Peer, RevokeError, Standing, UnixSeconds,
+    Behind, InviteRecord, InviteTerms, LedgerError, Peer, RevokeError, Standing, UnixSeconds,
 };
-use crate::values::PeerName;
+use crate::values::{Lifetime, PeerName};
 
 /// How many audit entries status shows.
 const AUDIT_SHOWN: usize = 10;
@@ -56,17 +56,19 @@ impl From<Value> for Answer {
 impl Gateway {
     /// Answers what the ledger alone can answer.
     pub fn answer(&mut self, request: Request, now: UnixSeconds) -> Result<Answer> {
+        let time = self.ledger.time(now);
         match request {
-            Request::Status => Ok(self.status(now)?.into()),
-            Request::Peers => Ok(self.peers(now).into()),
+            Request::Status => Ok(self.status(time)?.into()),
+            Request::Peers => Ok(self.peers(time).into()),
             Request::Invite { name, uses, expires, subnets } => {
-                let expires = UnixSeconds(now.0.saturating_add(expires.seconds()));
+                let expires = UnixSeconds(time.0.saturating_add(expires.seconds()));
                 let reply = self.invite(InviteTerms { name, uses, expires, subnets }, now)?;
                 Ok(reply.into())
             }
             Request::Revoke { name } => self.revoke(&name, now),
+            Request::ResetClock => self.reset_clock(now),
             Request::Allow { name, destinations, reset } => {
-                let change = self.ledger.registry().allow(&name, &destinations, reset, now)?;
+                let change = self.ledger.registry().allow(&name, &destinations, reset, time)?;
                 let effects = change.peers.iter().map(|peer| Effect::Permit(peer.key.into()));
                 let effects = effects.collect();
                 let peers = change.peers.iter().map(|peer| &peer.allowed);
@@ -111,7 +113,8 @@ impl Gateway {
         let token = Token::generate()?;
         let (name, uses, expires) = (terms.name.clone(), terms.uses, terms.expires);
         let subnets = terms.subnets.clone();
-        let change = self.ledger.registry().invite(terms, token.hash(), now)?;
+        let time = self.ledger.time(now);
+        let change = self.ledger.registry().invite(terms, token.hash(), time)?;
         self.check_host(&subnets)?;
         // Durable before it is shown: an invite in somebody's hand is one that works.
         self.ledger.make(change, now)?;
@@ -140,7 +143,8 @@ impl Gateway {
 
     /// Takes effect even if it cannot be stored: a stolen device must not wait for a disk.
     fn revoke(&mut self, name: &PeerName, now: UnixSeconds) -> Result<Answer> {
-        let change = match self.ledger.registry().revoke(name, now) {
+        let time = self.ledger.time(now);
+        let change = match self.ledger.registry().revoke(name, time) {
             Err(RevokeError::Already(_)) if self.ledger.is_in_debt() => {
                 self.ledger.settle().context("it is still not stored")?;
                 return Ok(revoked(name, true, &[]).into());
@@ -156,6 +160,28 @@ impl Gateway {
         Ok(Answer { reply, effects, unstored })
     }
 
+    /// Takes the clock as right, and says which invites can be used again because of that.
+    fn reset_clock(&mut self, now: UnixSeconds) -> Result<Answer> {
+        let before = self.ledger.time(now);
+        self.ledger.reset_time(now)?;
+        let registry = self.ledger.registry();
+        let again = registry.open_invites(now).filter(|invite| !invite.is_open(before));
+        let again: Vec<_> = again.map(|invite| &invite.name).collect();
+        Ok(json!({ "before": before, "now": now, "open_again": again }).into())
+    }
+
+    /// Why invites do not expire by the wall clock, if they do not.
+    fn clock_problem(&self) -> Option<Value> {
+        let Behind { by, since } = self.ledger.behind()?;
+        let lifetime = Lifetime::from_seconds(by.as_secs());
+        Some(json!({
+            "what": format!("the clock is {lifetime} behind the latest time that this gateway saw"),
+            "since": since,
+            "cause": "the clock was set back, or was once ahead; invites expire by the latest time",
+            "cure": "set the clock; if it is right now, run `rove gateway reset-clock`",
+        }))
+    }
+
     fn status(&self, now: UnixSeconds) -> Result<Value> {
         let enrolled = self.ledger.registry().peers().filter(|peer| peer.is_enrolled()).count();
         let invites = self.ledger.registry().open_invites(now).count();
@@ -169,6 +195,7 @@ impl Gateway {
             "enrolled": enrolled,
             "open_invites": invites,
             "recent": self.ledger.audit(AUDIT_SHOWN)?,
+            "problems": self.clock_problem().into_iter().collect::<Vec<_>>(),
         }))
     }
 

@@ -7,22 +7,25 @@
 //! offline commands act through it.
 //!
 //! The wall clock is used for what people read and for the expiry of invites only; it is always
-//! this gateway's own.
+//! this gateway's own. Invites expire by a time that never goes back ([`clock`]).
 
+mod clock;
 mod records;
 mod registry;
 mod ring;
 mod snapshot;
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rove_proto::id::PeerKey;
 
 use crate::store::{Records, Store, StoreError, Table, Write};
 use crate::values::Networks;
+use clock::Clock;
 use ring::Ring;
 
+pub use clock::Behind;
 pub use records::{AuditEntry, AuditEvent, InviteRecord, Peer, Reach, Standing, UnixSeconds};
 pub use registry::{
     Change, Enrolment, InviteTerms, Refusal, Registry, RevokeError, SUBNETS_IN_ALL_MAX,
@@ -36,6 +39,8 @@ pub const AUDIT_ENTRIES_MAX: u64 = 100_000;
 pub const REFUSALS_MAX: u64 = 10_000;
 /// How many refusals a minute are written down: a stranger must not keep the disk busy.
 const REFUSALS_PER_MINUTE_MAX: u32 = 30;
+/// Where the store keeps the latest time that this gateway saw.
+const LATEST_TIME: &[u8] = b"latest-time";
 
 /// The registry and the store that remembers it.
 pub struct Ledger {
@@ -44,6 +49,7 @@ pub struct Ledger {
     audit: Ring,
     refusals: Ring,
     budget: RefusalBudget,
+    clock: Clock,
     /// What is true in memory already and could not be stored: it goes along with the next writes.
     /// Revocations alone get here, so that it is bounded by the number of peers and invites.
     owed: Vec<Write>,
@@ -65,7 +71,11 @@ impl Ledger {
         let refusals = Ring::open(&*store, Table::Refusals, REFUSALS_MAX)?;
         let registry = Registry::new(networks, peers, invites);
         let (budget, owed) = (RefusalBudget::default(), Vec::new());
-        Ok(Self { registry, store, audit, refusals, budget, owed })
+        // One that does not read is no reason to keep everybody out.
+        let latest = store.read(Table::Facts)?.remove(LATEST_TIME);
+        let latest = latest.and_then(|bytes| Some(u64::from_be_bytes(bytes.try_into().ok()?)));
+        let clock = Clock::new(latest.map(UnixSeconds));
+        Ok(Self { registry, store, audit, refusals, budget, clock, owed })
     }
 
     /// The present state.
@@ -105,11 +115,55 @@ impl Ledger {
         !self.owed.is_empty()
     }
 
-    /// Makes durable what could not be stored when it became true.
+    /// Makes durable what could not be stored when it became true, and the time with it.
     pub fn settle(&mut self) -> Result<(), LedgerError> {
-        self.store.commit(&self.owed)?;
+        let now = Instant::now();
+        let time = self.clock.unwritten(now);
+        self.owed.extend(time.map(put_time));
+        if let Err(error) = self.store.commit(&self.owed) {
+            self.owed.truncate(self.owed.len() - usize::from(time.is_some()));
+            return Err(error.into());
+        }
         self.owed.clear();
+        if let Some(time) = time {
+            self.clock.wrote(time, now);
+        }
         Ok(())
+    }
+
+    /// The time by which invites expire, when the wall clock says `wall`.
+    pub fn time(&mut self, wall: UnixSeconds) -> UnixSeconds {
+        self.clock.read(wall, Instant::now())
+    }
+
+    /// How far the wall clock is behind that time, if that is worth telling.
+    pub const fn behind(&self) -> Option<Behind> {
+        self.clock.behind()
+    }
+
+    /// When [`Ledger::keep_time`] is due.
+    pub fn time_due(&self) -> Option<Instant> {
+        self.clock.due()
+    }
+
+    /// Looks at the wall clock, and writes the time down if that is due.
+    pub fn keep_time(&mut self, wall: UnixSeconds) -> Result<(), LedgerError> {
+        let now = Instant::now();
+        if self.clock.due().is_some_and(|due| now < due) {
+            return Ok(());
+        }
+        self.clock.read(wall, now);
+        let settled = self.settle();
+        if settled.is_err() {
+            self.clock.put_off(now);
+        }
+        settled
+    }
+
+    /// Takes the wall clock as right, whatever was seen before.
+    pub fn reset_time(&mut self, wall: UnixSeconds) -> Result<(), LedgerError> {
+        self.clock.reset(wall, Instant::now());
+        self.settle()
     }
 
     /// Adds to what is owed the writes that make `change` durable.
@@ -203,6 +257,7 @@ impl Ledger {
             invites: self.registry.invites().cloned().collect(),
             audit: self.audit.last(&*self.store, usize::MAX)?,
             refusals: self.refusals.last(&*self.store, usize::MAX)?,
+            latest: self.clock.latest(Instant::now()),
         })
     }
 }
@@ -225,6 +280,10 @@ pub enum LedgerError {
          `rove gateway restore FILE`"
     )]
     Record(&'static str),
+}
+
+fn put_time(time: UnixSeconds) -> Write {
+    Write::put(Table::Facts, LATEST_TIME, time.0.to_be_bytes())
 }
 
 fn encode(record: &impl serde::Serialize) -> Result<Vec<u8>, LedgerError> {

@@ -24,6 +24,9 @@ pub struct LedgerSnapshot {
     /// Who was refused, oldest first.
     #[serde(default)]
     pub refusals: Vec<AuditEntry>,
+    /// The latest time that the gateway saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latest: Option<UnixSeconds>,
 }
 
 /// What the present state had and a restored one has not.
@@ -38,7 +41,7 @@ pub struct Dropped {
 impl LedgerSnapshot {
     /// This snapshot put over a state that lived on after it was taken. It must not give back what
     /// was taken since: revocations stay, what was allowed less stays less, spent uses stay spent,
-    /// withdrawn invites stay withdrawn, and the log goes on. Who enrolled since is dropped, and
+    /// withdrawn and expired invites stay so, and the log goes on. Who enrolled since is dropped, and
     /// named.
     pub fn over(self, present: Self, now: UnixSeconds) -> (Self, Dropped) {
         let mut dropped = Dropped::default();
@@ -74,7 +77,8 @@ impl LedgerSnapshot {
         audit.push(AuditEntry { at: now, event: AuditEvent::Restored });
         let refusals = if present.refusals.is_empty() { self.refusals } else { present.refusals };
         let (peers, invites) = (peers.into_values().collect(), invites.into_values().collect());
-        (Self { peers, invites, audit, refusals }, dropped)
+        let latest = self.latest.max(present.latest);
+        (Self { peers, invites, audit, refusals, latest }, dropped)
     }
 
     /// Fills an empty store.
@@ -91,6 +95,7 @@ impl LedgerSnapshot {
                 writes.push(Write::put(table, number.to_be_bytes(), super::encode(entry)?));
             }
         }
+        writes.extend(self.latest.map(super::put_time));
         Ok(store.commit(&writes)?)
     }
 }

@@ -521,3 +521,56 @@ fn the_way_to_a_peer_is_remembered_while_it_belongs() {
     revoke(&mut again, "peer-3");
     assert_eq!(again.reaches().unwrap(), known[..1].iter().copied().collect());
 }
+
+#[test]
+fn an_expired_invite_stays_expired_when_the_clock_goes_back_and_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    {
+        let mut ledger = ledger(path);
+        invite(&mut ledger, "phone", 1, token(1));
+        let time = ledger.time(LATER);
+        assert_eq!(ledger.registry().enrol(key(1), Some(token(1)), time), Err(Refusal::Expired));
+        ledger.note_refusal(key(1), Refusal::Expired, LATER).unwrap();
+        let time = ledger.time(NOW);
+        assert_eq!(ledger.registry().enrol(key(1), Some(token(1)), time), Err(Refusal::Expired));
+    }
+    let mut ledger = ledger(path);
+    let time = ledger.time(NOW);
+    assert_eq!(ledger.registry().enrol(key(1), Some(token(1)), time), Err(Refusal::Expired));
+    assert!(ledger.behind().is_some_and(|behind| behind.since == NOW), "and that is told");
+
+    // A new invite works meanwhile.
+    let terms = InviteTerms { expires: UnixSeconds(time.0 + 3_600), ..terms("tablet", 1) };
+    let change = ledger.registry().invite(terms, token(2), time).unwrap();
+    ledger.make(change, NOW).unwrap();
+    let time = ledger.time(NOW);
+    assert!(ledger.registry().enrol(key(2), Some(token(2)), time).is_ok());
+
+    // The operator says that the clock is right: so it is from now on, and after a restart.
+    ledger.reset_time(NOW).unwrap();
+    assert_eq!((ledger.time(NOW), ledger.behind()), (NOW, None));
+    drop(ledger);
+    let mut ledger = self::ledger(path);
+    assert_eq!(ledger.time(NOW), NOW);
+    assert!(ledger.registry().enrol(key(1), Some(token(1)), NOW).is_ok());
+}
+
+#[test]
+fn the_latest_time_outlives_a_backup_and_its_restore() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut first = ledger(dir.path());
+    first.time(LATER);
+    let backup = first.snapshot().unwrap();
+    let text = serde_json::to_string(&backup).unwrap();
+    let (restored, _) = serde_json::from_str::<LedgerSnapshot>(&text)
+        .unwrap()
+        .over(LedgerSnapshot { latest: Some(NOW), ..LedgerSnapshot::default() }, NOW);
+    let file = other.path().join("store");
+    restored.write_to(&mut EmbeddedStore::create(&file, "gateway").unwrap()).unwrap();
+    assert_eq!(ledger(other.path()).time(NOW), LATER);
+
+    // One that knows no latest time, as 0.1 wrote it, reads too.
+    let old = text.replace(&format!(",\"latest\":{}", LATER.0), "");
+    assert_eq!(serde_json::from_str::<LedgerSnapshot>(&old).unwrap().latest, None);
+}

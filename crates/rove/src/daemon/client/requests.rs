@@ -81,6 +81,7 @@ impl Client<'_> {
             | Request::Revoke { .. }
             | Request::Allow { .. }
             | Request::Move { .. }
+            | Request::ResetClock
             | Request::Snapshot
             | Request::Log { .. } => bail!("a client has no such command: see `rove --help`"),
         }
@@ -150,10 +151,10 @@ impl Client<'_> {
             }
             told["problems"] = json!(look.problems);
         }
-        told["rehearsal"] = json!(self.rehearsal.as_ref().and_then(Rehearsal::doing));
         if let Some(problem) = shared_key::at_client(session, snapshot.now) {
             shared_key::add(&mut told, problem);
         }
+        told["rehearsal"] = json!(self.rehearsal.as_ref().and_then(Rehearsal::doing));
         told["drops"] =
             snapshot.drops.iter().map(|&(name, n)| (name.to_owned(), json!(n))).collect();
         Ok(told)

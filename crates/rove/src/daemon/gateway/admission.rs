@@ -89,7 +89,8 @@ impl Daemon {
     /// A stranger with a token: durable first, admitted after.
     pub(super) fn enrol(&mut self, key: PeerKey, token: TokenHash) {
         let now = wall_clock();
-        let refusal = match self.gateway.ledger.registry().enrol(key, Some(token), now) {
+        let time = self.gateway.ledger.time(now);
+        let refusal = match self.gateway.ledger.registry().enrol(key, Some(token), time) {
             Ok(Enrolment::Known) => None,
             Ok(Enrolment::New(change)) => match self.gateway.ledger.make(change, now) {
                 Ok(()) => None,

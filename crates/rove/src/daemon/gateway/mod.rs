@@ -239,7 +239,8 @@ impl Daemon {
     /// When there is something to do without a message.
     fn due(&self) -> Option<Instant> {
         let hop = self.hop.as_ref().map(Hop::due);
-        [self.journal.due(), self.recalls.due(), self.announcer.due(), self.owed.due(), hop]
+        let time = self.gateway.ledger.time_due();
+        [self.journal.due(), self.recalls.due(), self.announcer.due(), self.owed.due(), hop, time]
             .into_iter()
             .flatten()
             .min()
@@ -251,6 +252,7 @@ impl Daemon {
         self.journal.write_due(&mut self.gateway.ledger, now);
         self.owed.write_due(now, &self.data);
         self.hop_if_due(now);
+        self.keep_clock();
         self.resolve_if_due(now);
         for call in self.recalls.calls_due(&self.listening, now) {
             self.data.command(call);
@@ -258,6 +260,21 @@ impl Daemon {
     }
 
     fn answer(&mut self, asked: Asked) {
+    /// Remembers the latest time, by which invites expire.
+    fn keep_clock(&mut self) {
+        let was_behind = self.gateway.ledger.behind().is_some();
+        if let Err(error) = self.gateway.ledger.keep_time(wall_clock()) {
+            tracing::warn!(%error, "the latest time cannot be stored");
+        }
+        if !was_behind && let Some(behind) = self.gateway.ledger.behind() {
+            tracing::warn!(
+                behind_s = behind.by.as_secs(),
+                "the clock is behind the latest time that this gateway saw, by which invites \
+                 expire: set it, or run `rove gateway reset-clock` if it is right now"
+            );
+        }
+    }
+
         let reply = match self.carry_out(asked.request) {
             Ok(value) => Reply::Ok(value),
             Err(error) => Reply::Error(format!("{error:#}").replace('\n', " ")),
@@ -371,6 +388,7 @@ impl Daemon {
             }
             Event::Routes { peer, routes } => self.take_routes(peer, &routes),
             Event::Owing { peer, tuple } => self.owed.begins(peer, tuple),
+            Event::KeyIsShared { peer } => self.warn_of_shared_key(peer),
             Event::Settled { peer, tuple } => self.owed.ends(peer, tuple),
             Event::Announced { .. }
             | Event::OpenSocket { .. }
@@ -388,7 +406,6 @@ impl Daemon {
             // It was this gateway's own hop, or somebody took that back.
             return self.keep_host(&BTreeSet::new());
         }
-            Event::KeyIsShared { peer } => self.warn_of_shared_key(peer),
         self.links = links;
         self.data.command(Command::SetLocals(self.locals()));
         self.announce();
