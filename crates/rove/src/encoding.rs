@@ -27,6 +27,29 @@ pub fn from_text(text: &str) -> Option<Vec<u8>> {
     BASE32.decode(text.as_bytes()).ok()
 }
 
+/// The bytes that `text` begins with, as far as it has whole ones: what follows may be anything.
+pub fn beginning_from_text(text: &str) -> Vec<u8> {
+    // Five bytes are eight characters. Of the last few, the bits beyond the last byte are dropped.
+    let mut bytes = Vec::with_capacity(text.len() * 5 / 8);
+    let (mut bits, mut value) = (0, 0u32);
+    for symbol in text.bytes().map_while(value_of) {
+        (value, bits) = ((value << 5 | u32::from(symbol)) & 0xfff, bits + 5);
+        if bits >= 8 {
+            bits -= 8;
+            bytes.extend(u8::try_from(value >> bits & 0xff));
+        }
+    }
+    bytes
+}
+
+const fn value_of(symbol: u8) -> Option<u8> {
+    match symbol {
+        b'a'..=b'z' => Some(symbol - b'a'),
+        b'2'..=b'7' => Some(symbol - b'2' + 26),
+        _ => None,
+    }
+}
+
 /// A peer's public key as records spell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -76,5 +99,8 @@ mod tests {
         assert_eq!(from_text("MZXW6YTBOI").as_deref(), Some(&b"foobar"[..]));
         assert_eq!(from_text("mzxw6ytbo1"), None);
         assert_eq!(from_text("mzxw6ytboi======"), None);
+        assert_eq!(beginning_from_text("mzxw6ytboi"), b"foobar");
+        assert_eq!(beginning_from_text("mzxw6ytboi=anything"), b"foobar");
+        assert_eq!(beginning_from_text("mzxw6ytb777"), b"fooba\xff");
     }
 }

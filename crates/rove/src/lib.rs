@@ -34,13 +34,11 @@ mod values;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
-
 /// Runs the command that the arguments of the process name.
 pub fn main() -> ExitCode {
     quiet::install();
     rove_os::privileges::forbid_dumps();
-    let cli = cli::Cli::parse();
+    let cli = cli::parse();
     match command::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

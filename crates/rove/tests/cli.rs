@@ -71,6 +71,7 @@ fn wrong_usage_is_two() {
         "gateway allow phone",
         "gateway allow phone 10.0.0.0/99",
         "up not-an-invite",
+        "gateway init --endpoint https://a.example:1 --network 10.0.0.0/24",
         "up --route 10.0.0.1/8",
         "up --timeout 0s",
         "up --mode both",
@@ -423,6 +424,74 @@ fn damaged_invites_are_usage_errors_with_the_cure() {
     let error = rove(["up", shorter]);
     assert_eq!(error.code, Some(2));
     assert!(error.err.contains("copy the whole line again"), "{}", error.err);
+}
+
+#[test]
+fn what_was_pasted_is_found_or_refused_without_a_word_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    init(dir.path());
+    let invite = rove_in(dir.path(), "gateway invite phone").ok();
+    let invite = invite.trim();
+    let (begin, rest) = invite.split_at(200);
+    let damaged = &invite[..invite.len() - 3];
+    // In no message is any part of it that is long enough to help anybody.
+    let hides = |text: &str| {
+        let parts = invite.as_bytes()["rove://".len()..].windows(8);
+        let mut parts = parts.map(|part| std::str::from_utf8(part).unwrap());
+        assert!(!parts.any(|part| text.contains(part)), "{text}");
+    };
+    for arguments in [
+        vec!["up", damaged],
+        vec!["up", begin, rest, "--no-such-option"],
+        vec!["up", "--mode", invite],
+        vec!["up", "--route", invite],
+        vec!["down", invite],
+        vec![invite],
+        vec!["gateway", invite],
+        vec!["set", invite, "1"],
+        vec!["gateway", "init", "--endpoint", invite, "--network", "10.0.0.0/8"],
+        vec!["gateway", "invite", invite],
+    ] {
+        let ran = rove(&arguments);
+        assert_eq!(ran.code, Some(2), "{}", ran.err);
+        hides(&ran.err);
+        hides(&ran.out);
+    }
+    // Found, it gets as far as the attempt to connect, which needs a directory that can be made.
+    let nowhere = dir.path().join("gateway.toml/none");
+    let nowhere = nowhere.to_str().unwrap();
+    let quoted = format!("Your invite: <{invite}>.");
+    for words in [vec![begin, rest], vec![quoted.as_str()], vec!["invite:", begin, rest, "bye"]] {
+        let ran = rove(["--dir", nowhere, "up"].into_iter().chain(words));
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        hides(&ran.err);
+    }
+    let wide: Vec<u8> =
+        format!("\u{feff}{invite}\n").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let lines = format!("\u{feff}{begin}\n{rest}\n");
+    for input in [lines.as_bytes(), &wide] {
+        let ran = support::rove_with(Path::new(nowhere), "up -", input);
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        assert!(!ran.err.contains("invite"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn doubtful_endpoints_and_networks_are_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let init = |name: &str, endpoint: &str, network: &str| {
+        let line = format!("gateway init --endpoint {endpoint} --network {network}");
+        rove_in(&dir.path().join(name), &line)
+    };
+    let url = init("url", "https://vpn.example:443/", "10.0.0.0/24");
+    assert!(url.err.contains("write vpn.example:443"), "{}", url.err);
+    let local = init("local", "[fe80::1]:4433", "10.0.0.0/24").fails();
+    assert!(local.contains("a link-local address, which no client can reach"), "{local}");
+    let public = init("public", "vpn.example:1", "8.8.8.0/24");
+    assert_eq!(public.code, Some(0), "somebody owns it");
+    assert!(public.err.contains("8.8.8.0/24 is a public network"), "{}", public.err);
+    let private = init("private", "vpn.example:1", "10.77.0.0/24");
+    assert_eq!((private.code, private.err.as_str()), (Some(0), ""));
 }
 
 #[test]

@@ -4,17 +4,18 @@
 
 mod text;
 
+use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use ipnet::IpNet;
 
 use crate::config::{
     DnsChoice, LinkMode, LinkScheduler, LinkSetting, LogFormat, PathManager, RecoveryFor, StoreUrl,
     Subflows, TransportChoice,
 };
-use crate::invite::{Invite, InviteError};
+use crate::invite::{self, Invite, InviteError};
 use crate::values::{Destination, Endpoint, Lifetime, Misspelt, Networks, PeerName, parse_network};
 
 /// One VPN session that never drops.
@@ -193,10 +194,10 @@ pub enum GatewayCommand {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Take away what a gateway that has ended left on this host: interface, routes, NAT
     /// Take this host's clock as right, after it was once far ahead: invites expire by the latest
     /// time that the gateway ever saw
     ResetClock,
+    /// Take away what a gateway that has ended left on this host: interface, routes, NAT
     #[command(after_help = text::GATEWAY_DOWN)]
     Down,
 }
@@ -332,7 +333,10 @@ pub struct AllowArgs {
 pub struct UpArgs {
     /// The invite, needed once; - reads it from standard input, where no other user sees it
     #[arg(value_name = "INVITE")]
-    pub invite: Option<InviteArg>,
+    pub pasted: Vec<Pasted>,
+    /// The invite, once it was found in what was pasted or read.
+    #[arg(skip)]
+    pub invite: Option<Invite>,
     /// Stay in the foreground; print one line when the tunnel carries
     #[arg(long)]
     pub foreground: bool,
@@ -371,31 +375,53 @@ pub struct UpArgs {
     pub detached: bool,
 }
 
-impl UpArgs {
-    /// The invite, once it was read from wherever it comes.
-    pub const fn invite(&self) -> Option<&Invite> {
-        match &self.invite {
-            Some(InviteArg::Given(invite)) => Some(invite),
-            Some(InviteArg::Stdin) | None => None,
+/// A word that stands where an invite belongs; the shell may have cut the invite into several.
+/// `Debug` does not show it, and no error does.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Pasted(pub String);
+
+impl From<String> for Pasted {
+    fn from(word: String) -> Self {
+        Self(word)
+    }
+}
+
+impl fmt::Debug for Pasted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pasted(..)")
+    }
+}
+
+/// Reads the command line. A wrong one ends the program.
+pub fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| {
+        if error.use_stderr() && names_invite() {
+            refuse(error.kind(), "wrong arguments");
         }
-    }
+        error.exit()
+    })
 }
 
-/// An invite, or where it comes from.
-#[derive(Clone, Debug)]
-pub enum InviteArg {
-    /// The invite itself. While the command runs, arguments can be read by every user.
-    Given(Invite),
-    /// One line of standard input.
-    Stdin,
+/// Ends the program because of what was typed. If that holds an invite, neither `message` nor
+/// anything else of it is shown: the terminal's history and the logs of scripts are no place for it.
+pub fn refuse(kind: ErrorKind, message: impl fmt::Display) -> ! {
+    let message = if names_invite() {
+        "wrong arguments; they hold an invite and are not repeated here: an invite goes to \
+         `rove up INVITE`, in quotation marks"
+            .to_owned()
+    } else {
+        message.to_string()
+    };
+    Cli::command().error(kind, message).exit()
 }
 
-impl FromStr for InviteArg {
-    type Err = InviteError;
+/// Ends the program because what was pasted is no invite.
+pub fn refuse_invite(error: &InviteError) -> ! {
+    Cli::command().error(ErrorKind::ValueValidation, error).exit()
+}
 
-    fn from_str(text: &str) -> Result<Self, InviteError> {
-        if text == "-" { Ok(Self::Stdin) } else { text.parse().map(Self::Given) }
-    }
+fn names_invite() -> bool {
+    std::env::args_os().any(|argument| invite::is_in(&argument.to_string_lossy()))
 }
 
 /// One thing that is set of one link.

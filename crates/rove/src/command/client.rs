@@ -15,7 +15,7 @@ use rove_os::plan::{Applier, Places};
 use serde_json::{Value, json};
 
 use super::output::{self, field, list, moment};
-use crate::cli::{InviteArg, OutputArgs, UpArgs};
+use crate::cli::{self, OutputArgs, Pasted, UpArgs};
 use crate::config::{ClientConfig, LogFormat};
 use crate::control::{self, AskError, Request};
 use crate::daemon::{self, Carries, LogFile, Wishes};
@@ -42,13 +42,10 @@ pub(super) fn up(home: &Home, mut args: UpArgs, format: Option<LogFormat>) -> Re
         // The directory that the caller was in may be unmounted while the tunnel is up.
         env::set_current_dir("/").context("cannot change to /")?;
         rustix::process::setsid().context("cannot leave the terminal")?;
-        args.invite = read_invite(usize::MAX)?;
+        args.invite = read_invite()?;
         return run_detached(home, &args, format);
     }
-    if let Some(InviteArg::Stdin) = args.invite {
-        args.invite = read_invite(1)?;
-        anyhow::ensure!(args.invite.is_some(), "no invite on the standard input: give one line");
-    }
+    args.invite = given_invite(&args.pasted)?;
     if args.foreground {
         return run(home, &args, format, &mut |carries| {
             notify(&[sd_notify::NotifyState::Ready]);
@@ -56,7 +53,7 @@ pub(super) fn up(home: &Home, mut args: UpArgs, format: Option<LogFormat>) -> Re
             output::line(&carries.line)
         });
     }
-    let mut child = start_detached(home, args.invite())?;
+    let mut child = start_detached(home, &args)?;
     let said = hear(&mut child)?;
     let line = |kind| said.lines().find_map(|line| line.strip_prefix(kind));
     said.lines().filter_map(|line| line.strip_prefix(WARNING)).for_each(output::warning);
@@ -88,7 +85,7 @@ fn run(
             }
             None => daemon::start_log(log, format),
         }
-        let invite = args.invite();
+        let invite = args.invite.as_ref();
         let ended = daemon::run_client(home, Wishes { configure: &configure, invite, carries });
         notify(&[sd_notify::NotifyState::Stopping]);
         ended
@@ -165,18 +162,41 @@ fn run_detached(home: &Home, args: &UpArgs, format: Option<LogFormat>) -> Result
     ended
 }
 
-/// The invite on the standard input, in at most `lines` lines; none if there is nothing.
-fn read_invite(lines: usize) -> Result<Option<InviteArg>> {
-    let mut text = String::new();
+/// The invite in the words of the command line, or where they say that it is.
+fn given_invite(pasted: &[Pasted]) -> Result<Option<Invite>> {
+    let words: Vec<&str> = pasted.iter().map(|word| word.0.as_str()).collect();
+    match words[..] {
+        [] => Ok(None),
+        ["-"] => {
+            let read = read_invite()?;
+            read.context("no invite on the standard input: give one line").map(Some)
+        }
+        _ => match words.join(" ").parse() {
+            Ok(invite) => Ok(Some(invite)),
+            Err(error) => cli::refuse_invite(&error),
+        },
+    }
+}
+
+/// The invite on the standard input, as soon as it is complete; none if there is nothing. Who types
+/// ends with an empty line what is not complete.
+fn read_invite() -> Result<Option<Invite>> {
+    let mut text = Vec::new();
     let mut input = BufReader::new(io::stdin().lock().take(INPUT_MAX));
-    for _ in 0..lines {
-        let read = input.read_line(&mut text).context("cannot read the standard input")?;
-        if read == 0 {
-            break;
+    loop {
+        let before = text.len();
+        input.read_until(b'\n', &mut text).context("cannot read the standard input")?;
+        let is_blank = |bytes: &[u8]| !bytes.iter().any(u8::is_ascii_graphic);
+        let is_over = text.len() == before || is_blank(&text[before..]) && !is_blank(&text);
+        let is_read = input.buffer().is_empty();
+        // Whatever the encoding: an invite is ASCII, and the search skips the rest.
+        match String::from_utf8_lossy(&text).parse::<Invite>() {
+            Ok(invite) if is_over || is_read => return Ok(Some(invite)),
+            Err(_) if is_over && is_blank(&text) => return Ok(None),
+            Err(error) if is_over => return Err(error.into()),
+            Ok(_) | Err(_) => {}
         }
     }
-    let text = text.trim();
-    Ok((!text.is_empty()).then(|| text.parse()).transpose()?.map(InviteArg::Given))
 }
 
 fn write_line(kind: &str, line: &str) -> io::Result<()> {
@@ -187,16 +207,16 @@ fn write_line(kind: &str, line: &str) -> io::Result<()> {
 
 /// Starts this program again, without a terminal. The invite goes by a pipe: arguments can be read
 /// by everybody.
-fn start_detached(home: &Home, invite: Option<&Invite>) -> Result<Child> {
+fn start_detached(home: &Home, args: &UpArgs) -> Result<Child> {
     files::make_directory(home.dir())?;
     let path = home.client_log();
     let log = LogFile::open(&path).with_context(|| path.display().to_string())?.into_file();
     let program = env::current_exe().context("cannot find this program's own file")?;
-    let is_invite = |text: &std::ffi::OsString| {
-        text.to_str().is_some_and(|text| text.parse::<Invite>().is_ok())
+    let is_kept = |text: &std::ffi::OsString| {
+        text != "--" && !args.pasted.iter().any(|word| text == word.0.as_str())
     };
     let start = |program: &Path| {
-        let arguments = env::args_os().skip(1).filter(|argument| !is_invite(argument));
+        let arguments = env::args_os().skip(1).filter(is_kept);
         let mut command = std::process::Command::new(program);
         command.args(arguments).arg("--detached");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log.try_clone()?);
@@ -209,7 +229,7 @@ fn start_detached(home: &Home, invite: Option<&Invite>) -> Result<Child> {
     });
     let mut child = child.context("cannot start the background process")?;
     if let Some(mut pipe) = child.stdin.take() {
-        let text = invite.map(Invite::to_text).unwrap_or_default();
+        let text = args.invite.as_ref().map(Invite::to_text).unwrap_or_default();
         // A child that ended already says so on the other pipe.
         let _ = pipe.write_all(text.as_bytes());
     }

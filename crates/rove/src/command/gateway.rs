@@ -38,6 +38,7 @@ pub(super) fn init(home: &Home, args: InitArgs) -> Result<()> {
     let InitArgs { endpoint, network, dns, store } = args;
     let config = GatewayConfig::new(endpoint, network, dns, store)?;
     Gateway::init(home, &config)?;
+    config.doubts().iter().for_each(|doubt| output::warning(&format!("warning: {doubt}")));
     let dir = home.dir().display();
     output::line(&format!(
         "gateway made in {dir}: start it with `rove gateway run --dir {dir}`, and keep {} offline",
@@ -154,9 +155,9 @@ pub(super) fn peers(home: &Home, args: OutputArgs) -> Result<()> {
             "" => field(&peer, "state"),
             session => session,
         };
-        rows.push([
         let is_shared = peer.get("shared_key_since").is_some_and(Value::is_u64);
         let state = if is_shared { format!("{state}, key on two hosts") } else { state.to_owned() };
+        rows.push([
             field(&peer, "name").to_owned(),
             state,
             peer.get("last_heard_s").and_then(Value::as_u64).map(ago).unwrap_or_default(),
@@ -205,7 +206,6 @@ pub(super) fn revoke(home: &Home, name: PeerName) -> Result<()> {
     output::line(&format!("{name} {text}"))
 }
 
-pub(super) fn allow(home: &Home, args: AllowArgs) -> Result<()> {
 pub(super) fn reset_clock(home: &Home) -> Result<()> {
     let reply = ask(home, &Request::ResetClock)?;
     let again = list(&reply, "open_again");
@@ -216,6 +216,7 @@ pub(super) fn reset_clock(home: &Home) -> Result<()> {
     output::line(&format!("invites expire by this host's clock from now on; {again}"))
 }
 
+pub(super) fn allow(home: &Home, args: AllowArgs) -> Result<()> {
     let AllowArgs { name, destinations, reset } = args;
     let reply = ask(home, &Request::Allow { name: name.clone(), destinations, reset })?;
     let allowed = list(&reply, "allowed");

@@ -11,10 +11,9 @@ mod rehearse;
 
 use anyhow::{Result, bail};
 
-use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-use crate::cli::{Cli, Command, GatewayCommand, LinkSet, SetArgs, SetCommand};
+use crate::cli::{self, Cli, Command, GatewayCommand, LinkSet, SetArgs, SetCommand};
 use crate::control::{self, AskError, Request};
 use crate::home::{Home, Role};
 
@@ -66,7 +65,7 @@ fn set(home: &Home, args: &SetArgs) -> Result<()> {
                     let done = format!("link.{name}.{key} {value}");
                     client::set(home, &Request::SetLink { name, setting }, &done)
                 }
-                Err(error) => Cli::command().error(ErrorKind::ValueValidation, error).exit(),
+                Err(error) => cli::refuse(ErrorKind::ValueValidation, error),
             }
         }
     }
@@ -103,8 +102,8 @@ fn run_gateway(
         GatewayCommand::Allow(args) => gateway::allow(home, args),
         GatewayCommand::Move { endpoint } => gateway::relocate(home, &endpoint),
         GatewayCommand::Backup { file } => gateway::backup(home, &file),
-        GatewayCommand::ResetClock => gateway::reset_clock(home),
         GatewayCommand::Restore { file } => gateway::restore(home, &file),
+        GatewayCommand::ResetClock => gateway::reset_clock(home),
         GatewayCommand::Down => gateway::down(home),
     }
 }

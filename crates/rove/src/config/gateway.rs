@@ -154,6 +154,8 @@ impl GatewayConfig {
         if dns.len() > DNS_MAX {
             return Err(many("DNS servers", DNS_MAX));
         }
+        endpoints.iter().try_for_each(Endpoint::check_reachable)?;
+        networks.check_usable()?;
         let listen = Self::default_listen(&endpoints);
         let (streams, web_server) = (listen.clone(), None);
         let (interface, log) = (InterfaceName::gateway_default(), LogConfig::default());
@@ -172,6 +174,18 @@ impl GatewayConfig {
             persistence: Persistence::default(),
             log,
         })
+    }
+
+    /// What works here and is probably not meant, for the log or the terminal.
+    pub fn doubts(&self) -> Vec<String> {
+        let unreachable = self.endpoints.iter().filter_map(|e| e.check_reachable().err());
+        let public = self.networks.public().map(|net| {
+            format!(
+                "{net} is a public network: clients reach whoever owns it on the Internet no more; \
+                 unless it is yours, write a private one, for example 10.77.0.0/24,fd77::/64"
+            )
+        });
+        unreachable.map(|error| error.to_string()).chain(public).collect()
     }
 
     /// Every address of the host, at the ports that clients are told.

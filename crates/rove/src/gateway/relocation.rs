@@ -21,6 +21,7 @@ impl Gateway {
              this command",
             self.home.dir().display()
         );
+        to.check_reachable()?;
         let places = |listen: &[SocketAddr], of_udp: &[u16]| places(to, of_udp, listen, links);
         Ok(GatewayConfig::relocated(&self.home.config(Role::Gateway), to, places)?)
     }

@@ -8,6 +8,7 @@
 //!
 //! Limits: an invite does not say when it expires or how many uses are left; the gateway does.
 
+mod pasted;
 mod record;
 mod wire;
 
@@ -92,12 +93,23 @@ impl fmt::Debug for TokenHash {
     }
 }
 
+/// Whether an invite, whole or damaged, is in `text`.
+pub fn is_in(text: &str) -> bool {
+    text.to_ascii_lowercase().contains(SCHEME)
+}
+
 /// Why a text is no usable invite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InviteError {
     /// It does not begin as an invite does.
     #[error("not an invite: it must begin with {SCHEME}, as `rove gateway invite NAME` prints it")]
     NotAnInvite,
+    /// There are two of them in what was pasted.
+    #[error("there are two different invites here: give the one that is meant")]
+    Several,
+    /// It is far longer than any text with an invite in it.
+    #[error("this is too long to search for an invite: give the line that begins with {SCHEME}")]
+    Long,
     /// Characters are missing, added or changed.
     #[error("the invite is damaged: copy the whole line again, from {SCHEME} to its end")]
     Damaged,
@@ -133,16 +145,15 @@ pub(crate) fn of_body(body: &[u8]) -> String {
 impl FromStr for Invite {
     type Err = InviteError;
 
+    /// The one invite in a text that may have other things around it.
     fn from_str(text: &str) -> Result<Self, InviteError> {
-        let text = text.trim();
-        let scheme = text.get(..SCHEME.len()).ok_or(InviteError::NotAnInvite)?;
-        if !scheme.eq_ignore_ascii_case(SCHEME) {
-            return Err(InviteError::NotAnInvite);
-        }
-        if text.len() > TEXT_BYTES_MAX {
-            return Err(InviteError::Damaged);
-        }
-        let bytes = encoding::from_text(&text[SCHEME.len()..]).ok_or(InviteError::Damaged)?;
+        pasted::find(text)
+    }
+}
+
+impl Invite {
+    /// What these bytes say, all of them.
+    fn from_bytes(bytes: &[u8]) -> Result<Self, InviteError> {
         let split = bytes.len().checked_sub(CHECKSUM_BYTES).ok_or(InviteError::Damaged)?;
         let (body, sum) = bytes.split_at(split);
         if checksum(body) != sum {

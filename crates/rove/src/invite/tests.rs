@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::pasted::PASTED_BYTES_MAX;
 use super::*;
 use crate::keys::OperatorKey;
 use rove_proto::id::PeerKey;
@@ -34,6 +35,52 @@ fn an_invite_reads_back_in_either_case() {
     assert_eq!(text.parse::<Invite>().unwrap(), invite);
     assert_eq!(text.to_ascii_uppercase().parse::<Invite>().unwrap(), invite);
     assert_eq!(format!("  {text}\n").parse::<Invite>().unwrap(), invite);
+}
+
+#[test]
+fn an_invite_is_found_in_what_people_paste() {
+    let invite = invite(&OperatorKey::generate().unwrap());
+    let line = invite.to_text();
+    let wrapped = |between: &str| {
+        let lines: Vec<&[u8]> = line.as_bytes().chunks(72).collect();
+        let lines = lines.iter().map(|line| std::str::from_utf8(line).unwrap());
+        lines.collect::<Vec<_>>().join(between)
+    };
+    for text in [
+        format!("\u{feff}{line}\r\n"),
+        format!("<{line}>"),
+        format!("\"{line}\"."),
+        format!("\u{201c}{line}\u{201d},"),
+        format!("**{line}**"),
+        format!("Hello,\n\nyour invite is {line}. It is valid for a day.\n\nRegards, Anna\n"),
+        format!("invite:{line};"),
+        format!("<a href=\"{line}\">{line}</a>"),
+        format!("<a href=\"{line}\">{}...</a>", &line[..40]),
+        format!("> {}\n", wrapped("\n> ")),
+        wrapped("\r\n    "),
+        wrapped("=\n"),
+        wrapped("\u{200b}"),
+        format!("ro\nve{}", &line[4..]),
+        format!("{line} {}", line.to_ascii_uppercase()),
+    ] {
+        assert_eq!(text.parse::<Invite>().as_ref(), Ok(&invite), "{text}");
+    }
+}
+
+#[test]
+fn of_two_invites_none_is_guessed_and_no_error_repeats_one() {
+    let operator = OperatorKey::generate().unwrap();
+    let first = invite(&operator);
+    let second = Invite { token: Token([8; 16]), ..first.clone() };
+    let both = format!("{}\n{}\n", first.to_text(), second.to_text());
+    assert_eq!(both.parse::<Invite>(), Err(InviteError::Several));
+    let long = format!("{}{}", " ".repeat(PASTED_BYTES_MAX), first.to_text());
+    assert_eq!(long.parse::<Invite>(), Err(InviteError::Long));
+    let broken = &first.to_text()[..300];
+    for text in [broken, &both, "rove://", "rove://2", "hello", ""] {
+        let error = text.parse::<Invite>().unwrap_err();
+        assert!(!error.to_string().contains(&broken[10..30]), "{error}");
+    }
 }
 
 #[test]

@@ -41,6 +41,13 @@ impl FromStr for Endpoint {
                  [2001:db8::1]:4500"
             ))
         };
+        if let Some((_, rest)) = text.split_once("://") {
+            let meant = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            let Ok(meant) = meant.parse::<Self>() else { return Err(wrong("is a URL")) };
+            return Err(Misspelt::new(format!(
+                "{text:?} is a URL, and an endpoint has no scheme and no path: write {meant}"
+            )));
+        }
         let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong("has no port"))?;
         let digits = port.bytes().all(|b| b.is_ascii_digit());
         let port = match port.parse::<u16>() {
@@ -49,6 +56,9 @@ impl FromStr for Endpoint {
         };
         if let Some(inner) = host.strip_prefix('[') {
             let inner = inner.strip_suffix(']').ok_or_else(|| wrong("has no closing bracket"))?;
+            if inner.contains('%') {
+                return Err(wrong("has a zone, which means something on this host only"));
+            }
             let address = inner.parse().map_err(|_| wrong("has no IPv6 address in brackets"))?;
             return Ok(Self { host: Host::Address(IpAddr::V6(address)), port });
         }
@@ -63,6 +73,28 @@ impl FromStr for Endpoint {
             return Err(wrong("has no valid host"));
         }
         Ok(Self { host: Host::Name(name.to_ascii_lowercase()), port })
+    }
+}
+
+impl Endpoint {
+    /// Whether a client could reach it at all.
+    ///
+    /// # Errors
+    /// What is wrong with an address that leads nowhere, or to another host from every host.
+    pub fn check_reachable(&self) -> Result<(), Misspelt> {
+        let Host::Address(address) = &self.host else { return Ok(()) };
+        let what = match address {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => "a link-local address",
+            IpAddr::V4(v4) if v4.is_link_local() => "a link-local address",
+            IpAddr::V4(v4) if v4.is_broadcast() => "the broadcast address",
+            address if address.is_unspecified() => "the address of no host",
+            address if address.is_multicast() => "a multicast address",
+            _ => return Ok(()),
+        };
+        Err(Misspelt::new(format!(
+            "{self} is {what}, which no client can reach: write this host's name, or its address on \
+             the network that clients come from"
+        )))
     }
 }
 

@@ -75,6 +75,62 @@ impl Networks {
     }
 }
 
+/// What is private, or set aside for uses like this: nobody on the Internet is reached there.
+const NOT_PUBLIC: [&str; 11] = [
+    "10.0.0.0/8",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "100.64.0.0/10",
+    "198.18.0.0/15",
+    "192.0.2.0/24",
+    "198.51.100.0/24",
+    "203.0.113.0/24",
+    "fc00::/7",
+    "2001:db8::/32",
+    "3fff::/20",
+];
+/// What no host routes into a tunnel.
+const UNUSABLE: [&str; 8] = [
+    "0.0.0.0/8",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "224.0.0.0/4",
+    "255.255.255.255/32",
+    "::/127",
+    "fe80::/10",
+    "ff00::/8",
+];
+
+impl Networks {
+    /// The networks of other people, as far as anybody knows: their hosts could not be reached from
+    /// a client.
+    pub fn public(&self) -> impl Iterator<Item = IpNet> + use<> {
+        let private = |net: &IpNet| blocks(&NOT_PUBLIC).any(|block| block.contains(net));
+        self.iter().filter(move |net| !private(net))
+    }
+
+    /// Whether hosts can have addresses in them.
+    ///
+    /// # Errors
+    /// The network that is reserved for something else.
+    pub fn check_usable(&self) -> Result<(), Misspelt> {
+        let overlaps = |net: &IpNet, block: &IpNet| block.contains(net) || net.contains(block);
+        let clash = self.iter().find_map(|net| {
+            blocks(&UNUSABLE).find(|block| overlaps(&net, block)).map(|block| (net, block))
+        });
+        clash.map_or(Ok(()), |(net, block)| {
+            Err(Misspelt::new(format!(
+                "{net} overlaps {block}, which is reserved for other uses: write a private network, \
+                 for example 10.77.0.0/24,fd77::/64"
+            )))
+        })
+    }
+}
+
+fn blocks(texts: &'static [&str]) -> impl Iterator<Item = IpNet> {
+    texts.iter().filter_map(|text| text.parse().ok())
+}
+
 impl Lease {
     /// The addresses, each with the prefix length of its network.
     pub fn iter(&self) -> impl Iterator<Item = IpNet> + use<> {

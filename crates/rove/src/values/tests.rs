@@ -43,6 +43,54 @@ fn broken_endpoints_name_what_to_write() {
 }
 
 #[test]
+fn a_url_is_named_as_one_with_the_endpoint_in_it() {
+    for (text, meant) in [
+        ("https://vpn.example.org:4500", "write vpn.example.org:4500"),
+        ("https://vpn.example.org:443/rove?x#y", "write vpn.example.org:443"),
+        ("HTTP://[2001:db8::1]:80/", "write [2001:db8::1]:80"),
+        ("https://vpn.example.org", "is a URL: write HOST:PORT"),
+        ("udp://", "is a URL: write HOST:PORT"),
+        ("[fe80::1%eth0]:4433", "has a zone"),
+    ] {
+        let message = endpoint(text).unwrap_err().to_string();
+        assert!(message.contains(meant), "{text:?}: {message}");
+    }
+}
+
+#[test]
+fn an_address_that_no_client_reaches_is_told_from_one_that_it_may() {
+    for text in
+        ["[fe80::1]:4433", "169.254.1.1:1", "0.0.0.0:1", "[::]:1", "224.0.0.1:1", "[ff02::1]:1"]
+    {
+        let message = endpoint(text).unwrap().check_reachable().unwrap_err().to_string();
+        assert!(message.contains("no client can reach"), "{text:?}: {message}");
+    }
+    for text in ["192.168.1.1:1", "127.0.0.1:1", "[fd00::1]:1", "vpn.example.org:1"] {
+        assert_eq!(endpoint(text).unwrap().check_reachable(), Ok(()), "{text:?}");
+    }
+}
+
+#[test]
+fn a_public_network_is_told_from_a_private_one_and_a_reserved_one_is_refused() {
+    let networks = |text: &str| text.parse::<Networks>().unwrap();
+    for (text, public) in [
+        ("10.77.0.0/24,fd77::/64", 0),
+        ("100.64.0.0/10", 0),
+        ("8.8.8.0/24", 1),
+        ("10.0.0.0/7", 1),
+        ("8.8.8.0/24,2a00:1450::/64", 2),
+    ] {
+        assert_eq!(networks(text).public().count(), public, "{text}");
+        assert!(networks(text).check_usable().is_ok(), "{text}");
+    }
+    for text in ["127.0.0.0/8", "224.0.0.0/24", "169.254.0.0/16", "fe80::/64", "0.0.0.0/0", "::/0"]
+    {
+        let message = networks(text).check_usable().unwrap_err().to_string();
+        assert!(message.contains("reserved"), "{text}: {message}");
+    }
+}
+
+#[test]
 fn destinations_are_read_in_every_spelling() {
     let cases = [
         ("10.1.2.3/16", "10.1.0.0/16"),

@@ -62,12 +62,12 @@ pub(crate) fn rove_in(dir: &Path, line: &str) -> Ran {
 }
 
 /// The same, with something on its standard input.
-pub(crate) fn rove_with(dir: &Path, line: &str, input: &str) -> Ran {
+pub(crate) fn rove_with(dir: &Path, line: &str, input: impl AsRef<[u8]>) -> Ran {
     let mut command = Command::new(binary());
     command.args(line.split_whitespace()).arg("--dir").arg(dir).stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // One that needs none may have ended.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let _ = child.stdin.take().unwrap().write_all(input.as_ref());
     Ran::of(child.wait_with_output().unwrap())
 }
 

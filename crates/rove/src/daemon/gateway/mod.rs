@@ -64,6 +64,7 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     let _lock = Lock::take(&state)?;
     let gateway = Gateway::open_to_run(home)?;
     log::start(gateway.config.log, format);
+    gateway.config.doubts().iter().for_each(|doubt| tracing::warn!("{doubt}"));
     let own = gateway.lease()?;
     let places = Places::usual(&state);
     let mut applier = Applier::open(places.clone())?;
@@ -251,15 +252,14 @@ impl Daemon {
         let now = Instant::now();
         self.journal.write_due(&mut self.gateway.ledger, now);
         self.owed.write_due(now, &self.data);
-        self.hop_if_due(now);
         self.keep_clock();
+        self.hop_if_due(now);
         self.resolve_if_due(now);
         for call in self.recalls.calls_due(&self.listening, now) {
             self.data.command(call);
         }
     }
 
-    fn answer(&mut self, asked: Asked) {
     /// Remembers the latest time, by which invites expire.
     fn keep_clock(&mut self) {
         let was_behind = self.gateway.ledger.behind().is_some();
@@ -275,6 +275,7 @@ impl Daemon {
         }
     }
 
+    fn answer(&mut self, asked: Asked) {
         let reply = match self.carry_out(asked.request) {
             Ok(value) => Reply::Ok(value),
             Err(error) => Reply::Error(format!("{error:#}").replace('\n', " ")),
@@ -387,8 +388,8 @@ impl Daemon {
                 tracing::debug!(?peer, %error, "session ended");
             }
             Event::Routes { peer, routes } => self.take_routes(peer, &routes),
-            Event::Owing { peer, tuple } => self.owed.begins(peer, tuple),
             Event::KeyIsShared { peer } => self.warn_of_shared_key(peer),
+            Event::Owing { peer, tuple } => self.owed.begins(peer, tuple),
             Event::Settled { peer, tuple } => self.owed.ends(peer, tuple),
             Event::Announced { .. }
             | Event::OpenSocket { .. }
