@@ -1,15 +1,18 @@
-//! A flood of handshakes from everywhere does not disturb a session, nor keep a new client out.
+//! A flood of handshakes does not disturb a session, nor keep a new client out: be it from forged
+//! addresses everywhere, or from a real one with valid cookies.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 mod support;
 
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use rove_proto::crypto::{Floor, Hello, Initiator, SeededRng, StaticSecret};
+use rove_proto::crypto::{Floor, Hello, Initiator, SeededRng, StaticSecret, Token};
 use rove_proto::id::{PeerKey, SessionIndex};
 use serde_json::Value;
 use support::netns::{Lab, SOON, in_namespace, inside, sh};
@@ -26,6 +29,8 @@ const BURST: u32 = 100;
 const SOURCES: usize = 250;
 /// Handshakes that it repeats: each passes the gateway's first check.
 const HANDSHAKES: usize = 100;
+/// Exchanges that an attacker with a cookie repeats.
+const PROVEN: usize = 1_000;
 
 #[test]
 fn a_flood_of_handshakes_disturbs_no_session_and_keeps_nobody_out() {
@@ -62,6 +67,88 @@ fn a_flood_of_handshakes_disturbs_no_session_and_keeps_nobody_out() {
     });
 }
 
+/// Exchanges a second of who has a real address, without the second halves and with them.
+const PROVEN_RATES: [(u32, bool); 3] = [(300, false), (300, true), (10_000, false)];
+/// What they may delay a newcomer by.
+const DELAY_MAX: Duration = Duration::from_secs(3);
+
+#[test]
+fn who_has_a_real_address_and_a_cookie_keeps_nobody_out() {
+    in_namespace("who_has_a_real_address_and_a_cookie_keeps_nobody_out", || {
+        let lab = Lab::new("cookies");
+        let _gateway = lab.gateway();
+        let key = key_of_gateway(&lab);
+        // The first time, without an attack: what a start takes on this machine.
+        let alone = enrols_within(&lab, "first", SOON);
+        for (number, (rate, both)) in PROVEN_RATES.into_iter().enumerate() {
+            let stop = Arc::new(AtomicBool::new(false));
+            let (told, began) = (Arc::clone(&stop), channel());
+            let attack = inside("server", move || attack(key, rate, both, &told, &began.0));
+            began.1.recv_timeout(SOON).unwrap();
+            sleep(Duration::from_secs(2));
+            let took = enrols_within(&lab, &format!("newcomer-{number}"), alone + DELAY_MAX);
+            stop.store(true, Ordering::Release);
+            let sent = attack.join().unwrap();
+            eprintln!("{rate}/s: {sent} sent; alone {alone:?}, with them {took:?}");
+        }
+        let status = lab.rove("gateway", "gateway status --json").ok();
+        let status: Value = serde_json::from_str(&status).unwrap();
+        let dropped = status["drops"]["over_budget"].as_u64().unwrap_or_default();
+        assert!(dropped > 1_000, "the attack had cookies: {}", status["drops"]);
+    });
+}
+
+/// Has somebody enrol on the phone, with a key of its own, and leave; returns how long it took.
+fn enrols_within(lab: &Lab, name: &str, time: Duration) -> Duration {
+    let invite = lab.invite(name);
+    let begun = Instant::now();
+    let seconds = time.as_secs() + 1;
+    lab.rove("phone", &format!("up {invite} --timeout {seconds}s")).ok();
+    let took = begun.elapsed();
+    lab.rove("phone", "down").ok();
+    assert!(took <= time, "{name} took {took:?}");
+    took
+}
+
+/// Sends exchanges at the rate with a valid cookie, from one real address, until told to stop.
+/// Says when it has the cookie; returns how many it sent.
+fn attack(
+    gateway: PeerKey,
+    rate: u32,
+    both: bool,
+    stop: &AtomicBool,
+    began: &std::sync::mpsc::Sender<()>,
+) -> u32 {
+    let socket = UdpSocket::bind("198.51.100.80:0").unwrap();
+    socket.connect(GATEWAY).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+    let mut exchanges = exchanges(&gateway, PROVEN, Token::new(&[6; 16]));
+    let mut reply = [0; 1_500];
+    let mut tried = exchanges.iter().cycle();
+    // The gateway demands cookies once it has much to do.
+    let cookie = std::iter::from_fn(|| {
+        let exchange = tried.next()?;
+        socket.send(&exchange.messages().a).unwrap();
+        let len = socket.recv(&mut reply).unwrap_or(0);
+        Some(exchanges.iter().find_map(|e| e.open_cookie_reply(&reply[..len]).ok()))
+    });
+    let cookie = cookie.take(PROVEN * 10).flatten().next().expect("a cookie");
+    began.send(()).unwrap();
+    let (begin, mut sent) = (Instant::now(), 0);
+    while !stop.load(Ordering::Acquire) && begin.elapsed() < SOON * 3 {
+        let exchange = &mut exchanges[sent as usize % PROVEN];
+        let messages = exchange.add_cookie(&cookie);
+        let _ = socket.send(&messages.a);
+        if both {
+            let _ = socket.send(&messages.b);
+        }
+        sent += 1;
+        let due = begin + Duration::from_secs(1) * sent / rate;
+        sleep(due.saturating_duration_since(Instant::now()));
+    }
+    sent
+}
+
 /// When the client's session began.
 fn session_of(lab: &Lab) -> u64 {
     let status = lab.rove("client", "status --json").ok();
@@ -79,22 +166,27 @@ fn key_of_gateway(lab: &Lab) -> PeerKey {
 
 /// Both halves of handshakes with the gateway by nobody that it knows.
 fn halves(gateway: &PeerKey) -> Vec<Vec<u8>> {
+    let exchanges = exchanges(gateway, HANDSHAKES, None);
+    let messages = exchanges.iter().map(Initiator::messages);
+    messages.flat_map(|messages| [messages.a.to_vec(), messages.b.to_vec()]).collect()
+}
+
+/// `count` handshakes with the gateway, each by another key that it does not know.
+fn exchanges(gateway: &PeerKey, count: usize, token: Option<Token>) -> Vec<Initiator> {
     let mut rng = SeededRng::new(SEED);
-    let mut halves = Vec::new();
-    for _ in 0..HANDSHAKES {
+    let exchange = |_| {
         let secret = StaticSecret::generate(&mut rng);
         let hello = Hello {
             counter: 1,
             features: 0,
             floor: Floor::BITS_128,
             has_aes: true,
-            token: None,
+            token: token.clone(),
             indices: std::array::from_fn(|n| SessionIndex(n as u32 + 1)),
         };
-        let (_, messages) = Initiator::start(&mut rng, &secret, *gateway, None, &hello).unwrap();
-        halves.extend([messages.a.to_vec(), messages.b.to_vec()]);
-    }
-    halves
+        Initiator::start(&mut rng, &secret, *gateway, None, &hello).unwrap().0
+    };
+    (0..count).map(exchange).collect()
 }
 
 /// Sends at the rate, from everywhere; returns how many datagrams, and in what time.
