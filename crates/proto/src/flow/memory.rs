@@ -2,10 +2,10 @@
 //!
 //! Decides how much one connection gets of it, and how much the connections of one peer: no client
 //! of a gateway takes all of it from the others. A peer may hold as much as is free beside (the
-//! dynamic thresholds of Choudhury and Hahne, 1998): alone it gets half. What it was given it keeps,
-//! since ends were told that it arrived, so a second peer gets a quarter, a third an eighth; as
-//! their data goes on, all come to the same part. A node with one peer, as a client is, has nobody
-//! to share with.
+//! dynamic thresholds of Choudhury and Hahne, 1998): alone it gets half. It keeps what it was
+//! given, since ends were told that their data arrived, so a second peer gets a quarter, a third
+//! an eighth. As their data goes on, all come to the same part. A node with one peer, as a client
+//! is, has nobody to share with.
 
 use crate::blocks::{BLOCK, Blocks};
 use crate::time::Instant;

@@ -25,8 +25,8 @@ pub(super) fn at_client(session: &PeerStatus, now: Instant) -> Option<Value> {
         "what": "another host uses the key of this client",
         "since": since(session, now)?,
         "cause": CAUSE,
-        "cure": "ask the gateway's operator for an invite with a new name, and run `rove up INVITE` \
-                 on one of the two hosts: that gives it a key of its own",
+        "cure": "ask the gateway's operator for an invite with a new name, and run `rove up \
+                 INVITE` on one of the two hosts: that gives it a key of its own",
     }))
 }
 
