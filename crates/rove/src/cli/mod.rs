@@ -403,7 +403,7 @@ pub fn parse() -> Cli {
 }
 
 /// Ends the program because of what was typed. If that holds an invite, neither `message` nor
-/// anything else of it is shown: the terminal's history and the logs of scripts are no place for it.
+/// anything else of it is shown: logs of scripts are no place for it.
 pub fn refuse(kind: ErrorKind, message: impl fmt::Display) -> ! {
     let message = if names_invite() {
         "wrong arguments; they hold an invite and are not repeated here: an invite goes to \

@@ -2,9 +2,9 @@
 //! gateway saw before.
 //!
 //! A clock that goes back must not bring expired invites back to life. So the latest time is
-//! remembered, also across restarts, and runs on while the process runs. One wrong reading far ahead
-//! must not close every open invite for ever: a reading more than [`LEAP`] ahead counts while it
-//! lasts, and is remembered only after it has lasted for [`LEAP_TIME`]. If a wrong time was
+//! remembered, also across restarts, and runs on while the process runs. One wrong reading far
+//! ahead must not close every open invite for ever: a reading more than [`LEAP`] ahead counts while
+//! it lasts, and is remembered only after it has lasted for [`LEAP_TIME`]. If a wrong time was
 //! remembered all the same, new invites still work, status says so, and the operator can reset it.
 //!
 //! Limits: what passed since the last writing is forgotten in a crash, [`WRITE_EVERY`] at most.

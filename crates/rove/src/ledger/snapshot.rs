@@ -41,8 +41,8 @@ pub struct Dropped {
 impl LedgerSnapshot {
     /// This snapshot put over a state that lived on after it was taken. It must not give back what
     /// was taken since: revocations stay, what was allowed less stays less, spent uses stay spent,
-    /// withdrawn and expired invites stay so, and the log goes on. Who enrolled since is dropped, and
-    /// named.
+    /// withdrawn and expired invites stay so, and the log goes on. Who enrolled since is dropped,
+    /// and named.
     pub fn over(self, present: Self, now: UnixSeconds) -> (Self, Dropped) {
         let mut dropped = Dropped::default();
         let mut peers: BTreeMap<KeyText, Peer> =

@@ -92,8 +92,8 @@ impl Endpoint {
             _ => return Ok(()),
         };
         Err(Misspelt::new(format!(
-            "{self} is {what}, which no client can reach: write this host's name, or its address on \
-             the network that clients come from"
+            "{self} is {what}, which no client can reach: write this host's name, or its address \
+             on the network that clients come from"
         )))
     }
 }

@@ -120,8 +120,8 @@ impl Networks {
         });
         clash.map_or(Ok(()), |(net, block)| {
             Err(Misspelt::new(format!(
-                "{net} overlaps {block}, which is reserved for other uses: write a private network, \
-                 for example 10.77.0.0/24,fd77::/64"
+                "{net} overlaps {block}, which is reserved for other uses: write a private \
+                 network, for example 10.77.0.0/24,fd77::/64"
             )))
         })
     }

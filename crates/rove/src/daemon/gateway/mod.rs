@@ -64,7 +64,6 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     let _lock = Lock::take(&state)?;
     let gateway = Gateway::open_to_run(home)?;
     log::start(gateway.config.log, format);
-    gateway.config.doubts().iter().for_each(|doubt| tracing::warn!("{doubt}"));
     let own = gateway.lease()?;
     let places = Places::usual(&state);
     let mut applier = Applier::open(places.clone())?;
@@ -118,7 +117,7 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
         recalls: Recalls::of(reaches, Instant::now()),
         owed: Owed::open(&state)?,
     };
-    daemon.warn_of_subnets();
+    daemon.warn_of_doubts();
     daemon.introduce_everybody();
     daemon.announce();
     // Only now may anybody ask: whom the core does not know it refuses for good.
@@ -461,6 +460,11 @@ impl Daemon {
             self.warn_of_subnets();
         }
         Ok(Replanned::Other)
+    }
+
+    fn warn_of_doubts(&self) {
+        self.gateway.config.doubts().iter().for_each(|doubt| tracing::warn!("{doubt}"));
+        self.warn_of_subnets();
     }
 
     fn warn_of_subnets(&self) {
