@@ -96,7 +96,7 @@ impl Clones {
             let Some(Datagram { from, to, mut bytes, .. }) = self.wire.pop_front() else { break };
             let port = u32::from(if to.port() == 4433 { 0 } else { to.port() - 40_000 });
             let (socket, local) = (SocketId(port), Some(to.ip()));
-            let meta = Meta { socket, local, remote: from };
+            let meta = Meta { socket, local, remote: from, waited: Duration::ZERO };
             match self.hosts.iter().position(|host| to.ip() == std::net::IpAddr::from(host.at)) {
                 Some(host) => self.with_host(host, |node, now, out| {
                     node.handle_datagram(now, meta, &mut bytes, out);
