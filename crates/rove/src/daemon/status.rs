@@ -21,7 +21,6 @@ use serde_json::{Value, json};
 
 use super::data::Carried;
 use super::ranking::Ranked;
-use super::shared_key;
 use crate::config::{LinkScheduler, LinkUse, PathsConfig, UsedBy};
 use crate::encoding;
 use crate::ledger::wall_clock;
@@ -192,10 +191,6 @@ const fn kind(kind: LinkKind) -> &'static str {
 /// One sentence about what is going on, and what is done about it.
 fn doing(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> String {
     let text = doing_of_session(peer, now, around);
-    let text = match shared_key::at_client(peer, now) {
-        Some(problem) => format!("{text}; {}", shared_key::line(&problem)),
-        None => text,
-    };
     // Who carries by another link needs no page.
     let Some(portal) = around.portals.first().filter(|_| !is_carrying(peer, now)) else {
         return text;

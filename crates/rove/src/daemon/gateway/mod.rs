@@ -36,7 +36,7 @@ use super::message::{MESSAGES_MAX, Message};
 use super::owed::Owed;
 use super::resolve::Resolver;
 use super::signals::{self, Signal};
-use super::{confine, flows, links, log, node, plan, status};
+use super::{confine, flows, links, log, node, plan, shared_key, status};
 use crate::config::{GatewayConfig, LogFormat, Persistence};
 use crate::control::{Asked, Listener, Reply, Request};
 use crate::encoding;
@@ -329,7 +329,9 @@ impl Daemon {
         let look = self.host.look(&mut self.applier, device, Vec::new());
         reply["nat"] = json!(self.gateway.config.nat && look.is_whole(Part::Filter));
         reply["forwarding"] = json!(look.is_whole(Part::Setting));
-        reply["problems"] = json!(look.problems);
+        for problem in look.problems {
+            shared_key::add(reply, json!(problem));
+        }
     }
 
     /// Every flow names its peer.
