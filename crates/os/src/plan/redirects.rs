@@ -49,11 +49,9 @@ pub(super) fn forget(netlink: &mut Netlink) {
     let _ = sysctl::write(FLUSH_V4, "1");
     let mut every = RouteMessage::default();
     every.header.address_family = AddressFamily::Inet6;
-    let learned = netlink.dump(&RouteNetlinkMessage::GetRoute(every), |entry| match entry {
-        RouteNetlinkMessage::NewRoute(route) => {
-            route.header.flags.contains(RouteFlags::Cloned).then_some(route)
-        }
-        _ => None,
+    let learned = netlink.dump(&RouteNetlinkMessage::GetRoute(every), |entry| {
+        let RouteNetlinkMessage::NewRoute(route) = entry else { return None };
+        route.header.flags.contains(RouteFlags::Cloned).then_some(route)
     });
     for route in learned.unwrap_or_default() {
         let _ = netlink.change(RouteNetlinkMessage::DelRoute(route), 0);

@@ -116,13 +116,15 @@ pub(super) fn write(key: &str, value: &str) -> Result<(), Error> {
 
 fn set(key: &str, value: &str) -> Result<(), Error> {
     let Err(error) = fs::write(PathBuf::from(ROOT).join(key), value) else { return Ok(()) };
-    match error.kind() {
-        io::ErrorKind::NotFound => Ok(()),
-        io::ErrorKind::ReadOnlyFilesystem => Err(Error::SettingReadOnly {
+    if error.kind() == io::ErrorKind::NotFound {
+        return Ok(());
+    }
+    if error.kind() == io::ErrorKind::ReadOnlyFilesystem {
+        return Err(Error::SettingReadOnly {
             setting: format!("net.{}", key.replace('/', ".")),
             now: read(key).unwrap_or_default(),
             wanted: value.to_owned(),
-        }),
-        _ => Err(Error::os(format!("set {ROOT}/{key} to {value}"), error)),
+        });
     }
+    Err(Error::os(format!("set {ROOT}/{key} to {value}"), error))
 }
