@@ -120,7 +120,7 @@ pub enum Error {
          (`apt install nftables`, `dnf install nftables` or `apk add nftables`)"
     )]
     NftMissing {
-        /// What needs it: "the gateway's firewall" or "the kill switch".
+        /// What needs it: "the gateway's firewall", "the guard" or "the kill switch".
         what: &'static str,
     },
 
@@ -235,6 +235,11 @@ impl Error {
             Some(libc::EPERM | libc::EACCES) => Self::NoPrivilege { what: what.into() },
             Some(_) | None => Self::Os { what: what.into(), source },
         }
+    }
+
+    /// Whether the packet filter is missing here, or cannot do what it was asked for.
+    pub(crate) fn is_of_packet_filter(&self) -> bool {
+        matches!(self, Self::NftMissing { .. } | Self::NftRefused { .. })
     }
 }
 

@@ -35,7 +35,10 @@ fn plan() -> Plan {
         mtu: 1_400,
         addresses: vec!["10.7.0.2/24".parse().unwrap(), "fd07::2/64".parse().unwrap()],
         routes: vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()],
-        kill_switch: Some(KillSwitch { gateways: vec!["203.0.113.7".parse().unwrap()] }),
+        kill_switch: Some(KillSwitch {
+            gateways: vec!["203.0.113.7".parse().unwrap()],
+            ..KillSwitch::default()
+        }),
         ..Plan::default()
     }
 }
@@ -312,7 +315,7 @@ fn replacing_it_opens_nothing_for_an_instant() {
         });
         for round in 0..30u8 {
             let gateways = vec![IpAddr::from([203, 0, 113, round])];
-            let switch = Some(KillSwitch { gateways });
+            let switch = Some(KillSwitch { gateways, ..KillSwitch::default() });
             host.applier.apply(&Plan { kill_switch: switch, ..plan() }).unwrap();
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -102,7 +102,10 @@ fn client() -> Plan {
         mtu: 1_400,
         addresses: nets(&["10.7.0.2/24", "fd07::2/64"]),
         routes: nets(&["0.0.0.0/0", "::/0"]),
-        kill_switch: Some(KillSwitch { gateways: vec![ip("203.0.113.7")] }),
+        kill_switch: Some(KillSwitch {
+            gateways: vec![ip("203.0.113.7")],
+            ..KillSwitch::default()
+        }),
         dns: Some(Dns { servers: vec![ip("10.7.0.1")], domains: vec![], all: true }),
         ..Plan::default()
     }

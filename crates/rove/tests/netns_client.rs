@@ -137,12 +137,13 @@ fn the_readmes_kill_switch_stands_from_the_next_boot_on() {
         let rove = format!("nsenter --net=/run/netns/client {} reload --dir {home}", binary());
         sh(&step.replace("/etc/rove", &home).replace("rove reload", &rove));
         assert_eq!(status(&lab)["kill_switch"], true);
-        // The host goes down, and comes up without its rules.
+        // The host goes down, and comes up without its rules and routes.
         let pid = fs::read_to_string(lab.home("client").join("client.state/lock")).unwrap();
         sh(&format!("kill -KILL {}", pid.trim()));
         let journal = lab.home("client").join("client.state/plan.json");
         assert!(fs::read_to_string(&journal).unwrap().contains("kill-switch"));
-        sh("nsenter --net=/run/netns/client nft flush ruleset");
+        sh("nsenter --net=/run/netns/client nft flush ruleset
+            ip -n client route flush table 29295; ip -n client -6 route flush table 29295");
         wait_until("nothing holds it back", || reaches("client", WEB));
         lab.rove("client", "stand-kill-switch").ok();
         assert!(!reaches("client", WEB));

@@ -1,7 +1,9 @@
-//! Firewall tables, through the program `nft`: the ruleset of a gateway and the kill switch.
+//! Firewall tables, through the program `nft`: the ruleset of a gateway, the guard and the kill
+//! switch of a client.
 //!
-//! Each is one table of ours. It is replaced as a whole within one transaction, so there is no
-//! moment without it, and connection tracking is not touched: what is established stays so.
+//! Each has a table of ours, the guard one more for ARP. It is replaced as a whole within one
+//! transaction, so there is no moment without it, and connection tracking is not touched: what is
+//! established stays so.
 //! Tables of others are never changed; a base chain elsewhere that drops still drops.
 //!
 //! Only [`crate::plan`] uses it. Why a program and not netlink: nftables' wire format is the
@@ -12,8 +14,10 @@ mod gateway;
 mod ruleset;
 
 use std::{
+    env,
     io::{self, Read, Write as _},
     os::unix::process::CommandExt as _,
+    path::Path,
     process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
@@ -23,7 +27,7 @@ use serde_json::Value;
 
 use crate::{
     error::Error,
-    plan::{GATEWAY_TABLE, GATEWAY_TABLE_BEFORE, Gate, Opening},
+    plan::{GATEWAY_TABLE, GATEWAY_TABLE_BEFORE, Gate, GuardRules, Opening},
 };
 
 /// How long a transaction may take. A busy machine needs some 10 ms.
@@ -38,6 +42,7 @@ const PROGRAMS: [&str; 3] = ["nft", "/usr/sbin/nft", "/sbin/nft"];
 
 const GATEWAY: &str = "the gateway's firewall";
 const KILL_SWITCH: &str = "the kill switch";
+pub(crate) const GUARD: &str = "the guard";
 
 /// Puts the ruleset of a gateway in place of an earlier one, also of one that an earlier version
 /// called otherwise.
@@ -71,6 +76,25 @@ pub(crate) fn install_kill_switch(opening: &Opening) -> Result<(), Error> {
 /// Removes the kill switch, if there is one.
 pub(crate) fn remove_kill_switch() -> Result<(), Error> {
     remove(KILL_SWITCH, crate::plan::KILL_SWITCH_TABLE)
+}
+
+/// Puts the guard in place of an earlier one.
+pub(crate) fn install_guard(guard: &GuardRules) -> Result<(), Error> {
+    run(GUARD, client::guard(guard))?;
+    unless_unknown(run(GUARD, client::arp(guard)))
+}
+
+/// Removes the guard, if there is one.
+pub(crate) fn remove_guard() -> Result<(), Error> {
+    unless_unknown(run(GUARD, client::remove_arp()))?;
+    remove(GUARD, crate::plan::GUARD_TABLE)
+}
+
+/// Whether the program is there at all.
+pub(crate) fn is_available() -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let in_path = env::split_paths(&path).any(|dir| dir.join(PROGRAMS[0]).is_file());
+    in_path || PROGRAMS[1..].iter().any(|program| Path::new(program).is_file())
 }
 
 fn remove(what: &'static str, table: &str) -> Result<(), Error> {

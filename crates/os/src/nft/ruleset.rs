@@ -5,9 +5,14 @@ use serde_json::{Value, json};
 
 /// Removes a table, which need not be there.
 pub(super) fn remove(table: &str) -> Vec<Value> {
+    remove_of("inet", table)
+}
+
+/// The same for a table of another family.
+pub(super) fn remove_of(family: &str, table: &str) -> Vec<Value> {
     vec![
-        json!({ "add": { "table": { "family": "inet", "name": table } } }),
-        json!({ "delete": { "table": { "family": "inet", "name": table } } }),
+        json!({ "add": { "table": { "family": family, "name": table } } }),
+        json!({ "delete": { "table": { "family": family, "name": table } } }),
     ]
 }
 
@@ -15,6 +20,56 @@ pub(super) fn replace(table: &str) -> Vec<Value> {
     let mut commands = remove(table);
     commands.push(json!({ "add": { "table": { "family": "inet", "name": table } } }));
     commands
+}
+
+/// A table that takes the place of one of its name, rule by rule.
+pub(super) struct Table {
+    family: &'static str,
+    name: &'static str,
+    commands: Vec<Value>,
+}
+
+impl Table {
+    pub(super) fn new(family: &'static str, name: &'static str) -> Self {
+        let mut commands = remove_of(family, name);
+        commands.push(json!({ "add": { "table": { "family": family, "name": name } } }));
+        Self { family, name, commands }
+    }
+
+    /// Adds a chain at a hook.
+    pub(super) fn base_chain(
+        &mut self,
+        name: &str,
+        kind: &str,
+        (hook, priority): (&str, i32),
+        policy: &str,
+    ) {
+        self.commands.push(json!({ "add": { "chain": {
+            "family": self.family, "table": self.name, "name": name,
+            "type": kind, "hook": hook, "prio": priority, "policy": policy,
+        } } }));
+    }
+
+    /// Adds a chain that others jump to.
+    pub(super) fn chain(&mut self, name: &str) {
+        self.commands.push(json!({ "add": { "chain": {
+            "family": self.family, "table": self.name, "name": name,
+        } } }));
+    }
+
+    /// Adds rules at the end of a chain.
+    pub(super) fn rules(&mut self, chain: &str, rules: impl IntoIterator<Item = Vec<Value>>) {
+        let rule = |expr| {
+            json!({ "add": { "rule": {
+                "family": self.family, "table": self.name, "chain": chain, "expr": expr,
+            } } })
+        };
+        self.commands.extend(rules.into_iter().map(rule));
+    }
+
+    pub(super) fn into_commands(self) -> Vec<Value> {
+        self.commands
+    }
 }
 
 /// The networks of each family that has any, without overlaps, which a set cannot have.
@@ -28,6 +83,10 @@ pub(super) fn networks_by_family(networks: &[IpNet]) -> Vec<Vec<IpNet>> {
 /// Matches an address against networks of one family.
 pub(super) fn address(field: &str, networks: &[IpNet]) -> Value {
     let v6 = networks.first().is_some_and(|net| net.addr().is_ipv6());
+    if networks.iter().any(|net| net.prefix_len() == 0) {
+        // A set cannot have everything as a member.
+        return equals(meta("nfproto"), json!(if v6 { "ipv6" } else { "ipv4" }));
+    }
     let prefix = |net: &IpNet| {
         let address = net.network().to_string();
         json!({ "prefix": { "addr": address, "len": net.prefix_len() } })
@@ -68,6 +127,15 @@ pub(super) fn meta(key: &str) -> Value {
     json!({ "meta": { "key": key } })
 }
 
+pub(super) fn ct(key: &str) -> Value {
+    json!({ "ct": { "key": key } })
+}
+
+/// Sets a mark.
+pub(super) fn set(left: Value, value: u32) -> Value {
+    json!({ "mangle": { "key": left, "value": value } })
+}
+
 pub(super) fn payload(protocol: &str, field: &str) -> Value {
     json!({ "payload": { "protocol": protocol, "field": field } })
 }
@@ -78,4 +146,8 @@ pub(super) fn accept() -> Value {
 
 pub(super) fn refuse() -> Value {
     json!({ "reject": { "type": "icmpx", "expr": "admin-prohibited" } })
+}
+
+pub(super) fn drop() -> Value {
+    json!({ "drop": null })
 }

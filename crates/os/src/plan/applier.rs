@@ -13,7 +13,9 @@ use super::{
     journal::{Before, Entry, Journal, Left},
     obstacle::{self, Obstacle},
     present::{Present, Standing},
-    redirects, sweep, sysctl,
+    redirects,
+    surroundings::Surroundings,
+    sweep, sysctl,
 };
 use crate::{
     dns,
@@ -43,6 +45,8 @@ pub struct Applier {
     dns_refused: Option<Error>,
     /// Why the journal could not be read. What it may have named is swept with the next plan.
     damaged: Option<String>,
+    /// Why the last plan has no guard, if it should have one.
+    unguarded: Option<Error>,
 }
 
 /// An entry of the journal, and what this process knows about it.
@@ -74,7 +78,7 @@ impl Applier {
             let closed = Item::KillSwitch(Opening::closed());
             entries.insert(0, Held::new(Entry { item: closed, before: Before::Nothing }, false));
         }
-        Ok(Self { places, journal, entries, rebooted, dns_refused: None, damaged })
+        Ok(Self { places, journal, entries, rebooted, dns_refused: None, unguarded: None, damaged })
     }
 
     /// Why the journal of the last process could not be read, until a plan was applied or undone.
@@ -116,6 +120,10 @@ impl Applier {
     /// stand then.
     pub fn apply(&mut self, plan: &Plan) -> Result<(), Error> {
         plan.check(&[])?;
+        self.unguarded = None;
+        if plan.guard.is_some() && !nft::is_available() {
+            self.unguarded = Some(Error::NftMissing { what: nft::GUARD });
+        }
         let stood = self.kill_switch_stands();
         let wanted = self.wanted(plan)?;
         let mut next = Vec::with_capacity(wanted.len());
@@ -152,8 +160,13 @@ impl Applier {
                 let entry = &self.entries[at].entry;
                 let installed = install(&mut netlink, entry, &self.places);
                 if let Err(error) = installed {
-                    if matches!(self.entries[at].entry.item, Item::Dns { .. }) {
+                    let item = &self.entries[at].entry.item;
+                    if matches!(item, Item::Dns { .. }) {
                         self.dns_refused = Some(error);
+                        continue;
+                    }
+                    if matches!(item, Item::Guard(_)) && error.is_of_packet_filter() {
+                        self.unguarded = Some(error);
                         continue;
                     }
                     if !stood {
@@ -170,6 +183,8 @@ impl Applier {
         }
         self.rebooted = false;
         self.remove_from(&mut netlink, keep)?;
+        // One that was refused is not there.
+        self.entries.retain(|held| held.confirmed || !matches!(held.entry.item, Item::Guard(_)));
         for held in self.entries.iter_mut().filter(|held| held.confirmed) {
             if let Before::Dns(saved) = &mut held.entry.before {
                 saved.settle();
@@ -423,6 +438,11 @@ impl Applier {
         self.entries.iter().any(Held::is_kill_switch)
     }
 
+    /// Why the plan that was applied last has no guard though it should have one.
+    pub fn unguarded(&self) -> Option<&Error> {
+        self.unguarded.as_ref()
+    }
+
     /// Whether an earlier process left anything but a kill switch.
     pub fn has_leftovers(&self) -> bool {
         self.entries.iter().any(|held| !held.confirmed && !held.is_kill_switch())
@@ -465,8 +485,14 @@ impl Applier {
             });
             known.map_or_else(|| sysctl::read(key), Ok)
         };
-        let mut items = item::items(plan);
-        items.extend(sysctl::items(plan, &links::snapshot()?, original));
+        let links = links::snapshot()?;
+        let mut around = Surroundings::of(plan, &links)?;
+        around.strict_links = sysctl::strict_links(plan, &links, &around, &original);
+        let mut items = item::items(plan, &around);
+        items.extend(sysctl::items(plan, &links, &around, original));
+        if !nft::is_available() {
+            items.retain(|item| !matches!(item, Item::Guard(_)));
+        }
         items.sort();
         items.dedup();
         if !sysctl::has_ipv6() {

@@ -14,6 +14,7 @@ use crate::{dns, error::Error, mptcp::PathManager, netlink::Netlink, nft};
 pub(super) fn install(netlink: &mut Netlink, entry: &Entry, places: &Places) -> Result<(), Error> {
     match &entry.item {
         Item::KillSwitch(opening) => nft::install_kill_switch(opening),
+        Item::Guard(guard) => nft::install_guard(guard),
         Item::Device { name, mtu, persistent: _ } => routing::set_up(netlink, name, *mtu),
         Item::Sysctl { key, value } => sysctl::write(key, value),
         Item::Address { device, net } => routing::add_address(netlink, device, *net),
@@ -51,6 +52,7 @@ fn with_subflows(ask: impl FnOnce(&mut PathManager) -> Result<(), Error>) -> Res
 pub(super) fn remove(netlink: &mut Netlink, entry: &Entry, places: &Places) -> Result<(), Error> {
     match (&entry.item, &entry.before) {
         (Item::KillSwitch(_), _) => nft::remove_kill_switch(),
+        (Item::Guard(_), _) => nft::remove_guard(),
         (Item::Device { name, persistent: true, .. }, _) => routing::remove_device(netlink, name),
         // It goes with the process that holds it.
         (Item::Device { .. }, _) => Ok(()),
@@ -62,7 +64,7 @@ pub(super) fn remove(netlink: &mut Netlink, entry: &Entry, places: &Places) -> R
             }
         }
         (Item::Address { device, net }, _) => routing::remove_address(netlink, device, *net),
-        (Item::Route { net, .. }, _) => routing::remove_route(netlink, *net),
+        (Item::Route { net, target }, _) => routing::remove_route(netlink, *net, target),
         (Item::Subflow(endpoint), _) => with_subflows(|manager| manager.remove(endpoint.address)),
         // Restored only where nobody else has set it since.
         (Item::MptcpLimit(which, limit), Before::Limit(before)) => with_subflows(|manager| {

@@ -60,7 +60,7 @@ impl Part {
         match item {
             Item::Device { .. } => Self::Device,
             Item::KillSwitch(_) => Self::KillSwitch,
-            Item::Gateway(_) => Self::Filter,
+            Item::Gateway(_) | Item::Guard(_) => Self::Filter,
             Item::Address { .. } | Item::Route { .. } | Item::Rule { .. } => Self::Routing,
             Item::Sysctl { .. } => Self::Setting,
             Item::Dns { .. } => Self::Dns,

@@ -9,7 +9,11 @@ use std::{fmt, net::IpAddr};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{Dns, GATEWAY_TABLE, KILL_SWITCH_TABLE, Plan, RULE_PRIORITY_TUNNEL, TABLE};
+use super::{
+    Connection, Dns, GATEWAY_TABLE, GUARD_TABLE, KILL_SWITCH_TABLE, Plan, RULE_PRIORITY_INBOUND,
+    RULE_PRIORITY_TUNNEL, TABLE,
+    surroundings::{LocalNetwork, Surroundings},
+};
 use crate::mptcp::{ENDPOINTS_MAX, Endpoint, Limit};
 
 /// One change of the host.
@@ -21,6 +25,8 @@ pub(crate) enum Item {
     /// The nftables ruleset of a gateway. The journals of earlier versions call it NAT.
     #[serde(alias = "nat")]
     Gateway(Gate),
+    /// The guard's nftables tables.
+    Guard(Guard),
     /// The TUN set up, with an MTU. A persistent one is removed with the plan.
     Device {
         name: String,
@@ -65,34 +71,68 @@ pub(crate) enum Target {
     Throw,
     /// Nowhere, with an answer that says so.
     Unreachable,
+    /// A link of this host, to the hosts on it.
+    Link(String),
+    /// The same as [`Target::Unreachable`], behind the route into the tunnel: it stays when the
+    /// device goes.
+    Barrier,
 }
 
 /// What a policy rule does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RuleKind {
-    /// Use the main table's routes, but no default route.
-    Lan,
+    /// Answer connections that came in by another link there, by the main table.
+    #[serde(alias = "lan")]
+    Inbound,
     /// Send what has no mark to our table.
     Tunnel,
 }
 
-/// What the kill switch lets through.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+/// What the kill switch and the guard let through beside the tunnel.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Opening {
     pub(crate) device: String,
+    /// Datagrams of these come in unasked.
     pub(crate) gateways: Vec<IpAddr>,
+    /// What is excluded from the tunnel.
     pub(crate) destinations: Vec<IpNet>,
+    /// Groups and link-local addresses of links, too.
     pub(crate) allow_lan: bool,
+    /// The local networks, with `allow_lan`.
+    #[serde(default)]
+    pub(crate) lan: Vec<LocalNetwork>,
+    /// Links to containers and virtual machines of this host.
+    #[serde(default)]
+    pub(crate) own_links: Vec<String>,
+    /// Connections that stay beside the tunnel.
+    #[serde(default)]
+    pub(crate) kept: Vec<Connection>,
+}
+
+/// What the guard keeps in the tunnel.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Guard {
+    pub(crate) opening: Opening,
+    /// Destinations that are reached through the tunnel or not at all.
+    pub(crate) routes: Vec<IpNet>,
+    /// The tunnel's own addresses.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// Those that another link has, too.
+    pub(crate) shared_addresses: Vec<IpAddr>,
+    /// Networks of containers and virtual machines, which use the tunnel under its own address.
+    pub(crate) translated: Vec<IpNet>,
+    /// Links whose strict reverse path filter the guard takes over.
+    pub(crate) strict_links: Vec<String>,
 }
 
 impl Opening {
     /// What a kill switch lets through of which nothing is known any more: the usual interface, and
     /// what a host must say to have a network.
     pub(crate) fn closed() -> Self {
-        let (gateways, destinations) = (Vec::new(), Vec::new());
-        Self { device: "rove0".to_owned(), gateways, destinations, allow_lan: false }
+        Self { device: "rove0".to_owned(), ..Self::default() }
     }
 }
 
@@ -129,13 +169,16 @@ impl Item {
     /// Whether both stand in the same place, so that the one replaces the other.
     pub(crate) fn same_place(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::KillSwitch(_), Self::KillSwitch(_)) | (Self::Gateway(_), Self::Gateway(_)) => {
-                true
-            }
+            (Self::KillSwitch(_), Self::KillSwitch(_))
+            | (Self::Gateway(_), Self::Gateway(_))
+            | (Self::Guard(_), Self::Guard(_)) => true,
             (Self::MptcpLimit(which, _), Self::MptcpLimit(other, _)) => which == other,
             (Self::Device { name, .. }, Self::Device { name: other, .. }) => name == other,
             (Self::Sysctl { key, .. }, Self::Sysctl { key: other, .. }) => key == other,
-            (Self::Route { net, .. }, Self::Route { net: other, .. }) => net == other,
+            (Self::Route { net, target }, Self::Route { net: other, target: others }) => {
+                let behind = |target: &Target| *target == Target::Barrier;
+                net == other && behind(target) == behind(others)
+            }
             (Self::Subflow(endpoint), Self::Subflow(other)) => endpoint.address == other.address,
             (Self::Dns { device, .. }, Self::Dns { device: other, .. }) => device == other,
             _ => self == other,
@@ -149,10 +192,13 @@ impl Item {
         match self {
             Self::Device { name, .. } => Some(name),
             Self::Address { device, .. }
-            | Self::Route { target: Target::Device(device), .. }
+            | Self::Route { target: Target::Device(device) | Target::Link(device), .. }
             | Self::Dns { device, .. } => Some(device),
-            Self::Route { target: Target::Throw | Target::Unreachable, .. }
+            Self::Route {
+                target: Target::Throw | Target::Unreachable | Target::Barrier, ..
+            }
             | Self::KillSwitch(_)
+            | Self::Guard(_)
             | Self::Sysctl { .. }
             | Self::MptcpLimit(..)
             | Self::Subflow(_)
@@ -166,6 +212,7 @@ impl Item {
     pub(crate) fn filter_tables(&self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::KillSwitch(_) => &[("inet", KILL_SWITCH_TABLE)],
+            Self::Guard(_) => &[("inet", GUARD_TABLE), ("arp", GUARD_TABLE)],
             Self::Gateway(_) => &[("inet", GATEWAY_TABLE), ("arp", GATEWAY_TABLE)],
             Self::Device { .. }
             | Self::Sysctl { .. }
@@ -185,6 +232,7 @@ impl Item {
             Self::Subflow(endpoint) => endpoint.address.is_ipv6(),
             Self::Rule { v6, .. } => *v6,
             Self::KillSwitch(_)
+            | Self::Guard(_)
             | Self::Device { .. }
             | Self::Sysctl { .. }
             | Self::MptcpLimit(..)
@@ -201,6 +249,7 @@ impl fmt::Display for Item {
             Self::KillSwitch(_) => {
                 write!(f, "the kill switch (nftables table {KILL_SWITCH_TABLE})")
             }
+            Self::Guard(_) => write!(f, "the tunnel's guard (nftables table {GUARD_TABLE})"),
             Self::Gateway(_) => {
                 write!(f, "the gateway's firewall and NAT (nftables table {GATEWAY_TABLE})")
             }
@@ -212,9 +261,13 @@ impl fmt::Display for Item {
             Self::Route { net, .. } => write!(f, "the route to {net} in table {TABLE}"),
             Self::MptcpLimit(..) => f.write_str("the limit of MPTCP subflows"),
             Self::Subflow(endpoint) => write!(f, "the MPTCP endpoint {}", endpoint.address),
-            Self::Rule { v6, .. } => {
+            Self::Rule { v6, kind } => {
                 let family = if *v6 { "IPv6" } else { "IPv4" };
-                write!(f, "the {family} routing rule at priority {RULE_PRIORITY_TUNNEL}")
+                let priority = match kind {
+                    RuleKind::Inbound => RULE_PRIORITY_INBOUND,
+                    RuleKind::Tunnel => RULE_PRIORITY_TUNNEL,
+                };
+                write!(f, "the {family} routing rule at priority {priority}")
             }
             Self::Dns { .. } => f.write_str("the tunnel's name servers"),
         }
@@ -226,15 +279,21 @@ pub(crate) fn device(plan: &Plan) -> Item {
     Item::Device { name: plan.device.clone(), mtu: plan.mtu, persistent: plan.persistent }
 }
 
-/// The changes that `plan` consists of, in order, without the settings that depend on the links.
-pub(crate) fn items(plan: &Plan) -> Vec<Item> {
+/// The changes that `plan` consists of, in order, without kernel settings.
+pub(crate) fn items(plan: &Plan, around: &Surroundings) -> Vec<Item> {
     let mut items = vec![device(plan)];
     if let Some(switch) = &plan.kill_switch {
-        items.push(Item::KillSwitch(Opening {
-            device: plan.device.clone(),
-            gateways: sorted(switch.gateways.clone()),
-            destinations: sorted(truncated(&plan.exclude)),
-            allow_lan: plan.allow_lan,
+        let opening = opening(plan, around, &switch.gateways, &switch.kept);
+        items.push(Item::KillSwitch(opening));
+    }
+    if let Some(guard) = &plan.guard {
+        items.push(Item::Guard(Guard {
+            opening: opening(plan, around, &guard.gateways, &guard.kept),
+            routes: sorted(truncated(&plan.routes)),
+            addresses: sorted(plan.addresses.iter().map(IpNet::addr).collect()),
+            shared_addresses: around.shared_addresses.clone(),
+            translated: around.translated(plan),
+            strict_links: around.strict_links.clone(),
         }));
     }
     let device = &plan.device;
@@ -253,12 +312,29 @@ pub(crate) fn items(plan: &Plan) -> Vec<Item> {
     items.extend(own.map(|net| Item::Address { device: device.clone(), net }));
     let links = plan.link_addresses.iter();
     items.extend(links.map(|(device, net)| Item::Address { device: device.clone(), net: *net }));
-    push_routes(plan, &mut items);
+    push_routes(plan, around, &mut items);
     push_subflows(plan, &mut items);
     if let Some(dns) = &plan.dns {
         items.push(Item::Dns { device: device.clone(), dns: dns.clone() });
     }
     sorted(items)
+}
+
+fn opening(
+    plan: &Plan,
+    around: &Surroundings,
+    gateways: &[IpAddr],
+    kept: &[Connection],
+) -> Opening {
+    Opening {
+        device: plan.device.clone(),
+        gateways: sorted(gateways.to_vec()),
+        destinations: sorted(truncated(&plan.exclude)),
+        allow_lan: plan.allow_lan,
+        lan: around.lan.clone(),
+        own_links: around.own_links.clone(),
+        kept: sorted(kept.to_vec()),
+    }
 }
 
 /// Subflows, and room for them: for as many as the kernel allows where each is to go to each
@@ -277,7 +353,7 @@ fn push_subflows(plan: &Plan, items: &mut Vec<Item>) {
     items.extend(plan.subflows.iter().cloned().map(Item::Subflow));
 }
 
-fn push_routes(plan: &Plan, items: &mut Vec<Item>) {
+fn push_routes(plan: &Plan, around: &Surroundings, items: &mut Vec<Item>) {
     let has_v6 = |v6: bool| plan.addresses.iter().any(|net| net.addr().is_ipv6() == v6);
     for v6 in [false, true] {
         let of_family = |nets: &[IpNet]| -> Vec<IpNet> {
@@ -289,15 +365,27 @@ fn push_routes(plan: &Plan, items: &mut Vec<Item>) {
         }
         let exclude = of_family(&plan.exclude);
         items.push(Item::Rule { v6, kind: RuleKind::Tunnel });
-        if plan.allow_lan {
-            items.push(Item::Rule { v6, kind: RuleKind::Lan });
-        }
         let target =
             if has_v6(v6) { Target::Device(plan.device.clone()) } else { Target::Unreachable };
-        // What is both a route and excluded is excluded.
-        let inside = routes.into_iter().filter(|net| !exclude.contains(net));
-        items.extend(inside.map(|net| Item::Route { net, target: target.clone() }));
+        // What is both route and excluded is excluded.
+        let inside = routes.iter().filter(|net| !exclude.contains(net));
+        items.extend(inside.clone().map(|&net| Item::Route { net, target: target.clone() }));
         items.extend(exclude.iter().map(|&net| Item::Route { net, target: Target::Throw }));
+        if plan.guard.is_some() {
+            items.push(Item::Rule { v6, kind: RuleKind::Inbound });
+            let inside = inside.filter(|_| has_v6(v6));
+            items.extend(inside.map(|&net| Item::Route { net, target: Target::Barrier }));
+        }
+        let is_free = |local: &&LocalNetwork| {
+            local.net.addr().is_ipv6() == v6
+                && !routes.contains(&local.net)
+                && !exclude.contains(&local.net)
+        };
+        let local = around.routed().filter(is_free);
+        items.extend(local.map(|LocalNetwork { link, net }| Item::Route {
+            net: *net,
+            target: Target::Link(link.clone()),
+        }));
     }
 }
 
@@ -306,8 +394,7 @@ fn push_routes(plan: &Plan, items: &mut Vec<Item>) {
 /// to that network's router or name server would loop into the tunnel.
 fn alone_if_routed(net: IpNet, plan: &Plan) -> IpNet {
     let has = |nets: &[IpNet]| nets.iter().any(|other| other.trunc() == net.trunc());
-    // With `allow_lan` the main table is asked first, and has to know.
-    let is_routed = has(&plan.routes) && !has(&plan.exclude) && !plan.allow_lan;
+    let is_routed = has(&plan.routes) && !has(&plan.exclude);
     if is_routed { IpNet::from(net.addr()) } else { net }
 }
 

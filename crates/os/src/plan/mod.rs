@@ -8,8 +8,12 @@
 //! table of their own ([`TABLE`]), which every packet without our mark is sent to before the main
 //! table; the datagrams of the tunnel itself carry the mark ([`MARK`]) and pass by. So a route to
 //! the gateway needs no exception that a roaming client would have to move, and undoing is
-//! emptying one table. With `allow_lan` a rule before it keeps every route of the main table that
-//! is more than a default route.
+//! emptying one table. What stays beside the tunnel is in that table as well: networks of this
+//! host's containers, and with `allow_lan` the private networks of its links. No other route of the
+//! main table counts, whoever put it there.
+//!
+//! A client's plan has a [`Guard`]: a packet filter that refuses the tunnel's destinations on other
+//! links, whatever becomes of the routes, and an unreachable route behind each into the device.
 //!
 //! It refuses to know gateways, peers and leases. Limits: one tunnel per host can carry marked
 //! traffic, as mark and table are fixed; on a host whose IPv6 is turned off, that half of a plan
@@ -26,21 +30,25 @@ mod places;
 mod present;
 mod redirects;
 mod routing;
+mod surroundings;
 mod sweep;
 mod sysctl;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::item::{Gate, Opening};
 pub use self::{
     applier::Applier,
     deviation::{Deviation, Outcome, Part},
     obstacle::Obstacle,
     places::Places,
     present::{ForeignRule, Standing},
+};
+pub(crate) use self::{
+    item::{Gate, Guard as GuardRules, Opening},
+    surroundings::LocalNetwork,
 };
 use crate::{error::Error, links::Link, mptcp};
 
@@ -49,8 +57,10 @@ use crate::{error::Error, links::Link, mptcp};
 pub const MARK: u32 = 0x726f;
 /// Routing table with the tunnel's routes.
 pub const TABLE: u32 = 0x726f;
-/// Priority of the rule that keeps local networks reachable with [`Plan::allow_lan`].
-pub const RULE_PRIORITY_LAN: u32 = 5_190;
+/// Mark of answers to connections that came in by another link, and of connections that are kept.
+pub const MARK_INBOUND: u32 = 0x7270;
+/// Priority of the rule that sends packets with [`MARK_INBOUND`] to the main table.
+pub const RULE_PRIORITY_INBOUND: u32 = 5_190;
 /// Priority of the rule that sends unmarked packets to [`TABLE`].
 pub const RULE_PRIORITY_TUNNEL: u32 = 5_191;
 /// Originator (rtnetlink(7) `rtm_protocol`) of our routes and rules: "R".
@@ -63,6 +73,8 @@ pub(crate) const GATEWAY_TABLE_BEFORE: &str = "rove_nat";
 pub const FILTER_TABLE_PREFIX: &str = "rove_";
 /// nftables table (family inet) with the kill switch.
 pub const KILL_SWITCH_TABLE: &str = "rove_kill_switch";
+/// nftables tables (families inet and arp) with the guard.
+pub const GUARD_TABLE: &str = "rove_guard";
 
 /// Entries that each list of a plan may have.
 pub const LIST_MAX: usize = 1_024;
@@ -92,7 +104,8 @@ pub struct Plan {
     pub routes: Vec<IpNet>,
     /// Destinations that do not, though a route says so.
     pub exclude: Vec<IpNet>,
-    /// Local networks stay reachable beside the tunnel.
+    /// The private networks of this host's links stay reachable beside the tunnel, as far as no
+    /// route but one to everywhere covers them.
     pub allow_lan: bool,
     /// Pass packets on between interfaces, in the families of `addresses`.
     pub forward: bool,
@@ -102,6 +115,8 @@ pub struct Plan {
     /// From where MPTCP connections have subflows beside their first. They are those of every such
     /// connection of this host, as the kernel knows no others.
     pub subflows: Vec<mptcp::Endpoint>,
+    /// Keep in the tunnel what `routes` lead there, and its addresses out of reach of other links.
+    pub guard: Option<Guard>,
     /// Let nothing out beside the tunnel. Once applied it stands until
     /// [`Applier::remove_kill_switch`].
     pub kill_switch: Option<KillSwitch>,
@@ -122,11 +137,40 @@ pub struct Firewall {
 }
 
 /// What the kill switch leaves open besides DHCP, neighbour discovery, marked datagrams, the
-/// tunnel, and the plan's `exclude` (and local networks with `allow_lan`, but for DNS).
+/// tunnel, this host's containers, and the plan's `exclude` (and local networks with `allow_lan`,
+/// but for DNS).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KillSwitch {
     /// Addresses of the gateway, from which datagrams may come unasked.
     pub gateways: Vec<IpAddr>,
+    /// Connections that go on beside the tunnel.
+    pub kept: Vec<Connection>,
+}
+
+/// What holds beside routes and rules, which any program may take away.
+///
+/// Nothing to a destination of the plan's `routes` leaves by another link, but for what the kill
+/// switch would leave open and answers to connections that came in there. Packets for the tunnel's
+/// addresses are heard from the tunnel alone, and ARP for them is not answered (CVE-2019-14899).
+/// Containers of this host use the tunnel under its address. Where the packet filter cannot do it
+/// the plan is applied without, and [`Applier::unguarded`] says why.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Guard {
+    /// Addresses of the gateway, from which datagrams may come by any link.
+    pub gateways: Vec<IpAddr>,
+    /// Connections of before the tunnel that go on beside it.
+    pub kept: Vec<Connection>,
+    /// Networks behind this host, whose addresses the gateway knows.
+    pub behind: Vec<IpNet>,
+}
+
+/// A TCP connection of this host.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Connection {
+    /// This end.
+    pub local: SocketAddr,
+    /// The other.
+    pub remote: SocketAddr,
 }
 
 /// Name servers in the tunnel.
@@ -199,6 +243,9 @@ impl Plan {
         if self.kill_switch.as_ref().is_some_and(|switch| switch.gateways.len() > LIST_MAX) {
             return bad(format!("the kill switch has more than {LIST_MAX} gateways"));
         }
+        if self.guard.as_ref().is_some_and(Guard::is_too_long) {
+            return bad(format!("a list of the guard has more than {LIST_MAX} entries"));
+        }
         if let Some(dns) = &self.dns {
             if dns.servers.is_empty() || dns.servers.len() > DNS_MAX || dns.domains.len() > DNS_MAX
             {
@@ -211,6 +258,12 @@ impl Plan {
             }
         }
         Ok(())
+    }
+}
+
+impl Guard {
+    fn is_too_long(&self) -> bool {
+        [self.gateways.len(), self.kept.len(), self.behind.len()].iter().any(|len| *len > LIST_MAX)
     }
 }
 

@@ -103,6 +103,7 @@ impl Present {
                 present(self.rules.iter().any(|one| has_rule(one, &wanted)))
             }
             Item::KillSwitch(_)
+            | Item::Guard(_)
             | Item::Gateway(_)
             | Item::MptcpLimit(..)
             | Item::Subflow(_)

@@ -16,11 +16,14 @@ use netlink_packet_route::{
 };
 
 use super::{
-    MARK, ROUTE_PROTOCOL, RULE_PRIORITY_LAN, RULE_PRIORITY_TUNNEL, TABLE,
+    MARK, MARK_INBOUND, ROUTE_PROTOCOL, RULE_PRIORITY_INBOUND, RULE_PRIORITY_TUNNEL, TABLE,
     item::{RuleKind, Target},
     sysctl,
 };
 use crate::{error::Error, netlink::Netlink};
+
+/// Metric of a route behind another: higher than any that the kernel gives by itself.
+const METRIC_BEHIND: u32 = 0x7fff_ffff;
 
 /// Sets the TUN up. IPv6 is turned on for it, but it speaks for itself no more than it must: no
 /// link-local address, no router solicitations into the tunnel.
@@ -82,16 +85,29 @@ fn address(index: u32, net: IpNet) -> AddressMessage {
 }
 
 pub(super) fn add_route(netlink: &mut Netlink, net: IpNet, target: &Target) -> Result<(), Error> {
-    let message = route_to(net, target)?;
+    let message = match route_to(net, target) {
+        // One that has gone gets its route with the next plan.
+        Err(Error::NoInterface { .. }) if matches!(target, Target::Link(_)) => return Ok(()),
+        message => message?,
+    };
     netlink
         .change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE)
+        .or_else(|error| match (target, error.raw_os_error()) {
+            (Target::Link(_), Some(libc::ENETDOWN | libc::ENODEV)) => Ok(()),
+            _ => Err(error),
+        })
         .map_err(|error| Error::os(format!("add the route to {net}"), error))
 }
 
 /// A route of our table.
 pub(super) fn route_to(net: IpNet, target: &Target) -> Result<RouteMessage, Error> {
-    let mut message = route(net);
+    let mut message = route(net, target);
     match target {
+        Target::Link(link) => {
+            message.header.kind = RouteType::Unicast;
+            message.header.scope = RouteScope::Link;
+            message.attributes.push(RouteAttribute::Oif(index_of(link)?));
+        }
         Target::Device(device) => {
             message.header.kind = RouteType::Unicast;
             // Not `Link`, though nothing is behind it: for the next hop of a route that somebody
@@ -100,26 +116,31 @@ pub(super) fn route_to(net: IpNet, target: &Target) -> Result<RouteMessage, Erro
             message.header.scope = RouteScope::Universe;
             message.attributes.push(RouteAttribute::Oif(index_of(device)?));
         }
-        Target::Throw | Target::Unreachable => {
+        Target::Throw => {
             message.header.scope = RouteScope::Universe;
-            message.header.kind = match target {
-                Target::Throw => RouteType::Throw,
-                Target::Device(_) | Target::Unreachable => RouteType::Unreachable,
-            };
+            message.header.kind = RouteType::Throw;
+        }
+        Target::Unreachable | Target::Barrier => {
+            message.header.scope = RouteScope::Universe;
+            message.header.kind = RouteType::Unreachable;
         }
     }
     Ok(message)
 }
 
-pub(super) fn remove_route(netlink: &mut Netlink, net: IpNet) -> Result<(), Error> {
+pub(super) fn remove_route(
+    netlink: &mut Netlink,
+    net: IpNet,
+    target: &Target,
+) -> Result<(), Error> {
     netlink
-        .change(RouteNetlinkMessage::DelRoute(route(net)), 0)
+        .change(RouteNetlinkMessage::DelRoute(route(net, target)), 0)
         .or_else(unless_absent)
         .map_err(|error| Error::os(format!("remove the route to {net}"), error))
 }
 
 /// What names a route in our table.
-fn route(net: IpNet) -> RouteMessage {
+fn route(net: IpNet, target: &Target) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header = RouteHeader {
         address_family: family(net.addr().is_ipv6()),
@@ -135,6 +156,9 @@ fn route(net: IpNet) -> RouteMessage {
     if net.prefix_len() > 0 {
         message.attributes.push(RouteAttribute::Destination(net.addr().into()));
     }
+    if *target == Target::Barrier {
+        message.attributes.push(RouteAttribute::Priority(METRIC_BEHIND));
+    }
     message
 }
 
@@ -147,31 +171,39 @@ pub(super) fn add_rule(netlink: &mut Netlink, v6: bool, kind: RuleKind) -> Resul
 
 pub(super) fn remove_rule(netlink: &mut Netlink, v6: bool, kind: RuleKind) -> Result<(), Error> {
     netlink
-        .change(RouteNetlinkMessage::DelRule(rule(v6, kind)), 0)
+        .change(RouteNetlinkMessage::DelRule(rule_at(v6, kind)), 0)
         .or_else(unless_absent)
         .map_err(|error| Error::os("remove the policy rule of the tunnel", error))
 }
 
 /// A rule of ours.
 pub(super) fn rule(v6: bool, kind: RuleKind) -> RuleMessage {
-    let mut message = RuleMessage::default();
-    message.header.family = family(v6);
+    let mut message = rule_at(v6, kind);
     message.header.action = RuleAction::ToTable;
-    message.attributes.push(originator());
     match kind {
-        RuleKind::Lan => {
+        RuleKind::Inbound => {
             message.header.table = RouteHeader::RT_TABLE_MAIN;
-            message.attributes.push(RuleAttribute::Priority(RULE_PRIORITY_LAN));
-            message.attributes.push(RuleAttribute::SuppressPrefixLen(0));
+            message.attributes.push(RuleAttribute::FwMark(MARK_INBOUND));
         }
         RuleKind::Tunnel => {
             message.header.flags = RuleFlags::Invert;
-            message.attributes.push(RuleAttribute::Priority(RULE_PRIORITY_TUNNEL));
             message.attributes.push(RuleAttribute::FwMark(MARK));
-            message.attributes.push(RuleAttribute::FwMask(u32::MAX));
             message.attributes.push(RuleAttribute::Table(TABLE));
         }
     }
+    message.attributes.push(RuleAttribute::FwMask(u32::MAX));
+    message
+}
+
+/// What names a rule: its place, and that it is ours.
+fn rule_at(v6: bool, kind: RuleKind) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = family(v6);
+    message.attributes.push(originator());
+    message.attributes.push(RuleAttribute::Priority(match kind {
+        RuleKind::Inbound => RULE_PRIORITY_INBOUND,
+        RuleKind::Tunnel => RULE_PRIORITY_TUNNEL,
+    }));
     message
 }
 

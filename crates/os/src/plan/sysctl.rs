@@ -6,14 +6,20 @@ use std::{
     path::PathBuf,
 };
 
-use super::{Plan, item::Item, redirects};
-use crate::{error::Error, links::Link};
+use super::{Plan, item::Item, redirects, surroundings::Surroundings};
+use crate::{
+    error::Error,
+    links::{Link, LinkKind},
+};
 
 const ROOT: &str = "/proc/sys/net";
 /// Reverse path filter (ip-sysctl.rst): 1 drops what came by another way than its answer would
 /// take, which with policy routing are the tunnel's own datagrams; 2 drops what has no way back.
-const STRICT: &str = "1";
+const STRICT: u8 = 1;
 const LOOSE: &str = "2";
+/// What `accept_ra` is by default: only while the host does not forward.
+const ACCEPT_RA_DEFAULT: &str = "1";
+const ACCEPT_RA_ALWAYS: &str = "2";
 
 /// Whether the host forwards IPv4.
 const FORWARDING_V4: &str = "ipv4/conf/all/forwarding";
@@ -32,6 +38,7 @@ pub(super) fn has_ipv6() -> bool {
 pub(super) fn items(
     plan: &Plan,
     links: &[Link],
+    around: &Surroundings,
     original: impl Fn(&str) -> io::Result<String>,
 ) -> Vec<Item> {
     let mut items = redirects::items(plan, links);
@@ -48,20 +55,15 @@ pub(super) fn items(
         let begins = original(FORWARDING_V6).is_ok_and(|value| value == "0");
         for link in links.iter().filter(|link| begins && link.name != plan.device) {
             let key = format!("ipv6/conf/{}/accept_ra", link.name);
-            if original(&key).is_ok_and(|value| value == STRICT) {
-                set(key, LOOSE);
+            if original(&key).is_ok_and(|value| value == ACCEPT_RA_DEFAULT) {
+                set(key, ACCEPT_RA_ALWAYS);
             }
         }
         set(FORWARDING_V6.to_owned(), "1");
     }
-    let strict = links
-        .iter()
-        .map(|link| format!("ipv4/conf/{}/rp_filter", link.name))
-        .chain(["ipv4/conf/all/rp_filter".to_owned()])
-        .any(|key| original(&key).is_ok_and(|value| value == STRICT));
-    if !plan.routes.is_empty() && strict {
-        // The stricter of "all" and the interface counts, and 2 counts as the stricter number.
-        set("ipv4/conf/all/rp_filter".to_owned(), LOOSE);
+    for link in &around.strict_links {
+        // The larger of "all" and the link counts. Other links stay as they are.
+        set(format!("ipv4/conf/{link}/rp_filter"), LOOSE);
     }
     if !plan.routes.is_empty() {
         let present = |key: &str| original(key).ok()?.parse::<u8>().ok();
@@ -73,6 +75,28 @@ pub(super) fn items(
         }
     }
     items
+}
+
+/// The links by which paths may go and whose reverse path filter is strict. It would drop the
+/// tunnel's own datagrams on each link but the one that the kernel prefers, and with a full tunnel
+/// everything that comes by a link at all.
+pub(super) fn strict_links(
+    plan: &Plan,
+    links: &[Link],
+    around: &Surroundings,
+    original: &impl Fn(&str) -> io::Result<String>,
+) -> Vec<String> {
+    let value = |name: &str| {
+        let value = original(&format!("ipv4/conf/{name}/rp_filter")).ok()?;
+        value.parse::<u8>().ok()
+    };
+    let is_strict =
+        |link: &&Link| value("all").into_iter().chain(value(&link.name)).max() == Some(STRICT);
+    let carries = |link: &&Link| {
+        link.kind != LinkKind::Loopback && link.name != plan.device && !around.is_inside(&link.name)
+    };
+    let strict = links.iter().filter(|_| !plan.routes.is_empty()).filter(carries);
+    strict.filter(is_strict).map(|link| link.name.clone()).collect()
 }
 
 /// The links that have a network in common with another: each answers for the addresses of both

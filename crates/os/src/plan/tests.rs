@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::{
-    item::{Item, RuleKind, Target, items},
+    item::{self, Item, RuleKind, Target},
     journal::{Before, Entry, Journal},
+    surroundings::Surroundings,
     *,
 };
 use crate::{links::LinkKind, mptcp::Limit};
@@ -23,6 +24,11 @@ fn plan() -> Plan {
         routes: nets(&["0.0.0.0/0", "::/0"]),
         ..Plan::default()
     }
+}
+
+/// On a host without anything around the tunnel.
+fn items(plan: &Plan) -> Vec<Item> {
+    item::items(plan, &Surroundings::default())
 }
 
 fn link(name: &str, addresses: &[&str]) -> Link {
@@ -66,7 +72,7 @@ fn subflows_are_endpoints_and_room_for_them() {
     assert!(!Item::MptcpLimit(Limit::Announced, 7).same_place(&items[2]));
     // To how many addresses they go is for the other end to say.
     let mesh = plan.subflows.iter().cloned().map(|one| mptcp::Endpoint { mesh: true, ..one });
-    let mesh = super::item::items(&Plan { subflows: mesh.collect(), ..plan.clone() });
+    let mesh = self::items(&Plan { subflows: mesh.collect(), ..plan.clone() });
     let limits = [Limit::Announced, Limit::Subflows].map(|which| Item::MptcpLimit(which, 8));
     assert_eq!(mesh[2..4], limits);
     let many = vec![plan.subflows[0].clone(); mptcp::ENDPOINTS_MAX + 1];
@@ -111,9 +117,7 @@ fn a_full_tunnel_consists_of_these() {
             route("0.0.0.0/0", device),
             route("198.51.100.0/24", Target::Throw),
             route("::/0", Target::Unreachable),
-            Item::Rule { v6: false, kind: RuleKind::Lan },
             Item::Rule { v6: false, kind: RuleKind::Tunnel },
-            Item::Rule { v6: true, kind: RuleKind::Lan },
             Item::Rule { v6: true, kind: RuleKind::Tunnel },
         ]
     );
@@ -170,6 +174,7 @@ fn what_is_both_route_and_exclusion_is_excluded() {
         .filter_map(|item| match item {
             Item::Route { target, .. } => Some(target.clone()),
             Item::KillSwitch(_)
+            | Item::Guard(_)
             | Item::Device { .. }
             | Item::Sysctl { .. }
             | Item::Address { .. }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 use rove_os::links::{Link, LinkKind};
 use rove_os::mptcp;
-use rove_os::plan::{Dns, Firewall, KillSwitch, Plan};
+use rove_os::plan::{Dns, Firewall, Guard, KillSwitch, Plan};
 use rove_proto::role::{Access, Allow};
 use rove_proto::wire::control::{Lease as CoreLease, Prefix};
 
@@ -129,6 +129,11 @@ pub(super) fn client(config: &ClientConfig, lease: &CoreLease, remotes: &[Socket
         addresses: lease.addresses.iter().filter_map(network).collect(),
         routes,
         forward: !config.advertise.is_empty(),
+        guard: Some(Guard {
+            gateways: remotes.iter().map(SocketAddr::ip).collect(),
+            kept: Vec::new(),
+            behind: config.advertise.clone(),
+        }),
         dns,
         ..client_before(config, remotes)
     }
@@ -161,7 +166,7 @@ pub(super) fn subflows<'a>(
 
 fn kill_switch(config: &ClientConfig, remotes: &[SocketAddr]) -> Option<KillSwitch> {
     let gateways = || remotes.iter().map(SocketAddr::ip).collect();
-    config.kill_switch.then(|| KillSwitch { gateways: gateways() })
+    config.kill_switch.then(|| KillSwitch { gateways: gateways(), kept: Vec::new() })
 }
 
 fn all() -> Vec<IpNet> {

@@ -25,7 +25,12 @@ impl Capture {
     /// Listens at the router's end of a host's cable. A frame is the host's own if it has the
     /// address of its interface: what the router passes on has its own.
     pub(crate) fn start(host: &str) -> Self {
-        let link = || sh(&format!("ip -n {host} -o link show to-router"));
+        Self::on(host, "to-router")
+    }
+
+    /// The same for another cable of the host's to the router.
+    pub(crate) fn on(host: &str, cable: &str) -> Self {
+        let link = || sh(&format!("ip -n {host} -o link show {cable}"));
         // The kernel takes up to a second to notice that a new cable carries.
         wait_until("the cable carries", || link().contains("state UP"));
         let text = link();

@@ -78,6 +78,16 @@ pub(super) fn no_names(
     unset.into_iter().chain(lost).collect()
 }
 
+/// A line for people whose host cannot filter packets: what holds only as long as nobody else
+/// changes routes.
+pub(super) fn unguarded(why: &rove_os::error::Error) -> String {
+    format!(
+        "not guarded: traffic leaves in clear if another program takes away the tunnel's routes; \
+         neighbours can probe the tunnel's address; containers and connections from outside get \
+         no answer: {why}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use rove_proto::wire::control::Prefix;

@@ -425,6 +425,7 @@ impl Client<'_> {
         let (config, outside) = (&self.config, self.applier.outside_servers());
         let mut found = lease::no_names(config, lease, &outside, self.applier.dns_refused());
         found.extend(hidden::told(config, lease, &self.links));
+        found.extend(self.applier.unguarded().map(lease::unguarded));
         found
     }
 

@@ -18,6 +18,7 @@ impl Client<'_> {
     /// The links changed: the core takes other paths, and what others removed is put back.
     pub(super) fn relink(&mut self, links: Vec<Link>) {
         let reached = self.reached_at();
+        let around = places(&self.links) != places(&links);
         self.links = links;
         let before = std::mem::take(&mut self.ranked);
         self.note_links();
@@ -30,7 +31,9 @@ impl Client<'_> {
         if !starts(&before).eq(starts(&self.ranked)) {
             self.lookups.moved(Instant::now());
             self.tell_remotes(&reached);
-            // Two links may be in one network now.
+        }
+        if around {
+            // Other networks are local now, or two links are in one.
             if let Err(error) = self.apply() {
                 tracing::error!("the settings of links cannot be changed: {error:#}");
             }
@@ -116,6 +119,15 @@ impl Client<'_> {
 /// The links in their order, what each is used for, and whether it is for when no other carries.
 fn uses(ranked: &[Ranked]) -> Vec<(u32, LinkUse, bool)> {
     ranked.iter().map(|ranked| (ranked.link.index, ranked.usage, ranked.stands_by())).collect()
+}
+
+/// What is around the tunnel: links, and the networks that they are in.
+fn places(links: &[Link]) -> Vec<(u32, &str, bool, &[IpNet])> {
+    let is_there = |link: &Link| link.up && link.carrier;
+    links
+        .iter()
+        .map(|link| (link.index, link.name.as_str(), is_there(link), link.addresses.as_slice()))
+        .collect()
 }
 
 /// From where this host sends: by link, by which more than its neighbours may be reached, and

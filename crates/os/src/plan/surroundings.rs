@@ -1,0 +1,227 @@
+//! What is beside the tunnel on this host: its local networks, and networks inside of it.
+//!
+//! It decides which networks stay reachable beside the tunnel, by the addresses of links and
+//! nothing else. A route says nothing about where a network is: anybody on a link can hand one out
+//! (DHCP option 121, router advertisements).
+//!
+//! - A *local network* is the private prefix of an address of a link. A prefix of public addresses
+//!   is none: whoever configures a link could claim any destination with it. Neither is a network
+//!   inside of one that the plan routes by name.
+//! - A link is *inside* if it is a bridge whose only ports are virtual machines and containers, and
+//!   no default route leads through it.
+//!
+//! Limits: containers at a cable of their own, without a bridge, and networks that are reached
+//! through one need an exclusion of the plan.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the kernel's lists of attributes and types are open, and mostly not our business"
+)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use netlink_packet_route::{
+    RouteNetlinkMessage,
+    address::{AddressAttribute, AddressMessage},
+    link::{InfoKind, LinkAttribute, LinkExtentMask, LinkInfo, LinkMessage},
+};
+use serde::{Deserialize, Serialize};
+
+use super::Plan;
+use crate::{
+    error::Error,
+    links::{Link, LinkKind},
+    netlink::Netlink,
+};
+
+/// Networks of which everybody may have one (RFC 1918, RFC 3927).
+const PRIVATE_V4: [Ipv4Net; 4] = [
+    Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8),
+    Ipv4Net::new_assert(Ipv4Addr::new(172, 16, 0, 0), 12),
+    Ipv4Net::new_assert(Ipv4Addr::new(192, 168, 0, 0), 16),
+    LINK_LOCAL_V4,
+];
+const LINK_LOCAL_V4: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16);
+/// The same for IPv6 (RFC 4193).
+const PRIVATE_V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7);
+
+/// A network, and the link that it is on.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LocalNetwork {
+    pub(crate) link: String,
+    pub(crate) net: IpNet,
+}
+
+/// What a plan finds around it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Surroundings {
+    /// The local networks that stay reachable, the preferred link first.
+    pub(crate) lan: Vec<LocalNetwork>,
+    /// Networks of links inside of this host.
+    pub(crate) own: Vec<LocalNetwork>,
+    /// Those links.
+    pub(crate) own_links: Vec<String>,
+    /// Addresses of the plan that another link has, too.
+    pub(crate) shared_addresses: Vec<IpAddr>,
+    /// Links with a strict reverse path filter, which only the guard can keep.
+    pub(crate) strict_links: Vec<String>,
+}
+
+impl Surroundings {
+    /// What is around `plan` on a host with these links.
+    ///
+    /// # Errors
+    /// [`Error::Os`] where a sandbox forbids netlink.
+    pub(super) fn of(plan: &Plan, links: &[Link]) -> Result<Self, Error> {
+        let kernel = Kernel::read().map_err(|error| Error::os("read the list of links", error))?;
+        Ok(kernel.surroundings(plan, links))
+    }
+
+    /// The networks that need a route of their own beside the tunnel's, each once.
+    pub(super) fn routed(&self) -> impl Iterator<Item = &LocalNetwork> {
+        let mut seen = BTreeSet::new();
+        self.own.iter().chain(&self.lan).filter(move |local| seen.insert(local.net))
+    }
+
+    /// The networks inside whose packets leave under the tunnel's address, as the gateway does not
+    /// know theirs.
+    pub(super) fn translated(&self, plan: &Plan) -> Vec<IpNet> {
+        let behind = plan.guard.iter().flat_map(|guard| &guard.behind).collect::<Vec<_>>();
+        let is_known = |net: &IpNet| behind.iter().any(|known| known.contains(net));
+        let nets = self.own.iter().map(|local| local.net).filter(|net| !is_known(net));
+        nets.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Whether the link is one to containers or virtual machines.
+    pub(super) fn is_inside(&self, link: &str) -> bool {
+        self.own_links.iter().any(|own| own == link)
+    }
+}
+
+/// What links do not tell of themselves in [`Link`].
+#[derive(Default)]
+struct Kernel {
+    bridges: BTreeSet<u32>,
+    /// Bridges with a port that leads somewhere else, or may.
+    outside: BTreeSet<u32>,
+    /// Addresses of RFC 3927, which no path can start from.
+    link_local: BTreeMap<u32, IpNet>,
+}
+
+impl Kernel {
+    fn read() -> io::Result<Self> {
+        let mut netlink = Netlink::open().map_err(io::Error::other)?;
+        let mut every = LinkMessage::default();
+        every.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+        let links = netlink.dump(&RouteNetlinkMessage::GetLink(every), |entry| match entry {
+            RouteNetlinkMessage::NewLink(message) => Some(Port::read(&message)),
+            _ => None,
+        })?;
+        let every = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let link_local = netlink.dump(&every, |entry| match entry {
+            RouteNetlinkMessage::NewAddress(message) => link_local(&message),
+            _ => None,
+        })?;
+        let outside = links.iter().filter(|port| !port.is_virtual).filter_map(|port| port.bridge);
+        Ok(Self {
+            bridges: links.iter().filter(|port| port.is_bridge).map(|port| port.index).collect(),
+            outside: outside.collect(),
+            link_local: link_local.into_iter().collect(),
+        })
+    }
+
+    fn surroundings(&self, plan: &Plan, links: &[Link]) -> Surroundings {
+        let mut around = Surroundings::default();
+        let others = links
+            .iter()
+            .filter(|link| link.kind != LinkKind::Loopback && link.name != plan.device && link.up);
+        let mut others: Vec<&Link> = others.collect();
+        // Two links may be in one network: the better one by the kernel's opinion leads there.
+        others.sort_by_key(|link| (link.default_v4.unwrap_or(u32::MAX), link.index));
+        let own: BTreeSet<IpAddr> = plan.addresses.iter().map(IpNet::addr).collect();
+        let theirs = others.iter().flat_map(|link| &link.addresses).map(IpNet::addr);
+        let shared: BTreeSet<IpAddr> = theirs.filter(|address| own.contains(address)).collect();
+        around.shared_addresses = shared.into_iter().collect();
+        for link in others {
+            let networks = link.addresses.iter().chain(self.link_local.get(&link.index));
+            let networks = networks.map(IpNet::trunc).filter(is_network);
+            let local = |net| LocalNetwork { link: link.name.clone(), net };
+            if self.is_inside(link) {
+                around.own_links.push(link.name.clone());
+                around.own.extend(networks.map(local));
+            } else if plan.allow_lan && link.carrier {
+                let is_lan = |net: &IpNet| is_private(net) && !is_routed_by_name(plan, net);
+                around.lan.extend(networks.filter(is_lan).map(local));
+            }
+        }
+        around
+    }
+
+    fn is_inside(&self, link: &Link) -> bool {
+        let leads_out = link.default_v4.is_some() || link.default_v6.is_some();
+        self.bridges.contains(&link.index) && !self.outside.contains(&link.index) && !leads_out
+    }
+}
+
+/// A link as a bridge sees it.
+struct Port {
+    index: u32,
+    bridge: Option<u32>,
+    is_bridge: bool,
+    /// What is behind it is on this host, as far as anybody can tell.
+    is_virtual: bool,
+}
+
+impl Port {
+    fn read(message: &LinkMessage) -> Self {
+        let mut port =
+            Self { index: message.header.index, bridge: None, is_bridge: false, is_virtual: false };
+        for attribute in &message.attributes {
+            match attribute {
+                LinkAttribute::Controller(bridge) => port.bridge = Some(*bridge),
+                LinkAttribute::LinkInfo(infos) => {
+                    let is = |kind| infos.contains(&LinkInfo::Kind(kind));
+                    port.is_bridge = is(InfoKind::Bridge);
+                    port.is_virtual =
+                        [InfoKind::Veth, InfoKind::Tun, InfoKind::Dummy].into_iter().any(is);
+                }
+                _ => {}
+            }
+        }
+        port
+    }
+}
+
+fn link_local(message: &AddressMessage) -> Option<(u32, IpNet)> {
+    message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Local(IpAddr::V4(address)) if address.is_link_local() => {
+            let net = Ipv4Net::new(*address, message.header.prefix_len).ok()?;
+            Some((message.header.index, net.into()))
+        }
+        _ => None,
+    })
+}
+
+/// A single address has nobody on it but this host.
+fn is_network(net: &IpNet) -> bool {
+    net.prefix_len() < net.max_prefix_len()
+}
+
+fn is_private(net: &IpNet) -> bool {
+    match net {
+        IpNet::V4(net) => PRIVATE_V4.iter().any(|private| private.contains(net)),
+        IpNet::V6(net) => PRIVATE_V6.contains(net),
+    }
+}
+
+/// Whether the plan routes the network by another route than one to everywhere.
+fn is_routed_by_name(plan: &Plan, net: &IpNet) -> bool {
+    let named = plan.routes.iter().filter(|route| route.prefix_len() > 0);
+    named.into_iter().any(|route| route.trunc().contains(net))
+}
