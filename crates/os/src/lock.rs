@@ -38,6 +38,8 @@ impl Lock {
             .create(true)
             .truncate(false)
             .mode(0o600)
+            // Root opens it where the node's user could have put a link.
+            .custom_flags(libc::O_NOFOLLOW)
             .open(&path)
             .map_err(failed)?;
         // A process that was killed keeps its lock until the kernel has taken it apart, and so does

@@ -1,7 +1,7 @@
 //! Where a node keeps its files: everything of one node lies in one directory.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -20,6 +20,8 @@ pub struct Home {
 
 /// The usual directory of root, which is that of the system's units.
 const SYSTEM: &str = "/etc/rove";
+
+const OPERATOR_KEY: &str = "operator.key";
 
 /// Which of the nodes that a directory may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +70,15 @@ impl Home {
         &self.dir
     }
 
+    /// Whether a file of that name in the directory is a node's. Others may lie there, too.
+    pub fn owns(name: &OsStr) -> bool {
+        let name = name.to_string_lossy();
+        let of_role =
+            |role: Role| name.strip_prefix(role.name()).is_some_and(|rest| rest.starts_with('.'));
+        let is_store = Path::new(&*name).extension().is_some_and(|extension| extension == "redb");
+        of_role(Role::Gateway) || of_role(Role::Client) || name == OPERATOR_KEY || is_store
+    }
+
     /// `gateway.toml` or `client.toml`.
     pub fn config(&self, role: Role) -> PathBuf {
         self.file(role, "toml")
@@ -80,7 +91,7 @@ impl Home {
 
     /// The operator's signing key, unless it is kept elsewhere.
     pub fn operator_key(&self) -> PathBuf {
-        self.dir.join("operator.key")
+        self.dir.join(OPERATOR_KEY)
     }
 
     /// What the operator signed about this gateway.
@@ -158,6 +169,16 @@ mod tests {
             };
             let found = usual(is_root, variable);
             assert_eq!(found, expected.map(PathBuf::from), "{is_root} {variables:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_node_does_not_make_is_not_its() {
+        for name in ["gateway.toml", "client.state", "client.log.old", "operator.key", "a.redb"] {
+            assert!(Home::owns(OsStr::new(name)), "{name}");
+        }
+        for name in ["thesis.tex", "gateways.toml", "client", ".ssh", "operator.key.pub", ""] {
+            assert!(!Home::owns(OsStr::new(name)), "{name}");
         }
     }
 

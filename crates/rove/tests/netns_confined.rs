@@ -4,11 +4,23 @@
 
 mod support;
 
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 
 use support::binary;
-use support::netns::{Lab, in_namespace, skip, wait_until};
+use support::netns::{
+    Lab, in_namespace, in_namespace_of_root, need_program, own_etc, reaches, serve_pattern, sh,
+    skip, wait_until,
+};
+
+const WEB: &str = "198.51.100.80:80";
+/// The user of these tests.
+const ROVE: u32 = 64_977;
+/// CAP_NET_BIND_SERVICE, CAP_NET_ADMIN and CAP_NET_RAW.
+const KEPT: &str = "0000000000003400";
 
 /// Ends a program by a signal that dumps core where that is allowed.
 fn abort(mut child: std::process::Child) -> ExitStatus {
@@ -46,4 +58,151 @@ fn a_gateway_that_crashes_leaves_no_core_dump() {
 fn runs(child: &std::process::Child, name: &str) -> bool {
     let comm = std::fs::read_to_string(format!("/proc/{}/comm", child.id()));
     comm.is_ok_and(|comm| comm.trim() == name)
+}
+
+/// A host with the user that a package makes, and a TUN device that is root's alone.
+fn lab_with_user(what: &str) -> Lab {
+    own_etc();
+    sh(&format!(
+        "echo 'rove:x:{ROVE}:{ROVE}::/etc/rove:/usr/sbin/nologin' >> /etc/passwd
+         echo 'rove:x:{ROVE}:' >> /etc/group
+         mknod -m 600 /run/tun c 10 200
+         mount --bind /run/tun /dev/net/tun"
+    ));
+    let lab = Lab::new(what);
+    // As /etc: others pass.
+    fs::set_permissions(lab.dir.path(), fs::Permissions::from_mode(0o711)).unwrap();
+    lab
+}
+
+/// The values of a line of /proc/PID/status.
+fn status(pid: u32, key: &str) -> Vec<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    line.unwrap().split_whitespace().map(str::to_owned).collect()
+}
+
+fn assert_is_the_user(pid: u32) {
+    for key in ["Uid", "Gid"] {
+        assert_eq!(status(pid, key), vec![ROVE.to_string(); 4], "{key}");
+    }
+    assert_eq!(status(pid, "Groups"), Vec::<String>::new());
+    for key in ["CapEff", "CapPrm", "CapBnd", "CapAmb"] {
+        assert_eq!(status(pid, key), [KEPT], "{key}");
+    }
+    assert_eq!(status(pid, "NoNewPrivs"), ["1"]);
+}
+
+/// Whose the files below a directory are.
+fn owners(dir: &Path) -> Vec<(String, u32)> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| (path.display().to_string(), fs::metadata(&path).unwrap().uid())).collect()
+}
+
+#[test]
+fn a_gateway_of_root_runs_as_its_own_user() {
+    in_namespace_of_root("a_gateway_of_root_runs_as_its_own_user", || {
+        let lab = lab_with_user("the gateway's user");
+        let home = lab.home("gateway");
+        lab.gateway().terminate();
+        // As an earlier version left it.
+        sh(&format!("chown -R root:root {}", home.display()));
+        fs::write(home.join("not-ours"), "").unwrap();
+        sh(&format!("ln -s /etc/shadow {}/gateway.link", home.display()));
+        let gateway = lab.gateway();
+        assert_is_the_user(gateway.child.id());
+        let shadow = fs::metadata("/etc/shadow").unwrap();
+        assert_eq!(shadow.uid(), 0, "a link was followed");
+        for (path, owner) in owners(&home).into_iter().chain(owners(&home.join("gateway.state"))) {
+            let is_foreign = path.ends_with("not-ours") || path.ends_with("gateway.link");
+            assert_eq!(owner == ROVE, !is_foreign, "{path} is of {owner}");
+        }
+        // Who is this user, with these capabilities, gets at nothing of root's.
+        let secret = lab.dir.path().join("secret");
+        fs::write(&secret, "").unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+        let socket = lab.dir.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o600)).unwrap();
+        let with = "+net_admin,+net_raw,+net_bind_service";
+        let as_user = format!(
+            "setpriv --reuid {ROVE} --regid {ROVE} --clear-groups --inh-caps=-all,{with} \
+             --ambient-caps=-all,{with} -- sh -c"
+        );
+        for path in [secret, socket, "/etc/shadow".into()] {
+            sh(&format!("! {as_user} 'test -r {0} || test -w {0}'", path.display()));
+        }
+        // What root writes while it does not run is the user's as well.
+        gateway.terminate();
+        lab.invite("offline");
+        let _gateway = lab.gateway();
+        lab.invite("laptop");
+    });
+}
+
+#[test]
+fn a_client_of_root_runs_as_its_own_user_and_changes_the_resolver() {
+    let name = "a_client_of_root_runs_as_its_own_user_and_changes_the_resolver";
+    in_namespace_of_root(name, || {
+        need_program("the client's kill switch", "nft");
+        let lab = lab_with_user("the client's user");
+        // A link that root can replace, and the user cannot.
+        sh("mv /etc/resolv.conf /run/resolv.conf && ln -s /run/resolv.conf /etc/resolv.conf");
+        let is_link = || fs::symlink_metadata("/etc/resolv.conf").unwrap().is_symlink();
+        let line = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24,fd77::/64 \
+                    --dns 192.0.2.99";
+        lab.rove("gateway", line).ok();
+        support::netns::edit(
+            &lab.home("gateway").join("gateway.toml"),
+            "nat = true",
+            "nat = false",
+        );
+        let _gateway = lab.gateway();
+        serve_pattern("server", WEB, 100);
+        let before = lab.state_of("client");
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up --kill-switch {invite}")).ok();
+        let pid = || -> u32 {
+            let lock = lab.home("client").join("client.state/lock");
+            fs::read_to_string(lock).unwrap().trim().parse().unwrap()
+        };
+        assert_is_the_user(pid());
+        assert!(reaches("client", WEB));
+        let resolver = keeper(pid());
+        assert_eq!(status(resolver, "Uid"), ["0"; 4]);
+        for key in ["CapEff", "CapPrm", "CapBnd", "CapAmb"] {
+            assert_eq!(status(resolver, key), ["0000000000000000"], "{key}");
+        }
+        let is_ours = || fs::read_to_string("/etc/resolv.conf").unwrap().contains("192.0.2.99");
+        assert!(is_ours() && !is_link(), "names are asked elsewhere");
+
+        // A crash: the small process ends with it, and the next one takes over.
+        sh(&format!("kill -KILL {}", pid()));
+        wait_until("the small process ends, too", || {
+            !Path::new(&format!("/proc/{resolver}")).exists()
+        });
+        lab.rove("client", "up --kill-switch").ok();
+        assert_is_the_user(pid());
+        assert!(is_ours());
+        lab.rove("client", "down").ok();
+        lab.becomes("client", &before);
+
+        // What a crash left is taken back by root's command, too, and stays the user's.
+        lab.rove("client", "up").ok();
+        sh(&format!("kill -KILL {}", pid()));
+        lab.rove("client", "down").ok();
+        lab.becomes("client", &before);
+        assert!(is_link(), "the link of before is gone");
+        for (path, owner) in owners(&lab.home("client")) {
+            assert_eq!(owner, ROVE, "{path}");
+        }
+    });
+}
+
+/// The child that keeps the resolver's settings.
+fn keeper(parent: u32) -> u32 {
+    let children = sh(&format!("cat /proc/{parent}/task/{parent}/children"));
+    let children = children.split_whitespace().map(|pid| pid.parse().unwrap());
+    let is_keeper = |pid: &u32| status(*pid, "Name") == ["rove-resolver"];
+    children.into_iter().find(is_keeper).expect("no process rove-resolver")
 }

@@ -7,6 +7,7 @@
 
 pub(crate) mod bus;
 mod file;
+pub(crate) mod keeper;
 pub(crate) mod resolved;
 
 use std::{
@@ -45,6 +46,10 @@ impl Saved {
 /// Finds the way, and saves what is there, before anything is changed. `earlier` is what was
 /// saved for the settings that are to be replaced.
 pub(crate) fn save(dns: &Dns, earlier: Option<&Saved>, places: &Places) -> Result<Saved, Error> {
+    keeper::save(dns, earlier).unwrap_or_else(|| save_here(dns, earlier, places))
+}
+
+fn save_here(dns: &Dns, earlier: Option<&Saved>, places: &Places) -> Result<Saved, Error> {
     if places.resolved && resolved::resolves_for_this_host(&places.resolv_conf) {
         return Ok(Saved::Resolved);
     }
@@ -74,13 +79,18 @@ pub(crate) fn is_in_place(saved: &Saved, places: &Places) -> Result<bool, Error>
     }
 }
 
-/// Makes the settings.
+/// Makes the settings, through the [`keeper`] where this process is not root any more.
 pub(crate) fn install(
     device: &str,
     dns: &Dns,
     saved: &Saved,
     places: &Places,
 ) -> Result<(), Error> {
+    let kept = keeper::install(device, dns, saved);
+    kept.unwrap_or_else(|| install_here(device, dns, saved, places))
+}
+
+fn install_here(device: &str, dns: &Dns, saved: &Saved, places: &Places) -> Result<(), Error> {
     match saved {
         Saved::Resolved => resolved::install(device, dns),
         Saved::File(_) => file::install(dns, &places.resolv_conf),
@@ -105,6 +115,11 @@ pub(crate) fn outside_servers(inside: Option<(&Dns, &Saved)>, places: &Places) -
 
 /// Takes them back.
 pub(crate) fn remove(device: &str, saved: &Saved, places: &Places) -> Result<(), Error> {
+    let kept = keeper::remove(device, saved);
+    kept.unwrap_or_else(|| remove_here(device, saved, places))
+}
+
+fn remove_here(device: &str, saved: &Saved, places: &Places) -> Result<(), Error> {
     match saved {
         Saved::Resolved => resolved::remove(device),
         Saved::File(saved) => file::remove(saved, &places.resolv_conf),

@@ -148,8 +148,10 @@ impl Journal {
         let contents = Contents { version: VERSION, boot: boot(), entries: entries.to_vec() };
         let text = serde_json::to_vec_pretty(&contents)?;
         let new = self.dir.join(FILE_NEW);
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        // Root writes it where the node's user could have put a link.
+        let mut file = options.custom_flags(libc::O_NOFOLLOW).open(&new)?;
         file.write_all(&text)?;
         file.sync_all()?;
         unless_missing(fs::rename(path, before))?;

@@ -246,16 +246,19 @@ impl Plan {
         if self.guard.as_ref().is_some_and(Guard::is_too_long) {
             return bad(format!("a list of the guard has more than {LIST_MAX} entries"));
         }
-        if let Some(dns) = &self.dns {
-            if dns.servers.is_empty() || dns.servers.len() > DNS_MAX || dns.domains.len() > DNS_MAX
-            {
-                return bad(format!(
-                    "DNS needs 1 to {DNS_MAX} servers and at most as many domains"
-                ));
-            }
-            if let Some(domain) = dns.domains.iter().find(|domain| !is_domain(domain)) {
-                return bad(format!("{domain:?} is no domain name"));
-            }
+        self.dns.as_ref().map_or(Ok(()), Dns::check)
+    }
+}
+
+impl Dns {
+    /// Whether it can be written where resolvers read it.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let bad = |why: String| Err(Error::BadPlan { why });
+        if self.servers.is_empty() || self.servers.len() > DNS_MAX || self.domains.len() > DNS_MAX {
+            return bad(format!("DNS needs 1 to {DNS_MAX} servers and at most as many domains"));
+        }
+        if let Some(domain) = self.domains.iter().find(|domain| !is_domain(domain)) {
+            return bad(format!("{domain:?} is no domain name"));
         }
         Ok(())
     }

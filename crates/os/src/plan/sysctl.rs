@@ -3,7 +3,7 @@
 use std::{
     fs::{self, OpenOptions},
     io,
-    path::PathBuf,
+    path::{Component, Path, PathBuf},
 };
 
 use super::{Plan, item::Item, redirects, surroundings::Surroundings};
@@ -116,14 +116,24 @@ fn networks_v4(link: &Link) -> impl Iterator<Item = ipnet::IpNet> {
     v4.map(ipnet::IpNet::trunc)
 }
 
+/// Where a setting is. Keys come from the journal, too, which the node's user writes and root
+/// reads: none leads out of the network's settings.
+fn path(key: &str) -> io::Result<PathBuf> {
+    let is_plain = Path::new(key).components().all(|part| matches!(part, Component::Normal(_)));
+    match is_plain {
+        true => Ok(PathBuf::from(ROOT).join(key)),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no network setting")),
+    }
+}
+
 /// The present value.
 pub(super) fn read(key: &str) -> io::Result<String> {
-    fs::read_to_string(PathBuf::from(ROOT).join(key)).map(|value| value.trim().to_owned())
+    fs::read_to_string(path(key)?).map(|value| value.trim().to_owned())
 }
 
 /// Whether a setting is there and can be changed, which in containers it often cannot.
 pub(super) fn may_write(key: &str) -> bool {
-    OpenOptions::new().write(true).open(PathBuf::from(ROOT).join(key)).is_ok()
+    path(key).and_then(|path| OpenOptions::new().write(true).open(path)).is_ok()
 }
 
 /// Sets a value, where it is another. A link that has gone since took its settings with it.
@@ -139,7 +149,8 @@ pub(super) fn write(key: &str, value: &str) -> Result<(), Error> {
 }
 
 fn set(key: &str, value: &str) -> Result<(), Error> {
-    let Err(error) = fs::write(PathBuf::from(ROOT).join(key), value) else { return Ok(()) };
+    let written = path(key).and_then(|path| fs::write(path, value));
+    let Err(error) = written else { return Ok(()) };
     if error.kind() == io::ErrorKind::NotFound {
         return Ok(());
     }

@@ -72,6 +72,9 @@ pub enum Command {
     /// Put back a kill switch that stood: for the unit that runs at boot, before the network
     #[command(hide = true)]
     StandKillSwitch,
+    /// Give a node's files to the user rove, as whom it runs: for the units, before they start it
+    #[command(hide = true)]
+    Adopt,
     /// Print completions for a shell: bash, elvish, fish, powershell, zsh
     #[command(hide = true)]
     Completions {

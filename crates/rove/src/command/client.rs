@@ -77,6 +77,9 @@ fn run(
     let configure = || configure(home, args);
     let log_file = args.detached.then(|| home.client_log());
     let mut run = || {
+        let state = home.state(Role::Client);
+        [home.dir(), &state].into_iter().try_for_each(files::make_directory)?;
+        let left = daemon::leave_root(home, &[], Some(&Places::usual(&state)))?;
         let log = configure()?.log;
         match &log_file {
             Some(path) => {
@@ -86,6 +89,10 @@ fn run(
             None => daemon::start_log(log, format),
         }
         let invite = args.invite.as_ref();
+        let carries = &mut |carried: &Carries| {
+            daemon::tell_user(&left);
+            carries(carried)
+        };
         let ended = daemon::run_client(home, Wishes { configure: &configure, invite, carries });
         notify(&[sd_notify::NotifyState::Stopping]);
         ended
@@ -313,6 +320,7 @@ pub(super) fn stand(home: &Home) -> Result<()> {
     if !state.exists() {
         return Ok(());
     }
+    daemon::leave_root(home, &[], None)?;
     let _lock = match Lock::take(&state) {
         Err(rove_os::error::Error::SecondInstance { .. }) => return Ok(()),
         taken => taken?,

@@ -21,9 +21,11 @@ use crate::home::{Home, Role};
 pub fn run(cli: Cli) -> Result<()> {
     let home = || Home::new(cli.dir.clone());
     match cli.command {
-        Command::Gateway(command) => run_gateway(&home()?, command, cli.log_format),
+        Command::Gateway(command) => {
+            then_adopt(&home()?, |home| run_gateway(home, command, cli.log_format))
+        }
         Command::Up(args) => client::up(&home()?, args, cli.log_format),
-        Command::Down => client::down(&home()?),
+        Command::Down => then_adopt(&home()?, client::down),
         Command::Status(args) => client::status(&home()?, args),
         Command::Check(args) => check::client(&home()?, args),
         Command::Paths(args) => paths::of_client(&home()?, args),
@@ -33,9 +35,17 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Set(args) => set(&home()?, &args),
         Command::Reload => reload(&home()?),
         Command::StandKillSwitch => client::stand(&home()?),
+        Command::Adopt => then_adopt(&home()?, |_| Ok(())),
         Command::Completions { shell } => reference::completions(shell),
         Command::Man { directory } => reference::manual(&directory),
     }
+}
+
+/// Does something with a node's files, and leaves them to the user as whom the node runs.
+fn then_adopt(home: &Home, work: impl FnOnce(&Home) -> Result<()>) -> Result<()> {
+    let done = work(home);
+    crate::daemon::adopt(home);
+    done
 }
 
 /// Changes how the client works that runs in `home`.

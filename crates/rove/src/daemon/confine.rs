@@ -1,20 +1,55 @@
-//! Privileges are dropped when everything that needs them is open, and before the first thread.
+//! Privileges are dropped in two steps, both before the first thread: a node stops being root
+//! before it reads its first file, and has nothing that it does not need once everything is open.
 //!
-//! Root without capabilities still owns root's files, so what may be written is named, and is
-//! little: the node's own directories, the kernel's network settings, the device by which a deleted
-//! interface is made again, and for a client on a host without systemd-resolved the directory of
-//! resolv.conf.
+//! What may be written then is named, and is little: the node's own directories, the kernel's
+//! network settings, the device by which a deleted interface is made again, and for a client that
+//! had to stay root on a host without systemd-resolved the directory of resolv.conf.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use rove_os::error::Error;
-use rove_os::privileges::Writable;
+use rove_os::plan::Places;
+use rove_os::privileges::{self, Leaving, Left, Why, Writable};
+
+use crate::home::Home;
+
+/// The user as whom nodes run. Members of the group of that name may control them.
+const USER: &str = "rove";
 
 /// Kernel settings that plans change.
 const SETTINGS: &str = "/proc/sys/net";
 /// Where interfaces come from.
 const TUN: &str = "/dev/net/tun";
+
+/// Makes this process the user's, and the node's files too. `others` are directories elsewhere that
+/// the node writes to; `resolver` is where it changes the resolver's settings, if it will.
+pub fn leave_root(home: &Home, others: &[&Path], resolver: Option<&Places>) -> Result<Left> {
+    let others: Vec<&Path> = others.iter().copied().filter(|path| *path != home.dir()).collect();
+    Ok(privileges::leave_root(&leaving(home, &others), resolver)?)
+}
+
+/// Gives what a command of root's wrote in a node's directory to the user as whom the node runs, if
+/// there is one.
+pub fn adopt(home: &Home) {
+    // A node that then cannot use its files says so.
+    let _ = privileges::adopt(&leaving(home, &[]));
+}
+
+fn leaving<'a>(home: &'a Home, others: &'a [&'a Path]) -> Leaving<'a> {
+    Leaving { user: USER, home: home.dir(), belongs: Home::owns, others }
+}
+
+/// Says in the log as whom the node runs.
+pub fn tell(left: &Left) {
+    match left {
+        Left::User => tracing::debug!(user = USER, "not root any more"),
+        Left::NotRoot => {}
+        // Containers and laboratories are made so.
+        Left::Stayed(why @ Why::NotMapped(_)) => tracing::debug!(%why, "still root"),
+        Left::Stayed(why) => tracing::warn!("still root, without what only root may do: {why}"),
+    }
+}
 
 /// Confines a node that changes no resolver's settings to the network and to `directories`. See
 /// [`with_resolver`].
@@ -30,7 +65,7 @@ pub(super) fn with_resolver(directories: &[&Path], resolver: &[PathBuf]) -> Resu
     let own = own.map(Writable::Within);
     let replaced = resolver.iter().map(|path| Writable::Replaced(path));
     let writable: Vec<Writable<'_>> = own.chain(replaced).collect();
-    match rove_os::privileges::drop(&writable) {
+    match privileges::drop(&writable) {
         Ok(dropped) if dropped.files_confined => {}
         Ok(_) => tracing::info!("this kernel does not confine writing (Landlock)"),
         Err(error @ Error::ThreadsRunning { .. }) => return Err(error.into()),

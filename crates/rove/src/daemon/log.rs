@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use rustix::fs::OFlags;
 use tracing::level_filters::LevelFilter;
 
 use crate::config::{LogConfig, LogFormat, LogLevel};
@@ -92,7 +93,10 @@ impl LogFile {
 }
 
 fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(crate::files::PRIVATE).open(path)
+    // Root opens it where the node's user could have put a link.
+    let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(crate::files::PRIVATE).custom_flags(flags).open(path)
 }
 
 impl Write for LogFile {

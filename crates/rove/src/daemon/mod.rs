@@ -34,6 +34,7 @@ mod tariffs;
 mod way;
 
 pub use client::{Carries, Wishes, run as run_client};
+pub use confine::{adopt, leave_root, tell as tell_user};
 pub use gateway::run as run_gateway;
 pub use log::{LogFile, start as start_log, start_in as start_log_in};
 pub use probe::echo;

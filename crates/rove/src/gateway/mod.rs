@@ -91,8 +91,7 @@ impl Gateway {
 
     /// The directory in which the store lies.
     pub fn store_directory(&self) -> PathBuf {
-        let path = store_path(&self.home, &self.config);
-        path.parent().map_or_else(|| self.home.dir().to_owned(), Path::to_owned)
+        store_directory_of(&self.home, &self.config)
     }
 
     /// The gateway's own inner addresses.
@@ -117,6 +116,16 @@ pub fn when_free<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
 
 fn is_in_use(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref::<StoreError>(), Some(StoreError::InUse(_)))
+}
+
+/// The directory in which the store of the gateway in `home` lies.
+pub fn store_directory(home: &Home) -> Result<PathBuf> {
+    Ok(store_directory_of(home, &GatewayConfig::load(&Gateway::find(home)?)?))
+}
+
+fn store_directory_of(home: &Home, config: &GatewayConfig) -> PathBuf {
+    let path = store_path(home, config);
+    path.parent().map_or_else(|| home.dir().to_owned(), Path::to_owned)
 }
 
 /// The file of the embedded store.

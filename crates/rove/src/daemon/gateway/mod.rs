@@ -58,10 +58,20 @@ const EXPEL_WITHIN: Duration = Duration::from_secs(1);
 /// Runs the gateway in `home` until a signal ends it. `ready` is called once when clients can
 /// connect.
 pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Result<()> {
-    let (state, socket) = (home.state(Role::Gateway), home.socket(Role::Gateway)?);
+    let state = home.state(Role::Gateway);
     Gateway::find(home)?;
     files::make_directory(&state)?;
+    let left = confine::leave_root(home, &[&crate::gateway::store_directory(home)?], None)?;
     let _lock = Lock::take(&state)?;
+    run_alone(home, format, || {
+        confine::tell(&left);
+        ready();
+    })
+}
+
+/// The same, as the user that it runs as and the only one in `home`.
+fn run_alone(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Result<()> {
+    let (state, socket) = (home.state(Role::Gateway), home.socket(Role::Gateway)?);
     let gateway = Gateway::open_to_run(home)?;
     log::start(gateway.config.log, format);
     let own = gateway.lease()?;

@@ -1,4 +1,7 @@
-//! Giving up what is not needed any more.
+//! Giving up what is not needed any more, in two steps.
+//!
+//! [`leave_root()`] comes first, before any file of the node is read: the process runs as a user of
+//! its own from then on, where there is one.
 //!
 //! [`drop()`] is called once everything that needs more is open or done: keys read, control socket
 //! made and given to its group, `/dev/net/tun` open, ports below 1024 bound or not wanted.
@@ -6,13 +9,14 @@
 //! - have CAP_NET_ADMIN (marks, routes, rules, nftables, a TUN taken up again), CAP_NET_RAW
 //!   (`SO_BINDTODEVICE` before Linux 5.7) and CAP_NET_BIND_SERVICE (another socket on 443) and no
 //!   other capability, nor a way to regain one: no set-uid program and no file capability counts;
-//! - keep their user. Root without capabilities owns root's files and the rest of a host's
-//!   settings under /proc/sys/net, which plans need, and is nobody special else;
+//! - keep their user. Where that is still root, it reads root's files and opens root's sockets;
 //! - may write files only below the paths that were named, where the kernel has Landlock (5.13);
 //!   reading and starting programs stay as they were.
 //!
 //! There is no system call filter: the calls that one would forbid need capabilities that are
 //! gone.
+
+mod user;
 
 use std::{
     fs, io,
@@ -27,6 +31,8 @@ use landlock::{
 };
 
 use crate::error::Error;
+
+pub use self::user::{Leaving, Left, Why, adopt, leave_root};
 
 // linux/capability.h
 const CAP_NET_BIND_SERVICE: u32 = 10;
@@ -76,12 +82,22 @@ pub enum Writable<'a> {
 pub fn drop(writable: &[Writable<'_>]) -> Result<Dropped, Error> {
     be_alone()?;
     let failed = |error| Error::os("drop privileges", error);
-    drop_bounding_set().map_err(failed)?;
-    set_capabilities().map_err(failed)?;
+    drop_bounding_set(&KEPT).map_err(failed)?;
+    set_capabilities(&KEPT).map_err(failed)?;
     keep_for_children().map_err(failed)?;
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).map_err(failed)?;
     let files_confined = confine_files(writable).map_err(failed)?;
     Ok(Dropped { files_confined })
+}
+
+/// The same with no capability at all, for a process that has another user's rights to files.
+pub(crate) fn drop_all(writable: &[Writable<'_>]) -> Result<(), Error> {
+    let failed = |error| Error::os("drop privileges", error);
+    drop_bounding_set(&[]).map_err(failed)?;
+    set_capabilities(&[]).map_err(failed)?;
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).map_err(failed)?;
+    confine_files(writable).map_err(failed)?;
+    Ok(())
 }
 
 /// Keeps the memory of this process, with its keys, out of core dumps and away from processes of
@@ -110,8 +126,8 @@ fn be_alone() -> Result<(), Error> {
 
 /// What can never be had again. Dropping needs CAP_SETPCAP; a process that was started without
 /// it has nothing but what it was given.
-fn drop_bounding_set() -> io::Result<()> {
-    for capability in (0..=CAP_MAX).filter(|capability| !KEPT.contains(capability)) {
+fn drop_bounding_set(kept: &[u32]) -> io::Result<()> {
+    for capability in (0..=CAP_MAX).filter(|capability| !kept.contains(capability)) {
         match prctl(libc::PR_CAPBSET_DROP, capability.into(), 0) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => break,
@@ -128,14 +144,14 @@ struct CapabilityHeader {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct CapabilityData {
     effective: u32,
     permitted: u32,
     inheritable: u32,
 }
 
-fn set_capabilities() -> io::Result<()> {
+fn set_capabilities(kept: &[u32]) -> io::Result<()> {
     let mut header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
     let mut data = [CapabilityData::default(); 2];
     // SAFETY: the header and both words of data live through the call and have the layout of
@@ -144,10 +160,15 @@ fn set_capabilities() -> io::Result<()> {
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    let kept = KEPT.iter().fold(0, |set, capability| set | 1 << capability);
+    let kept = kept.iter().fold(0, |set, capability| set | 1 << capability);
     let left = data[0].permitted & kept;
     let sets = CapabilityData { effective: left, permitted: left, inheritable: left };
+    let had = data;
     let data = [sets, CapabilityData::default()];
+    if data == had {
+        // A filter of system calls around this process may forbid to ask for it.
+        return Ok(());
+    }
     // SAFETY: as above.
     let result = unsafe { libc::syscall(libc::SYS_capset, &raw mut header, data.as_ptr()) };
     if result != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -1,0 +1,205 @@
+//! Who changes the resolver's settings for a node that is not root any more.
+//!
+//! resolv.conf lies in a directory of root's, and systemd-resolved obeys root alone (or a policy
+//! that few hosts have). [`start`] forks a process while the node is still root, which stays root
+//! and gives up everything else: it has no capability, writes nothing but the resolver's files
+//! (Landlock), and does two things for one host: install the servers of a plan, and take them back.
+//! It trusts no request: what is asked for is checked here as [`crate::plan`] checks it.
+//!
+//! Limits: one for a process, as the user of a process is one; it ends with the node.
+
+use std::{
+    fs::File,
+    io::{self, Read as _, Write as _},
+    os::{fd::AsRawFd, unix::net::UnixStream},
+    path::PathBuf,
+    sync::{Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::Saved;
+use crate::{
+    error::Error,
+    plan::{Dns, Places},
+    privileges::{self, Writable},
+};
+
+/// Bytes of a request: two texts and an original of at most 64 KiB each, escaped.
+const MESSAGE_LEN_MAX: u32 = 2 << 20;
+/// How long a change may take: a few calls to resolved, each with a bound of its own.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+/// What fails where the process does not answer.
+const ASKING: &str = "change the resolver's settings (the process rove-resolver)";
+/// What lists of processes show.
+const NAME: &std::ffi::CStr = c"rove-resolver";
+
+static KEEPER: OnceLock<Mutex<UnixStream>> = OnceLock::new();
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+enum Request {
+    Install { device: String, dns: Dns, saved: Saved },
+    Remove { device: String, saved: Saved },
+    Save { dns: Dns, earlier: Option<Saved> },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+enum Reply {
+    Done,
+    Saved(Saved),
+    NoPrivilege { what: String },
+    Resolved { said: String },
+    ResolverFile { what: String, path: PathBuf, why: String },
+    Os { what: String, code: Option<i32>, said: String },
+}
+
+/// Forks the process. Called once, as root, before the first thread.
+pub(crate) fn start(places: &Places) -> io::Result<()> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_read_timeout(Some(ANSWER_TIME_MAX))?;
+    ours.set_write_timeout(Some(ANSWER_TIME_MAX))?;
+    // SAFETY: this process has one thread, so that the copy holds no lock of another.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            drop(ours);
+            let served = confine(places).and_then(|()| serve(&theirs, places));
+            // SAFETY: ends the copy without running what belongs to the original.
+            unsafe { libc::_exit(libc::c_int::from(served.is_err())) }
+        }
+        _ => {
+            let _ = KEEPER.set(Mutex::new(ours));
+            Ok(())
+        }
+    }
+}
+
+/// Makes the settings through the process, if there is one.
+pub(super) fn install(device: &str, dns: &Dns, saved: &Saved) -> Option<Result<(), Error>> {
+    let (device, dns, saved) = (device.to_owned(), dns.clone(), saved.clone());
+    Some(ask(|| Request::Install { device, dns, saved })?.map(drop))
+}
+
+/// Takes them back through the process, if there is one.
+pub(super) fn remove(device: &str, saved: &Saved) -> Option<Result<(), Error>> {
+    let (device, saved) = (device.to_owned(), saved.clone());
+    Some(ask(|| Request::Remove { device, saved })?.map(drop))
+}
+
+/// Saves what is there, as root finds it, if there is such a process.
+pub(super) fn save(dns: &Dns, earlier: Option<&Saved>) -> Option<Result<Saved, Error>> {
+    let (dns, earlier) = (dns.clone(), earlier.cloned());
+    let answer = ask(|| Request::Save { dns, earlier })?;
+    Some(answer.and_then(|saved| {
+        saved.ok_or_else(|| Error::os(ASKING, io::Error::other("it saved nothing")))
+    }))
+}
+
+/// What was saved, if that was asked for; nothing where there is no such process.
+fn ask(request: impl FnOnce() -> Request) -> Option<Result<Option<Saved>, Error>> {
+    let keeper = KEEPER.get()?;
+    let stream = keeper.lock().unwrap_or_else(PoisonError::into_inner);
+    let exchange = || -> io::Result<Reply> {
+        send(&stream, &request())?;
+        receive(&stream)
+    };
+    Some(match exchange() {
+        Ok(Reply::Done) => Ok(None),
+        Ok(Reply::Saved(saved)) => Ok(Some(saved)),
+        Ok(Reply::NoPrivilege { what }) => Err(Error::NoPrivilege { what }),
+        Ok(Reply::Resolved { said }) => Err(Error::Resolved { said }),
+        Ok(Reply::ResolverFile { what, path, why }) => {
+            let known = ["read", "write", "restore"];
+            let what = known.into_iter().find(|known| *known == what).unwrap_or("change");
+            Err(Error::ResolverFile { what, path, why })
+        }
+        Ok(Reply::Os { what, code, said }) => {
+            let source = code.map_or_else(|| io::Error::other(said), io::Error::from_raw_os_error);
+            Err(Error::Os { what, source })
+        }
+        Err(error) => Err(Error::os(ASKING, error)),
+    })
+}
+
+/// Leaves root nothing but the resolver's files. It ends when the node's end of the socket is
+/// closed, not by a signal that is meant for the node: taking back comes after that.
+fn confine(places: &Places) -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    // SAFETY: takes numbers, and a string that ends with NUL and lives as long as the process.
+    unsafe {
+        libc::setsid();
+        libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+        for standard in 0..3 {
+            libc::dup2(null.as_raw_fd(), standard);
+        }
+    }
+    let files = places.resolver_files();
+    let writable: Vec<Writable<'_>> = files.iter().map(|path| Writable::Replaced(path)).collect();
+    privileges::drop_all(&writable).map_err(io::Error::other)
+}
+
+fn serve(stream: &UnixStream, places: &Places) -> io::Result<()> {
+    loop {
+        let reply = match receive(stream)? {
+            Request::Install { device, dns, saved } => check(&device)
+                .and_then(|()| dns.check())
+                .and_then(|()| super::install_here(&device, &dns, &saved, places))
+                .map(|()| Reply::Done),
+            Request::Remove { device, saved } => {
+                let removed = |()| super::remove_here(&device, &saved, places);
+                check(&device).and_then(removed).map(|()| Reply::Done)
+            }
+            Request::Save { dns, earlier } => dns
+                .check()
+                .and_then(|()| super::save_here(&dns, earlier.as_ref(), places))
+                .map(Reply::Saved),
+        };
+        send(stream, &reply.unwrap_or_else(tell))?;
+    }
+}
+
+fn check(device: &str) -> Result<(), Error> {
+    crate::tun::check_name(device)
+}
+
+fn tell(error: Error) -> Reply {
+    if let Error::NoPrivilege { what } = error {
+        Reply::NoPrivilege { what }
+    } else if let Error::Resolved { said } = error {
+        Reply::Resolved { said }
+    } else if let Error::ResolverFile { what, path, why } = error {
+        Reply::ResolverFile { what: what.to_owned(), path, why }
+    } else if let Error::Os { what, source } = error {
+        Reply::Os { what, code: source.raw_os_error(), said: source.to_string() }
+    } else {
+        let what = "change the resolver's settings".to_owned();
+        Reply::Os { what, code: None, said: error.to_string() }
+    }
+}
+
+fn send(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(message)?;
+    let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+    if length > MESSAGE_LEN_MAX {
+        return Err(io::Error::other("the settings are too long"));
+    }
+    stream.write_all(&[&length.to_ne_bytes()[..], &text].concat())
+}
+
+fn receive<T: for<'a> Deserialize<'a>>(mut stream: &UnixStream) -> io::Result<T> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let length = u32::from_ne_bytes(length);
+    if length > MESSAGE_LEN_MAX {
+        return Err(io::Error::other("the message is too long"));
+    }
+    let mut text = Vec::new();
+    stream.take(length.into()).read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}

@@ -1,0 +1,369 @@
+//! From root to a user of the system: whose files a node has, and as whom it runs.
+//!
+//! Root without capabilities still reads root's files and opens root's sockets. A node therefore
+//! runs as a user of its own, with the capabilities that [`super::drop()`] names. Decides whether
+//! that is possible here, and gives the node's files to that user, from root and from nobody else.
+//!
+//! It refuses to follow links: the user may have put one in the place of a file. Limits: users are
+//! those of `/etc/passwd`; no directory service is asked.
+
+use std::{
+    ffi::{CString, OsStr},
+    fs, io,
+    mem::MaybeUninit,
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd},
+        unix::{ffi::OsStrExt, fs::PermissionsExt as _},
+    },
+    path::{Path, PathBuf},
+};
+
+use crate::{dns::keeper, error::Error, plan::Places};
+
+const USERS: &str = "/etc/passwd";
+const UID_MAP: &str = "/proc/self/uid_map";
+const GID_MAP: &str = "/proc/self/gid_map";
+/// The last of the ids that every Linux has.
+const UID_LAST: u32 = 65_534;
+const ROOT: User = User { uid: 0, gid: 0 };
+const TUN: &str = "/dev/net/tun";
+/// How deep a node's directories are: one with all files, one in it with the state.
+const DEPTH_MAX: u32 = 2;
+/// Entries of a directory that are looked at: a node has a dozen files.
+const ENTRIES_MAX: usize = 4_096;
+
+/// As whom a node is to run, and what it needs there.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaving<'a> {
+    /// The user's name.
+    pub user: &'a str,
+    /// The node's directory, which must exist, and becomes the user's.
+    pub home: &'a Path,
+    /// Whether a file of that name in it belongs to a node.
+    pub belongs: fn(&OsStr) -> bool,
+    /// Other directories that the user must be able to write to, and is not given.
+    pub others: &'a [&'a Path],
+}
+
+/// As whom this process runs now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Left {
+    /// As the user.
+    User,
+    /// As before: it was not root.
+    NotRoot,
+    /// As root, because the user could not do its work.
+    Stayed(Why),
+}
+
+/// Why a process stayed root.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Why {
+    /// There is no such user.
+    #[error(
+        "the user {0} does not exist: make it with `systemd-sysusers`, or `useradd --system \
+         --user-group {0}`"
+    )]
+    NoUser(String),
+    /// This user namespace, as of a container, has one user only.
+    #[error("this user namespace has no user {0}")]
+    NotMapped(String),
+    /// The directory is neither root's nor the user's.
+    #[error("{} belongs to another user: chown it to {user}", .path.display())]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// Whose it ought to be.
+        user: String,
+    },
+    /// The user does not get there.
+    #[error("{user} may not use {}: chown it to {user}, and let others pass (chmod o+x) the \
+        directories above it", .path.display())]
+    Unreachable {
+        /// The file or directory.
+        path: PathBuf,
+        /// Who does not get there.
+        user: String,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct User {
+    uid: u32,
+    gid: u32,
+}
+
+/// Makes this process that of a user, if it is root's and the user can do its work, with the
+/// capabilities of the module above. What it had as root it keeps open. Files of the node become
+/// the user's, or root's again where the process stays root.
+///
+/// `resolver` says that the node will change the settings of the host's resolver, which are root's:
+/// a small process stays root for that alone.
+///
+/// # Errors
+/// [`Error::ThreadsRunning`] if another thread runs, which would stay root; [`Error::Os`] when the
+/// kernel refuses half of it.
+pub fn leave_root(leaving: &Leaving<'_>, resolver: Option<&Places>) -> Result<Left, Error> {
+    // SAFETY: reads the user of the process.
+    if unsafe { libc::geteuid() } != 0 {
+        return Ok(Left::NotRoot);
+    }
+    super::be_alone()?;
+    let user = match find(leaving) {
+        Ok(user) => user,
+        Err(why) => {
+            give(leaving, ROOT);
+            return Ok(Left::Stayed(why));
+        }
+    };
+    give(leaving, user);
+    if let Some(places) = resolver {
+        keeper::start(places)
+            .map_err(|error| Error::os("start a process that keeps the resolver", error))?;
+    }
+    switch(user).map_err(|error| Error::os(format!("become the user {}", leaving.user), error))?;
+    Ok(Left::User)
+}
+
+/// Gives the node's files to the user, if this process is root's, which it stays.
+///
+/// # Errors
+/// Why not.
+pub fn adopt(leaving: &Leaving<'_>) -> Result<(), Why> {
+    // SAFETY: reads the user of the process.
+    if unsafe { libc::geteuid() } != 0 {
+        return Ok(());
+    }
+    find(leaving).map(|user| give(leaving, user))
+}
+
+/// The user, if it can do its work.
+fn find(leaving: &Leaving<'_>) -> Result<User, Why> {
+    let name = || leaving.user.to_owned();
+    // In a user namespace of one user it does not matter which others the host has.
+    if !is_mapped(UID_MAP, 1) && !is_mapped(UID_MAP, UID_LAST) {
+        return Err(Why::NotMapped(name()));
+    }
+    let users = fs::read_to_string(USERS).unwrap_or_default();
+    let user = user_named(&users, leaving.user).ok_or_else(|| Why::NoUser(name()))?;
+    if !is_mapped(UID_MAP, user.uid) || !is_mapped(GID_MAP, user.gid) {
+        return Err(Why::NotMapped(name()));
+    }
+    let path = leaving.home;
+    let owner = open(None, path, libc::O_DIRECTORY).and_then(|dir| about(&dir));
+    if !owner.is_ok_and(|about| [0, user.uid].contains(&about.st_uid)) {
+        return Err(Why::Foreign { path: path.to_owned(), user: name() });
+    }
+    lend_tun(user);
+    let unreachable = as_user(user, || {
+        let home = (path, libc::F_OK);
+        let others = leaving.others.iter().map(|path| (*path, libc::W_OK | libc::X_OK));
+        let tun = Path::new(TUN);
+        let tun = tun.exists().then_some((tun, libc::R_OK | libc::W_OK));
+        let mut needed = [home].into_iter().chain(others).chain(tun);
+        needed.find(|&(path, how)| !may_access(path, how)).map(|(path, _)| path.to_owned())
+    });
+    unreachable.map_or(Ok(user), |path| Err(Why::Unreachable { path, user: name() }))
+}
+
+/// The user of that name in the text of passwd(5).
+fn user_named(users: &str, name: &str) -> Option<User> {
+    users.lines().find_map(|line| {
+        let mut fields = line.strip_prefix(name)?.strip_prefix(':')?.split(':');
+        let uid = fields.nth(1)?.parse().ok().filter(|&uid| uid != 0)?;
+        let gid = fields.next()?.parse().ok().filter(|&gid| gid != 0)?;
+        Some(User { uid, gid })
+    })
+}
+
+/// Whether a user namespace has the id, by its map: lines of "inside outside count".
+fn is_mapped(map: &str, id: u32) -> bool {
+    fs::read_to_string(map).unwrap_or_default().lines().any(|line| {
+        let mut numbers = line.split_whitespace().map(|number| number.parse::<u32>().ok());
+        let first = numbers.next().flatten();
+        let count = numbers.nth(1).flatten();
+        first.zip(count).is_some_and(|(first, count)| {
+            id.checked_sub(first).is_some_and(|offset| offset < count)
+        })
+    })
+}
+
+/// The TUN device is for everybody on most hosts, as only CAP_NET_ADMIN makes an interface of it.
+/// Where it is root's alone, as in containers, the user's group may open it from now on.
+fn lend_tun(user: User) {
+    let Ok(tun) = open(None, Path::new(TUN), 0) else { return };
+    let is_for = |about: libc::stat| {
+        about.st_mode & 0o006 == 0o006
+            || (about.st_gid == user.gid && about.st_mode & 0o060 == 0o060)
+    };
+    let Ok(about) = about(&tun) else { return };
+    if is_for(about) || about.st_uid != 0 {
+        return;
+    }
+    // Where it cannot be lent the process stays root, and says why.
+    if own(&tun, u32::MAX, user.gid).is_ok() {
+        let path = PathBuf::from(format!("/proc/self/fd/{}", tun.as_raw_fd()));
+        let mode = fs::Permissions::from_mode((about.st_mode & 0o7777) | 0o060);
+        let _ = fs::set_permissions(path, mode);
+    }
+}
+
+/// Makes what belongs to a node in its directory the property of `user`, where it is root's; and
+/// where `user` is root, also where it is another's.
+fn give(leaving: &Leaving<'_>, user: User) {
+    let Ok(home) = open(None, leaving.home, libc::O_DIRECTORY) else { return };
+    give_one(&home, user);
+    give_entries(&home, user, leaving.belongs, 1);
+}
+
+fn give_entries(dir: &OwnedFd, user: User, belongs: fn(&OsStr) -> bool, depth: u32) {
+    // What cannot be listed was given already, to a user who lets nobody else list it.
+    let listed = fs::read_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+    for entry in listed.into_iter().flatten().flatten().take(ENTRIES_MAX) {
+        let name = entry.file_name();
+        if !belongs(&name) {
+            continue;
+        }
+        let Ok(file) = open(Some(dir), Path::new(&name), 0) else { continue };
+        give_one(&file, user);
+        if depth < DEPTH_MAX
+            && let Ok(inner) = open(Some(dir), Path::new(&name), libc::O_DIRECTORY)
+        {
+            give_entries(&inner, user, |_| true, depth + 1);
+        }
+    }
+}
+
+/// Neither links, nor files that have another name elsewhere: whose they are is not known.
+fn give_one(file: &OwnedFd, user: User) {
+    let Ok(about) = about(file) else { return };
+    let kind = about.st_mode & libc::S_IFMT;
+    let is_ours = match kind {
+        libc::S_IFDIR => true,
+        libc::S_IFREG => about.st_nlink == 1,
+        _ => false,
+    };
+    if is_ours && about.st_uid != user.uid && (about.st_uid == 0 || user == ROOT) {
+        // Whoever may not is told by what cannot be opened then.
+        let _ = own(file, user.uid, user.gid);
+    }
+}
+
+/// Opens what lies at a path, not what a link there leads to, and not for reading.
+fn open(dir: Option<&OwnedFd>, path: &Path, flags: libc::c_int) -> io::Result<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // A directory is opened for being listed.
+    let how = if flags == libc::O_DIRECTORY { libc::O_RDONLY } else { libc::O_PATH };
+    let dir = dir.map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd);
+    let flags = how | flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: the path ends with NUL and lives through the call.
+    let mut fd = unsafe { libc::openat(dir, path.as_ptr(), flags) };
+    if fd < 0 && how == libc::O_RDONLY {
+        // SAFETY: as above.
+        fd = unsafe { libc::openat(dir, path.as_ptr(), flags | libc::O_PATH) };
+    }
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just opened and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn about(file: &OwnedFd) -> io::Result<libc::stat> {
+    let mut about = MaybeUninit::uninit();
+    // SAFETY: fstat writes one struct, which lives through the call.
+    if unsafe { libc::fstat(file.as_raw_fd(), about.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded and has written it.
+    Ok(unsafe { about.assume_init() })
+}
+
+/// Changes the owner of what is open.
+fn own(file: &OwnedFd, uid: u32, gid: u32) -> io::Result<()> {
+    let itself = libc::AT_EMPTY_PATH;
+    // SAFETY: the empty path ends with NUL.
+    check(unsafe { libc::fchownat(file.as_raw_fd(), c"".as_ptr(), uid, gid, itself) })
+}
+
+/// Whether the user of the moment may use a file or directory so.
+fn may_access(path: &Path, how: libc::c_int) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // The system call itself, which asks for the file system's user; the C library's does not.
+    // SAFETY: the path ends with NUL and lives through the call.
+    let result = unsafe {
+        libc::syscall(libc::SYS_faccessat2, libc::AT_FDCWD, path.as_ptr(), how, libc::AT_EACCESS)
+    };
+    // A kernel before 5.8 does not tell: what is refused then is told by who opens it.
+    result == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS)
+}
+
+/// Looks at files as the user, who has no capability for files.
+fn as_user<T>(user: User, look: impl FnOnce() -> T) -> T {
+    // SAFETY: both change credentials of this thread alone; they cannot fail for root.
+    unsafe {
+        libc::setfsgid(user.gid);
+        libc::setfsuid(user.uid);
+    }
+    let seen = look();
+    // SAFETY: as above.
+    unsafe {
+        libc::setfsuid(0);
+        libc::setfsgid(0);
+    }
+    seen
+}
+
+fn switch(user: User) -> io::Result<()> {
+    super::drop_bounding_set(&super::KEPT)?;
+    super::prctl(libc::PR_SET_KEEPCAPS, 1, 0)?;
+    // SAFETY: no list is read where its length is zero; the others take numbers.
+    unsafe {
+        check(libc::setgroups(0, std::ptr::null()))?;
+        check(libc::setresgid(user.gid, user.gid, user.gid))?;
+        check(libc::setresuid(user.uid, user.uid, user.uid))?;
+    }
+    super::set_capabilities(&super::KEPT)?;
+    super::keep_for_children()?;
+    super::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)?;
+    super::forbid_dumps();
+    Ok(())
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_found_by_the_whole_name_and_is_never_root() {
+        let users = "root:x:0:0::/:/bin/sh\nrover:x:7:7::/:\nrove:x:977:976::/:/sbin/nologin\n";
+        assert_eq!(user_named(users, "rove"), Some(User { uid: 977, gid: 976 }));
+        assert_eq!(user_named(users, "root"), None);
+        assert_eq!(user_named("rove:x:0:976::/:\n", "rove"), None);
+        assert_eq!(user_named("rove:x:977\n", "rove"), None, "a broken line");
+        assert_eq!(user_named("", "rove"), None);
+    }
+
+    #[test]
+    fn what_is_no_file_of_its_own_is_not_given_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = dir.path().join("outside");
+        fs::write(&outside, "").unwrap();
+        let home = dir.path().join("home");
+        fs::create_dir(&home).unwrap();
+        std::os::unix::fs::symlink(&outside, home.join("link")).unwrap();
+        fs::hard_link(&outside, home.join("twin")).unwrap();
+        let home = open(None, &home, libc::O_DIRECTORY).unwrap();
+        for name in ["link", "twin"] {
+            let file = open(Some(&home), Path::new(name), 0).unwrap();
+            let about = about(&file).unwrap();
+            let is_link = about.st_mode & libc::S_IFMT == libc::S_IFLNK;
+            assert!(is_link || about.st_nlink == 2, "{name} was followed");
+        }
+        assert!(open(Some(&home), Path::new("link"), libc::O_DIRECTORY).is_err());
+    }
+}
