@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::{fs, path::Path};
+use std::{fs, io, path::Path};
 
 use rove_os::{
     plan::{Applier, Dns, Firewall, KillSwitch, MARK, Places, Plan},
@@ -64,6 +64,20 @@ fn drop_and_go_on() {
         std::os::unix::net::UnixListener::bind(etc.path().join("socket")).unwrap_err();
     } else {
         support::skip("confinement of files", "this kernel has no Landlock");
+    }
+
+    if dropped.calls_filtered {
+        // Allowed to everybody, or with the capabilities that are left.
+        // SAFETY: both take numbers and touch no memory.
+        unsafe {
+            assert_eq!(libc::unshare(libc::CLONE_NEWUSER), -1, "other namespaces can be made");
+            assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS));
+            let packets = libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM, 0);
+            assert_eq!(packets, -1, "raw packets can be sent");
+            assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS));
+        }
+    } else {
+        support::skip("the filter of system calls", "this kernel has no seccomp");
     }
 
     // What the session of a day needs later.

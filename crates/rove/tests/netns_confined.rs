@@ -91,6 +91,7 @@ fn assert_is_the_user(pid: u32) {
         assert_eq!(status(pid, key), [KEPT], "{key}");
     }
     assert_eq!(status(pid, "NoNewPrivs"), ["1"]);
+    assert_eq!(status(pid, "Seccomp"), ["2"], "system calls are not filtered");
 }
 
 /// Whose the files below a directory are.
@@ -169,6 +170,7 @@ fn a_client_of_root_runs_as_its_own_user_and_changes_the_resolver() {
         assert_is_the_user(pid());
         assert!(reaches("client", WEB));
         let resolver = keeper(pid());
+        assert_eq!(status(resolver, "Seccomp"), ["2"]);
         assert_eq!(status(resolver, "Uid"), ["0"; 4]);
         for key in ["CapEff", "CapPrm", "CapBnd", "CapAmb"] {
             assert_eq!(status(resolver, key), ["0000000000000000"], "{key}");

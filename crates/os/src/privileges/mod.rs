@@ -11,11 +11,10 @@
 //!   other capability, nor a way to regain one: no set-uid program and no file capability counts;
 //! - keep their user. Where that is still root, it reads root's files and opens root's sockets;
 //! - may write files only below the paths that were named, where the kernel has Landlock (5.13);
-//!   reading and starting programs stay as they were.
-//!
-//! There is no system call filter: the calls that one would forbid need capabilities that are
-//! gone.
+//!   reading and starting programs stay as they were;
+//! - may make the system calls of a list, where the kernel has filters.
 
+mod syscalls;
 mod user;
 
 use std::{
@@ -57,8 +56,10 @@ const NULL: &str = "/dev/null";
 /// What could be given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dropped {
-    /// Landlock confines writing; without it only capabilities are gone.
+    /// Landlock confines writing.
     pub files_confined: bool,
+    /// System calls are filtered.
+    pub calls_filtered: bool,
 }
 
 /// What may still be written. A path that does not exist grants nothing.
@@ -87,7 +88,8 @@ pub fn drop(writable: &[Writable<'_>]) -> Result<Dropped, Error> {
     keep_for_children().map_err(failed)?;
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).map_err(failed)?;
     let files_confined = confine_files(writable).map_err(failed)?;
-    Ok(Dropped { files_confined })
+    let calls_filtered = syscalls::filter().map_err(failed)?;
+    Ok(Dropped { files_confined, calls_filtered })
 }
 
 /// The same with no capability at all, for a process that has another user's rights to files.
@@ -97,6 +99,7 @@ pub(crate) fn drop_all(writable: &[Writable<'_>]) -> Result<(), Error> {
     set_capabilities(&[]).map_err(failed)?;
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).map_err(failed)?;
     confine_files(writable).map_err(failed)?;
+    syscalls::filter().map_err(failed)?;
     Ok(())
 }
 

@@ -66,8 +66,14 @@ pub(super) fn with_resolver(directories: &[&Path], resolver: &[PathBuf]) -> Resu
     let replaced = resolver.iter().map(|path| Writable::Replaced(path));
     let writable: Vec<Writable<'_>> = own.chain(replaced).collect();
     match privileges::drop(&writable) {
-        Ok(dropped) if dropped.files_confined => {}
-        Ok(_) => tracing::info!("this kernel does not confine writing (Landlock)"),
+        Ok(dropped) => {
+            if !dropped.files_confined {
+                tracing::info!("this kernel does not confine writing (Landlock)");
+            }
+            if !dropped.calls_filtered {
+                tracing::info!("this kernel does not filter system calls (seccomp)");
+            }
+        }
         Err(error @ Error::ThreadsRunning { .. }) => return Err(error.into()),
         Err(error) => tracing::warn!(%error, "privileges are kept"),
     }
