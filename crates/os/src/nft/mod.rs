@@ -106,8 +106,8 @@ fn remove(what: &'static str, table: &str) -> Result<(), Error> {
     }
 }
 
-/// What the kernel has of these tables of ours, by family and name, to be compared with what it had:
-/// without handles, which every transaction counts anew. `None` if the first is not there.
+/// What the kernel has of these tables of ours, by family and name, to be compared with what it
+/// had: without handles, which every transaction counts anew. `None` if the first is not there.
 pub(crate) fn listing(tables: &[(&'static str, &'static str)]) -> Result<Option<Value>, Error> {
     let listed = tables.iter().map(|&(family, table)| list(family, table));
     let listed = listed.collect::<Result<Vec<_>, _>>()?;

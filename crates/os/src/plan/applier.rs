@@ -125,6 +125,40 @@ impl Applier {
             self.unguarded = Some(Error::NftMissing { what: nft::GUARD });
         }
         let stood = self.kill_switch_stands();
+        let keep = self.enter(plan)?;
+        self.store()?;
+        let mut netlink = Netlink::open()?;
+        let mut redirects_taken = false;
+        self.sweep_if_damaged(&mut netlink)?;
+        for at in 0..keep {
+            if !self.entries[at].confirmed && !self.stands_untouched(at, plan) {
+                let entry = &self.entries[at].entry;
+                let installed = install(&mut netlink, entry, &self.places);
+                if let Err(error) = installed {
+                    self.do_without(at, error, stood)?;
+                    continue;
+                }
+                redirects_taken |= entry_took_redirects(&self.entries[at].entry);
+            }
+            self.entries[at].confirmed = true;
+        }
+        if redirects_taken {
+            redirects::forget(&mut netlink);
+        }
+        self.rebooted = false;
+        self.remove_from(&mut netlink, keep)?;
+        // One that was refused is not there.
+        self.entries.retain(|held| held.confirmed || !matches!(held.entry.item, Item::Guard(_)));
+        for held in self.entries.iter_mut().filter(|held| held.confirmed) {
+            if let Before::Dns(saved) = &mut held.entry.before {
+                saved.settle();
+            }
+        }
+        self.store()
+    }
+
+    /// Enters the items of a plan, and behind them what is to be taken back: how many stay.
+    fn enter(&mut self, plan: &Plan) -> Result<usize, Error> {
         let wanted = self.wanted(plan)?;
         let mut next = Vec::with_capacity(wanted.len());
         self.dns_refused = None;
@@ -151,46 +185,24 @@ impl Applier {
         let keep = next.len();
         next.extend(obsolete);
         self.entries = next;
-        self.store()?;
-        let mut netlink = Netlink::open()?;
-        let mut redirects_taken = false;
-        self.sweep_if_damaged(&mut netlink)?;
-        for at in 0..keep {
-            if !self.entries[at].confirmed && !self.stands_untouched(at, plan) {
-                let entry = &self.entries[at].entry;
-                let installed = install(&mut netlink, entry, &self.places);
-                if let Err(error) = installed {
-                    let item = &self.entries[at].entry.item;
-                    if matches!(item, Item::Dns { .. }) {
-                        self.dns_refused = Some(error);
-                        continue;
-                    }
-                    if matches!(item, Item::Guard(_)) && error.is_of_packet_filter() {
-                        self.unguarded = Some(error);
-                        continue;
-                    }
-                    if !stood {
-                        self.forget_refused_switch(at, &error)?;
-                    }
-                    return Err(error);
-                }
-                redirects_taken |= entry_took_redirects(&self.entries[at].entry);
+        Ok(keep)
+    }
+
+    /// An item could not be put in place: a tunnel without name servers or guard is worth more than
+    /// none, any other is an error.
+    fn do_without(&mut self, at: usize, error: Error, stood: bool) -> Result<(), Error> {
+        let item = &self.entries[at].entry.item;
+        if matches!(item, Item::Dns { .. }) {
+            self.dns_refused = Some(error);
+        } else if matches!(item, Item::Guard(_)) && error.is_of_packet_filter() {
+            self.unguarded = Some(error);
+        } else {
+            if !stood {
+                self.forget_refused_switch(at, &error)?;
             }
-            self.entries[at].confirmed = true;
+            return Err(error);
         }
-        if redirects_taken {
-            redirects::forget(&mut netlink);
-        }
-        self.rebooted = false;
-        self.remove_from(&mut netlink, keep)?;
-        // One that was refused is not there.
-        self.entries.retain(|held| held.confirmed || !matches!(held.entry.item, Item::Guard(_)));
-        for held in self.entries.iter_mut().filter(|held| held.confirmed) {
-            if let Before::Dns(saved) = &mut held.entry.before {
-                saved.settle();
-            }
-        }
-        self.store()
+        Ok(())
     }
 
     /// Its rules are one transaction: refused, nothing of them is there, and an entry that stayed
@@ -227,8 +239,8 @@ impl Applier {
         Ok(found)
     }
 
-    /// What other programs have set up that keeps the plan from working: routing that leads past the
-    /// tunnel, and where this host forwards, packet filters that drop what it should pass on.
+    /// What other programs have set up that keeps the plan from working: routing that leads past
+    /// the tunnel, and where this host forwards, packet filters that drop what it should pass on.
     ///
     /// # Errors
     /// [`Error::Os`], or nft's errors, where the host cannot be looked at.

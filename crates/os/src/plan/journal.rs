@@ -5,8 +5,8 @@
 //! reaches the disk before the write returns.
 //!
 //! Disks and people damage files. The version before the last is kept beside, and stands in for one
-//! that cannot be read. A marker of its own says that a kill switch is wanted: it holds nothing that
-//! could be damaged, so a machine whose journal is lost boots closed and not open.
+//! that cannot be read. A marker of its own says that a kill switch is wanted: it holds nothing
+//! that could be damaged, so a machine whose journal is lost boots closed and not open.
 
 use std::{
     fs::{self, File, OpenOptions},

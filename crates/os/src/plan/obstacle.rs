@@ -99,7 +99,7 @@ fn representative(net: &IpNet) -> IpAddr {
     match (net, net.prefix_len()) {
         (IpNet::V4(_), 0) => ANY_V4.into(),
         (IpNet::V6(_), 0) => ANY_V6.into(),
-        _ => net.hosts().next().unwrap_or(net.addr()),
+        _ => net.hosts().next().unwrap_or_else(|| net.addr()),
     }
 }
 

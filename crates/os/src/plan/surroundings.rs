@@ -186,10 +186,12 @@ impl Port {
             match attribute {
                 LinkAttribute::Controller(bridge) => port.bridge = Some(*bridge),
                 LinkAttribute::LinkInfo(infos) => {
-                    let is = |kind| infos.contains(&LinkInfo::Kind(kind));
-                    port.is_bridge = is(InfoKind::Bridge);
-                    port.is_virtual =
-                        [InfoKind::Veth, InfoKind::Tun, InfoKind::Dummy].into_iter().any(is);
+                    let is_any = |kinds: &[InfoKind]| {
+                        let kinds = kinds.iter().cloned().map(LinkInfo::Kind);
+                        kinds.into_iter().any(|kind| infos.contains(&kind))
+                    };
+                    port.is_bridge = is_any(&[InfoKind::Bridge]);
+                    port.is_virtual = is_any(&[InfoKind::Veth, InfoKind::Tun, InfoKind::Dummy]);
                 }
                 _ => {}
             }

@@ -20,8 +20,8 @@ leaks, filters, kill switch, settings, resolver, names, MTU, clock. Returns 1 if
 
 pub(super) const GATEWAY_CHECK: &str = "\
 Each line begins with ok, failed or unknown. The checks: interface, routes, NAT, forwarding, other
-programs' packet filters, name servers, endpoints, clock. Whether an endpoint is reached from outside
-can only be told from outside. Returns 1 if one failed.";
+programs' packet filters, name servers, endpoints, clock. Whether an endpoint is reached from
+outside can only be told from outside. Returns 1 if one failed.";
 
 pub(super) const INIT: &str = "\
 Afterwards DIR holds gateway.toml, gateway.key, gateway.record, gateway.redb and operator.key. The

@@ -260,7 +260,7 @@ fn reached_at(endpoint: &Endpoint) -> Found {
         return Found::Good(format!("{endpoint} is an address of this host"));
     }
     Found::Unknown(format!(
-        "{endpoint} is no address of this host: whatever is in front of it must forward UDP port {}",
+        "{endpoint} is no address of this host: what is in front of it must forward UDP port {}",
         endpoint.port
     ))
 }

@@ -6,6 +6,14 @@
 //! threads bring it signals, link changes, names and requests. They talk over bounded channels: a
 //! slow store delays an enrolment and no packet.
 
+use std::sync::mpsc::SyncSender;
+
+use anyhow::Result;
+use rove_os::links::Link;
+use rove_os::plan::Places;
+
+use message::Message;
+
 mod asker;
 mod caps;
 mod client;
@@ -38,3 +46,10 @@ pub use confine::{adopt, leave_root, tell as tell_user};
 pub use gateway::run as run_gateway;
 pub use log::{LogFile, start as start_log, start_in as start_log_in};
 pub use probe::echo;
+
+/// Starts the threads that tell of signals, of the host's settings and of links; the links now.
+fn watch_all(inbox: &SyncSender<Message>, places: &Places) -> Result<Vec<Link>> {
+    signals::watch(inbox.clone())?;
+    host::watch(inbox.clone(), places.resolv_conf.clone())?;
+    links::watch(inbox.clone())
+}

@@ -98,7 +98,7 @@ fn ask(socket: &OwnedFd, gateway: IpAddr, give_up: Instant, length: usize) -> bo
     false
 }
 
-/// Whether `address` answers an echo request that is a packet of `length` bytes, `within` this time.
+/// Whether `address` answers an echo request, as a packet of `length` bytes, `within` this time.
 ///
 /// # Errors
 /// Where no socket for pings is given: without CAP_NET_RAW, or without a route.
@@ -109,7 +109,8 @@ pub fn echo(address: IpAddr, length: u16, within: Duration) -> io::Result<bool> 
     Ok(ask(&socket, address, Instant::now() + within, length))
 }
 
-/// An echo request of `length` bytes. The kernel fills in the checksum for IPv6 (RFC 3542 section 3.1).
+/// An echo request of `length` bytes. The kernel fills in the checksum for IPv6 (RFC 3542 section
+/// 3.1).
 fn request(kind: u8, identifier: [u8; 2], sequence: u16, length: usize) -> Vec<u8> {
     let [high, low] = sequence.to_be_bytes();
     let mut bytes = vec![kind, 0, 0, 0, identifier[0], identifier[1], high, low];

@@ -39,17 +39,17 @@ use rove_proto::wire::control::Lease;
 
 use super::caps::Caps;
 use super::data::{Handle, News, Order, Setup};
-use super::host::{self, Device, Host};
+use super::host::{Device, Host};
 use super::message::{MESSAGES_MAX, Message};
 use super::owed::Owed;
 use super::portals::Portals;
 use super::radio::Radios;
 use super::ranking::{Ranked, Ranking};
 use super::resolve::{self, Resolver};
-use super::signals::{self, Signal};
+use super::signals::Signal;
 use super::streams::{self, ResolvedProxy};
 use super::tariffs::Tariffs;
-use super::{confine, links, node, plan};
+use super::{confine, node, plan, watch_all};
 use crate::config::{ClientConfig, TransportChoice};
 use crate::control::{Listener, Reply};
 use crate::home::{Home, Role};
@@ -102,12 +102,10 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         // Sweeps what a crash left, too: none of it is wanted before there is a lease.
         applier.apply(&plan::client_before(&config, &remotes))?;
         confine::with_resolver(&[home.dir()], &places.resolver_files())?;
-        signals::watch(inbox.clone())?;
         let config = node::of_client(&membership.key, &config);
         let setup = Setup { config, tun, mark: Some(MARK) };
         let data = Handle::start(setup, inbox.clone(), Message::News)?;
-        let links = links::watch(inbox.clone())?;
-        host::watch(inbox.clone(), places.resolv_conf.clone())?;
+        let links = watch_all(&inbox, &places)?;
         let server = listener.serve(inbox.clone(), Message::Asked)?;
         Ok((data, links, server))
     };

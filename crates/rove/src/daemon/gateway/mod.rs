@@ -31,12 +31,12 @@ use serde_json::{Value, json};
 
 use super::data::{Handle, News, Order, Setup};
 use super::flows::Whose;
-use super::host::{self, Device, Host};
+use super::host::{Device, Host};
 use super::message::{MESSAGES_MAX, Message};
 use super::owed::Owed;
 use super::resolve::Resolver;
-use super::signals::{self, Signal};
-use super::{confine, flows, links, log, node, plan, shared_key, status};
+use super::signals::Signal;
+use super::{confine, flows, log, node, plan, shared_key, status, watch_all};
 use crate::config::{GatewayConfig, LogFormat, Persistence};
 use crate::control::{Asked, Listener, Reply, Request};
 use crate::encoding;
@@ -103,12 +103,10 @@ fn run_alone(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Re
     confine::to(&[home.dir(), &gateway.store_directory()])?;
 
     let (inbox, messages) = sync_channel(MESSAGES_MAX);
-    signals::watch(inbox.clone())?;
     let config = node::config(&gateway.identity.key, &gateway.config.persistence);
     let setup = Setup { config, tun, mark: Some(MARK) };
     let data = Handle::start(setup, inbox.clone(), Message::News)?;
-    let mut links = links::watch(inbox.clone())?;
-    host::watch(inbox.clone(), places.resolv_conf.clone())?;
+    let mut links = watch_all(&inbox, &places)?;
     Hop::leave_out(hop.as_ref(), &mut links);
     let mut daemon = Daemon {
         gateway,
