@@ -273,11 +273,10 @@ fn what_stands_in_the_way_is_named() {
         };
         assert_eq!((&to[..], link.as_str()), (&nets(&["0.0.0.0/0"])[..], "wan"));
         assert_eq!((rules[0].priority, rules[0].table), (100, 254));
-        sh(
-            "ip rule del pref 100
+        sh("ip rule del pref 100
             nft add table ip filter
-            nft add chain ip filter FORWARD '{ type filter hook forward priority 0; policy drop }'",
-        );
+            nft add chain ip filter FORWARD \
+                '{ type filter hook forward priority 0; policy drop }'");
         let chain = "ip filter FORWARD".to_owned();
         assert_eq!(applier.obstacles().unwrap(), [Obstacle::Forward { chain }]);
         sh("nft add rule ip filter FORWARD iifname rove0 accept");

@@ -2,13 +2,11 @@
 
 use std::{net::SocketAddr, time::Instant};
 
-use serde_json::Value;
-
 use super::{
     Places, Plan,
     change::{install, remove, with_manager},
-    contest::Contest,
     deviation::{Deviation, Outcome},
+    held::Held,
     item::{self, Item, Opening},
     journal::{Before, Entry, Journal, Left},
     obstacle::{self, Obstacle},
@@ -47,19 +45,6 @@ pub struct Applier {
     damaged: Option<String>,
     /// Why the last plan has no guard, if it should have one.
     unguarded: Option<Error>,
-}
-
-/// An entry of the journal, and what this process knows about it.
-#[derive(Clone, Debug)]
-struct Held {
-    entry: Entry,
-    /// This process put it in place; what an earlier one left may be half there.
-    confirmed: bool,
-    /// The nftables table that it is, as the kernel listed it first.
-    listing: Option<Value>,
-    /// The interface that it belongs to was made anew.
-    is_stale: bool,
-    contest: Contest,
 }
 
 impl Applier {
@@ -583,17 +568,6 @@ impl Applier {
     fn store(&self) -> Result<(), Error> {
         let entries: Vec<Entry> = self.entries.iter().map(|held| held.entry.clone()).collect();
         self.journal.store(&entries)
-    }
-}
-
-impl Held {
-    fn new(entry: Entry, confirmed: bool) -> Self {
-        let contest = Contest::default();
-        Self { entry, confirmed, listing: None, is_stale: false, contest }
-    }
-
-    fn is_kill_switch(&self) -> bool {
-        matches!(self.entry.item, Item::KillSwitch(_))
     }
 }
 

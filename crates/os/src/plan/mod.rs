@@ -23,6 +23,7 @@ mod applier;
 mod change;
 mod contest;
 mod deviation;
+mod held;
 mod item;
 pub(crate) mod journal;
 mod obstacle;

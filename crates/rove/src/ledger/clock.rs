@@ -55,7 +55,7 @@ impl Clock {
 
     /// The time that counts, when the wall clock says `wall`.
     pub(super) fn read(&mut self, wall: UnixSeconds, now: Instant) -> UnixSeconds {
-        let (latest, at) = *self.latest.get_or_insert((self.stored.unwrap_or(wall), now));
+        let (latest, at) = *self.latest.get_or_insert_with(|| (self.stored.unwrap_or(wall), now));
         let elapsed = now.saturating_duration_since(at).as_secs();
         let run_on = UnixSeconds(latest.0.saturating_add(elapsed));
         let behind = Duration::from_secs(run_on.0.saturating_sub(wall.0));

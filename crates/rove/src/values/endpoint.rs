@@ -89,7 +89,7 @@ impl Endpoint {
             IpAddr::V4(v4) if v4.is_broadcast() => "the broadcast address",
             address if address.is_unspecified() => "the address of no host",
             address if address.is_multicast() => "a multicast address",
-            _ => return Ok(()),
+            IpAddr::V4(_) | IpAddr::V6(_) => return Ok(()),
         };
         Err(Misspelt::new(format!(
             "{self} is {what}, which no client can reach: write this host's name, or its address \

@@ -85,14 +85,14 @@ pub struct Carries {
 pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     let config = (wishes.configure)()?;
     let deadline = Instant::now() + config.timeout.duration();
-    let (state, socket) = (home.state(Role::Client), home.socket(Role::Client)?);
+    let state = home.state(Role::Client);
     [home.dir(), &state].into_iter().try_for_each(crate::files::make_directory)?;
     let _lock = take_lock(&state)?;
     let membership = Membership::open(home, wishes.invite)?;
     let record = membership.gateway.record().clone();
     let tun = open_tun(&config)?;
     let owed = Owed::open(&state)?;
-    let listener = Listener::bind(&socket)?;
+    let listener = Listener::bind(&home.socket(Role::Client)?)?;
     let places = Places::usual(&state);
     let mut applier = Applier::open(places.clone())?;
     let found = resolve::literal(&record.endpoints);
@@ -109,10 +109,8 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
         let server = listener.serve(inbox.clone(), Message::Asked)?;
         Ok((data, links, server))
     };
-    let (data, links, server) = start().or_else(|error| {
-        applier.undo()?;
-        Err(error)
-    })?;
+    let (data, links, server) =
+        start().or_else(|error| applier.undo().map_err(Into::into).and(Err(error)))?;
     let mut client = Client {
         gateway: record.key,
         networks: record.networks,
