@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::index::{EpochId, IndexTable};
 use super::keepalive::NatTimeout;
+use super::listening::Listening;
 use super::restart::Proof;
 use super::retransmit::LastWords;
 use super::standby::{Turn, turn_time};
@@ -91,6 +92,8 @@ pub(super) struct Connector {
     pub(super) nat: NatTimeout,
     /// Cookies by the way that they were got: a gateway makes them for a source address.
     cookies: Vec<(Instant, Route, Cookie)>,
+    /// What is heard while nothing is said.
+    pub(super) listening: Listening,
     pub(super) round: Option<Round>,
     /// Whether the user wants a session.
     pub(super) wanted: bool,
@@ -234,6 +237,7 @@ impl Connector {
         self.links.iter().any(|known| Some(known.id) == link && known.stands_by)
     }
 
+            listening: Listening::new(),
     /// How many of the gateway's addresses in one family (IPv4 or not) have had their turn by
     /// `link`.
     pub(super) fn turn(&self, link: LinkId, v4: bool) -> u32 {

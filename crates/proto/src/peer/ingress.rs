@@ -107,6 +107,9 @@ impl Peer {
         self.after_arrival(cx, lead, fresh);
         if traffic {
             self.used_at = Some(cx.now);
+            if let Role::Client(connector) = &mut self.role {
+                connector.listening.hear(cx.now);
+            }
             self.rekey_if_due(cx);
         }
         self.refresh_state(cx);

@@ -11,7 +11,8 @@
 //! `retransmit` (what was lost, or on its way by one that died), `hold` (open connections while no
 //! path carries), `answers` (replies that need no grant), `announce` (the gateway's addresses),
 //! `restart` (its sessions are lost), `rest` (nobody speaks for a day), `runs` (two hosts with one
-//! key), `keepalive` (what a NAT needs), `timers`. State is changed here and nowhere above.
+//! key), `keepalive` (what a NAT needs), `listening` (a stream that stops),
+//! `timers`. State is changed here and nowhere above.
 
 pub(crate) mod announce;
 pub mod answers;
@@ -28,6 +29,7 @@ pub mod index;
 mod ingress;
 mod keepalive;
 mod links;
+mod listening;
 mod live;
 mod moving;
 mod order;

@@ -123,6 +123,7 @@ impl Peer {
             .or(self.return_due(), Reason::Silence)
             .or(self.trust_due(), Reason::Trust)
             .or(self.quiet_due(), Reason::Silence)
+            .or(self.listen_due(), Reason::Silence)
             .or(self.retry_due(), Reason::Challenge)
             .or(self.nat_test_due(), Reason::Keepalive)
             .or(self.echo.as_ref().map(|echo| echo.due), Reason::Echo)
@@ -170,6 +171,7 @@ impl Peer {
         self.stop_asking(cx.now);
         self.drop_overdue(cx);
         self.ask_quiet_stream(cx);
+        self.ask_for_stream(cx);
         self.trust_again(cx);
         self.take_turns(cx);
         self.take_rests(cx);

@@ -231,3 +231,48 @@ fn the_first_ping_through_a_new_mapping_is_answered() {
         assert_eq!((pair.gateway_inner.len(), pair.client_inner.len()), (1, 1));
     }
 }
+
+/// A listener behind a NAT hears so many packets a second for `time`; the longest pause.
+fn listen(pair: &mut Pair, pause: Duration, time: Duration) -> Duration {
+    let (first, end) = (pair.client_inner.len(), pair.now + time);
+    let mut last = pair.now;
+    while pair.now < end {
+        pair.send_back(&packet(100, true));
+        pair.run(pause);
+    }
+    let mut longest = Duration::ZERO;
+    for (at, _) in &pair.client_inner[first..] {
+        longest = longest.max(at.saturating_since(last));
+        last = *at;
+    }
+    longest.max(pair.now.saturating_since(last))
+}
+
+#[test]
+fn a_listener_whose_mapping_is_lost_hears_again_within_five_seconds() {
+    for pause in [20, 100, 500, 1_000].map(Duration::from_millis) {
+        let mut pair = behind_nat(120);
+        for round in 0..3 {
+            let heard = listen(&mut pair, pause, seconds(20));
+            assert!(heard <= pause + DELAY, "{heard:?} before anything was lost");
+            pair.nat.as_mut().unwrap().forget();
+            let silent = listen(&mut pair, pause, seconds(20));
+            assert!(silent <= seconds(5), "silent for {silent:?}, round {round}, {pause:?} apart");
+        }
+    }
+}
+
+#[test]
+fn streams_that_end_cost_little_however_many_there_are() {
+    let mut pair = Pair::up();
+    let mut asked = 0;
+    for _ in 0..24 * 60 {
+        listen(&mut pair, Duration::from_millis(100), seconds(4));
+        pair.run(Duration::from_millis(500)); // what is owed for it
+        let before = pair.sent;
+        pair.run(seconds(55));
+        asked += pair.sent - before;
+    }
+    // 30 at once and 240 in a day, each with its answer.
+    assert!((100..=2 * 271).contains(&asked), "{asked} datagrams in a day");
+}
