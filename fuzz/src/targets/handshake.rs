@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use rove_proto::id::SessionIndex;
 use rove_proto::wire::handshake::{
     CT_LEN, CookieReply, EK_HEAD_LEN, EK_TAIL_LEN, Floor, HELLO_LEN, HeaderCipher, Hello,
-    HelloPayload, MessageA, MessageB, NOISE_1_LEN, NOISE_2_LEN, Response, Status, Token,
-    WELCOME_LEN, Welcome,
+    HelloPayload, MessageA, MessageB, NOISE_1_LEN, NOISE_2_LEN, Response, ResponsePart, Status,
+    Token, WELCOME_LEN, Welcome,
 };
 
 use crate::Target;
@@ -28,6 +28,12 @@ fn run(data: &[u8]) {
     if let Ok(response) = Response::parse(data) {
         assert_eq!(response.noise().len(), NOISE_2_LEN);
         let _ = (response.sender(), response.receiver(), response.ciphertext());
+        let parts = ResponsePart::both(data).expect("it is a response");
+        let pieces = parts.iter().map(|part| ResponsePart::parse(part).expect("just cut").piece);
+        assert_eq!(pieces.collect::<Vec<_>>().concat(), data);
+    }
+    if let Ok(part) = ResponsePart::parse(data) {
+        assert!(part.number < 2 && part.piece.len() < data.len());
     }
     if let Ok(reply) = CookieReply::parse(data) {
         assert_eq!(CookieReply::emit(reply.receiver(), &reply.nonce(), &reply.sealed()), data);
@@ -67,6 +73,8 @@ fn seeds() -> Vec<Vec<u8>> {
         MessageA::emit(index, &[1; NOISE_1_LEN]),
         MessageB::emit(index, &[2; 16], &[3; EK_TAIL_LEN]),
         Response::emit(index, index, &[4; NOISE_2_LEN], &[5; CT_LEN]),
+        [vec![6, 0, 0, 0, 1, 0], vec![8; 1_000]].concat(),
+        [vec![6, 0, 0, 0, 1, 1], vec![8; 227]].concat(),
         CookieReply::emit(index, &[6; 16], &[7; 32]),
         hello(None),
         hello(Token::new(b"a token of 16 B.")),

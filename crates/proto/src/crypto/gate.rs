@@ -127,7 +127,11 @@ impl<'a> Parts<'a> {
         let len = match Kind::of(message)? {
             Kind::HandshakeA => A_LEN,
             Kind::HandshakeB => B_LEN,
-            Kind::Response | Kind::CookieReply | Kind::RestartNotice | Kind::Data => return None,
+            Kind::Response
+            | Kind::ResponsePart
+            | Kind::CookieReply
+            | Kind::RestartNotice
+            | Kind::Data => return None,
         };
         if message.len() != len {
             return None;

@@ -152,6 +152,7 @@ impl Node {
             Some(Kind::Data) => self.data(now, (route, now - meta.waited), datagram, out),
             Some(Kind::HandshakeA | Kind::HandshakeB) => self.handshake(now, route, datagram, out),
             Some(Kind::Response) => self.response(now, datagram, out),
+            Some(Kind::ResponsePart) => self.response_part(now, datagram, out),
             Some(Kind::CookieReply) => self.cookie_reply(now, datagram, out),
             Some(Kind::RestartNotice) => self.restart_notice(now, route, datagram, out),
             None => Err(DropReason::UnknownKind),
@@ -275,6 +276,17 @@ impl Node {
         let receiver = handshake::Response::parse(datagram)?.receiver();
         let lead = self.indices.find(receiver).ok_or(DropReason::UnknownIndex)?;
         self.with_peer(now, lead.slot, out, |p, cx| p.receive_response(cx, lead.epoch, datagram))
+    }
+
+    fn response_part(
+        &mut self,
+        now: Instant,
+        datagram: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        let part = handshake::ResponsePart::parse(datagram)?;
+        let lead = self.indices.find(part.receiver).ok_or(DropReason::UnknownIndex)?;
+        self.with_peer(now, lead.slot, out, |p, cx| p.receive_part(cx, lead.epoch, part))
     }
 
     fn cookie_reply(

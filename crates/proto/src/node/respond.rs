@@ -25,7 +25,7 @@ use crate::peer::epoch::{Agreed, Epoch};
 use crate::peer::{Config, Event, Peer};
 use crate::time::{Duration, Instant};
 use crate::wire::Kind;
-use crate::wire::handshake::{INDEX_COUNT, MessageA, MessageB};
+use crate::wire::handshake::{FEATURE_PARTS, INDEX_COUNT, MessageA, MessageB, ResponsePart};
 
 /// The period over which first halves are counted.
 const LOAD_TIME: Duration = Duration::from_millis(100);
@@ -351,8 +351,9 @@ impl Node {
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
         let welcome = self.welcome(status, route.remote, [SessionIndex(0); INDEX_COUNT]);
+        let in_parts = wants_parts(&complete);
         let (response, _) = complete.respond(self.rng.as_mut(), None, &welcome)?;
-        if out.push_clear(route, &response) { Ok(()) } else { Err(DropReason::QueueFull) }
+        push_response(out, route, &response, in_parts)
     }
 
     /// Answers, and keeps the keys until they are used.
@@ -371,12 +372,13 @@ impl Node {
         let theirs = complete.hello().indices.to_vec();
         let peer = self.peers.get_mut(slot.0 as usize).and_then(Option::as_mut);
         let psk = peer.as_ref().and_then(|peer| peer.psk());
+        let in_parts = wants_parts(&complete);
         let responded = complete.respond(self.rng.as_mut(), psk, &welcome);
         let (response, keys) = match responded {
             Ok((response, Some(keys))) => (response, keys),
             Ok((response, None)) => {
                 self.indices.revoke(ours);
-                out.push_clear(route, &response);
+                push_response(out, route, &response, in_parts)?;
                 return Err(DropReason::BadHandshake);
             }
             Err(reason) => {
@@ -395,7 +397,7 @@ impl Node {
         let epoch = Epoch::new(now, agreed);
         self.with_peer(now, slot, out, |peer, cx| {
             peer.add_pending(cx, epoch);
-            if cx.out.push_clear(route, &response) { Ok(()) } else { Err(DropReason::QueueFull) }
+            push_response(cx.out, route, &response, in_parts)
         })
     }
 
@@ -407,8 +409,29 @@ impl Node {
     ) -> Welcome {
         let header_cipher =
             if self.config.has_aes { HeaderCipher::Aes } else { HeaderCipher::ChaCha20 };
-        Welcome { status, features: 0, floor: self.config.floor, header_cipher, observed, indices }
+        let (floor, features) = (self.config.floor, FEATURE_PARTS);
+        Welcome { status, features, floor, header_cipher, observed, indices }
     }
+}
+
+/// Whether the initiator wants the response in two parts.
+fn wants_parts(complete: &Complete) -> bool {
+    complete.hello().features & FEATURE_PARTS != 0
+}
+
+fn push_response(
+    out: &mut Outbox,
+    route: Route,
+    response: &[u8],
+    in_parts: bool,
+) -> Result<(), DropReason> {
+    let is_pushed = if in_parts {
+        let parts = ResponsePart::both(response)?;
+        parts.iter().all(|part| out.push_clear(route, part))
+    } else {
+        out.push_clear(route, response)
+    };
+    if is_pushed { Ok(()) } else { Err(DropReason::QueueFull) }
 }
 
 #[cfg(test)]

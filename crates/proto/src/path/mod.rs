@@ -329,12 +329,12 @@ impl Path {
     /// Data goes by it from now on. Only large datagrams tell that a path has shrunk, and none
     /// went by this one for a while, perhaps. Returns whether its size is to be probed again.
     pub fn taken_up(&mut self, now: Instant) -> bool {
-        self.transport() == Transport::Udp && self.mtu.is_stale(now) && self.mtu.doubt()
+        self.transport() == Transport::Udp && self.mtu.is_stale(now) && self.mtu.doubt(false)
     }
 
     /// Large datagrams vanish while small ones arrive.
     pub fn doubt_mtu(&mut self, now: Instant) {
-        if self.transport() == Transport::Udp && self.mtu.doubt() {
+        if self.transport() == Transport::Udp && self.mtu.doubt(true) {
             self.mtu_due = Some(now);
         }
     }

@@ -15,8 +15,8 @@ use crate::wire::data::{BASE_DATAGRAM, MAX_DATAGRAM};
 
 /// Candidate sizes of UDP payload, largest first. The first carries an inner packet of 1,420 bytes
 /// with any framing and fits 1,500 bytes with IPv6; the rest are steps down through common
-/// encapsulations.
-pub const CANDIDATES: [u16; 6] = [1_452, 1_412, 1_372, 1_332, 1_292, 1_262];
+/// encapsulations: the seventh fits the 1,280 bytes that every IPv6 path has.
+pub const CANDIDATES: [u16; 9] = [1_452, 1_412, 1_372, 1_332, 1_292, 1_262, 1_232, 1_192, 1_144];
 /// Losses of one size before it counts as too large.
 const TRIES: u8 = 3;
 /// A search that ended below the largest size is repeated after this long, while data flows; the
@@ -46,8 +46,8 @@ enum State {
     /// Nothing larger than the confirmed size works; looked at again at this time.
     Settled { again: Instant },
     /// The confirmed size may not be carried any more, and is being tried. Data of so many bytes
-    /// has arrived since.
-    Doubted { tries: u8, arrived: usize },
+    /// has arrived since. `vanishes`: large datagrams were lost while small ones arrived.
+    Doubted { tries: u8, arrived: usize, vanishes: bool },
 }
 
 impl Default for MtuSearch {
@@ -105,8 +105,8 @@ impl MtuSearch {
         match self.state {
             State::Settled { .. } if !self.wants_probe(now) => return None,
             State::Settled { .. } => self.search_below(usize::MAX),
-            State::Doubted { tries, arrived } if tries < TRIES => {
-                self.state = State::Doubted { tries: tries + 1, arrived };
+            State::Doubted { tries, arrived, vanishes } if tries < TRIES => {
+                self.state = State::Doubted { tries: tries + 1, arrived, vanishes };
                 return Some(self.confirmed);
             }
             State::Doubted { arrived, .. } => {
@@ -154,13 +154,19 @@ impl MtuSearch {
         }
     }
 
-    /// Large datagrams vanish while small ones arrive. Returns whether that is news.
-    pub const fn doubt(&mut self) -> bool {
+    /// The confirmed size is in doubt: it was measured long ago or, if it `vanishes`, datagrams of
+    /// it are lost while small ones arrive. Returns whether that is news.
+    pub const fn doubt(&mut self, vanishes: bool) -> bool {
         let news = self.confirmed > BASE_DATAGRAM && !matches!(self.state, State::Doubted { .. });
         if news {
-            self.state = State::Doubted { tries: 0, arrived: BASE_DATAGRAM };
+            self.state = State::Doubted { tries: 0, arrived: BASE_DATAGRAM, vanishes };
         }
         news
+    }
+
+    /// Whether data is lost for its size now, as far as it can be told.
+    pub const fn vanishes(&self) -> bool {
+        matches!(self.state, State::Doubted { vanishes: true, .. })
     }
 
     fn is_largest(&self) -> bool {
@@ -205,7 +211,8 @@ mod tests {
         assert_eq!(search(1_472), (1_452, 1));
         assert_eq!(search(1_400).0, 1_372);
         assert_eq!(search(1_300).0, 1_292);
-        assert_eq!(search(1_232), (1_232, 18));
+        assert_eq!(search(1_232), (1_232, 19));
+        assert_eq!(search(BASE_DATAGRAM), (BASE_DATAGRAM, 27));
     }
 
     #[test]
@@ -226,9 +233,10 @@ mod tests {
     fn a_doubt_that_is_answered_costs_one_probe_and_no_byte_of_room() {
         let mut search = MtuSearch::default();
         search.confirm(Instant::ZERO, 1_452);
-        assert!(search.doubt() && !search.doubt());
+        assert!(search.doubt(true) && !search.doubt(true));
         assert_eq!(search.datagram(), 1_452);
-        assert!(search.surely_carries(1_200) && !search.surely_carries(1_452));
+        assert!(search.vanishes());
+        assert!(search.surely_carries(BASE_DATAGRAM) && !search.surely_carries(1_452));
         assert_eq!(go_on(&mut search, Instant::ZERO, 1_500), (1_452, 1));
         assert!(search.surely_carries(1_452));
     }
@@ -237,7 +245,7 @@ mod tests {
     fn a_shrunk_path_is_measured_anew_below_what_it_lost() {
         let mut search = MtuSearch::default();
         search.confirm(Instant::ZERO, 1_452);
-        search.doubt();
+        search.doubt(true);
         let sizes: Vec<_> = std::iter::from_fn(|| search.probe(Instant::ZERO)).take(4).collect();
         assert_eq!(sizes, [1_452, 1_452, 1_452, 1_412]);
         assert_eq!(search.datagram(), BASE_DATAGRAM);
@@ -248,12 +256,12 @@ mod tests {
     fn what_data_shows_to_be_carried_is_kept_when_all_probes_are_lost() {
         let mut search = MtuSearch::default();
         search.confirm(Instant::ZERO, 1_452);
-        search.doubt();
+        search.doubt(true);
         search.confirm_by_data(Instant::ZERO, 1_290);
         search.confirm_by_data(Instant::ZERO, 0);
         assert_eq!(go_on(&mut search, Instant::ZERO, 0), (1_290, 3 + 4 * 3));
         // That was of this doubt: the next one asks for more.
-        search.doubt();
+        search.doubt(true);
         assert_eq!(go_on(&mut search, Instant::ZERO, 0).0, BASE_DATAGRAM);
     }
 
@@ -261,7 +269,7 @@ mod tests {
     fn data_of_the_size_in_doubt_ends_the_doubt() {
         let mut search = MtuSearch::default();
         search.confirm(Instant::ZERO, 1_372);
-        search.doubt();
+        search.doubt(true);
         search.confirm_by_data(Instant::ZERO, 1_372);
         assert!(search.is_settled() && search.surely_carries(1_372));
     }
@@ -273,13 +281,13 @@ mod tests {
         assert_eq!(go_on(&mut search, at(0), 1_500), (1_452, 1));
         search.confirm(at(10), 1_200);
         assert!(!search.is_stale(at(19)) && search.is_stale(at(20)));
-        search.doubt();
+        search.doubt(true);
         assert_eq!(go_on(&mut search, at(20), 1_500), (1_452, 1));
         assert!(!search.is_stale(at(39)));
     }
 
     #[test]
     fn the_base_is_not_doubted() {
-        assert!(!MtuSearch::default().doubt());
+        assert!(!MtuSearch::default().doubt(true));
     }
 }

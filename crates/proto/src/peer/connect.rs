@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use super::connector::{Attempt, Candidate, OpenSocket, Round, STREAMS_MAX};
+use super::connector::{Attempt, Candidate, OpenSocket, Parts, Round, STREAMS_MAX};
 use super::epoch::{Agreed, Epoch};
 use super::epochs::PENDING_TIME;
 use super::index::EpochId;
@@ -20,6 +20,7 @@ use crate::outbox::Route;
 use crate::path::probe::Probes;
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
+use crate::wire::handshake::{FEATURE_PARTS, RESPONSE_LEN, ResponsePart};
 
 /// Time between the attempts of one round to different addresses of the gateway.
 const STAGGER: Duration = Duration::from_millis(30);
@@ -253,6 +254,7 @@ impl Peer {
         candidate: Candidate,
         in_use: Option<Route>,
     ) {
+        let features = self.features_for(&candidate, in_use);
         let Role::Client(connector) = &mut self.role else { return };
         connector.note_asked(cx.now, &candidate);
         let route = match in_use {
@@ -269,7 +271,7 @@ impl Peer {
         cx.tell(Event::HandshakeCounter { peer: self.key, counter });
         let hello = Hello {
             counter,
-            features: 0,
+            features,
             floor: cx.config.floor,
             has_aes: cx.config.has_aes,
             token: connector.token.clone(),
@@ -291,6 +293,7 @@ impl Peer {
         let attempt = Attempt {
             epoch,
             repeated: false,
+            parts: Parts::default(),
             initiator,
             indices: indices.to_vec(),
             route,
@@ -309,6 +312,43 @@ impl Peer {
         if closes {
             self.close_unused_sockets(cx); // links come and go while nobody answers
         }
+    }
+
+    /// What a handshake asks for: the response in parts where the path in use is known to carry
+    /// less, and else in every second round. The whole one gets through more often where datagrams
+    /// are lost or somebody forges parts; only the other one where a path carries less.
+    fn features_for(&self, way: &Candidate, in_use: Option<Route>) -> u32 {
+        let Role::Client(connector) = &self.role else { return 0 };
+        let path = in_use.and_then(|route| self.paths.by_route(&route));
+        let asked = connector.round.as_ref().map_or(0, |round| round.asked);
+        let in_parts = match path {
+            Some(path) if path.is_able() => path.mtu.datagram() < RESPONSE_LEN,
+            Some(_) | None => asked.is_multiple_of(2) && asked > 0,
+        };
+        if in_parts && way.transport() == Transport::Udp { FEATURE_PARTS } else { 0 }
+    }
+
+    /// Takes a part of the answer to an attempt.
+    pub(crate) fn receive_part(
+        &mut self,
+        cx: &mut Context<'_>,
+        epoch: EpochId,
+        part: ResponsePart<'_>,
+    ) -> Result<(), DropReason> {
+        let Role::Client(connector) = &mut self.role else {
+            return Err(DropReason::BadHandshake);
+        };
+        let attempts = connector.round.iter_mut().flat_map(|round| &mut round.attempts);
+        let attempt = attempts.into_iter().find(|attempt| attempt.epoch == epoch);
+        let responses = attempt.ok_or(DropReason::BadHandshake)?.parts.take(part);
+        let mut taken = Ok(());
+        for response in responses {
+            taken = self.receive_response(cx, epoch, &response);
+            if taken.is_ok() {
+                break;
+            }
+        }
+        taken
     }
 
     /// Takes a cookie reply: the attempt is sent again with the cookie, once.

@@ -23,6 +23,7 @@ use crate::outbox::Route;
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
 use crate::wire::control::{Lease, Prefix};
+use crate::wire::handshake::ResponsePart;
 
 /// Streams of one round.
 pub const STREAMS_MAX: usize = 4;
@@ -33,6 +34,9 @@ const CANDIDATES_MAX: usize = 16;
 const UNANSWERED_PART: usize = 2;
 /// Places where sockets failed that are remembered, the last ones.
 const FAILURES_MAX: usize = 32;
+/// Of each of the two parts of a response so many different ones are kept: each pair costs a
+/// decapsulation.
+const PARTS_MAX: usize = 4;
 /// Cookies that are kept.
 const COOKIES_MAX: usize = 8;
 /// How long no path is tried from where a socket has failed.
@@ -88,12 +92,12 @@ pub(super) struct Connector {
     pub(super) spare_paths: Vec<PathId>,
     /// From where sockets failed of late.
     failures: Vec<Failure>,
+    /// What is heard while nothing is said.
+    pub(super) listening: Listening,
     /// What is known of the NAT in front of the path in use.
     pub(super) nat: NatTimeout,
     /// Cookies by the way that they were got: a gateway makes them for a source address.
     cookies: Vec<(Instant, Route, Cookie)>,
-    /// What is heard while nothing is said.
-    pub(super) listening: Listening,
     pub(super) round: Option<Round>,
     /// Whether the user wants a session.
     pub(super) wanted: bool,
@@ -167,6 +171,30 @@ pub(super) struct Attempt {
     pub(super) sent_at: Instant,
     /// Whether it was sent again with a cookie: once is enough.
     pub(super) repeated: bool,
+    /// What came of a response that was asked for in parts.
+    pub(super) parts: Parts,
+}
+
+/// Parts of a response. Whoever sees the exchange can forge one, so a few of each are kept, and the
+/// true ones among them are found by trying.
+#[derive(Debug, Default)]
+pub(super) struct Parts([Vec<Vec<u8>>; 2]);
+
+impl Parts {
+    /// Takes one; returns the responses that it completes.
+    pub(super) fn take(&mut self, part: ResponsePart<'_>) -> Vec<Vec<u8>> {
+        let Some(same) = self.0.get_mut(part.number) else { return Vec::new() };
+        if same.iter().any(|known| known == part.piece) || same.len() >= PARTS_MAX {
+            return Vec::new();
+        }
+        same.push(part.piece.to_vec());
+        let joined = |head: &[u8], tail: &[u8]| [head, tail].concat();
+        let [heads, tails] = &self.0;
+        match part.number {
+            0 => tails.iter().map(|tail| joined(part.piece, tail)).collect(),
+            _ => heads.iter().map(|head| joined(head, part.piece)).collect(),
+        }
+    }
 }
 
 impl std::fmt::Debug for Attempt {
@@ -209,6 +237,7 @@ impl Connector {
             spares: Vec::new(),
             spare_paths: Vec::new(),
             failures: Vec::new(),
+            listening: Listening::new(),
             nat: NatTimeout::default(),
             cookies: Vec::new(),
             round: None,
@@ -237,7 +266,6 @@ impl Connector {
         self.links.iter().any(|known| Some(known.id) == link && known.stands_by)
     }
 
-            listening: Listening::new(),
     /// How many of the gateway's addresses in one family (IPv4 or not) have had their turn by
     /// `link`.
     pub(super) fn turn(&self, link: LinkId, v4: bool) -> u32 {

@@ -15,13 +15,14 @@ use crate::outbox::Route;
 use crate::path::probe::{Answer, Probes};
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::Duration;
+use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame::{self, Challenge, Frame, Response};
 
 /// Datagrams of a mover's first flight, padded to [`FLIGHT_SIZE`]: its amplification budget.
 const FLIGHT: usize = 6;
 /// UDP payload of the first flight's datagrams, and of the challenges that prove an address
-/// (RFC 9000, 8.2.1).
-const FLIGHT_SIZE: usize = 1_200;
+/// (RFC 9000, 8.2.1): a path that carries less is of no use.
+const FLIGHT_SIZE: usize = BASE_DATAGRAM;
 /// Addresses that may be claimed at once; each takes an index.
 const CLAIMS_MAX: usize = 2;
 /// How long a claimed address has to prove itself.

@@ -99,6 +99,8 @@ pub struct PathStatus {
     pub loss: Loss,
     /// The UDP payload that it is known to carry, in bytes.
     pub mtu: usize,
+    /// Whether data is lost for its size: large datagrams vanish, small ones arrive.
+    pub vanishes: bool,
     /// Whether there is a NAT on it.
     pub natted: bool,
     /// UDP payload sent, in bytes.
@@ -135,6 +137,7 @@ impl PathStatus {
             delay: path.delay,
             loss,
             mtu: path.mtu.datagram(),
+            vanishes: path.mtu.vanishes(),
             natted: path.natted,
             tx_bytes: path.traffic.0,
             rx_bytes: path.traffic.1,

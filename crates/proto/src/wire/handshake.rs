@@ -5,6 +5,8 @@
 //! can fail. Knows no key: MACs are opaque bytes here, and what an encrypted payload means is
 //! decided by who could decrypt it (`crypto::handshake`).
 
+mod parts;
+
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -13,6 +15,7 @@ use super::cursor::{Reader, Writer};
 use super::data::BASE_DATAGRAM;
 use crate::error::DropReason;
 use crate::id::SessionIndex;
+pub use parts::{FEATURE_PARTS, PART_HEAD_LEN, PART_LENS, ResponsePart};
 
 /// The protocol version that this code speaks.
 pub const VERSION: u8 = 1;
@@ -33,7 +36,7 @@ pub const EK_LEN: usize = 1_184;
 /// Bytes of an ML-KEM-768 ciphertext (FIPS 203, table 3).
 pub const CT_LEN: usize = 1_088;
 /// Bytes of the encapsulation key that travel in A; the rest travels in B.
-pub const EK_HEAD_LEN: usize = 987;
+pub const EK_HEAD_LEN: usize = 851;
 /// Bytes of the encapsulation key that travel in B.
 pub const EK_TAIL_LEN: usize = EK_LEN - EK_HEAD_LEN;
 /// Bytes of A's payload before encryption.
@@ -55,8 +58,7 @@ pub const RESPONSE_LEN: usize = 1 + 4 + 4 + NOISE_2_LEN + CT_LEN + MAC_LEN;
 pub const COOKIE_REPLY_LEN: usize = 1 + 4 + COOKIE_NONCE_LEN + COOKIE_LEN + 16;
 
 const _: () = assert!(A_LEN == BASE_DATAGRAM, "A fills the base datagram, whatever it says");
-const _: () = assert!(RESPONSE_LEN <= BASE_DATAGRAM, "the response fits any path");
-const _: () = assert!(RESPONSE_LEN < A_LEN, "a response amplifies nothing");
+const _: () = assert!(RESPONSE_LEN < A_LEN + B_LEN, "a response amplifies nothing");
 const _: () = assert!(COOKIE_REPLY_LEN < B_LEN, "a cookie reply amplifies nothing");
 
 /// A view of message A: `kind 1 | sender index 4 | version 1 | Noise message 1 | mac1 | mac2`.
@@ -245,7 +247,7 @@ impl<'a> CookieReply<'a> {
 pub struct Hello {
     /// The initiator's handshake counter for this responder: persisted, only grows, never a clock.
     pub counter: u64,
-    /// Features that the initiator has, as a bit set. No bit has a meaning yet.
+    /// Features that the initiator has, as a bit set: [`FEATURE_PARTS`].
     pub features: u32,
     /// The weakest suite that the initiator will use.
     pub floor: Floor,

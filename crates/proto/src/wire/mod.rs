@@ -30,6 +30,8 @@ pub enum Kind {
     CookieReply = 4,
     /// A gateway that lost its sessions says so.
     RestartNotice = 5,
+    /// A part of handshake message 2.
+    ResponsePart = 6,
     /// A sealed datagram of a session.
     Data = 0x10,
 }
@@ -43,6 +45,7 @@ impl Kind {
             3 => Some(Self::Response),
             4 => Some(Self::CookieReply),
             5 => Some(Self::RestartNotice),
+            6 => Some(Self::ResponsePart),
             0x10 => Some(Self::Data),
             _ => None,
         }

@@ -369,7 +369,7 @@ fn a_movers_first_flight_buys_the_answer_room() {
     pair.tell_client(links(&[[198, 51, 100, 7]]));
     let flight = flight.borrow();
     assert!((4..=8).contains(&flight.len()), "{flight:?}");
-    assert!(flight.iter().all(|&len| len >= 1_200), "{flight:?}");
+    assert!(flight.iter().all(|&len| len >= 1_096), "{flight:?}");
 }
 
 #[test]

@@ -4,8 +4,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::pair::{Datagram, Pair, bulk, packet};
-use rove_proto::node::PeerState;
+use crate::pair::{self, Datagram, Pair, bulk, packet};
+use rove_proto::node::{Command, PeerState};
 use rove_proto::time::{Duration, Instant};
 
 /// A pair between which packets of 1,400 bytes travel whole.
@@ -26,8 +26,8 @@ fn pieces(pair: &mut Pair, mut lost: impl FnMut(&Datagram) -> bool + 'static) ->
     let halves = Rc::new(Cell::new(0));
     let counted = halves.clone();
     pair.filter = Box::new(move |datagram| {
-        // Large packets are of 1,400 bytes, small ones of 100, and challenges of 1,200 and more.
-        counted.set(counted.get() + usize::from((600..1_100).contains(&datagram.bytes.len())));
+        // Large packets are of 1,400 bytes, small ones of 100, and challenges of 1,096 and more.
+        counted.set(counted.get() + usize::from((600..1_000).contains(&datagram.bytes.len())));
         !lost(datagram)
     });
     for _ in 0..50 {
@@ -90,7 +90,7 @@ fn flood(pair: &mut Pair, times: f64) -> (f64, usize) {
     let mut queue = Queue { bytes: 0.0, at: pair.now };
     pair.filter = Box::new(move |datagram| {
         let is_out = datagram.to.port() == 4_433;
-        let is_half = is_out && (600..1_100).contains(&datagram.bytes.len());
+        let is_half = is_out && (600..1_000).contains(&datagram.bytes.len());
         counted.set(counted.get() + usize::from(is_half));
         !is_out || queue.takes(datagram)
     });
@@ -160,4 +160,133 @@ fn a_beginning_that_waits_is_told_how_long_segments_may_be_as_well() {
         told.len() == 3 && told[0] < 1_460 && told.iter().all(|&mss| mss == told[0]),
         "{told:?}"
     );
+}
+
+/// What a path of 1,124 bytes carries of UDP with IPv4, and one of 1,280 with IPv6.
+const NARROW: [usize; 2] = [1_096, 1_232];
+/// Large packets arrive within this time after a path has become narrow, at 40 ms round trip.
+const SOON: Duration = Duration::from_secs(3);
+
+fn carries(most: usize) -> impl FnMut(&Datagram) -> bool + 'static {
+    move |datagram| datagram.bytes.len() <= most
+}
+
+/// Sends large and small packets both ways until large ones arrive at both ends; how long that
+/// takes, and that it lasts.
+fn large_arrive(pair: &mut Pair) -> Duration {
+    let began = pair.now;
+    let mut arrived = [false; 2];
+    while arrived != [true; 2] {
+        assert!(pair.now.saturating_since(began) < SOON, "no large packet: {arrived:?}");
+        arrived = talk(pair, 1).map(|arrived| arrived > 0);
+    }
+    let took = pair.now.saturating_since(began);
+    let arrived = talk(pair, 50);
+    assert!(arrived.iter().all(|&arrived| arrived >= 48), "{arrived:?} of 50");
+    took
+}
+
+/// Sends so many large packets each way, and a small one with each; how many large ones arrive.
+fn talk(pair: &mut Pair, count: usize) -> [usize; 2] {
+    let large =
+        |inner: &[(Instant, Vec<u8>)]| inner.iter().filter(|it| it.1.len() == 1_400).count();
+    let before = [large(&pair.gateway_inner), large(&pair.client_inner)];
+    for _ in 0..count {
+        for len in [1_400, 100] {
+            pair.send(&packet(len, false));
+            pair.send_back(&packet(len, true));
+        }
+        pair.run(Duration::from_millis(20));
+    }
+    pair.run(Duration::from_millis(40));
+    let after = [large(&pair.gateway_inner), large(&pair.client_inner)];
+    [after[0] - before[0], after[1] - before[1]]
+}
+
+#[test]
+fn a_session_begins_on_a_narrow_path_and_gets_new_keys_there() {
+    for most in NARROW {
+        let mut pair = Pair::new(None);
+        pair.admit_client();
+        pair.filter = Box::new(carries(most));
+        pair.tell_client(Command::Connect(pair.gateway_key));
+        pair.run(Duration::from_secs(2));
+        assert_eq!(pair.state(), PeerState::Up, "{most} bytes");
+        large_arrive(&mut pair);
+        assert!(mtu(&pair) <= most);
+        for _ in 0..140 {
+            pair.run(Duration::from_secs(1));
+            assert_eq!(talk(&mut pair, 1), [1; 2]);
+        }
+        assert_eq!((pair.epochs(), mtu(&pair)), (2, most));
+    }
+}
+
+#[test]
+fn a_move_to_a_narrow_path_carries_at_once() {
+    for most in NARROW {
+        let mut pair = wide();
+        pair.filter = Box::new(carries(most));
+        pair.tell_client(pair::links(&[[198, 51, 100, 7]]));
+        let took = large_arrive(&mut pair);
+        assert!(took < Duration::from_millis(500), "{most} bytes: {took:?}");
+        assert_eq!(pair.state(), PeerState::Up);
+    }
+}
+
+#[test]
+fn a_path_that_becomes_narrow_in_the_midst_carries_on() {
+    for most in NARROW {
+        for idle in [0, 30, 300] {
+            let mut pair = wide();
+            large_arrive(&mut pair);
+            pair.run(Duration::from_secs(idle));
+            pair.filter = Box::new(carries(most));
+            large_arrive(&mut pair);
+            assert_eq!(pair.state(), PeerState::Up, "{most} bytes");
+        }
+    }
+}
+
+#[test]
+fn several_paths_of_which_one_becomes_narrow_carry_on() {
+    let links = [[203, 0, 113, 5], [192, 0, 2, 130]];
+    let mut pair = bulk::bonded(Pair::up(), &links);
+    large_arrive(&mut pair);
+    let narrow = std::net::IpAddr::from(links[1]);
+    pair.filter = Box::new(move |datagram| {
+        let is_narrow = [datagram.from, datagram.to].iter().any(|at| at.ip() == narrow);
+        !is_narrow || datagram.bytes.len() <= NARROW[0]
+    });
+    large_arrive(&mut pair);
+}
+
+#[test]
+fn forged_parts_of_a_response_do_not_keep_the_true_ones_out() {
+    let mut pair = Pair::new(None);
+    pair.admit_client();
+    let (mut carries, mut forged) = (carries(NARROW[0]), 0);
+    let seen: Rc<Cell<Option<Datagram>>> = Rc::default();
+    let kept = seen.clone();
+    pair.filter = Box::new(move |datagram| {
+        if datagram.bytes[0] == 6 && forged < 3 {
+            forged += 1;
+            kept.set(Some(datagram.clone()));
+        }
+        carries(datagram)
+    });
+    pair.tell_client(Command::Connect(pair.gateway_key));
+    let mut changed = 0;
+    for _ in 0..2_000 {
+        pair.run(Duration::from_millis(1));
+        if let Some(mut part) = seen.take() {
+            for byte in 6..9 {
+                part.bytes[byte] ^= 1;
+                pair.arrive(part.clone());
+                changed += 1;
+            }
+        }
+    }
+    assert!(changed > 2, "{changed} parts forged");
+    assert_eq!(pair.state(), PeerState::Up);
 }

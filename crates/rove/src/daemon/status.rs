@@ -102,7 +102,10 @@ pub(super) const fn state(state: PeerState) -> &'static str {
 pub(super) fn is_carrying(peer: &PeerStatus, now: Instant) -> bool {
     peer.state == PeerState::Up
         && peer.paths.first().is_some_and(|path| {
-            path.in_use && path.health == Health::Good && owed_for(path, now) < OWED_MAX
+            path.in_use
+                && path.health == Health::Good
+                && !path.vanishes
+                && owed_for(path, now) < OWED_MAX
         })
 }
 
@@ -227,6 +230,11 @@ fn doing_of_session(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) 
             (Some(owed), _) if owed >= OWED_MAX => {
                 let search = around.search.says();
                 format!("sending, and nothing has come back for {}; {search}", seconds(owed))
+            }
+            (_, Some(_)) if path.is_some_and(|path| path.vanishes) => {
+                "large packets are lost on the way and small ones arrive: measuring the path's \
+                 MTU anew"
+                    .into()
             }
             (_, Some(heard)) if !is_carrying(peer, now) => {
                 format!("waiting for an answer, last heard {} ago", seconds(heard))

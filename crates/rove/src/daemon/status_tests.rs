@@ -36,6 +36,7 @@ pub(in crate::daemon) fn path(health: Health, heard: Option<u64>, owed: Option<u
         delay: Delay::default(),
         loss: Loss::default(),
         mtu: 1_232,
+        vanishes: false,
         natted: false,
         tx_bytes: 1,
         split: 0,
@@ -125,6 +126,14 @@ fn a_path_in_use_is_told_of_as_it_is() {
         let expected = (carrying, doing.to_owned());
         assert_eq!(told(&peer, None), expected, "{health:?} {heard:?} {owed:?}");
     }
+}
+
+#[test]
+fn a_path_on_which_only_small_packets_arrive_does_not_carry() {
+    let path = PathStatus { vanishes: true, ..path(Health::Good, Some(10), None) };
+    let (carrying, doing) = told(&peer(PeerState::Up, vec![path]), None);
+    assert!(!carrying);
+    assert!(doing.starts_with("large packets are lost on the way"), "{doing}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::crypto::{
 use crate::id::{PathSerial, PeerKey, SessionIndex};
 use crate::time::Instant;
 use crate::wire::data::OVERHEAD;
-use crate::wire::handshake::{A_LEN, B_LEN, INDEX_COUNT, RESPONSE_LEN};
+use crate::wire::handshake::{A_LEN, B_LEN, INDEX_COUNT, RESPONSE_LEN, ResponsePart};
 
 mod forgery;
 mod order;
@@ -262,6 +262,11 @@ fn handshake_vectors() {
         let (response, keys) = complete.respond(&mut theirs, Some(&psk), answer).unwrap();
         assert!(theirs.0.is_empty(), "nothing else is drawn");
         vectors.output(name, &response);
+        for (number, part) in ResponsePart::both(&response).unwrap().iter().enumerate() {
+            vectors.output(&format!("{name}_part_{number}"), part);
+            let view = ResponsePart::parse(part).unwrap();
+            assert_eq!((view.receiver, view.number), (SessionIndex(100), number));
+        }
         let Some(keys) = keys else { continue };
         let (_, held) = initiator.finish(&response).unwrap();
         let held = held.unwrap();

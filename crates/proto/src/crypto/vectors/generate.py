@@ -244,10 +244,10 @@ def message_1(symmetric, file, ephemeral, initiator, responder, ek):
     symmetric.mix_key(dh(initiator, receiver))
     hello = u64(41) + sha256(ek) + u32(5) + bytes([0, AES])
     hello += bytes([len(token)]) + token.ljust(32, b"\0") + u32(*range(100, 108))
-    noise += symmetric.encrypt(hello + ek[:987])
+    noise += symmetric.encrypt(hello + ek[:851])
     a = with_mac1(b"\x01" + u32(100) + b"\x01" + noise, receiver)
     file.put("a", a + bytes(16))
-    b = with_mac1(b"\x02" + u32(100) + sha256(a)[:16] + ek[987:], receiver)
+    b = with_mac1(b"\x02" + u32(100) + sha256(a)[:16] + ek[851:], receiver)
     file.put("b", b + bytes(16))
 
 
@@ -277,7 +277,10 @@ def handshake():
         symmetric.mix_key_and_hash(psk)
         welcome = status + bytes([AES]) + u32(4) + b"\0" + address(*seen_from) + u32(*indices)
         noise += symmetric.encrypt(welcome)
-        file.put(name, with_response_mac(b"\x03" + ends + noise + ct, began.h))
+        response = with_response_mac(b"\x03" + ends + noise + ct, began.h)
+        file.put(name, response)
+        for part, bytes_ in enumerate((response[:1000], response[1000:])):
+            file.put(f"{name}_part_{part}", b"\x06" + u32(100) + bytes([part]) + bytes_)
     both = directions(symmetric.h, symmetric.split())
     for name, keys in zip(("from_initiator", "from_responder"), both):
         file.put(name, keys.seal(AES, 0, 1, 0, 0, b"\0"))

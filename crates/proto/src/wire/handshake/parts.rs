@@ -1,0 +1,72 @@
+//! A response in two parts, for paths that do not carry it whole (docs/spec/handshake.md,
+//! section 5).
+//!
+//! Cuts and reads; which pieces belong together is decided by who waits for them.
+
+use super::{A_LEN, B_LEN, RESPONSE_LEN, Response, field};
+use crate::error::DropReason;
+use crate::id::SessionIndex;
+use crate::wire::Kind;
+use crate::wire::cursor::Writer;
+use crate::wire::data::BASE_DATAGRAM;
+
+/// Bytes of the response that its first part carries; the rest travels in the second.
+pub const PART_HEAD_LEN: usize = 1_000;
+/// Bytes before the piece of the response that a part carries.
+const PART_OVERHEAD: usize = 1 + 4 + 1;
+/// Bytes of both parts.
+pub const PART_LENS: [usize; 2] =
+    [PART_OVERHEAD + PART_HEAD_LEN, PART_OVERHEAD + RESPONSE_LEN - PART_HEAD_LEN];
+/// The feature by which an initiator asks for the response in two parts, and the responder says
+/// that it sent it so: the whole does not pass paths that carry less than [`RESPONSE_LEN`].
+pub const FEATURE_PARTS: u32 = 1;
+
+const _: () = assert!(PART_LENS[0] <= BASE_DATAGRAM, "the parts of a response fit any path");
+const _: () = assert!(PART_LENS[0] + PART_LENS[1] < A_LEN + B_LEN, "which amplify nothing");
+
+/// A view of one of the two parts that a response travels in where the initiator wants it so:
+/// `kind 1 | receiver index 4 | part 1 | piece of the response`.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponsePart<'a> {
+    /// The index of the exchange that is answered.
+    pub receiver: SessionIndex,
+    /// Which part: 0 or 1.
+    pub number: usize,
+    /// The piece of the response.
+    pub piece: &'a [u8],
+}
+
+impl<'a> ResponsePart<'a> {
+    /// A view of `bytes`.
+    ///
+    /// # Errors
+    /// [`DropReason::Malformed`] for another kind or part, or a length that is not that part's.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, DropReason> {
+        let number = usize::from(*bytes.get(PART_OVERHEAD - 1).ok_or(DropReason::Malformed)?);
+        let fits = PART_LENS.get(number).is_some_and(|&len| len == bytes.len());
+        if bytes[0] != Kind::ResponsePart as u8 || !fits {
+            return Err(DropReason::Malformed);
+        }
+        let receiver = SessionIndex(u32::from_be_bytes(field(bytes, 1)));
+        Ok(Self { receiver, number, piece: &bytes[PART_OVERHEAD..] })
+    }
+
+    /// Both parts of a response.
+    ///
+    /// # Errors
+    /// [`DropReason::Malformed`] when `response` is none.
+    pub fn both(response: &[u8]) -> Result<[Vec<u8>; 2], DropReason> {
+        let receiver = Response::parse(response)?.receiver();
+        let (head, tail) = response.split_at(PART_HEAD_LEN);
+        let part = |number, piece| {
+            let mut out = Vec::with_capacity(BASE_DATAGRAM);
+            let mut writer = Writer::new(&mut out);
+            writer.u8(Kind::ResponsePart as u8);
+            writer.u32(receiver.0);
+            writer.u8(number);
+            writer.bytes(piece);
+            out
+        };
+        Ok([part(0, head), part(1, tail)])
+    }
+}
