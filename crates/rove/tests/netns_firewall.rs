@@ -182,6 +182,7 @@ fn a_granted_subnet_is_reached_from_outside_and_its_replies_leave() {
             ip -n router route add 192.168.7.0/24 via 192.0.2.1");
         lab.rove("client", &format!("up {invite} --advertise 192.168.7.0/24 --allow-lan")).ok();
         serve_pattern("client", "192.168.7.1:8080", 100_000);
+        wait_until("the subnet is advertised", || reaches("server", "192.168.7.1:8080"));
         for host in ["server", "router"] {
             assert_eq!(download(host, "192.168.7.1:8080").unwrap(), pattern(100_000), "{host}");
         }
