@@ -246,7 +246,7 @@ fn who_keeps_taking_something_away_is_fought_ever_more_seldom() {
             match outcome {
                 Outcome::PutBack => put_back += 1,
                 Outcome::Waits(until) => break *until,
-                outcome => panic!("{outcome:?}"),
+                Outcome::Found | Outcome::Failed(_) => panic!("{found:?}"),
             }
             assert!(put_back < 100);
         };

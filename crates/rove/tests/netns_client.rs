@@ -122,20 +122,22 @@ fn a_failure_behind_a_kill_switch_says_that_it_stands() {
 }
 
 #[test]
-fn the_readmes_kill_switch_stands_from_the_next_boot_on() {
-    in_namespace("the_readmes_kill_switch_stands_from_the_next_boot_on", || {
+fn the_guides_kill_switch_stands_from_the_next_boot_on() {
+    in_namespace("the_guides_kill_switch_stands_from_the_next_boot_on", || {
         need_program("the kill switch", "nft");
-        let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
-        let readme = fs::read_to_string(readme).unwrap();
-        let step = readme.lines().find(|line| line.contains("/etc/rove/client.toml")).unwrap();
-        let lab = Lab::new("the README");
+        let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/kill-switch-and-dns.md");
+        let guide = fs::read_to_string(guide).unwrap();
+        let step = guide.lines().find(|line| line.contains("> /etc/rove/client.toml")).unwrap();
+        let step = step.trim_start_matches("# ");
+        let lab = Lab::new("the guide");
         let _gateway = lab.gateway();
         serve_pattern("server", WEB, 1_000);
         let invite = lab.invite("laptop");
         lab.rove("client", &format!("up {invite}")).ok();
         let home = lab.home("client").display().to_string();
         let rove = format!("nsenter --net=/run/netns/client {} reload --dir {home}", binary());
-        sh(&step.replace("/etc/rove", &home).replace("rove reload", &rove));
+        sh(&step.replace("/etc/rove", &home));
+        sh(&rove);
         assert_eq!(status(&lab)["kill_switch"], true);
         // The host goes down, and comes up without its rules and routes.
         let pid = fs::read_to_string(lab.home("client").join("client.state/lock")).unwrap();

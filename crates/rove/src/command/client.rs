@@ -278,7 +278,7 @@ pub(super) fn down(home: &Home) -> Result<()> {
     let mut applier = Applier::open(Places::usual(&state))?;
     if !state.exists() {
         // Somebody removed the directory; what the kernel holds is nobody's but ours.
-        if home.other().is_some() || !applier.kill_switch_is_there()? {
+        if !is_in_kernel(home, &applier)? {
             return not_up();
         }
         applier.remove_kill_switch()?;
@@ -287,8 +287,7 @@ pub(super) fn down(home: &Home) -> Result<()> {
     // What a crash left, and a kill switch that stands, in the journal or in the kernel alone.
     let _lock = Lock::take(&state)?;
     let is_left = applier.has_leftovers() || applier.damaged().is_some();
-    let stands = applier.kill_switch_stands()
-        || (home.other().is_none() && applier.kill_switch_is_there()?);
+    let stands = applier.kill_switch_stands() || is_in_kernel(home, &applier)?;
     if !is_left && !stands {
         return not_up();
     }
@@ -297,6 +296,12 @@ pub(super) fn down(home: &Home) -> Result<()> {
     applier.remove_kill_switch()?;
     undone?;
     output::line("down")
+}
+
+/// Whether a kill switch stands that no journal knows of. Only root can see it, and lift it.
+fn is_in_kernel(home: &Home, applier: &Applier) -> Result<bool> {
+    let may_look = rustix::process::geteuid().is_root() && home.other().is_none();
+    Ok(may_look && applier.kill_switch_is_there()?)
 }
 
 /// Waits until the process that answered has ended: it holds the lock to its last moment.
