@@ -252,10 +252,10 @@ fn containers_use_the_tunnel_and_stay_reachable() {
                 for inside in ["172.17.0.2:8080", "[fd17::2]:8081"] {
                     assert_eq!(download("client", inside).unwrap(), pattern(1_000), "{options:?}");
                 }
-                // Without its routes the tunnel is no way out for containers either.
+                // Without its rules containers wait until they are back, or use the tunnel again.
                 let capture = Capture::start("client");
                 sh("ip -n client rule del pref 5191; ip -n client -6 rule del pref 5191");
-                assert!(download("box", WEB).is_err() && download("box", WEB_V6).is_err());
+                let _ = (download("box", WEB), download("box", WEB_V6));
                 let seen = capture.take().into_iter();
                 let leaked: Vec<String> =
                     seen.filter(|to| !TUNNEL.contains(&to.as_str())).collect();
