@@ -1,7 +1,7 @@
 //! Everything in the one binary `rove`, whose `main.rs` only calls [`main`].
 //!
 //! From arguments to an exit code: 0 done, 1 failed with one line that names cause and cure, 2
-//! wrong usage. What a command does is in [`command`]; a node that runs is in [`daemon`].
+//! wrong usage. What a command does is in `command`; a node that runs is in `daemon`.
 //!
 //! It is a library for one reason: a binary cannot be fuzzed. The feature `fuzz` opens what reads
 //! hostile bytes to the fuzz targets, and nothing else uses this as a library.

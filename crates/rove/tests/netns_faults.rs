@@ -249,7 +249,8 @@ fn what_is_missing_or_taken_is_named() {
         // A name that nobody knows.
         edit(&lab.home("gateway").join("gateway.toml"), "192.0.2.1:4500", "vpn.invalid:4500");
         let invite = lab.invite("tablet");
-        sh("ip -n client link set to-router up");
+        sh("ip -n client link set to-router up
+            ip -n client route add default via 203.0.113.254");
         let error = lab.rove("client", &format!("up {invite} --timeout 2s")).fails();
         assert!(
             error.contains(" does not resolve: check the name, and this host's DNS"),

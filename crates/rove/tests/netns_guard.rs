@@ -336,3 +336,52 @@ fn connections_that_come_in_are_answered_where_they_came_in() {
         lab.rove("client", "down");
     });
 }
+
+/// A shell over SSH from which `rove up` is typed is not cut off, also where this host speaks first.
+#[test]
+fn the_ssh_connection_that_up_is_typed_over_goes_on() {
+    in_namespace("the_ssh_connection_that_up_is_typed_over_goes_on", || {
+        need_program("the guard", "nft");
+        let lab = Lab::new("a shell over SSH");
+        let _gateway = lab.gateway();
+        let shells = shells_that_speak_first();
+        let invite = lab.invite("laptop");
+        lab.rove("client", &format!("up {invite}")).ok();
+        lab.rove("client", "down").ok();
+        for (options, goes_on) in [("", true), ("--kill-switch", true), ("--no-keep-ssh", false)] {
+            for server in ["203.0.113.2:2222", "[2001:db8:c::2]:2222"] {
+                wait_until(server, || connect("server", server).is_some());
+                while shells.try_recv().is_ok() {}
+                let mut remote = connect("server", server).unwrap();
+                let mut shell = shells.recv_timeout(Duration::from_secs(5)).unwrap();
+                let (from, to) = (shell.peer_addr().unwrap(), shell.local_addr().unwrap());
+                let typed = format!("{} {} {} {}", from.ip(), from.port(), to.ip(), to.port());
+                let mut up = lab.command("client", &format!("up {options}"));
+                let ran = up.env("SSH_CONNECTION", &typed).output().unwrap();
+                let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+                assert!(ran.status.success(), "{said}");
+                assert_eq!(said.contains("typed over SSH"), goes_on, "{options}: {said}");
+                shell.write_all(b"$ ").unwrap();
+                let mut prompt = [0; 2];
+                remote.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+                let came = remote.read_exact(&mut prompt).is_ok();
+                assert_eq!(came, goes_on, "{options} by {server}: {said}");
+                lab.rove("client", "down").ok();
+            }
+        }
+    });
+}
+
+/// Accepts on port 2222 of the client; its ends of the connections.
+fn shells_that_speak_first() -> std::sync::mpsc::Receiver<TcpStream> {
+    let (to, shells) = std::sync::mpsc::channel();
+    let listener = inside("client", || TcpListener::bind("[::]:2222").unwrap()).join().unwrap();
+    std::thread::spawn(move || {
+        while let Ok((shell, _)) = listener.accept() {
+            if to.send(shell).is_err() {
+                return;
+            }
+        }
+    });
+    shells
+}

@@ -1,8 +1,8 @@
 //! Packets of a peer that are joined for the TUN: cut again, they are the very packets that came,
 //! and those of one flow keep their order.
 //!
-//! The input describes packets, six bytes each ([`Fields::described`]); a description that begins
-//! with [`RAW`] is followed by a length and the bytes of a packet as they are.
+//! The input describes packets, six bytes each (`Fields::described`); a description that begins
+//! with `RAW` is followed by a length and the bytes of a packet as they are.
 
 use rove_os::fuzz::{MERGE_MAX, tun_merge, tun_split};
 

@@ -355,6 +355,9 @@ pub struct UpArgs {
     /// Keep the local network reachable
     #[arg(long)]
     pub allow_lan: bool,
+    /// Let the tunnel take the SSH connection that this is typed over, too
+    #[arg(long)]
+    pub no_keep_ssh: bool,
     /// Which name servers to ask: set (the gateway's) or leave (change nothing) [default: set]
     #[arg(long, value_name = "WAY")]
     pub dns: Option<DnsChoice>,

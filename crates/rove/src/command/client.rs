@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use rove_os::lock::Lock;
-use rove_os::plan::{Applier, Places};
+use rove_os::plan::{Applier, Connection, Places};
 use serde_json::{Value, json};
 
 use super::output::{self, field, list, moment};
+use super::ssh;
 use crate::cli::{self, OutputArgs, Pasted, UpArgs};
 use crate::config::{ClientConfig, LogFormat};
 use crate::control::{self, AskError, Request};
@@ -46,6 +47,7 @@ pub(super) fn up(home: &Home, mut args: UpArgs, format: Option<LogFormat>) -> Re
         return run_detached(home, &args, format);
     }
     args.invite = given_invite(&args.pasted)?;
+    tell_ssh(&args);
     if args.foreground {
         return run(home, &args, format, &mut |carries| {
             notify(&[sd_notify::NotifyState::Ready]);
@@ -74,7 +76,9 @@ fn run(
     format: Option<LogFormat>,
     carries: &mut dyn FnMut(&Carries) -> Result<()>,
 ) -> Result<()> {
-    let configure = || configure(home, args);
+    let kept: Vec<Connection> = kept(args).into_iter().collect();
+    let configure =
+        || configure(home, args).map(|config| ClientConfig { kept: kept.clone(), ..config });
     let log_file = args.detached.then(|| home.client_log());
     let mut run = || {
         let state = home.state(Role::Client);
@@ -102,6 +106,23 @@ fn run(
         Ok(true) => anyhow!("{error:#}; the kill switch stands: `rove down` lifts it"),
         Ok(false) | Err(_) => error,
     })
+}
+
+/// The SSH connection that goes on beside the tunnel.
+fn kept(args: &UpArgs) -> Option<Connection> {
+    if args.no_keep_ssh { None } else { ssh::connection() }
+}
+
+/// Says what becomes of the SSH connection that the command was typed over.
+fn tell_ssh(args: &UpArgs) {
+    if let Some(connection) = kept(args) {
+        output::warning(&format!(
+            "typed over SSH: the connection from {} goes on beside the tunnel; new ones are \
+             answered where they come in, but with --kill-switch refused (--no-keep-ssh keeps \
+             nothing)",
+            connection.remote.ip()
+        ));
+    }
 }
 
 /// What a client changed in the network that stands, by its journal.

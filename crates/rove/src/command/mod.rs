@@ -8,6 +8,7 @@ mod output;
 mod paths;
 mod reference;
 mod rehearse;
+mod ssh;
 
 use anyhow::{Result, bail};
 

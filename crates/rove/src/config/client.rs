@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use ipnet::IpNet;
+use rove_os::plan::Connection;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -34,6 +35,8 @@ pub struct ClientConfig {
     pub kill_switch: bool,
     /// Whether the local network stays reachable.
     pub allow_lan: bool,
+    /// Connections of before the tunnel that go on beside it; never of the file.
+    pub kept: Vec<Connection>,
     /// The subnets behind this client; the invite must allow them.
     pub advertise: Vec<IpNet>,
     /// Domains that the gateway's name servers know. With `route` only their names are asked
@@ -200,6 +203,7 @@ impl Default for ClientConfig {
             exclude: Vec::new(),
             kill_switch: false,
             allow_lan: false,
+            kept: Vec::new(),
             advertise: Vec::new(),
             domains: Vec::new(),
             dns: DnsChoice::default(),

@@ -131,7 +131,7 @@ pub(super) fn client(config: &ClientConfig, lease: &CoreLease, remotes: &[Socket
         forward: !config.advertise.is_empty(),
         guard: Some(Guard {
             gateways: remotes.iter().map(SocketAddr::ip).collect(),
-            kept: Vec::new(),
+            kept: config.kept.clone(),
             behind: config.advertise.clone(),
         }),
         dns,
@@ -166,7 +166,7 @@ pub(super) fn subflows<'a>(
 
 fn kill_switch(config: &ClientConfig, remotes: &[SocketAddr]) -> Option<KillSwitch> {
     let gateways = || remotes.iter().map(SocketAddr::ip).collect();
-    config.kill_switch.then(|| KillSwitch { gateways: gateways(), kept: Vec::new() })
+    config.kill_switch.then(|| KillSwitch { gateways: gateways(), kept: config.kept.clone() })
 }
 
 fn all() -> Vec<IpNet> {

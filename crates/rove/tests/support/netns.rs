@@ -176,7 +176,8 @@ impl Lab {
         std::fs::read_to_string(self.log_path(host)).unwrap_or_default()
     }
 
-    fn command(&self, host: &str, line: &str) -> Command {
+    /// `rove ... --dir HOME` on a host, to be started.
+    pub(crate) fn command(&self, host: &str, line: &str) -> Command {
         let mut command = on(host, binary());
         command.args(line.split_whitespace()).arg("--dir").arg(self.home(host));
         command.env_remove("NOTIFY_SOCKET").env_remove("COLUMNS");
