@@ -337,7 +337,8 @@ fn connections_that_come_in_are_answered_where_they_came_in() {
     });
 }
 
-/// A shell over SSH from which `rove up` is typed is not cut off, also where this host speaks first.
+/// A shell over SSH from which `rove up` is typed is not cut off, also where this host speaks
+/// first.
 #[test]
 fn the_ssh_connection_that_up_is_typed_over_goes_on() {
     in_namespace("the_ssh_connection_that_up_is_typed_over_goes_on", || {
