@@ -179,8 +179,11 @@ impl Read {
     }
 }
 
+/// The contents of a file. What is wrong with one is told by its place: the bytes there may be
+/// anything, and are for no terminal.
 fn parse(text: &[u8]) -> Result<Contents, String> {
-    let contents: Contents = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let contents: Contents = serde_json::from_slice(text)
+        .map_err(|error| format!("line {}, column {}", error.line(), error.column()))?;
     if contents.version != VERSION {
         return Err(format!("version {} is not {VERSION}", contents.version));
     }

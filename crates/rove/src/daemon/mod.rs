@@ -10,7 +10,7 @@ use std::sync::mpsc::SyncSender;
 
 use anyhow::Result;
 use rove_os::links::Link;
-use rove_os::plan::Places;
+use rove_os::plan::{Applier, Places};
 
 use message::Message;
 
@@ -46,6 +46,19 @@ pub use confine::{adopt, leave_root, tell as tell_user};
 pub use gateway::run as run_gateway;
 pub use log::{LogFile, start as start_log, start_in as start_log_in};
 pub use probe::echo;
+
+/// Takes over what an earlier process left, and says in the log if its journal cannot be read.
+fn take_over(places: &Places) -> Result<Applier> {
+    let applier = Applier::open(places.clone())?;
+    if let Some(why) = applier.damaged() {
+        tracing::warn!(
+            "the journal of the last run is damaged ({why}): routes and rules that it may have \
+             named are removed by Rove's table and originator; check /etc/resolv.conf and \
+             `sysctl net.ipv4.ip_forward` yourself"
+        );
+    }
+    Ok(applier)
+}
 
 /// Starts the threads that tell of signals, of the host's settings and of links; the links now.
 fn watch_all(inbox: &SyncSender<Message>, places: &Places) -> Result<Vec<Link>> {

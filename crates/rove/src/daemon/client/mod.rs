@@ -49,7 +49,7 @@ use super::resolve::{self, Resolver};
 use super::signals::Signal;
 use super::streams::{self, ResolvedProxy};
 use super::tariffs::Tariffs;
-use super::{confine, node, plan, watch_all};
+use super::{confine, node, plan, take_over, watch_all};
 use crate::config::{ClientConfig, TransportChoice};
 use crate::control::{Listener, Reply};
 use crate::home::{Home, Role};
@@ -94,7 +94,7 @@ pub fn run(home: &Home, wishes: Wishes<'_>) -> Result<()> {
     let owed = Owed::open(&state)?;
     let listener = Listener::bind(&home.socket(Role::Client)?)?;
     let places = Places::usual(&state);
-    let mut applier = Applier::open(places.clone())?;
+    let mut applier = take_over(&places)?;
     let found = resolve::literal(&record.endpoints);
     let remotes = addresses::merge(membership.answered(), membership.announced(), &found);
     let (inbox, messages) = sync_channel(MESSAGES_MAX);

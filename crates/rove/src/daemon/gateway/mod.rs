@@ -36,7 +36,7 @@ use super::message::{MESSAGES_MAX, Message};
 use super::owed::Owed;
 use super::resolve::Resolver;
 use super::signals::Signal;
-use super::{confine, flows, log, node, plan, shared_key, status, watch_all};
+use super::{confine, flows, log, node, plan, shared_key, status, take_over, watch_all};
 use crate::config::{GatewayConfig, LogFormat, Persistence};
 use crate::control::{Asked, Listener, Reply, Request};
 use crate::encoding;
@@ -76,7 +76,7 @@ fn run_alone(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Re
     log::start(gateway.config.log, format);
     let own = gateway.lease()?;
     let places = Places::usual(&state);
-    let mut applier = Applier::open(places.clone())?;
+    let mut applier = take_over(&places)?;
     let mut present = rove_os::links::snapshot()?;
     // Under another name this gateway's own interface would be in its own way.
     present.retain(|link| !applier.holds(&link.name));
