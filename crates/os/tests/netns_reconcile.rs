@@ -276,7 +276,7 @@ fn what_stands_in_the_way_is_named() {
         sh("ip rule del pref 100
             nft add table ip filter
             nft add chain ip filter FORWARD \
-                '{ type filter hook forward priority 0; policy drop }'");
+                '{ type filter hook forward priority 0; policy drop; }'");
         let chain = "ip filter FORWARD".to_owned();
         assert_eq!(applier.obstacles().unwrap(), [Obstacle::Forward { chain }]);
         sh("nft add rule ip filter FORWARD iifname rove0 accept");

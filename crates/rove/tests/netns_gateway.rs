@@ -292,7 +292,7 @@ fn a_log_for_machines_is_json_to_the_last_line() {
             let log = lab.log(host);
             // Its answer to whoever typed the command is none of the log.
             let lines: Vec<&str> = log.lines().filter(|line| !line.starts_with("up: ")).collect();
-            assert!(lines.len() >= 2, "{log}");
+            assert!(!lines.is_empty(), "{log}");
             for line in lines {
                 let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
                 for key in ["timestamp", "level", "message"] {

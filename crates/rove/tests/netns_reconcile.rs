@@ -151,7 +151,7 @@ fn all_that_others_take_from_a_gateway_comes_back() {
         sh("nsenter --net=/run/netns/gateway sh -ec '
             nft add table ip filter
             nft add chain ip filter FORWARD \
-                \"{ type filter hook forward priority 0; policy drop }\"'");
+                \"{ type filter hook forward priority 0; policy drop; }\"'");
         let found = problems(&status(&lab, "gateway", "gateway status"));
         assert!(found.len() == 1 && found[0].contains("ip filter FORWARD"), "{found:?}");
         assert!(found[0].contains("iptables -I FORWARD -i rove-gw -j ACCEPT"), "{found:?}");
@@ -212,7 +212,7 @@ fn a_check_names_what_a_person_would_look_for() {
         sh("nsenter --net=/run/netns/gateway sh -ec '
             nft add table ip filter
             nft add chain ip filter FORWARD \
-                \"{ type filter hook forward priority 0; policy drop }\"'");
+                \"{ type filter hook forward priority 0; policy drop; }\"'");
         assert_eq!(state_of("gateway", "gateway check", "firewall"), ["failed"]);
         lab.rove("client", "down").ok();
         let error = lab.rove("client", "check").fails();

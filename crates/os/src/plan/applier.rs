@@ -391,9 +391,16 @@ impl Applier {
     pub fn remove_kill_switch(&mut self) -> Result<(), Error> {
         let stood = self.kill_switch_stands();
         match nft::remove_kill_switch() {
-            // Its rules went with the last life of the machine, or never were.
-            Err(Error::NftMissing { .. }) if self.rebooted || !stood => {}
+            // Its rules went with the last life of the machine.
+            Err(Error::NftMissing { .. }) if self.rebooted => {}
+            // Nobody wanted one: where nft does not work there is none.
+            Err(Error::NftMissing { .. } | Error::NftRefused { .. }) if !stood => {}
             result => result?,
+        }
+        let has_guard = |held: &Held| matches!(held.entry.item, Item::Guard(_));
+        if !self.entries.iter().any(has_guard) {
+            // One that no journal knows of; where nft does not work there is none.
+            let _ = nft::remove_guard();
         }
         self.entries.retain(|held| !held.is_kill_switch());
         if stood { self.store() } else { Ok(()) }
@@ -419,15 +426,21 @@ impl Applier {
         Ok(stands)
     }
 
-    /// Whether the kernel has a kill switch of Rove's, whatever the journal says.
+    /// Whether the kernel has a kill switch or a guard of Rove's, whatever the journal says.
     ///
     /// # Errors
     /// [`Error::NftRefused`], [`Error::NftSilent`] or [`Error::Os`].
     pub fn kill_switch_is_there(&self) -> Result<bool, Error> {
-        match nft::listing(&[("inet", super::KILL_SWITCH_TABLE)]) {
-            Err(Error::NftMissing { .. }) => Ok(false),
-            listing => Ok(listing?.is_some()),
+        for table in [super::KILL_SWITCH_TABLE, super::GUARD_TABLE] {
+            let is_there = match nft::listing(&[("inet", table)]) {
+                Err(Error::NftMissing { .. } | Error::NftRefused { .. }) => false,
+                listing => listing?.is_some(),
+            };
+            if is_there {
+                return Ok(true);
+            }
         }
+        Ok(false)
     }
 
     /// Whether a kill switch was applied and not removed since, by any process.

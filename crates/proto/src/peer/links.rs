@@ -89,12 +89,16 @@ impl Peer {
         self.refresh_state(cx);
     }
 
-    /// Client: nothing carries, and a link is there that no path could be opened by, for want of an
-    /// index: a handshake needs none.
+    /// Client: nothing carries, and a link is there by which nothing was asked yet, as no index was
+    /// left for a path: a handshake needs none.
     fn ask_new_links(&mut self, cx: &mut Context<'_>) {
         let Role::Client(connector) = &self.role else { return };
         let carries = self.paths.active().is_some_and(Path::is_able);
-        if !carries && connector.candidates().any(|way| !connector.was_asked(&way)) {
+        let was_asked = |link| {
+            let mut by_it = connector.candidates().filter(|way| way.link == link);
+            by_it.any(|way| connector.was_asked(&way))
+        };
+        if !carries && connector.candidates().any(|way| !was_asked(way.link)) {
             self.reconnect(cx);
         }
     }
