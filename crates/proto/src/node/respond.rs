@@ -190,7 +190,7 @@ impl Node {
             Verdict::Drop(reason) => Err(reason),
             Verdict::Challenge => self.demand_cookie(route, datagram, out),
             Verdict::Pass if is_first => self.first_half(now, route, datagram, is_loaded, out),
-            Verdict::Pass => self.second_half(now, datagram, out),
+            Verdict::Pass => self.second_half(now, route, datagram, out),
         }
     }
 
@@ -253,6 +253,7 @@ impl Node {
     fn second_half(
         &mut self,
         now: Instant,
+        from: Route,
         datagram: &[u8],
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
@@ -260,6 +261,11 @@ impl Node {
         half_open.expire(now);
         let link = MessageB::parse(datagram)?.link();
         let waiting = half_open.half(link).ok_or(DropReason::BadHandshake)?;
+        // The response is larger than a first half alone: an address that nobody proved gets no
+        // more than came from there.
+        if from.remote != waiting.route.remote && !waiting.is_proven {
+            return Err(DropReason::BadHandshake);
+        }
         let Step::Half(half) = &mut waiting.step else { return Err(DropReason::BadHandshake) };
         // The halves may have taken different paths; the answer goes where the first came from,
         // whose address a cookie can vouch for.
