@@ -128,7 +128,8 @@ fn no_key_goes_away() {
         assert_eq!(keys(&asked(&lab, "status")), expected(&STATUS), "while it is down");
         assert_eq!(lab.rove("client", "paths --json").ok(), "[]\n");
         lab.rove("client", &format!("up {invite}")).ok();
-        let while_up = expected(&[&STATUS[..], &["drops"]].concat());
+        let added = ["drops", "inner_gateway", "mtu", "problems"];
+        let while_up = expected(&[&STATUS[..], &added].concat());
         assert_eq!(keys(&asked(&lab, "status")), while_up);
         let paths = asked(&lab, "paths");
         assert_eq!(paths.as_array().unwrap().len(), 1, "{paths}");
