@@ -6,10 +6,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How far above the lab's own binary cargo's target directory may lie.
-const TARGET_DEPTH: usize = 5;
-/// The file by which cargo marks its target directory.
-const TARGET_MARK: &str = "CACHEDIR.TAG";
+/// How far above the lab's own binary, or a test's, the folder of a cargo profile may lie.
+const PROFILE_DEPTH: usize = 4;
+/// The file that cargo keeps in the folder of every profile it builds. `CACHEDIR.TAG` would not do:
+/// cargo writes that one only where it makes the target directory itself.
+const PROFILE_MARK: &str = ".cargo-lock";
 
 /// A `rove` binary.
 #[derive(Clone, Debug)]
@@ -40,7 +41,7 @@ impl Binary {
     pub fn of_this_lab(profile: Profile) -> anyhow::Result<Self> {
         let lab = std::env::current_exe().context("cannot find out where this lab lies")?;
         let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let built = lab.ancestors().take(TARGET_DEPTH).any(|dir| dir.join(TARGET_MARK).exists());
+        let built = lab.ancestors().take(PROFILE_DEPTH).any(|dir| dir.join(PROFILE_MARK).exists());
         if built && checkout.join("crates/rove/Cargo.toml").exists() {
             return Self::at(&build(&checkout, profile)?);
         }
