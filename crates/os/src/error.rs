@@ -120,7 +120,7 @@ pub enum Error {
          (`apt install nftables`, `dnf install nftables` or `apk add nftables`)"
     )]
     NftMissing {
-        /// What needs it: "the gateway's firewall", "the guard" or "the kill switch".
+        /// The part that needs `nft`: "the gateway's firewall", "the guard" or "the kill switch".
         what: &'static str,
     },
 
@@ -147,7 +147,7 @@ pub enum Error {
         said: String,
     },
 
-    /// A kernel setting must change, and cannot from here.
+    /// A kernel setting must change, but this process cannot change it.
     #[error(
         "the kernel setting {setting} is {now} and has to be {wanted}, and /proc/sys is read-only \
          here: start the container with `--sysctl {setting}={wanted}`"
@@ -176,11 +176,11 @@ pub enum Error {
          client.toml", path.display()
     )]
     ResolverFile {
-        /// What was tried, after "cannot".
+        /// The action that failed, as the words after "cannot".
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the kernel said, in words that lead to the cause.
+        /// The kernel's error, worded so that it leads to the cause.
         why: String,
     },
 
@@ -237,7 +237,7 @@ impl Error {
         }
     }
 
-    /// Whether the packet filter is missing here, or cannot do what it was asked for.
+    /// Whether the packet filter is missing here, or cannot do what was requested.
     pub(crate) fn is_of_packet_filter(&self) -> bool {
         matches!(self, Self::NftMissing { .. } | Self::NftRefused { .. })
     }

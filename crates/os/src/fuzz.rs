@@ -1,8 +1,8 @@
-//! What reads hostile bytes, for the fuzz targets alone (feature `fuzz`): each function hands bytes
-//! to the code that a running process hands them to, and says in plain values what came of it.
+//! Parsers of hostile bytes, opened only to the fuzz targets (feature `fuzz`). Each function passes
+//! bytes to the code that a running process uses, and returns the result as plain values.
 //!
-//! It states no laws: those stand beside the targets in `fuzz/`. What reads from a socket is given
-//! a real one, so that nothing had to be taken apart to be reached. Limit: what the kernel does
+//! The properties to check are beside the targets in `fuzz/`. Code that reads from a socket gets a
+//! real socket, so that it did not have to be restructured. Limit: the kernel's own behaviour
 //! between a write and a read is not hostile here.
 
 use std::{
@@ -49,23 +49,23 @@ pub const PORTAL_HOST: &str = "vpn.example.org";
 /// Status, words and length of the head of an HTTP answer.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault in the answer.
 pub fn http_answer(bytes: &[u8]) -> Result<Option<(u16, String, usize)>, &'static str> {
     let answer = http::read(bytes)?;
     Ok(answer.map(|answer| (answer.status, answer.reason, answer.length)))
 }
 
-/// What an answer to the question for a captive portal means.
+/// The meaning of the answer to a probe for a captive portal.
 pub fn portal_answer(bytes: &[u8]) -> Option<portal::Answer> {
     let gateway = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
     let question = portal::Question { interface: "wlan0", mark: None, gateway, host: PORTAL_HOST };
     portal::judge(bytes, question)
 }
 
-/// Whether a proxy that answers with these pieces, and then closes, has made a tunnel.
+/// Whether a proxy opened a tunnel that answers with these pieces and then closes.
 ///
 /// # Errors
-/// The line that a person reads when it has not.
+/// The error message if it did not.
 pub fn proxy_answer(pieces: &[&[u8]]) -> Result<bool, String> {
     let (ours, mut proxy) = pair();
     let address = SocketAddr::from(([192, 0, 2, 1], 8_080));
@@ -78,18 +78,18 @@ pub fn proxy_answer(pieces: &[&[u8]]) -> Result<bool, String> {
             done => return done.map_err(|error| error.to_string()),
         }
     }
-    // A socket that was shut is at its end: the exchange cannot wait any longer.
+    // The read returns at once at the end of a closed socket, so the exchange cannot block.
     let _ = proxy.shutdown(Shutdown::Write);
     exchange.advance(&ours).map_err(|error| error.to_string())
 }
 
-/// A question for an address of `name`.
+/// A DNS query for an address of `name`.
 pub fn dns_question(name: &str, v6: bool, number: u16) -> Option<Vec<u8>> {
     message::question(name, kind(v6), number)
 }
 
-/// What a datagram answers to that question: addresses, which may be none, or a refusal (`Err`).
-/// `None` if it is no answer to it.
+/// The answer of a datagram to that query: addresses, perhaps none, or a refusal (`Err`). `None` if
+/// the datagram does not answer that query.
 pub fn dns_answer(
     datagram: &[u8],
     name: &str,
@@ -107,10 +107,10 @@ fn kind(v6: bool) -> message::Kind {
     if v6 { message::Kind::Ipv6 } else { message::Kind::Ipv4 }
 }
 
-/// The body with which a bus answers to the first call: a bus that says these bytes and closes.
+/// The body of a bus's reply to the first call. The bus sends these bytes and closes.
 ///
 /// # Errors
-/// The line that a person reads when there is no answer.
+/// The error message if there is no reply.
 pub fn bus_answer(bytes: &[u8]) -> Result<Vec<u8>, String> {
     let (ours, mut bus) = UnixStream::pair().expect("a pair of sockets");
     write(&mut bus, bytes);
@@ -118,7 +118,7 @@ pub fn bus_answer(bytes: &[u8]) -> Result<Vec<u8>, String> {
     Bus::on(ours).answer(1).map_err(|error| error.to_string())
 }
 
-/// How many links, addresses and routes a datagram of the kernel's routing tells of.
+/// The number of links, addresses and routes in a netlink datagram.
 pub fn route_messages(bytes: &[u8]) -> usize {
     let mut understood = 0;
     for message in Messages(bytes).flatten() {
@@ -141,8 +141,8 @@ fn is_understood(message: &RouteNetlinkMessage) -> bool {
     }
 }
 
-/// How many messages an answer to the generic question `sequence` of `family` has, how many
-/// attributes they have, and the signal of the one Wi-Fi station that they tell of.
+/// The number of messages in the reply to the generic netlink request `sequence` of `family`, the
+/// number of their attributes, and the signal of the one Wi-Fi station in it.
 pub fn generic_answer(bytes: &[u8], sequence: u32, family: u16) -> (usize, usize, Option<i8>) {
     let (mut messages, mut attributes) = (0, 0);
     let mut stations = wireless::Stations::default();
@@ -171,20 +171,20 @@ pub fn stream_frames(pieces: &[&[u8]]) -> Result<Vec<Vec<u8>>, Vec<Vec<u8>>> {
     Ok(datagrams)
 }
 
-/// What a gateway takes a connection for by what it sends.
+/// The gateway's classification of a TCP connection by its first bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// More has to come.
+    /// More bytes are needed.
     Unclear,
-    /// It is a stream of Rove's.
+    /// A stream of Rove.
     Rove,
-    /// It is for the web server behind.
+    /// A connection for the web server behind the gateway.
     Foreign,
     /// It broke.
     Gone,
 }
 
-/// What a gateway takes a connection for that sends these pieces.
+/// The gateway's classification of a connection that sends these pieces.
 pub fn first_bytes(pieces: &[&[u8]]) -> Taken {
     static TLS: LazyLock<Arc<ServerConfig>> =
         LazyLock::new(|| tls::server().expect("a certificate can be made"));
@@ -202,7 +202,7 @@ pub fn first_bytes(pieces: &[&[u8]]) -> Taken {
     Taken::Unclear
 }
 
-/// The first message of a client of ours that names this server.
+/// The first TLS message of a Rove client that names this server.
 pub fn true_hello(server_name: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut client = tls::client(server_name).expect("a name that TLS takes");
@@ -213,8 +213,8 @@ pub fn true_hello(server_name: &str) -> Vec<u8> {
 /// A packet of the TUN, header and payload, and where the payload begins.
 pub type Cut<'a> = (&'a [u8], &'a [u8], usize);
 
-/// Calls `each` for every packet that the kernel hands over in one read of the TUN: a header of
-/// [`VNET_HEADER_LEN`] bytes and a super-packet. Returns how many; `None` if it is malformed.
+/// Calls `each` for every packet in one read of the TUN, which is a header of [`VNET_HEADER_LEN`]
+/// bytes and a super-packet. Returns the number of packets; `None` if the read is malformed.
 pub fn tun_split(read: &mut [u8], mut each: impl FnMut(Cut<'_>)) -> Option<usize> {
     let (header, packet) = read.split_first_chunk_mut::<VNET_LEN>()?;
     let vnet = Vnet::decode(header)?;
@@ -222,8 +222,8 @@ pub fn tun_split(read: &mut [u8], mut each: impl FnMut(Cut<'_>)) -> Option<usize
     split::split(vnet, packet, |cut| each((cut.header, cut.payload, cut.at))).ok()
 }
 
-/// Joins packets for the TUN: what would be written, each with its header, and whether it stands
-/// for several packets.
+/// Joins packets for the TUN. Calls `each` with every write, header included, and whether it
+/// combines several packets.
 pub fn tun_merge(packets: &[&[u8]], mut each: impl FnMut(&[u8], bool)) {
     let allowed = Allowed { tcp: true, udp: true };
     let is_v6 = |packet: &[u8]| packet.first().is_some_and(|byte| byte >> 4 == 6);
@@ -241,11 +241,11 @@ pub fn tun_merge(packets: &[&[u8]], mut each: impl FnMut(&[u8], bool)) {
     });
 }
 
-/// Reads a plan journal in a directory, and writes it again if it can be read: how many changes it
-/// tells of.
+/// Reads a plan journal in a directory, and writes it again if it can be read. Returns the number
+/// of changes in it.
 ///
 /// # Errors
-/// The line that a person reads of a damaged one.
+/// The error message for a damaged journal.
 pub fn journal(dir: &Path) -> Result<usize, String> {
     let journal = Journal::new(dir);
     let left = journal.load().map_err(|error| error.to_string())?;
@@ -257,14 +257,14 @@ pub fn journal(dir: &Path) -> Result<usize, String> {
     Ok(left.entries.len())
 }
 
-/// Two ends of a connection, the first as the code here has it.
+/// Two ends of a connection. The first has the type that this crate uses.
 fn pair() -> (Socket, UnixStream) {
     let (ours, other) = UnixStream::pair().expect("a pair of sockets");
     ours.set_nonblocking(true).expect("a socket that does not block");
     (Socket::from(OwnedFd::from(ours)), other)
 }
 
-/// Says bytes, as long as somebody listens and has room.
+/// Writes bytes as long as the other end is open and has room.
 fn write(to: &mut UnixStream, bytes: &[u8]) {
     let _: io::Result<()> = to.set_nonblocking(true).and_then(|()| to.write_all(bytes));
 }

@@ -1,11 +1,11 @@
 //! The links of this machine: what could carry a path, and what changed.
 //!
-//! A [`snapshot`] is a value; two of them compare. It decides which addresses are of use (none
-//! that the kernel still checks, none that reaches the link alone, and of those that are running
-//! out only what a link without better ones has) and refuses to know which link is the best, or
-//! which ones Rove uses.
-//! Limits: metrics are those of default routes in the main table; Wi-Fi and cellular devices are
-//! recognised by sysfs, and are Ethernet or unknown where it is not mounted.
+//! A [`snapshot`] is a value, and two snapshots can be compared. This module decides which
+//! addresses are usable. It leaves out addresses that the kernel still checks and link-local ones.
+//! It uses an address that is about to expire only if the link has no better one. It does not
+//! decide which link is best, or which links Rove uses.
+//! Limits: metrics are those of default routes in the main table. Wi-Fi and cellular devices are
+//! recognised by sysfs; without sysfs they count as Ethernet or unknown.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -77,13 +77,13 @@ pub struct Link {
     pub default_v4: Option<u32>,
     /// The same for IPv6.
     pub default_v6: Option<u32>,
-    /// Where else routes lead by it, in any table: `0.0.0.0/0` or `::/0` where only another table
-    /// than the main one leads everywhere. Sorted, at most [`ROUTES_MAX`], and none of a family
-    /// that has a default route.
+    /// Destinations of the link's other routes, in any table. They include `0.0.0.0/0` or `::/0` if
+    /// only a table other than the main one has a default route. Sorted, at most [`ROUTES_MAX`];
+    /// none of a family that has a default route.
     pub routes: Vec<IpNet>,
 }
 
-/// Networks that are noted of one link: a host that needs more has a default route as well.
+/// Networks recorded for one link. A link with more usually has a default route as well.
 pub const ROUTES_MAX: usize = 64;
 
 impl Link {
@@ -102,15 +102,15 @@ impl Link {
         outside && self.up && self.carrier && !self.addresses.is_empty()
     }
 
-    /// Whether the kernel has a route by this link to everywhere in that family, in any table.
+    /// Whether the kernel has a default route on this link in that family, in any table.
     pub fn leads_out(&self, v4: bool) -> bool {
         let default = if v4 { self.default_v4 } else { self.default_v6 };
         let everywhere = |net: &IpNet| net.prefix_len() == 0 && net.addr().is_ipv4() == v4;
         default.is_some() || self.routes.iter().any(everywhere)
     }
 
-    /// Whether the kernel has a route by this link to `address`: to everywhere, to a network that
-    /// it lies in, or because it lies in that of one of the link's own addresses.
+    /// Whether the kernel has a route to `address` on this link: a default route, a route to a
+    /// network that contains it, or the network of one of the link's own addresses.
     pub fn reaches(&self, address: IpAddr) -> bool {
         let mut networks = self.routes.iter().chain(&self.addresses);
         self.leads_out(address.is_ipv4()) || networks.any(|net| net.contains(&address))
@@ -323,7 +323,7 @@ impl Route {
         for index in self.through {
             let Some(link) = links.get_mut(&index) else { continue };
             if self.to.prefix_len() != 0 || !self.is_main {
-                // A tunnel's own routes are of no interest, and may be many.
+                // The routes of a tunnel do not matter here, and may be many.
                 let is_noted = link.kind != LinkKind::Tunnel && link.routes.len() < ROUTES_MAX;
                 if is_noted && !link.addresses.iter().any(|own| own.trunc() == self.to) {
                     link.routes.push(self.to);
@@ -365,7 +365,7 @@ pub(crate) fn read_route(message: &RouteMessage) -> Option<Route> {
         }
     }
     let to = IpNet::new(to, header.destination_prefix_length).ok()?;
-    // Prefixes that reach the link alone, and what goes to many, are routed on every link.
+    // Every link has routes for link-local prefixes and for multicast.
     let is_of_link = reaches_link_only(to) || to.addr().is_multicast();
     let is_main = table == u32::from(RouteHeader::RT_TABLE_MAIN);
     (!is_of_link).then_some(Route { to, metric, is_main, through })

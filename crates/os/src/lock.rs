@@ -38,7 +38,7 @@ impl Lock {
             .create(true)
             .truncate(false)
             .mode(0o600)
-            // Root opens it where the node's user could have put a link.
+            // Root opens this file, and the node's user could have put a link in its place.
             .custom_flags(libc::O_NOFOLLOW)
             .open(&path)
             .map_err(failed)?;

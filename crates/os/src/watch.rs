@@ -1,11 +1,11 @@
-//! Wakes whoever holds a [`Plan`](crate::plan::Plan) in place when somebody else may have changed
-//! what it set up.
+//! Wakes the owner of a [`Plan`](crate::plan::Plan) when another program may have changed a part of
+//! it.
 //!
-//! Three sources, because the kernel has no single one: rtnetlink(7) for links, addresses, routes,
-//! rules and the forwarding settings, nfnetlink for tables of nftables, inotify(7) for the
-//! resolver's file. It decides which news can concern a plan and who caused it, as far as the
-//! kernel tells; it refuses to know what the plan is. Settings without notification (`arp_ignore`,
-//! `accept_ra`) need a look now and then, which is the caller's business.
+//! It has three sources, because the kernel has no single one: rtnetlink(7) for links, addresses,
+//! routes, rules and the forwarding settings; nfnetlink for nftables tables; inotify(7) for the
+//! resolver's file. It decides which changes can concern a plan, and which process made them as far
+//! as the kernel reports it. It does not know the plan. The kernel reports no changes of some
+//! settings (`arp_ignore`, `accept_ra`), so the caller must check these from time to time.
 
 use std::{
     collections::BTreeSet,
@@ -27,7 +27,7 @@ use netlink_sys::{
 
 use crate::{error::Error, plan};
 
-/// Groups of linux/rtnetlink.h that tell of what a plan sets up.
+/// Groups of linux/rtnetlink.h that report the items of a plan.
 const ROUTING_GROUPS: [u32; 9] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_IPV4_IFADDR,
@@ -46,15 +46,15 @@ const RTNLGRP_IPV6_NETCONF: u32 = 25;
 const NFNLGRP_NFTABLES: u32 = 7;
 /// Subsystem of nftables, in the upper byte of a message's type.
 const NFNL_SUBSYS_NFTABLES: u16 = 10;
-/// Ends a transaction, and says which process made it (linux/netfilter/nf_tables.h).
+/// The message that ends a transaction and names its process (linux/netfilter/nf_tables.h).
 const NFT_MSG_NEWGEN: u16 = 15;
 const NFTA_GEN_PROC_PID: u16 = 2;
 const NFTA_GEN_PROC_NAME: u16 = 3;
-/// First attribute of each message about a table or what is in one: the table's name.
+/// First attribute of each message about a table or its contents: the table's name.
 const NFTA_TABLE: u16 = 1;
 /// Bytes of `nfgenmsg` before the attributes.
 const NFGENMSG_LEN: usize = 4;
-/// Bytes of `rtmsg` before the attributes, and where in it the table is.
+/// Bytes of `rtmsg` before the attributes, and the position of the table in it.
 const RTMSG_LEN: usize = 12;
 const RTMSG_TABLE: usize = 4;
 const RTA_TABLE: u16 = 15;
@@ -62,16 +62,16 @@ const RTA_TABLE: u16 = 15;
 const NLA_TYPE_MASK: u16 = 0x3fff;
 const NLMSG_HEADER_LEN: usize = 16;
 
-/// Messages of each source that one wait reads; more make the next wait end at once.
+/// Messages of each source that one wait reads. If there are more, the next wait ends at once.
 const MESSAGES_MAX: usize = 1_024;
-/// Bytes of the longest name of a process that is shown.
+/// Bytes of a process name that are shown at most.
 const NAME_MAX: usize = 64;
 
 const ROUTING: Token = Token(0);
 const FILTER: Token = Token(1);
 const RESOLVER: Token = Token(2);
 
-/// What may have changed.
+/// The part of the host that may have changed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Area {
     /// Links, addresses, routes, rules or forwarding.
@@ -82,12 +82,12 @@ pub enum Area {
     Resolver,
 }
 
-/// News.
+/// A reported change.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Change {
-    /// What changed.
+    /// The part that changed.
     pub area: Area,
-    /// The process that changed it, as people know it, where the kernel tells: `nft (process 812)`.
+    /// The process that changed it, if the kernel reports it: `nft (process 812)`.
     pub by: Option<String>,
 }
 
@@ -104,8 +104,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to listen. A host without nftables, or without the resolver's directory, has no news
-    /// of them.
+    /// Begins to listen. On a host without nftables, or without the resolver's directory, there are
+    /// no reports of them.
     ///
     /// # Errors
     /// [`Error::Os`] where a sandbox forbids netlink.
@@ -131,11 +131,11 @@ impl Watch {
         self.poll.registry().register(&mut SourceFd(&fd), token, Interest::READABLE)
     }
 
-    /// Waits for changes that may concern a plan, but not longer than `patience`; what came, each
-    /// once. News that the kernel had no room for counts as a change by nobody known.
+    /// Waits at most `patience` for changes that may concern a plan. Returns each change once. If
+    /// the kernel dropped reports for lack of room, that counts as a change by an unknown process.
     ///
     /// # Errors
-    /// [`Error::Os`] when a source is of no use any more: open another.
+    /// [`Error::Os`] if a source no longer works: open another watch.
     pub fn wait(&mut self, patience: Duration) -> Result<BTreeSet<Change>, Error> {
         let failed = |error| Error::os("hear of changes of the network's settings", error);
         match self.poll.poll(&mut self.events, Some(patience)) {
@@ -169,12 +169,12 @@ fn listen(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
 #[derive(Clone, Copy)]
 struct Message<'a> {
     kind: u16,
-    /// The sender's port, which of an ordinary program's first socket is its process ID.
+    /// The sender's port. For the first socket of an ordinary program, this is its process ID.
     port: u32,
     body: &'a [u8],
 }
 
-/// Reads what waits. A message that was lost for want of room is told as one without content.
+/// Reads the waiting messages. `None` stands for messages that the kernel dropped for lack of room.
 fn read(socket: &Socket, mut each: impl FnMut(Option<Message<'_>>)) -> io::Result<()> {
     for _ in 0..MESSAGES_MAX {
         match socket.recv_from_full() {
@@ -219,8 +219,8 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|value| u32::from_ne_bytes(*value))
 }
 
-/// News of routing that may concern a plan: of routes only those of Rove's table, since a router
-/// of the Internet hears of others all the time.
+/// A routing change that may concern a plan. Only routes in Rove's table count, because an Internet
+/// router receives other routes all the time.
 fn routing_change(message: Option<Message<'_>>) -> Option<Change> {
     let area = Area::Routing;
     let Some(message) = message else { return Some(Change { area, by: None }) };
@@ -239,10 +239,10 @@ fn route_table(body: &[u8]) -> Option<u32> {
     }
 }
 
-/// The messages of one transaction of nftables, whose end says who made it.
+/// The messages of one nftables transaction. The last one names the process.
 #[derive(Debug, Default)]
 struct Transaction {
-    /// One of its messages was about a table of ours.
+    /// One of its messages concerned a table of Rove.
     concerns: bool,
 }
 
@@ -273,8 +273,8 @@ fn author(body: &[u8]) -> Option<String> {
     process(pid, name)
 }
 
-/// A process as people know it. Ports above the range of process IDs are a program's second socket,
-/// and say nothing; 0 is the kernel.
+/// The name of a process for people. Port 0 is the kernel. Ports above the range of process IDs
+/// belong to a program's second socket and identify no process.
 fn process(pid: u32, name: Option<&[u8]>) -> Option<String> {
     if pid == 0 || i32::try_from(pid).is_err() {
         return None;
@@ -292,7 +292,8 @@ fn process(pid: u32, name: Option<&[u8]>) -> Option<String> {
     })
 }
 
-/// The resolver's file, by its directory: a file that is replaced as a whole is another file.
+/// Watches the resolver's file through its directory, because a file that is replaced as a whole is
+/// another file.
 #[derive(Debug)]
 struct ResolverFile {
     fd: OwnedFd,
@@ -323,7 +324,7 @@ impl ResolverFile {
         if added < 0 { Err(io::Error::last_os_error()) } else { Ok(Self { fd, name }) }
     }
 
-    /// Whether something happened to the file since the last call.
+    /// Whether the file changed since the last call.
     fn has_changed(&self) -> io::Result<bool> {
         let mut changed = false;
         let mut room = [0u8; 4_096];
@@ -345,8 +346,9 @@ impl ResolverFile {
     }
 }
 
-/// The names in events of inotify(7): `wd`, `mask`, `cookie`, `len`, and `len` bytes of name that
-/// end in zeros. An event without a name (too many, or the directory itself) is an empty one.
+/// The names in inotify(7) events. An event is `wd`, `mask`, `cookie`, `len`, and `len` bytes of a
+/// name that ends in zeros. An event without a name (queue overflow, or the directory itself) gives
+/// an empty name.
 fn names(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let length = u32_at(bytes, 12)? as usize;

@@ -80,7 +80,7 @@ impl Bus {
         Ok(bus)
     }
 
-    /// A connection on which nothing was said yet.
+    /// A connection before the first message.
     pub(crate) fn on(stream: UnixStream) -> Self {
         let deadline = Instant::now() + TIME_MAX;
         Self { stream: BufReader::new(stream), serial: 0, deadline }
@@ -115,7 +115,7 @@ impl Bus {
         self.answer(self.serial)
     }
 
-    /// The bytes of the answer to the call with this serial number.
+    /// The reply to the call with this serial number, as bytes.
     pub(crate) fn answer(&mut self, serial: u32) -> Result<Vec<u8>, CallError> {
         for _ in 0..PASSED_MAX {
             let message = self.receive()?;

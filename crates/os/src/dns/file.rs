@@ -1,9 +1,9 @@
 //! The resolver's file, resolv.conf(5).
 //!
-//! What was there is saved, and put back only if the file is still the one that we wrote: what a
-//! DHCP client or a person has written since is newer knowledge than ours. A link is replaced by a
-//! file; where its directory cannot be changed, as on hosts whose /etc is read-only, the file that
-//! the link leads to is the one that is written.
+//! The original text is saved. It is restored only if the file still has the text that Rove wrote:
+//! a later change by a DHCP client or a person is newer and stays. A symbolic link is replaced by a
+//! file. If the link's directory cannot be changed, as on hosts with a read-only /etc, Rove writes
+//! the file that the link leads to.
 
 use std::{
     ffi::CString,
@@ -88,9 +88,10 @@ pub(super) fn remove(saved: &Saved, path: &Path) -> Result<(), Error> {
     restored.map_err(|error| failed("restore", path, error))
 }
 
-/// The servers of the original while our text is in its place, else those of the file as it is.
+/// The servers of the saved original while Rove's text is in its place, else those of the present
+/// file.
 pub(super) fn servers(saved: Option<&Saved>, path: &Path) -> Vec<SocketAddr> {
-    // What a DHCP client has written since is not ours, and newer than the original.
+    // A text that a DHCP client wrote since is newer than the original.
     let saved = saved.filter(|saved| is_in_place(saved, path).unwrap_or(true));
     let text = match saved.map(|saved| &saved.original) {
         Some(Original::File { text, mode: _ }) => text.clone(),
@@ -108,7 +109,7 @@ pub(super) fn servers(saved: Option<&Saved>, path: &Path) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// An address as resolv.conf(5) has it: that of a neighbour says by which link, as in
+/// An address in the form of resolv.conf(5). A link-local address names its link, as in
 /// `fe80::1%eth0`.
 fn parse_server(text: &str) -> Option<SocketAddr> {
     let Some((address, link)) = text.split_once('%') else {
@@ -190,7 +191,8 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     }
 }
 
-/// Writes into the file that is there. If the disk is full, what was there before has room.
+/// Overwrites the existing file in place. If that fails, for example on a full disk, writes the
+/// previous text again, which has room there.
 fn overwrite(path: &Path, text: &str) -> io::Result<()> {
     let mut file =
         OpenOptions::new().write(true).create(true).truncate(false).mode(0o644).open(path)?;

@@ -1,12 +1,14 @@
-//! Who changes the resolver's settings for a node that is not root any more.
+//! A process that changes the resolver's settings for a node that is no longer root.
 //!
-//! resolv.conf lies in a directory of root's, and systemd-resolved obeys root alone (or a policy
-//! that few hosts have). [`start`] forks a process while the node is still root, which stays root
-//! and gives up everything else: it has no capability, writes nothing but the resolver's files
-//! (Landlock), and does two things for one host: install the servers of a plan, and take them back.
-//! It trusts no request: what is asked for is checked here as [`crate::plan`] checks it.
+//! resolv.conf lies in a directory of root, and systemd-resolved obeys only root (or a polkit
+//! policy that few hosts have). While the node is still root, [`start`] forks a process that stays
+//! root and gives up everything else. It has no capability, and Landlock limits its writing to the
+//! resolver's files. It does two things on one host: it installs the name servers of a plan, and it
+//! restores the old ones. It trusts no request, and checks the values of each as [`crate::plan`]
+//! checks them.
 //!
-//! Limits: one for a process, as the user of a process is one; it ends with the node.
+//! Limits: each node process has one, because the user is a property of the process. It ends with
+//! the node.
 
 use std::{
     fs::File,
@@ -28,11 +30,11 @@ use crate::{
 
 /// Bytes of a request: two texts and an original of at most 64 KiB each, escaped.
 const MESSAGE_LEN_MAX: u32 = 2 << 20;
-/// How long a change may take: a few calls to resolved, each with a bound of its own.
+/// How long a change may take: a few calls to resolved, each with its own timeout.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
-/// What fails where the process does not answer.
+/// The failed action in the error if the process does not answer.
 const ASKING: &str = "change the resolver's settings (the process rove-resolver)";
-/// What lists of processes show.
+/// The name that `ps` shows.
 const NAME: &std::ffi::CStr = c"rove-resolver";
 
 static KEEPER: OnceLock<Mutex<UnixStream>> = OnceLock::new();
@@ -77,19 +79,19 @@ pub(crate) fn start(places: &Places) -> io::Result<()> {
     }
 }
 
-/// Makes the settings through the process, if there is one.
+/// Installs the settings through the process, if there is one.
 pub(super) fn install(device: &str, dns: &Dns, saved: &Saved) -> Option<Result<(), Error>> {
     let (device, dns, saved) = (device.to_owned(), dns.clone(), saved.clone());
     Some(ask(|| Request::Install { device, dns, saved })?.map(drop))
 }
 
-/// Takes them back through the process, if there is one.
+/// Restores the old settings through the process, if there is one.
 pub(super) fn remove(device: &str, saved: &Saved) -> Option<Result<(), Error>> {
     let (device, saved) = (device.to_owned(), saved.clone());
     Some(ask(|| Request::Remove { device, saved })?.map(drop))
 }
 
-/// Saves what is there, as root finds it, if there is such a process.
+/// Saves the present settings as root reads them, if there is such a process.
 pub(super) fn save(dns: &Dns, earlier: Option<&Saved>) -> Option<Result<Saved, Error>> {
     let (dns, earlier) = (dns.clone(), earlier.cloned());
     let answer = ask(|| Request::Save { dns, earlier })?;
@@ -98,7 +100,8 @@ pub(super) fn save(dns: &Dns, earlier: Option<&Saved>) -> Option<Result<Saved, E
     }))
 }
 
-/// What was saved, if that was asked for; nothing where there is no such process.
+/// Sends a request. Returns the saved settings if it asked for them; `None` if there is no such
+/// process.
 fn ask(request: impl FnOnce() -> Request) -> Option<Result<Option<Saved>, Error>> {
     let keeper = KEEPER.get()?;
     let stream = keeper.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,8 +127,9 @@ fn ask(request: impl FnOnce() -> Request) -> Option<Result<Option<Saved>, Error>
     })
 }
 
-/// Leaves root nothing but the resolver's files. It ends when the node's end of the socket is
-/// closed, not by a signal that is meant for the node: taking back comes after that.
+/// Limits this process to the resolver's files. It ends when the node closes its end of the socket,
+/// and ignores signals meant for the node, because the node restores the settings after such a
+/// signal.
 fn confine(places: &Places) -> io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     // SAFETY: takes numbers, and a string that ends with NUL and lives as long as the process.

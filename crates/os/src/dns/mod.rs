@@ -79,7 +79,7 @@ pub(crate) fn is_in_place(saved: &Saved, places: &Places) -> Result<bool, Error>
     }
 }
 
-/// Makes the settings, through the [`keeper`] where this process is not root any more.
+/// Installs the settings, through the [`keeper`] if this process is no longer root.
 pub(crate) fn install(
     device: &str,
     dns: &Dns,

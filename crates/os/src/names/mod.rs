@@ -30,7 +30,7 @@ use crate::{error::Error, random, socket::lead};
 
 /// Servers that are asked, all at once.
 pub const SERVERS_MAX: usize = 8;
-/// Where name servers are asked (RFC 1035 section 4.2).
+/// The port of name servers (RFC 1035 section 4.2).
 pub const PORT: u16 = 53;
 /// How long until a question is repeated: one may get lost.
 const REPEAT: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ pub fn resolve(
     resolve_for(Target { name, link: None }, servers, mark, time)
 }
 
-/// What is asked for, and by which link alone.
+/// The name to look up, and the only link to use for it.
 #[derive(Clone, Copy)]
 struct Target<'a> {
     name: &'a str,

@@ -1,10 +1,10 @@
-//! How IPv4 hosts are reached from a network that has IPv6 only: the prefixes of its NAT64
-//! (RFC 6052), and how a network is asked for them (RFC 7050).
+//! NAT64: how a network with IPv6 only reaches IPv4 hosts. Covers the network's prefixes (RFC 6052)
+//! and how to ask the network for them (RFC 7050).
 //!
-//! It decides what is a prefix and how it joins an address. It refuses to know which link a prefix
-//! belongs to, and whether a translator stands there: whoever answers at the address proves itself
-//! in the handshake, so a wrong prefix costs a datagram. Limit: router advertisements (RFC 8781)
-//! are not read.
+//! This module decides which prefixes are valid and how a prefix and an IPv4 address are combined.
+//! It does not know which link a prefix belongs to, or whether a translator exists there. The
+//! gateway proves itself in the handshake, so a wrong prefix costs only a datagram. Limit: router
+//! advertisements (RFC 8781) are not read.
 
 use std::{
     fmt,
@@ -15,18 +15,18 @@ use std::{
 use super::{Target, resolve_for};
 use crate::error::Error;
 
-/// Prefixes that are taken from one network's answer.
+/// Prefixes accepted from one network's answer.
 pub const PREFIXES_MAX: usize = 4;
-/// The name whose IPv6 addresses a network makes up, and the IPv4 addresses that it has (RFC 7050
-/// section 2.2).
+/// The name for which a network with NAT64 synthesises IPv6 addresses, and its real IPv4 addresses
+/// (RFC 7050 section 2.2).
 const NAME: &str = "ipv4only.arpa";
 const KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 /// The lengths that a prefix may have, in bits (RFC 6052 section 2.2), the usual one first.
 const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
-/// The octet that is zero in every such address: bits 64 to 71 (RFC 6052 section 2.2).
+/// The octet that must be zero in every such address: bits 64 to 71 (RFC 6052 section 2.2).
 const ZERO_OCTET: usize = 8;
 
-/// A prefix behind which a network translates to IPv4.
+/// A prefix whose addresses a network translates to IPv4.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Nat64Prefix {
     network: Ipv6Addr,
@@ -38,15 +38,15 @@ impl Nat64Prefix {
     pub const WELL_KNOWN: Self =
         Self { network: Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), bits: 96 };
 
-    /// The prefix of so many bits that `address` begins with; none if that can be nobody's.
+    /// The first `bits` bits of `address` as a prefix; `None` if no network can use it.
     fn of(address: Ipv6Addr, bits: u8) -> Option<Self> {
         let network = Ipv6Addr::from(address.to_bits() & mask(bits));
         let is_zero = network.octets()[ZERO_OCTET] == 0;
         (is_zero && may_translate(network)).then_some(Self { network, bits })
     }
 
-    /// The address by which `v4` is reached; none of an address that is not public, with the
-    /// well-known prefix (RFC 6052 section 3.1).
+    /// The IPv6 address through which `v4` is reached. `None` if `v4` is not public and the prefix
+    /// is the well-known one (RFC 6052 section 3.1).
     pub fn embed(&self, v4: Ipv4Addr) -> Option<Ipv6Addr> {
         let is_private = v4.is_private() || v4.is_loopback() || v4.is_link_local();
         if *self == Self::WELL_KNOWN && is_private {
@@ -55,7 +55,7 @@ impl Nat64Prefix {
         Some(self.join(v4))
     }
 
-    /// The IPv4 address that `v6` stands for, if it has this prefix.
+    /// The IPv4 address in `v6`, if it has this prefix.
     pub fn extract(&self, v6: Ipv6Addr) -> Option<Ipv4Addr> {
         let octets = v6.octets();
         let mut v4 = [0; 4];
@@ -63,7 +63,7 @@ impl Nat64Prefix {
             *octet = octets[place];
         }
         let v4 = Ipv4Addr::from(v4);
-        // Everything else is zero: what is not, is somebody's own address.
+        // All other bits must be zero, else this is an ordinary address of that network.
         (self.join(v4) == v6).then_some(v4)
     }
 
@@ -82,7 +82,7 @@ impl fmt::Display for Nat64Prefix {
     }
 }
 
-/// Where the octets of an IPv4 address stand behind a prefix of so many bits.
+/// The positions of the octets of an IPv4 address behind a prefix of this many bits.
 fn places(bits: u8) -> impl Iterator<Item = usize> {
     (usize::from(bits) / 8..16).filter(|&place| place != ZERO_OCTET).take(4)
 }
@@ -91,15 +91,15 @@ fn mask(bits: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0)
 }
 
-/// Whether packets to such a prefix go to a router at all: the allocated part of the Internet,
-/// unique local addresses, and what is set apart for translation (RFC 6052, RFC 8215). Never a
-/// group, this host, or this link.
+/// Whether packets to such a prefix reach a router at all. True for the allocated part of the
+/// Internet, unique local addresses, and ranges reserved for translation (RFC 6052, RFC 8215).
+/// False for multicast, this host and link-local addresses.
 fn may_translate(network: Ipv6Addr) -> bool {
     let [first, second, ..] = network.segments();
     first & 0xe000 == 0x2000 || first & 0xfe00 == 0xfc00 || (first, second) == (0x64, 0xff9b)
 }
 
-/// The prefixes that these addresses of the known name were made with.
+/// The prefixes from which the network made these addresses of the well-known name.
 fn prefixes(answers: &[IpAddr]) -> Vec<Nat64Prefix> {
     let mut found = Vec::new();
     for answer in answers {
@@ -114,8 +114,8 @@ fn prefixes(answers: &[IpAddr]) -> Vec<Nat64Prefix> {
     found
 }
 
-/// Asks the network behind the link called `link` for its prefixes, through its name servers;
-/// none if it has no NAT64 that it tells of. Blocks for `time` at most.
+/// Asks the network behind the link `link` for its prefixes, through its name servers. Returns none
+/// if the network announces no NAT64. Blocks for `time` at most.
 ///
 /// # Errors
 /// Those of [`super::resolve`].

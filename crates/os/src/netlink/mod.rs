@@ -60,13 +60,13 @@ impl Netlink {
         }
     }
 
-    /// Lets the kernel filter dumps by what their request names, where it can (Linux 4.20).
+    /// Lets the kernel filter dumps by the fields of the request, where it can (Linux 4.20).
     pub(crate) fn dump_strictly(&mut self) {
-        // An older kernel sends everything, which readers look through in any case.
+        // An older kernel sends everything; readers filter it themselves in any case.
         let _ = self.socket.set_netlink_get_strict_chk(true);
     }
 
-    /// The one entry that `message` names, as `read` understands it.
+    /// The single entry that `message` asks for, parsed by `read`.
     pub(crate) fn get<T>(
         &mut self,
         message: RouteNetlinkMessage,

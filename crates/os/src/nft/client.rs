@@ -1,17 +1,17 @@
 //! The rules of a client: the kill switch, and the guard of its tunnel.
 //!
-//! Both are made of the same exceptions ([`Opening`]). The kill switch lets through what they name
-//! and nothing else, in all directions. The guard refuses what the tunnel is for and they do not
-//! name, whichever link the kernel would send it by, and keeps the tunnel's own addresses to the
-//! tunnel. A packet must please both.
+//! Both use the same exceptions ([`Opening`]). The kill switch accepts only these exceptions, in
+//! all directions. The guard refuses packets to the tunnel's destinations on any other link,
+//! whichever link the kernel would choose, unless an exception names them. It also keeps the
+//! tunnel's own addresses unreachable from other links. A packet must pass both.
 //!
 //! ```text
-//! prerouting   mangle  what comes to the tunnel's address by another link is dropped
-//!                      connections that come in by another link get a mark, replies to them too
-//! output       mangle  this host's replies get it, and go where they came from
-//!              filter  what the tunnel is for is refused on other links
+//! prerouting   mangle  drops packets to the tunnel's address that arrive on another link
+//!                      marks connections that arrive on another link, and packets of these
+//! output       mangle  marks this host's replies on them, so that they leave on that link
+//!              filter  refuses packets to the tunnel's destinations on other links
 //! forward      filter  the same for containers
-//! postrouting  srcnat  containers get the tunnel's address
+//! postrouting  srcnat  gives containers the tunnel's address
 //! ```
 
 use std::collections::BTreeSet;
@@ -28,32 +28,32 @@ use crate::plan::{
     Opening,
 };
 
-/// Groups of a link (RFC 5771, RFC 2365, RFC 4291) and link-local addresses, which are open with
-/// the local network.
+/// Multicast groups of a link (RFC 5771, RFC 2365, RFC 4291) and link-local addresses. They are
+/// open if the local network is.
 const GROUPS: [&str; 6] =
     ["224.0.0.0/24", "239.0.0.0/8", "255.255.255.255/32", "fe80::/10", "ff02::/16", "ff05::/16"];
 
-/// Router solicitation, neighbour solicitation and advertisement, multicast listener reports:
-/// what a host must say to have IPv6 at all (RFC 4861, RFC 3810).
+/// Router solicitation, neighbour solicitation and advertisement, multicast listener reports: a
+/// host must send these for IPv6 to work at all (RFC 4861, RFC 3810).
 const NEIGHBOUR_OUT: [&str; 4] =
     ["nd-router-solicit", "nd-neighbor-solicit", "nd-neighbor-advert", "mld2-listener-report"];
-/// What it must hear.
+/// The messages that it must receive for that.
 const NEIGHBOUR_IN: [&str; 4] =
     ["nd-router-advert", "nd-neighbor-solicit", "nd-neighbor-advert", "mld-listener-query"];
-/// Plain DNS and DNS over TLS: kept from the LAN's resolvers even where the LAN is allowed.
+/// Plain DNS and DNS over TLS. They do not reach the LAN's resolvers even if the LAN is allowed.
 const DNS_PORTS: [u16; 2] = [53, 853];
 
-// Where chains stand at a hook among others (netfilter_ipv4.h).
+// Priorities of chains at a hook (netfilter_ipv4.h).
 const MANGLE: i32 = -150;
 const FILTER: i32 = 0;
 const SOURCE_NAT: i32 = 100;
 
-/// The chain that judges destinations, of this host's packets and of those that it passes on.
+/// The chain that checks destinations, for packets of this host and for forwarded packets.
 const DESTINATIONS: &str = "destinations";
 
 type Rule = Vec<Value>;
 
-/// Which way a packet goes.
+/// The direction of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     In,
@@ -61,18 +61,18 @@ enum Way {
 }
 
 impl Way {
-    /// What names the link.
+    /// The expression for the packet's link.
     fn link(self) -> Value {
         meta(if self == Self::In { "iifname" } else { "oifname" })
     }
 
-    /// What names the other end.
+    /// The field with the address of the other end.
     const fn remote(self) -> &'static str {
         if matches!(self, Self::In) { "saddr" } else { "daddr" }
     }
 }
 
-/// The kill switch: three chains that end in drop.
+/// The kill switch: three chains with the policy drop.
 pub(super) fn kill_switch(opening: &Opening) -> Vec<Value> {
     let mut table = Table::new("inet", KILL_SWITCH_TABLE);
     for hook in ["output", "input", "forward"] {
@@ -89,7 +89,7 @@ pub(super) fn kill_switch(opening: &Opening) -> Vec<Value> {
         table.rules("output", opening.lan.iter().map(|local| on_link(local, Way::Out)));
         table.rules("output", towards(Way::Out, &groups()));
     }
-    // A refusal is noticed at once, a drop after minutes.
+    // Programs notice a refusal at once, but a drop only after minutes.
     table.rules("output", [vec![refuse()]]);
     table.rules("input", input(opening));
     table.rules("forward", through(opening));
@@ -123,17 +123,17 @@ pub(super) fn guard(guard: &GuardRules) -> Vec<Value> {
     table.into_commands()
 }
 
-/// Removes the table of ARP.
+/// Removes the ARP table.
 pub(super) fn remove_arp() -> Vec<Value> {
     remove_of("arp", GUARD_TABLE)
 }
 
-/// What this host may say whatever else is refused.
+/// Packets that this host may always send.
 fn beside(opening: &Opening) -> Vec<Rule> {
     let mut rules = vec![
         vec![equals(Way::Out.link(), json!("lo")), accept()],
         vec![equals(Way::Out.link(), json!(opening.device)), accept()],
-        // The tunnel's own datagrams; answers to them are known by the connection's mark.
+        // The tunnel's own datagrams. The mark of the connection identifies the answers.
         vec![equals(meta("mark"), json!(MARK)), set(ct("mark"), MARK), accept()],
         udp(68, 67),
         udp(546, 547),
@@ -164,19 +164,19 @@ fn input(opening: &Opening) -> Vec<Rule> {
     rules
 }
 
-/// What is passed on into the tunnel, and out of it.
+/// Packets forwarded into the tunnel or out of it.
 fn through(opening: &Opening) -> Vec<Rule> {
     let device = json!(opening.device);
     [Way::In, Way::Out].map(|way| vec![equals(way.link(), device.clone()), accept()]).to_vec()
 }
 
-/// Containers and virtual machines of this host are on no wire.
+/// Packets to or from containers and virtual machines, which do not leave this host.
 fn inside(opening: &Opening, way: Way) -> Option<Rule> {
     let links = &opening.own_links;
     (!links.is_empty()).then(|| vec![equals(way.link(), json!({ "set": links })), accept()])
 }
 
-/// Does `verdict` to packets of the connections that are kept.
+/// Applies `verdict` to packets of the connections that stay outside the tunnel.
 fn kept(opening: &Opening, way: Way, verdict: Value) -> Vec<Rule> {
     let of_family = |v6: bool| {
         let connections = opening.kept.iter().filter(move |kept| kept.remote.is_ipv6() == v6);
@@ -201,15 +201,15 @@ fn kept(opening: &Opening, way: Way, verdict: Value) -> Vec<Rule> {
     [false, true].into_iter().filter_map(of_family).collect()
 }
 
-/// What comes from somewhere else to the tunnel's addresses: not even a refusal is sent, by which
-/// the address could be found out (CVE-2019-14899).
+/// Drops packets to the tunnel's addresses that arrive elsewhere. It sends no refusal, since that
+/// would reveal the address (CVE-2019-14899).
 fn to_own_addresses(guard: &GuardRules) -> Vec<Rule> {
     let foreign = from_other_links(&guard.opening, &[]);
     let to = |nets: Vec<IpNet>| vec![foreign.clone(), address("daddr", &nets), drop()];
     networks_by_family(&own_addresses(guard)).into_iter().map(to).collect()
 }
 
-/// The tunnel's addresses mean something in the tunnel alone.
+/// Refuses packets on other links that have a tunnel address as their source.
 fn from_own_addresses(guard: &GuardRules) -> Vec<Rule> {
     let from = |nets: Vec<IpNet>| vec![address("saddr", &nets), refuse()];
     networks_by_family(&own_addresses(guard)).into_iter().map(from).collect()
@@ -219,11 +219,11 @@ fn own_addresses(guard: &GuardRules) -> Vec<IpNet> {
     guard.addresses.iter().copied().map(IpNet::from).collect()
 }
 
-/// Packets that come by another link.
+/// Rules for packets that arrive on any link.
 fn arrivals(guard: &GuardRules) -> Vec<Rule> {
     let opening = &guard.opening;
     let kind = json!({ "fib": { "result": "type", "flags": ["daddr"] } });
-    // The tunnel's own datagrams may come to the same address, where a local network has it too.
+    // If a local network has the same address, the tunnel's own datagrams may be sent to it.
     let mut rules = vec![vec![equals(ct("mark"), json!(MARK)), accept()]];
     rules.extend(to_own_addresses(guard));
     rules.extend([
@@ -242,8 +242,8 @@ fn arrivals(guard: &GuardRules) -> Vec<Rule> {
     rules
 }
 
-/// The reverse path filter that the kernel would apply to these links: it cannot tell the tunnel's
-/// own datagrams, which come by any of them, from others.
+/// The kernel's strict reverse path check for these links, except for the tunnel's own datagrams.
+/// These arrive on any of the links, and the kernel cannot tell them from other packets.
 fn strict(guard: &GuardRules) -> Vec<Rule> {
     let gateways: Vec<IpNet> = guard.opening.gateways.iter().copied().map(IpNet::from).collect();
     let gateways: Vec<IpNet> = gateways.into_iter().filter(|net| net.addr().is_ipv4()).collect();
@@ -258,7 +258,8 @@ fn strict(guard: &GuardRules) -> Vec<Rule> {
     rules
 }
 
-/// This host's part of connections that came in by another link: another route is looked for.
+/// Marks this host's replies on connections that came in on another link, so that the kernel looks
+/// up their route again.
 fn replies(guard: &GuardRules) -> Vec<Rule> {
     let mut rules = vec![vec![
         equals(ct("direction"), json!("reply")),
@@ -270,8 +271,8 @@ fn replies(guard: &GuardRules) -> Vec<Rule> {
     rules
 }
 
-/// Judges a packet that leaves by another link, as routes do: by the longest prefix that its
-/// destination has. What is both open and kept in the tunnel is open.
+/// Checks a packet that leaves on another link by the longest prefix of its destination, as routes
+/// do. If a network is both an exception and a destination of the tunnel, the exception wins.
 fn destinations(guard: &GuardRules) -> Vec<Rule> {
     let opening = &guard.opening;
     let (mut open, mut lan) = (opening.destinations.clone(), &[][..]);
@@ -295,8 +296,8 @@ fn destinations(guard: &GuardRules) -> Vec<Rule> {
     rules
 }
 
-/// Containers and virtual machines use the tunnel under its address, the only one that the gateway
-/// knows.
+/// Gives packets of containers and virtual machines the tunnel's address, the only one that the
+/// gateway knows.
 fn translate(guard: &GuardRules) -> Vec<Rule> {
     let device = equals(Way::Out.link(), json!(guard.opening.device));
     let masquerade = json!({ "masquerade": null });
@@ -304,9 +305,8 @@ fn translate(guard: &GuardRules) -> Vec<Rule> {
     networks_by_family(&guard.translated).into_iter().map(from).collect()
 }
 
-/// A second table of the guard: other links neither ask nor answer for the tunnel's addresses.
-/// IPv6 does neither by itself
-/// (RFC 4861 section 7.2.3).
+/// The guard's ARP table: other links neither ask nor answer for the tunnel's addresses. IPv6 needs
+/// no such table (RFC 4861 section 7.2.3).
 pub(super) fn arp(guard: &GuardRules) -> Vec<Value> {
     let mut table = Table::new("arp", GUARD_TABLE);
     let own = guard
@@ -335,7 +335,7 @@ fn jump() -> Rule {
     vec![json!({ "jump": { "target": DESTINATIONS } })]
 }
 
-/// Matches what comes by another link than the loopback, the tunnel and `more`.
+/// Matches packets that did not arrive on the loopback, the tunnel or a link in `more`.
 fn from_other_links(opening: &Opening, more: &[String]) -> Value {
     let known = ["lo", &opening.device].into_iter().chain(more.iter().map(String::as_str));
     let known: Vec<&str> = known.collect();
@@ -346,7 +346,7 @@ fn groups() -> Vec<IpNet> {
     GROUPS.iter().filter_map(|net| net.parse().ok()).collect()
 }
 
-/// One rule per family that accepts what goes to, or comes from, the networks.
+/// One rule per family that accepts packets to (or from) the networks.
 fn towards(way: Way, networks: &[IpNet]) -> Vec<Rule> {
     networks_by_family(networks)
         .into_iter()
@@ -354,7 +354,7 @@ fn towards(way: Way, networks: &[IpNet]) -> Vec<Rule> {
         .collect()
 }
 
-/// Accepts what goes to, or comes from, a network by its own link.
+/// Accepts packets to (or from) a network on its own link.
 fn on_link(local: &LocalNetwork, way: Way) -> Rule {
     let net = address(way.remote(), &[local.net]);
     vec![equals(way.link(), json!(local.link)), net, accept()]

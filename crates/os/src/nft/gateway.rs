@@ -1,21 +1,22 @@
-//! The ruleset of a gateway: what passes between the tunnel and every other interface, and under
-//! whose address.
+//! The ruleset of a gateway. It decides which packets pass between the tunnel and other interfaces,
+//! and with which source address.
 //!
-//! Its chains, in the order in which a packet meets them:
-//! - `guard`, before connection tracking: only the tunnel speaks for inner addresses, and the
-//!   gateway's own ones answer there alone.
-//! - `forward`: nothing that belongs to no connection passes. Into the tunnel goes what belongs to
-//!   a connection that a client began, what is for a subnet behind a client, what the host itself
-//!   forwards to a client by its own DNAT rule, and what comes from another client.
-//! - `translate`, with NAT: what leaves the tunnel gets the gateway's address, and never a port on
-//!   which the gateway listens.
-//! - `untranslated`, with NAT and after it: what still has an inner address is dropped.
+//! Its chains, in the order in which a packet passes them:
+//! - `guard`, before connection tracking: only packets from the tunnel may have an inner source
+//!   address, and the gateway's own inner addresses answer only there.
+//! - `forward` drops packets that belong to no connection. Into the tunnel it admits four kinds of
+//!   packets: replies to connections of clients, packets to a subnet behind a client, packets that
+//!   the host's own DNAT rules forward to a client, and packets from other clients.
+//! - `translate`, with NAT: packets that leave the tunnel get the gateway's address, and never a
+//!   port on which the gateway listens.
+//! - `untranslated`, with NAT and after it: drops packets that still have an inner source address.
 //!
-//! A second table, of ARP, keeps other links from asking for inner addresses.
+//! A second table, for ARP, keeps other links from asking for inner addresses.
 //!
-//! It refuses to know clients and grants: the tunnel's own core judges what a client sends before
-//! the kernel sees it. Limits: other tables of the host may drop more, and may translate what this
-//! one has not; a kernel without ARP filtering answers ARP for the gateway's inner address.
+//! It does not know clients or grants: the core checks a client's packets before the kernel sees
+//! them. Limits: other tables of the host may drop more packets, and may translate packets that
+//! this table left alone. A kernel without ARP filtering answers ARP requests for the gateway's
+//! inner address.
 
 use std::ops::RangeInclusive;
 
@@ -27,24 +28,26 @@ use super::ruleset::{
 };
 use crate::plan::{GATEWAY_TABLE, Gate};
 
-/// Before connection tracking (-200) and everybody's filters.
+/// Before connection tracking (-200) and all filters.
 const GUARD: i32 = -300;
-/// Before the usual filters (0), which see only what may pass.
+/// Before the usual filters (0), which then see only accepted packets.
 const FORWARD: i32 = -10;
-/// Before other programs' source NAT (100): the first that translates a connection decides its
+/// Before other programs' source NAT (100): the first rule that translates a connection decides its
 /// port.
 const TRANSLATE: i32 = 90;
 /// After every source NAT.
 const UNTRANSLATED: i32 = 300;
-/// Conntrack zone of what comes from the tunnel. A connection that was tracked while the ruleset
-/// was missing is not in it, and is translated when the ruleset is back.
+/// Conntrack zone of packets from the tunnel. A connection that was tracked while the ruleset was
+/// missing is not in this zone, so it is translated when the ruleset returns.
 const ZONE: u32 = 0x726f;
-/// Hosts have their services on system ports (RFC 6335), which are never a translated source.
+/// The end of the system ports (RFC 6335), where hosts have services. They are never used as a
+/// translated source port.
 const SYSTEM_PORTS: u16 = 1_024;
-/// A source port is kept if at least so many ports around it are free for others to take instead.
+/// A connection keeps its source port if the range of free ports around it has at least this size,
+/// so that other connections find a port too.
 const RUN_MIN: usize = 1_024;
 
-/// The ruleset, in place of an earlier one.
+/// The commands that replace an earlier ruleset by this one.
 pub(super) fn gateway(gate: &Gate) -> Vec<Value> {
     let mut commands = replace(GATEWAY_TABLE);
     let mut base = |name, kind, hook, priority, rules: Vec<Vec<Value>>| {
@@ -60,7 +63,7 @@ pub(super) fn gateway(gate: &Gate) -> Vec<Value> {
     commands
 }
 
-/// What ARP may ask: the gateway's inner address is on no other link.
+/// The ARP table: no other link may ask for the gateway's inner addresses.
 pub(super) fn arp(gate: &Gate) -> Vec<Value> {
     let table = json!({ "family": "arp", "name": GATEWAY_TABLE });
     let own: Vec<IpNet> = gate.own.iter().copied().map(IpNet::from).collect();
@@ -84,7 +87,7 @@ pub(super) fn arp(gate: &Gate) -> Vec<Value> {
     commands
 }
 
-/// Removes the table of ARP, which need not be there.
+/// Removes the ARP table, which may be missing.
 pub(super) fn remove_arp() -> Vec<Value> {
     let table = json!({ "table": { "family": "arp", "name": GATEWAY_TABLE } });
     vec![json!({ "add": table }), json!({ "delete": table })]
@@ -108,7 +111,7 @@ fn guard(gate: &Gate) -> Vec<Vec<Value>> {
     }
     rules.push(vec![from_tunnel(), accept()]);
     rules.push(vec![equals(meta("iifname"), json!("lo")), accept()]);
-    // With NAT nobody outside has a use for an inner address.
+    // With NAT, hosts outside never need an inner address.
     let own = gate.own.iter().copied().map(IpNet::from).collect();
     let hidden = if gate.nat { gate.networks.clone() } else { own };
     for (field, networks) in [("daddr", hidden), ("saddr", sources)] {
@@ -124,7 +127,7 @@ fn forward(gate: &Gate) -> Vec<Vec<Value>> {
         |states: &[&str]| matches("in", json!({ "ct": { "key": "state" } }), json!(states));
     let mut rules = vec![
         vec![interface("!=", "iifname"), interface("!=", "oifname"), accept()],
-        // Untracked is what NAT passes over: IPv6 neighbour discovery and listener reports.
+        // NAT skips untracked packets: IPv6 neighbour discovery and listener reports.
         vec![states(&["invalid", "untracked"]), drop()],
         vec![interface("!=", "oifname"), accept()],
         vec![states(&["established", "related"]), accept()],
@@ -162,7 +165,7 @@ fn untranslated(gate: &Gate) -> Vec<Vec<Value>> {
     let mut rules = vec![leaves_elsewhere(gate)];
     let networks = networks_by_family(&gate.networks);
     rules.extend(networks.iter().map(|family| vec![address("==", "saddr", family), drop()]));
-    // A subnet behind a client may be contacted from outside, and replies as itself.
+    // A subnet behind a client may be contacted from outside and then replies with its own address.
     let begins = || equals(json!({ "ct": { "key": "direction" } }), json!("original"));
     let subnets = networks_by_family(&gate.subnets);
     let subnets =
@@ -177,7 +180,7 @@ fn leaves_elsewhere(gate: &Gate) -> Vec<Value> {
     vec![equals(meta("oifname"), inside), accept()]
 }
 
-/// The ports between those that are taken, the system's left out.
+/// The ranges of ports between the used ones, without the system ports.
 fn runs(taken: &[u16]) -> Vec<RangeInclusive<u16>> {
     let mut taken: Vec<u16> = taken.iter().copied().filter(|port| *port >= SYSTEM_PORTS).collect();
     taken.sort_unstable();
@@ -189,7 +192,7 @@ fn runs(taken: &[u16]) -> Vec<RangeInclusive<u16>> {
         }
         first = first.max(port.saturating_add(1));
     }
-    // Saturated where the last port is taken.
+    // This is saturated if the last port is used.
     if first != u16::MAX || runs.is_empty() {
         runs.push(first..=u16::MAX);
     }

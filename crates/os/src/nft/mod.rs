@@ -1,13 +1,14 @@
 //! Firewall tables, through the program `nft`: the ruleset of a gateway, the guard and the kill
 //! switch of a client.
 //!
-//! Each has a table of ours, the guard one more for ARP. It is replaced as a whole within one
-//! transaction, so there is no moment without it, and connection tracking is not touched: what is
-//! established stays so.
-//! Tables of others are never changed; a base chain elsewhere that drops still drops.
+//! Each has its own table, and the guard has a second one for ARP. A table is replaced as a whole
+//! in one transaction, so it is never missing. Connection tracking is not changed, so established
+//! connections stay established. Rove never changes tables of other programs; a base chain of
+//! theirs that drops packets still drops them.
 //!
-//! Only [`crate::plan`] uses it. Why a program and not netlink: nftables' wire format is the
-//! business of its library, and `nft` is on every host that filters packets at all.
+//! Only [`crate::plan`] uses this module. It runs the program and does not speak netlink because
+//! only nftables' own library defines the wire format, and every host that filters packets has
+//! `nft`.
 
 mod client;
 mod gateway;
@@ -35,7 +36,7 @@ const TIME_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(2);
 /// Bytes that are kept of what nft says; its errors repeat our whole ruleset.
 const SAID_MAX: u64 = 200;
-/// Bytes of a table's listing: one with as many networks as a plan may have stays below.
+/// Bytes of a table's listing. A table with as many networks as a plan may have stays below.
 const LISTING_MAX: u64 = 4 << 20;
 /// Where nft is, if not in PATH: a service's PATH often has no sbin.
 const PROGRAMS: [&str; 3] = ["nft", "/usr/sbin/nft", "/sbin/nft"];
@@ -44,8 +45,8 @@ const GATEWAY: &str = "the gateway's firewall";
 const KILL_SWITCH: &str = "the kill switch";
 pub(crate) const GUARD: &str = "the guard";
 
-/// Puts the ruleset of a gateway in place of an earlier one, also of one that an earlier version
-/// called otherwise.
+/// Installs the ruleset of a gateway in place of an earlier one, also if an earlier version gave it
+/// another name.
 pub(crate) fn install_gateway(gate: &Gate) -> Result<(), Error> {
     let mut commands = ruleset::remove(GATEWAY_TABLE_BEFORE);
     commands.extend(gateway::gateway(gate));
@@ -60,7 +61,8 @@ pub(crate) fn remove_gateway() -> Result<(), Error> {
     remove(GATEWAY, GATEWAY_TABLE)
 }
 
-/// A kernel may be without a filter for ARP: then it has no such table, and answers.
+/// Accepts that a kernel has no ARP filter: then there is no such table, and the kernel answers
+/// ARP.
 fn unless_unknown(result: Result<(), Error>) -> Result<(), Error> {
     match result {
         Err(Error::NftRefused { .. } | Error::NftMissing { .. }) => Ok(()),
@@ -78,7 +80,7 @@ pub(crate) fn remove_kill_switch() -> Result<(), Error> {
     remove(KILL_SWITCH, crate::plan::KILL_SWITCH_TABLE)
 }
 
-/// Puts the guard in place of an earlier one.
+/// Installs the guard in place of an earlier one.
 pub(crate) fn install_guard(guard: &GuardRules) -> Result<(), Error> {
     run(GUARD, client::guard(guard))?;
     unless_unknown(run(GUARD, client::arp(guard)))
@@ -90,7 +92,7 @@ pub(crate) fn remove_guard() -> Result<(), Error> {
     remove(GUARD, crate::plan::GUARD_TABLE)
 }
 
-/// Whether the program is there at all.
+/// Whether the program `nft` exists.
 pub(crate) fn is_available() -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let in_path = env::split_paths(&path).any(|dir| dir.join(PROGRAMS[0]).is_file());
@@ -106,15 +108,16 @@ fn remove(what: &'static str, table: &str) -> Result<(), Error> {
     }
 }
 
-/// What the kernel has of these tables of ours, by family and name, to be compared with what it
-/// had: without handles, which every transaction counts anew. `None` if the first is not there.
+/// The kernel's listing of these tables of Rove, by family and name, for comparison with an earlier
+/// listing. It leaves out handles, which change with every transaction. `None` if the first table
+/// is missing.
 pub(crate) fn listing(tables: &[(&'static str, &'static str)]) -> Result<Option<Value>, Error> {
     let listed = tables.iter().map(|&(family, table)| list(family, table));
     let listed = listed.collect::<Result<Vec<_>, _>>()?;
     Ok(listed.first().is_some_and(|first| !first.is_null()).then_some(Value::Array(listed)))
 }
 
-/// One table; null if it is not there.
+/// One table; null if it is missing.
 fn list(family: &str, table: &'static str) -> Result<Value, Error> {
     let output = nft(table, &["-j", "list", "table", family, table], String::new())?;
     if output.status.success() {
@@ -131,7 +134,7 @@ fn list(family: &str, table: &'static str) -> Result<Value, Error> {
     Err(Error::NftRefused { what: table, said: first_line(&said) })
 }
 
-/// All that nftables has in the present network namespace, of whomever.
+/// The whole nftables ruleset of this network namespace, of all programs.
 pub(crate) fn ruleset() -> Result<Value, Error> {
     let what = "the packet filters";
     let output = nft(what, &["-j", "list", "ruleset"], String::new())?;
@@ -165,7 +168,7 @@ fn run(what: &'static str, commands: Vec<Value>) -> Result<(), Error> {
     Err(Error::NftRefused { what, said: first_line(&said) })
 }
 
-/// Runs nft to its end, which is brought about if it does not come in time.
+/// Runs nft to its end, and kills it if it takes too long.
 fn nft(what: &'static str, arguments: &[&str], input: String) -> Result<Output, Error> {
     let mut child = start(what, arguments)?;
     let fed = feed(&mut child, input);
@@ -221,7 +224,7 @@ fn feed(child: &mut Child, text: String) -> thread::JoinHandle<()> {
     })
 }
 
-/// Reads to the end, and keeps the first `kept` bytes.
+/// Reads to the end of the stream and keeps the first `kept` bytes.
 fn drain(from: Option<impl Read + Send + 'static>, kept: u64) -> thread::JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut read = Vec::new();

@@ -1,9 +1,9 @@
-//! What rulesets are made of, in the JSON of libnftables-json(5).
+//! Building blocks of rulesets, in the JSON of libnftables-json(5).
 
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-/// Removes a table, which need not be there.
+/// Removes a table, which may be missing.
 pub(super) fn remove(table: &str) -> Vec<Value> {
     remove_of("inet", table)
 }
@@ -22,7 +22,7 @@ pub(super) fn replace(table: &str) -> Vec<Value> {
     commands
 }
 
-/// A table that takes the place of one of its name, rule by rule.
+/// A table that replaces one of the same name, built rule by rule.
 pub(super) struct Table {
     family: &'static str,
     name: &'static str,
@@ -50,7 +50,7 @@ impl Table {
         } } }));
     }
 
-    /// Adds a chain that others jump to.
+    /// Adds a chain that other chains jump to.
     pub(super) fn chain(&mut self, name: &str) {
         self.commands.push(json!({ "add": { "chain": {
             "family": self.family, "table": self.name, "name": name,
@@ -84,7 +84,7 @@ pub(super) fn networks_by_family(networks: &[IpNet]) -> Vec<Vec<IpNet>> {
 pub(super) fn address(field: &str, networks: &[IpNet]) -> Value {
     let v6 = networks.first().is_some_and(|net| net.addr().is_ipv6());
     if networks.iter().any(|net| net.prefix_len() == 0) {
-        // A set cannot have everything as a member.
+        // A set cannot contain the network of all addresses.
         return equals(meta("nfproto"), json!(if v6 { "ipv6" } else { "ipv4" }));
     }
     let prefix = |net: &IpNet| {

@@ -41,16 +41,18 @@ pub struct Applier {
     rebooted: bool,
     /// Why the name servers of the last plan are not set.
     dns_refused: Option<Error>,
-    /// Why the journal could not be read. What it may have named is swept with the next plan.
+    /// Why the journal could not be read. The next plan then sweeps everything that it may have
+    /// named.
     damaged: Option<String>,
     /// Why the last plan has no guard, if it should have one.
     unguarded: Option<Error>,
 }
 
 impl Applier {
-    /// Takes over what an earlier process left, according to its journal. Nothing is changed yet:
-    /// [`Applier::apply`] keeps what its plan wants, [`Applier::undo`] sweeps. Where the journal is
-    /// damaged, and a kill switch was wanted, it stands again with nothing let through.
+    /// Takes over the changes of an earlier process, according to its journal. Changes nothing yet:
+    /// [`Applier::apply`] keeps the changes that its plan wants, [`Applier::undo`] removes all. If
+    /// the journal is damaged and a kill switch was wanted, the kill switch is installed again
+    /// without exceptions.
     ///
     /// # Errors
     /// [`Error::Os`] when the journal may not be read.
@@ -66,7 +68,7 @@ impl Applier {
         Ok(Self { places, journal, entries, rebooted, dns_refused: None, unguarded: None, damaged })
     }
 
-    /// Why the journal of the last process could not be read, until a plan was applied or undone.
+    /// Why the journal of the last process could not be read, until a plan is applied or undone.
     pub fn damaged(&self) -> Option<&str> {
         self.damaged.as_deref()
     }
@@ -90,19 +92,19 @@ impl Applier {
         Tun::open(TunOptions { name, persistent, offload: true })
     }
 
-    /// Makes the host what `plan` says: first what is missing, then what is too much. A kill
-    /// switch that stands stays, also when the plan has none, and comes back after a boot.
+    /// Changes the host as `plan` says: first adds missing items, then removes surplus ones. An
+    /// installed kill switch stays, even if the plan has none, and returns after a boot.
     ///
-    /// Name servers that cannot be set are no error, as a tunnel without them is worth more than
-    /// none: [`Applier::dns_refused`] says why.
+    /// If name servers cannot be set, this is no error, because a tunnel without them is better
+    /// than none: [`Applier::dns_refused`] gives the reason.
     ///
-    /// Whether the tunnel's networks collide with local ones is a question for
-    /// [`Plan::check`], which a gateway asks before its first plan.
+    /// This does not check whether the tunnel's networks overlap local ones. A gateway calls
+    /// [`Plan::check`] for that before its first plan.
     ///
     /// # Errors
-    /// [`Error::BadPlan`] before anything is touched. Any other error leaves the host between two
-    /// plans: apply again, or [`Applier::undo`]. A first kill switch that was refused does not
-    /// stand then.
+    /// [`Error::BadPlan`] before anything is changed. After any other error the host is between two
+    /// plans: apply again, or call [`Applier::undo`]. A first kill switch that was refused is then
+    /// not installed.
     pub fn apply(&mut self, plan: &Plan) -> Result<(), Error> {
         plan.check(&[])?;
         self.unguarded = None;
@@ -132,7 +134,7 @@ impl Applier {
         }
         self.rebooted = false;
         self.remove_from(&mut netlink, keep)?;
-        // One that was refused is not there.
+        // A guard that was refused is not installed.
         self.entries.retain(|held| held.confirmed || !matches!(held.entry.item, Item::Guard(_)));
         for held in self.entries.iter_mut().filter(|held| held.confirmed) {
             if let Before::Dns(saved) = &mut held.entry.before {
@@ -142,7 +144,7 @@ impl Applier {
         self.store()
     }
 
-    /// Enters the items of a plan, and behind them what is to be taken back: how many stay.
+    /// Enters the items of a plan and, behind them, the items to remove. Returns how many stay.
     fn enter(&mut self, plan: &Plan) -> Result<usize, Error> {
         let wanted = self.wanted(plan)?;
         let mut next = Vec::with_capacity(wanted.len());
@@ -173,8 +175,8 @@ impl Applier {
         Ok(keep)
     }
 
-    /// An item could not be put in place: a tunnel without name servers or guard is worth more than
-    /// none, any other is an error.
+    /// Handles an item that could not be installed. A tunnel without name servers or guard is
+    /// better than none; any other failure is an error.
     fn do_without(&mut self, at: usize, error: Error, stood: bool) -> Result<(), Error> {
         let item = &self.entries[at].entry.item;
         if matches!(item, Item::Dns { .. }) {
@@ -206,8 +208,8 @@ impl Applier {
         plan.kill_switch.is_none() && self.entries[at].is_kill_switch() && !self.rebooted
     }
 
-    /// What of the plan is not as it was put in place, and what stands in the way, as it is now.
-    /// Nothing is changed.
+    /// Compares the host with the plan now: items that differ, and obstacles by other programs.
+    /// Changes nothing.
     ///
     /// # Errors
     /// [`Error::Os`], or nft's errors, where the host cannot be looked at.
@@ -224,8 +226,8 @@ impl Applier {
         Ok(found)
     }
 
-    /// What other programs have set up that keeps the plan from working: routing that leads past
-    /// the tunnel, and where this host forwards, packet filters that drop what it should pass on.
+    /// Configuration of other programs that keeps the plan from working: routing that bypasses the
+    /// tunnel and, if this host forwards, packet filters that drop forwarded packets.
     ///
     /// # Errors
     /// [`Error::Os`], or nft's errors, where the host cannot be looked at.
@@ -234,12 +236,14 @@ impl Applier {
         obstacle::of(&items)
     }
 
-    /// Puts back what somebody else took away or changed, of everything that the last plan set up:
-    /// in resolv.conf, what was written there since is the new original. Says what it found, and
-    /// goes on after a failure. What is taken away again and again is put back ever more seldom.
+    /// Restores every item of the last plan that somebody else removed or changed. If another
+    /// program wrote resolv.conf, its text becomes the new original. Reports the differences, and
+    /// continues after a failure. An item that is removed again and again is restored less and less
+    /// often.
     ///
-    /// A missing interface is only told: who holds it opens it anew with [`Applier::open_device`],
-    /// says so with [`Applier::device_is_new`], and calls this again.
+    /// A missing interface is only reported. The owner opens it again with
+    /// [`Applier::open_device`], reports that with [`Applier::device_is_new`], and calls this
+    /// again.
     ///
     /// # Errors
     /// [`Error::Os`], or nft's errors, where the host cannot be looked at.
@@ -275,7 +279,7 @@ impl Applier {
         Ok(found)
     }
 
-    /// Whether these are name servers that could not be set so far.
+    /// Whether this item is name servers that could not be set so far.
     fn dns_waits(&self, at: usize) -> bool {
         matches!(self.entries[at].entry.item, Item::Dns { .. }) && self.dns_refused.is_some()
     }
@@ -298,7 +302,7 @@ impl Applier {
         put.map_or_else(|error| Outcome::Failed(error.to_string()), |()| Outcome::PutBack)
     }
 
-    /// What stands in the resolver's file now is the new original.
+    /// Saves the present text of the resolver's file as the new original.
     fn save_dns(&mut self, at: usize) -> Result<(), Error> {
         let entry = &self.entries[at].entry;
         if let (Item::Dns { dns, .. }, Before::Dns(saved)) = (&entry.item, &entry.before) {
@@ -309,7 +313,7 @@ impl Applier {
         Ok(())
     }
 
-    /// How an item stands now.
+    /// Whether an item is in place now.
     fn standing(&mut self, at: usize, present: &Present) -> Result<Standing, Error> {
         let places = &self.places;
         let held = &mut self.entries[at];
@@ -347,7 +351,8 @@ impl Applier {
         })
     }
 
-    /// The interface was deleted by somebody, and opened anew: what was set up on it is gone.
+    /// Notes that the interface was deleted and opened again, so everything configured on it is
+    /// gone.
     pub fn device_is_new(&mut self, device: &str) {
         for held in &mut self.entries {
             if let Item::Dns { device: own, .. } = &held.entry.item
@@ -373,7 +378,7 @@ impl Applier {
         swept.and(removed)
     }
 
-    /// What a journal that cannot be read may have named.
+    /// Removes everything that an unreadable journal may have named.
     fn sweep_if_damaged(&mut self, netlink: &mut Netlink) -> Result<(), Error> {
         if self.damaged.is_some() {
             sweep::routing(netlink)?;
@@ -382,24 +387,24 @@ impl Applier {
         Ok(())
     }
 
-    /// Takes the kill switch away, if one stands: by the name of its table, whatever the journal
-    /// says.
+    /// Removes the kill switch if there is one, by the name of its table and regardless of the
+    /// journal.
     ///
     /// # Errors
-    /// [`Error::NftMissing`], [`Error::NftRefused`], [`Error::NftSilent`] or [`Error::Os`]; then
-    /// it still stands.
+    /// [`Error::NftMissing`], [`Error::NftRefused`], [`Error::NftSilent`] or [`Error::Os`]; then it
+    /// is still in place.
     pub fn remove_kill_switch(&mut self) -> Result<(), Error> {
         let stood = self.kill_switch_stands();
         match nft::remove_kill_switch() {
-            // Its rules went with the last life of the machine.
+            // The reboot removed its rules.
             Err(Error::NftMissing { .. }) if self.rebooted => {}
-            // Nobody wanted one: where nft does not work there is none.
+            // No kill switch was wanted, and without a working nft there is none.
             Err(Error::NftMissing { .. } | Error::NftRefused { .. }) if !stood => {}
             result => result?,
         }
         let has_guard = |held: &Held| matches!(held.entry.item, Item::Guard(_));
         if !self.entries.iter().any(has_guard) {
-            // One that no journal knows of; where nft does not work there is none.
+            // The guard may be unknown to the journal. Without a working nft there is none.
             let _ = nft::remove_guard();
         }
         self.entries.retain(|held| !held.is_kill_switch());
@@ -426,7 +431,7 @@ impl Applier {
         Ok(stands)
     }
 
-    /// Whether the kernel has a kill switch or a guard of Rove's, whatever the journal says.
+    /// Whether the kernel has a kill switch or a guard of Rove, regardless of the journal.
     ///
     /// # Errors
     /// [`Error::NftRefused`], [`Error::NftSilent`] or [`Error::Os`].
@@ -448,7 +453,7 @@ impl Applier {
         self.entries.iter().any(Held::is_kill_switch)
     }
 
-    /// Why the plan that was applied last has no guard though it should have one.
+    /// Why the last applied plan has no guard, if it should have one.
     pub fn unguarded(&self) -> Option<&Error> {
         self.unguarded.as_ref()
     }
@@ -584,7 +589,7 @@ impl Applier {
     }
 }
 
-/// Whether redirects may have been taken until this entry was in place.
+/// Whether the kernel may have accepted ICMP redirects until this entry was in place.
 fn entry_took_redirects(entry: &Entry) -> bool {
     match &entry.before {
         Before::Sysctl(before) => redirects::were_taken(&entry.item, before),

@@ -1,6 +1,7 @@
-//! How each change of a plan is made and taken back.
+//! How each change of a plan is made and undone.
 //!
-//! One arm for each kind of item and no decision: what is to be changed when is the applier's.
+//! One match arm for each kind of item, and no decisions: [`super::Applier`] decides which change
+//! is made when.
 
 use super::{
     Places,
@@ -22,7 +23,7 @@ pub(super) fn install(netlink: &mut Netlink, entry: &Entry, places: &Places) -> 
         Item::MptcpLimit(which, limit) => {
             with_subflows(|manager| manager.set_limit(*which, *limit))
         }
-        // A link that has gone since comes with the next plan, or not at all.
+        // If the link is gone, the next plan adds the subflow when the link returns.
         Item::Subflow(endpoint) => match routing::index_of(&endpoint.link) {
             Ok(index) => with_subflows(|manager| manager.add(endpoint, index)),
             Err(Error::NoInterface { .. }) => Ok(()),
@@ -37,7 +38,7 @@ pub(super) fn install(netlink: &mut Netlink, entry: &Entry, places: &Places) -> 
     }
 }
 
-/// What is asked of MPTCP's path manager; `None` where the kernel has none.
+/// Runs a request to MPTCP's path manager; `None` if the kernel has none.
 pub(super) fn with_manager<T>(
     ask: impl FnOnce(&mut PathManager) -> Result<T, Error>,
 ) -> Result<Option<T>, Error> {
@@ -48,16 +49,16 @@ fn with_subflows(ask: impl FnOnce(&mut PathManager) -> Result<(), Error>) -> Res
     with_manager(ask).map(|_| ())
 }
 
-/// Takes it back: nothing that somebody else has changed since.
+/// Undoes the change, but no value that somebody else changed since.
 pub(super) fn remove(netlink: &mut Netlink, entry: &Entry, places: &Places) -> Result<(), Error> {
     match (&entry.item, &entry.before) {
         (Item::KillSwitch(_), _) => nft::remove_kill_switch(),
         (Item::Guard(_), _) => nft::remove_guard(),
         (Item::Device { name, persistent: true, .. }, _) => routing::remove_device(netlink, name),
-        // It goes with the process that holds it.
+        // The interface disappears with the process that holds it.
         (Item::Device { .. }, _) => Ok(()),
         (Item::Sysctl { key, value }, Before::Sysctl(before)) => {
-            // Restored only where nobody else has set it since.
+            // Restored only if nobody else has set it since.
             match sysctl::read(key) {
                 Ok(now) if now == *value => sysctl::write(key, before),
                 Ok(_) | Err(_) => Ok(()),
@@ -66,7 +67,7 @@ pub(super) fn remove(netlink: &mut Netlink, entry: &Entry, places: &Places) -> R
         (Item::Address { device, net }, _) => routing::remove_address(netlink, device, *net),
         (Item::Route { net, target }, _) => routing::remove_route(netlink, *net, target),
         (Item::Subflow(endpoint), _) => with_subflows(|manager| manager.remove(endpoint.address)),
-        // Restored only where nobody else has set it since.
+        // Restored only if nobody else has set it since.
         (Item::MptcpLimit(which, limit), Before::Limit(before)) => with_subflows(|manager| {
             let is_ours = manager.limit(*which)? == *limit;
             if is_ours { manager.set_limit(*which, *before) } else { Ok(()) }

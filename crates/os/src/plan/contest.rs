@@ -1,30 +1,30 @@
-//! How often something may be put back that somebody else keeps taking away.
+//! How often Rove restores an item that another program keeps removing.
 //!
-//! Two programs that undo each other's work burn a processor and help nobody. The first few times
-//! are free, since a restart of a network manager takes several things away one after the other;
-//! then each wait is twice the one before. A time of peace forgets all.
+//! Two programs that undo each other's work waste the processor and help nobody. The first few
+//! repairs happen at once, because a restarting network manager removes several items one after the
+//! other. After that, each wait is twice the one before. A quiet period resets the count.
 
 use std::time::{Duration, Instant};
 
-/// Times that are free.
+/// Repairs without a wait.
 const FREE: u32 = 8;
-/// The first wait after them, and the longest. The longest is what a person waits who has stopped
-/// the other program.
+/// The first wait after them, and the longest. After a person has stopped the other program, the
+/// repair takes up to the longest wait.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// Without a loss for so long, the contest is over.
+/// If nothing is lost for this time, the count starts again.
 const PEACE: Duration = Duration::from_secs(300);
 
-/// One thing's contest.
+/// The count of one item.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contest {
-    /// How often it was put back since peace.
+    /// Repairs since the last quiet period.
     times: u32,
     last: Option<Instant>,
 }
 
 impl Contest {
-    /// It is missing: when it may be put back, which is now or later.
+    /// The item is missing. Returns when it may be restored: `now` or later.
     pub(super) fn may_act(&mut self, now: Instant) -> Instant {
         let Some(last) = self.last else { return now };
         if now.saturating_duration_since(last) >= PEACE {
@@ -36,7 +36,7 @@ impl Contest {
         now.max(last + wait)
     }
 
-    /// It was put back.
+    /// The item was restored.
     pub(super) fn acted(&mut self, now: Instant) {
         self.times = self.times.saturating_add(1);
         self.last = Some(now);

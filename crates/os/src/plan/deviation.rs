@@ -1,4 +1,4 @@
-//! What of a plan is not as it was put in place: for status, log and whoever decides what to do.
+//! Differences between a plan and the host, for status, the log, and the code that acts on them.
 
 use std::{fmt, time::Instant};
 
@@ -7,17 +7,17 @@ use super::{item::Item, present::Standing};
 /// One difference between a plan and the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Deviation {
-    /// Which part of the plan.
+    /// The part of the plan.
     pub part: Part,
-    /// The thing itself, as people know it: `the route to 0.0.0.0/0 in table 29295`.
+    /// The item as people know it: `the route to 0.0.0.0/0 in table 29295`.
     pub what: String,
     /// Missing or changed.
     pub standing: Standing,
-    /// What was done about it.
+    /// The action taken.
     pub outcome: Outcome,
 }
 
-/// The parts of a plan, those first whose loss is worst.
+/// The parts of a plan. The worst losses come first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Part {
     /// The tunnel's interface.
@@ -36,16 +36,16 @@ pub enum Part {
     Subflow,
 }
 
-/// What was done about a deviation.
+/// The action taken on a deviation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// Nothing: it was only looked at, or waits for its interface.
+    /// None: the item was only examined, or waits for its interface.
     Found,
-    /// It is in place again.
+    /// The item was restored.
     PutBack,
-    /// Somebody keeps taking it away: it is put back then.
+    /// Another program keeps removing the item. It is restored at this time.
     Waits(Instant),
-    /// It could not be put back: why.
+    /// The item could not be restored, for this reason.
     Failed(String),
 }
 

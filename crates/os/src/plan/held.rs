@@ -1,18 +1,18 @@
-//! One change of a plan that may be in place, with what this process knows of it.
+//! One change of a plan that may be in place, and the state that this process keeps of it.
 
 use serde_json::Value;
 
 use super::{contest::Contest, item::Item, journal::Entry};
 
-/// An entry of the journal, and what this process knows about it.
+/// An entry of the journal, and this process's knowledge of it.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) entry: Entry,
-    /// This process put it in place; what an earlier one left may be half there.
+    /// This process made the change. A change by an earlier process may be incomplete.
     pub(super) confirmed: bool,
-    /// The nftables table that it is, as the kernel listed it first.
+    /// The listing of its nftables table, taken right after it was written.
     pub(super) listing: Option<Value>,
-    /// The interface that it belongs to was made anew.
+    /// Its interface was created again.
     pub(super) is_stale: bool,
     pub(super) contest: Contest,
 }

@@ -22,7 +22,7 @@ use crate::mptcp::{ENDPOINTS_MAX, Endpoint, Limit};
 pub(crate) enum Item {
     /// The kill switch's nftables table.
     KillSwitch(Opening),
-    /// The nftables ruleset of a gateway. The journals of earlier versions call it NAT.
+    /// The nftables ruleset of a gateway. Journals of earlier versions call it NAT.
     #[serde(alias = "nat")]
     Gateway(Gate),
     /// The guard's nftables tables.
@@ -71,10 +71,10 @@ pub(crate) enum Target {
     Throw,
     /// Nowhere, with an answer that says so.
     Unreachable,
-    /// A link of this host, to the hosts on it.
+    /// A link of this host, for destinations on that link.
     Link(String),
-    /// The same as [`Target::Unreachable`], behind the route into the tunnel: it stays when the
-    /// device goes.
+    /// The same as [`Target::Unreachable`], with a higher metric than the route into the tunnel. It
+    /// stays when the device disappears.
     Barrier,
 }
 
@@ -82,23 +82,23 @@ pub(crate) enum Target {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RuleKind {
-    /// Answer connections that came in by another link there, by the main table.
+    /// Send replies to connections that came in on another link through the main table.
     #[serde(alias = "lan")]
     Inbound,
     /// Send what has no mark to our table.
     Tunnel,
 }
 
-/// What the kill switch and the guard let through beside the tunnel.
+/// The exceptions of the kill switch and the guard.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Opening {
     pub(crate) device: String,
-    /// Datagrams of these come in unasked.
+    /// Gateway addresses, whose datagrams may arrive unsolicited.
     pub(crate) gateways: Vec<IpAddr>,
-    /// What is excluded from the tunnel.
+    /// Destinations that are excluded from the tunnel.
     pub(crate) destinations: Vec<IpNet>,
-    /// Groups and link-local addresses of links, too.
+    /// Also allow the multicast groups and link-local addresses of links.
     pub(crate) allow_lan: bool,
     /// The local networks, with `allow_lan`.
     #[serde(default)]
@@ -106,37 +106,37 @@ pub(crate) struct Opening {
     /// Links to containers and virtual machines of this host.
     #[serde(default)]
     pub(crate) own_links: Vec<String>,
-    /// Connections that stay beside the tunnel.
+    /// Connections that stay outside the tunnel.
     #[serde(default)]
     pub(crate) kept: Vec<Connection>,
 }
 
-/// What the guard keeps in the tunnel.
+/// The destinations and addresses that the guard keeps in the tunnel.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Guard {
     pub(crate) opening: Opening,
-    /// Destinations that are reached through the tunnel or not at all.
+    /// Destinations that are reachable only through the tunnel.
     pub(crate) routes: Vec<IpNet>,
     /// The tunnel's own addresses.
     pub(crate) addresses: Vec<IpAddr>,
-    /// Those that another link has, too.
+    /// Those of them that another link has too.
     pub(crate) shared_addresses: Vec<IpAddr>,
     /// Networks of containers and virtual machines, which use the tunnel under its own address.
     pub(crate) translated: Vec<IpNet>,
-    /// Links whose strict reverse path filter the guard takes over.
+    /// Links on which the guard replaces the kernel's strict reverse path filter.
     pub(crate) strict_links: Vec<String>,
 }
 
 impl Opening {
-    /// What a kill switch lets through of which nothing is known any more: the usual interface, and
-    /// what a host must say to have a network.
+    /// The exceptions of a kill switch whose settings are lost: the usual interface, and the
+    /// messages that a host must send to have a network.
     pub(crate) fn closed() -> Self {
         Self { device: "rove0".to_owned(), ..Self::default() }
     }
 }
 
-/// What a gateway lets pass, and under which address.
+/// The packets that a gateway forwards, and their translation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Gate {
@@ -159,7 +159,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// What may come from the tunnel.
+    /// The source addresses that packets from the tunnel may have.
     pub(crate) fn sources(&self) -> Vec<IpNet> {
         self.networks.iter().chain(&self.subnets).copied().collect()
     }
@@ -187,7 +187,7 @@ impl Item {
 }
 
 impl Item {
-    /// The interface that the kernel keeps it at, and with which it goes.
+    /// The interface that this item belongs to. The kernel removes both together.
     pub(crate) fn device(&self) -> Option<&str> {
         match self {
             Self::Device { name, .. } => Some(name),
@@ -207,8 +207,8 @@ impl Item {
         }
     }
 
-    /// The nftables tables that it is, by family and name. Only the first has to be there: a kernel
-    /// may be without a family.
+    /// The nftables tables of this item, by family and name. Only the first must exist: a kernel
+    /// may lack a family.
     pub(crate) fn filter_tables(&self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::KillSwitch(_) => &[("inet", KILL_SWITCH_TABLE)],
@@ -242,7 +242,7 @@ impl Item {
     }
 }
 
-/// As people know it.
+/// The name that people know.
 impl fmt::Display for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -367,7 +367,7 @@ fn push_routes(plan: &Plan, around: &Surroundings, items: &mut Vec<Item>) {
         items.push(Item::Rule { v6, kind: RuleKind::Tunnel });
         let target =
             if has_v6(v6) { Target::Device(plan.device.clone()) } else { Target::Unreachable };
-        // What is both route and excluded is excluded.
+        // If a network is both a route and excluded, it is excluded.
         let inside = routes.iter().filter(|net| !exclude.contains(net));
         items.extend(inside.clone().map(|&net| Item::Route { net, target: target.clone() }));
         items.extend(exclude.iter().map(|&net| Item::Route { net, target: Target::Throw }));
@@ -389,9 +389,9 @@ fn push_routes(plan: &Plan, around: &Surroundings, items: &mut Vec<Item>) {
     }
 }
 
-/// The address without its network where the plan itself routes that. The kernel adds a route to
-/// the network of each address to the main table: where a local network overlaps it, marked packets
-/// to that network's router or name server would loop into the tunnel.
+/// The address without its network, if the plan routes that network itself. For each address with a
+/// network, the kernel adds a route to the main table. If a local network overlapped it, marked
+/// packets to that network's router or name server would loop into the tunnel.
 fn alone_if_routed(net: IpNet, plan: &Plan) -> IpNet {
     let has = |nets: &[IpNet]| nets.iter().any(|other| other.trunc() == net.trunc());
     let is_routed = has(&plan.routes) && !has(&plan.exclude);

@@ -1,12 +1,13 @@
-//! What was changed, on disk, so that a process that died can be cleaned up after.
+//! A record of all changes on disk, so that the next process can clean up after one that died.
 //!
-//! An entry is written before its change is made and removed after it was taken back: what is in
-//! the journal may be in place, what is not in it is not. The file is replaced as a whole and
-//! reaches the disk before the write returns.
+//! An entry is written before its change is made, and removed after the change is undone. So a
+//! change in the journal may be in place, and a change outside the journal is not. The file is
+//! replaced as a whole and is on the disk before the write returns.
 //!
-//! Disks and people damage files. The version before the last is kept beside, and stands in for one
-//! that cannot be read. A marker of its own says that a kill switch is wanted: it holds nothing
-//! that could be damaged, so a machine whose journal is lost boots closed and not open.
+//! Disks and people damage files. The previous version is kept beside the journal, and is used if
+//! the journal cannot be read. A separate marker file records that a kill switch is wanted. The
+//! marker has no contents that could be damaged, so a machine that lost its journal boots closed,
+//! not open.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -64,9 +65,10 @@ pub(crate) struct Left {
     pub(crate) entries: Vec<Entry>,
     /// The entries were made in an earlier life of the machine.
     pub(crate) rebooted: bool,
-    /// Why the journal could not be read: the entries are those of the version before, or none.
+    /// Why the journal could not be read. The entries are then those of the previous version, or
+    /// none.
     pub(crate) damaged: Option<String>,
-    /// A kill switch is wanted, whatever the entries say.
+    /// A kill switch is wanted, regardless of the entries.
     pub(crate) wants_kill_switch: bool,
 }
 
@@ -92,7 +94,8 @@ impl Journal {
             Read::Damaged(why) => (self.read(FILE_BEFORE)?.contents(), Some(why)),
         };
         let Some(contents) = contents else {
-            // In which life of the machine nobody knows, so nothing is taken for standing.
+            // It is unknown whether the machine rebooted since, so no change is assumed to be in
+            // place.
             let rebooted = damaged.is_some() || wants_kill_switch;
             return Ok(Left { entries: Vec::new(), rebooted, damaged, wants_kill_switch });
         };
@@ -150,7 +153,7 @@ impl Journal {
         let new = self.dir.join(FILE_NEW);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
-        // Root writes it where the node's user could have put a link.
+        // Root writes this file, and the node's user could have put a link in its place.
         let mut file = options.custom_flags(libc::O_NOFOLLOW).open(&new)?;
         file.write_all(&text)?;
         file.sync_all()?;
@@ -163,7 +166,7 @@ impl Journal {
     }
 }
 
-/// What a file of the journal is.
+/// The result of reading one file of the journal.
 enum Read {
     Missing,
     Damaged(String),
@@ -179,8 +182,8 @@ impl Read {
     }
 }
 
-/// The contents of a file. What is wrong with one is told by its place: the bytes there may be
-/// anything, and are for no terminal.
+/// The contents of a file. An error gives only the position, because a damaged file may contain
+/// bytes that a terminal must not get.
 fn parse(text: &[u8]) -> Result<Contents, String> {
     let contents: Contents = serde_json::from_slice(text)
         .map_err(|error| format!("line {}, column {}", error.line(), error.column()))?;

@@ -1,23 +1,24 @@
-//! What the host shall look like for a tunnel, as a value.
+//! The network configuration that a tunnel needs on this host, as a value.
 //!
-//! A [`Plan`] says everything that Rove changes about a host: addresses, routes, forwarding, the
-//! firewall of a gateway, kill switch and DNS. The [`Applier`] makes it so, by the difference to
-//! what it did before, and takes it back. Nothing else in Rove touches these.
+//! A [`Plan`] contains everything that Rove changes on a host: addresses, routes, forwarding, the
+//! firewall of a gateway, kill switch and DNS. The [`Applier`] applies the difference to the
+//! previous plan, and undoes a plan. No other code in Rove changes these.
 //!
-//! How traffic enters the tunnel, in the manner of wg-quick(8): the tunnel's routes lie in a
-//! table of their own ([`TABLE`]), which every packet without our mark is sent to before the main
-//! table; the datagrams of the tunnel itself carry the mark ([`MARK`]) and pass by. So a route to
-//! the gateway needs no exception that a roaming client would have to move, and undoing is
-//! emptying one table. What stays beside the tunnel is in that table as well: networks of this
-//! host's containers, and with `allow_lan` the private networks of its links. No other route of the
-//! main table counts, whoever put it there.
+//! Traffic enters the tunnel as with wg-quick(8). The tunnel's routes are in a separate table
+//! ([`TABLE`]). A policy rule sends every packet without Rove's mark to this table before the main
+//! table. The tunnel's own datagrams carry the mark ([`MARK`]) and skip it. So a roaming client
+//! needs no route to the gateway that it would have to move, and undoing a plan only empties one
+//! table. Traffic outside the tunnel has its routes in that table too: networks of this host's
+//! containers and, with `allow_lan`, the private networks of its links. Other routes of the main
+//! table do not count.
 //!
-//! A client's plan has a [`Guard`]: a packet filter that refuses the tunnel's destinations on other
-//! links, whatever becomes of the routes, and an unreachable route behind each into the device.
+//! A client's plan has a [`Guard`]. This packet filter refuses packets to the tunnel's destinations
+//! on other links, even if routes are changed. Behind each route into the device there is also an
+//! unreachable route.
 //!
-//! It refuses to know gateways, peers and leases. Limits: one tunnel per host can carry marked
-//! traffic, as mark and table are fixed; on a host whose IPv6 is turned off, that half of a plan
-//! is left out, as nothing can leak there.
+//! This module does not know gateways, peers or leases. Limits: mark and table are fixed, so only
+//! one tunnel per host can carry marked traffic. If the host's IPv6 is off, the IPv6 half of a plan
+//! is left out, because no IPv6 traffic can leak.
 
 mod applier;
 mod change;
@@ -58,7 +59,8 @@ use crate::{error::Error, links::Link, mptcp};
 pub const MARK: u32 = 0x726f;
 /// Routing table with the tunnel's routes.
 pub const TABLE: u32 = 0x726f;
-/// Mark of answers to connections that came in by another link, and of connections that are kept.
+/// Mark of replies to connections that came in on another link, and of connections that stay
+/// outside the tunnel.
 pub const MARK_INBOUND: u32 = 0x7270;
 /// Priority of the rule that sends packets with [`MARK_INBOUND`] to the main table.
 pub const RULE_PRIORITY_INBOUND: u32 = 5_190;
@@ -68,7 +70,7 @@ pub const RULE_PRIORITY_TUNNEL: u32 = 5_191;
 pub const ROUTE_PROTOCOL: u8 = b'R';
 /// nftables table (families inet and arp) with the ruleset of a gateway.
 pub const GATEWAY_TABLE: &str = "rove_gateway";
-/// What earlier versions called it.
+/// The name of that table in earlier versions.
 pub(crate) const GATEWAY_TABLE_BEFORE: &str = "rove_nat";
 /// How the names of Rove's nftables tables begin.
 pub const FILTER_TABLE_PREFIX: &str = "rove_";
@@ -94,8 +96,8 @@ pub struct Plan {
     pub persistent: bool,
     /// Bytes of the largest packet into the tunnel.
     pub mtu: u32,
-    /// Addresses of the TUN. Their networks lead into the tunnel, by a route of the kernel's own in
-    /// the main table unless `routes` has one.
+    /// Addresses of the TUN. The kernel adds a route to the network of each to the main table,
+    /// unless `routes` contains that network.
     pub addresses: Vec<IpNet>,
     /// Addresses that other links have besides their own, by the links' names. A link must be there
     /// while the plan is applied.
@@ -105,18 +107,19 @@ pub struct Plan {
     pub routes: Vec<IpNet>,
     /// Destinations that do not, though a route says so.
     pub exclude: Vec<IpNet>,
-    /// The private networks of this host's links stay reachable beside the tunnel, as far as no
-    /// route but one to everywhere covers them.
+    /// The private networks of this host's links stay reachable outside the tunnel, except where a
+    /// route other than a default route covers them.
     pub allow_lan: bool,
     /// Pass packets on between interfaces, in the families of `addresses`.
     pub forward: bool,
-    /// The firewall of a gateway: `addresses` are its own in the networks of its clients, and
-    /// `routes` the subnets behind them.
+    /// The firewall of a gateway. `addresses` are the gateway's own in its clients' networks, and
+    /// `routes` are the subnets behind clients.
     pub firewall: Option<Firewall>,
     /// From where MPTCP connections have subflows beside their first. They are those of every such
     /// connection of this host, as the kernel knows no others.
     pub subflows: Vec<mptcp::Endpoint>,
-    /// Keep in the tunnel what `routes` lead there, and its addresses out of reach of other links.
+    /// Keep packets to `routes` in the tunnel, and the tunnel's addresses unreachable from other
+    /// links.
     pub guard: Option<Guard>,
     /// Let nothing out beside the tunnel. Once applied it stands until
     /// [`Applier::remove_kill_switch`].
@@ -125,43 +128,43 @@ pub struct Plan {
     pub dns: Option<Dns>,
 }
 
-/// How a gateway's firewall differs from another's.
+/// The settings of a gateway's firewall.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Firewall {
-    /// What leaves the tunnel gets this host's address. Without it, inner addresses leave as they
-    /// are, and whoever routes them back is expected to.
+    /// Packets that leave the tunnel get this host's address. Without this, they leave with inner
+    /// addresses, and other routers must route those back.
     pub nat: bool,
     /// UDP ports on which the gateway listens: no translated connection gets one of them.
     pub udp_ports: Vec<u16>,
-    /// The same of TCP.
+    /// The same for TCP.
     pub tcp_ports: Vec<u16>,
 }
 
-/// What the kill switch leaves open besides DHCP, neighbour discovery, marked datagrams, the
-/// tunnel, this host's containers, and the plan's `exclude` (and local networks with `allow_lan`,
-/// but for DNS).
+/// Further exceptions of the kill switch. It always allows DHCP, neighbour discovery, marked
+/// datagrams, the tunnel, this host's containers and the plan's `exclude`. With `allow_lan` it also
+/// allows local networks, except for DNS.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KillSwitch {
     /// Addresses of the gateway, from which datagrams may come unasked.
     pub gateways: Vec<IpAddr>,
-    /// Connections that go on beside the tunnel.
+    /// Connections that continue outside the tunnel.
     pub kept: Vec<Connection>,
 }
 
-/// What holds beside routes and rules, which any program may take away.
+/// A packet filter that protects the tunnel even if another program removes routes and rules.
 ///
-/// Nothing to a destination of the plan's `routes` leaves by another link, but for what the kill
-/// switch would leave open and answers to connections that came in there. Packets for the tunnel's
-/// addresses are heard from the tunnel alone, and ARP for them is not answered (CVE-2019-14899).
-/// Containers of this host use the tunnel under its address. Where the packet filter cannot do it
-/// the plan is applied without, and [`Applier::unguarded`] says why.
+/// It refuses packets to the plan's `routes` on other links. Allowed are only the exceptions of the
+/// kill switch and replies to connections that came in there. Packets to the tunnel's addresses are
+/// accepted only from the tunnel, and other links do not answer ARP for them (CVE-2019-14899).
+/// Containers of this host use the tunnel under its address. If the packet filter is not available,
+/// the plan is applied without it, and [`Applier::unguarded`] gives the reason.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Guard {
-    /// Addresses of the gateway, from which datagrams may come by any link.
+    /// Addresses of the gateway, whose datagrams may arrive on any link.
     pub gateways: Vec<IpAddr>,
-    /// Connections of before the tunnel that go on beside it.
+    /// Connections from before the tunnel that continue outside it.
     pub kept: Vec<Connection>,
-    /// Networks behind this host, whose addresses the gateway knows.
+    /// Networks behind this host that the gateway knows. Their packets keep their addresses.
     pub behind: Vec<IpNet>,
 }
 
@@ -187,13 +190,13 @@ pub struct Dns {
 }
 
 impl Plan {
-    /// Whether the plan makes sense by itself, and with the links that are there. For a gateway,
-    /// whose network somebody can choose; a client takes the networks that it meets.
+    /// Checks the plan by itself and against the present links. This is for a gateway, whose
+    /// operator can choose its network; a client must accept the networks that it meets.
     ///
     /// # Errors
-    /// [`Error::BadPlan`], [`Error::BadInterfaceName`], or [`Error::AddressOverlap`] when a
-    /// network of the tunnel, or a chosen route, is also (part of) a local network: one of the two
-    /// could not be reached.
+    /// [`Error::BadPlan`], [`Error::BadInterfaceName`], or [`Error::AddressOverlap`] if a network
+    /// of the tunnel or a chosen route overlaps a local network: then one of the two would be
+    /// unreachable.
     pub fn check(&self, links: &[Link]) -> Result<(), Error> {
         self.check_alone()?;
         let foreign = links.iter().filter(|link| link.name != self.device);

@@ -1,8 +1,9 @@
-//! What other programs have set up that keeps a plan from working, though all of it is in place.
+//! Configuration of other programs that keeps a plan from working, although all of its items are in
+//! place.
 //!
-//! Nothing here is changed: a rule or a filter that somebody else made is theirs to keep or to
-//! remove. Limits: of packet filters only nftables is seen, which iptables-nft is too; a chain that
-//! drops by default counts as an obstacle unless its table names the tunnel's interface.
+//! This module changes nothing: rules and filters of other programs are theirs to keep or remove.
+//! Limits: it sees only nftables, which includes iptables-nft. A chain with a drop policy counts as
+//! an obstacle unless its table names the tunnel's interface.
 
 use std::net::IpAddr;
 
@@ -16,21 +17,21 @@ use super::{
 };
 use crate::{error::Error, links, netlink::Netlink, nft};
 
-/// Addresses of documentation (RFC 5737, RFC 3849) that stand for the whole Internet: nobody has a
-/// route of their own to them.
+/// Documentation addresses (RFC 5737, RFC 3849) that stand for the whole Internet: no host has a
+/// specific route to them.
 const ANY_V4: [u8; 4] = [203, 0, 113, 1];
 const ANY_V6: [u16; 8] = [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1];
 
-/// Something of another program that is in the way.
+/// Configuration of another program that is in the way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Obstacle {
-    /// Packets for networks of the tunnel would leave by another link.
+    /// Packets to networks of the tunnel would leave on another link.
     Bypass {
         /// The networks, of one family.
         to: Vec<IpNet>,
         /// The link's name.
         link: String,
-        /// Other programs' rules of that family that come before the tunnel's.
+        /// Other programs' rules of that family that precede the tunnel's.
         rules: Vec<ForeignRule>,
     },
     /// A packet filter drops forwarded packets by default, and does not know the tunnel.
@@ -40,7 +41,7 @@ pub enum Obstacle {
     },
 }
 
-/// What keeps `items`, which are in place, from working.
+/// The obstacles that keep `items` from working, although they are in place.
 pub(super) fn of(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
     let mut found = bypasses(items)?;
     let forwards = items
@@ -49,7 +50,7 @@ pub(super) fn of(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
     let device = items.iter().find(|item| matches!(item, Item::Device { .. }));
     if let Some(device) = device.and_then(|item| item.device()).filter(|_| forwards) {
         match nft::ruleset() {
-            // Without nft there is no filter of nftables to be in the way.
+            // Without nft, assume that there is no nftables filter in the way.
             Err(Error::NftMissing { .. }) => {}
             ruleset => found.extend(drops_forwarded(&ruleset?, device)),
         }
@@ -57,7 +58,7 @@ pub(super) fn of(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
     Ok(found)
 }
 
-/// Which networks of the tunnel would leave by another link than the tunnel's.
+/// The networks of the tunnel whose packets would leave on another link.
 fn bypasses(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
     let present = Present::read(items.iter().copied())?;
     let links = links::snapshot()?;
@@ -94,7 +95,7 @@ fn bypasses(items: &[&Item]) -> Result<Vec<Obstacle>, Error> {
     Ok(found)
 }
 
-/// An address that stands for a network.
+/// An address that represents a network.
 fn representative(net: &IpNet) -> IpAddr {
     match (net, net.prefix_len()) {
         (IpNet::V4(_), 0) => ANY_V4.into(),
@@ -103,12 +104,13 @@ fn representative(net: &IpNet) -> IpAddr {
     }
 }
 
-/// Whether the plan itself sends the address past the tunnel.
+/// Whether the plan itself routes the address outside the tunnel.
 fn is_exception(item: &Item, address: IpAddr) -> bool {
     matches!(item, Item::Route { net, target: Target::Throw } if net.contains(&address))
 }
 
-/// Chains of others that drop what a gateway forwards between `device` and the rest.
+/// Chains of other programs that drop packets which a gateway forwards between `device` and other
+/// interfaces.
 fn drops_forwarded(ruleset: &Value, device: &str) -> Vec<Obstacle> {
     let entries = ruleset.get("nftables").and_then(Value::as_array).map(Vec::as_slice);
     let entries = entries.unwrap_or_default();

@@ -1,22 +1,22 @@
-//! Where plans keep files.
+//! The paths of files that plans use.
 
 use std::path::{Path, PathBuf};
 
 use crate::dns;
 
-/// Where the host keeps what a plan changes besides the kernel.
+/// The paths of the configuration that a plan changes outside the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Places {
-    /// Directory of ours, for the journal. It must exist, and be ours alone.
+    /// Directory for the journal. It must exist, and no other program may use it.
     pub state: PathBuf,
     /// The resolver's configuration, usually `/etc/resolv.conf`.
     pub resolv_conf: PathBuf,
-    /// Whether systemd-resolved may be asked. Tests and containers say no.
+    /// Whether systemd-resolved may be used. Tests and containers set this to false.
     pub resolved: bool,
 }
 
 impl Places {
-    /// The usual ones, with the journal in `state`.
+    /// The usual paths, with the journal in `state`.
     pub fn usual(state: &Path) -> Self {
         Self {
             state: state.to_owned(),
@@ -25,9 +25,9 @@ impl Places {
         }
     }
 
-    /// Where plans with DNS write on this host as it is now: nowhere while systemd-resolved
-    /// resolves, else the directory in which the resolver's file is replaced, and the file itself
-    /// where a link leads to it.
+    /// The paths that a plan with DNS writes to on this host now. None if systemd-resolved is in
+    /// use. Otherwise the directory in which the resolver's file is replaced, and the file itself
+    /// if a link leads to it.
     pub fn resolver_files(&self) -> Vec<PathBuf> {
         dns::written(self)
     }

@@ -1,7 +1,8 @@
-//! What the kernel has now of what plans set up: read, compared, never changed.
+//! The kernel's present state of the items of plans: read and compared, never changed.
 //!
-//! An item is in place when the kernel's entry has everything that Rove's request for it has; what
-//! the kernel adds by itself does not matter. It refuses to know what to do about a difference.
+//! An item is in place if the kernel's entry has every attribute of Rove's request for it.
+//! Attributes that the kernel adds do not matter. This module does not decide how to act on a
+//! difference.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -26,7 +27,7 @@ use netlink_packet_route::{
 use super::{TABLE, item::Item, routing, sysctl};
 use crate::{error::Error, netlink::Netlink};
 
-/// How an item stands.
+/// Whether an item is in place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Standing {
     /// As planned.
@@ -51,7 +52,8 @@ struct Device {
 }
 
 impl Present {
-    /// Reads what concerns `items`: of routes Rove's table alone, of links those that are named.
+    /// Reads the state that concerns `items`: only the routes of Rove's table, and only the links
+    /// that items name.
     pub(super) fn read<'a>(items: impl Iterator<Item = &'a Item>) -> Result<Self, Error> {
         let mut netlink = Netlink::open()?;
         netlink.dump_strictly();
@@ -76,7 +78,7 @@ impl Present {
         Ok(Self { devices, routes, rules })
     }
 
-    /// How an item of routing stands; other items are in place as far as this knows.
+    /// Whether a routing item is in place. Items of other kinds always count as in place here.
     pub(super) fn standing(&self, item: &Item) -> Standing {
         match item {
             Item::Device { name, mtu, .. } => match self.devices.get(name) {
@@ -111,7 +113,7 @@ impl Present {
             Item::Sysctl { key, value } => match sysctl::read(key) {
                 Ok(now) if now == *value => Standing::InPlace,
                 Ok(_) => Standing::Changed,
-                // The setting of a link that has gone went with it.
+                // The setting disappeared together with its link.
                 Err(_) => Standing::InPlace,
             },
         }
@@ -129,7 +131,7 @@ impl Present {
                     _ => {}
                 }
             }
-            // The first is the kernel's own, for addresses of this host.
+            // Priority 0 is the kernel's own rule for addresses of this host.
             let is_before = priority > 0 && priority <= super::RULE_PRIORITY_TUNNEL;
             (is_before && !rule.attributes.contains(&routing::originator()))
                 .then_some(ForeignRule { priority, table })
@@ -141,13 +143,13 @@ impl Present {
 /// A routing rule of another program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ForeignRule {
-    /// Its priority; the smallest is asked first.
+    /// Its priority. The kernel evaluates the smallest first.
     pub priority: u32,
-    /// The table that it leads to.
+    /// The table that it selects.
     pub table: u32,
 }
 
-/// By which link the kernel would send an unmarked packet to `address`; `None` if by none.
+/// The link on which the kernel would send an unmarked packet to `address`; `None` if on none.
 pub(super) fn way_out(netlink: &mut Netlink, address: IpAddr) -> io::Result<Option<u32>> {
     let mut message = RouteMessage::default();
     message.header.address_family = routing::family(address.is_ipv6());
@@ -181,7 +183,7 @@ const fn present(is_there: bool) -> Standing {
     if is_there { Standing::InPlace } else { Standing::Missing }
 }
 
-/// A kernel without IPv6, or without a table of ours, has nothing of it.
+/// Treats a kernel without IPv6, or without Rove's table, as having no entries.
 pub(super) fn unless_unknown<T>(result: io::Result<Vec<T>>) -> io::Result<Vec<T>> {
     match result {
         Err(error)

@@ -1,8 +1,8 @@
-//! ICMP redirects (RFC 792, RFC 4861 section 8) while a plan is applied: nobody on a local network
-//! may move the route of the tunnel's own datagrams to a host of theirs.
+//! Ignores ICMP redirects (RFC 792, RFC 4861 section 8) while a plan is applied, so that no
+//! neighbour on a local network can divert the tunnel's own datagrams.
 //!
-//! Decides which settings refuse redirects, and how the kernel forgets those that it took before.
-//! Limits: a kernel whose settings are read-only keeps taking what it took.
+//! Decides which settings refuse redirects, and how the kernel forgets those that it accepted
+//! before. Limits: a kernel with read-only settings keeps the redirects that it accepted.
 
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
@@ -17,14 +17,14 @@ use crate::{
 
 const SETTING: &str = "accept_redirects";
 const REFUSED: &str = "0";
-/// Of IPv4, a host that does not forward takes redirects where the link or "all" says so
-/// (`IN_DEV_RX_REDIRECTS`, linux/inetdevice.h). Of IPv6 the link alone counts.
+/// For IPv4, a host that does not forward accepts redirects if the link's setting or "all" allows
+/// them (`IN_DEV_RX_REDIRECTS`, linux/inetdevice.h). For IPv6 only the link's setting counts.
 pub(super) const ALL_V4: &str = "ipv4/conf/all/accept_redirects";
-/// Writing it makes the kernel forget what redirects and path MTUs it learned (IPv4).
+/// Writing this setting makes the kernel forget learned redirects and path MTUs (IPv4).
 const FLUSH_V4: &str = "ipv4/route/flush";
 
-/// The settings that refuse redirects on every link outside the tunnel: also where they are refused
-/// already, so that somebody who changes them is noticed.
+/// The settings that refuse redirects on every link outside the tunnel. They include links that
+/// refuse them already, so that a later change by another program is noticed.
 pub(super) fn items(plan: &Plan, links: &[Link]) -> Vec<Item> {
     let outside =
         links.iter().filter(|link| link.kind != LinkKind::Loopback && link.name != plan.device);
@@ -38,13 +38,13 @@ pub(super) fn items(plan: &Plan, links: &[Link]) -> Vec<Item> {
         .collect()
 }
 
-/// Whether a redirect may have been taken until this item, which replaced `before`, was in place.
+/// Whether the kernel may have accepted redirects until this item replaced `before`.
 pub(super) fn were_taken(item: &Item, before: &str) -> bool {
     matches!(item, Item::Sysctl { key, .. } if key.ends_with(SETTING)) && before != REFUSED
 }
 
-/// Makes the kernel forget the redirects that it took. Path MTUs go with them and are learned
-/// again; what resists ages by itself.
+/// Makes the kernel forget accepted redirects. It also forgets path MTUs and learns those again.
+/// Entries that cannot be deleted expire by themselves.
 pub(super) fn forget(netlink: &mut Netlink) {
     let _ = sysctl::write(FLUSH_V4, "1");
     let mut every = RouteMessage::default();

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{error::Error, netlink::Netlink};
 
-/// Metric of a route behind another: higher than any that the kernel gives by itself.
+/// Metric of a route behind another one: higher than any metric that the kernel assigns.
 const METRIC_BEHIND: u32 = 0x7fff_ffff;
 
 /// Sets the TUN up. IPv6 is turned on for it, but it speaks for itself no more than it must: no
@@ -86,7 +86,7 @@ fn address(index: u32, net: IpNet) -> AddressMessage {
 
 pub(super) fn add_route(netlink: &mut Netlink, net: IpNet, target: &Target) -> Result<(), Error> {
     let message = match route_to(net, target) {
-        // One that has gone gets its route with the next plan.
+        // If the link is gone, the next plan adds the route when the link returns.
         Err(Error::NoInterface { .. }) if matches!(target, Target::Link(_)) => return Ok(()),
         message => message?,
     };
@@ -99,7 +99,7 @@ pub(super) fn add_route(netlink: &mut Netlink, net: IpNet, target: &Target) -> R
         .map_err(|error| Error::os(format!("add the route to {net}"), error))
 }
 
-/// A route of our table.
+/// A route in Rove's table.
 pub(super) fn route_to(net: IpNet, target: &Target) -> Result<RouteMessage, Error> {
     let mut message = route(net, target);
     match target {
@@ -110,9 +110,10 @@ pub(super) fn route_to(net: IpNet, target: &Target) -> Result<RouteMessage, Erro
         }
         Target::Device(device) => {
             message.header.kind = RouteType::Unicast;
-            // Not `Link`, though nothing is behind it: for the next hop of a route that somebody
-            // adds without a device the kernel takes routes of that scope only (fib_check_nh_v4_gw
-            // of net/ipv4/fib_semantics.c), and would find every router in the tunnel.
+            // Not `Link`, although the route has no next hop. For a route that somebody adds
+            // without a device, the kernel looks up the next hop only in routes of scope `link`
+            // (fib_check_nh_v4_gw in net/ipv4/fib_semantics.c). With `Link`, it would find every
+            // router in the tunnel.
             message.header.scope = RouteScope::Universe;
             message.attributes.push(RouteAttribute::Oif(index_of(device)?));
         }
@@ -176,7 +177,7 @@ pub(super) fn remove_rule(netlink: &mut Netlink, v6: bool, kind: RuleKind) -> Re
         .map_err(|error| Error::os("remove the policy rule of the tunnel", error))
 }
 
-/// A rule of ours.
+/// One of Rove's rules.
 pub(super) fn rule(v6: bool, kind: RuleKind) -> RuleMessage {
     let mut message = rule_at(v6, kind);
     message.header.action = RuleAction::ToTable;
@@ -195,7 +196,7 @@ pub(super) fn rule(v6: bool, kind: RuleKind) -> RuleMessage {
     message
 }
 
-/// What names a rule: its place, and that it is ours.
+/// The attributes that identify a rule: its priority and Rove's originator.
 fn rule_at(v6: bool, kind: RuleKind) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = family(v6);
@@ -207,12 +208,12 @@ fn rule_at(v6: bool, kind: RuleKind) -> RuleMessage {
     message
 }
 
-/// What marks a rule as ours.
+/// The attribute that marks a rule as Rove's.
 pub(super) fn originator() -> RuleAttribute {
     RuleAttribute::Protocol(protocol())
 }
 
-/// The originator of our routes and rules.
+/// The originator of Rove's routes and rules.
 fn protocol() -> RouteProtocol {
     RouteProtocol::Other(ROUTE_PROTOCOL)
 }

@@ -1,17 +1,17 @@
-//! What is beside the tunnel on this host: its local networks, and networks inside of it.
+//! The networks on this host outside the tunnel: local networks, and networks inside the host.
 //!
-//! It decides which networks stay reachable beside the tunnel, by the addresses of links and
-//! nothing else. A route says nothing about where a network is: anybody on a link can hand one out
-//! (DHCP option 121, router advertisements).
+//! This module decides which networks stay reachable outside the tunnel, only by the addresses of
+//! links. A route does not prove where a network is: any host on a link can hand one out (DHCP
+//! option 121, router advertisements).
 //!
-//! - A *local network* is the private prefix of an address of a link. A prefix of public addresses
-//!   is none: whoever configures a link could claim any destination with it. Neither is a network
-//!   inside of one that the plan routes by name.
-//! - A link is *inside* if it is a bridge whose only ports are virtual machines and containers, and
-//!   no default route leads through it.
+//! - A *local network* is the private prefix of a link's address. A public prefix does not count,
+//!   because whoever configures a link could claim any destination with it. A network that lies
+//!   inside one of the plan's specific routes does not count either.
+//! - A link is *inside* the host if it is a bridge whose only ports are virtual machines and
+//!   containers, and no default route uses it.
 //!
-//! Limits: containers at a cable of their own, without a bridge, and networks that are reached
-//! through one need an exclusion of the plan.
+//! Limits: containers on their own cable without a bridge, and networks reached through a
+//! container, need an `exclude` of the plan.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -39,7 +39,7 @@ use crate::{
     netlink::Netlink,
 };
 
-/// Networks of which everybody may have one (RFC 1918, RFC 3927).
+/// Private networks and link-local addresses, which any site may use (RFC 1918, RFC 3927).
 const PRIVATE_V4: [Ipv4Net; 4] = [
     Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8),
     Ipv4Net::new_assert(Ipv4Addr::new(172, 16, 0, 0), 12),
@@ -58,23 +58,23 @@ pub(crate) struct LocalNetwork {
     pub(crate) net: IpNet,
 }
 
-/// What a plan finds around it.
+/// The networks and links around a plan.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Surroundings {
     /// The local networks that stay reachable, the preferred link first.
     pub(crate) lan: Vec<LocalNetwork>,
-    /// Networks of links inside of this host.
+    /// Networks of links inside this host.
     pub(crate) own: Vec<LocalNetwork>,
     /// Those links.
     pub(crate) own_links: Vec<String>,
-    /// Addresses of the plan that another link has, too.
+    /// Addresses of the plan that another link has too.
     pub(crate) shared_addresses: Vec<IpAddr>,
-    /// Links with a strict reverse path filter, which only the guard can keep.
+    /// Links with a strict reverse path filter, whose check only the guard can continue.
     pub(crate) strict_links: Vec<String>,
 }
 
 impl Surroundings {
-    /// What is around `plan` on a host with these links.
+    /// The surroundings of `plan` on a host with these links.
     ///
     /// # Errors
     /// [`Error::Os`] where a sandbox forbids netlink.
@@ -83,14 +83,14 @@ impl Surroundings {
         Ok(kernel.surroundings(plan, links))
     }
 
-    /// The networks that need a route of their own beside the tunnel's, each once.
+    /// The networks that need their own route outside the tunnel, each once.
     pub(super) fn routed(&self) -> impl Iterator<Item = &LocalNetwork> {
         let mut seen = BTreeSet::new();
         self.own.iter().chain(&self.lan).filter(move |local| seen.insert(local.net))
     }
 
-    /// The networks inside whose packets leave under the tunnel's address, as the gateway does not
-    /// know theirs.
+    /// The networks inside the host whose packets get the tunnel's address, because the gateway
+    /// does not know their own.
     pub(super) fn translated(&self, plan: &Plan) -> Vec<IpNet> {
         let behind = plan.guard.iter().flat_map(|guard| &guard.behind).collect::<Vec<_>>();
         let is_known = |net: &IpNet| behind.iter().any(|known| known.contains(net));
@@ -104,13 +104,13 @@ impl Surroundings {
     }
 }
 
-/// What links do not tell of themselves in [`Link`].
+/// Properties of links that [`Link`] does not contain.
 #[derive(Default)]
 struct Kernel {
     bridges: BTreeSet<u32>,
-    /// Bridges with a port that leads somewhere else, or may.
+    /// Bridges with a port that leads, or may lead, out of the host.
     outside: BTreeSet<u32>,
-    /// Addresses of RFC 3927, which no path can start from.
+    /// Addresses of RFC 3927, from which no path can start.
     link_local: BTreeMap<u32, IpNet>,
 }
 
@@ -142,7 +142,7 @@ impl Kernel {
             .iter()
             .filter(|link| link.kind != LinkKind::Loopback && link.name != plan.device && link.up);
         let mut others: Vec<&Link> = others.collect();
-        // Two links may be in one network: the better one by the kernel's opinion leads there.
+        // If two links are in one network, the one that the kernel prefers gets the route.
         others.sort_by_key(|link| (link.default_v4.unwrap_or(u32::MAX), link.index));
         let own: BTreeSet<IpAddr> = plan.addresses.iter().map(IpNet::addr).collect();
         let theirs = others.iter().flat_map(|link| &link.addresses).map(IpNet::addr);
@@ -174,7 +174,7 @@ struct Port {
     index: u32,
     bridge: Option<u32>,
     is_bridge: bool,
-    /// What is behind it is on this host, as far as anybody can tell.
+    /// The peer of this port is on this host, as far as can be known.
     is_virtual: bool,
 }
 
@@ -210,7 +210,7 @@ fn link_local(message: &AddressMessage) -> Option<(u32, IpNet)> {
     })
 }
 
-/// A single address has nobody on it but this host.
+/// A prefix of one address contains only this host.
 fn is_network(net: &IpNet) -> bool {
     net.prefix_len() < net.max_prefix_len()
 }
@@ -222,7 +222,7 @@ fn is_private(net: &IpNet) -> bool {
     }
 }
 
-/// Whether the plan routes the network by another route than one to everywhere.
+/// Whether a route of the plan other than a default route covers the network.
 fn is_routed_by_name(plan: &Plan, net: &IpNet) -> bool {
     let named = plan.routes.iter().filter(|route| route.prefix_len() > 0);
     named.into_iter().any(|route| route.trunc().contains(net))

@@ -1,14 +1,14 @@
-//! Taking back what the kernel itself says is Rove's, when no journal can be trusted.
+//! Removes everything in the kernel that is marked as Rove's, when no journal can be trusted.
 //!
-//! Routes and rules carry Rove's table and originator, filters its names. Kernel settings and the
-//! resolver's file carry no such mark: they stay as they are.
+//! Routes and rules carry Rove's table and originator, and packet filters its names. Kernel
+//! settings and the resolver's file carry no such mark, so they stay as they are.
 
 use netlink_packet_route::RouteNetlinkMessage;
 
 use super::{present, routing};
 use crate::{error::Error, netlink::Netlink};
 
-/// Removes every route of Rove's table and every rule of its making.
+/// Removes every route in Rove's table and every rule that Rove made.
 pub(super) fn routing(netlink: &mut Netlink) -> Result<(), Error> {
     netlink.dump_strictly();
     let failed = |error| Error::os("remove routes and rules that an earlier process left", error);

@@ -17,7 +17,7 @@ const ROOT: &str = "/proc/sys/net";
 /// take, which with policy routing are the tunnel's own datagrams; 2 drops what has no way back.
 const STRICT: u8 = 1;
 const LOOSE: &str = "2";
-/// What `accept_ra` is by default: only while the host does not forward.
+/// The default of `accept_ra`: accept router advertisements only while the host does not forward.
 const ACCEPT_RA_DEFAULT: &str = "1";
 const ACCEPT_RA_ALWAYS: &str = "2";
 
@@ -50,8 +50,8 @@ pub(super) fn items(
         set(FORWARDING_V4.to_owned(), "1");
     }
     if plan.forward && inside(true) && has_ipv6() {
-        // A host that forwards ignores router advertisements, and would lose its own default
-        // route, unless told otherwise by 2. One that forwarded before has no such route to lose.
+        // A forwarding host ignores router advertisements unless this setting is 2, and would lose
+        // its own default route. A host that forwarded before has no such route to lose.
         let begins = original(FORWARDING_V6).is_ok_and(|value| value == "0");
         for link in links.iter().filter(|link| begins && link.name != plan.device) {
             let key = format!("ipv6/conf/{}/accept_ra", link.name);
@@ -62,7 +62,7 @@ pub(super) fn items(
         set(FORWARDING_V6.to_owned(), "1");
     }
     for link in &around.strict_links {
-        // The larger of "all" and the link counts. Other links stay as they are.
+        // The larger of "all" and the link's value counts. Other links keep their value.
         set(format!("ipv4/conf/{link}/rp_filter"), LOOSE);
     }
     if !plan.routes.is_empty() {
@@ -77,9 +77,9 @@ pub(super) fn items(
     items
 }
 
-/// The links by which paths may go and whose reverse path filter is strict. It would drop the
-/// tunnel's own datagrams on each link but the one that the kernel prefers, and with a full tunnel
-/// everything that comes by a link at all.
+/// The links that paths may use and whose reverse path filter is strict. A strict filter would drop
+/// the tunnel's own datagrams on every link except the one that the kernel prefers. With a full
+/// tunnel it would drop everything that arrives on a link.
 pub(super) fn strict_links(
     plan: &Plan,
     links: &[Link],
@@ -116,8 +116,8 @@ fn networks_v4(link: &Link) -> impl Iterator<Item = ipnet::IpNet> {
     v4.map(ipnet::IpNet::trunc)
 }
 
-/// Where a setting is. Keys come from the journal, too, which the node's user writes and root
-/// reads: none leads out of the network's settings.
+/// The path of a setting. Keys may come from the journal, which the node's user writes and root
+/// reads, so no key may lead out of the network settings.
 fn path(key: &str) -> io::Result<PathBuf> {
     let is_plain = Path::new(key).components().all(|part| matches!(part, Component::Normal(_)));
     match is_plain {
@@ -131,18 +131,19 @@ pub(super) fn read(key: &str) -> io::Result<String> {
     fs::read_to_string(path(key)?).map(|value| value.trim().to_owned())
 }
 
-/// Whether a setting is there and can be changed, which in containers it often cannot.
+/// Whether a setting exists and can be changed; in containers it often cannot.
 pub(super) fn may_write(key: &str) -> bool {
     path(key).and_then(|path| OpenOptions::new().write(true).open(path)).is_ok()
 }
 
-/// Sets a value, where it is another. A link that has gone since took its settings with it.
+/// Sets a value if it differs. The settings of a link disappear with the link, so a missing setting
+/// is no error.
 pub(super) fn write(key: &str, value: &str) -> Result<(), Error> {
     if read(key).is_ok_and(|now| now == value) {
         return Ok(());
     }
-    // Whether a host forwards decides in the kernel whether it takes redirects
-    // (`inet_forward_change`), which is a setting of its own here.
+    // When forwarding changes, the kernel also changes whether it accepts redirects
+    // (`inet_forward_change`). Here that is a separate setting.
     let redirects = (key == FORWARDING_V4).then(|| read(redirects::ALL_V4).ok()).flatten();
     set(key, value)?;
     redirects.map_or(Ok(()), |before| set(redirects::ALL_V4, &before))

@@ -26,7 +26,7 @@ fn plan() -> Plan {
     }
 }
 
-/// On a host without anything around the tunnel.
+/// On a host without other networks.
 fn items(plan: &Plan) -> Vec<Item> {
     item::items(plan, &Surroundings::default())
 }
@@ -148,7 +148,7 @@ fn a_gateways_firewall_stands_before_anything_is_forwarded() {
     assert!(why(&Plan { firewall: Some(many), ..plan() }).contains("more than 1024 ports"));
 }
 
-/// What a gateway of an earlier version left is taken over.
+/// The gateway takes over the changes of an earlier version.
 #[test]
 fn nat_in_an_earlier_journal_is_the_firewall_of_this_one() {
     let text = r#"{"nat": {"device": "rove-gw", "networks": ["10.7.0.0/24"]}}"#;

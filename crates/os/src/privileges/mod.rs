@@ -1,18 +1,20 @@
-//! Giving up what is not needed any more, in two steps.
+//! Gives up privileges that the process no longer needs, in two steps.
 //!
-//! [`leave_root()`] comes first, before any file of the node is read: the process runs as a user of
-//! its own from then on, where there is one.
+//! [`leave_root()`] comes first, before the node reads any file. From then on the process runs as
+//! its own user, if that user exists.
 //!
-//! [`drop()`] is called once everything that needs more is open or done: keys read, control socket
-//! made and given to its group, `/dev/net/tun` open, ports below 1024 bound or not wanted.
-//! Afterwards this process and its children (`nft`)
-//! - have CAP_NET_ADMIN (marks, routes, rules, nftables, a TUN taken up again), CAP_NET_RAW
-//!   (`SO_BINDTODEVICE` before Linux 5.7) and CAP_NET_BIND_SERVICE (another socket on 443) and no
-//!   other capability, nor a way to regain one: no set-uid program and no file capability counts;
-//! - keep their user. Where that is still root, it reads root's files and opens root's sockets;
-//! - may write files only below the paths that were named, where the kernel has Landlock (5.13);
-//!   reading and starting programs stay as they were;
-//! - may make the system calls of a list, where the kernel has filters.
+//! [`drop()`] is called once everything that needs more privileges is done: keys are read, the
+//! control socket exists and belongs to its group, `/dev/net/tun` is open, and ports below 1024 are
+//! bound if they are wanted. Afterwards this process and its children (`nft`)
+//! - have CAP_NET_ADMIN (marks, routes, rules, nftables, a TUN that is opened again), CAP_NET_RAW
+//!   (`SO_BINDTODEVICE` before Linux 5.7) and CAP_NET_BIND_SERVICE (another socket on 443). They
+//!   have no other capability and no way to regain one, since set-uid programs and file
+//!   capabilities have no effect;
+//! - keep their user. If that is still root, the process can read root's files and open root's
+//!   sockets;
+//! - may write files only below the given paths, if the kernel has Landlock (5.13). Reading files
+//!   and starting programs is not restricted;
+//! - may make only the system calls on a list, if the kernel has seccomp filters.
 
 mod syscalls;
 mod user;
@@ -56,7 +58,7 @@ const NULL: &str = "/dev/null";
 /// What could be given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dropped {
-    /// Landlock confines writing.
+    /// Landlock restricts writing.
     pub files_confined: bool,
     /// System calls are filtered.
     pub calls_filtered: bool,
@@ -92,7 +94,7 @@ pub fn drop(writable: &[Writable<'_>]) -> Result<Dropped, Error> {
     Ok(Dropped { files_confined, calls_filtered })
 }
 
-/// The same with no capability at all, for a process that has another user's rights to files.
+/// The same without any capability, for a process that keeps another user's rights to files.
 pub(crate) fn drop_all(writable: &[Writable<'_>]) -> Result<(), Error> {
     let failed = |error| Error::os("drop privileges", error);
     drop_bounding_set(&[]).map_err(failed)?;
@@ -104,12 +106,13 @@ pub(crate) fn drop_all(writable: &[Writable<'_>]) -> Result<(), Error> {
 }
 
 /// Keeps the memory of this process, with its keys, out of core dumps and away from processes of
-/// the same user (`PR_SET_DUMPABLE`, prctl(2)). A change of user or a new program ends the latter.
+/// the same user (`PR_SET_DUMPABLE`, prctl(2)). A change of user or a new program resets the
+/// protection from other processes.
 pub fn forbid_dumps() {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: setrlimit reads one struct, which lives through the call.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
-    // Neither can fail: less is always granted.
+    // Neither call can fail, because a process may always lower its own limits.
     let _ = prctl(libc::PR_SET_DUMPABLE, 0, 0);
 }
 
@@ -169,7 +172,7 @@ fn set_capabilities(kept: &[u32]) -> io::Result<()> {
     let had = data;
     let data = [sets, CapabilityData::default()];
     if data == had {
-        // A filter of system calls around this process may forbid to ask for it.
+        // A seccomp filter around this process may forbid this call.
         return Ok(());
     }
     // SAFETY: as above.

@@ -1,13 +1,13 @@
-//! The system calls that a node makes, and no other (seccomp(2)).
+//! The list of system calls that a node may make (seccomp(2)).
 //!
-//! A call that no list names fails with ENOSYS, as on an older kernel: a C library that tries a
-//! newer call goes on with the one that is named here, glibc and musl alike. Nothing is killed, as
-//! a library's next version may try something new and harmless. Not on the lists is what an
-//! intruder would want: other namespaces, mounts, tracing, kernel modules, BPF, io_uring, other
-//! users and groups, packet sockets.
+//! A call outside the lists fails with ENOSYS, as on an older kernel. A C library that tries a
+//! newer call then uses the older one, which is listed; glibc and musl both do so. The process is
+//! not killed, because the next version of a library may try a new and harmless call. The lists
+//! leave out calls that an intruder would want: new namespaces, mounts, tracing, kernel modules,
+//! BPF, io_uring, changes of user and group, and packet sockets.
 //!
-//! The list is for all threads and for `nft`, which inherits it. Limits: 64-bit x86 and ARM; on
-//! other processors, and kernels without seccomp, nothing is filtered.
+//! The list applies to all threads and to `nft`, which inherits it. Limits: 64-bit x86 and ARM. On
+//! other processors, and on kernels without seccomp, nothing is filtered.
 
 use std::{collections::BTreeMap, io};
 
@@ -134,7 +134,7 @@ const MEMORY: &[libc::c_long] = &[
     libc::SYS_munmap,
 ];
 
-/// Threads, children, signals, and what a program asks about itself.
+/// Threads, children, signals, and information about the process itself.
 const PROCESS: &[libc::c_long] = &[
     libc::SYS_capget,
     libc::SYS_execve,
@@ -211,10 +211,11 @@ const OLDER: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[libc::c_long] = &[];
 
-/// Filters this thread's system calls, and those of all that it starts. Returns whether it does.
+/// Filters the system calls of this thread and of all threads and processes that it starts. Returns
+/// whether the filter is active.
 ///
 /// # Errors
-/// What the kernel said, or that the list is wrong.
+/// The kernel's error, or an error in the list.
 pub(super) fn filter() -> io::Result<bool> {
     let Ok(architecture) = std::env::consts::ARCH.try_into() else { return Ok(false) };
     let rules = rules().map_err(io::Error::other)?;
@@ -237,14 +238,15 @@ pub(super) fn filter() -> io::Result<bool> {
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 fn rules() -> Result<Rules, seccompiler::BackendError> {
-    // A call without a rule is allowed whatever its arguments are.
+    // A call without a rule is allowed with any arguments.
     let all = [FILES, NETWORK, WAITING, MEMORY, PROCESS, OLDER].concat();
     let mut rules: Rules = all.into_iter().map(|call| (call, Vec::new())).collect();
-    // Both arguments count as 32 bits in the kernel.
+    // The kernel uses the lower 32 bits of both arguments.
     let only = |how, value| -> Result<SeccompRule, seccompiler::BackendError> {
         SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Dword, how, value)?])
     };
-    // clone3 has its flags in memory, where no filter reads: without it clone is called.
+    // clone3 has its flags in memory, which a filter cannot read. If it fails with ENOSYS, the C
+    // library uses clone.
     rules.insert(libc::SYS_clone, vec![only(SeccompCmpOp::MaskedEq(NEW_NAMESPACES), 0)?]);
     let families = FAMILIES.map(|family| only(SeccompCmpOp::Eq, family as u64));
     rules.insert(libc::SYS_socket, families.into_iter().collect::<Result<_, _>>()?);

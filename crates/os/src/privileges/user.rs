@@ -1,11 +1,12 @@
-//! From root to a user of the system: whose files a node has, and as whom it runs.
+//! Changes from root to a system user: which user the node runs as, and who owns its files.
 //!
-//! Root without capabilities still reads root's files and opens root's sockets. A node therefore
-//! runs as a user of its own, with the capabilities that [`super::drop()`] names. Decides whether
-//! that is possible here, and gives the node's files to that user, from root and from nobody else.
+//! Root without capabilities can still read root's files and open root's sockets. A node therefore
+//! runs as its own user, with the capabilities that [`super::drop()`] names. This module decides
+//! whether that is possible here. It gives the node's files to that user, but only files that root
+//! owns.
 //!
-//! It refuses to follow links: the user may have put one in the place of a file. Limits: users are
-//! those of `/etc/passwd`; no directory service is asked.
+//! It does not follow links, because the user may have put one in the place of a file. Limits: it
+//! knows only the users in `/etc/passwd` and asks no directory service.
 
 use std::{
     ffi::{CString, OsStr},
@@ -23,36 +24,36 @@ use crate::{dns::keeper, error::Error, plan::Places};
 const USERS: &str = "/etc/passwd";
 const UID_MAP: &str = "/proc/self/uid_map";
 const GID_MAP: &str = "/proc/self/gid_map";
-/// The last of the ids that every Linux has.
+/// The highest user ID that every Linux has.
 const UID_LAST: u32 = 65_534;
 const ROOT: User = User { uid: 0, gid: 0 };
 const TUN: &str = "/dev/net/tun";
-/// How deep a node's directories are: one with all files, one in it with the state.
+/// The depth of a node's directories: one with all files, and one in it with the state.
 const DEPTH_MAX: u32 = 2;
-/// Entries of a directory that are looked at: a node has a dozen files.
+/// Entries of a directory that are examined. A node has a dozen files.
 const ENTRIES_MAX: usize = 4_096;
 
-/// As whom a node is to run, and what it needs there.
+/// The user that a node should run as, and the paths that it needs as that user.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving<'a> {
     /// The user's name.
     pub user: &'a str,
-    /// The node's directory, which must exist, and becomes the user's.
+    /// The node's directory. It must exist, and is given to the user.
     pub home: &'a Path,
-    /// Whether a file of that name in it belongs to a node.
+    /// Whether a file with that name in the directory belongs to a node.
     pub belongs: fn(&OsStr) -> bool,
-    /// Other directories that the user must be able to write to, and is not given.
+    /// Other directories that the user must be able to write to. They are not given to the user.
     pub others: &'a [&'a Path],
 }
 
-/// As whom this process runs now.
+/// The user that this process runs as now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Left {
-    /// As the user.
+    /// The node's user.
     User,
-    /// As before: it was not root.
+    /// The same user as before, which was not root.
     NotRoot,
-    /// As root, because the user could not do its work.
+    /// Root, because the node's user could not do the work.
     Stayed(Why),
 }
 
@@ -65,7 +66,7 @@ pub enum Why {
          --user-group {0}`"
     )]
     NoUser(String),
-    /// This user namespace, as of a container, has one user only.
+    /// This user namespace, for example of a container, has only one user.
     #[error("this user namespace has no user {0}")]
     NotMapped(String),
     /// The directory is neither root's nor the user's.
@@ -73,16 +74,16 @@ pub enum Why {
     Foreign {
         /// The directory.
         path: PathBuf,
-        /// Whose it ought to be.
+        /// The user that should own it.
         user: String,
     },
-    /// The user does not get there.
+    /// The user cannot access the path.
     #[error("{user} may not use {}: chown it to {user}, and let others pass (chmod o+x) the \
         directories above it", .path.display())]
     Unreachable {
         /// The file or directory.
         path: PathBuf,
-        /// Who does not get there.
+        /// The user that cannot access it.
         user: String,
     },
 }
@@ -93,16 +94,16 @@ struct User {
     gid: u32,
 }
 
-/// Makes this process that of a user, if it is root's and the user can do its work, with the
-/// capabilities of the module above. What it had as root it keeps open. Files of the node become
-/// the user's, or root's again where the process stays root.
+/// Changes the user of this process, if it is root and the user can do its work. The process keeps
+/// the capabilities of the module above, and everything that it opened as root. The node's files
+/// are given to the user, or back to root if the process stays root.
 ///
-/// `resolver` says that the node will change the settings of the host's resolver, which are root's:
-/// a small process stays root for that alone.
+/// With `resolver`, the node will change the settings of the host's resolver, which belong to root.
+/// A small process then stays root only for that.
 ///
 /// # Errors
-/// [`Error::ThreadsRunning`] if another thread runs, which would stay root; [`Error::Os`] when the
-/// kernel refuses half of it.
+/// [`Error::ThreadsRunning`] if another thread runs, because it would stay root; [`Error::Os`] if
+/// the kernel refuses a part of the change.
 pub fn leave_root(leaving: &Leaving<'_>, resolver: Option<&Places>) -> Result<Left, Error> {
     // SAFETY: reads the user of the process.
     if unsafe { libc::geteuid() } != 0 {
@@ -125,10 +126,10 @@ pub fn leave_root(leaving: &Leaving<'_>, resolver: Option<&Places>) -> Result<Le
     Ok(Left::User)
 }
 
-/// Gives the node's files to the user, if this process is root's, which it stays.
+/// Gives the node's files to the user, if this process is root. The process stays root.
 ///
 /// # Errors
-/// Why not.
+/// The reason why it cannot.
 pub fn adopt(leaving: &Leaving<'_>) -> Result<(), Why> {
     // SAFETY: reads the user of the process.
     if unsafe { libc::geteuid() } != 0 {
@@ -137,10 +138,10 @@ pub fn adopt(leaving: &Leaving<'_>) -> Result<(), Why> {
     find(leaving).map(|user| give(leaving, user))
 }
 
-/// The user, if it can do its work.
+/// The user, if it can do the node's work.
 fn find(leaving: &Leaving<'_>) -> Result<User, Why> {
     let name = || leaving.user.to_owned();
-    // In a user namespace of one user it does not matter which others the host has.
+    // In a user namespace with one user, the host's other users do not matter.
     if !is_mapped(UID_MAP, 1) && !is_mapped(UID_MAP, UID_LAST) {
         return Err(Why::NotMapped(name()));
     }
@@ -166,7 +167,7 @@ fn find(leaving: &Leaving<'_>) -> Result<User, Why> {
     unreachable.map_or(Ok(user), |path| Err(Why::Unreachable { path, user: name() }))
 }
 
-/// The user of that name in the text of passwd(5).
+/// The user with that name in the text of passwd(5).
 fn user_named(users: &str, name: &str) -> Option<User> {
     users.lines().find_map(|line| {
         let mut fields = line.strip_prefix(name)?.strip_prefix(':')?.split(':');
@@ -176,7 +177,7 @@ fn user_named(users: &str, name: &str) -> Option<User> {
     })
 }
 
-/// Whether a user namespace has the id, by its map: lines of "inside outside count".
+/// Whether a user namespace maps the ID, by its lines of "inside outside count".
 fn is_mapped(map: &str, id: u32) -> bool {
     fs::read_to_string(map).unwrap_or_default().lines().any(|line| {
         let mut numbers = line.split_whitespace().map(|number| number.parse::<u32>().ok());
@@ -188,8 +189,8 @@ fn is_mapped(map: &str, id: u32) -> bool {
     })
 }
 
-/// The TUN device is for everybody on most hosts, as only CAP_NET_ADMIN makes an interface of it.
-/// Where it is root's alone, as in containers, the user's group may open it from now on.
+/// Lets the user's group open the TUN device if only root may, as in containers. On most hosts
+/// everybody may open it, since only CAP_NET_ADMIN can create an interface with it.
 fn lend_tun(user: User) {
     let Ok(tun) = open(None, Path::new(TUN), 0) else { return };
     let is_for = |about: libc::stat| {
@@ -200,7 +201,7 @@ fn lend_tun(user: User) {
     if is_for(about) || about.st_uid != 0 {
         return;
     }
-    // Where it cannot be lent the process stays root, and says why.
+    // If this fails, the process stays root and reports the reason.
     if own(&tun, u32::MAX, user.gid).is_ok() {
         let path = PathBuf::from(format!("/proc/self/fd/{}", tun.as_raw_fd()));
         let mode = fs::Permissions::from_mode((about.st_mode & 0o7777) | 0o060);
@@ -208,8 +209,8 @@ fn lend_tun(user: User) {
     }
 }
 
-/// Makes what belongs to a node in its directory the property of `user`, where it is root's; and
-/// where `user` is root, also where it is another's.
+/// Gives the node's files in its directory to `user` if root owns them. If `user` is root, takes
+/// back files of other users too.
 fn give(leaving: &Leaving<'_>, user: User) {
     let Ok(home) = open(None, leaving.home, libc::O_DIRECTORY) else { return };
     give_one(&home, user);
@@ -217,7 +218,7 @@ fn give(leaving: &Leaving<'_>, user: User) {
 }
 
 fn give_entries(dir: &OwnedFd, user: User, belongs: fn(&OsStr) -> bool, depth: u32) {
-    // What cannot be listed was given already, to a user who lets nobody else list it.
+    // A directory that cannot be listed was already given to a user who lets nobody else list it.
     let listed = fs::read_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()));
     for entry in listed.into_iter().flatten().flatten().take(ENTRIES_MAX) {
         let name = entry.file_name();
@@ -234,7 +235,7 @@ fn give_entries(dir: &OwnedFd, user: User, belongs: fn(&OsStr) -> bool, depth: u
     }
 }
 
-/// Neither links, nor files that have another name elsewhere: whose they are is not known.
+/// Skips links, and files that have a second name elsewhere, because their owner is unknown.
 fn give_one(file: &OwnedFd, user: User) {
     let Ok(about) = about(file) else { return };
     let kind = about.st_mode & libc::S_IFMT;
@@ -244,15 +245,15 @@ fn give_one(file: &OwnedFd, user: User) {
         _ => false,
     };
     if is_ours && about.st_uid != user.uid && (about.st_uid == 0 || user == ROOT) {
-        // Whoever may not is told by what cannot be opened then.
+        // If this fails, opening the file later fails and reports the error.
         let _ = own(file, user.uid, user.gid);
     }
 }
 
-/// Opens what lies at a path, not what a link there leads to, and not for reading.
+/// Opens the object at a path itself, without following a link and not for reading.
 fn open(dir: Option<&OwnedFd>, path: &Path, flags: libc::c_int) -> io::Result<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    // A directory is opened for being listed.
+    // A directory is opened so that it can be listed.
     let how = if flags == libc::O_DIRECTORY { libc::O_RDONLY } else { libc::O_PATH };
     let dir = dir.map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd);
     let flags = how | flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
@@ -279,26 +280,26 @@ fn about(file: &OwnedFd) -> io::Result<libc::stat> {
     Ok(unsafe { about.assume_init() })
 }
 
-/// Changes the owner of what is open.
+/// Changes the owner of an open file.
 fn own(file: &OwnedFd, uid: u32, gid: u32) -> io::Result<()> {
     let itself = libc::AT_EMPTY_PATH;
     // SAFETY: the empty path ends with NUL.
     check(unsafe { libc::fchownat(file.as_raw_fd(), c"".as_ptr(), uid, gid, itself) })
 }
 
-/// Whether the user of the moment may use a file or directory so.
+/// Whether the present user may access a file or directory in this way.
 fn may_access(path: &Path, how: libc::c_int) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
-    // The system call itself, which asks for the file system's user; the C library's does not.
-    // SAFETY: the path ends with NUL and lives through the call.
+    // Calls the system call itself, which checks the file system user. The C library's function
+    // does not.
     let result = unsafe {
         libc::syscall(libc::SYS_faccessat2, libc::AT_FDCWD, path.as_ptr(), how, libc::AT_EACCESS)
     };
-    // A kernel before 5.8 does not tell: what is refused then is told by who opens it.
+    // A kernel before 5.8 lacks this call. A refusal then shows when the file is opened.
     result == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS)
 }
 
-/// Looks at files as the user, who has no capability for files.
+/// Runs `look` with the user's rights to files, without any capability for files.
 fn as_user<T>(user: User, look: impl FnOnce() -> T) -> T {
     // SAFETY: both change credentials of this thread alone; they cannot fail for root.
     unsafe {

@@ -102,8 +102,8 @@ pub struct Received {
     pub ecn: Ecn,
     /// Bytes of each datagram but the last, which may be shorter. Never zero.
     pub stride: usize,
-    /// How long they waited in the socket, as the kernel noted their arrival; of several that are
-    /// received in one call, the newest. Zero where that is not known.
+    /// How long they waited in the socket, by the kernel's time of arrival. If one call received
+    /// several, the time of the newest. Zero if unknown.
     pub waited: Duration,
 }
 

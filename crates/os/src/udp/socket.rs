@@ -11,9 +11,9 @@ use crate::{
     socket::{lead, set_option},
 };
 
-/// The time stamp of the datagram that was received last (`asm-generic/sockios.h`).
+/// The timestamp of the last received datagram (`asm-generic/sockios.h`).
 const SIOCGSTAMPNS: libc::Ioctl = 0x8907;
-/// Nothing waits longer in a socket while its host runs.
+/// A longer wait means that the host was stopped or its clock was set.
 const WAITED_MAX: Duration = Duration::from_secs(1);
 
 pub(super) fn bind(options: UdpOptions<'_>) -> Result<Socket, Error> {
@@ -42,18 +42,19 @@ fn address(local: SocketAddr, error: io::Error) -> Error {
 
 /// Turns on GRO, ECN and packet information.
 ///
-/// quinn-udp 0.6.3 also asks for receive timestamps and then has no room for everything that may
-/// come with a datagram: the kernel cuts off the last of timestamp, GRO size, address and ECN
-/// mark. When a datagram arrived [`waited`] asks the kernel, so this timestamp goes.
+/// quinn-udp 0.6.3 also turns on receive timestamps. Its buffer then has no room for all control
+/// messages of a datagram, and the kernel cuts off the last of timestamp, GRO size, address and ECN
+/// mark. Therefore this turns timestamps off again; [`waited`] asks the kernel for the arrival
+/// time.
 pub(super) fn state(socket: &Socket) -> io::Result<UdpSocketState> {
     let state = UdpSocketState::new(socket.into())?;
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0)?;
     Ok(state)
 }
 
-/// How long the datagram that was received last had waited in the socket: a busy machine reads it
-/// late. The kernel notes arrivals from the first call on, by the clock of the day: a step of that
-/// makes one answer wrong, and more than [`WAITED_MAX`] counts as one.
+/// How long the last received datagram had waited in the socket, because a busy machine reads it
+/// late. From the first call on, the kernel records arrivals by the wall clock. A step of the wall
+/// clock makes one answer wrong; an answer above [`WAITED_MAX`] counts as unknown.
 pub(super) fn waited(socket: &Socket) -> Duration {
     let mut arrived = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes one timespec, which lives through the call (socket(7), SIOCGSTAMP).
