@@ -27,9 +27,9 @@ pub fn from_text(text: &str) -> Option<Vec<u8>> {
     BASE32.decode(text.as_bytes()).ok()
 }
 
-/// The bytes that `text` begins with, as far as it has whole ones: what follows may be anything.
+/// The whole bytes that the beginning of `text` encodes. Any text may follow.
 pub fn beginning_from_text(text: &str) -> Vec<u8> {
-    // Five bytes are eight characters. Of the last few, the bits beyond the last byte are dropped.
+    // Eight characters encode five bytes. Leftover bits after the last whole byte are dropped.
     let mut bytes = Vec::with_capacity(text.len() * 5 / 8);
     let (mut bits, mut value) = (0, 0u32);
     for symbol in text.bytes().map_while(value_of) {

@@ -1,6 +1,6 @@
-//! What reads hostile text and bytes, for the fuzz targets alone (feature `fuzz`): each function
-//! hands them to the code that a running process hands them to, and says in plain values what came
-//! of it. It states no laws: those stand beside the targets in `fuzz/`.
+//! Parsers of hostile text and bytes, opened only to the fuzz targets (feature `fuzz`). Each
+//! function passes them to the code that a running process uses, and returns the result as plain
+//! values. The properties to check are beside the targets in `fuzz/`.
 
 use std::cell::Cell;
 use std::sync::LazyLock;
@@ -12,21 +12,21 @@ use crate::invite::{GatewayRecord, Invite, SignedRecord, Token, of_body, signed}
 use crate::keys::OperatorKey;
 use crate::ledger::{AuditEntry, InviteRecord, LedgerSnapshot, Peer, Reach};
 
-/// The operator who signs what [`record`] reads.
+/// The operator who signs the records that [`record`] reads.
 static OPERATOR: LazyLock<OperatorKey> =
     LazyLock::new(|| OperatorKey::generate().expect("a key can be made"));
 
 /// An invite as somebody pastes it, read and written again.
 ///
 /// # Errors
-/// The line that the person reads.
+/// The error message for the person.
 pub fn invite(text: &str) -> Result<String, String> {
     let invite = text.parse::<Invite>().map_err(|error| error.to_string())?;
     Ok(invite.to_text())
 }
 
-/// The text of an invite with this body, its checksum right: what somebody makes who wants it read
-/// to its end.
+/// The text of an invite with this body and a correct checksum, as an attacker would make it so
+/// that all of it is parsed.
 pub fn invite_of(body: &[u8]) -> String {
     of_body(body)
 }
@@ -37,7 +37,7 @@ pub fn true_invite() -> String {
     Invite { operator: OPERATOR.public(), gateways, token: Token([9; 16]) }.to_text()
 }
 
-/// What an operator says of a gateway, without the signature.
+/// An operator's record of a gateway, without the signature.
 pub fn true_record() -> Vec<u8> {
     let signed = a_record(7).sign(&OPERATOR);
     let bytes = signed.as_bytes();
@@ -54,7 +54,7 @@ fn a_record(serial: u64) -> GatewayRecord {
     }
 }
 
-/// A record that an operator signed whatever it says, read and signed again.
+/// Reads a record that an operator signed, whatever its contents, and signs it again.
 pub fn record(body: &[u8]) -> Option<Vec<u8>> {
     let bytes = signed(body, &OPERATOR);
     let record = SignedRecord::verify(&bytes, OPERATOR.public())?;
@@ -63,7 +63,7 @@ pub fn record(body: &[u8]) -> Option<Vec<u8>> {
     Some(again.as_bytes()[..again.as_bytes().len() - 64].to_vec())
 }
 
-/// What a node answers to one line of a control connection, and whether it took it for a request.
+/// A node's answer to one line of a control connection, and whether the line was a valid request.
 pub fn control_request(line: &[u8]) -> (String, bool) {
     let taken = Cell::new(false);
     let reply = answer(line, &|asked: Asked| {
@@ -80,13 +80,13 @@ fn said_again(request: &Request) {
     assert_eq!(again, *request, "{text}");
 }
 
-/// What a command makes of the line that a node answers with: whether it is a reply.
+/// Whether a command accepts a node's answer line as a reply.
 pub fn control_reply(line: &[u8]) -> bool {
     is_stable::<Reply>(line)
 }
 
-/// Which kinds of record of a gateway's store these bytes are: peers, invites, the places where
-/// peers were reached, the audit log, and a whole store in a backup.
+/// The kinds of record of a gateway's store that these bytes form: peers, invites, the addresses
+/// where peers were reached, the audit log, and a whole store in a backup.
 pub fn store_record(bytes: &[u8]) -> [bool; 5] {
     [
         is_stable::<Peer>(bytes),
@@ -97,7 +97,7 @@ pub fn store_record(bytes: &[u8]) -> [bool; 5] {
     ]
 }
 
-/// Whether the bytes are a value, which then means the same when it is written and read again.
+/// Whether the bytes are a value. If so, checks that it stays the same when written and read again.
 fn is_stable<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[u8]) -> bool {
     let Ok(value) = serde_json::from_slice::<T>(bytes) else { return false };
     let text = serde_json::to_vec(&value).expect("what was read can be written");

@@ -70,7 +70,8 @@ impl Home {
         &self.dir
     }
 
-    /// Whether a file of that name in the directory is a node's. Others may lie there, too.
+    /// Whether a file with that name in the directory belongs to a node. The directory may contain
+    /// other files.
     pub fn owns(name: &OsStr) -> bool {
         let name = name.to_string_lossy();
         let of_role =

@@ -1,10 +1,10 @@
-//! Everything in the one binary `rove`, whose `main.rs` only calls [`main`].
+//! All code of the one binary `rove`. Its `main.rs` only calls [`main`].
 //!
-//! From arguments to an exit code: 0 done, 1 failed with one line that names cause and cure, 2
-//! wrong usage. What a command does is in `command`; a node that runs is in `daemon`.
+//! It turns arguments into an exit code: 0 for success, 1 for a failure with one line that names
+//! cause and cure, 2 for wrong usage. The commands are in `command`; a running node is in `daemon`.
 //!
-//! It is a library for one reason: a binary cannot be fuzzed. The feature `fuzz` opens what reads
-//! hostile bytes to the fuzz targets, and nothing else uses this as a library.
+//! It is a library for one reason: a binary cannot be fuzzed. The feature `fuzz` opens its parsers
+//! of hostile bytes to the fuzz targets. Nothing else uses this library.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -34,7 +34,7 @@ mod values;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Runs the command that the arguments of the process name.
+/// Runs the command that the process's arguments name.
 pub fn main() -> ExitCode {
     quiet::install();
     rove_os::privileges::forbid_dumps();
@@ -43,7 +43,7 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let line = format!("{error:#}").replace(['\n', '\r'], " ");
-            // With standard error gone nobody is left to tell.
+            // If standard error is closed, there is nowhere to report this.
             let _ = writeln!(std::io::stderr(), "rove: {line}");
             ExitCode::FAILURE
         }

@@ -1,4 +1,4 @@
-//! `rove`: the one binary. What it does is in the library beside it.
+//! `rove`: the one binary. Its code is in the library beside it.
 
 #![forbid(unsafe_code)]
 

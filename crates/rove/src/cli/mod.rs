@@ -381,8 +381,8 @@ pub struct UpArgs {
     pub detached: bool,
 }
 
-/// A word that stands where an invite belongs; the shell may have cut the invite into several.
-/// `Debug` does not show it, and no error does.
+/// A word in the place of an invite; the shell may have split the invite into several words.
+/// Neither `Debug` nor any error shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pasted(pub String);
 
@@ -398,7 +398,7 @@ impl fmt::Debug for Pasted {
     }
 }
 
-/// Reads the command line. A wrong one ends the program.
+/// Parses the command line. A wrong command line ends the program.
 pub fn parse() -> Cli {
     Cli::try_parse().unwrap_or_else(|error| {
         if error.use_stderr() && names_invite() {
@@ -408,8 +408,9 @@ pub fn parse() -> Cli {
     })
 }
 
-/// Ends the program because of what was typed. If that holds an invite, neither `message` nor
-/// anything else of it is shown: logs of scripts are no place for it.
+/// Ends the program because of a wrong command line. If the command line contains an invite, the
+/// error shows neither `message` nor anything else of it, because logs of scripts must not contain
+/// an invite.
 pub fn refuse(kind: ErrorKind, message: impl fmt::Display) -> ! {
     let message = if names_invite() {
         "wrong arguments; they hold an invite and are not repeated here: an invite goes to \
@@ -421,7 +422,7 @@ pub fn refuse(kind: ErrorKind, message: impl fmt::Display) -> ! {
     Cli::command().error(kind, message).exit()
 }
 
-/// Ends the program because what was pasted is no invite.
+/// Ends the program because the pasted text is no invite.
 pub fn refuse_invite(error: &InviteError) -> ! {
     Cli::command().error(ErrorKind::ValueValidation, error).exit()
 }

@@ -1,9 +1,9 @@
-//! `rove check` and `rove gateway check`: what a person would look at when something does not work,
-//! one line each.
+//! `rove check` and `rove gateway check`: tests of the tunnel and the host for a person who looks
+//! for a fault. Each test prints one line.
 //!
-//! The running node says what it sees of itself and its host; this process tries the rest as any
-//! program of this host would: a name, a large packet, an endpoint. It changes nothing. Limits:
-//! whether a gateway is reached from outside can only be told from outside.
+//! The running node reports on itself and its host. This process tests the rest as any program on
+//! this host would: it resolves a name, sends a large packet, and checks an endpoint. It changes
+//! nothing. Limits: it cannot test whether a gateway is reachable from outside.
 
 use std::fs;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -21,21 +21,21 @@ use crate::daemon;
 use crate::home::{Home, Role};
 use crate::values::{Endpoint, Host};
 
-/// How long an answer may take that comes from the other end of the tunnel.
+/// How long an answer from the other end of the tunnel may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
-/// A name that exists for this (RFC 2606): no answer about it tells anybody anything.
+/// A name that is reserved for examples (RFC 2606), so the query reveals nothing about the user.
 const ASKED_NAME: &str = "example.com";
-/// Where name servers answer (RFC 1035 section 4.2).
+/// The port of name servers (RFC 1035 section 4.2).
 const DNS_PORT: u16 = 53;
-/// A clock that is behind a file of its own by more is wrong.
+/// A clock that is further behind one of the node's own files is wrong.
 const CLOCK_SLACK: Duration = Duration::from_secs(120);
 
-/// What one check found.
+/// The result of one check.
 enum Found {
     Good(String),
-    /// What is wrong, with cause and cure.
+    /// The fault, with cause and cure.
     Bad(String),
-    /// Why it could not be told.
+    /// The reason why the check could not be made.
     Unknown(String),
 }
 
@@ -75,7 +75,7 @@ fn ask(home: &Home, role: Role, not_running: &'static str) -> Result<Value> {
     })
 }
 
-/// Prints them; an error when something is wrong.
+/// Prints the checks. Returns an error if one failed.
 fn tell(checks: Checks, args: OutputArgs) -> Result<()> {
     let bad = checks.iter().filter(|(_, found)| matches!(found, Found::Bad(_))).count();
     let count = checks.len();
@@ -129,7 +129,7 @@ fn transport(status: &Value) -> Found {
     }
 }
 
-/// Parts of the host, by the check's name, with what is said when all is well.
+/// Parts of the host: the name of the check, the part, and the text for a good result.
 const CLIENT_PARTS: [(&str, &str, &str); 7] = [
     ("interface", "interface", "up, with its addresses"),
     ("routes", "routing", "in place"),
@@ -148,7 +148,7 @@ const GATEWAY_PARTS: [(&str, &str, &str); 6] = [
     ("others", "other", "nothing else is wrong"),
 ];
 
-/// What the node says of its host, a line for each part, or one for each of its problems.
+/// The node's report on its host: one line for each part, or one for each of its problems.
 fn host(status: &Value, parts: &[(&'static str, &str, &str)]) -> Checks {
     let problems = status.get("problems").and_then(Value::as_array).map(Vec::as_slice);
     let problems = problems.unwrap_or_default();
@@ -222,8 +222,8 @@ fn mtu(status: &Value) -> Found {
     Found::Good(format!("packets of {mtu} bytes come through"))
 }
 
-/// Whether the clock is behind what this node wrote itself: then invites and signatures seem to be
-/// of the future, or never to expire.
+/// Whether the clock is behind the node's own files. With such a clock, invites and signatures seem
+/// to come from the future, or never expire.
 fn clock(home: &Home, role: Role) -> Found {
     let files = fs::read_dir(home.state(role)).into_iter().flatten().flatten();
     let written = files.filter_map(|file| file.metadata().ok()?.modified().ok()).max();
@@ -239,7 +239,7 @@ fn clock(home: &Home, role: Role) -> Found {
     ))
 }
 
-/// Whether an endpoint leads to this host, as far as it can be told from here.
+/// Whether an endpoint leads to this host, as far as this host can know.
 fn reached_at(endpoint: &Endpoint) -> Found {
     let found: Vec<IpAddr> = match &endpoint.host {
         Host::Address(address) => vec![*address],

@@ -108,12 +108,12 @@ fn run(
     })
 }
 
-/// The SSH connection that goes on beside the tunnel.
+/// The SSH connection that continues outside the tunnel.
 fn kept(args: &UpArgs) -> Option<Connection> {
     if args.no_keep_ssh { None } else { ssh::connection() }
 }
 
-/// Says what becomes of the SSH connection that the command was typed over.
+/// Prints whether the SSH connection over which the command was typed stays outside the tunnel.
 fn tell_ssh(args: &UpArgs) {
     if let Some(connection) = kept(args) {
         output::warning(&format!(
@@ -190,7 +190,7 @@ fn run_detached(home: &Home, args: &UpArgs, format: Option<LogFormat>) -> Result
     ended
 }
 
-/// The invite in the words of the command line, or where they say that it is.
+/// The invite in the words of the command line, or in the source that they name.
 fn given_invite(pasted: &[Pasted]) -> Result<Option<Invite>> {
     let words: Vec<&str> = pasted.iter().map(|word| word.0.as_str()).collect();
     match words[..] {
@@ -206,8 +206,8 @@ fn given_invite(pasted: &[Pasted]) -> Result<Option<Invite>> {
     }
 }
 
-/// The invite on the standard input, as soon as it is complete; none if there is nothing. Who types
-/// ends with an empty line what is not complete.
+/// The invite from standard input, as soon as it is complete; `None` if the input is empty. A
+/// person who types ends an incomplete invite with an empty line.
 fn read_invite() -> Result<Option<Invite>> {
     let mut text = Vec::new();
     let mut input = BufReader::new(io::stdin().lock().take(INPUT_MAX));
@@ -217,7 +217,7 @@ fn read_invite() -> Result<Option<Invite>> {
         let is_blank = |bytes: &[u8]| !bytes.iter().any(u8::is_ascii_graphic);
         let is_over = text.len() == before || is_blank(&text[before..]) && !is_blank(&text);
         let is_read = input.buffer().is_empty();
-        // Whatever the encoding: an invite is ASCII, and the search skips the rest.
+        // Any encoding will do: an invite is ASCII, and the search skips other bytes.
         match String::from_utf8_lossy(&text).parse::<Invite>() {
             Ok(invite) if is_over || is_read => return Ok(Some(invite)),
             Err(_) if is_over && is_blank(&text) => return Ok(None),
@@ -298,14 +298,15 @@ pub(super) fn down(home: &Home) -> Result<()> {
     };
     let mut applier = Applier::open(Places::usual(&state))?;
     if !state.exists() {
-        // Somebody removed the directory; what the kernel holds is nobody's but ours.
+        // Somebody removed the directory, but the tables in the kernel can only be Rove's.
         if !is_in_kernel(home, &applier)? {
             return not_up();
         }
         applier.remove_kill_switch()?;
         return output::line("down");
     }
-    // What a crash left, and a kill switch that stands, in the journal or in the kernel alone.
+    // The changes of a crashed client, and a kill switch that is in the journal or only in the
+    // kernel.
     let _lock = Lock::take(&state)?;
     let is_left = applier.has_leftovers() || applier.damaged().is_some();
     let stands = applier.kill_switch_stands() || is_in_kernel(home, &applier)?;
@@ -319,7 +320,7 @@ pub(super) fn down(home: &Home) -> Result<()> {
     output::line("down")
 }
 
-/// Whether a kill switch stands that no journal knows of. Only root can see it, and lift it.
+/// Whether the kernel has a kill switch that no journal mentions. Only root can see and remove it.
 fn is_in_kernel(home: &Home, applier: &Applier) -> Result<bool> {
     let may_look = rustix::process::geteuid().is_root() && home.other().is_none();
     Ok(may_look && applier.kill_switch_is_there()?)
@@ -339,8 +340,8 @@ fn wait_for_end(state: &Path) -> Result<()> {
     }
 }
 
-/// Puts a kill switch that stood back in its place: at boot, before the network, and after the
-/// packet filter's rules were flushed. A client that runs does so by itself.
+/// Installs a wanted kill switch again: at boot before the network, and after the packet filter's
+/// rules were flushed. A running client does so by itself.
 pub(super) fn stand(home: &Home) -> Result<()> {
     let state = home.state(Role::Client);
     if !state.exists() {

@@ -42,7 +42,7 @@ pub fn run(cli: Cli) -> Result<()> {
     }
 }
 
-/// Does something with a node's files, and leaves them to the user as whom the node runs.
+/// Runs `work` on a node's files, then gives them to the user that the node runs as.
 fn then_adopt(home: &Home, work: impl FnOnce(&Home) -> Result<()>) -> Result<()> {
     let done = work(home);
     crate::daemon::adopt(home);

@@ -68,13 +68,13 @@ pub(super) fn list(value: &Value, name: &str) -> String {
     items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
 }
 
-/// What is wrong, a line each: what, since when, why, and the cure.
+/// The problems, one line each: the problem, since when, the cause, and the cure.
 pub(super) fn problems(value: &Value) -> Vec<String> {
     let problems = value.get("problems").and_then(Value::as_array).map(Vec::as_slice);
     problems.unwrap_or_default().iter().map(problem).collect()
 }
 
-/// One of them.
+/// One problem as a line.
 pub(super) fn problem(problem: &Value) -> String {
     let since = moment(problem, "since");
     let (what, cause) = (field(problem, "what"), field(problem, "cause"));

@@ -1,8 +1,9 @@
-//! The SSH connection that a command was typed over.
+//! Finds the SSH connection over which a command was typed.
 //!
-//! sshd(8) names it in the environment of the shell; sudo(8) drops that, so the environments of the
-//! processes around this one are looked at, too. Decides nothing about it. Limits: in a terminal
-//! multiplexer the name is of the connection that began the session, which may have ended.
+//! sshd(8) names the connection in the environment of the shell. sudo(8) removes that variable, so
+//! this module also reads the environments of the parent processes. It makes no decision about the
+//! connection. Limits: in a terminal multiplexer, the variable names the connection that began the
+//! session, which may have ended.
 
 use std::env;
 use std::fs;
@@ -11,16 +12,16 @@ use std::net::{IpAddr, SocketAddr};
 use rove_os::plan::Connection;
 
 const VARIABLE: &str = "SSH_CONNECTION";
-/// Processes between this one and the shell: sudo, env, a script or two.
+/// Parent processes to examine between this one and the shell: sudo, env, a script or two.
 const ANCESTORS_MAX: usize = 16;
 
-/// That connection, if there is one.
+/// The connection, if there is one.
 pub(super) fn connection() -> Option<Connection> {
     let own = env::var(VARIABLE).ok();
     parse(&own.or_else(of_ancestors)?)
 }
 
-/// What the nearest process above this one says that has the variable, as far as it may be read.
+/// The variable of the nearest parent process that has it and whose environment is readable.
 fn of_ancestors() -> Option<String> {
     let mut process = "self".to_owned();
     for _ in 0..ANCESTORS_MAX {
@@ -38,7 +39,8 @@ fn of_ancestors() -> Option<String> {
     None
 }
 
-/// `CLIENT PORT SERVER PORT`, as sshd(8) writes it. A link-local address is no matter of routes.
+/// Parses `CLIENT PORT SERVER PORT`, as sshd(8) writes it. A link-local connection is left out,
+/// because routes do not affect it.
 fn parse(text: &str) -> Option<Connection> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let [client, client_port, server, server_port] = words[..] else { return None };

@@ -35,14 +35,14 @@ pub struct ClientConfig {
     pub kill_switch: bool,
     /// Whether the local network stays reachable.
     pub allow_lan: bool,
-    /// Connections of before the tunnel that go on beside it; never of the file.
+    /// Connections from before the tunnel that continue outside it. Never set by the file.
     pub kept: Vec<Connection>,
     /// The subnets behind this client; the invite must allow them.
     pub advertise: Vec<IpNet>,
     /// Domains that the gateway's name servers know. With `route` only their names are asked
     /// there, and without these none; else all names are, and these are tried for short names.
     pub domains: Vec<Domain>,
-    /// Whether this host's name servers are changed at all.
+    /// Whether Rove changes this host's name servers.
     pub dns: DnsChoice,
     /// Whether TCP and TLS are tried where UDP is blocked.
     pub streams: bool,

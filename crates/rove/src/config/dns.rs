@@ -4,13 +4,13 @@ use std::str::FromStr;
 
 use crate::values::Misspelt;
 
-/// Which name servers this host asks while the tunnel is up.
+/// The name servers that this host uses while the tunnel is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DnsChoice {
-    /// Those that the gateway names.
+    /// Those that the gateway announces.
     #[default]
     Set,
-    /// Its own: nothing is changed, for hosts whose DNS somebody else looks after.
+    /// The host's own. Rove changes nothing, for hosts whose DNS another program manages.
     Leave,
 }
 

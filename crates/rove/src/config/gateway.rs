@@ -176,7 +176,7 @@ impl GatewayConfig {
         })
     }
 
-    /// What works here and is probably not meant, for the log or the terminal.
+    /// Settings that are valid but probably not intended, for the log or the terminal.
     pub fn doubts(&self) -> Vec<String> {
         let unreachable = self.endpoints.iter().filter_map(|e| e.check_reachable().err());
         let public = self.networks.public().map(|net| {

@@ -107,7 +107,7 @@ pub enum Request {
         /// Where.
         endpoint: Endpoint,
     },
-    /// Take the clock as right, though it was once ahead.
+    /// Accept the clock as right, although it was once ahead.
     ResetClock,
     /// Everything in the store, for a backup.
     Snapshot,

@@ -1,9 +1,9 @@
-//! Privileges are dropped in two steps, both before the first thread: a node stops being root
-//! before it reads its first file, and has nothing that it does not need once everything is open.
+//! Drops privileges in two steps, both before the first thread. A node stops being root before it
+//! reads its first file. Once everything is open, it gives up all privileges that it does not need.
 //!
-//! What may be written then is named, and is little: the node's own directories, the kernel's
-//! network settings, the device by which a deleted interface is made again, and for a client that
-//! had to stay root on a host without systemd-resolved the directory of resolv.conf.
+//! Then it may write only to the node's own directories, the kernel's network settings, and the TUN
+//! device, which creates a deleted interface again. A client that had to stay root, on a host
+//! without systemd-resolved, may also write to the directory of resolv.conf.
 
 use std::path::{Path, PathBuf};
 
@@ -14,25 +14,26 @@ use rove_os::privileges::{self, Leaving, Left, Why, Writable};
 
 use crate::home::Home;
 
-/// The user as whom nodes run. Members of the group of that name may control them.
+/// The user that nodes run as. Members of the group with the same name may control them.
 const USER: &str = "rove";
 
 /// Kernel settings that plans change.
 const SETTINGS: &str = "/proc/sys/net";
-/// Where interfaces come from.
+/// The device that creates interfaces.
 const TUN: &str = "/dev/net/tun";
 
-/// Makes this process the user's, and the node's files too. `others` are directories elsewhere that
-/// the node writes to; `resolver` is where it changes the resolver's settings, if it will.
+/// Makes this process run as the user, and gives the node's files to the user. `others` are
+/// directories elsewhere that the node writes to; `resolver` is where the node will change the
+/// resolver's settings, if it does.
 pub fn leave_root(home: &Home, others: &[&Path], resolver: Option<&Places>) -> Result<Left> {
     let others: Vec<&Path> = others.iter().copied().filter(|path| *path != home.dir()).collect();
     Ok(privileges::leave_root(&leaving(home, &others), resolver)?)
 }
 
-/// Gives what a command of root's wrote in a node's directory to the user as whom the node runs, if
-/// there is one.
+/// Gives files that a command wrote as root in a node's directory to the user that the node runs
+/// as, if that user exists.
 pub fn adopt(home: &Home) {
-    // A node that then cannot use its files says so.
+    // If this fails, the node cannot use its files and reports that.
     let _ = privileges::adopt(&leaving(home, &[]));
 }
 
@@ -40,12 +41,12 @@ fn leaving<'a>(home: &'a Home, others: &'a [&'a Path]) -> Leaving<'a> {
     Leaving { user: USER, home: home.dir(), belongs: Home::owns, others }
 }
 
-/// Says in the log as whom the node runs.
+/// Logs the user that the node runs as.
 pub fn tell(left: &Left) {
     match left {
         Left::User => tracing::debug!(user = USER, "not root any more"),
         Left::NotRoot => {}
-        // Containers and laboratories are made so.
+        // This is normal in containers and test networks.
         Left::Stayed(why @ Why::NotMapped(_)) => tracing::debug!(%why, "still root"),
         Left::Stayed(why) => tracing::warn!("still root, without what only root may do: {why}"),
     }

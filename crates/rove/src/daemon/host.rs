@@ -1,8 +1,8 @@
-//! Keeps the host as the plan says: hears of changes, has the applier put back what others took,
-//! and remembers since when something is wrong.
+//! Keeps the host as the plan says. It receives reports of changes, lets the applier restore
+//! removed items, and remembers since when each problem exists.
 //!
-//! It decides when to look and what is logged; refuses to know what a plan is made of. The words
-//! for people are in [`super::problems`].
+//! It decides when to check the host and which lines go to the log. It does not know the contents
+//! of a plan. [`super::problems`] has the texts for people.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -18,23 +18,24 @@ use super::message::Message;
 use super::problems::{Finding, Problem};
 use crate::ledger::wall_clock;
 
-/// Without news the host is looked at this often, for what the kernel does not tell of. Twice as
-/// long saves nothing that a battery would feel; half as long would start `nft` more often than
-/// people's own tools do.
+/// How often the host is checked without a report, for settings whose changes the kernel does not
+/// report. Twice as long would save no noticeable battery power. Half as long would start `nft`
+/// more often than people's own tools do.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// The rest after news, which grows while news goes on: a restart of a network manager makes a
-/// hundred changes. The longest is well below the second in which all is to be put back.
+/// The pause after a report. It grows while reports continue, because a restart of a network
+/// manager makes a hundred changes. The longest pause is well below the second within which
+/// everything must be restored.
 const REST_MIN: Duration = Duration::from_millis(5);
 const REST_MAX: Duration = Duration::from_millis(200);
-/// After a failure to listen.
+/// The pause after a failure to listen.
 const RETRY: Duration = Duration::from_secs(1);
-/// Who changed something counts as the cause of what is found within this time.
+/// A reported program counts as the cause of a difference found within this time.
 const BLAME: Duration = Duration::from_secs(5);
-/// Things that one line of the log names.
+/// Items that one log line names at most.
 const NAMED_MAX: usize = 3;
 
-/// Sends every change that may concern a plan, and an empty set now and then. The thread lives as
-/// long as the process.
+/// Sends every change that may concern a plan, and an empty set from time to time. The thread lives
+/// as long as the process.
 pub(super) fn watch(to: SyncSender<Message>, resolv_conf: PathBuf) -> Result<()> {
     let mut watch = Some(Watch::open(&resolv_conf)?);
     let spawned = thread::Builder::new().name("rove-host".to_owned()).spawn(move || {
@@ -44,7 +45,7 @@ pub(super) fn watch(to: SyncSender<Message>, resolv_conf: PathBuf) -> Result<()>
                 Some(watch) => watch.wait(LOOK_EVERY),
                 None => Watch::open(&resolv_conf).map(|opened| {
                     watch = Some(opened);
-                    // Of what happened meanwhile nothing was heard.
+                    // Changes since the failure were not reported.
                     BTreeSet::new()
                 }),
             };
@@ -65,27 +66,27 @@ pub(super) fn watch(to: SyncSender<Message>, resolv_conf: PathBuf) -> Result<()>
     Ok(())
 }
 
-/// What is known of the host's state.
+/// The known state of the host.
 #[derive(Default)]
 pub(super) struct Host {
-    /// Who changed something last, by area, and when that was heard.
+    /// The last program that changed something, by area, and when that was reported.
     authors: BTreeMap<Area, (String, Instant)>,
-    /// Since when each problem is there, in seconds since 1970.
+    /// Since when each problem exists, in seconds since 1970.
     since: BTreeMap<String, u64>,
-    /// What was said in the log of things that are still wrong.
+    /// Logged lines of problems that still exist.
     said: BTreeSet<String>,
 }
 
-/// What the owner of the interface has to do.
+/// The action that the owner of the interface must take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Device {
     Kept,
-    /// It was deleted, and is to be opened anew.
+    /// It was deleted and must be opened again.
     Lost,
 }
 
 impl Host {
-    /// Puts back what others took away, after `changes` were heard of.
+    /// Restores items that other programs removed, after a report of `changes`.
     pub(super) fn keep(&mut self, applier: &mut Applier, changes: &BTreeSet<Change>) -> Device {
         let now = Instant::now();
         for change in changes {
@@ -132,7 +133,7 @@ impl Host {
         }
     }
 
-    /// Who is to blame for a change of this part, as far as it was heard lately.
+    /// The program that changed this part, if it was reported lately.
     fn author(&self, part: Part, now: Instant) -> Option<&str> {
         let area = match part {
             Part::Device | Part::Routing | Part::Setting | Part::Subflow => Area::Routing,
@@ -147,8 +148,8 @@ impl Host {
         Finding::of_deviation(deviation, self.author(deviation.part, now))
     }
 
-    /// What is wrong now: the host is looked at, nothing is remembered but since when. `also` is
-    /// what others found.
+    /// Checks the host and returns the problems that exist now. Remembers only since when each
+    /// exists. `also` are problems found elsewhere.
     pub(super) fn look(&mut self, applier: &mut Applier, device: &str, also: Vec<Finding>) -> Look {
         let now = Instant::now();
         let (deviations, obstacles) = (applier.look(), applier.obstacles());
@@ -170,7 +171,7 @@ impl Host {
         Look { problems: self.date(all), deviations }
     }
 
-    /// Adds since when, and forgets what is no more.
+    /// Adds since when each problem exists, and forgets problems that are solved.
     fn date(&mut self, found: Vec<Finding>) -> Vec<Problem> {
         let present = wall_clock().0;
         let current: BTreeSet<String> = found.iter().map(|finding| finding.what.clone()).collect();

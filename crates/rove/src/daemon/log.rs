@@ -93,7 +93,7 @@ impl LogFile {
 }
 
 fn append(path: &Path) -> io::Result<File> {
-    // Root opens it where the node's user could have put a link.
+    // Root opens this file, and the node's user could have put a link in its place.
     let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
     let mut options = OpenOptions::new();
     options.create(true).append(true).mode(crate::files::PRIVATE).custom_flags(flags).open(path)

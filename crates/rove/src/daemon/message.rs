@@ -26,8 +26,8 @@ pub(super) enum Message {
     News(News),
     /// The links as they are now.
     Links(Vec<Link>),
-    /// Something may have been changed that the plan set up; an empty set means that it is time
-    /// for a look.
+    /// Another program may have changed items of the plan. An empty set means that it is time for a
+    /// check.
     Host(BTreeSet<Change>),
     /// The strength of Wi-Fi links' signals in dBm, by index.
     Signals(Vec<(u32, Option<i8>)>),
@@ -44,11 +44,11 @@ pub(super) enum Message {
     Signal(Signal),
     /// The gateway's addresses, or why its names do not resolve.
     Resolved(Result<Vec<SocketAddr>, String>),
-    /// The prefixes behind which a network without IPv4 translates.
+    /// The NAT64 prefixes of a network without IPv4.
     Nat64 {
-        /// Which network.
+        /// The network.
         network: Network,
-        /// At least one.
+        /// Its prefixes, at least one.
         prefixes: Vec<Nat64Prefix>,
     },
     /// The proxy's address.

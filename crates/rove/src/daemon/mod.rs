@@ -47,7 +47,7 @@ pub use gateway::run as run_gateway;
 pub use log::{LogFile, start as start_log, start_in as start_log_in};
 pub use probe::echo;
 
-/// Takes over what an earlier process left, and says in the log if its journal cannot be read.
+/// Takes over the changes of an earlier process, and logs if its journal cannot be read.
 fn take_over(places: &Places) -> Result<Applier> {
     let applier = Applier::open(places.clone())?;
     if let Some(why) = applier.damaged() {
@@ -60,7 +60,8 @@ fn take_over(places: &Places) -> Result<Applier> {
     Ok(applier)
 }
 
-/// Starts the threads that tell of signals, of the host's settings and of links; the links now.
+/// Starts the threads that report signals, changes of the host, and links. Returns the present
+/// links.
 fn watch_all(inbox: &SyncSender<Message>, places: &Places) -> Result<Vec<Link>> {
     signals::watch(inbox.clone())?;
     host::watch(inbox.clone(), places.resolv_conf.clone())?;

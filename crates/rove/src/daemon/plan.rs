@@ -47,7 +47,7 @@ pub(super) fn gateway(
     }
 }
 
-/// A gateway's firewall, where it listens at these places.
+/// The firewall of a gateway that listens at these addresses.
 pub(super) fn firewall(
     config: &GatewayConfig,
     udp: impl Iterator<Item = SocketAddr>,
@@ -119,8 +119,8 @@ pub(super) fn client(config: &ClientConfig, lease: &CoreLease, remotes: &[Socket
     let asked = config.dns == DnsChoice::Set && (everything || !config.domains.is_empty());
     let servers = if asked { lease.dns.clone() } else { Vec::new() };
     let networks = lease.addresses.iter().filter_map(network);
-    // Its own networks, gateways and name servers are in the tunnel, whatever a local network or an
-    // exclusion around them says.
+    // The lease's own networks, gateways and name servers are in the tunnel, even if a local
+    // network or an exclusion contains them.
     routes.extend(networks.map(|net| net.trunc()));
     routes.extend(lease.gateway.iter().chain(&servers).map(|&address| IpNet::from(address)));
     let domains = config.domains.iter().map(Domain::to_string).collect();

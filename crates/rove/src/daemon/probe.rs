@@ -101,7 +101,7 @@ fn ask(socket: &OwnedFd, gateway: IpAddr, give_up: Instant, length: usize) -> bo
 /// Whether `address` answers an echo request, as a packet of `length` bytes, `within` this time.
 ///
 /// # Errors
-/// Where no socket for pings is given: without CAP_NET_RAW, or without a route.
+/// No socket for pings is available: CAP_NET_RAW or a route is missing.
 pub fn echo(address: IpAddr, length: u16, within: Duration) -> io::Result<bool> {
     let socket = open(address)?;
     let header = if address.is_ipv4() { IPV4_HEADER_LEN } else { IPV6_HEADER_LEN };

@@ -1,6 +1,6 @@
-//! What is wrong with a node and its host, for people: what, since when, why, and the cure.
+//! Problems of a node and its host, for people: the problem, since when, the cause, and the cure.
 //!
-//! Decides the words; refuses to look at the host itself, which [`super::host`] does.
+//! This module contains the texts. It does not examine the host itself; [`super::host`] does.
 
 use rove_os::plan::{Deviation, ForeignRule, Obstacle, Outcome, Part};
 use serde::Serialize;
@@ -8,22 +8,22 @@ use serde::Serialize;
 /// The number of the main routing table (rtnetlink(7), `RT_TABLE_MAIN`).
 const TABLE_MAIN: u32 = 254;
 
-/// One thing that is wrong. Keys are only ever added.
+/// One problem. Keys of this JSON object are only ever added, never removed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct Problem {
-    /// Which part of the node or its host it concerns.
+    /// The part of the node or its host.
     pub(super) part: &'static str,
-    /// What is wrong.
+    /// The problem.
     pub(super) what: String,
     /// Since when, in seconds since 1970.
     pub(super) since: u64,
-    /// Why, as far as it is known.
+    /// The cause, as far as it is known.
     pub(super) cause: String,
-    /// What a person can do.
+    /// The action that a person can take.
     pub(super) cure: String,
 }
 
-/// A problem without the time since when there is it.
+/// A problem without the time since when it exists.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Finding {
     /// One of the names that [`part`] gives, `leak`, `firewall` or `other`.
@@ -34,7 +34,7 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// What is missing of a plan. `by` is who changed something of that kind last.
+    /// A difference between plan and host. `by` is the last program that changed this kind of item.
     pub(super) fn of_deviation(deviation: &Deviation, by: Option<&str>) -> Self {
         let who = by.unwrap_or("another program");
         let cause = match &deviation.outcome {
@@ -62,7 +62,7 @@ impl Finding {
         Self { part: part(deviation.part), what, cause, cure: cure.to_owned() }
     }
 
-    /// What a line for people says: what is wrong, why, and the cure, with colons between.
+    /// The parts of a line for people: problem, cause and cure, with colons between them.
     pub(super) fn of_line(part: &'static str, line: &str) -> Self {
         let (what, rest) = line.split_once(": ").unwrap_or((line, ""));
         let (cause, cure) = rest.rsplit_once(": ").unwrap_or((rest, rest));
@@ -70,7 +70,7 @@ impl Finding {
         Self { part, what, cause, cure }
     }
 
-    /// What another program put in the way. `device` is the tunnel's interface.
+    /// An obstacle by another program. `device` is the tunnel's interface.
     pub(super) fn of_obstacle(obstacle: &Obstacle, device: &str) -> Self {
         match obstacle {
             Obstacle::Bypass { to, link, rules } => {
@@ -97,7 +97,7 @@ impl Finding {
     }
 }
 
-/// The word for a part of a plan.
+/// The name of a part of a plan.
 const fn part(part: Part) -> &'static str {
     match part {
         Part::Device => "interface",
@@ -123,7 +123,8 @@ fn of_rule(rule: ForeignRule, v6: bool) -> (String, String) {
     )
 }
 
-/// How a chain of nftables, or of iptables which names its chains in capitals, lets the tunnel in.
+/// A command that makes a chain accept the tunnel's packets. Chains of iptables have names in
+/// capitals.
 fn accept(chain: &str, device: &str) -> String {
     let iptables = match chain {
         "ip filter FORWARD" => Some("iptables"),

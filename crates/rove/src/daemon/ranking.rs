@@ -101,7 +101,7 @@ impl Ranked {
 pub(super) struct Ranking {
     /// Those that a path could start from, or be on, by index.
     links: BTreeMap<u32, Link>,
-    /// Where the gateway may be, as far as it is known.
+    /// The known addresses of the gateway.
     gateway: Vec<IpAddr>,
     /// By name: a modem that is plugged again has another index, and is as shaky as before.
     pasts: BTreeMap<String, Past>,
@@ -175,26 +175,28 @@ impl Ranking {
         });
     }
 
-    /// The gateway may be at these addresses: a link without a default route counts if it has a
-    /// route to one of them.
+    /// Sets the possible addresses of the gateway. A link without a default route counts if it has
+    /// a route to one of them.
     pub(super) fn set_gateway(&mut self, addresses: impl Iterator<Item = IpAddr>) {
         self.gateway = addresses.collect();
     }
 
-    /// Whether a path may start by this link in one family. A bridge of containers or virtual
-    /// machines has addresses, carrier and no way out; a bridge that is the uplink has one.
+    /// Whether a path may start on this link in one family. A container bridge has addresses and
+    /// carrier, but no route out; a bridge that is the uplink has one.
     fn has_way(&self, link: &Link, v4: bool) -> bool {
         let has_address = link.addresses.iter().any(|net| net.addr().is_ipv4() == v4);
         let mut gateway = self.gateway.iter().filter(|address| address.is_ipv4() == v4);
         has_address && (link.leads_out(v4) || gateway.any(|&address| link.reaches(address)))
     }
 
-    /// Whether the kernel had a way out by it: it may still carry while its manager takes it down.
+    /// Whether the kernel had a route out on this link: it may still work while its manager takes
+    /// it down.
     fn had_way_out(&self, link: &Link) -> bool {
         self.pasts.get(&link.name).is_some_and(|past| past.best.is_some())
     }
 
-    /// The link without the addresses of a family that leads nowhere, if another one does.
+    /// The link without the addresses of a family that has no route out, if the other family has
+    /// one.
     fn with_ways(&self, link: &Link) -> Link {
         let mut link = link.clone();
         let has_way = [true, false].map(|v4| self.has_way(&link, v4));

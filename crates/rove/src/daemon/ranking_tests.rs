@@ -38,7 +38,7 @@ struct Course {
 }
 
 impl Course {
-    /// The gateway is a neighbour, reached by links without a default route as well.
+    /// The gateway is a neighbour, so links without a default route reach it too.
     fn new(links: &[Link]) -> Self {
         let mut ranking = Ranking::default();
         ranking.set_gateway([NEIGHBOUR.into()].into_iter());
@@ -303,7 +303,7 @@ fn a_link_without_a_way_to_the_gateway_is_none() {
     assert_eq!(listed(&[static_route("0.0.0.0/0")], &[]), [(9, 1)], "by another table");
     // The uplink of a hypervisor is a bridge.
     assert_eq!(listed(&[bridge(&["198.51.100.4/24"], Some(0))], &[]), [(9, 1)]);
-    // A family that leads nowhere is not tried: a private IPv6 network beside IPv4.
+    // A family without a route out is not tried: here a private IPv6 network beside IPv4.
     let private_v6 = bridge(&["198.51.100.4/24", "fd00::4/64"], Some(0));
     assert_eq!(listed(std::slice::from_ref(&private_v6), &["2001:db8::1"]), [(9, 1)]);
     assert_eq!(listed(&[private_v6], &["fd00::1"]), [(9, 2)]);

@@ -26,8 +26,8 @@ pub(super) const ADDRESSES_MAX: usize = 16;
 
 /// The servers outside the tunnel, and the system.
 const WAYS: usize = 2;
-/// Questions that are open at once. Some were asked on a network that is gone, and wait in vain for
-/// as long as the system's resolver does; the next must not wait for them.
+/// DNS queries that are open at once. A query sent on a network that is gone waits until the
+/// system's resolver gives up, and the next query must not wait for it.
 const QUESTIONS_MAX: usize = 8;
 /// How long the servers outside the tunnel have to answer.
 const OUTSIDE: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ const OUTSIDE: Duration = Duration::from_secs(5);
 pub(super) struct Resolver {
     to: SyncSender<Message>,
     asking: Arc<AtomicUsize>,
-    /// The same of networks that are asked for their NAT64.
+    /// The same for queries for a network's NAT64.
     asking_networks: Arc<AtomicUsize>,
 }
 

@@ -1,6 +1,6 @@
-//! What people are told when two hosts use one key, as after a disk was cloned.
+//! The messages for the case that two hosts use one key, for example after a disk was cloned.
 //!
-//! Decides the words; the core notices it, and says for how long it stands.
+//! This module contains the texts. The core notices the case and decides how long the alarm lasts.
 
 use rove_proto::node::{PeerStatus, SharedKey};
 use rove_proto::time::Instant;
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 
 use crate::ledger::wall_clock;
 
-/// What the two hosts do to each other.
+/// The effect of the two hosts on each other.
 const CAUSE: &str = "a disk or a directory was copied; each host takes the session from the other, \
                      so both lose most of their packets";
 
-/// Since when two hosts use the key of this session's client, in seconds since 1970; `None` if it
+/// Since when two hosts use the key of this session's client, in seconds since 1970. `None` if this
 /// was not noticed lately.
 pub(super) fn since(session: &PeerStatus, now: Instant) -> Option<u64> {
     let SharedKey { since, .. } = session.shared_key.filter(|shared| shared.stands(now))?;
     Some(wall_clock().0.saturating_sub(now.saturating_since(since).as_secs()))
 }
 
-/// The problem, for who uses the client.
+/// The problem, for the user of the client.
 pub(super) fn at_client(session: &PeerStatus, now: Instant) -> Option<Value> {
     Some(json!({
         "what": "another host uses the key of this client",
@@ -42,13 +42,13 @@ pub(super) fn at_gateway(name: &str, session: &PeerStatus, now: Instant) -> Opti
     }))
 }
 
-/// The same in one line, for the log.
+/// The problem in one line, for the log.
 pub(super) fn line(problem: &Value) -> String {
     let text = |key| problem.get(key).and_then(Value::as_str).unwrap_or_default();
     format!("{}: {}. Cure: {}", text("what"), text("cause"), text("cure"))
 }
 
-/// Adds `problem` to what a status tells.
+/// Adds `problem` to a status.
 pub(super) fn add(status: &mut Value, problem: Value) {
     match status.get_mut("problems").and_then(Value::as_array_mut) {
         Some(problems) => problems.push(problem),

@@ -81,7 +81,7 @@ pub(super) struct Search<'a> {
     pub(super) addresses: usize,
     /// The name that is being resolved.
     pub(super) resolving: Option<&'a str>,
-    /// Why none of them can be reached from here, if that is for want of an address family.
+    /// Why none of them is reachable from here, if the reason is a missing address family.
     pub(super) want: Option<String>,
     /// Where the gateway says that it is reached, best first.
     pub(super) announced: &'a [SocketAddr],

@@ -160,7 +160,7 @@ impl Gateway {
         Ok(Answer { reply, effects, unstored })
     }
 
-    /// Takes the clock as right, and says which invites can be used again because of that.
+    /// Accepts the clock as right, and reports which invites become usable again.
     fn reset_clock(&mut self, now: UnixSeconds) -> Result<Answer> {
         let before = self.ledger.time(now);
         self.ledger.reset_time(now)?;
@@ -170,7 +170,7 @@ impl Gateway {
         Ok(json!({ "before": before, "now": now, "open_again": again }).into())
     }
 
-    /// Why invites do not expire by the wall clock, if they do not.
+    /// The reason why invites do not expire by the wall clock, if that is so.
     fn clock_problem(&self) -> Option<Value> {
         let Behind { by, since } = self.ledger.behind()?;
         let lifetime = Lifetime::from_seconds(by.as_secs());

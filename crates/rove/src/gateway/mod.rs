@@ -118,7 +118,7 @@ fn is_in_use(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref::<StoreError>(), Some(StoreError::InUse(_)))
 }
 
-/// The directory in which the store of the gateway in `home` lies.
+/// The directory of the store of the gateway in `home`.
 pub fn store_directory(home: &Home) -> Result<PathBuf> {
     Ok(store_directory_of(home, &GatewayConfig::load(&Gateway::find(home)?)?))
 }

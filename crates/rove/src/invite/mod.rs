@@ -93,7 +93,7 @@ impl fmt::Debug for TokenHash {
     }
 }
 
-/// Whether an invite, whole or damaged, is in `text`.
+/// Whether `text` contains an invite, whole or damaged.
 pub fn is_in(text: &str) -> bool {
     text.to_ascii_lowercase().contains(SCHEME)
 }
@@ -104,7 +104,7 @@ pub enum InviteError {
     /// It does not begin as an invite does.
     #[error("not an invite: it must begin with {SCHEME}, as `rove gateway invite NAME` prints it")]
     NotAnInvite,
-    /// There are two of them in what was pasted.
+    /// The pasted text contains two invites.
     #[error("there are two different invites here: give the one that is meant")]
     Several,
     /// It is far longer than any text with an invite in it.
@@ -145,14 +145,14 @@ pub(crate) fn of_body(body: &[u8]) -> String {
 impl FromStr for Invite {
     type Err = InviteError;
 
-    /// The one invite in a text that may have other things around it.
+    /// Finds the one invite in a text, which may contain other text around it.
     fn from_str(text: &str) -> Result<Self, InviteError> {
         pasted::find(text)
     }
 }
 
 impl Invite {
-    /// What these bytes say, all of them.
+    /// Parses these bytes, all of which must belong to the invite.
     fn from_bytes(bytes: &[u8]) -> Result<Self, InviteError> {
         let split = bytes.len().checked_sub(CHECKSUM_BYTES).ok_or(InviteError::Damaged)?;
         let (body, sum) = bytes.split_at(split);

@@ -1,18 +1,18 @@
-//! Finds the invite in what a person pasted: with text around it, quotes, angle brackets, a final
-//! full stop, quotation marks of an e-mail, line breaks in the middle, a byte order mark.
+//! Finds the invite in pasted text. The paste may contain text around the invite, quotes, angle
+//! brackets, a final full stop, quotation marks of an e-mail, line breaks, or a byte order mark.
 //!
-//! Decides where the invite begins and ends. It begins behind `rove://`, and it says itself how
-//! long it is, so that everything that is no base32 can be skipped and nothing behind the end
-//! matters. The checksum and the signatures then say whether that was right. A text with two
-//! different invites is refused: which one was meant is not for this program to guess.
+//! This module decides where the invite begins and ends. It begins behind `rove://` and contains
+//! its own length. Therefore every character outside base32 can be skipped, and text behind the end
+//! does not matter. The checksum and the signatures then prove the result. A text with two
+//! different invites is refused, because the program cannot know which one was meant.
 
 use super::wire::Reader;
 use super::{CHECKSUM_BYTES, Invite, InviteError, SCHEME, TEXT_BYTES_MAX, Token, VERSION};
 use crate::encoding;
 
-/// Bytes of text that are searched; a mail with its history has fewer.
+/// Bytes of text that are searched. A mail with its history is shorter.
 pub(super) const PASTED_BYTES_MAX: usize = 64 << 10;
-/// Beginnings of invites that are looked at.
+/// Beginnings of invites that are tried.
 const BEGINNINGS_MAX: usize = 32;
 
 /// The one invite in `text`.
@@ -20,7 +20,7 @@ pub(super) fn find(text: &str) -> Result<Invite, InviteError> {
     if text.len() > PASTED_BYTES_MAX {
         return Err(InviteError::Long);
     }
-    // Without white space, so that a line break within `rove://` is none.
+    // White space is removed, so that a line break within `rove://` does no harm.
     let text: String = text.chars().filter(|c| c.is_ascii_graphic()).collect();
     let lower = text.to_ascii_lowercase();
     let beginnings = lower.match_indices(SCHEME).map(|(at, _)| at + SCHEME.len());
@@ -40,21 +40,22 @@ pub(super) fn find(text: &str) -> Result<Invite, InviteError> {
     found.ok_or_else(|| wrong.unwrap_or(InviteError::NotAnInvite))
 }
 
-/// The bytes of the invite at the beginning of `text`; too few if it is damaged.
+/// The bytes of the invite at the beginning of `text`. Too few if it is damaged.
 fn bytes_of(text: &str) -> Vec<u8> {
     let is_base32 = |c: &char| matches!(c, 'a'..='z' | '2'..='7');
     let characters: String = text.chars().filter(is_base32).take(TEXT_BYTES_MAX).collect();
     let beginning = encoding::beginning_from_text(&characters);
     let length = match beginning.first() {
         Some(&VERSION) => length_of(&beginning).map(|bytes| (bytes * 8).div_ceil(5)),
-        // How long another version's is cannot be known: it ends where something else begins.
+        // The length of another version's invite is unknown. It ends at the first character outside
+        // base32.
         Some(_) | None => Some(text.chars().take_while(is_base32).count()),
     };
     let whole = length.and_then(|length| encoding::from_text(characters.get(..length)?));
     whole.unwrap_or_default()
 }
 
-/// How long an invite says that it is.
+/// The length that an invite contains.
 fn length_of(bytes: &[u8]) -> Option<usize> {
     let mut reader = Reader::new(bytes);
     reader.take(1 + 32)?;

@@ -1,48 +1,48 @@
-//! The time by which invites expire: the wall clock, but never earlier than any time that this
-//! gateway saw before.
+//! The time by which invites expire: the wall clock, but never earlier than the latest time that
+//! this gateway saw.
 //!
-//! A clock that goes back must not bring expired invites back to life. So the latest time is
-//! remembered, also across restarts, and runs on while the process runs. One wrong reading far
-//! ahead must not close every open invite for ever: a reading more than [`LEAP`] ahead counts while
-//! it lasts, and is remembered only after it has lasted for [`LEAP_TIME`]. If a wrong time was
-//! remembered all the same, new invites still work, status says so, and the operator can reset it.
+//! A clock that goes back must not make expired invites valid again. So the gateway stores the
+//! latest time, and that time advances while the process runs. One wrong reading far ahead must not
+//! close all open invites for ever. A reading more than [`LEAP`] ahead counts while it lasts, but
+//! is stored only after it lasted for [`LEAP_TIME`]. If a wrong time was stored all the same, new
+//! invites still work, the status reports the problem, and the operator can reset the time.
 //!
-//! Limits: what passed since the last writing is forgotten in a crash, [`WRITE_EVERY`] at most.
+//! Limits: a crash loses the time since the last write, at most [`WRITE_EVERY`].
 
 use std::time::{Duration, Instant};
 
 use super::UnixSeconds;
 
-/// A clock this far ahead of what was remembered may be wrong; a gateway that was off for so long
-/// loses nothing by the doubt.
+/// A clock this far ahead of the stored time may be wrong. If the gateway was off for this long,
+/// the doubt does no harm.
 const LEAP: Duration = Duration::from_secs(30 * 86_400);
-/// How long such a reading must last until it is remembered: time servers correct a clock that was
+/// How long such a reading must last before it is stored. Time servers correct a clock that is
 /// wrong at the start within minutes.
 const LEAP_TIME: Duration = Duration::from_secs(3_600);
-/// How often the latest time is written down while the gateway runs.
+/// How often the latest time is written while the gateway runs.
 const WRITE_EVERY: Duration = Duration::from_secs(600);
-/// A clock this far behind is worth telling: time servers correct smaller errors every day.
+/// A clock this far behind is reported. Time servers correct smaller errors every day.
 const BEHIND: Duration = Duration::from_secs(300);
 
-/// A wall clock that is behind the time that counts.
+/// A wall clock that is behind the time that counts for invites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behind {
-    /// By how much.
+    /// The difference.
     pub by: Duration,
-    /// Since when, by that clock.
+    /// Since when, by the wall clock.
     pub since: UnixSeconds,
 }
 
-/// The latest time that was seen.
+/// The latest time that the gateway saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Clock {
-    /// The latest time, and when it was; `None` before anything was seen.
+    /// The latest time, and when it was read; `None` before the first reading.
     latest: Option<(UnixSeconds, Instant)>,
-    /// As read from the store, before its first use.
+    /// The time in the store.
     stored: Option<UnixSeconds>,
     /// Since when the wall clock is far ahead.
     leapt: Option<Instant>,
-    /// When it was written last.
+    /// When the time was last written.
     written: Option<Instant>,
     behind: Option<Behind>,
 }
@@ -53,7 +53,7 @@ impl Clock {
         Self { latest: None, stored, leapt: None, written: None, behind: None }
     }
 
-    /// The time that counts, when the wall clock says `wall`.
+    /// The time that counts for invites, if the wall clock reads `wall`.
     pub(super) fn read(&mut self, wall: UnixSeconds, now: Instant) -> UnixSeconds {
         let (latest, at) = *self.latest.get_or_insert_with(|| (self.stored.unwrap_or(wall), now));
         let elapsed = now.saturating_duration_since(at).as_secs();
@@ -75,39 +75,39 @@ impl Clock {
         wall
     }
 
-    /// How far the wall clock was behind at the last reading, if that is worth telling.
+    /// How far the wall clock was behind at the last reading, if that must be reported.
     pub(super) const fn behind(&self) -> Option<Behind> {
         self.behind
     }
 
-    /// The latest time, as it is remembered.
+    /// The latest time, advanced to `now`.
     pub(super) fn latest(&self, now: Instant) -> Option<UnixSeconds> {
         let Some((latest, at)) = self.latest else { return self.stored };
         let elapsed = now.saturating_duration_since(at).as_secs();
         Some(UnixSeconds(latest.0.saturating_add(elapsed)))
     }
 
-    /// What to write down, if that has changed.
+    /// The time to write, if it changed.
     pub(super) fn unwritten(&self, now: Instant) -> Option<UnixSeconds> {
         self.latest(now).filter(|latest| self.stored.is_none_or(|stored| stored < *latest))
     }
 
-    /// It could not be written: that is tried again when it is due next.
+    /// The time could not be written. The next attempt is at the next due time.
     pub(super) const fn put_off(&mut self, now: Instant) {
         self.written = Some(now);
     }
 
-    /// This was written down.
+    /// This time was written.
     pub(super) const fn wrote(&mut self, time: UnixSeconds, now: Instant) {
         (self.stored, self.written) = (Some(time), Some(now));
     }
 
-    /// When it is to be written next; at once if it never was.
+    /// When to write next: at once if the time was never written.
     pub(super) fn due(&self) -> Option<Instant> {
         self.latest.map(|(_, at)| self.written.map_or(at, |written| written + WRITE_EVERY))
     }
 
-    /// Takes the wall clock as right, whatever was seen before.
+    /// Accepts the wall clock as right, whatever time was seen before.
     pub(super) fn reset(&mut self, wall: UnixSeconds, now: Instant) {
         *self = Self { latest: Some((wall, now)), ..Self::default() };
     }

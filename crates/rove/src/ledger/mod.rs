@@ -6,8 +6,8 @@
 //! true at once, so that nobody stays whom a full disk would keep. Both the running gateway and the
 //! offline commands act through it.
 //!
-//! The wall clock is used for what people read and for the expiry of invites only; it is always
-//! this gateway's own. Invites expire by a time that never goes back ([`clock`]).
+//! The wall clock of this gateway is used only for times that people read and for the expiry of
+//! invites. Invites expire by a time that never goes back ([`clock`]).
 
 mod clock;
 mod records;
@@ -39,7 +39,7 @@ pub const AUDIT_ENTRIES_MAX: u64 = 100_000;
 pub const REFUSALS_MAX: u64 = 10_000;
 /// How many refusals a minute are written down: a stranger must not keep the disk busy.
 const REFUSALS_PER_MINUTE_MAX: u32 = 30;
-/// Where the store keeps the latest time that this gateway saw.
+/// The store's key for the latest time that this gateway saw.
 const LATEST_TIME: &[u8] = b"latest-time";
 
 /// The registry and the store that remembers it.
@@ -71,7 +71,7 @@ impl Ledger {
         let refusals = Ring::open(&*store, Table::Refusals, REFUSALS_MAX)?;
         let registry = Registry::new(networks, peers, invites);
         let (budget, owed) = (RefusalBudget::default(), Vec::new());
-        // One that does not read is no reason to keep everybody out.
+        // An unreadable time must not lock out all clients.
         let latest = store.read(Table::Facts)?.remove(LATEST_TIME);
         let latest = latest.and_then(|bytes| Some(u64::from_be_bytes(bytes.try_into().ok()?)));
         let clock = Clock::new(latest.map(UnixSeconds));
@@ -115,7 +115,7 @@ impl Ledger {
         !self.owed.is_empty()
     }
 
-    /// Makes durable what could not be stored when it became true, and the time with it.
+    /// Stores changes that could not be stored when they were made, and the time with them.
     pub fn settle(&mut self) -> Result<(), LedgerError> {
         let now = Instant::now();
         let time = self.clock.unwritten(now);
@@ -131,12 +131,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// The time by which invites expire, when the wall clock says `wall`.
+    /// The time by which invites expire, if the wall clock reads `wall`.
     pub fn time(&mut self, wall: UnixSeconds) -> UnixSeconds {
         self.clock.read(wall, Instant::now())
     }
 
-    /// How far the wall clock is behind that time, if that is worth telling.
+    /// How far the wall clock is behind that time, if that must be reported.
     pub const fn behind(&self) -> Option<Behind> {
         self.clock.behind()
     }
@@ -146,7 +146,7 @@ impl Ledger {
         self.clock.due()
     }
 
-    /// Looks at the wall clock, and writes the time down if that is due.
+    /// Reads the wall clock, and writes the time if that is due.
     pub fn keep_time(&mut self, wall: UnixSeconds) -> Result<(), LedgerError> {
         let now = Instant::now();
         if self.clock.due().is_some_and(|due| now < due) {
@@ -160,7 +160,7 @@ impl Ledger {
         settled
     }
 
-    /// Takes the wall clock as right, whatever was seen before.
+    /// Accepts the wall clock as right, whatever time was seen before.
     pub fn reset_time(&mut self, wall: UnixSeconds) -> Result<(), LedgerError> {
         self.clock.reset(wall, Instant::now());
         self.settle()

@@ -39,10 +39,9 @@ pub struct Dropped {
 }
 
 impl LedgerSnapshot {
-    /// This snapshot put over a state that lived on after it was taken. It must not give back what
-    /// was taken since: revocations stay, what was allowed less stays less, spent uses stay spent,
-    /// withdrawn and expired invites stay so, and the log goes on. Who enrolled since is dropped,
-    /// and named.
+    /// Restores this snapshot over a state that changed since. Restoring must not undo
+    /// restrictions: revocations, shorter allow-lists, spent uses, and withdrawn and expired
+    /// invites stay. The log continues. Peers that enrolled since are dropped and named.
     pub fn over(self, present: Self, now: UnixSeconds) -> (Self, Dropped) {
         let mut dropped = Dropped::default();
         let mut peers: BTreeMap<KeyText, Peer> =

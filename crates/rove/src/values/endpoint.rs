@@ -77,10 +77,10 @@ impl FromStr for Endpoint {
 }
 
 impl Endpoint {
-    /// Whether a client could reach it at all.
+    /// Checks whether a client could reach it at all.
     ///
     /// # Errors
-    /// What is wrong with an address that leads nowhere, or to another host from every host.
+    /// The fault of an address that leads nowhere, or to a different host from each host.
     pub fn check_reachable(&self) -> Result<(), Misspelt> {
         let Host::Address(address) = &self.host else { return Ok(()) };
         let what = match address {

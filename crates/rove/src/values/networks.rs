@@ -75,7 +75,7 @@ impl Networks {
     }
 }
 
-/// What is private, or set aside for uses like this: nobody on the Internet is reached there.
+/// Private and reserved networks, in which no Internet host has an address.
 const NOT_PUBLIC: [&str; 11] = [
     "10.0.0.0/8",
     "172.16.0.0/12",
@@ -89,7 +89,7 @@ const NOT_PUBLIC: [&str; 11] = [
     "2001:db8::/32",
     "3fff::/20",
 ];
-/// What no host routes into a tunnel.
+/// Networks that no host routes into a tunnel.
 const UNUSABLE: [&str; 8] = [
     "0.0.0.0/8",
     "127.0.0.0/8",
@@ -102,8 +102,7 @@ const UNUSABLE: [&str; 8] = [
 ];
 
 impl Networks {
-    /// The networks of other people, as far as anybody knows: their hosts could not be reached from
-    /// a client.
+    /// The networks that may belong to other people. A client could not reach their hosts.
     pub fn public(&self) -> impl Iterator<Item = IpNet> + use<> {
         let private = |net: &IpNet| blocks(&NOT_PUBLIC).any(|block| block.contains(net));
         self.iter().filter(move |net| !private(net))
@@ -112,7 +111,7 @@ impl Networks {
     /// Whether hosts can have addresses in them.
     ///
     /// # Errors
-    /// The network that is reserved for something else.
+    /// The network that is reserved for another purpose.
     pub fn check_usable(&self) -> Result<(), Misspelt> {
         let overlaps = |net: &IpNet, block: &IpNet| block.contains(net) || net.contains(block);
         let clash = self.iter().find_map(|net| {

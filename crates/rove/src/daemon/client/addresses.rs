@@ -49,7 +49,7 @@ impl Client<'_> {
         }
     }
 
-    /// While nothing carries, other name servers than those that were asked may know more.
+    /// While no path works, checks whether the host has other name servers than those asked before.
     pub(super) fn look_for_servers(&mut self) {
         let now = Instant::now();
         if self.lookups.look_due().is_none_or(|due| now < due) {
@@ -59,7 +59,7 @@ impl Client<'_> {
         self.lookups.looked(now, &self.applier.outside_servers(), !carries);
     }
 
-    /// A network without IPv4 says behind which prefixes it translates.
+    /// A network without IPv4 announced its NAT64 prefixes.
     pub(super) fn take_nat64(&mut self, network: &Network, prefixes: Vec<Nat64Prefix>) {
         tracing::info!(link = network.link, ?prefixes, "NAT64");
         let before = self.reached_at();
@@ -99,7 +99,7 @@ impl Client<'_> {
         if route.socket.transport() == Transport::Stream {
             self.lookups.ask_by_stream(Instant::now());
         } else {
-            // A translator's address is of this network alone.
+            // A NAT64 address is valid only in this network.
             let remote = self.nat64.original(route.remote);
             if self.membership.answered().first() != Some(&remote)
                 && let Err(error) = self.membership.note_answered(remote)
@@ -109,8 +109,8 @@ impl Client<'_> {
         }
     }
 
-    /// Where the gateway answers datagrams now; none while a stream stands in for them, which leads
-    /// to another port.
+    /// The address at which the gateway answers datagrams now. `None` while a stream stands in for
+    /// UDP, because a stream leads to another port.
     pub(super) fn remote_in_use(&self) -> Option<SocketAddr> {
         let route = self.route_in_use()?;
         let remote = self.nat64.original(route.remote);
@@ -134,7 +134,7 @@ impl Client<'_> {
         join(first, &second)
     }
 
-    /// Where datagrams are tried.
+    /// The addresses to which datagrams are sent.
     pub(super) fn reached_at(&self) -> Vec<SocketAddr> {
         let translated = self.nat64.translate(&self.remotes);
         let mut remotes = self.remotes.clone();
@@ -142,13 +142,14 @@ impl Client<'_> {
         join(remotes, &translated)
     }
 
-    /// The core tries where the gateway may be reached now, in place of `before`.
+    /// Gives the core the present addresses of the gateway, in place of `before`.
     pub(super) fn tell_remotes(&self, before: &[SocketAddr]) {
         let remotes = self.reached_at();
         if remotes != before {
             self.data.command(Command::SetRemotes { peer: self.gateway, remotes });
         }
-        // Where the same addresses come of other sources, streams go to others of them.
+        // Even if the addresses are the same, their sources may differ, and then streams use other
+        // addresses.
         self.set_streams();
     }
 
@@ -171,7 +172,7 @@ impl Client<'_> {
     }
 }
 
-/// Both lists without repetition, as far as there are places.
+/// Both lists without duplicates, up to the limit.
 fn join(mut first: Vec<SocketAddr>, second: &[SocketAddr]) -> Vec<SocketAddr> {
     for at in second {
         if !first.contains(at) && first.len() < ADDRESSES_MAX {

@@ -1,10 +1,10 @@
-//! Local networks whose addresses the tunnel uses as well, as in hotels that have 10.0.0.0/8.
+//! Local networks that overlap the tunnel's addresses, as in hotels that use 10.0.0.0/8.
 //!
-//! The tunnel works there: its own addresses lead into the tunnel, and its datagrams leave by the
-//! link whatever their destination. This module says which hosts of the link cannot be reached
-//! meanwhile. It refuses to know what the kernel does. Limit: hosts of a link are named only where
-//! somebody could expect to reach them, which a tunnel for all traffic without `allow-lan` rules
-//! out.
+//! The tunnel works on such networks: its own addresses lead into the tunnel, and its datagrams
+//! leave on the link whatever their destination. This module finds the hosts of the link that are
+//! unreachable meanwhile. It does not know how the kernel routes. Limit: it names such hosts only
+//! if somebody could expect to reach them. With a tunnel for all traffic and without `allow-lan`,
+//! nobody can.
 
 use ipnet::IpNet;
 use rove_os::links::Link;
@@ -13,10 +13,10 @@ use rove_proto::wire::control::Lease;
 use crate::config::ClientConfig;
 use crate::daemon::plan;
 
-/// Overlaps that are told of: more on one host say nothing new.
+/// Overlaps that are reported at most. Further ones on one host add no information.
 const TOLD_MAX: usize = 8;
 
-/// For each overlap a line: which hosts cannot be reached, why, and the cure.
+/// One line for each overlap: the unreachable hosts, the cause and the cure.
 pub(super) fn told(config: &ClientConfig, lease: &Lease, links: &[Link]) -> Vec<String> {
     let networks = lease.addresses.iter().filter_map(plan::network).map(|net| net.trunc());
     let inside: Vec<IpNet> = networks.chain(config.route.iter().map(IpNet::trunc)).collect();
@@ -51,7 +51,7 @@ fn is_network(net: &IpNet) -> bool {
     net.prefix_len() < net.max_prefix_len()
 }
 
-/// The part that two networks have in common: the narrower of them, or none.
+/// The overlap of two networks: the narrower of them, or none.
 fn common(one: IpNet, other: IpNet) -> Option<IpNet> {
     match (one.contains(&other), other.contains(&one)) {
         (true, _) => Some(other),
@@ -65,7 +65,7 @@ fn is_missed(config: &ClientConfig, part: IpNet, by: IpNet) -> bool {
     let touches = |net: &IpNet| net.contains(&part) || part.contains(net);
     let is_expected =
         config.allow_lan || !config.route.is_empty() || config.exclude.iter().any(touches);
-    // The narrower of route and exclusion decides; of equal ones the exclusion.
+    // The longer prefix of route and exclusion decides. If they are equal, the exclusion does.
     let is_kept_out = |net: &IpNet| net.contains(&part) && net.prefix_len() >= by.prefix_len();
     is_expected && !config.exclude.iter().any(is_kept_out)
 }
@@ -108,7 +108,7 @@ mod tests {
         nets.iter().map(|net| net.parse().unwrap()).collect()
     }
 
-    /// The networks and links that are told of.
+    /// The networks and links in the reported lines.
     fn parts(config: &ClientConfig, links: &[Link]) -> Vec<String> {
         let told = told(config, &lease(), links);
         let part = |line: &String| {

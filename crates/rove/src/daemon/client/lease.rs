@@ -42,9 +42,10 @@ pub(super) fn check(lease: &Lease, signed: &Networks) -> Result<()> {
     Ok(())
 }
 
-/// Lines for people whose names are not asked in the tunnel though they should be, since its name
-/// servers were `refused`; or will not resolve: everything goes through the tunnel, no name server
-/// of the gateway's is asked, and this host's is one of a network that is not reached through it.
+/// Lines about name resolution that does not work as it should. First case: the tunnel's name
+/// servers were `refused`, so queries do not use the tunnel. Second case: all traffic uses the
+/// tunnel, the gateway's name servers are not used, and this host's own name server is in a network
+/// that the tunnel cannot reach.
 pub(super) fn no_names(
     config: &ClientConfig,
     lease: &Lease,
@@ -64,7 +65,7 @@ pub(super) fn no_names(
     let excluded = |server: &IpAddr| config.exclude.iter().any(|net| net.contains(server));
     let is_lost = |server: &&IpAddr| !is_global(**server) && !excluded(server);
     let is_safe = !config.route.is_empty() || is_asked || lan_is_reached;
-    // A neighbour by its link-local address is asked by that link, whatever the routes say.
+    // Queries to a link-local address use that link, whatever the routes say.
     let is_link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
     let outside = outside.iter().map(SocketAddr::ip).filter(|ip| !is_link_local(ip));
     let outside: Vec<IpAddr> = outside.collect();
@@ -78,8 +79,8 @@ pub(super) fn no_names(
     unset.into_iter().chain(lost).collect()
 }
 
-/// A line for people whose host cannot filter packets: what holds only as long as nobody else
-/// changes routes.
+/// A line for a host that cannot filter packets. It names the protection that ends if another
+/// program changes routes.
 pub(super) fn unguarded(why: &rove_os::error::Error) -> String {
     format!(
         "not guarded: traffic leaves in clear if another program takes away the tunnel's routes; \
@@ -147,7 +148,7 @@ mod tests {
         assert!(told(&all, &none, &[]).is_empty());
         let some = Lease { dns: vec!["10.77.0.1".parse().unwrap()], ..none.clone() };
         assert!(told(&all, &some, &local).is_empty());
-        // Nobody asks the gateway's: by choice, or because they could not be set.
+        // The gateway's name servers are not used: by choice, or because they could not be set.
         let leave = ClientConfig { dns: DnsChoice::Leave, ..all.clone() };
         assert!(told(&leave, &some, &local)[0].contains("dns is set to leave"));
         assert!(told(&leave, &some, &local[..1]).is_empty());

@@ -1,11 +1,13 @@
-//! When the gateway's name is asked for: at once where the answer may be another than before, at
-//! rest otherwise, and never in a storm, whoever answers and however often links come and go.
+//! Decides when to look up the gateway's name. It looks it up at once if the answer may have
+//! changed, and slowly otherwise. It never sends a storm of queries, whatever the answers and
+//! however often links change.
 //!
-//! A network's name servers are written down a moment after its address: while nothing carries they
-//! are looked at, and others than those that were asked are a reason to ask.
+//! A network's name servers often appear in resolv.conf shortly after its address. While no path
+//! works, this module watches them. Servers that were not asked before are a reason to look the
+//! name up again.
 //!
-//! It decides moments and refuses to know the name. Limit: how long a record may be kept by the
-//! servers on the way is not looked at; a stale answer is asked for again a little later each time.
+//! It decides only the times and does not know the name. Limit: it ignores the time to live of DNS
+//! records. A stale answer causes another lookup, a little later each time.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -24,7 +26,7 @@ const BURST: usize = 6;
 const BURST_TIME: Duration = Duration::from_secs(10);
 /// How often it is asked for while a stream carries: UDP may work elsewhere, and cost less.
 const BY_STREAM: Duration = Duration::from_secs(60);
-/// How often the list of name servers is looked at after this host came to another network, ...
+/// How often the list of name servers is checked after this host moved to another network, ...
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// ... and for how long: DHCP and router advertisements take a second or two.
 const LOOK_FOR: Duration = Duration::from_secs(30);
@@ -39,9 +41,9 @@ pub(super) struct Lookups {
     asked: VecDeque<Instant>,
     /// How long after the last question a stale answer has the next one follow.
     pause: Duration,
-    /// The name servers outside the tunnel that were asked last.
+    /// The name servers outside the tunnel that were last asked.
     servers: Vec<SocketAddr>,
-    /// When the list of name servers is to be looked at next, and until when.
+    /// When to check the list of name servers next, and until when.
     look: Option<(Instant, Instant)>,
 }
 
@@ -52,24 +54,24 @@ impl Lookups {
         Self { due: now, asked, pause: EVERY, servers, look: Some((now, now + LOOK_FOR)) }
     }
 
-    /// This host is on another network, whose name servers may be known only later.
+    /// This host moved to another network, whose name servers may become known only later.
     pub(super) fn moved(&mut self, now: Instant) {
         self.look = Some((now, now + LOOK_FOR));
         self.hurry(now);
     }
 
-    /// When the list of name servers is to be looked at.
+    /// When to check the list of name servers.
     pub(super) fn look_due(&self) -> Option<Instant> {
         self.look.map(|(due, _)| due)
     }
 
-    /// These are the servers that a question goes to now.
+    /// Notes the servers that the present query goes to.
     pub(super) fn asks_at(&mut self, servers: &[SocketAddr]) {
         self.servers = servers.to_vec();
     }
 
-    /// The list was looked at, and names these; others than were asked are to be asked soon if
-    /// `nothing_carries`.
+    /// Notes the checked list. If it differs from the servers that were asked and
+    /// `nothing_carries`, the new servers are asked soon.
     pub(super) fn looked(&mut self, now: Instant, servers: &[SocketAddr], nothing_carries: bool) {
         if nothing_carries && servers != self.servers {
             self.hurry(now);

@@ -199,9 +199,9 @@ struct Client<'a> {
     portals: Portals,
     lease: Option<Lease>,
     applier: Applier,
-    /// What does not work though the tunnel does, as it was told last.
+    /// Faults beside a working tunnel, as last reported.
     troubles: Vec<String>,
-    /// What is known of the host around the tunnel.
+    /// The state of the host around the tunnel.
     host: Host,
     data: Handle,
     /// The rehearsal that is under way, or was the last.
@@ -415,7 +415,7 @@ impl Client<'_> {
         }
     }
 
-    /// What does not work though the tunnel does, a line for each: names, hosts of local networks.
+    /// Faults beside a working tunnel, one line each: names, and hosts of local networks.
     fn find_troubles(&self) -> Vec<String> {
         let Some(lease) = &self.lease else { return Vec::new() };
         let (config, outside) = (&self.config, self.applier.outside_servers());
@@ -425,7 +425,7 @@ impl Client<'_> {
         found
     }
 
-    /// Says in the log what does not work now and did before.
+    /// Logs new faults.
     fn tell_troubles(&mut self) {
         if self.progress != Progress::Told {
             return;
@@ -518,7 +518,7 @@ impl Client<'_> {
         Plan { subflows, ..plan }
     }
 
-    /// Puts back what others took away, a deleted interface included.
+    /// Restores items that other programs removed, including a deleted interface.
     fn keep_host(&mut self, changes: &BTreeSet<Change>) {
         if self.host.keep(&mut self.applier, changes) == Device::Lost {
             match self.applier.open_device(&self.plan()) {
@@ -532,7 +532,7 @@ impl Client<'_> {
             }
         }
         if changes.iter().any(|change| change.area == Area::Resolver) && !self.is_up {
-            // The network's name server is often written after its address.
+            // The network's name server often appears after its address.
             self.lookups.hurry(Instant::now());
         }
     }

@@ -1,10 +1,11 @@
-//! A gateway that is known by IPv4 addresses, from links that have IPv6 only: the addresses by
-//! which the translators (NAT64) of these links reach it.
+//! Reaches a gateway with IPv4 addresses from links with IPv6 only, through the NAT64 translators
+//! of these links.
 //!
-//! It decides which links are asked for their prefixes, what is tried meanwhile, and when a prefix
-//! is forgotten: it belongs to the network behind one link, and goes with that. It refuses to know
-//! how a network is asked. Limits: addresses made with a prefix are tried by every link, since the
-//! core pairs all addresses with all links; on the wrong one that costs a few datagrams.
+//! This module decides which links are asked for their prefixes, which prefixes to try meanwhile,
+//! and when to forget a prefix. A prefix belongs to the network behind one link, and is forgotten
+//! with it. The module does not know how to ask a network. Limits: the core pairs all addresses
+//! with all links, so it tries a translated address on every link. On the wrong link this costs a
+//! few datagrams.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,28 +13,28 @@ use ipnet::IpNet;
 use rove_os::links::Link;
 use rove_os::names::{NAT64_PREFIXES_MAX, Nat64Prefix};
 
-/// Links whose networks are asked, and remembered.
+/// Links whose networks are asked and remembered at most.
 const LINKS_MAX: usize = 4;
-/// Addresses that are made for one gateway: each takes a place among those that are tried.
+/// Translated addresses for one gateway at most. Each takes a place among the addresses to try.
 const TRANSLATED_MAX: usize = 4;
 
-/// The network behind a link: another one has other addresses there.
+/// The network behind a link. Another network gives the link other addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::daemon) struct Network {
     index: u32,
-    /// The link's name, for a socket that asks by it.
+    /// The link's name, for the socket of the query.
     pub(in crate::daemon) link: String,
     networks: Vec<IpNet>,
 }
 
-/// What is known of the links without IPv4.
+/// The known prefixes of links without IPv4.
 #[derive(Debug, Default)]
 pub(super) struct Nat64 {
     known: Vec<(Network, Vec<Nat64Prefix>)>,
 }
 
 impl Nat64 {
-    /// Takes the links that may be used. What belongs to a network that is gone is forgotten.
+    /// Takes the usable links, and forgets the prefixes of networks that are gone.
     pub(super) fn note_links<'a>(&mut self, links: impl Iterator<Item = &'a Link>) {
         let mut before = std::mem::take(&mut self.known);
         let networks = links.filter(|link| has_only_v6(link)).map(Network::of).take(LINKS_MAX);
@@ -46,30 +47,31 @@ impl Nat64 {
             .collect();
     }
 
-    /// The networks that have not told a prefix yet.
+    /// The networks without a known prefix.
     pub(super) fn untold(&self) -> Vec<Network> {
         let untold = self.known.iter().filter(|(_, prefixes)| prefixes.is_empty());
         untold.map(|(network, _)| network.clone()).collect()
     }
 
-    /// A network told these prefixes.
+    /// Records the prefixes that a network announced.
     pub(super) fn learn(&mut self, network: &Network, mut prefixes: Vec<Nat64Prefix>) {
         prefixes.truncate(NAT64_PREFIXES_MAX);
-        // An answer of a network that is gone finds none.
+        // The answer of a network that is gone is ignored.
         if let Some((_, known)) = self.known.iter_mut().find(|(known, _)| known == network) {
             *known = prefixes;
         }
     }
 
-    /// The prefixes to try, those that were told first. Where none was told the usual one may do: a
-    /// network can have NAT64 and a name server that knows nothing of it.
+    /// The prefixes to try. Announced prefixes come first. If a network announced none, the
+    /// well-known prefix follows, because a network can have NAT64 and a name server that does not
+    /// know it.
     fn prefixes(&self) -> Vec<Nat64Prefix> {
         let told = self.known.iter().flat_map(|(_, prefixes)| prefixes.iter().copied());
         let usual = self.known.iter().any(|(_, prefixes)| prefixes.is_empty());
         told.chain(usual.then_some(Nat64Prefix::WELL_KNOWN)).collect()
     }
 
-    /// By which further addresses `remotes` are reached.
+    /// Further addresses for `remotes`, made with the prefixes.
     pub(super) fn translate(&self, remotes: &[SocketAddr]) -> Vec<SocketAddr> {
         let prefixes = self.prefixes();
         let mut made = Vec::new();
@@ -85,21 +87,22 @@ impl Nat64 {
         made
     }
 
-    /// Where the gateway is if it answers at `remote`: what holds in other networks, too.
+    /// The gateway's IPv4 address, if `remote` is a translated one. Unlike `remote`, it is valid in
+    /// other networks too.
     pub(super) fn original(&self, remote: SocketAddr) -> SocketAddr {
         let IpAddr::V6(v6) = remote.ip() else { return remote };
         let v4 = self.prefixes().iter().find_map(|prefix| prefix.extract(v6));
         v4.map_or(remote, |v4| SocketAddr::new(v4.into(), remote.port()))
     }
 
-    /// What was told, for people.
+    /// The announced prefixes, as text.
     fn told(&self) -> Vec<String> {
         let told = self.known.iter().flat_map(|(_, prefixes)| prefixes);
         told.map(Nat64Prefix::to_string).collect()
     }
 
-    /// Why none of `remotes` can be reached by any of `links`, in words, if that is for want of a
-    /// family: the cause first, then what was tried, then the cure.
+    /// Why no link can reach any of `remotes`, if the reason is a missing address family: the
+    /// cause, the attempts, and the cure.
     pub(super) fn want_of_family<'a>(
         &self,
         remotes: &[SocketAddr],
@@ -139,7 +142,7 @@ impl Network {
     }
 }
 
-/// Whether IPv4 leads no farther than this link, if there is any, and IPv6 may.
+/// Whether IPv4, if there is any, reaches no farther than this link, and IPv6 may.
 fn has_only_v6(link: &Link) -> bool {
     link.default_v4.is_none() && has_family(link, false)
 }
@@ -189,7 +192,8 @@ mod tests {
         nat64.note_links([link(2, V6)].iter());
         let [network] = &*nat64.untold() else { panic!("{:?}", nat64.untold()) };
         assert_eq!(network.link, "wlan2");
-        // No private address behind the usual prefix, and one that is IPv6 already needs none.
+        // A private address gets no translation with the well-known prefix, and an IPv6 address
+        // needs none.
         let usual = at(&["[64:ff9b::192.0.2.1]:4500"]);
         assert_eq!(nat64.translate(&remotes), usual);
         assert_eq!(nat64.original(usual[0]), remotes[0]);
@@ -207,12 +211,13 @@ mod tests {
         assert!(nat64.untold().is_empty());
         assert_eq!(nat64.told().len(), NAT64_PREFIXES_MAX);
         assert_eq!(nat64.translate(&remotes).len(), 1);
-        // Another address of the same network, as privacy extensions make, is no other network.
+        // Another address in the same network, such as a privacy address, does not mean another
+        // network.
         nat64.note_links([link(2, &["2001:db8:7::99/64"])].iter());
         assert!(nat64.untold().is_empty());
         nat64.note_links([link(2, &["2001:db8:8::5/64"])].iter());
         assert_eq!(nat64.untold().len(), 1);
-        // What the old network says late is not of the new one.
+        // A late answer of the old network does not apply to the new one.
         nat64.learn(&network, vec![Nat64Prefix::WELL_KNOWN]);
         assert_eq!(nat64.untold().len(), 1);
         nat64.note_links([].iter());

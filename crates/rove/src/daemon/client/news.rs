@@ -55,7 +55,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// The gateway says that another host uses this client's key.
+    /// The gateway reported that another host uses this client's key.
     fn warn_of_shared_key(&self) {
         let Some(snapshot) = self.data.status(Some(vec![self.gateway])) else { return };
         let session = snapshot.peers.first();

@@ -33,7 +33,7 @@ impl Client<'_> {
             self.tell_remotes(&reached);
         }
         if around {
-            // Other networks are local now, or two links are in one.
+            // The local networks changed, or two links are in one network.
             if let Err(error) = self.apply() {
                 tracing::error!("the settings of links cannot be changed: {error:#}");
             }
@@ -121,7 +121,7 @@ fn uses(ranked: &[Ranked]) -> Vec<(u32, LinkUse, bool)> {
     ranked.iter().map(|ranked| (ranked.link.index, ranked.usage, ranked.stands_by())).collect()
 }
 
-/// What is around the tunnel: links, and the networks that they are in.
+/// The surroundings of the tunnel: links, and the networks that they are in.
 fn places(links: &[Link]) -> Vec<(u32, &str, bool, &[IpNet])> {
     let is_there = |link: &Link| link.up && link.carrier;
     links

@@ -72,7 +72,7 @@ pub enum Order {
     Accept(Listener),
     /// One more place where streams come in.
     AcceptAlso(ListeningSocket),
-    /// The interface was deleted and made again: this is the new one.
+    /// The new interface, created because the old one was deleted.
     Device(Tun),
     /// A snapshot of some sessions, all of them if none are named.
     Status {
@@ -239,7 +239,7 @@ struct Data {
     out: Outbox,
     tun: Tun,
     tun_ready: bool,
-    /// The interface was deleted; until another comes, what is for it is thrown away.
+    /// The interface was deleted. Packets for it are dropped until there is a new one.
     tun_lost: bool,
     /// The socket from which was received last: the next turn goes on with those after it, however
     /// many are ready.

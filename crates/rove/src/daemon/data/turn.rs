@@ -139,7 +139,7 @@ impl Data {
         Next::Turn
     }
 
-    /// The old interface is closed, which also ends its being watched.
+    /// Closes the old interface, which also removes it from the poller.
     fn replace_device(&mut self, tun: Tun) {
         match super::watch_device(&self.poll, &tun) {
             Ok(()) => {
@@ -150,8 +150,8 @@ impl Data {
         }
     }
 
-    /// Somebody deleted the interface. The sessions go on, and what is for it is lost until the
-    /// control thread has made another.
+    /// Somebody deleted the interface. The sessions continue, and packets for the interface are
+    /// lost until the control thread has created a new one.
     fn lose_device(&mut self) {
         (self.tun_ready, self.tun_lost) = (false, true);
         tracing::debug!("the tunnel's interface is gone");

@@ -40,7 +40,7 @@ impl Listening {
         Ok((number, socket))
     }
 
-    /// Opens all of these, in their order.
+    /// Opens all of these addresses, in order.
     pub(super) fn open_all(&mut self, places: &[SocketAddr]) -> Result<Vec<(SocketId, UdpSocket)>> {
         places.iter().map(|&local| self.open(local)).collect()
     }

@@ -69,7 +69,7 @@ pub fn run(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Resu
     })
 }
 
-/// The same, as the user that it runs as and the only one in `home`.
+/// The same, after the change of user and as the only process in `home`.
 fn run_alone(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Result<()> {
     let (state, socket) = (home.state(Role::Gateway), home.socket(Role::Gateway)?);
     let gateway = Gateway::open_to_run(home)?;
@@ -145,7 +145,7 @@ fn run_alone(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Re
     ended
 }
 
-/// What the host's firewall is to know of a gateway.
+/// The gateway's settings for the host's firewall.
 fn firewall(
     config: &GatewayConfig,
     listening: &Listening,
@@ -161,7 +161,7 @@ struct Daemon {
     /// As they are, less the addresses that they have from a hop.
     links: Vec<Link>,
     applier: Applier,
-    /// What is known of the host around the tunnel.
+    /// The state of the host around the tunnel.
     host: Host,
     /// As it was applied last.
     plan: Plan,
@@ -267,7 +267,7 @@ impl Daemon {
         }
     }
 
-    /// Remembers the latest time, by which invites expire.
+    /// Stores the latest time, by which invites expire.
     fn keep_clock(&mut self) {
         let was_behind = self.gateway.ledger.behind().is_some();
         if let Err(error) = self.gateway.ledger.keep_time(wall_clock()) {
@@ -331,7 +331,7 @@ impl Daemon {
         Ok(reply)
     }
 
-    /// Adds what the host is like now.
+    /// Adds the present state of the host.
     fn add_host(&mut self, reply: &mut Value) {
         let device = self.gateway.config.interface.as_str();
         let look = self.host.look(&mut self.applier, device, Vec::new());
@@ -428,7 +428,7 @@ impl Daemon {
         }
     }
 
-    /// Puts back what others took away, a deleted interface included.
+    /// Restores items that other programs removed, including a deleted interface.
     fn keep_host(&mut self, changes: &BTreeSet<Change>) {
         if self.host.keep(&mut self.applier, changes) == Device::Kept {
             return;

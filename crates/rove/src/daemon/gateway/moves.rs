@@ -155,7 +155,7 @@ impl Daemon {
             self.entrances.forget(&entrances);
             return Err(error);
         }
-        // Before anybody is told of the new ports, no client's connection may have them.
+        // NAT must stop using the new ports for clients' connections before they are announced.
         self.replan();
         for (number, socket) in sockets {
             self.data.order(Order::Listen { number, socket });

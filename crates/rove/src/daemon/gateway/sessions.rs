@@ -22,7 +22,7 @@ use crate::values::PeerName;
 /// Somebody who was heard for so long is there. Behind a NAT even an idle client speaks every 25 s.
 const HEARD_WITHIN: Duration = Duration::from_secs(60);
 
-/// Problems with sessions that a status tells of at most.
+/// Problems with sessions that a status lists at most.
 const PROBLEMS_TOLD_MAX: usize = 20;
 /// Paths that are told of at most.
 const PATHS_TOLD_MAX: usize = 1_000;
@@ -67,7 +67,7 @@ impl Daemon {
 }
 
 impl Daemon {
-    /// The clients whose key is used by two hosts, each as a problem.
+    /// The clients whose key two hosts use, each as a problem.
     fn shared_keys(&self, snapshot: &Snapshot) -> Vec<Value> {
         let registry = self.gateway.ledger.registry();
         let problem = |session: &PeerStatus| {
@@ -77,7 +77,7 @@ impl Daemon {
         snapshot.peers.iter().filter_map(problem).take(PROBLEMS_TOLD_MAX).collect()
     }
 
-    /// Two hosts use the key of a client: writes that in the log.
+    /// Logs that two hosts use the key of a client.
     pub(super) fn warn_of_shared_key(&self, key: PeerKey) {
         let snapshot = self.data.status(Some(vec![key]));
         for problem in snapshot.iter().flat_map(|snapshot| self.shared_keys(snapshot)) {
