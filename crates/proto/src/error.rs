@@ -42,7 +42,7 @@ drop_reasons! {
     BadHandshake => "bad_handshake",
     /// A handshake counter that is not above the last one accepted from this peer.
     StaleCounter => "stale_counter",
-    /// A first handshake message from a network that sent more of them than its share.
+    /// A first handshake message from a network that exceeded its budget.
     OverBudget => "over_budget",
     /// A table with a fixed size is full.
     TableFull => "table_full",

@@ -1,23 +1,23 @@
-//! How much memory the connections of a node may hold, and what of it they do.
+//! The memory that all connections of a node may hold, and how it is used.
 //!
-//! Decides how much one connection gets of it, and how much the connections of one peer: no client
-//! of a gateway takes all of it from the others. A peer may hold as much as is free beside (the
-//! dynamic thresholds of Choudhury and Hahne, 1998): alone it gets half. It keeps what it was
-//! given, since ends were told that their data arrived, so a second peer gets a quarter, a third
-//! an eighth. As their data goes on, all come to the same part. A node with one peer, as a client
-//! is, has nobody to share with.
+//! Decides how much of it one connection gets, and how much the connections of one peer get
+//! together, so that no client of a gateway uses up the memory of the others. A peer may hold as
+//! much as is still free (the dynamic thresholds of Choudhury and Hahne, 1998). A single peer
+//! therefore gets half. It keeps what it has, because senders were told that their data arrived. So
+//! a second peer gets a quarter, and a third an eighth. As their data is delivered, all converge to
+//! equal shares. A node with one peer, such as a client, does not share.
 
 use crate::blocks::{BLOCK, Blocks};
 use crate::time::Instant;
 
-/// How many times of what is free one peer may hold. With twice of it, the third greedy peer would
-/// leave a fourth one a fortieth of all; with half of it, two thirds would stay unused while one
-/// client alone is without a path.
+/// How many times the free memory one peer may hold. With twice as much, the third greedy peer
+/// would leave a fourth one a fortieth of all. With half as much, two thirds would stay unused
+/// while only one client has no path.
 const FREE_PARTS: usize = 1;
-/// The same for the oldest segments of connections, which matter most, and of which each has few.
+/// The same for the oldest segments of connections. They matter most, and each connection has few.
 const FREE_PARTS_OLDEST: usize = 4;
 
-/// What the connections of one peer hold.
+/// The memory that the connections of one peer hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
     used: usize,
@@ -37,9 +37,9 @@ pub struct Memory {
     share: usize,
     /// Connections that are known.
     flows: usize,
-    /// What of all that is the peer's that is served now.
+    /// The account of the peer that is served now.
     account: Account,
-    /// Whether there are other peers, who want something too.
+    /// Whether there are other peers to share with.
     is_shared: bool,
 }
 
@@ -59,18 +59,18 @@ impl Memory {
         Self { blocks, lent: 0, used: 0, max, share, flows: 0, account, is_shared: false }
     }
 
-    /// Serves the peer whose account this is from now on, and another time the one before it: to
-    /// be called before and after everything that a peer does.
+    /// Swaps in the account of the peer to serve. Call it before and after each operation of a
+    /// peer: the second call swaps the account back.
     pub(crate) const fn serve(&mut self, account: &mut Account) {
         std::mem::swap(&mut self.account, account);
     }
 
-    /// Whether there are several peers.
+    /// Sets the number of peers.
     pub(crate) const fn share_among(&mut self, peers: usize) {
         self.is_shared = peers > 1;
     }
 
-    /// Whether the present peer may hold `own` where `free` is left beside.
+    /// Whether the present peer may hold `own` while `free` is left.
     const fn is_fair(&self, own: usize, free: usize, parts: usize) -> bool {
         !self.is_shared || own <= free.saturating_mul(parts)
     }
@@ -96,8 +96,8 @@ impl Memory {
         self.used
     }
 
-    /// Whether more than half of it is taken, and not by others only: then not every connection may
-    /// get some of the rest.
+    /// Whether more than half is in use, and not only by other peers. Then some connections get
+    /// none of the rest.
     pub(super) const fn is_short(&self) -> bool {
         let Account { used, lent, .. } = self.account;
         let free =
@@ -116,7 +116,7 @@ impl Memory {
         self.flows
     }
 
-    /// Whether no more connections of this peer may be known.
+    /// Whether this peer has its maximum number of connections.
     pub(super) const fn is_crowded(&self) -> bool {
         let free = Self::FLOWS_MAX.saturating_sub(self.flows);
         free == 0 || !self.is_fair(self.account.flows, free, FREE_PARTS)
@@ -216,7 +216,7 @@ impl Memory {
 pub(super) enum NoRoom {
     /// The connection has its share already.
     InShare,
-    /// The peer's connections together have their part already, and other peers want some too.
+    /// The peer's connections already have their share, and other peers need the rest.
     ForPeer,
     /// All connections together have all that there is.
     AtAll,

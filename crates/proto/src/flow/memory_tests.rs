@@ -38,7 +38,7 @@ impl Client {
         memory.serve(&mut self.account);
     }
 
-    /// What it holds goes its way, as far as `bytes`.
+    /// Up to `bytes` of its data are delivered.
     fn drain(&mut self, memory: &mut Memory, mut bytes: usize) {
         memory.serve(&mut self.account);
         for held in &mut self.connections {
@@ -130,8 +130,8 @@ fn one_client_does_not_take_all_blocks_nor_all_connections() {
 }
 
 proptest! {
-    /// Whatever three others do, a client that holds nothing can hold a sixteenth of what
-    /// connections may fill.
+    /// Whatever three other clients do, a client that holds nothing can still hold a sixteenth of
+    /// the memory that connections may use.
     #[test]
     fn whoever_holds_nothing_finds_something(
         steps in proptest::collection::vec((0usize..3, any::<bool>(), 0usize..MAX), 1..60),

@@ -154,7 +154,7 @@ pub enum Because {
     ClosedToOthers,
     /// Its share of the memory is used up.
     Share,
-    /// Its peer's part of the memory is used up, and other peers want some too.
+    /// Its peer's share of the memory is used up, and other peers need the rest.
     PeerShare,
     /// The memory is used up.
     Memory,

@@ -1,13 +1,13 @@
-//! How many first handshake messages the networks of the Internet may have opened: a token bucket
-//! for each source whose address a cookie has proven.
+//! Limits how many first handshake messages the gateway opens for each network: a token bucket for
+//! each source whose address a cookie has proven.
 //!
-//! Decides by the source address alone, at three widths at once: an attacker who holds a whole
-//! network gets four times the budget of one address, not one budget for each of its addresses.
-//! Knows nothing of keys or peers; the caller gives back what a known peer was charged.
+//! It decides only by the source address, at three prefix lengths at once. An attacker with a whole
+//! network gets four times the budget of one address, not one budget for each address. It does not
+//! know keys or peers; the caller refunds the charge of a known peer.
 //!
-//! Limits: [`SOURCES_MAX`] networks are remembered, in an ordered tree, so that there is no hash
-//! to attack. Only an attacker with thousands of networks fills it; then further networks have no
-//! budget of their own, and only the responder's bound on all messages holds.
+//! Limits: it remembers [`SOURCES_MAX`] networks in an ordered tree, so there is no hash to attack.
+//! Only an attacker with thousands of networks fills the tree. Further networks then have no budget
+//! of their own, and only the responder's limit on all messages holds.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,26 +16,26 @@ use crate::error::DropReason;
 use crate::time::{Duration, Instant};
 
 /// Time in which one address (one /64 of IPv6) earns one message: 20 a second, as in WireGuard.
-/// Half of it doubles what one attacker can make the gateway compute; with twice of it, clients
-/// behind one NAT that all enrol at once wait longer.
+/// Half of it doubles the work that one attacker can cause. Twice of it makes clients that enrol at
+/// once behind one NAT wait longer.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// How far ahead a source may spend: 32 messages at once, for a client that tries eight addresses
-/// and four streams, and tries them again.
+/// How far ahead a source may spend: 32 messages at once. That suits a client that tries eight
+/// addresses and four streams, and repeats them.
 const AHEAD: Duration = Duration::from_millis(1_600);
-/// A network at the next width earns so many times as much.
+/// How many times as much the next wider network earns.
 const WIDER: u32 = 4;
 /// Prefix lengths, narrowest network first. A site has a /48 of IPv6, a provider a /32.
 const WIDTHS_V4: [u32; WIDTHS] = [32, 24, 16];
 const WIDTHS_V6: [u32; WIDTHS] = [64, 48, 32];
 const WIDTHS: usize = 3;
-/// Networks remembered at once: about 1 MB.
+/// Networks remembered at once, which takes about 1 MB.
 const SOURCES_MAX: usize = 16_384;
-/// How often a full table is searched for networks that have earned back what they spent.
+/// How often a full table is searched for networks whose budget is full again.
 const SEARCH_PAUSE: Duration = Duration::from_millis(100);
 /// Sources of known peers remembered at once.
 const REGULARS_MAX: usize = 4_096;
 
-/// The network of a source address, at one width.
+/// The network of a source address, at one prefix length.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Network {
     is_v4: bool,
@@ -44,7 +44,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// The networks that `source` is in, narrowest first.
+    /// The networks that contain `source`, narrowest first.
     fn all_of(source: IpAddr) -> [Self; WIDTHS] {
         match source.to_canonical() {
             IpAddr::V4(address) => WIDTHS_V4.map(|width| {
@@ -58,20 +58,20 @@ impl Network {
         }
     }
 
-    /// Its own: the address, or the /64 of IPv6.
+    /// The narrowest network: the address, or the /64 of IPv6.
     pub(super) fn of(source: IpAddr) -> Self {
         let [narrow, ..] = Self::all_of(source);
         narrow
     }
 
-    /// Its neighbourhood, which is probably one owner's: the /24, or the /48 of IPv6.
+    /// The neighbourhood, which probably has one owner: the /24, or the /48 of IPv6.
     pub(super) fn neighbourhood(source: IpAddr) -> Self {
         let [_, middle, _] = Self::all_of(source);
         middle
     }
 }
 
-/// What each network has spent, as the moment at which it will have earned all of it back.
+/// The spending of each network, as the time at which its budget will be full again.
 #[derive(Debug, Default)]
 pub(super) struct Budgets {
     spent: BTreeMap<Network, Instant>,
@@ -82,7 +82,7 @@ impl Budgets {
     /// Charges one message to `source` and the networks around it, or none of them.
     ///
     /// # Errors
-    /// [`DropReason::OverBudget`] when one of them has spent all that it may.
+    /// [`DropReason::OverBudget`] if one of them has used up its budget.
     pub(super) fn charge(&mut self, now: Instant, source: IpAddr) -> Result<(), DropReason> {
         self.make_room(now);
         let networks = || intervals().zip(Network::all_of(source));
@@ -106,7 +106,7 @@ impl Budgets {
         Ok(())
     }
 
-    /// Takes one charge back: the message was a known peer's.
+    /// Refunds one charge, because the message came from a known peer.
     pub(super) fn refund(&mut self, source: IpAddr) {
         for (interval, network) in intervals().zip(Network::all_of(source)) {
             if let Some(spent) = self.spent.get_mut(&network) {
@@ -115,7 +115,7 @@ impl Budgets {
         }
     }
 
-    /// Forgets networks that have earned everything back, when the table is full.
+    /// If the table is full, forgets networks whose budget is full again.
     fn make_room(&mut self, now: Instant) {
         let is_due = now.saturating_since(self.searched) >= SEARCH_PAUSE;
         if self.spent.len() + WIDTHS > SOURCES_MAX && is_due {
@@ -130,13 +130,13 @@ fn intervals() -> impl Iterator<Item = Duration> {
     std::iter::successors(Some(INTERVAL), |interval| Some(*interval / WIDER))
 }
 
-/// Where known peers came from lately. Their sources have a share of the responder's time that no
-/// newcomer can take.
+/// Recent sources of known peers. They have a reserve of the responder's time that no newcomer can
+/// use.
 #[derive(Debug, Default)]
 pub(super) struct Regulars(BTreeMap<Network, Instant>);
 
 impl Regulars {
-    /// A known peer's handshake was accepted from there.
+    /// Notes a source from which a known peer's handshake was accepted.
     pub(super) fn note(&mut self, now: Instant, source: IpAddr) {
         let network = Network::of(source);
         if self.0.len() >= REGULARS_MAX && !self.0.contains_key(&network) {
@@ -161,7 +161,8 @@ mod tests {
         Instant::ZERO + Duration::from_millis(10_000 + millis)
     }
 
-    /// How many of `tries` messages, one a millisecond, by turns from these sources, are granted.
+    /// How many of `tries` messages are granted, one each millisecond and in turn from these
+    /// sources.
     fn granted(budgets: &mut Budgets, sources: &[&str], tries: u64) -> usize {
         let turn = |n: u64| sources[usize::try_from(n).unwrap() % sources.len()].parse().unwrap();
         (0..tries).filter(|&n| budgets.charge(at(n), turn(n)).is_ok()).count()

@@ -330,8 +330,8 @@ impl Node {
     }
 }
 
-/// The number of this run of the program, as one gateway is told it: of the peer's own random
-/// number, which it does not show.
+/// The number of this run of the program that one gateway sees. It is derived from the peer's own
+/// random number, which it does not reveal.
 fn run_of(secret: u64) -> u64 {
     let hash = crate::crypto::sha256(&[b"rove run v1", &secret.to_be_bytes()]);
     hash.first_chunk().map_or(0, |first| u64::from_be_bytes(*first))

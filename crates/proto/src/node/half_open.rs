@@ -1,10 +1,10 @@
-//! Handshakes that cannot be answered yet: their second half is missing, or the shell has not said
-//! whether the peer may enrol.
+//! Handshakes that cannot be answered yet, because the second half is missing or the shell has not
+//! yet decided about the enrolment.
 //!
-//! Decides which of them gives way when there are too many. Known peers and unknown ones have
-//! places of their own, so that no number of strangers takes a known peer's place. Among strangers
-//! nobody keeps another out: the one that gives way is the oldest whose address is not proven, else
-//! the oldest of the neighbourhood that has the most places.
+//! Decides which of them is evicted if there are too many. Known and unknown peers have separate
+//! places, so unknown peers cannot take a known peer's place. Among unknown peers, none keeps
+//! another out. The oldest one without a proven address is evicted. If all are proven, it is the
+//! oldest of the neighbourhood with the most places.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,9 +17,9 @@ use crate::time::{Duration, Instant};
 
 /// Places for known peers.
 const KNOWN_MAX: usize = 256;
-/// Places for unknown ones, some 2 MB. A stranger needs a place until its second half comes, right
-/// behind the first: at the highest rate at which the responder opens first halves, 512 places
-/// leave it 200 ms.
+/// Places for unknown peers, some 2 MB. An unknown peer needs a place until its second half
+/// arrives, directly behind the first. At the highest rate at which the responder opens first
+/// halves, 512 places leave it 200 ms.
 pub(super) const UNKNOWN_MAX: usize = 512;
 /// Places of one peer: as many as the candidates that a client races.
 const PEER_MAX: usize = 8;
@@ -32,14 +32,14 @@ pub(super) struct HalfOpen {
     pub(super) route: Route,
     pub(super) peer: PeerKey,
     pub(super) step: Step,
-    /// Whether a cookie has proven the address that it came from.
+    /// Whether a cookie has proven its source address.
     pub(super) is_proven: bool,
 }
 
 pub(super) enum Step {
-    /// Its second half has not come.
+    /// Its second half is missing.
     Half(Box<PendingA>),
-    /// The shell has not said whether the peer may enrol.
+    /// The shell has not yet decided whether the peer may enrol.
     Enrolment(Box<Complete>),
 }
 
@@ -53,7 +53,7 @@ impl HalfOpen {
     }
 }
 
-/// All of them, each queue oldest first.
+/// All of these handshakes, each queue oldest first.
 #[derive(Default)]
 pub(super) struct HalfOpenTable {
     known: VecDeque<HalfOpen>,
@@ -61,7 +61,7 @@ pub(super) struct HalfOpenTable {
 }
 
 impl HalfOpenTable {
-    /// Forgets what waited too long.
+    /// Forgets handshakes that waited too long.
     pub(super) fn expire(&mut self, now: Instant) {
         let expired = |waiting: &HalfOpen| now.saturating_since(waiting.since) >= WAITING_TIME;
         for queue in [&mut self.known, &mut self.unknown] {
@@ -71,12 +71,12 @@ impl HalfOpenTable {
         }
     }
 
-    /// Nobody can be answered by `socket` any more.
+    /// Forgets handshakes on a closed socket, which cannot be answered.
     pub(super) fn forget_socket(&mut self, socket: SocketId) {
         self.retain(|waiting| waiting.route.socket != socket);
     }
 
-    /// Nothing of this peer is answered any more.
+    /// Forgets the handshakes of this peer.
     pub(super) fn forget_peer(&mut self, peer: PeerKey) {
         self.retain(|waiting| waiting.peer != peer);
     }
@@ -86,12 +86,12 @@ impl HalfOpenTable {
         self.unknown.retain(&keeps);
     }
 
-    /// Half of the known peers' places are taken.
+    /// Whether half of the known peers' places are in use.
     pub(super) fn is_crowded_by_known(&self) -> bool {
         self.known.len() >= KNOWN_MAX / 2
     }
 
-    /// Half of the strangers' places are taken.
+    /// Whether half of the unknown peers' places are in use.
     pub(super) fn is_crowded_by_unknown(&self) -> bool {
         self.unknown.len() >= UNKNOWN_MAX / 2
     }
@@ -99,7 +99,7 @@ impl HalfOpenTable {
     /// Keeps the handshake of a known peer.
     ///
     /// # Errors
-    /// [`DropReason::TableFull`] when this peer, or known peers together, have all their places.
+    /// [`DropReason::TableFull`] if this peer, or the known peers together, use all their places.
     pub(super) fn keep_known(&mut self, waiting: HalfOpen) -> Result<(), DropReason> {
         self.expire(waiting.since);
         let same = self.known.iter().filter(|other| other.peer == waiting.peer).count();
@@ -110,10 +110,10 @@ impl HalfOpenTable {
         Ok(())
     }
 
-    /// Keeps the handshake of an unknown peer; another one gives way if need be.
+    /// Keeps the handshake of an unknown peer, and evicts another one if necessary.
     ///
     /// # Errors
-    /// [`DropReason::TableFull`] when this peer has all its places.
+    /// [`DropReason::TableFull`] if this peer uses all its places.
     pub(super) fn keep_unknown(&mut self, waiting: HalfOpen) -> Result<(), DropReason> {
         self.expire(waiting.since);
         let same = self.unknown.iter().filter(|other| other.peer == waiting.peer).count();
@@ -142,13 +142,13 @@ impl HalfOpenTable {
         place.and_then(|place| self.unknown.remove(place));
     }
 
-    /// The first half that is called `link`.
+    /// The first half with the name `link`.
     pub(super) fn half(&mut self, link: [u8; 16]) -> Option<&mut HalfOpen> {
         let mut all = self.known.iter_mut().chain(&mut self.unknown);
         all.find(|waiting| waiting.is_half_of(link))
     }
 
-    /// Takes out the first half that is called `link`.
+    /// Removes the first half with the name `link`.
     pub(super) fn take_half(&mut self, link: [u8; 16]) {
         self.retain(|waiting| !waiting.is_half_of(link));
     }
@@ -158,7 +158,7 @@ impl HalfOpenTable {
         self.unknown.iter().any(|waiting| waiting.waits_for_shell(peer))
     }
 
-    /// Takes out what of this peer waited for the shell.
+    /// Removes and returns the handshakes of this peer that waited for the shell.
     pub(super) fn take_enrolments(&mut self, peer: PeerKey) -> Vec<(Route, Complete)> {
         let mut taken = Vec::new();
         for waiting in std::mem::take(&mut self.unknown) {

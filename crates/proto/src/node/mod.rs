@@ -61,7 +61,7 @@ pub struct Meta {
     pub local: Option<IpAddr>,
     /// Its source.
     pub remote: SocketAddr,
-    /// How long it has waited on this host since it arrived; zero where nobody knows.
+    /// How long it has waited on this host since it arrived; zero if unknown.
     pub waited: Duration,
 }
 

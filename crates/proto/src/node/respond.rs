@@ -1,13 +1,13 @@
-//! The answering end of handshakes: the gate, the budgets, the answer.
+//! The responder of handshakes: cookies, budgets, and the response.
 //!
-//! Message 1 is two datagrams. The first half is opened when it passes the gate and then waits two
-//! seconds for its second, in a table of fixed size. A peer that is not known but shows a token
-//! waits there too, for the shell to enrol it. Nothing of a session changes here: an answered
-//! handshake is a pending epoch, which replaces nothing until it is used.
+//! Message 1 is two datagrams. The first half is opened if it passes the gate. It then waits two
+//! seconds for its second half, in a table of fixed size. An unknown peer with a token also waits
+//! there until the shell enrols it. The session does not change here: an answered handshake is a
+//! pending epoch, which replaces nothing until it is used.
 //!
-//! Under load a first half needs a cookie, and its source a budget, before it is opened. Known
-//! peers get their charge back. Unknown peers need both as soon as there are many of them, even
-//! when the processor is idle.
+//! Under load, a first half needs a cookie and its source needs budget before it is opened. Known
+//! peers get their charge back. If there are many unknown peers, these need both even while the
+//! processor is idle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -29,16 +29,16 @@ use crate::wire::handshake::{FEATURE_PARTS, INDEX_COUNT, MessageA, MessageB, Res
 
 /// The period over which first halves are counted.
 const LOAD_TIME: Duration = Duration::from_millis(100);
-/// First halves that are opened in [`LOAD_TIME`] before cookies are demanded: each costs two
-/// Diffie-Hellmans, some 120 us, so this bounds them to a sixth of a core.
+/// First halves opened in [`LOAD_TIME`] before cookies are required. Each costs two Diffie-Hellman
+/// operations, some 120 us, so this limits them to a sixth of a core.
 const LOAD_MAX: u32 = 128;
-/// First halves in [`LOAD_TIME`] after which all are dropped, with or without a cookie: sessions
-/// that exist need the processor too.
+/// First halves in [`LOAD_TIME`] after which all are dropped, with or without a cookie, because
+/// existing sessions need the processor too.
 const LOAD_LAST: u32 = 256;
-/// The same for sources from which known peers came lately: newcomers cannot use up these.
+/// The same for recent sources of known peers. Newcomers cannot use up the difference.
 const LOAD_LAST_REGULAR: u32 = 320;
-/// First halves of unknown peers in [`LOAD_TIME`] before cookies are demanded of them. Fewer would
-/// cost honest newcomers a round trip, more would give an attacker that many without a budget.
+/// First halves of unknown peers in [`LOAD_TIME`] before cookies are required of them. Fewer would
+/// cost honest newcomers a round trip. More would give an attacker that many without a budget.
 const UNKNOWN_MAX: u32 = 8;
 /// Peers whose revocation is remembered here; the store knows all of them, and a key that is
 /// forgotten is refused as unknown.
@@ -52,13 +52,13 @@ pub(super) struct Responder {
     revoked: BTreeSet<PeerKey>,
     /// First halves that were opened.
     load: Load,
-    /// Those of unknown peers.
+    /// First halves of unknown peers.
     unknown: Load,
     budgets: Budgets,
     regulars: Regulars,
 }
 
-/// How many messages came within the present [`LOAD_TIME`].
+/// The number of messages in the present [`LOAD_TIME`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     since: Instant,
@@ -66,8 +66,8 @@ struct Load {
 }
 
 impl Load {
-    /// Begins another period when this one is over. After a flood of `max` it begins half full:
-    /// that is still a flood.
+    /// Begins a new period when this one is over. After a flood of `max` the new period begins half
+    /// full, because the flood probably continues.
     fn roll(&mut self, now: Instant, max: u32) {
         let age = now.saturating_since(self.since);
         if age >= LOAD_TIME {
@@ -142,8 +142,8 @@ impl Responder {
         }
     }
 
-    /// Whether everybody needs a cookie: there were many expensive messages of late, or half of the
-    /// known peers' places are taken.
+    /// Whether all peers need a cookie: there were many expensive messages lately, or half of the
+    /// known peers' places are in use.
     fn is_loaded(&mut self, now: Instant) -> bool {
         self.load.roll(now, LOAD_MAX);
         self.load.count >= LOAD_MAX || self.half_open.is_crowded_by_known()
@@ -158,7 +158,7 @@ impl Responder {
     /// Counts one expensive message.
     ///
     /// # Errors
-    /// [`DropReason::QueueFull`] when there were too many, with or without a cookie.
+    /// [`DropReason::QueueFull`] if there were too many, with or without a cookie.
     fn count_load(&mut self, source: SocketAddr) -> Result<(), DropReason> {
         let last = if self.load.count < LOAD_LAST || !self.regulars.has(source.ip()) {
             LOAD_LAST
@@ -184,7 +184,7 @@ impl Node {
     ) -> Result<(), DropReason> {
         self.responder.gate.rotate(self.rng.as_mut(), now);
         let is_first = Kind::of(datagram) == Some(Kind::HandshakeA);
-        // A second half is worth nothing without a first one that got in.
+        // A second half needs no cookie: it is useless unless its first half was accepted.
         let is_loaded = is_first && self.responder.is_loaded(now);
         match self.responder.gate.check(datagram, route.remote, is_loaded) {
             Verdict::Drop(reason) => Err(reason),
@@ -206,8 +206,8 @@ impl Node {
         Err(DropReason::NoCookie)
     }
 
-    /// Opens a first half and lets it wait for its second. `is_proven`: a cookie was demanded, and
-    /// it was there.
+    /// Opens a first half and keeps it until its second half arrives. `is_proven`: a cookie was
+    /// required and was valid.
     fn first_half(
         &mut self,
         now: Instant,
@@ -261,14 +261,14 @@ impl Node {
         half_open.expire(now);
         let link = MessageB::parse(datagram)?.link();
         let waiting = half_open.half(link).ok_or(DropReason::BadHandshake)?;
-        // The response is larger than a first half alone: an address that nobody proved gets no
-        // more than came from there.
+        // The response is larger than a first half. An unproven address must not receive more than
+        // it sent.
         if from.remote != waiting.route.remote && !waiting.is_proven {
             return Err(DropReason::BadHandshake);
         }
         let Step::Half(half) = &mut waiting.step else { return Err(DropReason::BadHandshake) };
-        // The halves may have taken different paths; the answer goes where the first came from,
-        // whose address a cookie can vouch for.
+        // The halves may have taken different paths. The response goes to the source of the first
+        // half, whose address a cookie can prove.
         let complete = half.complete(datagram)?;
         let (route, is_proven) = (waiting.route, waiting.is_proven);
         half_open.take_half(link);

@@ -90,7 +90,7 @@ const BEYOND: f64 = 2.0;
 const TRIAL_EVERY: Duration = Duration::from_secs(5);
 /// A path by which nothing left for so long is not what it was.
 const IDLE: Duration = Duration::from_secs(10);
-/// So long the queue stays short after something that is of no use late.
+/// How long the queue stays short after a realtime packet.
 const CALM: Duration = Duration::from_millis(500);
 /// So late something may leave and still count as on time: timers have a grain.
 pub const CREDIT: Duration = Duration::from_millis(1);

@@ -301,8 +301,8 @@ fn a_path_in_anothers_place_begins_as_if_it_were_like_that() {
     }
 }
 
-/// A turn that is late lets leave what could have left meanwhile, as far as turns usually are late
-/// and the path has room.
+/// A late turn sends the datagrams that could have left meanwhile, limited by the usual lateness
+/// and the room of the path.
 #[test]
 fn what_could_have_left_while_a_turn_was_late_leaves_with_it() {
     let trip = Duration::from_millis(20);
@@ -322,8 +322,8 @@ fn what_could_have_left_while_a_turn_was_late_leaves_with_it() {
     assert_eq!(leave(500), 6, "half a round trip at most");
 }
 
-/// Reports that come later mean that more is on its way without one, and a path that is not sent on
-/// while a turn is late does not run dry.
+/// If reports come later, more data is in flight without a report. A path stays busy while a turn
+/// is late.
 #[test]
 fn a_path_of_busy_hosts_has_a_longer_queue_and_a_larger_window() {
     let known = |late_ms: (u64, u64)| {

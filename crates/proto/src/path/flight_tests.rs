@@ -49,7 +49,7 @@ impl Scene {
         self.flight.acknowledged(now, &mut self.blocks, &feedback, &mut self.rtt, lost)
     }
 
-    /// When what others have overtaken counts as lost, after 10,000 ms of turns that are so late.
+    /// When an overtaken datagram counts as lost, after 10,000 ms of turns with this lateness.
     fn late_due(&mut self, late: Duration) -> Option<Instant> {
         for now in 1..10_000 {
             self.rtt.note_lateness(ms(now), late);
@@ -319,7 +319,8 @@ fn what_elicits_nothing_is_not_waited_for() {
     assert_eq!(scene.flight.in_flight(), 1_000);
 }
 
-/// The peer tells late where its machine, or this one, is busy: what is missing may be told of yet.
+/// If the peer's machine or this one is busy, reports come late, and a missing datagram may still
+/// be reported.
 #[test]
 fn where_hosts_are_late_more_time_passes_until_something_counts_as_lost() {
     let due = |late| {

@@ -1,23 +1,22 @@
-//! How late a host usually is with what it has to do: its turns on a busy machine come late, and in
-//! them it finds in one batch what arrived meanwhile.
+//! The usual lateness of a host. On a busy machine, the turns of the data thread come late, and
+//! each finds in one batch everything that arrived meanwhile.
 //!
-//! That is no delay of a path and no lower rate of it. Whoever sends has to allow for it all the
-//! same: in how much may be on its way, in how much waits in the queue of a link, which would run
-//! dry else, and in how long an answer is waited for.
+//! Lateness is neither delay of the path nor a lower rate. A sender must still allow for it in
+//! three values: the data in flight, the queue of a link, which would otherwise run idle, and the
+//! time to wait for an answer.
 
 use crate::time::{Duration, Instant};
 
-/// Timers have a grain of this (epoll_wait(2)): so late everybody is.
+/// The granularity of timers (epoll_wait(2)). Lateness up to this value is normal.
 const GRAIN: Duration = Duration::from_millis(1);
-/// Longer is no lateness of a turn: a host slept, or was stopped.
+/// More than this is no late turn: the host slept or was stopped.
 const LATE_MAX: Duration = Duration::from_millis(200);
-/// So much of each sample enters mean and deviation: slices of a scheduler come once in tens of
-/// turns.
+/// The weight of a sample in mean and deviation. Scheduler time slices affect one in tens of turns.
 const WEIGHT: f64 = 1.0 / 64.0;
-/// So many deviations beyond the mean are usual (RFC 6298, section 2.3).
+/// The number of deviations beyond the mean that count as usual (RFC 6298, section 2.3).
 const DEVIATIONS: f64 = 4.0;
 
-/// How late a host is.
+/// The lateness of a host.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Lateness {
     /// Seconds.
@@ -27,8 +26,8 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// At `now` something was done that was to be done `late` before. Of what is done in one turn
-    /// the first counts, which is the latest.
+    /// Takes a sample: an action due `late` before `now` was done at `now`. In one turn only the
+    /// first sample counts, because it is the latest.
     pub fn sample(&mut self, now: Instant, late: Duration) {
         if self.sampled_at == now {
             return;
@@ -40,7 +39,7 @@ impl Lateness {
         self.deviation += (difference - self.deviation) * WEIGHT;
     }
 
-    /// As late as it usually is at most; zero on a quiet machine.
+    /// The usual maximum lateness; zero on a quiet machine.
     pub fn usual(&self) -> Duration {
         Duration::from_secs_f64(self.mean + DEVIATIONS * self.deviation).min(LATE_MAX)
     }
@@ -54,7 +53,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// What is usual after so many turns, 5 ms apart, of which the nth is so late.
+    /// The usual lateness after `turns` turns, 5 ms apart, with the lateness of each turn.
     fn usual(turns: u64, late: impl Fn(u64) -> Duration) -> Duration {
         let mut lateness = Lateness::default();
         for turn in 0..turns {

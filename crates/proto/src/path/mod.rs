@@ -235,8 +235,8 @@ impl Path {
         }
     }
 
-    /// A report that arrived at `came_at` is taken now: how late were the other end, which says for
-    /// how long it had it, and this one?
+    /// Takes a sample of lateness from a report that arrived at `came_at` and is read now. The
+    /// report contains how long the other end held it.
     pub fn note_lateness(&mut self, now: Instant, came_at: Instant, report: &Feedback) {
         let rate = self.congestion.as_ref().and_then(|one| one.rate());
         let usual = rate.map_or(DELAY_STEADY, feedback::wait);
@@ -245,14 +245,14 @@ impl Path {
         self.rtt.note_lateness(now, late);
     }
 
-    /// The turns of this host are usually so late at most.
+    /// Passes the usual maximum lateness of this host's turns to the controller.
     pub fn heed_turns(&mut self, late: Duration) {
         if let Some(controller) = &mut self.congestion {
             controller.set_lateness(late, self.rtt.lateness());
         }
     }
 
-    /// Records that an authentic datagram of `len` bytes came, which had arrived at `came_at`.
+    /// Records an authentic datagram of `len` bytes that arrived at `came_at`.
     pub fn heard(&mut self, now: Instant, came_at: Instant, len: usize) {
         self.heard_at = Some(now);
         self.traffic.1 += len as u64;

@@ -14,8 +14,8 @@ use crate::time::{Duration, Instant};
 use crate::wire::data::{BASE_DATAGRAM, MAX_DATAGRAM};
 
 /// Candidate sizes of UDP payload, largest first. The first carries an inner packet of 1,420 bytes
-/// with any framing and fits 1,500 bytes with IPv6; the rest are steps down through common
-/// encapsulations: the seventh fits the 1,280 bytes that every IPv6 path has.
+/// with any framing and fits 1,500 bytes with IPv6. The rest are steps down through common
+/// encapsulations. The seventh fits the 1,280 bytes that every IPv6 path carries.
 pub const CANDIDATES: [u16; 9] = [1_452, 1_412, 1_372, 1_332, 1_292, 1_262, 1_232, 1_192, 1_144];
 /// Losses of one size before it counts as too large.
 const TRIES: u8 = 3;
@@ -45,8 +45,9 @@ enum State {
     Searching { candidate: usize, tries: u8 },
     /// Nothing larger than the confirmed size works; looked at again at this time.
     Settled { again: Instant },
-    /// The confirmed size may not be carried any more, and is being tried. Data of so many bytes
-    /// has arrived since. `vanishes`: large datagrams were lost while small ones arrived.
+    /// The path may no longer carry the confirmed size, which is tested again. `arrived` is the
+    /// largest data size that arrived since. `vanishes`: large datagrams were lost while small ones
+    /// arrived.
     Doubted { tries: u8, arrived: usize, vanishes: bool },
 }
 
@@ -154,8 +155,8 @@ impl MtuSearch {
         }
     }
 
-    /// The confirmed size is in doubt: it was measured long ago or, if it `vanishes`, datagrams of
-    /// it are lost while small ones arrive. Returns whether that is news.
+    /// Marks the confirmed size as doubtful: it was measured long ago or, with `vanishes`,
+    /// datagrams of this size are lost while small ones arrive. Returns whether the doubt is new.
     pub const fn doubt(&mut self, vanishes: bool) -> bool {
         let news = self.confirmed > BASE_DATAGRAM && !matches!(self.state, State::Doubted { .. });
         if news {
@@ -164,7 +165,7 @@ impl MtuSearch {
         news
     }
 
-    /// Whether data is lost for its size now, as far as it can be told.
+    /// Whether data is now lost because of its size, as far as this end can know.
     pub const fn vanishes(&self) -> bool {
         matches!(self.state, State::Doubted { vanishes: true, .. })
     }

@@ -23,17 +23,17 @@ pub struct Rtt {
     smoothed: Option<Duration>,
     variance: Duration,
     minimum: Duration,
-    /// How late both hosts are with what makes a round trip, beyond what the path takes.
+    /// The lateness of both hosts in a round trip, beyond the delay of the path.
     late: Lateness,
 }
 
 impl Rtt {
-    /// Both hosts were late by so much with what made one round trip.
+    /// Takes a sample of both hosts' lateness in one round trip.
     pub fn note_lateness(&mut self, now: Instant, late: Duration) {
         self.late.sample(now, late);
     }
 
-    /// By how much they usually are at most.
+    /// The usual maximum lateness of both hosts.
     pub fn lateness(&self) -> Duration {
         self.late.usual()
     }
@@ -90,7 +90,7 @@ impl Rtt {
     }
 
     /// How long an answer may take before it counts as missing: the smoothed value, four variances
-    /// and what both hosts are late, at most [`TIMEOUT_MAX`].
+    /// and the lateness of both hosts, at most [`TIMEOUT_MAX`].
     pub fn timeout(&self) -> Duration {
         let timeout = match self.smoothed {
             Some(smoothed) => smoothed + (self.variance * 4).max(GRANULARITY),

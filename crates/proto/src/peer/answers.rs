@@ -1,16 +1,16 @@
-//! Gateway: what a client may send to addresses that it may not contact, because they contacted it
-//! first.
+//! Gateway: admits a client's replies to addresses that it may not contact, because they contacted
+//! the client first.
 //!
-//! A grant lets one client send to another, and needs no second grant for the replies. Whatever
-//! leaves for a client from outside the Internet is remembered by its two ends, as in a stateful
-//! packet filter. Packets of that client between the same ends pass for as long as a NAT keeps
-//! such a mapping, and so do ICMP errors about what it was sent. A TCP segment that opens a
+//! A grant lets one client send to another, and needs no second grant for the replies. For each
+//! packet to a client from outside the Internet, the gateway remembers its two ends, as a stateful
+//! packet filter does. Packets of that client between the same ends are admitted for as long as a
+//! NAT keeps a mapping. So are ICMP errors about packets to the client. A TCP segment that opens a
 //! connection is never a reply.
 //!
-//! It refuses to know grants: what reaches the tunnel was admitted from another client, or comes
-//! from the gateway's own host or through its firewall. Limits: a conversation is dropped when
-//! [`ANSWERS_MAX`] others with the same client are more recent, and returns with the next packet
-//! of whoever began it.
+//! This module does not know grants. Packets that reach it were admitted from another client, or
+//! come from the gateway's own host or through its firewall. Limits: a conversation is forgotten if
+//! [`ANSWERS_MAX`] others with the same client are more recent. The next packet from the end that
+//! began it restores it.
 
 use crate::flow::tuple::{Direction, Tuple};
 use crate::time::{Duration, Instant};
@@ -19,15 +19,15 @@ use crate::wire::inner::{InnerView, TCP, UDP, declared_len};
 
 use super::Peer;
 
-/// Conversations remembered for one client: 256 KiB at most. With half as many, a scan of a /20
-/// behind a client would push out the scanner's other connections.
+/// Conversations remembered for one client, 256 KiB at most. With half as many, a scan of a /20
+/// behind a client would evict the scanner's other connections.
 pub const ANSWERS_MAX: usize = 4_096;
-/// Places in which a conversation may stand, all of them looked at for each packet. With half as
-/// many, chance alone fills some set of a table that is nearly empty, and makes it grow.
+/// Places per set. Each packet searches all places of one set. With half as many, chance alone
+/// would fill a set of a nearly empty table and make the table grow.
 const WAYS: usize = 8;
-/// The first sets; they double while there are more conversations than places.
+/// The initial number of sets. It doubles when a set is full.
 const SETS_MIN: usize = 2;
-/// The last ones.
+/// The maximum number of sets.
 const SETS_MAX: usize = ANSWERS_MAX / WAYS;
 
 /// RFC 5382, REQ-5: an established connection may be idle for two hours and four minutes.
@@ -49,29 +49,29 @@ pub struct Answers {
 
 #[derive(Clone, Copy, Debug)]
 struct Conversation {
-    /// The local end is the one that began.
+    /// The local end is the one that began the conversation.
     tuple: Tuple,
     used_at: Instant,
 }
 
 impl Answers {
-    /// Nothing yet. Who does not know `secret` cannot fill one set on purpose.
+    /// An empty table. Without knowing `secret`, an attacker cannot fill one set on purpose.
     pub fn new(secret: u64) -> Self {
         Self { secret, sets: Vec::new() }
     }
 
-    /// A packet of which `head` is the beginning leaves for the client, which may reply.
+    /// Notes a packet to the client, which begins with `head`. The client may reply to it.
     fn expect(&mut self, now: Instant, view: &InnerView, head: &[u8]) {
         let Some(tuple) = conversation(view, head, Direction::Out) else { return };
         let all_parts = fragments_of(&tuple);
         if all_parts != tuple {
             self.remember(now, all_parts);
         }
-        // The last one stays, though others be as recent.
+        // Remembered last, so that it is not the one to be evicted.
         self.remember(now, tuple);
     }
 
-    /// Whether a packet of the client is a reply, or an error about what it was sent.
+    /// Whether a packet of the client is a reply, or an ICMP error about a packet to the client.
     fn admit(&mut self, now: Instant, view: &InnerView, packet: &[u8]) -> bool {
         if let Some((about, quoted)) = quoted(view, packet) {
             let tuple = conversation(&about, quoted, Direction::Out);
@@ -106,8 +106,8 @@ impl Answers {
         }
     }
 
-    /// Puts a conversation into its set. `false` when that is full and there may be more sets; of a
-    /// full one that cannot grow, the conversation that is unused for longest goes.
+    /// Puts a conversation into its set. Returns `false` if the set is full and the table can grow.
+    /// If the table cannot grow, evicts the conversation of the set that was unused for longest.
     fn place(&mut self, now: Instant, new: Conversation) -> bool {
         let Some(at) = self.set_of(&new.tuple) else { return false };
         let is_last = self.sets.len() >= SETS_MAX;
@@ -125,12 +125,12 @@ impl Answers {
         place.is_some()
     }
 
-    /// Twice as many sets. What no longer fits is what was unused for longest.
+    /// Doubles the number of sets.
     fn grow(&mut self, now: Instant) {
         let sets = vec![[None; WAYS]; self.sets.len() * 2];
         let before = std::mem::replace(&mut self.sets, sets);
         for known in before.into_iter().flatten().flatten().filter(|known| known.is_fresh(now)) {
-            // A set receives from one set alone, so that there is always a place.
+            // Each new set receives from only one old set, so there is always a place.
             self.place(now, known);
         }
     }
@@ -156,30 +156,30 @@ impl Conversation {
 }
 
 impl Peer {
-    /// Gateway: a packet leaves for the client. It may reply.
+    /// Gateway: notes a packet to the client, which may reply to it.
     pub(super) fn expect_answer(&mut self, now: Instant, view: &InnerView, head: &[u8]) {
         if !self.access.is_internet(view.source) {
             self.answers.expect(now, view, head);
         }
     }
 
-    /// Gateway: whether a packet that the client may not send by itself is a reply.
+    /// Gateway: whether a packet is a reply, although the client may not contact its destination.
     pub(super) fn may_answer(&mut self, now: Instant, view: &InnerView, packet: &[u8]) -> bool {
         self.access.owns(view.source) && self.answers.admit(now, view, packet)
     }
 }
 
-/// The conversation of a packet: by its ports, an echo by its identifier, anything else by its
-/// addresses and protocol. `None` for what is neither a question nor a reply.
+/// The conversation of a packet: by its ports, for an echo by its identifier, and otherwise by its
+/// addresses and protocol. `None` for packets that are neither a request nor a reply.
 fn conversation(view: &InnerView, head: &[u8], way: Direction) -> Option<Tuple> {
     let of_ports = |from, to| {
         let ports = Some((from, to));
         Tuple::of(&InnerView { ports, ..*view }, way)
     };
     match (view.protocol, view.transport) {
-        // A later fragment: its first one is judged by its ports.
+        // A later fragment has no ports. Its first fragment is checked by its ports.
         (_, None) => of_ports(0, 0),
-        // Nobody has the port 0 (RFC 6335, section 6), which here stands for fragments.
+        // No host uses port 0 (RFC 6335, section 6), so it stands for fragments here.
         (TCP | UDP, Some(_)) => {
             view.ports.filter(|&(from, to)| from != 0 && to != 0).and_then(|_| Tuple::of(view, way))
         }
@@ -196,7 +196,7 @@ fn conversation(view: &InnerView, head: &[u8], way: Direction) -> Option<Tuple> 
     }
 }
 
-/// The same conversation as its later fragments show it, which have no ports.
+/// The same conversation as its later fragments identify it, without ports.
 fn fragments_of(tuple: &Tuple) -> Tuple {
     let Tuple { local, remote, protocol } = *tuple;
     Tuple { local: (local.0, 0), remote: (remote.0, 0), protocol }
@@ -216,7 +216,8 @@ fn quoted<'a>(view: &InnerView, packet: &'a [u8]) -> Option<(InnerView, &'a [u8]
     Some((about, quoted))
 }
 
-/// Whether a TCP segment asks for a connection: SYN without ACK. What is too short to say so does.
+/// Whether a TCP segment opens a connection: SYN without ACK. A segment too short for flags counts
+/// as opening one.
 fn opens_connection(view: &InnerView, packet: &[u8]) -> bool {
     const FLAGS_AT: usize = 13;
     const SYN: u8 = 0x02;

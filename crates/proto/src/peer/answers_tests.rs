@@ -47,7 +47,7 @@ fn at(seconds: u64) -> Instant {
     Instant::from_nanos(1_000_000_000) + Duration::from_secs(seconds)
 }
 
-/// A conversation table to which the laptop's packet was shown.
+/// A conversation table after a packet of the laptop.
 fn after(protocol: u8, transport: &[u8]) -> Answers {
     let mut answers = Answers::new(7);
     call(&mut answers, at(0), protocol, transport);
@@ -86,7 +86,7 @@ fn a_reply_passes_and_nothing_that_begins() {
     assert!(!may(&mut answers, at(1), ICMP, &echo(0, 10)));
     assert!(!may(&mut answers, at(1), ICMP, &echo(8, 9)), "a question of its own");
 
-    // Neither an error nor a reply of the laptop's lets the phone speak.
+    // Neither an error nor a reply from the laptop lets the phone send.
     let mut answers = after(ICMP, &echo(0, 9));
     assert!(!may(&mut answers, at(1), ICMP, &echo(8, 9)) && answers.sets.is_empty());
 }
@@ -154,12 +154,12 @@ fn room_is_made_of_what_has_ended() {
     assert!(answers.sets.len() * WAYS <= ANSWERS_MAX / 4, "{} sets", answers.sets.len());
 }
 
-/// What the law is told of: who sends, protocol, ports, and when.
+/// Input of the property: the sender, protocol, ports, and time.
 type Said = (bool, bool, u16, u16, u8, u64);
 
 proptest! {
-    /// What the phone may send the laptop has sent the counterpart of, and not too long ago. And
-    /// while there is room, the other way round.
+    /// The phone may send a packet only if the laptop sent its counterpart, and not too long ago.
+    /// While there is room, the converse holds too.
     #[test]
     fn nothing_passes_that_nobody_asked_for(
         said in prop::collection::vec(
@@ -189,7 +189,7 @@ proptest! {
         }
     }
 
-    /// Whatever a hostile client sends, it goes to nobody who did not ask.
+    /// No packet of a hostile client reaches a host that did not contact it.
     #[test]
     fn a_reply_goes_to_whom_asked_alone(
         to: [u8; 4],

@@ -223,7 +223,7 @@ impl Peer {
                 (window + one.window(), rate + one.pacing_rate())
             };
             let (window, rate) = controllers.fold((0.0, 0.0), sum);
-            // The entry must not run empty before the next turn.
+            // The entry queue must not run empty before the next turn.
             let stands = ASSISTED_QUEUE + bond.late.usual();
             #[expect(
                 clippy::cast_possible_truncation,

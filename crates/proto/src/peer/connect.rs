@@ -24,8 +24,8 @@ use crate::wire::handshake::{FEATURE_PARTS, RESPONSE_LEN, ResponsePart};
 
 /// Time between the attempts of one round to different addresses of the gateway.
 const STAGGER: Duration = Duration::from_millis(30);
-/// Time between those to one address by different links. Many links may be dead, and each of them
-/// holds up those behind it for so long; at half of it ten links send 30 KB within 15 ms.
+/// Time between attempts to one address on different links. Many links may be down, and each delays
+/// the ones behind it by this time. At half of it, ten links send 30 KB within 15 ms.
 const STAGGER_LINKS: Duration = Duration::from_millis(3);
 /// Time that UDP has for an answer before streams are tried beside it: setting one up costs a proxy
 /// or a NAT more than a datagram does.
@@ -314,9 +314,9 @@ impl Peer {
         }
     }
 
-    /// What a handshake asks for: the response in parts where the path in use is known to carry
-    /// less, and else in every second round. The whole one gets through more often where datagrams
-    /// are lost or somebody forges parts; only the other one where a path carries less.
+    /// The features that a handshake asks for. It asks for the response in parts if the path in use
+    /// is known to carry less, and otherwise in every second round. A whole response arrives more
+    /// often if datagrams are lost or forged. On a path that carries less, only parts arrive.
     fn features_for(&self, way: &Candidate, in_use: Option<Route>) -> u32 {
         let Role::Client(connector) = &self.role else { return 0 };
         let path = in_use.and_then(|route| self.paths.by_route(&route));
@@ -328,7 +328,7 @@ impl Peer {
         if in_parts && way.transport() == Transport::Udp { FEATURE_PARTS } else { 0 }
     }
 
-    /// Takes a part of the answer to an attempt.
+    /// Takes a part of the response to an attempt.
     pub(crate) fn receive_part(
         &mut self,
         cx: &mut Context<'_>,
@@ -573,7 +573,7 @@ impl Peer {
     }
 }
 
-/// How long after `this` attempt of a round the `next` one leaves.
+/// The time between `this` attempt of a round and the `next` one.
 fn pause(this: &Candidate, next: &Candidate) -> Duration {
     match (this.stream, next.stream) {
         (None, Some(_)) => STREAMS_AFTER,

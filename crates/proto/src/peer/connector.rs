@@ -27,15 +27,14 @@ use crate::wire::handshake::ResponsePart;
 
 /// Streams of one round.
 pub const STREAMS_MAX: usize = 4;
-/// Candidates of one round over UDP: as many as the first links of a host with many, to one address
-/// of the gateway's.
+/// UDP candidates of one round. A host with many links can try this many of its first links to one
+/// address of the gateway.
 const CANDIDATES_MAX: usize = 16;
-/// Of these so many are by links that have not answered, however many there are that have.
+/// At least this many candidates use links that have not answered, however many links have.
 const UNANSWERED_PART: usize = 2;
-/// Places where sockets failed that are remembered, the last ones.
+/// Recent socket failures that are remembered.
 const FAILURES_MAX: usize = 32;
-/// Of each of the two parts of a response so many different ones are kept: each pair costs a
-/// decapsulation.
+/// Different versions kept of each of the two parts of a response. Each pair costs a decapsulation.
 const PARTS_MAX: usize = 4;
 /// Cookies that are kept.
 const COOKIES_MAX: usize = 8;
@@ -59,7 +58,7 @@ pub(super) struct Connector {
     pub(super) counter: u64,
     pub(super) token: Option<Token>,
     pub(super) advertise: Vec<Prefix>,
-    /// The run of this program, by a random number.
+    /// A random number for this run of the program.
     pub(super) run: u64,
     pub(super) lease: Option<Lease>,
     /// What would prove that the gateway lost the session that ended last.
@@ -75,9 +74,9 @@ pub(super) struct Connector {
     pub(super) streams_alone: bool,
     /// Which of the gateway's addresses is asked by which spare link.
     pub(super) turns: Vec<Turn>,
-    /// Links that were asked and have not answered since they came: two entries a link at most.
+    /// Links that were asked and have not answered since they appeared; at most two entries a link.
     pub(super) asked: Vec<Asked>,
-    /// Whether there are more ways to try than places.
+    /// Whether there are more candidates than places.
     pub(super) is_crowded: bool,
     /// Links that did badly of late.
     pub(super) distrusted: Vec<Distrust>,
@@ -92,7 +91,7 @@ pub(super) struct Connector {
     pub(super) spare_paths: Vec<PathId>,
     /// From where sockets failed of late.
     failures: Vec<Failure>,
-    /// What is heard while nothing is said.
+    /// Tracks packets that arrive while this client sends nothing.
     pub(super) listening: Listening,
     /// What is known of the NAT in front of the path in use.
     pub(super) nat: NatTimeout,
@@ -171,17 +170,17 @@ pub(super) struct Attempt {
     pub(super) sent_at: Instant,
     /// Whether it was sent again with a cookie: once is enough.
     pub(super) repeated: bool,
-    /// What came of a response that was asked for in parts.
+    /// Received parts of a response that was requested in parts.
     pub(super) parts: Parts,
 }
 
-/// Parts of a response. Whoever sees the exchange can forge one, so a few of each are kept, and the
-/// true ones among them are found by trying.
+/// Parts of a response. An attacker who sees the exchange can forge parts, so a few versions of
+/// each are kept, and trying finds the true pair.
 #[derive(Debug, Default)]
 pub(super) struct Parts([Vec<Vec<u8>>; 2]);
 
 impl Parts {
-    /// Takes one; returns the responses that it completes.
+    /// Takes a part and returns the responses that it completes.
     pub(super) fn take(&mut self, part: ResponsePart<'_>) -> Vec<Vec<u8>> {
         let Some(same) = self.0.get_mut(part.number) else { return Vec::new() };
         if same.iter().any(|known| known == part.piece) || same.len() >= PARTS_MAX {
@@ -322,9 +321,9 @@ impl Connector {
         remotes + streams
     }
 
-    /// What a round asks, when `before` rounds have been asked: as many as a round has, the best
-    /// first; where there are more, each round goes on after the one before it. Links that have not
-    /// answered so far come behind the others.
+    /// The candidates of a round after `before` rounds: as many as a round has, best first. If
+    /// there are more, each round continues where the last one ended. Links that have not answered
+    /// come last.
     pub(super) fn round_candidates(&self, now: Instant, before: u32) -> VecDeque<Candidate> {
         let (unanswered, others): (Vec<_>, Vec<_>) =
             self.candidates().partition(|way| self.is_unanswered(now, way));

@@ -196,8 +196,8 @@ pub enum Event {
         /// Time from the first datagram of the move to its proof.
         took: Duration,
     },
-    /// Two hosts use one key: at the gateway the client's, at a client its own. Said once, until
-    /// it was not noticed for [`ALARM_TIME`](super::ALARM_TIME).
+    /// Two hosts use one key: at the gateway a client's key, at a client its own. Reported once,
+    /// and again only after it was not noticed for [`ALARM_TIME`](super::ALARM_TIME).
     KeyIsShared {
         /// The other end.
         peer: PeerKey,

@@ -79,9 +79,9 @@ pub(crate) struct Epoch {
     pub(crate) tx: Vec<TxLane>,
     /// Lanes of paths that were given up, for when the same place is a path again.
     parked: Vec<Parked>,
-    /// The serial up to which the gateway was told that its indices are taken.
+    /// The serial below which this client reported the gateway's indices as used.
     pub(super) told_taken: PathSerial,
-    /// The serial up to which the peer says that it has taken indices.
+    /// The serial below which the peer reported that it has used indices.
     peer_took: PathSerial,
     pub(crate) rx: BTreeMap<PathSerial, RxLane>,
     /// The serial of the next index to issue.
@@ -100,13 +100,13 @@ pub(crate) struct Epoch {
     forged: u64,
 }
 
-/// The lane of a path that was given up.
+/// The lane (packet number space) of a path that was given up.
 #[derive(Debug)]
 struct Parked {
-    /// Where the path led.
+    /// The route of the path.
     route: Route,
-    /// The network that it left by, if nothing ever came back: another path by that network may
-    /// take the lane up. By no other network, which would link the two.
+    /// The network that the path used, if no packet ever arrived on it. Another path on that
+    /// network may reuse the lane. No other network may, because that would link the two.
     unheard: Option<(LinkId, IpAddr)>,
     lane: TxLane,
 }
@@ -207,7 +207,7 @@ impl Epoch {
         self.next_fragment
     }
 
-    /// Whether an index of the peer's is left.
+    /// Whether an unused index of the peer is left.
     fn has_spare_index(&self) -> bool {
         self.spare_indices() > 0
     }
@@ -216,19 +216,20 @@ impl Epoch {
         self.theirs.range(self.next_tx..).count()
     }
 
-    /// Whether a new path by this network could get a lane and leave so many indices.
+    /// Whether a new path on this network could get a lane and leave `kept` indices.
     pub(crate) fn has_index_for(&self, link: LinkId, local: IpAddr, kept: usize) -> bool {
         let by_it = |parked: &Parked| parked.unheard == Some((link, local));
         self.parked.iter().any(by_it) || self.spare_indices() > kept
     }
 
-    /// The serial below which indices are taken, if few are left and the peer was not told.
+    /// The serial below which indices are used, if few are left and the peer was not told.
     pub(super) fn taken_to_tell(&self) -> Option<PathSerial> {
         let is_news = self.told_taken < self.next_tx;
         (is_news && self.spare_indices() <= INDICES_FOR_HEARD).then_some(self.next_tx)
     }
 
-    /// The peer has taken the indices below this serial, as it says: of those that it was issued.
+    /// Notes the peer's report that it used the indices below this serial. Only issued indices
+    /// count.
     pub(super) fn note_taken(&mut self, next: PathSerial) {
         self.peer_took = self.peer_took.max(next.min(self.next_rx));
     }
@@ -257,8 +258,8 @@ impl Epoch {
         if is_there { INDICES_BESIDE_ORIGIN } else { INDICES_FOR_HEARD }
     }
 
-    /// Which parked lane `path` may take up: one that led where it does, or that left by the same
-    /// network and was never heard of.
+    /// The parked lane that `path` may reuse: one with the same route, or one on the same network
+    /// from which no packet ever arrived.
     fn parked_for(&self, path: &Path) -> Option<usize> {
         let place = (path.route.socket, path.route.remote);
         let same = |parked: &Parked| (parked.route.socket, parked.route.remote) == place;
@@ -411,7 +412,7 @@ impl Epoch {
         self.rx.values().map(|lane| lane.index)
     }
 
-    /// Lanes of networks that are not there any more are taken up by no other path.
+    /// Stops the reuse of lanes whose networks are gone.
     pub(super) fn leave_networks(&mut self, is_there: impl Fn(LinkId, IpAddr) -> bool) {
         for parked in &mut self.parked {
             parked.unheard = parked.unheard.filter(|&(link, local)| is_there(link, local));
@@ -428,7 +429,7 @@ impl Epoch {
         if self.parked.len() >= PARKED_MAX {
             self.parked.remove(0);
         }
-        // A network that went may come back as another with the same addresses.
+        // A network that disappears may return as another network with the same addresses.
         let is_unheard = path.heard_at.is_none() && path.health != Health::Gone;
         let unheard = path.link.zip(path.route.local).filter(|_| is_unheard);
         self.parked.push(Parked { route: path.route, unheard, lane });

@@ -12,8 +12,8 @@ use super::index::{EpochId, IndexTable};
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
 
-/// Epochs of answered handshakes that nobody has used yet, per peer: as many as the ways that a
-/// client races, of which it uses the first to be answered.
+/// Unused epochs of answered handshakes for each peer: as many as the candidates that a client
+/// races. It uses the first one that is answered.
 pub const PENDING_MAX: usize = 16;
 /// How long the epoch before the current one is still received.
 pub const PREVIOUS_TIME: Duration = Duration::from_secs(15);

@@ -89,8 +89,8 @@ impl Peer {
         self.refresh_state(cx);
     }
 
-    /// Client: nothing carries, and a link is there by which nothing was asked yet, as no index was
-    /// left for a path: a handshake needs none.
+    /// Client: no path works, and some link was not yet asked because no index was left for a path.
+    /// Asks it with a handshake, which needs no index.
     fn ask_new_links(&mut self, cx: &mut Context<'_>) {
         let Role::Client(connector) = &self.role else { return };
         let carries = self.paths.active().is_some_and(Path::is_able);

@@ -1,51 +1,52 @@
-//! A client that only listens. When packets came regularly and stop, it asks whether the gateway
-//! still reaches it: a NAT or a firewall on the way may have lost its state, and nobody else finds
-//! out. The gateway cannot get through, and a listener has nothing to send.
+//! A client that only receives. If packets arrived regularly and then stop, the client asks whether
+//! the gateway still reaches it. A NAT or firewall on the path may have lost its state. Without
+//! this, nobody would notice: the gateway cannot get through, and the client has nothing to send.
 //!
-//! Limits: a stream that is slower than one packet in [`GAP_MAX`] waits for the keepalive.
+//! Limits: a stream slower than one packet in [`GAP_MAX`] must wait for the keepalive.
 
 use super::{Context, Peer, Role};
 use crate::id::Transport;
 use crate::path::{Path, PathId};
 use crate::time::{Duration, Instant};
 
-/// Packets with longer pauses between them are no stream. With twice as much a listener would wait
-/// for up to 8 s.
+/// Packets with longer gaps do not count as a stream. With twice as much, a receiver would wait for
+/// up to 8 s.
 const GAP_MAX: Duration = Duration::from_millis(1_500);
-/// Packets that came for less time are none either: a page that is loaded, an answer.
+/// Packets that arrived for less time do not count as a stream either, such as a page or a single
+/// answer.
 const STREAM_MIN: Duration = Duration::from_secs(3);
-/// It has stopped after so many of its longest pauses,
+/// A stream counts as stopped after this many of its longest gaps,
 const PAUSES: u32 = 3;
-/// at least this
+/// at least after this time
 const SILENCE_MIN: Duration = Duration::from_secs(1);
-/// and at most this.
+/// and at most after this time.
 const SILENCE_MAX: Duration = Duration::from_secs(4);
-/// Questions that may be asked at once; most streams end without a fault.
+/// Path challenges that may be sent without a wait. Most streams end without a fault.
 const QUESTIONS_MAX: u32 = 30;
-/// One more may be asked after this time: 240 a day, which is 50 KB with their answers.
+/// One more challenge is allowed after this time: 240 a day, which is 50 KB with the responses.
 const QUESTION_EVERY: Duration = Duration::from_secs(360);
 
-/// What a client hears, and what it may still ask.
+/// The stream that a client receives, and its remaining challenges.
 #[derive(Debug)]
 pub(super) struct Listening {
     stream: Option<Stream>,
-    /// Questions left,
+    /// Remaining challenges,
     questions: u32,
-    /// and since when that is so.
+    /// and when this number was last updated.
     counted_at: Instant,
 }
 
-/// Packets that come regularly.
+/// Packets that arrive regularly.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     since: Instant,
     last: Instant,
-    /// The longest pause, of which an eighth is forgotten with each packet.
+    /// The longest gap. It decays by an eighth with each packet.
     pause: Duration,
 }
 
 impl Stream {
-    /// When it counts as stopped; `None` where it is too short to be one.
+    /// When the stream counts as stopped; `None` if it is too short to be a stream.
     fn ended_at(&self) -> Option<Instant> {
         let silence = (self.pause * PAUSES).clamp(SILENCE_MIN, SILENCE_MAX);
         (self.last.saturating_since(self.since) >= STREAM_MIN).then(|| self.last + silence)
@@ -57,7 +58,7 @@ impl Listening {
         Self { stream: None, questions: QUESTIONS_MAX, counted_at: Instant::ZERO }
     }
 
-    /// An inner packet came.
+    /// Notes the arrival of an inner packet.
     pub(super) fn hear(&mut self, now: Instant) {
         let fresh = Stream { since: now, last: now, pause: Duration::ZERO };
         let stream = self.stream.get_or_insert(fresh);
@@ -70,7 +71,7 @@ impl Listening {
         }
     }
 
-    /// Takes one of the questions that are left.
+    /// Uses one of the remaining challenges. Returns whether there was one.
     fn take_question(&mut self, now: Instant) -> bool {
         while self.questions < QUESTIONS_MAX && self.counted_at + QUESTION_EVERY <= now {
             self.questions += 1;
@@ -86,13 +87,13 @@ impl Listening {
 }
 
 impl Peer {
-    /// When a stream that stopped makes a client ask.
+    /// When a stopped stream makes the client send challenges.
     pub(super) fn listen_due(&self) -> Option<Instant> {
         let Role::Client(connector) = &self.role else { return None };
         connector.listening.stream.as_ref()?.ended_at()
     }
 
-    /// Asks by the paths that a stream may have come by, once.
+    /// Challenges, once, every path that may have carried the stream.
     pub(super) fn ask_for_stream(&mut self, cx: &mut Context<'_>) {
         if self.listen_due().is_none_or(|due| due > cx.now) {
             return;

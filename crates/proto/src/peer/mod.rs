@@ -1,18 +1,21 @@
 //! One peer: where the layers below meet. A session's epochs, its paths, what waits to be said.
 //!
-//! Each verb has a file, and a packet's way through it reads from top to bottom: `egress` (TUN to
-//! datagram), `ingress` (datagram to TUN), `connect` (a client's handshakes, on what its
-//! `connector` remembers), `links` (which path carries), `share` (which carry together), `bonding`
-//! (what leaves by which of them), `ways` (as the choice sees them), `company` (whose queues are
-//! one), `settings` (how to choose, at both ends), `order` (and becomes a sequence again), `live`
-//! (what is of no use late), `standby` (those proven ahead), `spread` (which these are, and which
-//! of them carry), `unanswered` (links that never answered), `trust` (what a link did),
-//! `moving` (paths come, are proven, and go),
-//! `retransmit` (what was lost, or on its way by one that died), `hold` (open connections while no
-//! path carries), `answers` (replies that need no grant), `announce` (the gateway's addresses),
-//! `restart` (its sessions are lost), `rest` (nobody speaks for a day), `runs` (two hosts with one
-//! key), `keepalive` (what a NAT needs), `listening` (a stream that stops),
-//! `timers`. State is changed here and nowhere above.
+//! Each action has a file, and a packet's way through the file reads from top to bottom:
+//! - packets: `egress` (TUN to datagram), `ingress` (datagram to TUN), `order` (resequencing),
+//!   `retransmit` (lost packets, and those in flight on a failed path), `live` (realtime packets);
+//! - handshakes: `connect` (of a client, with the state in `connector`), `restart` (the gateway
+//!   lost its sessions), `runs` (two hosts with one key);
+//! - paths: `moving` (paths are added, validated and removed), `links` (the active path), `share`
+//!   (the paths used together), `bonding` (the path of each packet), `ways` (the scheduler's view
+//!   of paths), `company` (shared bottlenecks), `settings` (of the scheduler, at both ends),
+//!   `standby` (paths validated in advance), `spread` (which these are, and which of them carry
+//!   data), `unanswered` (links that never answered), `trust` (the record of a link);
+//! - connections: `hold` (open connections while no path works), `answers` (replies that need no
+//!   grant);
+//! - time: `announce` (the gateway's addresses), `rest` (long idle sessions), `keepalive` (NAT
+//!   timeouts), `listening` (a stream that stops), `timers`.
+//!
+//! Only this module changes the state of a peer.
 
 pub(crate) mod announce;
 pub mod answers;
@@ -154,7 +157,7 @@ pub(crate) struct Peer {
     live: Live,
     /// The open connections that it carries.
     flows: Flows,
-    /// What these hold of the node's memory.
+    /// The share of the node's memory that the flows hold.
     pub(crate) account: Account,
     /// Room for one packet of theirs.
     spoken: Vec<u8>,
@@ -162,7 +165,7 @@ pub(crate) struct Peer {
     narrowed: Vec<u8>,
     /// Gateway: how often the client was told that a destination is refused.
     refusals: Refusals,
-    /// Gateway: what the client may reply to.
+    /// Gateway: the conversations that the client may reply to.
     answers: Answers,
     /// Gateway: how often the client had moved when it said last where it wants to be reached.
     followed: u32,
@@ -170,7 +173,7 @@ pub(crate) struct Peer {
     echo: Option<keepalive::PendingEcho>,
     /// Gateway: the runs of the client's program.
     runs: runs::Runs,
-    /// Two hosts use the client's key, as this end found, or was told by the gateway.
+    /// Set if two hosts use the client's key, as this end noticed or as the gateway reported.
     shared_key: Option<SharedKey>,
     heard_at: Instant,
     /// When an inner packet last came or went.

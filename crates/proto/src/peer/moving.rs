@@ -20,8 +20,8 @@ use crate::wire::frame::{self, Challenge, Frame, Response};
 
 /// Datagrams of a mover's first flight, padded to [`FLIGHT_SIZE`]: its amplification budget.
 const FLIGHT: usize = 6;
-/// UDP payload of the first flight's datagrams, and of the challenges that prove an address
-/// (RFC 9000, 8.2.1): a path that carries less is of no use.
+/// UDP payload of the first flight's datagrams, and of the challenges that prove an address (RFC
+/// 9000, 8.2.1). A path that carries less is unusable.
 const FLIGHT_SIZE: usize = BASE_DATAGRAM;
 /// Addresses that may be claimed at once; each takes an index.
 const CLAIMS_MAX: usize = 2;

@@ -1,15 +1,15 @@
-//! Whether two hosts use one key: a cloned disk, or a copied directory.
+//! Detects that two hosts use one key, because of a cloned disk or a copied directory.
 //!
-//! In each epoch a client names the run of its program by a random number. One host has one run at
-//! a time, so a run that comes back after another took its place proves that both are alive. An
-//! honest client gives no cause for this, however it roams, restarts, or is set back to a backup:
-//! no run of it comes back.
+//! In each epoch a client sends a random number that identifies the run of its program. One host
+//! has one run at a time. If a run returns after another took its place, both are alive. An honest
+//! client never causes this by roaming, by restarting or by a restored backup, because none of
+//! these makes an old run return.
 //!
-//! Decides only what is reported. Neither host has a better right to the key, so both stay, and
-//! displace each other until a person gives one of them a key of its own. Only a client that holds
-//! the key can name a run, so nobody else can raise this alarm.
+//! This module decides only what is reported. Neither host has a better right to the key. So both
+//! stay, and displace each other until a person gives one of them its own key. Only a client that
+//! holds the key can send a run number, so nobody else can raise this alarm.
 //!
-//! Limits: a machine that was resumed twice from one memory image has one run, and is not noticed.
+//! Limits: two machines resumed from one memory image have the same run, and are not noticed.
 
 use std::collections::VecDeque;
 
@@ -18,29 +18,29 @@ use super::{Context, Event, Peer, Role};
 use crate::time::{Duration, Instant};
 use crate::wire::control::Control;
 
-/// Runs that are remembered beside the present one. Hosts beyond are noticed with their next
-/// return.
+/// Runs remembered besides the present one. If more hosts share the key, they are noticed when they
+/// return the next time.
 const REMEMBERED_MAX: usize = 8;
-/// How long an alarm stands after the last return: two hosts that both have traffic displace each
-/// other within a minute, and a person should still see it when she looks.
+/// How long an alarm lasts after the last return. Two hosts that both have traffic displace each
+/// other within a minute, and a person should still see the alarm later.
 pub const ALARM_TIME: Duration = Duration::from_secs(600);
 
 /// Two hosts use one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SharedKey {
-    /// When that was first noticed.
+    /// When this was first noticed.
     pub since: Instant,
-    /// When it was noticed last.
+    /// When this was last noticed.
     pub last: Instant,
 }
 
 impl SharedKey {
-    /// Whether it is still so, as far as anybody can tell.
+    /// Whether the alarm still lasts.
     pub fn stands(&self, now: Instant) -> bool {
         now.saturating_since(self.last) < ALARM_TIME
     }
 
-    /// Noticed again, or for the first time in a while; the second is news.
+    /// The alarm after another return. The flag is true if the alarm is new.
     fn noticed(before: Option<Self>, now: Instant) -> (Self, bool) {
         match before.filter(|before| before.stands(now)) {
             Some(before) => (Self { last: now, ..before }, false),
@@ -49,7 +49,7 @@ impl SharedKey {
     }
 }
 
-/// The runs of a client's program, as its gateway heard of them.
+/// The runs of a client's program that its gateway knows.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     present: Option<u64>,
@@ -57,7 +57,7 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// The client has this run now. Returns whether it is one that another had taken the place of.
+    /// Notes the client's present run. Returns whether this run was replaced by another one before.
     fn returns(&mut self, run: u64) -> bool {
         let Some(replaced) = self.present.replace(run).filter(|&replaced| replaced != run) else {
             return false;
@@ -73,16 +73,16 @@ impl Runs {
 }
 
 impl Peer {
-    /// Client: names the run of this program.
+    /// Client: sends the number of this run.
     pub(super) fn name_run(&mut self, cx: &Context<'_>) {
         if let Role::Client(connector) = &self.role {
             self.control.push(cx.now, &Control::Run(connector.run));
         }
     }
 
-    /// Gateway: the client names the run of its program.
+    /// Gateway: takes the number of the client's run.
     pub(super) fn take_run(&mut self, cx: &mut Context<'_>, standing: Standing, run: u64) {
-        // Under old keys it may be late, and says nothing of who is there now.
+        // A frame under old keys may be late, and does not show which host is active now.
         if !self.at_gateway() || standing == Standing::Previous || !self.runs.returns(run) {
             return;
         }
@@ -90,7 +90,7 @@ impl Peer {
         self.warn_of_shared_key(cx);
     }
 
-    /// Gateway: tells a client that another host uses its key, if that is so.
+    /// Gateway: reports to a client that another host uses its key, if the alarm lasts.
     pub(super) fn warn_of_shared_key(&mut self, cx: &mut Context<'_>) {
         if self.shared_key.is_some_and(|shared| shared.stands(cx.now)) {
             self.control.push(cx.now, &Control::KeyIsShared);
@@ -98,7 +98,7 @@ impl Peer {
         }
     }
 
-    /// Client: the gateway says that another host uses its key.
+    /// Client: takes the gateway's report that another host uses its key.
     pub(super) fn take_shared_key(&mut self, cx: &mut Context<'_>) {
         if !self.at_gateway() {
             self.note_shared_key(cx);

@@ -20,16 +20,16 @@ const STREAMS_BESIDE: usize = 4;
 const LEFT_OVER: Duration = Duration::from_secs(5);
 
 impl Peer {
-    /// Client: the ways to prove ahead, the best links first, each as often as there shall be paths
-    /// by it beside the one in use. On a stream that stands in for UDP, all over UDP, and in mode
-    /// `full` a stream by each other link.
-    /// Links that never answered come last.
+    /// Client: the candidates to validate in advance, best links first. Each occurs as often as
+    /// there should be paths on it besides the one in use. If a stream stands in for UDP, these are
+    /// all UDP candidates and, in mode `full`, one stream on each other link. Links that never
+    /// answered come last.
     pub(super) fn spares(&mut self, now: Instant) -> Vec<Candidate> {
         let (ways, most) = self.all_spares();
         self.first_places(now, ways, most)
     }
 
-    /// The same in the order of the links, and how many of them there is room for.
+    /// The same in the order of the links, and the number that there is room for.
     fn all_spares(&self) -> (Vec<Candidate>, usize) {
         let (Role::Client(connector), Some(active)) = (&self.role, self.paths.active()) else {
             return (Vec::new(), 0);

@@ -54,7 +54,7 @@ pub struct PeerStatus {
     pub refused: Option<Status>,
     /// What the gateway gave, on a client.
     pub lease: Option<Lease>,
-    /// Two hosts use the client's key, or did.
+    /// Set if two hosts use the client's key, or did.
     pub shared_key: Option<SharedKey>,
     /// The paths, the one in use first.
     pub paths: Vec<PathStatus>,
@@ -99,7 +99,7 @@ pub struct PathStatus {
     pub loss: Loss,
     /// The UDP payload that it is known to carry, in bytes.
     pub mtu: usize,
-    /// Whether data is lost for its size: large datagrams vanish, small ones arrive.
+    /// Whether data is lost because of its size: large datagrams are lost, small ones arrive.
     pub vanishes: bool,
     /// Whether there is a NAT on it.
     pub natted: bool,

@@ -1,9 +1,9 @@
-//! Links that never answered. They stand behind all others where places for paths and the
-//! gateway's indices are few, and take turns in what is left to them.
+//! Links that never answered. If places for paths or the gateway's indices are scarce, they come
+//! behind all other links and take turns in the remaining places.
 //!
-//! A link counts from the moment when it is first asked until anything answers by it; one that
-//! leaves the shell's list, or gets another address, is new when it comes back. Decides only who
-//! comes first. When a path is asked, `standby` and `path::probe` decide.
+//! A link counts as unanswered from its first probe until any answer arrives on it. A link that
+//! leaves the shell's list, or changes its address, is new when it returns. This module decides
+//! only the order. `standby` and `path::probe` decide when to probe a path.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -17,41 +17,41 @@ use crate::path::{Health, Path};
 use crate::time::Instant;
 use crate::wire::control::Control;
 
-/// Ways by links that never answered which are tried at the same time, where there are more of
-/// them. Twice as many would leave too few of `SPARES_MAX` places to links that carry; with half
-/// as many a modem beside ten dead links waits twice as long until it is asked.
+/// Candidates on unanswered links that are tried at the same time, if there are more. Twice as many
+/// would leave too few of `SPARES_MAX` places to working links. With half as many, a modem beside
+/// ten dead links waits twice as long for its first probe.
 const UNANSWERED_MAX: usize = 4;
 
-/// Indices that are left for a link that may come, while nothing carries and everything is asked.
+/// Indices reserved for a new link while no path works and all links are being probed.
 const INDICES_FOR_NEW: usize = 1;
 
-/// A link that was asked, in one family, and has not answered.
+/// A link that was probed in one address family and has not answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
-    /// The link, and whether IPv4.
+    /// The link, and whether the family is IPv4.
     of: (LinkId, bool),
     local: IpAddr,
-    /// When it was asked first,
+    /// When it was first probed,
     since: Instant,
-    /// and when it left its place to another last.
+    /// and when it last gave its place to another link.
     rested_at: Instant,
-    /// How often it did.
+    /// How often it gave up its place.
     rests: u32,
 }
 
-/// Who gets a place first; the least goes first.
+/// The order in which links get places; the smallest value is first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Precedence {
-    /// Its link answers, or was not asked yet.
+    /// The link answers, or was not probed yet.
     First,
-    /// Asked a moment ago: the newest first, so that a link that comes is tried at once.
+    /// Probed a moment ago. The newest is first, so that a new link is tried at once.
     Asked(Reverse<Instant>),
-    /// No answer for [`TURN`]: whoever left its place earliest goes first.
+    /// No answer for [`TURN`]. The link that gave up its place earliest is first.
     Unanswered(Instant),
 }
 
 impl Connector {
-    /// A way is asked, by a path or a handshake.
+    /// Notes that a candidate is probed by a path or a handshake.
     pub(super) fn note_asked(&mut self, now: Instant, way: &Candidate) {
         let of = (way.link, way.local.is_ipv4());
         if self.asked_of(of).is_none() {
@@ -60,14 +60,14 @@ impl Connector {
         }
     }
 
-    /// Something answered by this link.
+    /// Notes that an answer arrived on this link.
     pub(super) fn note_answer(&mut self, link: Option<LinkId>, local: Option<IpAddr>) {
         if let Some((link, local)) = link.zip(local) {
             self.asked.retain(|asked| asked.of != (link, local.is_ipv4()));
         }
     }
 
-    /// The links are others now: those that went, or have another address, are not known any more.
+    /// Forgets links that are gone or have another address.
     pub(super) fn forget_asked(&mut self) {
         let links = &self.links;
         self.asked.retain(|asked| {
@@ -79,12 +79,12 @@ impl Connector {
         self.asked.iter().find(|asked| asked.of == of)
     }
 
-    /// Whether a way's link was asked in its family, and has not answered.
+    /// Whether a candidate's link was probed in its family and has not answered.
     pub(super) fn was_asked(&self, way: &Candidate) -> bool {
         self.asked_of((way.link, way.local.is_ipv4())).is_some()
     }
 
-    /// Whether it has not answered for long enough to come behind all others.
+    /// Whether the link has been silent for long enough to come behind all others.
     pub(super) fn is_unanswered(&self, now: Instant, way: &Candidate) -> bool {
         let asked = self.asked_of((way.link, way.local.is_ipv4()));
         asked.is_some_and(|asked| asked.since + TURN <= now)
@@ -92,7 +92,7 @@ impl Connector {
 }
 
 impl Peer {
-    /// Who of the links gets a place before others.
+    /// The candidate's position in the order of links.
     pub(super) fn precedence(&self, now: Instant, way: &Candidate) -> Precedence {
         let Role::Client(connector) = &self.role else { return Precedence::First };
         let of = (way.link, way.local.is_ipv4());
@@ -103,15 +103,15 @@ impl Peer {
         }
     }
 
-    /// Whether there is a path by this link, in this family, that has answered.
+    /// Whether a path on this link, in this family, has answered.
     fn answers_by(&self, of: (LinkId, bool)) -> bool {
         self.paths.iter().any(|path| {
             path.is_proven() && path.health != Health::Gone && family_of(path) == Some(of)
         })
     }
 
-    /// The first `most` of these ways, at most [`UNANSWERED_MAX`] by links that never answered.
-    /// The order of the links counts among those that answer.
+    /// The first `most` of these candidates, of which at most [`UNANSWERED_MAX`] use links that
+    /// never answered. Links that answer keep their order.
     pub(super) fn first_places(
         &mut self,
         now: Instant,
@@ -133,7 +133,7 @@ impl Peer {
         ways
     }
 
-    /// When a path that was never answered leaves its place to another link's.
+    /// When a path without any answer gives its place to a path on another link.
     pub(super) fn rest_due(&self, path: &Path) -> Option<Instant> {
         let Role::Client(connector) = &self.role else { return None };
         if !connector.is_crowded || path.is_proven() || self.paths.active_id() == Some(path.id) {
@@ -145,7 +145,7 @@ impl Peer {
         (asked.rests == 0 || !self.is_idle_at(due)).then_some(due)
     }
 
-    /// Gives places to others, each of which may have been asked for as long already.
+    /// Gives places to other links. The time of those may be over at once, so this repeats.
     pub(super) fn take_rests(&mut self, cx: &mut Context<'_>) {
         while let Some(of) = self.rest_over(cx.now) {
             if let Role::Client(connector) = &mut self.role {
@@ -166,14 +166,14 @@ impl Peer {
         }
     }
 
-    /// A link, and its family, that leaves its places now.
+    /// A link and family whose turn is over now.
     fn rest_over(&self, now: Instant) -> Option<(LinkId, bool)> {
         let due = |path: &&Path| self.rest_due(path).is_some_and(|due| due <= now);
         family_of(self.paths.iter().find(due)?)
     }
 
-    /// How many of the gateway's indices a path by `way` must leave. A link that was not asked yet
-    /// may take the last one: what comes is not held up by what never answered.
+    /// How many of the gateway's indices a path on `way` must leave. A link that was not probed yet
+    /// may use the last one, so that unanswered links do not delay a new link.
     pub(super) fn kept_from(&self, now: Instant, way: &Candidate) -> usize {
         match self.precedence(now, way) {
             Precedence::First => 0,
@@ -184,8 +184,8 @@ impl Peer {
         }
     }
 
-    /// Client: if few of the gateway's indices are left, tells it which are taken. It issues
-    /// others by what it hears of, and of a dead link's it hears nothing.
+    /// Client: if few of the gateway's indices are left, reports which are used. The gateway issues
+    /// new ones for paths that it receives packets on, and it receives none from a dead link.
     pub(super) fn tell_taken(&mut self, cx: &Context<'_>) {
         if !matches!(self.role, Role::Client(_)) {
             return;

@@ -70,8 +70,8 @@ impl Access {
         }
     }
 
-    /// Whether an address belongs to the Internet, as far as the peer may reach it: neither it nor
-    /// an IPv4 host that it stands for is in one of the gateway's own networks.
+    /// Whether an address is on the Internet and the peer may reach it. Neither the address, nor an
+    /// IPv4 host that it stands for, may be in one of the gateway's own networks.
     pub fn is_internet(&self, address: IpAddr) -> bool {
         let Self::Restricted { internet, local, .. } = self else { return true };
         let is_local = |address: IpAddr| local.iter().any(|prefix| prefix.contains(address));

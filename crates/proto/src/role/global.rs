@@ -1,18 +1,18 @@
-//! Which addresses belong to the public Internet, as the IANA special-purpose registries
-//! (RFC 6890) say, and where packets to them end.
+//! Which addresses belong to the public Internet, by the IANA special-purpose registries (RFC
+//! 6890).
 //!
-//! An IPv6 address may name an IPv4 host that packets are translated or tunnelled to. It is as
-//! public as that host. Limits: NAT64 prefixes of a network's own (RFC 6052, section 2.2) cannot
-//! be told from other addresses, nor can ISATAP.
+//! An IPv6 address may stand for an IPv4 host to which packets are translated or tunnelled. It is
+//! then as public as that host. Limits: a network's own NAT64 prefixes (RFC 6052, section 2.2) and
+//! ISATAP cannot be recognised.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Azure's metadata and wire server: the only metadata service of a large cloud at a public
-/// address. The others are link-local, private, or in the shared address space.
+/// Azure's metadata and wire server, the only metadata service of a large cloud with a public
+/// address. Those of the others are link-local, private, or in the shared address space.
 const AZURE_WIRE_SERVER: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 
-/// Whether an address belongs to the public Internet. The documentation networks count as public:
-/// test networks use them as such.
+/// Whether an address belongs to the public Internet. The documentation networks count as public,
+/// because test networks use them as such.
 pub fn is_global(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_global_v4(v4),
@@ -50,8 +50,8 @@ const fn is_global_v4(v4: Ipv4Addr) -> bool {
         || v4.to_bits() == AZURE_WIRE_SERVER.to_bits())
 }
 
-/// Only 2000::/3 is allocated for global use. 64:ff9b::/96 leads into IPv4 by NAT64;
-/// 64:ff9b:1::/48 does so for whatever addresses its network likes (RFC 8215), and 2001:2::/48 is
+/// Only 2000::/3 is allocated for global use. 64:ff9b::/96 leads into IPv4 through NAT64.
+/// 64:ff9b:1::/48 leads to any addresses that its network chooses (RFC 8215), and 2001:2::/48 is
 /// for benchmarks (RFC 5180).
 const fn is_global_v6(v6: Ipv6Addr) -> bool {
     match v6.segments() {

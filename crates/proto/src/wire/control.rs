@@ -131,13 +131,13 @@ pub enum Control {
     Scheduler(u8),
     /// Client to gateway: what flows shall have by repair, by its number, both ways from now on.
     Recovery(u8),
-    /// Client to gateway: which of the gateway's indices are used up, on links that may be dead:
-    /// those below this serial.
+    /// Client to gateway: the gateway's indices below this serial are used, on links that may be
+    /// dead.
     Taken {
         /// The lowest serial that is not used up.
         next: PathSerial,
     },
-    /// Client to gateway: the run of its program, by a random number.
+    /// Client to gateway: a random number for the run of its program.
     Run(u64),
     /// Gateway to client: another host uses the same key, and the two displace each other.
     KeyIsShared,

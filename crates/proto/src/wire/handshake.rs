@@ -247,7 +247,7 @@ impl<'a> CookieReply<'a> {
 pub struct Hello {
     /// The initiator's handshake counter for this responder: persisted, only grows, never a clock.
     pub counter: u64,
-    /// Features that the initiator has, as a bit set: [`FEATURE_PARTS`].
+    /// Features of the initiator, as a bit set: [`FEATURE_PARTS`].
     pub features: u32,
     /// The weakest suite that the initiator will use.
     pub floor: Floor,

@@ -1,45 +1,47 @@
-//! What a controller makes of hosts that are late: on a busy machine turns come milliseconds after
-//! they are due, and reports are read, or sent, as much later.
+//! How a controller handles late hosts. On a busy machine, the data thread's turns come
+//! milliseconds late, and reports are sent or read late too.
 //!
-//! A path that is not sent on for a moment runs dry, and nothing makes up for that afterwards but a
-//! queue that was there before. So the queue holds what the path carries while a turn is late, and
-//! what could have left meanwhile leaves with the turn. Both are bounded by half a round trip:
-//! buffers of routers hold about a whole one. Reports that come later mean that more is on its way
-//! without one. Where nothing is late all of this is zero.
+//! If nothing is sent on a path for a moment, its bottleneck runs idle, and only a queue that
+//! existed before can prevent that. So the target queue also covers the time of a late turn, and a
+//! late turn may send the datagrams that could have left meanwhile. Both are limited to half a
+//! round trip, because the buffers of routers hold about a whole one. If reports come late, more
+//! data is in flight without a report. On a quiet machine all of these values are zero.
 
 use super::Controller;
 use crate::time::Duration;
 
-/// The most that leaves with a late turn, in time at the pace: it is a burst for the path.
+/// The limit on data that leaves with a late turn, in time at the pacing rate. It is a burst for
+/// the path.
 pub(super) const CREDIT_LATE: Duration = Duration::from_millis(20);
 
-/// How late hosts usually are at most.
+/// The usual maximum lateness of the hosts.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Late {
-    /// This host with its turns.
+    /// Lateness of this host's turns.
     pub(super) turns: Duration,
-    /// Both hosts with a report, from what it tells of until it is read.
+    /// Lateness of both hosts with a report, from the arrival of the reported datagram until the
+    /// report is read.
     pub(super) reports: Duration,
 }
 
 impl Controller {
-    /// The turns of this host are usually so late at most, and so late reports from the other end.
+    /// Sets the usual maximum lateness of this host's turns and of reports from the other end.
     pub const fn set_lateness(&mut self, turns: Duration, reports: Duration) {
         self.late = Late { turns, reports };
     }
 
-    /// So late the turns of this host usually are at most: that nothing left for so long does not
-    /// mean that there was nothing to send.
+    /// The usual maximum lateness of this host's turns. If nothing left for this time, that does
+    /// not mean that there was nothing to send.
     pub const fn turns_late(&self) -> Duration {
         self.late.turns
     }
 
-    /// The same as far as the path has room for it.
+    /// The same, limited by the room of the path.
     pub(super) fn late_bounded(&self) -> Duration {
         self.late.turns.min(self.trip / 2)
     }
 
-    /// What lateness may change in how long datagrams seem to have waited, seconds.
+    /// The change in measured queueing delay that lateness may cause, in seconds.
     pub(super) fn late_seconds(&self) -> f64 {
         (self.late.turns + self.late.reports).as_secs_f64()
     }

@@ -1,5 +1,4 @@
-//! How long what a path carries waits on it, as far as this end's own sending makes it wait, and
-//! how long it is to.
+//! The queueing delay on a path that this end's own sending causes, and its target.
 
 use super::Controller;
 use crate::time::{Duration, Instant};
@@ -15,9 +14,9 @@ const JITTER_WEIGHT: f64 = 1.0 / 16.0;
 /// Rounds without effect on the queue after which it may be another's.
 const STUBBORN: u8 = 4;
 
-/// The queue that is wanted: seconds and datagrams,
+/// The target queue: seconds and datagrams,
 pub(super) const QUEUE: (f64, f64) = (0.0015, 1.5);
-/// and while something that is of no use late shares the path.
+/// and the same while realtime traffic shares the path.
 const QUEUE_CALM: (f64, f64) = (0.0003, 0.75);
 
 /// The wait of datagrams. All times in seconds, except where a type says otherwise.
@@ -106,13 +105,13 @@ impl Queue {
 }
 
 impl Controller {
-    /// The queue that is wanted, seconds.
+    /// The target queue, in seconds.
     pub(super) fn target(&self) -> f64 {
         self.needed() + self.reserve()
     }
 
-    /// The queue that is needed, seconds: a path of one rate is never idle with it, and what jitter
-    /// makes of it is not taken for more.
+    /// The needed queue, in seconds. With it, a path of constant rate is never idle, and queueing
+    /// that comes from jitter is not taken for more.
     pub(super) fn needed(&self) -> f64 {
         let all = self.rate + self.company;
         let datagram = if self.rate > 0.0 { self.datagram / all } else { 0.0 };

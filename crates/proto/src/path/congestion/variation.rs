@@ -15,8 +15,8 @@ use crate::time::{Duration, Instant};
 
 /// Something waits: at least so many seconds of queue at the end of a round.
 const QUEUED: f64 = 0.002;
-/// What arrives may differ by this part from one round to the next, and by the part that jitter
-/// and lateness of hosts are of the round, and be the same rate.
+/// The arrival rate may differ by this fraction from one round to the next and still count as the
+/// same rate. Jitter and the hosts' lateness add their own fraction of the round.
 const SAME: f64 = 0.1;
 /// Of what it differs by beyond that no more than this counts: many changes make a path that
 /// varies, not one that is large.

@@ -1,7 +1,7 @@
-//! A response in two parts, for paths that do not carry it whole (docs/spec/handshake.md,
-//! section 5).
+//! A response in two parts, for paths that cannot carry it whole (docs/spec/handshake.md, section
+//! 5).
 //!
-//! Cuts and reads; which pieces belong together is decided by who waits for them.
+//! This module splits and parses. The receiver decides which pieces belong together.
 
 use super::{A_LEN, B_LEN, RESPONSE_LEN, Response, field};
 use crate::error::DropReason;
@@ -10,27 +10,28 @@ use crate::wire::Kind;
 use crate::wire::cursor::Writer;
 use crate::wire::data::BASE_DATAGRAM;
 
-/// Bytes of the response that its first part carries; the rest travels in the second.
+/// Bytes of the response in its first part. The second part carries the rest.
 pub const PART_HEAD_LEN: usize = 1_000;
-/// Bytes before the piece of the response that a part carries.
+/// Bytes of a part before its piece of the response.
 const PART_OVERHEAD: usize = 1 + 4 + 1;
 /// Bytes of both parts.
 pub const PART_LENS: [usize; 2] =
     [PART_OVERHEAD + PART_HEAD_LEN, PART_OVERHEAD + RESPONSE_LEN - PART_HEAD_LEN];
-/// The feature by which an initiator asks for the response in two parts, and the responder says
-/// that it sent it so: the whole does not pass paths that carry less than [`RESPONSE_LEN`].
+/// The feature with which an initiator asks for the response in two parts, and the responder
+/// confirms that it sent parts. The whole response does not fit paths that carry less than
+/// [`RESPONSE_LEN`].
 pub const FEATURE_PARTS: u32 = 1;
 
 const _: () = assert!(PART_LENS[0] <= BASE_DATAGRAM, "the parts of a response fit any path");
 const _: () = assert!(PART_LENS[0] + PART_LENS[1] < A_LEN + B_LEN, "which amplify nothing");
 
-/// A view of one of the two parts that a response travels in where the initiator wants it so:
+/// A view of one of the two parts of a response:
 /// `kind 1 | receiver index 4 | part 1 | piece of the response`.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponsePart<'a> {
-    /// The index of the exchange that is answered.
+    /// The index of the answered exchange.
     pub receiver: SessionIndex,
-    /// Which part: 0 or 1.
+    /// The number of the part: 0 or 1.
     pub number: usize,
     /// The piece of the response.
     pub piece: &'a [u8],
@@ -40,7 +41,7 @@ impl<'a> ResponsePart<'a> {
     /// A view of `bytes`.
     ///
     /// # Errors
-    /// [`DropReason::Malformed`] for another kind or part, or a length that is not that part's.
+    /// [`DropReason::Malformed`] for another kind or part, or a wrong length for that part.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, DropReason> {
         let number = usize::from(*bytes.get(PART_OVERHEAD - 1).ok_or(DropReason::Malformed)?);
         let fits = PART_LENS.get(number).is_some_and(|&len| len == bytes.len());
@@ -54,7 +55,7 @@ impl<'a> ResponsePart<'a> {
     /// Both parts of a response.
     ///
     /// # Errors
-    /// [`DropReason::Malformed`] when `response` is none.
+    /// [`DropReason::Malformed`] if `response` is not a response.
     pub fn both(response: &[u8]) -> Result<[Vec<u8>; 2], DropReason> {
         let receiver = Response::parse(response)?.receiver();
         let (head, tail) = response.split_at(PART_HEAD_LEN);

@@ -82,7 +82,7 @@ impl Entrances {
         Ok(opened)
     }
 
-    /// The places that are open.
+    /// The open addresses.
     pub(super) fn places(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.bound.iter().copied()
     }
