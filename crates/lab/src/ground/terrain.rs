@@ -49,20 +49,20 @@ pub struct Terrain {
     pub clients: usize,
 }
 
-/// What else runs on the machines of client and gateway: one program per core that never sleeps.
+/// Other load on the machines of client and gateway: one program per core that never sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Load {
-    /// Nothing.
+    /// No other load.
     #[default]
     None,
-    /// Programs of the same priority as what is under test.
+    /// Programs of the same priority as the tested programs.
     Equal,
     /// Programs of raised priority.
     Raised,
 }
 
 impl Load {
-    /// The load of this name: `none`, `equal` or `raised`.
+    /// The load with this name: `none`, `equal` or `raised`.
     pub fn named(name: &str) -> Self {
         match name {
             "equal" => Self::Equal,

@@ -155,7 +155,7 @@ impl Host {
         self.command_at(program, 0)
     }
 
-    /// The same at this niceness, which may be below zero where the lab has raised its own.
+    /// The same with this niceness, which may be negative if the lab raised its own limit.
     pub fn command_at(
         &self,
         program: impl AsRef<std::ffi::OsStr>,

@@ -1,16 +1,16 @@
-//! A program that never sleeps: what keeps a core busy while something else is tested.
+//! A program that never sleeps and keeps a core busy during a test.
 
 use super::report::{Report, Reporter};
 use anyhow::{Context as _, ensure};
 use std::time::{Duration, Instant};
 
-/// How long it spins between two looks at the clock, in rounds.
+/// Rounds between two readings of the clock.
 const ROUNDS: u32 = 1 << 20;
 
-/// Occupies a core at the niceness `nice` until it is ended, or for so many seconds at most.
+/// Occupies a core with the niceness `nice` until it is killed, for `seconds` at most.
 ///
 /// # Errors
-/// When it runs at another niceness.
+/// The program runs with another niceness.
 pub fn spin(nice: i32, seconds: u64, reporter: &Reporter) -> anyhow::Result<()> {
     let is = rustix::process::getpriority_process(None).context("cannot read the niceness")?;
     ensure!(is == nice, "cannot run at niceness {nice}, only at {is}: run the lab as root");

@@ -6,10 +6,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How far above the lab's own binary, or a test's, the folder of a cargo profile may lie.
+/// How many directories above the lab's own binary, or a test's, a cargo profile's directory may
+/// be.
 const PROFILE_DEPTH: usize = 4;
-/// The file that cargo keeps in the folder of every profile it builds. `CACHEDIR.TAG` would not do:
-/// cargo writes that one only where it makes the target directory itself.
+/// The file that cargo keeps in the directory of every profile that it builds. `CACHEDIR.TAG` would
+/// not do, because cargo writes it only if it creates the target directory itself.
 const PROFILE_MARK: &str = ".cargo-lock";
 
 /// A `rove` binary.

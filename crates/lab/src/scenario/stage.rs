@@ -55,7 +55,7 @@ impl Stage<'_> {
         if self.settings.text("family") == "6" { Family::V6 } else { Family::V4 }
     }
 
-    /// What else runs on the machines of client and gateway.
+    /// Other load on the machines of client and gateway.
     pub fn load(&self) -> Load {
         Load::named(self.settings.text("busy"))
     }

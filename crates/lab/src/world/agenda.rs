@@ -72,7 +72,7 @@ impl World {
                 }
                 Ok(())
             }
-            // A busy host's has perhaps taken its turn for a timer, and is due later.
+            // A busy host may have taken this turn for a timer already; its next turn is later.
             Task::Turn { host } if self.hosts[host].busy.is_some() => {
                 let is_due = self.hosts[host].turn_ns.is_some_and(|at_ns| at_ns <= self.now_ns);
                 if is_due { self.turn_busy(host) } else { Ok(()) }

@@ -1,31 +1,31 @@
-//! A busy machine: other programs occupy both of its cores, so that the shell of its node has its
-//! turns late, and finds in one batch what arrived meanwhile.
+//! A busy machine. Other programs occupy both of its cores, so the node's shell gets its turns
+//! late, and each turn finds in one batch everything that arrived meanwhile.
 //!
-//! Decides how late each turn is. Knows nothing of what happens in a turn; the kernel of the
-//! machine (inner TCP, forwarding) is never late, since it runs in interrupts.
+//! This module decides how late each turn is and does not know what happens in it. The machine's
+//! kernel (inner TCP, forwarding) is never late, because it runs in interrupts.
 //!
-//! Modelled on a sleeper that the fair scheduler of Linux wakes (CFS, EEVDF) beside one program per
-//! core that never sleeps: mostly it preempts at once; where it has used up its share it waits for
-//! a time slice of 3 to 4 ms, and now and then for several. Beside programs at raised priority it
-//! mostly waits, and for longer. Limits: a turn itself takes no time, and one is as late as the
-//! next by chance alone.
+//! The model is a sleeping program that Linux' fair scheduler (CFS, EEVDF) wakes, beside one
+//! program per core that never sleeps. Mostly the woken program preempts at once. If it has used up
+//! its share, it waits for a time slice of 3 to 4 ms, and sometimes for several. Beside programs at
+//! raised priority it mostly waits, and for longer. Limits: a turn takes no time, and the lateness
+//! of one turn does not depend on the one before.
 
 use crate::emu::{MS, Rng};
 use crate::ground::Load;
 
-/// A kind of wait: how many of 1,000 turns have it, and between what it lies, in nanoseconds.
+/// A kind of wait: the number of turns in 1,000 that have it, and its range in nanoseconds.
 type Wait = (u64, (u64, u64));
 
-/// Beside programs of the same priority: preempts, waits for a time slice, for several, or for a
-/// burst of kernel work or the host of a virtual machine.
+/// Beside programs of the same priority: the shell preempts, waits for one time slice, waits for
+/// several, or waits for a burst of kernel work or for the host of a virtual machine.
 const EQUAL: [Wait; 4] =
     [(700, (20_000, MS)), (250, (MS, 4 * MS)), (48, (4 * MS, 10 * MS)), (2, (10 * MS, 50 * MS))];
-/// Beside programs of raised priority, which have nine tenths of each core: a slice is waited for
-/// each time, and several once the small share is used up.
+/// Beside programs of raised priority, which get nine tenths of each core: the shell waits for a
+/// slice each time, and for several once its small share is used up.
 const RAISED: [Wait; 4] =
     [(300, (50_000, MS)), (500, (MS, 6 * MS)), (180, (6 * MS, 16 * MS)), (20, (16 * MS, 80 * MS))];
 
-/// How late the turns of one host are.
+/// The lateness of one host's turns.
 #[derive(Debug)]
 pub(super) struct Busy {
     waits: [Wait; 4],
@@ -33,7 +33,7 @@ pub(super) struct Busy {
 }
 
 impl Busy {
-    /// Beside such programs; `None` where there are none.
+    /// The lateness beside this load; `None` without load.
     pub(super) fn new(load: Load, rng: Rng) -> Option<Self> {
         let waits = match load {
             Load::None => return None,
@@ -43,7 +43,7 @@ impl Busy {
         Some(Self { waits, rng })
     }
 
-    /// How late the next turn is, in nanoseconds: never zero.
+    /// The lateness of the next turn in nanoseconds, never zero.
     pub(super) fn next_ns(&mut self) -> u64 {
         let mut drawn = self.rng.below(1_000);
         let mut within = self.waits[0].1;

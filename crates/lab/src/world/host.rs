@@ -107,9 +107,9 @@ pub(super) struct Host {
     /// How long what arrives waits until the shell has a turn, and what is due as well, in
     /// nanoseconds.
     pub(super) late_ns: u64,
-    /// Draws how late each turn is, where others keep the machine busy.
+    /// Draws the lateness of each turn, if other programs keep the machine busy.
     pub(super) busy: Option<Busy>,
-    /// When the shell takes what waits, where something does.
+    /// When the shell takes the waiting packets and timers, if there are any.
     pub(super) turn_ns: Option<u64>,
     secret: StaticSecret,
     holding: Holding,
@@ -366,14 +366,14 @@ impl Host {
         Some(self.wake_ns()?.saturating_add(self.late_ns))
     }
 
-    /// From now on these others keep the machine busy; `None` for nobody.
+    /// Sets the load of other programs from now on; `None` for none.
     pub(super) fn set_busy(&mut self, busy: Option<Busy>) {
         self.busy = busy;
         self.late_ns = 0;
         self.draw_late();
     }
 
-    /// The turn is over: how late the next one is.
+    /// Draws the lateness of the next turn.
     pub(super) fn draw_late(&mut self) {
         if let Some(busy) = &mut self.busy {
             self.late_ns = busy.next_ns();

@@ -37,7 +37,7 @@ const FLOW_LEN: u16 = Flow::BYTES + 28;
 const PING_LEN: u16 = 84;
 /// How long an answer to a ping may take.
 const ECHO_NS: u64 = 2 * SECOND;
-/// The label of the chance of busy machines.
+/// The label of the random numbers for busy machines.
 const BUSY: u64 = 0x6275;
 /// Time between two calls of who waits for an answer.
 const CALL_NS: u64 = 10 * MS;
@@ -102,8 +102,8 @@ impl Journey {
         self.tunnelled.world.connections.captured()
     }
 
-    /// From now on other programs keep the machines of client and gateway busy, each by its own
-    /// chance.
+    /// From now on, other programs keep the machines of client and gateway busy, each with its own
+    /// random numbers.
     pub fn keep_busy(&mut self, load: Load) {
         let rng = Rng::new(self.seed).fork(BUSY);
         let world = &mut self.tunnelled.world;

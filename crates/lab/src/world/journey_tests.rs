@@ -233,9 +233,9 @@ fn a_timer_that_is_late_makes_no_queue() {
     }
 }
 
-/// Other programs keep both machines busy: turns come late, and what arrived meanwhile is read in
-/// one batch. That is no delay of the links and no lower rate of them. Without allowing for it the
-/// links had 0.42 of their sum beside programs of the same priority.
+/// Other programs keep both machines busy: turns come late, and packets that arrived meanwhile are
+/// read in one batch. This is neither link delay nor a lower link rate. Before the controller
+/// allowed for it, the links reached 0.42 of their sum beside programs of the same priority.
 #[test]
 fn links_carry_on_busy_machines_what_they_carry_on_quiet_ones() {
     let link = LinkConfig::lossless(100_000_000, 25 * MS);
@@ -245,7 +245,7 @@ fn links_carry_on_busy_machines_what_they_carry_on_quiet_ones() {
         journey.keep_busy(load);
         let bulk = Connections::bulk(Receiver::Client, 1_000_000_000);
         let transfer = journey.connect(&[bulk], 5 * SECOND, &[]).unwrap().remove(0).remove(0);
-        // Of 200 Mbit/s, without headers.
+        // 200 Mbit/s without headers.
         let share = transfer.mbps_within(SECOND, 4 * SECOND).unwrap() / 185.0;
         println!("{load:?}: {share:.3}");
         assert!(share >= least, "{load:?}: {share}");

@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// An inner packet of a connection or a flow reaches a host's tunnel device: on a busy machine
+    /// An inner packet of a connection or a flow reaches a host's tunnel device. On a busy machine
     /// it waits there for the shell.
     pub(super) fn put_inner(&mut self, host: HostId, packet: Vec<u8>) -> Result<(), Breach> {
         if self.hosts[host].busy.is_some() {
@@ -214,7 +214,8 @@ impl World {
         self.act(host, |node, now, out| node.handle_tun(now, in_parts(&packet), out))
     }
 
-    /// A busy host's shell has a turn: it takes what has arrived, and does what is due.
+    /// Runs a turn of a busy host's shell, which reads all arrived packets and handles all due
+    /// timers.
     pub(super) fn turn_busy(&mut self, host: HostId) -> Result<(), Breach> {
         self.hosts[host].turn_ns = None;
         self.take_in(host)?;

@@ -1,20 +1,20 @@
-//! Programs that keep the machine busy: one for each core, at the same priority as what is under
-//! test or at raised priority. They end with the testbed.
+//! Programs that keep the machine busy, one for each core, at the same priority as the tested
+//! programs or at raised priority. They end with the testbed.
 
 use super::{START, Testbed};
 use crate::ground::Load;
 use crate::programs::{Report, report};
 
-/// The niceness of programs at raised priority: such have nine times the share of a usual one.
+/// The niceness of programs at raised priority. They get nine times the share of a normal program.
 const RAISED: i32 = -10;
-/// How long one runs at most, in seconds, should nobody end it.
+/// The time limit of one program in seconds, in case nothing ends it.
 const SECONDS_MAX: u64 = 3_600;
 
 impl Testbed {
-    /// Starts what keeps the machine busy.
+    /// Starts the programs that keep the machine busy.
     ///
     /// # Errors
-    /// When it cannot be started, or not at this priority.
+    /// A program cannot be started, or not at this priority.
     pub fn keep_busy(&mut self, load: Load) -> anyhow::Result<()> {
         let nice = match load {
             Load::None => return Ok(()),

@@ -49,7 +49,7 @@ pub enum Law {
     Silence,
     /// A revoked client gets nothing through any more, and no data is sent to where it was.
     Revocation,
-    /// Nobody is told that two hosts use one key, since none do.
+    /// No node reports that two hosts use one key, because none do.
     Alarm,
     /// A restart repeats no handshake counter.
     Restart,
