@@ -1,6 +1,6 @@
-//! Looks for inputs that break a target, blindly: mutations of what is known, from a seed, for some
+//! Looks for inputs that break a target: random mutations of known inputs from a seed, for some
 //! seconds. `hunt TARGET SECONDS [SEED]`. It needs neither coverage flags nor a C++ compiler, and
-//! finds less than `cargo xtask fuzz`. An input that breaks the target is left in
+//! finds less than `cargo xtask fuzz`. It leaves an input that breaks the target in
 //! `artifacts/TARGET/`.
 
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rove_fuzz::mutation::Mutator;
 
-/// How long one input may take before it counts as a hang: a thousand times what one takes.
+/// How long one input may take before it counts as a hang: a thousand times the usual time.
 const INPUT_TIME_MAX: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {

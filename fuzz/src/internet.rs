@@ -1,13 +1,14 @@
-//! TCP and UDP packets with the right checksums, for targets whose subject begins behind them, and
-//! the checksum itself (RFC 1071), written a second time so that it can contradict the first.
+//! TCP and UDP packets with correct checksums, for targets that test the code after the checksum.
+//! Contains a second implementation of the checksum (RFC 1071), so that it can contradict the
+//! first.
 
-/// What a packet says; the rest is always the same.
+/// The fields of a packet that vary.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
     pub(crate) v6: bool,
     pub(crate) udp: bool,
     pub(crate) port: u8,
-    /// The place in the stream, in bytes.
+    /// The position in the stream, in bytes.
     pub(crate) sequence: u32,
     /// The identification of IPv4.
     pub(crate) identification: u16,
@@ -36,7 +37,8 @@ impl Default for Fields {
 
 impl Fields {
     /// A packet by its description: `kind | port | place in the flow | TCP flags beside ACK | bytes
-    /// of payload | bytes by which it is off its place`. Bits of the kind: IPv6, UDP, spoilt.
+    /// of payload | bytes by which it is off its place`. The bits of the kind are IPv6, UDP,
+    /// spoilt.
     pub(crate) fn described([kind, port, place, flags, len, differs]: [u8; 6]) -> Self {
         let len = usize::from(len);
         let step = u32::from(place) * u32::try_from(len).unwrap_or(0);
@@ -96,8 +98,8 @@ impl Fields {
     }
 }
 
-/// The checksum over `bytes` and what was summed before: what the field has to hold, zero over
-/// bytes whose field is right.
+/// The checksum over `bytes` and an earlier sum: the value for the field, or zero if the field is
+/// already correct.
 pub(crate) fn checksum(before: u32, bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|word| {
         let low = word.get(1).copied().unwrap_or(0);
@@ -110,7 +112,7 @@ pub(crate) fn checksum(before: u32, bytes: &[u8]) -> u16 {
     !u16::try_from(sum).unwrap_or(0)
 }
 
-/// The sum of the pseudo-header of a packet whose IP header this begins with.
+/// The sum of the pseudo-header of a packet that begins with this IP header.
 pub(crate) fn pseudo_header(ip: &[u8], protocol: u8, transport_len: usize) -> u32 {
     let addresses = if ip[0] >> 4 == 6 { &ip[8..40] } else { &ip[12..20] };
     let words = addresses.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));

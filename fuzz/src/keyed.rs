@@ -1,9 +1,9 @@
-//! A peer that holds every key and keeps no rule, and the real end that it talks to: whatever it
-//! seals is authentic. Virtual time, no network between them.
+//! A peer that holds valid keys and breaks all rules, and the real end that it talks to. Everything
+//! that the peer seals is authentic. Runs in virtual time, without a network between them.
 //!
-//! The input is a list of operations, one byte each, some with arguments in the bytes that follow;
-//! arguments beyond its end are zero. The laws that hold whatever the peer does are checked after
-//! every step.
+//! The input is a list of operations of one byte each. Some have arguments in the following bytes;
+//! arguments beyond the end of the input are zero. After each step, the properties that must hold
+//! for any peer are checked.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -31,19 +31,19 @@ use crate::internet::Fields;
 
 /// Operations of one run.
 const OPERATIONS_MAX: usize = 150;
-/// Datagrams that one call of the real end may make: far beyond what it has to say.
+/// Datagrams that one call of the real end may produce: far more than it needs.
 const DATAGRAMS_MAX: usize = 4_096;
-/// What an address that proved nothing may get for each byte that came from it, and what a first
-/// answer may have beyond (docs/spec/wire.md).
+/// The number of bytes that an unproven address may get for each byte from it, and the excess
+/// allowed for a first answer (docs/spec/wire.md).
 const AMPLIFICATION_MAX: usize = 3;
 /// Challenges that are remembered until they are answered.
 const CHALLENGES_MAX: usize = 64;
 /// Paths of an epoch that the peer uses.
 const PATHS: usize = 8;
-/// How long the real end is left alone in the end.
+/// How long the real end runs alone after the last operation.
 const AFTERWARDS: Duration = Duration::from_secs(2);
-/// How much time passes in one run: beyond new keys by time. An end that looks for a path has
-/// something to do every 15 ms, which is what costs.
+/// The time in one run: longer than the key replacement interval. An end without a path works every
+/// 15 ms, so more time would be slow.
 const TIME_MAX: Duration = Duration::from_secs(150);
 /// The client's address inside, that of [`Fields`], and the gateway's.
 const INNER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
@@ -67,7 +67,7 @@ fn attack(victim: End, input: &[u8]) -> Keyed<'_> {
     keyed
 }
 
-/// The keys of a handshake, and how far the numbers under them have come.
+/// The keys of a handshake, and the next packet numbers under them.
 struct Epoch {
     keys: EpochKeys,
     /// The indices that the real end issued, by path.
@@ -91,7 +91,7 @@ struct Keyed<'a> {
     half: Option<PendingA>,
     handshakes: u32,
     challenges: Vec<u64>,
-    /// Where this end sends from.
+    /// The source address of this end.
     from: SocketAddr,
     /// The real client's sockets.
     sockets: BTreeMap<SocketId, IpAddr>,
@@ -99,7 +99,7 @@ struct Keyed<'a> {
     passed: Duration,
     /// Packets that came out of the tunnel.
     delivered: usize,
-    /// Bytes from and to each address that proved nothing; none once a challenge was answered.
+    /// Bytes from and to each unproven address; none once a challenge was answered.
     balance: Option<BTreeMap<SocketAddr, (usize, usize)>>,
     /// The addresses at which the answer to a handshake arrived.
     proven: Vec<SocketAddr>,
@@ -140,7 +140,7 @@ impl<'a> Keyed<'a> {
         }
     }
 
-    /// The real end is told of its peer, and a session begins.
+    /// Adds the peer at the real end, and begins a session.
     fn shake_hands(&mut self) {
         let (key, access, side) = match self.victim {
             End::Gateway => {
@@ -215,7 +215,8 @@ impl<'a> Keyed<'a> {
         }
     }
 
-    /// Inner packets of the real end's own host: what it then has under way can be lied about.
+    /// Inner packets of the real end's own host. The peer can then lie about these packets in
+    /// flight.
     fn host_sends(&mut self) {
         let (count, kind, port) = (self.argument() % 8, self.argument(), self.argument());
         for place in 0..=count {
@@ -227,7 +228,7 @@ impl<'a> Keyed<'a> {
         }
     }
 
-    /// A packet of the client becomes one to it where the real end is the gateway.
+    /// If the real end is the gateway, turns a packet of the client into one to the client.
     fn towards_peer(&self, mut packet: Vec<u8>) -> Vec<u8> {
         if self.victim == End::Gateway {
             turned(&mut packet)
@@ -254,7 +255,7 @@ impl<'a> Keyed<'a> {
 
     fn answer_challenges(&mut self) {
         let path = self.argument();
-        // Whoever answers may be sent as much as there is.
+        // An address that answered may get any amount.
         self.balance = None;
         for token in std::mem::take(&mut self.challenges) {
             let observed = SocketAddr::from((OUTER, 40_000));
@@ -262,7 +263,7 @@ impl<'a> Keyed<'a> {
         }
     }
 
-    /// Tells what arrived, as it was or as it was not.
+    /// Sends true or false acknowledgements.
     fn acknowledge(&mut self) {
         let (path, about, shift) = (self.argument(), self.argument(), self.argument());
         let (first, missing, bytes) = (self.argument(), self.argument(), self.argument());
@@ -318,12 +319,13 @@ impl<'a> Keyed<'a> {
         self.deliver(messages.b);
     }
 
-    /// What the real end sent: a half of a handshake, or a datagram.
+    /// Takes a datagram of the real end: half of a handshake, or data.
     fn hear(&mut self, datagram: &[u8]) {
         if let Some(initiator) = &mut self.initiator
             && let Ok((welcome, Some(keys))) = initiator.finish(datagram)
         {
-            // What is sealed under these keys from here shows that the answer arrived here.
+            // A datagram sealed under these keys from this address proves that the answer arrived
+            // here.
             self.proven.push(self.from);
             let first = self.handshakes * 100;
             let ours = std::array::from_fn(|place| SessionIndex(first + number(place)));
@@ -458,7 +460,7 @@ impl<'a> Keyed<'a> {
         }
     }
 
-    /// What the real end has to say after a call, and the laws.
+    /// Takes the output of the real end after a call, and checks the properties.
     fn take(&mut self, mut out: Outbox) {
         while let Some(event) = self.node.poll_event() {
             if let Event::OpenSocket { socket, local, .. } = event {
@@ -486,8 +488,8 @@ impl<'a> Keyed<'a> {
         }
     }
 
-    /// An address that proved nothing gets no more than three times what came from it. A client
-    /// speaks first, to the gateway's address, which its operator vouches for.
+    /// An unproven address gets at most three times the bytes that came from it. A client sends
+    /// first, to the gateway's address, which the operator vouches for.
     fn is_balanced(&mut self, to: SocketAddr, len: usize) {
         if self.victim == End::Client && to == gateway_address() {
             return;
@@ -500,7 +502,8 @@ impl<'a> Keyed<'a> {
         assert!(*went <= AMPLIFICATION_MAX * *came, "{to} got {went} bytes for {came}");
     }
 
-    /// A packet comes out of the tunnel: whole, and at a gateway from whose address it is.
+    /// Checks that a packet out of the tunnel is whole and, at a gateway, has the client's source
+    /// address.
     fn came_out(&mut self, packet: &[u8]) {
         self.delivered += 1;
         let view = InnerView::parse(packet, packet.len()).expect("a packet that the device takes");
@@ -520,7 +523,7 @@ impl<'a> Keyed<'a> {
         self.byte().unwrap_or(0)
     }
 
-    /// Bytes behind their length.
+    /// Bytes with their length before them.
     fn bytes(&mut self) -> Vec<u8> {
         let length = usize::from(self.argument()).min(self.input.len());
         let (bytes, rest) = self.input.split_at(length);
@@ -529,7 +532,7 @@ impl<'a> Keyed<'a> {
     }
 }
 
-/// What the client may do.
+/// The client's permissions.
 fn access() -> Access {
     Access::Restricted {
         own: vec![Prefix::host(INNER.into())],

@@ -1,8 +1,8 @@
-//! The peer is heard, and the laws about it can fail.
+//! The peer's packets get through, and the properties about it can fail.
 
 use super::*;
 
-/// Otherwise everything above would hold because nothing is ever delivered.
+/// Otherwise all properties would hold only because nothing is ever delivered.
 #[test]
 fn who_is_honest_gets_through() {
     // Twice a packet by TCP, with a wait; then the answer to every challenge.

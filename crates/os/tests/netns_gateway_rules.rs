@@ -1,5 +1,5 @@
-//! A gateway's ruleset against a real kernel: what comes out on a cable of what clients send, and
-//! of what was sent before the ruleset was there.
+//! A gateway's ruleset against a real kernel: the packets on a cable after clients send, including
+//! packets of flows that began before the ruleset existed.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
@@ -26,7 +26,7 @@ const ICMPV6: u8 = 58;
 /// A client's inner addresses, and a host of the Internet's.
 const CLIENT: [&str; 2] = ["10.7.0.9", "fd07::9"];
 const HOST: [&str; 2] = ["198.51.100.7", "2001:db8:b::7"];
-/// How often something is sent: a new cable needs a moment until it carries.
+/// Attempts to send. A new virtual cable needs a moment before it works.
 const TIMES: usize = 40;
 
 /// A gateway on a cable whose far end is watched.
@@ -60,7 +60,7 @@ impl Gateway {
         gateway
     }
 
-    /// As the next process does: it looks at nothing that this one knows.
+    /// Applies the plan like a new process, without the state of this one.
     fn apply(&self, firewall: Firewall) {
         let nets = |nets: [&str; 2]| nets.map(|net| net.parse::<IpNet>().unwrap()).to_vec();
         let plan = Plan {
@@ -75,7 +75,8 @@ impl Gateway {
         Applier::open(places(self.dir.path())).unwrap().apply(&plan).unwrap();
     }
 
-    /// Sends it until something comes out on the far side, or often; what came.
+    /// Sends the packet until something arrives on the far side, at most [`TIMES`] times. Returns
+    /// the packets that arrived.
     fn send(&mut self, packet: &[u8]) -> Vec<Vec<u8>> {
         let to = ends(packet).1;
         for _ in 0..TIMES {
@@ -103,7 +104,7 @@ fn nft(line: &str) {
     assert!(status.success(), "{line}");
 }
 
-/// An inner packet of a client's, without checksums of the transport, which routers do not look at.
+/// An inner packet of a client. It has no transport checksum, because routers do not check it.
 fn packet(v6: bool, protocol: u8, transport: &[u8]) -> Vec<u8> {
     let at = usize::from(v6);
     let length = u16::try_from(transport.len()).unwrap();
@@ -125,7 +126,7 @@ fn packet(v6: bool, protocol: u8, transport: &[u8]) -> Vec<u8> {
         _ => panic!("two families"),
     };
     let mut transport = transport.to_vec();
-    // Connection tracking does look at those of TCP and ICMP.
+    // Connection tracking does check those of TCP and ICMP.
     let checksum_at = match protocol {
         TCP => 16,
         UDP => 6,
@@ -177,7 +178,7 @@ fn source_port(packet: &[u8]) -> u16 {
     u16::from_be_bytes([packet[at], packet[at + 1]])
 }
 
-/// What belongs to no connection: for each family, by name.
+/// Packets that belong to no connection, for each family, with a name.
 fn unsolicited() -> Vec<(&'static str, Vec<u8>)> {
     let mut all = Vec::new();
     for v6 in [false, true] {
@@ -190,14 +191,14 @@ fn unsolicited() -> Vec<(&'static str, Vec<u8>)> {
             ("no flag", segment(0)),
             ("all flags", segment(0x3f)),
         ]);
-        // About a packet that the client never had from there.
+        // An error about a packet that the client never received from there.
         let foreign = packet(v6, UDP, &udp(9));
         let (protocol, reply, unreachable) = if v6 { (ICMPV6, 129, 1) } else { (ICMP, 0, 3) };
         let message = |kind: u8, rest: &[u8]| [&[kind, 0, 0, 0, 0, 7, 0, 1], rest].concat();
         all.push(("echo reply", packet(v6, protocol, &message(reply, &[]))));
         all.push(("unreachable", packet(v6, protocol, &message(unreachable, &foreign))));
         if v6 {
-            // Connection tracking passes these over, and NAT with it.
+            // Connection tracking skips these, and so does NAT.
             let target: Ipv6Addr = HOST[1].parse().unwrap();
             for kind in 130..=136 {
                 all.push(("discovery", packet(v6, protocol, &message(kind, &target.octets()))));
@@ -214,7 +215,7 @@ fn unsolicited() -> Vec<(&'static str, Vec<u8>)> {
 fn nothing_leaves_a_gateway_with_an_inner_address() {
     in_namespace("nothing_leaves_a_gateway_with_an_inner_address", || {
         let mut gateway = Gateway::new(nat());
-        // The cable carries, and what a client may send is translated.
+        // The cable works, and allowed packets of a client are translated.
         for (v6, own) in [(false, "192.168.5.2"), (true, "fd05::2")] {
             let came = gateway.send(&packet(v6, UDP, &udp(5_000)));
             assert_eq!(ends(&came[0]).0, own.parse::<IpAddr>().unwrap());
@@ -228,11 +229,11 @@ fn nothing_leaves_a_gateway_with_an_inner_address() {
         let leaked: Vec<_> =
             gateway.capture.packets().into_iter().filter(|p| is_ip(p)).filter(leaked).collect();
         assert!(leaked.is_empty(), "{} of {}: {leaked:02x?}", leaked.len(), unsolicited.len());
-        // Nor does what no client has: the core lets nothing of it pass.
+        // Nor do packets from addresses that no client has. The core admits none of these.
         let mut foreign = packet(false, UDP, &udp(5_000));
         foreign[13] = 8;
         assert!(gateway.send(&foreign).is_empty());
-        // Nor what the host itself sends as its inner address.
+        // Nor packets that the host itself sends from its inner address.
         fs::write("/proc/sys/net/ipv4/ip_nonlocal_bind", "0").unwrap();
         let socket = std::net::UdpSocket::bind("10.7.0.1:0").unwrap();
         socket.send_to(b"news", "198.51.100.7:9").unwrap();
@@ -266,7 +267,7 @@ fn without_nat_clients_leave_as_they_are_and_still_nothing_unsolicited() {
 fn no_connection_gets_a_port_of_the_gateways_own() {
     in_namespace("no_connection_gets_a_port_of_the_gateways_own", || {
         let mut gateway = Gateway::new(nat());
-        // Somebody else's NAT would have kept the port.
+        // Another program's NAT would have kept the port.
         nft(
             "table ip other { chain nat { type nat hook postrouting priority 100; masquerade; }; }",
         );
@@ -283,7 +284,7 @@ fn no_connection_gets_a_port_of_the_gateways_own() {
                 assert_eq!(port(&mut gateway, 4_501), 4_501);
                 let instead = port(&mut gateway, 4_500);
                 assert!(instead > 4_500, "{instead}");
-                // Another service of the host's, of which nobody told.
+                // Another service of the host, which the gateway does not know.
                 let instead = port(&mut gateway, 22);
                 assert!(instead > 1_024 && instead != 4_500, "{instead}");
             }
@@ -291,8 +292,8 @@ fn no_connection_gets_a_port_of_the_gateways_own() {
     });
 }
 
-/// What was on its way while the ruleset was missing is tracked without a translation by any other
-/// program that tracks connections, and would stay so.
+/// If the ruleset is missing, another program's connection tracking tracks a new flow without a
+/// translation. The flow must be translated when the ruleset returns.
 #[test]
 fn what_began_without_the_ruleset_is_translated_when_it_is_back() {
     in_namespace("what_began_without_the_ruleset_is_translated_when_it_is_back", || {

@@ -1,5 +1,5 @@
-//! The guard, captured: what becomes of the tunnel's packets when others take away what leads them
-//! in, and what neighbours on a link learn of the tunnel's addresses.
+//! The guard, with packet captures: where the tunnel's packets go if another program removes its
+//! routes or rules, and how much neighbours on a link learn about the tunnel's addresses.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
@@ -28,7 +28,7 @@ const WORLD: [&str; 8] = [
 /// Destinations of a tunnel for some networks.
 const CHOSEN: [&str; 4] = ["198.51.100.80:9", "10.7.0.1:53", "[2001:db8:1::1]:9", "[fd07::1]:53"];
 
-/// What another program does to the tunnel.
+/// Changes that another program makes to the tunnel.
 const HARM: [&str; 6] = [
     "ip rule del pref 5191; ip -6 rule del pref 5191",
     "ip route flush table 29295; ip -6 route flush table 29295",
@@ -66,7 +66,7 @@ struct Host {
 }
 
 impl Host {
-    /// A host on a cable whose far end hears everything, with a default route and no tunnel.
+    /// A host on a cable whose far end captures everything, with a default route and no tunnel.
     fn new() -> Self {
         if !has_program("nft") || !has_program("ip") {
             skip_inside("the guard", "the programs nft and ip are needed");
@@ -90,7 +90,7 @@ impl Host {
         let applier = Applier::open(places).unwrap();
         let capture = Capture::start("far");
         let host = Self { capture, tun: None, applier, _dir: dir };
-        // A cable needs a moment until it carries.
+        // A cable needs a moment before it works.
         let carries = || host.heard(&WORLD).len() == WORLD.len();
         assert!((0..100).any(|_| carries()), "the capture does not hear everything");
         host
@@ -106,7 +106,7 @@ impl Host {
     fn down(&mut self) {
         self.tun = None;
         for family in ["", "-6"] {
-            // Somebody else's, which no plan takes back.
+            // Another program's rule, which no plan removes.
             let _ = Command::new("ip")
                 .args(family.split_whitespace())
                 .args(["rule", "del", "pref", "100"])
@@ -116,7 +116,7 @@ impl Host {
         self.applier.remove_kill_switch().unwrap();
     }
 
-    /// What the far end hears when this host says something to each of `remotes`.
+    /// The packets that the far end receives if this host sends to each of `remotes`.
     fn heard(&self, remotes: &[&str]) -> Vec<String> {
         self.capture.take();
         for remote in remotes {
@@ -196,7 +196,7 @@ fn what_a_split_tunnel_is_not_for_stays_outside() {
         host.up(&Plan { exclude, ..chosen() });
         let outside = ["198.51.100.200:9", "203.0.113.7:443", "10.8.0.1:9", "[2001:db8:2::1]:9"];
         assert_eq!(host.heard(&outside), outside.map(|remote| format!("udp {remote}")));
-        // The longest prefix decides: an exclusion around the tunnel's network does not open it.
+        // The longest prefix decides, so an exclusion around the tunnel's network does not open it.
         sh("ip rule del pref 5191; ip -6 rule del pref 5191; ip link set rove0 down");
         assert_eq!(host.heard(&CHOSEN), [""; 0]);
         assert_eq!(host.heard(&outside), outside.map(|remote| format!("udp {remote}")));

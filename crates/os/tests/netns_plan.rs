@@ -256,7 +256,7 @@ fn strict_reverse_path_filters_are_loosened_and_put_back() {
         let device = tun("rove0", false);
         for allow_lan in [false, true] {
             applier.apply(&Plan { allow_lan, ..client("rove0") }).unwrap();
-            // Only where the tunnel's own datagrams come from: no other link is loosened.
+            // Only links that carry the tunnel's own datagrams are loosened, and no others.
             let value = |link: &str| {
                 fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{link}/rp_filter")).unwrap()
             };

@@ -67,8 +67,7 @@ fn drop_and_go_on() {
     }
 
     if dropped.calls_filtered {
-        // Allowed to everybody, or with the capabilities that are left.
-        // SAFETY: both take numbers and touch no memory.
+        // Allowed for every process, or with the remaining capabilities.
         unsafe {
             assert_eq!(libc::unshare(libc::CLONE_NEWUSER), -1, "other namespaces can be made");
             assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS));

@@ -1,4 +1,5 @@
-//! What others take away of a plan: seen, named, put back; and journals that cannot be read.
+//! Items of a plan that other programs remove are noticed, named and restored. Also tests
+//! unreadable journals.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
@@ -23,7 +24,7 @@ use rove_os::{
 };
 use support::{has_program, in_namespace, net, skip_inside};
 
-/// A host with a way out, and directories of its own.
+/// A host with a default route and its own directories.
 struct Host {
     dir: tempfile::TempDir,
 }
@@ -122,11 +123,11 @@ fn gateway() -> Plan {
     }
 }
 
-/// Nothing is amiss, and putting nothing back is no news to anybody.
+/// No item differs, and a reconciliation without repairs causes no report.
 #[track_caller]
 fn assert_whole(applier: &mut Applier) {
     let mut watch = Watch::open(std::path::Path::new("/nowhere/resolv.conf")).unwrap();
-    // The kernel has a late word on what it was told to do.
+    // The kernel may report the last changes late.
     let settle = Instant::now() + Duration::from_secs(5);
     while !watch.wait(Duration::from_millis(300)).unwrap().is_empty() && Instant::now() < settle {}
     assert_eq!(applier.look().unwrap(), []);
@@ -134,7 +135,8 @@ fn assert_whole(applier: &mut Applier) {
     assert_eq!(watch.wait(Duration::ZERO).unwrap(), BTreeSet::new());
 }
 
-/// What the script takes away is seen as `expected`, put back, and gone from sight then.
+/// The items that the script removes are reported as `expected` and restored, and then no longer
+/// reported.
 #[track_caller]
 fn assert_put_back(applier: &mut Applier, script: &str, expected: &[(Part, Standing)]) {
     sh(script);
@@ -172,7 +174,7 @@ fn all_that_others_take_from_a_client_is_named_and_put_back() {
         ] {
             assert_put_back(&mut applier, script, expected);
         }
-        // What a DHCP client learned is what comes back at the end.
+        // The text that a DHCP client wrote is restored at the end.
         host.write_resolv_conf("nameserver 198.51.100.53\n");
         let found = applier.reconcile(Instant::now()).unwrap();
         assert_eq!(found.len(), 1, "{found:?}");
@@ -316,7 +318,7 @@ fn a_change_is_heard_of_with_who_made_it() {
         }
         host.write_resolv_conf("");
         assert!(areas(&hears("true")).contains(&Area::Resolver));
-        // News of other programs' tables is none.
+        // Changes of other programs' tables are not reported.
         sh("nft add table ip other");
         let others = watch.wait(Duration::from_millis(200)).unwrap();
         assert!(!areas(&others).contains(&Area::Filter), "{others:?}");
@@ -339,7 +341,7 @@ fn a_damaged_journal_costs_neither_the_kill_switch_nor_the_way_back() {
             assert!(!host.journal().exists());
         };
         for text in ["", "{", "[]", r#"{"version":99,"boot":"","entries":[]}"#, "\u{0}\u{1}"] {
-            // The version before the last stands in.
+            // The previous version is used.
             host.applier().apply(&client()).unwrap();
             fs::write(host.journal(), text).unwrap();
             let mut applier = host.applier();

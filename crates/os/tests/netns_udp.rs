@@ -71,13 +71,13 @@ fn a_run_travels_in_one_call_with_its_mark() {
     });
 }
 
-/// Who reads late learns how late, and still to which address it came.
+/// A late reader learns the delay, and still gets the destination address.
 #[test]
 fn how_long_a_datagram_waited_in_its_socket_is_told() {
     in_namespace("how_long_a_datagram_waited_in_its_socket_is_told", || {
         for local in ["127.0.0.1:0", "[::1]:0"] {
             let (mut sender, receiver) = (bind(local), bind(local));
-            // The kernel notes arrivals from the first receive on.
+            // The kernel records arrival times from the first receive on.
             sender.send(to(receiver.local(), b"first")).unwrap();
             receive(&receiver, 5);
             sender.send(to(receiver.local(), b"late")).unwrap();

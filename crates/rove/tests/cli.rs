@@ -434,7 +434,7 @@ fn what_was_pasted_is_found_or_refused_without_a_word_of_it() {
     let invite = invite.trim();
     let (begin, rest) = invite.split_at(200);
     let damaged = &invite[..invite.len() - 3];
-    // In no message is any part of it that is long enough to help anybody.
+    // No message contains a part of the invite that is long enough to be useful.
     let hides = |text: &str| {
         let parts = invite.as_bytes()["rove://".len()..].windows(8);
         let mut parts = parts.map(|part| std::str::from_utf8(part).unwrap());
@@ -457,7 +457,8 @@ fn what_was_pasted_is_found_or_refused_without_a_word_of_it() {
         hides(&ran.err);
         hides(&ran.out);
     }
-    // Found, it gets as far as the attempt to connect, which needs a directory that can be made.
+    // If the invite is found, the command tries to connect, which needs a directory that can be
+    // created.
     let nowhere = dir.path().join("gateway.toml/none");
     let nowhere = nowhere.to_str().unwrap();
     let quoted = format!("Your invite: <{invite}>.");

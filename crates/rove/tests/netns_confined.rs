@@ -1,4 +1,5 @@
-//! What a running node may no longer do, tried from outside and looked up in the kernel.
+//! Operations that a running node may no longer perform, tested from outside and read from the
+//! kernel.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
@@ -60,7 +61,7 @@ fn runs(child: &std::process::Child, name: &str) -> bool {
     comm.is_ok_and(|comm| comm.trim() == name)
 }
 
-/// A host with the user that a package makes, and a TUN device that is root's alone.
+/// A host with the user that a package creates, and a TUN device that only root may open.
 fn lab_with_user(what: &str) -> Lab {
     own_etc();
     sh(&format!(
@@ -94,7 +95,7 @@ fn assert_is_the_user(pid: u32) {
     assert_eq!(status(pid, "Seccomp"), ["2"], "system calls are not filtered");
 }
 
-/// Whose the files below a directory are.
+/// The owners of the files below a directory.
 fn owners(dir: &Path) -> Vec<(String, u32)> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     entries.map(|path| (path.display().to_string(), fs::metadata(&path).unwrap().uid())).collect()
@@ -118,7 +119,7 @@ fn a_gateway_of_root_runs_as_its_own_user() {
             let is_foreign = path.ends_with("not-ours") || path.ends_with("gateway.link");
             assert_eq!(owner == ROVE, !is_foreign, "{path} is of {owner}");
         }
-        // Who is this user, with these capabilities, gets at nothing of root's.
+        // A process with this user and these capabilities cannot access root's files.
         let secret = lab.dir.path().join("secret");
         fs::write(&secret, "").unwrap();
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
@@ -133,7 +134,7 @@ fn a_gateway_of_root_runs_as_its_own_user() {
         for path in [secret, socket, "/etc/shadow".into()] {
             sh(&format!("! {as_user} 'test -r {0} || test -w {0}'", path.display()));
         }
-        // What root writes while it does not run is the user's as well.
+        // Files that root writes while the node is stopped are given to the user too.
         gateway.terminate();
         lab.invite("offline");
         let _gateway = lab.gateway();
@@ -178,7 +179,7 @@ fn a_client_of_root_runs_as_its_own_user_and_changes_the_resolver() {
         let is_ours = || fs::read_to_string("/etc/resolv.conf").unwrap().contains("192.0.2.99");
         assert!(is_ours() && !is_link(), "names are asked elsewhere");
 
-        // A crash: the small process ends with it, and the next one takes over.
+        // After a crash the small process ends too, and the next one takes over.
         sh(&format!("kill -KILL {}", pid()));
         wait_until("the small process ends, too", || {
             !Path::new(&format!("/proc/{resolver}")).exists()
@@ -189,7 +190,7 @@ fn a_client_of_root_runs_as_its_own_user_and_changes_the_resolver() {
         lab.rove("client", "down").ok();
         lab.becomes("client", &before);
 
-        // What a crash left is taken back by root's command, too, and stays the user's.
+        // A command run by root also cleans up after a crash, and the files stay the user's.
         lab.rove("client", "up").ok();
         sh(&format!("kill -KILL {}", pid()));
         lab.rove("client", "down").ok();

@@ -1,5 +1,5 @@
-//! What a gateway's host lets pass between its clients and everybody else: the real binary, with
-//! and without NAT, and hostile hosts on both sides.
+//! The packets that a gateway's host forwards between its clients and other hosts: the real binary,
+//! with and without NAT, and hostile hosts on both sides.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
@@ -20,7 +20,7 @@ use support::netns::{
 };
 
 const WEB: &str = "198.51.100.80:80";
-/// How long a datagram may need that is not expected at all.
+/// How long to wait for a datagram that must not arrive.
 const ARRIVES_WITHIN: Duration = Duration::from_millis(300);
 
 const INIT: &str = "gateway init --endpoint 192.0.2.1:4500 --network 10.77.0.0/24,fd77::/64";
@@ -46,7 +46,7 @@ fn udp(host: &str, address: &'static str) -> UdpSocket {
     socket
 }
 
-/// Whether an echo on the other side answers one of some questions.
+/// Whether an echo server on the other side answers one of several datagrams.
 fn is_answered(asker: &UdpSocket, to: &str) -> bool {
     (0..5).any(|_| {
         let _ = asker.send_to(b"anybody there?", to);
@@ -74,7 +74,7 @@ fn grants_are_stateful(lab: &Lab) {
     assert!(!reaches("phone", "10.77.0.2:8080"));
     assert!(!reaches("phone", "[fd77::2]:8080"));
     assert!(!is_answered(&phone, "10.77.0.2:7"));
-    // Where the laptop asked, the phone may speak, and from nowhere else.
+    // The phone may answer the port that the laptop used, and no other.
     phone.send_to(b"psst", "10.77.0.2:5000").unwrap();
     laptop.recv_from(&mut [0; 100]).unwrap_err();
     for host in ["client", "phone"] {
@@ -100,8 +100,8 @@ fn grants_are_the_same_where_the_gateway_translates() {
     });
 }
 
-/// The router stands for a host on the gateway's segment: it has a route to inner addresses by the
-/// gateway, and passes on what the server sends there.
+/// The router plays a host on the gateway's network segment: it has a route to inner addresses
+/// through the gateway, and forwards the server's packets there.
 fn nobody_begins_anything(lab: &Lab, source: &str) {
     let callers = serve_pattern("server", WEB, 100_000);
     let invite = lab.invite("laptop");
@@ -123,7 +123,7 @@ fn nobody_begins_anything(lab: &Lab, source: &str) {
             assert!(!is_answered(&asker, closed), "{host} to {closed}");
         }
     }
-    // Nobody else speaks for a client, nor for the gateway inside.
+    // No other host can use the inner address of a client or of the gateway as its source.
     let invite = lab.invite("phone");
     lab.rove("phone", &format!("up {invite}")).ok();
     lab.rove("gateway", "gateway allow phone 10.77.0.2").ok();
@@ -136,7 +136,7 @@ fn nobody_begins_anything(lab: &Lab, source: &str) {
     real.send_to(b"real", "10.77.0.2:9").unwrap();
     assert_eq!(heard.recv_from(&mut [0; 100]).unwrap().0, 4);
 
-    // Nobody learns from ARP which inner address the gateway has.
+    // ARP does not reveal the gateway's inner address.
     sh("ip -n router addr del 10.77.0.3/32 dev to-gateway
         ip -n router route replace 10.77.0.1/32 dev to-gateway
         ip -n router route replace 10.77.0.99/32 dev to-gateway");
@@ -187,7 +187,7 @@ fn a_granted_subnet_is_reached_from_outside_and_its_replies_leave() {
             assert_eq!(download(host, "192.168.7.1:8080").unwrap(), pattern(100_000), "{host}");
         }
         assert!(!reaches("server", "10.77.0.2:8080"));
-        // What begins there is translated as everything else.
+        // Connections that begin there are translated like all others.
         let asker = udp("client", "192.168.7.1:0");
         let told = udp("server", "198.51.100.80:9");
         asker.send_to(b"who am I?", "198.51.100.80:9").unwrap();
@@ -206,7 +206,7 @@ fn checksum(bytes: &[u8], pseudo: &[u16]) -> [u8; 2] {
     (!(sum as u16)).to_be_bytes()
 }
 
-/// Sends from 10.77.0.2 to the server what no connection knows: every kind of the attacks' list.
+/// Sends packets that belong to no connection from 10.77.0.2 to the server, one of each kind.
 fn send_unsolicited() {
     let to: SocketAddr = "198.51.100.80:0".parse().unwrap();
     let raw = |protocol| {
@@ -246,7 +246,7 @@ fn nothing_of_a_client_leaves_with_its_inner_address() {
         lab.rove("client", &format!("up {invite}")).ok();
         let capture = Capture::start("gateway");
         inside("client", send_unsolicited).join().unwrap();
-        // What the tunnel carries it carries in order: this is behind all of it.
+        // The tunnel keeps the order, so this arrives after all of them.
         assert_eq!(download("client", WEB).unwrap(), pattern(100_000));
         assert_eq!(callers.last(), "192.0.2.1");
         let sources = capture.take_sources();
@@ -262,9 +262,9 @@ fn nothing_of_a_client_leaves_with_its_inner_address() {
     });
 }
 
-/// CVE-2021-3773: a client that sends from the port on which the gateway listens must not get the
-/// datagrams of who comes there from the same port as the answer would. The ports of the victim are
-/// low, where the kernel itself does not change the client's.
+/// CVE-2021-3773: a client that sends from the gateway's port must not receive datagrams that other
+/// hosts send to the gateway from the port that it addressed. The victim's ports are low, because
+/// the kernel does not change the client's port for those.
 #[test]
 fn a_client_does_not_shadow_the_gateways_port() {
     in_namespace("a_client_does_not_shadow_the_gateways_port", || {
@@ -292,7 +292,7 @@ fn a_client_does_not_shadow_the_gateways_port() {
             shadowed += 1;
         }
         assert_eq!(shadowed, 0, "datagrams for the gateway that the client got");
-        // Any other port is kept, as some programs want it.
+        // Any other port is kept, because some programs need that.
         let other = udp("client", "10.77.0.2:5000");
         other.send_to(b"hello", victims[0].local_addr().unwrap()).unwrap();
         assert_eq!(victims[0].recv_from(&mut [0; 100]).unwrap().1.port(), 5_000);
@@ -312,7 +312,7 @@ fn a_client_does_not_shadow_the_gateways_port() {
     });
 }
 
-/// Starts the gateway as in a container: kernel settings can be read, and not be written.
+/// Starts the gateway as in a container: kernel settings are read-only.
 fn in_a_container(lab: &Lab) -> Running {
     let script = "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys
         exec \"$0\" \"$@\"";

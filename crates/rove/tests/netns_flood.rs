@@ -1,5 +1,5 @@
-//! A flood of handshakes does not disturb a session, nor keep a new client out: be it from forged
-//! addresses everywhere, or from a real one with valid cookies.
+//! A flood of handshakes disturbs no session and keeps no new client out, whether it comes from
+//! forged addresses or from a real one with valid cookies.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
@@ -67,9 +67,9 @@ fn a_flood_of_handshakes_disturbs_no_session_and_keeps_nobody_out() {
     });
 }
 
-/// Exchanges a second of who has a real address, without the second halves and with them.
+/// Exchanges a second of an attacker with a real address, without the second halves and with them.
 const PROVEN_RATES: [(u32, bool); 3] = [(300, false), (300, true), (10_000, false)];
-/// What they may delay a newcomer by.
+/// The allowed delay of a newcomer.
 const DELAY_MAX: Duration = Duration::from_secs(3);
 
 #[test]
@@ -78,7 +78,7 @@ fn who_has_a_real_address_and_a_cookie_keeps_nobody_out() {
         let lab = Lab::new("cookies");
         let _gateway = lab.gateway();
         let key = key_of_gateway(&lab);
-        // The first time, without an attack: what a start takes on this machine.
+        // The first time without an attack, to measure a start on this machine.
         let alone = enrols_within(&lab, "first", SOON);
         for (number, (rate, both)) in PROVEN_RATES.into_iter().enumerate() {
             let stop = Arc::new(AtomicBool::new(false));
@@ -98,7 +98,8 @@ fn who_has_a_real_address_and_a_cookie_keeps_nobody_out() {
     });
 }
 
-/// Has somebody enrol on the phone, with a key of its own, and leave; returns how long it took.
+/// Enrols a client with its own key on the phone and disconnects it. Returns how long the enrolment
+/// took.
 fn enrols_within(lab: &Lab, name: &str, time: Duration) -> Duration {
     let invite = lab.invite(name);
     let begun = Instant::now();
@@ -110,8 +111,8 @@ fn enrols_within(lab: &Lab, name: &str, time: Duration) -> Duration {
     took
 }
 
-/// Sends exchanges at the rate with a valid cookie, from one real address, until told to stop.
-/// Says when it has the cookie; returns how many it sent.
+/// Sends exchanges at the given rate with a valid cookie from one real address, until it is told to
+/// stop. Reports when it has the cookie, and returns how many it sent.
 fn attack(
     gateway: PeerKey,
     rate: u32,
@@ -125,7 +126,7 @@ fn attack(
     let mut exchanges = exchanges(&gateway, PROVEN, Token::new(&[6; 16]));
     let mut reply = [0; 1_500];
     let mut tried = exchanges.iter().cycle();
-    // The gateway demands cookies once it has much to do.
+    // The gateway requires cookies under load.
     let cookie = std::iter::from_fn(|| {
         let exchange = tried.next()?;
         socket.send(&exchange.messages().a).unwrap();
@@ -171,7 +172,7 @@ fn halves(gateway: &PeerKey) -> Vec<Vec<u8>> {
     messages.flat_map(|messages| [messages.a.to_vec(), messages.b.to_vec()]).collect()
 }
 
-/// `count` handshakes with the gateway, each by another key that it does not know.
+/// `count` handshakes with the gateway, each with another key that it does not know.
 fn exchanges(gateway: &PeerKey, count: usize, token: Option<Token>) -> Vec<Initiator> {
     let mut rng = SeededRng::new(SEED);
     let exchange = |_| {

@@ -1,5 +1,5 @@
-//! What the network around a client may do to its tunnel, and what it may not: routes that it hands
-//! out, probes of the tunnel's address, containers, connections that come in.
+//! Attacks of the network around a client on its tunnel: routes that it hands out, probes of the
+//! tunnel's address, containers, and incoming connections.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
@@ -16,13 +16,13 @@ use support::netns::{
     wait_until,
 };
 
-/// The one destination of the tunnel itself.
+/// The destination of the tunnel's own datagrams.
 const TUNNEL: [&str; 2] = ["udp 192.0.2.1:4500", "udp [2001:db8:a::2]:4500"];
 const WEB: &str = "198.51.100.80:80";
 const WEB_V6: &str = "[2001:db8:b::2]:80";
 
-/// A second cable, to a LAN with private addresses and somebody else's public ones: the network of
-/// the server, as a hostile access point would take it.
+/// A second cable, to a LAN with private addresses and another owner's public ones: the server's
+/// network, as a hostile access point would claim it.
 fn lan() {
     sh("ip link add lan netns client type veth peer name to-lan netns router
         ip -n client addr add 192.168.5.2/24 dev lan
@@ -40,8 +40,8 @@ fn lan() {
         done");
 }
 
-/// What an attacker on the LAN hands out (DHCP option 121, router advertisements): a host of the
-/// Internet, a network behind the tunnel, the tunnel's own, the gateway.
+/// The routes that an attacker on the LAN hands out (DHCP option 121, router advertisements): to a
+/// host of the Internet, a network behind the tunnel, the tunnel's own network, and the gateway.
 fn hand_out_routes() {
     sh("ip -n client route add 198.51.100.80/32 via 192.168.5.254
         ip -n client route add 10.20.0.0/16 via 192.168.5.254
@@ -57,7 +57,7 @@ fn take_back_routes() {
         ip -n client route flush 192.168.5.128/25");
 }
 
-/// Destinations that the tunnel is for, in all modes of the test below.
+/// Destinations that use the tunnel in all modes of the test below.
 const INSIDE: [&str; 8] = [
     "198.51.100.80:9",
     "198.51.100.81:9",
@@ -89,7 +89,8 @@ impl Cables {
         Self([Capture::start("client"), Capture::on("client", "lan")])
     }
 
-    /// What left when the client spoke to each of these, without the tunnel's own datagrams.
+    /// The packets that left when the client sent to each of these, without the tunnel's own
+    /// datagrams.
     fn heard(&self, remotes: &'static [&'static str]) -> Vec<String> {
         self.0.iter().for_each(|cable| drop(cable.take()));
         say(remotes);
@@ -184,7 +185,7 @@ fn neighbours_learn_nothing_of_the_tunnels_address() {
             let client = up(&lab, options);
             assert_eq!(attempt("client", open[0]), None, "it hears itself");
             assert!(silent(), "{options:?}");
-            // Nor is the address asked for, or answered for, on the cable.
+            // The cable carries no ARP request or reply for the address either.
             sh("ip -n router route replace 10.77.0.2/32 dev to-client");
             assert!(silent(), "{options:?}");
             let known = sh("ip -n router neigh show 10.77.0.2");
@@ -196,7 +197,7 @@ fn neighbours_learn_nothing_of_the_tunnels_address() {
     });
 }
 
-/// A container of the client's behind a bridge, and how it leaves.
+/// A container of the client behind a bridge, and the route of its packets.
 fn container() {
     sh("ip netns add box && ip -n box link set lo up
         ip -n client link add docker0 type bridge
@@ -252,7 +253,8 @@ fn containers_use_the_tunnel_and_stay_reachable() {
                 for inside in ["172.17.0.2:8080", "[fd17::2]:8081"] {
                     assert_eq!(download("client", inside).unwrap(), pattern(1_000), "{options:?}");
                 }
-                // Without its rules containers wait until they are back, or use the tunnel again.
+                // Without Rove's rules, containers wait until the rules return and then use the
+                // tunnel again.
                 let capture = Capture::start("client");
                 sh("ip -n client rule del pref 5191; ip -n client -6 rule del pref 5191");
                 let _ = (download("box", WEB), download("box", WEB_V6));
@@ -337,8 +339,7 @@ fn connections_that_come_in_are_answered_where_they_came_in() {
     });
 }
 
-/// A shell over SSH from which `rove up` is typed is not cut off, also where this host speaks
-/// first.
+/// An SSH session in which `rove up` is typed is not cut off, even if this host sends first.
 #[test]
 fn the_ssh_connection_that_up_is_typed_over_goes_on() {
     in_namespace("the_ssh_connection_that_up_is_typed_over_goes_on", || {

@@ -1,4 +1,4 @@
-//! The local network around the tunnel: addresses that both use, and routes that a person types.
+//! The local network around the tunnel: addresses that both use, and routes that a person adds.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
@@ -10,7 +10,7 @@ use support::netns::{
 
 const WEB: &str = "198.51.100.80:80";
 
-/// A next hop without `dev` is looked up by the kernel, and must not be found in the tunnel.
+/// The kernel looks up a next hop without `dev`, and must not find it in the tunnel.
 #[test]
 fn routes_typed_without_a_device_lead_to_the_link() {
     in_namespace("routes_typed_without_a_device_lead_to_the_link", || {
@@ -49,21 +49,22 @@ struct Lan {
     router_v6: &'static str,
 }
 
-/// As hotels and carriers have it: around the tunnel's network.
+/// A network around the tunnel's, as hotels and carriers have.
 const WIDE: Lan = Lan {
     address: "10.1.2.3/8",
     router: "10.0.0.1",
     address_v6: "fd00::5/8",
     router_v6: "fd00::1",
 };
-/// The tunnel's network again, this host's address its lease, and its router's the gateway's.
+/// The same network as the tunnel's. This host's address equals its lease, and the router's equals
+/// the gateway's.
 const SAME: Lan = Lan {
     address: "10.77.0.2/24",
     router: "10.77.0.1",
     address_v6: "fd77::2/64",
     router_v6: "fd77::1",
 };
-/// Its router's address is what this host gets in the tunnel.
+/// The router's address equals this host's lease.
 const ROUTER_IS_LEASE: Lan = Lan {
     address: "10.77.0.9/24",
     router: "10.77.0.2",
@@ -72,7 +73,7 @@ const ROUTER_IS_LEASE: Lan = Lan {
 };
 
 impl Lan {
-    /// Puts the client there, behind a router that translates addresses.
+    /// Moves the client into this network, behind a router with NAT.
     fn take_client(&self) {
         let Self { address, router, address_v6, router_v6 } = self;
         let length = |net: &str| net.split_once('/').unwrap().1.to_owned();
@@ -130,7 +131,7 @@ fn a_local_network_that_overlaps_the_tunnels_is_no_obstacle() {
                 for inner in ["10.77.0.7", "fd77::7"] {
                     assert!(way(inner).contains("dev rove0"), "{case}: {}", way(inner));
                 }
-                // What is marked reaches the link's router and the gateway by the link alone.
+                // Marked packets reach the link's router and the gateway only on the link.
                 let others = [lan.router, lan.router_v6].into_iter();
                 let others = others.filter(|_| lan.router != ROUTER_IS_LEASE.router);
                 for outer in others.chain(["192.0.2.1", "2001:db8:a::2"]) {

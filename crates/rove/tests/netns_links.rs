@@ -1,5 +1,5 @@
-//! Links that lead nowhere, beside those that carry: bridges of containers are no links at all, and
-//! modems without coverage hold up nobody.
+//! Links that lead nowhere beside working links: container bridges do not count as links, and
+//! modems without coverage delay nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
@@ -13,18 +13,19 @@ use serde_json::Value;
 use support::netns::{Lab, ask_until, echo, in_namespace, second_cable, sh, wait_until};
 
 const ECHO: &str = "198.51.100.80:7";
-/// Bridges of containers, each with one that runs.
+/// Container bridges, each with one running container.
 const BRIDGES: u32 = 14;
-/// What a machine that others use may add to two round trips and 50 ms.
+/// The delay that a busy machine may add to two round trips and 50 ms.
 const BUSY: Duration = Duration::from_millis(900);
 /// Starts with and without such links, in turns.
 const STARTS: usize = 7;
-/// How long after they were made the kernel tells of interfaces no more: it checks their addresses.
+/// How long the kernel reports new interfaces, since it checks their addresses.
 const SETTLED: Duration = Duration::from_secs(2);
-/// How much later the median start may be on a machine that others use; alone it is 20 ms.
+/// The allowed delay of the median start on a busy machine. On an idle one it is 20 ms.
 const LATER: Duration = Duration::from_millis(100);
 
-/// Bridges as container engines make them: an address, carrier by a running container, no way out.
+/// Bridges as container engines create them: with an address, carrier from a running container, and
+/// no route out.
 fn bridges() {
     for n in 0..BRIDGES {
         sh(&format!(
@@ -45,7 +46,7 @@ fn remove_bridges() {
     }
 }
 
-/// Two modems that the kernel prefers, and that nothing comes back from.
+/// Two modems that the kernel prefers and that never answer.
 fn dead_modems() {
     sh("ip -n client route replace default via 203.0.113.254 metric 100
         ip -n client route del default via 203.0.113.254 metric 0");
@@ -75,7 +76,7 @@ fn carrying(lab: &Lab) -> Vec<String> {
     carrying.map(|path| path["link"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// How long until data goes by a link.
+/// How long until a link carries data.
 fn until_by(lab: &Lab, link: &str) -> Duration {
     let since = Instant::now();
     wait_until(&format!("data goes by {link}"), || carrying(lab).iter().any(|by| by == link));
@@ -136,7 +137,7 @@ fn a_link_that_comes_is_used_at_once_beside_dead_ones() {
             let returned = until_by(&lab, link);
             assert!(returned < BUSY, "{link} is used after {returned:?}");
         }
-        // A move: nothing carries for a while but what is dead.
+        // A move: for a while only dead links are left.
         for link in ["to-router", "second"] {
             sh(&format!("ip -n client link set {link} down"));
         }

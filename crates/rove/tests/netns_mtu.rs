@@ -127,8 +127,8 @@ fn upload(mut stream: TcpStream) {
     assert_eq!(said, THANKS);
 }
 
-/// The router's link to the client, either way and in either family, carries so many bytes; nobody
-/// says so, as with a tunnel on the way whose operator filters ICMP.
+/// Limits the router's link to the client to these sizes, in both directions and families. No ICMP
+/// message reports it, as with a tunnel on the path whose operator filters ICMP.
 fn narrow(v4: u32, v6: u32) {
     sh(&format!(
         "ip -n router route replace 203.0.113.2/32 dev to-client mtu lock {v4}
@@ -170,7 +170,7 @@ fn the_narrowest_path_carries_from_the_start_and_in_the_midst() {
             [WEB, WEB_V6].into_iter().for_each(comes_whole);
             lab.rove("client", "down").ok();
         }
-        // In the midst of a session, and by a connection whose segments were chosen before.
+        // During a session, and on a connection that chose its segment size before.
         narrow(1_500, 1_500);
         take();
         lab.rove("client", "up").ok();

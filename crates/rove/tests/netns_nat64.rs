@@ -1,4 +1,4 @@
-//! Networks that have IPv6 only: a gateway with an IPv4 address is reached by their translator.
+//! Networks with IPv6 only: a gateway with an IPv4 address is reached through their NAT64.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
@@ -16,7 +16,7 @@ use support::netns::{
 };
 
 const WEB: &str = "198.51.100.80:80";
-/// The gateway behind the prefix that many networks have, and behind one of a network's own.
+/// The gateway's address with the well-known prefix, and with a network's own prefix.
 const USUAL: &str = "64:ff9b::c000:201";
 const OWN: &str = "2001:db8:64::c000:201";
 /// Bytes of the largest datagram.
@@ -34,8 +34,8 @@ fn begin(lab: &Lab, endpoint: &str) -> Running {
     gateway
 }
 
-/// Translates on the router what comes for `address`, to the gateway, each sender by a socket of
-/// its own, as a NAT64 does.
+/// Translates packets to `address` on the router and sends them to the gateway, with its own socket
+/// for each sender, as NAT64 does.
 fn translate(address: &str) {
     sh(&format!("ip -n router addr add {address}/128 dev lo"));
     let at: SocketAddr = format!("[{address}]:4500").parse().unwrap();
@@ -79,24 +79,24 @@ fn a_gateway_with_an_ipv4_address_is_reached_by_nat64() {
         let invite = lab.invite("laptop");
         leave_ipv4();
 
-        // No translator at all: UDP is not to blame.
+        // Without a translator, the error must not blame UDP.
         let error = lab.rove("client", &format!("up {invite} --timeout 2s")).fails();
         assert!(error.contains("this network has no IPv4, and the gateway is known by"), "{error}");
         assert!(!error.contains("UDP"), "{error}");
 
-        // The usual prefix needs nobody who tells it.
+        // The well-known prefix works without an announcement.
         translate(USUAL);
         lab.rove("client", &format!("up {invite}")).ok();
         assert!(remotes(&lab).contains(&format!("[{USUAL}]:4500")), "{}", remotes(&lab));
         assert!(download("client", WEB).unwrap() == pattern(100_000));
         lab.rove("client", "down").ok();
-        // What was answered there is remembered as what holds everywhere.
+        // The client stores the gateway's IPv4 address, which is valid everywhere.
         let store = fs::read(lab.home("client").join("client.redb")).unwrap();
         let has = |text: &[u8]| store.windows(text.len()).any(|part| part == text);
         assert!(has(b"192.0.2.1:4500") && !has(b"64:ff9b"));
         sh(&format!("ip -n router addr del {USUAL}/128 dev lo"));
 
-        // One of the network's own is asked for, past the tunnel that takes everything.
+        // A network's own prefix is looked up outside the tunnel, which carries all other traffic.
         translate(OWN);
         let own = [("ipv4only.arpa", "2001:db8:64::192.0.0.170"), ("ipv4only.arpa", "192.0.0.170")];
         serve_zone("router", "[2001:db8:c::1]:53", &own);
@@ -107,8 +107,8 @@ fn a_gateway_with_an_ipv4_address_is_reached_by_nat64() {
     });
 }
 
-/// A client moves to a network with IPv6 only, whose name servers are written a second after its
-/// address, as DHCP and router advertisements bring them: no change of a link tells of it.
+/// A client moves to a network with IPv6 only. Its name servers are written a second after its
+/// address, as DHCP and router advertisements do. No change of a link reports this.
 fn moves(what: &str, endpoint: &str, names: &[(&'static str, &str)], to: &str) {
     own_etc();
     let lab = Lab::new(what);

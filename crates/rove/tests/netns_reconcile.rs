@@ -1,5 +1,5 @@
-//! What other programs take away of the host's settings comes back by itself, and status says how
-//! the host is, not how it was once set.
+//! Settings of the host that other programs remove are restored automatically, and status reports
+//! the present state, not the configured one.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
@@ -13,7 +13,7 @@ use support::netns::{
 };
 
 const WEB: &str = "198.51.100.80:80";
-/// In which everything is to be back.
+/// The time within which everything must be restored.
 const BACK_WITHIN: Duration = Duration::from_secs(1);
 
 /// A gateway that translates addresses and names a name server, which clients write into an /etc of
@@ -49,7 +49,7 @@ fn says(host: &str, command: &str, word: &str) -> bool {
     String::from_utf8_lossy(&output(run).stdout).contains(word)
 }
 
-/// After each thing that others do, what it took away is back soon and the tunnel carries.
+/// After each change by another program, the removed item is restored soon and the tunnel works.
 #[track_caller]
 fn comes_back(lab: &Lab, host: &str, taken: &str, (command, word): (&str, &str)) {
     assert!(says(host, command, word), "before: {command}");
@@ -57,7 +57,7 @@ fn comes_back(lab: &Lab, host: &str, taken: &str, (command, word): (&str, &str))
     let since = Instant::now();
     wait_until(&format!("{taken}: `{command}` says {word} again"), || says(host, command, word));
     let took = since.elapsed();
-    // A starved machine is slow to start the programs that look.
+    // A starved machine is slow to start the programs that check.
     assert!(took < BACK_WITHIN * 3, "{taken}: {took:?}\n{}", lab.log(host));
     wait_until("the tunnel carries", || reaches("client", WEB));
 }

@@ -49,7 +49,7 @@ fn a_forged_redirect_of_ipv6_does_not_move_the_tunnel() {
     });
 }
 
-/// A redirect before the tunnel is up, which this kernel takes, and one while it is.
+/// Sends a redirect before the tunnel is up, which this kernel accepts, and one while it is up.
 fn try_both(lab: &Lab, gateway: IpAddr, attacker: IpAddr) {
     let bits = if attacker.is_ipv4() { 24 } else { 64 };
     sh(&format!("ip -n router addr add {attacker}/{bits} dev to-client nodad"));
@@ -58,7 +58,8 @@ fn try_both(lab: &Lab, gateway: IpAddr, attacker: IpAddr) {
     let socket = inside("client", move || {
         let socket = UdpSocket::bind(if gateway.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" });
         let socket = socket.unwrap();
-        // As the tunnel's sockets are: of others, the kernel redirects IPv4 alone.
+        // The socket is bound like the tunnel's, because for other sockets the kernel only
+        // redirects IPv4.
         SockRef::from(&socket).bind_device(Some(b"to-router")).unwrap();
         socket.connect((gateway, 4500)).unwrap();
         socket
@@ -96,12 +97,13 @@ fn ports() -> Vec<u16> {
     ports
 }
 
-/// How the client reaches the gateway beside the tunnel.
+/// The client's route to the gateway outside the tunnel.
 fn route(gateway: IpAddr) -> String {
     sh(&format!("ip -n client route get {gateway} mark {MARK}")).replace('\n', " ") + " "
 }
 
-/// The router, or who claims to be it, tells the client to reach the gateway by the attacker.
+/// The router, or a host that claims to be it, tells the client to reach the gateway through the
+/// attacker.
 fn redirect(gateway: IpAddr, port: u16) {
     let send = move || {
         if gateway.is_ipv4() { redirect_v4(port) } else { redirect_v6(port) }

@@ -1,5 +1,5 @@
-//! A resolver's file that is not ours to write, or that somebody wants to be left alone: the tunnel
-//! carries all the same, and says what is asked where.
+//! A resolver's file that Rove cannot write, or that a user wants unchanged: the tunnel works all
+//! the same, and Rove reports which name servers are used.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
@@ -20,7 +20,7 @@ const FILE: &str = "/etc/resolv.conf";
 const ORIGINAL: &str = "nameserver 192.168.7.53\n";
 const INSIDE: &str = "nameserver 10.77.0.1\n";
 
-/// A gateway with a name server, and a client whose own is one of its local network.
+/// A gateway with a name server, and a client whose own name server is in its local network.
 fn begin(what: &str) -> (Lab, Running, String) {
     need_program("the kill switch", "nft");
     own_etc();
@@ -40,8 +40,8 @@ fn servers(lab: &Lab) -> Value {
     serde_json::from_str::<Value>(&status).unwrap()["dns"].clone()
 }
 
-/// Comes up with what cannot be written, for this reason, and goes down again; twice, the second
-/// time with a kill switch.
+/// Connects although the file cannot be written, reports this reason, and disconnects. Does this
+/// twice, the second time with a kill switch.
 fn carries_all_the_same(lab: &Lab, invite: &str, why: &str) {
     let before = lab.state_of("client");
     for options in ["", "--kill-switch"] {
@@ -67,7 +67,7 @@ fn a_tunnel_whose_name_servers_cannot_be_set_carries_all_the_same() {
         sh("mount --bind /etc/resolv.conf /etc/resolv.conf
             mount -o remount,ro,bind /etc/resolv.conf");
         carries_all_the_same(&lab, &invite, "its file system is mounted read-only");
-        // Mended while it is up, it is taken with the next occasion.
+        // If the fault is removed while the client is up, the next check sets the name servers.
         lab.rove("client", "up").ok();
         sh("umount /etc/resolv.conf");
         lab.rove("client", "reload").ok();
@@ -100,8 +100,8 @@ fn an_immutable_file_is_left_as_it_is() {
     });
 }
 
-/// A link is replaced by a file and comes back, wherever it leads; where it cannot be replaced, its
-/// target is written.
+/// A symbolic link is replaced by a file and restored, wherever it leads. If it cannot be replaced,
+/// its target is written.
 #[test]
 fn links_come_back_as_they_were() {
     in_namespace("links_come_back_as_they_were", || {

@@ -149,7 +149,7 @@ fn no_key_goes_away() {
     });
 }
 
-/// How soon everybody is told that two hosts use one key. In virtual time it takes 6 s.
+/// How soon all reports show that two hosts use one key. In virtual time it takes 6 s.
 const TOLD_WITHIN: Duration = Duration::from_secs(60);
 
 #[test]

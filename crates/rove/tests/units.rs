@@ -1,4 +1,4 @@
-//! The units for systemd: they start commands that exist, in the right order, and confine them.
+//! Checks that the systemd units start existing commands in the right order, and confine them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
@@ -11,7 +11,8 @@ use std::process::{Command, Stdio};
 use support::netns::skip;
 use support::{Ran, rove};
 
-/// What `systemd-analyze security` may say of a unit, from 0 (confined) to 10 (not at all).
+/// The highest allowed result of `systemd-analyze security` for a unit, from 0 (confined) to 10
+/// (not confined).
 const EXPOSURE_MAX: f64 = 2.5;
 
 fn root() -> PathBuf {
@@ -39,7 +40,7 @@ fn values<'a>(unit: &'a str, setting: &str) -> Vec<&'a str> {
 
 #[test]
 fn the_units_call_commands_that_there_are() {
-    // Where the README's steps put the program.
+    // The path at which the README's steps install the program.
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let installed = readme.lines().find_map(|line| line.split_once("target/release/rove "));
     let program = format!("{}rove ", installed.unwrap().1);
@@ -54,7 +55,7 @@ fn the_units_call_commands_that_there_are() {
                 }
                 let line = command.strip_prefix(&program);
                 let line = line.unwrap_or_else(|| panic!("{command}, not {program}"));
-                // With --help everything before it is parsed, and nothing is done.
+                // With --help, all arguments are parsed and nothing is executed.
                 rove(line.split_whitespace().chain(["--help"])).ok();
                 commands += 1;
             }
@@ -88,7 +89,7 @@ fn the_units_are_confined() {
         });
         let exposure = exposure.unwrap_or_else(|| panic!("{}{}", said.out, said.err));
         assert!(exposure < EXPOSURE_MAX, "{}: {exposure}\n{}", path.display(), said.out);
-        // These count little there, and much to somebody whose keys or files they are.
+        // These settings hardly change the score, but they protect keys and files.
         for (setting, value) in [
             ("LimitCORE", "0"),
             ("UMask", "0077"),

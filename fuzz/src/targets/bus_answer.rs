@@ -1,5 +1,5 @@
-//! What a D-Bus says before it closes: the answer to our first call, somewhere among messages that
-//! are for nobody.
+//! The bytes of a D-Bus before it closes: the reply to Rove's first call, among messages for other
+//! receivers.
 
 use rove_os::fuzz::bus_answer;
 

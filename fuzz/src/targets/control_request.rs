@@ -1,4 +1,5 @@
-//! Lines on the control socket: of whoever may connect to a node, and of a node to a command.
+//! Lines on the control socket: from any process that may connect to a node, and from a node to a
+//! command.
 
 use rove::fuzz::{control_reply, control_request};
 

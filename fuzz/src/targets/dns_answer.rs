@@ -1,7 +1,7 @@
-//! Answers of name servers, for which any network may speak.
+//! Answers of name servers, which any network can forge.
 //!
-//! The input is `kind of address 1 | datagram`; the datagram answers to the question with the
-//! number that it begins with.
+//! The input is `kind of address 1 | datagram`. The datagram answers the query with the number that
+//! it begins with.
 
 use rove_os::fuzz::{dns_answer, dns_question};
 

@@ -1,7 +1,7 @@
 //! The first bytes of a connection to the gateway's TCP port: Rove's preface, TLS that offers
-//! `rove/1`, or what belongs to the web server behind.
+//! `rove/1`, or data for the web server behind it.
 //!
-//! The input is `bytes that come at once 1 | bytes`; zero lets all come at once.
+//! The input is `bytes that arrive at once 1 | bytes`; zero means all at once.
 
 use rove_os::fuzz::{Taken, first_bytes, true_hello};
 use rove_os::stream::PREFACE;

@@ -1,7 +1,7 @@
-//! The HTTP answers of strangers: of a proxy that was asked for a tunnel, and of whoever answers
-//! where a captive portal is looked for.
+//! HTTP answers from unknown hosts: from a proxy that was asked for a tunnel, and from the host
+//! that answers a captive portal probe.
 //!
-//! The input is `bytes that come at once 1 | answer`; zero lets all come at once.
+//! The input is `bytes that arrive at once 1 | answer`; zero means all at once.
 
 use rove_os::fuzz::{PORTAL_HOST, http_answer, portal_answer, proxy_answer};
 use rove_os::portal::{Answer, PAGE_LEN_MAX};
@@ -14,7 +14,7 @@ pub const TARGET: Target = Target { name: "http_answer", run, seeds, mutations: 
 
 /// The longest head of an answer that is waited for.
 const HEAD_MAX: usize = 8_192;
-/// Characters of a server's words that people are shown.
+/// Characters of a server's reason phrase that people see.
 const REASON_MAX: usize = 60;
 
 fn run(data: &[u8]) {

@@ -1,4 +1,4 @@
-//! Invites as people paste them, and what operators sign about gateways.
+//! Invites as people paste them, and records about gateways that operators sign.
 //!
 //! The input is `what 1 | bytes`: the text of an invite; its body, which is then given the right
 //! checksum; or a record, which is then signed.
@@ -10,7 +10,7 @@ use crate::Target;
 /// The target. A signature costs some 50 us, hence the few mutations.
 pub const TARGET: Target = Target { name: "invite", run, seeds, mutations: 10_000 };
 
-/// The longest line of an error: what a person reads at once.
+/// The longest line of an error.
 const LINE_MAX: usize = 400;
 /// Characters of an invite that no error may repeat: less than its token.
 const SECRET_MIN: usize = 16;

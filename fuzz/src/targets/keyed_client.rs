@@ -1,5 +1,5 @@
-//! A client that enrolled and is hostile: whatever it seals, the gateway stays up, delivers only
-//! what comes from the client's own address and goes where it may, and is no amplifier.
+//! A hostile enrolled client. Whatever it seals, the gateway does not crash, is no amplifier, and
+//! delivers only packets from the client's own address to allowed destinations.
 
 use super::frames;
 use crate::Target;

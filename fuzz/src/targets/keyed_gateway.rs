@@ -1,5 +1,5 @@
-//! A gateway that is hostile: whatever it seals, the client stays up, hands its host only whole
-//! packets and is no amplifier.
+//! A hostile gateway. Whatever it seals, the client does not crash, passes only whole packets to
+//! its host and is no amplifier.
 
 use super::frames;
 use crate::Target;

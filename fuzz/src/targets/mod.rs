@@ -24,8 +24,8 @@ pub mod tun_merge;
 pub mod tun_split;
 pub mod world;
 
-/// An input as `bytes that come at once 1 | stream`: the stream, and the pieces in which it comes.
-/// Zero lets all come at once.
+/// Splits an input `bytes that arrive at once 1 | stream` into the stream and the pieces in which
+/// it arrives. Zero means all at once.
 fn in_pieces(data: &[u8]) -> (&[u8], Vec<&[u8]>) {
     let Some((at_once, stream)) = data.split_first() else { return (data, Vec::new()) };
     let pieces = match usize::from(*at_once) {

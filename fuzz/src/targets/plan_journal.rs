@@ -1,7 +1,7 @@
-//! The journal of what was changed on the host: a crash may have cut it, a disk damaged it.
+//! The journal of changes on the host, which a crash may have cut or a disk damaged.
 //!
-//! In the input `@BOOT@` stands for this life of the machine: what is from an earlier one is read
-//! differently.
+//! In the input, `@BOOT@` stands for the present boot of the machine. An entry from an earlier boot
+//! is read differently.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! What a gateway keeps in its store and its backups: what is read, written and read again is the
-//! same.
+//! Records of a gateway's store and backups: a record that is read, written and read again stays
+//! the same.
 
 use rove::fuzz::store_record;
 
@@ -9,7 +9,7 @@ use crate::Target;
 pub const TARGET: Target = Target { name: "store_record", run, seeds, mutations: 50_000 };
 
 fn run(data: &[u8]) {
-    // The laws stand where the types are.
+    // The properties are checked where the types are defined.
     let _ = store_record(data);
 }
 

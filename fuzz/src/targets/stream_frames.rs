@@ -1,6 +1,6 @@
-//! Datagrams on a byte stream: however the bytes are cut on their way, the same come out.
+//! Datagrams on a byte stream: the same datagrams come out however the bytes are split.
 //!
-//! The input is `bytes that come at once 1 | stream`; zero lets all come at once.
+//! The input is `bytes that arrive at once 1 | stream`; zero means all at once.
 
 use rove_os::fuzz::stream_frames;
 use rove_os::stream::DATAGRAM_LEN_MAX;

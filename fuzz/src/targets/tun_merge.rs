@@ -1,5 +1,5 @@
-//! Packets of a peer that are joined for the TUN: cut again, they are the very packets that came,
-//! and those of one flow keep their order.
+//! Packets of a peer, joined for the TUN. Split again, they must be the same packets, and those of
+//! one flow must keep their order.
 //!
 //! The input describes packets, six bytes each (`Fields::described`); a description that begins
 //! with `RAW` is followed by a length and the bytes of a packet as they are.
@@ -29,7 +29,7 @@ fn run(data: &[u8]) {
             assert_eq!(count, Some(cut.len() - before), "the kernel would refuse it");
             assert!(joined || count == Some(1));
         } else {
-            // An empty packet, which the kernel is not given either.
+            // An empty packet, which is not written to the kernel either.
             cut.push(Vec::new());
         }
     });
@@ -45,7 +45,7 @@ fn run(data: &[u8]) {
     }
 }
 
-/// What tells the flow of a packet that can be joined: addresses, protocol, ports.
+/// The flow of a packet that can be joined: addresses, protocol, ports.
 fn flow_of(packet: &[u8]) -> Option<Vec<u8>> {
     let (addresses, protocol, ports) = match packet.first()? {
         0x45 => (12..20, 9, 20..24),

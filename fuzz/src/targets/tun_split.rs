@@ -1,5 +1,4 @@
-//! What the kernel hands over in one read of the TUN: a header of virtio-net and a packet, or a
-//! super-packet that is cut.
+//! The bytes of one read of the TUN: a virtio-net header, and a packet or a super-packet to split.
 //!
 //! The input is `header 10 | packet`.
 
@@ -55,7 +54,7 @@ fn run(data: &[u8]) {
     assert_eq!(at, packet.len(), "every byte is in one packet");
 }
 
-/// A packet that was cut off is whole: its lengths and its checksums are right.
+/// Checks that a split packet is whole, with correct lengths and checksums.
 fn verified(header: &[u8], payload: &[u8], udp: bool, transport: usize) {
     let len = header.len() + payload.len();
     let said = |at: usize| usize::from(u16::from_be_bytes([header[at], header[at + 1]]));

@@ -1,5 +1,5 @@
-//! Links that never answer: whatever their number, they hold up neither a link that comes nor a
-//! good one that returns.
+//! Links that never answer. Whatever their number, they delay neither a new link nor a good one
+//! that returns.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A client beside links that carry nothing.
+/// A client with links that do not work.
 struct Beside {
     pair: Pair,
     dead: u8,
@@ -36,7 +36,7 @@ fn dead_address(number: u8) -> [u8; 4] {
 }
 
 impl Beside {
-    /// A session by Wi-Fi beside so many dead links, which the kernel prefers to it.
+    /// A session on Wi-Fi beside `dead` dead links, which the kernel prefers.
     fn up(dead: u8, mode: Mode, has_streams: bool) -> Self {
         let mut pair = Pair::new(None);
         pair.admit_client();
@@ -79,7 +79,7 @@ impl Beside {
         }
     }
 
-    /// How long after `since` a link carries in both directions.
+    /// How long after `since` a link carries data in both directions.
     fn carries_after(&mut self, since: Instant, link: [u8; 4]) -> Option<Duration> {
         let link = Some(LinkId(u32::from(link[0])));
         for _ in 0..400 {
@@ -99,11 +99,11 @@ impl Beside {
     }
 }
 
-/// What the client knows of where else to ask: less makes for fewer paths, more for turns.
+/// Other addresses that the client can probe. Fewer make fewer paths, more make more turns.
 const KINDS: [(Mode, bool); 3] = [(Mode::Backup, false), (Mode::Full, false), (Mode::Full, true)];
 
-/// Both ways carry within [`SOON`] of what `change` does, beside any number of dead links, however
-/// long they have been asked.
+/// Data flows in both directions within [`SOON`] after `change`, beside any number of dead links,
+/// however long these were probed.
 fn carries_soon(name: &str, link: [u8; 4], change: fn(&mut Beside)) {
     for (mode, has_streams) in KINDS {
         for dead in [0, 2, 14] {

@@ -232,7 +232,7 @@ fn the_first_ping_through_a_new_mapping_is_answered() {
     }
 }
 
-/// A listener behind a NAT hears so many packets a second for `time`; the longest pause.
+/// A receiver behind a NAT gets a packet every `pause` for `time`. Returns the longest gap.
 fn listen(pair: &mut Pair, pause: Duration, time: Duration) -> Duration {
     let (first, end) = (pair.client_inner.len(), pair.now + time);
     let mut last = pair.now;

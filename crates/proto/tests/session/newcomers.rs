@@ -1,7 +1,8 @@
-//! First messages of unknown peers, sent by whoever has real addresses and valid cookies, delay no
+//! A flood of first messages from unknown peers with real addresses and valid cookies delays no
 //! newcomer elsewhere by more than [`DELAY_MAX`], and no known client at all.
 //!
-//! The gateway's processor is not modelled here: what a flood costs it is shown between namespaces.
+//! The gateway's processor is not modelled here. A test between namespaces measures its cost of a
+//! flood.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -14,24 +15,24 @@ use rove_proto::node::{Command, Event, PeerState};
 use rove_proto::time::Duration;
 use rove_proto::wire::Kind;
 
-/// What a newcomer may be delayed by.
+/// The allowed delay of a newcomer.
 const DELAY_MAX: Duration = Duration::from_secs(3);
 /// How long an attack lasts before the newcomer comes.
 const BEFORE: Duration = Duration::from_secs(3);
 const MS: Duration = Duration::from_millis(1);
-/// Different exchanges that an attacker has ready: more than wait at a gateway at once.
+/// Different exchanges that an attacker prepares: more than a gateway keeps waiting at once.
 const EXCHANGES: usize = 3_000;
 
-/// What an attacker sends of each exchange.
+/// The halves of each exchange that an attacker sends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sends {
     /// The first half, which then waits for its second.
     FirstHalves,
-    /// Both, with a token that nobody issued.
+    /// Both halves, with a token that nobody issued.
     Both,
 }
 
-/// Somebody with real addresses, who has a valid cookie for each.
+/// An attacker with real addresses and a valid cookie for each.
 struct Attacker {
     eve: Eve,
     exchanges: Vec<Initiator>,
@@ -76,7 +77,7 @@ impl Attacker {
         panic!("no cookie was ever demanded");
     }
 
-    /// A millisecond of the attack, and of everybody else's life.
+    /// Runs one millisecond of the attack and of all other traffic.
     fn millisecond(&mut self, pair: &mut Pair) {
         self.due += self.rate;
         while self.due >= 1_000 {
@@ -94,7 +95,7 @@ impl Attacker {
         self.decide(pair);
     }
 
-    /// What the gateway's shell does about who asks to enrol.
+    /// Answers the enrolment requests, as the gateway's shell does.
     fn decide(&mut self, pair: &mut Pair) {
         for place in self.events..pair.gateway_events.len() {
             if let Event::EnrolmentRequested { peer, .. } = pair.gateway_events[place] {

@@ -162,7 +162,7 @@ fn a_beginning_that_waits_is_told_how_long_segments_may_be_as_well() {
     );
 }
 
-/// What a path of 1,124 bytes carries of UDP with IPv4, and one of 1,280 with IPv6.
+/// UDP payload that a path of 1,124 bytes carries with IPv4, and one of 1,280 with IPv6.
 const NARROW: [usize; 2] = [1_096, 1_232];
 /// Large packets arrive within this time after a path has become narrow, at 40 ms round trip.
 const SOON: Duration = Duration::from_secs(3);
@@ -171,8 +171,8 @@ fn carries(most: usize) -> impl FnMut(&Datagram) -> bool + 'static {
     move |datagram| datagram.bytes.len() <= most
 }
 
-/// Sends large and small packets both ways until large ones arrive at both ends; how long that
-/// takes, and that it lasts.
+/// Sends large and small packets both ways until large ones arrive at both ends. Returns how long
+/// that takes, and checks that it lasts.
 fn large_arrive(pair: &mut Pair) -> Duration {
     let began = pair.now;
     let mut arrived = [false; 2];
@@ -186,7 +186,7 @@ fn large_arrive(pair: &mut Pair) -> Duration {
     took
 }
 
-/// Sends so many large packets each way, and a small one with each; how many large ones arrive.
+/// Sends `count` large packets each way, each with a small one. Returns how many large ones arrive.
 fn talk(pair: &mut Pair, count: usize) -> [usize; 2] {
     let large =
         |inner: &[(Instant, Vec<u8>)]| inner.iter().filter(|it| it.1.len() == 1_400).count();

@@ -1,5 +1,5 @@
-//! Two hosts with one key, as after a disk was cloned: both users and the operator are told. Honest
-//! clients give no cause for it: the simulated world checks that for all that it does to them.
+//! Two hosts with one key, for example after a disk was cloned: both users and the operator get a
+//! report. The simulated world checks that honest clients never cause one.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::inner::InnerPacket;
 
 const TICK: Duration = Duration::from_millis(5);
-/// How soon everybody is told, where both hosts have traffic.
+/// How soon all get the report, if both hosts have traffic.
 const TOLD_WITHIN: Duration = Duration::from_secs(90);
 
 /// A host that has the key.
@@ -74,7 +74,7 @@ impl Clones {
         Host { node, at, alarms: 0 }
     }
 
-    /// Lets time pass, in which these hosts have something to say every second.
+    /// Lets time pass while these hosts send something every second.
     fn talk(&mut self, time: Duration, who: &[usize]) {
         let end = self.now + time;
         while self.now < end {
@@ -143,7 +143,7 @@ impl Clones {
         }
     }
 
-    /// What the gateway says of the key, and what each host does.
+    /// Whether the gateway, and each host, reports the shared key.
     fn told(&self) -> Vec<bool> {
         let stands = |shared: Option<SharedKey>| shared.is_some_and(|it| it.stands(self.now));
         let hosts = self.hosts.iter().map(|host| (&host.node, self.gateway_key));

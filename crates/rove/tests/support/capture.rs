@@ -59,7 +59,7 @@ impl Capture {
         Self { seen, sources }
     }
 
-    /// From which addresses packets came since the last call, whatever they were.
+    /// The source addresses of all packets since the last call.
     pub(crate) fn take_sources(&self) -> BTreeSet<IpAddr> {
         thread::sleep(ARRIVES_WITHIN);
         std::mem::take(&mut self.sources.lock().unwrap())
