@@ -1,11 +1,11 @@
-//! What the dependencies may be: their licences, sources and bans by `deny.toml`, and the known
-//! vulnerabilities in them by the RustSec advisory database.
+//! Checks the dependencies: licences, sources and bans by `deny.toml`, and known vulnerabilities by
+//! the RustSec advisory database.
 //!
-//! Decides how cargo-deny is called, and when advisories cannot be judged; `deny.toml` says what
-//! is allowed. Limits: licences, sources and bans need no network. The advisory database does: if
-//! it cannot be fetched, an older copy is used and its age is printed. Without any copy the
-//! advisories are skipped by name, also where `ROVE_TEST_REQUIRE=all`: a machine without the
-//! Internet cannot do better, and its other checks shall run.
+//! This module decides how cargo-deny is called, and when advisories cannot be checked. `deny.toml`
+//! contains the rules. Limits: licences, sources and bans need no network. If the advisory database
+//! cannot be fetched, an older copy is used and its age is printed. Without any copy, the advisory
+//! check is skipped by name, even with `ROVE_TEST_REQUIRE=all`, so that the other checks run on a
+//! machine without the Internet.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,13 +17,13 @@ use crate::tally::Tally;
 
 /// Where cargo-deny keeps copies of advisory databases, in cargo's home.
 const DATABASES: &str = "advisory-dbs";
-/// How git says when the last change of a copy was made: `2026-11-27`.
+/// The git arguments that print the date of a copy's last change: `2026-11-27`.
 const LAST_CHANGE: &[&str] = &["log", "-1", "--format=%cs"];
 
 /// The step.
 ///
 /// # Errors
-/// What cargo-deny found, or that it is not installed where everything is required.
+/// The findings of cargo-deny, or that it is not installed although everything is required.
 pub(crate) fn judge() -> Result<Tally, String> {
     if !succeeds(cargo(&["deny", "--version"])) {
         return absent();
@@ -50,7 +50,7 @@ fn check(how: &[&str], subjects: &[&str]) -> Command {
     command
 }
 
-/// Without cargo-deny nothing was judged: a skip, and a failure where everything is required.
+/// The result without cargo-deny: a skip, or a failure if everything is required.
 fn absent() -> Result<Tally, String> {
     let what = "cargo deny: cargo-deny is not installed (cargo install --locked cargo-deny)";
     if std::env::var("ROVE_TEST_REQUIRE").is_ok_and(|value| value == "all") {
@@ -90,7 +90,7 @@ fn age(copy: PathBuf) -> String {
     }
 }
 
-/// Whether a command ends well; what it says is of no interest.
+/// Whether a command succeeds. Its output is ignored.
 fn succeeds(mut command: Command) -> bool {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())

@@ -19,8 +19,8 @@ const INPUT_MAX: usize = 2_048;
 /// Memory of the target before libFuzzer calls it a leak, in MB.
 const MEMORY_MB: usize = 2_048;
 
-/// How long one input may take before libFuzzer calls it a hang, in seconds: a thousand times what
-/// the slowest takes.
+/// How long one input may take before libFuzzer calls it a hang, in seconds: a thousand times the
+/// slowest input's time.
 const INPUT_SECONDS_MAX: u64 = 20;
 
 /// What libFuzzer needs the compiler to put in: the edges taken and the operands compared
