@@ -237,7 +237,7 @@ impl Error {
         }
     }
 
-    /// Whether the packet filter is missing here, or cannot do what was requested.
+    /// Whether the packet filter is missing here, or cannot do the requested work.
     pub(crate) fn is_of_packet_filter(&self) -> bool {
         matches!(self, Self::NftMissing { .. } | Self::NftRefused { .. })
     }

@@ -109,8 +109,8 @@ impl Link {
         default.is_some() || self.routes.iter().any(everywhere)
     }
 
-    /// Whether the kernel has a route to `address` on this link: a default route, a route to a
-    /// network that contains it, or the network of one of the link's own addresses.
+    /// Whether the kernel has a route to `address` on this link. That is a default route, a route
+    /// to a network with that address, or the network of one of the link's own addresses.
     pub fn reaches(&self, address: IpAddr) -> bool {
         let mut networks = self.routes.iter().chain(&self.addresses);
         self.leads_out(address.is_ipv4()) || networks.any(|net| net.contains(&address))

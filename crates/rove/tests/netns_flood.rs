@@ -111,8 +111,8 @@ fn enrols_within(lab: &Lab, name: &str, time: Duration) -> Duration {
     took
 }
 
-/// Sends exchanges at the given rate with a valid cookie from one real address, until it is told to
-/// stop. Reports when it has the cookie, and returns how many it sent.
+/// Sends exchanges at the given rate with a valid cookie from one real address, until it must stop.
+/// Reports when it has the cookie, and returns how many it sent.
 fn attack(
     gateway: PeerKey,
     rate: u32,

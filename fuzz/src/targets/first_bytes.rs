@@ -19,7 +19,7 @@ fn run(data: &[u8]) {
     let (bytes, pieces) = in_pieces(data);
     let whole = first_bytes(&[bytes]);
     let taken = first_bytes(&pieces);
-    // TLS may wait for more before it looks at what stands behind the first message.
+    // TLS may wait for more bytes before it reads the data behind the first message.
     let waits = |taken| bytes[0] == HANDSHAKE && matches!(taken, Taken::Unclear | Taken::Gone);
     let same = taken == whole || (waits(taken) && waits(whole));
     assert!(same, "cut in pieces it is {taken:?}, whole {whole:?}");

@@ -69,7 +69,7 @@ fn seeds() -> Vec<Vec<u8>> {
         &attribute(6, &100u32.to_ne_bytes()),
     ]
     .concat();
-    // A station of Wi-Fi (nl80211): interface, address, and what is known of it.
+    // A Wi-Fi station (nl80211): interface, address, and known properties.
     let station = [
         &[19, 1, 0, 0][..],
         &attribute(3, &3u32.to_ne_bytes()),

@@ -4,8 +4,8 @@
 //! Its chains, in the order in which a packet passes them:
 //! - `guard`, before connection tracking: only packets from the tunnel may have an inner source
 //!   address, and the gateway's own inner addresses answer only there.
-//! - `forward` drops packets that belong to no connection. Into the tunnel it admits four kinds of
-//!   packets: replies to connections of clients, packets to a subnet behind a client, packets that
+//! - `forward` drops packets that belong to no connection. Into the tunnel it admits replies to
+//!   connections of clients and packets to a subnet behind a client. It also admits packets that
 //!   the host's own DNAT rules forward to a client, and packets from other clients.
 //! - `translate`, with NAT: packets that leave the tunnel get the gateway's address, and never a
 //!   port on which the gateway listens.

@@ -226,8 +226,8 @@ impl Applier {
         Ok(found)
     }
 
-    /// Configuration of other programs that keeps the plan from working: routing that bypasses the
-    /// tunnel and, if this host forwards, packet filters that drop forwarded packets.
+    /// Configuration of other programs that keeps the plan from working. This is routing that
+    /// bypasses the tunnel and, if this host forwards, packet filters that drop forwarded packets.
     ///
     /// # Errors
     /// [`Error::Os`], or nft's errors, where the host cannot be looked at.

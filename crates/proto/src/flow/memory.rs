@@ -1,11 +1,11 @@
 //! The memory that all connections of a node may hold, and how it is used.
 //!
 //! Decides how much of it one connection gets, and how much the connections of one peer get
-//! together, so that no client of a gateway uses up the memory of the others. A peer may hold as
-//! much as is still free (the dynamic thresholds of Choudhury and Hahne, 1998). A single peer
-//! therefore gets half. It keeps what it has, because senders were told that their data arrived. So
-//! a second peer gets a quarter, and a third an eighth. As their data is delivered, all converge to
-//! equal shares. A node with one peer, such as a client, does not share.
+//! together. No client of a gateway can use up the memory of the others. A peer may hold as much as
+//! is still free (the dynamic thresholds of Choudhury and Hahne, 1998). A single peer therefore
+//! gets half. It keeps what it has, because senders were told that their data arrived. So a second
+//! peer gets a quarter, and a third an eighth. As their data is delivered, all converge to equal
+//! shares. A node with one peer, such as a client, does not share.
 
 use crate::blocks::{BLOCK, Blocks};
 use crate::time::Instant;

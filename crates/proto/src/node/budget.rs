@@ -19,8 +19,8 @@ use crate::time::{Duration, Instant};
 /// Half of it doubles the work that one attacker can cause. Twice of it makes clients that enrol at
 /// once behind one NAT wait longer.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// How far ahead a source may spend: 32 messages at once. That suits a client that tries eight
-/// addresses and four streams, and repeats them.
+/// How far ahead a source may spend: 32 messages at once. A client that tries eight addresses and
+/// four streams, and repeats them, needs this many.
 const AHEAD: Duration = Duration::from_millis(1_600);
 /// How many times as much the next wider network earns.
 const WIDER: u32 = 4;

@@ -1,9 +1,9 @@
 //! The usual lateness of a host. On a busy machine, the turns of the data thread come late, and
 //! each finds in one batch everything that arrived meanwhile.
 //!
-//! Lateness is neither delay of the path nor a lower rate. A sender must still allow for it in
-//! three values: the data in flight, the queue of a link, which would otherwise run idle, and the
-//! time to wait for an answer.
+//! Lateness is neither delay of the path nor a lower rate. A sender must still allow for it: in the
+//! data in flight, in the queue of a link, which would otherwise run idle, and in the time to wait
+//! for an answer.
 
 use crate::time::{Duration, Instant};
 

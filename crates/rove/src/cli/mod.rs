@@ -337,7 +337,7 @@ pub struct UpArgs {
     /// The invite, needed once; - reads it from standard input, where no other user sees it
     #[arg(value_name = "INVITE")]
     pub pasted: Vec<Pasted>,
-    /// The invite, once it was found in what was pasted or read.
+    /// The invite that was found in the pasted text or in the input.
     #[arg(skip)]
     pub invite: Option<Invite>,
     /// Stay in the foreground; print one line when the tunnel carries

@@ -23,8 +23,8 @@ const SETTINGS: &str = "/proc/sys/net";
 const TUN: &str = "/dev/net/tun";
 
 /// Makes this process run as the user, and gives the node's files to the user. `others` are
-/// directories elsewhere that the node writes to; `resolver` is where the node will change the
-/// resolver's settings, if it does.
+/// directories elsewhere that the node writes to. If the node will change the resolver's settings,
+/// `resolver` contains the paths of these.
 pub fn leave_root(home: &Home, others: &[&Path], resolver: Option<&Places>) -> Result<Left> {
     let others: Vec<&Path> = others.iter().copied().filter(|path| *path != home.dir()).collect();
     Ok(privileges::leave_root(&leaving(home, &others), resolver)?)
