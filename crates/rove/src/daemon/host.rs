@@ -27,6 +27,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// everything must be restored.
 const REST_MIN: Duration = Duration::from_millis(5);
 const REST_MAX: Duration = Duration::from_millis(200);
+/// How long host work waits after a report, so that changed links are handled first. A client that
+/// moves waits for its new link, and a check of the host takes 5 to 10 ms. The kernel's messages
+/// about one move arrive within 5 ms.
+const LINKS_FIRST: Duration = Duration::from_millis(20);
 /// The pause after a failure to listen.
 const RETRY: Duration = Duration::from_secs(1);
 /// A reported program counts as the cause of a difference found within this time.
@@ -75,6 +79,16 @@ pub(super) struct Host {
     since: BTreeMap<String, u64>,
     /// Logged lines of problems that still exist.
     said: BTreeSet<String>,
+    owed: Option<Owed>,
+}
+
+/// Work on the host that is due soon.
+pub(super) struct Owed {
+    due: Instant,
+    /// The changes that were reported since the last check.
+    pub(super) changes: BTreeSet<Change>,
+    /// Whether the plan may have changed.
+    pub(super) replan: bool,
 }
 
 /// The action that the owner of the interface must take.
@@ -86,6 +100,24 @@ pub(super) enum Device {
 }
 
 impl Host {
+    /// Asks for a check of the host soon, after these changes, and for a new plan if `replan`.
+    pub(super) fn owe(&mut self, changes: BTreeSet<Change>, replan: bool) {
+        let due = Instant::now() + LINKS_FIRST;
+        let owed = self.owed.get_or_insert_with(|| Owed { due, changes: BTreeSet::new(), replan });
+        owed.changes.extend(changes);
+        owed.replan |= replan;
+    }
+
+    /// When the next check is due.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.owed.as_ref().map(|owed| owed.due)
+    }
+
+    /// The work that is due by now.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Owed> {
+        self.owed.take_if(|owed| owed.due <= now)
+    }
+
     /// Restores items that other programs removed, after a report of `changes`.
     pub(super) fn keep(&mut self, applier: &mut Applier, changes: &BTreeSet<Change>) -> Device {
         let now = Instant::now();

@@ -330,6 +330,7 @@ impl Client<'_> {
             if self.order_due.is_some_and(|due| due <= Instant::now()) {
                 self.rerank();
             }
+            self.keep_host_when_due();
             self.count_when_due();
             self.look_for_portals();
             self.go_on_rehearsing();
@@ -347,11 +348,11 @@ impl Client<'_> {
         };
         let rehearsal = self.rehearsal.as_ref().and_then(Rehearsal::due);
         let (caps, portals) = (self.caps.due(), self.portals.due());
-        let due =
-            [self.order_due, self.lookups.look_due(), caps, portals, self.owed.due(), rehearsal]
-                .into_iter()
-                .flatten()
-                .fold(due, Instant::min);
+        let (owed, host) = (self.owed.due(), self.host.due());
+        let due = [self.order_due, self.lookups.look_due(), caps, portals, owed, host, rehearsal]
+            .into_iter()
+            .flatten()
+            .fold(due, Instant::min);
         due.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
     }
 
@@ -363,7 +364,13 @@ impl Client<'_> {
                 return Err(anyhow!(why)).context("the data thread has ended");
             }
             Message::Links(links) => self.relink(links),
-            Message::Host(changes) => self.keep_host(&changes),
+            Message::Host(changes) => {
+                if changes.iter().any(|change| change.area == Area::Resolver) && !self.is_up {
+                    // The network's name server often appears after its address.
+                    self.lookups.hurry(Instant::now());
+                }
+                self.host.owe(changes, false);
+            }
             Message::Signals(signals) => self.take_signals(signals),
             Message::Tariffs(known) => {
                 self.known_tariffs = known;
@@ -531,9 +538,16 @@ impl Client<'_> {
                 Err(error) => tracing::error!("the tunnel's interface is gone: {error}"),
             }
         }
-        if changes.iter().any(|change| change.area == Area::Resolver) && !self.is_up {
-            // The network's name server often appears after its address.
-            self.lookups.hurry(Instant::now());
+    }
+
+    /// Checks the host, and applies a new plan, when that is due.
+    fn keep_host_when_due(&mut self) {
+        let Some(owed) = self.host.take_due(Instant::now()) else { return };
+        self.keep_host(&owed.changes);
+        if owed.replan
+            && let Err(error) = self.apply()
+        {
+            tracing::error!("the settings of links cannot be changed: {error:#}");
         }
     }
 }

@@ -25,19 +25,15 @@ impl Client<'_> {
         self.tell_links();
         self.suspect_portals();
         self.tell_troubles();
-        self.keep_host(&BTreeSet::new());
         // With another network the name may be found that was not, or the gateway by another. Asked
         // even if the core says that something carries: of this change it knows nothing yet.
         if !starts(&before).eq(starts(&self.ranked)) {
             self.lookups.moved(Instant::now());
             self.tell_remotes(&reached);
         }
-        if around {
-            // The local networks changed, or two links are in one network.
-            if let Err(error) = self.apply() {
-                tracing::error!("the settings of links cannot be changed: {error:#}");
-            }
-        } else if uses(&before) != uses(&self.ranked) {
+        // When the local networks changed, or two links are in one network, the plan differs.
+        self.host.owe(BTreeSet::new(), around);
+        if !around && uses(&before) != uses(&self.ranked) {
             self.apply_subflows();
         }
     }

@@ -216,7 +216,7 @@ impl Daemon {
                     return Err(anyhow::anyhow!(why)).context("the data thread has ended");
                 }
                 Ok(Message::Links(links)) => self.relink(links),
-                Ok(Message::Host(changes)) => self.keep_host(&changes),
+                Ok(Message::Host(changes)) => self.host.owe(changes, false),
                 Ok(Message::Signal(Signal::End)) => {
                     self.owed.wind_up(self.gateway.config.persistence.rules(), &self.data);
                 }
@@ -238,6 +238,7 @@ impl Daemon {
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             self.keep_time();
+            self.keep_host_when_due();
             if self.owed.is_wound_up() {
                 return Ok(());
             }
@@ -247,8 +248,9 @@ impl Daemon {
     /// When there is something to do without a message.
     fn due(&self) -> Option<Instant> {
         let hop = self.hop.as_ref().map(Hop::due);
-        let time = self.gateway.ledger.time_due();
-        [self.journal.due(), self.recalls.due(), self.announcer.due(), self.owed.due(), hop, time]
+        let (time, host) = (self.gateway.ledger.time_due(), self.host.due());
+        let (journal, recalls) = (self.journal.due(), self.recalls.due());
+        [journal, recalls, self.announcer.due(), self.owed.due(), hop, time, host]
             .into_iter()
             .flatten()
             .min()
@@ -414,7 +416,7 @@ impl Daemon {
         Hop::leave_out(self.hop.as_ref(), &mut links);
         if links == self.links {
             // It was this gateway's own hop, or somebody took that back.
-            return self.keep_host(&BTreeSet::new());
+            return self.host.owe(BTreeSet::new(), false);
         }
         self.links = links;
         self.data.command(Command::SetLocals(self.locals()));
@@ -423,8 +425,14 @@ impl Daemon {
         for peer in registry.peers().filter(|peer| peer.is_enrolled()) {
             self.permit(peer.key.into());
         }
-        if self.replan() == Replanned::Same {
-            self.keep_host(&BTreeSet::new());
+        self.host.owe(BTreeSet::new(), true);
+    }
+
+    /// Checks the host, and applies a new plan, when that is due.
+    fn keep_host_when_due(&mut self) {
+        let Some(owed) = self.host.take_due(Instant::now()) else { return };
+        if !owed.replan || self.replan() == Replanned::Same {
+            self.keep_host(&owed.changes);
         }
     }
 
