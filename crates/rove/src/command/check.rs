@@ -60,7 +60,11 @@ pub(super) fn gateway(home: &Home, args: OutputArgs) -> Result<()> {
     let mut checks = host(&status, &GATEWAY_PARTS);
     if !config.nat {
         checks.retain(|(name, _)| *name != "nat");
-        checks.push(("nat", Found::Good("off: clients keep their inner addresses".to_owned())));
+        let off = match config.firewall {
+            true => "off: clients keep their inner addresses",
+            false => "off, and so is the firewall: clients keep their inner addresses",
+        };
+        checks.push(("nat", Found::Good(off.to_owned())));
     }
     checks.push(("names", servers(&config.dns, "for clients")));
     checks.extend(config.endpoints.iter().map(|endpoint| ("endpoint", reached_at(endpoint))));

@@ -39,6 +39,8 @@ pub struct GatewayConfig {
     pub interface: InterfaceName,
     /// Whether clients reach the Internet under the gateway's own address.
     pub nat: bool,
+    /// Whether Rove filters what passes between the tunnel and other networks; always with NAT.
+    pub firewall: bool,
     /// Where peers are remembered.
     pub store: StoreUrl,
     /// Between which addresses it hops, if it does.
@@ -77,6 +79,7 @@ pub(super) struct RawGateway {
     dns: Option<Spanned<Vec<Spanned<String>>>>,
     interface: Option<Spanned<String>>,
     nat: Option<bool>,
+    firewall: Option<Spanned<bool>>,
     store: Option<Spanned<String>>,
     hop: Option<RawHop>,
 }
@@ -121,6 +124,12 @@ impl GatewayConfig {
         let networks = parse_networks(source, &raw.networks)?;
         let first = endpoints.first().map(|endpoint| endpoint.port);
         let places = Places { first, listen: &listen, streams: &streams };
+        let nat = raw.nat.unwrap_or(true);
+        let firewall = raw.firewall.as_ref().is_none_or(|firewall| *firewall.get_ref());
+        if let Some(key) = raw.firewall.as_ref().filter(|_| nat && !firewall) {
+            let message = "cannot be false with nat = true: set nat = false, too";
+            return Err(source.invalid(&key.span(), "gateway.firewall", message));
+        }
         let hop =
             raw.hop.as_ref().map(|hop| hop.validate(source, places, &networks)).transpose()?;
         Ok(Self {
@@ -132,7 +141,8 @@ impl GatewayConfig {
             persistence: persistence.validate(source)?,
             dns: dns.unwrap_or_default(),
             interface,
-            nat: raw.nat.unwrap_or(true),
+            nat,
+            firewall,
             store: store.transpose()?.unwrap_or_default(),
             log: log.validate(source)?,
             endpoints,
@@ -159,7 +169,7 @@ impl GatewayConfig {
         let listen = Self::default_listen(&endpoints);
         let (streams, web_server) = (listen.clone(), None);
         let (interface, log) = (InterfaceName::gateway_default(), LogConfig::default());
-        let nat = true;
+        let (nat, firewall) = (true, true);
         Ok(Self {
             endpoints,
             listen,
@@ -169,6 +179,7 @@ impl GatewayConfig {
             dns,
             interface,
             nat,
+            firewall,
             store,
             hop: None,
             persistence: Persistence::default(),
@@ -185,7 +196,12 @@ impl GatewayConfig {
                  unless it is yours, write a private one, for example 10.77.0.0/24,fd77::/64"
             )
         });
-        unreachable.map(|error| error.to_string()).chain(public).collect()
+        let open = (!self.firewall).then(|| {
+            "firewall = false: hosts around this gateway can contact every client, and a client \
+             can send packets of no connection; filter what is forwarded with another firewall"
+                .to_owned()
+        });
+        unreachable.map(|error| error.to_string()).chain(public).chain(open).collect()
     }
 
     /// Every address of the host, at the ports that clients are told.
@@ -234,6 +250,10 @@ dns = {dns}
 # Let clients reach the Internet under this gateway's address. With false they keep their inner
 # addresses, and the networks around must lead these back here.
 nat = {nat}
+
+# Drop packets of no connection, and let nobody but clients begin one into the tunnel. It needs nft.
+# Only with nat = false can it be false: then filter what is forwarded yourself.
+# firewall = true
 
 # Where peers are remembered, relative to this directory.
 store = "{store}"

@@ -145,13 +145,14 @@ fn run_alone(home: &Home, format: Option<LogFormat>, ready: impl FnOnce()) -> Re
     ended
 }
 
-/// The gateway's settings for the host's firewall.
+/// The gateway's settings for the host's firewall; `None` if the operator has another firewall.
 fn firewall(
     config: &GatewayConfig,
     listening: &Listening,
     entrances: &Entrances,
 ) -> Option<Firewall> {
-    Some(plan::firewall(config, listening.places(), entrances.places()))
+    let all = || plan::firewall(config, listening.places(), entrances.places());
+    config.firewall.then(all)
 }
 
 /// The control thread's belongings.
