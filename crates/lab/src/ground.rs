@@ -142,6 +142,12 @@ pub trait Ground {
     /// See [`Trouble`].
     fn call_everybody(&mut self, calling: Calling) -> Result<Vec<Called>, Trouble>;
 
+    /// What the gateway has done so far.
+    ///
+    /// # Errors
+    /// See [`Trouble`].
+    fn gateway_work(&mut self) -> Result<Work, Trouble>;
+
     /// Lets the client end and begin anew, as after a start of its host: how long, in nanoseconds,
     /// until the server has answered it through the tunnel; `None` if not within the limit.
     ///
@@ -188,6 +194,15 @@ pub struct Reported {
     pub came_bytes: u64,
     /// Layer-3 bytes of the datagrams that did nothing but tell of it.
     pub feedback_bytes: u64,
+}
+
+/// What a gateway has done since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Packets of the tunnel that it sent to its clients or they to it.
+    pub packets: u64,
+    /// Its processor time, in nanoseconds; `None` in virtual time, where work takes none.
+    pub cpu_ns: Option<u64>,
 }
 
 /// A client that was called by the server.

@@ -70,6 +70,24 @@ impl Process {
         self.child.id()
     }
 
+    /// Processor time that all its threads have taken so far, in nanoseconds (`schedstat` of
+    /// proc(5)).
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn cpu_ns(&self) -> io::Result<u64> {
+        let mut all = 0;
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.id()))? {
+            // A thread may end meanwhile.
+            let Ok(said) = std::fs::read_to_string(thread?.path().join("schedstat")) else {
+                continue;
+            };
+            let on_cpu_ns = said.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok());
+            all += on_cpu_ns.unwrap_or_default();
+        }
+        Ok(all)
+    }
+
     /// The next line of its output; `None` when none came within `timeout`.
     ///
     /// # Errors

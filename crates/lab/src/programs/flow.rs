@@ -21,7 +21,7 @@ const REPEAT_NS: u64 = 250_000_000;
 /// How long the whole of it may be without an answer, in nanoseconds.
 const ANSWER_NS: u64 = 5_000_000_000;
 /// Flows sent at once.
-const MAX_FLOWS: usize = 64;
+const MAX_FLOWS: usize = 256;
 /// The most datagrams of one flow.
 const MAX_COUNT: u32 = 10_000_000;
 /// Running number of a datagram; the answer to a subscription has none of these.
@@ -36,8 +36,22 @@ pub struct FlowRequest {
     pub size: u16,
     /// Milliseconds from the subscription to the first datagram.
     pub wait_ms: u64,
+    /// When the first datagram leaves instead, in nanoseconds ([`monotonic_ns`]). Several flows
+    /// then begin together, however long the subscriptions took.
+    #[serde(default)]
+    pub begin_ns: Option<u64>,
     /// How many datagrams.
     pub count: u32,
+}
+
+impl FlowRequest {
+    /// When the first datagram leaves, of a subscription that came at this time.
+    const fn first_ns(&self, asked_ns: u64) -> u64 {
+        match self.begin_ns {
+            Some(begin_ns) => begin_ns,
+            None => asked_ns + self.wait_ms * 1_000_000,
+        }
+    }
 }
 
 /// What became of a flow.
@@ -122,7 +136,7 @@ impl Places {
 /// Sends one flow on time; datagrams that the network refuses count as sent.
 fn send_one(socket: &UdpSocket, to: SocketAddr, request: &FlowRequest) {
     let mut datagram = vec![0; usize::from(request.size).max(16)];
-    let start_ns = monotonic_ns() + request.wait_ms * 1_000_000;
+    let start_ns = request.first_ns(monotonic_ns());
     for number in 0..u64::from(request.count) {
         let due_ns = start_ns + number * request.interval_us * 1_000;
         let early_ns = due_ns.saturating_sub(monotonic_ns());
@@ -147,7 +161,7 @@ pub fn subscribe(to: SocketAddr, request: &FlowRequest, reporter: &Reporter) -> 
     }
     reporter.tell(&Report::Ready)?;
     let length_ns = u64::from(request.count) * request.interval_us * 1_000;
-    let end_ns = monotonic_ns() + request.wait_ms * 1_000_000 + length_ns + PATIENCE_NS;
+    let end_ns = request.first_ns(monotonic_ns()) + length_ns + PATIENCE_NS;
     let mut seen = vec![false; request.count as usize];
     let (mut received, mut first_ns) = (0, 0);
     let mut arrivals = Arrivals::default();
@@ -229,7 +243,8 @@ mod tests {
         // It serves for ever, and ends with the test's process.
         std::thread::spawn(move || send_flows(free, &Reporter::new()));
         // Of no datagram at all: each is over before the next asks, or soon after.
-        let request = FlowRequest { interval_us: 1_000, size: 16, wait_ms: 0, count: 0 };
+        let request =
+            FlowRequest { interval_us: 1_000, size: 16, wait_ms: 0, begin_ns: None, count: 0 };
         for _ in 0..=2 * MAX_FLOWS {
             let client = UdpSocket::bind("127.0.0.1:0").unwrap();
             assert!(ask(&client, free, &request).unwrap());

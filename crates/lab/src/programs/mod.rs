@@ -198,6 +198,9 @@ pub enum Program {
         /// Milliseconds before the first one
         #[arg(long, default_value_t = 0)]
         wait_ms: u64,
+        /// When the first one leaves instead, on the clock that all hosts share, in nanoseconds
+        #[arg(long)]
+        begin_ns: Option<u64>,
         /// How many
         #[arg(long)]
         count: u32,
@@ -234,8 +237,8 @@ impl Program {
             Self::Proxy { listen } => serve_tunnels(listen, &reporter),
             Self::Spin { nice, seconds } => spin(nice, seconds, &reporter),
             Self::Flow { listen } => send_flows(listen, &reporter),
-            Self::Subscribe { to, interval_us, size, wait_ms, count } => {
-                let request = FlowRequest { interval_us, size, wait_ms, count };
+            Self::Subscribe { to, interval_us, size, wait_ms, begin_ns, count } => {
+                let request = FlowRequest { interval_us, size, wait_ms, begin_ns, count };
                 subscribe(to, &request, &reporter)
             }
         }

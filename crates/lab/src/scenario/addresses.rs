@@ -55,6 +55,8 @@ pub(super) enum Site {
     Mobile,
     /// That of a link beside the first, by number.
     Beside(u8),
+    /// That of another client, by number.
+    Crowd(u8),
     DataCentre,
     /// What the Internet has for everybody.
     Services,
@@ -101,6 +103,7 @@ impl Site {
             Self::BehindHome => (Ipv4Addr::new(192, 168, 1, 0), 5),
             Self::Services => (Ipv4Addr::new(198, 18, 0, 0), 6),
             Self::Beside(number) => (Ipv4Addr::new(100, 64, 1 + number, 0), 7 + u16::from(number)),
+            Self::Crowd(number) => (Ipv4Addr::new(100, 65, number, 0), 100 + u16::from(number)),
         };
         let v4 = Ipv4Addr::from(u32::from(v4) + host);
         let v6 = Ipv6Addr::new(0x2001, 0xdb8, subnet, 0, 0, 0, 0, host as u16);
@@ -113,9 +116,11 @@ impl Site {
             Family::Either => match self {
                 Self::Home | Self::BehindHome => v4.into_iter().collect(),
                 Self::Cafe => v6.into_iter().collect(),
-                Self::Mobile | Self::Beside(_) | Self::DataCentre | Self::Services => {
-                    v4.into_iter().chain(v6).collect()
-                }
+                Self::Mobile
+                | Self::Beside(_)
+                | Self::Crowd(_)
+                | Self::DataCentre
+                | Self::Services => v4.into_iter().chain(v6).collect(),
             },
         }
     }
@@ -129,7 +134,8 @@ mod tests {
     fn every_site_has_its_own_prefix_and_the_family_comes_first() {
         let sites = [Site::Home, Site::Cafe, Site::Mobile, Site::DataCentre, Site::BehindHome];
         let others = [Site::Services, Site::Beside(0), Site::Beside(1), Site::Beside(2)];
-        let sites = [&sites[..], &others].concat();
+        let crowd = [Site::Crowd(0), Site::Crowd(199)];
+        let sites = [&sites[..], &others, &crowd].concat();
         for (index, site) in sites.iter().enumerate() {
             let both = site.subnets(Family::V6);
             assert!(both[0].addr().is_ipv6() && both[1].addr().is_ipv4());

@@ -15,7 +15,7 @@ use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
 use super::{About, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{Filtering, LinkConfig, MS, SECOND};
-use crate::ground::{Act, Called, Calling, Edge, Ground, Known, Terrain, Trouble};
+use crate::ground::{Act, Called, Calling, Clock, Edge, Ground, Known, Terrain, Trouble};
 use serde_json::{Value, json};
 
 /// How long a NAT box keeps what nobody uses.
@@ -27,6 +27,9 @@ const LAST_MS: u64 = 1_000;
 const KEEPALIVE_MS: u64 = 30_000;
 /// How often the server calls, and for how long.
 const CALLS: (u64, u64) = (10 * MS, 3 * SECOND);
+/// Between namespaces so many clients are called so often; more are called more rarely, because two
+/// processors run two programs for each.
+const CALLED_OFTEN: u64 = 40;
 /// The same where only keepalives tell clients that the gateway is gone.
 const CALLS_TO_SILENT: (u64, u64) = (SECOND, 400 * SECOND);
 /// How long clients are quiet before the move: a name that was asked for when a client came is not
@@ -50,7 +53,7 @@ enum First {
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
-    Setting::number("clients", 1, (1, CLIENTS_MAX), "how many; more than one in virtual time only"),
+    Setting::number("clients", 1, (1, CLIENTS_MAX), "how many; between namespaces up to 200"),
     Setting::flag("announced", true, "every client is told before the old address goes"),
     Setting::choice(
         "nat",
@@ -74,6 +77,9 @@ const KEYS: &[Key] = &[
     Key::lower_is_better("back_ms_median"),
     Key::lower_is_better("never_back"),
     Key::lower_is_better("lost_packets"),
+    Key::lower_is_better("gateway_packets"),
+    Key::lower_is_better("other_packets_per_client"),
+    Key::lower_is_better("gateway_cpu_ms"),
 ];
 
 /// The scenario.
@@ -167,12 +173,24 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
         Act::MoveGateway
     };
     let first = unreachable_until(stage.settings);
-    let (every_ns, length_ns) =
+    let (mut every_ns, length_ns) =
         if first == Some(First::Keepalive) { CALLS_TO_SILENT } else { CALLS };
+    if ground.clock() == Clock::Real {
+        every_ns *= stage.settings.number("clients").div_ceil(CALLED_OFTEN);
+    }
+    let before = ground.gateway_work()?;
     let word_ns = (first == Some(First::Word)).then_some(WORD_NS);
     let called = ground.call_everybody(Calling { act, every_ns, length_ns, word_ns })?;
+    let after = ground.gateway_work()?;
     let back = called.iter().filter_map(|one| reached_ms(one, word_ns.unwrap_or(0)));
     let back: Vec<f64> = back.collect();
+    let packets = after.packets - before.packets;
+    let calls = (length_ns / every_ns) * called.len() as u64;
+    outcome.count("gateway_packets", packets);
+    let others = packets.saturating_sub(calls) as f64 / called.len() as f64;
+    outcome.measure("other_packets_per_client", Some(others));
+    let cpu_ns = after.cpu_ns.zip(before.cpu_ns).map(|(after, before)| after - before);
+    outcome.measure("gateway_cpu_ms", cpu_ns.map(|ns| ns as f64 / MS as f64));
     outcome.count("clients", called.len() as u64);
     outcome.hold("announced", announced);
     outcome.count("nat_filters", filtered.into());

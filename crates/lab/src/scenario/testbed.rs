@@ -14,6 +14,7 @@
 //! Internet does not know the first: a tunnel that is gone must not look like one that is fast.
 
 mod connections;
+mod crowd;
 mod services;
 mod spinning;
 mod travel;
@@ -28,7 +29,7 @@ use crate::ground::{
 };
 use crate::netns::{AccessId, CardId, Entered, HostId, Network, Process};
 use crate::programs::{EchoStats, FlowRequest, Report, report};
-use anyhow::ensure;
+use crowd::Member;
 use ipnet::IpNet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -89,6 +90,8 @@ pub struct Testbed {
     cafe: AccessId,
     mobile: AccessId,
     beside: Vec<AccessId>,
+    /// The other clients, which stay where they are.
+    crowd: Vec<Member>,
     /// The gateway's network.
     hosting: AccessId,
     family: Family,
@@ -134,7 +137,6 @@ impl Testbed {
         family: Family,
         seed: u64,
     ) -> anyhow::Result<Self> {
-        ensure!(terrain.clients == 1, "more than one client is told in virtual time only");
         let family = if terrain.families == Families::Differ { Family::Either } else { family };
         let mut network = Network::new(entered, seed)?;
         let client = network.add_host("client")?;
@@ -179,6 +181,7 @@ impl Testbed {
             cafe,
             mobile,
             beside: Vec::new(),
+            crowd: Vec::new(),
             hosting,
             family,
             in_use: 0,
@@ -200,10 +203,10 @@ impl Testbed {
         };
         testbed.plug_at_home()?;
         testbed.plug_beside(&terrain.beside)?;
+        testbed.add_crowd(terrain)?;
         testbed.start_servers()?;
         testbed.start_proxy()?;
-        testbed.make_known(terrain.known)?;
-        Ok(testbed)
+        testbed.make_known(terrain.known).map(|()| testbed)
     }
 
     /// Does what it takes for the client to know the gateway so.
@@ -285,38 +288,30 @@ impl Testbed {
             self.let_client_send()?;
         }
         let flow = SocketAddr::from((sender, FLOW_PORT)).to_string();
-        let FlowRequest { interval_us, size, wait_ms, count } = *request;
-        let [interval, size] = [interval_us.to_string(), size.to_string()];
-        let [wait, count] = [wait_ms.to_string(), count.to_string()];
-        let options = [
-            &flow,
-            "--interval-us",
-            &interval,
-            "--size",
-            &size,
-            "--wait-ms",
-            &wait,
-            "--count",
-            &count,
-        ];
-        let mut subscriber = self.start(host, "subscribe", &options)?;
-        let answered = subscriber.line_where(START, |line| match report(line)? {
-            Report::Ready => Some(true),
-            Report::Unanswered => Some(false),
-            Report::Connected { .. }
-            | Report::Progress { .. }
-            | Report::Downloaded(_)
-            | Report::Opened { .. }
-            | Report::Carried(_)
-            | Report::Broken { .. }
-            | Report::Echoed { .. }
-            | Report::Reached { .. }
-            | Report::Pinged(_)
-            | Report::Flowed(_)
-            | Report::Heard(_)
-            | Report::Poured(_) => None,
-        })?;
-        Ok(answered.then_some(subscriber))
+        let subscriber = self.start_subscriber(host, &flow, request)?;
+        accepted(subscriber)
+    }
+
+    /// Starts to subscribe to the flow of that address; [`accepted`] waits for the answer.
+    fn start_subscriber(
+        &self,
+        host: HostId,
+        flow: &str,
+        request: &FlowRequest,
+    ) -> io::Result<Process> {
+        let FlowRequest { interval_us, size, wait_ms, begin_ns, count } = *request;
+        let option = |name: &str, value: String| [format!("--{name}"), value];
+        let mut options = [
+            option("interval-us", interval_us.to_string()),
+            option("size", size.to_string()),
+            option("wait-ms", wait_ms.to_string()),
+            option("count", count.to_string()),
+        ]
+        .concat();
+        options.extend(begin_ns.into_iter().flat_map(|at| option("begin-ns", at.to_string())));
+        let options: Vec<&str> =
+            [flow].into_iter().chain(options.iter().map(String::as_str)).collect();
+        self.start(host, "subscribe", &options)
     }
 
     /// Starts the client's own source of flows, unless it runs.
@@ -379,6 +374,27 @@ impl Testbed {
         }
         Ok(())
     }
+}
+
+/// Waits until a subscriber was answered; `None` when nobody answered it.
+fn accepted(mut subscriber: Process) -> io::Result<Option<Process>> {
+    let answered = subscriber.line_where(START, |line| match report(line)? {
+        Report::Ready => Some(true),
+        Report::Unanswered => Some(false),
+        Report::Connected { .. }
+        | Report::Progress { .. }
+        | Report::Downloaded(_)
+        | Report::Opened { .. }
+        | Report::Carried(_)
+        | Report::Broken { .. }
+        | Report::Echoed { .. }
+        | Report::Reached { .. }
+        | Report::Pinged(_)
+        | Report::Flowed(_)
+        | Report::Heard(_)
+        | Report::Poured(_) => None,
+    })?;
+    Ok(answered.then_some(subscriber))
 }
 
 /// Round trips that are being measured.

@@ -95,6 +95,8 @@ pub(super) struct World {
     pub(super) datagrams: u64,
     /// Layer-3 bytes that each host sent: for the law of silence.
     pub(super) bytes: Vec<u64>,
+    /// Packets of the tunnel that all hosts sent.
+    pub(super) packets: u64,
     /// The same by a link that stands by, while that is watched.
     pub(super) by_standby: Option<Standby>,
     pub(super) worst_back_ns: u64,
@@ -173,6 +175,7 @@ impl World {
             trace: TraceHash::default(),
             datagrams: 0,
             bytes: vec![0; count + 1],
+            packets: 0,
             by_standby: None,
             worst_back_ns: 0,
             told: 0,

@@ -453,6 +453,7 @@ impl World {
         // What kernels ask and say of connections that are gone is no session's.
         if !matches!(kind, Kind::Ask | Kind::Reset) {
             self.bytes[host] += len as u64;
+            self.packets += 1;
         }
         let (client, way) = if host == GATEWAY {
             (self.client_at(to), op::Way::Down)

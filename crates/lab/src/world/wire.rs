@@ -54,6 +54,7 @@ impl World {
             Parcel { datagram, origin: Origin::Host(host), to, segment: None, is_open: false };
         let len = emu::Frame::wire_len(&parcel);
         self.bytes[host] += len as u64;
+        self.packets += 1;
         self.count_standby(client, (host, access), to.ip(), len as u64);
         self.overhear(way, true, &parcel.datagram.payload);
         if host != GATEWAY && len > self.place.access(host - 1, access).mtu {

@@ -7,9 +7,11 @@ mod rove;
 use super::binary::Binary;
 use super::testbed::{Address, Testbed};
 use crate::ground::{Receiver, Reported, Transport};
+use crate::netns::Process;
 use anyhow::bail;
 pub use openvpn::{By, OpenVpn, installed as openvpn_installed};
 pub use rove::{Hold, Rove, Setup, Streams};
+use std::io;
 use std::net::IpAddr;
 
 /// What carries the traffic to the server's first address. It is torn down on drop.
@@ -125,6 +127,18 @@ impl Deployment {
         }
     }
 
+    /// Processor time that the gateway's process has taken so far, in nanoseconds. `None` where
+    /// there is none.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn gateway_cpu_ns(&self) -> io::Result<Option<u64>> {
+        match self {
+            Self::Bare | Self::OpenVpn(_) => Ok(None),
+            Self::Rove(rove) => rove.gateway.cpu_ns().map(Some),
+        }
+    }
+
     /// Whether the client says that the link of its first card carries: that a path over it is in
     /// use and its session carries. `None` where nobody can be asked.
     ///
@@ -195,10 +209,10 @@ impl Deployment {
     /// # Errors
     /// With the last words of what has died.
     pub fn check(&mut self) -> anyhow::Result<()> {
-        let processes = match self {
+        let processes: Vec<&mut Process> = match self {
             Self::Bare => return Ok(()),
-            Self::Rove(rove) => [&mut rove.gateway, &mut rove.client],
-            Self::OpenVpn(openvpn) => [&mut openvpn.server, &mut openvpn.client],
+            Self::Rove(rove) => rove.processes().collect(),
+            Self::OpenVpn(openvpn) => vec![&mut openvpn.server, &mut openvpn.client],
         };
         for process in processes {
             if !process.is_running() {

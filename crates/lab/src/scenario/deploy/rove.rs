@@ -29,6 +29,10 @@ const TUNNEL_START: Duration = Duration::from_secs(30);
 const FIRST_CARD: &str = "wlan0";
 /// What the client's peer is called at the gateway.
 const PEER: &str = "phone";
+/// What the invite of the clients beside the first is called.
+const CROWD: &str = "crowd";
+/// How many of them enrol at a time.
+const ENROL_AT_ONCE: usize = 8;
 
 /// How a Rove is configured for networks without UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +113,8 @@ impl Hold {
 pub struct Rove {
     /// Torn down first.
     pub(super) client: Process,
+    /// The clients beside the first.
+    crowd: Vec<Process>,
     pub(super) gateway: Process,
     binary: Binary,
     hold: Hold,
@@ -129,11 +135,7 @@ impl Rove {
         gateway.hold(*hold, testbed.assists())?;
         let mut running = gateway.start(&["gateway", "run"])?;
         gateway.wait_until_answers(&mut running)?;
-        let invite = gateway.run(&["gateway", "invite", PEER])?;
-        let invite = invite
-            .iter()
-            .find(|line| line.starts_with("rove://"))
-            .context("`rove gateway invite` printed no invite")?;
+        let invite = gateway.invite(PEER, 1)?;
 
         let host = testbed.network.host(testbed.client);
         let client = Commands::of(host, binary);
@@ -141,17 +143,19 @@ impl Rove {
         let server = format!("{SERVER}/32");
         let others = (!testbed.levels.is_empty()).then_some(OTHER_SERVERS_NETWORK);
         let routes: Vec<&str> = [server.as_str()].into_iter().chain(others).collect();
-        let mut up = vec!["up", invite, "--foreground"];
-        routes.iter().for_each(|route| up.extend(["--route", route]));
-        let mut up = client.start(&up)?;
-        // The one line that says that the tunnel carries.
-        up.line_where(TUNNEL_START, |line| (!line.trim().is_empty()).then_some(()))
-            .context("the tunnel does not carry")?;
+        let mut up = client.up(&invite, &routes)?;
+        await_carrying(&mut up)?;
         // The server is on the gateway's own network, which no peer may reach unless allowed.
         for route in routes {
             gateway.run(&["gateway", "allow", PEER, route])?;
         }
-        Ok(Self { client: up, gateway: running, binary: binary.clone(), hold: *hold })
+        let crowd = start_crowd(testbed, &gateway, setup)?;
+        Ok(Self { client: up, crowd, gateway: running, binary: binary.clone(), hold: *hold })
+    }
+
+    /// The processes of clients and gateway.
+    pub(super) fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
+        [&mut self.gateway, &mut self.client].into_iter().chain(&mut self.crowd)
     }
 
     /// Moves the gateway as a person does.
@@ -276,6 +280,39 @@ impl Rove {
     }
 }
 
+/// Enrols the clients beside the first, some at a time: a client is a process of its own here.
+fn start_crowd(
+    testbed: &Testbed,
+    gateway: &Commands<'_>,
+    setup: &Setup,
+) -> anyhow::Result<Vec<Process>> {
+    let hosts: Vec<_> = testbed.crowd().collect();
+    if hosts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let invite = gateway.invite(CROWD, hosts.len())?;
+    let server = format!("{SERVER}/32");
+    gateway.run(&["gateway", "allow", CROWD, &server])?;
+    let mut all = Vec::new();
+    for some in hosts.chunks(ENROL_AT_ONCE) {
+        let start = |host: &_| {
+            let client = Commands::of(testbed.network.host(*host), gateway.binary);
+            client.configure_client(setup, testbed)?;
+            client.up(&invite, &[&server])
+        };
+        let mut started = some.iter().map(start).collect::<anyhow::Result<Vec<_>>>()?;
+        started.iter_mut().try_for_each(await_carrying)?;
+        all.append(&mut started);
+    }
+    Ok(all)
+}
+
+/// Waits for the one line by which a client says that its tunnel carries.
+fn await_carrying(up: &mut Process) -> anyhow::Result<()> {
+    up.line_where(TUNNEL_START, |line| (!line.trim().is_empty()).then_some(()))
+        .context("the tunnel does not carry")
+}
+
 /// What the client is told of destinations, if it is told anything.
 fn qos_section(testbed: &Testbed) -> Option<String> {
     let early = format!("low_latency = [\"{SERVER}/32:{}\"]\n", Call::ECHO_PORT);
@@ -365,6 +402,20 @@ impl<'a> Commands<'a> {
         Ok(self.host.spawn(&what, command)?)
     }
 
+    /// An invite of this name for so many.
+    fn invite(&self, name: &str, uses: usize) -> anyhow::Result<String> {
+        let said = self.run(&["gateway", "invite", name, "--uses", &uses.to_string()])?;
+        let invite = said.into_iter().find(|line| line.starts_with("rove://"));
+        invite.context("`rove gateway invite` printed no invite")
+    }
+
+    /// Starts a client that stays in the foreground.
+    fn up(&self, invite: &str, routes: &[&str]) -> anyhow::Result<Process> {
+        let mut up = vec!["up", invite, "--foreground"];
+        routes.iter().for_each(|route| up.extend(["--route", route]));
+        self.start(&up)
+    }
+
     /// A command that was not started.
     fn command(&self, arguments: &[&str]) -> anyhow::Result<Command> {
         let mut command = self.host.command(&self.binary.path)?;
@@ -372,9 +423,10 @@ impl<'a> Commands<'a> {
         Ok(command)
     }
 
-    /// The server's way back leads through the gateway anyway, and so no scenario needs `nft`.
+    /// The server's way back leads through the gateway anyway, and the server may contact clients.
+    /// So no scenario needs `nft`.
     fn leave_out_nat(&self) -> anyhow::Result<()> {
-        self.edit_gateway("nat = true", "nat = false")
+        self.edit_gateway("nat = true", "nat = false\nfirewall = false")
     }
 
     /// Lets the gateway take streams on port 443 as well, as the README tells.

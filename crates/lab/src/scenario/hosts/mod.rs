@@ -5,22 +5,21 @@
 
 mod call;
 mod connections;
+mod everybody;
 mod pour;
 mod transfer;
 
 use super::deploy::{Deployment, How};
 use super::testbed::{Move, Testbed};
-use crate::arrivals::Gap;
 use crate::emu::{BitErrors, Carrier, End, LinkConfig, MS};
 use crate::ground::{
     Act, Call, CallRun, Called, Calling, Clock, Connections, Cue, Datagrams, DatagramsRun,
     Download, FIRST_LINK, Flow, FlowRun, Ground, Harm, Heard, Moment, Overheard, Pings, Receiver,
-    Reported, RoundTrips, Route, Session, SessionRun, Terrain, Transfer, Transport, Trouble,
+    Reported, RoundTrips, Route, Session, SessionRun, Terrain, Transfer, Transport, Trouble, Work,
 };
 use crate::netns::{Capture, Captured, Direction, Process, monotonic_ns};
 use crate::programs::{FlowRequest, Report, report};
 use std::collections::BTreeSet;
-use std::iter;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -28,8 +27,6 @@ use std::time::Duration;
 const REPORT: Duration = Duration::from_secs(10);
 /// IPv4 and UDP header of the flow inside the tunnel.
 const INNER_HEADERS: usize = 28;
-/// How long nobody says anything before the server calls.
-const CALM_NS: u64 = 1_200 * MS;
 /// How often the client is asked whether it knows that a link does not carry.
 const ASKING_NS: u64 = 20 * MS;
 
@@ -377,24 +374,12 @@ impl Ground for Hosts {
     }
 
     fn call_everybody(&mut self, calling: Calling) -> Result<Vec<Called>, Trouble> {
-        let calls = Flow::after(CALM_NS, calling.length_ns).every(calling.every_ns);
-        let word = |after_ns| Flow { count: 1, ..Flow::after(CALM_NS + after_ns, 0).upwards() };
-        let flows: Vec<_> = iter::once(calls).chain(calling.word_ns.map(word)).collect();
-        let mut runs = self.flows(&flows, &[Cue::at(CALM_NS, calling.act)])?;
-        let run = runs.swap_remove(0);
-        let back_ns = match calling.word_ns {
-            // Time counts from the first call, as that of the word does: the act took some of it.
-            Some(after_ns) => {
-                let called_ns = run.end_ns - calling.length_ns;
-                let said_ns = called_ns + after_ns;
-                let open = |gap: &&Gap| gap.from_ns <= said_ns && said_ns < gap.to_ns;
-                Some(run.gaps.iter().find(open).map_or(0, |gap| gap.to_ns - called_ns))
-            }
-            None => run.back_ms().first().map(|ms| (ms * MS as f64) as u64),
-        };
-        // A flow that never comes is a gap to its end.
-        let reached_ns = back_ns.filter(|_| run.lost < u64::from(calls.count));
-        Ok(vec![Called { reached_ns, lost: run.lost }])
+        self.call_all(calling)
+    }
+
+    fn gateway_work(&mut self) -> Result<Work, Trouble> {
+        let packets = self.testbed.gateway_packets()?;
+        Ok(Work { packets, cpu_ns: self.deployment.gateway_cpu_ns()? })
     }
 
     fn begin_anew(&mut self, limit_ns: u64) -> Result<Option<u64>, Trouble> {
@@ -453,6 +438,7 @@ fn request(flow: &Flow) -> FlowRequest {
         interval_us: flow.interval_ns / 1_000,
         size: Flow::BYTES,
         wait_ms: flow.silence_ns / MS,
+        begin_ns: None,
         count: flow.count,
     }
 }

@@ -53,7 +53,7 @@ impl Testbed {
         self.write_zone()?;
         let listen = SocketAddr::new(address, NAMES_PORT).to_string();
         self.start_service("names", &[&listen, ZONE, "--keep-s", &keep_s.to_string()])?;
-        for host in [self.client, self.gateway] {
+        for host in [self.client, self.gateway].into_iter().chain(self.crowd()) {
             self.network.host(host).set_name_servers(&[address])?;
         }
         self.named = true;

@@ -291,6 +291,15 @@ impl Testbed {
         self.network.reboot_nat(self.home, [a, b, c, d + self.reboots].into())
     }
 
+    /// Packets that have passed the gateway's card so far, both ways.
+    ///
+    /// # Errors
+    /// When the emulator has died.
+    pub fn gateway_packets(&self) -> io::Result<u64> {
+        let from = self.network.stats(self.hosting, End::A)?.pushed;
+        Ok(from + self.network.stats(self.hosting, End::B)?.delivered)
+    }
+
     /// Changes one direction of the home network's link; [`End::A`] is the uplink.
     ///
     /// # Errors
