@@ -71,18 +71,7 @@ impl Host {
         if !has_program("nft") || !has_program("ip") {
             skip_inside("the guard", "the programs nft and ip are needed");
         }
-        net::veth("wan", "far");
-        for name in ["wan", "far"] {
-            net::without_checks(name);
-        }
-        net::neighbours("wan", false);
-        for (name, address) in [("wan", "192.168.5.2/24"), ("wan", "fd05::2/64")] {
-            net::address(name, address);
-        }
-        net::up("wan");
-        net::up("far");
-        net::route("0.0.0.0/0", Some("192.168.5.1"), "wan");
-        net::route("::/0", Some("fd05::1"), "wan");
+        net::uplink(false);
         let dir = tempfile::tempdir().unwrap();
         let resolv_conf = dir.path().join("resolv.conf");
         fs::write(&resolv_conf, "").unwrap();

@@ -48,18 +48,7 @@ impl Host {
         if !has_program("nft") {
             skip_inside("the kill switch", "the program nft is missing (package nftables)");
         }
-        net::veth("wan", "far");
-        for name in ["wan", "far"] {
-            net::without_checks(name);
-        }
-        net::neighbours("wan", false);
-        for (name, address) in [("wan", "192.168.5.2/24"), ("wan", "fd05::2/64")] {
-            net::address(name, address);
-        }
-        net::up("wan");
-        net::up("far");
-        net::route("0.0.0.0/0", Some("192.168.5.1"), "wan");
-        net::route("::/0", Some("fd05::1"), "wan");
+        net::uplink(false);
         let tun =
             support::tun("TUN", TunOptions { name: "rove0", persistent: false, offload: true });
         let dir = tempfile::tempdir().unwrap();

@@ -47,16 +47,7 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
-        net::veth("wan", "far");
-        for name in ["wan", "far"] {
-            net::without_checks(name);
-        }
-        net::address("wan", "192.168.5.2/24");
-        net::address("wan", "fd05::2/64");
-        net::up("wan");
-        net::up("far");
-        net::route("0.0.0.0/0", Some("192.168.5.1"), "wan");
-        net::route("::/0", Some("fd05::1"), "wan");
+        net::uplink(true);
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("resolv.conf"), RESOLV_CONF).unwrap();
         // The kernel does some of it in its own time.

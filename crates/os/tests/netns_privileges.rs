@@ -67,7 +67,9 @@ fn drop_and_go_on() {
     }
 
     if dropped.calls_filtered {
-        // Allowed for every process, or with the remaining capabilities.
+        // Without the filter, these calls are allowed for every process or with the remaining
+        // capabilities.
+        // SAFETY: the calls take plain numbers.
         unsafe {
             assert_eq!(libc::unshare(libc::CLONE_NEWUSER), -1, "other namespaces can be made");
             assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS));

@@ -34,16 +34,7 @@ impl Host {
         if !has_program("nft") {
             skip_inside("packet filters", "the program nft is missing (package nftables)");
         }
-        net::veth("wan", "far");
-        for name in ["wan", "far"] {
-            net::without_checks(name);
-        }
-        net::address("wan", "192.168.5.2/24");
-        net::address("wan", "fd05::2/64");
-        net::up("wan");
-        net::up("far");
-        net::route("0.0.0.0/0", Some("192.168.5.1"), "wan");
-        net::route("::/0", Some("fd05::1"), "wan");
+        net::uplink(true);
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("etc")).unwrap();
         fs::write(dir.path().join("etc/resolv.conf"), "nameserver 192.0.2.53\n").unwrap();

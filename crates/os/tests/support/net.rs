@@ -142,6 +142,25 @@ pub(crate) fn veth(one: &str, other: &str) {
     request(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL);
 }
 
+/// Gives the host a link `wan`, 192.168.5.2/24 and fd05::2/64, with default routes through
+/// 192.168.5.1 and fd05::1. The other end of its cable is `far`. Without `asks`, frames leave for
+/// neighbours that never answered.
+pub(crate) fn uplink(asks: bool) {
+    veth("wan", "far");
+    for name in ["wan", "far"] {
+        without_checks(name);
+    }
+    if !asks {
+        neighbours("wan", false);
+    }
+    address("wan", "192.168.5.2/24");
+    address("wan", "fd05::2/64");
+    up("wan");
+    up("far");
+    route("0.0.0.0/0", Some("192.168.5.1"), "wan");
+    route("::/0", Some("fd05::1"), "wan");
+}
+
 /// Lets IPv6 addresses of an interface, which is down yet, be of use at once.
 pub(crate) fn without_checks(name: &str) {
     for (key, value) in [("accept_dad", "0"), ("addr_gen_mode", "1")] {
