@@ -54,6 +54,19 @@ fn run_virtual(scenario: &str, settings: &[&str]) -> (Value, Option<i32>) {
     (serde_json::from_str(&said).unwrap(), output.status.code())
 }
 
+/// The object of each of so many seeds in virtual time, and the exit status.
+fn run_seeds(scenario: &str, seeds: usize, settings: &[&str]) -> (Vec<Value>, Option<i32>) {
+    let count = seeds.to_string();
+    let mut arguments = vec!["run", scenario, "--where", "virtual", "--json", "--seeds", &count];
+    settings.iter().for_each(|setting| arguments.extend(["--set", *setting]));
+    let output = lab(&arguments);
+    let said = text(&output.stdout);
+    let objects: Vec<Value> =
+        said.lines().map(|line| serde_json::from_str(line).unwrap()).take(seeds).collect();
+    assert_eq!(objects.len(), seeds, "{}", text(&output.stderr));
+    (objects, output.status.code())
+}
+
 /// Keys of cells that a scenario does not tell in what is short: without losses, of others than
 /// TCP, of recorded networks.
 fn not_in_short(scenario: &str) -> &'static [&'static str] {
@@ -178,6 +191,22 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
         assert!(broken.iter().all(|key| reason.contains(key)), "{reason}");
         assert!(!reason.contains("alive"), "{reason}");
     });
+}
+
+/// Only a keepalive without an answer tells these clients that the gateway is gone, whether they
+/// just came or have learned how long their NAT remembers.
+#[test]
+fn quiet_clients_find_a_gateway_that_moved_unannounced_within_one_keepalive_interval() {
+    for nat in ["nat=endpoint", "nat=port"] {
+        for quiet in ["quiet=6", "quiet=3600"] {
+            let settings = ["announced=false", "says=keepalive", nat, quiet];
+            let (objects, status) = run_seeds("roam-gateway", 5, &settings);
+            for object in &objects {
+                let verdict = (object["pass"].as_bool(), status);
+                assert_eq!(verdict, (Some(true), Some(0)), "{object}");
+            }
+        }
+    }
 }
 
 /// What is sent by every link twice, and what is sent by one of two, has what the better one has.

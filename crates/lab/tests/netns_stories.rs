@@ -170,6 +170,20 @@ fn stories_are_told_to_their_end() {
     });
 }
 
+/// Nobody tells the client, nobody can reach it, and it has nothing to say but its first keepalive.
+#[test]
+fn a_quiet_client_finds_a_gateway_that_moved_unannounced() {
+    let Some(_turn) = turn() else { return };
+    let settings = ["announced=false", "nat=port", "says=keepalive"];
+    let (object, _) = run_quick("roam-gateway", &settings);
+    let measured = &object["measured"];
+    assert_eq!(
+        (&measured["alive"], &measured["never_back"]),
+        (&true.into(), &0.into()),
+        "{object}"
+    );
+}
+
 /// A `rove` whose client dies three seconds after it was started.
 fn mortal_rove() -> std::path::PathBuf {
     let path = std::env::temp_dir().join(format!("rove-lab-mortal-{}", std::process::id()));

@@ -20,21 +20,27 @@ use serde_json::{Value, json};
 
 /// How long a NAT box keeps what nobody uses.
 const EXPIRY_NS: u64 = 120 * SECOND;
+/// The longest pause between two keepalives behind a box that forgets after [`EXPIRY_NS`], and the
+/// pause before a client begins to learn that, in milliseconds (docs/spec/wire.md, section 6).
+const INTERVALS_MS: (u64, u64) = (EXPIRY_NS / MS * 95 / 100, 25_000);
+/// A client begins to learn with the second keepalive.
+const LEARNS_S: u64 = 50;
+/// From a keepalive without an answer until the client is reached, in milliseconds: a time-out, a
+/// second of challenges, a handshake, and the pause between two calls.
+const NOTICED_MS: u64 = 3_000;
 /// Within what time the last client must be reached, in milliseconds.
 const LAST_MS: u64 = 1_000;
-/// The same where a client must first say something: the longest pause between two keepalives, and
-/// a probe time-out.
-const KEEPALIVE_MS: u64 = 30_000;
 /// How often the server calls, and for how long.
 const CALLS: (u64, u64) = (10 * MS, 3 * SECOND);
 /// Between namespaces so many clients are called so often; more are called more rarely, because two
 /// processors run two programs for each.
 const CALLED_OFTEN: u64 = 40;
-/// The same where only keepalives tell clients that the gateway is gone.
-const CALLS_TO_SILENT: (u64, u64) = (SECOND, 400 * SECOND);
-/// How long clients are quiet before the move: a name that was asked for when a client came is not
-/// asked for again within 5 s.
-const QUIET_NS: u64 = 6 * SECOND;
+/// Where only keepalives tell clients that the gateway is gone: how often it calls, and for how
+/// long beyond the longest pause between two of them.
+const CALLS_TO_SILENT: (u64, u64) = (SECOND, 10 * SECOND);
+/// How long clients are quiet before the move at least, in seconds: a name that was asked for when
+/// a client came is not asked for again within 5 s.
+const QUIET_S: u64 = 6;
 /// When clients say a word of their own after they could not be reached.
 const WORD_NS: u64 = SECOND;
 /// How long both addresses are there when clients are told.
@@ -64,6 +70,12 @@ const SETTINGS: &[Setting] = &[
         "says",
         &["word", "keepalive"],
         "what a client that cannot be reached says first: a packet of its own, or keepalives only",
+    ),
+    Setting::number(
+        "quiet",
+        QUIET_S,
+        (QUIET_S, 86_400),
+        "seconds of silence before the move; in 3600 a client learns what its NAT remembers",
     ),
     FAMILY,
 ];
@@ -108,7 +120,7 @@ impl Scenario for RoamGateway {
     /// something of its own accord, and calls until then are lost.
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
         let last_ms = match unreachable_until(settings) {
-            Some(First::Keepalive) => KEEPALIVE_MS,
+            Some(First::Keepalive) => interval_ms(settings) + NOTICED_MS,
             Some(First::Word) | None => LAST_MS,
         };
         let mut limits =
@@ -138,6 +150,12 @@ fn unreachable_until(settings: &Settings) -> Option<First> {
     unreachable.then_some(first)
 }
 
+/// The longest pause between two keepalives after the silence.
+fn interval_ms(settings: &Settings) -> u64 {
+    let (learned_ms, first_ms) = INTERVALS_MS;
+    if settings.number("quiet") < LEARNS_S { first_ms } else { learned_ms }
+}
+
 fn terrain(settings: &Settings) -> Terrain {
     // Half of the usual round trip on either side of a NAT box.
     let link = LinkConfig::lossless(USUAL.rate, USUAL.round_trip_ns / 2);
@@ -164,7 +182,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     if stage.control() {
         ground.act(Act::Swallow(0))?;
     }
-    ground.pause(QUIET_NS)?;
+    ground.pause(stage.settings.number("quiet") * SECOND)?;
     let act = if announced {
         ground.act(Act::AnnounceGateway)?;
         ground.pause(BOTH_NS)?;
@@ -173,8 +191,12 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
         Act::MoveGateway
     };
     let first = unreachable_until(stage.settings);
-    let (mut every_ns, length_ns) =
-        if first == Some(First::Keepalive) { CALLS_TO_SILENT } else { CALLS };
+    let (mut every_ns, length_ns) = if first == Some(First::Keepalive) {
+        let (every_ns, beyond_ns) = CALLS_TO_SILENT;
+        (every_ns, interval_ms(stage.settings) * MS + beyond_ns)
+    } else {
+        CALLS
+    };
     if ground.clock() == Clock::Real {
         every_ns *= stage.settings.number("clients").div_ceil(CALLED_OFTEN);
     }

@@ -131,6 +131,8 @@ impl<'a> Parts<'a> {
             | Kind::ResponsePart
             | Kind::CookieReply
             | Kind::RestartNotice
+            | Kind::Keepalive
+            | Kind::KeepaliveAnswer
             | Kind::Data => return None,
         };
         if message.len() != len {

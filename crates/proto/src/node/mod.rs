@@ -41,6 +41,7 @@ use crate::peer::announce::Announced;
 use crate::peer::index::{IndexTable, Slot};
 use crate::peer::{Context, Peer};
 use crate::time::{Duration, Instant};
+use crate::wire::keepalive::{Keepalive, KeepaliveProof};
 use crate::wire::restart::RestartNotice;
 use crate::wire::{Kind, data, handshake, inner};
 use inner::{InnerPacket, InnerView};
@@ -155,6 +156,10 @@ impl Node {
             Some(Kind::ResponsePart) => self.response_part(now, datagram, out),
             Some(Kind::CookieReply) => self.cookie_reply(now, datagram, out),
             Some(Kind::RestartNotice) => self.restart_notice(now, route, datagram, out),
+            Some(Kind::Keepalive) => self.keepalive(now, route, datagram, out),
+            Some(Kind::KeepaliveAnswer) => {
+                self.keepalive_answer(now, (route, now - meta.waited), datagram, out)
+            }
             None => Err(DropReason::UnknownKind),
         };
         self.count(taken);
@@ -248,6 +253,34 @@ impl Node {
         })
     }
 
+    /// A client asks whether this gateway still has its session. A restart notice would be longer
+    /// than what asks for it, and follows the challenge that comes next.
+    fn keepalive(
+        &mut self,
+        now: Instant,
+        route: Route,
+        datagram: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        let keepalive = Keepalive::parse(datagram)?;
+        let lead = self.indices.find(keepalive.index).ok_or(DropReason::UnknownIndex)?;
+        self.with_peer(now, lead.slot, out, |peer, cx| {
+            peer.answer_keepalive(cx, lead, route, keepalive)
+        })
+    }
+
+    /// A gateway answers a keepalive.
+    fn keepalive_answer(
+        &mut self,
+        now: Instant,
+        came: (Route, Instant),
+        datagram: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), DropReason> {
+        let proof = KeepaliveProof::parse(datagram)?;
+        self.any_gateway(now, out, |peer, cx| peer.keepalive_answered(cx, came, proof))
+    }
+
     /// A gateway says that it lost the session with this node.
     fn restart_notice(
         &mut self,
@@ -257,12 +290,19 @@ impl Node {
         out: &mut Outbox,
     ) -> Result<(), DropReason> {
         let notice = RestartNotice::parse(datagram)?;
+        self.any_gateway(now, out, |peer, cx| peer.receive_restart(cx, route, notice))
+    }
+
+    /// Calls a verb of each gateway's session; one has to know what it is told.
+    fn any_gateway(
+        &mut self,
+        now: Instant,
+        out: &mut Outbox,
+        verb: impl Fn(&mut Peer, &mut Context<'_>) -> Result<(), DropReason>,
+    ) -> Result<(), DropReason> {
         let mut taken = Err(DropReason::UnknownIndex);
         for place in 0..self.gateways.len() {
-            let told = self.with_peer(now, self.gateways[place], out, |peer, cx| {
-                peer.receive_restart(cx, route, notice)
-            });
-            taken = taken.or(told);
+            taken = taken.or_else(|_| self.with_peer(now, self.gateways[place], out, &verb));
         }
         taken
     }

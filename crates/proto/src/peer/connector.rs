@@ -95,6 +95,8 @@ pub(super) struct Connector {
     pub(super) listening: Listening,
     /// What is known of the NAT in front of the path in use.
     pub(super) nat: NatTimeout,
+    /// The number of the next keepalive.
+    pub(super) keepalives: u16,
     /// Cookies by the way that they were got: a gateway makes them for a source address.
     cookies: Vec<(Instant, Route, Cookie)>,
     pub(super) round: Option<Round>,
@@ -238,6 +240,7 @@ impl Connector {
             failures: Vec::new(),
             listening: Listening::new(),
             nat: NatTimeout::default(),
+            keepalives: 0,
             cookies: Vec::new(),
             round: None,
             wanted: false,

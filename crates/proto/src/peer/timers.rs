@@ -125,7 +125,7 @@ impl Peer {
             .or(self.quiet_due(), Reason::Silence)
             .or(self.listen_due(), Reason::Silence)
             .or(self.retry_due(), Reason::Challenge)
-            .or(self.nat_test_due(), Reason::Keepalive)
+            .or(self.nat_answer_due(), Reason::Keepalive)
             .or(self.echo.as_ref().map(|echo| echo.due), Reason::Echo)
             .or(self.persistence_due(persistence), Reason::Persistence);
         for path in self.paths.iter() {

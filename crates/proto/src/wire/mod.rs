@@ -13,6 +13,7 @@ pub mod frame;
 pub mod handshake;
 pub mod icmp;
 pub mod inner;
+pub mod keepalive;
 pub mod restart;
 pub mod tcp;
 
@@ -32,6 +33,10 @@ pub enum Kind {
     RestartNotice = 5,
     /// A part of handshake message 2.
     ResponsePart = 6,
+    /// A client behind a NAT keeps its mapping and asks whether the gateway is there.
+    Keepalive = 7,
+    /// The gateway is there, and reaches the client where it asked from.
+    KeepaliveAnswer = 8,
     /// A sealed datagram of a session.
     Data = 0x10,
 }
@@ -46,6 +51,8 @@ impl Kind {
             4 => Some(Self::CookieReply),
             5 => Some(Self::RestartNotice),
             6 => Some(Self::ResponsePart),
+            7 => Some(Self::Keepalive),
+            8 => Some(Self::KeepaliveAnswer),
             0x10 => Some(Self::Data),
             _ => None,
         }

@@ -1,11 +1,15 @@
 //! What an idle session costs: nothing in the open, and behind a NAT little more than the NAT asks
 //! for, however long it remembers. Who is silent for days rests, and is called.
 
-use crate::pair::{DELAY, Nat, Pair, packet, syn};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::pair::{DELAY, Datagram, ELSEWHERE, Nat, Pair, packet, syn};
 use rove_proto::crypto::{Rng, SeededRng};
-use rove_proto::error::CloseCode;
+use rove_proto::error::{CloseCode, DropReason};
 use rove_proto::node::{Command, PeerState};
 use rove_proto::time::Duration;
+use rove_proto::wire::Kind;
 
 const DAY_S: u32 = 86_400;
 
@@ -62,6 +66,79 @@ fn a_nat_that_remembers_for_half_a_minute_costs_at_most_250_kb_a_day() {
     let bytes = day(&mut pair);
     assert!((100_000..=250_000).contains(&bytes), "{bytes} bytes");
     is_always_reached(&mut pair);
+}
+
+/// The gateway is gone, and nobody has anything to say. The client waits for its next keepalive,
+/// and three round trips and 200 ms for the answer to that and to a challenge.
+#[test]
+fn a_silent_client_notices_within_one_interval_that_the_gateway_is_gone() {
+    for (forgets, hours, longest) in [(120, 0, 25), (120, 2, 114), (30, 2, 29), (300, 2, 285)] {
+        for moment in [3, 17, 31, 64, 99] {
+            let mut pair = behind_nat(forgets);
+            pair.run(seconds(hours * 3_600 + moment));
+            assert_eq!(pair.state(), PeerState::Up);
+            pair.filter = Box::new(|_| false);
+            let since = pair.now;
+            while pair.state() == PeerState::Up && pair.now < since + seconds(600) {
+                pair.run(Duration::from_millis(100));
+            }
+            let took = pair.now.saturating_since(since);
+            let noticed = took <= seconds(longest + 1);
+            assert!(noticed, "{took:?}: a NAT of {forgets} s, {moment} s after {hours} h");
+        }
+    }
+}
+
+#[test]
+fn a_keepalive_that_is_lost_costs_one_challenge_and_no_session() {
+    let mut pair = behind_nat(120);
+    pair.run(seconds(7_200));
+    let count = Rc::new(RefCell::new(0));
+    let lost = Rc::clone(&count);
+    pair.filter = Box::new(move |datagram| {
+        let is_keepalive = datagram.bytes[0] == Kind::Keepalive as u8;
+        *lost.borrow_mut() += usize::from(is_keepalive);
+        !is_keepalive
+    });
+    let before = pair.sent;
+    pair.run(seconds(3_600));
+    let lost = *count.borrow();
+    assert!(lost >= 30, "{lost} keepalives");
+    assert_eq!((pair.state(), pair.epochs()), (PeerState::Up, 1));
+    assert_eq!(pair.sent - before, lost * 3);
+    is_always_reached(&mut pair);
+}
+
+/// Whoever saw a keepalive gets no answer elsewhere, and an answer holds once.
+#[test]
+fn keepalives_change_nothing_at_a_gateway_and_answers_hold_once() {
+    let mut pair = behind_nat(120);
+    pair.run(seconds(7_200));
+    let seen = Rc::new(RefCell::new(Vec::<Datagram>::new()));
+    let see = Rc::clone(&seen);
+    pair.filter = Box::new(move |datagram| {
+        see.borrow_mut().push(datagram.clone());
+        true
+    });
+    pair.run(seconds(120));
+    let seen = seen.borrow_mut().split_off(0);
+    let of = |kind: Kind| seen.iter().find(|datagram| datagram.bytes[0] == kind as u8).unwrap();
+    let (asked, answer) = (of(Kind::Keepalive), of(Kind::KeepaliveAnswer));
+    let before = pair.sent;
+    for _ in 0..100 {
+        let (at, from) = (pair.now, ELSEWHERE.parse().unwrap());
+        pair.arrive(Datagram { at, from, ..asked.clone() });
+        pair.arrive(Datagram { at, ..answer.clone() });
+    }
+    assert_eq!(pair.sent, before, "nobody is answered elsewhere");
+    assert_eq!(pair.client.drops().of(DropReason::BadMac), 100);
+    // The gateway is gone, and somebody repeats its answer.
+    pair.filter = Box::new(|_| false);
+    for _ in 0..1_150 {
+        pair.run(Duration::from_millis(100));
+        pair.arrive(answer.clone());
+    }
+    assert_ne!(pair.state(), PeerState::Up);
 }
 
 #[test]
