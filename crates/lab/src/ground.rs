@@ -432,6 +432,15 @@ impl FlowRun {
         self.windows().map(still).collect()
     }
 
+    /// How long data stood still around each act, in milliseconds, from when the old address
+    /// carried no more: it contains the time in which the client notices.
+    pub fn still_from_loss_ms(&self) -> Vec<f64> {
+        let still = |(at, until): (usize, u64)| {
+            ms(Gap::longest_within(&self.gaps, self.moments[at].began_ns, until))
+        };
+        self.windows().map(still).collect()
+    }
+
     /// How long it took until the first datagram after each act, in milliseconds.
     pub fn back_ms(&self) -> Vec<f64> {
         let back = |(at, until): (usize, u64)| {

@@ -22,6 +22,7 @@ fn a_standstill_belongs_to_the_move_that_made_it() {
     let flow = run(3_000, gaps, vec![moved(500, 502), moved(990, 1_000)]);
     assert_eq!(flow.still_ms(), [43.0, 100.0]);
     assert_eq!(flow.back_ms(), [43.0, 100.0]);
+    assert_eq!(flow.still_from_loss_ms(), [45.0, 110.0], "from the end of the old address");
 }
 
 #[test]

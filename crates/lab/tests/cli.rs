@@ -72,7 +72,12 @@ fn run_seeds(scenario: &str, seeds: usize, settings: &[&str]) -> (Vec<Value>, Op
 fn not_in_short(scenario: &str) -> &'static [&'static str] {
     match scenario {
         "roam-gateway" => &["gateway_cpu_ms"],
-        "symmetric" => &["of_mqvpn_hybrid_min", "others_share_of_sum_min", "queues_ok"],
+        "symmetric" => {
+            &["of_mqvpn_hybrid_min", "others_share_of_sum_min", "queues_ok", "mptcp_over_tcp_min"]
+        }
+        "subflows" => &["gain_over_tcp_percent"],
+        "split" => &["severe_lossy_mbps_min"],
+        "disconnects" => &["gain_3x15s_percent"],
         "asymmetric" => &[
             "others_share_of_sum_min",
             "queues_ok",
@@ -111,6 +116,7 @@ fn short(scenario: &str) -> &'static [&'static str] {
         "latency-qos" => &["seconds=20"],
         "priority" => &["seconds=20"],
         "subflows" | "mesh" => &["seconds=6", "loss=0"],
+        "split" => &["seconds=6", "links=10/8/0.3+10/12/0.7", "megabytes=2"],
         "symmetric" => &["seconds=6", "loss=1"],
         "asymmetric" => &["seconds=6", "loss=bursty"],
         // Both losses, and others than TCP.
@@ -183,7 +189,9 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
             "voip" => &["p99_over_idle_ms is", "bulk_share_min is"],
             "latency-qos" => &["p99_over_idle_ms is", "average_ratio is"],
             "priority" => &["share_ratio is", "preferred_of_due_min is"],
-            "symmetric" | "asymmetric" | "subflows" | "mesh" | "bond" => &["share_of_sum_min is"],
+            "symmetric" | "asymmetric" | "split" | "subflows" | "mesh" | "bond" => {
+                &["share_of_sum_min is"]
+            }
             "shared-bottleneck" => &["ratio_to_one_flow is"],
             "competition" => &["share_of_bare is"],
             other => panic!("{other}: name here what its control breaks"),
@@ -231,11 +239,30 @@ fn what_adds_nothing_up_is_held_against_the_best_link_and_not_the_sum() {
 fn who_never_fills_the_nearer_link_comes_to_the_farther_one_too() {
     let cell = ["pair=10/10+40/60", "loss=0", "cc=bbr", "seconds=20", "megabytes=1"];
     for carried in [&["flow=tcp", "assist=off"][..], &["flow=quic"]] {
-        let (object, _) = run_virtual("asymmetric", &[&cell[..], carried].concat());
+        let (object, status) = run_virtual("asymmetric", &[&cell[..], carried].concat());
         let of_best = object["measured"]["share_of_best_min"].as_f64().unwrap();
         assert!(of_best > 0.5, "{object}");
         assert_eq!(object["measured"]["checksum_ok"], true, "{object}");
+        // QUIC is known to miss its bounds here: once it does not, its mark has to go.
+        let is_known = object["measured"]["table"][0]["known_miss"].is_string();
+        assert_eq!(is_known, carried[0] == "flow=quic", "{object}");
+        if is_known {
+            assert_eq!((object["pass"].as_bool(), status), (Some(false), Some(1)), "{object}");
+            assert!(of_best < 0.98 && object["reason"].to_string().contains("share_of_best_min"));
+        }
     }
+}
+
+/// The paper's value, its source and the bound stand in the line of the key that measures the same.
+#[test]
+fn a_line_has_value_bound_and_what_the_paper_prints() {
+    let output = lab(&["run", "subnets", "--where", "virtual", "--set", "megabytes=15"]);
+    let said = text(&output.stdout);
+    let line = said.lines().find(|line| line.trim_start().starts_with("still_ms_max")).unwrap();
+    assert!(line.contains(" ok ") && line.contains(" <= "), "{line}");
+    assert!(line.ends_with("paper 30000 ms at least (Figure 3.11): OpenVPN over TCP"), "{line}");
+    let alone = "  paper: openvpn_tcp_browser its downloads die (section 3.2)";
+    assert!(said.lines().any(|line| line == alone), "{said}");
 }
 
 /// In one run with both links stands what the thesis compares them with: by one of them, what one

@@ -33,7 +33,9 @@ fn every_control_fails() {
             "persist" => &["died"],
             "disconnects" | "commute" => &["goodput_share", "checksum_ok"],
             "ssh-lid" | "many-flows" => &["survived"],
-            "symmetric" | "asymmetric" | "subflows" | "mesh" | "bond" => &["share_of_sum_min"],
+            "symmetric" | "asymmetric" | "split" | "subflows" | "mesh" | "bond" => {
+                &["share_of_sum_min"]
+            }
             "shared-bottleneck" => &["ratio_to_one_flow"],
             "competition" => &["share_of_bare_min"],
             "voip" | "latency-qos" => &["p99_over_idle_ms"],

@@ -136,6 +136,8 @@ fn told_of_some(scenario: &str) -> &'static [&'static str] {
             "of_mqvpn_hybrid_lossy_min",
             "others_share_of_sum_min",
             "queues_ok",
+            "over_one_link_min",
+            "mptcp_over_tcp_min",
         ],
         "asymmetric" => &[
             "retransmitted_percent_max",

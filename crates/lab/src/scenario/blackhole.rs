@@ -7,6 +7,7 @@
 //! flows that it should ask for so often.) Last with a second link known: how soon either end turns
 //! to it.
 
+use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
@@ -14,7 +15,6 @@ use super::steady::at_rest;
 use super::{About, FAMILY, Grid, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Act, Cue, Flow, FlowRun, Ground, Trouble};
-use serde_json::{Value, json};
 
 /// Round trips after which a hole must be noticed, and so many milliseconds.
 const NOTICED: (u64, u64) = (3, 200);
@@ -93,11 +93,11 @@ impl Scenario for Blackhole {
     }
 
     /// The thesis' connection monitor needs an event of the kernel's, which a hole does not make.
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({
-            "source": "Alshalan 2017, Table 3.1, local testbed, after an event of the kernel's",
-            "detection_ms": 214,
-        })
+    fn paper(&self, _settings: &Settings) -> Paper {
+        Paper::of("Alshalan 2017, section 3.7.4, local testbed")
+            .cite("detection_ms", 214, "ms", "Table 3.1")
+            .beside("noticed_ms")
+            .note("after an event of the kernel, which a black hole does not cause")
     }
 
     fn limits(&self, settings: &Settings) -> Vec<Limit> {

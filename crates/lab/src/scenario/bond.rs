@@ -8,12 +8,17 @@ use super::links::{
     self, ASSIST, CONGESTION, Carried, Cells, FILE, FLOW, GRID, KEYS_OF_ALL, Link, MODE, Pair,
     SCHEDULER, SECONDS,
 };
+use super::outage::congestion;
+use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
-use super::{About, Outcome, Scenario, Stage};
+use super::table::TABLE;
+use super::{About, Key, Outcome, Scenario, Stage};
 use crate::ground::{Known, Receiver, Spread};
 use serde_json::{Value, json};
 
+/// Why there is no figure of a cell.
+const NOT_ASKED: &str = "the cell to it without loss was not asked for";
 /// The share of the sum that must be there.
 const SHARE_OF_SUM_MIN: f64 = 0.95;
 
@@ -29,7 +34,26 @@ const CELLS: Cells = Cells {
     few: &[(0, 0), (0, 1)],
     carried: Carried::ALL,
     few_others: &[(0, 0), (0, 1)],
+    also: &[],
 };
+
+/// What Multilink's schedulers have to the client without losses, beside the better link alone and
+/// each other: `latency` sends by the link of the lowest latency, `rate` by what each carried.
+const LATENCY_OVER_BEST: &str = "latency_over_best";
+const RATE_OVER_BEST: &str = "rate_over_best";
+const LATENCY_OVER_RATE: &str = "latency_over_rate";
+
+/// What is measured at least.
+const KEYS: &[Key] = &Key::with::<{ KEYS_OF_ALL.len() + 5 }>(
+    KEYS_OF_ALL,
+    &[
+        Key::higher_is_better("down_mbps"),
+        Key::higher_is_better("up_mbps"),
+        Key::higher_is_better(LATENCY_OVER_BEST),
+        Key::higher_is_better(RATE_OVER_BEST),
+        Key::higher_is_better(LATENCY_OVER_RATE),
+    ],
+);
 
 /// What can be set.
 const SETTINGS: &[Setting] = &[
@@ -53,19 +77,27 @@ impl Scenario for Bond {
             name: "bond",
             summary: "one connection each way over the two hotspots of Multilink VPN",
             settings: SETTINGS,
-            keys: KEYS_OF_ALL,
+            keys: KEYS,
         }
     }
 
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({
-            "source": "Multilink VPN, Table 1: dropped packet strategy; speed test down and up in \
-                       kbit/s, one TCP download in KB/s",
-            "link_one": [6_210, 1_860, 1_010],
-            "link_two": [3_350, 2_310, 397],
-            "both_without_reordering": [3_930, 3_140, 488],
-            "both_with_reordering": [7_990, 4_200, 995],
-        })
+    fn paper(&self, _settings: &Settings) -> Paper {
+        Paper::of("Multilink VPN, dropped packet strategy: speed test down and up, TCP download")
+            .cite("both_down_mbps", 7.99, "Mbit/s", "Table 1")
+            .beside("down_mbps")
+            .note("several connections; 995 kB/s, or 7.96 Mbit/s, by one TCP connection")
+            .cite("both_up_mbps", 4.20, "Mbit/s", "Table 1")
+            .beside("up_mbps")
+            .note("several connections")
+            .cite("latency_over_fastest", 3.47 / 2.90, "times", "Bandwidth Aggregation")
+            .beside(LATENCY_OVER_BEST)
+            .note("3.47 MB/s over 2.90 MB/s, by other links: lowest latency was its best strategy")
+            .cite("byte_counting_over_fastest", "no faster than the fastest link", "", "Table 1")
+            .beside(RATE_OVER_BEST)
+            .list("link_one", json!([6_210, 1_860, 1_010]))
+            .list("link_two", json!([3_350, 2_310, 397]))
+            .list("both_without_reordering", json!([3_930, 3_140, 488]))
+            .list("both_with_reordering", json!([7_990, 4_200, 995]))
     }
 
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
@@ -77,6 +109,49 @@ impl Scenario for Bond {
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        CELLS.tell(stage, None)
+        let mut outcome = CELLS.tell(stage, &[])?;
+        let rows = outcome.measured.get(TABLE).and_then(Value::as_array).cloned();
+        let rows = rows.unwrap_or_default();
+        let lossless = |to: &str| {
+            let cell = [("to", to), ("loss", "0"), ("flow", "tcp")];
+            rows.iter().find(|row| cell.iter().all(|(key, word)| row[*key] == *word))
+        };
+        let [down, up] = ["client", "server"].map(lossless);
+        for (key, row) in [("down_mbps", down), ("up_mbps", up)] {
+            match row {
+                Some(row) => outcome.measure(key, row["goodput_mbps"].as_f64()),
+                None => outcome.skip(key, NOT_ASKED),
+            }
+        }
+        schedulers(stage, down.and_then(|row| row["best_mbps"].as_f64()), &mut outcome)?;
+        Ok(outcome)
     }
+}
+
+/// Measures what Multilink's schedulers have, where the better link alone has so many Mbit/s.
+fn schedulers(
+    stage: &Stage<'_>,
+    best_mbps: Option<f64>,
+    outcome: &mut Outcome,
+) -> anyhow::Result<()> {
+    let keys = [LATENCY_OVER_BEST, RATE_OVER_BEST, LATENCY_OVER_RATE];
+    if stage.control() || best_mbps.is_none() {
+        keys.iter().for_each(|key| outcome.skip(key, NOT_ASKED));
+        return Ok(());
+    }
+    let mut had = [None; 2];
+    for (had, scheduler) in had.iter_mut().zip(["latency", "rate"]) {
+        (stage.tell)(&format!("scheduler {scheduler}"));
+        let settings = &stage.settings.with(SCHEDULER.key, scheduler);
+        let other = Stage { settings, captured: stage.captured.clone(), ..*stage };
+        let cell = links::Cell::down(PAIRS[0], "0", congestion(settings));
+        *had = cell.rates_mbps(&other, outcome)?.0;
+        stage.captured.set(other.captured.get());
+    }
+    let [latency, rate] = had;
+    let share = |part: Option<f64>, of: Option<f64>| part.zip(of).map(|(a, b)| a / b);
+    outcome.measure(LATENCY_OVER_BEST, share(latency, best_mbps));
+    outcome.measure(RATE_OVER_BEST, share(rate, best_mbps));
+    outcome.measure(LATENCY_OVER_RATE, share(latency, rate));
+    Ok(())
 }

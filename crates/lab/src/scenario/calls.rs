@@ -7,7 +7,7 @@
 use super::links::{Carried, Link};
 use super::record::Limit;
 use super::settings::Setting;
-use super::statistics::{max, median, min, quantile};
+use super::statistics::{max, mean, median, min, quantile};
 use super::table::{self, Row, TABLE, figure};
 use super::{CALM_NS, Key, Outcome, Stage};
 use crate::emu::{LinkConfig, Loss, SECOND};
@@ -73,20 +73,37 @@ pub(super) fn limits() -> Vec<Limit> {
     ]
 }
 
-/// The mean of what a talk's datagrams took beside the load, in milliseconds, where the client does
-/// this.
+/// What a talk's datagrams took, as `ping` sums it up; in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Took {
+    pub(super) average: Option<f64>,
+    pub(super) max: Option<f64>,
+    /// The standard deviation, which `ping` calls mdev.
+    pub(super) mdev: Option<f64>,
+}
+
+impl Took {
+    fn of(values: &[f64]) -> Self {
+        let average = mean(values);
+        let squares: Vec<f64> = values.iter().map(|value| value * value).collect();
+        let variance = mean(&squares).zip(average).map(|(square, mean)| square - mean * mean);
+        Self { average, max: max(values), mdev: variance.map(|it| it.max(0.0).sqrt()) }
+    }
+}
+
+/// What a talk's datagrams took beside the load, where the client does this.
 ///
 /// # Errors
 /// What kept it from being told.
-pub(super) fn average_ms(
+pub(super) fn took(
     stage: &Stage<'_>,
     cell: &Cell,
     talk: Talk,
     what: (Mode, bool),
     outcome: &mut Outcome,
-) -> anyhow::Result<Option<f64>> {
+) -> anyhow::Result<Took> {
     let (loaded, _) = cell.loaded(stage, talk, what, outcome)?;
-    Ok(mean(&took_ms(talk, &loaded)))
+    Ok(Took::of(&took_ms(talk, &loaded)))
 }
 
 /// Tells the story of each cell. A client that is told nothing else shares its links and, if it has
@@ -175,10 +192,6 @@ impl Load {
     }
 }
 
-fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-}
-
 impl Cell {
     fn name(&self) -> String {
         format!("{} loss {}", super::links::name(&self.pair), self.loss * 100.0)
@@ -198,6 +211,7 @@ impl Cell {
         (bulk, most): (Option<f64>, Option<f64>),
     ) -> Row {
         let [before, after] = [idle, loaded].map(|run| took_ms(talk, run));
+        let took = Took::of(&after);
         // The link alone repairs nothing: there only what came counts, which is the stricter.
         let idle_p99 = quantile(&before, 0.99);
         let over = p99_ms(talk, loaded).zip(idle_p99).map(|(p99, idle)| p99 - idle);
@@ -207,8 +221,9 @@ impl Cell {
             ("links", self.name().into()),
             ("idle_ms", figure(median(&before))),
             ("idle_p99_ms", figure(idle_p99)),
-            ("average_ms", figure(mean(&after))),
-            ("max_ms", figure(max(&after))),
+            ("average_ms", figure(took.average)),
+            ("max_ms", figure(took.max)),
+            ("mdev_ms", figure(took.mdev)),
             ("p99_over_idle_ms", figure(over)),
             ("lost_packets", loaded.lost().into()),
             ("late_share", figure(Some(late))),
@@ -285,7 +300,7 @@ impl Cell {
 
 #[cfg(test)]
 mod tests {
-    use super::{CallRun, Load, Talk, p99_ms};
+    use super::{CallRun, Load, Talk, Took, p99_ms};
     use crate::emu::MS;
     use crate::ground::Transfer;
 
@@ -303,6 +318,13 @@ mod tests {
         run.down[3..5].fill(None);
         assert_eq!(p99_ms(Talk::Voice, &run), None);
         assert_eq!(p99_ms(Talk::Voice, &CallRun::default()), None);
+    }
+
+    #[test]
+    fn what_was_taken_is_summed_up_as_ping_does() {
+        let (average, max) = (Some(11.0), Some(12.0));
+        assert_eq!(Took::of(&[10.0, 12.0]), Took { average, max, mdev: Some(1.0) });
+        assert_eq!(Took::of(&[]), Took { average: None, max: None, mdev: None });
     }
 
     #[test]

@@ -10,13 +10,13 @@ use super::outage::{
     self, BASELINE, CONGESTION, FIRST_NS, MODE, Outages, SHARE_MIN, Shares, TRANSFER, congestion,
     receiver, restart_ms,
 };
+use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::{About, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{LinkConfig, PipeConfig, Rate, SECOND, Trace};
 use crate::ground::{Act, Connections, Cue, Ground, Receiver, Terrain, Transfer, Trouble};
 use anyhow::Context as _;
-use serde_json::{Value, json};
 
 /// How long the link is there, and gone, as in the thesis.
 const ON_NS: u64 = 5 * SECOND;
@@ -71,12 +71,13 @@ impl Scenario for Commute {
     }
 
     /// What can be read off the figure's third case.
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({
-            "source": "Alshalan 2017, section 4.8.3 and Figure 4.15, third case: outages until \
-                       100 MB were there",
-            "buffered_outages": 10, "unbuffered_outages": 16, "openvpn_outages": 20,
-        })
+    fn paper(&self, _settings: &Settings) -> Paper {
+        const FIGURE: &str = "Figure 4.15, third case";
+        Paper::of("Alshalan 2017, section 4.8.3: outages until 100 MB had arrived")
+            .cite("buffered_outages", 10, "outages", FIGURE)
+            .beside("outages")
+            .cite("unbuffered_outages", 16, "outages", FIGURE)
+            .cite("openvpn_outages", 20, "outages", FIGURE)
     }
 
     /// A recorded link may carry nothing for a while by itself, also just after it came back.

@@ -7,12 +7,12 @@
 //! first minute is what the thesis listened to, then the client learns how long the box remembers,
 //! and what it costs from then on is listened to for many times as long: an hour and a half in all.
 
+use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::{About, Baseline, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{Filtering, MS, SECOND};
 use crate::ground::{Act, Clock, Edge, Flow, Ground, Terrain, Trouble};
-use serde_json::{Value, json};
 
 /// A day in seconds.
 const DAY_S: u64 = 86_400;
@@ -69,11 +69,14 @@ impl Scenario for Idle {
     }
 
     /// The thesis shows the packets of a minute as a picture without numbers.
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({
-            "source": "Alshalan 2017, Figure 3.11: 60 s without a word of the user's",
-            "packets": "a picture only: OpenVPN with a time-out of 3 s never rests",
-        })
+    fn paper(&self, _settings: &Settings) -> Paper {
+        Paper::of("Alshalan 2017, section 3.7.4: 60 s in which the user sends nothing")
+            .cite("packets", "a picture only", "", "Figure 3.11")
+            .beside("packets_60s")
+            .note(
+                "OpenVPN with a time-out of 3 s never rests; it does not run beside, because a \
+                 silent session has no baseline here",
+            )
     }
 
     fn limits(&self, _settings: &Settings) -> Vec<Limit> {

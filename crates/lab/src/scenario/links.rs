@@ -10,6 +10,7 @@ mod alone;
 mod carried;
 mod compared;
 mod judged;
+mod link;
 mod measured;
 
 use super::deploy::Deployment;
@@ -19,7 +20,7 @@ use super::stage::{Story, USUALLY};
 use super::statistics::min;
 use super::table::{self, TABLE, figure, least};
 use super::{Baseline, CALM_NS, Grid, Key, Outcome, Stage, feedback};
-use crate::emu::{LinkConfig, Loss, MS, PipeConfig, Rate, SECOND};
+use crate::emu::{Loss, MS, SECOND};
 use crate::ground::{
     Assist, Congestion, Connections, Ground, Known, Mode, Receiver, Route, SCHEDULERS, Spread,
     TRANSPORTS, Terrain, Transfer, Trouble,
@@ -32,6 +33,7 @@ pub(super) use compared::COMPARE;
 pub(super) use judged::{
     OFFERED_SHARE_LEAST, OFFERED_SHARE_LOSSY_LEAST, RECORDED_FEEDBACK_MOST, adds_up, limits,
 };
+pub(super) use link::{Link, is_recorded, name};
 use measured::{Measured, OTHERS_SHARE};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -107,17 +109,6 @@ pub(super) const KEYS_OF_ALL: &[Key] = &Key::with::<{ KEYS.len() + 2 }>(
     &[Key::higher_is_better(judged::OTHERS_SHARE_LEAST), Key::must_hold(judged::QUEUES)],
 );
 
-/// A link of a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Link {
-    /// Its rates, to the client and from it, in kbit/s; of a recorded one about the mean.
-    kbps: [u64; 2],
-    /// Its round trip, in milliseconds.
-    pub(super) round_trip_ms: u64,
-    /// The name of the network, where its rate is what somebody recorded.
-    recording: Option<&'static str>,
-}
-
 /// Two of them; the client's first one comes first.
 pub(super) type Pair = [Link; 2];
 
@@ -152,8 +143,10 @@ pub(super) struct Cells<const N: usize = 2> {
     pub(super) few: &'static [(usize, usize)],
     /// What is carried where nothing is set: in these cells TCP,
     pub(super) carried: &'static [Carried],
-    /// and in these the rest.
+    /// and in these the rest;
     pub(super) few_others: &'static [(usize, usize)],
+    /// and what else, by another congestion control to the client.
+    pub(super) also: &'static [(Carried, Congestion, usize, usize)],
 }
 
 /// What the shallowest queue of these pairs holds, in milliseconds: lateness costs no goodput as
@@ -166,27 +159,18 @@ pub(super) fn bound_ms<const N: usize>(pairs: &[[Link; N]]) -> f64 {
     min(&pairs.iter().flatten().map(queue_ms).collect::<Vec<_>>()).unwrap_or_default()
 }
 
-/// Loss by its word: that share of all packets, in per cent, each by itself; or as Wi-Fi at its
-/// worst has it.
-fn loss(word: &str) -> Loss {
-    match word.parse::<f64>() {
-        Ok(0.0) => Loss::None,
-        Ok(percent) => Loss::Bernoulli(percent / 100.0),
-        Err(_) => Loss::bursts(0.02, 3.0),
-    }
-}
-
 impl<const N: usize> Cells<N> {
     /// Those to tell of: of what is set only that; for the rest all of the grid, or the first where
     /// the grid is the default. Where nothing is set in the default grid, the few.
-    fn told(&self, stage: &Stage<'_>, pair: Option<[Link; N]>) -> Vec<Cell<N>> {
+    fn told(&self, stage: &Stage<'_>, chosen: &[[Link; N]]) -> Vec<Cell<N>> {
         let settings = stage.settings;
         let full = stage.grid == Grid::Full && !stage.control();
         let loss = self.losses.iter().copied().find(|word| *word == settings.text("loss"));
         let carried = self.carried.iter().find(|one| one.name() == settings.text("flow"));
-        let is_chosen = full || stage.control() || pair.is_some() || loss.is_some();
+        let is_chosen = full || stage.control() || !chosen.is_empty() || loss.is_some();
         let conditions: Vec<(Carried, [Link; N], &'static str)> = if is_chosen {
-            let pairs = pair.map_or_else(|| some_of(self.pairs, full), |pair| vec![pair]);
+            let all = || some_of(self.pairs, full);
+            let pairs = if chosen.is_empty() { all() } else { chosen.to_vec() };
             let losses = loss.map_or_else(|| some_of(self.losses, full), |loss| vec![loss]);
             let carried = carried.map_or_else(|| some_of(self.carried, full), |one| vec![*one]);
             let mut conditions = Vec::new();
@@ -206,8 +190,9 @@ impl<const N: usize> Cells<N> {
             told.iter().copied().flat_map(of).collect()
         };
         let controls = [Congestion::Cubic, Congestion::Reno, Congestion::Bbr];
-        let chosen = controls.into_iter().find(|one| one.name() == settings.text("cc"));
-        let controls = chosen.map_or_else(|| some_of(&controls, full), |one| vec![one]);
+        let is_few = !is_chosen && carried.is_none() && settings.text(CONGESTION.key) == GRID;
+        let one = controls.into_iter().find(|one| one.name() == settings.text("cc"));
+        let controls = one.map_or_else(|| some_of(&controls, full), |one| vec![one]);
         let number = settings.number("subflows");
         let is_told = |spread: &&Spread| number == 0 || number == u64::from(spread.subflows);
         let spreads: Vec<Spread> = self.spreads.iter().filter(is_told).copied().collect();
@@ -225,22 +210,23 @@ impl<const N: usize> Cells<N> {
                 }
             }
         }
+        let also = self.also.iter().filter(|_| is_few).map(|&(carried, congestion, at, loss)| {
+            let down = Cell::down(self.pairs[at], self.losses[loss], congestion);
+            Cell { carried, known: self.known, ..down }
+        });
+        cells.extend(also);
         cells
     }
 
-    /// Tells the story of each cell.
+    /// Tells the story of each cell, of these links if any are chosen.
     ///
     /// # Errors
     /// What kept one from being told.
-    pub(super) fn tell(
-        &self,
-        stage: &Stage<'_>,
-        pair: Option<[Link; N]>,
-    ) -> anyhow::Result<Outcome> {
+    pub(super) fn tell(&self, stage: &Stage<'_>, chosen: &[[Link; N]]) -> anyhow::Result<Outcome> {
         let mut outcome = Outcome::default();
         let (mut rows, mut bare) = (Vec::new(), Vec::new());
         let (mut arrived, mut in_time) = (Vec::new(), Vec::new());
-        for cell in self.told(stage, pair) {
+        for cell in self.told(stage, chosen) {
             (stage.tell)(&cell.name());
             let measured = cell.measure(stage, &mut outcome)?;
             let row = measured.row(&cell);
@@ -274,83 +260,16 @@ fn some_of<T: Copy>(all: &[T], every: bool) -> Vec<T> {
     all.iter().copied().take(if every { all.len() } else { 1 }).collect()
 }
 
-impl Link {
-    /// One by its rate in Mbit/s and its round trip in milliseconds.
-    pub(super) const fn of(mbps: u64, round_trip_ms: u64) -> Self {
-        Self::of_kbps([mbps * 1_000; 2], round_trip_ms)
-    }
-
-    /// One by its rates to the client and from it, in kbit/s.
-    pub(super) const fn of_kbps(kbps: [u64; 2], round_trip_ms: u64) -> Self {
-        Self { kbps, round_trip_ms, recording: None }
-    }
-
-    /// A recorded network that has about this rate down in the mean.
-    pub(super) const fn recorded(name: &'static str, mbps: u64, round_trip_ms: u64) -> Self {
-        Self { kbps: [mbps * 1_000; 2], round_trip_ms, recording: Some(name) }
-    }
-
-    /// In words: rates in Mbit/s and round trip in milliseconds, or a name.
-    fn name(&self) -> String {
-        if let Some(name) = self.recording {
-            return name.to_owned();
-        }
-        let [down, up] = self.kbps.map(|kbps| kbps as f64 / 1e3);
-        let up = if down == up { String::new() } else { format!(":{up}") };
-        format!("{down}{up}/{}", self.round_trip_ms)
-    }
-
-    /// As the emulator has it. That every recording is there is tested with the pairs.
-    pub(super) fn config(&self, loss: Loss) -> LinkConfig {
-        let ([down, up], trip_ns) = (self.kbps, self.round_trip_ms * MS);
-        let recorded = self.recording.and_then(|name| LinkConfig::recorded_as(name, trip_ns));
-        let pipe = |kbps| PipeConfig::clean(kbps * 1_000, trip_ns / 2);
-        let link = match recorded {
-            Some(Ok(link)) => link,
-            Some(Err(_)) | None => LinkConfig { up: pipe(up), down: pipe(down) },
-        };
-        link.loss(loss)
-    }
-
-    /// What it can carry to a receiver between two moments of the ground's clock, in Mbit/s.
-    fn mbps_between(&self, to: Receiver, (from_ns, to_ns): (u64, u64)) -> f64 {
-        let LinkConfig { up, down } = self.config(Loss::None);
-        let pipe = if to == Receiver::Client { down } else { up };
-        match &pipe.rate {
-            Rate::Trace(trace) => {
-                let bits = trace.capacity_bytes(from_ns, to_ns) as f64 * 8.0;
-                bits * 1e3 / to_ns.saturating_sub(from_ns) as f64
-            }
-            Rate::Unlimited | Rate::BitsPerSecond(_) => self.mbps_to(to),
-        }
-    }
-
-    /// Its rate to a receiver, in Mbit/s; of a recorded one about the mean.
-    pub(super) fn mbps_to(&self, to: Receiver) -> f64 {
-        self.kbps[to as usize] as f64 / 1e3
-    }
-
-    /// The larger of its rates, in Mbit/s, rounded up.
-    pub(super) fn mbps(&self) -> u64 {
-        self.kbps[0].max(self.kbps[1]).div_ceil(1_000)
-    }
-}
-
-/// A pair in words.
-pub(super) fn name<const N: usize>(pair: &[Link; N]) -> String {
-    pair.map(|link| link.name()).join("+")
-}
-
-/// Whether it is one of recorded networks.
-pub(super) fn is_recorded<const N: usize>(pair: [Link; N]) -> bool {
-    pair.iter().any(|link| link.recording.is_some())
-}
-
 impl<const N: usize> Cell<N> {
     /// To the client, by one path each to the gateway's only address.
     pub(super) const fn down(pair: [Link; N], loss: &'static str, congestion: Congestion) -> Self {
         let (to, known, spread) = (Receiver::Client, Known::ByAddress, Spread::ONE);
         Self { pair, to, known, spread, loss, congestion, carried: Carried::Tcp }
+    }
+
+    /// Whether any of its links loses something by itself.
+    fn is_lossy(&self) -> bool {
+        self.loss != "0" || self.pair.iter().any(|link| link.loses_ppm > 0)
     }
 
     fn name(&self) -> String {
@@ -434,7 +353,7 @@ impl<const N: usize> Cell<N> {
 
     /// All links together.
     fn terrain(&self, stage: &Stage<'_>) -> Terrain {
-        let mut links = self.pair.iter().map(|link| link.config(loss(self.loss)));
+        let mut links = self.pair.iter().map(|link| link.config(link.loss(self.loss)));
         let usual = Terrain::of(links.next().unwrap_or_default());
         let settings = stage.settings;
         Terrain {
@@ -508,8 +427,9 @@ impl<const N: usize> Cell<N> {
         window: (u64, u64),
     ) -> Result<Option<f64>, Trouble> {
         let payload_share = self.carried.payload_share(ground)?;
-        let rates: f64 = self.pair.iter().map(|link| link.mbps_between(self.to, window)).sum();
-        let carried = rates * (1.0 - loss(self.loss).mean());
+        let arrives = |link: &Link| 1.0 - link.loss(self.loss).mean();
+        let rates = self.pair.iter().map(|link| link.mbps_between(self.to, window) * arrives(link));
+        let carried: f64 = rates.sum();
         Ok(payload_share.map(|share| carried * share))
     }
 }

@@ -1,6 +1,5 @@
-use super::{
-    CONGESTION, Carried, Cell, Cells, GRID, Link, Pair, bound_ms, is_recorded, loss, name,
-};
+use super::link::loss;
+use super::{CONGESTION, Carried, Cell, Cells, GRID, Link, Pair, bound_ms, is_recorded, name};
 use crate::emu::{Loss, SECOND};
 use crate::ground::{Congestion, DatagramsRun, Known, Mode, Receiver, Spread};
 use crate::scenario::settings::{Setting, Settings};
@@ -20,13 +19,14 @@ const CELLS: Cells = Cells {
     few: &[(0, 0), (1, 1), (1, 2), (0, 2)],
     carried: Carried::TCP,
     few_others: &[],
+    also: &[],
 };
 
 fn told(grid: Grid, pair: Option<Pair>, set: &[&str]) -> Vec<String> {
     let texts: Vec<String> = set.iter().map(|text| (*text).to_owned()).collect();
     let settings = Settings::parse(SETTINGS, &texts).unwrap();
     let stage = Stage::quiet(1, &settings, grid);
-    CELLS.told(&stage, pair).iter().map(|cell| cell.name()).collect()
+    CELLS.told(&stage, pair.as_slice()).iter().map(|cell| cell.name()).collect()
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn in_the_default_grid_everything_is_carried_that_a_scenario_knows() {
         let own = [SETTINGS, &[super::FLOW]].concat();
         let settings = Settings::parse(&own, &texts).unwrap();
         let stage = Stage::quiet(1, &settings, grid);
-        all.told(&stage, None).iter().map(|cell| cell.name()).collect::<Vec<_>>()
+        all.told(&stage, &[]).iter().map(|cell| cell.name()).collect::<Vec<_>>()
     };
     let few = told(Grid::Default, &[]);
     assert_eq!(few.len(), 4 + 2);
@@ -63,6 +63,40 @@ fn in_the_default_grid_everything_is_carried_that_a_scenario_knows() {
     assert_eq!(told(Grid::Default, &["loss=1", "flow=quic"]), ["10/20+10/20, loss 1, cubic, quic"]);
     // Of datagrams by the clock nobody controls the rate: once each.
     assert_eq!(told(Grid::Full, &[]).len(), 2 * 3 * (3 + 3 + 1));
+}
+
+#[test]
+fn what_is_told_besides_is_so_only_where_nothing_is_set() {
+    let also: &[_] = &[(Carried::Quic, Congestion::Bbr, 0, 2)];
+    let all = Cells { also, ..CELLS };
+    let last = |grid, set: &[&str]| {
+        let texts: Vec<String> = set.iter().map(|text| (*text).to_owned()).collect();
+        let own = [SETTINGS, &[super::FLOW]].concat();
+        let settings = Settings::parse(&own, &texts).unwrap();
+        let stage = Stage::quiet(1, &settings, grid);
+        all.told(&stage, &[]).last().unwrap().name()
+    };
+    let besides = "10/20+10/20, loss bursty, bbr, quic";
+    assert_eq!(last(Grid::Default, &[]), besides);
+    for set in ["cc=bbr", "flow=tcp", "loss=0", "control=true"] {
+        assert_ne!(last(Grid::Default, &[set]), besides, "{set}");
+    }
+    assert_ne!(last(Grid::Full, &[]), besides, "it is in the grid");
+}
+
+#[test]
+fn a_link_may_lose_what_the_other_does_not() {
+    let [near, far] = [Link::parse("10/10").unwrap(), Link::parse("2.5/30/0.5").unwrap()];
+    assert_eq!(name(&[near, far]), "10/10+2.5/30/0.5");
+    assert_eq!(
+        [near, far].map(|link| link.loss("1")),
+        [Loss::Bernoulli(0.01), Loss::Bernoulli(0.005)]
+    );
+    let cell = |pair| Cell::down(pair, "0", Congestion::Cubic);
+    assert!(cell([near, far]).is_lossy() && !cell([near; 2]).is_lossy());
+    assert_eq!(cell([near, far]).modes_alone(Mode::Full), [Mode::Single, Mode::Full]);
+    let terrain = cell([near, far]).terrain(&Stage::quiet(1, &Settings::default(), Grid::Full));
+    assert_eq!([&terrain.link, &terrain.beside[0]].map(|link| link.down.loss.mean()), [0.0, 0.005]);
 }
 
 #[test]

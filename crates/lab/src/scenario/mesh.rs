@@ -27,6 +27,7 @@ const CELLS: Cells<4> = Cells {
     few: &[(0, 0), (0, 2), (1, 0), (1, 1)],
     carried: Carried::TCP,
     few_others: &[],
+    also: &[],
 };
 
 /// What can be set.
@@ -68,6 +69,6 @@ impl Scenario for Mesh {
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        CELLS.tell(stage, links::chosen(stage.settings, "links", MESHES, name))
+        CELLS.tell(stage, links::chosen(stage.settings, "links", MESHES, name).as_slice())
     }
 }

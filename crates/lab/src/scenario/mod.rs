@@ -34,6 +34,7 @@ pub mod matrix;
 mod mesh;
 mod nat_rebind;
 mod outage;
+pub mod paper;
 mod persist;
 mod plot;
 mod priority;
@@ -45,6 +46,7 @@ mod roam_gateway;
 pub mod run;
 pub mod settings;
 mod shared_bottleneck;
+mod split;
 mod ssh_lid;
 mod stage;
 pub mod statistics;
@@ -54,6 +56,7 @@ mod subnets;
 mod symmetric;
 mod table;
 pub mod testbed;
+mod text;
 mod tunnel;
 mod udp_blocked;
 mod voip;
@@ -61,8 +64,9 @@ mod voip;
 use crate::emu::{LinkConfig, MS, SECOND};
 use crate::ground::{Terrain, Transfer};
 use crate::netns::Timekeeping;
+use paper::Paper;
 use record::{Limit, Values};
-use serde_json::{Value, json};
+use serde_json::json;
 use settings::{Setting, Settings};
 pub use stage::Stage;
 use std::collections::BTreeMap;
@@ -89,6 +93,7 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &many_flows::ManyFlows,
     &symmetric::Symmetric,
     &asymmetric::Asymmetric,
+    &split::Split,
     &failover::Failover,
     &subflows::Subflows,
     &mesh::Mesh,
@@ -105,10 +110,9 @@ pub trait Scenario: Sync {
     /// What it is called, what can be set, and what it measures.
     fn about(&self) -> About;
 
-    /// The paper's own numbers under these settings, with where they stand; empty where no paper
-    /// measured this.
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({})
+    /// What papers print under these settings; empty where no paper measured this.
+    fn paper(&self, _settings: &Settings) -> Paper {
+        Paper::default()
     }
 
     /// What must hold for a pass under these settings, whatever else the story asks of what it
@@ -225,6 +229,8 @@ pub enum Worse {
 pub struct Outcome {
     /// Measured values by key.
     pub measured: Values,
+    /// Why keys have no value, where the story knows.
+    pub not_measured: BTreeMap<String, String>,
     /// The single values behind medians.
     pub samples: BTreeMap<String, Vec<f64>>,
     /// What must hold besides, of what not every run tells.
@@ -256,6 +262,7 @@ impl Outcome {
     /// Takes over what another story of the same run brought to light.
     fn absorb(&mut self, other: Self) {
         self.measured.extend(other.measured);
+        self.not_measured.extend(other.not_measured);
         self.samples.extend(other.samples);
         self.limits.extend(other.limits);
         self.broke = self.broke.take().or(other.broke);
@@ -271,6 +278,12 @@ impl Outcome {
     /// Notes a measured value, rounded; null where there is none.
     fn measure(&mut self, key: &str, value: Option<f64>) {
         self.measured.insert(key.to_owned(), json!(value.map(statistics::rounded)));
+    }
+
+    /// Notes that a key has no value, and why.
+    fn skip(&mut self, key: &str, why: &str) {
+        self.measure(key, None);
+        self.not_measured.insert(key.to_owned(), why.to_owned());
     }
 
     /// Notes how many there were of something.

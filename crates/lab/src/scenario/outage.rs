@@ -212,17 +212,26 @@ impl Stage<'_> {
         terrain: &Terrain,
         story: Story<'_>,
     ) -> anyhow::Result<Outcome> {
-        let mut outcome = self.on_holding_ground(terrain, &mut *story)?;
+        let mut outcome = self.on_holding_ground(terrain, hold(self.settings), &mut *story)?;
         outcome.baseline = self.of_others(terrain, story)?;
         Ok(outcome)
     }
 
-    fn on_holding_ground(&self, terrain: &Terrain, story: Story<'_>) -> anyhow::Result<Outcome> {
+    /// Tells a story over a Rove that does this with open connections.
+    ///
+    /// # Errors
+    /// What kept it from being told.
+    pub(super) fn on_holding_ground(
+        &self,
+        terrain: &Terrain,
+        hold: Hold,
+        story: Story<'_>,
+    ) -> anyhow::Result<Outcome> {
         let Some(entered) = self.entered else {
-            let held = (hold(self.settings).in_core(), KEPT_S);
+            let held = (hold.in_core(), KEPT_S);
             return self.in_virtual_time(terrain, StreamsKnown::Direct, held, story);
         };
-        let setup = Setup { hold: hold(self.settings), ..Setup::default() };
+        let setup = Setup { hold, ..Setup::default() };
         let deploy = |testbed: &_| Deployment::start_with(testbed, self.rove, &setup);
         self.on_hosts(entered, terrain, &deploy, story)
     }

@@ -7,6 +7,7 @@
 //! connections at the same time; the transfers go in opposite directions and share nothing.
 
 use super::outage::{BY, CONGESTION, MODE, Outages, acts, congestion, obituary};
+use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::{max, rounded};
@@ -15,7 +16,6 @@ use crate::emu::SECOND;
 use crate::ground::{
     Clock, Congestion, Connections, Ground, Pace, Patience, Receiver, Transfer, Trouble,
 };
-use serde_json::{Value, json};
 
 /// The gaps of the thesis, in seconds.
 const GAPS_S: &[u64] = &[10, 45];
@@ -83,11 +83,13 @@ impl Scenario for Persist {
     }
 
     /// The thesis has two gaps and two directions, and no connection that is silent.
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({
-            "source": "Alshalan 2017, Table 4.1, local testbed",
-            "cases": 4, "survived": 4, "openvpn_survived": 2,
-        })
+    fn paper(&self, _settings: &Settings) -> Paper {
+        Paper::of("Alshalan 2017, Table 4.1, local testbed: two gaps, two directions")
+            .cite("cases", 4, "transfers", "Table 4.1")
+            .beside("cases")
+            .cite("survived", 4, "transfers", "Table 4.1")
+            .beside("survived")
+            .cite("openvpn_survived", 2, "transfers", "Table 4.1")
     }
 
     /// That no connection was altered is asked of those too that did not survive.

@@ -7,6 +7,7 @@
 
 use super::links::{GRID, Link};
 use super::outage::congestion;
+use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::table::{self, Row, TABLE, figure};
@@ -94,14 +95,14 @@ impl Scenario for Priority {
         }
     }
 
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({
-            "source": "Springate and Newman, QoS for Speed, Table 2: of two downloads that of the \
-                       second, both of a low priority, and it of a high one",
-            "kilobytes_per_second": [179, 328],
-            "seconds": [114, 62],
-            "share_ratio": 328.0 / 179.0,
-        })
+    fn paper(&self, _settings: &Settings) -> Paper {
+        const TABLE_2: &str = "QoS for Speed, Table 2";
+        Paper::of("Springate and Newman: the second of two downloads, at low and at high priority")
+            .cite("share_ratio", 328.0 / 179.0, "times", TABLE_2)
+            .beside("share_ratio")
+            .note("328 kB/s over 179 kB/s")
+            .cite("kilobytes_per_second", json!([179, 328]), "kB/s", TABLE_2)
+            .cite("seconds", json!([114, 62]), "s", TABLE_2)
     }
 
     fn limits(&self, _settings: &Settings) -> Vec<Limit> {

@@ -1,5 +1,6 @@
 //! The one JSON object in which a run says what it found.
 
+use super::paper::Paper;
 use super::{Baseline, Key, Outcome, Worse, statistics, table};
 use crate::emu::MS;
 use crate::netns::{Timekeeping, Times};
@@ -88,10 +89,13 @@ pub struct Record {
     pub grid: &'static str,
     /// What was set on the command line.
     pub settings: BTreeMap<String, String>,
-    /// The paper's numbers.
-    pub paper: Value,
+    /// What papers print.
+    pub paper: Paper,
     /// What was measured; over several seeds, the medians.
     pub measured: Values,
+    /// Why keys have no value.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub not_measured: BTreeMap<String, String>,
     /// Over several seeds, the worst of each key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst: Option<Values>,
@@ -134,6 +138,11 @@ impl Limit {
     /// The key it is about.
     pub const fn key(&self) -> &'static str {
         self.key
+    }
+
+    /// The condition without the key: `<= 50`.
+    pub fn bound(&self) -> String {
+        format!("{} {}", self.operator.symbol(), shown(&self.bound))
     }
 
     /// Whether it holds; a value that is missing or null holds nothing.
@@ -218,6 +227,7 @@ impl Record {
         for key in keys {
             self.measured.entry(key.name.to_owned()).or_insert(Value::Null);
         }
+        self.not_measured = outcome.not_measured;
         self.samples = outcome.samples;
         self.lateness = outcome.timekeeping.as_ref().map(LatenessRecord::from);
         (self.baseline, self.baseline_reason) = match outcome.baseline {
@@ -239,6 +249,9 @@ impl Record {
     pub fn recall(&mut self, before: &Value, keys: &[Key]) -> serde_json::Result<()> {
         let part = |name: &str| before.get(name).cloned().unwrap_or_default();
         self.measured = serde_json::from_value(part("measured"))?;
+        if let Some(reasons) = before.get("not_measured") {
+            self.not_measured = serde_json::from_value(reasons.clone())?;
+        }
         self.samples = serde_json::from_value(part("samples"))?;
         self.baseline = serde_json::from_value(part("baseline"))?;
         self.baseline_reason = serde_json::from_value(part("baseline_reason"))?;
@@ -331,6 +344,15 @@ impl Record {
             .collect();
         self.pass = Some(broken.is_empty());
         self.reason = (!broken.is_empty()).then(|| broken.join("; "));
+    }
+}
+
+/// A value, rounded; `-` where there is none.
+pub(super) fn shown(value: &Value) -> String {
+    match value.as_f64() {
+        Some(number) => format!("{}", statistics::rounded(number)),
+        None if value.is_null() => "-".to_owned(),
+        None => value.to_string(),
     }
 }
 

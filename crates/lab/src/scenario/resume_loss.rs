@@ -5,6 +5,7 @@
 //! another 300 ms, and is gone; the next such move goes back. One that is not: the address is gone
 //! before there is another.
 
+use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::max;
@@ -12,7 +13,6 @@ use super::steady::{self, Steady, again_and_again};
 use super::{About, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Act, Cue, Flow, Ground, Harm, Trouble};
-use serde_json::{Value, json};
 
 /// Mean time between two moves that nobody announces; each is up to a quarter shorter or longer.
 const PAUSE_NS: u64 = 800 * MS;
@@ -56,11 +56,14 @@ impl Scenario for ResumeLoss {
     }
 
     /// The thesis shows the losses as a picture without numbers.
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({
-            "source": "Alshalan 2017, Figure 3.13: 1 Mbit/s for 60 s, one to five resumptions",
-            "lost": "a picture only: some datagrams where OpenVPN's full handshake loses hundreds",
-        })
+    fn paper(&self, _settings: &Settings) -> Paper {
+        Paper::of("Alshalan 2017, section 3.7.6: 1 Mbit/s for 60 s, one to five resumptions")
+            .cite("lost", "a picture only", "", "Figure 3.13")
+            .beside("lost_packets")
+            .note(
+                "some datagrams, where OpenVPN's full handshake loses hundreds; OpenVPN does not \
+                 run beside, because it has no move without a handshake",
+            )
     }
 
     fn limits(&self, settings: &Settings) -> Vec<Limit> {

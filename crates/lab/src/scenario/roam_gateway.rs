@@ -10,13 +10,13 @@
 //! itself. Either it says a word of its own a second later, to which nobody answers: then the time
 //! counts from there. Or it says nothing, until a keepalive goes unanswered.
 
+use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
 use super::{About, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{Filtering, LinkConfig, MS, SECOND};
 use crate::ground::{Act, Called, Calling, Clock, Edge, Ground, Known, Terrain, Trouble};
-use serde_json::{Value, json};
 
 /// How long a NAT box keeps what nobody uses.
 const EXPIRY_NS: u64 = 120 * SECOND;
@@ -109,11 +109,14 @@ impl Scenario for RoamGateway {
     }
 
     /// The thesis shows the times as a picture without numbers.
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({
-            "source": "Alshalan 2017, Figure 3.12, local testbed, clients as processes of one host",
-            "last_back": "a picture only: far below OpenVPN, and it grows slowly with clients",
-        })
+    fn paper(&self, _settings: &Settings) -> Paper {
+        Paper::of("Alshalan 2017, section 3.7.5, local testbed, clients as processes of one host")
+            .cite("last_back", "a picture only", "", "Figure 3.12")
+            .beside("last_back_ms")
+            .note(
+                "far below OpenVPN, and it grows slowly with clients; OpenVPN does not run beside, \
+                 because its server cannot move its clients",
+            )
     }
 
     /// Behind a box that filters, whom nobody told before can be reached only once it says

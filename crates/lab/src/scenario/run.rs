@@ -5,7 +5,7 @@ use super::jobs::in_order;
 use super::kept::Kept;
 use super::record::{ALIVE, LatenessRecord, Limit, MachineRecord, Record};
 use super::settings::Settings;
-use super::{About, Grid, Key, Scenario, Stage, statistics, table};
+use super::{About, Grid, Key, Scenario, Stage, statistics, text};
 use crate::netns::{self, Entered, Machine};
 use anyhow::Context as _;
 use serde_json::Value;
@@ -120,6 +120,7 @@ fn begun(scenario: &dyn Scenario, request: &Request, seed: u64, rove: Option<&Bi
         settings: request.settings.set().clone(),
         paper: scenario.paper(&request.settings),
         measured: Default::default(),
+        not_measured: Default::default(),
         worst: None,
         samples: Default::default(),
         baseline: None,
@@ -211,89 +212,13 @@ fn binary_under_test(request: &Request) -> anyhow::Result<Option<Binary>> {
     }
 }
 
-/// Prints a record: one line of JSON, or a table beside the paper's numbers.
+/// Prints a record: one line of JSON, or a line for each key.
 fn print(record: &Record, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     if json {
         writeln!(out, "{}", serde_json::to_string(record)?)?;
         return Ok(());
     }
-    let of = match (record.seed, record.seeds) {
-        (Some(seed), _) => format!("seed {seed}"),
-        (None, Some(seeds)) => format!("median of {seeds} seeds (worst)"),
-        (None, None) => String::new(),
-    };
-    writeln!(out, "{}, {}, {of}", record.scenario, record.place)?;
-    for (key, value) in &record.measured {
-        let limit = record.limits.iter().find(|limit| limit.key() == key);
-        let mark = match limit {
-            Some(limit) if limit.holds(&record.measured) => "ok",
-            Some(_) => "NOT",
-            None => "",
-        };
-        let worst = record.worst.as_ref().and_then(|worst| worst.get(key));
-        let worst = worst.map_or_else(String::new, |worst| format!(" ({})", shown(worst)));
-        let paper =
-            record.paper.get(key).map_or_else(String::new, |paper| format!("paper {paper}"));
-        if let Some(rows) = value.as_array() {
-            print_table(key, rows, out)?;
-            continue;
-        }
-        let value = format!("{}{worst}", shown(value));
-        writeln!(out, "  {key:<26} {value:>18}  {mark:<3}  {paper}")?;
-    }
-    for (name, values) in record.baseline.iter().flatten() {
-        for (key, value) in values {
-            let name = format!("{name}: {key}");
-            match value.as_array() {
-                Some(rows) => print_table(&name, rows, out)?,
-                None => writeln!(out, "  {name:<26} {:>18}", shown(value))?,
-            }
-        }
-    }
-    if let Some(reason) = &record.baseline_reason {
-        writeln!(out, "  no baseline: {reason}")?;
-    }
-    if let Some(lateness) = &record.lateness {
-        let LatenessRecord { p99_ms, max_ms, packets, after_moves_p99_ms } = lateness;
-        writeln!(
-            out,
-            "  emulator late by p99 {p99_ms} ms, after moves {after_moves_p99_ms} ms, max {max_ms} \
-             ms, {packets} packets"
-        )?;
-    }
-    if let Some(machine) = &record.machine {
-        let MachineRecord { work_p50_us, work_p99_us, work_max_us, .. } = machine;
-        writeln!(
-            out,
-            "  the same little work took the machine {work_p50_us} us, p99 {work_p99_us} us, max \
-             {work_max_us} us"
-        )?;
-    }
-    let reason = record.reason.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
-    let verdict = match record.pass {
-        Some(true) => "pass",
-        Some(false) => "FAIL",
-        None => "VOID",
-    };
-    writeln!(out, "  {verdict}{reason}")?;
-    Ok(())
-}
-
-/// Prints a line for each cell.
-fn print_table(name: &str, rows: &[Value], out: &mut dyn Write) -> anyhow::Result<()> {
-    writeln!(out, "  {name}")?;
-    for row in rows.iter().filter_map(Value::as_object) {
-        writeln!(out, "    {}", table::line(row))?;
-    }
-    Ok(())
-}
-
-fn shown(value: &Value) -> String {
-    match value.as_f64() {
-        Some(number) => format!("{}", statistics::rounded(number)),
-        None if value.is_null() => "-".to_owned(),
-        None => value.to_string(),
-    }
+    text::print(record, out)
 }
 
 #[cfg(test)]

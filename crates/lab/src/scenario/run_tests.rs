@@ -1,5 +1,6 @@
 //! The way from outcomes to exit statuses, on a scenario that does what the test says.
 
+use super::super::paper::Paper;
 use super::super::record::Limit;
 use super::super::{Key, Outcome};
 use super::*;
@@ -21,8 +22,12 @@ impl Scenario for Fake {
         About { name: "fake", summary: "does what the test says", settings: &[], keys: KEYS }
     }
 
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({"still_ms": 222})
+    fn paper(&self, _settings: &Settings) -> Paper {
+        Paper::of("a paper, by hand")
+            .cite("still", 222, "ms", "Table 1")
+            .beside("still_ms")
+            .cite("transfer_s", 24, "s", "Table 1")
+            .note("over real links")
     }
 
     fn limits(&self, _settings: &Settings) -> Vec<Limit> {
@@ -45,6 +50,7 @@ impl Scenario for Fake {
         timekeeping.after_moves.record(if late { 2 * MS } else { MS / 2 });
         let mut outcome = Outcome { timekeeping: Some(timekeeping), ..Outcome::default() };
         outcome.measured.insert("still_ms".to_owned(), json!(stage.seed));
+        outcome.skip("checksum_ok", "nothing was carried");
         Ok(outcome)
     }
 }
@@ -70,6 +76,32 @@ fn run_kept(
     let status = over_seeds(&fake, &request, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     (text.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), status)
+}
+
+#[test]
+fn people_read_each_key_with_its_bound_and_the_papers_value() {
+    let fake = Fake::default();
+    let settings = Settings::parse(fake.about().settings, &[]).unwrap();
+    let (told, grid, json, jobs, keep) = (Where::Virtual, Grid::Default, false, 1, None);
+    let (seeds, summarise) = (vec![12], false);
+    let request = Request { told, seeds, summarise, grid, json, settings, jobs, keep };
+    let mut out = Vec::new();
+    over_seeds(&fake, &request, &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
+    let line = |words: &str| lines.iter().any(|line| line.join(" ") == words);
+    for words in [
+        "fake, virtual, seed 12",
+        "still_ms 12 NOT <= 10 paper 222 ms (Table 1)",
+        "checksum_ok - not measured: nothing was carried",
+        "alive true ok == true",
+        "paper: transfer_s 24 s (Table 1): over real links",
+        "paper: a paper, by hand",
+        "no baseline: nothing to compare with",
+        "FAIL: still_ms is 12, must be <= 10",
+    ] {
+        assert!(line(words), "{words}: {text}");
+    }
 }
 
 #[test]

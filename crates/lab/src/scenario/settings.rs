@@ -130,6 +130,14 @@ impl Settings {
         Ok(Self { known, set })
     }
 
+    /// The same with this besides, whether anybody checked it or not.
+    #[must_use]
+    pub(super) fn with(&self, key: &str, value: &str) -> Self {
+        let mut other = self.clone();
+        other.set.insert(key.to_owned(), value.to_owned());
+        other
+    }
+
     /// What was set, for the report.
     pub const fn set(&self) -> &BTreeMap<String, String> {
         &self.set

@@ -20,6 +20,12 @@ pub fn quantile(values: &[f64], part: f64) -> Option<f64> {
     sorted.get(rank.max(1) - 1).copied()
 }
 
+/// The mean; `None` of nothing.
+#[expect(clippy::cast_precision_loss, reason = "a few values")]
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
 /// The greatest value; `None` of nothing.
 pub fn max(values: &[f64]) -> Option<f64> {
     values.iter().copied().max_by(f64::total_cmp)
@@ -37,7 +43,7 @@ pub fn rounded(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{max, median, min, quantile};
+    use super::{max, mean, median, min, quantile};
 
     #[test]
     fn of_odd_even_and_nothing() {
@@ -47,6 +53,7 @@ mod tests {
         let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
         assert_eq!(quantile(&hundred, 0.99), Some(99.0));
         assert_eq!((quantile(&[7.0], 0.0), quantile(&[], 0.5)), (Some(7.0), None));
+        assert_eq!((mean(&[1.0, 2.0]), mean(&[])), (Some(1.5), None));
         assert_eq!((min(&[2.0, 1.0]), max(&[2.0, 1.0])), (Some(1.0), Some(2.0)));
     }
 }

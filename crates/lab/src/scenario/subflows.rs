@@ -5,11 +5,14 @@
 //! not slowed down by loss, so they must not cost anything: as much arrives by four as by one.
 
 use super::links::{
-    self, CONGESTION, Carried, Cells, FILE, GRID, KEYS, Link, MODE, SCHEDULER, SECONDS, TRANSFER,
+    self, COMPARE, CONGESTION, Carried, Cells, FILE, GRID, KEYS, Link, MODE, SCHEDULER, SECONDS,
+    TRANSFER,
 };
+use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
-use super::{About, Outcome, Scenario, Stage};
+use super::table::{TABLE, figure, least};
+use super::{About, Key, Outcome, Scenario, Stage};
 use crate::ground::{Known, Spread};
 use serde_json::{Value, json};
 
@@ -30,6 +33,7 @@ const OF_TWO: Cells = Cells {
     few: FEW,
     carried: Carried::TCP,
     few_others: &[],
+    also: &[],
 };
 /// As with `ndiffports`.
 const OF_ONE: Cells<1> = Cells {
@@ -41,6 +45,7 @@ const OF_ONE: Cells<1> = Cells {
     few: FEW,
     carried: Carried::TCP,
     few_others: &[],
+    also: &[],
 };
 const SPREADS: &[Spread] = &[by(1), by(2), by(3), by(4)];
 const LOSSES: &[&str] = &["0", "1"];
@@ -58,7 +63,26 @@ const SETTINGS: &[Setting] = &[
     Setting::number("subflows", 0, (0, 4), "paths from each address to the other; 0 for 1 to 4"),
     SECONDS,
     FILE,
+    COMPARE,
 ];
+
+/// What the least of the cells has over one link by TCP, and by UDP, in per cent.
+const GAINS: [Gain; 2] = [
+    Gain { key: "gain_over_tcp_percent", one_link: "tcp_one_link_mbps" },
+    Gain { key: "gain_over_udp_percent", one_link: "udp_one_link_mbps" },
+];
+
+/// A key, and the column of what is compared with.
+struct Gain {
+    key: &'static str,
+    one_link: &'static str,
+}
+
+/// What is measured at least.
+const KEYS_OF_SUBFLOWS: &[Key] = &Key::with::<{ KEYS.len() + 2 }>(
+    KEYS,
+    &[Key::higher_is_better(GAINS[0].key), Key::higher_is_better(GAINS[1].key)],
+);
 
 /// The scenario.
 #[derive(Debug)]
@@ -70,18 +94,18 @@ impl Scenario for Subflows {
             name: "subflows",
             summary: "one connection by 1 to 4 paths of each of two links, or of one",
             settings: SETTINGS,
-            keys: KEYS,
+            keys: KEYS_OF_SUBFLOWS,
         }
     }
 
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({
-            "source": "Lukaszewski 2017, Figures 3.7 and 3.8, read from the text: goodput of a \
-                       tunnel by MPTCP beside one by TCP, two links",
-            "fullmesh_balia_more_than_tcp_percent_at_most": 100,
-            "fullmesh_cubic_more_than_tcp_percent_at_least": 100,
-            "ndiffports_5_subflows_cubic_more_than_tcp_percent": 100,
-        })
+    fn paper(&self, _settings: &Settings) -> Paper {
+        Paper::of("Lukaszewski 2017, section 3.1.5: goodput by MPTCP beside TCP, two links")
+            .cite("fullmesh_balia_more_than_tcp_percent_at_most", 100, "% at most", "Figure 3.7a")
+            .beside(GAINS[0].key)
+            .cite("fullmesh_cubic_more_than_tcp_percent_at_least", 100, "% at least", "Figure 3.7b")
+            .beside(GAINS[0].key)
+            .cite("ndiffports_5_subflows_cubic_more_than_tcp_percent", 100, "%", "Figure 3.8b")
+            .beside(GAINS[0].key)
     }
 
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
@@ -95,11 +119,34 @@ impl Scenario for Subflows {
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         if stage.settings.number("links") == 1 {
             let chosen = links::chosen(stage.settings, "rtt", ALONE, |[link]| trip(link));
-            return OF_ONE.tell(stage, chosen);
+            return OF_ONE.tell(stage, chosen.as_slice()).map(with_gains);
         }
         let chosen = links::chosen(stage.settings, "rtt", PAIRS, |[link, _]| trip(link));
-        OF_TWO.tell(stage, chosen)
+        OF_TWO.tell(stage, chosen.as_slice()).map(with_gains)
     }
+}
+
+/// The same with what it has over one link.
+fn with_gains(mut outcome: Outcome) -> Outcome {
+    let rows = outcome.measured.get(TABLE).and_then(Value::as_array).cloned().unwrap_or_default();
+    let why = rows.iter().find_map(|row| row.get("not_compared")?.as_str());
+    for Gain { key, one_link } in GAINS {
+        let gains: Vec<Value> = rows.iter().map(|row| gain(row, &rows, (key, one_link))).collect();
+        match least(&gains, key) {
+            None => outcome.skip(key, why.unwrap_or("nothing was compared")),
+            least => outcome.measure(key, least),
+        }
+    }
+    outcome
+}
+
+/// What a cell has over one link under the same conditions, which stands in one of the rows.
+fn gain(row: &Value, rows: &[Value], (key, one_link): (&str, &str)) -> Value {
+    let conditions = ["pair", "to", "loss", "cc"];
+    let is_same = |other: &&Value| conditions.iter().all(|&name| other[name] == row[name]);
+    let one = rows.iter().filter(is_same).find_map(|other| other.get(one_link)?.as_f64());
+    let gain = row["goodput_mbps"].as_f64().zip(one).map(|(all, one)| (all / one - 1.0) * 100.0);
+    json!({key: figure(gain)})
 }
 
 const fn by(subflows: u8) -> Spread {

@@ -1,12 +1,12 @@
 //! `subnets`: a browser downloads while the client goes from one subnet to another and to a third
 //! (Lukaszewski, section 3.2): each time one interface is disconnected, then another connected.
 
+use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::{About, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::SECOND;
 use crate::ground::{Act, Cue, Download, Downloader, Ground, Harm, Trouble};
-use serde_json::{Value, json};
 
 /// When the client changes at the latest, after the request: as in the paper.
 const CHANGES_NS: [u64; 2] = [5 * SECOND, 17 * SECOND];
@@ -49,13 +49,13 @@ impl Scenario for Subnets {
         }
     }
 
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({
-            "source": "Lukaszewski 2017, section 3.2, Figures 3.11 and 3.12",
-            "openvpn_tcp_still_ms": PAPER_STILL_MS,
-            "openvpn_tcp_browser": "its downloads die",
-            "openvpn_mptcp": "its downloads live",
-        })
+    fn paper(&self, _settings: &Settings) -> Paper {
+        Paper::of("Lukaszewski 2017, section 3.2")
+            .cite("openvpn_tcp_still_ms", PAPER_STILL_MS, "ms at least", "Figure 3.11")
+            .beside("still_ms_max")
+            .note("OpenVPN over TCP")
+            .cite("openvpn_tcp_browser", "its downloads die", "", "section 3.2")
+            .cite("openvpn_mptcp", "its downloads live", "", "Figure 3.12")
     }
 
     fn limits(&self, _settings: &Settings) -> Vec<Limit> {

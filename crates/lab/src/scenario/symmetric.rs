@@ -14,6 +14,7 @@ use super::links::{
     self, ASSIST, COMPARE, CONGESTION, Carried, Cells, FILE, FLOW, GRID, Link, MODE, Pair,
     SCHEDULER, SECONDS, TRANSFER, TRANSPORT,
 };
+use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::table::{TABLE, figure, least};
@@ -26,6 +27,8 @@ pub(super) const SHARE_OF_SUM_MIN: f64 = 0.95;
 
 /// What others have carried of the thesis' file: for each round trip, loss by loss.
 const GRID_OF_OTHERS: [&str; 6] = ["20/0", "20/0.5", "20/1", "60/0", "60/0.5", "60/1"];
+/// The unit of all of them.
+const MBPS: &str = "Mbit/s";
 /// Who has most of it, in Mbit/s: mqvpn where it ends each connection, in its hybrid lane.
 const HYBRID_MBPS: [f64; 6] = [18.5, 17.6, 17.1, 17.9, 15.6, 17.2];
 /// What of that there must be in 30 s, without losses and with them.
@@ -41,10 +44,20 @@ struct Column {
     floor: f64,
 }
 
+/// How many times as much both links have as one of them over UDP, at least.
+const OVER_ONE: &str = "over_one_link_min";
+/// What the tunnel by MPTCP has over the one by TCP, at least where something is lost.
+const MPTCP_OVER_TCP: &str = "mptcp_over_tcp_min";
+
 /// What is measured at least.
-const KEYS: &[Key] = &Key::with::<{ links::KEYS_OF_ALL.len() + 2 }>(
+const KEYS: &[Key] = &Key::with::<{ links::KEYS_OF_ALL.len() + 4 }>(
     links::KEYS_OF_ALL,
-    &[Key::higher_is_better(OF_HYBRID[0].least), Key::higher_is_better(OF_HYBRID[1].least)],
+    &[
+        Key::higher_is_better(OF_HYBRID[0].least),
+        Key::higher_is_better(OF_HYBRID[1].least),
+        Key::higher_is_better(OVER_ONE),
+        Key::higher_is_better(MPTCP_OVER_TCP),
+    ],
 );
 
 /// By round trip.
@@ -55,10 +68,11 @@ const CELLS: Cells = Cells {
     to: &[],
     known: Known::ByAddress,
     spreads: &[Spread::ONE],
-    losses: &["0", "0.5", "1"],
-    few: &[(2, 0), (0, 0), (0, 2), (1, 0), (1, 2)],
+    losses: &["0", "0.1", "0.5", "1"],
+    few: &[(2, 0), (0, 0), (0, 1), (0, 3), (1, 0), (1, 1), (1, 3)],
     carried: Carried::ALL,
-    few_others: &[(0, 0), (0, 2), (1, 0), (1, 2)],
+    few_others: &[(0, 0), (0, 3), (1, 0), (1, 3)],
+    also: &[],
 };
 
 /// What can be set.
@@ -70,7 +84,11 @@ const SETTINGS: &[Setting] = &[
     TRANSFER,
     CONGESTION,
     Setting::choice("rtt", &[GRID, "1", "20", "60"], "round trip of both links in milliseconds"),
-    Setting::choice("loss", &[GRID, "0", "0.5", "1"], "what each loses each way, in per cent"),
+    Setting::choice(
+        "loss",
+        &[GRID, "0", "0.1", "0.5", "1"],
+        "what each loses each way, in per cent",
+    ),
     FLOW,
     SECONDS,
     FILE,
@@ -91,21 +109,27 @@ impl Scenario for Symmetric {
         }
     }
 
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({
-            "source": "others measured in the setting of Lukaszewski 2017, Figures 3.5 \
-                       and 3.6; Mbit/s of the file of 16,331,410 bytes by CUBIC",
-            "rtt_ms/loss_percent": GRID_OF_OTHERS,
-            "openvpn_udp_one_link": [9.3, 7.5, 5.0, 9.2, 2.8, 1.8],
-            "openvpn_tcp_one_link": [8.9, 7.3, 4.8, 8.1, 2.7, 1.8],
-            "openvpn_mptcp_full_mesh": [15.7, 14.4, 11.6, 11.1, 6.4, 4.5],
-            "openvpn_mptcp_one_a_link": [16.2, 10.5, 7.3, 13.6, 4.2, 3.3],
-            "mlvpn": [17.9, 3.7, 2.1, 15.3, 1.3, 0.8],
-            "glorytun": [17.2, 7.2, 5.0, 15.8, 3.0, 2.0],
-            "mqvpn_wlb": [9.3, 6.8, 4.7, 9.3, 2.6, 1.8],
-            "mqvpn_minrtt": [10.1, 6.3, 4.7, 9.7, 2.7, 2.0],
-            "mqvpn_hybrid": HYBRID_MBPS,
-        })
+    fn paper(&self, _settings: &Settings) -> Paper {
+        const OTHERS: &str = "others, CUBIC, by round trip and loss";
+        Paper::of(
+            "Lukaszewski 2017, and what others measured in its setting; Mbit/s of the file of \
+             16,331,410 bytes",
+        )
+        .cite("mpudp_over_udp", "a picture only", "", "Figure 4.6")
+        .beside(OVER_ONE)
+        .note("near twice without loss; towards one link as loss and round trip grow")
+        .cite("fullmesh_over_tcp_lossy", "more than 2 times", "", "section 3.1.4")
+        .beside(MPTCP_OVER_TCP)
+        .list("rtt_ms/loss_percent", json!(GRID_OF_OTHERS))
+        .cite("openvpn_udp_one_link", json!([9.3, 7.5, 5.0, 9.2, 2.8, 1.8]), MBPS, OTHERS)
+        .cite("openvpn_tcp_one_link", json!([8.9, 7.3, 4.8, 8.1, 2.7, 1.8]), MBPS, OTHERS)
+        .cite("openvpn_mptcp_full_mesh", json!([15.7, 14.4, 11.6, 11.1, 6.4, 4.5]), MBPS, OTHERS)
+        .cite("openvpn_mptcp_one_a_link", json!([16.2, 10.5, 7.3, 13.6, 4.2, 3.3]), MBPS, OTHERS)
+        .cite("mlvpn", json!([17.9, 3.7, 2.1, 15.3, 1.3, 0.8]), MBPS, OTHERS)
+        .cite("glorytun", json!([17.2, 7.2, 5.0, 15.8, 3.0, 2.0]), MBPS, OTHERS)
+        .cite("mqvpn_wlb", json!([9.3, 6.8, 4.7, 9.3, 2.6, 1.8]), MBPS, OTHERS)
+        .cite("mqvpn_minrtt", json!([10.1, 6.3, 4.7, 9.7, 2.7, 2.0]), MBPS, OTHERS)
+        .cite("mqvpn_hybrid", json!(HYBRID_MBPS), MBPS, OTHERS)
     }
 
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
@@ -118,9 +142,10 @@ impl Scenario for Symmetric {
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let round_trip = |pair: &Pair| pair[0].round_trip_ms.to_string();
-        let mut outcome =
-            CELLS.tell(stage, links::chosen(stage.settings, "rtt", PAIRS, round_trip))?;
+        let chosen = links::chosen(stage.settings, "rtt", PAIRS, round_trip);
+        let mut outcome = CELLS.tell(stage, chosen.as_slice())?;
         beside_hybrid(&mut outcome, links::adds_up(stage.settings));
+        over_one_link(&mut outcome);
         Ok(outcome)
     }
 }
@@ -145,6 +170,28 @@ fn beside_hybrid(outcome: &mut Outcome, is_asked: bool) {
             }
         }
     }
+}
+
+/// Measures what both links have over one of them, and MPTCP over TCP, from what was compared.
+fn over_one_link(outcome: &mut Outcome) {
+    let rows = outcome.measured.get(TABLE).and_then(Value::as_array).cloned().unwrap_or_default();
+    match least(&rows, "times_udp_one_link") {
+        None => outcome.skip(OVER_ONE, "no connection was compared"),
+        times => outcome.measure(OVER_ONE, times),
+    }
+    let lossy: Vec<Value> = rows.iter().filter(|row| row["loss"] != "0").map(mptcp_times).collect();
+    let why = || rows.iter().find_map(|row| row.get("not_compared")?.as_str());
+    match least(&lossy, MPTCP_OVER_TCP) {
+        None => outcome.skip(MPTCP_OVER_TCP, why().unwrap_or("no lossy cell was compared")),
+        times => outcome.measure(MPTCP_OVER_TCP, times),
+    }
+}
+
+/// What MPTCP over both links has of TCP over one, as a row; empty of a row without TCP.
+fn mptcp_times(row: &Value) -> Value {
+    let Some(mptcp) = row.get("mptcp_mbps") else { return json!({}) };
+    let times = mptcp.as_f64().zip(row["tcp_one_link_mbps"].as_f64()).map(|(all, one)| all / one);
+    json!({MPTCP_OVER_TCP: figure(times)})
 }
 
 /// What mqvpn carries in the cell of which a row says this: a download by CUBIC.

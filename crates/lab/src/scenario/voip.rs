@@ -2,11 +2,11 @@
 
 use super::calls::{self, Cell, KEYS, LOAD, SECONDS};
 use super::links::Link;
+use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::{About, Outcome, Scenario, Stage};
 use crate::ground::{Mode, Talk};
-use serde_json::{Value, json};
 
 /// How it has to sound at least: R above 90, "very satisfied" (ITU-T G.107, Annex B).
 const MOS_MIN: f64 = 4.3;
@@ -35,15 +35,12 @@ impl Scenario for Voip {
         }
     }
 
-    fn paper(&self, _settings: &Settings) -> Value {
-        json!({
-            "source": "Springate and Newman, VOIP Extension: recognised by RTP, sent on the link \
-                       of the lowest latency; no figures. Others measured that mqvpn puts 2.8 s \
-                       of queue before a call in its hybrid lane, and without it raises its p99 \
-                       from 5.5 to 53 ms",
-            "mqvpn_p99_ms": 53,
-            "mqvpn_idle_p99_ms": 5.5,
-        })
+    fn paper(&self, _settings: &Settings) -> Paper {
+        Paper::of("Springate and Newman, and what others measured of mqvpn")
+            .cite("voip", "no figures: Discord recognised, DNS not", "", "VOIP Extension")
+            .cite("mqvpn_p99_ms", 53, "ms", "others, without its hybrid lane")
+            .cite("mqvpn_idle_p99_ms", 5.5, "ms", "others, without its hybrid lane")
+            .cite("mqvpn_hybrid_queue_ms", 2_800, "ms", "others, in its hybrid lane")
     }
 
     fn limits(&self, _settings: &Settings) -> Vec<Limit> {

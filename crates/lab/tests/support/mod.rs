@@ -90,6 +90,7 @@ pub(crate) fn quick(scenario: &str) -> Vec<String> {
             &["rtt=20", "loss=0", "flow=tcp", "seconds=6", "megabytes=2", "compare=none"]
         }
         "asymmetric" => &["pair=40/10+10/60", "loss=0", "flow=tcp", "seconds=6", "megabytes=4"],
+        "split" => &["links=10/8/0.3+10/12/0.7", "seconds=6", "megabytes=2"],
         "subflows" => &["rtt=20", "loss=0", "subflows=2", "seconds=6", "megabytes=2"],
         "voip" | "priority" => &["seconds=10"],
         "latency-qos" => &["seconds=10", "links=lossless"],

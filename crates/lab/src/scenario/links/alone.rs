@@ -7,7 +7,7 @@
 //! 1 % less by one steady link, and by a recorded one up to 28 %: there `single` is the measure.
 
 use super::compared::Rate;
-use super::{CALM_NS, Cell, Goodput, Link, Mode, loss, mode};
+use super::{CALM_NS, Cell, Goodput, Link, Mode, mode};
 use crate::ground::Terrain;
 use crate::scenario::{Outcome, Stage};
 
@@ -63,13 +63,13 @@ impl<const N: usize> Cell<N> {
     /// How one link alone is carried by, to be compared with both in this mode: what goes by one of
     /// two does not repair either.
     pub(super) fn modes_alone(&self, both: Mode) -> &'static [Mode] {
-        let is_repaired = both == Mode::Full && self.loss != "0";
+        let is_repaired = both == Mode::Full && self.is_lossy();
         if is_repaired { &[Mode::Single, Mode::Full] } else { &[Mode::Single] }
     }
 
     /// One link without another.
     pub(super) fn terrain_alone(&self, link: Link, mode: Mode) -> Terrain {
-        Terrain { mode, ..Terrain::of(link.config(loss(self.loss))) }
+        Terrain { mode, ..Terrain::of(link.config(link.loss(self.loss))) }
     }
 
     fn goodput_alone(

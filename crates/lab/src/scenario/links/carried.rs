@@ -137,7 +137,7 @@ impl<const N: usize> Cell<N> {
     pub(super) fn is_in_time(&self, run: &DatagramsRun) -> Option<bool> {
         let trips = self.pair.iter().map(|link| link.round_trip_ms as f64);
         let trip_ms = trips.fold(0.0, f64::max);
-        let is_held = self.loss != "0" || is_recorded(self.pair);
+        let is_held = self.is_lossy() || is_recorded(self.pair);
         let held_ms = if is_held { HOLD_TRIPS * trip_ms } else { 0.0 };
         let most_ms = QUEUE_MS + trip_ms / 2.0 + held_ms;
         let is_in_time = || run.delays_ms.is_some_and(|[half, ..]| half <= most_ms);

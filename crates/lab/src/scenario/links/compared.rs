@@ -21,9 +21,9 @@ use std::cell::OnceCell;
 /// The setting of who is there to compare with.
 pub(in super::super) const COMPARE: Setting = Setting::choice(
     "compare",
-    &["transports", "openvpn", "none"],
-    "what else carries each TCP connection: Rove by one link over UDP and TCP, and by MPTCP; the \
-     same ways of OpenVPN as well; nothing",
+    &["openvpn", "transports", "none"],
+    "what else carries each TCP connection: Rove by one link over UDP and TCP, and by MPTCP, with \
+     OpenVPN by the same ways where it is installed; without OpenVPN; nothing",
 );
 
 /// The column of the congestion control of TCP that carries datagrams.
@@ -159,7 +159,9 @@ impl<const N: usize> Cell<N> {
         outcome: &mut Outcome,
     ) -> Compared {
         let mut compared = Compared::default();
-        for way in Way::asked(stage) {
+        // Sub-flows are beside the same single link each time.
+        let is_first = self.spread.subflows == 1;
+        for way in Way::asked(stage).into_iter().filter(|_| is_first) {
             let rate = match (way, stage.entered) {
                 (Way::UdpOneLink, _) => udp_one_link.clone(),
                 (Way::TcpOneLink | Way::Mptcp, None) => Err(NO_STREAMS.to_owned()),
@@ -284,9 +286,9 @@ mod tests {
             let stage = Stage::quiet(1, &settings, Grid::Default);
             (Way::asked(&stage).len(), openvpn(&stage).is_some())
         };
-        assert_eq!(asked(&[]), (3, false));
-        assert_eq!(asked(&["compare=openvpn"]), (6, true));
+        assert_eq!(asked(&[]), (6, true));
+        assert_eq!(asked(&["compare=transports"]), (3, false));
         assert_eq!(asked(&["compare=none"]), (0, false));
-        assert_eq!(asked(&["compare=openvpn", "control=true"]), (0, false));
+        assert_eq!(asked(&["control=true"]), (0, false));
     }
 }

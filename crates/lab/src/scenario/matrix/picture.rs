@@ -83,7 +83,7 @@ const PUBLISHED: [Mark; 3] = [
 
 /// Mbit/s by CUBIC of a whole file of 16,331,410 bytes on emulated links, loss by loss from 0, 0.5
 /// and 1 %, of several ways to set the same program up the best: in the setting of Lukaszewski
-/// 2017, Figures 3.5 and 3.6. The last two: his Table 3.3, and of mqvpn's lane of packets.
+/// 2017, Figures 3.5 and 3.6. The last two: links that no paper has, without loss.
 const ELSEWHERE: &[(&str, &str, &[f64])] = &[
     ("10/20+10/20", "hybrid", &[18.5, 17.6, 17.1]),
     ("10/60+10/60", "hybrid", &[17.9, 15.6, 17.2]),
