@@ -9,7 +9,7 @@ use rove_lab::scenario::binary::{Binary, Profile};
 use rove_lab::scenario::matrix::{self, Conditions, Row};
 use rove_lab::scenario::run::{Request, Where};
 use rove_lab::scenario::settings::{self, Setting, Settings};
-use rove_lab::scenario::{self, SCENARIOS};
+use rove_lab::scenario::{self, SCENARIOS, all};
 use rove_lab::world::{self, Hunt};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ const USAGE: u8 = 2;
 const COULD_NOT_RUN: u8 = 3;
 /// How every complaint begins.
 const COMPLAINT: &str = "rove-lab: ";
+/// What stands for the table of all mechanisms where a scenario could.
+const ALL: &str = "all";
 /// The most seeds of one command.
 const MAX_SEEDS: u64 = 10_000;
 
@@ -49,6 +51,9 @@ enum Command {
     },
     /// Run a scenario and print what it measured, beside the paper's own number
     ///
+    /// `all` runs the scenarios that judge the mechanisms of the five systems that Rove builds on,
+    /// and prints a table with a row for each mechanism.
+    ///
     /// Exit status: 0 it passed, 1 it did not, 2 usage, 3 it could not be run.
     #[command(after_long_help = settings_help())]
     Run(Run),
@@ -72,7 +77,7 @@ enum Command {
 
 #[derive(Args)]
 struct Run {
-    /// Which one; `rove-lab list` names them
+    /// Which one; `rove-lab list` names them. `all` is the table of mechanisms
     scenario: String,
     /// Real binaries in namespaces, or the production core in virtual time
     #[arg(long = "where", value_enum, default_value = "netns")]
@@ -100,6 +105,12 @@ struct Run {
     /// Change a setting of the scenario; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
+    /// Of `all`, judge this row only, such as M1; may be repeated
+    #[arg(long = "row", value_name = "ROW")]
+    rows: Vec<String>,
+    /// Write the table of `all` to seeds.md in this directory
+    #[arg(long = "in", value_name = "DIR")]
+    directory: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -255,10 +266,17 @@ fn probe() -> anyhow::Result<u8> {
 }
 
 fn start(run: Run) -> ExitCode {
+    if run.scenario == ALL {
+        return start_all(run);
+    }
+    if !run.rows.is_empty() || run.directory.is_some() {
+        complain(&format!("--row and --in are for `run {ALL}`"));
+        return ExitCode::from(USAGE);
+    }
     let Some(scenario) = scenario::find(&run.scenario) else {
         let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.about().name).collect();
         complain(&format!(
-            "no scenario is called {}; there are {}",
+            "no scenario is called {}; there are {ALL}, {}",
             run.scenario,
             names.join(", ")
         ));
@@ -271,17 +289,43 @@ fn start(run: Run) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let request = Request {
-        told: run.told,
-        seeds: run.seeds.map_or_else(|| vec![run.seed], |count| (1..=count).collect()),
-        summarise: run.seeds.is_some(),
-        grid: run.grid,
-        json: run.json,
-        settings,
-        jobs: jobs(run.jobs),
-        keep: run.keep,
-    };
+    let request = run.request(settings);
     finish(scenario::run::over_seeds(scenario, &request, &mut std::io::stdout()), COULD_NOT_RUN)
+}
+
+/// Judges the mechanisms of the five systems.
+fn start_all(run: Run) -> ExitCode {
+    let rows = match all::rows(&run.rows) {
+        _ if !run.settings.is_empty() => Err(anyhow::anyhow!("--set is for one scenario")),
+        rows => rows,
+    };
+    let rows = match rows {
+        Ok(rows) => rows,
+        Err(bad) => {
+            complain(&bad.to_string());
+            return ExitCode::from(USAGE);
+        }
+    };
+    let directory = run.directory.clone();
+    let request = run.request(Settings::default());
+    let out = &mut std::io::stdout();
+    finish(all::over_rows(&rows, &request, directory.as_deref(), out), COULD_NOT_RUN)
+}
+
+impl Run {
+    /// The same with checked settings.
+    fn request(self, settings: Settings) -> Request {
+        Request {
+            told: self.told,
+            seeds: self.seeds.map_or_else(|| vec![self.seed], |count| (1..=count).collect()),
+            summarise: self.seeds.is_some(),
+            grid: self.grid,
+            json: self.json,
+            settings,
+            jobs: jobs(self.jobs),
+            keep: self.keep,
+        }
+    }
 }
 
 /// On how many cores: on all of them unless it is said.

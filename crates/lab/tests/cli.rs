@@ -27,13 +27,16 @@ fn list_names_every_scenario() {
 #[test]
 fn a_command_line_that_makes_no_sense_is_answered_with_2_and_the_cure() {
     for (arguments, said) in [
-        (&["run", "x"][..], "no scenario is called x; there are tunnel, roam-client"),
+        (&["run", "x"][..], "no scenario is called x; there are all, tunnel, roam-client"),
         (
             &["run", "tunnel", "--set", "x=1"],
             "the keys are control, bare, rove, capture, busy, attempts, seconds, family",
         ),
         (&["run", "tunnel", "--set", "seconds=0"], "say a number from 2 to 600"),
         (&["run", "tunnel", "--seeds", "0"], "0 is not in 1..=10000"),
+        (&["run", "tunnel", "--row", "M1"], "--row and --in are for `run all`"),
+        (&["run", "all", "--set", "x=1"], "--set is for one scenario"),
+        (&["run", "all", "--row", "M0"], "there is no row M0; the rows are M1 to M13"),
         (&["run", "tunnel", "--seed", "1", "--seeds", "2"], "cannot be used with"),
         (&["run", "tunnel", "--where", "moon"], "[possible values: netns, virtual]"),
         (&["fly"], "unrecognized subcommand"),
@@ -251,6 +254,25 @@ fn who_never_fills_the_nearer_link_comes_to_the_farther_one_too() {
             assert!(of_best < 0.98 && object["reason"].to_string().contains("share_of_best_min"));
         }
     }
+}
+
+/// Rows that need no long run: one that tests judge, one that is not built, one of a scenario.
+#[test]
+fn the_table_of_mechanisms_has_a_line_for_each_row_that_is_asked_for() {
+    let rows = ["--row", "M10", "--row", "L1", "--row", "T8"];
+    let output = lab(&[&["run", "all", "--where", "virtual"][..], &rows].concat());
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for line in [
+        "| row | mechanism ",
+        "| M10 | no byte is acknowledged and then lost ",
+        "| T8  | mobility across three subnets without losing a download | subnets ",
+        "| L1  | zones: headers and payload under separate keys ",
+    ] {
+        assert!(said.lines().any(|one| one.starts_with(line)), "{line}: {said}");
+    }
+    assert!(said.contains(" 30000 ms at least (Figure 3.11) ") && said.contains("| pass |"));
+    assert!(said.contains("| not built: no relay |"), "{said}");
 }
 
 /// The paper's value, its source and the bound stand in the line of the key that measures the same.

@@ -8,6 +8,7 @@
 //! know: whether it passed; that is computed from limits and measured values alone.
 
 pub mod addresses;
+pub mod all;
 mod asymmetric;
 mod beside;
 pub mod binary;
@@ -43,6 +44,7 @@ mod restart_gateway;
 mod resume_loss;
 mod roam_client;
 mod roam_gateway;
+pub mod rows;
 pub mod run;
 pub mod settings;
 mod shared_bottleneck;

@@ -26,16 +26,24 @@ pub enum Where {
 
 impl Where {
     /// As it is said on the command line.
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Netns => "netns",
             Self::Virtual => "virtual",
         }
     }
+
+    /// As it is said in a sentence.
+    pub(super) const fn in_words(self) -> &'static str {
+        match self {
+            Self::Netns => "between namespaces",
+            Self::Virtual => "in virtual time",
+        }
+    }
 }
 
 /// What was asked for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Request {
     /// Where.
     pub told: Where,
@@ -66,31 +74,13 @@ pub fn over_seeds(
     out: &mut dyn Write,
 ) -> anyhow::Result<u8> {
     let About { keys, .. } = scenario.about();
-    // The build comes before the namespaces: inside them nothing but the lab's network exists.
-    let rove = binary_under_test(request)?;
-    let kept = request.keep.as_deref().map(Kept::open).transpose()?;
-    let entered = match request.told {
-        Where::Netns => Some(netns::enter()?),
-        Where::Virtual => None,
-    };
-    let measure = |seed| {
-        let record = begun(scenario, request, seed, rove.as_ref());
-        let before = kept.as_ref().and_then(|kept| kept.find(&record));
-        if let Some(before) = before {
-            return recalled(record, before, keys);
-        }
-        let record = run_seed(scenario, request, record, entered.as_ref(), rove.as_ref())?;
-        kept.as_ref().map_or(Ok(()), |kept| kept.add(&record))?;
-        Ok(record)
-    };
-    // In real time one disturbs the other.
-    let jobs = if entered.is_some() { 1 } else { request.jobs };
+    let bench = Bench::open(request)?;
     let mut records = Vec::new();
     let seeds = &request.seeds;
     in_order(
         seeds.len(),
-        jobs,
-        |at| measure(seeds[at]),
+        bench.jobs(request),
+        |at| bench.measure(scenario, request, seeds[at]),
         |record| {
             print(&record, request.json, out)?;
             records.push(record);
@@ -105,6 +95,56 @@ pub fn over_seeds(
         records.iter().map(Record::exit_status).max().unwrap_or(3)
     };
     Ok(verdict)
+}
+
+/// What seeds are measured with.
+pub(super) struct Bench {
+    rove: Option<Binary>,
+    kept: Option<Kept>,
+    entered: Option<Entered>,
+}
+
+impl Bench {
+    /// That of a request: the binary under test, what was kept before, and namespaces.
+    ///
+    /// # Errors
+    /// What cannot be built, read or entered.
+    pub(super) fn open(request: &Request) -> anyhow::Result<Self> {
+        // The build comes before the namespaces: inside them nothing but the lab's network exists.
+        let rove = binary_under_test(request)?;
+        let kept = request.keep.as_deref().map(Kept::open).transpose()?;
+        let entered = match request.told {
+            Where::Netns => Some(netns::enter()?),
+            Where::Virtual => None,
+        };
+        Ok(Self { rove, kept, entered })
+    }
+
+    /// How many are measured at once: in real time one disturbs the other.
+    pub(super) const fn jobs(&self, request: &Request) -> usize {
+        if self.entered.is_some() { 1 } else { request.jobs }
+    }
+
+    /// Measures one seed, unless it was kept.
+    ///
+    /// # Errors
+    /// What kept it from being told.
+    pub(super) fn measure(
+        &self,
+        scenario: &dyn Scenario,
+        request: &Request,
+        seed: u64,
+    ) -> anyhow::Result<Record> {
+        let (rove, entered) = (self.rove.as_ref(), self.entered.as_ref());
+        let record = begun(scenario, request, seed, rove);
+        let before = self.kept.as_ref().and_then(|kept| kept.find(&record));
+        if let Some(before) = before {
+            return recalled(record, before, scenario.about().keys);
+        }
+        let record = run_seed(scenario, request, record, entered, rove)?;
+        self.kept.as_ref().map_or(Ok(()), |kept| kept.add(&record))?;
+        Ok(record)
+    }
 }
 
 /// The record of a seed of which nothing is known yet.
