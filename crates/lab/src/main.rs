@@ -24,7 +24,7 @@ const USAGE: u8 = 2;
 const COULD_NOT_RUN: u8 = 3;
 /// How every complaint begins.
 const COMPLAINT: &str = "rove-lab: ";
-/// What stands for the table of all mechanisms where a scenario could.
+/// The name that stands for the table of all mechanisms in place of a scenario.
 const ALL: &str = "all";
 /// The most seeds of one command.
 const MAX_SEEDS: u64 = 10_000;
@@ -77,7 +77,7 @@ enum Command {
 
 #[derive(Args)]
 struct Run {
-    /// Which one; `rove-lab list` names them. `all` is the table of mechanisms
+    /// Name of a scenario (`rove-lab list` names them), or `all` for the table of mechanisms
     scenario: String,
     /// Real binaries in namespaces, or the production core in virtual time
     #[arg(long = "where", value_enum, default_value = "netns")]
@@ -105,7 +105,7 @@ struct Run {
     /// Change a setting of the scenario; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
-    /// Of `all`, judge this row only, such as M1; may be repeated
+    /// Judge only this row of `all`, such as M1; may be repeated
     #[arg(long = "row", value_name = "ROW")]
     rows: Vec<String>,
     /// Write the table of `all` to seeds.md in this directory

@@ -1,7 +1,7 @@
 //! `run all`: every mechanism of the five systems in one table, judged by a scenario or by a test.
 //!
-//! Decides how the verdict of a row follows from what judges it, and how the table reads. What is
-//! measured and what must hold is the scenarios' own; a run that two rows share is told once.
+//! Decides how the verdict of a row follows from its judges, and how the table reads. The scenarios
+//! decide what is measured and which limits hold. A run that two rows share runs once.
 
 use super::find;
 use super::jobs::in_order;
@@ -19,7 +19,7 @@ use std::path::Path;
 
 /// The file of the table, in the directory of results.
 pub const TEXT: &str = "seeds.md";
-/// What the rows are called.
+/// The names of all rows.
 const NAMES: &str = "M1 to M13, T1 to T9, A1 to A10, L1 to L7 and B1 to B10";
 /// The columns of the table.
 const COLUMNS: [&str; 7] = ["row", "mechanism", "scenario", "paper", "ours", "bound", "verdict"];
@@ -62,7 +62,8 @@ impl Verdict {
         }
     }
 
-    /// That of a row, by those of its judges: what was measured counts, the worst of it first.
+    /// The verdict of a row, from those of its judges. Measured verdicts count first, the worst of
+    /// them before the others.
     fn of_row(all: &[Self]) -> Self {
         let order =
             [Self::Miss, Self::Void, Self::Pass, Self::ByTest, Self::NotJudged, Self::NotBuilt];
@@ -70,7 +71,7 @@ impl Verdict {
     }
 }
 
-/// What was measured of each run, by its scenario and settings.
+/// The record of each run, by its scenario and settings.
 type Measured = BTreeMap<(&'static str, &'static [&'static str]), Record>;
 
 /// The rows of these names; all where none is named.
@@ -91,7 +92,7 @@ pub fn rows(names: &[String]) -> anyhow::Result<Vec<&'static Row>> {
 /// void.
 ///
 /// # Errors
-/// What kept something from running, or the table from being written.
+/// A run that could not start, or a table that could not be written.
 pub fn over_rows(
     rows: &[&'static Row],
     request: &Request,
@@ -159,7 +160,7 @@ fn measure(rows: &[&'static Row], request: &Request) -> anyhow::Result<Measured>
     Ok(measured)
 }
 
-/// Says how far it is, unless nothing but JSON is wanted.
+/// Reports progress, unless only JSON is wanted.
 fn tell(request: &Request, text: &str) {
     if !request.json {
         let _ = writeln!(std::io::stderr(), "  {text}");
@@ -191,7 +192,7 @@ impl Run {
     }
 }
 
-/// The verdict of a judge, with what else there is to say.
+/// The verdict of a judge, with its reason.
 fn judged(judge: &Judge, place: Where, measured: &Measured) -> (Verdict, String) {
     match judge {
         Judge::Test(_, name) => (Verdict::ByTest, (*name).to_owned()),
@@ -246,7 +247,7 @@ fn object(row: &Row, place: Where, measured: &Measured) -> Value {
     })
 }
 
-/// What is known of a key.
+/// A key as a JSON object: the paper's values, ours, the worst and the limits.
 fn of_key(record: Option<&Record>, key: &str) -> Value {
     let cited = record.map(|record| record.paper.beside_key(key).collect::<Vec<_>>());
     let limits = record.map(|record| {

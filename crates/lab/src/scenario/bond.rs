@@ -37,8 +37,8 @@ const CELLS: Cells = Cells {
     also: &[],
 };
 
-/// What Multilink's schedulers have to the client without losses, beside the better link alone and
-/// each other: `latency` sends by the link of the lowest latency, `rate` by what each carried.
+/// Goodput of Multilink's schedulers to the client without loss, over that of the better link alone
+/// and over each other. `latency` uses the link of the lowest latency, `rate` counts bytes.
 const LATENCY_OVER_BEST: &str = "latency_over_best";
 const RATE_OVER_BEST: &str = "rate_over_best";
 const LATENCY_OVER_RATE: &str = "latency_over_rate";

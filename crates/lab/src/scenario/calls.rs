@@ -73,7 +73,7 @@ pub(super) fn limits() -> Vec<Limit> {
     ]
 }
 
-/// What a talk's datagrams took, as `ping` sums it up; in milliseconds.
+/// Delays of a talk's datagrams, summed up as `ping` does it; in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Took {
     pub(super) average: Option<f64>,
@@ -91,7 +91,7 @@ impl Took {
     }
 }
 
-/// What a talk's datagrams took beside the load, where the client does this.
+/// Delays of a talk's datagrams beside the load, for a client in this mode.
 ///
 /// # Errors
 /// What kept it from being told.

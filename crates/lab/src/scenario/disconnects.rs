@@ -58,11 +58,11 @@ const SETTINGS: &[Setting] = &[
     FAMILY,
 ];
 
-/// What transfers gain in throughput over their whole time, outages included, by holding
-/// connections: in the mean of all cells, and with three outages of 15 s each.
+/// Gain in throughput by holding connections, over the whole time of a transfer, outages included:
+/// the mean of all cells, and the cell with three outages of 15 s each.
 const GAIN: &str = "gain_percent";
 const GAIN_3X15S: &str = "gain_3x15s_percent";
-/// What there must be of both, in the default grid: 19.0 to 19.6 % and 15.7 to 16.0 % were measured
+/// Lower bounds of both, in the default grid: 19.0 to 19.6 % and 15.7 to 16.0 % were measured
 /// (seeds 1 to 3). More is not to be had: held connections have 0.99 of the goodput already while
 /// the link is up. The thesis compares with OpenVPN, which is not told of in virtual time.
 const GAIN_MIN: f64 = 16.0;

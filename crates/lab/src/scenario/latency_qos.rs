@@ -22,8 +22,8 @@ const TALK: Talk = Talk::Echo { every_ns: 20 * MS, bytes: 700 };
 /// What the mean may be of that without: the paper's 11.74 ms of 23.03.
 const AVERAGE_RATIO_MAX: f64 = 0.51;
 
-/// What round trips may vary by, in milliseconds: the paper's mdev. 0.38 were measured, and 0.69
-/// without a word of the user.
+/// Upper bound of the round trips' standard deviation in milliseconds: the paper's mdev. 0.38 were
+/// measured, and 0.69 where the user does not name the destination.
 const MDEV_MS_MAX: f64 = 0.47;
 
 /// What is measured at least.

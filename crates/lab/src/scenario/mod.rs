@@ -112,7 +112,7 @@ pub trait Scenario: Sync {
     /// What it is called, what can be set, and what it measures.
     fn about(&self) -> About;
 
-    /// What papers print under these settings; empty where no paper measured this.
+    /// The values that papers print under these settings; empty where no paper measured this.
     fn paper(&self, _settings: &Settings) -> Paper {
         Paper::default()
     }

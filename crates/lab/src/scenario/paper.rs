@@ -1,4 +1,4 @@
-//! What papers print of what a scenario measures, and how it reads beside a measured value.
+//! Values that papers print, and how they read beside a measured value.
 //!
 //! Decides how a citation is written, as JSON and as text. Knows no scenario.
 
@@ -64,7 +64,7 @@ impl Paper {
         self
     }
 
-    /// What has to be known to compare the value cited last.
+    /// Adds a note to the value cited last: a difference that the reader has to know.
     #[must_use]
     pub fn note(mut self, note: &'static str) -> Self {
         if let Some(last) = self.cited.last_mut() {
@@ -85,12 +85,12 @@ impl Paper {
         (!self.source.is_empty()).then_some(self.source)
     }
 
-    /// What stands beside a key of ours.
+    /// The values that stand beside a key of ours.
     pub fn beside_key(&self, key: &str) -> impl Iterator<Item = &Cited> {
         self.cited.iter().filter(move |cited| cited.key == Some(key))
     }
 
-    /// What stands in a line of its own, where these keys were measured.
+    /// The values that need a line of their own, because their key was not measured.
     pub fn alone(&self, is_measured: impl Fn(&str) -> bool) -> impl Iterator<Item = &Cited> {
         self.cited.iter().filter(move |cited| !cited.key.is_some_and(&is_measured))
     }

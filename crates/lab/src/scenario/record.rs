@@ -89,7 +89,7 @@ pub struct Record {
     pub grid: &'static str,
     /// What was set on the command line.
     pub settings: BTreeMap<String, String>,
-    /// What papers print.
+    /// The values that papers print.
     pub paper: Paper,
     /// What was measured; over several seeds, the medians.
     pub measured: Values,

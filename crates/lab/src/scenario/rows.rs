@@ -1,9 +1,9 @@
-//! The mechanisms of the five systems that Rove builds on, a row each, and what judges each one.
+//! The mechanisms of the five systems that Rove builds on, a row each, with their judges.
 //!
 //! M is MobiVPN (Alshalan 2017), T the multipath transport of Lukaszewski 2017, A is AdamVPN
 //! (Hussain, Bertino, Nirjon), L the layered IPsec of Choi et al., B the Multilink VPN of Springate
-//! and Newman. Decides which cells of a scenario are a row's claim; what must hold in them the
-//! scenario says.
+//! and Newman. Decides which cells of a scenario are a row's claim. The scenario decides which
+//! limits hold.
 
 use super::run::Where;
 
@@ -12,16 +12,15 @@ use super::run::Where;
 pub struct Row {
     /// Its letter and number.
     pub name: &'static str,
-    /// What it does.
+    /// Its function.
     pub mechanism: &'static str,
-    /// What the paper prints where no scenario cites it; empty where one does, or nothing is
-    /// printed.
+    /// The paper's value, if no scenario cites it; empty if one does, or the paper has none.
     pub paper: &'static str,
-    /// What judges it, in this order.
+    /// Its judges, in the order of the table.
     pub judges: &'static [Judge],
 }
 
-/// What judges a mechanism.
+/// A judge of a mechanism.
 #[derive(Debug)]
 pub enum Judge {
     /// A scenario.
@@ -37,7 +36,7 @@ pub enum Judge {
 pub struct Run {
     /// Its name.
     pub scenario: &'static str,
-    /// What is set.
+    /// Its settings.
     pub set: &'static [&'static str],
     /// The measured keys that the row is about.
     pub keys: &'static [&'static str],

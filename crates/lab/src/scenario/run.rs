@@ -97,7 +97,7 @@ pub fn over_seeds(
     Ok(verdict)
 }
 
-/// What seeds are measured with.
+/// The binary under test, the kept records and the namespaces of a command.
 pub(super) struct Bench {
     rove: Option<Binary>,
     kept: Option<Kept>,
@@ -105,10 +105,10 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// That of a request: the binary under test, what was kept before, and namespaces.
+    /// Prepares them for a request.
     ///
     /// # Errors
-    /// What cannot be built, read or entered.
+    /// A binary, a file or namespaces that cannot be had.
     pub(super) fn open(request: &Request) -> anyhow::Result<Self> {
         // The build comes before the namespaces: inside them nothing but the lab's network exists.
         let rove = binary_under_test(request)?;
@@ -120,7 +120,7 @@ impl Bench {
         Ok(Self { rove, kept, entered })
     }
 
-    /// How many are measured at once: in real time one disturbs the other.
+    /// The number of seeds measured at once: one in real time, where runs disturb each other.
     pub(super) const fn jobs(&self, request: &Request) -> usize {
         if self.entered.is_some() { 1 } else { request.jobs }
     }
@@ -128,7 +128,7 @@ impl Bench {
     /// Measures one seed, unless it was kept.
     ///
     /// # Errors
-    /// What kept it from being told.
+    /// The reason why it could not run.
     pub(super) fn measure(
         &self,
         scenario: &dyn Scenario,

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 /// The share of the sum that must be there.
 const SHARE_OF_SUM_MIN: f64 = 0.95;
-/// What the cells have of which the thesis prints a figure.
+/// Goodput of the cells for which the thesis prints a figure.
 const SEVERE: &str = "severe_lossy_mbps_min";
 
 /// Table 3.3: the sums of delay in milliseconds, the sums of loss in per cent, and how they are

@@ -66,7 +66,7 @@ const SETTINGS: &[Setting] = &[
     COMPARE,
 ];
 
-/// What the least of the cells has over one link by TCP, and by UDP, in per cent.
+/// The smallest gain of a cell over one link by TCP, and over one link by UDP, in per cent.
 const GAINS: [Gain; 2] = [
     Gain { key: "gain_over_tcp_percent", one_link: "tcp_one_link_mbps" },
     Gain { key: "gain_over_udp_percent", one_link: "udp_one_link_mbps" },
@@ -140,7 +140,7 @@ fn with_gains(mut outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// What a cell has over one link under the same conditions, which stands in one of the rows.
+/// The gain of a cell over one link under the same conditions, which is in one of the rows.
 fn gain(row: &Value, rows: &[Value], (key, one_link): (&str, &str)) -> Value {
     let conditions = ["pair", "to", "loss", "cc"];
     let is_same = |other: &&Value| conditions.iter().all(|&name| other[name] == row[name]);

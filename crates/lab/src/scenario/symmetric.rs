@@ -44,9 +44,9 @@ struct Column {
     floor: f64,
 }
 
-/// How many times as much both links have as one of them over UDP, at least.
+/// The smallest goodput of a cell over that of one link by UDP.
 const OVER_ONE: &str = "over_one_link_min";
-/// What the tunnel by MPTCP has over the one by TCP, at least where something is lost.
+/// The smallest goodput by MPTCP over that by TCP, of the cells with loss.
 const MPTCP_OVER_TCP: &str = "mptcp_over_tcp_min";
 
 /// What is measured at least.
@@ -172,7 +172,7 @@ fn beside_hybrid(outcome: &mut Outcome, is_asked: bool) {
     }
 }
 
-/// Measures what both links have over one of them, and MPTCP over TCP, from what was compared.
+/// Measures the gain over one link, and that of MPTCP over TCP, from the compared columns.
 fn over_one_link(outcome: &mut Outcome) {
     let rows = outcome.measured.get(TABLE).and_then(Value::as_array).cloned().unwrap_or_default();
     match least(&rows, "times_udp_one_link") {
@@ -187,7 +187,7 @@ fn over_one_link(outcome: &mut Outcome) {
     }
 }
 
-/// What MPTCP over both links has of TCP over one, as a row; empty of a row without TCP.
+/// The goodput by MPTCP over that by TCP, as a row; empty for a row without TCP.
 fn mptcp_times(row: &Value) -> Value {
     let Some(mptcp) = row.get("mptcp_mbps") else { return json!({}) };
     let times = mptcp.as_f64().zip(row["tcp_one_link_mbps"].as_f64()).map(|(all, one)| all / one);

@@ -72,7 +72,7 @@ fn line(record: &Record, key: &str, value: &Value) -> String {
     format!("  {key:<26} {value:>18}  {mark:<3}  {bound:<10}  {beside}").trim_end().to_owned()
 }
 
-/// What must hold of a key: `<= 50`; empty where nothing must.
+/// The limits of a key: `<= 50`; empty for a key without any.
 pub(super) fn bounds(record: &Record, key: &str) -> String {
     let limits = record.limits.iter().filter(|limit| limit.key() == key);
     limits.map(Limit::bound).collect::<Vec<_>>().join(", ")

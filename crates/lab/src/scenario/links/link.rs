@@ -14,8 +14,7 @@ pub(in super::super) struct Link {
     pub(super) kbps: [u64; 2],
     /// Its round trip, in milliseconds.
     pub(in super::super) round_trip_ms: u64,
-    /// What it loses each way in place of what all links of the cell do, in parts per million; 0
-    /// for nothing of its own.
+    /// Its own packet loss each way, in parts per million. With 0, the loss of its cell counts.
     pub(super) loses_ppm: u32,
     /// The name of the network, where its rate is what somebody recorded.
     pub(super) recording: Option<&'static str>,
@@ -83,7 +82,7 @@ impl Link {
         format!("{down}{up}/{}{loss}", self.round_trip_ms)
     }
 
-    /// What it loses where the links of its cell lose this.
+    /// Its packet loss, in a cell with this loss.
     pub(super) fn loss(&self, of_cell: &str) -> Loss {
         match self.loses_ppm {
             0 => loss(of_cell),
