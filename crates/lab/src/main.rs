@@ -181,7 +181,7 @@ fn show(bare: bool, rove: Option<&Path>) -> anyhow::Result<u8> {
     let rove = match rove {
         _ if bare => None,
         Some(path) => Some(Binary::at(path)?),
-        None => Some(Binary::of_this_lab(Profile::Release)?),
+        None => Some(Binary::of_this_lab(Profile::Lab)?),
     };
     let entered = netns::enter()?;
     let good = demo::run(&entered, rove.as_ref(), &mut screen)?;

@@ -7,7 +7,7 @@ use rove_lab::scenario::matrix::{self, Conditions, PICTURE, Row, TEXT};
 use std::path::Path;
 
 /// What to do about it.
-const CURE: &str = "look at it, then run `cargo run --release -p rove-lab -- matrix`";
+const CURE: &str = "look at it, then run `cargo lab matrix`";
 /// Conditions whose cells do not take long in a debug build: every scheduler, every congestion
 /// control, and losses of both kinds.
 const QUICK: &[(&str, &str)] = &[("10/20+10/20", "1"), ("10/60+10/60", "bursty")];
@@ -53,6 +53,6 @@ fn the_matrix_is_whole_and_drawn_as_it_is_written() {
         let there = rows.iter().filter(|row| row.pair == one.pair()).count();
         assert_eq!(there, cells, "{one:?}: {CURE}");
     }
-    let drawn = "run `cargo run --release -p rove-lab -- matrix --draw`";
+    let drawn = "run `cargo lab matrix --draw`";
     assert!(written(PICTURE) == matrix::picture::draw(&rows), "the picture is old: {drawn}");
 }

@@ -357,7 +357,7 @@ fn document(rows: &[&'static Row], request: &Request, measured: &Measured) -> St
          hold of the median. A scenario misses as a whole\nif any of its bounds is broken; the \
          verdict then names it.\n\n\
          Rows: {counts}.\n\n\
-         Made by `cargo run --release -p rove-lab -- run all --where {where_} --seeds {seeds} --in \
+         Made by `cargo lab run all --where {where_} --seeds {seeds} --in \
          bench/results`.\n\n{table}",
         seeds = request.seeds.len(),
         place = request.told.in_words(),

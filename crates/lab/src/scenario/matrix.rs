@@ -194,7 +194,7 @@ pub fn text(rows: &[Row]) -> String {
          # Shares are of what both links can carry, and of the same by the better one alone, \
          which is\n\
          # repaired where it loses something.\n\
-         # Made by `cargo run --release -p rove-lab -- matrix`.\n#\n\
+         # Made by `cargo lab matrix`.\n#\n\
          # {:<15} {:<7} {:<6} {:<12} {:>7} {:>7} {:>7}\n",
         "pair", "loss", "cc", "scheduler", "mbit/s", "of_sum", "of_best",
     );

@@ -247,7 +247,7 @@ fn binary_under_test(request: &Request) -> anyhow::Result<Option<Binary>> {
         return Ok(None);
     }
     match request.settings.text("rove") {
-        "" => Binary::of_this_lab(Profile::Release).map(Some),
+        "" => Binary::of_this_lab(Profile::Lab).map(Some),
         path => Binary::at(Path::new(path)).map(Some),
     }
 }
