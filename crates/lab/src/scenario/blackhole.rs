@@ -7,19 +7,20 @@
 //! flows that it should ask for so often.) Last with a second link known: how soon either end turns
 //! to it.
 
+use super::drawn::Draw;
 use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
 use super::steady::at_rest;
-use super::{About, FAMILY, Grid, Key, Outcome, Scenario, Stage, USUAL};
+use super::{About, CleanLink, FAMILY, Grid, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Act, Cue, Flow, FlowRun, Ground, Trouble};
 
 /// Round trips after which a hole must be noticed, and so many milliseconds.
-const NOTICED: (u64, u64) = (3, 200);
+const NOTICED: (f64, f64) = (3.0, 200.0);
 /// What the return of a path may take beyond a round trip, in milliseconds.
-const RETURN_MARGIN_MS: u64 = 20;
+const RETURN_MARGIN_MS: f64 = 20.0;
 /// The share of a long outage that it may take.
 const LATE_SHARE: f64 = 0.02;
 /// Within what time the status must tell, in milliseconds.
@@ -40,7 +41,7 @@ const UNHEARD_NS: u64 = SECOND;
 const LAST_NS: u64 = 100 * MS;
 /// Outages shorter than this are over before the ends fall silent, in seconds.
 const SILENT_S: u64 = 3;
-/// How long a second link is known before the first one swallows everything.
+/// How long a second link is known at least before the first one swallows everything.
 const KNOWN_NS: u64 = 1_500 * MS;
 /// How long the first link swallows when there is a second one.
 const HOLE_NS: u64 = 2_500 * MS;
@@ -101,11 +102,7 @@ impl Scenario for Blackhole {
     }
 
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
-        let (round_trips, more_ms) = NOTICED;
-        let mut limits = vec![
-            Limit::at_most("noticed_ms_max", round_trips * USUAL.round_trip_ms() + more_ms),
-            Limit::at_most("return_ms_max", USUAL.round_trip_ms() + RETURN_MARGIN_MS),
-        ];
+        let mut limits = Vec::new();
         if settings.number("late") > 0 {
             limits.push(Limit::at_most("late_return_share", LATE_SHARE));
         }
@@ -116,14 +113,28 @@ impl Scenario for Blackhole {
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {
-        (USUAL.round_trip_ms() + RETURN_MARGIN_MS) as f64
+        return_ms(&USUAL.nearest())
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        stage.on_ground(&USUAL.terrain(), &mut |ground, outcome| {
-            tell(&mut Telling { ground, stage, outcome, rng: Rng::new(stage.seed) })
-        })
+        let mut draw = stage.draw();
+        let link = draw.link(&USUAL);
+        let mut outcome = stage.on_ground(&link.terrain(), &mut |ground, outcome| {
+            let rng = Rng::new(stage.seed);
+            tell(&mut Telling { ground, stage, outcome, rng, draw: &mut draw })
+        })?;
+        let (round_trips, more_ms) = NOTICED;
+        let noticed_ms = link.round_trips_ms(round_trips) + more_ms;
+        outcome.ask(Limit::at_most("noticed_ms_max", noticed_ms));
+        outcome.ask(Limit::at_most("return_ms_max", return_ms(&link)));
+        draw.report(&mut outcome);
+        Ok(outcome)
     }
+}
+
+/// What the return of a path may take, in milliseconds.
+fn return_ms(link: &CleanLink) -> f64 {
+    link.round_trips_ms(1.0) + RETURN_MARGIN_MS
 }
 
 /// The story.
@@ -140,6 +151,7 @@ struct Telling<'a> {
     stage: &'a Stage<'a>,
     outcome: &'a mut Outcome,
     rng: Rng,
+    draw: &'a mut Draw,
 }
 
 /// What one outage showed.
@@ -197,7 +209,7 @@ impl Telling<'_> {
         let (mut noticed, mut still) = (Vec::new(), Vec::new());
         for _ in 0..self.stage.settings.number("holes") {
             self.ground.act(Act::PlugSpare)?;
-            self.ground.pause(KNOWN_NS)?;
+            self.ground.pause(self.draw.longer(KNOWN_NS))?;
             let seen = self.outage(HOLE_NS)?;
             noticed.push(seen.noticed_ms.unwrap_or(HOLE_NS as f64 / MS as f64));
             still.push(seen.still_ms);

@@ -3,10 +3,11 @@
 //! which leads to the new place (the client asks for it outside the tunnel); another address that
 //! the gateway had announced; or one where it had answered before.
 
+use super::drawn::Draw;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
-use super::{About, Key, Outcome, Scenario, Stage, USUAL};
+use super::{About, CleanLink, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{Rng, SECOND};
 use crate::ground::{
     Act, Cue, Download, Edge, Flow, FlowRun, Ground, Harm, Known, Terrain, Trouble,
@@ -24,7 +25,7 @@ const BOTH_NS: u64 = SECOND;
 const SETTLING_NS: u64 = 2 * SECOND;
 /// Bytes of the download.
 const LENGTH: u64 = 5_000_000;
-/// When both move in it.
+/// About when both move in it.
 const MOVES_IN_DOWNLOAD_NS: u64 = SECOND;
 /// How long it may take.
 const TRANSFER_LIMIT_NS: u64 = 60 * SECOND;
@@ -95,9 +96,12 @@ impl Scenario for BothMove {
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let mut all = Outcome::default();
         let mut seen = Seen::default();
+        let mut draw = stage.draw();
         for (by, key) in ways(stage) {
-            let one = stage.on_ground(&terrain(stage, by), &mut |ground, outcome| {
-                let mut telling = Telling { ground, stage, by, rng: Rng::new(stage.seed) };
+            let terrain = terrain(stage, &draw.link(&USUAL), by);
+            let one = stage.on_ground(&terrain, &mut |ground, outcome| {
+                let rng = Rng::new(stage.seed);
+                let mut telling = Telling { ground, stage, by, rng, draw: &mut draw };
                 outcome.measure(key, telling.moves(&mut seen)?);
                 seen.intact.push(telling.download()?);
                 Ok(())
@@ -105,6 +109,7 @@ impl Scenario for BothMove {
             all.absorb(one);
         }
         seen.report(&mut all);
+        draw.report(&mut all);
         Ok(all)
     }
 }
@@ -116,13 +121,13 @@ fn ways<'a>(stage: &Stage<'a>) -> impl Iterator<Item = (By, &'static str)> + use
     ways.take(if stage.control() { 1 } else { WAYS.len() }).map(|(by, _, key)| (*by, *key))
 }
 
-fn terrain(stage: &Stage<'_>, by: By) -> Terrain {
+fn terrain(stage: &Stage<'_>, link: &CleanLink, by: By) -> Terrain {
     let known = match by {
         By::Name => Known::ByName { keep_s: stage.settings.number("keep") },
         By::Announced => Known::ByTwoAddresses,
         By::Earlier => Known::ByAddress,
     };
-    Terrain { edge: Edge::Open, known, ..USUAL.terrain() }
+    Terrain { edge: Edge::Open, known, ..link.terrain() }
 }
 
 /// What came to light in all ways.
@@ -150,6 +155,7 @@ struct Telling<'a> {
     stage: &'a Stage<'a>,
     by: By,
     rng: Rng,
+    draw: &'a mut Draw,
 }
 
 impl Telling<'_> {
@@ -214,7 +220,8 @@ impl Telling<'_> {
         }
         (self.stage.tell)("a download in which both move");
         self.prepare()?;
-        let script = self.both_move(MOVES_IN_DOWNLOAD_NS);
+        let at_ns = self.draw.about(MOVES_IN_DOWNLOAD_NS);
+        let script = self.both_move(at_ns);
         let download = Download::tunnelled(LENGTH, TRANSFER_LIMIT_NS);
         let transfer = self.ground.download(download, &script, &mut |_| {})?;
         Ok(transfer.intact && transfer.moments.len() == script.len())

@@ -112,7 +112,7 @@ impl Scenario for Disconnects {
     }
 
     fn bound_ms(&self, settings: &Settings) -> f64 {
-        restart_ms(&link(settings)) as f64
+        restart_ms(&link(settings))
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {

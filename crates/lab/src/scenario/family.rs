@@ -3,7 +3,7 @@
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::steady::{self, Steady, again_and_again};
-use super::{About, Outcome, Scenario, Stage, USUAL};
+use super::{About, CleanLink, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{MS, Rng};
 use crate::ground::{Act, Families, Flow, Ground, Harm, Terrain, Trouble};
 
@@ -30,27 +30,32 @@ impl Scenario for FamilyChange {
     }
 
     fn limits(&self, _settings: &Settings) -> Vec<Limit> {
-        vec![
-            Limit::at_most("still_ms_median", USUAL.move_ms()),
-            Limit::equal("lost_beyond_flight", 0),
-        ]
+        vec![Limit::equal("lost_beyond_flight", 0)]
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {
-        USUAL.move_ms() as f64
+        USUAL.nearest().move_ms()
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        stage.on_ground(&terrain(), &mut |ground, outcome| tell(ground, stage, outcome))
+        let mut draw = stage.draw();
+        let link = draw.link(&USUAL);
+        let terrain = Terrain { families: Families::Differ, ..link.terrain() };
+        let mut outcome = stage
+            .on_ground(&terrain, &mut |ground, outcome| tell(ground, stage, &link, outcome))?;
+        outcome.ask(Limit::at_most("still_ms_median", link.move_ms()));
+        draw.report(&mut outcome);
+        Ok(outcome)
     }
 }
 
-fn terrain() -> Terrain {
-    Terrain { families: Families::Differ, ..USUAL.terrain() }
-}
-
 /// The story.
-fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
+fn tell(
+    ground: &mut dyn Ground,
+    stage: &Stage<'_>,
+    link: &CleanLink,
+    outcome: &mut Outcome,
+) -> Result<(), Trouble> {
     let mut moves = stage.settings.number("moves");
     if stage.control() {
         ground.harm(Harm::DeadEnds)?;
@@ -61,7 +66,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     let (script, end_ns) = again_and_again(&mut rng, PAUSE_NS, moves, Act::Relocate);
     let more_ns = if stage.control() { steady::CONTROL_NS } else { 0 };
     let down = Flow::lasting(end_ns + more_ns);
-    let mut steady = Steady::new(USUAL.round_trip_ns);
+    let mut steady = Steady::new(link.round_trip_ns);
     steady.add(&ground.flows(&[down, down.upwards()], &script)?);
     steady.report(outcome);
     Ok(())

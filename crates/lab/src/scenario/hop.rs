@@ -1,19 +1,20 @@
 //! `hop`: the gateway changes its address every five seconds for a minute, under load.
 //!
 //! Each time it has the new address beside the old one, tells every client, and gives the old one
-//! up a second later. Or, with `announced=false`, as a host does whose network gives it another
-//! address: the old one is gone at once, and nobody was told. Nothing filters on the way.
+//! up about a second later. Or, with `announced=false`, as a host does whose network gives it
+//! another address: the old one is gone at once, and nobody was told. Nothing filters on the way.
 
+use super::drawn::Draw;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::steady::{self, Steady};
-use super::{About, Outcome, Scenario, Stage, USUAL};
+use super::{About, CleanLink, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{Rng, SECOND};
 use crate::ground::{Act, Cue, Edge, Flow, Ground, Terrain, Trouble};
 
 /// Time between two hops.
 const PAUSE_NS: u64 = 5 * SECOND;
-/// How long both addresses are there when clients are told.
+/// About how long both addresses are there when clients are told.
 const BOTH_NS: u64 = SECOND;
 /// When the first comes; up to half as much later.
 const FIRST_NS: u64 = SECOND;
@@ -42,24 +43,33 @@ impl Scenario for Hop {
 
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
         let lost = if settings.flag("announced") { "lost_packets" } else { "lost_beyond_flight" };
-        vec![Limit::at_most("still_ms_median", USUAL.move_ms()), Limit::equal(lost, 0)]
+        vec![Limit::equal(lost, 0)]
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {
-        USUAL.move_ms() as f64
+        USUAL.nearest().move_ms()
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        stage.on_ground(&terrain(), &mut |ground, outcome| tell(ground, stage, outcome))
+        let mut draw = stage.draw();
+        let link = draw.link(&USUAL);
+        let terrain = Terrain { edge: Edge::Open, ..link.terrain() };
+        let mut outcome = stage.on_ground(&terrain, &mut |ground, outcome| {
+            tell(ground, stage, (&link, &mut draw), outcome)
+        })?;
+        outcome.ask(Limit::at_most("still_ms_median", link.move_ms()));
+        draw.report(&mut outcome);
+        Ok(outcome)
     }
 }
 
-fn terrain() -> Terrain {
-    Terrain { edge: Edge::Open, ..USUAL.terrain() }
-}
-
 /// The story.
-fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
+fn tell(
+    ground: &mut dyn Ground,
+    stage: &Stage<'_>,
+    (link, draw): (&CleanLink, &mut Draw),
+    outcome: &mut Outcome,
+) -> Result<(), Trouble> {
     let hops = if stage.control() { 1 } else { stage.settings.number("hops") };
     (stage.tell)(&format!("{hops} hops of the gateway under steady flows both ways"));
     let first_ns = FIRST_NS + Rng::new(stage.seed).below(FIRST_NS / 2);
@@ -68,7 +78,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
         let at_ns = first_ns + number * PAUSE_NS;
         if stage.settings.flag("announced") {
             script.push(Cue::at(at_ns, Act::AnnounceGateway));
-            script.push(Cue::at(at_ns + BOTH_NS, Act::RetireGateway));
+            script.push(Cue::at(at_ns + draw.about(BOTH_NS), Act::RetireGateway));
         } else {
             script.push(Cue::at(at_ns, Act::MoveGateway));
         }
@@ -77,7 +87,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
         script.insert(1, Cue::at(first_ns + 1, Act::Swallow(0)));
     }
     let down = Flow::lasting(first_ns + (hops - 1) * PAUSE_NS + AFTERWARDS_NS);
-    let mut steady = Steady::new(USUAL.round_trip_ns);
+    let mut steady = Steady::new(link.round_trip_ns);
     steady.add(&ground.flows(&[down, down.upwards()], &script)?);
     steady.report(outcome);
     Ok(())

@@ -7,6 +7,7 @@
 //! first minute is what the thesis listened to, then the client learns how long the box remembers,
 //! and what it costs from then on is listened to for many times as long: an hour and a half in all.
 
+use super::drawn::Draw;
 use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -16,7 +17,7 @@ use crate::ground::{Act, Clock, Edge, Flow, Ground, Terrain, Trouble};
 
 /// A day in seconds.
 const DAY_S: u64 = 86_400;
-/// How long after it was set up the session has to come to rest.
+/// How long at least after it was set up the session has to come to rest.
 const SETTLING_NS: u64 = 4 * SECOND;
 /// How long the server then has something to say.
 const SAID_NS: u64 = 500 * MS;
@@ -93,16 +94,18 @@ impl Scenario for Idle {
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let mut all = Outcome::default();
         let mut lost = 0;
+        let mut draw = stage.draw();
         for (key, edge) in CASES {
             (stage.tell)(&format!("silence for {key}"));
-            let terrain = Terrain { edge, ..USUAL.terrain() };
+            let terrain = Terrain { edge, ..draw.link(&USUAL).terrain() };
             let one = stage.on_ground(&terrain, &mut |ground, outcome| {
-                lost += tell(ground, stage, (key, edge), outcome)?;
+                lost += tell(ground, stage, (key, edge, &mut draw), outcome)?;
                 Ok(())
             })?;
             all.absorb(one);
         }
         all.count("lost_afterwards", lost);
+        draw.report(&mut all);
         all.baseline = Baseline::None("a link without a tunnel is silent".to_owned());
         Ok(all)
     }
@@ -116,10 +119,10 @@ const fn behind_nat(expiry_ns: u64) -> Edge {
 fn tell(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,
-    (key, edge): (&str, Edge),
+    (key, edge, draw): (&str, Edge, &mut Draw),
     outcome: &mut Outcome,
 ) -> Result<u64, Trouble> {
-    ground.pause(SETTLING_NS)?;
+    ground.pause(draw.longer(SETTLING_NS))?;
     if stage.control() {
         ground.act(Act::Swallow(0))?;
     }

@@ -71,7 +71,7 @@ impl Scenario for ManyFlows {
     }
 
     fn bound_ms(&self, settings: &Settings) -> f64 {
-        allowed_ms(settings) as f64
+        allowed_ms(settings)
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
@@ -88,10 +88,10 @@ fn each_way(settings: &Settings) -> u64 {
 
 /// What the last of them may take to carry again: what any restart may, and the time in which the
 /// link carries what has waited for it, piece by piece at worst.
-fn allowed_ms(settings: &Settings) -> u64 {
+fn allowed_ms(settings: &Settings) -> f64 {
     let pieces = (settings.number("seconds") * SECOND).div_ceil(PIECE_NS) * each_way(settings);
     let bits = pieces * (u64::from(PIECE_BYTES) + HEADERS) * 8;
-    restart_ms(&USUAL) + bits * 1_000 / USUAL.rate
+    restart_ms(&USUAL) + (bits * 1_000 / USUAL.rate) as f64
 }
 
 /// The story.
@@ -138,7 +138,7 @@ mod tests {
             allowed_ms(&Settings::parse(SETTINGS, &texts).unwrap())
         };
         // 250 x 20 pieces of 220 bytes at 20 Mbit/s, and 40 ms and 20 ms.
-        assert_eq!(allowed(&[]), 440 + 60);
-        assert_eq!(allowed(&["connections=2", "seconds=1"]), 60);
+        assert_eq!(allowed(&[]), 440.0 + 60.0);
+        assert_eq!(allowed(&["connections=2", "seconds=1"]), 60.0);
     }
 }

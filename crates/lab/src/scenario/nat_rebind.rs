@@ -4,27 +4,26 @@
 //! No event of the kernel's tells the client. Whatever it sends next tells the gateway; so data
 //! stands still for the round trip in which the first datagram goes there and the first comes back.
 
+use super::drawn::Draw;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::median;
 use super::steady::{self, Steady, again_and_again};
-use super::{About, Key, MARGIN_MS, Outcome, Scenario, Stage, USUAL};
+use super::{About, CleanLink, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{Filtering, LinkConfig, MS, Rng, SECOND};
 use crate::ground::{
     Act, Clock, Cue, Edge, Flow, Ground, Pings, RoundTrips, Route, Terrain, Trouble,
 };
 
-/// Round trip of the client's own link in nanoseconds: the box is near.
+/// Round trip of the client's own link in nanoseconds, before each seed's draw: the box is near.
 const LINK_NS: u64 = 2 * MS;
-/// The way from the box to the gateway, in nanoseconds.
+/// The way from the box to the gateway, in nanoseconds, before the same.
 const BEYOND_NS: u64 = 19 * MS;
-/// What a change may cost in milliseconds: the whole round trip, and the usual margin.
-const MOVE_MS: u64 = (LINK_NS + 2 * BEYOND_NS) / MS + MARGIN_MS;
 /// How long the box keeps what nobody uses: the lower end of what RFC 4787 asks for.
 const EXPIRY_NS: u64 = 120 * SECOND;
 /// Mean time between two changes; each is up to a quarter shorter or longer.
 const PAUSE_NS: u64 = 800 * MS;
-/// How long the tunnel is silent around an idle change, in real time.
+/// How long the tunnel is silent around an idle change at least, in real time.
 const IDLE_REAL_NS: u64 = 1_200 * MS;
 /// The same where time costs none.
 const IDLE_VIRTUAL_NS: u64 = 600 * SECOND;
@@ -71,35 +70,50 @@ impl Scenario for NatRebind {
 
     /// The thesis compares the address inside its message with the outer one, which any NAT breaks.
     fn limits(&self, settings: &Settings) -> Vec<Limit> {
-        let mut limits =
-            vec![Limit::at_most("still_ms_median", MOVE_MS), Limit::equal("lost_beyond_flight", 0)];
+        let mut limits = vec![Limit::equal("lost_beyond_flight", 0)];
         if !settings.flag("control") {
-            limits.push(Limit::at_most("idle_still_ms", MOVE_MS));
             limits.push(Limit::equal("idle_lost", 0));
         }
         limits
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {
-        (MOVE_MS) as f64
+        USUAL.nearest().move_ms()
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        stage.on_ground(&terrain(), &mut |ground, outcome| tell(ground, stage, outcome))
+        let mut draw = stage.draw();
+        let terrain = terrain(&mut draw);
+        // The whole round trip.
+        let link = CleanLink { round_trip_ns: terrain.round_trip_ns(), ..USUAL };
+        let mut outcome = stage.on_ground(&terrain, &mut |ground, outcome| {
+            tell(ground, stage, (&link, &mut draw), outcome)
+        })?;
+        outcome.ask(Limit::at_most("still_ms_median", link.move_ms()));
+        if !stage.control() {
+            outcome.ask(Limit::at_most("idle_still_ms", link.move_ms()));
+        }
+        draw.report(&mut outcome);
+        Ok(outcome)
     }
 }
 
-fn terrain() -> Terrain {
-    let link = LinkConfig::lossless(USUAL.rate, LINK_NS);
+fn terrain(draw: &mut Draw) -> Terrain {
+    let link = LinkConfig::lossless(USUAL.rate, draw.about(LINK_NS));
     let edge = Edge::Nat { filtering: Filtering::Port, expiry_ns: EXPIRY_NS };
-    Terrain { edge, beyond_ns: BEYOND_NS, ..Terrain::of(link) }
+    Terrain { edge, beyond_ns: draw.about(BEYOND_NS), ..Terrain::of(link) }
 }
 
 /// The story.
-fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
+fn tell(
+    ground: &mut dyn Ground,
+    stage: &Stage<'_>,
+    (link, draw): (&CleanLink, &mut Draw),
+    outcome: &mut Outcome,
+) -> Result<(), Trouble> {
     let changes = stage.settings.number("changes");
     let mut rng = Rng::new(stage.seed);
-    let mut steady = Steady::new(LINK_NS + 2 * BEYOND_NS);
+    let mut steady = Steady::new(link.round_trip_ns);
     if stage.control() {
         (stage.tell)("a network that lets nothing more through");
         let down = Flow::lasting(2 * PAUSE_NS);
@@ -115,11 +129,16 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
         steady.add(&ground.flows(&[down, down.upwards()], &script)?);
     }
     steady.report(outcome);
-    idle(ground, stage, outcome)
+    idle(ground, stage, draw, outcome)
 }
 
 /// Changes while nothing flows; then the client asks something.
-fn idle(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
+fn idle(
+    ground: &mut dyn Ground,
+    stage: &Stage<'_>,
+    draw: &mut Draw,
+    outcome: &mut Outcome,
+) -> Result<(), Trouble> {
     (stage.tell)("the same while the tunnel is idle");
     let silence_ns = match ground.clock() {
         Clock::Real => IDLE_REAL_NS,
@@ -127,7 +146,7 @@ fn idle(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     };
     let (mut still, mut lost) = (Vec::new(), 0);
     for number in 0..stage.settings.number("idle") {
-        ground.pause(silence_ns)?;
+        ground.pause(draw.longer(silence_ns))?;
         let even = number.is_multiple_of(2);
         ground.act(if even { Act::RebindNat } else { Act::RebootNat })?;
         ground.pause(silence_ns / 100)?;

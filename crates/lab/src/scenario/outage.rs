@@ -139,8 +139,8 @@ impl Outages {
 }
 
 /// What a restart may take over this link, in milliseconds.
-pub(super) const fn restart_ms(link: &CleanLink) -> u64 {
-    link.round_trip_ms() + RESTART_MARGIN_MS
+pub(super) fn restart_ms(link: &CleanLink) -> f64 {
+    link.round_trips_ms(1.0) + RESTART_MARGIN_MS as f64
 }
 
 /// What transfers with outages are beside transfers without.

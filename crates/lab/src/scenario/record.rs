@@ -317,6 +317,7 @@ impl Record {
             lateness: worst_lateness(all),
             machine: worst_machine(all),
             attempts: all.iter().map(|record| record.attempts).sum(),
+            limits: middle_limits(records),
             ..first.clone()
         };
         summary.judge_limits();
@@ -354,6 +355,20 @@ pub(super) fn shown(value: &Value) -> String {
         None if value.is_null() => "-".to_owned(),
         None => value.to_string(),
     }
+}
+
+/// The limits of the first, each with the median of the bounds that the runs ask for: what a seed
+/// draws may decide its bound.
+fn middle_limits(records: &[Record]) -> Vec<Limit> {
+    let middle = |limit: &Limit| {
+        let is_same = |one: &&Limit| one.key == limit.key && one.operator == limit.operator;
+        let same = records.iter().filter_map(|record| record.limits.iter().find(is_same));
+        let bounds: Vec<&Value> = same.map(|one| &one.bound).collect();
+        let differs = bounds.iter().any(|bound| **bound != limit.bound);
+        let bound = if differs { middle_of(&bounds) } else { limit.bound.clone() };
+        Limit { bound, ..limit.clone() }
+    };
+    records.first().map_or_else(Vec::new, |first| first.limits.iter().map(middle).collect())
 }
 
 /// The medians of each value of each other that was measured in every run.

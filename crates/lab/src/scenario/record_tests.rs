@@ -93,6 +93,21 @@ fn a_summary_judges_medians_and_shows_the_worst() {
 }
 
 #[test]
+fn a_summary_holds_medians_against_the_medians_of_what_the_seeds_ask() {
+    let run = |(still, bound): (f64, f64)| {
+        let limits = vec![Limit::at_most("still_ms", bound), Limit::equal("lost", 0)];
+        record(json!({"still_ms": still, "lost": 0}), limits)
+    };
+    let summary = |runs: [(f64, f64); 3]| Record::summary(&runs.map(run), &[]).unwrap();
+    let good = summary([(33.0, 42.0), (53.0, 58.0), (47.0, 50.0)]);
+    assert_eq!(good.pass, Some(true), "{:?}", good.reason);
+    let limits = serde_json::to_value(&good.limits).unwrap();
+    assert_eq!(limits, json!([["still_ms", "<=", 50.0], ["lost", "==", 0]]));
+    let bad = summary([(33.0, 42.0), (61.0, 58.0), (52.0, 50.0)]);
+    assert_eq!(bad.reason.unwrap(), "still_ms is 52.0, must be <= 50.0");
+}
+
+#[test]
 fn void_runs_do_not_count_unless_they_are_most() {
     let run = |still: f64| record(json!({"still_ms": still}), vec![Limit::at_most("still_ms", 50)]);
     let mut runs: Vec<Record> = [70.0, 90.0, 80.0].map(run).into();

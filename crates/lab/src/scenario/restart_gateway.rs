@@ -5,15 +5,16 @@
 //! measured is what comes after: every client is back within one handshake, which a notice of the
 //! new process begins and no time-out.
 
+use super::drawn::Draw;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::{max, median};
-use super::{About, FAMILY, Key, MARGIN_MS, Outcome, Scenario, Stage, USUAL};
+use super::{About, CleanLink, FAMILY, Key, MARGIN_MS, Outcome, Scenario, Stage, USUAL};
 use crate::arrivals::Gap;
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Act, Cue, Download, Flow, FlowRun, Ground, Trouble};
 
-/// How long the gateway is gone.
+/// About how long the gateway is gone.
 const GONE_NS: u64 = SECOND;
 /// When it goes, after the flows began; up to half as much later.
 const GOES_NS: u64 = 500 * MS;
@@ -61,31 +62,39 @@ impl Scenario for RestartGateway {
     }
 
     fn limits(&self, _settings: &Settings) -> Vec<Limit> {
-        vec![
-            Limit::at_most("back_ms_max", back_ms()),
-            Limit::equal("lost_beyond_absence", 0),
-            Limit::equal("checksum_ok", true),
-        ]
+        vec![Limit::equal("lost_beyond_absence", 0), Limit::equal("checksum_ok", true)]
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {
-        back_ms()
+        back_ms(&USUAL.nearest())
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        stage.on_ground(&USUAL.terrain(), &mut |ground, outcome| tell(ground, stage, outcome))
+        let mut draw = stage.draw();
+        let link = draw.link(&USUAL);
+        let mut outcome = stage.on_ground(&link.terrain(), &mut |ground, outcome| {
+            tell(ground, stage, (&link, &mut draw), outcome)
+        })?;
+        outcome.ask(Limit::at_most("back_ms_max", back_ms(&link)));
+        draw.report(&mut outcome);
+        Ok(outcome)
     }
 }
 
 /// What one handshake takes that a notice begins: half a round trip until the notice is there, one
 /// for the handshake, half until the gateway hears data under the new keys, half until the client
 /// hears it; and the margin of every move.
-fn back_ms() -> f64 {
-    (USUAL.round_trip_ns * 5 / 2 / MS + MARGIN_MS) as f64
+fn back_ms(link: &CleanLink) -> f64 {
+    link.round_trips_ms(2.5) + MARGIN_MS as f64
 }
 
 /// The story.
-fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
+fn tell(
+    ground: &mut dyn Ground,
+    stage: &Stage<'_>,
+    (link, draw): (&CleanLink, &mut Draw),
+    outcome: &mut Outcome,
+) -> Result<(), Trouble> {
     let mut rng = Rng::new(stage.seed);
     let (mut back, mut still, mut lost, mut beyond) = (Vec::new(), Vec::new(), 0, 0);
     let restarts = if stage.control() { 1 } else { stage.settings.number("restarts") };
@@ -93,15 +102,16 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
         let end = if number.is_multiple_of(2) { Act::KillGateway } else { Act::StopGateway };
         (stage.tell)(&format!("{end:?}, and a start, under steady flows both ways"));
         let goes_ns = GOES_NS + rng.below(GOES_NS / 2);
-        let mut script = script(goes_ns, end);
+        let mut script = script(goes_ns, draw.about(GONE_NS), end);
         if stage.control() {
             // It is there again, and the client's network is gone.
             script.insert(1, Cue::at(goes_ns + 1, Act::Swallow(0)));
         }
-        let down = Flow::lasting(goes_ns + GONE_NS + AFTERWARDS_NS);
+        let back_ns = script.last().map_or(goes_ns, |back| back.at_ns);
+        let down = Flow::lasting(back_ns + AFTERWARDS_NS);
         for run in ground.flows(&[down, down.upwards()], &script)? {
             lost += run.lost;
-            beyond += run.lost.saturating_sub(absent_for(&run));
+            beyond += run.lost.saturating_sub(absent_for(&run, link));
             back.extend(run.back_ms().last());
             let gone_ns = run.moments.first().map_or(0, |gone| gone.began_ns);
             still.push(Gap::longest_within(&run.gaps, gone_ns, run.end_ns) as f64 / MS as f64);
@@ -113,24 +123,25 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     outcome.measure("back_ms_max", max(&back));
     outcome.measure("still_ms_max", max(&still));
     outcome.sample("back_ms", back);
-    download(ground, stage, outcome)
+    download(ground, stage, draw, outcome)
 }
 
-fn script(goes_ns: u64, end: Act) -> Vec<Cue> {
-    vec![Cue::at(goes_ns, end), Cue::at(goes_ns + GONE_NS, Act::StartGateway)]
+fn script(goes_ns: u64, gone_ns: u64, end: Act) -> Vec<Cue> {
+    vec![Cue::at(goes_ns, end), Cue::at(goes_ns + gone_ns, Act::StartGateway)]
 }
 
 /// Datagrams of a flow that were sent while there was no gateway that knew its client.
-fn absent_for(run: &FlowRun) -> u64 {
+fn absent_for(run: &FlowRun, link: &CleanLink) -> u64 {
     let (Some(gone), Some(back)) = (run.moments.first(), run.moments.last()) else { return 0 };
     let absent_ns = back.done_ns - gone.began_ns;
-    absent_ns.div_ceil(Flow::INTERVAL_NS) + back_ms() as u64
+    absent_ns.div_ceil(Flow::INTERVAL_NS) + back_ms(link) as u64
 }
 
 /// A download in which the gateway is killed.
 fn download(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,
+    draw: &mut Draw,
     outcome: &mut Outcome,
 ) -> Result<(), Trouble> {
     if stage.control() {
@@ -138,7 +149,7 @@ fn download(
     }
     (stage.tell)("a download in which it is killed");
     let download = Download::tunnelled(LENGTH, TRANSFER_LIMIT_NS);
-    let script = script(GOES_NS, Act::KillGateway);
+    let script = script(draw.longer(GOES_NS), draw.about(GONE_NS), Act::KillGateway);
     let transfer = ground.download(download, &script, &mut |_| {})?;
     outcome.transferred(&transfer, script.len());
     Ok(())

@@ -2,25 +2,26 @@
 //! (Figure 3.13 of Alshalan's thesis), by moves that are announced and by moves that are not.
 //!
 //! An announced move: a second link is known, the routes of the first one go, it carries for
-//! another 300 ms, and is gone; the next such move goes back. One that is not: the address is gone
-//! before there is another.
+//! about another 300 ms, and is gone; the next such move goes back. One that is not: the address is
+//! gone before there is another.
 
+use super::drawn::Draw;
 use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
 use super::statistics::max;
 use super::steady::{self, Steady, again_and_again};
-use super::{About, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
+use super::{About, CleanLink, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{MS, Rng, SECOND};
 use crate::ground::{Act, Cue, Flow, Ground, Harm, Trouble};
 
 /// Mean time between two moves that nobody announces; each is up to a quarter shorter or longer.
 const PAUSE_NS: u64 = 800 * MS;
-/// How long a second link is known before the first one's going is announced.
+/// About how long a second link is known before the first one's going is announced.
 const KNOWN_NS: u64 = SECOND;
-/// How long the old link still carries after its routes have gone.
+/// About how long the old link still carries after its routes have gone.
 const NOTICE_NS: u64 = 300 * MS;
-/// How long after it has gone the next one is looked for.
+/// About how long after it has gone the next one is looked for.
 const REST_NS: u64 = 500 * MS;
 
 /// What can be set.
@@ -75,22 +76,33 @@ impl Scenario for ResumeLoss {
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {
-        USUAL.move_ms() as f64
+        USUAL.nearest().move_ms()
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        stage.on_ground(&USUAL.terrain(), &mut |ground, outcome| tell(ground, stage, outcome))
+        let mut draw = stage.draw();
+        let link = draw.link(&USUAL);
+        let mut outcome = stage.on_ground(&link.terrain(), &mut |ground, outcome| {
+            tell(ground, stage, (&link, &mut draw), outcome)
+        })?;
+        draw.report(&mut outcome);
+        Ok(outcome)
     }
 }
 
 /// The story.
-fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
+fn tell(
+    ground: &mut dyn Ground,
+    stage: &Stage<'_>,
+    (link, draw): (&CleanLink, &mut Draw),
+    outcome: &mut Outcome,
+) -> Result<(), Trouble> {
     let mut rng = Rng::new(stage.seed);
     let most = stage.settings.number("moves");
     if stage.control() {
         ground.harm(Harm::DeadEnds)?;
     }
-    let mut steady = Steady::new(USUAL.round_trip_ns);
+    let mut steady = Steady::new(link.round_trip_ns);
     let mut by_moves = Vec::new();
     for moves in 1..=if stage.control() { 1 } else { most } {
         (stage.tell)(&format!("{moves} moves that nobody announces"));
@@ -102,13 +114,14 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     }
     outcome.sample("lost_by_moves", by_moves);
     steady.report(outcome);
-    if stage.control() { Ok(()) } else { announced(ground, stage, outcome) }
+    if stage.control() { Ok(()) } else { announced(ground, stage, draw, outcome) }
 }
 
 /// The same with moves that are announced.
 fn announced(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,
+    draw: &mut Draw,
     outcome: &mut Outcome,
 ) -> Result<(), Trouble> {
     let (mut by_moves, mut still) = (Vec::new(), Vec::new());
@@ -123,7 +136,7 @@ fn announced(
                 (NOTICE_NS, Act::Depart),
             ];
             for (after_ns, act) in acts {
-                at_ns += after_ns;
+                at_ns += draw.about(after_ns);
                 script.push(Cue::at(at_ns, act));
             }
         }

@@ -2,14 +2,15 @@
 //! Alshalan's thesis); how long until the last of them is reached again.
 //!
 //! From the change on, the server calls every client every 10 ms. Announced, the gateway has the
-//! new address beside the old one and tells every client; a second later the old one is gone and
-//! the calls are made. Not announced, the old one is gone at once, and its name stands for the new
-//! one.
+//! new address beside the old one and tells every client; about a second later the old one is gone
+//! and the calls are made. Not announced, the old one is gone at once, and its name stands for the
+//! new one.
 //!
 //! Behind a box that filters, a client that was told nothing cannot be reached before it notices by
 //! itself. Either it says a word of its own a second later, to which nobody answers: then the time
 //! counts from there. Or it says nothing, until a keepalive goes unanswered.
 
+use super::drawn::Draw;
 use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -43,7 +44,7 @@ const CALLS_TO_SILENT: (u64, u64) = (SECOND, 10 * SECOND);
 const QUIET_S: u64 = 6;
 /// When clients say a word of their own after they could not be reached.
 const WORD_NS: u64 = SECOND;
-/// How long both addresses are there when clients are told.
+/// About how long both addresses are there when clients are told.
 const BOTH_NS: u64 = SECOND;
 /// The most clients that the simulated world has room for.
 const CLIENTS_MAX: u64 = 1_000;
@@ -139,9 +140,12 @@ impl Scenario for RoamGateway {
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        stage.on_ground(&terrain(stage.settings), &mut |ground, outcome| {
-            tell(ground, stage, outcome)
-        })
+        let mut draw = stage.draw();
+        let terrain = terrain(stage.settings, &mut draw);
+        let mut outcome = stage
+            .on_ground(&terrain, &mut |ground, outcome| tell(ground, stage, &mut draw, outcome))?;
+        draw.report(&mut outcome);
+        Ok(outcome)
     }
 }
 
@@ -159,9 +163,9 @@ fn interval_ms(settings: &Settings) -> u64 {
     if settings.number("quiet") < LEARNS_S { first_ms } else { learned_ms }
 }
 
-fn terrain(settings: &Settings) -> Terrain {
-    // Half of the usual round trip on either side of a NAT box.
-    let link = LinkConfig::lossless(USUAL.rate, USUAL.round_trip_ns / 2);
+fn terrain(settings: &Settings, draw: &mut Draw) -> Terrain {
+    // About half of the usual round trip on either side of a NAT box.
+    let link = LinkConfig::lossless(USUAL.rate, draw.about(USUAL.round_trip_ns / 2));
     let nat = |filtering| Edge::Nat { filtering, expiry_ns: EXPIRY_NS };
     let edge = match settings.text("nat") {
         "endpoint" => nat(Filtering::Endpoint),
@@ -174,21 +178,27 @@ fn terrain(settings: &Settings) -> Terrain {
         Some(_) => Known::ByName { keep_s: 0 },
         None => Known::ByAddress,
     };
-    Terrain { edge, clients, known, beyond_ns: USUAL.round_trip_ns / 4, ..Terrain::of(link) }
+    let beyond_ns = draw.about(USUAL.round_trip_ns / 4);
+    Terrain { edge, clients, known, beyond_ns, ..Terrain::of(link) }
 }
 
 /// The story.
-fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
+fn tell(
+    ground: &mut dyn Ground,
+    stage: &Stage<'_>,
+    draw: &mut Draw,
+    outcome: &mut Outcome,
+) -> Result<(), Trouble> {
     let announced = stage.settings.flag("announced");
     let filtered = stage.settings.text("nat") != "none";
     (stage.tell)("a move of the gateway");
     if stage.control() {
         ground.act(Act::Swallow(0))?;
     }
-    ground.pause(stage.settings.number("quiet") * SECOND)?;
+    ground.pause(stage.settings.number("quiet") * SECOND + draw.about(SECOND / 2))?;
     let act = if announced {
         ground.act(Act::AnnounceGateway)?;
-        ground.pause(BOTH_NS)?;
+        ground.pause(draw.about(BOTH_NS))?;
         Act::RetireGateway
     } else {
         Act::MoveGateway

@@ -74,7 +74,7 @@ impl Scenario for SshLid {
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {
-        restart_ms(&USUAL) as f64
+        restart_ms(&USUAL)
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {

@@ -1,6 +1,7 @@
 //! `subnets`: a browser downloads while the client goes from one subnet to another and to a third
 //! (Lukaszewski, section 3.2): each time one interface is disconnected, then another connected.
 
+use super::drawn::Draw;
 use super::paper::Paper;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
@@ -8,7 +9,7 @@ use super::{About, FAMILY, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::SECOND;
 use crate::ground::{Act, Cue, Download, Downloader, Ground, Harm, Trouble};
 
-/// When the client changes at the latest, after the request: as in the paper.
+/// About when the client changes at the latest, after the request: as in the paper.
 const CHANGES_NS: [u64; 2] = [5 * SECOND, 17 * SECOND];
 /// How long the download may take.
 const LIMIT_NS: u64 = 120 * SECOND;
@@ -59,20 +60,32 @@ impl Scenario for Subnets {
     }
 
     fn limits(&self, _settings: &Settings) -> Vec<Limit> {
-        vec![Limit::equal("checksum_ok", true), Limit::at_most("still_ms_max", PAPER_STILL_MS)]
+        vec![Limit::equal("checksum_ok", true)]
     }
 
     fn bound_ms(&self, _settings: &Settings) -> f64 {
-        PAPER_STILL_MS as f64
+        USUAL.nearest().download_still_ms()
     }
 
     fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-        stage.on_ground(&USUAL.terrain(), &mut |ground, outcome| tell(ground, stage, outcome))
+        let mut draw = stage.draw();
+        let link = draw.link(&USUAL);
+        let mut outcome = stage.on_ground(&link.terrain(), &mut |ground, outcome| {
+            tell(ground, stage, &mut draw, outcome)
+        })?;
+        outcome.ask(Limit::at_most("still_ms_max", link.download_still_ms()));
+        draw.report(&mut outcome);
+        Ok(outcome)
     }
 }
 
 /// The story.
-fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Result<(), Trouble> {
+fn tell(
+    ground: &mut dyn Ground,
+    stage: &Stage<'_>,
+    draw: &mut Draw,
+    outcome: &mut Outcome,
+) -> Result<(), Trouble> {
     let mut limit_ns = LIMIT_NS;
     if stage.control() {
         ground.harm(Harm::DeadEnds)?;
@@ -82,6 +95,7 @@ fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, outcome: &mut Outcome) -> Re
     let length = stage.settings.number("megabytes") * 1_000_000;
     let thirds = [length / 3, length / 3 * 2];
     let script: Vec<Cue> = CHANGES_NS
+        .map(|at_ns| draw.about(at_ns))
         .into_iter()
         .zip(thirds)
         .map(|(at_ns, at_bytes)| Cue { at_ns, at_bytes, act: Act::ChangeCard })
