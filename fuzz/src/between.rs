@@ -321,6 +321,7 @@ pub(crate) fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
         spread: Spread::default(),
         couples: true,
         competes: true,
+        reorders: true,
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), 100)
 }

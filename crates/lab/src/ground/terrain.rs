@@ -31,6 +31,9 @@ pub struct Terrain {
     /// Whether a path is sent on as others do beside somebody who fills its queue: that it is not
     /// is told in virtual time only.
     pub competes: bool,
+    /// Whether what came by several paths is delivered in sequence: that it is not is told in
+    /// virtual time only.
+    pub reorders: bool,
     /// Which connections both ends of the tunnel assist.
     pub assist: Assist,
     /// What is between the client's first network and the Internet.
@@ -179,6 +182,7 @@ impl Terrain {
             spread: Spread::ONE,
             couples: true,
             competes: true,
+            reorders: true,
             assist: Assist::On,
             edge,
             beyond_ns: 0,

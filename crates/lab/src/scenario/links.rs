@@ -75,6 +75,12 @@ pub(super) const ASSIST: Setting = Setting::choice(
     &["on", "off"],
     "whether what is sent is acknowledged where it enters the tunnel, and delivered from there",
 );
+/// The setting of what is put in sequence.
+pub(super) const REORDER: Setting = Setting::choice(
+    "reorder",
+    &["on", "off"],
+    "whether what came by several links is delivered in sequence; off in virtual time only",
+);
 /// The setting of the receiver.
 pub(super) const TRANSFER: Setting =
     Setting::choice("transfer", &["down", "up"], "to the client, or from it");
@@ -363,6 +369,7 @@ impl<const N: usize> Cell<N> {
             transport: transport(settings),
             spread: self.spread,
             assist: assist(settings),
+            reorders: settings.text(REORDER.key) != "off",
             known: self.known,
             ..usual
         }

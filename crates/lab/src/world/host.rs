@@ -51,6 +51,8 @@ pub(super) struct Holding {
     pub(super) couples: bool,
     /// Whether a path is sent on as others do beside somebody who fills its queue.
     pub(super) competes: bool,
+    /// Whether what came by several paths is delivered in sequence.
+    pub(super) reorders: bool,
 }
 
 impl Holding {
@@ -62,6 +64,7 @@ impl Holding {
         assist: Assist::Off,
         couples: true,
         competes: true,
+        reorders: true,
     };
 
     /// What is done for connections.
@@ -490,6 +493,7 @@ fn node(
         spread,
         couples: holding.couples,
         competes: holding.competes,
+        reorders: holding.reorders,
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET)
 }

@@ -119,6 +119,7 @@ impl Tunnelled {
                 },
                 couples: terrain.couples,
                 competes: terrain.competes,
+                reorders: terrain.reorders,
             },
             beside: beside.len(),
             mode: match terrain.mode {

@@ -52,6 +52,8 @@ pub struct Config {
     pub couples: bool,
     /// Whether a path is sent on as others do beside somebody who fills its queue.
     pub competes: bool,
+    /// Whether what came by several paths is delivered in sequence: else a gap is given up at once.
+    pub reorders: bool,
 }
 
 /// One usable local link of a client, as the shell sees it; the first is the best.

@@ -42,7 +42,7 @@ impl Peer {
         (bucket, sequence): (u8, u32),
         packet: &[u8],
     ) -> Result<(), DropReason> {
-        let hold = self.gap_time(cx.now);
+        let hold = self.gap_time(cx);
         let Some((found, standing)) = self.epochs.find(epoch) else { return Ok(()) };
         let blocks = cx.memory.blocks();
         match found.reorder.take(blocks, cx.now, bucket, sequence, packet, hold) {
@@ -92,7 +92,7 @@ impl Peer {
         bucket: u8,
         sequence: u32,
     ) {
-        let hold = self.gap_time(cx.now);
+        let hold = self.gap_time(cx);
         let Some((found, standing)) = self.epochs.find(epoch) else { return };
         found.reorder.void(cx.memory.blocks(), cx.now, bucket, sequence, hold);
         self.release(cx, epoch, standing);
@@ -210,9 +210,12 @@ impl Peer {
     }
 
     /// How long a gap is held open: longer, if something came lately whose turn was given up.
-    fn gap_time(&self, now: Instant) -> Duration {
+    fn gap_time(&self, cx: &Context<'_>) -> Duration {
+        if !cx.config.reorders {
+            return Duration::ZERO;
+        }
         let usual = self.usual_gap_time();
-        let late = self.bond.inbound.lateness.filter(|(at, _)| now < *at + LATE_FRESH);
+        let late = self.bond.inbound.lateness.filter(|(at, _)| cx.now < *at + LATE_FRESH);
         late.map_or(usual, |(_, hold)| hold.max(usual))
     }
 

@@ -137,6 +137,7 @@ pub(crate) fn config(secret: &StaticSecret) -> Config {
         spread: Spread::default(),
         couples: true,
         competes: true,
+        reorders: true,
     }
 }
 

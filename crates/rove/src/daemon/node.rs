@@ -30,6 +30,7 @@ pub(super) fn config(key: &StaticKey, persistence: &Persistence) -> Config {
         spread: Spread::default(),
         couples: true,
         competes: true,
+        reorders: true,
     }
 }
 
