@@ -185,13 +185,17 @@ pub struct Overheard {
     pub bytes: u64,
 }
 
-/// What came by a path, and what telling the other end of it cost.
+/// What came and left by a path, and what telling the other end of it cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reported {
     /// What names the path at its end.
     pub path: u64,
     /// What came by it, in bytes of UDP payload.
     pub came_bytes: u64,
+    /// What left by it.
+    pub left_bytes: u64,
+    /// Inner packets among that which had left before, by this path or another.
+    pub left_again: u64,
     /// Layer-3 bytes of the datagrams that did nothing but tell of it.
     pub feedback_bytes: u64,
 }

@@ -114,6 +114,7 @@ fn short(scenario: &str) -> &'static [&'static str] {
         "ssh-lid" => &["seconds=28800"],
         "many-flows" => &["connections=100"],
         "failover" => &["pair=10/20+10/20", "dies=first"],
+        "schedulers" => &[],
         "voip" => &["seconds=10"],
         // Of 500 packets the 99th percentile is the fifth worst, which is chance; here the tenth.
         "latency-qos" => &["seconds=20"],
@@ -189,6 +190,7 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
             "failover" => {
                 &["silent_stall_over_ms_max is", "voip_late_packets is", "before_share_min is"]
             }
+            "schedulers" => &["rtt_burst_near is", "latency_much_near is", "mistaken is"],
             "voip" => &["p99_over_idle_ms is", "bulk_share_min is"],
             "latency-qos" => &["p99_over_idle_ms is", "average_ratio is"],
             "priority" => &["share_ratio is", "preferred_of_due_min is"],

@@ -47,6 +47,7 @@ mod roam_client;
 mod roam_gateway;
 pub mod rows;
 pub mod run;
+mod schedulers;
 pub mod settings;
 mod shared_bottleneck;
 mod split;
@@ -98,6 +99,7 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &asymmetric::Asymmetric,
     &split::Split,
     &failover::Failover,
+    &schedulers::Schedulers,
     &subflows::Subflows,
     &mesh::Mesh,
     &voip::Voip,

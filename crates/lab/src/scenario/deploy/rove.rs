@@ -219,6 +219,9 @@ impl Rove {
             Ok(Reported {
                 path: one["id"].as_u64().unwrap_or_default(),
                 came_bytes: number("rx_bytes")?,
+                left_bytes: number("tx_bytes")?,
+                // The gateway says it of no session.
+                left_again: one["retransmitted"].as_u64().unwrap_or_default(),
                 feedback_bytes: number("feedback_bytes")? + number("feedback_datagrams")? * headers,
             })
         };

@@ -365,6 +365,8 @@ pub(super) fn reported(road: &Tunnelled, at: Receiver) -> Vec<Reported> {
     let of = |path: PathStatus| Reported {
         path: path.id.into(),
         came_bytes: path.rx_bytes,
+        left_bytes: path.tx_bytes,
+        left_again: path.retransmitted,
         feedback_bytes: path.reports.bytes + path.reports.datagrams * HEADERS,
     };
     paths.into_iter().map(of).collect()
