@@ -114,6 +114,7 @@ fn short(scenario: &str) -> &'static [&'static str] {
         "ssh-lid" => &["seconds=28800"],
         "many-flows" => &["connections=100"],
         "failover" => &["pair=10/20+10/20", "dies=first"],
+        "modes" => &[],
         "schedulers" => &[],
         "voip" => &["seconds=10"],
         // Of 500 packets the 99th percentile is the fifth worst, which is chance; here the tenth.
@@ -190,6 +191,7 @@ fn every_control_fails_in_virtual_time_by_what_it_breaks() {
             "failover" => {
                 &["silent_stall_over_ms_max is", "voip_late_packets is", "before_share_min is"]
             }
+            "modes" => &["backup_after_full_ms is", "single_after_backup_ms is"],
             "schedulers" => &["rtt_burst_near is", "latency_much_near is", "mistaken is"],
             "voip" => &["p99_over_idle_ms is", "bulk_share_min is"],
             "latency-qos" => &["p99_over_idle_ms is", "average_ratio is"],
@@ -220,6 +222,27 @@ fn quiet_clients_find_a_gateway_that_moved_unannounced_within_one_keepalive_inte
                 assert_eq!(verdict, (Some(true), Some(0)), "{object}");
             }
         }
+    }
+}
+
+/// A link that stands by, the sequence of what came by several links, and what is held of open
+/// connections: each can be left out, and what it is for fails.
+#[test]
+fn what_is_switched_off_is_missed() {
+    let persist = ["gap=45", "megabytes=10"];
+    let bond = ["loss=0", "flow=tcp", "seconds=6", "megabytes=1"];
+    for (scenario, short, off, missed) in [
+        ("modes", &[][..], "standby=false", "single_after_backup_ms is"),
+        ("bond", &bond, "reorder=off", "share_of_sum_min is"),
+        ("persist", &persist, "mode=off", "died is"),
+        ("persist", &persist, "mode=reinjected", "restart_ms_max is"),
+    ] {
+        let (object, status) = run_virtual(scenario, short);
+        assert_eq!((object["pass"].as_bool(), status), (Some(true), Some(0)), "{object}");
+        let (object, status) = run_virtual(scenario, &[short, &[off]].concat());
+        assert_eq!((object["pass"].as_bool(), status), (Some(false), Some(1)), "{object}");
+        let reason = object["reason"].as_str().unwrap();
+        assert!(reason.contains(missed), "{scenario} {off}: {reason}");
     }
 }
 

@@ -40,6 +40,7 @@ fn every_control_fails() {
             "competition" => &["share_of_bare_min"],
             "voip" | "latency-qos" => &["p99_over_idle_ms"],
             "priority" => &["share_ratio"],
+            "modes" => &["backup_after_full_ms"],
             "schedulers" => &["redundant_few_bytes"],
             "failover" => &["silent_stall_over_ms_max", "voip_late_packets"],
             other => panic!("{other}: name here what its control breaks"),

@@ -34,6 +34,7 @@ mod links;
 mod many_flows;
 pub mod matrix;
 mod mesh;
+mod modes;
 mod nat_rebind;
 mod outage;
 pub mod paper;
@@ -99,6 +100,7 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &asymmetric::Asymmetric,
     &split::Split,
     &failover::Failover,
+    &modes::Modes,
     &schedulers::Schedulers,
     &subflows::Subflows,
     &mesh::Mesh,

@@ -98,6 +98,7 @@ pub(crate) fn quick(scenario: &str) -> Vec<String> {
         "shared-bottleneck" => &["beside=cubic", "paths=2-links", "seconds=20", "stories=1"],
         "competition" => &["beside=cubic", "queue=40", "seconds=20", "stories=1"],
         "failover" => &["pair=10/20+10/20", "dies=first", "down=1", "up=3"],
+        "modes" => &["by=event"],
         "schedulers" => &["scheduler=redundant", "seconds=2"],
         "mesh" => &["links=10/20+10/20+10/20+10/20", "loss=0", "seconds=6", "megabytes=2"],
         other => panic!("{other} needs its quick settings here"),

@@ -1,0 +1,288 @@
+//! `modes`: what a client's mode is worth when one of its two links dies under a transfer
+//! (Lukaszewski 2017, section 2.3.2): with `full` both links carry, with `backup` the second one
+//! stands by, with `single` there is no path by it until then.
+//!
+//! In each mode the first link dies twice, each time in a story of its own: its carrier goes, of
+//! which the client's kernel knows, or it swallows everything and nobody is told. The time that a
+//! transfer takes to recover is that for which the link that is left could have carried what has
+//! not come: a standstill counts in full, and a slow beginning for what it lacks.
+
+use super::links::Carried;
+use super::outage::{TRANSFER, receiver};
+use super::paper::Paper;
+use super::record::Limit;
+use super::settings::{Setting, Settings};
+use super::statistics::min;
+use super::table::{self, Row, TABLE, figure};
+use super::{About, CALM_NS, CleanLink, Key, Outcome, Scenario, Stage};
+use crate::emu::{MS, SECOND};
+use crate::ground::{
+    Act, Connections, Cue, Ground, Mode, Receiver, Reported, Terrain, Transfer, Trouble,
+};
+use serde_json::Value;
+
+/// The link that dies, and the one that is left.
+const FIRST: CleanLink = CleanLink { rate: 10_000_000, round_trip_ns: 20 * MS };
+const LEFT: CleanLink = CleanLink { rate: 10_000_000, round_trip_ns: 80 * MS };
+/// About when the first link dies, after the transfer began.
+const DIES_NS: u64 = 3 * SECOND;
+/// How long a transfer is judged from then on, and how long it goes on.
+const JUDGED_NS: u64 = 3 * SECOND;
+const AFTERWARDS_NS: u64 = JUDGED_NS + SECOND / 2;
+/// How long a transfer goes on in which nothing happens, to see what a link carries that stands by.
+const UNDISTURBED_NS: u64 = 3 * SECOND;
+
+/// How long a transfer may take to recover where both links carry, in milliseconds, and where one
+/// stands by, by both kinds of death: over ten seeds in virtual time 43 at most, 857 and 1,159, and
+/// a fifth more. What takes so long is its own congestion control, which had less on its way than
+/// the farther link has room for.
+const FULL_MS: f64 = 52.0;
+const BACKUP_MS: [f64; 2] = [1_030.0, 1_390.0];
+/// How much later the next mode recovers at least: 112 ms at worst in the same seeds, and a packet
+/// of 1.2 ms. Without a prepared path data goes at once, too; only that path is not proven yet.
+const BACKUP_AFTER_FULL_MS: f64 = 90.0;
+const SINGLE_AFTER_BACKUP_MS: f64 = 0.9;
+
+/// The modes, the best first, each with its key for a death of which the kernel knows and for a
+/// silent one.
+const MODES: [(Mode, &str, [&str; 2]); 3] = [
+    (Mode::Full, "full", ["full_recovery_ms", "full_silent_recovery_ms"]),
+    (Mode::Backup, "backup", ["backup_recovery_ms", "backup_silent_recovery_ms"]),
+    (Mode::Single, "single", ["single_recovery_ms", "single_silent_recovery_ms"]),
+];
+/// How the first link dies.
+const DEATHS: [(&str, Act); 2] = [("event", Act::Unplug(0)), ("silence", Act::Swallow(0))];
+
+/// What can be set.
+const SETTINGS: &[Setting] = &[
+    TRANSFER,
+    Setting::choice("by", &["both", "event", "silence"], "how the first link dies"),
+    Setting::flag("standby", true, "whether the second link stands by with mode backup"),
+];
+
+/// What is measured at least.
+const KEYS: &[Key] = &[
+    Key::lower_is_better(MODES[0].2[0]),
+    Key::lower_is_better(MODES[0].2[1]),
+    Key::lower_is_better(MODES[1].2[0]),
+    Key::lower_is_better(MODES[1].2[1]),
+    Key::lower_is_better(MODES[2].2[0]),
+    Key::lower_is_better(MODES[2].2[1]),
+    Key::higher_is_better("backup_after_full_ms"),
+    Key::higher_is_better("single_after_backup_ms"),
+    Key::lower_is_better("standby_bytes"),
+    Key::must_hold("checksum_ok"),
+    Key::lower_is_better(TABLE),
+];
+
+/// The scenario.
+#[derive(Debug)]
+pub(super) struct Modes;
+
+impl Scenario for Modes {
+    fn about(&self) -> About {
+        About {
+            name: "modes",
+            summary: "how soon a transfer recovers from the death of a link in each mode",
+            settings: SETTINGS,
+            keys: KEYS,
+        }
+    }
+
+    fn paper(&self, _settings: &Settings) -> Paper {
+        Paper::of("Lukaszewski 2017, of MPTCP over Wi-Fi and 3G, after others' measurements")
+            .cite("backup_after_full", "full recovers first", "", "section 2.3.2")
+            .beside("backup_after_full_ms")
+            .cite("single_after_backup", "single recovers last", "", "section 2.3.2")
+            .beside("single_after_backup_ms")
+    }
+
+    fn limits(&self, _settings: &Settings) -> Vec<Limit> {
+        vec![
+            Limit::at_most(MODES[0].2[0], FULL_MS),
+            Limit::at_most(MODES[0].2[1], FULL_MS),
+            Limit::at_most(MODES[1].2[0], BACKUP_MS[0]),
+            Limit::at_most(MODES[1].2[1], BACKUP_MS[1]),
+            Limit::at_least("backup_after_full_ms", BACKUP_AFTER_FULL_MS),
+            Limit::at_least("single_after_backup_ms", SINGLE_AFTER_BACKUP_MS),
+            Limit::equal("standby_bytes", 0),
+            Limit::equal("checksum_ok", true),
+        ]
+    }
+
+    /// By so much the modes are apart at least.
+    fn bound_ms(&self, _settings: &Settings) -> f64 {
+        (FIRST.round_trip_ns / MS) as f64
+    }
+
+    fn run(&self, stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let mut draw = stage.draw();
+        let links = [FIRST, LEFT].map(|usual| draw.link(&usual));
+        let dies_ns = draw.about(DIES_NS);
+        draw.report(&mut outcome);
+        let (mut rows, mut intact) = (Vec::new(), true);
+        let mut recovered = [[None; DEATHS.len()]; MODES.len()];
+        for ((mode, name, keys), recovered) in MODES.into_iter().zip(&mut recovered) {
+            let [first, left] = links.map(|link| link.link());
+            let mode = told_as(stage, mode);
+            let terrain = Terrain { beside: vec![left], mode, ..Terrain::of(first) };
+            for (at, (death, act)) in deaths(stage) {
+                let mut seen = Seen::default();
+                outcome.absorb(stage.on_ground(&terrain, &mut |ground, outcome| {
+                    // Until there is a path by each link, if there is to be.
+                    ground.pause(CALM_NS)?;
+                    if name == "backup" {
+                        outcome.measure("standby_bytes", standby_bytes(ground, stage)?);
+                    }
+                    seen = tell(ground, stage, Cue::at(dies_ns, act))?;
+                    Ok(())
+                })?);
+                outcome.measure(keys[at], seen.recovery_ms);
+                let row = seen.row(name, death);
+                (stage.tell)(&table::line(&row));
+                rows.push(Value::Object(row));
+                recovered[at] = seen.recovery_ms;
+                intact &= seen.is_intact;
+            }
+        }
+        let [full, backup, single] = recovered;
+        let least_later = |first: &[Option<f64>; 2], second: &[Option<f64>; 2]| {
+            let later = |at: usize| Some(second[at]? - first[at]?);
+            min(&deaths(stage).map(|(at, _)| later(at)).collect::<Option<Vec<_>>>()?)
+        };
+        outcome.measure("backup_after_full_ms", least_later(&full, &backup));
+        outcome.measure("single_after_backup_ms", least_later(&backup, &single));
+        outcome.hold("checksum_ok", intact);
+        outcome.measured.insert(TABLE.to_owned(), Value::Array(rows));
+        Ok(outcome)
+    }
+}
+
+/// What is told in place of a mode: without a link that stands by, and in a control, no path is
+/// prepared.
+fn told_as(stage: &Stage<'_>, mode: Mode) -> Mode {
+    let stands_by = stage.settings.flag("standby");
+    let is_single = stage.control() || (mode == Mode::Backup && !stands_by);
+    if is_single { Mode::Single } else { mode }
+}
+
+/// The deaths to tell of, by their numbers; a control needs one.
+fn deaths(stage: &Stage<'_>) -> impl Iterator<Item = (usize, (&'static str, Act))> {
+    let by = match stage.settings.text("by") {
+        "both" if stage.control() => DEATHS[0].0,
+        by => by,
+    }
+    .to_owned();
+    let is_told = move |(_, (death, _)): &(usize, (&str, Act))| by == "both" || by == *death;
+    DEATHS.into_iter().enumerate().filter(is_told)
+}
+
+/// What comes by the second link while the first one carries a transfer, in bytes of UDP payload;
+/// none where nobody says it of each path.
+fn standby_bytes(ground: &mut dyn Ground, stage: &Stage<'_>) -> Result<Option<f64>, Trouble> {
+    let before = ground.reported(Receiver::Client)?;
+    carry(ground, stage, UNDISTURBED_NS, &[])?;
+    let bytes = by_all_but_one(&before, &ground.reported(Receiver::Client)?);
+    ground.pause(CALM_NS)?;
+    Ok(bytes.map(|bytes| bytes as f64))
+}
+
+/// What the receiver saw.
+#[derive(Default)]
+struct Seen {
+    /// How long after the death the transfer had recovered.
+    recovery_ms: Option<f64>,
+    /// For how long nothing came at most.
+    stall_ms: Option<f64>,
+    is_intact: bool,
+}
+
+impl Seen {
+    fn row(&self, mode: &str, death: &str) -> Row {
+        table::row([
+            ("mode", mode.into()),
+            ("by", death.into()),
+            ("recovery_ms", figure(self.recovery_ms)),
+            ("stall_ms", figure(self.stall_ms)),
+        ])
+    }
+}
+
+/// A transfer in which the first link dies.
+fn tell(ground: &mut dyn Ground, stage: &Stage<'_>, dies: Cue) -> Result<Seen, Trouble> {
+    let payload_share = Carried::Tcp.payload_share(ground)?;
+    let transfer = carry(ground, stage, dies.at_ns + AFTERWARDS_NS, &[dies])?;
+    let left_mbps = payload_share.map(|share| LEFT.rate as f64 / 1e6 * share);
+    Ok(Seen {
+        recovery_ms: left_mbps.and_then(|mbps| recovery_ms(&transfer, mbps)),
+        stall_ms: transfer.still_ms(),
+        is_intact: transfer.intact && transfer.moments.len() == 1,
+    })
+}
+
+/// A transfer that lasts so long.
+fn carry(
+    ground: &mut dyn Ground,
+    stage: &Stage<'_>,
+    length_ns: u64,
+    script: &[Cue],
+) -> Result<Transfer, Trouble> {
+    let mbps = (FIRST.rate + LEFT.rate) / 1_000_000;
+    let bulk = Connections::outlasting(receiver(stage.settings), mbps, length_ns);
+    let mut transfers = ground.connect(&[bulk], length_ns, script)?.concat();
+    Ok(transfers.pop().unwrap_or_default())
+}
+
+/// For how long, after what was done in it, a transfer lacked so many Mbit/s, in milliseconds; none
+/// where nothing was done.
+fn recovery_ms(transfer: &Transfer, mbps: f64) -> Option<f64> {
+    let died_ns = transfer.moments.first()?.done_ns.checked_sub(transfer.start_ns)?;
+    let had_mbps = transfer.mbps_within(died_ns, died_ns + JUDGED_NS)?;
+    Some((1.0 - had_mbps / mbps) * JUDGED_NS as f64 / MS as f64)
+}
+
+/// What came between two moments by all paths but that by which most came.
+fn by_all_but_one(before: &[Reported], after: &[Reported]) -> Option<u64> {
+    let had =
+        |path: u64| before.iter().find(|one| one.path == path).map_or(0, |one| one.came_bytes);
+    let came = || after.iter().map(|one| one.came_bytes.saturating_sub(had(one.path)));
+    Some(came().sum::<u64>() - came().max()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Act, by_all_but_one, recovery_ms};
+    use crate::emu::{MS, SECOND};
+    use crate::ground::{Moment, Reported, Transfer};
+
+    #[test]
+    fn what_is_missing_counts_as_time_of_the_link_that_is_left() {
+        // 10 Mbit/s, but from 4 s on nothing for 100 ms, and a half for 200 ms.
+        let came = |at_ms: u64| {
+            let still = at_ms.clamp(4_000, 4_100) - 4_000;
+            let slow = at_ms.clamp(4_100, 4_300) - 4_100;
+            (at_ms * MS, (at_ms - still - slow) * 1_250 + slow * 625)
+        };
+        let transfer = Transfer {
+            end_ns: 8 * SECOND,
+            progress: (0..=8_000).map(came).collect(),
+            moments: vec![Moment::new(Act::Unplug(0), 4 * SECOND, 4 * SECOND)],
+            ..Transfer::default()
+        };
+        let lacked = |mbps| recovery_ms(&transfer, mbps).map(f64::round);
+        assert_eq!(lacked(10.0), Some(200.0));
+        assert_eq!(lacked(20.0), Some(1_600.0), "half of three seconds, and half of that");
+        let nothing = Transfer { moments: Vec::new(), ..transfer.clone() };
+        assert_eq!(recovery_ms(&nothing, 10.0), None);
+    }
+
+    #[test]
+    fn what_came_by_the_other_paths_counts() {
+        let path = |path, came_bytes| Reported { path, came_bytes, ..Reported::default() };
+        let before = [path(1, 500), path(2, 100)];
+        let after = [path(2, 140), path(1, 90_500), path(3, 7)];
+        assert_eq!(by_all_but_one(&before, &after), Some(47));
+        assert_eq!(by_all_but_one(&[], &[]), None);
+    }
+}
