@@ -203,6 +203,11 @@ pub const ROWS: &[Row] = &[
         "T3",
         "schedulers: lowest RTT, round robin, redundant",
         &[
+            run(
+                "schedulers",
+                &[],
+                &["rtt_burst_near", "round_robin_few_near", "redundant_few_bytes", "mistaken"],
+            ),
             Test(
                 "crates/proto/src/bond/scheduler_tests.rs",
                 "rtt_fills_the_nearest_and_then_the_next",
@@ -228,7 +233,10 @@ pub const ROWS: &[Row] = &[
     row(
         "T5",
         "modes full, backup and single",
-        &[run("failover", &[], &["stall_ms_max", "silent_stall_ms_max", "share_back_s"])],
+        &[
+            run("modes", &[], &["backup_after_full_ms", "single_after_backup_ms", "standby_bytes"]),
+            run("failover", &[], &["stall_ms_max", "silent_stall_ms_max", "share_back_s"]),
+        ],
     ),
     row(
         "T6",
@@ -383,6 +391,7 @@ pub const ROWS: &[Row] = &[
         "link weights by loss, by byte counting, by lowest latency",
         &[
             run("bond", &[], &["latency_over_best", "rate_over_best", "latency_over_rate"]),
+            run("schedulers", &[], &["loss_lossy", "rate_known_near", "latency_much_near"]),
             Test("crates/proto/src/bond/scheduler_tests.rs", "loss_gives_turns_by_what_arrives"),
         ],
     ),
@@ -390,6 +399,7 @@ pub const ROWS: &[Row] = &[
         "B3",
         "reordering",
         &[
+            run("bond", &[], &["share_of_sum_min", "gain_down_min", "gain_up_min"]),
             run("symmetric", &[], &["retransmitted_percent_max"]),
             Test(
                 "crates/proto/src/bond/reorder_tests.rs",
