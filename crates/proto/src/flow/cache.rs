@@ -144,6 +144,19 @@ impl Again<'_> {
     pub(super) fn end(&self) -> Seq {
         self.seq.plus(length(self.bytes.0.len() + self.bytes.1.len()))
     }
+
+    /// The part from `from` on, of so many bytes at most.
+    pub(super) fn cut(self, from: Seq, most: u32) -> Self {
+        let (first, second) = self.bytes;
+        let skip = from.beyond(self.seq.min(from)) as usize;
+        let skipped = skip.min(first.len());
+        let first = &first[skipped..];
+        let second = &second[(skip - skipped).min(second.len())..];
+        let most = most as usize;
+        let second = &second[..second.len().min(most.saturating_sub(first.len()))];
+        let first = &first[..first.len().min(most)];
+        Self { seq: self.seq.max(from), bytes: (first, second), push: self.push }
+    }
 }
 
 impl Cache {

@@ -303,14 +303,15 @@ impl Flows {
         self.is_waiting = false;
         self.is_owing = false;
         let before = std::mem::replace(&mut self.trip, trip);
-        let (mut resumed, mut flights) = (Vec::new(), 0);
+        let (mut resumed, mut flights, mut sending) = (Vec::new(), 0, 0);
         for (place, flow) in self.table.iter_mut() {
             flights += u64::from(flow.resume(now, memory, before, trip));
+            sending += usize::from(flow.has_unsent());
             if !matches!(flow.phase, Phase::Normal) || flow.is_settled {
                 resumed.push(place);
             }
         }
-        self.aggregate.begin(now, flights, trip);
+        self.aggregate.begin(now, flights, sending, trip);
         resumed.into_iter().for_each(|place| self.arm(place));
     }
 
@@ -340,9 +341,10 @@ impl Flows {
         if self.questions.poll(now, memory, self.is_up, packet) {
             return Some(Output::ToRemote);
         }
-        while let Some(place) = self.next_due(now) {
+        while let Some((place, is_its_turn)) = self.next_due(now) {
             let Some(flow) = self.table.get_mut(place) else { continue };
-            if self.aggregate.is_full() && flow.may_wait(now) {
+            let others_wait = !is_its_turn && self.aggregate.is_awaited();
+            if (others_wait || self.aggregate.is_full(now)) && flow.may_wait(now) {
                 flow.park(true);
                 self.aggregate.park(place);
                 self.arm(place);
@@ -359,7 +361,7 @@ impl Flows {
                         flow.answer(now, packet)
                     }
                 }
-                Phase::Resumed(_) => flow.resend(now, memory, packet),
+                Phase::Resumed(_) => flow.resend(now, memory, self.aggregate.turn(), packet),
                 Phase::Broken(_) => flow.break_off(now, self.is_up, packet),
             };
             self.arm(place);
@@ -370,12 +372,12 @@ impl Flows {
         None
     }
 
-    /// The connection whose turn it is.
-    fn next_due(&mut self, now: Instant) -> Option<Place> {
+    /// A connection for which something is due, and whether it has waited for its turn.
+    fn next_due(&mut self, now: Instant) -> Option<(Place, bool)> {
         while let Some(place) = self.aggregate.next(now) {
             if let Some(flow) = self.table.get_mut(place).filter(|flow| flow.is_parked()) {
                 flow.park(false);
-                return Some(place);
+                return Some((place, true));
             }
         }
         let &(_, place) = self.timers.first().filter(|&&(due, _)| due <= now)?;
@@ -383,7 +385,7 @@ impl Flows {
         if let Some(flow) = self.table.get_mut(place) {
             flow.timer = None;
         }
-        Some(place)
+        Some((place, false))
     }
 
     /// While there is no way: what the `nth` of some connections said last about what it received,

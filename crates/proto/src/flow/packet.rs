@@ -42,7 +42,7 @@ impl Flows {
         let Some(place) = self.find(now, memory, Direction::Out, view, &segment) else {
             return Passage::WHOLE;
         };
-        let (is_up, is_crowded) = (self.is_up, self.aggregate.is_crowded());
+        let (is_up, is_crowded) = (self.is_up, self.aggregate.is_crowded(now));
         let Some(flow) = self.table.get_mut(place) else { return Passage::WHOLE };
         match flow.phase {
             Phase::Broken(_) => {

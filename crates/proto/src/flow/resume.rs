@@ -271,7 +271,7 @@ impl Flow {
     pub(super) fn resend_due(&self) -> Option<Instant> {
         let Phase::Resumed(resumed) = &self.phase else { return None };
         let has_head = self.heads.has_next() && resumed.has_left(self.local.acked);
-        let has_more = has_head || resumed.has_news || self.next_again(resumed).is_some();
+        let has_more = has_head || resumed.has_news || self.next_again(resumed, u32::MAX).is_some();
         let pace = (has_more && !resumed.is_parked).then_some(resumed.pace);
         let ends_at = self.assist_ends_at();
         let due = [pace, resumed.timeout, resumed.again_at, resumed.tell_at, ends_at];
@@ -289,7 +289,12 @@ impl Flow {
         let is_overdue = is_due(resumed.timeout) || is_due(resumed.again_at);
         let is_urgent = resumed.tell_at.is_some() || is_overdue;
         let is_lost = resumed.next_lost(self.local.acked).is_some();
-        !is_urgent && !is_lost && self.next_again(resumed).is_some()
+        !is_urgent && !is_lost && self.next_again(resumed, u32::MAX).is_some()
+    }
+
+    /// Whether something is to be sent in the local side's place that has not left yet.
+    pub(super) fn has_unsent(&self) -> bool {
+        matches!(&self.phase, Phase::Resumed(resumed) if resumed.unsent().is_some())
     }
 
     /// Its turn waits, or does not any more.
@@ -325,11 +330,13 @@ impl Flow {
         }
     }
 
-    /// Sends the next segment that is due: a packet for the tunnel, or the end for both.
+    /// Sends the next segment that is due, of at most `most` bytes if it was not lost: a packet for
+    /// the tunnel, or the end for both.
     pub(super) fn resend(
         &mut self,
         now: Instant,
         memory: &mut Memory,
+        most: u32,
         out: &mut Vec<u8>,
     ) -> Option<Output> {
         let (gives_up, mss) = (self.gives_up(), self.mss());
@@ -373,7 +380,7 @@ impl Flow {
         // A header of its own must not vouch for what was damaged on its way here.
         self.cache.verify(memory);
         let Phase::Resumed(resumed) = &self.phase else { return None };
-        let Some(again) = self.next_again(resumed) else {
+        let Some(again) = self.next_again(resumed, most) else {
             if has_news {
                 self.say_news(out);
             }
@@ -420,8 +427,9 @@ impl Flow {
         Some(Output::ToRemote)
     }
 
-    /// The piece that leaves next: what was lost, else what has not left, as far as it may.
-    fn next_again(&self, resumed: &Resumed) -> Option<Again<'_>> {
+    /// The piece that leaves next, as far as it may: what was lost, else at most `most` bytes of
+    /// what has not left.
+    fn next_again(&self, resumed: &Resumed, most: u32) -> Option<Again<'_>> {
         let acked = self.local.acked;
         let lost = resumed.next_lost(acked);
         if let Some(again) = lost.and_then(|lost| self.piece_at(resumed, lost)) {
@@ -430,7 +438,8 @@ impl Flow {
         if !resumed.next.is_before(resumed.to) {
             return None;
         }
-        let again = self.piece_at(resumed, resumed.past_arrived(resumed.next.max(acked)))?;
+        let at = resumed.past_arrived(resumed.next.max(acked));
+        let again = self.piece_at(resumed, at)?.cut(at, most);
         let flying = resumed.flying(acked);
         let end = again.end();
         let fits = flying == 0 || flying + end.beyond(again.seq) <= resumed.flight_max;

@@ -319,7 +319,8 @@ impl Controller {
             Phase::Drain { .. } | Phase::Steady | Phase::Competes(_) => Some(self.rate),
         };
         let known = known.map(|rate| rate.max(RATE_RANGE.0));
-        let first = known.filter(|_| at_once).unwrap_or_default();
+        // What a new path proved to carry does not bound what it is tried with.
+        let first = known.unwrap_or(self.rate) * f64::from(u8::from(at_once));
         self.phase = Phase::Startup { best: 0.0, flat: 0, known, first };
         self.rate = 0.0;
         self.queue = Queue::default();
