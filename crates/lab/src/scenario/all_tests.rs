@@ -47,6 +47,24 @@ fn what_no_run_judges_has_a_line_that_says_so() {
 }
 
 #[test]
+fn the_table_in_the_repository_has_a_line_for_every_row() {
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/results");
+    let text = std::fs::read_to_string(results.join(TEXT)).unwrap();
+    let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let lines: Vec<Vec<String>> = text.lines().map(cells).collect();
+    for row in ROWS {
+        let is_there = lines.iter().any(|line| {
+            line.get(1).is_some_and(|name| name == row.name) && line[2] == row.mechanism
+        });
+        assert!(
+            is_there,
+            "{} is missing: run `rove-lab run all` with --in bench/results",
+            row.name
+        );
+    }
+}
+
+#[test]
 fn a_run_stands_beside_the_paper_and_in_every_row_that_shares_it() {
     let directory = tempfile::tempdir().unwrap();
     let keep = directory.path().join("kept");

@@ -29,7 +29,7 @@ use crate::world::StreamsKnown;
 use alone::Alone;
 use carried::Goodput;
 pub(super) use carried::{Carried, FLOW};
-pub(super) use compared::COMPARE;
+pub(super) use compared::{COMPARE, why_missing};
 pub(super) use judged::{
     OFFERED_SHARE_LEAST, OFFERED_SHARE_LOSSY_LEAST, RECORDED_FEEDBACK_MOST, adds_up, limits,
 };

@@ -6,7 +6,7 @@
 
 use super::links::{
     self, COMPARE, CONGESTION, Carried, Cells, FILE, GRID, KEYS, Link, MODE, SCHEDULER, SECONDS,
-    TRANSFER,
+    TRANSFER, why_missing,
 };
 use super::paper::Paper;
 use super::record::Limit;
@@ -129,11 +129,13 @@ impl Scenario for Subflows {
 /// The same with what it has over one link.
 fn with_gains(mut outcome: Outcome) -> Outcome {
     let rows = outcome.measured.get(TABLE).and_then(Value::as_array).cloned().unwrap_or_default();
-    let why = rows.iter().find_map(|row| row.get("not_compared")?.as_str());
     for Gain { key, one_link } in GAINS {
         let gains: Vec<Value> = rows.iter().map(|row| gain(row, &rows, (key, one_link))).collect();
         match least(&gains, key) {
-            None => outcome.skip(key, why.unwrap_or("nothing was compared")),
+            None => {
+                let why = why_missing(&rows, &[one_link.trim_end_matches("_mbps")]);
+                outcome.skip(key, why.as_deref().unwrap_or("nothing was compared"));
+            }
             least => outcome.measure(key, least),
         }
     }

@@ -180,9 +180,12 @@ fn over_one_link(outcome: &mut Outcome) {
         times => outcome.measure(OVER_ONE, times),
     }
     let lossy: Vec<Value> = rows.iter().filter(|row| row["loss"] != "0").map(mptcp_times).collect();
-    let why = || rows.iter().find_map(|row| row.get("not_compared")?.as_str());
+    let why = links::why_missing(&rows, &["mptcp", "tcp_one_link"]);
     match least(&lossy, MPTCP_OVER_TCP) {
-        None => outcome.skip(MPTCP_OVER_TCP, why().unwrap_or("no lossy cell was compared")),
+        None => {
+            let why = why.as_deref().unwrap_or("no lossy cell was compared");
+            outcome.skip(MPTCP_OVER_TCP, why);
+        }
         times => outcome.measure(MPTCP_OVER_TCP, times),
     }
 }

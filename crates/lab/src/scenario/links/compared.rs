@@ -223,6 +223,16 @@ impl<const N: usize> Cell<N> {
     }
 }
 
+/// The reason why one of these ways has no figure in any row, if there is one.
+pub(in super::super) fn why_missing(rows: &[Value], ways: &[&str]) -> Option<String> {
+    let reasons = rows.iter().find_map(|row| row.get(MISSING)?.as_str())?;
+    let of_way = |reason: &str| {
+        let (names, why) = reason.split_once(": ")?;
+        names.split(", ").any(|name| ways.contains(&name)).then(|| why.to_owned())
+    };
+    reasons.split("; ").find_map(of_way)
+}
+
 /// Which OpenVPN is compared with and how it is told to carry, or why none is; nothing where nobody
 /// asked.
 pub(super) fn openvpn(stage: &Stage<'_>) -> Option<Values> {
@@ -244,7 +254,7 @@ pub(super) fn openvpn(stage: &Stage<'_>) -> Option<Values> {
 
 #[cfg(test)]
 mod tests {
-    use super::{COMPARE, Compared, Rate, Way, openvpn};
+    use super::{COMPARE, Compared, Rate, Way, openvpn, why_missing};
     use crate::ground::Congestion;
     use crate::scenario::settings::Settings;
     use crate::scenario::table::Row;
@@ -273,6 +283,9 @@ mod tests {
         assert!(without.iter().all(|key| row[*key] == Value::Null), "{row:?}");
         let why = "tcp_one_link, mptcp: it broke; openvpn_udp_one_link: it is not there";
         assert_eq!((&row["not_compared"], &row["outside_cc"]), (&json!(why), &json!("reno")));
+        let rows = [Value::Object(row)];
+        assert_eq!(why_missing(&rows, &["mptcp"]).as_deref(), Some("it broke"));
+        assert_eq!(why_missing(&rows, &["udp_one_link"]), None, "another one lacks it");
         let whole = Compared(vec![(Way::UdpOneLink, had(4.5, None))]).columns(None);
         let whole: Row = whole.into_iter().collect();
         assert_eq!((whole.len(), &whole["times_udp_one_link"]), (3, &Value::Null));
