@@ -7,7 +7,7 @@
 use super::drawn::Draw;
 use super::record::Limit;
 use super::settings::{Setting, Settings};
-use super::statistics::median;
+use super::statistics::{max, median};
 use super::steady::{self, Steady, again_and_again};
 use super::{About, CleanLink, Key, Outcome, Scenario, Stage, USUAL};
 use crate::emu::{Filtering, LinkConfig, MS, Rng, SECOND};
@@ -23,6 +23,11 @@ const BEYOND_NS: u64 = 19 * MS;
 const EXPIRY_NS: u64 = 120 * SECOND;
 /// Mean time between two changes; each is up to a quarter shorter or longer.
 const PAUSE_NS: u64 = 800 * MS;
+/// How often a client that only listens is sent something: a radio, or notifications.
+const LISTENED_EVERY_NS: u64 = 100 * MS;
+/// The longest silence for such a client after its box lost the mapping, in milliseconds. The client
+/// then has nothing to send that would make a new one, so it has to notice the silence.
+const LISTENER_MS: u64 = 5_000;
 /// How long the tunnel is silent around an idle change at least, in real time.
 const IDLE_REAL_NS: u64 = 1_200 * MS;
 /// The same where time costs none.
@@ -44,13 +49,20 @@ const SETTINGS: &[Setting] = &[
         (1, 50),
         "changes while nothing flows; every other one is a restart",
     ),
+    Setting::number(
+        "listening",
+        20,
+        (0, 600),
+        "seconds in which the client only listens, with a restart of the box amid them; or 0",
+    ),
 ];
 
 /// What is measured at least.
 const KEYS: &[Key] = &{
     let [a, b, c, d, e] = steady::KEYS;
     let still = Key::lower_is_better("idle_still_ms");
-    [a, b, c, d, e, still, Key::lower_is_better("idle_lost")]
+    let listener = Key::lower_is_better("listener_still_ms");
+    [a, b, c, d, e, still, Key::lower_is_better("idle_lost"), listener]
 };
 
 /// The scenario.
@@ -73,6 +85,9 @@ impl Scenario for NatRebind {
         let mut limits = vec![Limit::equal("lost_beyond_flight", 0)];
         if !settings.flag("control") {
             limits.push(Limit::equal("idle_lost", 0));
+            if settings.number("listening") > 0 {
+                limits.push(Limit::at_most("listener_still_ms", LISTENER_MS));
+            }
         }
         limits
     }
@@ -129,7 +144,26 @@ fn tell(
         steady.add(&ground.flows(&[down, down.upwards()], &script)?);
     }
     steady.report(outcome);
+    listen(ground, stage, outcome)?;
     idle(ground, stage, draw, outcome)
+}
+
+/// A restart of the box while the client only listens. Such a client expects more of a stream that
+/// has lasted for some seconds.
+fn listen(
+    ground: &mut dyn Ground,
+    stage: &Stage<'_>,
+    outcome: &mut Outcome,
+) -> Result<(), Trouble> {
+    let length_ns = stage.settings.number("listening") * SECOND;
+    if length_ns == 0 {
+        return Ok(());
+    }
+    (stage.tell)("a restart while the client only listens");
+    let flow = Flow::lasting(length_ns).every(LISTENED_EVERY_NS);
+    let run = ground.flow(flow, &[Cue::at(length_ns / 2, Act::RebootNat)])?;
+    outcome.measure("listener_still_ms", max(&run.still_ms()));
+    Ok(())
 }
 
 /// Changes while nothing flows; then the client asks something.
