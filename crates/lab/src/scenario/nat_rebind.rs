@@ -25,8 +25,8 @@ const EXPIRY_NS: u64 = 120 * SECOND;
 const PAUSE_NS: u64 = 800 * MS;
 /// How often a client that only listens is sent something: a radio, or notifications.
 const LISTENED_EVERY_NS: u64 = 100 * MS;
-/// The longest silence for such a client after its box lost the mapping, in milliseconds. The client
-/// then has nothing to send that would make a new one, so it has to notice the silence.
+/// The longest silence for such a client after its box lost the mapping, in milliseconds. The
+/// client then has nothing to send that would make a new one, so it has to notice the silence.
 const LISTENER_MS: u64 = 5_000;
 /// How long the tunnel is silent around an idle change at least, in real time.
 const IDLE_REAL_NS: u64 = 1_200 * MS;
