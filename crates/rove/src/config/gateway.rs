@@ -251,8 +251,8 @@ dns = {dns}
 # addresses, and the networks around must lead these back here.
 nat = {nat}
 
-# Drop packets of no connection, and let nobody but clients begin one into the tunnel. It needs nft.
-# Only with nat = false can it be false: then filter what is forwarded yourself.
+# Drop packets of no connection, and let only clients begin connections into the tunnel. It needs
+# nft. Without nat it can be false, if another firewall filters forwarded packets.
 # firewall = true
 
 # Where peers are remembered, relative to this directory.
