@@ -151,7 +151,11 @@ impl Peer {
         if let Some(old) = old {
             self.end_nat_test(cx, old);
         }
-        self.send_keepalive(cx, id);
+        // After a sleep the NAT has forgotten the client, and the gateway answers nothing unsealed.
+        match due.is_some_and(|due| cx.now.saturating_since(due) > GRACE) {
+            true => self.ask(cx, id),
+            false => self.send_keepalive(cx, id),
+        }
         if idle {
             self.learn(cx, id);
         }
