@@ -152,18 +152,18 @@ impl Peer {
             self.end_nat_test(cx, old);
         }
         // After a sleep the NAT has forgotten the client, and the gateway answers nothing unsealed.
-        match due.is_some_and(|due| cx.now.saturating_since(due) > GRACE) {
-            true => self.ask(cx, id),
-            false => self.send_keepalive(cx, id),
-        }
+        let slept = due.is_some_and(|due| cx.now.saturating_since(due) > GRACE);
+        self.send_keepalive(cx, id, slept);
         if idle {
             self.learn(cx, id);
         }
     }
 
-    /// Sends a keepalive by `id`; a challenge if the gateway has not said yet how it would answer.
-    fn send_keepalive(&mut self, cx: &mut Context<'_>, id: PathId) {
-        let proof = self.epochs.current.as_ref().and_then(|epoch| epoch.restart_proof(id));
+    /// Sends a keepalive by `id`; a challenge if the client slept, or if the gateway has not said yet
+    /// how it would answer.
+    fn send_keepalive(&mut self, cx: &mut Context<'_>, id: PathId, slept: bool) {
+        let epoch = self.epochs.current.as_ref().filter(|_| !slept);
+        let proof = epoch.and_then(|epoch| epoch.restart_proof(id));
         let Some(path) = self.paths.get_mut(id) else { return };
         path.sent_at = Some(cx.now); // not before the next interval again
         let (Some(proof), Role::Client(connector)) = (proof, &mut self.role) else {
