@@ -159,8 +159,8 @@ impl Peer {
         }
     }
 
-    /// Sends a keepalive by `id`; a challenge if the client slept, or if the gateway has not said yet
-    /// how it would answer.
+    /// Sends a keepalive by `id`; a challenge if the client slept, or if the gateway has not said
+    /// yet how it would answer.
     fn send_keepalive(&mut self, cx: &mut Context<'_>, id: PathId, slept: bool) {
         let epoch = self.epochs.current.as_ref().filter(|_| !slept);
         let proof = epoch.and_then(|epoch| epoch.restart_proof(id));
