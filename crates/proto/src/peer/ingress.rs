@@ -17,6 +17,7 @@ use crate::path::feedback::Elicits;
 use crate::path::{Health, PathId, Trust};
 use crate::time::Instant;
 use crate::wire::control::Control;
+use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame::{Challenge, ControlAck, Feedback, Frame, Frames};
 use crate::wire::inner::InnerView;
 
@@ -412,8 +413,10 @@ impl Peer {
             path.answers(cx.now);
             path.probes.stop();
         }
-        // Data flows: time to look again whether the path carries more.
-        if news.is_some() && path.mtu_due.is_none() && path.mtu.wants_probe(cx.now) {
+        // A search costs up to 15 datagrams of full size. Small packets and the session's own frames
+        // gain nothing by it, and an idle session must stay silent.
+        let is_bulk = news.is_some_and(|news| news.delivered >= BASE_DATAGRAM as u64);
+        if is_bulk && path.mtu_due.is_none() && path.mtu.wants_probe(cx.now) {
             path.mtu_due = Some(cx.now);
         }
         self.couple(cx, id);
