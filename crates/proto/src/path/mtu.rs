@@ -19,8 +19,8 @@ use crate::wire::data::{BASE_DATAGRAM, MAX_DATAGRAM};
 pub const CANDIDATES: [u16; 9] = [1_452, 1_412, 1_372, 1_332, 1_292, 1_262, 1_232, 1_192, 1_144];
 /// Losses of one size before it counts as too large.
 const TRIES: u8 = 3;
-/// A search that ended below the largest size is repeated after this long, while data flows; the
-/// pause doubles with each,
+/// A search that ended below the largest size is repeated after this long, while bulk data flows;
+/// the pause doubles with each,
 pub const AGAIN_FIRST: Duration = Duration::from_secs(10);
 /// up to this (RFC 8899, 5.1.1).
 pub const AGAIN_MAX: Duration = Duration::from_secs(600);
