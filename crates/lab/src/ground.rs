@@ -142,7 +142,7 @@ pub trait Ground {
     /// See [`Trouble`].
     fn call_everybody(&mut self, calling: Calling) -> Result<Vec<Called>, Trouble>;
 
-    /// What the gateway has done so far.
+    /// The gateway's packets and processor time so far.
     ///
     /// # Errors
     /// See [`Trouble`].
@@ -200,7 +200,7 @@ pub struct Reported {
     pub feedback_bytes: u64,
 }
 
-/// What a gateway has done since it began.
+/// Packets and processor time of a gateway since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Packets of the tunnel that it sent to its clients or they to it.

@@ -55,7 +55,7 @@ pub(super) enum Site {
     Mobile,
     /// That of a link beside the first, by number.
     Beside(u8),
-    /// That of another client, by number.
+    /// The network of another client, by number.
     Crowd(u8),
     DataCentre,
     /// What the Internet has for everybody.

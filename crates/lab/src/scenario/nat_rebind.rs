@@ -148,8 +148,8 @@ fn tell(
     idle(ground, stage, draw, outcome)
 }
 
-/// A restart of the box while the client only listens. Such a client expects more of a stream that
-/// has lasted for some seconds.
+/// A restart of the box while the client only listens. The client misses a stream only after the
+/// stream has lasted for some seconds.
 fn listen(
     ground: &mut dyn Ground,
     stage: &Stage<'_>,

@@ -320,7 +320,7 @@ impl Controller {
         };
         let known = known.map(|rate| rate.max(RATE_RANGE.0));
         // What a new path proved to carry does not bound what it is tried with.
-        let first = known.unwrap_or(self.rate) * f64::from(u8::from(at_once));
+        let first = if at_once { known.unwrap_or(self.rate) } else { 0.0 };
         self.phase = Phase::Startup { best: 0.0, flat: 0, known, first };
         self.rate = 0.0;
         self.queue = Queue::default();
