@@ -152,7 +152,7 @@ impl Ranking {
                 && (self.has_way(link, true) || self.has_way(link, false) || self.had_way_out(link))
         };
         let seen = links.iter().filter(stays).map(|link| (link.index, self.with_ways(link)));
-        self.links = seen.collect();
+        self.links = seen.filter(|(_, link)| !link.addresses.is_empty()).collect();
         for link in self.links.values() {
             let is_sound = metric(link).is_some() && !self.is_leaving(link, now);
             if !self.pasts.contains_key(&link.name) && self.pasts.len() < LINKS_MAX {
@@ -195,14 +195,23 @@ impl Ranking {
         self.pasts.get(&link.name).is_some_and(|past| past.best.is_some())
     }
 
-    /// The link without the addresses of a family that has no route out, if the other family has
-    /// one.
+    /// The link with the addresses of the families that have a route out. Where none has, it is
+    /// with those that it had: nothing can leave from a new address until its route is there too.
     fn with_ways(&self, link: &Link) -> Link {
         let mut link = link.clone();
         let has_way = [true, false].map(|v4| self.has_way(&link, v4));
-        if has_way != [false; 2] {
-            link.addresses.retain(|net| has_way[usize::from(net.addr().is_ipv6())]);
-        }
+        let before = self.links.get(&link.index);
+        let had = |net: &_| before.is_some_and(|before| before.addresses.contains(net));
+        link.addresses.retain(|net| match has_way {
+            [false, false] => had(net),
+            [v4, v6] => {
+                if net.addr().is_ipv4() {
+                    v4
+                } else {
+                    v6
+                }
+            }
+        });
         link
     }
 

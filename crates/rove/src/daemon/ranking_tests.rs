@@ -308,3 +308,20 @@ fn a_link_without_a_way_to_the_gateway_is_none() {
     assert_eq!(listed(std::slice::from_ref(&private_v6), &["2001:db8::1"]), [(9, 1)]);
     assert_eq!(listed(&[private_v6], &["fd00::1"]), [(9, 2)]);
 }
+
+#[test]
+fn a_new_address_counts_from_when_its_route_is_there() {
+    let at = |address: &str, default_v6| Link {
+        addresses: vec![address.parse().unwrap()],
+        default_v6,
+        ..link(WIFI, None)
+    };
+    let mut course = Course::new(&[link(WIFI, Some(600))]);
+    course.ranking.set_gateway(["2001:db8:4::2".parse().unwrap()].into_iter());
+    course.links(&[at("192.0.2.1/24", None)]);
+    assert_eq!(course.order(), [WIFI], "the old address carries until it goes");
+    course.links(&[at("2001:db8:2::3/64", None)]);
+    assert_eq!(course.order(), [0; 0], "from the new one nothing would leave");
+    course.links(&[at("2001:db8:2::3/64", Some(1024))]);
+    assert_eq!(course.order(), [WIFI]);
+}
