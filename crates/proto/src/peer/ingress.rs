@@ -413,10 +413,13 @@ impl Peer {
             path.answers(cx.now);
             path.probes.stop();
         }
-        // A search costs up to 15 large datagrams. Small packets and the session's own frames gain
-        // nothing by it, and an idle session must stay silent.
-        let is_bulk = news.is_some_and(|news| news.delivered >= BASE_DATAGRAM as u64);
-        if is_bulk && path.mtu_due.is_none() && path.mtu.wants_probe(cx.now) {
+        // A repeated search costs up to 15 large datagrams. Small packets and the session's own
+        // frames gain nothing by it, and an idle session must stay silent.
+        let is_worth_it = |delivered| !path.mtu.is_settled() || delivered >= BASE_DATAGRAM as u64;
+        if news.is_some_and(|news| is_worth_it(news.delivered))
+            && path.mtu_due.is_none()
+            && path.mtu.wants_probe(cx.now)
+        {
             path.mtu_due = Some(cx.now);
         }
         self.couple(cx, id);
