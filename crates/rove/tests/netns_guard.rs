@@ -353,9 +353,8 @@ fn the_ssh_connection_that_up_is_typed_over_goes_on() {
         for (options, goes_on) in [("", true), ("--kill-switch", true), ("--no-keep-ssh", false)] {
             for server in ["203.0.113.2:2222", "[2001:db8:c::2]:2222"] {
                 wait_until(server, || connect("server", server).is_some());
-                while shells.try_recv().is_ok() {}
                 let mut remote = connect("server", server).unwrap();
-                let mut shell = shells.recv_timeout(Duration::from_secs(5)).unwrap();
+                let mut shell = end_of(&remote, &shells);
                 let (from, to) = (shell.peer_addr().unwrap(), shell.local_addr().unwrap());
                 let typed = format!("{} {} {} {}", from.ip(), from.port(), to.ip(), to.port());
                 let mut up = lab.command("client", &format!("up {options}"));
@@ -386,4 +385,12 @@ fn shells_that_speak_first() -> std::sync::mpsc::Receiver<TcpStream> {
         }
     });
     shells
+}
+
+/// The client's end of the connection `remote`. Connections that were made before are passed over:
+/// they are accepted some time after they stand.
+fn end_of(remote: &TcpStream, shells: &std::sync::mpsc::Receiver<TcpStream>) -> TcpStream {
+    let port = remote.local_addr().unwrap().port();
+    let next = || shells.recv_timeout(Duration::from_secs(5)).unwrap();
+    std::iter::repeat_with(next).find(|shell| shell.peer_addr().unwrap().port() == port).unwrap()
 }
