@@ -151,7 +151,13 @@ fn a_connection_goes_on_when_either_link_dies() {
         wait_until("it goes by the other", || subflows(&lab) == ["second"]);
         sh("ip -n client link set to-router up
             ip -n client route add default via 203.0.113.254");
-        wait_until("it comes back", || subflows(&lab) == ["second", "to-router"]);
+        // A busy machine may have taken longer than Rove waits for a stream. Its next one began by
+        // a link of which the kernel then made a second subflow.
+        wait_until("it comes back", || {
+            let mut links = subflows(&lab);
+            links.dedup();
+            links == ["second", "to-router"]
+        });
         lab.rove("client", "down").ok();
     });
 }
