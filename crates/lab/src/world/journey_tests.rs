@@ -193,8 +193,8 @@ fn a_link_beside_the_first_is_another_network_with_a_path_of_its_own() {
 }
 
 /// A path that is not used costs what keeps it open through a NAT box that forgets soon: a small
-/// datagram in 29 s at most, and its answer. That is the same for each of two paths that would
-/// carry together. Nothing measures it.
+/// datagram in 29 s at most, and its answer. Each of two paths that carry together costs as much,
+/// which no test measures.
 #[test]
 fn an_idle_path_is_probed_rarely() {
     let [near, far] = [20, 60].map(|ms| LinkConfig::lossless(10_000_000, ms * MS));

@@ -201,16 +201,9 @@ impl Ranking {
         let mut link = link.clone();
         let has_way = [true, false].map(|v4| self.has_way(&link, v4));
         let before = self.links.get(&link.index);
-        let had = |net: &_| before.is_some_and(|before| before.addresses.contains(net));
         link.addresses.retain(|net| match has_way {
-            [false, false] => had(net),
-            [v4, v6] => {
-                if net.addr().is_ipv4() {
-                    v4
-                } else {
-                    v6
-                }
-            }
+            [false, false] => before.is_some_and(|before| before.addresses.contains(net)),
+            has_way => has_way[usize::from(net.addr().is_ipv6())],
         });
         link
     }
