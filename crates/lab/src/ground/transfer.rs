@@ -42,6 +42,11 @@ pub struct Segments {
 }
 
 impl Segments {
+    /// Those of two connections.
+    const fn plus(self, other: Self) -> Self {
+        Self { sent: self.sent + other.sent, again: self.again + other.again }
+    }
+
     /// Those sent again, in per cent of all; `None` where none was sent.
     pub fn percent_again(self) -> Option<f64> {
         (self.sent > 0).then(|| self.again as f64 * 100.0 / self.sent as f64)
@@ -49,6 +54,37 @@ impl Segments {
 }
 
 impl Transfer {
+    /// Connections that were open side by side, as if they were one: it begins with the first,
+    /// ends with the first that ends, and is whole if each is. Gaps, moments and the hash are those
+    /// of one connection only, and are left out.
+    pub fn together(mut side_by_side: Vec<Self>) -> Self {
+        if side_by_side.len() < 2 {
+            return side_by_side.pop().unwrap_or_default();
+        }
+        let mut arrivals: Vec<(u64, u64)> = Vec::new();
+        for one in &side_by_side {
+            let before = [0].into_iter().chain(one.progress.iter().map(|(_, bytes)| *bytes));
+            let news = one.progress.iter().zip(before);
+            arrivals.extend(news.map(|(&(at_ns, bytes), before)| (at_ns, bytes - before)));
+        }
+        arrivals.sort_unstable_by_key(|(at_ns, _)| *at_ns);
+        let progress = arrivals.iter().scan(0, |bytes, (at_ns, more)| {
+            *bytes += more;
+            Some((*at_ns, *bytes))
+        });
+        let segments = side_by_side.iter().map(|one| one.segments);
+        Self {
+            start_ns: side_by_side.iter().map(|one| one.start_ns).min().unwrap_or_default(),
+            end_ns: side_by_side.iter().map(|one| one.end_ns).min().unwrap_or_default(),
+            complete: side_by_side.iter().all(|one| one.complete),
+            intact: side_by_side.iter().all(|one| one.intact),
+            progress: progress.collect(),
+            broke: side_by_side.iter().find_map(|one| one.broke.clone()),
+            segments: segments.reduce(|sum, one| Some(sum?.plus(one?))).flatten(),
+            ..Self::default()
+        }
+    }
+
     /// Mean rate in Mbit/s from `skip_ns` after the request to the end; `None` when the transfer
     /// did not last that long or did not end.
     pub fn goodput_mbps(&self, skip_ns: u64) -> Option<f64> {

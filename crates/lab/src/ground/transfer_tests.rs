@@ -147,3 +147,32 @@ fn a_download_that_dies_after_the_move_stood_still_to_the_end() {
     assert_eq!(transfer.still_ms(), Some(8_000.0));
     assert_eq!(transfer.seconds(), None);
 }
+
+#[test]
+fn connections_side_by_side_add_up_and_one_that_breaks_is_seen() {
+    let one = Transfer {
+        start_ns: SECOND,
+        end_ns: 9 * SECOND,
+        complete: true,
+        intact: true,
+        progress: vec![(2 * SECOND, 10), (4 * SECOND, 30)],
+        segments: Some(Segments { sent: 5, again: 1 }),
+        ..Transfer::default()
+    };
+    let other = Transfer {
+        start_ns: 2 * SECOND,
+        end_ns: 8 * SECOND,
+        complete: false,
+        progress: vec![(3 * SECOND, 5), (5 * SECOND, 7)],
+        broke: Some("reset".to_owned()),
+        ..one.clone()
+    };
+    let both = Transfer::together(vec![one.clone(), other]);
+    let second = |(at_ns, bytes): &(u64, u64)| (at_ns / SECOND, *bytes);
+    let progress: Vec<_> = both.progress.iter().map(second).collect();
+    assert_eq!(progress, [(2, 10), (3, 15), (4, 35), (5, 37)]);
+    assert_eq!((both.start_ns / SECOND, both.end_ns / SECOND), (1, 8));
+    assert_eq!((both.complete, both.intact, both.broke.as_deref()), (false, true, Some("reset")));
+    assert_eq!(both.segments, Some(Segments { sent: 10, again: 2 }));
+    assert_eq!(Transfer::together(vec![one.clone()]), one);
+}

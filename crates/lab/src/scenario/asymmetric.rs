@@ -2,7 +2,7 @@
 //! The split links of Lukaszewski's thesis (Table 3.3) are in `split`.
 
 use super::links::{
-    self, ASSIST, CONGESTION, Carried, Cells, FILE, FLOW, GRID, Link, MODE, Pair, SCHEDULER,
+    self, ASSIST, CONGESTION, Carried, Cells, FILE, FLOW, FLOWS, GRID, Link, MODE, Pair, SCHEDULER,
     SECONDS, TRANSFER, TRANSPORT, is_recorded, name,
 };
 use super::paper::Paper;
@@ -85,6 +85,7 @@ const SETTINGS: &[Setting] = &[
         "what each loses each way, in per cent; or 2 % in bursts of 3",
     ),
     FLOW,
+    FLOWS,
     SECONDS,
     FILE,
 ];

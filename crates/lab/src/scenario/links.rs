@@ -90,6 +90,13 @@ pub(super) const CONGESTION: Setting =
 /// The setting of the length.
 pub(super) const SECONDS: Setting =
     Setting::number("seconds", 30, (6, 600), "how long each connection is carried");
+/// The setting of how many there are.
+pub(super) const FLOWS: Setting = Setting::number(
+    "flows",
+    1,
+    (1, 16),
+    "how many TCP connections share the links, of which the sum is taken; the file is one",
+);
 
 /// The setting of the file.
 pub(super) const FILE: Setting = Setting::number(

@@ -269,7 +269,7 @@ impl fmt::Display for Item {
                 };
                 write!(f, "the {family} routing rule at priority {priority}")
             }
-            Self::Dns { .. } => f.write_str("the tunnel's name servers"),
+            Self::Dns { .. } => f.write_str("the list of name servers"),
         }
     }
 }

@@ -54,7 +54,7 @@ impl Finding {
             }
             (_, Part::Setting) => "Rove sets it again; take it out of the other program's settings",
             (_, Part::Dns) => {
-                "Rove writes them again; let the other program leave resolv.conf alone"
+                "Rove writes it again; let the other program leave resolv.conf alone"
             }
             (_, Part::Subflow) => "Rove sets it again",
         };

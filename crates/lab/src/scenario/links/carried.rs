@@ -1,7 +1,7 @@
 //! What is carried in a cell: TCP, QUIC, or datagrams that ask nobody. Decides how much is offered
 //! and how goodput follows; knows of the links no more than what they carry.
 
-use super::{Cell, FIRST_NS, GRID, INNER_BYTES, INNER_HEADERS, Link, is_recorded};
+use super::{Cell, FIRST_NS, FLOWS, GRID, INNER_BYTES, INNER_HEADERS, Link, is_recorded};
 use crate::emu::SECOND;
 use crate::ground::{Connections, Datagrams, DatagramsRun, Flow, Ground, Transfer, Trouble, What};
 use crate::scenario::Stage;
@@ -102,7 +102,7 @@ impl<const N: usize> Cell<N> {
     ) -> Result<Goodput, Trouble> {
         let run = match self.carried {
             Carried::Tcp => {
-                let transfer = self.connection(stage, ground)?;
+                let transfer = self.connections(stage, ground)?;
                 DatagramsRun { transfer, ..DatagramsRun::default() }
             }
             Carried::Quic | Carried::Udp => self.pour(stage, ground)?,
@@ -118,17 +118,17 @@ impl<const N: usize> Cell<N> {
         Ok(Goodput { mbps, window: (start_ns + skip_ns, start_ns + length_ns), run })
     }
 
-    /// A TCP connection that has more to say than there is time for.
-    fn connection(&self, stage: &Stage<'_>, ground: &mut dyn Ground) -> Result<Transfer, Trouble> {
+    /// TCP connections that have more to say than there is time for, taken together.
+    fn connections(&self, stage: &Stage<'_>, ground: &mut dyn Ground) -> Result<Transfer, Trouble> {
         let length_ns = stage.settings.number("seconds") * SECOND;
         let rates = self.pair.iter().map(Link::mbps);
         // A recorded network may have more than its mean for a while.
         let mbps = rates.sum::<u64>() * if is_recorded(self.pair) { 4 } else { 1 };
         let bulk = Connections::outlasting(self.to, mbps, length_ns);
-        let kind = Connections { congestion: self.congestion, ..bulk };
+        let count = stage.settings.number(FLOWS.key).max(1) as u32;
+        let kind = Connections { congestion: self.congestion, count, ..bulk };
         let longest_ns = length_ns + Connections::OPENING_NS;
-        let transfers = ground.connect(&[kind], longest_ns, &[])?.concat();
-        Ok(transfers.into_iter().next().unwrap_or_default())
+        Ok(Transfer::together(ground.connect(&[kind], longest_ns, &[])?.concat()))
     }
 
     /// Whether half of the datagrams by the clock were there in time: as long as their queue may
