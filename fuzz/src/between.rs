@@ -16,7 +16,7 @@ use rove_proto::outbox::Outbox;
 use rove_proto::role::Access;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::control::{Lease, Prefix};
-use rove_proto::wire::inner::InnerPacket;
+use rove_proto::wire::inner::Pieces;
 
 /// Datagrams that wait; more are lost, as in any queue.
 const WAITING_MAX: usize = 128;
@@ -119,7 +119,7 @@ impl Between {
         self.inner.insert(serial, (end, 0));
         let packet = inner_packet(end, serial, len);
         let (now, mut out) = (self.now, Outbox::new());
-        self.node(end).handle_tun(now, InnerPacket::whole(&packet), &mut out);
+        self.node(end).handle_tun(now, Pieces::whole(&packet), &mut out);
         self.take(end, out);
         serial
     }

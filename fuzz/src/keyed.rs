@@ -24,7 +24,7 @@ use rove_proto::wire::data::{
 use rove_proto::wire::frame::{
     ControlAck, FEEDBACK_RUNS_MAX, Feedback, Frame, Frames, Response, emit_padding,
 };
-use rove_proto::wire::inner::{InnerPacket, InnerView};
+use rove_proto::wire::inner::{Headers, Pieces};
 
 use crate::between::{End, HOLD_MEMORY, TIMEOUTS_MAX, gateway_address, node};
 use crate::internet::Fields;
@@ -223,7 +223,7 @@ impl<'a> Keyed<'a> {
             let fields = Fields::described([kind & 6, port, place, kind >> 3, 200, 0]);
             let packet = self.towards_peer(fields.packet());
             let mut out = Outbox::new();
-            self.node.handle_tun(self.now, InnerPacket::whole(&packet), &mut out);
+            self.node.handle_tun(self.now, Pieces::whole(&packet), &mut out);
             self.take(out);
         }
     }
@@ -506,7 +506,7 @@ impl<'a> Keyed<'a> {
     /// address.
     fn came_out(&mut self, packet: &[u8]) {
         self.delivered += 1;
-        let view = InnerView::parse(packet, packet.len()).expect("a packet that the device takes");
+        let view = Headers::parse(packet, packet.len()).expect("a packet that the device takes");
         if self.victim == End::Gateway {
             let admitted = self.access.admit(&view);
             assert!(admitted.is_ok(), "{} to {}: {admitted:?}", view.source, view.destination);

@@ -13,7 +13,7 @@
 #![expect(clippy::print_stdout, reason = "it writes what it makes")]
 
 use anyhow::{Context as _, ensure};
-use rove_proto::wire::inner::{InnerView, UDP};
+use rove_proto::wire::inner::{Headers, UDP};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -118,7 +118,7 @@ type End = (std::net::IpAddr, u16);
 fn datagram(packet: &[u8]) -> Option<((End, End), &[u8], usize)> {
     let len = rove_proto::wire::inner::declared_len(packet)?;
     // What is longer than a tunnel's packets was joined by a card.
-    let view = InnerView::parse(packet, len).ok().filter(|view| view.protocol == UDP)?;
+    let view = Headers::parse(packet, len).ok().filter(|view| view.protocol == UDP)?;
     let ((from, to), at) = (view.ports?, view.transport?);
     let length = u16::from_be_bytes([*packet.get(at + 4)?, *packet.get(at + 5)?]);
     let payload = packet.get(at + UDP_HEADER..packet.len().min(at + usize::from(length)))?;

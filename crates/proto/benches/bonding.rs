@@ -46,7 +46,7 @@ use rove_proto::node::{Command, Event, Meta, Node};
 use rove_proto::outbox::Outbox;
 use rove_proto::path::PathId;
 use rove_proto::time::{Duration, Instant};
-use rove_proto::wire::inner::InnerPacket;
+use rove_proto::wire::inner::Pieces;
 
 /// Inner bytes of a packet.
 const PACKET: usize = 1_400;
@@ -252,7 +252,7 @@ fn turns() -> Vec<u32> {
     for number in 0..TURNS {
         now = now + Duration::from_nanos(PACKET as u64 * 8_000_000_000 / RATE);
         timed(&mut times, || {
-            let packet = InnerPacket::whole(&packet);
+            let packet = Pieces::whole(&packet);
             let bucket = (number % usize::from(FLOWS)) as u8;
             entry.push(&mut blocks, now, bucket, packet, 0, Bound::SHORT);
             while Scheduler::Earliest.needs(now, &ways)
@@ -381,7 +381,7 @@ fn replay(case: Case, tape: &Tape) -> Taken {
         match input {
             Input::Wake(now) => wake(&mut client, *now, &mut taken, &mut out),
             Input::Packet(now, number) => {
-                let packet = InnerPacket::whole(&packets[*number]);
+                let packet = Pieces::whole(&packets[*number]);
                 timed(&mut taken.tun, || client.handle_tun(*now, packet, &mut out));
             }
             Input::Datagram(now, meta, bytes) => {
@@ -485,7 +485,7 @@ impl Network {
                 owed -= PACKET as u64;
                 let number = self.sent as usize % packets.len();
                 self.tape.inputs.push(Input::Packet(self.now, number));
-                let packet = InnerPacket::whole(&packets[number]);
+                let packet = Pieces::whole(&packets[number]);
                 self.client.handle_tun(self.now, packet, &mut out);
                 self.sent += 1;
             }

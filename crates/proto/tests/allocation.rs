@@ -12,7 +12,7 @@ use rove_proto::id::SocketId;
 use rove_proto::node::Meta;
 use rove_proto::outbox::Outbox;
 use rove_proto::time::{Duration, Instant};
-use rove_proto::wire::inner::InnerPacket;
+use rove_proto::wire::inner::Pieces;
 
 const PACKETS: usize = 2_000;
 
@@ -31,7 +31,7 @@ fn sending_and_receiving_allocate_nothing_per_packet() {
             back.clear();
             let now = pair.now;
             let sent = measure(|| {
-                pair.client.handle_tun(now, InnerPacket::whole(&packet), &mut out);
+                pair.client.handle_tun(now, Pieces::whole(&packet), &mut out);
                 out.seal();
             });
             let (run, bytes) = out.runs().next().expect("it is sent at once");
@@ -70,7 +70,7 @@ fn waiting_for_a_turn_and_for_order_allocates_nothing_per_packet() {
         let allocations = measure(|| {
             for number in from..from + PACKETS as u32 {
                 now = now + Duration::from_micros(50);
-                let inner = InnerPacket::whole(&sent);
+                let inner = Pieces::whole(&sent);
                 entry.push(&mut blocks, now, number as u8 % 5, inner, 0, Bound::SHORT);
                 while number % 50 == 49
                     && let Some((_, packet)) = entry.pop(&mut blocks, now)

@@ -4,10 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a test: a panic is the report")]
 
 use rove_proto::flow::classify::Class;
-use rove_proto::flow::live::LiveFlows;
 use rove_proto::flow::tuple::Direction;
+use rove_proto::flow::{Flows, Hold};
 use rove_proto::time::{Duration, Instant};
-use rove_proto::wire::inner::{InnerPacket, InnerView};
+use rove_proto::wire::inner::InnerPacket;
 
 const CAPTURES: &str = include_str!("../testdata/rtp/captures.txt");
 /// IPv4 and UDP.
@@ -91,16 +91,15 @@ impl Datagram {
 /// How many datagrams of a capture were looked at before one was taken for RTP, if any was, and how
 /// many of those after it.
 fn recognised(capture: &Capture) -> (Option<usize>, usize) {
-    let mut flows = LiveFlows::new(1);
+    let mut flows = Flows::new(Hold::Off, 1);
     let mut now = Instant::ZERO;
     let (mut first, mut count) = (None, 0);
     for (place, datagram) in capture.datagrams.iter().enumerate() {
         now = now + Duration::from_micros(datagram.since_us);
         let packet = datagram.packet();
-        let view = InnerView::parse(&packet, packet.len()).unwrap();
-        let whole = InnerPacket::whole(&packet);
-        let flow = flows.observe(now, datagram.way, &view, &whole).unwrap();
-        if flow.class() == Class::RealTime {
+        let packet = InnerPacket::whole(&packet).unwrap();
+        let flow = flows.observe(now, datagram.way, &packet).and_then(|place| flows.flow(place));
+        if flow.unwrap().class() == Class::RealTime {
             first.get_or_insert(place);
             count += 1;
         }

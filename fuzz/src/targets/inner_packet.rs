@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use rove_proto::wire::icmp::{Unreachable, Unreached, may_be_answered, prohibit};
-use rove_proto::wire::inner::{InnerPacket, InnerView, MAX_PACKET, declared_len};
+use rove_proto::wire::inner::{Headers, InnerPacket, MAX_PACKET, Pieces, declared_len};
 
 use crate::Target;
 
@@ -11,46 +11,47 @@ use crate::Target;
 pub const TARGET: Target = Target { name: "inner_packet", run, seeds, mutations: 100_000 };
 
 fn run(data: &[u8]) {
-    let whole = InnerView::parse(data, data.len());
-    let Ok(view) = whole else { return };
+    let Ok(whole) = InnerPacket::whole(data) else { return };
+    let headers = &whole.headers;
     assert!(data.len() <= MAX_PACKET);
     assert_eq!(declared_len(data), Some(data.len()));
-    assert_eq!(view.source.is_ipv4(), view.destination.is_ipv4(), "families do not mix");
-    if let Some(transport) = view.transport {
-        assert!(view.ports.is_none() || transport + 4 <= data.len());
+    assert_eq!(headers.source.is_ipv4(), headers.destination.is_ipv4(), "families do not mix");
+    if let Some(transport) = headers.transport {
+        assert!(headers.ports.is_none() || transport + 4 <= data.len());
     }
     // The shell may hand a packet over in two pieces: wherever it is cut, nothing panics, and what
     // the head alone tells is not contradicted by the whole.
     for cut in [20, 24, 28, 40, 44, 48, 60, 64].into_iter().filter(|&cut| cut <= data.len()) {
         let (head, tail) = data.split_at(cut);
-        let packet = InnerPacket::cut(head, tail);
-        if let Ok(part) = InnerView::parse(packet.head, packet.len()) {
-            assert_eq!((part.source, part.destination), (view.source, view.destination));
-            assert!(part.ports.is_none() || part.ports == view.ports);
+        let pieces = Pieces::cut(head, tail);
+        if let Ok(InnerPacket { headers: part, .. }) = InnerPacket::parse(pieces) {
+            assert_eq!((part.source, part.destination), (headers.source, headers.destination));
+            assert!(part.ports.is_none() || part.ports == headers.ports);
         }
         let mut copy = Vec::new();
-        packet.copy_to(&mut copy);
+        pieces.copy_to(&mut copy);
         assert_eq!(copy, data);
     }
-    errors(&view, data);
+    errors(&whole);
 }
 
 /// What an error of ICMP quotes was sent by whom it goes to; and what may be answered by one can be
 /// told of what it was about.
-fn errors(view: &InnerView, packet: &[u8]) {
-    if let Some(heard) = Unreached::parse(view, packet) {
-        assert_eq!(heard.view.source, view.destination);
+fn errors(packet: &InnerPacket<'_>) {
+    let Headers { source, destination, .. } = packet.headers;
+    if let Some(heard) = Unreached::parse(packet) {
+        assert_eq!(heard.headers.source, destination);
     }
-    if may_be_answered(view, packet) {
-        let from = if view.source.is_ipv4() { [10, 77, 0, 1].into() } else { V6_GATEWAY.into() };
+    if may_be_answered(packet) {
+        let from = if source.is_ipv4() { [10, 77, 0, 1].into() } else { V6_GATEWAY.into() };
         let mut answer = Vec::new();
-        prohibit(from, view, packet, &mut answer);
-        let answered = InnerView::parse(&answer, answer.len()).expect("an inner packet");
-        let heard = Unreached::parse(&answered, &answer).expect("what it is");
+        prohibit(from, packet, &mut answer);
+        let answer = InnerPacket::whole(&answer).expect("an inner packet");
+        let heard = Unreached::parse(&answer).expect("what it is");
         assert_eq!((heard.by, heard.why), (from, Unreachable::Prohibited));
-        assert_eq!((heard.view.source, heard.view.destination), (view.source, view.destination));
-        assert!(packet.starts_with(heard.quoted));
-        assert!(!may_be_answered(&answered, &answer), "an error about an error");
+        assert_eq!((heard.headers.source, heard.headers.destination), (source, destination));
+        assert!(packet.pieces.head.starts_with(heard.quoted));
+        assert!(!may_be_answered(&answer), "an error about an error");
     }
 }
 
@@ -60,9 +61,9 @@ fn seeds() -> Vec<Vec<u8>> {
     let mut later_fragment = udp_v4(b"later");
     later_fragment[7] = 10;
     let refusal = |from: IpAddr, about: Vec<u8>| {
-        let view = InnerView::parse(&about, about.len()).expect("a packet of this file");
+        let about = InnerPacket::whole(&about).expect("a packet of this file");
         let mut answer = Vec::new();
-        prohibit(from, &view, &about, &mut answer);
+        prohibit(from, &about, &mut answer);
         answer
     };
     vec![

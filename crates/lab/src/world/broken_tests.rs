@@ -7,7 +7,7 @@ use rove_proto::flow::tuple::Tuple;
 use rove_proto::id::{LinkId, SocketId};
 use rove_proto::role::Access;
 use rove_proto::wire::Kind;
-use rove_proto::wire::inner::{InnerPacket, TCP};
+use rove_proto::wire::inner::{Pieces, TCP};
 
 use super::*;
 use crate::emu::{Carrier, Datagram, SECOND};
@@ -134,7 +134,7 @@ fn secretly(world: &mut World) -> Vec<Outgoing> {
     let packet = world.delivery.send(world.now_ns, 0, Way::Up, Body::Data(100)).bytes();
     let now_ns = world.now_ns;
     let verb = |node: &mut Node, now: Instant, out: &mut Outbox| {
-        node.handle_tun(now, InnerPacket::whole(&packet), out);
+        node.handle_tun(now, Pieces::whole(&packet), out);
     };
     world.hosts[1].turn(now_ns, verb).sends
 }
@@ -144,7 +144,7 @@ fn out_of_nothing() -> Result<(), Breach> {
     let mut model = Delivery::default();
     let packet = (0..1_000).map(|_| model.send(0, 0, Way::Up, Body::Data(100))).last().unwrap();
     let packet = packet.bytes();
-    world.act(1, |node, now, out| node.handle_tun(now, InnerPacket::whole(&packet), out))?;
+    world.act(1, |node, now, out| node.handle_tun(now, Pieces::whole(&packet), out))?;
     world.advance(SECOND)
 }
 
@@ -163,7 +163,7 @@ fn a_number_that_was_used() -> Result<(), Breach> {
     let now_ns = twin.now_ns;
     let verb = |node: &mut Node, now: Instant, out: &mut Outbox| {
         for _ in 0..9 {
-            node.handle_tun(now, InnerPacket::whole(&packet), out);
+            node.handle_tun(now, Pieces::whole(&packet), out);
         }
     };
     for (seal, number) in twin.hosts[1].turn(now_ns, verb).sealed {

@@ -6,7 +6,7 @@
 
 use std::net::Ipv4Addr;
 
-use rove_proto::wire::inner::InnerPacket;
+use rove_proto::wire::inner::Pieces;
 
 use super::op::{Overreach, Way};
 use crate::emu::Rng;
@@ -146,7 +146,7 @@ impl Inner {
 
     /// The packet as a tunnel device hands it over: sometimes in two parts, of which the first has
     /// all headers.
-    pub(super) fn parts<'a>(&self, packet: &'a [u8]) -> InnerPacket<'a> {
+    pub(super) fn parts<'a>(&self, packet: &'a [u8]) -> Pieces<'a> {
         let headers = match self.body {
             Body::Syn(_) => packet.len(),
             Body::Said(_) => packet.len(),
@@ -160,7 +160,7 @@ impl Inner {
             _ => headers + Rng::new(self.id.into()).fork(0x7370).below(spare + 1) as usize,
         };
         let (head, tail) = packet.split_at(at);
-        InnerPacket::cut(head, tail)
+        Pieces::cut(head, tail)
     }
 
     /// Whether `packet` is this one as a tunnel may deliver it: the same, but for the segment size

@@ -9,7 +9,7 @@ use rove_proto::flow::tuple::Tuple;
 use rove_proto::flow::{Assists, Entrance, Flows, Hold, Memory, Output, Passage, Verdict};
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::checksum::Sum;
-use rove_proto::wire::inner::{Home, InnerPacket, InnerView};
+use rove_proto::wire::inner::{Headers, Home, InnerPacket, Pieces};
 use rove_proto::wire::tcp::Segment;
 
 /// Packets that a node keeps for when the path they left by is found to have been dead.
@@ -145,7 +145,7 @@ impl Node {
                 _ => {}
             }
         }
-        let view = InnerView::parse(&packet, packet.len()).ok()?;
+        let headers = Headers::parse(&packet, packet.len()).ok()?;
         let cut = match self.rng.below(3) {
             0 => HEADERS_MAX.min(packet.len()),
             _ => packet.len(),
@@ -153,15 +153,15 @@ impl Node {
         let (head, tail) = packet.split_at(cut);
         let buffer: Arc<[u8]> = Arc::from(&packet[..]);
         let home = Home { buffer: &buffer, at: cut };
-        let home = Some(home).filter(|_| self.rng.below(2) == 0 && is_sound(&view, &packet));
-        let pieces = InnerPacket { head, tail, home };
-        match process.flows.outgoing(time(now_ns), &mut process.memory, &view, &pieces) {
+        let home = Some(home).filter(|_| self.rng.below(2) == 0 && is_sound(&packet));
+        let inner = InnerPacket { headers, pieces: Pieces { head, tail, home } };
+        match process.flows.outgoing(time(now_ns), &mut process.memory, &inner) {
             Passage::Held => None,
             Passage::Goes { .. } if self.is_over => None,
             Passage::Goes { kept } => {
                 let (headers, payload) = packet.split_at(packet.len() - kept);
                 if kept > 0 {
-                    let found = process.flows.payload(&view, headers, kept);
+                    let found = process.flows.payload(headers, kept);
                     let found = found.map(|(front, back)| [front, back].concat());
                     assert_eq!(found.as_deref(), Some(payload), "not kept as it was said");
                 }
@@ -173,8 +173,8 @@ impl Node {
     /// A packet from the tunnel; it goes on if it comes back.
     pub(super) fn incoming(&mut self, now_ns: u64, mut packet: Vec<u8>) -> Option<Vec<u8>> {
         let process = self.process.as_mut().filter(|_| !self.is_over)?;
-        let view = InnerView::parse(&packet, packet.len()).ok()?;
-        match process.flows.incoming(time(now_ns), &mut process.memory, &view, &packet) {
+        let inner = InnerPacket::whole(&packet).ok()?;
+        match process.flows.incoming(time(now_ns), &mut process.memory, &inner) {
             Verdict::Pass => {}
             Verdict::Keep => return None,
             Verdict::Change(change) => change.apply(&mut packet),
@@ -207,9 +207,8 @@ impl Node {
         process.flows.resume(time(now_ns), &mut process.memory, trip);
         let mut again = Vec::new();
         for packet in std::mem::take(&mut process.kept) {
-            let Ok(view) = InnerView::parse(&packet, packet.len()) else { continue };
-            let whole = InnerPacket::whole(&packet);
-            if !process.flows.sends_again(time(now_ns), &view, &whole) && self.rng.chance(0.7) {
+            let Ok(whole) = InnerPacket::whole(&packet) else { continue };
+            if !process.flows.sends_again(time(now_ns), &whole) && self.rng.chance(0.7) {
                 again.push(packet);
             }
         }
@@ -365,10 +364,11 @@ fn alter(packet: &mut [u8]) {
 }
 
 /// Whether the payload is what the checksum declares.
-fn is_sound(view: &InnerView, packet: &[u8]) -> bool {
-    let whole = InnerPacket::whole(packet);
-    Segment::parse(view, &whole).is_some_and(|segment| {
-        let payload = Sum::default().bytes(&packet[segment.payload()]);
-        payload.folded() == segment.declared_sum(view, &whole)
+fn is_sound(packet: &[u8]) -> bool {
+    InnerPacket::whole(packet).is_ok_and(|whole| {
+        Segment::parse(&whole).is_some_and(|segment| {
+            let payload = Sum::default().bytes(&packet[segment.payload()]);
+            payload.folded() == segment.declared_sum(&whole)
+        })
     })
 }

@@ -17,7 +17,7 @@ use crate::blocks::Blocks;
 use crate::blocks::parcel::{PACKET_MAX, Parcel};
 use crate::time::{Duration, Instant};
 use crate::wire::ecn;
-use crate::wire::inner::{InnerPacket, MAX_PACKET};
+use crate::wire::inner::{MAX_PACKET, Pieces};
 
 /// Bytes that may wait in all, with what is remembered of each packet: what 1 Gbit/s brings in
 /// 60 ms.
@@ -118,7 +118,7 @@ impl Entry {
         blocks: &mut Blocks,
         now: Instant,
         bucket: u8,
-        packet: InnerPacket<'_>,
+        packet: Pieces<'_>,
         kept: usize,
         stay: impl Into<Stay>,
     ) -> u64 {

@@ -53,7 +53,7 @@ const BYTES_PER_MS: u64 = 1_250;
 impl Link {
     fn push(&mut self, bucket: u8, len: usize, service: u8, bound: Bound) {
         let packet = packet(len, service, 0);
-        let inner = InnerPacket::whole(&packet);
+        let inner = Pieces::whole(&packet);
         let now = at_us(self.now_us);
         self.refused += self.entry.push(&mut self.blocks, now, bucket, inner, 0, bound);
         self.send();
@@ -214,7 +214,7 @@ fn the_fullest_loses_its_oldest_when_there_is_no_room() {
     let (mut entry, mut blocks) = (Entry::default(), Blocks::default());
     let mut push = |entry: &mut Entry, bucket, len, id| {
         let packet = packet(len, 0, id);
-        let inner = InnerPacket::cut(&packet[..20], &packet[20..]);
+        let inner = Pieces::cut(&packet[..20], &packet[20..]);
         entry.push(&mut blocks, at_us(id.into()), bucket, inner, id as usize, Bound::LONG)
     };
     for id in 0..100 {
@@ -242,7 +242,7 @@ fn short_packets_take_room_as_well() {
     let (mut entry, mut blocks) = (Entry::default(), Blocks::default());
     let packet = packet(40, 0, 0);
     let mut push = |bucket| {
-        let inner = InnerPacket::whole(&packet);
+        let inner = Pieces::whole(&packet);
         entry.push(&mut blocks, at_us(0), bucket, inner, 0, Bound::LONG)
     };
     assert!((0..PACKETS_MAX).all(|number| push((number % 3) as u8) == 0));
@@ -258,7 +258,7 @@ fn what_waited_for_too_long_goes_some_at_a_time() {
     for bucket in 0..250 {
         for round in 0..4 {
             let now = at_us(if round < 2 { 0 } else { 2_000_000 });
-            let inner = InnerPacket::whole(&packet);
+            let inner = Pieces::whole(&packet);
             assert_eq!(entry.push(&mut blocks, now, bucket, inner, 0, Bound::LONG), 0);
         }
     }
@@ -282,7 +282,7 @@ fn what_no_tunnel_carries_does_not_wait() {
     let (mut entry, mut blocks) = (Entry::default(), Blocks::default());
     for len in [0, MAX_PACKET + 1, 70_000] {
         let bytes = vec![0x45; len];
-        let inner = InnerPacket::whole(&bytes);
+        let inner = Pieces::whole(&bytes);
         assert_eq!(entry.push(&mut blocks, at_us(0), 0, inner, 0, Bound::SHORT), 1);
     }
     assert!(entry.is_empty() && entry.due().is_none());
@@ -318,7 +318,7 @@ proptest! {
             match op {
                 Op::Push { bucket, len, service } => {
                     let bytes = packet(len, service, pushed);
-                    let inner = InnerPacket::cut(&bytes[..len / 2], &bytes[len / 2..]);
+                    let inner = Pieces::cut(&bytes[..len / 2], &bytes[len / 2..]);
                     let kept = pushed as usize;
                     lost += entry.push(&mut blocks, now, bucket, inner, kept, Bound::SHORT);
                     pushed += 1;
@@ -357,11 +357,11 @@ fn what_is_of_no_use_any_more_is_forgotten_and_the_rest_keeps_its_order() {
     let (mut entry, mut blocks, mut out) = (Entry::default(), Blocks::default(), Vec::new());
     for number in 0..6 {
         let packet = packet(1_000, 0, number);
-        let whole = InnerPacket::whole(&packet);
+        let whole = Pieces::whole(&packet);
         entry.push(&mut blocks, at_us(0), BULK, whole, number as usize, Bound::LONG);
     }
     let whole = packet(100, 0, 8);
-    entry.push(&mut blocks, at_us(0), SPARSE, InnerPacket::whole(&whole), 8, Bound::LONG);
+    entry.push(&mut blocks, at_us(0), SPARSE, Pieces::whole(&whole), 8, Bound::LONG);
     entry.forget(&mut blocks, |packet| id(packet).is_multiple_of(2));
     assert_eq!((entry.len(), entry.bytes(), entry.queued(BULK)), (3, 3_000, 3_000));
     let mut left = std::iter::from_fn(|| pop(&mut entry, &mut blocks, at_us(1), &mut out));
@@ -381,7 +381,7 @@ fn shares(offer: [bool; 3]) -> [usize; 3] {
             while offer[usize::from(bucket)] && entry.queued(bucket) < 60_000 {
                 let packet = packet(1_400, 0, 0);
                 let stay = Stay { bound: Bound::LONG, turn };
-                entry.push(&mut blocks, now, bucket, InnerPacket::whole(&packet), 0, stay);
+                entry.push(&mut blocks, now, bucket, Pieces::whole(&packet), 0, stay);
             }
         }
         let popped = pop(&mut entry, &mut blocks, now, &mut out).unwrap();

@@ -9,7 +9,7 @@
 
 use super::Output;
 use super::memory::Memory;
-use super::tcp::{Flow, Phase, Side, State};
+use super::tcp::{Connection, Phase, Side, State};
 use super::tuple::Direction;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Made, Segment, Seq};
@@ -75,7 +75,7 @@ impl Broken {
     }
 }
 
-impl Flow {
+impl Connection {
     /// What is owed will not be delivered: both ends are reset with the number that they seem to
     /// expect, and asked whether that was right.
     pub(super) fn begin_break_off(&mut self, now: Instant, memory: &mut Memory) {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::memory::{Memory, NoRoom};
 use crate::blocks::{BLOCK, Queue};
 use crate::wire::checksum::Sum;
-use crate::wire::inner::{Home, InnerPacket, InnerView};
+use crate::wire::inner::{Home, InnerPacket, Pieces};
 use crate::wire::tcp::{Flags, Segment, Seq};
 
 /// Bytes that may wait behind holes,
@@ -105,18 +105,19 @@ pub(super) struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// The payload of a packet whose headers are `view` and `segment`.
+    /// The payload of a packet whose TCP header is `segment`.
     #[inline]
-    pub(super) fn of(view: &InnerView, packet: &InnerPacket<'a>, segment: &Segment) -> Self {
+    pub(super) fn of(packet: &InnerPacket<'a>, segment: &Segment) -> Self {
+        let Pieces { head, tail, home } = packet.pieces;
         let from = segment.payload().start;
-        let (bytes, home) = match packet.head.get(from..) {
-            Some(first) => ((first, packet.tail), packet.home.filter(|_| first.is_empty())),
+        let (bytes, home) = match head.get(from..) {
+            Some(first) => ((first, tail), home.filter(|_| first.is_empty())),
             None => {
-                let rest = packet.tail.get(from - packet.head.len()..);
+                let rest = tail.get(from - head.len()..);
                 ((&[][..], rest.unwrap_or_default()), None)
             }
         };
-        let sum = if home.is_some() { 0 } else { segment.declared_sum(view, packet) };
+        let sum = if home.is_some() { 0 } else { segment.declared_sum(packet) };
         Self { seq: segment.seq, bytes, home, sum, push: segment.flags.has(Flags::PSH) }
     }
 

@@ -1,17 +1,16 @@
 //! Lowers the maximum segment size that a TCP SYN announces (RFC 9293, 3.7.1) to what fits one
 //! datagram, so that bulk flows are never split in pieces.
 
-use crate::wire::inner::{InnerView, TCP};
+use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, HEADER, lower_mss};
 
 /// No TCP is asked for segments smaller than this (RFC 9293's default less options).
 const MSS_MIN: u16 = 500;
 
-/// Where the TCP header of the packet `view`, whose first bytes are `head`, begins, if it opens a
-/// connection: a SYN or its answer.
-pub fn place(view: &InnerView, head: &[u8]) -> Option<usize> {
-    let at = view.transport.filter(|_| view.protocol == TCP)?;
-    let fixed = head.get(at..)?.first_chunk::<HEADER>()?;
+/// Where the TCP header of a packet begins, if it opens a connection: a SYN or its answer.
+pub fn place(packet: &InnerPacket<'_>) -> Option<usize> {
+    let at = packet.headers.transport.filter(|_| packet.is_tcp())?;
+    let fixed = packet.pieces.head.get(at..)?.first_chunk::<HEADER>()?;
     Flags(fixed[13]).has(Flags::SYN).then_some(at)
 }
 

@@ -21,7 +21,7 @@ use super::tuple::{Direction, Tuple};
 use super::{Flows, Hold};
 use crate::error::DropReason;
 use crate::time::{Duration, Instant};
-use crate::wire::inner::{InnerPacket, InnerView, UDP};
+use crate::wire::inner::{InnerPacket, Pieces};
 
 /// Questions that are kept of one session: those of a browser that opens a dozen pages,
 const QUESTIONS_MAX: usize = 64;
@@ -124,21 +124,20 @@ impl Questions {
         now: Instant,
         memory: &mut Memory,
         rules: &Rules,
-        view: &InnerView,
         packet: &InnerPacket<'_>,
         is_up: bool,
     ) -> bool {
-        let key = Key::of(view, packet).filter(|key| key.is_kept(rules));
+        let key = Key::of(packet).filter(|key| key.is_kept(rules));
         if key.is_none() && self.waiting == 0 {
             return true;
         }
         let overtakes = self.waiting > 0
-            && Tuple::of(view, Direction::Out).is_some_and(|tuple| {
+            && Tuple::of(&packet.headers, Direction::Out).is_some_and(|tuple| {
                 self.list.iter().any(|question| question.waits() && question.key.tuple == tuple)
             });
         let waits = overtakes || !is_up;
         let standing = if waits { Standing::New } else { Standing::Sent };
-        let kept = key.is_some_and(|key| self.keep(now, memory, key, standing, packet));
+        let kept = key.is_some_and(|key| self.keep(now, memory, key, standing, packet.pieces));
         match (kept, overtakes) {
             (true, _) => !waits,
             (false, true) => {
@@ -150,14 +149,15 @@ impl Questions {
     }
 
     /// A packet from the tunnel: it may be an answer.
-    pub(super) fn answered(&mut self, memory: &mut Memory, view: &InnerView, packet: &[u8]) {
-        let Some(ports) = view.ports.filter(|_| view.protocol == UDP) else { return };
+    pub(super) fn answered(&mut self, memory: &mut Memory, packet: &InnerPacket<'_>) {
+        let headers = &packet.headers;
+        let Some(ports) = headers.ports.filter(|_| packet.is_udp()) else { return };
         let ends = |question: &Question| (question.key.tuple.remote.1, question.key.tuple.local.1);
         if self.list.iter().all(|question| ends(question) != ports) {
             return;
         }
-        let Some(tuple) = Tuple::of(view, Direction::In) else { return };
-        let payload = view.transport.and_then(|at| packet.get(at + UDP_HEADER..));
+        let Some(tuple) = Tuple::of(headers, Direction::In) else { return };
+        let payload = headers.transport.and_then(|at| packet.pieces.head.get(at + UDP_HEADER..));
         let name = payload.and_then(answered_name);
         self.forget(memory, |question| {
             let answers = match question.key.asks {
@@ -210,13 +210,8 @@ impl Questions {
     }
 
     /// Whether a packet that left at `left_at` by a path that is dead is sent again from here.
-    pub(super) fn sends_again(
-        &self,
-        left_at: Instant,
-        view: &InnerView,
-        packet: &InnerPacket<'_>,
-    ) -> bool {
-        let Some(key) = Key::of(view, packet) else { return false };
+    pub(super) fn sends_again(&self, left_at: Instant, packet: &InnerPacket<'_>) -> bool {
+        let Some(key) = Key::of(packet) else { return false };
         self.list.iter().filter(|known| known.key == key).any(|known| match known.standing {
             Standing::New | Standing::Lost => true,
             Standing::Repeated(at) => left_at < at,
@@ -251,7 +246,7 @@ impl Questions {
         memory: &mut Memory,
         key: Key,
         standing: Standing,
-        packet: &InnerPacket<'_>,
+        packet: Pieces<'_>,
     ) -> bool {
         self.expire(now, memory);
         self.forget(memory, |known| {
@@ -334,10 +329,11 @@ impl Question {
 
 impl Key {
     /// What a packet asks for; `None` for all that is not kept.
-    fn of(view: &InnerView, packet: &InnerPacket<'_>) -> Option<Self> {
-        let (_, port) = view.ports.filter(|_| view.protocol == UDP)?;
-        let at = view.transport?;
-        let payload = packet.head.get(at + UDP_HEADER..)?;
+    fn of(packet: &InnerPacket<'_>) -> Option<Self> {
+        let headers = &packet.headers;
+        let (_, port) = headers.ports.filter(|_| packet.is_udp())?;
+        let at = headers.transport?;
+        let payload = packet.pieces.head.get(at + UDP_HEADER..)?;
         let asks = if port == NAMES {
             Asks::Name(asked_name(payload)?)
         } else if packet.len() - at - UDP_HEADER >= INITIAL_MIN && is_initial(payload) {
@@ -345,7 +341,7 @@ impl Key {
         } else {
             return None;
         };
-        let tuple = Tuple::of(view, Direction::Out).filter(|_| is_whole(packet, at))?;
+        let tuple = Tuple::of(headers, Direction::Out).filter(|_| is_whole(packet.pieces, at))?;
         Some(Self { tuple, asks })
     }
 
@@ -381,7 +377,7 @@ fn is_initial(payload: &[u8]) -> bool {
 
 /// Whether a datagram is no fragment: no more of them follow, by IPv6 nothing but UDP, and all the
 /// bytes that UDP speaks of are there.
-fn is_whole(packet: &InnerPacket<'_>, at: usize) -> bool {
+fn is_whole(packet: Pieces<'_>, at: usize) -> bool {
     const MORE_FRAGMENTS: u8 = 0x20;
     const IPV6_HEADER: usize = 40;
     let head = packet.head;

@@ -4,6 +4,7 @@ use super::*;
 use crate::flow::rules::{Matches, Rule};
 use crate::flow::{Output, Passage, Verdict};
 use crate::wire::control::Prefix;
+use crate::wire::inner::UDP;
 
 const CLIENT: [u8; 4] = [10, 77, 0, 2];
 const SERVER: [u8; 4] = [192, 0, 2, 53];
@@ -89,15 +90,14 @@ impl Scene {
     }
 
     fn send(&mut self, packet: &[u8]) -> bool {
-        let view = InnerView::parse(packet, packet.len()).unwrap();
-        let packet = InnerPacket::whole(packet);
-        let passage = self.flows.outgoing(self.now, &mut self.memory, &view, &packet);
+        let packet = InnerPacket::whole(packet).unwrap();
+        let passage = self.flows.outgoing(self.now, &mut self.memory, &packet);
         passage != Passage::Held
     }
 
     fn receive(&mut self, packet: &[u8]) {
-        let view = InnerView::parse(packet, packet.len()).unwrap();
-        let verdict = self.flows.incoming(self.now, &mut self.memory, &view, packet);
+        let inner = InnerPacket::whole(packet).unwrap();
+        let verdict = self.flows.incoming(self.now, &mut self.memory, &inner);
         assert_eq!(verdict, Verdict::Pass);
     }
 
@@ -290,17 +290,16 @@ fn rules_are_for_questions_as_well() {
 fn what_was_kept_with_its_path_does_not_leave_twice() {
     let mut scene = Scene::new(Hold::Reinject, true);
     let packet = question(5_000, 1);
-    let view = InnerView::parse(&packet, packet.len()).unwrap();
-    let (whole, left_at) = (InnerPacket::whole(&packet), scene.now);
+    let (whole, left_at) = (InnerPacket::whole(&packet).unwrap(), scene.now);
     scene.send(&packet);
-    assert!(!scene.flows.sends_again(left_at, &view, &whole), "another path has it");
+    assert!(!scene.flows.sends_again(left_at, &whole), "another path has it");
     scene.wait(200);
     scene.suspend();
-    assert!(scene.flows.sends_again(left_at, &view, &whole));
+    assert!(scene.flows.sends_again(left_at, &whole));
     scene.resume();
     scene.said();
-    assert!(scene.flows.sends_again(left_at, &view, &whole));
-    assert!(!scene.flows.sends_again(scene.now, &view, &whole), "this one has left since");
+    assert!(scene.flows.sends_again(left_at, &whole));
+    assert!(!scene.flows.sends_again(scene.now, &whole), "this one has left since");
 }
 
 #[test]

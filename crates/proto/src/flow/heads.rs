@@ -4,7 +4,7 @@
 //! repeats: when the way is lost under it, that may have been the last time.
 
 use super::memory::Memory;
-use crate::wire::inner::InnerPacket;
+use crate::wire::inner::Pieces;
 use crate::wire::tcp::Seq;
 
 /// Segments that are kept: the more of the oldest, the sooner their sender goes on (measured:
@@ -22,12 +22,12 @@ pub(super) struct Heads {
 impl Heads {
     /// Keeps a copy of the packet that begins at `seq`, if it is one of the oldest and there is
     /// memory for it.
-    pub(super) fn keep(&mut self, memory: &mut Memory, seq: Seq, packet: &InnerPacket<'_>) {
+    pub(super) fn keep(&mut self, memory: &mut Memory, seq: Seq, packet: Pieces<'_>) {
         self.insert(memory, seq, packet);
     }
 
     /// The same, of a packet that leaves now.
-    pub(super) fn keep_left(&mut self, memory: &mut Memory, seq: Seq, packet: &InnerPacket<'_>) {
+    pub(super) fn keep_left(&mut self, memory: &mut Memory, seq: Seq, packet: Pieces<'_>) {
         if let Some(place) = self.insert(memory, seq, packet)
             && place <= self.left
         {
@@ -36,7 +36,7 @@ impl Heads {
     }
 
     /// Returns where a new one was inserted.
-    fn insert(&mut self, memory: &mut Memory, seq: Seq, packet: &InnerPacket<'_>) -> Option<usize> {
+    fn insert(&mut self, memory: &mut Memory, seq: Seq, packet: Pieces<'_>) -> Option<usize> {
         let place = self.kept.partition_point(|(known, _)| known.is_before(seq));
         let is_known = self.kept.get(place).is_some_and(|&(known, _)| known == seq);
         if is_known || place >= HEADS_MAX || !memory.take_for_oldest(packet.len()) {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     fn keep(heads: &mut Heads, memory: &mut Memory, seq: u32) {
-        heads.keep(memory, Seq(seq), &InnerPacket::whole(&[seq as u8; 100]));
+        heads.keep(memory, Seq(seq), Pieces::whole(&[seq as u8; 100]));
     }
 
     fn next(heads: &mut Heads) -> Option<&[u8]> {

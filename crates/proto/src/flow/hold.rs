@@ -3,11 +3,11 @@
 //! 4).
 //!
 //! Everything outstanding is acknowledged, then the window is closed; probes and keep-alives are
-//! answered. What is acknowledged is owed from then on ([`Flow::promised`]) and is written down
-//! before. Where not all that is outstanding is kept, nothing is acknowledged: a window closed over
-//! it costs seconds (measured on Linux: 6.8 s, against 0.02 s), so it stays open, and the oldest
-//! segments are kept to be sent again. Only when their sender is about to give up it is shown a
-//! closed window, which it waits before without end.
+//! answered. What is acknowledged is owed from then on ([`Connection::promised`]) and is written
+//! down before. Where not all that is outstanding is kept, nothing is acknowledged: a window closed
+//! over it costs seconds (measured on Linux: 6.8 s, against 0.02 s), so it stays open, and the
+//! oldest segments are kept to be sent again. Only when their sender is about to give up it is
+//! shown a closed window, which it waits before without end.
 //!
 //! A sender that was already slowed down by a time-out is let go on into the memory until it is as
 //! fast again as it was, within its share (Equations 4.6 to 4.8).
@@ -15,10 +15,10 @@
 use super::cache::Payload;
 use super::memory::Memory;
 use super::share;
-use super::tcp::{Flow, Phase, State};
+use super::tcp::{Connection, Phase, State};
 use super::{Hold, Output};
 use crate::time::{Duration, Instant};
-use crate::wire::inner::{InnerPacket, InnerView};
+use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Segment, Seq};
 
 /// How long an answer may be put off, in round trips: a sender that hears nothing has said what it
@@ -70,7 +70,7 @@ enum Record {
 }
 
 impl Held {
-    fn new(flow: &Flow, now: Instant) -> Self {
+    fn new(flow: &Connection, now: Instant) -> Self {
         // What the local side said last may have been lost with the way.
         // Of one that is not open yet, nobody can tell that word from the end of a handshake.
         let has_begun = flow.local.answered && flow.state != State::Opening;
@@ -159,7 +159,7 @@ fn put_off_max(trip: Duration) -> Duration {
     (trip * TRIPS_MAX).max(trip + WAIT_LEAST)
 }
 
-impl Flow {
+impl Connection {
     /// The way to the remote side is lost.
     pub(super) fn suspend(&mut self, now: Instant, memory: &mut Memory) {
         if matches!(self.phase, Phase::Held(_) | Phase::Broken(_)) || self.choice.hold == Hold::Off
@@ -191,7 +191,7 @@ impl Flow {
         now: Instant,
         memory: &mut Memory,
         segment: &Segment,
-        (view, packet): (&InnerView, &InnerPacket<'_>),
+        packet: &InnerPacket<'_>,
         fresh: bool,
     ) {
         // What memory was short for is answered by nobody, though what came before it is.
@@ -206,11 +206,11 @@ impl Flow {
         let is_over = segment.flags.has(Flags::RST) && self.state == State::Closed;
         let is_missed = self.local.acked.is_before(segment.end());
         // What was damaged on its way here may not even be of this connection.
-        let is_sound = || Payload::of(view, packet, segment).is_sound();
+        let is_sound = || Payload::of(packet, segment).is_sound();
         if is_over || (segment.flags.has(Flags::SYN) && is_missed) {
             if is_sound() {
                 self.heads.clear(memory);
-                self.heads.keep(memory, segment.seq, packet);
+                self.heads.keep(memory, segment.seq, packet.pieces);
             }
         } else if segment.flags.has(Flags::RST) {
             // What was owed to it comes first; then it says so again.
@@ -224,7 +224,7 @@ impl Flow {
                 held.is_behind |= segment.seq.is_before(known_to);
             }
             if is_missed && (!is_covered || segment.len == 0) && is_sound() {
-                self.heads.keep(memory, segment.seq, packet);
+                self.heads.keep(memory, segment.seq, packet.pieces);
             }
             held.asks(now, trip, fresh);
         }

@@ -1,8 +1,10 @@
 use super::*;
+use crate::flow::Hold;
+use crate::flow::classify::Class;
+use crate::flow::table::OTHERS_MAX;
+use crate::time::Duration;
 use crate::wire::control::Prefix;
-use crate::wire::inner::TCP;
-
-const SECRET: u64 = 7;
+use crate::wire::inner::{TCP, UDP};
 
 /// A packet of 13 bytes of payload between these ports, which is RTP of a call or is not.
 fn packet(protocol: u8, ports: (u16, u16), number: Option<u16>) -> Vec<u8> {
@@ -20,26 +22,26 @@ fn packet(protocol: u8, ports: (u16, u16), number: Option<u16>) -> Vec<u8> {
 }
 
 fn observe(
-    flows: &mut LiveFlows,
+    flows: &mut Flows,
     ms: u64,
     protocol: u8,
     ports: (u16, u16),
     number: Option<u16>,
 ) -> Option<Class> {
     let bytes = packet(protocol, ports, number);
-    let view = InnerView::parse(&bytes, bytes.len()).unwrap();
+    let packet = InnerPacket::whole(&bytes).unwrap();
     let now = Instant::ZERO + Duration::from_millis(ms);
-    let flow = flows.observe(now, Direction::Out, &view, &InnerPacket::whole(&bytes))?;
-    Some(flow.class())
+    let place = flows.observe(now, Direction::Out, &packet)?;
+    flows.flow(place).map(Flow::class)
 }
 
-fn known(flows: &LiveFlows) -> impl Iterator<Item = &LiveFlow> {
-    flows.places.iter().flatten()
+fn known(flows: &Flows) -> impl Iterator<Item = &Flow> {
+    (0..flows.table.places()).filter_map(|number| flows.table.at(number))
 }
 
 #[test]
 fn what_is_rtp_is_real_time_and_nothing_else_is() {
-    let mut flows = LiveFlows::new(SECRET);
+    let mut flows = Flows::new(Hold::Off, 7);
     for number in 0..20 {
         let call = observe(&mut flows, 0, UDP, (40_000, 40_002), Some(number));
         assert_eq!(call, Some(if number < 5 { Class::Bulk } else { Class::RealTime }));
@@ -51,12 +53,12 @@ fn what_is_rtp_is_real_time_and_nothing_else_is() {
 
 #[test]
 fn what_its_user_wants_early_is_real_time_whatever_it_is() {
-    let mut flows = LiveFlows::new(SECRET);
+    let mut flows = Flows::new(Hold::Off, 7);
     let network = Prefix { address: [192, 0, 2, 0].into(), bits: 24 };
     let early = |port| Early::new(&[End { network, port }]);
     assert_eq!(observe(&mut flows, 0, UDP, (40_000, 27_015), None), Some(Class::Bulk));
     flows.set_early(early(Some(27_015)));
-    let class = known(&flows).map(LiveFlow::class).next();
+    let class = known(&flows).map(Flow::class).next();
     assert_eq!(class, Some(Class::RealTime), "also what was known before");
     assert_eq!(observe(&mut flows, 0, TCP, (40_000, 27_015), None), Some(Class::RealTime));
     assert_eq!(observe(&mut flows, 0, TCP, (40_000, 443), None), None);
@@ -68,16 +70,16 @@ fn what_its_user_wants_early_is_real_time_whatever_it_is() {
 
 #[test]
 fn many_flows_do_not_push_out_a_call() {
-    let mut flows = LiveFlows::new(SECRET);
+    let mut flows = Flows::new(Hold::Off, 7);
     for number in 0..200u16 {
         observe(&mut flows, u64::from(number) * 20, UDP, (40_000, 40_002), Some(number));
         for other in 0..100 {
             observe(&mut flows, u64::from(number) * 20, UDP, (number * 100 + other, 443), None);
         }
     }
-    assert_eq!(known(&flows).count(), FLOWS_MAX, "and there is a bound to them");
-    let is_call = |flow: &&LiveFlow| flow.tuple.remote.1 == 40_002;
-    assert_eq!(known(&flows).find(is_call).map(LiveFlow::class), Some(Class::RealTime));
+    assert_eq!(known(&flows).count(), OTHERS_MAX, "and there is a bound to them");
+    let is_call = |flow: &&Flow| flow.tuple.remote.1 == 40_002;
+    assert_eq!(known(&flows).find(is_call).map(Flow::class), Some(Class::RealTime));
     for other in 0..2_000 {
         observe(&mut flows, 30_000, UDP, (other, 443), None);
     }
@@ -86,11 +88,11 @@ fn many_flows_do_not_push_out_a_call() {
 
 #[test]
 fn what_is_too_much_to_be_early_waits_its_turn_for_a_while() {
-    let mut flows = LiveFlows::new(SECRET);
-    observe(&mut flows, 0, UDP, (40_000, 40_002), None);
+    let mut flows = Flows::new(Hold::Off, 7);
     let bytes = packet(UDP, (40_000, 40_002), None);
-    let view = InnerView::parse(&bytes, bytes.len()).unwrap();
-    let flow = flows.get_mut(&view, Direction::Out).unwrap();
+    let packet = InnerPacket::whole(&bytes).unwrap();
+    let place = flows.observe(Instant::ZERO, Direction::Out, &packet).unwrap();
+    let flow = flows.live_mut(place).unwrap();
     let allowance = Allowance { rate: 1_000.0, burst: 500.0 };
     let at = |ms| Instant::ZERO + Duration::from_millis(ms);
     for ms in (0..10_000).step_by(100) {

@@ -33,13 +33,14 @@ mod packet;
 mod patience;
 mod predict;
 pub mod priority;
+pub mod record;
 pub mod report;
 mod resume;
 pub mod rtp;
 pub mod rules;
 mod share;
 mod speak;
-mod table;
+pub mod table;
 mod tcp;
 mod trip;
 pub mod tuple;
@@ -55,16 +56,17 @@ pub use verdict::{Change, Passage, Verdict};
 use std::collections::BTreeSet;
 
 use crate::time::{Duration, Instant};
-use crate::wire::inner::{InnerPacket, InnerView, TCP};
+use crate::wire::inner::{Headers, InnerPacket};
 use crate::wire::tcp::Segment;
 use aggregate::Aggregate;
 use breakoff::Broken;
 use classify::{Known, classify};
 use datagrams::Questions;
+use live::Early;
 use narrow::{Race, Room};
 use rules::{Assist, Rules};
 use table::{Place, Table};
-use tcp::{Flow, Phase, State};
+use tcp::{Connection, Phase, State};
 use tuple::{Direction, Tuple};
 use unreached::Nowhere;
 use worth::Networks;
@@ -76,10 +78,10 @@ const HEED_EVERY: Duration = Duration::from_millis(1);
 
 /// A number that is the same for all packets of a flow in one direction. No secret depends on it:
 /// it only says which packets may arrive by several paths.
-pub fn hash(view: &InnerView) -> u32 {
-    let (source, destination) = view.ports.unwrap_or((0, 0));
-    let (local, remote) = ((view.source, source), (view.destination, destination));
-    hash_of(&Tuple { local, remote, protocol: view.protocol })
+pub fn hash(headers: &Headers) -> u32 {
+    let (source, destination) = headers.ports.unwrap_or((0, 0));
+    let (local, remote) = ((headers.source, source), (headers.destination, destination));
+    hash_of(&Tuple { local, remote, protocol: headers.protocol })
 }
 
 /// The same of a flow by its two ends.
@@ -138,6 +140,7 @@ pub enum Output {
 pub struct Flows {
     rules: Rules,
     table: Table,
+    early: Early,
     questions: Questions,
     nowhere: Nowhere,
     networks: Networks,
@@ -179,6 +182,7 @@ impl Flows {
         Self {
             rules: rules.into(),
             table: Table::new(secret),
+            early: Early::default(),
             questions: Questions::default(),
             nowhere: Nowhere::default(),
             networks: Networks::default(),
@@ -401,19 +405,15 @@ impl Flows {
 
     /// Whether a packet that left at `left_at` by a path that is dead need not leave again:
     /// it has arrived, or will be sent from here anyway.
-    pub fn sends_again(
-        &mut self,
-        left_at: Instant,
-        view: &InnerView,
-        packet: &InnerPacket<'_>,
-    ) -> bool {
-        if view.protocol != TCP {
-            return self.questions.sends_again(left_at, view, packet);
+    pub fn sends_again(&mut self, left_at: Instant, packet: &InnerPacket<'_>) -> bool {
+        if !packet.is_tcp() {
+            return self.questions.sends_again(left_at, packet);
         }
-        let Some(segment) = Segment::parse(view, packet).filter(|segment| segment.len > 0) else {
+        let Some(segment) = Segment::parse(packet).filter(|segment| segment.len > 0) else {
             return false;
         };
-        let place = Tuple::of(view, Direction::Out).and_then(|tuple| self.table.find(&tuple));
+        let place =
+            Tuple::of(&packet.headers, Direction::Out).and_then(|tuple| self.table.find(&tuple));
         let flow = place.and_then(|place| self.table.get(place));
         flow.is_some_and(|flow| flow.sends_again(&segment))
     }
@@ -455,7 +455,7 @@ impl Flows {
     pub fn break_off(&mut self, now: Instant, memory: &mut Memory, tuple: Tuple) {
         let place = self.table.find(&tuple).or_else(|| {
             let class = classify(Known::by_ports((tuple.local.1, tuple.remote.1)));
-            self.admit(now, memory, Flow::new(tuple, class, now))
+            self.admit(now, memory, Connection::new(tuple, class, now))
         });
         let Some(place) = place else { return };
         if let Some(flow) = self.table.get_mut(place)
@@ -529,7 +529,7 @@ impl Flows {
     }
 
     /// Adds a connection that is not known, in the place of another if need be.
-    fn admit(&mut self, now: Instant, memory: &mut Memory, flow: Flow) -> Option<Place> {
+    fn admit(&mut self, now: Instant, memory: &mut Memory, flow: Connection) -> Option<Place> {
         if self.is_up {
             self.table.let_go_of_stale(now, |stale| stale.release(memory));
         }

@@ -18,8 +18,8 @@
 //! ```
 //!
 //! So that what was told is used up soon, a connection to which another could be preferred is never
-//! told of much more room than it uses ([`Flow::reach`]): systems that size their buffers by what
-//! comes do the same by themselves.
+//! told of much more room than it uses ([`Connection::reach`]): systems that size their buffers by
+//! what comes do the same by themselves.
 //!
 //! Left alone is what cannot be told in good order: what was not seen from its SYN (the unit of its
 //! windows is not known), what nobody else may change (TCP-AO, MPTCP), what has no selective
@@ -31,10 +31,10 @@ use super::Flows;
 use super::memory::Memory;
 use super::priority::{Level, Priorities};
 use super::table::{Place, Table};
-use super::tcp::{Flow, State};
+use super::tcp::{Connection, State};
 use super::tuple::{Direction, Tuple};
 use crate::time::{Duration, Instant};
-use crate::wire::inner::{InnerPacket, InnerView, TCP};
+use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Segment, Seq};
 
 /// Connections for which it is counted what comes, of one session.
@@ -169,22 +169,17 @@ impl Flows {
     /// Looks at a packet that leaves for the remote side, whoever made it, before anybody else
     /// changes it. Where it is to tell of less room, its `head` is put into `head` with that, and
     /// takes its place; returns whether it is so.
-    pub fn narrow(
-        &mut self,
-        now: Instant,
-        view: &InnerView,
-        packet: &InnerPacket<'_>,
-        head: &mut Vec<u8>,
-    ) -> bool {
-        if self.race.priorities.is_empty() || view.protocol != TCP {
+    pub fn narrow(&mut self, now: Instant, packet: &InnerPacket<'_>, head: &mut Vec<u8>) -> bool {
+        if self.race.priorities.is_empty() || !packet.is_tcp() {
             return false;
         }
         if self.is_up {
             self.race.look(now, &mut self.table);
         }
-        let Some(segment) = Segment::parse(view, packet) else { return false };
-        let last = self.table.last(view, Direction::Out);
-        let found = last.or_else(|| self.table.find(&Tuple::of(view, Direction::Out)?));
+        let Some(segment) = Segment::parse(packet) else { return false };
+        let headers = &packet.headers;
+        let last = self.table.last(headers, Direction::Out);
+        let found = last.or_else(|| self.table.find(&Tuple::of(headers, Direction::Out)?));
         let Some((place, flow)) = found.and_then(|at| Some((at, self.table.get_mut(at)?))) else {
             return false;
         };
@@ -195,7 +190,7 @@ impl Flows {
         let reach = self.race.reach(flow);
         let Some(window) = flow.tell_room(&segment, reach) else { return false };
         head.clear();
-        head.extend_from_slice(packet.head);
+        head.extend_from_slice(packet.pieces.head);
         segment.set_window(head, window);
         true
     }
@@ -208,16 +203,16 @@ impl Race {
     }
 
     /// Something came that is no TCP.
-    pub(super) fn note_other(&mut self, view: &InnerView, len: usize) {
+    pub(super) fn note_other(&mut self, packet: &InnerPacket<'_>) {
         if !self.is_off() {
-            let port = view.ports.map_or(0, |(from, _)| from);
-            let level = self.priorities.level_of((view.source, port));
-            self.others[level as usize].0 += len as u64;
+            let port = packet.headers.ports.map_or(0, |(from, _)| from);
+            let level = self.priorities.level_of((packet.headers.source, port));
+            self.others[level as usize].0 += packet.len() as u64;
         }
     }
 
     /// Counts what comes for a connection from now on, if that is much.
-    fn enter(&mut self, now: Instant, place: Place, flow: &mut Flow) {
+    fn enter(&mut self, now: Instant, place: Place, flow: &mut Connection) {
         let (seen, next) = (flow.room.seen_mut(), flow.remote.next);
         if seen.is_counted {
             return;
@@ -236,7 +231,7 @@ impl Race {
     }
 
     /// Bytes beyond what has come that a connection may be told of; `None` if it tells its own.
-    fn reach(&self, flow: &Flow) -> Option<u32> {
+    fn reach(&self, flow: &Connection) -> Option<u32> {
         let seen = flow.room.seen();
         let is_known = seen.is_counted || self.runners.len() < RUNNERS_MAX;
         let is_lower = is_known && self.priorities.prefers_to(flow.room.level());
@@ -311,7 +306,7 @@ impl Race {
     }
 }
 
-impl Flow {
+impl Connection {
     /// Whether its windows can be made narrower.
     fn can_be_narrowed(&self) -> bool {
         let is_open = matches!(self.state, State::Established | State::HalfClosed);

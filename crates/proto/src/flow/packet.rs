@@ -9,13 +9,13 @@ use super::memory::Memory;
 use super::resume::Told;
 use super::resume::assist::ASSISTED_MAX;
 use super::table::Place;
-use super::tcp::{Flow, Notice, Phase, State};
+use super::tcp::{Connection, Notice, Phase, State};
 use super::tuple::{Direction, Tuple};
 use super::verdict::{Change, Passage, Verdict};
 use super::worth::Networks;
 use super::{Assists, Flows, Hold};
 use crate::time::Instant;
-use crate::wire::inner::{InnerPacket, InnerView, TCP};
+use crate::wire::inner::{Headers, InnerPacket, Pieces};
 use crate::wire::tcp::{Flags, Segment};
 
 impl Flows {
@@ -24,22 +24,21 @@ impl Flows {
         &mut self,
         now: Instant,
         memory: &mut Memory,
-        view: &InnerView,
         packet: &InnerPacket<'_>,
     ) -> Passage {
         if self.is_idle() {
             return Passage::WHOLE;
         }
-        if let Some(kept) = self.goes_on(now, memory, view, packet) {
+        if let Some(kept) = self.goes_on(now, memory, packet) {
             return Passage::Goes { kept };
         }
-        if view.protocol != TCP {
-            let goes = self.questions.outgoing(now, memory, &self.rules, view, packet, self.is_up);
+        if !packet.is_tcp() {
+            let goes = self.questions.outgoing(now, memory, &self.rules, packet, self.is_up);
             self.is_waiting |= !goes && !self.is_up;
             return if goes { Passage::WHOLE } else { Passage::Held };
         }
-        let Some(segment) = Segment::parse(view, packet) else { return Passage::WHOLE };
-        let Some(place) = self.find(now, memory, Direction::Out, view, &segment) else {
+        let Some(segment) = Segment::parse(packet) else { return Passage::WHOLE };
+        let Some(place) = self.find(now, memory, Direction::Out, &packet.headers, &segment) else {
             return Passage::WHOLE;
         };
         let (is_up, is_crowded) = (self.is_up, self.aggregate.is_crowded(now));
@@ -53,7 +52,7 @@ impl Flows {
             Phase::Normal if !is_up => flow.suspend(now, memory),
             Phase::Normal | Phase::Held(_) | Phase::Resumed(_) => {}
         }
-        let notice = flow.look_at(now, Direction::Out, &segment, (view, packet));
+        let notice = flow.look_at(now, Direction::Out, &segment, packet);
         if notice == Notice::Stray {
             let is_heard = !matches!(flow.phase, Phase::Held(_));
             self.arm(place);
@@ -63,9 +62,9 @@ impl Flows {
         if segment.flags.has(Flags::SYN) {
             flow.open(Direction::Out, &segment, segment.opening(packet));
         }
-        let kept = flow.keep(memory, &self.networks, view, &segment, packet);
+        let kept = flow.keep(memory, &self.networks, &segment, packet);
         if !fresh && !matches!(flow.phase, Phase::Held(_)) {
-            flow.keep_repeated(memory, view, &segment, packet);
+            flow.keep_repeated(memory, &segment, packet);
         }
         if flow.state == State::Closed {
             flow.end(memory);
@@ -76,19 +75,19 @@ impl Flows {
                 if self.assists == Assists::All && flow.asks_for_assist(memory) {
                     self.begin_assist(now, memory, place);
                 } else if flow.may_go_on(Direction::Out, &segment) {
-                    self.table.foresee(Direction::Out, place, &segment, packet);
+                    self.table.foresee(Direction::Out, place, &segment, packet.pieces);
                 }
                 return Passage::Goes { kept };
             }
             Phase::Held(_) => {
-                flow.say_unheard(now, memory, &segment, (view, packet), fresh);
+                flow.say_unheard(now, memory, &segment, packet, fresh);
                 self.is_waiting |= segment.end() != segment.seq;
                 false
             }
             Phase::Resumed(_) => {
                 let goes = flow.goes_now(now, &segment, packet, is_crowded);
                 if goes && flow.is_assisted() && flow.may_go_on(Direction::Out, &segment) {
-                    self.table.foresee(Direction::Out, place, &segment, packet);
+                    self.table.foresee(Direction::Out, place, &segment, packet.pieces);
                 }
                 goes
             }
@@ -104,17 +103,16 @@ impl Flows {
         &mut self,
         now: Instant,
         memory: &mut Memory,
-        view: &InnerView,
         packet: &InnerPacket<'_>,
     ) -> Option<usize> {
         if !self.is_up {
             return None;
         }
-        let (place, flow, &segment) = self.table.foreseen(Direction::Out, packet)?;
+        let (place, flow, &segment) = self.table.foreseen(Direction::Out, packet.pieces)?;
         if !flow.goes_on(now, Direction::Out, &segment) {
             return None;
         }
-        let kept = flow.keep(memory, &self.networks, view, &segment, packet);
+        let kept = flow.keep(memory, &self.networks, &segment, packet);
         if flow.is_assisted() {
             flow.followed(now, segment.end());
             flow.answer_soon(now);
@@ -126,9 +124,10 @@ impl Flows {
     }
 
     /// The `len` bytes that followed `head`, the headers of a packet that left, if they are kept.
-    pub fn payload(&mut self, view: &InnerView, head: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
-        let segment = Segment::parse(view, &InnerPacket::whole(head))?;
-        let place = self.table.find(&Tuple::of(view, Direction::Out)?)?;
+    pub fn payload(&mut self, head: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
+        let headers = Headers::parse(head, head.len() + len).ok()?;
+        let segment = Segment::parse(&InnerPacket { headers, pieces: Pieces::whole(head) })?;
+        let place = self.table.find(&Tuple::of(&headers, Direction::Out)?)?;
         self.table.get(place)?.cache.get(segment.seq, len)
     }
 
@@ -137,25 +136,23 @@ impl Flows {
         &mut self,
         now: Instant,
         memory: &mut Memory,
-        view: &InnerView,
-        packet: &[u8],
+        packet: &InnerPacket<'_>,
     ) -> Verdict {
         if self.is_idle() {
             return Verdict::Pass;
         }
-        let whole = InnerPacket::whole(packet);
-        if let Some((_, flow, segment)) = self.table.foreseen(Direction::In, &whole)
+        if let Some((_, flow, segment)) = self.table.foreseen(Direction::In, packet.pieces)
             && flow.goes_on(now, Direction::In, segment)
         {
             return Verdict::Pass;
         }
-        if view.protocol != TCP {
-            self.questions.answered(memory, view, packet);
-            self.race.note_other(view, packet.len());
+        if !packet.is_tcp() {
+            self.questions.answered(memory, packet);
+            self.race.note_other(packet);
             return Verdict::Pass;
         }
-        let Some(segment) = Segment::parse(view, &whole) else { return Verdict::Pass };
-        let Some(place) = self.find(now, memory, Direction::In, view, &segment) else {
+        let Some(segment) = Segment::parse(packet) else { return Verdict::Pass };
+        let Some(place) = self.find(now, memory, Direction::In, &packet.headers, &segment) else {
             return Verdict::Pass;
         };
         let Some(flow) = self.table.get_mut(place) else { return Verdict::Pass };
@@ -165,7 +162,7 @@ impl Flows {
             return Verdict::Keep;
         }
         let acked = flow.local.acked;
-        let notice = flow.look_at(now, Direction::In, &segment, (view, &whole));
+        let notice = flow.look_at(now, Direction::In, &segment, packet);
         if notice == Notice::Stray {
             return Verdict::Pass;
         }
@@ -174,7 +171,7 @@ impl Flows {
             return Verdict::Pass;
         }
         if segment.flags.has(Flags::SYN) {
-            flow.open(Direction::In, &segment, segment.opening(&whole));
+            flow.open(Direction::In, &segment, segment.opening(packet));
         }
         if !flow.cache.is_empty() {
             flow.cache.acknowledged(memory, flow.local.acked);
@@ -187,7 +184,7 @@ impl Flows {
         }
         if matches!(flow.phase, Phase::Normal) && !flow.is_settled {
             if flow.may_go_on(Direction::In, &segment) {
-                self.table.foresee(Direction::In, place, &segment, &whole);
+                self.table.foresee(Direction::In, place, &segment, packet.pieces);
             }
             return Verdict::Pass;
         }
@@ -220,16 +217,16 @@ impl Flows {
         now: Instant,
         memory: &mut Memory,
         way: Direction,
-        view: &InnerView,
+        headers: &Headers,
         segment: &Segment,
     ) -> Option<Place> {
         let begins = segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK);
         if !segment.flags.has(Flags::SYN)
-            && let Some(place) = self.table.last(view, way)
+            && let Some(place) = self.table.last(headers, way)
         {
             return Some(place);
         }
-        let tuple = Tuple::of(view, way)?;
+        let tuple = Tuple::of(headers, way)?;
         if let Some(place) = self.table.find(&tuple) {
             let known = self.table.get(place)?;
             if let Some(mut next) = known.next_between(now, way, segment) {
@@ -246,22 +243,22 @@ impl Flows {
             return None;
         }
         let class = classify(Known::by_ports((tuple.local.1, tuple.remote.1)));
-        let mut flow = Flow::new(tuple, class, now);
+        let mut flow = Connection::new(tuple, class, now);
         flow.choice = self.rules.choose(&tuple, class);
         self.admit(now, memory, flow)
     }
 }
 
-impl Flow {
+impl Connection {
     /// Takes notice of a segment, unless it is seen to be damaged.
     fn look_at(
         &mut self,
         now: Instant,
         way: Direction,
         segment: &Segment,
-        (view, packet): (&InnerView, &InnerPacket<'_>),
+        packet: &InnerPacket<'_>,
     ) -> Notice {
-        if self.leaps(way, segment) && !Payload::of(view, packet, segment).is_sound() {
+        if self.leaps(way, segment) && !Payload::of(packet, segment).is_sound() {
             return Notice::Stray;
         }
         self.observe(now, way, segment)
@@ -273,7 +270,6 @@ impl Flow {
         &mut self,
         memory: &mut Memory,
         networks: &Networks,
-        view: &InnerView,
         segment: &Segment,
         packet: &InnerPacket<'_>,
     ) -> usize {
@@ -287,29 +283,23 @@ impl Flow {
             self.cache.leave_out();
             return 0;
         }
-        self.cache.push(memory, Payload::of(view, packet, segment))
+        self.cache.push(memory, Payload::of(packet, segment))
     }
 
     /// Keeps the oldest segment that is outstanding as it came, if its sender repeats it and nobody
     /// else could: should the way be lost under it, the next time it says so itself may be its
     /// last.
-    fn keep_repeated(
-        &mut self,
-        memory: &mut Memory,
-        view: &InnerView,
-        segment: &Segment,
-        packet: &InnerPacket<'_>,
-    ) {
+    fn keep_repeated(&mut self, memory: &mut Memory, segment: &Segment, packet: &InnerPacket<'_>) {
         let is_oldest = segment.seq == self.local.acked && segment.seq != segment.end();
         let is_usual = !segment.flags.has(Flags::SYN) && self.choice.hold != Hold::Off;
         let is_kept = segment.len > 0 && self.cache.covers(segment);
-        if is_oldest && is_usual && !is_kept && Payload::of(view, packet, segment).is_sound() {
-            self.heads.keep_left(memory, segment.seq, packet);
+        if is_oldest && is_usual && !is_kept && Payload::of(packet, segment).is_sound() {
+            self.heads.keep_left(memory, segment.seq, packet.pieces);
         }
     }
 
     /// What becomes of a segment of the remote side's while it is spoken for.
-    fn pass_on(&mut self, now: Instant, segment: &Segment, packet: &[u8]) -> Verdict {
+    fn pass_on(&mut self, now: Instant, segment: &Segment, packet: &InnerPacket<'_>) -> Verdict {
         self.hear(now, segment, packet);
         let is_bare = segment.len == 0 && !segment.flags.has(Flags::FIN);
         let Some(told) = self.tell(now, is_bare) else { return Verdict::Pass };

@@ -7,7 +7,7 @@
 //! connection is: whether the number is the next is for `tcp` to say.
 
 use super::table::Place;
-use crate::wire::inner::{IPV4_HEADER, IPV6_HEADER, InnerPacket};
+use crate::wire::inner::{IPV4_HEADER, IPV6_HEADER, Pieces};
 use crate::wire::tcp::{Flags, HEADER_MAX, Segment};
 
 /// Bytes of the longest headers that are predicted: no options of IPv4, no extensions of IPv6.
@@ -42,7 +42,7 @@ pub(super) struct Prediction {
 impl Prediction {
     /// What follows `packet`, whose TCP header is `segment`, of the connection at `place`. `None`
     /// where that is not said by its headers: it has no payload, or says more than that.
-    pub(super) fn after(place: Place, segment: &Segment, packet: &InnerPacket<'_>) -> Option<Self> {
+    pub(super) fn after(place: Place, segment: &Segment, packet: Pieces<'_>) -> Option<Self> {
         let is_plain = segment.flags.without(Flags::PSH) == Flags::ACK && segment.len > 0;
         let (tcp, mask) = match segment.at() {
             IPV4_HEADER => (IPV4_HEADER, &MASK_IPV4),
@@ -60,7 +60,7 @@ impl Prediction {
     /// Where the connection of `packet` is, and what it says, if it looks as predicted but for its
     /// number, which nobody has looked at.
     #[inline]
-    pub(super) fn matches(&mut self, packet: &InnerPacket<'_>) -> Option<(Place, &Segment)> {
+    pub(super) fn matches(&mut self, packet: Pieces<'_>) -> Option<(Place, &Segment)> {
         let head = packet.head.get(..self.head_len)?;
         if packet.len() != self.packet_len {
             return None;
@@ -107,10 +107,10 @@ mod tests {
     use super::*;
     use crate::flow::classify::{Known, classify};
     use crate::flow::table::Table;
-    use crate::flow::tcp::Flow;
+    use crate::flow::tcp::Connection;
     use crate::flow::tuple::Tuple;
     use crate::time::Instant;
-    use crate::wire::inner::{InnerView, TCP};
+    use crate::wire::inner::{InnerPacket, TCP};
     use crate::wire::tcp::{Ends, Made, Seq, Timestamps};
     use std::net::IpAddr;
 
@@ -118,7 +118,7 @@ mod tests {
     fn place() -> Place {
         let end = ([10, 77, 0, 2].into(), 443);
         let tuple = Tuple { local: end, remote: end, protocol: TCP };
-        let flow = Flow::new(tuple, classify(Known::by_ports((443, 443))), Instant::ZERO);
+        let flow = Connection::new(tuple, classify(Known::by_ports((443, 443))), Instant::ZERO);
         Table::new(1).insert(flow).unwrap()
     }
 
@@ -139,8 +139,7 @@ mod tests {
     }
 
     fn parse(packet: &[u8]) -> Option<Segment> {
-        let view = InnerView::parse(packet, packet.len()).ok()?;
-        Segment::parse(&view, &InnerPacket::whole(packet))
+        Segment::parse(&InnerPacket::whole(packet).ok()?)
     }
 
     #[test]
@@ -150,15 +149,15 @@ mod tests {
         let all = [v4, v6].map(|addresses| [true, false].map(|it| packet(addresses, it)));
         for first in all.iter().flatten() {
             let segment = parse(first).unwrap();
-            let whole = InnerPacket::whole(first);
-            let mut prediction = Prediction::after(place(), &segment, &whole).unwrap();
-            assert_eq!(prediction.matches(&whole), Some((place(), &segment)));
+            let whole = Pieces::whole(first);
+            let mut prediction = Prediction::after(place(), &segment, whole).unwrap();
+            assert_eq!(prediction.matches(whole), Some((place(), &segment)));
             let (tcp, head) = (segment.at(), segment.payload().start);
             let mut passed = Vec::new();
             for bit in 0..head * 8 {
                 let mut other = first.clone();
                 other[bit / 8] ^= 1 << (bit % 8);
-                if let Some((at, read)) = prediction.matches(&InnerPacket::whole(&other)) {
+                if let Some((at, read)) = prediction.matches(Pieces::whole(&other)) {
                     assert_eq!((at, Some(*read)), (place(), parse(&other)), "bit {bit}");
                     passed.push(bit);
                 }
@@ -178,21 +177,20 @@ mod tests {
     fn another_length_is_not_the_same_and_nothing_follows_what_has_no_payload() {
         let first = packet([[10, 77, 0, 2].into(), [192, 0, 2, 80].into()], true);
         let segment = parse(&first).unwrap();
-        let mut prediction =
-            Prediction::after(place(), &segment, &InnerPacket::whole(&first)).unwrap();
+        let mut prediction = Prediction::after(place(), &segment, Pieces::whole(&first)).unwrap();
         for len in 0..first.len() {
-            assert_eq!(prediction.matches(&InnerPacket::whole(&first[..len])), None);
+            assert_eq!(prediction.matches(Pieces::whole(&first[..len])), None);
         }
-        let cut = InnerPacket::cut(&first[..segment.payload().start], b"9876543210");
-        assert_eq!(prediction.matches(&cut), Some((place(), &segment)));
+        let cut = Pieces::cut(&first[..segment.payload().start], b"9876543210");
+        assert_eq!(prediction.matches(cut), Some((place(), &segment)));
         let all = Flags::ACK.and(Flags::PSH);
         for (flags, is_plain) in [(all, true), (all.and(Flags::FIN), false), (Flags::ACK, true)] {
             let mut segment = segment;
             segment.flags = flags;
-            let next = Prediction::after(place(), &segment, &InnerPacket::whole(&first));
+            let next = Prediction::after(place(), &segment, Pieces::whole(&first));
             assert_eq!(next.is_some(), is_plain);
             segment.len = 0;
-            assert!(Prediction::after(place(), &segment, &cut).is_none());
+            assert!(Prediction::after(place(), &segment, cut).is_none());
         }
     }
 }

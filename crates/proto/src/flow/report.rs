@@ -11,7 +11,7 @@ use super::classify::Class;
 use super::memory::NoRoom;
 use super::priority::Level;
 use super::rules::By;
-use super::tcp::{Flow, Phase, State};
+use super::tcp::{Connection, Phase, State};
 use super::tuple::Tuple;
 use super::{Flows, Hold};
 use crate::bond::codel::Bound;
@@ -165,12 +165,7 @@ pub enum Because {
 }
 
 impl Flows {
-    /// How many places there are to look at.
-    pub(crate) fn places(&self) -> usize {
-        self.table.places()
-    }
-
-    /// Tells of the connections in the places from `place` on: looks at no more than `places`, and
+    /// Tells of the flows in the places from `place` on: looks at no more than `places`, and
     /// adds what is there to `reports`, but for what has ended. Returns how many it looked at, less
     /// than `places` only when there are no more.
     pub fn report(
@@ -183,8 +178,7 @@ impl Flows {
         let place = place.min(self.table.places());
         let to = place.saturating_add(places).min(self.table.places());
         let flows = (place..to).filter_map(|at| self.table.at(at));
-        let flows = flows.filter(|flow| !flow.is_over());
-        reports.extend(flows.map(|flow| flow.report(now, self.is_up)));
+        reports.extend(flows.filter_map(|flow| flow.report(now, self.is_up, self.priorities())));
         to - place
     }
 }
@@ -199,13 +193,13 @@ impl FlowReport {
     }
 }
 
-impl Flow {
+impl Connection {
     /// Whether there is nothing to tell of it.
-    const fn is_over(&self) -> bool {
+    pub(super) const fn is_over(&self) -> bool {
         matches!((&self.phase, self.state), (Phase::Normal, State::Closed))
     }
 
-    fn report(&self, now: Instant, is_up: bool) -> FlowReport {
+    pub(super) fn report(&self, now: Instant, is_up: bool) -> FlowReport {
         let owed = self.promised.map_or(0, |promised| promised.beyond(self.local.acked));
         FlowReport {
             tuple: self.tuple,

@@ -16,7 +16,7 @@ mod recovery;
 use super::Output;
 use super::cache::Again;
 use super::memory::Memory;
-use super::tcp::{Flow, Phase, State};
+use super::tcp::{Connection, Phase, State};
 use crate::time::{Duration, Instant};
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Segment, Seq};
@@ -126,7 +126,7 @@ pub(super) struct Told {
     pub(super) is_own: bool,
 }
 
-impl Flow {
+impl Connection {
     /// There is a way again. Its round trip is `after`, that of the way before was `before`
     /// (Equation 4.10). Returns how many bytes were on their way when that was lost.
     pub(super) fn resume(

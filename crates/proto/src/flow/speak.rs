@@ -5,12 +5,12 @@
 //! room, is for `hold` and `resume` to say.
 
 use super::cache::Again;
-use super::tcp::{Flow, Phase};
+use super::tcp::{Connection, Phase};
 use super::tuple::Direction;
-use crate::wire::inner::{InnerPacket, InnerView};
+use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Made, Segment, Seq, Timestamps};
 
-impl Flow {
+impl Connection {
     /// Acknowledges everything before `ack` to the local side, and gives it room up to `edge`.
     pub(super) fn acknowledge(&self, ack: Seq, edge: Seq, out: &mut Vec<u8>) {
         let window = self.window(edge.beyond(ack));
@@ -39,8 +39,7 @@ impl Flow {
         let at = out.len();
         out.extend_from_slice(packet);
         let packet = &mut out[at..];
-        let view = InnerView::parse(packet, packet.len()).ok();
-        let segment = view.and_then(|view| Segment::parse(&view, &InnerPacket::whole(packet)));
+        let segment = InnerPacket::whole(packet).ok().and_then(|whole| Segment::parse(&whole));
         if let Some(segment) = segment {
             segment.set_clock(packet, self.local.clock);
         }

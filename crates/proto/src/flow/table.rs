@@ -1,19 +1,36 @@
-//! Every connection that is known, found by its ends: bounded, and never slow.
+//! Every inner flow that is known, found by its ends: bounded, and never slow.
 //!
-//! Places of connections do not change while they are known, so that they can be remembered. When
-//! there is no place left, the one that is missed least goes: connections that ended before those
-//! that begin, those before others, and of equals the one that nobody used for longest. Which that
-//! is, is decided among a few at a time. One that owes something to somebody never goes.
+//! Places of flows do not change while they are known, so that they can be remembered. When there
+//! is no place left for a connection, the one that is missed least goes: connections that ended
+//! before those that begin, those before others, and of equals the one that nobody used for
+//! longest. Which that is, is decided among a few at a time. One that owes something to somebody
+//! never goes.
+//!
+//! Of flows that are no connection a few are known: four may have the same hash, and the one of
+//! them that is missed least goes for a new one. So it is as cheap for a million flows as for one,
+//! and what is being said is not pushed out by what is not.
 
+use std::cmp::Reverse;
+
+use super::classify::Class;
+use super::live::LiveFlow;
 use super::predict::Prediction;
-use super::tcp::{Flow, Phase, State};
+use super::record::Flow;
+use super::tcp::{Connection, Phase, State};
 use super::tuple::{Direction, Tuple};
 use crate::time::{Duration, Instant};
-use crate::wire::inner::{InnerPacket, InnerView};
+use crate::wire::inner::{Headers, Pieces};
 use crate::wire::tcp::Segment;
 
 /// Connections of one session at most.
-pub(super) const FLOWS_MAX: usize = 16_384;
+pub(super) const CONNECTIONS_MAX: usize = 16_384;
+/// Other flows of one session at most.
+pub(super) const OTHERS_MAX: usize = SETS * SET;
+const SETS: usize = 32;
+/// Places that such a flow may have.
+const SET: usize = 4;
+/// Who has said nothing for so long is not spared before others.
+const SPARED: Duration = Duration::from_secs(10);
 /// Among how many the one to go is chosen.
 const LOOKED_AT: usize = 16;
 /// How many are looked at for staleness when one is added.
@@ -28,9 +45,11 @@ const INDEX_MIN: usize = 16;
 /// No connection.
 const EMPTY: u32 = u32::MAX;
 
-/// Where a connection stands in its table.
+const _: () = assert!(OTHERS_MAX * (size_of::<Flow>() + size_of::<LiveFlow>()) <= 40 * 1_024);
+
+/// Where a flow stands in its table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Place(u32);
+pub struct Place(u32);
 
 #[cfg(test)]
 impl Place {
@@ -40,20 +59,26 @@ impl Place {
     }
 }
 
-/// All connections of a session.
+/// All flows of a session.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     secret: u64,
     flows: Vec<Option<Box<Flow>>>,
     free: Vec<u32>,
+    /// How many of them are connections.
+    connections: usize,
+    /// Sets of places of those that are none; empty before the first.
+    others: Vec<Option<Place>>,
     /// Places by hash, linear probing.
     index: Vec<u32>,
     /// Where the next search for one that can go begins.
     hand: usize,
     /// Where the next look for stale ones begins.
     sweep: usize,
-    /// The one that was found last.
+    /// The connection that was found last,
     last: Option<Place>,
+    /// and the flow that was observed last.
+    observed: Option<Place>,
     /// What comes next, from the TUN and from the tunnel.
     next: (Option<Prediction>, Option<Prediction>),
 }
@@ -65,14 +90,14 @@ impl Table {
     }
 
     /// Connections that are known.
-    pub(super) fn len(&self) -> usize {
-        self.flows.len() - self.free.len()
+    pub(super) const fn len(&self) -> usize {
+        self.connections
     }
 
-    /// The connection that was found last, if the packet `view`, which goes `way`, is of it:
-    /// packets come in runs.
-    pub(super) fn last(&self, view: &InnerView, way: Direction) -> Option<Place> {
-        self.last.filter(|&last| self.get(last).is_some_and(|flow| flow.tuple.is_of(view, way)))
+    /// The connection that was found last, if a packet with these headers, which goes `way`,
+    /// belongs to it: packets come in runs.
+    pub(super) fn last(&self, headers: &Headers, way: Direction) -> Option<Place> {
+        self.last.filter(|&last| self.get(last).is_some_and(|flow| flow.tuple.is_of(headers, way)))
     }
 
     /// The connection of a packet that goes `way`, and what it says, if it looks as if it were the
@@ -80,14 +105,15 @@ impl Table {
     pub(super) fn foreseen(
         &mut self,
         way: Direction,
-        packet: &InnerPacket<'_>,
-    ) -> Option<(Place, &mut Flow, &Segment)> {
+        packet: Pieces<'_>,
+    ) -> Option<(Place, &mut Connection, &Segment)> {
         let next = match way {
             Direction::Out => &mut self.next.0,
             Direction::In => &mut self.next.1,
         };
         let (place, segment) = next.as_mut()?.matches(packet)?;
-        Some((place, self.flows.get_mut(place.0 as usize)?.as_deref_mut()?, segment))
+        let flow = self.flows.get_mut(place.0 as usize)?.as_deref_mut()?;
+        Some((place, flow.connection.as_deref_mut()?, segment))
     }
 
     /// More of the same stream will follow `packet`, which went `way`.
@@ -96,7 +122,7 @@ impl Table {
         way: Direction,
         place: Place,
         segment: &Segment,
-        packet: &InnerPacket<'_>,
+        packet: Pieces<'_>,
     ) {
         let next = match way {
             Direction::Out => &mut self.next.0,
@@ -109,25 +135,77 @@ impl Table {
 
     /// The connection between these ends.
     pub(super) fn find(&mut self, tuple: &Tuple) -> Option<Place> {
-        let at = self.slot_of(tuple)?;
-        let place = Place(self.index[at]);
+        let place = self.place_of(tuple).filter(|&place| self.get(place).is_some())?;
         self.last = Some(place);
         Some(place)
     }
 
     /// The connection of `tuple`, for who only reads.
-    pub(super) fn peek(&self, tuple: &Tuple) -> Option<&Flow> {
-        self.get(Place(self.index[self.slot_of(tuple)?]))
+    pub(super) fn peek(&self, tuple: &Tuple) -> Option<&Connection> {
+        self.get(self.place_of(tuple)?)
     }
 
     /// The connection at `place`.
-    pub(super) fn get(&self, place: Place) -> Option<&Flow> {
+    pub(super) fn get(&self, place: Place) -> Option<&Connection> {
+        self.flow(place)?.connection.as_deref()
+    }
+
+    /// The same, to change.
+    pub(super) fn get_mut(&mut self, place: Place) -> Option<&mut Connection> {
+        self.flow_mut(place)?.connection.as_deref_mut()
+    }
+
+    /// The flow between these ends.
+    pub(super) fn place_of(&self, tuple: &Tuple) -> Option<Place> {
+        Some(Place(self.index[self.slot_of(tuple)?]))
+    }
+
+    /// The flow at `place`.
+    pub(super) fn flow(&self, place: Place) -> Option<&Flow> {
         self.flows.get(place.0 as usize)?.as_deref()
     }
 
     /// The same, to change.
-    pub(super) fn get_mut(&mut self, place: Place) -> Option<&mut Flow> {
+    pub(super) fn flow_mut(&mut self, place: Place) -> Option<&mut Flow> {
         self.flows.get_mut(place.0 as usize)?.as_deref_mut()
+    }
+
+    /// The flow between these ends, which is added if it is not known.
+    pub(super) fn observe(&mut self, now: Instant, tuple: &Tuple) -> Place {
+        let is_it = |&place: &Place| self.flow(place).is_some_and(|flow| flow.tuple == *tuple);
+        let found = self.observed.filter(is_it).or_else(|| self.place_of(tuple));
+        let place = found.unwrap_or_else(|| self.add_other(now, tuple));
+        self.observed = Some(place);
+        place
+    }
+
+    /// Adds a flow that is no connection, in the place of another if need be.
+    fn add_other(&mut self, now: Instant, tuple: &Tuple) -> Place {
+        if self.others.is_empty() {
+            self.others = vec![None; OTHERS_MAX];
+        }
+        let first = ((tuple.hash(self.secret) >> 32) % SETS as u64) as usize * SET;
+        let worth = |at: &usize| {
+            self.others[*at].and_then(|place| self.flow(place)).map(|flow| {
+                let at = flow.live.as_deref().map(|live| live.observed_at).unwrap_or_default();
+                let is_new = now.saturating_since(at) < SPARED;
+                (is_new && flow.class() == Class::RealTime, at)
+            })
+        };
+        let at = (first..first + SET).min_by_key(worth).unwrap_or(first);
+        if let Some(before) = self.others[at].take()
+            && let Some(flow) = self.flow_mut(before)
+        {
+            flow.is_other = false;
+            if flow.connection.is_none() {
+                self.forget(before);
+            }
+        }
+        let mut flow = Flow::new(*tuple);
+        flow.is_other = true;
+        let place = self.add(flow);
+        self.others[at] = Some(place);
+        place
     }
 
     /// Places that are or were taken: what is known stands in some of them.
@@ -135,21 +213,28 @@ impl Table {
         self.flows.len()
     }
 
-    /// The connection at the place of this number, if there is one.
+    /// The flow at the place of this number, if there is one.
     pub(super) fn at(&self, number: usize) -> Option<&Flow> {
         self.flows.get(number)?.as_deref()
     }
 
     /// Every connection, in the order of their places.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Place, &mut Flow)> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Place, &mut Connection)> {
         let places = (0..).map(Place);
-        places.zip(&mut self.flows).filter_map(|(place, flow)| Some((place, flow.as_deref_mut()?)))
+        places.zip(&mut self.flows).filter_map(|(place, flow)| {
+            Some((place, flow.as_deref_mut()?.connection.as_deref_mut()?))
+        })
+    }
+
+    /// Every flow, in the order of their places.
+    pub(super) fn flows_mut(&mut self) -> impl Iterator<Item = &mut Flow> {
+        self.flows.iter_mut().filter_map(Option::as_deref_mut)
     }
 
     /// The connection that is to go before another can be added, if any is: one that ended, rather
     /// than that there be more, and if `is_full` any that owes nothing.
     pub(super) fn in_the_way(&mut self, now: Instant, is_full: bool) -> Option<Place> {
-        let is_full = is_full || self.len() >= FLOWS_MAX;
+        let is_full = is_full || self.len() >= CONNECTIONS_MAX;
         if !is_full && !self.free.is_empty() {
             return None;
         }
@@ -159,11 +244,34 @@ impl Table {
     }
 
     /// Adds a connection that is not known. `None` when there is no place for it.
-    pub(super) fn insert(&mut self, flow: Flow) -> Option<Place> {
-        if self.len() >= FLOWS_MAX {
+    pub(super) fn insert(&mut self, connection: Connection) -> Option<Place> {
+        if self.connections >= CONNECTIONS_MAX {
             return None;
         }
-        if (self.len() + 1) * SPARE > self.index.len() {
+        let found = self.place_of(&connection.tuple);
+        let add = || self.add(Flow::new(connection.tuple));
+        let place = found.unwrap_or_else(add);
+        self.flow_mut(place)?.connection = Some(Box::new(connection));
+        self.connections += 1;
+        self.last = Some(place);
+        Some(place)
+    }
+
+    /// Forgets a connection.
+    pub(super) fn remove(&mut self, place: Place) -> Option<Box<Connection>> {
+        let flow = self.flow_mut(place)?;
+        let (connection, is_other) = (flow.connection.take()?, flow.is_other);
+        self.connections -= 1;
+        self.last = None;
+        self.next = (None, None);
+        if !is_other {
+            self.forget(place);
+        }
+        Some(connection)
+    }
+
+    fn add(&mut self, flow: Flow) -> Place {
+        if (self.flows.len() - self.free.len() + 1) * SPARE > self.index.len() {
             self.grow();
         }
         let number = self.free.pop().unwrap_or_else(|| {
@@ -171,18 +279,16 @@ impl Table {
             u32::try_from(self.flows.len() - 1).unwrap_or(EMPTY)
         });
         let hash = flow.tuple.hash(self.secret);
-        *self.flows.get_mut(number as usize)? = Some(Box::new(flow));
+        self.flows[number as usize] = Some(Box::new(flow));
         self.enter(hash, number);
-        self.last = Some(Place(number));
-        Some(Place(number))
+        Place(number)
     }
 
-    /// Forgets a connection.
-    pub(super) fn remove(&mut self, place: Place) -> Option<Box<Flow>> {
-        let flow = self.flows.get_mut(place.0 as usize)?.take()?;
+    fn forget(&mut self, place: Place) {
+        let Some(flow) = self.flows.get_mut(place.0 as usize).and_then(Option::take) else {
+            return;
+        };
         self.free.push(place.0);
-        self.last = None;
-        self.next = (None, None);
         let mask = self.index.len() - 1;
         let mut hole = self.home(&flow.tuple);
         while self.index[hole] != place.0 {
@@ -191,7 +297,7 @@ impl Table {
         // What stands behind, and would not be found past an empty place, moves up.
         let mut at = (hole + 1) & mask;
         while self.index[at] != EMPTY {
-            let home = self.get(Place(self.index[at])).map_or(at, |flow| self.home(&flow.tuple));
+            let home = self.flow(Place(self.index[at])).map_or(at, |flow| self.home(&flow.tuple));
             if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
                 self.index[hole] = self.index[at];
                 hole = at;
@@ -199,15 +305,19 @@ impl Table {
             at = (at + 1) & mask;
         }
         self.index[hole] = EMPTY;
-        Some(flow)
     }
 
     /// Calls `release` with those of the next few whose ends have given up without a word: what is
     /// kept of them nobody will acknowledge.
-    pub(super) fn let_go_of_stale(&mut self, now: Instant, mut release: impl FnMut(&mut Flow)) {
+    pub(super) fn let_go_of_stale(
+        &mut self,
+        now: Instant,
+        mut release: impl FnMut(&mut Connection),
+    ) {
         let from = self.sweep;
         self.sweep = (from + SWEPT) % self.flows.len().max(1);
-        for flow in self.flows.iter_mut().skip(from).take(SWEPT).flatten() {
+        let some = self.flows.iter_mut().skip(from).take(SWEPT).flatten();
+        for flow in some.filter_map(|flow| flow.connection.as_deref_mut()) {
             let is_stale = now.saturating_since(flow.used_at) >= STALE;
             if is_stale && matches!(flow.phase, Phase::Normal) && !flow.cache.is_empty() {
                 release(flow);
@@ -217,14 +327,26 @@ impl Table {
 
     /// Which of the next few is missed least.
     fn least(&mut self, now: Instant) -> Option<Place> {
+        let places = self.flows.len().max(1);
         let from = self.hand;
-        self.hand = (from + LOOKED_AT) % self.flows.len().max(1);
-        let looked_at = (from..from + LOOKED_AT).map(|at| at % self.flows.len().max(1));
-        let spare = looked_at.filter_map(|at| {
-            let flow = self.flows.get(at)?.as_deref().filter(|flow| !flow.owes())?;
-            Some((flow.state, std::cmp::Reverse(now.saturating_since(flow.used_at)), at))
-        });
-        let (.., at) = spare.min()?;
+        // Places of other flows, which nobody is to be kept from seeing past, do not count.
+        let is_other = |at: &usize| {
+            let flow = self.flows.get(*at).and_then(Option::as_deref);
+            flow.is_some_and(|flow| flow.connection.is_none())
+        };
+        let around = (from..from + places.max(LOOKED_AT)).map(|at| at % places);
+        let looked_at = around.filter(|at| !is_other(at)).take(LOOKED_AT);
+        let (mut least, mut hand) = (None, from);
+        for at in looked_at {
+            hand = (at + 1) % places;
+            let Some(flow) = self.flows.get(at).and_then(Option::as_deref) else { continue };
+            let connection = flow.connection.as_deref().filter(|one| !one.owes());
+            let worth =
+                connection.map(|one| (one.state, Reverse(now.saturating_since(one.used_at)), at));
+            least = [least, worth].into_iter().flatten().min();
+        }
+        self.hand = hand;
+        let (.., at) = least?;
         Some(Place(u32::try_from(at).ok()?))
     }
 
@@ -256,7 +378,7 @@ impl Table {
             if number == EMPTY {
                 return None;
             }
-            if self.get(Place(number)).is_some_and(|flow| flow.tuple == *tuple) {
+            if self.flow(Place(number)).is_some_and(|flow| flow.tuple == *tuple) {
                 return Some(at);
             }
             at = (at + 1) & mask;

@@ -32,7 +32,7 @@ const CLOCK_LEAP: i32 = 1_000;
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct Connection {
     pub(super) tuple: Tuple,
     pub(super) class: Class,
     /// What is done for it while there is no way.
@@ -152,7 +152,7 @@ pub(super) struct Side {
     opening: Opening,
 }
 
-impl Flow {
+impl Connection {
     /// A connection of which nothing was seen yet.
     pub(super) fn new(tuple: Tuple, class: Class, now: Instant) -> Self {
         Self {

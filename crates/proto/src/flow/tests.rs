@@ -16,6 +16,7 @@ use std::net::IpAddr;
 
 use super::*;
 use crate::wire::checksum::{Sum, mended};
+use crate::wire::inner::TCP;
 use crate::wire::tcp::{Flags, Made, Seq, Timestamps};
 
 const LOCAL: ([u8; 4], u16) = ([10, 77, 0, 2], 40_000);
@@ -133,15 +134,14 @@ impl Scene {
     }
 
     fn give_out(&mut self, packet: &[u8]) -> bool {
-        let view = InnerView::parse(packet, packet.len()).unwrap();
-        let packet = InnerPacket::whole(packet);
-        let passage = self.flows.outgoing(self.now, &mut self.memory, &view, &packet);
+        let packet = InnerPacket::whole(packet).unwrap();
+        let passage = self.flows.outgoing(self.now, &mut self.memory, &packet);
         passage != Passage::Held
     }
 
     fn give_in(&mut self, packet: &[u8]) -> (Vec<u8>, Verdict) {
-        let view = InnerView::parse(packet, packet.len()).unwrap();
-        let verdict = self.flows.incoming(self.now, &mut self.memory, &view, packet);
+        let inner = InnerPacket::whole(packet).unwrap();
+        let verdict = self.flows.incoming(self.now, &mut self.memory, &inner);
         let mut packet = packet.to_vec();
         if let Verdict::Change(change) = verdict {
             change.apply(&mut packet);
@@ -251,18 +251,18 @@ fn put(packet: &mut [u8], at: usize, byte: u8) {
 }
 
 fn read(output: Output, packet: &[u8]) -> Said {
-    let view = InnerView::parse(packet, packet.len()).unwrap();
-    let segment = Segment::parse(&view, &InnerPacket::whole(packet)).unwrap();
-    let tcp = &packet[view.transport.unwrap()..];
+    let inner = InnerPacket::whole(packet).unwrap();
+    let (headers, segment) = (inner.headers, Segment::parse(&inner).unwrap());
+    let tcp = &packet[headers.transport.unwrap()..];
     let length = u16::try_from(tcp.len()).unwrap();
-    let sum = Sum::default().pseudo(view.source, view.destination, TCP, length).bytes(tcp);
+    let sum = Sum::default().pseudo(headers.source, headers.destination, TCP, length).bytes(tcp);
     assert_eq!(sum.folded(), 0, "the checksum of {segment:?}");
-    let (from, to) = view.ports.unwrap();
+    let (from, to) = headers.ports.unwrap();
     let (source, port) = match output {
         Output::ToLocal => (REMOTE.0, to),
         Output::ToRemote => (LOCAL.0, from),
     };
-    assert_eq!(view.source, IpAddr::from(source));
+    assert_eq!(headers.source, IpAddr::from(source));
     let Segment { seq, ack, flags, timestamps, .. } = segment;
     let window = u32::from(segment.window) << SCALE;
     Said {

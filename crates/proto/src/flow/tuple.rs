@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::wire::inner::InnerView;
+use crate::wire::inner::Headers;
 use crate::wire::tcp::Ends;
 
 /// Which way a packet goes, as seen from one end of the tunnel.
@@ -26,27 +26,27 @@ pub struct Tuple {
 }
 
 impl Tuple {
-    /// The connection of the packet `view`, which goes `way`. `None` when it has no ports.
-    pub fn of(view: &InnerView, way: Direction) -> Option<Self> {
-        let (from, to) = view.ports?;
-        let (source, destination) = ((view.source, from), (view.destination, to));
-        let protocol = view.protocol;
+    /// The flow of a packet with these headers, which goes `way`. `None` when it has no ports.
+    pub fn of(headers: &Headers, way: Direction) -> Option<Self> {
+        let (from, to) = headers.ports?;
+        let (source, destination) = ((headers.source, from), (headers.destination, to));
+        let protocol = headers.protocol;
         Some(match way {
             Direction::Out => Self { local: source, remote: destination, protocol },
             Direction::In => Self { local: destination, remote: source, protocol },
         })
     }
 
-    /// Whether the packet `view`, which goes `way`, is of this connection.
-    pub fn is_of(&self, view: &InnerView, way: Direction) -> bool {
+    /// Whether a packet with these headers, which goes `way`, is of this connection.
+    pub fn is_of(&self, headers: &Headers, way: Direction) -> bool {
         let (source, destination) = match way {
             Direction::Out => (&self.local, &self.remote),
             Direction::In => (&self.remote, &self.local),
         };
-        view.ports == Some((source.1, destination.1))
-            && view.protocol == self.protocol
-            && view.source == source.0
-            && view.destination == destination.0
+        headers.ports == Some((source.1, destination.1))
+            && headers.protocol == self.protocol
+            && headers.source == source.0
+            && headers.destination == destination.0
     }
 
     /// Sender and receiver of a packet that goes `way`.

@@ -36,7 +36,7 @@ impl Nowhere {
 impl Flows {
     /// Somebody says that a packet of this side's got nowhere; `by_peer` if it is the peer itself.
     pub fn hear_unreached(&mut self, unreached: &Unreached<'_>, by_peer: bool) {
-        let Some(tuple) = Tuple::of(&unreached.view, Direction::Out) else { return };
+        let Some(tuple) = Tuple::of(&unreached.headers, Direction::Out) else { return };
         if tuple.protocol == TCP && !self.is_first(&tuple, unreached) {
             return;
         }
@@ -62,7 +62,7 @@ impl Flows {
 
     /// Whether what is quoted is the beginning of a connection that nobody has answered.
     fn is_first(&self, tuple: &Tuple, unreached: &Unreached<'_>) -> bool {
-        let at = unreached.view.transport.map_or(0, |at| at + 4);
+        let at = unreached.headers.transport.map_or(0, |at| at + 4);
         let seq = unreached.quoted.get(at..).and_then(|rest| rest.first_chunk::<4>());
         let flow = self.table.peek(tuple);
         let (Some(flow), Some(seq)) = (flow, seq) else { return false };

@@ -3,7 +3,7 @@ use crate::flow::Hold;
 use crate::flow::memory::Memory;
 use crate::time::{Duration, Instant};
 use crate::wire::icmp::prohibit;
-use crate::wire::inner::{InnerPacket, InnerView};
+use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Ends, Flags, Made};
 
 const SEQ: u32 = u32::MAX - 3;
@@ -42,16 +42,15 @@ impl Scene {
 
     fn open(&mut self, port: u16) {
         let syn = segment(Direction::Out, port, SEQ, Flags::SYN);
-        let view = InnerView::parse(&syn, syn.len()).unwrap();
-        self.flows.outgoing(self.now, &mut self.memory, &view, &InnerPacket::whole(&syn));
+        self.flows.outgoing(self.now, &mut self.memory, &InnerPacket::whole(&syn).unwrap());
     }
 
     /// The gateway refuses a packet of this side's.
     fn refuse(&mut self, about: &[u8], by_peer: bool) {
-        let (view, mut said) = (InnerView::parse(about, about.len()).unwrap(), Vec::new());
-        prohibit([10, 77, 0, 1].into(), &view, about, &mut said);
-        let view = InnerView::parse(&said, said.len()).unwrap();
-        self.flows.hear_unreached(&Unreached::parse(&view, &said).unwrap(), by_peer);
+        let (about, mut said) = (InnerPacket::whole(about).unwrap(), Vec::new());
+        prohibit([10, 77, 0, 1].into(), &about, &mut said);
+        let said = InnerPacket::whole(&said).unwrap();
+        self.flows.hear_unreached(&Unreached::parse(&said).unwrap(), by_peer);
     }
 
     fn told(&self) -> Vec<Why> {
@@ -91,12 +90,12 @@ fn who_is_answered_is_reached() {
     scene.open(40_000);
     scene.refuse(&segment(Direction::Out, 40_000, SEQ, Flags::SYN), true);
     let answer = segment(Direction::In, 40_000, 5_000, Flags::SYN.and(Flags::ACK));
-    let view = InnerView::parse(&answer, answer.len()).unwrap();
-    scene.flows.incoming(scene.now, &mut scene.memory, &view, &answer);
+    let answer = InnerPacket::whole(&answer).unwrap();
+    scene.flows.incoming(scene.now, &mut scene.memory, &answer);
     assert!(!scene.told().contains(&Why::Refused), "the answer is enough");
     let ack = segment(Direction::Out, 40_000, SEQ.wrapping_add(1), Flags::ACK);
-    let view = InnerView::parse(&ack, ack.len()).unwrap();
-    scene.flows.outgoing(scene.now, &mut scene.memory, &view, &InnerPacket::whole(&ack));
+    let ack = InnerPacket::whole(&ack).unwrap();
+    scene.flows.outgoing(scene.now, &mut scene.memory, &ack);
     assert!(!scene.told().contains(&Why::Refused));
     scene.refuse(&segment(Direction::Out, 40_000, SEQ, Flags::SYN), true);
     assert!(!scene.told().contains(&Why::Refused));

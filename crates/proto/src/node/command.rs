@@ -16,7 +16,7 @@ use crate::id::{PeerKey, SessionIndex, SocketId};
 use crate::outbox::{Outbox, Route};
 use crate::peer::answers::Answers;
 use crate::peer::index::Slot;
-use crate::peer::{Event, Link, Live, Peer, SideConfig, StreamTo};
+use crate::peer::{Event, Link, Peer, SideConfig, StreamTo};
 use crate::role::Access;
 use crate::time::Instant;
 use crate::wire::control::Prefix;
@@ -226,10 +226,9 @@ impl Node {
         let secret = u64::from_be_bytes(crate::crypto::draw(self.rng.as_mut()));
         let mut flows = Flows::new(self.config.hold.clone(), secret);
         flows.set_priorities(&mut self.memory, self.priorities.clone());
-        // Which flows share a place says nothing of which connections do.
-        let live = Live::new(secret.rotate_left(32), self.early.clone());
+        flows.set_early(self.early.clone());
         let answers = Answers::new(secret.rotate_left(16));
-        let peer = Peer::new(now, slot, config, run_of(secret), flows, live, answers);
+        let peer = Peer::new(now, slot, config, run_of(secret), flows, answers);
         self.peers[slot.0 as usize] = Some(peer);
         self.answer_waiting(now, key, out)
     }

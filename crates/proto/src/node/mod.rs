@@ -44,7 +44,7 @@ use crate::time::{Duration, Instant};
 use crate::wire::keepalive::{Keepalive, KeepaliveProof};
 use crate::wire::restart::RestartNotice;
 use crate::wire::{Kind, data, handshake, inner};
-use inner::{InnerPacket, InnerView};
+use inner::{InnerPacket, Pieces};
 use notices::Notices;
 use respond::Responder;
 use routes::Routes;
@@ -132,10 +132,10 @@ impl Node {
     }
 
     /// An inner packet from the TUN.
-    pub fn handle_tun(&mut self, now: Instant, packet: InnerPacket<'_>, out: &mut Outbox) {
-        let sent = InnerView::parse(packet.head, packet.len()).and_then(|view| {
-            let slot = self.routes.find(view.destination).ok_or(DropReason::NoRoute)?;
-            self.with_peer(now, slot, out, |peer, cx| peer.send_inner(cx, &view, packet))
+    pub fn handle_tun(&mut self, now: Instant, packet: Pieces<'_>, out: &mut Outbox) {
+        let sent = InnerPacket::parse(packet).and_then(|packet| {
+            let slot = self.routes.find(packet.headers.destination).ok_or(DropReason::NoRoute)?;
+            self.with_peer(now, slot, out, |peer, cx| peer.send_inner(cx, &packet))
         });
         self.count(sent);
     }

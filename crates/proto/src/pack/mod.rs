@@ -8,7 +8,7 @@ pub mod fragment;
 
 use crate::outbox::Draft;
 use crate::wire::frame;
-use crate::wire::inner::InnerPacket;
+use crate::wire::inner::Pieces;
 
 /// How an inner packet is framed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,20 +36,20 @@ impl Framing {
 
 /// Appends `packet` to `draft` as one frame. Returns where in the draft's frames the packet's
 /// bytes begin, for those that must be changed on the way.
-pub fn push(draft: &mut Draft<'_>, framing: Framing, packet: InnerPacket<'_>) -> usize {
+pub fn push(draft: &mut Draft<'_>, framing: Framing, packet: Pieces<'_>) -> usize {
     append(framing, packet, draft.frames());
     draft.written().len() - packet.len()
 }
 
 /// The frame of `packet` by itself, to be split in pieces.
-pub fn frame(framing: Framing, packet: InnerPacket<'_>) -> Vec<u8> {
+pub fn frame(framing: Framing, packet: Pieces<'_>) -> Vec<u8> {
     let mut whole = Vec::with_capacity(framing.overhead() + packet.len());
     append(framing, packet, &mut whole);
     whole
 }
 
 /// Appends the frame of `packet` to `frames`.
-pub fn append(framing: Framing, packet: InnerPacket<'_>, frames: &mut Vec<u8>) {
+pub fn append(framing: Framing, packet: Pieces<'_>, frames: &mut Vec<u8>) {
     match framing {
         Framing::Plain => frame::emit_packet_header(frames),
         Framing::Sequenced { bucket, sequence } => {

@@ -15,7 +15,7 @@
 use crate::flow::tuple::{Direction, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::icmp::{ICMP, ICMPV6};
-use crate::wire::inner::{InnerView, TCP, UDP, declared_len};
+use crate::wire::inner::{Headers, InnerPacket, Pieces, TCP, UDP, declared_len};
 
 use super::Peer;
 
@@ -60,9 +60,9 @@ impl Answers {
         Self { secret, sets: Vec::new() }
     }
 
-    /// Notes a packet to the client, which begins with `head`. The client may reply to it.
-    fn expect(&mut self, now: Instant, view: &InnerView, head: &[u8]) {
-        let Some(tuple) = conversation(view, head, Direction::Out) else { return };
+    /// Notes a packet to the client. The client may reply to it.
+    fn expect(&mut self, now: Instant, packet: &InnerPacket<'_>) {
+        let Some(tuple) = conversation(packet, Direction::Out) else { return };
         let all_parts = fragments_of(&tuple);
         if all_parts != tuple {
             self.remember(now, all_parts);
@@ -72,16 +72,16 @@ impl Answers {
     }
 
     /// Whether a packet of the client is a reply, or an ICMP error about a packet to the client.
-    fn admit(&mut self, now: Instant, view: &InnerView, packet: &[u8]) -> bool {
-        if let Some((about, quoted)) = quoted(view, packet) {
-            let tuple = conversation(&about, quoted, Direction::Out);
-            let is_own = about.source == view.destination;
+    fn admit(&mut self, now: Instant, packet: &InnerPacket<'_>) -> bool {
+        if let Some(about) = quoted(packet) {
+            let tuple = conversation(&about, Direction::Out);
+            let is_own = about.headers.source == packet.headers.destination;
             return is_own && tuple.is_some_and(|tuple| self.find(now, &tuple).is_some());
         }
-        if opens_connection(view, packet) {
+        if opens_connection(packet) {
             return false;
         }
-        let found = conversation(view, packet, Direction::In);
+        let found = conversation(packet, Direction::In);
         match found.and_then(|tuple| self.find(now, &tuple)) {
             Some(conversation) => {
                 conversation.used_at = now;
@@ -157,36 +157,38 @@ impl Conversation {
 
 impl Peer {
     /// Gateway: notes a packet to the client, which may reply to it.
-    pub(super) fn expect_answer(&mut self, now: Instant, view: &InnerView, head: &[u8]) {
-        if !self.access.is_internet(view.source) {
-            self.answers.expect(now, view, head);
+    pub(super) fn expect_answer(&mut self, now: Instant, packet: &InnerPacket<'_>) {
+        if !self.access.is_internet(packet.headers.source) {
+            self.answers.expect(now, packet);
         }
     }
 
     /// Gateway: whether a packet is a reply, although the client may not contact its destination.
-    pub(super) fn may_answer(&mut self, now: Instant, view: &InnerView, packet: &[u8]) -> bool {
-        self.access.owns(view.source) && self.answers.admit(now, view, packet)
+    pub(super) fn may_answer(&mut self, now: Instant, packet: &InnerPacket<'_>) -> bool {
+        self.access.owns(packet.headers.source) && self.answers.admit(now, packet)
     }
 }
 
 /// The conversation of a packet: by its ports, for an echo by its identifier, and otherwise by its
 /// addresses and protocol. `None` for packets that are neither a request nor a reply.
-fn conversation(view: &InnerView, head: &[u8], way: Direction) -> Option<Tuple> {
+fn conversation(packet: &InnerPacket<'_>, way: Direction) -> Option<Tuple> {
+    let headers = &packet.headers;
     let of_ports = |from, to| {
         let ports = Some((from, to));
-        Tuple::of(&InnerView { ports, ..*view }, way)
+        Tuple::of(&Headers { ports, ..*headers }, way)
     };
-    match (view.protocol, view.transport) {
+    match (headers.protocol, headers.transport) {
         // A later fragment has no ports. Its first fragment is checked by its ports.
         (_, None) => of_ports(0, 0),
         // No host uses port 0 (RFC 6335, section 6), so it stands for fragments here.
         (TCP | UDP, Some(_)) => {
-            view.ports.filter(|&(from, to)| from != 0 && to != 0).and_then(|_| Tuple::of(view, way))
+            let ports = headers.ports.filter(|&(from, to)| from != 0 && to != 0);
+            ports.and_then(|_| Tuple::of(headers, way))
         }
         (ICMP | ICMPV6, Some(at)) => {
-            let (question, reply) = if view.protocol == ICMP { (8, 0) } else { (128, 129) };
+            let (question, reply) = if headers.protocol == ICMP { (8, 0) } else { (128, 129) };
             let wanted = if way == Direction::Out { question } else { reply };
-            let &[kind, _, _, _, high, low] = head.get(at..)?.first_chunk()?;
+            let &[kind, _, _, _, high, low] = packet.pieces.head.get(at..)?.first_chunk()?;
             let identifier = u16::from_be_bytes([high, low]);
             // The port 1 keeps the identifier 0 from meaning fragments.
             let ports = if way == Direction::Out { (identifier, 1) } else { (1, identifier) };
@@ -203,27 +205,27 @@ fn fragments_of(tuple: &Tuple) -> Tuple {
 }
 
 /// The packet that an ICMP error is about (RFC 792; RFC 4443, section 2.1).
-fn quoted<'a>(view: &InnerView, packet: &'a [u8]) -> Option<(InnerView, &'a [u8])> {
+fn quoted<'a>(packet: &InnerPacket<'a>) -> Option<InnerPacket<'a>> {
     const HEADER: usize = 8;
-    let message = packet.get(view.transport?..)?;
-    let is_error = match (view.protocol, *message.first()?) {
+    let message = packet.pieces.head.get(packet.headers.transport?..)?;
+    let is_error = match (packet.headers.protocol, *message.first()?) {
         (ICMP, kind) => matches!(kind, 3 | 11 | 12),
         (ICMPV6, kind) => matches!(kind, 1..=4),
         _ => false,
     };
     let quoted = message.get(HEADER..).filter(|_| is_error)?;
-    let about = InnerView::parse(quoted, declared_len(quoted)?).ok()?;
-    Some((about, quoted))
+    let headers = Headers::parse(quoted, declared_len(quoted)?).ok()?;
+    Some(InnerPacket { headers, pieces: Pieces::whole(quoted) })
 }
 
 /// Whether a TCP segment opens a connection: SYN without ACK. A segment too short for flags counts
 /// as opening one.
-fn opens_connection(view: &InnerView, packet: &[u8]) -> bool {
+fn opens_connection(packet: &InnerPacket<'_>) -> bool {
     const FLAGS_AT: usize = 13;
     const SYN: u8 = 0x02;
     const ACK: u8 = 0x10;
-    let (TCP, Some(at)) = (view.protocol, view.transport) else { return false };
-    packet.get(at + FLAGS_AT).is_none_or(|flags| flags & (SYN | ACK) == SYN)
+    let (TCP, Some(at)) = (packet.headers.protocol, packet.headers.transport) else { return false };
+    packet.pieces.head.get(at + FLAGS_AT).is_none_or(|flags| flags & (SYN | ACK) == SYN)
 }
 
 #[cfg(test)]

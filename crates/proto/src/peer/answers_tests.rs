@@ -38,9 +38,9 @@ fn echo(kind: u8, identifier: u16) -> Vec<u8> {
     vec![kind, 0, 0, 0, high, low, 0, 1]
 }
 
-fn view(packet: &[u8]) -> InnerView {
+fn read(packet: &[u8]) -> InnerPacket<'_> {
     assert!(packet.len() <= MAX_PACKET);
-    InnerView::parse(packet, packet.len()).unwrap()
+    InnerPacket::whole(packet).unwrap()
 }
 
 fn at(seconds: u64) -> Instant {
@@ -56,13 +56,13 @@ fn after(protocol: u8, transport: &[u8]) -> Answers {
 
 fn call(answers: &mut Answers, now: Instant, protocol: u8, transport: &[u8]) {
     let packet = packet(LAPTOP, PHONE, protocol, 0, transport);
-    answers.expect(now, &view(&packet), &packet);
+    answers.expect(now, &read(&packet));
 }
 
 /// Whether the phone may send this to the laptop.
 fn may(answers: &mut Answers, now: Instant, protocol: u8, transport: &[u8]) -> bool {
     let packet = packet(PHONE, LAPTOP, protocol, 0, transport);
-    answers.admit(now, &view(&packet), &packet)
+    answers.admit(now, &read(&packet))
 }
 
 #[test]
@@ -111,9 +111,9 @@ fn later_fragments_of_a_reply_pass() {
     let mut answers = after(UDP, &udp(40_000, 53));
     let fragment = |protocol| packet(PHONE, LAPTOP, protocol, 1_480, &[1; 64]);
     let later = fragment(UDP);
-    assert!(answers.admit(at(1), &view(&later), &later));
+    assert!(answers.admit(at(1), &read(&later)));
     let later = fragment(TCP);
-    assert!(!answers.admit(at(1), &view(&later), &later));
+    assert!(!answers.admit(at(1), &read(&later)));
 }
 
 #[test]
@@ -209,6 +209,6 @@ proptest! {
         }
         let offset = if is_later_fragment { 1_480 } else { 0 };
         let packet = packet(PHONE, to.into(), protocol, offset, &transport);
-        prop_assert!(!answers.admit(at(1), &view(&packet), &packet));
+        prop_assert!(!answers.admit(at(1), &read(&packet)));
     }
 }

@@ -26,7 +26,7 @@ use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 use crate::wire::data::OVERHEAD;
 use crate::wire::frame::{self, Frame};
-use crate::wire::inner::{InnerPacket, InnerView, TCP};
+use crate::wire::inner::{Headers, InnerPacket, Pieces, TCP};
 use crate::wire::tcp::{Flags, Segment};
 
 /// What leaves by a path in so long leaves as one run: half of what its pace allows to be late.
@@ -49,34 +49,33 @@ impl Peer {
     pub(super) fn send_bonded(
         &mut self,
         cx: &mut Context<'_>,
-        view: &InnerView,
-        packet: InnerPacket<'_>,
+        packet: &InnerPacket<'_>,
         kept: usize,
     ) -> Result<(), DropReason> {
-        if let Some(sent) = self.send_live(cx, view, packet, kept) {
+        if let Some(sent) = self.send_live(cx, packet, kept) {
             self.heed_entry(cx.now); // it did not wait there
             return sent;
         }
-        let flow = flow::hash(view);
+        let flow = flow::hash(&packet.headers);
         let bucket = flow::bucket(flow);
-        let has_order = view.protocol != TCP;
-        if is_urgent(view, &packet)
+        let has_order = !packet.is_tcp();
+        if is_urgent(packet)
             && !(has_order && self.bond.order.is_kept(cx.now, bucket, flow))
             && let Some(path) = self.quickest(cx, packet.len())
             && self.may_hurry(cx.now, packet.len())
         {
             if self.bond.scheduler.copies() {
-                return self.send_by_all(cx, path, view, packet, kept);
+                return self.send_by_all(cx, path, packet, kept);
             }
             let load = Load::Packet { elsewhere: kept };
-            return self.send_packet(cx, path, load, Framing::Plain, view, packet);
+            return self.send_packet(cx, path, load, Framing::Plain, packet);
         }
         if has_order {
             self.bond.order.note(cx.now, bucket, flow, packet.len());
         }
         // A beginning that waits says already now how long segments may be, by whichever it leaves.
-        let beginning = clamp::place(view, packet.head).and_then(|tcp| self.clamped(tcp, &packet));
-        let packet = beginning.as_deref().map_or(packet, InnerPacket::whole);
+        let beginning = clamp::place(packet).and_then(|tcp| self.clamped(tcp, packet.pieces));
+        let pieces = beginning.as_deref().map_or(packet.pieces, Pieces::whole);
         // What leaves again comes before what never left.
         let repairs = !self.lost.is_empty();
         let is_first = self.bond.entry.is_empty();
@@ -84,7 +83,7 @@ impl Peer {
         let copies = scheduler.copies() || far.copies();
         let is_needed = scheduler.needs(cx.now, ways) && !lines.are_full();
         if is_first && !repairs && !copies && is_needed {
-            let sent = self.send_first(cx, bucket, packet, kept);
+            let sent = self.send_first(cx, bucket, pieces, kept);
             self.heed_entry(cx.now);
             return sent;
         }
@@ -92,9 +91,9 @@ impl Peer {
         // Losses are repaired: the sender, who sees none, needs a queue to keep the paths busy. TCP
         // has to listen (RFC 5681); of a datagram nobody knows who makes more of them.
         let standing = self.bond.standing;
-        let bound = if view.protocol == TCP { standing } else { standing.for_the_deaf() };
-        let stay = Stay { bound, turn: turn_of(self.level_of(view)) };
-        let dropped = self.bond.entry.push(blocks, cx.now, bucket, packet, kept, stay);
+        let bound = if packet.is_tcp() { standing } else { standing.for_the_deaf() };
+        let stay = Stay { bound, turn: turn_of(self.level_of(&packet.headers)) };
+        let dropped = self.bond.entry.push(blocks, cx.now, bucket, pieces, kept, stay);
         (0..dropped).for_each(|_| cx.drops.count(DropReason::QueueFull));
         // Behind others it waits until they are looked at.
         if is_first || repairs || self.bond.due.is_some_and(|due| due <= cx.now) {
@@ -105,7 +104,7 @@ impl Peer {
 
     /// The SYN `packet`, whose TCP header starts at `tcp`, with segments that fit each path that
     /// carries a share; `None` where there is none.
-    fn clamped(&self, tcp: usize, packet: &InnerPacket<'_>) -> Option<Vec<u8>> {
+    fn clamped(&self, tcp: usize, packet: Pieces<'_>) -> Option<Vec<u8>> {
         let packet_max = self.least_room()? - frame::SEQUENCED_OVERHEAD;
         let mut clamped = Vec::with_capacity(packet.len());
         packet.copy_to(&mut clamped);
@@ -122,12 +121,12 @@ impl Peer {
     }
 
     /// How much a packet is preferred to others.
-    fn level_of(&self, view: &InnerView) -> Level {
+    fn level_of(&self, headers: &Headers) -> Level {
         let priorities = self.flows.priorities();
         if priorities.is_empty() {
             return Level::default();
         }
-        priorities.level_of((view.destination, view.ports.map_or(0, |(_, to)| to)))
+        priorities.level_of((headers.destination, headers.ports.map_or(0, |(_, to)| to)))
     }
 
     /// A packet before which none waits leaves at once, if the path that it is given to may carry
@@ -136,7 +135,7 @@ impl Peer {
         &mut self,
         cx: &mut Context<'_>,
         bucket: u8,
-        packet: InnerPacket<'_>,
+        packet: Pieces<'_>,
         kept: usize,
     ) -> Result<(), DropReason> {
         let len = packet.len();
@@ -173,23 +172,22 @@ impl Peer {
         &mut self,
         cx: &mut Context<'_>,
         first: PathId,
-        view: &InnerView,
-        packet: InnerPacket<'_>,
+        packet: &InnerPacket<'_>,
         kept: usize,
     ) -> Result<(), DropReason> {
         let Some(epoch) = &mut self.epochs.current else { return Err(DropReason::NoRoute) };
-        let (bucket, sequence) = epoch.sequence_tx.take(flow::hash(view));
+        let (bucket, sequence) = epoch.sequence_tx.take(flow::hash(&packet.headers));
         let framing = Framing::Sequenced { bucket, sequence };
         let mut load = Load::Packet { elsewhere: kept };
         for place in 0..self.bond.ways.len() {
             let way = self.bond.ways[place];
             if way.path != first && way.is_open() {
                 // What fails here is no loss: the first answers for it.
-                let sent = self.send_packet(cx, way.path, Load::Eliciting, framing, view, packet);
+                let sent = self.send_packet(cx, way.path, Load::Eliciting, framing, packet);
                 load = sent.map_or(load, |()| Load::Doubled { elsewhere: kept });
             }
         }
-        self.send_packet(cx, first, load, framing, view, packet)
+        self.send_packet(cx, first, load, framing, packet)
     }
 
     /// When a path may carry what waits.
@@ -388,7 +386,7 @@ impl Peer {
         cx: &mut Context<'_>,
         id: PathId,
         given: Given,
-        packet: InnerPacket<'_>,
+        packet: Pieces<'_>,
     ) -> Result<(), DropReason> {
         let Given { among, len, elsewhere, .. } = given;
         let (epoch, header) = self.place_of(id, given).ok_or(DropReason::NoRoute)?;
@@ -418,7 +416,7 @@ impl Peer {
         given: Given,
         packet: Parcel,
     ) -> Result<(), DropReason> {
-        let sent = self.send_ordered(cx, id, given, InnerPacket::whole(packet.packet()));
+        let sent = self.send_ordered(cx, id, given, Pieces::whole(packet.packet()));
         // Its memory is still in the processor's cache, and lent again first.
         cx.memory.blocks().discard(packet);
         sent
@@ -491,8 +489,7 @@ impl Peer {
                 self.send_parcel(cx, path, given, packet)
             } else if let Some((popped, packet)) = self.bond.entry.pop(blocks, cx.now) {
                 let whole = InnerPacket::whole(packet.packet());
-                let view = InnerView::parse(whole.head, whole.len());
-                let sent = view.and_then(|view| self.send_by_choice(cx, &view, whole, popped.kept));
+                let sent = whole.and_then(|whole| self.send_by_choice(cx, &whole, popped.kept));
                 cx.memory.blocks().discard(packet);
                 sent
             } else {
@@ -539,10 +536,11 @@ fn wakes_at(now: Instant, next_at: Instant) -> Instant {
 /// Whether a packet is one that somebody waits for, and no order is lost by its being early: a bare
 /// acknowledgement, the beginning of a connection, a small datagram. Where a flow's order is kept
 /// all the same, `bond::order` says so.
-fn is_urgent(view: &InnerView, packet: &InnerPacket<'_>) -> bool {
-    match view.protocol {
-        TCP => Segment::parse(view, packet)
-            .is_some_and(|segment| segment.len == 0 && !ends(segment.flags)),
+fn is_urgent(packet: &InnerPacket<'_>) -> bool {
+    match packet.headers.protocol {
+        TCP => {
+            Segment::parse(packet).is_some_and(|segment| segment.len == 0 && !ends(segment.flags))
+        }
         _ => packet.len() <= SMALL,
     }
 }

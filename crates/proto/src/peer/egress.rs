@@ -14,7 +14,7 @@ use crate::path::{Health, Path, PathId};
 use crate::time::Instant;
 use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
 use crate::wire::frame::{self, Frame};
-use crate::wire::inner::{InnerPacket, InnerView};
+use crate::wire::inner::InnerPacket;
 
 /// What a datagram carries, as far as its path's bookkeeping goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,17 +55,16 @@ impl Peer {
     pub(crate) fn send_inner(
         &mut self,
         cx: &mut Context<'_>,
-        view: &InnerView,
-        packet: InnerPacket<'_>,
+        packet: &InnerPacket<'_>,
     ) -> Result<(), DropReason> {
         self.rest_if_outlived(cx);
         self.rekey_if_due(cx);
         self.not_idle();
         self.used_at = Some(cx.now);
-        self.expect_answer(cx.now, view, packet.head);
+        self.expect_answer(cx.now, packet);
         self.assist_or_not(cx);
-        let sent = match self.flows.outgoing(cx.now, cx.memory, view, &packet) {
-            Passage::Goes { kept } => self.send_narrowed(cx, view, packet, kept),
+        let sent = match self.flows.outgoing(cx.now, cx.memory, packet) {
+            Passage::Goes { kept } => self.send_narrowed(cx, packet, kept),
             Passage::Held => {
                 self.seek_way(cx);
                 Ok(())
@@ -79,15 +78,14 @@ impl Peer {
     pub(super) fn send_narrowed(
         &mut self,
         cx: &mut Context<'_>,
-        view: &InnerView,
-        packet: InnerPacket<'_>,
+        packet: &InnerPacket<'_>,
         kept: usize,
     ) -> Result<(), DropReason> {
         let mut head = std::mem::take(&mut self.narrowed);
-        let sent = if self.flows.narrow(cx.now, view, &packet, &mut head) {
-            self.send_by_choice(cx, view, InnerPacket { head: &head, ..packet }, kept)
+        let sent = if self.flows.narrow(cx.now, packet, &mut head) {
+            self.send_by_choice(cx, &packet.with_head(&head), kept)
         } else {
-            self.send_by_choice(cx, view, packet, kept)
+            self.send_by_choice(cx, packet, kept)
         };
         self.narrowed = head;
         sent
@@ -97,18 +95,16 @@ impl Peer {
     pub(super) fn send_now(
         &mut self,
         cx: &mut Context<'_>,
-        view: &InnerView,
-        packet: InnerPacket<'_>,
+        packet: &InnerPacket<'_>,
     ) -> Result<(), DropReason> {
-        self.send_by_choice(cx, view, packet, 0)
+        self.send_by_choice(cx, packet, 0)
     }
 
     /// The same, when the last `kept` bytes are kept with their connection.
     pub(super) fn send_by_choice(
         &mut self,
         cx: &mut Context<'_>,
-        view: &InnerView,
-        packet: InnerPacket<'_>,
+        packet: &InnerPacket<'_>,
         kept: usize,
     ) -> Result<(), DropReason> {
         let choice = match self.paths.choose() {
@@ -119,16 +115,16 @@ impl Peer {
             }
         };
         if choice.copy.is_none() && self.is_bonded(cx) {
-            return self.send_bonded(cx, view, packet, kept);
+            return self.send_bonded(cx, packet, kept);
         }
-        self.note_alone(cx.now, tuple::Direction::Out, view, &packet);
-        let framing = self.framing(choice, view);
+        self.note_alone(cx.now, tuple::Direction::Out, packet);
+        let framing = self.framing(choice, packet);
         let load = Load::Packet { elsewhere: kept };
-        let sent = self.send_packet(cx, choice.original, load, framing, view, packet);
+        let sent = self.send_packet(cx, choice.original, load, framing, packet);
         self.ask_if_silent(cx, choice.original);
         if let Some(copy) = choice.copy {
             // A copy that does not fit the budget is no loss: the original is on its way.
-            let _ = self.send_packet(cx, copy, load, framing, view, packet);
+            let _ = self.send_packet(cx, copy, load, framing, packet);
         }
         match sent {
             Err(DropReason::Amplification | DropReason::NoRoute) => {
@@ -163,17 +159,17 @@ impl Peer {
         }
     }
 
-    fn framing(&mut self, choice: Choice, view: &InnerView) -> Framing {
+    fn framing(&mut self, choice: Choice, packet: &InnerPacket<'_>) -> Framing {
         if choice.copy.is_none() {
             return Framing::Plain;
         }
         let Some(epoch) = &mut self.epochs.current else { return Framing::Plain };
-        let (bucket, sequence) = epoch.sequence_tx.take(flow::hash(view));
+        let (bucket, sequence) = epoch.sequence_tx.take(flow::hash(&packet.headers));
         Framing::Sequenced { bucket, sequence }
     }
 
     /// There is no way to send `packet` yet: it is kept, and what can be done for a way is done.
-    fn wait(&mut self, cx: &mut Context<'_>, packet: InnerPacket<'_>) {
+    fn wait(&mut self, cx: &mut Context<'_>, packet: &InnerPacket<'_>) {
         for _ in 0..self.waiting.push(cx.now, packet) {
             cx.drops.count(DropReason::QueueFull);
         }
@@ -200,11 +196,9 @@ impl Peer {
         // Until one waits again, or there is no room for more.
         while self.waiting.len() == 0
             && !cx.out.is_full()
-            && let Some((_, packet)) = packets.pop_front()
+            && let Some(kept) = packets.pop_front()
         {
-            if let Ok(view) = InnerView::parse(&packet, packet.len())
-                && let Err(reason) = self.send_now(cx, &view, InnerPacket::whole(&packet))
-            {
+            if let Err(reason) = self.send_now(cx, &kept.packet()) {
                 cx.drops.count(reason);
             }
         }
@@ -218,15 +212,14 @@ impl Peer {
         path: PathId,
         load: Load,
         framing: Framing,
-        view: &InnerView,
-        packet: InnerPacket<'_>,
+        packet: &InnerPacket<'_>,
     ) -> Result<(), DropReason> {
         let room = self.paths.get(path).ok_or(DropReason::NoRoute)?.mtu.datagram() - OVERHEAD;
         if packet.len() + framing.overhead() <= room {
-            let clamped = clamp::place(view, packet.head);
+            let clamped = clamp::place(packet);
             let least = clamped.and_then(|_| self.least_room()).map_or(room, |it| it.min(room));
             return self.send_on(cx, path, load, |draft| {
-                let at = pack::push(draft, framing, packet);
+                let at = pack::push(draft, framing, packet.pieces);
                 if let Some(tcp) = clamped {
                     // The smallest framing that a full segment may need.
                     let packet_max = least - frame::SEQUENCED_OVERHEAD;
@@ -235,7 +228,7 @@ impl Peer {
             });
         }
         let epoch = self.epochs.current.as_ref().ok_or(DropReason::NoRoute)?.id;
-        self.send_split(cx, epoch, path, &pack::frame(framing, packet))
+        self.send_split(cx, epoch, path, &pack::frame(framing, packet.pieces))
     }
 
     /// One packet frame that is too large for its path, in pieces. They are not kept: paths whose

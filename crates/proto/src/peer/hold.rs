@@ -14,7 +14,7 @@ use crate::path::probe::URGENT;
 use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 use crate::wire::data::MAX_DATAGRAM;
-use crate::wire::inner::{InnerPacket, InnerView};
+use crate::wire::inner::InnerPacket;
 
 /// When an address has had its bound, the rest follows with the next datagram that comes; it is
 /// looked at after this in any case.
@@ -158,13 +158,12 @@ impl Peer {
             if self.flows.news(nth, &mut packet).is_none() {
                 break;
             }
-            let Ok(view) = InnerView::parse(&packet, packet.len()) else { continue };
+            let Ok(whole) = InnerPacket::whole(&packet) else { continue };
             let mut head = std::mem::take(&mut self.narrowed);
-            let whole = InnerPacket::whole(&packet);
-            let is_narrowed = self.flows.narrow(cx.now, &view, &whole, &mut head);
-            let whole = if is_narrowed { InnerPacket::whole(&head) } else { whole };
+            let is_narrowed = self.flows.narrow(cx.now, &whole, &mut head);
+            let whole = if is_narrowed { whole.with_head(&head) } else { whole };
             let sent = self.send_on(cx, id, Load::Quiet, |draft| {
-                pack::push(draft, Framing::Plain, whole);
+                pack::push(draft, Framing::Plain, whole.pieces);
             });
             self.narrowed = head;
             if let Err(reason) = sent {
@@ -240,10 +239,7 @@ impl Peer {
         match output {
             Output::ToLocal if cx.out.push_inner(packet) => Ok(()),
             Output::ToLocal => Err(DropReason::QueueFull),
-            Output::ToRemote => {
-                let view = InnerView::parse(packet, packet.len())?;
-                self.send_narrowed(cx, &view, InnerPacket::whole(packet), 0)
-            }
+            Output::ToRemote => self.send_narrowed(cx, &InnerPacket::whole(packet)?, 0),
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::time::Instant;
 use crate::wire::control::Control;
 use crate::wire::data::BASE_DATAGRAM;
 use crate::wire::frame::{Challenge, ControlAck, Feedback, Frame, Frames};
-use crate::wire::inner::InnerView;
+use crate::wire::inner::InnerPacket;
 
 /// Where a datagram came from, in the peer's own terms.
 #[derive(Clone, Copy)]
@@ -347,16 +347,16 @@ impl Peer {
         came: Came,
         packet: &[u8],
     ) -> Result<(), DropReason> {
-        let view = InnerView::parse(packet, packet.len())?;
-        if let Err(reason) = self.access.admit(&view)
-            && !self.may_answer(cx.now, &view, packet)
+        let inner = InnerPacket::whole(packet)?;
+        if let Err(reason) = self.access.admit(&inner.headers)
+            && !self.may_answer(cx.now, &inner)
         {
-            self.refuse(cx, &view, packet);
+            self.refuse(cx, &inner);
             return Err(reason);
         }
-        self.hear_refusal(&view, packet);
-        self.hear_live(cx.now, came, &view, packet);
-        let verdict = self.flows.incoming(cx.now, cx.memory, &view, packet);
+        self.hear_refusal(&inner);
+        self.hear_live(cx.now, came, &inner);
+        let verdict = self.flows.incoming(cx.now, cx.memory, &inner);
         if verdict == Verdict::Keep {
             return Ok(());
         }

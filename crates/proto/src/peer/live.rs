@@ -18,7 +18,7 @@ use crate::bond::way::Way;
 use crate::error::DropReason;
 use crate::flow;
 use crate::flow::classify::Class;
-use crate::flow::live::{Allowance, Early, LiveFlow, LiveFlows, Spent};
+use crate::flow::live::{Allowance, Early, LiveFlow, Spent};
 use crate::flow::tuple;
 use crate::outbox::Draft;
 use crate::pack::{self, Framing};
@@ -27,7 +27,7 @@ use crate::path::feedback::DELAY_PACED;
 use crate::time::{Duration, Instant};
 use crate::wire::control::Control;
 use crate::wire::data::OVERHEAD;
-use crate::wire::inner::{InnerPacket, InnerView, UDP};
+use crate::wire::inner::{InnerPacket, Pieces};
 
 /// How long who plays a call waits for what is late: later it is of no use.
 pub(super) const PLAY_OUT: Duration = Duration::from_millis(60);
@@ -65,10 +65,9 @@ const EARLY_BURST: f64 = 64_000.0;
 /// Packets that are remembered until they have arrived, or are of no use.
 const RECENT_MAX: usize = 64;
 
-/// What is known of live flows at one end.
+/// What is known of live packets at one end.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
-    pub(super) flows: LiveFlows,
     /// Packets that left by one path only, and may still be of use if that has died.
     recent: Recent,
     /// Those of which a copy has yet to follow by the same path.
@@ -131,7 +130,7 @@ impl Recent {
         now: Instant,
         (path, epoch): (PathId, Option<EpochId>),
         framing: Framing,
-        packet: InnerPacket<'_>,
+        packet: Pieces<'_>,
     ) {
         let useless = |sent: &&mut Sent| now.saturating_since(sent.at) > PLAY_OUT;
         let is_full = self.packets.len() >= RECENT_MAX;
@@ -157,37 +156,28 @@ impl Recent {
     }
 }
 
-impl Live {
-    pub(crate) fn new(secret: u64, early: Early) -> Self {
-        let mut flows = LiveFlows::new(secret);
-        flows.set_early(early);
-        Self { flows, ..Self::default() }
-    }
-}
-
 impl Peer {
     /// Sends a packet now if it is of no use late; `None` where it may wait.
     pub(super) fn send_live(
         &mut self,
         cx: &mut Context<'_>,
-        view: &InnerView,
-        packet: InnerPacket<'_>,
+        packet: &InnerPacket<'_>,
         kept: usize,
     ) -> Option<Result<(), DropReason>> {
-        let flow = self.live.flows.observe(cx.now, tuple::Direction::Out, view, &packet)?;
-        let class = flow.class();
+        let place = self.flows.observe(cx.now, tuple::Direction::Out, packet)?;
+        let class = self.flows.flow(place)?.class();
         match class {
             Class::RealTime => {}
-            Class::Names if view.protocol == UDP => {}
+            Class::Names if packet.is_udp() => {}
             Class::Names | Class::Interactive | Class::Bulk => return None,
         }
         self.look_at_choices(cx.now);
         let follows = self.at_gateway();
-        let flow = self.live.flows.get_mut(view, tuple::Direction::Out)?;
+        let flow = self.flows.live_mut(place)?;
         let (path, is_new) = choose(cx.now, flow, follows, &self.live.choices)?;
         let way = *self.live.choices.iter().find(|choice| choice.path == path)?;
         let allowance = Allowance { rate: way.rate * EARLY_PART, burst: EARLY_BURST };
-        let flow = self.live.flows.get_mut(view, tuple::Direction::Out)?;
+        let flow = self.flows.live_mut(place)?;
         if !flow.may_leave(cx.now, allowance, packet.len()) {
             return None;
         }
@@ -196,29 +186,29 @@ impl Peer {
             controller.keep_calm(cx.now);
         }
         let is_alone = self.live.choices.len() < 2;
-        let framing = if is_alone { Framing::Plain } else { self.sequenced(view)? };
+        let framing = if is_alone { Framing::Plain } else { self.sequenced(packet)? };
         let load = Load::Packet { elsewhere: kept };
-        let sent = self.send_packet(cx, path, load, framing, view, packet);
+        let sent = self.send_packet(cx, path, load, framing, packet);
         let wanted = if class == Class::Names { 1.0 } else { way.expected_loss(is_new) };
-        let copied = self.send_copies(cx, way, wanted, framing, view, packet);
+        let copied = self.send_copies(cx, way, wanted, framing, packet);
         let len = packet.len() + framing.overhead();
         if is_alone || len > way.room || sent.is_err() {
             return Some(sent);
         }
         let left = (path, self.epoch_id());
-        if !copied && view.protocol == UDP {
-            self.live.recent.push(cx.now, left, framing, packet);
+        if !copied && packet.is_udp() {
+            self.live.recent.push(cx.now, left, framing, packet.pieces);
         }
         if class == Class::RealTime && self.has_twin(way) && self.may_copy(cx.now, len) {
-            self.live.twins.push(cx.now, left, framing, packet);
+            self.live.twins.push(cx.now, left, framing, packet.pieces);
         }
         Some(sent)
     }
 
     /// A place in the sequence by which copies are known.
-    fn sequenced(&mut self, view: &InnerView) -> Option<Framing> {
+    fn sequenced(&mut self, packet: &InnerPacket<'_>) -> Option<Framing> {
         let epoch = self.epochs.current.as_mut()?;
-        let (bucket, sequence) = epoch.sequence_tx.take(flow::hash(view));
+        let (bucket, sequence) = epoch.sequence_tx.take(flow::hash(&packet.headers));
         Some(Framing::Sequenced { bucket, sequence })
     }
 
@@ -230,8 +220,7 @@ impl Peer {
         way: Choice,
         mut lost: f64,
         framing: Framing,
-        view: &InnerView,
-        packet: InnerPacket<'_>,
+        packet: &InnerPacket<'_>,
     ) -> bool {
         let mut any = false;
         let is_raced = lost >= 1.0;
@@ -246,7 +235,7 @@ impl Peer {
                 break;
             }
             let load = Load::Eliciting;
-            if self.send_packet(cx, choice.path, load, framing, view, packet).is_ok() {
+            if self.send_packet(cx, choice.path, load, framing, packet).is_ok() {
                 any = true;
                 self.count_copy(choice.path, len);
                 // A race is one of all.
@@ -398,15 +387,15 @@ impl Peer {
     }
 
     /// An inner packet has come that the peer may send.
-    pub(super) fn hear_live(&mut self, now: Instant, came: Came, view: &InnerView, packet: &[u8]) {
-        let whole = InnerPacket::whole(packet);
+    pub(super) fn hear_live(&mut self, now: Instant, came: Came, packet: &InnerPacket<'_>) {
         let path = match came {
-            Came::Alone => return self.note_alone(now, tuple::Direction::In, view, &whole),
+            Came::Alone => return self.note_alone(now, tuple::Direction::In, packet),
             Came::Beside(path) => Some(path),
             Came::InTurn => None,
         };
-        if let Some(flow) = self.live.flows.observe(now, tuple::Direction::In, view, &whole)
+        if let Some(place) = self.flows.observe(now, tuple::Direction::In, packet)
             && let Some(path) = path
+            && let Some(flow) = self.flows.live_mut(place)
         {
             flow.came = Some((path, now));
             if flow.leaves == Some(path) {
@@ -421,11 +410,10 @@ impl Peer {
         &mut self,
         now: Instant,
         way: tuple::Direction,
-        view: &InnerView,
         packet: &InnerPacket<'_>,
     ) {
         if !self.at_gateway() {
-            self.live.flows.observe(now, way, view, packet);
+            self.flows.observe(now, way, packet);
         }
     }
 
@@ -434,17 +422,17 @@ impl Peer {
         if !self.bond.is_shared || now.saturating_since(at) <= PLAY_OUT {
             return false;
         }
-        let Ok(view) = InnerView::parse(packet, packet.len()) else { return false };
-        let flow = self.live.flows.get(&view, tuple::Direction::Out);
-        view.protocol == UDP && flow.is_some_and(|flow| flow.class() == Class::RealTime)
+        let Ok(packet) = InnerPacket::whole(packet) else { return false };
+        let flow = self.flows.flow_of(&packet, tuple::Direction::Out);
+        packet.is_udp() && flow.is_some_and(|flow| flow.class() == Class::RealTime)
     }
 
     /// Its user wants this early from now on; a client tells its gateway.
     pub(crate) fn set_early(&mut self, now: Instant, early: &Early) {
-        if self.live.flows.early() == early {
+        if self.flows.early() == early {
             return;
         }
-        self.live.flows.set_early(early.clone());
+        self.flows.set_early(early.clone());
         if !self.at_gateway() && self.epochs.current.is_some() {
             self.control.push(now, &Control::Early(early.ends().to_vec()));
         }
@@ -452,7 +440,7 @@ impl Peer {
 
     /// Client: says at the beginning of an epoch what is wanted early, if anything is.
     pub(super) fn say_early(&mut self, now: Instant) {
-        let early = self.live.flows.early();
+        let early = self.flows.early();
         if !early.is_empty() {
             self.control.push(now, &Control::Early(early.ends().to_vec()));
         }
@@ -461,7 +449,7 @@ impl Peer {
     /// Gateway: the client wants this early.
     pub(super) fn take_early(&mut self, early: &Early) {
         if self.at_gateway() {
-            self.live.flows.set_early(early.clone());
+            self.flows.set_early(early.clone());
             self.live.told = true;
         }
     }
@@ -469,8 +457,8 @@ impl Peer {
     /// Gateway: the client has said all that it says first in an epoch. Who wants nothing early
     /// does not say so, and it may be another process than before.
     pub(super) fn note_introduced(&mut self) {
-        if !std::mem::take(&mut self.live.told) && !self.live.flows.early().is_empty() {
-            self.live.flows.set_early(Early::default());
+        if !std::mem::take(&mut self.live.told) && !self.flows.early().is_empty() {
+            self.flows.set_early(Early::default());
         }
     }
 }

@@ -1,5 +1,4 @@
 use super::*;
-use crate::wire::inner::UDP;
 
 const WIFI: PathId = PathId(1);
 const CABLE: PathId = PathId(2);
@@ -13,31 +12,34 @@ fn way(path: PathId, lateness_ms: u64, loss: f64) -> Choice {
     Choice { path, lateness, loss, is_doubtful: false, rate: 1e6, room: 1_200 }
 }
 
-/// A flow, of which nothing was sent.
-fn flow() -> LiveFlow {
-    let mut packet = vec![0x45, 0, 0, 30, 0, 0, 0, 0, 64, UDP, 0, 0];
-    packet.extend([10, 0, 0, 2, 192, 0, 2, 9, 1, 1, 2, 2, 0, 10, 0, 0, 0, 0]);
-    let view = InnerView::parse(&packet, packet.len()).unwrap();
-    let mut flows = LiveFlows::new(1);
-    *flows.observe(at(0), tuple::Direction::Out, &view, &InnerPacket::whole(&packet)).unwrap()
-}
-
 fn chosen(now: Instant, flow: &mut LiveFlow, choices: &[Choice]) -> PathId {
     choose(now, flow, false, choices).unwrap().0
 }
 
 #[test]
 fn the_earliest_carries_and_of_those_alike_the_one_that_loses_least() {
-    assert_eq!(chosen(at(0), &mut flow(), &[way(WIFI, 0, 0.0), way(CABLE, 9, 0.0)]), WIFI);
-    assert_eq!(chosen(at(0), &mut flow(), &[way(WIFI, 0, 0.02), way(CABLE, 1, 0.0)]), CABLE);
-    assert_eq!(chosen(at(0), &mut flow(), &[way(WIFI, 0, 0.02), way(CABLE, 9, 0.0)]), WIFI);
-    assert_eq!(chosen(at(0), &mut flow(), &[way(WIFI, 0, 0.02), way(CABLE, 1, 0.01)]), WIFI);
-    assert_eq!(choose(at(0), &mut flow(), false, &[]), None);
+    assert_eq!(
+        chosen(at(0), &mut LiveFlow::default(), &[way(WIFI, 0, 0.0), way(CABLE, 9, 0.0)]),
+        WIFI
+    );
+    assert_eq!(
+        chosen(at(0), &mut LiveFlow::default(), &[way(WIFI, 0, 0.02), way(CABLE, 1, 0.0)]),
+        CABLE
+    );
+    assert_eq!(
+        chosen(at(0), &mut LiveFlow::default(), &[way(WIFI, 0, 0.02), way(CABLE, 9, 0.0)]),
+        WIFI
+    );
+    assert_eq!(
+        chosen(at(0), &mut LiveFlow::default(), &[way(WIFI, 0, 0.02), way(CABLE, 1, 0.01)]),
+        WIFI
+    );
+    assert_eq!(choose(at(0), &mut LiveFlow::default(), false, &[]), None);
 }
 
 #[test]
 fn it_stays_with_its_path_while_no_other_is_earlier_by_what_is_felt() {
-    let mut call = flow();
+    let mut call = LiveFlow::default();
     assert_eq!(chosen(at(0), &mut call, &[way(WIFI, 0, 0.0), way(CABLE, 2, 0.0)]), WIFI);
     for ms in (0..2_000).step_by(20) {
         let (wifi, cable) = if ms % 40 == 0 { (0, 2) } else { (2, 0) };
@@ -56,7 +58,7 @@ fn it_stays_with_its_path_while_no_other_is_earlier_by_what_is_felt() {
 
 #[test]
 fn a_path_in_doubt_is_left_unless_all_are() {
-    let mut call = flow();
+    let mut call = LiveFlow::default();
     assert_eq!(chosen(at(0), &mut call, &[way(WIFI, 0, 0.0), way(CABLE, 40, 0.0)]), WIFI);
     let doubtful = Choice { is_doubtful: true, ..way(WIFI, 0, 0.0) };
     let both = [doubtful, Choice { is_doubtful: true, ..way(CABLE, 1, 0.0) }];
@@ -70,7 +72,7 @@ fn a_gateway_answers_by_the_path_by_which_a_flow_comes() {
     let choices = [way(WIFI, 0, 0.0), way(CABLE, 1, 0.0)];
     let far = [way(WIFI, 0, 0.0), way(CABLE, 5, 0.0)];
     let came = |path, ms| {
-        let mut flow = flow();
+        let mut flow = LiveFlow::default();
         flow.came = Some((path, at(ms)));
         flow
     };
@@ -103,8 +105,7 @@ fn copies_have_a_budget() {
 fn what_is_remembered_is_bounded_and_forgotten_when_it_is_of_no_use() {
     let mut recent = Recent::default();
     let framing = Framing::Sequenced { bucket: 1, sequence: 2 };
-    let mut push =
-        |ms, path| recent.push(at(ms), (path, None), framing, InnerPacket::whole(&[7; 100]));
+    let mut push = |ms, path| recent.push(at(ms), (path, None), framing, Pieces::whole(&[7; 100]));
     for _ in 0..2 * RECENT_MAX {
         push(0, WIFI);
     }
@@ -113,7 +114,7 @@ fn what_is_remembered_is_bounded_and_forgotten_when_it_is_of_no_use() {
     assert_eq!(recent.until(WIFI), Some(at(60)));
     assert_eq!(recent.until(CABLE), Some(at(70)));
     for ms in 61..61 + 2 * RECENT_MAX as u64 {
-        recent.push(at(ms), (CABLE, None), framing, InnerPacket::whole(&[7; 50]));
+        recent.push(at(ms), (CABLE, None), framing, Pieces::whole(&[7; 50]));
     }
     assert_eq!(recent.until(WIFI), None);
     let sent = recent.take(CABLE).unwrap();

@@ -59,7 +59,6 @@ mod ways;
 pub use connector::STREAMS_MAX;
 pub(crate) use context::Context;
 pub use context::{Config, EVENTS_MAX, Event, Link, StreamTo};
-pub(crate) use live::Live;
 pub use runs::{ALARM_TIME, SharedKey};
 pub use status::{PathStatus, PeerState, PeerStatus};
 pub use timers::Reason;
@@ -154,7 +153,7 @@ pub(crate) struct Peer {
     /// What left by a path that is dead.
     lost: retransmit::Lost,
     /// What is of no use late.
-    live: Live,
+    live: live::Live,
     /// The open connections that it carries.
     flows: Flows,
     /// The share of the node's memory that the flows hold.
@@ -199,7 +198,6 @@ impl Peer {
         config: PeerConfig,
         run: u64,
         flows: Flows,
-        live: Live,
         answers: Answers,
     ) -> Self {
         let role = match config.side {
@@ -229,7 +227,7 @@ impl Peer {
             scheduler_told: None,
             recovery_told: Recovery::default(),
             lost: retransmit::Lost::default(),
-            live,
+            live: live::Live::default(),
             flows,
             account: Account::default(),
             spoken: Vec::new(),

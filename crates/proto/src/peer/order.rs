@@ -13,7 +13,7 @@ use crate::path::{Health, Path};
 use crate::time::{Duration, Instant};
 use crate::wire::data::{BASE_DATAGRAM, OVERHEAD};
 use crate::wire::frame::{self, Frame};
-use crate::wire::inner::{InnerPacket, InnerView};
+use crate::wire::inner::InnerPacket;
 
 /// How long a gap in a sequence is held open, in round trips of the longest path: for a loss to be
 /// noticed, the repair to arrive, and for that once more.
@@ -122,9 +122,7 @@ impl Peer {
     pub(super) fn end_sequences(&mut self, cx: &mut Context<'_>) {
         let (flows, now) = (&mut self.flows, cx.now);
         let is_repeated = |packet: &[u8]| {
-            let view = InnerView::parse(packet, packet.len());
-            let whole = InnerPacket::whole(packet);
-            view.is_ok_and(|view| flows.sends_again(now, &view, &whole))
+            InnerPacket::whole(packet).is_ok_and(|packet| flows.sends_again(now, &packet))
         };
         self.bond.forget(cx.memory.blocks(), is_repeated);
         let (Some(choice), Some(epoch)) = (self.paths.choose(), &self.epochs.current) else {

@@ -9,7 +9,7 @@
 use super::{Context, Peer, Role};
 use crate::time::{Duration, Instant};
 use crate::wire::icmp::{self, Unreached};
-use crate::wire::inner::{InnerPacket, InnerView};
+use crate::wire::inner::InnerPacket;
 
 /// Answers in a row: those that a browser's many questions at once want.
 const BURST: u32 = 16;
@@ -38,16 +38,15 @@ impl Refusals {
 
 impl Peer {
     /// Gateway: a packet may not go where it wants to. Its sender is told.
-    pub(super) fn refuse(&mut self, cx: &mut Context<'_>, view: &InnerView, packet: &[u8]) {
-        let Some(from) = self.access.refuses_from(view) else { return };
-        let may_be_said = self.epochs.current.is_some() && icmp::may_be_answered(view, packet);
+    pub(super) fn refuse(&mut self, cx: &mut Context<'_>, packet: &InnerPacket<'_>) {
+        let Some(from) = self.access.refuses_from(&packet.headers) else { return };
+        let may_be_said = self.epochs.current.is_some() && icmp::may_be_answered(packet);
         if !may_be_said || !self.refusals.take(cx.now) {
             return;
         }
         let mut answer = Vec::new();
-        icmp::prohibit(from, view, packet, &mut answer);
-        let sent = InnerView::parse(&answer, answer.len())
-            .and_then(|view| self.send_inner(cx, &view, InnerPacket::whole(&answer)));
+        icmp::prohibit(from, packet, &mut answer);
+        let sent = InnerPacket::whole(&answer).and_then(|answer| self.send_inner(cx, &answer));
         if let Err(reason) = sent {
             cx.drops.count(reason);
         }
@@ -56,13 +55,13 @@ impl Peer {
     /// Client: somebody may say that a packet did not get where it should. What the connection that
     /// it is of has to say of that is told to people, and nothing else follows from it: their
     /// system judges by itself.
-    pub(super) fn hear_refusal(&mut self, view: &InnerView, packet: &[u8]) {
-        if !matches!(view.protocol, icmp::ICMP | icmp::ICMPV6) {
+    pub(super) fn hear_refusal(&mut self, packet: &InnerPacket<'_>) {
+        if !matches!(packet.headers.protocol, icmp::ICMP | icmp::ICMPV6) {
             return;
         }
         let Role::Client(connector) = &self.role else { return };
         let gateway = connector.lease.as_ref().map_or(&[][..], |lease| &lease.gateway);
-        if let Some(unreached) = Unreached::parse(view, packet) {
+        if let Some(unreached) = Unreached::parse(packet) {
             self.flows.hear_unreached(&unreached, gateway.contains(&unreached.by));
         }
     }

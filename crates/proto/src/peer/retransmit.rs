@@ -19,7 +19,7 @@ use crate::path::{Health, PathId};
 use crate::time::Instant;
 use crate::wire::data::OVERHEAD;
 use crate::wire::frame::{self, Feedback};
-use crate::wire::inner::{InnerPacket, InnerView};
+use crate::wire::inner::InnerPacket;
 
 use super::bonding::SMALL;
 use super::egress::Load;
@@ -331,8 +331,7 @@ impl Peer {
             return true;
         }
         let Some(head) = frame::packet_of(&kept.frame) else { return false };
-        let Ok(view) = InnerView::parse(head, head.len() + len) else { return false };
-        let payload = self.flows.payload(&view, head, len);
+        let payload = self.flows.payload(head, len);
         payload.is_some_and(|(front, back)| {
             kept.frame.extend_from_slice(front);
             kept.frame.extend_from_slice(back);
@@ -344,9 +343,7 @@ impl Peer {
     /// a question that is.
     fn is_sent_again(&mut self, kept: &KeptFrame) -> bool {
         let Some(packet) = frame::packet_of(&kept.frame) else { return false };
-        let view = InnerView::parse(packet, packet.len());
-        let packet = InnerPacket::whole(packet);
-        view.is_ok_and(|view| self.flows.sends_again(kept.at, &view, &packet))
+        InnerPacket::whole(packet).is_ok_and(|packet| self.flows.sends_again(kept.at, &packet))
     }
 
     fn retransmit(

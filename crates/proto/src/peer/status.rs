@@ -157,8 +157,7 @@ impl PathStatus {
 }
 
 impl Peer {
-    /// Tells of connections, and then of other flows, from `place` on, as
-    /// [`crate::flow::Flows::report`] does.
+    /// Tells of flows from `place` on, as [`crate::flow::Flows::report`] does.
     pub(crate) fn report_flows(
         &self,
         now: Instant,
@@ -166,16 +165,9 @@ impl Peer {
         places: usize,
         reports: &mut Vec<FlowReport>,
     ) -> usize {
-        let live = &self.live.flows;
         let first = reports.len();
         let is_alone = !self.bond.is_shared;
-        let mut looked_at = self.flows.report(now, place, places, reports);
-        for report in &mut reports[first..] {
-            live.complete(now, report);
-        }
-        let beyond = (place + looked_at).saturating_sub(self.flows.places());
-        let rest = (beyond, places - looked_at);
-        looked_at += live.report(now, rest, self.flows.priorities(), reports);
+        let looked_at = self.flows.report(now, place, places, reports);
         let entry = &self.bond.entry;
         for report in &mut reports[first..] {
             self.flows.complete(report);

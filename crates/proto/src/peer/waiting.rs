@@ -6,7 +6,7 @@ use crate::flow;
 use crate::outbox::REST;
 use crate::path::flight::KEPT_BYTES_MAX;
 use crate::time::{Duration, Instant};
-use crate::wire::inner::{InnerPacket, InnerView, TCP, UDP};
+use crate::wire::inner::{Headers, InnerPacket, Pieces, TCP, UDP};
 
 /// Packets that wait, per session: of connections,
 const SEGMENTS_MAX: usize = 4_096;
@@ -36,8 +36,32 @@ pub(crate) struct Waiting {
     resting: Option<Instant>,
 }
 
-/// A packet, and since when it waits.
-pub(crate) type Kept = (Instant, Vec<u8>);
+/// A packet that waits.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Kept {
+    since: Instant,
+    headers: Headers,
+    bytes: Vec<u8>,
+}
+
+impl Kept {
+    fn of(now: Instant, packet: &InnerPacket<'_>) -> Self {
+        let mut bytes = Vec::with_capacity(packet.len());
+        packet.pieces.copy_to(&mut bytes);
+        Self { since: now, headers: packet.headers, bytes }
+    }
+
+    /// The packet.
+    pub(crate) fn packet(&self) -> InnerPacket<'_> {
+        InnerPacket { headers: self.headers, pieces: Pieces::whole(&self.bytes) }
+    }
+
+    /// The flow of a UDP datagram.
+    fn datagram_flow(&self) -> Option<u32> {
+        let headers = &self.headers;
+        (headers.protocol == UDP && headers.ports.is_some()).then(|| flow::hash(headers))
+    }
+}
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -47,22 +71,21 @@ struct Queue {
 
 impl Waiting {
     /// Keeps a copy of `packet`. Returns how many packets were given up for want of room.
-    pub(crate) fn push(&mut self, now: Instant, packet: InnerPacket<'_>) -> usize {
-        let mut bytes = Vec::with_capacity(packet.len());
-        packet.copy_to(&mut bytes);
-        if is_segment(&bytes) {
+    pub(crate) fn push(&mut self, now: Instant, packet: &InnerPacket<'_>) -> usize {
+        let kept = Kept::of(now, packet);
+        if packet.is_tcp() {
             // What follows a gap has to wait for it: the oldest are worth most.
-            let fits = self.segments.fits(bytes.len(), SEGMENTS_MAX, SEGMENT_BYTES_MAX);
+            let fits = self.segments.fits(packet.len(), SEGMENTS_MAX, SEGMENT_BYTES_MAX);
             if fits {
-                self.segments.push(now, bytes);
+                self.segments.push(kept);
             }
             return usize::from(!fits);
         }
         let queue = &mut self.datagrams;
         let before = queue.packets.len();
-        while !queue.fits(bytes.len(), DATAGRAMS_MAX, DATAGRAM_BYTES_MAX) && queue.pop() {}
+        while !queue.fits(packet.len(), DATAGRAMS_MAX, DATAGRAM_BYTES_MAX) && queue.pop() {}
         let given_up = before - queue.packets.len();
-        queue.push(now, bytes);
+        queue.push(kept);
         given_up
     }
 
@@ -73,12 +96,12 @@ impl Waiting {
         let Self { segments, datagrams, resting: _ } = std::mem::take(self);
         let count = datagrams.packets.len();
         let mut newest = BTreeMap::new();
-        for (at, packet) in &datagrams.packets {
-            newest.extend(datagram_flow(packet).map(|flow| (flow, *at)));
+        for kept in &datagrams.packets {
+            newest.extend(kept.datagram_flow().map(|flow| (flow, kept.since)));
         }
-        let is_of_use = |(at, packet): &Kept| {
-            let newest = datagram_flow(packet).and_then(|flow| newest.get(&flow));
-            newest.is_none_or(|newest| newest.saturating_since(*at) <= OF_USE)
+        let is_of_use = |kept: &Kept| {
+            let newest = kept.datagram_flow().and_then(|flow| newest.get(&flow));
+            newest.is_none_or(|newest: &Instant| newest.saturating_since(kept.since) <= OF_USE)
         };
         let mut packets: VecDeque<_> = datagrams.packets.into_iter().filter(is_of_use).collect();
         let useless = count - packets.len();
@@ -92,9 +115,10 @@ impl Waiting {
         if self.len() == 0 && !rest.is_empty() {
             self.resting = Some(now + REST);
         }
-        for (at, packet) in rest {
-            let queue = if is_segment(&packet) { &mut self.segments } else { &mut self.datagrams };
-            queue.push(at, packet);
+        for kept in rest {
+            let is_segment = kept.headers.protocol == TCP;
+            let queue = if is_segment { &mut self.segments } else { &mut self.datagrams };
+            queue.push(kept);
         }
     }
 
@@ -126,25 +150,25 @@ impl Queue {
         self.packets.len() < packets_max && self.bytes + len <= bytes_max
     }
 
-    fn push(&mut self, now: Instant, packet: Vec<u8>) {
-        self.bytes += packet.len();
-        self.packets.push_back((now, packet));
+    fn push(&mut self, kept: Kept) {
+        self.bytes += kept.bytes.len();
+        self.packets.push_back(kept);
     }
 
     /// The oldest goes. Returns whether there was one.
     fn pop(&mut self) -> bool {
         let oldest = self.packets.pop_front();
-        self.bytes -= oldest.as_ref().map_or(0, |(_, packet)| packet.len());
+        self.bytes -= oldest.as_ref().map_or(0, |kept| kept.bytes.len());
         oldest.is_some()
     }
 
     fn due(&self) -> Option<Instant> {
-        self.packets.front().map(|&(since, _)| since + WAITING_TIME)
+        self.packets.front().map(|kept| kept.since + WAITING_TIME)
     }
 
     fn expire(&mut self, now: Instant) -> usize {
-        let late = self.packets.partition_point(|&(since, _)| since + WAITING_TIME <= now);
-        self.bytes -= self.packets.drain(..late).map(|(_, packet)| packet.len()).sum::<usize>();
+        let late = self.packets.partition_point(|kept| kept.since + WAITING_TIME <= now);
+        self.bytes -= self.packets.drain(..late).map(|kept| kept.bytes.len()).sum::<usize>();
         if self.packets.is_empty() {
             self.packets = VecDeque::new();
         }
@@ -152,23 +176,18 @@ impl Queue {
     }
 }
 
-/// Whether it belongs to a TCP connection.
-fn is_segment(packet: &[u8]) -> bool {
-    InnerView::parse(packet, packet.len()).is_ok_and(|view| view.protocol == TCP)
-}
-
-/// The flow of a UDP datagram.
-fn datagram_flow(packet: &[u8]) -> Option<u32> {
-    let view = InnerView::parse(packet, packet.len()).ok()?;
-    (view.protocol == UDP && view.ports.is_some()).then(|| flow::hash(&view))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn packet(len: usize) -> Vec<u8> {
-        vec![0x45; len]
+    fn packet(len: u16) -> Vec<u8> {
+        let mut packet = vec![0x45; len.into()];
+        packet[2..4].copy_from_slice(&len.to_be_bytes());
+        packet
+    }
+
+    fn push(waiting: &mut Waiting, now: Instant, packet: &[u8]) -> usize {
+        waiting.push(now, &InnerPacket::whole(packet).unwrap())
     }
 
     #[test]
@@ -176,16 +195,15 @@ mod tests {
         let now = Instant::from_nanos(0);
         let mut waiting = Waiting::default();
         for _ in 0..DATAGRAMS_MAX {
-            assert_eq!(waiting.push(now, InnerPacket::whole(&packet(100))), 0);
+            assert_eq!(push(&mut waiting, now, &packet(100)), 0);
         }
-        assert_eq!(waiting.push(now, InnerPacket::whole(&packet(100))), 1);
+        assert_eq!(push(&mut waiting, now, &packet(100)), 1);
         let long = DATAGRAM_BYTES_MAX / 1_500;
-        let given_up: usize =
-            (0..long).map(|_| waiting.push(now, InnerPacket::whole(&packet(1_500)))).sum();
+        let given_up: usize = (0..long).map(|_| push(&mut waiting, now, &packet(1_500))).sum();
         assert!(given_up >= DATAGRAMS_MAX - 8, "{given_up}");
         assert_eq!(waiting.len() + given_up, DATAGRAMS_MAX + long);
         assert!(
-            waiting.take(now).0.iter().map(|(_, packet)| packet.len()).sum::<usize>()
+            waiting.take(now).0.iter().map(|kept| kept.bytes.len()).sum::<usize>()
                 <= DATAGRAM_BYTES_MAX
         );
         assert_eq!((waiting.len(), waiting.datagrams.bytes), (0, 0));
@@ -204,13 +222,14 @@ mod tests {
         let mut waiting = Waiting::default();
         let room = u16::try_from(SEGMENT_BYTES_MAX / 1_400).unwrap();
         for number in 0..room + 10 {
-            let given_up = waiting.push(now, InnerPacket::whole(&segment(number)));
+            let given_up = push(&mut waiting, now, &segment(number));
             assert_eq!(given_up, usize::from(number >= room), "{number}");
         }
-        assert_eq!(waiting.push(now, InnerPacket::whole(&packet(100))), 0, "others have their own");
+        assert_eq!(push(&mut waiting, now, &packet(100)), 0, "others have their own");
         let (packets, _) = waiting.take(now);
         let expected = std::iter::once(packet(100)).chain((0..room).map(segment));
-        let expected: VecDeque<_> = expected.map(|packet| (now, packet)).collect();
+        let kept = |packet: Vec<u8>| Kept::of(now, &InnerPacket::whole(&packet).unwrap());
+        let expected: VecDeque<_> = expected.map(kept).collect();
         assert!(packets == expected);
         waiting.put_back(now, packets);
         assert_eq!(waiting.due(), Some(now + REST), "the outbox was full");
@@ -230,15 +249,15 @@ mod tests {
         let mut waiting = Waiting::default();
         for number in 0..100 {
             let now = start + Duration::from_millis(20) * u32::from(number);
-            waiting.push(now, InnerPacket::whole(&udp(1, number)));
+            push(&mut waiting, now, &udp(1, number));
             if number < 2 {
-                waiting.push(now, InnerPacket::whole(&udp(2, number)));
+                push(&mut waiting, now, &udp(2, number));
             }
         }
         let (packets, useless) = waiting.take(start + Duration::from_secs(2));
         let numbers = |port| {
-            let of = packets.iter().filter(move |(_, packet)| packet[21] == port);
-            of.map(|(_, packet)| packet[59]).collect::<Vec<_>>()
+            let of = packets.iter().filter(move |kept| kept.bytes[21] == port);
+            of.map(|kept| kept.bytes[59]).collect::<Vec<_>>()
         };
         assert_eq!(numbers(1), (79..100).collect::<Vec<_>>(), "400 ms of speech");
         assert_eq!((numbers(2), useless), (vec![0, 1], 79));
@@ -248,9 +267,9 @@ mod tests {
     fn nothing_waits_for_long() {
         let mut now = Instant::from_nanos(0);
         let mut waiting = Waiting::default();
-        waiting.push(now, InnerPacket::whole(&packet(100)));
+        push(&mut waiting, now, &packet(100));
         now = now + WAITING_TIME / 2;
-        waiting.push(now, InnerPacket::whole(&packet(200)));
+        push(&mut waiting, now, &packet(200));
         assert_eq!(waiting.expire(now + WAITING_TIME / 2), 1);
         assert_eq!((waiting.len(), waiting.datagrams.bytes), (1, 200));
     }

@@ -7,7 +7,7 @@ use super::global::{embedded, is_global};
 use crate::error::DropReason;
 use crate::wire::control::Prefix;
 use crate::wire::icmp::{ICMP, ICMPV6};
-use crate::wire::inner::{InnerView, TCP, UDP};
+use crate::wire::inner::{Headers, TCP, UDP};
 
 /// Entries of one allow-list.
 pub const ALLOW_MAX: usize = 256;
@@ -49,17 +49,18 @@ impl Access {
     /// # Errors
     /// [`DropReason::NotAllowed`] when its source is not the peer's own or its destination is not
     /// allowed.
-    pub fn admit(&self, view: &InnerView) -> Result<(), DropReason> {
+    pub fn admit(&self, headers: &Headers) -> Result<(), DropReason> {
         let Self::Restricted { gateway, allow, .. } = self else {
             return Ok(());
         };
-        let to = view.destination;
-        let port = view.ports.map(|(_, destination)| destination);
+        let to = headers.destination;
+        let port = headers.ports.map(|(_, destination)| destination);
         let allowed = allow
             .iter()
             .any(|entry| entry.to.contains(to) && (entry.port.is_none() || entry.port == port));
-        let reachable = allowed || (gateway.contains(&to) && serves(view)) || self.is_internet(to);
-        if self.owns(view.source) && reachable { Ok(()) } else { Err(DropReason::NotAllowed) }
+        let reachable =
+            allowed || (gateway.contains(&to) && serves(headers)) || self.is_internet(to);
+        if self.owns(headers.source) && reachable { Ok(()) } else { Err(DropReason::NotAllowed) }
     }
 
     /// Whether the peer may use an address as a source.
@@ -88,10 +89,10 @@ impl Access {
 
     /// The gateway's address from which to tell the sender of a packet that it was refused; `None`
     /// where that is not the peer, or the gateway has none in that family.
-    pub fn refuses_from(&self, view: &InnerView) -> Option<IpAddr> {
+    pub fn refuses_from(&self, headers: &Headers) -> Option<IpAddr> {
         let Self::Restricted { gateway, .. } = self else { return None };
-        let same = |at: &&IpAddr| at.is_ipv4() == view.source.is_ipv4();
-        gateway.iter().find(same).filter(|_| self.owns(view.source)).copied()
+        let same = |at: &&IpAddr| at.is_ipv4() == headers.source.is_ipv4();
+        gateway.iter().find(same).filter(|_| self.owns(headers.source)).copied()
     }
 
     /// The inner addresses that lead to this peer.
@@ -104,10 +105,10 @@ impl Access {
 }
 
 /// What a gateway answers at its inner addresses: pings and name queries.
-fn serves(view: &InnerView) -> bool {
-    match view.protocol {
+fn serves(headers: &Headers) -> bool {
+    match headers.protocol {
         ICMP | ICMPV6 => true,
-        TCP | UDP => view.ports.is_some_and(|(_, destination)| destination == DNS),
+        TCP | UDP => headers.ports.is_some_and(|(_, destination)| destination == DNS),
         _ => false,
     }
 }
@@ -116,8 +117,8 @@ fn serves(view: &InnerView) -> bool {
 mod tests {
     use super::*;
 
-    fn view(source: &str, destination: &str, protocol: u8, port: u16) -> InnerView {
-        InnerView {
+    fn view(source: &str, destination: &str, protocol: u8, port: u16) -> Headers {
+        Headers {
             source: source.parse().unwrap(),
             destination: destination.parse().unwrap(),
             protocol,

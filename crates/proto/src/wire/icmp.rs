@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use super::checksum::Sum;
-use super::inner::{InnerView, declared_len};
+use super::inner::{Headers, InnerPacket, declared_len};
 use super::tcp::emit_ip;
 
 /// IP protocol number of ICMP.
@@ -45,47 +45,49 @@ pub struct Unreached<'a> {
     /// Why.
     pub why: Unreachable,
     /// The packet that it is about, which its receiver has sent.
-    pub view: InnerView,
+    pub headers: Headers,
     /// The beginning of that packet: as much as is quoted.
     pub quoted: &'a [u8],
 }
 
 impl<'a> Unreached<'a> {
-    /// Reads the packet `view`. `None` where it is no such message, is damaged, or is about what
-    /// its receiver has not sent.
-    pub fn parse(view: &InnerView, packet: &'a [u8]) -> Option<Self> {
-        let message = packet.get(view.transport?..)?;
+    /// Reads a packet. `None` where it is no such message, is damaged, or is about what its
+    /// receiver has not sent.
+    pub fn parse(packet: &InnerPacket<'a>) -> Option<Self> {
+        let headers = &packet.headers;
+        let message = packet.pieces.head.get(headers.transport?..)?;
         let (kind, rest) = message.split_at_checked(HEADER)?;
-        let why = match (view.protocol, kind[0], kind[1]) {
+        let why = match (headers.protocol, kind[0], kind[1]) {
             (ICMP, 3, 9 | 10 | 13) | (ICMPV6, 1, 1 | 5 | 6) => Unreachable::Prohibited,
             (ICMP, 3, 0 | 1 | 5..=8 | 11 | 12) | (ICMPV6, 1, 0 | 2 | 3) => Unreachable::NoRoute,
             _ => return None,
         };
-        if sum(view.source, view.destination, message).folded() != 0 {
+        if sum(headers.source, headers.destination, message).folded() != 0 {
             return None;
         }
         let len = declared_len(rest)?;
         let quoted = rest.get(..len.min(rest.len()))?;
-        let about = InnerView::parse(quoted, len).ok()?;
-        let is_own = about.source == view.destination;
-        is_own.then_some(Self { by: view.source, why, view: about, quoted })
+        let about = Headers::parse(quoted, len).ok()?;
+        let is_own = about.source == headers.destination;
+        is_own.then_some(Self { by: headers.source, why, headers: about, quoted })
     }
 }
 
-/// Appends to `out` what tells the sender of the packet `view` that it is administratively
+/// Appends to `out` what tells the sender of a packet that it is administratively
 /// prohibited, from `from`, an address of the same family. Whether there may be such an answer
 /// [`may_be_answered`] says.
-pub fn prohibit(from: IpAddr, view: &InnerView, packet: &[u8], out: &mut Vec<u8>) {
-    let quoted = &packet[..packet.len().min(QUOTED_MAX)];
+pub fn prohibit(from: IpAddr, packet: &InnerPacket<'_>, out: &mut Vec<u8>) {
+    let head = packet.pieces.head;
+    let (quoted, to) = (&head[..head.len().min(QUOTED_MAX)], packet.headers.source);
     let (protocol, kind) =
         if from.is_ipv4() { (ICMP, PROHIBITED) } else { (ICMPV6, PROHIBITED_V6) };
     let length = u16::try_from(HEADER + quoted.len()).unwrap_or(0);
-    emit_ip(from, view.source, protocol, length, out);
+    emit_ip(from, to, protocol, length, out);
     let at = out.len();
     out.extend_from_slice(&kind);
     out.extend_from_slice(&[0; HEADER - 2]); // checksum, unused
     out.extend_from_slice(quoted);
-    let checksum = sum(from, view.source, &out[at..]).checksum();
+    let checksum = sum(from, to, &out[at..]).checksum();
     out[at + 2..at + 4].copy_from_slice(&checksum.to_be_bytes());
 }
 
@@ -101,20 +103,22 @@ fn sum(source: IpAddr, destination: IpAddr, message: &[u8]) -> Sum {
 
 /// Whether a packet may be answered by an error: none is made about an error, a fragment other than
 /// the first, or what goes to many (RFC 1812, 4.3.2.7; RFC 4443, 2.4 e).
-pub fn may_be_answered(view: &InnerView, packet: &[u8]) -> bool {
+pub fn may_be_answered(packet: &InnerPacket<'_>) -> bool {
+    let headers = &packet.headers;
     let one = |address: IpAddr| match address {
         IpAddr::V4(v4) => {
             !(v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || v4.is_loopback())
         }
         IpAddr::V6(v6) => !(v6.is_multicast() || v6.is_unspecified() || v6.is_loopback()),
     };
-    let Some(kind) = view.transport.and_then(|at| packet.get(at)) else { return false };
-    let is_error = match view.protocol {
+    let kind = headers.transport.and_then(|at| packet.pieces.head.get(at));
+    let Some(kind) = kind else { return false };
+    let is_error = match headers.protocol {
         ICMP => *kind != ECHO,
         ICMPV6 => *kind < INFORMATIONAL,
         _ => false,
     };
-    !is_error && one(view.source) && one(view.destination)
+    !is_error && one(headers.source) && one(headers.destination)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The inner IP packets that the tunnel carries: a view of their headers (RFC 791, RFC 8200,
-//! RFC 9293, RFC 768), checked once.
+//! The inner IP packets that the tunnel carries, and what their headers say (RFC 791, RFC 8200,
+//! RFC 9293, RFC 768). Headers are read once, where a packet enters, and go with it from there.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -24,11 +24,61 @@ const DESTINATION: u8 = 60;
 /// Extension headers that are walked before a packet's transport counts as unknown.
 const EXTENSIONS_MAX: usize = 8;
 
-/// An inner packet as the shell hands it over: in two pieces, so that a segment of a super-packet
-/// needs its payload copied only once. `head` holds at least the IP and TCP headers of a TCP
-/// packet, or the whole packet.
+/// An inner packet, its headers read.
 #[derive(Clone, Copy, Debug)]
 pub struct InnerPacket<'a> {
+    /// What its headers say.
+    pub headers: Headers,
+    /// Its bytes.
+    pub pieces: Pieces<'a>,
+}
+
+#[expect(clippy::len_without_is_empty, reason = "it has headers")]
+impl<'a> InnerPacket<'a> {
+    /// Reads the headers of a packet.
+    ///
+    /// # Errors
+    /// [`DropReason::BadInner`] when it is no IPv4 or IPv6 packet of exactly that length.
+    pub fn parse(pieces: Pieces<'a>) -> Result<Self, DropReason> {
+        Ok(Self { headers: Headers::parse(pieces.head, pieces.len())?, pieces })
+    }
+
+    /// The same of a packet in one piece.
+    ///
+    /// # Errors
+    /// As of [`Self::parse`].
+    pub fn whole(packet: &'a [u8]) -> Result<Self, DropReason> {
+        Self::parse(Pieces::whole(packet))
+    }
+
+    /// This packet with other bytes at its beginning, in which the addresses, ports and protocol
+    /// are the same.
+    #[must_use]
+    pub const fn with_head(&self, head: &'a [u8]) -> Self {
+        Self { headers: self.headers, pieces: Pieces { head, ..self.pieces } }
+    }
+
+    /// Bytes of the packet.
+    pub const fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Whether its transport is TCP.
+    pub const fn is_tcp(&self) -> bool {
+        self.headers.protocol == TCP
+    }
+
+    /// Whether its transport is UDP.
+    pub const fn is_udp(&self) -> bool {
+        self.headers.protocol == UDP
+    }
+}
+
+/// The bytes of an inner packet as the shell hands them over: in two pieces, so that a segment of
+/// a super-packet needs its payload copied only once. `head` holds at least the IP and TCP headers
+/// of a TCP packet, or the whole packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Pieces<'a> {
     /// The packet's headers, or all of it.
     pub head: &'a [u8],
     /// What follows `head`.
@@ -47,7 +97,7 @@ pub struct Home<'a> {
     pub at: usize,
 }
 
-impl<'a> InnerPacket<'a> {
+impl<'a> Pieces<'a> {
     /// A packet in one piece.
     pub const fn whole(packet: &'a [u8]) -> Self {
         Self::cut(packet, &[])
@@ -91,9 +141,9 @@ pub fn declared_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// What the tunnel needs to know of an inner packet.
+/// What the headers of an inner packet say, as far as the tunnel needs to know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct InnerView {
+pub struct Headers {
     /// Source address.
     pub source: IpAddr,
     /// Destination address.
@@ -107,7 +157,7 @@ pub struct InnerView {
     pub transport: Option<usize>,
 }
 
-impl InnerView {
+impl Headers {
     /// Reads the headers of a packet of `len` bytes of which `head` is the beginning.
     ///
     /// # Errors

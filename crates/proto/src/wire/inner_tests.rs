@@ -23,7 +23,7 @@ fn v6(next: u8, payload: &[u8]) -> Vec<u8> {
 #[test]
 fn udp_over_ipv4() {
     let packet = v4(UDP, 0, &[0, 53, 1, 0, 0, 8, 0, 0]);
-    let view = InnerView::parse(&packet, packet.len()).unwrap();
+    let view = Headers::parse(&packet, packet.len()).unwrap();
     assert_eq!(view.source, IpAddr::from([10, 0, 0, 1]));
     assert_eq!(view.destination, IpAddr::from([10, 0, 0, 2]));
     assert_eq!((view.protocol, view.ports, view.transport), (UDP, Some((53, 256)), Some(20)));
@@ -32,12 +32,12 @@ fn udp_over_ipv4() {
 #[test]
 fn later_fragments_have_no_ports() {
     let packet = v4(UDP, 0x00b9, &[0; 16]);
-    let view = InnerView::parse(&packet, packet.len()).unwrap();
+    let view = Headers::parse(&packet, packet.len()).unwrap();
     assert_eq!((view.ports, view.transport), (None, None));
     let mut payload = vec![UDP, 0, 0x05, 0xa8, 0, 0, 0, 1];
     payload.extend_from_slice(&[0; 16]);
     let packet = v6(FRAGMENT, &payload);
-    let view = InnerView::parse(&packet, packet.len()).unwrap();
+    let view = Headers::parse(&packet, packet.len()).unwrap();
     assert_eq!((view.protocol, view.ports, view.transport), (UDP, None, None));
 }
 
@@ -48,14 +48,14 @@ fn extension_headers_are_walked() {
     payload.extend_from_slice(&[0, 80, 0x1f, 0x90]);
     payload.extend_from_slice(&[0; 16]);
     let packet = v6(HOP_BY_HOP, &payload);
-    let view = InnerView::parse(&packet, packet.len()).unwrap();
+    let view = Headers::parse(&packet, packet.len()).unwrap();
     assert_eq!((view.protocol, view.ports, view.transport), (TCP, Some((80, 8080)), Some(56)));
 }
 
 #[test]
 fn an_extension_header_longer_than_the_packet_hides_the_transport() {
     let packet = v6(DESTINATION, &[TCP, 255, 0, 0, 0, 0, 0, 0]);
-    let view = InnerView::parse(&packet, packet.len()).unwrap();
+    let view = Headers::parse(&packet, packet.len()).unwrap();
     assert_eq!((view.ports, view.transport), (None, None));
 }
 
@@ -63,9 +63,9 @@ fn an_extension_header_longer_than_the_packet_hides_the_transport() {
 fn wrong_lengths_are_refused() {
     let mut packet = v4(UDP, 0, &[0; 8]);
     packet.push(0);
-    assert_eq!(InnerView::parse(&packet, packet.len()), Err(DropReason::BadInner));
+    assert_eq!(Headers::parse(&packet, packet.len()), Err(DropReason::BadInner));
     packet.truncate(27);
-    assert_eq!(InnerView::parse(&packet, packet.len()), Err(DropReason::BadInner));
+    assert_eq!(Headers::parse(&packet, packet.len()), Err(DropReason::BadInner));
     assert_eq!(declared_len(&[0x44; 20]), None, "header shorter than the minimum");
 }
 
@@ -79,8 +79,9 @@ proptest! {
             *first = if v6 { 0x60 } else { 0x45 };
         }
         for len in [declared_len(&bytes).unwrap_or(0), bytes.len()] {
-            if let Ok(view) = InnerView::parse(&bytes, len) {
-                let _ = crate::flow::clamp::place(&view, &bytes);
+            if let Ok(view) = Headers::parse(&bytes, len) {
+                let packet = InnerPacket { headers: view, pieces: Pieces::whole(&bytes) };
+                let _ = crate::flow::clamp::place(&packet);
                 prop_assert!(view.transport.is_none_or(|at| at <= bytes.len()));
             }
         }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use super::checksum::{Sum, mended};
-use super::inner::{IPV4_HEADER, IPV6_HEADER, InnerPacket, InnerView, TCP};
+use super::inner::{IPV4_HEADER, IPV6_HEADER, InnerPacket, TCP};
 
 /// Bytes of a header without options.
 pub const HEADER: usize = 20;
@@ -166,11 +166,11 @@ pub struct Opening {
 }
 
 impl Segment {
-    /// Reads the TCP header of `packet`, whose IP header is `view`. `None` when it is no TCP, or
-    /// cut short: then nothing is known of it, and it is left alone.
-    pub fn parse(view: &InnerView, packet: &InnerPacket<'_>) -> Option<Self> {
-        let at = view.transport.filter(|_| view.protocol == TCP)?;
-        let tcp = packet.head.get(at..)?;
+    /// Reads the TCP header of a packet. `None` when it is no TCP, or cut short: then nothing is
+    /// known of it, and it is left alone.
+    pub fn parse(packet: &InnerPacket<'_>) -> Option<Self> {
+        let at = packet.headers.transport.filter(|_| packet.is_tcp())?;
+        let tcp = packet.pieces.head.get(at..)?;
         let fixed = tcp.first_chunk::<HEADER>()?;
         let header = usize::from(fixed[12] >> 4) * 4;
         let len = packet.len().checked_sub(at + header)?;
@@ -211,7 +211,7 @@ impl Segment {
     /// What a SYN says beside.
     pub fn opening(&self, packet: &InnerPacket<'_>) -> Opening {
         let mut opening = Opening::default();
-        let options = packet.head.get(self.at + HEADER..self.at + self.header);
+        let options = packet.pieces.head.get(self.at + HEADER..self.at + self.header);
         for (kind, _, body) in Options(options.unwrap_or_default(), 0) {
             match (kind, body) {
                 (OPTION_MSS, &[high, low]) => {
@@ -228,7 +228,8 @@ impl Segment {
 
     /// The ranges that arrived out of order: from, to.
     pub fn sacked<'a>(&self, packet: &InnerPacket<'a>) -> impl Iterator<Item = (Seq, Seq)> + 'a {
-        let options = packet.head.get(self.at + HEADER..self.at + self.header).unwrap_or_default();
+        let options = packet.pieces.head.get(self.at + HEADER..self.at + self.header);
+        let options = options.unwrap_or_default();
         let blocks = Options(options, 0).filter(|&(kind, ..)| kind == OPTION_SACK);
         blocks.flat_map(|(_, _, body)| body.as_chunks::<8>().0).take(SACK_MAX).map(|block| {
             let [a, b, c, d, e, f, g, h] = *block;
@@ -238,10 +239,11 @@ impl Segment {
 
     /// The sum of the payload alone, as the segment's checksum declares it: nothing of the payload
     /// is read, so this costs the same for all lengths. It can be held against the bytes later.
-    pub fn declared_sum(&self, view: &InnerView, packet: &InnerPacket<'_>) -> u16 {
-        let header = packet.head.get(self.at..self.at + self.header).unwrap_or_default();
+    pub fn declared_sum(&self, packet: &InnerPacket<'_>) -> u16 {
+        let header = packet.pieces.head.get(self.at..self.at + self.header).unwrap_or_default();
+        let (source, destination) = (packet.headers.source, packet.headers.destination);
         let length = u16::try_from(self.header).unwrap_or(0) + self.len;
-        let rest = Sum::default().pseudo(view.source, view.destination, TCP, length).bytes(header);
+        let rest = Sum::default().pseudo(source, destination, TCP, length).bytes(header);
         // All together is zero; so the payload is what the rest lacks.
         Sum::default().without(rest.folded()).folded()
     }

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::wire::inner::Headers;
 
 fn ends(v6: bool) -> Ends {
     if v6 {
@@ -23,15 +24,18 @@ fn made(v6: bool, timestamps: bool) -> Made {
     }
 }
 
-fn read(packet: &[u8]) -> (InnerView, Segment) {
-    let view = InnerView::parse(packet, packet.len()).unwrap();
-    let segment = Segment::parse(&view, &InnerPacket::whole(packet)).unwrap();
-    (view, segment)
+fn whole(packet: &[u8]) -> InnerPacket<'_> {
+    InnerPacket::whole(packet).unwrap()
+}
+
+fn read(packet: &[u8]) -> (Headers, Segment) {
+    let packet = whole(packet);
+    (packet.headers, Segment::parse(&packet).unwrap())
 }
 
 /// Zero for a segment whose checksum is right.
 fn error_of(packet: &[u8]) -> u16 {
-    let view = InnerView::parse(packet, packet.len()).unwrap();
+    let view = Headers::parse(packet, packet.len()).unwrap();
     let tcp = &packet[view.transport.unwrap()..];
     let length = u16::try_from(tcp.len()).unwrap();
     Sum::default().pseudo(view.source, view.destination, TCP, length).bytes(tcp).folded()
@@ -67,12 +71,12 @@ fn the_options_of_a_syn() {
     let (_, segment) = read(&packet);
     assert_eq!((segment.len, segment.end()), (0, Seq(0xffff_fff1)));
     assert_eq!(segment.timestamps, Some(Timestamps { value: 9, echo: 0 }));
-    let opening = segment.opening(&InnerPacket::whole(&packet));
+    let opening = segment.opening(&whole(&packet));
     let expected =
         Opening { mss: Some(1_460), scale: Some(14), sack: true, closed_to_others: false };
     assert_eq!(opening, expected);
     packet[40] = 30; // MPTCP in the place of the MSS
-    assert!(segment.opening(&InnerPacket::whole(&packet)).closed_to_others);
+    assert!(segment.opening(&whole(&packet)).closed_to_others);
 }
 
 #[test]
@@ -87,17 +91,14 @@ fn acknowledgements_are_changed_in_place() {
     packet[36..38].copy_from_slice(&checksum.to_be_bytes());
     assert_eq!(error_of(&packet), 0);
     let (_, segment) = read(&packet);
-    assert_eq!(
-        segment.sacked(&InnerPacket::whole(&packet)).collect::<Vec<_>>(),
-        [(Seq(50), Seq(60))]
-    );
+    assert_eq!(segment.sacked(&whole(&packet)).collect::<Vec<_>>(), [(Seq(50), Seq(60))]);
     segment.set_ack(&mut packet, Seq(0xdead_beef), 0x0123);
     segment.set_echo(&mut packet, 0x0a0b_0c0d);
     segment.remove_sacks(&mut packet);
     let (_, changed) = read(&packet);
     assert_eq!((changed.ack, changed.window), (Seq(0xdead_beef), 0x0123));
     assert_eq!(changed.timestamps, Some(Timestamps { value: 90, echo: 0x0a0b_0c0d }));
-    assert_eq!(changed.sacked(&InnerPacket::whole(&packet)).count(), 0);
+    assert_eq!(changed.sacked(&whole(&packet)).count(), 0);
     assert_eq!(&packet[changed.payload()], b"data");
     assert_eq!(error_of(&packet), 0);
 }
@@ -120,14 +121,14 @@ proptest! {
     ) {
         let mut packet = Vec::new();
         made(v6, timestamps).emit((&payload, &[]), &mut packet);
-        let (view, segment) = read(&packet);
+        let (_, segment) = read(&packet);
         let place = damage.filter(|_| !payload.is_empty()).map(|at| {
             segment.payload().start + at.index(payload.len())
         });
         if let Some(place) = place {
             packet[place] ^= 0x55;
         }
-        let declared = segment.declared_sum(&view, &InnerPacket::whole(&packet));
+        let declared = segment.declared_sum(&whole(&packet));
         let actual = Sum::default().bytes(&packet[segment.payload()]).folded();
         prop_assert_eq!(declared == actual, place.is_none());
     }
@@ -148,11 +149,10 @@ proptest! {
             packet[2..4].copy_from_slice(&len.to_be_bytes());
             packet[9] = TCP;
         }
-        let Ok(view) = InnerView::parse(&packet, packet.len()) else { return Ok(()) };
-        let whole = InnerPacket::whole(&packet);
-        let Some(segment) = Segment::parse(&view, &whole) else { return Ok(()) };
-        let _ = (segment.opening(&whole), segment.declared_sum(&view, &whole));
-        prop_assert!(segment.sacked(&InnerPacket::whole(&packet)).count() <= SACK_MAX);
+        let Ok(whole) = InnerPacket::whole(&packet) else { return Ok(()) };
+        let Some(segment) = Segment::parse(&whole) else { return Ok(()) };
+        let _ = (segment.opening(&whole), segment.declared_sum(&whole));
+        prop_assert!(segment.sacked(&whole).count() <= SACK_MAX);
         prop_assert!(packet.get(segment.payload()).is_some());
         let before = error_of(&packet);
         segment.set_ack(&mut packet, Seq(1), 2);

@@ -23,7 +23,7 @@ use rove_proto::role::Access;
 use rove_proto::time::{Duration, Instant};
 use rove_proto::wire::checksum::Sum;
 use rove_proto::wire::control::{Lease, Prefix};
-use rove_proto::wire::inner::InnerPacket;
+use rove_proto::wire::inner::Pieces;
 
 /// One way.
 pub(crate) const DELAY: Duration = Duration::from_millis(20);
@@ -291,14 +291,14 @@ impl Pair {
     /// The client's host sends an inner packet.
     pub(crate) fn send(&mut self, packet: &[u8]) {
         let mut out = Outbox::new();
-        self.client.handle_tun(self.now, InnerPacket::whole(packet), &mut out);
+        self.client.handle_tun(self.now, Pieces::whole(packet), &mut out);
         self.flush_client(out);
     }
 
     /// The gateway's host sends an inner packet to the client.
     pub(crate) fn send_back(&mut self, packet: &[u8]) {
         let mut out = Outbox::new();
-        self.gateway.handle_tun(self.now, InnerPacket::whole(packet), &mut out);
+        self.gateway.handle_tun(self.now, Pieces::whole(packet), &mut out);
         self.flush_gateway(out);
     }
 

@@ -10,7 +10,7 @@ use rove_proto::node::{Command, FLOWS_PER_PAGE, Node, PeerConfig, SideConfig};
 use rove_proto::outbox::Outbox;
 use rove_proto::role::Access;
 use rove_proto::wire::control::Prefix;
-use rove_proto::wire::inner::InnerPacket;
+use rove_proto::wire::inner::Pieces;
 use rove_proto::wire::tcp::{Ends, Flags, Made, Seq};
 
 const PEERS: u16 = 400;
@@ -52,7 +52,7 @@ fn open(pair: &mut Pair, peer: u16, connections: u16) {
         let mut packet = Vec::new();
         let made = Made { ends, seq, ack, flags: Flags::SYN, window: 1_000, timestamps };
         made.emit((&[], &[]), &mut packet);
-        pair.gateway.handle_tun(pair.now, InnerPacket::whole(&packet), &mut out);
+        pair.gateway.handle_tun(pair.now, Pieces::whole(&packet), &mut out);
         out.clear();
     }
 }

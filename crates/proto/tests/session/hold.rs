@@ -8,7 +8,7 @@ use rove_proto::bond::Mode;
 use rove_proto::error::CloseCode;
 use rove_proto::node::{Command, Event, PeerState};
 use rove_proto::time::{Duration, Instant};
-use rove_proto::wire::inner::{InnerPacket, InnerView};
+use rove_proto::wire::inner::InnerPacket;
 use rove_proto::wire::tcp::{Ends, Flags, Made, Segment, Seq};
 
 const CLIENT: ([u8; 4], u16) = ([10, 9, 0, 2], 40_000);
@@ -97,8 +97,7 @@ impl Scene {
         let by_client = by_sender == (self.sender == Sender::Client);
         let packets = if by_client { &self.pair.client_inner } else { &self.pair.gateway_inner };
         let read = |(at, packet): &(Instant, Vec<u8>)| {
-            let view = InnerView::parse(packet, packet.len()).ok()?;
-            Some((*at, Segment::parse(&view, &InnerPacket::whole(packet))?))
+            Some((*at, Segment::parse(&InnerPacket::whole(packet).ok()?)?))
         };
         packets.iter().filter_map(read).collect()
     }

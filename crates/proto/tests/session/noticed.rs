@@ -13,7 +13,7 @@ use rove_proto::node::{Command, Event, PeerState};
 use rove_proto::time::Duration;
 use rove_proto::wire::Kind;
 use rove_proto::wire::icmp::{Unreachable, Unreached};
-use rove_proto::wire::inner::InnerView;
+use rove_proto::wire::inner::InnerPacket;
 use rove_proto::wire::tcp::{Ends, Flags, Made, Seq};
 
 #[test]
@@ -269,8 +269,7 @@ fn who_sends_where_it_may_not_is_told_and_so_are_its_people() {
     assert!(pair.gateway_inner.is_empty());
     assert_eq!(pair.gateway.drops().of(DropReason::NotAllowed), 1);
     let [(_, told)] = &pair.client_inner[..] else { panic!("{:?}", pair.client_inner) };
-    let view = InnerView::parse(told, told.len()).unwrap();
-    let told = Unreached::parse(&view, told).unwrap();
+    let told = Unreached::parse(&InnerPacket::whole(told).unwrap()).unwrap();
     assert_eq!((told.by, told.why), ([10, 9, 0, 1].into(), Unreachable::Prohibited));
     assert_eq!(told.quoted, to_a_private_host());
     let flows = pair.client.flows(pair.now, None).flows;

@@ -12,7 +12,7 @@ use rove_proto::node::{ALARM_TIME, Command, Event, Meta, Node, PeerConfig, Share
 use rove_proto::outbox::Outbox;
 use rove_proto::role::Access;
 use rove_proto::time::{Duration, Instant};
-use rove_proto::wire::inner::InnerPacket;
+use rove_proto::wire::inner::Pieces;
 
 const TICK: Duration = Duration::from_millis(5);
 /// How soon all get the report, if both hosts have traffic.
@@ -82,7 +82,7 @@ impl Clones {
                 for &host in who {
                     let packet = packet(100, false);
                     self.with_host(host, |node, now, out| {
-                        node.handle_tun(now, InnerPacket::whole(&packet), out);
+                        node.handle_tun(now, Pieces::whole(&packet), out);
                     });
                 }
             }

@@ -1,6 +1,6 @@
 //! What a gateway's host and its peers get, from what is configured and granted.
 
-use rove_proto::wire::inner::InnerView;
+use rove_proto::wire::inner::Headers;
 
 use super::super::ranking::{Standing as LinkStanding, but_for};
 use super::*;
@@ -60,7 +60,7 @@ fn the_name_servers_that_clients_are_told_of_can_be_asked() {
     // Even where they stand in a network of the gateway's own.
     let access = access(&config, &peer, &lease, &own, &[], &[lan("10.20.0.1/16")]);
     let judge = |to: &str, protocol, port| {
-        access.admit(&InnerView {
+        access.admit(&Headers {
             source: "10.77.0.2".parse().unwrap(),
             destination: to.parse().unwrap(),
             protocol,

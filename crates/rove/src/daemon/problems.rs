@@ -53,9 +53,7 @@ impl Finding {
                  (systemd-networkd: ManageForeignRoutes=no, ManageForeignRoutingPolicyRules=no)"
             }
             (_, Part::Setting) => "Rove sets it again; take it out of the other program's settings",
-            (_, Part::Dns) => {
-                "Rove writes it again; let the other program leave resolv.conf alone"
-            }
+            (_, Part::Dns) => "Rove writes it again; let the other program leave resolv.conf alone",
             (_, Part::Subflow) => "Rove sets it again",
         };
         let what = deviation.to_string();

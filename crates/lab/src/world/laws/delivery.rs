@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use rove_proto::wire::icmp::{Unreachable, Unreached};
-use rove_proto::wire::inner::InnerView;
+use rove_proto::wire::inner::InnerPacket;
 
 use super::{Breach, Law};
 use crate::emu::MS;
@@ -103,8 +103,7 @@ impl Delivery {
         client: usize,
         packet: &[u8],
     ) -> Result<bool, Breach> {
-        let view = InnerView::parse(packet, packet.len()).ok();
-        let told = view.and_then(|view| Unreached::parse(&view, packet));
+        let told = InnerPacket::whole(packet).ok().and_then(|packet| Unreached::parse(&packet));
         let Some(told) = told else { return Ok(false) };
         let about = id_of(told.quoted).and_then(|id| self.sent.get(&id)).map(|entry| entry.inner);
         let is_right = about.is_some_and(|inner| {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use rove_proto::node::PeerStatus;
 use rove_proto::wire::icmp;
-use rove_proto::wire::inner::{InnerPacket, InnerView};
+use rove_proto::wire::inner::{InnerPacket, Pieces};
 
 use super::*;
 use crate::emu::SECOND;
@@ -69,8 +69,7 @@ fn a_client_is_told_once_of_what_it_may_not_send() {
     let mut delivery = Delivery::default();
     let told = |by: Ipv4Addr, inner: &Inner| {
         let (packet, mut out) = (inner.bytes(), Vec::new());
-        let view = InnerView::parse(&packet, packet.len()).unwrap();
-        icmp::prohibit(by.into(), &view, &packet, &mut out);
+        icmp::prohibit(by.into(), &InnerPacket::whole(&packet).unwrap(), &mut out);
         out
     };
     let refused = delivery.send(0, 0, Way::Up, Body::Forbidden(Overreach::Private));
@@ -166,7 +165,7 @@ fn a_sealed_datagram() -> (rove_proto::outbox::RunSeal, rove_proto::id::PacketNu
     world.advance(SECOND).unwrap();
     let packet = world.delivery.send(world.now_ns, 0, Way::Up, Body::Data(100)).bytes();
     let turn = world.hosts[1].turn(world.now_ns, |node, now, out| {
-        node.handle_tun(now, InnerPacket::whole(&packet), out);
+        node.handle_tun(now, Pieces::whole(&packet), out);
     });
     turn.sealed.into_iter().next().unwrap()
 }

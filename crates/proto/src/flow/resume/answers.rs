@@ -1,15 +1,20 @@
 //! What the remote side answers while something is sent in the local side's place: what that means
 //! for what is owed, and what of it the local side hears.
 
-use super::super::tcp::{Flow, Phase};
+use super::super::tcp::{Connection, Phase};
 use super::{TRIES_SHUT, Told};
 use crate::time::Instant;
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Segment};
 
-impl Flow {
+impl Connection {
     /// The remote side has answered: what that means for what is owed.
-    pub(in crate::flow) fn hear(&mut self, now: Instant, segment: &Segment, packet: &[u8]) {
+    pub(in crate::flow) fn hear(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        packet: &InnerPacket<'_>,
+    ) {
         let acked = self.local.acked;
         let mss = self.mss();
         let rate = self.trip.rate();
@@ -26,7 +31,7 @@ impl Flow {
             let rate = rate.filter(|_| resumed.assisted.is_some());
             resumed.rate = rate.map_or(resumed.rate, |rate| rate.max(resumed.rate));
             let sent_to = resumed.sent_to();
-            for (from, to) in segment.sacked(&InnerPacket::whole(packet)) {
+            for (from, to) in segment.sacked(packet) {
                 if acked.is_before(to) && !sent_to.is_before(to) && from.is_before(to) {
                     resumed.note_arrived(from, to);
                 }

@@ -31,7 +31,7 @@ use std::ops::RangeInclusive;
 
 use super::super::classify::Class;
 use super::super::memory::Memory;
-use super::super::tcp::{Flow, Phase, State};
+use super::super::tcp::{Connection, Phase, State};
 use super::{FLIGHT_MIN, RATE_MIN, Resumed, Told, to_nanos};
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Segment, Seq};
@@ -107,7 +107,7 @@ pub struct Entrance {
     pub target: u32,
 }
 
-impl Flow {
+impl Connection {
     /// Whether it is to be assisted, if that is wanted. All that its sender may say until it hears
     /// of less room has to find a place: what nobody keeps it must send again itself, behind what
     /// it was promised. In slow start that is as much again as is on its way, and more than the

@@ -147,14 +147,13 @@ impl Room {
         let mut packet = Vec::new();
         let made = Made { ends, seq, ack, flags, window: 60_000, timestamps };
         made.emit((&vec![5; len.into()], &[]), &mut packet);
-        let view = InnerView::parse(&packet, packet.len()).unwrap();
+        let whole = InnerPacket::whole(&packet).unwrap();
         match way {
             Direction::Out => {
-                let packet = InnerPacket::whole(&packet);
-                self.flows.outgoing(self.now, &mut self.memory, &view, &packet);
+                self.flows.outgoing(self.now, &mut self.memory, &whole);
             }
             Direction::In => {
-                self.flows.incoming(self.now, &mut self.memory, &view, &packet);
+                self.flows.incoming(self.now, &mut self.memory, &whole);
             }
         }
     }

@@ -135,18 +135,17 @@ impl Link {
 
     /// A packet of a local side's, as it leaves the tunnel at the other end.
     fn leave(&mut self, packet: &[u8]) -> Vec<u8> {
-        let view = InnerView::parse(packet, packet.len()).unwrap();
-        let whole = InnerPacket::whole(packet);
-        let passage = self.flows.outgoing(self.now, &mut self.memory, &view, &whole);
+        let whole = InnerPacket::whole(packet).unwrap();
+        let passage = self.flows.outgoing(self.now, &mut self.memory, &whole);
         assert_ne!(passage, Passage::Held);
         let mut head = Vec::new();
-        let is_narrowed = self.flows.narrow(self.now, &view, &whole, &mut head);
+        let is_narrowed = self.flows.narrow(self.now, &whole, &mut head);
         if is_narrowed { head } else { packet.to_vec() }
     }
 
     fn come(&mut self, packet: &[u8]) {
-        let view = InnerView::parse(packet, packet.len()).unwrap();
-        let verdict = self.flows.incoming(self.now, &mut self.memory, &view, packet);
+        let inner = InnerPacket::whole(packet).unwrap();
+        let verdict = self.flows.incoming(self.now, &mut self.memory, &inner);
         assert_eq!(verdict, Verdict::Pass);
     }
 
@@ -345,10 +344,9 @@ fn what_is_said_in_its_place_gives_no_more_room() {
                 let mut packet = Vec::new();
                 match link.flows.poll(link.now, &mut link.memory, &mut packet) {
                     Some(Output::ToRemote) => {
-                        let view = InnerView::parse(&packet, packet.len()).unwrap();
-                        let whole = InnerPacket::whole(&packet);
+                        let whole = InnerPacket::whole(&packet).unwrap();
                         let mut head = Vec::new();
-                        let narrows = link.flows.narrow(link.now, &view, &whole, &mut head);
+                        let narrows = link.flows.narrow(link.now, &whole, &mut head);
                         let packet = if narrows { head } else { packet };
                         let told = read(Output::ToRemote, &packet);
                         let number = usize::from(told.port - LOCAL.1);

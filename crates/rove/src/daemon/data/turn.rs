@@ -10,7 +10,7 @@ use rove_os::tun::{Read, Segment, Tun};
 use rove_os::udp::{ReceiveBuffer, Received};
 use rove_proto::id::{LinkId, SocketId, Transport};
 use rove_proto::node::{self, Command, Event, Meta, PeerStatus};
-use rove_proto::wire::inner::{Home, InnerPacket};
+use rove_proto::wire::inner::{Home, Pieces};
 
 use super::{Data, EVENTS_MAX, News, Order, STREAMS, Snapshot, TUN, WAKE};
 
@@ -214,7 +214,7 @@ impl Data {
             let Self { node, out, tun, .. } = self;
             let read = tun.read(|Segment { header, payload, .. }, home| {
                 let home = home.map(|home| Home { buffer: home.buffer, at: home.at });
-                node.handle_tun(now, InnerPacket { head: header, tail: payload, home }, out);
+                node.handle_tun(now, Pieces { head: header, tail: payload, home }, out);
             });
             match read {
                 Ok(Read::Packets(_) | Read::Malformed) => {}

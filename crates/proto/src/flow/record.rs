@@ -1,0 +1,95 @@
+//! The record of one inner flow. TCP connections and UDP flows have the same record in the same
+//! table. A connection is one part of it ([`Connection`]), realtime traffic another ([`LiveFlow`]);
+//! a part that a flow does not need is not there.
+//!
+//! This module decides which class a flow has. Other modules decide what follows from the class.
+
+use super::classify::{Class, Known, classify};
+use super::live::LiveFlow;
+use super::priority::Priorities;
+use super::report::{FlowReport, FlowState, Stage, Why};
+use super::tcp::Connection;
+use super::tuple::Tuple;
+use crate::path::PathId;
+use crate::time::{Duration, Instant};
+use crate::wire::inner::TCP;
+
+/// Who has said nothing for so long is not told of: datagrams do not say when they have ended.
+const OPEN: Duration = Duration::from_secs(60);
+
+/// One inner flow, both ways.
+#[derive(Debug)]
+pub struct Flow {
+    pub(super) tuple: Tuple,
+    /// It has one of the places of those that are no connection.
+    pub(super) is_other: bool,
+    /// Whether it is of no use late, if that was looked at.
+    pub(super) live: Option<Box<LiveFlow>>,
+    /// What TCP says in it, and what this end does for that.
+    pub(super) connection: Option<Box<Connection>>,
+}
+
+impl Flow {
+    /// A flow of which nothing was seen yet.
+    pub(super) const fn new(tuple: Tuple) -> Self {
+        Self { tuple, is_other: false, live: None, connection: None }
+    }
+
+    /// What it was recognised as.
+    pub fn class(&self) -> Class {
+        let live = self.live.as_deref();
+        classify(Known {
+            ports: (self.tuple.local.1, self.tuple.remote.1),
+            is_wanted_early: live.is_some_and(|live| live.is_wanted_early),
+            is_rtp: live.is_some_and(|live| live.likeness.is_rtp()),
+        })
+    }
+
+    /// What is told of it, unless it has ended.
+    pub(super) fn report(
+        &self,
+        now: Instant,
+        is_up: bool,
+        priorities: &Priorities,
+    ) -> Option<FlowReport> {
+        if let Some(connection) = &self.connection {
+            let told = FlowReport { class: self.class(), ..connection.report(now, is_up) };
+            let path = self.own_path(now);
+            return (!connection.is_over()).then_some(FlowReport { path, ..told });
+        }
+        let live = self.live.as_deref().filter(|_| self.tuple.protocol != TCP)?;
+        let idle = now.saturating_since(live.observed_at);
+        (idle < OPEN).then(|| FlowReport {
+            tuple: self.tuple,
+            class: self.class(),
+            level: priorities.level_of(self.tuple.remote),
+            narrowed_to: None,
+            queue: None,
+            state: FlowState::Normal,
+            stage: Stage::Established,
+            held_bytes: 0,
+            owed_bytes: 0,
+            idle,
+            sent: live.carried.0,
+            received: live.carried.1,
+            path: self.own_path(now),
+            why: self.why(live, now),
+        })
+    }
+
+    /// The path that was chosen for it alone.
+    fn own_path(&self, now: Instant) -> Option<PathId> {
+        let live = self.live.as_deref().filter(|live| !live.waits(now))?;
+        live.leaves.filter(|_| self.class() == Class::RealTime)
+    }
+
+    fn why(&self, live: &LiveFlow, now: Instant) -> Why {
+        match self.class() {
+            _ if live.waits(now) => Why::TooMuch,
+            Class::RealTime if live.is_wanted_early => Why::Wanted,
+            Class::RealTime => Why::Spoken,
+            Class::Names => Why::Raced,
+            Class::Interactive | Class::Bulk => Why::InTurn,
+        }
+    }
+}
