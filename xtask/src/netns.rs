@@ -2,9 +2,9 @@
 //! processors away can make one fail. Each telling is watched by itself. A test that failed in one
 //! while the machine was starved is told again, alone, and says so; any other failure is one.
 
-use std::iter;
-use std::thread;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use std::{iter, thread, vec};
 
 use crate::report;
 use crate::run::{Tested, cargo, run as run_command, try_tests};
@@ -14,10 +14,10 @@ use crate::tally::Tally;
 
 /// What loads the machine to its limit, and what compares real time with virtual.
 const ALONE: [&str; 2] = ["netns_flood", "netns_agreement"];
-/// The laboratory's, told in real time, in two lanes of about the same length: these,
-const STORIES: [&str; 3] = ["netns", "netns_stories", "netns_compared"];
-/// and its controls with what is told after them.
-const CONTROLS: [&str; 2] = ["netns_controls", "netns_outages"];
+/// What takes longest is begun first, so that no worker is left alone with it at the end.
+const LONG: [&str; 3] = ["netns_controls", "netns_compared", "netns_stories"];
+/// How many are told side by side: most of them wait for real time to pass.
+const WORKERS: usize = 3;
 /// How often a test is told that fails while the machine is starved, the first time included. Each
 /// of these failures says nothing; this only bounds the time that is spent on it.
 const TOLD_MAX: u32 = 5;
@@ -26,39 +26,15 @@ const SPELL: Duration = Duration::from_secs(120);
 /// Tests that fail for such a reason are few; where more do there is another.
 const EXCUSED_MAX: usize = 16;
 
-/// Which tests of namespaces run when.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Lane {
-    /// With the machine to itself.
-    Before,
-    /// Those that are told in real time.
-    Stories,
-    /// Stories that shall fail, and some others, beside those.
-    Controls,
-    /// The rest, beside both.
-    Beside,
-}
-
-impl Lane {
-    fn of(name: &str) -> Self {
-        match name {
-            _ if ALONE.contains(&name) => Self::Before,
-            _ if STORIES.contains(&name) => Self::Stories,
-            _ if CONTROLS.contains(&name) => Self::Controls,
-            _ => Self::Beside,
-        }
-    }
-}
-
-/// The namespaces' tests, in three lanes: the laboratory tells its stories in real time and waits
-/// for most of it, so that it has two, and the daemon's and the system's tests run meanwhile. Each
-/// lane is one test at a time. What needs the machine to itself comes before, and so does all that
-/// is to be built, the laboratory's `rove` too: no lane is to wait for another's compiler.
+/// The tests between namespaces. Tests that need the machine to themselves run first. Then
+/// [`WORKERS`] workers take one file of tests after the other; within a file, one test runs at a
+/// time. Everything is built before, the laboratory's `rove` too, so that no test waits for the
+/// compiler.
 ///
 /// # Errors
 /// What failed.
 pub(crate) fn run() -> Result<Tally, String> {
-    let names: Vec<String> =
+    let mut names: Vec<String> =
         integration_tests()?.into_iter().filter(|name| name.starts_with(NETNS)).collect();
     let mut build = vec!["test", "--workspace", "--locked", "--no-run"];
     for name in &names {
@@ -66,36 +42,29 @@ pub(crate) fn run() -> Result<Tally, String> {
     }
     run_command(cargo(&build))?;
     run_command(cargo(&["build", "--locked", "--bin", "rove"]))?;
-    let of_lane = |lane: Lane| -> Vec<String> {
-        names.iter().filter(|name| Lane::of(name) == lane).cloned().collect()
-    };
-    let tell = |lane: Lane| {
-        let names = of_lane(lane);
-        let told = match names.is_empty() {
-            true => Ok(Telling::default()),
-            false => Telling::of(&names, &[]),
-        };
-        (told, names)
-    };
-    let before = tell(Lane::Before);
-    let lanes = thread::scope(|scope| {
-        [Lane::Stories, Lane::Controls, Lane::Beside]
-            .map(|lane| scope.spawn(move || tell(lane)))
-            .map(|lane| {
-                lane.join().unwrap_or_else(|_| (Err("a lane panicked".to_owned()), Vec::new()))
-            })
+    names.sort_by_key(|name| LONG.iter().position(|long| long == name).unwrap_or(LONG.len()));
+    let (alone, beside): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|name| ALONE.contains(&name.as_str()));
+    let mut all = tell_each(&Mutex::new(alone.into_iter()));
+    let queue = Mutex::new(beside.into_iter());
+    let workers = thread::scope(|scope| {
+        let workers = [(); WORKERS].map(|()| scope.spawn(|| tell_each(&queue)));
+        workers.map(|worker| worker.join().map_err(|_| "a worker panicked".to_owned()))
     });
+    for told in workers {
+        all.extend(told?);
+    }
     let (mut tally, mut errors) = (Tally::default(), Vec::new());
-    for (told, names) in iter::once(before).chain(lanes) {
-        let mut again = |name: &str, time: u32, looks: Looks| {
-            report::line(format_args!("AGAIN {name}, time {time} of {TOLD_MAX}: {looks}"));
+    for (name, told) in all {
+        let mut again = |test: &str, time: u32, looks: Looks| {
+            report::line(format_args!("AGAIN {test}, time {time} of {TOLD_MAX}: {looks}"));
             if time > 2 {
                 thread::sleep(SPELL);
             }
-            Telling::of(&names, &["--exact", name])
+            Telling::of(&name, &["--exact", test])
         };
         match told.and_then(|told| settle(told, &mut again)) {
-            Ok(of_lane) => tally.add(of_lane),
+            Ok(of_file) => tally.add(of_file),
             Err(error) => errors.push(error),
         }
     }
@@ -106,6 +75,12 @@ pub(crate) fn run() -> Result<Tally, String> {
         return Err("no test ran: a step that tests nothing proves nothing".to_owned());
     }
     Ok(tally)
+}
+
+/// Takes one file of tests after the other, until there is none.
+fn tell_each(queue: &Mutex<vec::IntoIter<String>>) -> Vec<(String, Result<Telling, String>)> {
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    iter::from_fn(next).map(|name| (name.clone(), Telling::of(&name, &[]))).collect()
 }
 
 /// One run of some tests, and what was seen of the machine meanwhile.
@@ -129,9 +104,10 @@ enum Outcome {
 type Again<'a> = dyn FnMut(&str, u32, Looks) -> Result<Telling, String> + 'a;
 
 impl Telling {
-    /// Runs these integration tests, one test at a time; `harness` goes to each of them.
-    fn of(names: &[String], harness: &[&str]) -> Result<Self, String> {
-        let command = cargo_test(names, &[&["--test-threads=1"], harness].concat());
+    /// Runs a file of integration tests, one test at a time; `harness` goes to the program.
+    fn of(name: &str, harness: &[&str]) -> Result<Self, String> {
+        let names = [name.to_owned()];
+        let command = cargo_test(&names, &[&["--test-threads=1"], harness].concat());
         let (tested, looks) = starved::watched(|| try_tests(command));
         Ok(Self { tested: tested?, looks })
     }
@@ -148,8 +124,8 @@ impl Telling {
     }
 }
 
-/// What a lane comes to, once each test of it that failed while the machine was starved has passed
-/// or failed for good.
+/// The result of a file of tests, once each test of it that failed while the machine was starved
+/// has passed or failed for good.
 fn settle(told: Telling, again: &mut Again<'_>) -> Result<Tally, String> {
     let (mut tally, looks) = match told.outcome() {
         Outcome::Passed(tally) => return Ok(tally),
@@ -200,7 +176,7 @@ mod tests {
         Telling { tested: Tested { tally, failure: None }, looks }
     }
 
-    /// What a lane comes to with these tellings after the first, and which were called for.
+    /// What a file comes to with these tellings after the first, and which were called for.
     fn settled(first: Telling, later: Vec<Telling>) -> (Result<Tally, String>, Vec<String>) {
         let (mut later, mut called) = (later.into_iter(), Vec::new());
         let mut again = |name: &str, time: u32, looks: Looks| {
