@@ -1,5 +1,5 @@
 //! The record of one inner flow. TCP connections and UDP flows have the same record in the same
-//! table. A connection is one part of it ([`Connection`]), realtime traffic another ([`LiveFlow`]);
+//! table. A connection is one part of it (`Connection`), realtime traffic another (`LiveFlow`);
 //! a part that a flow does not need is not there.
 //!
 //! This module decides which class a flow has. Other modules decide what follows from the class.
