@@ -7,8 +7,10 @@ use std::time::Duration;
 use super::place::{Host, Place, Processors, cpu_seconds, resident_kb};
 use super::tunnels::{Running, Tunnel};
 
-/// Where the sink listens.
-const SINK_PORT: u16 = 5_201;
+/// Where the first sink listens; the next ones listen on the ports after it.
+const SINK_PORT: u16 = 5_301;
+/// TCP flows at once, where there are several.
+const SEVERAL: u16 = 4;
 /// Where the echo listens.
 const ECHO_PORT: u16 = 5_202;
 /// Idle round trips in a round.
@@ -38,6 +40,10 @@ pub(super) struct Figures {
     pub(super) up_mbps: f64,
     /// One TCP flow from gateway to client, Mbit/s of payload.
     pub(super) down_mbps: f64,
+    /// [`SEVERAL`] TCP flows from client to gateway, Mbit/s of payload together.
+    pub(super) several_up_mbps: f64,
+    /// [`SEVERAL`] TCP flows from gateway to client, Mbit/s of payload together.
+    pub(super) several_down_mbps: f64,
     /// Processor time of both ends' tunnel programs for one GB from client to gateway, seconds.
     pub(super) cpu_s_per_gb: f64,
     /// Idle round trip of a small UDP datagram, median, microseconds.
@@ -83,12 +89,17 @@ pub(super) fn round(tunnel: &dyn Tunnel, place: &Place, seconds: u32) -> Result<
     pids.iter().try_for_each(|&pid| Processors::All.confine(pid))?;
     let overhead_bytes = overhead(place, &echo_at)?;
     let before = cpu(&running)?;
-    let (up_mbps, gigabytes) = flow(place, Host::Gateway, inner, seconds)?;
+    let (up_mbps, gigabytes) = flows(place, Host::Gateway, inner, 1, seconds)?;
     let cpu_s_per_gb = (cpu(&running)? - before) / gigabytes;
-    let (down_mbps, _) = flow(place, Host::Client, &running.client_inner, seconds)?;
+    let client_inner = running.client_inner.as_str();
+    let (down_mbps, _) = flows(place, Host::Client, client_inner, 1, seconds)?;
+    let (several_up_mbps, _) = flows(place, Host::Gateway, inner, SEVERAL, seconds)?;
+    let (several_down_mbps, _) = flows(place, Host::Client, client_inner, SEVERAL, seconds)?;
     Ok(Figures {
         up_mbps,
         down_mbps,
+        several_up_mbps,
+        several_down_mbps,
         cpu_s_per_gb,
         rtt_us,
         rtt_p99_us,
@@ -100,22 +111,39 @@ pub(super) fn round(tunnel: &dyn Tunnel, place: &Place, seconds: u32) -> Result<
     })
 }
 
-/// One TCP flow towards the host `to`; Mbit/s after the warm-up, and gigabytes in all.
-fn flow(place: &Place, to: Host, inner: &str, seconds: u32) -> Result<(f64, f64), String> {
+/// So many TCP flows at once towards the host `to`; Mbit/s of all after the warm-up, and gigabytes.
+fn flows(
+    place: &Place,
+    to: Host,
+    inner: &str,
+    count: u16,
+    seconds: u32,
+) -> Result<(f64, f64), String> {
     let from = if to == Host::Gateway { Host::Client } else { Host::Gateway };
-    let address = format!("{inner}:{SINK_PORT}");
-    let mut sink = place.traffic(to, &["sink", &address])?;
-    sink.wait_for("ready")?;
-    let source = place.traffic(from, &["source", &address, &seconds.to_string()])?;
-    // First the source: without it the sink would be waited for in vain.
-    source.finish()?;
-    let line = sink.line()?;
-    let (bytes, counted) = line.split_once(' ').ok_or("the sink said nothing")?;
-    let bytes: f64 = bytes.parse().map_err(|_| "the sink counted nothing")?;
-    let counted: f64 = counted.parse().map_err(|_| "the sink timed nothing")?;
-    // The warm-up, a second, is not counted; the processor works for it all the same.
-    let gigabytes = bytes / GIGABYTE * (counted + 1.0) / counted;
-    Ok((bytes * 8.0 / counted / 1e6, gigabytes))
+    let address = |number: u16| format!("{inner}:{}", SINK_PORT + number);
+    let mut sinks = Vec::new();
+    for number in 0..count {
+        let mut sink = place.traffic(to, &["sink", &address(number)])?;
+        sink.wait_for("ready")?;
+        sinks.push(sink);
+    }
+    let source = |number| place.traffic(from, &["source", &address(number), &seconds.to_string()]);
+    let sources = (0..count).map(source).collect::<Result<Vec<_>, _>>()?;
+    // First the sources: without them the sinks would be waited for in vain.
+    for source in sources {
+        source.finish()?;
+    }
+    let (mut mbps, mut gigabytes) = (0.0, 0.0);
+    for mut sink in sinks {
+        let line = sink.line()?;
+        let (bytes, counted) = line.split_once(' ').ok_or("the sink said nothing")?;
+        let bytes: f64 = bytes.parse().map_err(|_| "the sink counted nothing")?;
+        let counted: f64 = counted.parse().map_err(|_| "the sink timed nothing")?;
+        mbps += bytes * 8.0 / counted / 1e6;
+        // The warm-up, a second, is not counted; the processor works for it all the same.
+        gigabytes += bytes / GIGABYTE * (counted + 1.0) / counted;
+    }
+    Ok((mbps, gigabytes))
 }
 
 /// Median and 99th percentile of round trips, in microseconds.
@@ -170,7 +198,11 @@ fn kilobytes(kb: u64) -> f64 {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { up_mbps, down_mbps, rtt_us, .. } = self;
-        write!(f, "up {up_mbps:.0} Mbit/s, down {down_mbps:.0} Mbit/s, rtt {rtt_us:.0} us")
+        let Self { up_mbps, down_mbps, several_up_mbps, several_down_mbps, rtt_us, .. } = self;
+        write!(
+            f,
+            "up {up_mbps:.0} Mbit/s, down {down_mbps:.0} Mbit/s, {SEVERAL} flows up \
+             {several_up_mbps:.0} Mbit/s, down {several_down_mbps:.0} Mbit/s, rtt {rtt_us:.0} us"
+        )
     }
 }

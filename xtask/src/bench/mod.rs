@@ -43,16 +43,18 @@ const CACHE: &str = "target/bench";
 const MODULE: &str = "bench/wireguard-go";
 
 /// What was asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Settings {
     rounds: u32,
     seconds: u32,
     /// Only Rove, with holding and without.
     only_holding: bool,
+    /// Only Rove, beside this binary of an earlier one.
+    before: Option<String>,
 }
 
-/// `bench [--rounds N] [--seconds N] [--only-holding]`: builds what is compared, then runs it in a
-/// place of its own where nothing can be left behind.
+/// `bench [--rounds N] [--seconds N] [--only-holding] [--before BINARY]`: builds what is compared,
+/// then runs it in a place of its own where nothing can be left behind.
 ///
 /// # Errors
 /// When something that is needed is missing, or a contender that was built does not carry.
@@ -87,12 +89,16 @@ pub(crate) fn inside(words: &[&str]) -> Result<(), String> {
         report::line("no right to run before other programs: they may disturb the figures");
     }
     Place::prepare()?;
-    let rove = Rove { name: table::OWN, hold: "full" };
-    let holding_nothing = Rove { name: table::HOLDING_NOTHING, hold: "off" };
-    let contenders: &[&dyn Tunnel] = match settings.only_holding {
-        true => &[&rove, &holding_nothing],
-        false => &[&Bare, &WireguardGo, &rove, &holding_nothing],
+    let rove = Rove { name: table::OWN, hold: "full", program: tunnels::rove() };
+    let holding_nothing = Rove { name: table::HOLDING_NOTHING, hold: "off", ..rove.clone() };
+    let before = settings.before.clone().unwrap_or_default();
+    let before = Rove { name: table::BEFORE, program: before, hold: rove.hold };
+    let contenders: &[&dyn Tunnel] = match (&settings.before, settings.only_holding) {
+        (Some(_), _) => &[&before, &rove],
+        (None, true) => &[&rove, &holding_nothing],
+        (None, false) => &[&Bare, &WireguardGo, &rove, &holding_nothing],
     };
+    let is_whole = contenders.len() > 2;
     let mut given: Vec<_> = contenders.iter().map(|one| (one.name(), Rounds::new())).collect();
     for round in 1..=settings.rounds {
         let mut turns: Vec<usize> = (0..contenders.len()).collect();
@@ -109,7 +115,7 @@ pub(crate) fn inside(words: &[&str]) -> Result<(), String> {
         }
     }
     let mut crowds = Vec::new();
-    let crowded: &[&dyn Tunnel] = if settings.only_holding { &[] } else { &[&WireguardGo, &rove] };
+    let crowded: &[&dyn Tunnel] = if is_whole { &[&WireguardGo, &rove] } else { &[] };
     for tunnel in crowded {
         if let Some(kilobytes) = tunnel.crowd(&Place::new()?, CROWD)? {
             crowds.push((tunnel.name(), kilobytes));
@@ -138,7 +144,8 @@ pub(crate) fn program(words: &[&str]) -> Result<(), String> {
 }
 
 fn parse(words: &[&str]) -> Result<Settings, String> {
-    let mut settings = Settings { rounds: ROUNDS, seconds: SECONDS, only_holding: false };
+    let mut settings =
+        Settings { rounds: ROUNDS, seconds: SECONDS, only_holding: false, before: None };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let (field, max) = match *word {
@@ -148,8 +155,13 @@ fn parse(words: &[&str]) -> Result<Settings, String> {
                 settings.only_holding = true;
                 continue;
             }
+            "--before" => {
+                settings.before = words.next().map(|path| (*path).to_owned());
+                continue;
+            }
             _ => {
-                let usage = "cargo xtask bench [--rounds N] [--seconds N] [--only-holding]";
+                let usage = "cargo xtask bench [--rounds N] [--seconds N] [--only-holding] \
+                             [--before BINARY]";
                 return Err(format!("usage: {usage}"));
             }
         };

@@ -11,6 +11,8 @@ pub(super) const OWN: &str = "rove";
 pub(super) const HOLDING_NOTHING: &str = "rove, hold = off";
 /// The other tunnel.
 pub(super) const RIVAL: &str = "wireguard-go";
+/// An earlier Rove.
+pub(super) const BEFORE: &str = "rove before";
 /// No tunnel.
 pub(super) const BARE: &str = "bare link";
 
@@ -22,6 +24,8 @@ type Row = (&'static str, usize, Pick);
 const ROWS: &[Row] = &[
     ("one TCP flow, client to gateway, Mbit/s", 0, |f| f.up_mbps),
     ("one TCP flow, gateway to client, Mbit/s", 0, |f| f.down_mbps),
+    ("four TCP flows, client to gateway, Mbit/s", 0, |f| f.several_up_mbps),
+    ("four TCP flows, gateway to client, Mbit/s", 0, |f| f.several_down_mbps),
     ("processor time of both ends, s/GB", 2, |f| f.cpu_s_per_gb),
     ("idle round trip, median, us", 0, |f| f.rtt_us),
     ("idle round trip, p99, us", 0, |f| f.rtt_p99_us),
@@ -41,6 +45,8 @@ pub(super) fn median(rounds: &[Figures]) -> Figures {
     Figures {
         up_mbps: of(|f| f.up_mbps),
         down_mbps: of(|f| f.down_mbps),
+        several_up_mbps: of(|f| f.several_up_mbps),
+        several_down_mbps: of(|f| f.several_down_mbps),
         cpu_s_per_gb: of(|f| f.cpu_s_per_gb),
         rtt_us: of(|f| f.rtt_us),
         rtt_p99_us: of(|f| f.rtt_p99_us),
@@ -99,11 +105,19 @@ pub(super) fn bounds(contenders: &[(&str, Rounds)], crowds: &[(&str, u64)]) -> S
     let of_own = |pick: Pick| Some(middle(own.iter().map(pick)));
     let crowd = crowds.iter().find(|(of, _)| *of == OWN);
     let crowd = crowd.map(|(_, kilobytes)| *kilobytes as f64 / 1_000.0);
-    let up = |f: &Figures| f.up_mbps;
-    let down = |f: &Figures| f.down_mbps;
+    let (up, down) = (|f: &Figures| f.up_mbps, |f: &Figures| f.down_mbps);
+    let several_up = |f: &Figures| f.several_up_mbps;
+    let several_down = |f: &Figures| f.several_down_mbps;
     let bounds = [
         ("one TCP flow up, of wireguard-go's", ratio(RIVAL, up), ">=", 1.0),
         ("one TCP flow down, of wireguard-go's", ratio(RIVAL, down), ">=", 1.0),
+        ("four TCP flows up, of wireguard-go's", ratio(RIVAL, several_up), ">=", 1.3),
+        ("four TCP flows down, of wireguard-go's", ratio(RIVAL, several_down), ">=", 1.3),
+        ("one TCP flow up, of that before", ratio(BEFORE, up), ">=", 0.98),
+        ("one TCP flow down, of that before", ratio(BEFORE, down), ">=", 0.98),
+        ("four TCP flows up, of that before", ratio(BEFORE, several_up), ">=", 0.98),
+        ("four TCP flows down, of that before", ratio(BEFORE, several_down), ">=", 0.98),
+        ("idle round trip, of that before", ratio(BEFORE, |f| f.rtt_us), "<=", 1.02),
         ("one TCP flow up, of that without holding", ratio(HOLDING_NOTHING, up), ">=", 0.97),
         ("one TCP flow down, of that without holding", ratio(HOLDING_NOTHING, down), ">=", 0.97),
         ("its processor time", ratio(HOLDING_NOTHING, |f| f.cpu_s_per_gb), "<=", 1.03),

@@ -149,11 +149,69 @@ impl Tunnel for WireguardGo {
 }
 
 /// Rove, as `README.md` sets it up, but for what it does for open connections.
+#[derive(Clone, Debug)]
 pub(super) struct Rove {
     /// The name in the table.
     pub(super) name: &'static str,
     /// `persistence.hold` of both ends.
     pub(super) hold: &'static str,
+    /// The binary.
+    pub(super) program: String,
+}
+
+impl Rove {
+    /// A fresh gateway that names `endpoint` in its invites, and an invite for so many clients.
+    fn gateway(
+        &self,
+        place: &Place,
+        endpoint: &str,
+        uses: usize,
+    ) -> Result<(Program, String), String> {
+        for folder in ["/run/rove-gateway", ROVE_CLIENT_DIR] {
+            match fs::remove_dir_all(folder) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(format!("{folder}: {error}"));
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        let dir = ["--dir", "/run/rove-gateway"];
+        let init = ["gateway", "init", "--endpoint", endpoint, "--network", "10.9.0.0/16"];
+        finished(place.on(Host::Gateway, &self.program, &[&init[..], &dir].concat()))?;
+        configure("/run/rove-gateway/gateway.toml", self.hold)?;
+        let uses = uses.to_string();
+        let invite = ["gateway", "invite", "bench", "--uses", &uses];
+        let invite =
+            finished(place.on(Host::Gateway, &self.program, &[&invite[..], &dir].concat()))?;
+        let mut run =
+            place.on(Host::Gateway, &self.program, &[&["gateway", "run"][..], &dir].concat());
+        run.stderr(log("rove-gateway")?);
+        let gateway = Program::start(run)?;
+        // What a gateway takes for an answer is not what it takes to start.
+        let status = [&["gateway", "status", "--json"][..], &dir].concat();
+        for _ in 0..LOOKS {
+            let said =
+                finished(place.on(Host::Gateway, &self.program, &status)).unwrap_or_default();
+            if said.replace(' ', "").contains("\"running\":true") {
+                return Ok((gateway, invite.trim().to_owned()));
+            }
+            sleep(LOOK_EVERY);
+        }
+        Err(format!("the gateway does not start; see {CACHE}/rove-gateway.log"))
+    }
+
+    fn client(
+        &self,
+        place: &Place,
+        host: &str,
+        invite: &str,
+        dir: &str,
+    ) -> Result<Program, String> {
+        let words = ["up", invite, "--dir", dir, "--foreground", "--route", "10.9.0.0/16"];
+        let mut up = place.on_host(host, &self.program, &words);
+        up.stderr(log("rove-client")?);
+        Program::start(up)
+    }
 }
 
 impl Tunnel for Rove {
@@ -163,37 +221,36 @@ impl Tunnel for Rove {
 
     fn start(&self, place: &Place) -> Result<Running, String> {
         let endpoint = format!("{}:{PORT}", Host::Gateway.outer());
-        let (gateway, invite) = rove_gateway(place, &endpoint, self.hold, 1)?;
+        let (gateway, invite) = self.gateway(place, &endpoint, 1)?;
         let config = format!("{ROVE_CLIENT_DIR}/client.toml");
         fs::create_dir_all(ROVE_CLIENT_DIR)
             .and_then(|()| fs::write(&config, holding(self.hold)))
             .map_err(|error| format!("{config}: {error}"))?;
-        let mut client = rove_client(place, Host::Client.name(), &invite, ROVE_CLIENT_DIR)?;
+        let mut client = self.client(place, Host::Client.name(), &invite, ROVE_CLIENT_DIR)?;
         client.line().map_err(|error| format!("{error}; see {CACHE}/rove-client.log"))?;
         // By itself a gateway serves pings and name queries only; here it is the other end.
         let allow = ["gateway", "allow", "bench", GATEWAY_INNER, "--dir", "/run/rove-gateway"];
-        finished(place.on(Host::Gateway, &rove(), &allow))?;
+        finished(place.on(Host::Gateway, &self.program, &allow))?;
         Ok(Running::tunnel(gateway, client))
     }
 
     fn first_reply_us(&self, place: &Place) -> Result<Option<f64>, String> {
         let endpoint = format!("{}:{FORWARD_PORT}", Host::Gateway.outer());
-        let (_gateway, invite) = rove_gateway(place, &endpoint, self.hold, 1)?;
+        let (_gateway, invite) = self.gateway(place, &endpoint, 1)?;
         let (mut forwarder, _) = forwarder(place)?;
-        let _client = rove_client(place, Host::Client.name(), &invite, ROVE_CLIENT_DIR)?;
+        let _client = self.client(place, Host::Client.name(), &invite, ROVE_CLIENT_DIR)?;
         forwarder.line()?.parse().map(Some).map_err(|_| "the forwarder timed nothing".to_owned())
     }
 
     fn crowd(&self, place: &Place, clients: usize) -> Result<Option<u64>, String> {
         let address = place.crowd(clients)?;
-        let (gateway, invite) =
-            rove_gateway(place, &format!("{address}:{PORT}"), self.hold, clients)?;
+        let (gateway, invite) = self.gateway(place, &format!("{address}:{PORT}"), clients)?;
         let numbers: Vec<usize> = (0..clients).collect();
         let mut crowd = Vec::with_capacity(clients);
         for batch in numbers.chunks(CROWD_BATCH) {
             for number in batch {
                 let dir = format!("/run/rove-crowd/{number}");
-                crowd.push(rove_client(place, &crowd_host(*number), &invite, &dir)?);
+                crowd.push(self.client(place, &crowd_host(*number), &invite, &dir)?);
             }
             let started = crowd.len() - batch.len();
             for client in &mut crowd[started..] {
@@ -287,43 +344,6 @@ fn connect(path: &str) -> Result<UnixStream, String> {
     Err(format!("{path} did not appear; see {CACHE}/wireguard-go.log"))
 }
 
-/// A fresh gateway that names `endpoint` in its invites, and an invite for so many clients.
-fn rove_gateway(
-    place: &Place,
-    endpoint: &str,
-    hold: &str,
-    uses: usize,
-) -> Result<(Program, String), String> {
-    for folder in ["/run/rove-gateway", ROVE_CLIENT_DIR] {
-        match fs::remove_dir_all(folder) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(format!("{folder}: {error}"));
-            }
-            Ok(()) | Err(_) => {}
-        }
-    }
-    let dir = ["--dir", "/run/rove-gateway"];
-    let init = ["gateway", "init", "--endpoint", endpoint, "--network", "10.9.0.0/16"];
-    finished(place.on(Host::Gateway, &rove(), &[&init[..], &dir].concat()))?;
-    configure("/run/rove-gateway/gateway.toml", hold)?;
-    let uses = uses.to_string();
-    let invite = ["gateway", "invite", "bench", "--uses", &uses];
-    let invite = finished(place.on(Host::Gateway, &rove(), &[&invite[..], &dir].concat()))?;
-    let mut run = place.on(Host::Gateway, &rove(), &[&["gateway", "run"][..], &dir].concat());
-    run.stderr(log("rove-gateway")?);
-    let gateway = Program::start(run)?;
-    // What a gateway takes for an answer is not what it takes to start.
-    let status = [&["gateway", "status", "--json"][..], &dir].concat();
-    for _ in 0..LOOKS {
-        let said = finished(place.on(Host::Gateway, &rove(), &status)).unwrap_or_default();
-        if said.replace(' ', "").contains("\"running\":true") {
-            return Ok((gateway, invite.trim().to_owned()));
-        }
-        sleep(LOOK_EVERY);
-    }
-    Err(format!("the gateway does not start; see {CACHE}/rove-gateway.log"))
-}
-
 /// Makes the gateway listen on [`PORT`] whatever its endpoint says, as behind a port forwarding,
 /// and hold connections in this way.
 fn configure(config: &str, hold: &str) -> Result<(), String> {
@@ -340,13 +360,6 @@ fn configure(config: &str, hold: &str) -> Result<(), String> {
 
 fn holding(hold: &str) -> String {
     format!("[persistence]\nhold = \"{hold}\"\n")
-}
-
-fn rove_client(place: &Place, host: &str, invite: &str, dir: &str) -> Result<Program, String> {
-    let words = ["up", invite, "--dir", dir, "--foreground", "--route", "10.9.0.0/16"];
-    let mut up = place.on_host(host, &rove(), &words);
-    up.stderr(log("rove-client")?);
-    Program::start(up)
 }
 
 /// Runs a command to its end and gives what it printed.
@@ -374,7 +387,7 @@ fn cached(name: &str) -> String {
 }
 
 /// The binary that bench built, wherever cargo puts it.
-fn rove() -> String {
+pub(super) fn rove() -> String {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     root().join(target).join("release/rove").to_string_lossy().into_owned()
 }
