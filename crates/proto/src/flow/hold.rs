@@ -3,11 +3,11 @@
 //! 4).
 //!
 //! Everything outstanding is acknowledged, then the window is closed; probes and keep-alives are
-//! answered. What is acknowledged is owed from then on ([`Connection::promised`]) and is written
-//! down before. Where not all that is outstanding is kept, nothing is acknowledged: a window closed
-//! over it costs seconds (measured on Linux: 6.8 s, against 0.02 s), so it stays open, and the
-//! oldest segments are kept to be sent again. Only when their sender is about to give up it is
-//! shown a closed window, which it waits before without end.
+//! answered. Acknowledged bytes are owed from then on ([`Connection::promised`]), which is
+//! written down first. If only a part of the outstanding bytes is kept, nothing is acknowledged and
+//! the window stays open: to close it over them costs seconds (measured on Linux: 6.8 s, against
+//! 0.02 s). The oldest segments are kept to be sent again. Their sender is shown a closed window
+//! only when it is about to give up; it waits before a closed window without end.
 //!
 //! A sender that was already slowed down by a time-out is let go on into the memory until it is as
 //! fast again as it was, within its share (Equations 4.6 to 4.8).

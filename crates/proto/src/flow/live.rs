@@ -1,7 +1,7 @@
-//! Flows that are of no use late: which ones are looked at for that, what their user wants early,
-//! and how much may leave so.
+//! Realtime flows: which flows are observed as such, which ones their user wants early, and how
+//! much of a flow may leave early.
 //!
-//! Decides nothing about paths: by which ones a flow goes and comes only stands in its record.
+//! This module decides nothing about paths. It only stores by which paths a flow leaves and comes.
 
 use std::net::IpAddr;
 use std::sync::Arc;

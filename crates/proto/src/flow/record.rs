@@ -14,18 +14,18 @@ use crate::path::PathId;
 use crate::time::{Duration, Instant};
 use crate::wire::inner::TCP;
 
-/// Who has said nothing for so long is not told of: datagrams do not say when they have ended.
+/// A UDP flow that is silent for so long is not reported: datagrams do not say when they end.
 const OPEN: Duration = Duration::from_secs(60);
 
 /// One inner flow, both ways.
 #[derive(Debug)]
 pub struct Flow {
     pub(super) tuple: Tuple,
-    /// It has one of the places of those that are no connection.
+    /// It has one of the places for flows that are no connection.
     pub(super) is_other: bool,
-    /// Whether it is of no use late, if that was looked at.
+    /// The realtime part, if the flow was observed as one that may be of no use late.
     pub(super) live: Option<Box<LiveFlow>>,
-    /// What TCP says in it, and what this end does for that.
+    /// The TCP connection, if it is one.
     pub(super) connection: Option<Box<Connection>>,
 }
 
@@ -35,7 +35,7 @@ impl Flow {
         Self { tuple, is_other: false, live: None, connection: None }
     }
 
-    /// What it was recognised as.
+    /// The class of the flow.
     pub fn class(&self) -> Class {
         let live = self.live.as_deref();
         classify(Known {
@@ -45,7 +45,7 @@ impl Flow {
         })
     }
 
-    /// What is told of it, unless it has ended.
+    /// The report about the flow; `None` after it has ended.
     pub(super) fn report(
         &self,
         now: Instant,
@@ -77,7 +77,7 @@ impl Flow {
         })
     }
 
-    /// The path that was chosen for it alone.
+    /// The path that was chosen for this flow only.
     fn own_path(&self, now: Instant) -> Option<PathId> {
         let live = self.live.as_deref().filter(|live| !live.waits(now))?;
         live.leaves.filter(|_| self.class() == Class::RealTime)

@@ -1,14 +1,13 @@
-//! Every inner flow that is known, found by its ends: bounded, and never slow.
+//! The table of inner flows, by their ends. It is bounded, and a search is always short.
 //!
-//! Places of flows do not change while they are known, so that they can be remembered. When there
-//! is no place left for a connection, the one that is missed least goes: connections that ended
-//! before those that begin, those before others, and of equals the one that nobody used for
-//! longest. Which that is, is decided among a few at a time. One that owes something to somebody
-//! never goes.
+//! The place of a flow does not change while the flow is known, so a place can be remembered. If
+//! there is no place left for a new connection, a few others are compared and the least needed one
+//! is forgotten: closed connections first, then opening ones, then the one that is unused for
+//! longest. A connection that owes something to somebody is never forgotten.
 //!
-//! Of flows that are no connection a few are known: four may have the same hash, and the one of
-//! them that is missed least goes for a new one. So it is as cheap for a million flows as for one,
-//! and what is being said is not pushed out by what is not.
+//! Flows that are no connection have a few places of their own, four for each set of hashes. The
+//! least needed one of a set is forgotten for a new flow. So a million flows cost no more than one,
+//! and cannot displace a call.
 
 use std::cmp::Reverse;
 
@@ -27,9 +26,9 @@ pub(super) const CONNECTIONS_MAX: usize = 16_384;
 /// Other flows of one session at most.
 pub(super) const OTHERS_MAX: usize = SETS * SET;
 const SETS: usize = 32;
-/// Places that such a flow may have.
+/// Places of one set.
 const SET: usize = 4;
-/// Who has said nothing for so long is not spared before others.
+/// A call that is silent for so long is forgotten like any other flow.
 const SPARED: Duration = Duration::from_secs(10);
 /// Among how many the one to go is chosen.
 const LOOKED_AT: usize = 16;
@@ -329,7 +328,7 @@ impl Table {
     fn least(&mut self, now: Instant) -> Option<Place> {
         let places = self.flows.len().max(1);
         let from = self.hand;
-        // Places of other flows, which nobody is to be kept from seeing past, do not count.
+        // Flows that are no connection do not count: they must hide no connection behind them.
         let is_other = |at: &usize| {
             let flow = self.flows.get(*at).and_then(Option::as_deref);
             flow.is_some_and(|flow| flow.connection.is_none())

@@ -65,7 +65,7 @@ const EARLY_BURST: f64 = 64_000.0;
 /// Packets that are remembered until they have arrived, or are of no use.
 const RECENT_MAX: usize = 64;
 
-/// What is known of live packets at one end.
+/// Realtime packets at one end that were sent, and the budgets for them.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     /// Packets that left by one path only, and may still be of use if that has died.
