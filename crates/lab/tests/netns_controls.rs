@@ -17,7 +17,6 @@ fn every_control_fails() {
     // Those of several links are the last, and the longest: nobody is to wait for one at the end.
     let all: Vec<&str> = SCENARIOS.iter().rev().map(|scenario| scenario.about().name).collect();
     side_by_side(AT_A_TIME, &all, |name| {
-        let (object, _) = run_quick(name, &["control=true"]);
         let broken: &[&str] = match name {
             "tunnel" => &["goodput_over_bare", "checksum_ok"],
             "hop" => &["lost_packets"],
@@ -45,9 +44,17 @@ fn every_control_fails() {
             "failover" => &["silent_stall_over_ms_max", "voip_late_packets"],
             other => panic!("{other}: name here what its control breaks"),
         };
-        // Not by the verdict, which a late emulator withdraws.
-        for key in broken {
-            assert!(!holds(&object, key), "{key} should not hold: {object}");
+        let fails = || {
+            let (object, _) = run_quick(name, &["control=true"]);
+            // Not by the verdict, which a late emulator withdraws.
+            let held = broken.iter().find(|key| holds(&object, key));
+            held.map_or(Ok(()), |key| Err(format!("{key} should not hold: {object}")))
+        };
+        // The control of `modes` has no difference of recoveries, which a busy machine varies by
+        // some 100 ms: one run in a few holds by chance.
+        let times = if name == "modes" { 3 } else { 1 };
+        if !(1..times).any(|_| fails().is_ok()) {
+            fails().unwrap();
         }
     });
 }

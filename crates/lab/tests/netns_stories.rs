@@ -86,9 +86,10 @@ fn a_client_that_moves_keeps_its_download() {
     let (object, _) = run_quick("roam-client", &[]);
     let measured = &object["measured"];
     assert_eq!(measured["checksum_ok"], true, "{object}");
+    let round_trip_ms = object["samples"]["drawn_ms"][0].as_f64().unwrap();
     for key in ["still_ms_median", "idle_still_ms"] {
         let still_ms = measured[key].as_f64().unwrap();
-        assert!(still_ms >= 40.0, "not faster than a round trip can be: {object}");
+        assert!(still_ms >= round_trip_ms, "not faster than a round trip can be: {object}");
     }
     assert_eq!(object["samples"]["still_ms"].as_array().unwrap().len(), 2);
 }
