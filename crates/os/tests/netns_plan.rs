@@ -171,6 +171,9 @@ fn a_full_tunnel_takes_all_but_marked_packets_and_undo_leaves_nothing() {
         let plan = client(device.name());
         plan.check(&links::snapshot().unwrap()).unwrap();
         applier.apply(&plan).unwrap();
+        let shown = Command::new("ip").args(["-d", "link", "show", "rove0"]).output().unwrap();
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(shown.contains("gso_max_size 60000"), "a super-packet fits one send: {shown}");
 
         assert_eq!(way("203.0.113.1", None), Some(ip("10.7.0.2")));
         assert_eq!(way("2001:db8::1", None), Some(ip("fd07::2")));

@@ -9,7 +9,7 @@
 //!
 //! Packets of one flow leave in the order in which they came; flows may overtake each other.
 //! Payload is borrowed, never copied. At most [`BATCH_MAX`] packets and [`RUNS_MAX`] flows are
-//! looked at together.
+//! looked at together: a batch ends all runs, so it has room for what one receive brings.
 
 use super::{
     checksum,
@@ -18,7 +18,9 @@ use super::{
 };
 
 /// Packets that are looked at together.
-pub(crate) const BATCH_MAX: usize = 128;
+pub(crate) const BATCH_MAX: usize = 512;
+/// Packets of one super-packet.
+pub(crate) const RUN_MAX: usize = 128;
 /// Flows of a batch that can be open for joining at once; the oldest is closed for a ninth.
 pub(crate) const RUNS_MAX: usize = 8;
 /// Bytes of a super-packet: the most that the length field of IPv4 can say.
@@ -71,7 +73,7 @@ pub(crate) fn merge<'a>(
     let mut batch = Batch { packets, next: [END; BATCH_MAX], runs: [const { None }; RUNS_MAX] };
     for (index, packet) in packets.iter().enumerate() {
         match inspect(packet, allowed) {
-            Inspected::Candidate(candidate) => batch.take(index as u8, candidate, emit),
+            Inspected::Candidate(candidate) => batch.take(index as u16, candidate, emit),
             Inspected::OfFlow(flow) => {
                 batch.close_flow(&flow, packet, emit);
                 emit(Output::Single { packet, verified: false });
@@ -88,7 +90,7 @@ pub(crate) fn merge<'a>(
 }
 
 /// The end of a list of packets.
-const END: u8 = u8::MAX;
+const END: u16 = u16::MAX;
 const _: () = assert!(BATCH_MAX <= END as usize);
 
 /// A packet that may be joined with others.
@@ -233,8 +235,8 @@ fn checksum_is_right(packet: &[u8], flow: Flow) -> bool {
 struct Run {
     /// As of the first packet.
     first: Candidate,
-    head: u8,
-    tail: u8,
+    head: u16,
+    tail: u16,
     count: u16,
     /// Bytes of the super-packet.
     len: usize,
@@ -246,13 +248,13 @@ struct Run {
 struct Batch<'a, 'p> {
     packets: &'p [&'a [u8]],
     /// For each packet the next one of its run.
-    next: [u8; BATCH_MAX],
+    next: [u16; BATCH_MAX],
     /// Open runs, the oldest first, without gaps.
     runs: [Option<Run>; RUNS_MAX],
 }
 
 impl<'a> Batch<'a, '_> {
-    fn take(&mut self, index: u8, candidate: Candidate, emit: &mut impl FnMut(Output<'a, '_>)) {
+    fn take(&mut self, index: u16, candidate: Candidate, emit: &mut impl FnMut(Output<'a, '_>)) {
         let packet = self.packets[usize::from(index)];
         let slot = self.slot_of(&candidate.flow, packet);
         if let Some(slot) = slot {
@@ -286,11 +288,12 @@ impl<'a> Batch<'a, '_> {
     }
 
     /// Adds the packet to the run if both agree in all that cutting cannot recreate.
-    fn append(&mut self, slot: usize, index: u8, candidate: &Candidate) -> bool {
+    fn append(&mut self, slot: usize, index: u16, candidate: &Candidate) -> bool {
         let Some(run) = &mut self.runs[slot] else { return false };
         let head = self.packets[usize::from(run.head)];
         let packet = self.packets[usize::from(index)];
         let fits = !run.full
+            && usize::from(run.count) < RUN_MAX
             && candidate.payload_len <= run.first.payload_len
             && run.len + candidate.payload_len <= SUPER_LEN_MAX
             && candidate.sequence == run.next_sequence
@@ -335,7 +338,7 @@ impl<'a> Batch<'a, '_> {
             emit(Output::Single { packet, verified: true });
             return;
         }
-        let (mut packets, mut payloads) = ([&[][..]; BATCH_MAX], [&[][..]; BATCH_MAX]);
+        let (mut packets, mut payloads) = ([&[][..]; RUN_MAX], [&[][..]; RUN_MAX]);
         let mut at = run.head;
         for slot in 0..usize::from(run.count) {
             packets[slot] = self.packets[usize::from(at)];

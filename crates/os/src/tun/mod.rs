@@ -29,7 +29,7 @@ pub(crate) use self::device::{check_name, index_of};
 pub use self::split::{HEADER_LEN_MAX, Segment};
 use self::{
     buffers::Buffers,
-    merge::{Allowed, BATCH_MAX, Output},
+    merge::{Allowed, BATCH_MAX, Output, RUN_MAX},
     vnet::{Checksum, VNET_LEN, Vnet},
 };
 use crate::error::Error;
@@ -272,7 +272,7 @@ impl Tun {
         written: &mut Written,
     ) -> Done {
         let vnet = vnet.encode(header[0] >> 4 == 6);
-        let mut pieces = [IoSlice::new(&[]); BATCH_MAX + 2];
+        let mut pieces = [IoSlice::new(&[]); RUN_MAX + 2];
         pieces[0] = IoSlice::new(&vnet);
         pieces[1] = IoSlice::new(header);
         for (piece, payload) in pieces[2..].iter_mut().zip(payloads) {
@@ -291,7 +291,7 @@ impl Tun {
 
     fn write_pieces(&self, pieces: &[IoSlice<'_>]) -> Done {
         // SAFETY: IoSlice has the layout of iovec (its documentation promises it), the slices
-        // live through the call, and there are at most BATCH_MAX + 2 of them.
+        // live through the call, and there are at most RUN_MAX + 2 of them.
         let put = unsafe {
             libc::writev(self.fd.as_raw_fd(), pieces.as_ptr().cast(), pieces.len() as libc::c_int)
         };

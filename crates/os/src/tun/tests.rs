@@ -232,6 +232,21 @@ fn what_differs_is_never_joined() {
 }
 
 #[test]
+fn a_batch_of_several_flows_in_turns_becomes_one_of_each() {
+    for v6 in [false, true] {
+        let flow = |port| move |index| Spec::tcp(v6, port, index, 100);
+        let packets: Vec<_> = (0..400)
+            .map(|number| (80 + (number / 5 % 4) as u16, number / 20 * 5 + number % 5))
+            .map(|(port, index)| flow(port)(index).build())
+            .collect();
+        let outputs = merged(&packets, BOTH);
+        assert_eq!(outputs.len(), 4, "each flow once, though it came in twenty pieces");
+        let all = merged(&run(300, flow(80)), BOTH);
+        assert_eq!(all.len(), 300_usize.div_ceil(merge::RUN_MAX), "as many as one may hold");
+    }
+}
+
+#[test]
 fn a_corrupted_packet_stays_corrupted() {
     let mut packets = run(3, |index| Spec::tcp(false, 80, index, 100));
     packets[1][70] ^= 1;
