@@ -12,11 +12,11 @@ use crate::starved::{self, Looks};
 use crate::steps::{NETNS, cargo_test, integration_tests};
 use crate::tally::Tally;
 
-/// What loads the machine to its limit, and what compares real time with virtual.
+/// Tests that load the machine to its limit, or compare real time with virtual time.
 const ALONE: [&str; 2] = ["netns_flood", "netns_agreement"];
-/// What takes longest is begun first, so that no worker is left alone with it at the end.
+/// The longest ones, which begin first: no worker is left alone with one at the end.
 const LONG: [&str; 3] = ["netns_controls", "netns_compared", "netns_stories"];
-/// How many are told side by side: most of them wait for real time to pass.
+/// Files of tests that run side by side: most of them wait for real time to pass.
 const WORKERS: usize = 3;
 /// How often a test is told that fails while the machine is starved, the first time included. Each
 /// of these failures says nothing; this only bounds the time that is spent on it.

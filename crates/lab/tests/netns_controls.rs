@@ -50,11 +50,11 @@ fn every_control_fails() {
             let held = broken.iter().find(|key| holds(&object, key));
             held.map_or(Ok(()), |key| Err(format!("{key} should not hold: {object}")))
         };
-        // The control of `modes` has no difference of recoveries, which a busy machine varies by
-        // some 100 ms: one run in a few holds by chance.
-        let times = if name == "modes" { 3 } else { 1 };
-        if !(1..times).any(|_| fails().is_ok()) {
-            fails().unwrap();
-        }
+        // `modes` judges a difference of two recoveries, each of one run. On a busy machine one
+        // run said 139 ms where there is no difference, so most of three must fail here.
+        let runs: Vec<Result<(), String>> =
+            (0..if name == "modes" { 3 } else { 1 }).map(|_| fails()).collect();
+        let held: Vec<&String> = runs.iter().filter_map(|run| run.as_ref().err()).collect();
+        assert!(held.len() * 2 < runs.len(), "{held:?}");
     });
 }

@@ -53,8 +53,8 @@ struct Settings {
     before: Option<String>,
 }
 
-/// `bench [--rounds N] [--seconds N] [--only-holding] [--before BINARY]`: builds what is compared,
-/// then runs it in a place of its own where nothing can be left behind.
+/// `bench [--rounds N] [--seconds N] [--only-holding] [--before BINARY]`: builds the
+/// contenders, then runs them in namespaces of their own, where nothing can be left behind.
 ///
 /// # Errors
 /// When something that is needed is missing, or a contender that was built does not carry.
@@ -91,10 +91,10 @@ pub(crate) fn inside(words: &[&str]) -> Result<(), String> {
     Place::prepare()?;
     let rove = Rove { name: table::OWN, hold: "full", program: tunnels::rove() };
     let holding_nothing = Rove { name: table::HOLDING_NOTHING, hold: "off", ..rove.clone() };
-    let before = settings.before.clone().unwrap_or_default();
-    let before = Rove { name: table::BEFORE, program: before, hold: rove.hold };
-    let contenders: &[&dyn Tunnel] = match (&settings.before, settings.only_holding) {
-        (Some(_), _) => &[&before, &rove],
+    let before = |program| Rove { name: table::BEFORE, hold: rove.hold, program };
+    let before = settings.before.map(before);
+    let contenders: &[&dyn Tunnel] = match (&before, settings.only_holding) {
+        (Some(before), _) => &[before, &rove],
         (None, true) => &[&rove, &holding_nothing],
         (None, false) => &[&Bare, &WireguardGo, &rove, &holding_nothing],
     };
@@ -156,7 +156,8 @@ fn parse(words: &[&str]) -> Result<Settings, String> {
                 continue;
             }
             "--before" => {
-                settings.before = words.next().map(|path| (*path).to_owned());
+                let path = words.next().ok_or("--before: the path of a binary is wanted")?;
+                settings.before = Some((*path).to_owned());
                 continue;
             }
             _ => {

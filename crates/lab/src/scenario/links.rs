@@ -95,7 +95,8 @@ pub(super) const FLOWS: Setting = Setting::number(
     "flows",
     1,
     (1, 16),
-    "how many TCP connections share the links, of which the sum is taken; the file is one",
+    "how many TCP connections share the links, whose goodput is added up; of QUIC, datagrams and \
+     the file there is one",
 );
 
 /// The setting of the file.

@@ -2,7 +2,7 @@
 //!
 //! The place of a flow does not change while the flow is known, so a place can be remembered. If
 //! there is no place left for a new connection, a few others are compared and the least needed one
-//! is forgotten: closed connections first, then opening ones, then the one that is unused for
+//! is forgotten. Closed connections go first, then opening ones, then those that are unused for
 //! longest. A connection that owes something to somebody is never forgotten.
 //!
 //! Flows that are no connection have a few places of their own, four for each set of hashes. The

@@ -27,9 +27,9 @@ const EXTENSIONS_MAX: usize = 8;
 /// An inner packet, its headers read.
 #[derive(Clone, Copy, Debug)]
 pub struct InnerPacket<'a> {
-    /// What its headers say.
+    /// The fields of its headers.
     pub headers: Headers,
-    /// Its bytes.
+    /// The bytes.
     pub pieces: Pieces<'a>,
 }
 
@@ -51,8 +51,8 @@ impl<'a> InnerPacket<'a> {
         Self::parse(Pieces::whole(packet))
     }
 
-    /// This packet with other bytes at its beginning, in which the addresses, ports and protocol
-    /// are the same.
+    /// The packet with `head` in the place of its head. The addresses, ports and protocol in it
+    /// must be the same.
     #[must_use]
     pub const fn with_head(&self, head: &'a [u8]) -> Self {
         Self { headers: self.headers, pieces: Pieces { head, ..self.pieces } }
@@ -74,9 +74,9 @@ impl<'a> InnerPacket<'a> {
     }
 }
 
-/// The bytes of an inner packet as the shell hands them over: in two pieces, so that a segment of
-/// a super-packet needs its payload copied only once. `head` holds at least the IP and TCP headers
-/// of a TCP packet, or the whole packet.
+/// The bytes of an inner packet, in two pieces. The payload of a segment of a super-packet is then
+/// copied only once. `head` holds at least the IP and transport headers; if the packet is no such
+/// segment, all bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Pieces<'a> {
     /// The packet's headers, or all of it.
@@ -141,7 +141,7 @@ pub fn declared_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// What the headers of an inner packet say, as far as the tunnel needs to know.
+/// The header fields of an inner packet that the tunnel needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Headers {
     /// Source address.
