@@ -11,6 +11,10 @@ use crate::report;
 const BLOCK: usize = 128 * 1_024;
 /// The start of a flow that is not counted: slow start and the first buffers.
 const WARM_UP: Duration = Duration::from_secs(1);
+/// The congestion control of every flow, the usual one of Linux. Some machines have BBR as their
+/// default. It allows in flight what two of the shortest round trips carry. The path is idle when
+/// it measures those, so the figures would depend on what it happens to measure.
+const CONGESTION_CONTROL: &str = "cubic";
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -43,6 +47,8 @@ pub(super) fn sink(address: &str) -> Result<(), String> {
 pub(super) fn source(address: &str, seconds: &str) -> Result<(), String> {
     let seconds = seconds.parse().map_err(|_| format!("{seconds} is no number of seconds"))?;
     let mut flow = TcpStream::connect(address).map_err(|error| format!("{address}: {error}"))?;
+    rustix::net::sockopt::set_tcp_congestion(&flow, CONGESTION_CONTROL)
+        .map_err(|error| format!("{CONGESTION_CONTROL}: {error}"))?;
     let block = vec![0; BLOCK];
     let end = Instant::now() + WARM_UP + Duration::from_secs(seconds);
     while Instant::now() < end {

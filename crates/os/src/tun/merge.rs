@@ -7,6 +7,11 @@
 //! [`super::split`] does not recreate, and nothing whose checksums do not verify: a corrupted
 //! packet must reach the receiver as such, not be made whole.
 //!
+//! A batch may hold several bare acknowledgements of one flow. The newest is written, and the
+//! others are not if it says all that they say (ACK filtering, RFC 3449). All of them would reach
+//! their receiver in the same moment, and each would be answered with a few segments. One is
+//! answered with a large super-packet, which costs both ends of the tunnel far less.
+//!
 //! Packets of one flow leave in the order in which they came; flows may overtake each other.
 //! Payload is borrowed, never copied. At most [`BATCH_MAX`] packets and [`RUNS_MAX`] flows are
 //! looked at together: a batch ends all runs, so it has room for what one receive brings.
@@ -21,8 +26,8 @@ use super::{
 pub(crate) const BATCH_MAX: usize = 512;
 /// Packets of one super-packet.
 pub(crate) const RUN_MAX: usize = 128;
-/// Flows of a batch that can be open for joining at once; the oldest is closed for a ninth.
-pub(crate) const RUNS_MAX: usize = 8;
+/// Flows of a batch that can be open for joining at once; the oldest is closed for another.
+pub(crate) const RUNS_MAX: usize = 16;
 /// Bytes of a super-packet: the most that the length field of IPv4 can say.
 const SUPER_LEN_MAX: usize = 65_535;
 
@@ -36,6 +41,10 @@ const UDP_HEADER_LEN: usize = 8;
 const UDP_CHECKSUM: u16 = 6;
 const FLAG_PSH: u8 = 0x08;
 const FLAG_ACK: u8 = 0x10;
+/// The only options that may stand in an acknowledgement that another replaces: timestamps, after
+/// two bytes of padding (RFC 7323, appendix A).
+const TIMESTAMPS: [u8; 4] = [1, 1, 8, 10];
+const TIMESTAMPS_LEN: usize = 12;
 /// Of the field with flags and fragment offset: everything but "don't fragment".
 const FRAGMENT_BITS: u8 = 0xbf;
 
@@ -106,6 +115,11 @@ struct Candidate {
 }
 
 impl Candidate {
+    /// Whether it is a bare acknowledgement.
+    const fn is_bare(&self) -> bool {
+        self.payload_len == 0
+    }
+
     /// What the packet behind it must carry as its sequence number.
     fn next_sequence(&self) -> u32 {
         match self.flow.protocol {
@@ -193,13 +207,23 @@ fn tcp_candidate(packet: &[u8], flow: Flow) -> Option<Candidate> {
     let flags = tcp[13];
     let header_len = flow.ip_len + tcp_len;
     let plain = flags & !FLAG_PSH == FLAG_ACK && tcp[12] & 0x0f == 0;
-    if !plain || tcp_len < TCP_HEADER_LEN_MIN || packet.len() <= header_len {
+    if !plain || tcp_len < TCP_HEADER_LEN_MIN || packet.len() < header_len {
+        return None;
+    }
+    if packet.len() == header_len && !is_replaceable(flags, &tcp[TCP_HEADER_LEN_MIN..]) {
         return None;
     }
     let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
     let payload_len = packet.len() - header_len;
     let push = flags & FLAG_PSH != 0;
     Some(Candidate { flow, header_len, payload_len, sequence, push })
+}
+
+/// Whether a bare acknowledgement says nothing but how far its sender is: no push, no selective
+/// acknowledgement and no option that may not be lost.
+fn is_replaceable(flags: u8, options: &[u8]) -> bool {
+    let is_known = options.len() == TIMESTAMPS_LEN && options.starts_with(&TIMESTAMPS);
+    flags == FLAG_ACK && (options.is_empty() || is_known)
 }
 
 fn udp_candidate(packet: &[u8], flow: Flow) -> Option<Candidate> {
@@ -287,11 +311,22 @@ impl<'a> Batch<'a, '_> {
         })
     }
 
-    /// Adds the packet to the run if both agree in all that cutting cannot recreate.
+    /// Adds the packet to the run if both agree in all that cutting cannot recreate. A bare
+    /// acknowledgement takes the place of the one before it.
     fn append(&mut self, slot: usize, index: u16, candidate: &Candidate) -> bool {
         let Some(run) = &mut self.runs[slot] else { return false };
         let head = self.packets[usize::from(run.head)];
         let packet = self.packets[usize::from(index)];
+        if run.first.is_bare() || candidate.is_bare() {
+            let is_newer = run.first.is_bare()
+                && candidate.is_bare()
+                && candidate.header_len == run.first.header_len
+                && acknowledges_more(head, packet, candidate.flow);
+            if is_newer {
+                (run.head, run.tail) = (index, index);
+            }
+            return is_newer;
+        }
         let fits = !run.full
             && usize::from(run.count) < RUN_MAX
             && candidate.payload_len <= run.first.payload_len
@@ -354,6 +389,20 @@ impl<'a> Batch<'a, '_> {
             packets: &packets[..count],
         });
     }
+}
+
+/// Whether a bare acknowledgement says all that `head` says, and more. The same again is a sign of
+/// loss to its receiver, and must arrive (RFC 5681, 2).
+fn acknowledges_more(head: &[u8], packet: &[u8], flow: Flow) -> bool {
+    let advance = |at: usize| {
+        let field = |packet: &[u8]| {
+            let at = flow.ip_len + at;
+            u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]])
+        };
+        field(packet).wrapping_sub(field(head)) as i32
+    };
+    let traffic_class = if flow.v6 { 4 } else { 2 };
+    head[..traffic_class] == packet[..traffic_class] && advance(4) >= 0 && advance(8) > 0
 }
 
 /// Everything of the IP header but length and checksum; the identification counts up.

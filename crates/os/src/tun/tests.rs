@@ -16,7 +16,10 @@ const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
 const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
+const ECE: u8 = 0x40;
 const CWR: u8 = 0x80;
+const TIMESTAMPS: u8 = 8;
+const SELECTIVE: u8 = 5;
 
 /// A packet to build.
 #[derive(Clone, Debug)]
@@ -32,6 +35,8 @@ struct Spec {
     flags: u8,
     window: u16,
     timestamp: Option<u32>,
+    /// The kind of the option that holds the timestamp.
+    option: u8,
     payload: Vec<u8>,
 }
 
@@ -49,12 +54,20 @@ impl Spec {
             flags: ACK,
             window: 500,
             timestamp: Some(99),
+            option: TIMESTAMPS,
             payload: (0..size).map(|at| (at * 7 + index) as u8).collect(),
         }
     }
 
     fn udp(v6: bool, port: u16, index: usize, size: usize) -> Self {
         Self { udp: true, timestamp: None, ..Self::tcp(v6, port, index, size) }
+    }
+
+    /// A bare acknowledgement of `index` segments.
+    fn acknowledgement(v6: bool, port: u16, index: usize) -> Self {
+        let acknowledgement = 0xffff_fe00_u32.wrapping_add((index * 1_300) as u32);
+        let timestamp = Some(index as u32);
+        Self { acknowledgement, timestamp, ..Self::tcp(v6, port, 0, 0) }
     }
 
     fn build(&self) -> Vec<u8> {
@@ -66,7 +79,7 @@ impl Spec {
             transport.extend([0, 0]);
         } else {
             let options: Vec<u8> = self.timestamp.map_or_else(Vec::new, |value| {
-                let mut options = vec![1, 1, 8, 10];
+                let mut options = vec![1, 1, self.option, 10];
                 options.extend(value.to_be_bytes());
                 options.extend([0; 4]);
                 options
@@ -243,6 +256,52 @@ fn a_batch_of_several_flows_in_turns_becomes_one_of_each() {
         assert_eq!(outputs.len(), 4, "each flow once, though it came in twenty pieces");
         let all = merged(&run(300, flow(80)), BOTH);
         assert_eq!(all.len(), 300_usize.div_ceil(merge::RUN_MAX), "as many as one may hold");
+    }
+}
+
+#[test]
+fn of_bare_acknowledgements_the_newest_arrives() {
+    for v6 in [false, true] {
+        let spec = |number| Spec::acknowledgement(v6, 80 + (number % 4) as u16, number / 4);
+        let outputs = merged(&run(40, spec), BOTH);
+        assert_eq!(cut(outputs), run(4, |flow| spec(36 + flow)), "one of each flow");
+        // None overtakes data of its flow, and data separates those before and after it.
+        let data = Spec { acknowledgement: 9, ..Spec::tcp(v6, 80, 1, 100) };
+        let acknowledgements = [1, 2, 3].map(|index| Spec::acknowledgement(v6, 80, index));
+        let [one, two, three] = acknowledgements.map(|spec| spec.build());
+        let outputs = cut(merged(&[one, two.clone(), data.build(), three.clone()], BOTH));
+        assert_eq!(outputs, [two, data.build(), three]);
+    }
+}
+
+#[test]
+fn an_acknowledgement_that_says_more_than_how_far_its_sender_is_arrives() {
+    type Change = fn(&mut Spec);
+    let changes: [(&str, Change); 9] = [
+        ("again the same: a sign of loss", |spec| spec.acknowledgement = 0xffff_fe00),
+        ("less", |spec| spec.acknowledgement = 0xffff_fdff),
+        ("an earlier sequence number", |spec| spec.sequence = spec.sequence.wrapping_sub(1)),
+        ("congestion mark", |spec| spec.tos = 3),
+        ("ECE", |spec| spec.flags |= ECE),
+        ("PSH", |spec| spec.flags |= PSH),
+        ("FIN", |spec| spec.flags |= FIN),
+        ("no timestamp", |spec| spec.timestamp = None),
+        ("selective acknowledgement", |spec| spec.option = SELECTIVE),
+    ];
+    for v6 in [false, true] {
+        let [first, second] = [0, 1].map(|index| Spec::acknowledgement(v6, 80, index));
+        let unchanged = merged(&[first.build(), second.build()], BOTH);
+        assert_eq!(cut(unchanged), [second.build()], "the newer says it all");
+        for (what, change) in changes {
+            let mut second = second.clone();
+            change(&mut second);
+            let both = vec![first.build(), second.build()];
+            assert_eq!(cut(merged(&both, BOTH)), both, "{what}");
+        }
+        let mut first = first;
+        first.option = SELECTIVE;
+        let both = vec![first.build(), second.build()];
+        assert_eq!(cut(merged(&both, BOTH)), both, "a selective one stays");
     }
 }
 

@@ -23,6 +23,7 @@ mod ceiling;
 mod competition;
 mod cubic;
 mod emptying;
+mod fast;
 mod guess;
 mod late;
 #[cfg(test)]
@@ -37,6 +38,7 @@ use crate::time::{Duration, Instant};
 use ceiling::Ceiling;
 use competition::{Competition, Suspicion};
 use emptying::Emptying;
+use fast::Fast;
 use late::{CREDIT_LATE, Late};
 use queue::Queue;
 use round::{ROUND_MIN, Round};
@@ -152,6 +154,7 @@ pub struct Controller {
     /// Rounds in a row in which all waited, though there was not always something to send.
     waits: u32,
     variation: Variation,
+    fast: Fast,
 }
 
 /// How much is known of the path.
@@ -202,6 +205,7 @@ impl Controller {
             guess: None,
             waits: 0,
             variation: Variation::default(),
+            fast: Fast::default(),
         };
         new.set_pace();
         new
@@ -273,6 +277,7 @@ impl Controller {
         self.judge_emptying(now);
         self.heed_others(now, told, was_in_flight);
         self.follow(now);
+        self.heed_fast(now);
         self.set_pace();
     }
 
@@ -324,6 +329,7 @@ impl Controller {
         self.phase = Phase::Startup { best: 0.0, flat: 0, known, first };
         self.rate = 0.0;
         self.queue = Queue::default();
+        self.fast.leave(now);
         self.emptying = None;
         self.suspicion = None;
         self.guess = None;
@@ -517,6 +523,7 @@ impl Controller {
     fn set_pace(&mut self) {
         let trip = self.trip.as_secs_f64().max(1e-4);
         self.pace = match self.phase {
+            _ if self.fast.is_fast() => RATE_RANGE.1,
             Phase::Startup { known, first: at_least, .. } => {
                 let first = WINDOW_FIRST * self.datagram / trip;
                 let pace = first.max(self.rate * STARTUP_GAIN).max(at_least);
@@ -553,7 +560,8 @@ impl Controller {
         }
         let late = self.late.reports.as_secs_f64();
         let holds = self.rate * (self.trip_now() + self.queue.jitter() + late);
-        first.max(gain * holds + WINDOW_SLACK)
+        let window = first.max(gain * holds + WINDOW_SLACK);
+        if self.fast.is_fast() { window.max(fast::WINDOW) } else { window }
     }
 
     /// The round trip without this end's queue: it may have become longer, seconds.
