@@ -230,19 +230,27 @@ fn a_way_that_becomes_longer_is_no_queue_of_ours() {
 fn a_fast_path_is_not_paced() {
     let mut world = World::new(Link::new(2_000.0, 2), &[0]);
     world.flows[0].load = 100e6; // 800 Mbit/s: the inner flows send no more
+    world.flows[0].controller.set_alone(true);
     world.run(3.0);
     let controller = &world.flows[0].controller;
     assert_eq!(controller.pacing_rate(), RATE_RANGE.1);
     assert!(controller.window() >= fast::WINDOW);
     assert!(world.arrived(0, 1.0, 3.0) >= 0.99 * 100e6);
+    world.flows[0].controller.set_alone(false);
+    world.run(4.0);
+    assert!(world.flows[0].controller.pacing_rate() < 10.0 * 100e6, "another path carries");
     // Slower ones are: their queues are long enough to be the network's.
-    let controller = &after(3.0, Link::new(300.0, 2)).flows[0].controller;
-    assert!(controller.pacing_rate() < 1.5 * 37.5e6);
+    let mut world = World::new(Link::new(300.0, 2), &[0]);
+    world.flows[0].controller.set_alone(true);
+    world.run(3.0);
+    assert!(world.flows[0].controller.pacing_rate() < 1.5 * 37.5e6);
 }
 
 #[test]
 fn a_fast_path_with_a_standing_queue_is_paced_again_for_a_minute() {
-    let world = after(8.0, Link::new(700.0, 10));
+    let mut world = World::new(Link::new(700.0, 10), &[0]);
+    world.flows[0].controller.set_alone(true);
+    world.run(8.0);
     assert!(world.queue(0.0, 8.0, 1.0) > 30.0, "it was tried");
     assert!(!world.flows[0].controller.fast.is_fast());
     assert!(world.queue(4.0, 8.0, 0.95) <= short(&world.link), "and not again");

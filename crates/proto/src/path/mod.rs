@@ -245,10 +245,12 @@ impl Path {
         self.rtt.note_lateness(now, late);
     }
 
-    /// Passes the usual maximum lateness of this host's turns to the controller.
-    pub fn heed_turns(&mut self, late: Duration) {
+    /// Passes to the controller the usual maximum lateness of this host's turns, and whether no
+    /// other path of the session carries.
+    pub fn heed_session(&mut self, late: Duration, is_alone: bool) {
         if let Some(controller) = &mut self.congestion {
             controller.set_lateness(late, self.rtt.lateness());
+            controller.set_alone(is_alone);
         }
     }
 

@@ -7,6 +7,7 @@ use super::epochs::Standing;
 use super::index::{EpochId, Lead};
 use super::live::Came;
 use super::order::VOIDS_MAX;
+use super::share::has_share;
 use super::{Context, Event, Peer, Role};
 use crate::error::{DropReason, PeerError};
 use crate::flow::Verdict;
@@ -379,6 +380,7 @@ impl Peer {
 
     fn take_feedback(&mut self, cx: &mut Context<'_>, arrival: Arrival, feedback: &Feedback) {
         let in_flight = self.in_flight(arrival.epoch, feedback.serial);
+        let is_alone = self.paths.iter().filter(|path| has_share(path)).nth(1).is_none();
         let Some((epoch, _)) = self.epochs.find(arrival.epoch) else { return };
         let Some(lane) = epoch.tx.iter_mut().find(|lane| lane.seal.serial == feedback.serial)
         else {
@@ -394,7 +396,7 @@ impl Peer {
             lane.flight.acknowledged(arrival.came_at, blocks, feedback, &mut path.rtt, repaired);
         if let Some(news) = &news {
             let elsewhere = in_flight.saturating_sub(before);
-            path.heed_turns(self.bond.late.usual());
+            path.heed_session(self.bond.late.usual(), is_alone);
             path.delivered(cx.now, feedback, news, elsewhere + lane.flight.in_flight());
         }
         let (serial, follows) = (lane.seal.serial, news.is_some_and(|news| news.sent_at.is_some()));

@@ -1,11 +1,12 @@
-//! A fast path is not paced. On a path that carries 500 Mbit/s or more it is rarely the network
-//! that limits a session, it is the processors of both hosts. Their queues come and go within
-//! milliseconds, far longer than the round trip of such a path, and each looks like too high a
-//! rate. Paced by that, a session on an idle network reached a third of what its hosts could do.
+//! A fast path is not paced. If a path carries 500 Mbit/s or more, the processors of both hosts
+//! usually limit a session, not the network. Their queues come and go within milliseconds. The
+//! round trip may be far shorter, and the controller takes each such queue for a rate too high. A
+//! session on an idle network then reached a third of the rate that its hosts allow.
 //!
-//! So a path that proved to carry so much is sent on as fast as the inner flows send, as by a
-//! tunnel without a congestion controller; each of them has its own. Where a standing queue shows
-//! that the network is what limits it, the path is paced again, and not tried for a while.
+//! So nothing paces an only path that proved to carry so much: the inner flows have congestion
+//! controllers of their own. If a standing queue shows that the network is the limit, the path is
+//! paced again for at least a minute. Several paths that carry together are always paced, because
+//! the first would get everything otherwise.
 
 use super::{Controller, Phase};
 use crate::time::{Duration, Instant};
@@ -24,6 +25,8 @@ const PACED: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Fast {
     is_fast: bool,
+    /// No other path of the session carries.
+    is_alone: bool,
     /// It is paced until then at least.
     paced_until: Instant,
 }
@@ -37,12 +40,18 @@ impl Fast {
     /// The path is paced again.
     pub(super) fn leave(&mut self, now: Instant) {
         if self.is_fast {
-            *self = Self { is_fast: false, paced_until: now + PACED };
+            (self.is_fast, self.paced_until) = (false, now + PACED);
         }
     }
 }
 
 impl Controller {
+    /// Sets whether no other path of the session carries.
+    pub const fn set_alone(&mut self, is_alone: bool) {
+        self.fast.is_alone = is_alone;
+        self.fast.is_fast &= is_alone;
+    }
+
     /// Whether the path is fast is looked at with every feedback.
     pub(super) fn heed_fast(&mut self, now: Instant) {
         if self.fast.is_fast {
@@ -50,7 +59,8 @@ impl Controller {
                 self.fast.leave(now);
             }
         } else if matches!(self.phase, Phase::Startup { .. } | Phase::Steady) {
-            self.fast.is_fast = self.rate >= RATE && now >= self.fast.paced_until;
+            self.fast.is_fast =
+                self.fast.is_alone && self.rate >= RATE && now >= self.fast.paced_until;
         }
     }
 }
