@@ -3,7 +3,7 @@
 //! Out: packets wait at the tunnel's `entry`, each flow in a queue of its own, until a path has
 //! need of one; the `scheduler` that the client asked for says which path gets it, `numbers` what
 //! its place in the sequence is, and `lines` keep it until that path may carry it; what is small
-//! waits for none of this, unless it is of a flow whose `order` is kept. In: `reorder` puts in
+//! waits for none of this. In: `reorder` puts in
 //! sequence what came by several paths, or a second time. Knows packets, times and rates, not
 //! addresses or keys: the peer says which paths there are, and each path's congestion controller
 //! how much it carries.
@@ -14,7 +14,6 @@ pub mod entry;
 pub mod far;
 pub mod lines;
 mod numbers;
-pub mod order;
 pub mod reorder;
 pub mod scheduler;
 mod settings;
@@ -30,7 +29,6 @@ use entry::Entry;
 use far::Far;
 use lines::Lines;
 pub use numbers::Numbers;
-use order::Order;
 use scheduler::Scheduler;
 pub use settings::{Manager, Mode, Recovery, SUBFLOWS_MAX, Spread};
 use way::Way;
@@ -50,8 +48,6 @@ pub struct Bond {
 
     /// What waits for any of them.
     pub entry: Entry,
-    /// Whose order is kept, also of what is small.
-    pub order: Order,
     /// How long what the paths carry may stand at the entry.
     pub standing: Bound,
     /// What was given to one.

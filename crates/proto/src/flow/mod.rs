@@ -9,7 +9,8 @@
 //! process could not deliver before it ended is broken off by the next (`breakoff`). Of what is not
 //! TCP only the questions are kept that something begins with (`datagrams`). Both ends of the
 //! tunnel do the same, each for those behind its own TUN, and need no word between them. A client
-//! may prefer some connections to others (`priority`): these are shown less room (`narrow`).
+//! may prefer some connections to others (`priority`): these are shown less room (`narrow`). Where
+//! several paths carry, `treatment` says which packets wait and which do not.
 //!
 //! Decides nothing about paths, and seals nothing: what it wants to say comes out of
 //! [`Flows::poll`], to the TUN or into the tunnel.
@@ -29,6 +30,7 @@ mod hold;
 pub mod live;
 mod memory;
 mod narrow;
+mod order;
 mod packet;
 mod patience;
 mod predict;
@@ -42,6 +44,7 @@ mod share;
 mod speak;
 pub mod table;
 mod tcp;
+pub mod treatment;
 mod trip;
 pub mod tuple;
 mod unreached;
@@ -64,6 +67,7 @@ use classify::{Known, classify};
 use datagrams::Questions;
 use live::Early;
 use narrow::{Race, Room};
+use order::Order;
 use rules::{Assist, Rules};
 use table::{Place, Table};
 use tcp::{Connection, Phase, State};
@@ -141,6 +145,7 @@ pub struct Flows {
     rules: Rules,
     table: Table,
     early: Early,
+    order: Order,
     questions: Questions,
     nowhere: Nowhere,
     networks: Networks,
@@ -183,6 +188,7 @@ impl Flows {
             rules: rules.into(),
             table: Table::new(secret),
             early: Early::default(),
+            order: Order::default(),
             questions: Questions::default(),
             nowhere: Nowhere::default(),
             networks: Networks::default(),

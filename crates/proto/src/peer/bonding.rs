@@ -18,6 +18,7 @@ use crate::bond::way::Way;
 use crate::error::DropReason;
 use crate::flow::live::Allowance;
 use crate::flow::priority::Level;
+use crate::flow::treatment::Treatment;
 use crate::flow::{self, Entrance, clamp};
 use crate::outbox::REST;
 use crate::pack::Framing;
@@ -26,17 +27,13 @@ use crate::path::{Health, Path, PathId, Trust};
 use crate::time::{Duration, Instant};
 use crate::wire::data::OVERHEAD;
 use crate::wire::frame::{self, Frame};
-use crate::wire::inner::{Headers, InnerPacket, Pieces, TCP};
-use crate::wire::tcp::{Flags, Segment};
+use crate::wire::inner::{InnerPacket, Pieces};
 
 /// What leaves by a path in so long leaves as one run: half of what its pace allows to be late.
 const RUN: Duration = Duration::from_micros(500);
 const _: () = assert!(2 * RUN.as_micros() == CREDIT.as_micros());
 /// How much of what is assisted waits at the entry, by the time that the paths take for it.
 const ASSISTED_QUEUE: Duration = Duration::from_millis(15);
-/// Datagrams up to this length that are not TCP's: questions, answers, voice. They wait for
-/// nobody, but for what their own flow sends much of.
-pub(super) const SMALL: usize = 300;
 /// The part of what all paths carry that may leave before all that waits: acknowledgements of as
 /// much as twenty times that, small datagrams, beginnings,
 const HURRY_PART: f64 = 0.5;
@@ -52,15 +49,14 @@ impl Peer {
         packet: &InnerPacket<'_>,
         kept: usize,
     ) -> Result<(), DropReason> {
-        if let Some(sent) = self.send_live(cx, packet, kept) {
+        let Treatment { hash, live, is_urgent } = self.flows.treat(cx.now, packet);
+        if let Some(live) = live
+            && let Some(sent) = self.send_live(cx, live, packet, kept)
+        {
             self.heed_entry(cx.now); // it did not wait there
             return sent;
         }
-        let flow = flow::hash(&packet.headers);
-        let bucket = flow::bucket(flow);
-        let has_order = !packet.is_tcp();
-        if is_urgent(packet)
-            && !(has_order && self.bond.order.is_kept(cx.now, bucket, flow))
+        if is_urgent
             && let Some(path) = self.quickest(cx, packet.len())
             && self.may_hurry(cx.now, packet.len())
         {
@@ -70,9 +66,8 @@ impl Peer {
             let load = Load::Packet { elsewhere: kept };
             return self.send_packet(cx, path, load, Framing::Plain, packet);
         }
-        if has_order {
-            self.bond.order.note(cx.now, bucket, flow, packet.len());
-        }
+        self.flows.leaves_in_turn(cx.now, packet, hash);
+        let bucket = flow::bucket(hash);
         // A beginning that waits says already now how long segments may be, by whichever it leaves.
         let beginning = clamp::place(packet).and_then(|tcp| self.clamped(tcp, packet.pieces));
         let pieces = beginning.as_deref().map_or(packet.pieces, Pieces::whole);
@@ -92,7 +87,7 @@ impl Peer {
         // has to listen (RFC 5681); of a datagram nobody knows who makes more of them.
         let standing = self.bond.standing;
         let bound = if packet.is_tcp() { standing } else { standing.for_the_deaf() };
-        let stay = Stay { bound, turn: turn_of(self.level_of(&packet.headers)) };
+        let stay = Stay { bound, turn: turn_of(self.flows.level_of(packet)) };
         let dropped = self.bond.entry.push(blocks, cx.now, bucket, pieces, kept, stay);
         (0..dropped).for_each(|_| cx.drops.count(DropReason::QueueFull));
         // Behind others it waits until they are looked at.
@@ -118,15 +113,6 @@ impl Peer {
         let carried: f64 = self.bond.ways.iter().map(Way::rate).sum();
         let allowance = Allowance { rate: carried * HURRY_PART, burst: HURRY_BURST };
         self.live.hurried.take(now, allowance, len)
-    }
-
-    /// How much a packet is preferred to others.
-    fn level_of(&self, headers: &Headers) -> Level {
-        let priorities = self.flows.priorities();
-        if priorities.is_empty() {
-            return Level::default();
-        }
-        priorities.level_of((headers.destination, headers.ports.map_or(0, |(_, to)| to)))
     }
 
     /// A packet before which none waits leaves at once, if the path that it is given to may carry
@@ -531,21 +517,4 @@ const fn turn_of(level: Level) -> u16 {
 /// for runs. What a path could have carried until then it carries all the same, at once.
 fn wakes_at(now: Instant, next_at: Instant) -> Instant {
     next_at.max(now + RUN)
-}
-
-/// Whether a packet is one that somebody waits for, and no order is lost by its being early: a bare
-/// acknowledgement, the beginning of a connection, a small datagram. Where a flow's order is kept
-/// all the same, `bond::order` says so.
-fn is_urgent(packet: &InnerPacket<'_>) -> bool {
-    match packet.headers.protocol {
-        TCP => {
-            Segment::parse(packet).is_some_and(|segment| segment.len == 0 && !ends(segment.flags))
-        }
-        _ => packet.len() <= SMALL,
-    }
-}
-
-/// Whether a segment says that no more comes: what left before it has to be there first.
-const fn ends(flags: Flags) -> bool {
-    flags.has(Flags::FIN) || flags.has(Flags::RST)
 }

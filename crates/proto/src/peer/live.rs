@@ -19,6 +19,7 @@ use crate::error::DropReason;
 use crate::flow;
 use crate::flow::classify::Class;
 use crate::flow::live::{Allowance, Early, LiveFlow, Spent};
+use crate::flow::table::Place;
 use crate::flow::tuple;
 use crate::outbox::Draft;
 use crate::pack::{self, Framing};
@@ -157,20 +158,15 @@ impl Recent {
 }
 
 impl Peer {
-    /// Sends a packet now if it is of no use late; `None` where it may wait.
+    /// Sends a packet of the flow at `place`, which is of no use late, now; `None` where it has to
+    /// wait all the same.
     pub(super) fn send_live(
         &mut self,
         cx: &mut Context<'_>,
+        (place, class): (Place, Class),
         packet: &InnerPacket<'_>,
         kept: usize,
     ) -> Option<Result<(), DropReason>> {
-        let place = self.flows.observe(cx.now, tuple::Direction::Out, packet)?;
-        let class = self.flows.flow(place)?.class();
-        match class {
-            Class::RealTime => {}
-            Class::Names if packet.is_udp() => {}
-            Class::Names | Class::Interactive | Class::Bulk => return None,
-        }
         self.look_at_choices(cx.now);
         let follows = self.at_gateway();
         let flow = self.flows.live_mut(place)?;

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use super::index::EpochId;
 use super::{Context, Peer, Role};
 use crate::error::{DropReason, Drops};
+use crate::flow::treatment::SMALL;
 use crate::id::PathSerial;
 use crate::outbox::REST;
 use crate::path::flight::{KEPT_BYTES_MAX, KEPT_TIME, KeptFrame};
@@ -21,7 +22,6 @@ use crate::wire::data::OVERHEAD;
 use crate::wire::frame::{self, Feedback};
 use crate::wire::inner::InnerPacket;
 
-use super::bonding::SMALL;
 use super::egress::Load;
 use super::share::has_share;
 

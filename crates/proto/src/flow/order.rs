@@ -5,10 +5,11 @@
 //! ESP drops what comes later than 64 others (RFC 4303, 3.4.3). TCP has numbers of its own for what
 //! it acknowledges, so an acknowledgement may be early.
 //!
-//! Of each bucket the flow is remembered that sends the most in its turn. Knows flows by their
-//! hashes and how much they send, not what is small nor what order is worth to whom: who asks does.
+//! For each bucket of hashes, the flow that sends the most in its turn is remembered. Flows without
+//! ports have no record, but an order as well.
 
-use super::BUCKETS;
+use super::bucket;
+use crate::bond::BUCKETS;
 use crate::time::{Duration, Instant};
 
 /// Who sent so many bytes keeps its order: what QUIC may send at first (RFC 9002, 7.2), and more
@@ -22,7 +23,7 @@ const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// The flow that sends most, by bucket.
 #[derive(Clone, Debug, Default)]
-pub struct Order {
+pub(super) struct Order {
     /// One for each bucket, or none yet.
     senders: Vec<Sender>,
 }
@@ -38,17 +39,17 @@ struct Sender {
 }
 
 impl Order {
-    /// Whether what is small of this flow of the bucket, by its hash, has to follow what is not.
-    pub fn is_kept(&self, now: Instant, bucket: u8, flow: u32) -> bool {
-        self.senders.get(usize::from(bucket)).is_some_and(|sender| {
+    /// Whether what is small of the flow with this hash has to follow what is not.
+    pub(super) fn is_kept(&self, now: Instant, flow: u32) -> bool {
+        self.senders.get(usize::from(bucket(flow))).is_some_and(|sender| {
             sender.flow == flow && sender.bytes >= MUCH && !sender.is_forgotten(now)
         })
     }
 
-    /// Something of this flow leaves in its turn.
-    pub fn note(&mut self, now: Instant, bucket: u8, flow: u32, len: usize) {
+    /// `len` bytes of the flow with this hash leave in their turn.
+    pub(super) fn note(&mut self, now: Instant, flow: u32, len: usize) {
         self.senders.resize(BUCKETS, Sender::default());
-        let sender = &mut self.senders[usize::from(bucket)];
+        let sender = &mut self.senders[usize::from(bucket(flow))];
         let len = u32::try_from(len).unwrap_or(MOST);
         if sender.flow == flow && !sender.is_forgotten(now) {
             *sender = Sender { flow, bytes: sender.bytes.saturating_add(len).min(MOST), at: now };
@@ -70,7 +71,6 @@ impl Sender {
 mod tests {
     use super::*;
 
-    const BUCKET: u8 = 7;
     const ORDERED: u32 = 0x1234_5607;
     const OTHER: u32 = 0x2345_6707;
 
@@ -80,22 +80,22 @@ mod tests {
 
     /// So many full packets of a flow, one a millisecond.
     fn sent(order: &mut Order, flow: u32, from_ms: u64, count: u64) {
-        (0..count).for_each(|one| order.note(at(from_ms + one), BUCKET, flow, 1_400));
+        (0..count).for_each(|one| order.note(at(from_ms + one), flow, 1_400));
     }
 
     #[test]
     fn the_order_of_who_sends_much_is_kept_for_as_long_as_it_does() {
         let mut order = Order::default();
-        assert!(!order.is_kept(at(0), BUCKET, ORDERED));
+        assert!(!order.is_kept(at(0), ORDERED));
         sent(&mut order, ORDERED, 0, 11);
-        assert!(!order.is_kept(at(11), BUCKET, ORDERED), "a handshake");
+        assert!(!order.is_kept(at(11), ORDERED), "a handshake");
         sent(&mut order, ORDERED, 11, 1);
-        assert!(order.is_kept(at(12), BUCKET, ORDERED));
-        assert!(!order.is_kept(at(12), BUCKET, OTHER), "its neighbour sends nothing else");
-        assert!(order.is_kept(at(1_011), BUCKET, ORDERED));
-        assert!(!order.is_kept(at(1_012), BUCKET, ORDERED), "all of it has arrived");
+        assert!(order.is_kept(at(12), ORDERED));
+        assert!(!order.is_kept(at(12), OTHER), "its neighbour sends nothing else");
+        assert!(order.is_kept(at(1_011), ORDERED));
+        assert!(!order.is_kept(at(1_012), ORDERED), "all of it has arrived");
         sent(&mut order, ORDERED, 1_012, 1);
-        assert!(!order.is_kept(at(1_012), BUCKET, ORDERED), "it begins anew");
+        assert!(!order.is_kept(at(1_012), ORDERED), "it begins anew");
     }
 
     #[test]
@@ -103,10 +103,10 @@ mod tests {
         let mut order = Order::default();
         sent(&mut order, ORDERED, 0, 30);
         for ms in 30..100 {
-            order.note(at(ms), BUCKET, if ms % 3 == 0 { OTHER } else { ORDERED }, 1_400);
-            assert!(order.is_kept(at(ms), BUCKET, ORDERED), "{ms}");
+            order.note(at(ms), if ms % 3 == 0 { OTHER } else { ORDERED }, 1_400);
+            assert!(order.is_kept(at(ms), ORDERED), "{ms}");
         }
         sent(&mut order, OTHER, 100, 60);
-        assert!(order.is_kept(at(160), BUCKET, OTHER) && !order.is_kept(at(160), BUCKET, ORDERED));
+        assert!(order.is_kept(at(160), OTHER) && !order.is_kept(at(160), ORDERED));
     }
 }

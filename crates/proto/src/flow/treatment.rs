@@ -1,0 +1,76 @@
+//! How a packet is treated on its way out where several paths carry. This is decided here and
+//! nowhere else, by the class of its flow, by the packet itself and by its user's priorities. The
+//! peer decides what follows from it for paths and queues.
+
+use super::classify::Class;
+use super::priority::Level;
+use super::table::Place;
+use super::tuple::Direction;
+use super::{Flows, hash};
+use crate::time::Instant;
+use crate::wire::inner::InnerPacket;
+use crate::wire::tcp::{Flags, Segment};
+
+/// Datagrams up to this length are questions, answers or voice, if they are not TCP's. They wait
+/// only for their own flow, if that sends much.
+pub const SMALL: usize = 300;
+
+/// How one packet is treated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Treatment {
+    /// The same for all packets of its flow in this direction.
+    pub hash: u32,
+    /// The place and class of its flow, if it is of no use late and so waits in no queue.
+    pub live: Option<(Place, Class)>,
+    /// Somebody waits for it, and it may overtake its own flow: it leaves before all that waits.
+    pub is_urgent: bool,
+}
+
+impl Flows {
+    /// How a packet from the TUN is treated. Its flow is observed.
+    pub fn treat(&mut self, now: Instant, packet: &InnerPacket<'_>) -> Treatment {
+        let place = self.observe(now, Direction::Out, packet);
+        let live = place.and_then(|place| Some((place, self.flow(place)?.class())));
+        let live = live.filter(|&(_, class)| match class {
+            Class::RealTime => true,
+            Class::Names => packet.is_udp(),
+            Class::Interactive | Class::Bulk => false,
+        });
+        let hash = hash(&packet.headers);
+        let is_kept = || !packet.is_tcp() && self.order.is_kept(now, hash);
+        Treatment { hash, live, is_urgent: is_urgent(packet) && !is_kept() }
+    }
+
+    /// A packet leaves in its turn: what follows of its flow may have to follow it.
+    pub fn leaves_in_turn(&mut self, now: Instant, packet: &InnerPacket<'_>, hash: u32) {
+        // TCP has numbers of its own for what it acknowledges.
+        if !packet.is_tcp() {
+            self.order.note(now, hash, packet.len());
+        }
+    }
+
+    /// How much a packet from the TUN is preferred to others.
+    pub fn level_of(&self, packet: &InnerPacket<'_>) -> Level {
+        let priorities = self.priorities();
+        if priorities.is_empty() {
+            return Level::default();
+        }
+        let port = packet.headers.ports.map_or(0, |(_, to)| to);
+        priorities.level_of((packet.headers.destination, port))
+    }
+}
+
+/// Whether somebody waits for a packet: a bare acknowledgement, the beginning of a connection, a
+/// small datagram.
+fn is_urgent(packet: &InnerPacket<'_>) -> bool {
+    if packet.is_tcp() {
+        Segment::parse(packet).is_some_and(|segment| segment.len == 0 && !ends(segment.flags))
+    } else {
+        packet.len() <= SMALL
+    }
+}
+
+/// Whether a segment says that no more comes: what left before it has to be there first.
+const fn ends(flags: Flags) -> bool {
+    flags.has(Flags::FIN) || flags.has(Flags::RST)
+}
