@@ -7,9 +7,10 @@ use super::{Finding, Tree};
 const TABLE: &[(&str, &[&str])] = &[
     ("rove-proto", &[]),
     ("rove-os", &[]),
+    ("rove-api", &[]),
     ("rove-lab", &["rove-proto"]),
-    ("rove", &["rove-proto", "rove-os"]),
-    ("rove-fuzz", &["rove-proto", "rove-lab", "rove-os", "rove"]),
+    ("rove", &["rove-proto", "rove-os", "rove-api"]),
+    ("rove-fuzz", &["rove-proto", "rove-lab", "rove-os", "rove-api", "rove"]),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,88 @@
+//! Open connections.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Hold, Node};
+
+/// Open connections of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flows {
+    /// The role of the node; `None` if none runs.
+    pub node: Option<Node>,
+    /// The connections that are most worth a look, held ones first.
+    pub flows: Vec<Flow>,
+    /// How many connections are known.
+    pub known: u64,
+    /// Whether all connections were counted.
+    pub complete: bool,
+    /// What is held of all connections, in bytes.
+    pub held_bytes: u64,
+    /// The memory for that, in bytes; `None` if no node runs.
+    pub memory_bytes: Option<u64>,
+    /// What is held of a connection to which no rule applies; `None` if no node runs.
+    pub hold: Option<Hold>,
+    /// How many rules say what is held.
+    pub rules: u64,
+}
+
+/// Connections that `rove explain` explains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The connections.
+    pub flows: Vec<Flow>,
+}
+
+/// One open connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flow {
+    /// Protocol, local and remote end.
+    pub tuple: String,
+    /// `tcp`, `udp` or `other`.
+    pub protocol: String,
+    /// The local end.
+    pub local: String,
+    /// The remote end.
+    pub remote: String,
+    /// The other end of the tunnel: its name, else its key.
+    pub peer: Option<String>,
+    /// Its class, such as `bulk` or `interactive`.
+    pub class: String,
+    /// Its priority level, 1 for the highest.
+    pub level: u8,
+    /// The receive window that its sender is shown so that others get their share, in bytes.
+    pub narrowed_to_bytes: Option<u32>,
+    /// What waits at the tunnel's entry, in bytes.
+    pub queued_bytes: Option<u64>,
+    /// The queueing delay that is aimed at there, in milliseconds.
+    pub queue_target_ms: Option<u64>,
+    /// How long the delay may exceed that before the flow is slowed down, in milliseconds.
+    pub queue_interval_ms: Option<u64>,
+    /// The cipher suite.
+    pub profile: Option<String>,
+    /// The number of the first path that it uses.
+    pub path: Option<u32>,
+    /// The link of that path, on a client.
+    pub link: Option<String>,
+    /// All links that it uses, on a client.
+    pub links: BTreeSet<String>,
+    /// The far ends of all paths that it uses.
+    pub remotes: BTreeSet<SocketAddr>,
+    /// Why these paths were chosen, in words.
+    pub chosen: Option<String>,
+    /// What is held of it, in bytes.
+    pub held_bytes: u64,
+    /// How much of that was acknowledged locally and is not yet delivered, in bytes.
+    pub owed_bytes: u32,
+    /// The state of local acknowledgement: `normal`, `assisted`, `suspended`, `resuming` or
+    /// `broken`.
+    pub state: String,
+    /// The stage of the connection, such as `established`.
+    pub stage: String,
+    /// Milliseconds since its last packet.
+    pub idle_ms: u64,
+    /// Why it is treated as it is, in words.
+    pub why: String,
+}
