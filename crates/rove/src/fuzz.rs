@@ -82,7 +82,7 @@ fn said_again(request: &Request) {
 
 /// Whether a command accepts a node's answer line as a reply.
 pub fn control_reply(line: &[u8]) -> bool {
-    is_stable::<Reply>(line)
+    is_stable::<Reply<serde_json::Value>>(line)
 }
 
 /// The kinds of record of a gateway's store that these bytes form: peers, invites, the addresses

@@ -75,7 +75,9 @@ pub(super) fn gateway(home: &Home, args: OutputArgs) -> Result<()> {
 fn ask(home: &Home, role: Role, not_running: &'static str) -> Result<Value> {
     control::ask(&home.socket(role)?, &Request::Status).map_err(|error| match error {
         AskError::NotRunning => anyhow!(not_running),
-        error @ (AskError::Refused(_) | AskError::Broken { .. }) => error.into(),
+        error @ (AskError::Refused(_) | AskError::Broken { .. } | AskError::OtherVersion(_)) => {
+            error.into()
+        }
     })
 }
 

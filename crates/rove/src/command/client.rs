@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use rove_os::lock::Lock;
 use rove_os::plan::{Applier, Connection, Places};
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::output::{self, field, list, moment};
@@ -279,7 +280,7 @@ fn notify(state: &[sd_notify::NotifyState<'_>]) {
 }
 
 pub(super) fn down(home: &Home) -> Result<()> {
-    match control::ask(&home.socket(Role::Client)?, &Request::Down) {
+    match control::ask::<IgnoredAny>(&home.socket(Role::Client)?, &Request::Down) {
         Ok(_) => {
             // The next `rove up` may follow at once: only an ended process has let go of
             // everything.
@@ -469,7 +470,7 @@ fn not_running(home: &Home) -> Value {
 
 /// Changes how a running client works, and says what was `done`.
 pub(super) fn set(home: &Home, request: &Request, done: &str) -> Result<()> {
-    match control::ask(&home.socket(Role::Client)?, request) {
+    match control::ask::<Value>(&home.socket(Role::Client)?, request) {
         Ok(reply) => {
             reply.get("warning").and_then(Value::as_str).into_iter().for_each(output::warning);
             output::line(done)
@@ -482,7 +483,7 @@ pub(super) fn set(home: &Home, request: &Request, done: &str) -> Result<()> {
 }
 
 pub(super) fn reload(home: &Home) -> Result<()> {
-    match control::ask(&home.socket(Role::Client)?, &Request::Reload) {
+    match control::ask::<IgnoredAny>(&home.socket(Role::Client)?, &Request::Reload) {
         Ok(_) => output::line("reloaded"),
         Err(AskError::NotRunning) => bail!("not up: connect with `rove up`"),
         Err(error) => Err(error.into()),

@@ -114,7 +114,7 @@ fn ask_any(home: &Home, meant: &[String]) -> Result<Option<Value>> {
 
 /// What the node says; nothing where none runs.
 fn ask(home: &Home, role: Role, meant: &[String]) -> Result<Option<Value>> {
-    match control::ask(&home.socket(role)?, &Request::Flows { meant: meant.to_vec() }) {
+    match control::ask::<Value>(&home.socket(role)?, &Request::Flows { meant: meant.to_vec() }) {
         Err(AskError::NotRunning) => Ok(None),
         reply => {
             let mut reply = reply?;

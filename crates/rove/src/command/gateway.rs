@@ -63,7 +63,15 @@ pub(super) fn run(home: &Home, format: Option<LogFormat>) -> Result<()> {
 
 pub(super) fn invite(home: &Home, args: InviteArgs) -> Result<()> {
     let InviteArgs { name, uses, expires, subnet, qr, json } = args;
-    let reply = ask(home, &Request::Invite { name, uses, expires, subnets: subnet })?;
+    let reply = ask(
+        home,
+        &Request::Invite {
+            name: name.to_string(),
+            uses,
+            expires: expires.to_string(),
+            subnets: texts(&subnet),
+        },
+    )?;
     if json {
         return output::json(&reply);
     }
@@ -183,6 +191,11 @@ pub(super) fn peers(home: &Home, args: OutputArgs) -> Result<()> {
     output::print(&output::table(head, &rows))
 }
 
+/// The values as they are spelt.
+fn texts<T: ToString>(values: &[T]) -> Vec<String> {
+    values.iter().map(T::to_string).collect()
+}
+
 /// A time that passed, in the largest unit that fits.
 fn ago(seconds: u64) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "min")];
@@ -192,7 +205,7 @@ fn ago(seconds: u64) -> String {
 }
 
 pub(super) fn revoke(home: &Home, name: PeerName) -> Result<()> {
-    let reply = ask(home, &Request::Revoke { name: name.clone() })?;
+    let reply = ask(home, &Request::Revoke { name: name.to_string() })?;
     let did = |what| reply.get(what).and_then(Value::as_bool).unwrap_or(false);
     let invites = list(&reply, "invites");
     let text = match (did("revoked"), did("withdrawn")) {
@@ -218,7 +231,10 @@ pub(super) fn reset_clock(home: &Home) -> Result<()> {
 
 pub(super) fn allow(home: &Home, args: AllowArgs) -> Result<()> {
     let AllowArgs { name, destinations, reset } = args;
-    let reply = ask(home, &Request::Allow { name: name.clone(), destinations, reset })?;
+    let reply = {
+        let (name, destinations) = (name.to_string(), texts(&destinations));
+        ask(home, &Request::Allow { name, destinations, reset })
+    }?;
     let allowed = list(&reply, "allowed");
     let allowed = if allowed.is_empty() { "nothing" } else { &allowed };
     let when = match reply.get("enrolled").and_then(Value::as_bool) {
@@ -229,7 +245,7 @@ pub(super) fn allow(home: &Home, args: AllowArgs) -> Result<()> {
 }
 
 pub(super) fn relocate(home: &Home, to: &Endpoint) -> Result<()> {
-    let reply = ask(home, &Request::Move { endpoint: to.clone() })?;
+    let reply = ask(home, &Request::Move { endpoint: to.to_string() })?;
     if !field(&reply, "warning").is_empty() {
         output::warning(field(&reply, "warning"));
     }
@@ -290,7 +306,7 @@ pub(super) fn restore(home: &Home, file: &Path) -> Result<()> {
 
 /// Whether a gateway runs; if so it has read its configuration again.
 pub(super) fn reload(home: &Home) -> Result<bool> {
-    let reply = match control::ask(&home.socket(Role::Gateway)?, &Request::Reload) {
+    let reply: Value = match control::ask(&home.socket(Role::Gateway)?, &Request::Reload) {
         Err(AskError::NotRunning) => return Ok(false),
         reply => reply?,
     };

@@ -13,6 +13,7 @@ mod ssh;
 use anyhow::{Result, bail};
 
 use clap::error::ErrorKind;
+use serde::de::IgnoredAny;
 
 use crate::cli::{self, Cli, Command, GatewayCommand, LinkSet, SetArgs, SetCommand};
 use crate::control::{self, AskError, Request};
@@ -57,7 +58,7 @@ fn set(home: &Home, args: &SetArgs) -> Result<()> {
         }
         Some(SetCommand::Scheduler { scheduler }) => client::set(
             home,
-            &Request::SetScheduler { scheduler },
+            &Request::SetScheduler { scheduler: scheduler.to_string() },
             &format!("scheduler {scheduler}"),
         ),
         Some(SetCommand::Recovery { recovery }) => {
@@ -67,13 +68,15 @@ fn set(home: &Home, args: &SetArgs) -> Result<()> {
             client::set(home, &Request::SetManager { manager }, &format!("manager {manager}"))
         }
         Some(SetCommand::Subflows { subflows }) => {
-            client::set(home, &Request::SetSubflows { subflows }, &format!("subflows {subflows}"))
+            let request = Request::SetSubflows { subflows: subflows.number() };
+            client::set(home, &request, &format!("subflows {subflows}"))
         }
         None => {
             let (what, value) = (args.of_link.as_deref(), args.value.as_deref());
             match LinkSet::parse(what.unwrap_or_default(), value.unwrap_or_default()) {
                 Ok(LinkSet { name, key, value, setting }) => {
                     let done = format!("link.{name}.{key} {value}");
+                    let setting = setting.in_request();
                     client::set(home, &Request::SetLink { name, setting }, &done)
                 }
                 Err(error) => cli::refuse(ErrorKind::ValueValidation, error),
@@ -85,7 +88,7 @@ fn set(home: &Home, args: &SetArgs) -> Result<()> {
 /// Every node that runs in `home` reads its file again.
 fn reload(home: &Home) -> Result<()> {
     let gateway = gateway::reload(home)?;
-    let client = control::ask(&home.socket(Role::Client)?, &Request::Status);
+    let client = control::ask::<IgnoredAny>(&home.socket(Role::Client)?, &Request::Status);
     match client {
         Err(AskError::NotRunning) if gateway => Ok(()),
         Err(AskError::NotRunning) if home.config(Role::Gateway).exists() => {

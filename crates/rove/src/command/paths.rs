@@ -67,7 +67,10 @@ fn shown(home: &Home, json: bool) -> Result<String> {
 /// Those of the sessions of the gateway in `home`.
 pub(super) fn of_gateway(home: &Home, args: PeerPathsArgs) -> Result<()> {
     let PeerPathsArgs { name, json } = args;
-    let reply = match control::ask(&home.socket(Role::Gateway)?, &Request::PeerPaths { name }) {
+    let reply = match control::ask(
+        &home.socket(Role::Gateway)?,
+        &Request::PeerPaths { name: name.map(|n| n.to_string()) },
+    ) {
         Err(AskError::NotRunning) if json => json!({ "paths": [], "known": 0, "complete": true }),
         Err(AskError::NotRunning) => {
             return output::line("the gateway does not run: start it with `rove gateway run`");

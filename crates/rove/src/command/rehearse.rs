@@ -19,9 +19,9 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Rehearses, and tells.
 pub(super) fn run(home: &Home, args: &RehearseArgs) -> Result<()> {
     let socket = home.socket(Role::Client)?;
-    let (unplug, lasts, force) = (args.unplug.clone(), args.lasts, args.force);
+    let (unplug, lasts, force) = (args.unplug.clone(), args.lasts.to_string(), args.force);
     let begin = Request::Rehearse { unplug, lasts, force };
-    let begun = match control::ask(&socket, &begin) {
+    let begun: Value = match control::ask(&socket, &begin) {
         Err(AskError::NotRunning) => bail!("not up: connect with `rove up`"),
         begun => begun?,
     };
@@ -29,7 +29,7 @@ pub(super) fn run(home: &Home, args: &RehearseArgs) -> Result<()> {
     let give_up = Instant::now() + Duration::from_millis(lasts) + GRACE;
     let report = loop {
         thread::sleep(ASK_EVERY);
-        let report = control::ask(&socket, &Request::Rehearsed)
+        let report: Value = control::ask(&socket, &Request::Rehearsed)
             .context("the client ended, and the rehearsal with it")?;
         if report.get("over").and_then(Value::as_bool) == Some(true) {
             break report;

@@ -4,11 +4,12 @@
 //! said, the first rule counts that is about the link and says it. What `rove set link.NAME.KEY`
 //! said comes before all rules.
 
-use std::fmt;
 use std::str::FromStr;
 
+pub use rove_api::LinkUse;
+use rove_api::{self as api, LinkKind as Kind};
 use rove_os::links::LinkKind;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use toml::Spanned;
 
 use super::source::{ConfigError, Source};
@@ -21,22 +22,8 @@ const NAME_LEN_MAX: usize = 64;
 /// The highest cost.
 pub const COST_MAX: u16 = 1_000;
 
-/// What carries, and when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LinkUse {
-    /// Whatever the mode says.
-    #[default]
-    Always,
-    /// Data goes by it while no other carries.
-    Backup,
-    /// Nothing goes by it.
-    Never,
-}
-
 /// One thing that can be said of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkSetting {
     /// When data goes by it.
     Use(LinkUse),
@@ -118,15 +105,6 @@ struct Rule {
     kind: Option<Kind>,
     roaming: Option<bool>,
     said: Said,
-}
-
-/// What rules call a kind of link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Ethernet,
-    Wifi,
-    Cellular,
-    Other,
 }
 
 #[derive(Deserialize)]
@@ -241,7 +219,7 @@ impl RawLink {
 impl Rule {
     fn is_about(&self, link: LinkSeen<'_>) -> bool {
         self.name.as_ref().is_none_or(|pattern| matches(pattern.as_bytes(), link.name.as_bytes()))
-            && self.kind.is_none_or(|kind| kind == Kind::of(link.kind))
+            && self.kind.is_none_or(|kind| kind == kind_of(link.kind))
             && self.roaming.is_none_or(|roaming| link.roaming == Some(roaming))
     }
 }
@@ -272,43 +250,13 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
-impl Kind {
-    const fn of(kind: LinkKind) -> Self {
-        match kind {
-            LinkKind::Ethernet => Self::Ethernet,
-            LinkKind::Wireless => Self::Wifi,
-            LinkKind::Cellular => Self::Cellular,
-            LinkKind::Loopback | LinkKind::Tunnel | LinkKind::Other => Self::Other,
-        }
-    }
-}
-
-impl FromStr for Kind {
-    type Err = Misspelt;
-
-    fn from_str(text: &str) -> Result<Self, Misspelt> {
-        match text {
-            "ethernet" => Ok(Self::Ethernet),
-            "wifi" => Ok(Self::Wifi),
-            "cellular" => Ok(Self::Cellular),
-            "other" => Ok(Self::Other),
-            _ => Err(Misspelt::new(format!(
-                "{text:?} is no type of link: write ethernet, wifi, cellular or other"
-            ))),
-        }
-    }
-}
-
-impl FromStr for LinkUse {
-    type Err = Misspelt;
-
-    fn from_str(text: &str) -> Result<Self, Misspelt> {
-        match text {
-            "always" => Ok(Self::Always),
-            "backup" => Ok(Self::Backup),
-            "never" => Ok(Self::Never),
-            _ => Err(Misspelt::new(format!("{text:?} is no use: write always, backup or never"))),
-        }
+/// The word of configuration and status for a kind of link.
+const fn kind_of(kind: LinkKind) -> Kind {
+    match kind {
+        LinkKind::Ethernet => Kind::Ethernet,
+        LinkKind::Wireless => Kind::Wifi,
+        LinkKind::Cellular => Kind::Cellular,
+        LinkKind::Loopback | LinkKind::Tunnel | LinkKind::Other => Kind::Other,
     }
 }
 
@@ -332,16 +280,6 @@ impl FromStr for AtCap {
     }
 }
 
-impl fmt::Display for LinkUse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Always => "always",
-            Self::Backup => "backup",
-            Self::Never => "never",
-        })
-    }
-}
-
 impl LinkSetting {
     /// The setting that `key` names, with the value that `text` spells.
     pub fn parse(key: &str, text: &str) -> Result<Self, Misspelt> {
@@ -362,6 +300,28 @@ impl LinkSetting {
             _ => Err(Misspelt::new(format!(
                 "a link has no {key:?}: write use, cost, metered, cap or at-cap"
             ))),
+        }
+    }
+
+    /// The setting of a request.
+    pub fn of_request(setting: api::LinkSetting) -> Result<Self, Misspelt> {
+        match setting {
+            api::LinkSetting::Use(usage) => Ok(Self::Use(usage)),
+            api::LinkSetting::Cost(cost) => Self::parse("cost", &cost.to_string()),
+            api::LinkSetting::Metered(metered) => Ok(Self::Metered(metered)),
+            api::LinkSetting::Cap(cap) => Self::parse("cap", &cap),
+            api::LinkSetting::AtCap(usage) => Self::parse("at-cap", usage.word()),
+        }
+    }
+
+    /// The same in a request.
+    pub fn in_request(self) -> api::LinkSetting {
+        match self {
+            Self::Use(usage) => api::LinkSetting::Use(usage),
+            Self::Cost(cost) => api::LinkSetting::Cost(cost),
+            Self::Metered(metered) => api::LinkSetting::Metered(metered),
+            Self::Cap(cap) => api::LinkSetting::Cap(cap.to_string()),
+            Self::AtCap(usage) => api::LinkSetting::AtCap(usage),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+pub use rove_api::{LinkMode, PathManager, RecoveryFor, TransportChoice};
 use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::bond::{Manager, Mode, Recovery, SUBFLOWS_MAX, Spread};
 use serde::{Deserialize, Serialize};
@@ -28,59 +29,9 @@ pub struct PathsConfig {
     pub transport: TransportChoice,
 }
 
-/// What carries datagrams to the gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TransportChoice {
-    /// UDP, and streams where that is blocked.
-    #[default]
-    Auto,
-    /// UDP alone.
-    Udp,
-    /// TCP alone, and TLS in that.
-    Tcp,
-    /// The same by MPTCP, whose subflows go by every link; TCP where an end has none.
-    Mptcp,
-}
-
-/// By which ways paths carry together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PathManager {
-    /// By the best of each link.
-    #[default]
-    OnePerLink,
-    /// By each link to each of the gateway's addresses.
-    FullMesh,
-}
-
-/// What connections shall have by repair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RecoveryFor {
-    /// All that the links carry in sum.
-    #[default]
-    Throughput,
-    /// A short queue where they enter the tunnel.
-    Latency,
-}
-
 /// A number of paths from one address to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subflows(u8);
-
-/// How many links carry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LinkMode {
-    /// All, together.
-    #[default]
-    Full,
-    /// One; by each of the others a path is proven before it is needed.
-    Backup,
-    /// One, and no other is prepared.
-    Single,
-}
 
 /// How links that carry together are chosen among, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -124,34 +75,6 @@ impl RawPaths {
     }
 }
 
-impl TransportChoice {
-    /// Whether UDP is tried.
-    pub const fn has_udp(self) -> bool {
-        matches!(self, Self::Auto | Self::Udp)
-    }
-
-    /// Whether streams are.
-    pub const fn has_streams(self) -> bool {
-        !matches!(self, Self::Udp)
-    }
-}
-
-impl FromStr for TransportChoice {
-    type Err = Misspelt;
-
-    fn from_str(text: &str) -> Result<Self, Misspelt> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "udp" => Ok(Self::Udp),
-            "tcp" => Ok(Self::Tcp),
-            "mptcp" => Ok(Self::Mptcp),
-            _ => Err(Misspelt::new(format!(
-                "{text:?} is no transport: write auto, udp, tcp or mptcp"
-            ))),
-        }
-    }
-}
-
 impl PathsConfig {
     /// Which paths carry together, for the core.
     pub const fn spread(&self) -> Spread {
@@ -160,6 +83,23 @@ impl PathsConfig {
             PathManager::FullMesh => Manager::FullMesh,
         };
         Spread { manager, subflows: self.subflows.0 }
+    }
+
+    /// The mode, for the core.
+    pub const fn core_mode(&self) -> Mode {
+        match self.mode {
+            LinkMode::Full => Mode::Full,
+            LinkMode::Backup => Mode::Backup,
+            LinkMode::Single => Mode::Single,
+        }
+    }
+
+    /// What the repair of losses is tuned for, for the core.
+    pub const fn core_recovery(&self) -> Recovery {
+        match self.recovery {
+            RecoveryFor::Throughput => Recovery::Throughput,
+            RecoveryFor::Latency => Recovery::Latency,
+        }
     }
 
     /// Of each that is other than usual and does nothing why, and the cure.
@@ -193,62 +133,14 @@ impl PathsConfig {
     }
 }
 
-impl RecoveryFor {
-    /// The same for the core.
-    pub const fn in_core(self) -> Recovery {
-        match self {
-            Self::Throughput => Recovery::Throughput,
-            Self::Latency => Recovery::Latency,
-        }
-    }
-}
-
-impl FromStr for RecoveryFor {
-    type Err = Misspelt;
-
-    fn from_str(text: &str) -> Result<Self, Misspelt> {
-        match text {
-            "throughput" => Ok(Self::Throughput),
-            "latency" => Ok(Self::Latency),
-            _ => Err(Misspelt::new(format!("{text:?} is neither throughput nor latency"))),
-        }
-    }
-}
-
-impl fmt::Display for RecoveryFor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Throughput => "throughput",
-            Self::Latency => "latency",
-        })
-    }
-}
-
-impl FromStr for PathManager {
-    type Err = Misspelt;
-
-    fn from_str(text: &str) -> Result<Self, Misspelt> {
-        match text {
-            "one-per-link" => Ok(Self::OnePerLink),
-            "full-mesh" => Ok(Self::FullMesh),
-            _ => Err(Misspelt::new(format!(
-                "{text:?} is no path manager: write one-per-link or full-mesh"
-            ))),
-        }
-    }
-}
-
-impl fmt::Display for PathManager {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::OnePerLink => "one-per-link",
-            Self::FullMesh => "full-mesh",
-        })
-    }
-}
-
 impl Subflows {
-    fn new(number: u64) -> Result<Self, Misspelt> {
+    /// The number.
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// This many paths, if that is allowed.
+    pub fn new(number: u64) -> Result<Self, Misspelt> {
         let number = u8::try_from(number).ok().filter(|n| (1..=SUBFLOWS_MAX).contains(n));
         let wrong = || Misspelt::new(format!("write a number from 1 to {SUBFLOWS_MAX}"));
         Ok(Self(number.ok_or_else(wrong)?))
@@ -269,12 +161,6 @@ impl Serialize for Subflows {
     }
 }
 
-impl<'de> Deserialize<'de> for Subflows {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Self::new(u64::deserialize(from)?).map_err(serde::de::Error::custom)
-    }
-}
-
 impl Default for Subflows {
     fn default() -> Self {
         Self(1)
@@ -284,40 +170,6 @@ impl Default for Subflows {
 impl fmt::Display for Subflows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-impl LinkMode {
-    /// The same for the core.
-    pub const fn in_core(self) -> Mode {
-        match self {
-            Self::Full => Mode::Full,
-            Self::Backup => Mode::Backup,
-            Self::Single => Mode::Single,
-        }
-    }
-}
-
-impl FromStr for LinkMode {
-    type Err = Misspelt;
-
-    fn from_str(text: &str) -> Result<Self, Misspelt> {
-        match text {
-            "full" => Ok(Self::Full),
-            "backup" => Ok(Self::Backup),
-            "single" => Ok(Self::Single),
-            _ => Err(Misspelt::new(format!("{text:?} is no mode: write full, backup or single"))),
-        }
-    }
-}
-
-impl fmt::Display for LinkMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full => "full",
-            Self::Backup => "backup",
-            Self::Single => "single",
-        })
     }
 }
 

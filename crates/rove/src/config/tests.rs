@@ -292,7 +292,10 @@ fn what_is_made_of_the_links() {
     for (wrong, says) in [
         ("manager = \"mesh\"", "paths.manager: \"mesh\" is no path manager"),
         ("transport = \"quic\"", "paths.transport: \"quic\" is no transport: write auto, udp, tcp"),
-        ("recovery = \"both\"", "paths.recovery: \"both\" is neither throughput nor latency"),
+        (
+            "recovery = \"both\"",
+            "paths.recovery: \"both\" is no recovery: write throughput or latency",
+        ),
         ("subflows = 0", "paths.subflows: write a number from 1 to 4"),
         ("subflows = 5", "paths.subflows: write a number from 1 to 4"),
     ] {

@@ -5,10 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::Value;
+use rove_api::{Reply, Request};
+use serde::de::DeserializeOwned;
 
 use super::REPLY_BYTES_MAX;
-use super::request::{Reply, Request};
 
 /// Longer than the node itself takes to give up on an answer.
 const REPLY_WITHIN: Duration = Duration::from_secs(30);
@@ -30,10 +30,13 @@ pub enum AskError {
         /// What the system said.
         cause: io::Error,
     },
+    /// The node answered, and not as this version expects.
+    #[error("the running node is of another version: restart it with this one ({0})")]
+    OtherVersion(serde_json::Error),
 }
 
-/// Asks the node that listens at `path`.
-pub fn ask(path: &Path, request: &Request) -> Result<Value, AskError> {
+/// Asks the node that listens at `path`. `T` is the type of the answer to this request.
+pub fn ask<T: DeserializeOwned>(path: &Path, request: &Request) -> Result<T, AskError> {
     let broken = |cause| AskError::Broken { path: path.to_owned(), cause };
     let nobody = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
     let stream = match UnixStream::connect(path) {
@@ -41,13 +44,16 @@ pub fn ask(path: &Path, request: &Request) -> Result<Value, AskError> {
         connected => connected.map_err(broken)?,
     };
     let reply = exchange(&stream, request).map_err(broken)?;
-    match reply {
-        Reply::Ok(value) => Ok(value),
-        Reply::Error(line) => Err(AskError::Refused(line)),
+    match serde_json::from_slice(&reply) {
+        Ok(Reply::Ok(answer)) => Ok(answer),
+        Ok(Reply::Error(line)) => Err(AskError::Refused(line)),
+        Err(error) if error.is_data() => Err(AskError::OtherVersion(error)),
+        Err(error) => Err(broken(error.into())),
     }
 }
 
-fn exchange(mut stream: &UnixStream, request: &Request) -> io::Result<Reply> {
+/// The line that comes back.
+fn exchange(mut stream: &UnixStream, request: &Request) -> io::Result<Vec<u8>> {
     stream.set_read_timeout(Some(REPLY_WITHIN))?;
     stream.set_write_timeout(Some(REPLY_WITHIN))?;
     let mut line = serde_json::to_vec(request)?;
@@ -65,5 +71,5 @@ fn exchange(mut stream: &UnixStream, request: &Request) -> io::Result<Reply> {
         read?;
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    Ok(serde_json::from_slice(&reply)?)
+    Ok(reply)
 }

@@ -1,4 +1,4 @@
-//! The control socket: how commands reach a running node.
+//! The control socket: how commands reach a running node. `rove-api` has the JSON.
 //!
 //! A Unix socket in the node's directory; one JSON request a line, one JSON reply a line. Root, the
 //! node's own user and the group `rove` may ask; anyone else gets one line saying so. A client that
@@ -7,11 +7,10 @@
 
 mod asker;
 mod client;
-mod request;
 mod server;
 
 pub use client::{AskError, ask};
-pub use request::{Reply, Request};
+pub use rove_api::{Reply, Request};
 #[cfg(feature = "fuzz")]
 pub(crate) use server::answer;
 pub use server::{Asked, Listener};

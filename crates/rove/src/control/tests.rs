@@ -7,7 +7,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::server::Server;
 use super::*;
@@ -62,10 +62,18 @@ impl Drop for Node {
 #[test]
 fn a_request_gets_its_reply() {
     let node = Node::start();
-    assert_eq!(ask(&node.path, &Request::Status).unwrap(), json!({"do": "status"}));
-    let refused = ask(&node.path, &Request::Reload);
+    assert_eq!(ask::<Value>(&node.path, &Request::Status).unwrap(), json!({"do": "status"}));
+    let refused = ask::<Value>(&node.path, &Request::Reload);
     assert!(matches!(refused, Err(AskError::Refused(line)) if line == "cannot: do this"));
     assert_eq!(node.lines(b"{\"do\":\"status\"}\n{\"do\":\"paths\"}\n").len(), 2);
+}
+
+#[test]
+fn an_answer_of_another_version_is_told_apart() {
+    let node = Node::start();
+    let answer = ask::<rove_api::Reloaded>(&node.path, &Request::Status);
+    let Err(AskError::OtherVersion(cause)) = answer else { panic!("{answer:?}") };
+    assert!(cause.to_string().contains("missing field `restart`"), "{cause}");
 }
 
 #[test]
@@ -82,10 +90,13 @@ fn a_node_of_before_understands_a_rehearsal_that_is_not_forced() {
 fn nobody_there_is_told_apart() {
     let node = Node::start();
     let path = node.path.clone();
-    assert!(matches!(ask(&path.with_extension("no"), &Request::Down), Err(AskError::NotRunning)));
+    assert!(matches!(
+        ask::<Value>(&path.with_extension("no"), &Request::Down),
+        Err(AskError::NotRunning)
+    ));
     drop(node);
     assert!(!path.exists(), "the socket is removed");
-    assert!(matches!(ask(&path, &Request::Down), Err(AskError::NotRunning)));
+    assert!(matches!(ask::<Value>(&path, &Request::Down), Err(AskError::NotRunning)));
 }
 
 #[test]
@@ -119,7 +130,7 @@ fn a_line_without_end_is_cut_off() {
     let mut reply = String::new();
     let _ = BufReader::new(&stream).read_line(&mut reply);
     assert!(reply.is_empty() || reply.contains("too long"), "{reply}");
-    assert!(ask(&node.path, &Request::Status).is_ok());
+    assert!(ask::<Value>(&node.path, &Request::Status).is_ok());
 }
 
 #[test]
@@ -127,7 +138,7 @@ fn silent_clients_do_not_keep_others_out() {
     let node = Node::start();
     let silent: Vec<UnixStream> =
         (0..CLIENTS_MAX - 1).map(|_| UnixStream::connect(&node.path).unwrap()).collect();
-    assert!(ask(&node.path, &Request::Status).is_ok());
+    assert!(ask::<Value>(&node.path, &Request::Status).is_ok());
     let more: Vec<UnixStream> = (0..4).map(|_| UnixStream::connect(&node.path).unwrap()).collect();
     let mut line = String::new();
     BufReader::new(more.last().unwrap()).read_line(&mut line).unwrap();
@@ -136,7 +147,7 @@ fn silent_clients_do_not_keep_others_out() {
     // Their threads notice within moments.
     let answered = (0..100).any(|_| {
         thread::sleep(std::time::Duration::from_millis(20));
-        ask(&node.path, &Request::Status).is_ok()
+        ask::<Value>(&node.path, &Request::Status).is_ok()
     });
     assert!(answered);
 }
@@ -153,7 +164,7 @@ fn who_never_reads_a_reply_keeps_nobody_else_waiting() {
         deaf.push(stream);
     }
     for _ in 0..4 {
-        assert_eq!(ask(&node.path, &Request::Status).unwrap(), json!({"do": "status"}));
+        assert_eq!(ask::<Value>(&node.path, &Request::Status).unwrap(), json!({"do": "status"}));
     }
     // Nor does it keep the node from ending.
     drop(node.server.take());

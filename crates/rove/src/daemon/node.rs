@@ -36,8 +36,8 @@ pub(super) fn config(key: &StaticKey, persistence: &Persistence) -> Config {
 
 /// The same for a client, which also has links to choose from.
 pub(super) fn of_client(key: &StaticKey, client: &ClientConfig) -> Config {
-    let (mode, spread) = (client.paths.mode.in_core(), client.paths.spread());
-    let (scheduler, recovery) = (client.paths.scheduler.0, client.paths.recovery.in_core());
+    let (mode, spread) = (client.paths.core_mode(), client.paths.spread());
+    let (scheduler, recovery) = (client.paths.scheduler.0, client.paths.core_recovery());
     Config { mode, scheduler, recovery, spread, ..config(key, &client.persistence) }
 }
 

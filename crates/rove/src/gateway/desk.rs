@@ -15,7 +15,7 @@ use crate::invite::Token;
 use crate::ledger::{
     Behind, InviteRecord, InviteTerms, LedgerError, Peer, RevokeError, Standing, UnixSeconds,
 };
-use crate::values::{Lifetime, PeerName};
+use crate::values::{Destination, Endpoint, Lifetime, Misspelt, PeerName, parse_network};
 
 /// How many audit entries status shows.
 const AUDIT_SHOWN: usize = 10;
@@ -61,13 +61,18 @@ impl Gateway {
             Request::Status => Ok(self.status(time)?.into()),
             Request::Peers => Ok(self.peers(time).into()),
             Request::Invite { name, uses, expires, subnets } => {
-                let expires = UnixSeconds(time.0.saturating_add(expires.seconds()));
+                let lifetime: Lifetime = expires.parse()?;
+                let expires = UnixSeconds(time.0.saturating_add(lifetime.seconds()));
+                let subnets = all(&subnets, parse_network)?;
+                let name = name.parse()?;
                 let reply = self.invite(InviteTerms { name, uses, expires, subnets }, now)?;
                 Ok(reply.into())
             }
-            Request::Revoke { name } => self.revoke(&name, now),
+            Request::Revoke { name } => self.revoke(&name.parse()?, now),
             Request::ResetClock => self.reset_clock(now),
             Request::Allow { name, destinations, reset } => {
+                let name: PeerName = name.parse()?;
+                let destinations: Vec<Destination> = all(&destinations, |text| text.parse())?;
                 let change = self.ledger.registry().allow(&name, &destinations, reset, time)?;
                 let effects = change.peers.iter().map(|peer| Effect::Permit(peer.key.into()));
                 let effects = effects.collect();
@@ -80,6 +85,7 @@ impl Gateway {
                 Ok(Answer { effects, ..reply.into() })
             }
             Request::Move { endpoint } => {
+                let endpoint: Endpoint = endpoint.parse()?;
                 let links = rove_os::links::snapshot().unwrap_or_default();
                 let relocation = self.relocation(&endpoint, &links)?;
                 self.relocate(&relocation)?;
@@ -228,6 +234,14 @@ impl Gateway {
             "revoked": revoked,
         })
     }
+}
+
+/// Each of the texts as the value that it spells.
+fn all<T>(
+    texts: &[String],
+    parse: impl Fn(&str) -> Result<T, Misspelt>,
+) -> Result<Vec<T>, Misspelt> {
+    texts.iter().map(|text| parse(text)).collect()
 }
 
 fn revoked(name: &PeerName, revoked: bool, withdrawn: &[PeerName]) -> Value {

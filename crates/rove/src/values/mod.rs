@@ -32,6 +32,12 @@ impl Misspelt {
     }
 }
 
+impl From<rove_api::UnknownWord> for Misspelt {
+    fn from(error: rove_api::UnknownWord) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
 /// Makes a type travel as its own spelling in serialised data.
 macro_rules! serialise_as_text {
     ($name:ty) => {

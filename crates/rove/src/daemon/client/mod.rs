@@ -213,7 +213,7 @@ struct Client<'a> {
     /// When the tunnel must carry.
     deadline: Instant,
     /// Who waits to hear that everything is taken down.
-    leaving: Option<SyncSender<Reply>>,
+    leaving: Option<SyncSender<Reply<serde_json::Value>>>,
 }
 
 /// How far the way to a tunnel that carries is gone.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::rehearsal::Rehearsal;
 use super::{Client, Next, news};
-use crate::config::{ClientConfig, PathsConfig};
+use crate::config::{ClientConfig, LinkScheduler, LinkSetting, PathsConfig, Subflows};
 use crate::control::{Asked, Reply, Request};
 use crate::daemon::flows::{self, Whose};
 use crate::daemon::problems::Finding;
@@ -47,9 +47,12 @@ impl Client<'_> {
                 self.set_paths(PathsConfig { mode, ..self.config.paths });
                 Ok(json!({ "mode": mode }))
             }
-            Request::Rehearse { unplug, lasts, force } => self.rehearse(&unplug, lasts, force),
+            Request::Rehearse { unplug, lasts, force } => {
+                self.rehearse(&unplug, lasts.parse()?, force)
+            }
             Request::Rehearsed => self.rehearsed(),
             Request::SetScheduler { scheduler } => {
+                let scheduler: LinkScheduler = scheduler.parse()?;
                 self.set_paths(PathsConfig { scheduler, ..self.config.paths });
                 let warning = self.config.paths.idle("scheduler");
                 Ok(json!({ "scheduler": scheduler, "warning": warning }))
@@ -65,12 +68,13 @@ impl Client<'_> {
                 Ok(json!({ "manager": manager, "warning": warning }))
             }
             Request::SetSubflows { subflows } => {
+                let subflows = Subflows::new(subflows.into())?;
                 self.set_paths(PathsConfig { subflows, ..self.config.paths });
                 let warning = self.config.paths.idle("subflows");
                 Ok(json!({ "subflows": subflows, "warning": warning }))
             }
             Request::SetLink { name, setting } => {
-                self.config.links.set(&name, setting)?;
+                self.config.links.set(&name, LinkSetting::of_request(setting)?)?;
                 self.take_rules();
                 Ok(json!({ "warning": self.unknown_link(&name) }))
             }
@@ -165,9 +169,9 @@ impl Client<'_> {
         self.config.paths = paths;
         self.warn_of_idle();
         self.data.command(Command::SetScheduler(paths.scheduler.0));
-        self.data.command(Command::SetRecovery(paths.recovery.in_core()));
+        self.data.command(Command::SetRecovery(paths.core_recovery()));
         self.data.command(Command::SetSpread(paths.spread()));
-        self.data.command(Command::SetMode(paths.mode.in_core()));
+        self.data.command(Command::SetMode(paths.core_mode()));
         self.apply_subflows();
     }
 

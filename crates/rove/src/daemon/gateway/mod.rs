@@ -305,10 +305,10 @@ impl Daemon {
             return self.flows(meant);
         }
         if let Request::PeerPaths { name } = &request {
-            return self.paths(name.as_ref());
+            return self.paths(name.as_deref());
         }
         if let Request::Move { endpoint } = &request {
-            return self.relocate(endpoint);
+            return self.relocate(&endpoint.parse()?);
         }
         let answer = self.gateway.answer(request, wall_clock())?;
         for effect in &answer.effects {

@@ -30,12 +30,13 @@ const PATHS_TOLD_MAX: usize = 1_000;
 impl Daemon {
     /// Every path of every session, or of that with the peer `name`, those of who was heard last
     /// first.
-    pub(super) fn paths(&self, name: Option<&PeerName>) -> Result<Value> {
+    pub(super) fn paths(&self, name: Option<&str>) -> Result<Value> {
         let registry = self.gateway.ledger.registry();
-        let key = |name: &PeerName| {
-            let peer = registry.peers().find(|peer| peer.is_enrolled() && peer.name == *name);
+        let key = |name: &str| {
+            let name: PeerName = name.parse()?;
+            let peer = registry.peers().find(|peer| peer.is_enrolled() && peer.name == name);
             let unknown = || format!("no peer is called {name}: `rove gateway peers` lists them");
-            peer.map(|peer| peer.key.into()).with_context(unknown)
+            peer.map(|peer| PeerKey::from(peer.key)).with_context(unknown)
         };
         let asked = name.map(|name| Ok::<_, anyhow::Error>(vec![key(name)?])).transpose()?;
         let snapshot = self.data.status(asked).context("the data thread does not answer")?;
