@@ -7,8 +7,11 @@
 //!
 //! Keys are only ever added. A key that is added later needs `#[serde(default)]`, so that a command
 //! can read the reply of an older node. A key that only some replies have is an `Option`, and its
-//! doc comment says when it is there. Addresses are IP addresses or sockets in the usual text form,
-//! and a moment is a number of seconds since 1970 (UTC).
+//! doc comment says when it is there. Keys that come together are one flattened part. A reader
+//! takes the part as missing if one of its keys is.
+//!
+//! An address is an IP address, or with a port a socket address, in the usual text form. A moment
+//! is a number of seconds since 1970 (UTC).
 
 #![forbid(unsafe_code)]
 

@@ -69,7 +69,7 @@ pub fn control_request(line: &[u8]) -> (String, bool) {
     let reply = answer(line, &|asked: Asked| {
         taken.set(true);
         said_again(&asked.request);
-        asked.reply.send(Reply::Ok(serde_json::Value::Null)).is_ok()
+        asked.reply.send(Reply::Ok(rove_api::Done {}.into())).is_ok()
     });
     (serde_json::to_string(&reply).unwrap_or_default(), taken.get())
 }

@@ -9,11 +9,14 @@ use std::fs;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use rove_api::{
+    Check, CheckState, ClientStatus, GatewayStatus, Problem, RunningClient, TransportChoice,
+};
 use rove_os::names;
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
 
-use super::output::{self, field};
+use super::output;
 use crate::cli::OutputArgs;
 use crate::config::GatewayConfig;
 use crate::control::{self, AskError, Request};
@@ -44,20 +47,25 @@ type Checks = Vec<(&'static str, Found)>;
 
 /// `rove check`.
 pub(super) fn client(home: &Home, args: OutputArgs) -> Result<()> {
-    let status = ask(home, Role::Client, "not up: connect with `rove up`")?;
+    let status: ClientStatus = ask(home, Role::Client, "not up: connect with `rove up`")?;
+    // Without this part no problem would be known, and every check of the host would pass.
+    let running = status.running.as_ref();
+    let running =
+        running.context("the running client is of another version: restart it with this one")?;
     let mut checks = vec![("session", session(&status)), ("transport", transport(&status))];
-    checks.extend(host(&status, &CLIENT_PARTS));
-    checks.push(("names", servers(&addresses(&status, "dns"), "through the tunnel")));
-    checks.push(("mtu", mtu(&status)));
+    checks.extend(host(&running.problems, &CLIENT_PARTS));
+    checks.push(("names", servers(&status.dns, "through the tunnel")));
+    checks.push(("mtu", mtu(running)));
     checks.push(("clock", clock(home, Role::Client)));
     tell(checks, args)
 }
 
 /// `rove gateway check`.
 pub(super) fn gateway(home: &Home, args: OutputArgs) -> Result<()> {
-    let status = ask(home, Role::Gateway, "the gateway does not run: start it, then check again")?;
+    let not_running = "the gateway does not run: start it, then check again";
+    let status: GatewayStatus = ask(home, Role::Gateway, not_running)?;
     let config = GatewayConfig::load(&home.config(Role::Gateway))?;
-    let mut checks = host(&status, &GATEWAY_PARTS);
+    let mut checks = host(&status.problems, &GATEWAY_PARTS);
     if !config.nat {
         checks.retain(|(name, _)| *name != "nat");
         let off = match config.firewall {
@@ -72,7 +80,7 @@ pub(super) fn gateway(home: &Home, args: OutputArgs) -> Result<()> {
     tell(checks, args)
 }
 
-fn ask(home: &Home, role: Role, not_running: &'static str) -> Result<Value> {
+fn ask<T: DeserializeOwned>(home: &Home, role: Role, not_running: &'static str) -> Result<T> {
     control::ask(&home.socket(role)?, &Request::Status).map_err(|error| match error {
         AskError::NotRunning => anyhow!(not_running),
         error @ (AskError::Refused(_) | AskError::Broken { .. } | AskError::OtherVersion(_)) => {
@@ -88,9 +96,9 @@ fn tell(checks: Checks, args: OutputArgs) -> Result<()> {
     if args.json {
         let told = checks.iter().map(|(name, found)| {
             let (state, says) = found.parts();
-            json!({ "check": name, "state": state, "says": says })
+            Check { check: (*name).to_owned(), state, says: says.to_owned() }
         });
-        output::json(&Value::Array(told.collect()))?;
+        output::json(&told.collect::<Vec<_>>())?;
     } else {
         let mut text = String::new();
         for (name, found) in &checks {
@@ -106,29 +114,28 @@ fn tell(checks: Checks, args: OutputArgs) -> Result<()> {
 }
 
 impl Found {
-    fn parts(&self) -> (&'static str, &str) {
+    fn parts(&self) -> (CheckState, &str) {
         match self {
-            Self::Good(says) => ("ok", says),
-            Self::Bad(says) => ("failed", says),
-            Self::Unknown(says) => ("unknown", says),
+            Self::Good(says) => (CheckState::Ok, says),
+            Self::Bad(says) => (CheckState::Failed, says),
+            Self::Unknown(says) => (CheckState::Unknown, says),
         }
     }
 }
 
-fn session(status: &Value) -> Found {
-    let doing = field(status, "doing").to_owned();
-    match status.get("carrying").and_then(Value::as_bool) {
-        Some(true) => Found::Good(doing),
-        Some(false) | None => Found::Bad(doing),
-    }
+fn session(status: &ClientStatus) -> Found {
+    let doing = status.doing.clone();
+    if status.carrying { Found::Good(doing) } else { Found::Bad(doing) }
 }
 
-fn transport(status: &Value) -> Found {
-    match field(status, "transport") {
-        "udp" => Found::Good("udp".to_owned()),
-        "" => Found::Unknown("no path is in use".to_owned()),
-        other if field(status, "transport_wanted") != "auto" => Found::Good(other.to_owned()),
-        other => Found::Bad(format!(
+fn transport(status: &ClientStatus) -> Found {
+    match status.transport.as_deref() {
+        Some("udp") => Found::Good("udp".to_owned()),
+        None => Found::Unknown("no path is in use".to_owned()),
+        Some(other) if status.transport_wanted != Some(TransportChoice::Auto) => {
+            Found::Good(other.to_owned())
+        }
+        Some(other) => Found::Bad(format!(
             "{other} stands in, since UDP gets no answer: this network blocks it. Cure: another \
              network, or let its firewall pass UDP to the gateway"
         )),
@@ -155,12 +162,10 @@ const GATEWAY_PARTS: [(&str, &str, &str); 6] = [
 ];
 
 /// The node's report on its host: one line for each part, or one for each of its problems.
-fn host(status: &Value, parts: &[(&'static str, &str, &str)]) -> Checks {
-    let problems = status.get("problems").and_then(Value::as_array).map(Vec::as_slice);
-    let problems = problems.unwrap_or_default();
+fn host(problems: &[Problem], parts: &[(&'static str, &str, &str)]) -> Checks {
     let mut checks = Checks::new();
     for (name, part, good) in parts {
-        let of_part = problems.iter().filter(|problem| field(problem, "part") == *part);
+        let of_part = problems.iter().filter(|problem| problem.part.as_deref() == Some(*part));
         let bad = of_part.map(|problem| (*name, Found::Bad(output::problem(problem))));
         let before = checks.len();
         checks.extend(bad);
@@ -169,11 +174,6 @@ fn host(status: &Value, parts: &[(&'static str, &str, &str)]) -> Checks {
         }
     }
     checks
-}
-
-fn addresses(status: &Value, name: &str) -> Vec<IpAddr> {
-    let listed = status.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    listed.iter().filter_map(|text| text.as_str()?.parse().ok()).collect()
 }
 
 /// Whether name servers answer.
@@ -203,13 +203,13 @@ fn servers(servers: &[IpAddr], whom: &str) -> Found {
 }
 
 /// Whether the largest packet comes through and back.
-fn mtu(status: &Value) -> Found {
-    let gateways = addresses(status, "inner_gateway");
-    let mtu = status.get("mtu").and_then(Value::as_u64).and_then(|mtu| u16::try_from(mtu).ok());
+fn mtu(running: &RunningClient) -> Found {
+    let gateways = running.inner_gateway.as_deref().unwrap_or_default();
+    let mtu = u16::try_from(running.mtu).ok();
     let Some(mtu) = mtu.filter(|_| !gateways.is_empty()) else {
         return Found::Unknown("there is no lease yet".to_owned());
     };
-    for gateway in gateways {
+    for &gateway in gateways {
         match daemon::echo(gateway, mtu, ANSWER_WITHIN) {
             Ok(true) => {}
             Ok(false) => {

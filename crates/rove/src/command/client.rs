@@ -10,12 +10,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use rove_api::{Changed, ClientStatus, Link, LinkUse, Portal};
 use rove_os::lock::Lock;
 use rove_os::plan::{Applier, Connection, Places};
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
 
-use super::output::{self, field, list, moment};
+use super::output::{self, list, moment};
 use super::ssh;
 use crate::cli::{self, OutputArgs, Pasted, UpArgs};
 use crate::config::{ClientConfig, LogFormat};
@@ -370,67 +370,58 @@ pub(super) fn status(home: &Home, args: OutputArgs) -> Result<()> {
 }
 
 /// What people read of it: a line for each thing that there is.
-fn told(status: &Value) -> String {
-    let truth = |name| status.get(name).and_then(Value::as_bool);
-    let yes = |name| match truth(name) {
+fn told(status: &ClientStatus) -> String {
+    let yes = |truth| match truth {
         Some(true) => "yes".to_owned(),
         Some(false) => "no".to_owned(),
         None => "unknown".to_owned(),
     };
     let mut text = String::new();
     for (name, value) in [
-        ("state", field(status, "state").to_owned()),
-        ("carrying", yes("carrying")),
-        ("doing", field(status, "doing").to_owned()),
-        ("rehearsal", field(status, "rehearsal").to_owned()),
-        ("portal", portals(status)),
-        ("link", field(status, "link").to_owned()),
-        ("transport", field(status, "transport").to_owned()),
-        ("mode", field(status, "mode").to_owned()),
-        ("links", links(status)),
-        ("since", moment(status, "since")),
-        ("inner", list(status, "inner")),
-        ("gateway", field(status, "gateway").to_owned()),
-        ("kill switch", yes("kill_switch")),
-        ("dns", list(status, "dns")),
-        ("domains", list(status, "dns_domains")),
+        ("state", status.state.to_string()),
+        ("carrying", yes(Some(status.carrying))),
+        ("doing", status.doing.clone()),
+        ("rehearsal", status.rehearsal.clone().unwrap_or_default()),
+        ("portal", status.portals.iter().map(portal).collect::<Vec<_>>().join(", ")),
+        ("link", status.link.clone().unwrap_or_default()),
+        ("transport", status.transport.clone().unwrap_or_default()),
+        ("mode", status.mode.map(|mode| mode.to_string()).unwrap_or_default()),
+        ("links", status.links.iter().map(link).collect::<Vec<_>>().join(", ")),
+        ("since", status.since.map(moment).unwrap_or_default()),
+        ("inner", list(&status.inner)),
+        ("gateway", status.gateway.clone().unwrap_or_default()),
+        ("kill switch", yes(status.kill_switch)),
+        ("dns", list(&status.dns)),
+        ("domains", list(&status.dns_domains)),
     ] {
         if !value.is_empty() {
             text.push_str(&format!("{name:13}{value}\n"));
         }
     }
-    for problem in output::problems(status) {
+    let problems = status.running.iter().flat_map(|running| output::problems(&running.problems));
+    for problem in problems {
         text.push_str(&format!("{:13}{problem}\n", "problem"));
     }
     text
 }
 
-/// The links, best first, and of each what is not as usual.
-fn links(status: &Value) -> String {
-    let links = status.get("links").and_then(Value::as_array).map(Vec::as_slice);
-    let shown = |link: &Value| {
-        let usage = Some(field(link, "use")).filter(|usage| !matches!(*usage, "" | "always"));
-        let cap = Some(field(link, "cap")).filter(|cap| !cap.is_empty());
-        let used = link.get("used_bytes").and_then(Value::as_u64);
-        let used = used.zip(cap).map(|(used, cap)| format!("{:.1} MB of {cap}", used as f64 / 1e6));
-        let why = Some(field(link, "why")).filter(|why| !why.is_empty());
-        let said = [usage.map(str::to_owned), used, why.map(str::to_owned)];
-        let said = said.into_iter().flatten().collect::<Vec<_>>().join(", ");
-        let name = field(link, "name");
-        if said.is_empty() { name.to_owned() } else { format!("{name} ({said})") }
-    };
-    links.unwrap_or_default().iter().map(shown).collect::<Vec<_>>().join(", ")
+/// A link, and what is not as usual.
+fn link(link: &Link) -> String {
+    let usage = Some(link.usage).filter(|usage| *usage != LinkUse::Always);
+    let used = link.used_bytes.zip(link.cap.as_ref());
+    let used = used.map(|(used, cap)| format!("{:.1} MB of {cap}", used as f64 / 1e6));
+    let said = [usage.map(|usage| usage.to_string()), used, link.why.clone()];
+    let said = said.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    if said.is_empty() { link.name.clone() } else { format!("{} ({said})", link.name) }
 }
 
-/// Where to sign in, link by link.
-fn portals(status: &Value) -> String {
-    let portals = status.get("portals").and_then(Value::as_array).map(Vec::as_slice);
-    let shown = |portal: &Value| format!("{}: {}", field(portal, "link"), field(portal, "page"));
-    portals.unwrap_or_default().iter().map(shown).collect::<Vec<_>>().join(", ")
+/// Where to sign in on a link.
+fn portal(portal: &Portal) -> String {
+    format!("{}: {}", portal.link, portal.page)
 }
 
 /// The status of a client that does not run.
-fn not_running(home: &Home) -> Value {
+fn not_running(home: &Home) -> ClientStatus {
     let left = left_behind(home);
     let stands = left.as_ref().map(|left| left.kill_switch);
     let doing = match (&stands, home.other()) {
@@ -443,36 +434,14 @@ fn not_running(home: &Home) -> Value {
         (Ok(false), Some(other)) => format!("down: connect with `rove up`; {other}"),
         (Ok(false), None) => "down: connect with `rove up`".to_owned(),
     };
-    json!({
-        "state": "down",
-        "carrying": false,
-        "since": null,
-        "gateway": null,
-        "inner": [],
-        "path_in_use": null,
-        "transport": null,
-        "link": null,
-        "doing": doing,
-        "kill_switch": stands.ok(),
-        "transport_wanted": null,
-        "mode": null,
-        "scheduler": null,
-        "recovery": null,
-        "manager": null,
-        "subflows": null,
-        "links": [],
-        "rehearsal": null,
-        "dns": [],
-        "dns_domains": [],
-        "portals": [],
-    })
+    ClientStatus { doing, kill_switch: stands.ok(), ..ClientStatus::default() }
 }
 
 /// Changes how a running client works, and says what was `done`.
 pub(super) fn set(home: &Home, request: &Request, done: &str) -> Result<()> {
-    match control::ask::<Value>(&home.socket(Role::Client)?, request) {
+    match control::ask::<Changed>(&home.socket(Role::Client)?, request) {
         Ok(reply) => {
-            reply.get("warning").and_then(Value::as_str).into_iter().for_each(output::warning);
+            reply.warning.as_deref().into_iter().for_each(output::warning);
             output::line(done)
         }
         Err(AskError::NotRunning) => {
@@ -497,9 +466,9 @@ mod tests {
     #[test]
     fn a_rehearsal_has_its_line_while_it_goes_on() {
         let doing = "doing without eth1, to see what comes of it";
-        let status = json!({ "state": "up", "carrying": true, "rehearsal": doing });
-        let text = told(&status);
+        let rehearsal = Some(doing.to_owned());
+        let text = told(&ClientStatus { rehearsal, ..ClientStatus::default() });
         assert!(text.contains(&format!("\nrehearsal    {doing}\n")), "{text}");
-        assert!(!told(&json!({ "state": "up", "rehearsal": null })).contains("rehearsal"));
+        assert!(!told(&ClientStatus::default()).contains("rehearsal"));
     }
 }

@@ -1,9 +1,9 @@
 //! `rove flows`: open connections, in words.
 
 use anyhow::{Result, bail};
-use serde_json::{Value, json};
+use rove_api::{Explanation, Flow, Flows, Hold, Node};
 
-use super::output::{self, field};
+use super::output;
 use crate::cli::{ExplainArgs, OutputArgs};
 use crate::control::{self, AskError, Request};
 use crate::home::{Home, Role};
@@ -24,35 +24,33 @@ pub(super) fn explain(home: &Home, args: &ExplainArgs) -> Result<()> {
     let Some(reply) = ask_any(home, &args.flow)? else {
         bail!("nothing runs here: connect with `rove up`")
     };
-    let meant = reply.get("flows").and_then(Value::as_array).map(Vec::as_slice);
-    let meant = meant.unwrap_or_default();
-    if meant.is_empty() {
+    let flows = reply.flows;
+    if flows.is_empty() {
         bail!("no open connection is known by {:?}: see `rove flows`", args.flow.join(" "));
     }
     if args.json {
-        return output::json(&json!({ "flows": meant }));
+        return output::json(&Explanation { flows });
     }
-    let texts: Vec<String> = meant.iter().map(explanation).collect();
+    let texts: Vec<String> = flows.iter().map(explanation).collect();
     output::print(&texts.join("\n"))
 }
 
 /// All that is known of one connection, a line for each.
-fn explanation(flow: &Value) -> String {
-    let number = |name| flow.get(name).and_then(Value::as_u64).unwrap_or_default();
+fn explanation(flow: &Flow) -> String {
     let lines = [
-        ("class", field(flow, "class").to_owned()),
-        ("sealed by", field(flow, "profile").to_owned()),
+        ("class", flow.class.clone()),
+        ("sealed by", flow.profile.clone().unwrap_or_default()),
         ("goes by", goes_by(flow)),
-        ("chosen", field(flow, "chosen").to_owned()),
-        ("state", format!("{}, {}", field(flow, "stage"), field(flow, "state"))),
-        ("held", bytes(number("held_bytes"))),
-        ("owed", bytes(number("owed_bytes"))),
-        ("idle", time(number("idle_ms") / 1_000)),
-        ("because", field(flow, "why").to_owned()),
+        ("chosen", flow.chosen.clone().unwrap_or_default()),
+        ("state", format!("{}, {}", flow.stage, flow.state)),
+        ("held", bytes(flow.held_bytes)),
+        ("owed", bytes(flow.owed_bytes.into())),
+        ("idle", time(flow.idle_ms / 1_000)),
+        ("because", flow.why.clone()),
     ];
     let level = level(flow).map(|level| ("level", level));
     let queue = queue(flow).map(|queue| ("waits", queue));
-    let mut text = format!("{}\n", field(flow, "tuple"));
+    let mut text = format!("{}\n", flow.tuple);
     for (name, value) in lines.into_iter().chain(queue).chain(level) {
         text.push_str(&format!("{INDENT}{name:<9}  {value}\n"));
     }
@@ -60,39 +58,34 @@ fn explanation(flow: &Value) -> String {
 }
 
 /// By which links it goes; at a gateway, which has none of its own to choose among, to where.
-fn goes_by(flow: &Value) -> String {
-    match (names(flow, "links").join(" and "), names(flow, "remotes").join(" and ")) {
-        (links, _) if !links.is_empty() => links,
-        (_, remotes) if !remotes.is_empty() => format!("what leads to {remotes}"),
-        (_, _) => "nothing yet".to_owned(),
+fn goes_by(flow: &Flow) -> String {
+    let joined = |names: Vec<String>| names.join(" and ");
+    match (flow.links.is_empty(), flow.remotes.is_empty()) {
+        (false, _) => joined(flow.links.iter().cloned().collect()),
+        (true, false) => {
+            let remotes = flow.remotes.iter().map(ToString::to_string);
+            format!("what leads to {}", joined(remotes.collect()))
+        }
+        (true, true) => "nothing yet".to_owned(),
     }
 }
 
-/// The names in a list of a connection.
-fn names<'a>(flow: &'a Value, list: &str) -> Vec<&'a str> {
-    let all = flow.get(list).and_then(Value::as_array).map(Vec::as_slice);
-    all.unwrap_or_default().iter().filter_map(Value::as_str).collect()
-}
-
 /// Its level, where that is not the usual one, and what follows from it now.
-fn level(flow: &Value) -> Option<String> {
-    let level = flow.get("level").and_then(Value::as_u64)?;
-    let narrowed_to = flow.get("narrowed_to_bytes").and_then(Value::as_u64);
-    let room = narrowed_to.map(bytes);
-    match (level, room) {
+fn level(flow: &Flow) -> Option<String> {
+    match (flow.level, flow.narrowed_to_bytes) {
         (2, None) => None,
         (level, None) => Some(level.to_string()),
         (level, Some(room)) => {
+            let room = bytes(room.into());
             Some(format!("{level}; leaves room for others: its sender is shown {room} of window"))
         }
     }
 }
 
 /// What of it waits where it enters the tunnel, and for how long it may.
-fn queue(flow: &Value) -> Option<String> {
-    let [queued, target_ms, interval_ms] = ["queued_bytes", "queue_target_ms", "queue_interval_ms"]
-        .map(|name| flow.get(name).and_then(Value::as_u64));
-    let (queued, target_ms, interval_ms) = (bytes(queued?), target_ms?, interval_ms?);
+fn queue(flow: &Flow) -> Option<String> {
+    let (queued, target_ms) = (bytes(flow.queued_bytes?), flow.queue_target_ms?);
+    let interval_ms = flow.queue_interval_ms?;
     Some(format!(
         "{queued} at the tunnel's entry; told to slow down after {interval_ms} ms above \
          {target_ms} ms"
@@ -105,7 +98,7 @@ pub(super) fn of_gateway(home: &Home, args: OutputArgs) -> Result<()> {
 }
 
 /// What the client in `home` says of connections that the words `meant` fit, else the gateway.
-fn ask_any(home: &Home, meant: &[String]) -> Result<Option<Value>> {
+fn ask_any(home: &Home, meant: &[String]) -> Result<Option<Flows>> {
     match ask(home, Role::Client, meant)? {
         Some(reply) => Ok(Some(reply)),
         None => ask(home, Role::Gateway, meant),
@@ -113,35 +106,27 @@ fn ask_any(home: &Home, meant: &[String]) -> Result<Option<Value>> {
 }
 
 /// What the node says; nothing where none runs.
-fn ask(home: &Home, role: Role, meant: &[String]) -> Result<Option<Value>> {
-    match control::ask::<Value>(&home.socket(role)?, &Request::Flows { meant: meant.to_vec() }) {
+fn ask(home: &Home, role: Role, meant: &[String]) -> Result<Option<Flows>> {
+    match control::ask(&home.socket(role)?, &Request::Flows { meant: meant.to_vec() }) {
         Err(AskError::NotRunning) => Ok(None),
-        reply => {
-            let mut reply = reply?;
-            reply["node"] = match role {
-                Role::Client => "client",
-                Role::Gateway => "gateway",
-            }
-            .into();
-            Ok(Some(reply))
-        }
+        reply => Ok(Some(reply?)),
     }
 }
 
-fn show(home: &Home, reply: Option<Value>, args: OutputArgs) -> Result<()> {
+fn show(home: &Home, reply: Option<Flows>, args: OutputArgs) -> Result<()> {
     match (reply, args.json) {
         (Some(reply), true) => output::json(&reply),
         (Some(reply), false) => output::print(&text(&reply)),
-        (None, true) => output::json(&json!({
-            "node": null,
-            "flows": [],
-            "known": 0,
-            "complete": true,
-            "held_bytes": 0,
-            "memory_bytes": null,
-            "hold": null,
-            "rules": 0,
-        })),
+        (None, true) => output::json(&Flows {
+            node: None,
+            flows: Vec::new(),
+            known: 0,
+            complete: true,
+            held_bytes: 0,
+            memory_bytes: None,
+            hold: None,
+            rules: 0,
+        }),
         (None, false) if home.config(Role::Gateway).exists() => {
             output::line("the gateway does not run: start it with `rove gateway run`")
         }
@@ -150,29 +135,26 @@ fn show(home: &Home, reply: Option<Value>, args: OutputArgs) -> Result<()> {
 }
 
 /// A line that sums it up, and for each connection one with what it is and one with why.
-fn text(reply: &Value) -> String {
-    let number = |name| reply.get(name).and_then(Value::as_u64).unwrap_or_default();
-    let flows = reply.get("flows").and_then(Value::as_array).map(Vec::as_slice);
-    let flows = flows.unwrap_or_default();
+fn text(reply: &Flows) -> String {
+    let flows = &reply.flows;
     if flows.is_empty() {
-        let off = field(reply, "hold") == "off" && number("rules") == 0;
+        let off = reply.hold == Some(Hold::Off) && reply.rules == 0;
         let why = if off { ": none is looked at, as persistence.hold = \"off\" says" } else { "" };
         return format!("no open connection is known{why}\n");
     }
-    let (known, shown) = (number("known"), flows.len() as u64);
-    let complete = reply.get("complete").and_then(Value::as_bool).unwrap_or(true);
+    let (known, shown) = (reply.known, flows.len() as u64);
     let plural = if known == 1 { "" } else { "s" };
     let mut text = format!(
         "{}{known} open connection{plural}, {} of at most {} held",
-        if complete { "" } else { "more than " },
-        bytes(number("held_bytes")),
-        bytes(number("memory_bytes")),
+        if reply.complete { "" } else { "more than " },
+        bytes(reply.held_bytes),
+        bytes(reply.memory_bytes.unwrap_or_default()),
     );
     if shown < known {
         text.push_str(&format!("; the {shown} that are held, or were used last:"));
     }
     text.push('\n');
-    let gateway = field(reply, "node") == "gateway";
+    let gateway = reply.node == Some(Node::Gateway);
     let rows: Vec<[String; 7]> = flows.iter().map(|flow| row(flow, gateway)).collect();
     let by = if gateway { "PEER" } else { "LINKS" };
     let wide = output::table(["STATE", "HELD", "IDLE", "CLASS", by, "LOCAL", "REMOTE"], &rows);
@@ -188,10 +170,9 @@ fn text(reply: &Value) -> String {
     for (line, flow) in lines.zip(flows) {
         text.push_str(&format!("{line}\n"));
         if !fits {
-            let (local, remote) = (field(flow, "local"), field(flow, "remote"));
-            text.push_str(&format!("{INDENT}{local}  {remote}\n"));
+            text.push_str(&format!("{INDENT}{}  {}\n", flow.local, flow.remote));
         }
-        text.push_str(&format!("{INDENT}{}\n", field(flow, "why")));
+        text.push_str(&format!("{INDENT}{}\n", flow.why));
         if let Some(level) = level(flow) {
             text.push_str(&format!("{INDENT}level {level}\n"));
         }
@@ -199,22 +180,19 @@ fn text(reply: &Value) -> String {
     text
 }
 
-fn row(flow: &Value, gateway: bool) -> [String; 7] {
-    let number = |name| flow.get(name).and_then(Value::as_u64).unwrap_or_default();
+fn row(flow: &Flow, gateway: bool) -> [String; 7] {
     // Who is carried as usual is somewhere between its beginning and its end.
-    let state = match field(flow, "state") {
-        "normal" => field(flow, "stage"),
-        state => state,
-    };
-    let held = Some(number("held_bytes")).filter(|&held| held > 0);
+    let state = if flow.state == "normal" { &flow.stage } else { &flow.state };
+    let held = Some(flow.held_bytes).filter(|&held| held > 0);
+    let links = || flow.links.iter().map(String::as_str).collect::<Vec<_>>().join("+");
     [
-        state.to_owned(),
+        state.clone(),
         held.map(bytes).unwrap_or_default(),
-        time(number("idle_ms") / 1_000),
-        field(flow, "class").to_owned(),
-        if gateway { field(flow, "peer").to_owned() } else { names(flow, "links").join("+") },
-        field(flow, "local").to_owned(),
-        field(flow, "remote").to_owned(),
+        time(flow.idle_ms / 1_000),
+        flow.class.clone(),
+        if gateway { flow.peer.clone().unwrap_or_default() } else { links() },
+        flow.local.clone(),
+        flow.remote.clone(),
     ]
 }
 

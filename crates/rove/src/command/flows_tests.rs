@@ -2,33 +2,45 @@
 
 use super::*;
 
-fn flow(state: &str, held: u64, idle_ms: u64, ends: (&str, &str), why: &str) -> Value {
-    json!({
-        "tuple": format!("tcp {} {}", ends.0, ends.1),
-        "class": "bulk",
-        "state": state,
-        "stage": "established",
-        "held_bytes": held,
-        "idle_ms": idle_ms,
-        "peer": "laptop-of-somebody",
-        "links": ["eth0", "wlan0"],
-        "local": ends.0,
-        "remote": ends.1,
-        "why": why,
-    })
+fn flow(state: &str, held_bytes: u64, idle_ms: u64, ends: (&str, &str), why: &str) -> Flow {
+    Flow {
+        tuple: format!("tcp {} {}", ends.0, ends.1),
+        protocol: "tcp".to_owned(),
+        local: ends.0.to_owned(),
+        remote: ends.1.to_owned(),
+        peer: Some("laptop-of-somebody".to_owned()),
+        class: "bulk".to_owned(),
+        level: 2,
+        narrowed_to_bytes: None,
+        queued_bytes: None,
+        queue_target_ms: None,
+        queue_interval_ms: None,
+        profile: None,
+        path: None,
+        link: None,
+        links: ["eth0", "wlan0"].map(str::to_owned).into(),
+        remotes: [].into(),
+        chosen: None,
+        held_bytes,
+        owed_bytes: 0,
+        state: state.to_owned(),
+        stage: "established".to_owned(),
+        idle_ms,
+        why: why.to_owned(),
+    }
 }
 
-fn reply(node: &str, flows: &[Value]) -> Value {
-    json!({
-        "node": node,
-        "flows": flows,
-        "known": flows.len(),
-        "complete": true,
-        "held_bytes": 100_000,
-        "memory_bytes": 64 << 20,
-        "hold": "full",
-        "rules": 0,
-    })
+fn reply(node: Node, flows: &[Flow]) -> Flows {
+    Flows {
+        node: Some(node),
+        flows: flows.to_vec(),
+        known: flows.len() as u64,
+        complete: true,
+        held_bytes: 100_000,
+        memory_bytes: Some(64 << 20),
+        hold: Some(Hold::Full),
+        rules: 0,
+    }
 }
 
 const V4: (&str, &str) = ("10.77.0.2:40112", "198.51.100.80:80");
@@ -44,7 +56,7 @@ fn each_has_a_line_and_a_reason() {
         flow("normal", 0, 999, V4, "carried; kept when its path is lost"),
     ];
     assert_eq!(
-        text(&reply("client", &flows)),
+        text(&reply(Node::Client, &flows)),
         "2 open connections, 97.6 KB of at most 64 MB held\n\
          STATE        HELD     IDLE  CLASS  LINKS       LOCAL            REMOTE\n\
          suspended    97.6 KB  12 s  bulk   eth0+wlan0  10.77.0.2:40112  198.51.100.80:80\n  \
@@ -56,13 +68,13 @@ fn each_has_a_line_and_a_reason() {
 
 #[test]
 fn a_level_is_said_where_it_is_not_the_usual_one() {
-    let of = |level: u64, narrowed_to: Value| {
-        let mut flow = flow("normal", 0, 0, V4, "carried");
-        (flow["level"], flow["narrowed_to_bytes"]) = (level.into(), narrowed_to);
-        flow
+    let of = |level: u8, narrowed_to_bytes: Option<u32>| Flow {
+        level,
+        narrowed_to_bytes,
+        ..flow("normal", 0, 0, V4, "carried")
     };
-    let flows = [of(1, Value::Null), of(2, Value::Null), of(3, 6_144.into())];
-    let text = text(&reply("client", &flows));
+    let flows = [of(1, None), of(2, None), of(3, Some(6_144))];
+    let text = text(&reply(Node::Client, &flows));
     let levels: Vec<&str> = text.lines().filter(|line| line.contains("level")).collect();
     let narrowed = "level 3; leaves room for others: its sender is shown 6 KB of window";
     assert_eq!(levels, ["  level 1", &format!("  {narrowed}")]);
@@ -76,9 +88,8 @@ fn a_level_is_said_where_it_is_not_the_usual_one() {
 fn it_is_explained_how_long_its_packets_may_wait() {
     let mut bulk = flow("normal", 0, 0, V4, "carried");
     assert!(!explanation(&bulk).contains("waits"));
-    let figures =
-        [("queued_bytes", 64_000), ("queue_target_ms", 390), ("queue_interval_ms", 1_200)];
-    figures.into_iter().for_each(|(name, figure)| bulk[name] = figure.into());
+    (bulk.queued_bytes, bulk.queue_target_ms) = (Some(64_000), Some(390));
+    bulk.queue_interval_ms = Some(1_200);
     let waits = "  waits      62.5 KB at the tunnel's entry; told to slow down after 1200 ms above \
                  390 ms\n";
     assert!(explanation(&bulk).ends_with(waits), "{}", explanation(&bulk));
@@ -87,19 +98,19 @@ fn it_is_explained_how_long_its_packets_may_wait() {
 #[test]
 fn it_is_explained_by_what_it_goes() {
     let mut flow = flow("normal", 0, 0, V4, "carried");
-    let goes_by = |flow: &Value| {
+    let goes_by = |flow: &Flow| {
         let text = explanation(flow);
         let mut lines = text.lines().filter_map(|line| line.strip_prefix("  goes by    "));
         lines.next().unwrap().to_owned()
     };
-    flow["links"] = json!([]);
+    flow.links.clear();
     assert_eq!(goes_by(&flow), "nothing yet");
-    flow["remotes"] = json!(["203.0.113.5:40112", "203.0.115.2:40113"]);
+    flow.remotes = ["203.0.113.5:40112", "203.0.115.2:40113"].map(|at| at.parse().unwrap()).into();
     let both = "what leads to 203.0.113.5:40112 and 203.0.115.2:40113";
     assert_eq!(goes_by(&flow), both, "at a gateway, which chooses no link");
-    flow["links"] = json!(["wlan0", "wwan0"]);
+    flow.links = ["wlan0", "wwan0"].map(str::to_owned).into();
     assert_eq!(goes_by(&flow), "wlan0 and wwan0");
-    flow["chosen"] = "scheduler round-robin: by each path in its turn".into();
+    flow.chosen = Some("scheduler round-robin: by each path in its turn".to_owned());
     let text = explanation(&flow);
     assert!(
         text.contains("  chosen     scheduler round-robin: by each path in its turn\n"),
@@ -110,7 +121,7 @@ fn it_is_explained_by_what_it_goes() {
 #[test]
 fn long_addresses_have_a_line_of_their_own() {
     let flows = [flow("suspended", 1, 7_200_000, V6, "kept: no path carries")];
-    let text = text(&reply("gateway", &flows));
+    let text = text(&reply(Node::Gateway, &flows));
     assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
     let expected = "STATE      HELD  IDLE  CLASS  PEER\n\
                     suspended  1 B   2 h   bulk   laptop-of-somebody\n  \
@@ -122,20 +133,20 @@ fn long_addresses_have_a_line_of_their_own() {
 
 #[test]
 fn what_is_not_shown_is_said() {
-    let mut some = reply("client", &[flow("normal", 0, 0, V4, "carried")]);
-    some["known"] = 4_000.into();
+    let mut some = reply(Node::Client, &[flow("normal", 0, 0, V4, "carried")]);
+    some.known = 4_000;
     let says = "; the 1 that are held, or were used last:\n";
     assert!(
         text(&some)
             .contains(&format!("4000 open connections, 97.6 KB of at most 64 MB held{says}"))
     );
-    some["complete"] = false.into();
+    some.complete = false;
     assert!(text(&some).starts_with("more than 4000 open connections"));
-    let mut none = reply("client", &[]);
+    let mut none = reply(Node::Client, &[]);
     assert_eq!(text(&none), "no open connection is known\n");
-    none["hold"] = "off".into();
+    none.hold = Some(Hold::Off);
     assert!(text(&none).contains("as persistence.hold = \"off\" says"));
-    none["rules"] = 1.into();
+    none.rules = 1;
     assert_eq!(text(&none), "no open connection is known\n");
 }
 

@@ -6,29 +6,34 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
+use rove_api::{
+    Allowed, AuditEntry, ClockReset, GatewayStatus, Invited, Moved, Peers, Reloaded, Revoked,
+    RunningGateway,
+};
 use rove_os::lock::Lock;
 use rove_os::plan::{Applier, Places};
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 
-use super::output::{self, field, list, moment};
+use super::output::{self, list, moment};
 use crate::cli::{AllowArgs, GatewayStatusArgs, InitArgs, InviteArgs, OutputArgs};
 use crate::config::{GatewayConfig, LogFormat};
 use crate::control::{self, AskError, Request};
 use crate::gateway::{self, Gateway};
 use crate::home::{Home, Role};
 use crate::ledger::wall_clock;
-use crate::values::{Endpoint, PeerName};
+use crate::values::{Endpoint, PeerName, spelt};
 
 /// How long a move is watched, and how often.
 const FOLLOW_WITHIN: Duration = Duration::from_secs(2);
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
 
-/// Asks the running gateway, else its files.
-fn ask(home: &Home, request: &Request) -> Result<Value> {
+/// Asks the running gateway, else its files. `T` is the type of the answer to this request.
+fn ask<T: DeserializeOwned>(home: &Home, request: &Request) -> Result<T> {
     let socket = home.socket(Role::Gateway)?;
     gateway::when_free(|| match control::ask(&socket, request) {
         Err(AskError::NotRunning) => {
-            Gateway::open(home)?.answer(request.clone(), wall_clock())?.stored()
+            let answer = Gateway::open(home)?.answer(request.clone(), wall_clock())?.stored()?;
+            Ok(serde_json::from_value(serde_json::to_value(answer)?)?)
         }
         answered => Ok(answered?),
     })
@@ -63,19 +68,17 @@ pub(super) fn run(home: &Home, format: Option<LogFormat>) -> Result<()> {
 
 pub(super) fn invite(home: &Home, args: InviteArgs) -> Result<()> {
     let InviteArgs { name, uses, expires, subnet, qr, json } = args;
-    let reply = ask(
-        home,
-        &Request::Invite {
-            name: name.to_string(),
-            uses,
-            expires: expires.to_string(),
-            subnets: texts(&subnet),
-        },
-    )?;
+    let request = Request::Invite {
+        name: name.to_string(),
+        uses,
+        expires: expires.to_string(),
+        subnets: spelt(&subnet),
+    };
+    let reply: Invited = ask(home, &request)?;
     if json {
         return output::json(&reply);
     }
-    let invite = field(&reply, "invite");
+    let invite = &reply.invite;
     output::line(invite)?;
     if qr {
         // Upper case means the same and fits the smaller alphanumeric mode.
@@ -87,113 +90,91 @@ pub(super) fn invite(home: &Home, args: InviteArgs) -> Result<()> {
 }
 
 pub(super) fn status(home: &Home, args: GatewayStatusArgs) -> Result<()> {
-    let mut reply = ask(home, &Request::Status)?;
+    let mut reply: GatewayStatus = ask(home, &Request::Status)?;
     if let Some(entries) = args.log {
-        reply["recent"] = ask(home, &Request::Log { entries })?;
+        reply.recent = ask::<Vec<AuditEntry>>(home, &Request::Log { entries })?;
     }
     if args.json {
         return output::json(&reply);
     }
-    let running = reply.get("running").and_then(Value::as_bool).unwrap_or(false);
-    let yes = |name| match reply.get(name).and_then(Value::as_bool) {
-        Some(truth) => if truth { "yes" } else { "no" }.to_owned(),
-        None => String::new(),
-    };
-    let number = |name| reply.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let yes = |truth: bool| if truth { "yes" } else { "no" }.to_owned();
+    let (sessions, host) = (reply.sessions.as_ref(), reply.host);
     let mut text = String::new();
     for (name, value) in [
-        ("state", if running { "running" } else { "not running" }.to_owned()),
-        ("endpoints", list(&reply, "endpoints")),
-        ("announced", list(&reply, "announced")),
-        ("following", following(&reply)),
-        ("networks", list(&reply, "networks")),
-        ("inner", list(&reply, "inner")),
-        ("enrolled", number("enrolled").to_string()),
-        ("heard", heard(&reply)),
-        ("open invites", number("open_invites").to_string()),
-        ("nat", yes("nat")),
-        ("forwarding", yes("forwarding")),
+        ("state", if reply.running { "running" } else { "not running" }.to_owned()),
+        ("endpoints", list(&reply.endpoints)),
+        ("announced", sessions.map(|running| list(&running.announced)).unwrap_or_default()),
+        ("following", sessions.map(following).unwrap_or_default()),
+        ("networks", list(&reply.networks)),
+        ("inner", list(&reply.inner)),
+        ("enrolled", reply.enrolled.to_string()),
+        ("heard", sessions.map(heard).unwrap_or_default()),
+        ("open invites", reply.open_invites.to_string()),
+        ("nat", host.map(|host| yes(host.nat)).unwrap_or_default()),
+        ("forwarding", host.map(|host| yes(host.forwarding)).unwrap_or_default()),
     ] {
         if !value.is_empty() {
             text.push_str(&format!("{name:14}{value}\n"));
         }
     }
-    for problem in output::problems(&reply) {
+    for problem in output::problems(&reply.problems) {
         text.push_str(&format!("{:14}{problem}\n", "problem"));
     }
-    let recent = reply.get("recent").and_then(Value::as_array);
-    for entry in recent.into_iter().flatten() {
-        let (event, name, why) = (field(entry, "event"), field(entry, "name"), field(entry, "why"));
+    for AuditEntry { at, event, name, why, .. } in &reply.recent {
+        let (name, why) = (name.as_deref().unwrap_or_default(), why.as_deref().unwrap_or_default());
         let what = [event, name, why].join(" ");
-        text.push_str(&format!("{}  {}\n", moment(entry, "at"), what.trim_end()));
+        text.push_str(&format!("{}  {}\n", moment(*at), what.trim_end()));
     }
     output::print(&text)
 }
 
 /// How many sessions prove that they live. Nobody knows more: an idle client may say nothing for
 /// days, and one that is gone says the same.
-fn heard(reply: &Value) -> String {
-    let number = |name| reply.get(name).and_then(Value::as_u64);
-    match (number("heard"), number("sessions"), number("heard_within_s")) {
-        (Some(heard), Some(sessions), Some(within)) => {
-            format!("{heard} of {sessions} sessions in the last {within} s")
-        }
-        _ => String::new(),
-    }
+fn heard(running: &RunningGateway) -> String {
+    let RunningGateway { heard, sessions, heard_within_s, .. } = running;
+    format!("{heard} of {sessions} sessions in the last {heard_within_s} s")
 }
 
 /// How many sessions are where the gateway wants to be reached.
-fn following(reply: &Value) -> String {
-    let number = |name| reply.get(name).and_then(Value::as_u64);
-    match (number("following"), number("sessions")) {
-        (Some(following), Some(sessions)) => format!("{following} of {sessions} sessions"),
-        _ => String::new(),
-    }
+fn following(running: &RunningGateway) -> String {
+    format!("{} of {} sessions", running.following, running.sessions)
 }
 
 pub(super) fn peers(home: &Home, args: OutputArgs) -> Result<()> {
-    let reply = ask(home, &Request::Peers)?;
+    let reply: Peers = ask(home, &Request::Peers)?;
     if args.json {
         return output::json(&reply);
     }
-    let items = |name| reply.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
     let mut rows: Vec<[String; 7]> = Vec::new();
-    for peer in items("peers") {
-        let state = match field(&peer, "session") {
-            "" => field(&peer, "state"),
-            session => session,
-        };
-        let is_shared = peer.get("shared_key_since").is_some_and(Value::is_u64);
+    for peer in &reply.peers {
+        let session = peer.session.as_ref();
+        let state = session.map_or_else(|| peer.state.word(), |session| session.state.word());
+        let is_shared = session.is_some_and(|session| session.shared_key_since.is_some());
         let state = if is_shared { format!("{state}, key on two hosts") } else { state.to_owned() };
+        let last_heard_s = session.and_then(|session| session.last_heard_s);
         rows.push([
-            field(&peer, "name").to_owned(),
+            peer.name.clone(),
             state,
-            peer.get("last_heard_s").and_then(Value::as_u64).map(ago).unwrap_or_default(),
-            list(&peer, "inner"),
-            list(&peer, "subnets"),
-            list(&peer, "allowed"),
-            moment(&peer, "enrolled"),
+            last_heard_s.map(ago).unwrap_or_default(),
+            list(&peer.inner),
+            list(&peer.subnets),
+            list(&peer.allowed),
+            moment(peer.enrolled),
         ]);
     }
-    for invite in items("invites") {
-        let count = |name| invite.get(name).and_then(Value::as_u64).unwrap_or_default();
+    for invite in &reply.invites {
         rows.push([
-            field(&invite, "name").to_owned(),
-            format!("invited {}/{}", count("used"), count("uses")),
+            invite.name.clone(),
+            format!("invited {}/{}", invite.used, invite.uses),
             String::new(),
             String::new(),
-            list(&invite, "subnets"),
-            list(&invite, "allowed"),
-            format!("until {}", moment(&invite, "expires")),
+            list(&invite.subnets),
+            list(&invite.allowed),
+            format!("until {}", moment(invite.expires)),
         ]);
     }
     let head = ["NAME", "STATE", "HEARD", "INNER", "SUBNETS", "ALLOWED", "SINCE"];
     output::print(&output::table(head, &rows))
-}
-
-/// The values as they are spelt.
-fn texts<T: ToString>(values: &[T]) -> Vec<String> {
-    values.iter().map(T::to_string).collect()
 }
 
 /// A time that passed, in the largest unit that fits.
@@ -205,10 +186,9 @@ fn ago(seconds: u64) -> String {
 }
 
 pub(super) fn revoke(home: &Home, name: PeerName) -> Result<()> {
-    let reply = ask(home, &Request::Revoke { name: name.to_string() })?;
-    let did = |what| reply.get(what).and_then(Value::as_bool).unwrap_or(false);
-    let invites = list(&reply, "invites");
-    let text = match (did("revoked"), did("withdrawn")) {
+    let reply: Revoked = ask(home, &Request::Revoke { name: name.to_string() })?;
+    let invites = list(&reply.invites);
+    let text = match (reply.revoked, reply.withdrawn) {
         (true, true) if invites == name.to_string() => {
             "revoked, and its open invite withdrawn".to_owned()
         }
@@ -220,8 +200,8 @@ pub(super) fn revoke(home: &Home, name: PeerName) -> Result<()> {
 }
 
 pub(super) fn reset_clock(home: &Home) -> Result<()> {
-    let reply = ask(home, &Request::ResetClock)?;
-    let again = list(&reply, "open_again");
+    let reply: ClockReset = ask(home, &Request::ResetClock)?;
+    let again = list(&reply.open_again);
     let again = match again.as_str() {
         "" => "no invite had expired because of it".to_owned(),
         names => format!("these invites can be used again: {names}"),
@@ -231,29 +211,24 @@ pub(super) fn reset_clock(home: &Home) -> Result<()> {
 
 pub(super) fn allow(home: &Home, args: AllowArgs) -> Result<()> {
     let AllowArgs { name, destinations, reset } = args;
-    let reply = {
-        let (name, destinations) = (name.to_string(), texts(&destinations));
-        ask(home, &Request::Allow { name, destinations, reset })
-    }?;
-    let allowed = list(&reply, "allowed");
+    let (peer, destinations) = (name.to_string(), spelt(&destinations));
+    let reply: Allowed = ask(home, &Request::Allow { name: peer, destinations, reset })?;
+    let allowed = list(&reply.allowed);
     let allowed = if allowed.is_empty() { "nothing" } else { &allowed };
-    let when = match reply.get("enrolled").and_then(Value::as_bool) {
-        Some(false) => ", once enrolled,",
-        Some(true) | None => "",
-    };
+    let when = if reply.enrolled { "" } else { ", once enrolled," };
     output::line(&format!("{name}{when} may reach the Internet and {allowed}"))
 }
 
 pub(super) fn relocate(home: &Home, to: &Endpoint) -> Result<()> {
-    let reply = ask(home, &Request::Move { endpoint: to.to_string() })?;
-    if !field(&reply, "warning").is_empty() {
-        output::warning(field(&reply, "warning"));
+    let reply: Moved = ask(home, &Request::Move { endpoint: to.to_string() })?;
+    if let Some(warning) = &reply.warning {
+        output::warning(warning);
     }
-    let Some(told) = reply.get("told").and_then(Value::as_u64) else {
+    let Some(told) = reply.told else {
         return output::line(&format!("the gateway will be at {to} when it starts"));
     };
     let follow = count_followers(home, told)?;
-    let before = field(&reply, "before");
+    let before = reply.before;
     output::line(&format!(
         "moved to {to}: {follow} of {told} sessions follow; {before} stays open until the gateway \
          starts again"
@@ -265,8 +240,8 @@ pub(super) fn relocate(home: &Home, to: &Endpoint) -> Result<()> {
 fn count_followers(home: &Home, told: u64) -> Result<u64> {
     let give_up = Instant::now() + FOLLOW_WITHIN;
     loop {
-        let status = ask(home, &Request::Status)?;
-        let follow = status.get("following").and_then(Value::as_u64).unwrap_or_default();
+        let status: GatewayStatus = ask(home, &Request::Status)?;
+        let follow = status.sessions.map_or(0, |running| running.following);
         if follow >= told || Instant::now() >= give_up {
             return Ok(follow.min(told));
         }
@@ -275,9 +250,7 @@ fn count_followers(home: &Home, told: u64) -> Result<u64> {
 }
 
 pub(super) fn backup(home: &Home, file: &Path) -> Result<()> {
-    let reply = ask(home, &Request::Snapshot)?;
-    let ledger = serde_json::from_value(reply)
-        .context("the running gateway is of another version: restart it with this one")?;
+    let ledger = ask(home, &Request::Snapshot)?;
     gateway::backup(home, ledger, file)?;
     output::line(&format!("{} written: it holds the gateway's key", file.display()))
 }
@@ -306,13 +279,15 @@ pub(super) fn restore(home: &Home, file: &Path) -> Result<()> {
 
 /// Whether a gateway runs; if so it has read its configuration again.
 pub(super) fn reload(home: &Home) -> Result<bool> {
-    let reply: Value = match control::ask(&home.socket(Role::Gateway)?, &Request::Reload) {
+    let reply: Reloaded = match control::ask(&home.socket(Role::Gateway)?, &Request::Reload) {
         Err(AskError::NotRunning) => return Ok(false),
         reply => reply?,
     };
-    let rest = reply.get("restart").and_then(Value::as_bool).unwrap_or(false);
-    let rest =
-        if rest { "; only nat and what is held were taken, the rest when it restarts" } else { "" };
+    let rest = if reply.restart {
+        "; only nat and what is held were taken, the rest when it restarts"
+    } else {
+        ""
+    };
     output::line(&format!("gateway reloaded{rest}"))?;
     Ok(true)
 }

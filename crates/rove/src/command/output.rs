@@ -3,7 +3,10 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use serde_json::Value;
+use rove_api::Problem;
+use serde::Serialize;
+
+use crate::values::spelt;
 
 /// Prints one line.
 pub(super) fn line(text: &str) -> Result<()> {
@@ -17,8 +20,13 @@ pub(super) fn warning(text: &str) {
 }
 
 /// Prints a value as JSON on one line.
-pub(super) fn json(value: &Value) -> Result<()> {
-    line(&serde_json::to_string(value)?)
+pub(super) fn json(value: &impl Serialize) -> Result<()> {
+    line(&json_text(value)?)
+}
+
+/// A value as JSON, its keys in alphabetical order.
+pub(super) fn json_text(value: &impl Serialize) -> Result<String> {
+    Ok(serde_json::to_value(value)?.to_string())
 }
 
 /// Prints text as it is. A reader that has gone away has read what it wanted.
@@ -57,38 +65,25 @@ pub(super) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> St
     text
 }
 
-/// A string field of an object, or nothing.
-pub(super) fn field<'a>(value: &'a Value, name: &str) -> &'a str {
-    value.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The strings in a list field of an object, joined by commas.
-pub(super) fn list(value: &Value, name: &str) -> String {
-    let items = value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
+/// The values, joined by commas.
+pub(super) fn list<T: ToString>(values: &[T]) -> String {
+    spelt(values).join(",")
 }
 
 /// The problems, one line each: the problem, since when, the cause, and the cure.
-pub(super) fn problems(value: &Value) -> Vec<String> {
-    let problems = value.get("problems").and_then(Value::as_array).map(Vec::as_slice);
-    problems.unwrap_or_default().iter().map(problem).collect()
+pub(super) fn problems(problems: &[Problem]) -> impl Iterator<Item = String> + '_ {
+    problems.iter().map(problem)
 }
 
 /// One problem as a line.
-pub(super) fn problem(problem: &Value) -> String {
-    let since = moment(problem, "since");
-    let (what, cause) = (field(problem, "what"), field(problem, "cause"));
-    format!("{what} (since {since}): {cause}. Cure: {}", field(problem, "cure"))
+pub(super) fn problem(problem: &Problem) -> String {
+    let Problem { what, since, cause, cure, .. } = problem;
+    format!("{what} (since {}): {cause}. Cure: {cure}", moment(*since))
 }
 
-/// Seconds since 1970 in a field, as a date and time in UTC.
-pub(super) fn moment(value: &Value, name: &str) -> String {
-    value.get(name).and_then(Value::as_u64).map(utc).unwrap_or_default()
-}
-
-/// The proleptic Gregorian date of a moment (the days-from-civil algorithm turned round: years
-/// begin in March, so that leap days end them).
-fn utc(seconds: u64) -> String {
+/// Seconds since 1970 as a date and time in UTC, in the proleptic Gregorian calendar (the
+/// days-from-civil algorithm turned round: years begin in March, so that leap days end them).
+pub(super) fn moment(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -109,11 +104,11 @@ mod tests {
 
     #[test]
     fn moments_are_dates() {
-        assert_eq!(utc(0), "1970-01-01 00:00:00Z");
-        assert_eq!(utc(951_782_399), "2000-02-28 23:59:59Z");
-        assert_eq!(utc(951_782_400), "2000-02-29 00:00:00Z");
-        assert_eq!(utc(1_767_225_599), "2025-12-31 23:59:59Z");
-        assert_eq!(utc(4_107_542_400), "2100-03-01 00:00:00Z");
+        assert_eq!(moment(0), "1970-01-01 00:00:00Z");
+        assert_eq!(moment(951_782_399), "2000-02-28 23:59:59Z");
+        assert_eq!(moment(951_782_400), "2000-02-29 00:00:00Z");
+        assert_eq!(moment(1_767_225_599), "2025-12-31 23:59:59Z");
+        assert_eq!(moment(4_107_542_400), "2100-03-01 00:00:00Z");
     }
 
     #[test]

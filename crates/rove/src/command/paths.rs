@@ -7,9 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use rove_api::{ClientPath, LinkUse, Path, PeerPaths};
 
-use super::output::{self, field};
+use super::output;
 use crate::cli::{PathsArgs, PeerPathsArgs};
 use crate::control::{self, AskError, Request};
 use crate::home::{Home, Role};
@@ -52,26 +52,22 @@ fn watch(home: &Home, args: PathsArgs) -> Result<()> {
 }
 
 fn shown(home: &Home, json: bool) -> Result<String> {
-    let reply = match control::ask(&home.socket(Role::Client)?, &Request::Paths) {
-        Err(AskError::NotRunning) if json => json!([]),
+    let paths: Vec<ClientPath> = match control::ask(&home.socket(Role::Client)?, &Request::Paths) {
+        Err(AskError::NotRunning) if json => Vec::new(),
         Err(AskError::NotRunning) => return Ok("not up: connect with `rove up`\n".to_owned()),
         reply => reply?,
     };
-    Ok(if json {
-        format!("{}\n", serde_json::to_string(&reply)?)
-    } else {
-        client_text(reply.as_array().map(Vec::as_slice).unwrap_or_default())
-    })
+    Ok(if json { format!("{}\n", output::json_text(&paths)?) } else { client_text(&paths) })
 }
 
 /// Those of the sessions of the gateway in `home`.
 pub(super) fn of_gateway(home: &Home, args: PeerPathsArgs) -> Result<()> {
     let PeerPathsArgs { name, json } = args;
-    let reply = match control::ask(
-        &home.socket(Role::Gateway)?,
-        &Request::PeerPaths { name: name.map(|n| n.to_string()) },
-    ) {
-        Err(AskError::NotRunning) if json => json!({ "paths": [], "known": 0, "complete": true }),
+    let request = Request::PeerPaths { name: name.map(|name| name.to_string()) };
+    let reply = match control::ask(&home.socket(Role::Gateway)?, &request) {
+        Err(AskError::NotRunning) if json => {
+            PeerPaths { complete: true, known: 0, paths: Vec::new() }
+        }
         Err(AskError::NotRunning) => {
             return output::line("the gateway does not run: start it with `rove gateway run`");
         }
@@ -80,40 +76,38 @@ pub(super) fn of_gateway(home: &Home, args: PeerPathsArgs) -> Result<()> {
     if json { output::json(&reply) } else { output::print(&gateway_text(&reply)) }
 }
 
-fn client_text(paths: &[Value]) -> String {
-    let row = |path: &Value| {
-        let rank = number(path, "link_rank").map(|rank| rank.to_string());
-        let why = Some(field(path, "link_state").to_owned()).filter(|why| !why.is_empty());
-        let usage = Some(field(path, "link_use").to_owned()).filter(|usage| usage == "backup");
-        let signal = number(path, "signal_dbm").map(|dbm| format!("{dbm} dBm"));
-        let rank: Vec<String> = [rank, usage, why, signal].into_iter().flatten().collect();
-        cells([field(path, "link").to_owned(), rank.join(" ")], figures(path))
+fn client_text(paths: &[ClientPath]) -> String {
+    let row = |path: &ClientPath| {
+        let rank = path.link_rank.map(|rank| rank.to_string());
+        let usage = path.link_use.filter(|usage| *usage == LinkUse::Backup);
+        let usage = usage.map(|usage| usage.to_string());
+        let signal = path.signal_dbm.map(|dbm| format!("{dbm} dBm"));
+        let rank = [rank, usage, path.link_state.clone(), signal];
+        let rank: Vec<String> = rank.into_iter().flatten().collect();
+        cells([path.link.clone().unwrap_or_default(), rank.join(" ")], figures(&path.path))
     };
     let rows: Vec<[String; 13]> = paths.iter().map(row).collect();
     let mut text = output::table(cells(["LINK", "RANK"], HEAD), &rows);
-    if let Some(name) = paths.iter().map(|path| field(path, "scheduler")).find(|n| !n.is_empty()) {
+    if let Some(name) = paths.iter().find_map(|path| path.path.scheduler.as_deref()) {
         text.push_str(&format!("data goes by several, chosen among by {name}\n"));
     }
-    text.extend(paths.iter().flat_map(subflows));
-    let held = paths.iter().filter(|path| !field(path, "portal").is_empty());
-    let told = |path: &Value| {
-        let (link, page) = (field(path, "link"), field(path, "portal"));
-        format!("captive portal on {link}: sign in at {page}\n")
+    text.extend(paths.iter().flat_map(|path| subflows(&path.path)));
+    let told = |path: &ClientPath| {
+        let (link, page) = (path.link.as_deref().unwrap_or_default(), path.portal.as_deref()?);
+        Some(format!("captive portal on {link}: sign in at {page}\n"))
     };
-    let told: BTreeSet<String> = held.map(told).collect();
+    let told: BTreeSet<String> = paths.iter().filter_map(told).collect();
     text.extend(told);
     text
 }
 
-fn gateway_text(reply: &Value) -> String {
-    let paths = reply.get("paths").and_then(Value::as_array).map(Vec::as_slice);
-    let paths = paths.unwrap_or_default();
-    let row = |path: &Value| cells([field(path, "peer").to_owned()], figures(path));
-    let rows: Vec<[String; 12]> = paths.iter().map(row).collect();
+fn gateway_text(reply: &PeerPaths) -> String {
+    let PeerPaths { complete, known, paths } = reply;
+    let rows = paths.iter().map(|path| cells([path.peer.clone()], figures(&path.path)));
+    let rows: Vec<[String; 12]> = rows.collect();
     let mut text = output::table(cells(["PEER"], HEAD), &rows);
-    text.extend(paths.iter().flat_map(subflows));
-    if reply.get("complete").and_then(Value::as_bool) == Some(false) {
-        let known = reply.get("known").and_then(Value::as_u64).unwrap_or_default();
+    text.extend(paths.iter().flat_map(|path| subflows(&path.path)));
+    if !complete {
         text.push_str(&format!(
             "{} of {known} paths, of the peers that were heard last; all of one peer: `rove \
              gateway paths NAME`\n",
@@ -121,10 +115,6 @@ fn gateway_text(reply: &Value) -> String {
         ));
     }
     text
-}
-
-fn number(path: &Value, name: &str) -> Option<f64> {
-    path.get(name).and_then(Value::as_f64)
 }
 
 /// The cells of a row: those of one end only, then those that both ends tell.
@@ -138,65 +128,74 @@ fn cells<T: Default, const OWN: usize, const ALL: usize>(
 }
 
 /// A cell for each word of [`HEAD`].
-fn figures(path: &Value) -> [String; HEAD.len()] {
-    let shown = |name, scale: f64, unit| {
-        number(path, name).map_or_else(String::new, |n| format!("{:.1}{unit}", n * scale))
+fn figures(path: &Path) -> [String; HEAD.len()] {
+    let shown = |number: Option<f64>, unit| {
+        number.map_or_else(String::new, |number| format!("{number:.1}{unit}"))
     };
+    let thousandth = |number: Option<u64>| number.map(|number| number as f64 * 1e-3);
+    let percent = |part: Option<f64>| part.map(|part| part * 100.0);
     [
-        field(path, "state").to_owned(),
-        field(path, "local").to_owned(),
-        field(path, "remote").to_owned(),
-        field(path, "transport").to_owned(),
-        shown("rtt_us", 1e-3, " ms"),
-        shown("rate_mbps", 1.0, " Mbit/s"),
-        shown("rx_rate_mbps", 1.0, " Mbit/s"),
-        shown("share", 100.0, " %"),
-        shown("queue_ms", 1.0, " ms"),
-        shown("loss", 100.0, " %"),
-        shown("last_heard_ms", 1e-3, " s ago"),
+        path.state.to_string(),
+        path.local.map(|local| local.to_string()).unwrap_or_default(),
+        path.remote.to_string(),
+        path.transport.clone(),
+        shown(thousandth(path.rtt_us), " ms"),
+        shown(path.rate_mbps, " Mbit/s"),
+        shown(path.rx_rate_mbps, " Mbit/s"),
+        shown(percent(path.share), " %"),
+        shown(path.queue_ms, " ms"),
+        shown(percent(path.loss), " %"),
+        shown(thousandth(path.last_heard_ms), " s ago"),
     ]
 }
 
 /// A line for each subflow of a path by MPTCP.
-fn subflows(path: &Value) -> impl Iterator<Item = String> + '_ {
-    let all = path.get("subflows").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    all.iter().map(|subflow| {
-        let megabytes = |name| {
-            let bytes = subflow.get(name).and_then(Value::as_f64).unwrap_or_default();
-            format!("{:.1} MB", bytes * 1e-6)
-        };
-        let link = Some(field(subflow, "link")).filter(|link| !link.is_empty());
-        let (local, remote) = (field(subflow, "local"), field(subflow, "remote"));
-        let by = link.unwrap_or(local);
-        let (sent, received) = (megabytes("tx_bytes"), megabytes("rx_bytes"));
-        format!("subflow by {by} to {remote}: {sent} out, {received} in\n")
+fn subflows(path: &Path) -> impl Iterator<Item = String> + '_ {
+    path.subflows.iter().flatten().map(|subflow| {
+        let megabytes = |bytes: u64| format!("{:.1} MB", bytes as f64 * 1e-6);
+        let by = subflow.link.clone().unwrap_or_else(|| subflow.local.to_string());
+        let (sent, received) = (megabytes(subflow.tx_bytes), megabytes(subflow.rx_bytes));
+        format!("subflow by {by} to {}: {sent} out, {received} in\n", subflow.remote)
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use rove_api::{PathState, PeerPath};
+
     use super::*;
 
-    fn path(peer: &str, share: f64) -> Value {
-        json!({
-            "peer": peer,
-            "state": "in use",
-            "local": "192.0.2.1",
-            "remote": "203.0.113.5:40112",
-            "transport": "udp",
-            "rtt_us": 20_500,
-            "rate_mbps": 17.25,
-            "rx_rate_mbps": null,
-            "share": share,
-            "queue_ms": 1.5,
-            "loss": 0.01,
-            "last_heard_ms": 200,
-        })
+    fn path(peer: &str, share: f64) -> PeerPath {
+        let path = Path {
+            id: 1,
+            local: Some([192, 0, 2, 1].into()),
+            remote: ([203, 0, 113, 5], 40_112).into(),
+            state: PathState::InUse,
+            transport: "udp".to_owned(),
+            scheduler: None,
+            subflows: None,
+            rtt_us: Some(20_500),
+            rate_mbps: Some(17.25),
+            rx_rate_mbps: None,
+            loss: Some(0.01),
+            queue_ms: Some(1.5),
+            share: Some(share),
+            tx_bytes: 0,
+            rx_bytes: 0,
+            last_heard_ms: Some(200),
+            mtu: 1_232,
+            split: 0,
+            retransmitted: 0,
+            copied_bytes: 0,
+            feedback_datagrams: 0,
+            feedback_bytes: 0,
+        };
+        PeerPath { path, peer: peer.to_owned() }
     }
 
     #[test]
     fn a_gateway_shows_whose_each_path_is() {
-        let all = json!({ "paths": [path("laptop", 0.75)], "known": 1, "complete": true });
+        let all = PeerPaths { complete: true, known: 1, paths: vec![path("laptop", 0.75)] };
         assert_eq!(
             gateway_text(&all),
             "PEER    STATE   LOCAL      REMOTE             BY   RTT      OUT          IN  SHARE   \
@@ -208,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_gateway_says_that_there_are_more() {
-        let some = json!({ "paths": [path("laptop", 1.0)], "known": 3, "complete": false });
+        let some = PeerPaths { complete: false, known: 3, paths: vec![path("laptop", 1.0)] };
         let text = gateway_text(&some);
         assert!(text.contains("1 of 3 paths, of the peers that were heard last"), "{text}");
     }

@@ -251,7 +251,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// The word of configuration and status for a kind of link.
-const fn kind_of(kind: LinkKind) -> Kind {
+pub const fn kind_of(kind: LinkKind) -> Kind {
     match kind {
         LinkKind::Ethernet => Kind::Ethernet,
         LinkKind::Wireless => Kind::Wifi,

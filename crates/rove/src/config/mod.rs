@@ -22,7 +22,7 @@ pub use client::ClientConfig;
 pub use dns::DnsChoice;
 pub use gateway::{GatewayConfig, StoreUrl};
 pub use hop::{HopConfig, HopSource};
-pub use link::{LinkSeen, LinkSetting, LinkTerms, LinkUse, UsedBy};
+pub use link::{LinkSeen, LinkSetting, LinkTerms, LinkUse, UsedBy, kind_of};
 pub use log::{LogConfig, LogFormat, LogLevel};
 pub use paths::{
     LinkMode, LinkScheduler, PathManager, PathsConfig, RecoveryFor, Subflows, TransportChoice,

@@ -6,11 +6,11 @@ use std::str::FromStr;
 pub use rove_api::{LinkMode, PathManager, RecoveryFor, TransportChoice};
 use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::bond::{Manager, Mode, Recovery, SUBFLOWS_MAX, Spread};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use toml::Spanned;
 
 use super::source::{ConfigError, Source};
-use crate::values::{Misspelt, serialise_as_text};
+use crate::values::Misspelt;
 
 /// What is made of the links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -155,12 +155,6 @@ impl FromStr for Subflows {
     }
 }
 
-impl Serialize for Subflows {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u8(self.0)
-    }
-}
-
 impl Default for Subflows {
     fn default() -> Self {
         Self(1)
@@ -191,5 +185,3 @@ impl fmt::Display for LinkScheduler {
         f.write_str(self.0.name())
     }
 }
-
-serialise_as_text!(LinkScheduler);

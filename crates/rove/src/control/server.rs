@@ -11,8 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rove_api::{Reply, Request};
-use serde_json::Value;
+use rove_api::{Answer, Reply, Request};
 
 use super::{CLIENTS_MAX, REQUEST_BYTES_MAX, asker};
 use crate::files::FileError;
@@ -32,7 +31,7 @@ pub struct Asked {
     /// What is asked.
     pub request: Request,
     /// Where the reply goes; holds one.
-    pub reply: SyncSender<Reply<Value>>,
+    pub reply: SyncSender<Reply<Answer>>,
 }
 
 /// A socket that listens and is not served yet: made while the process still may, served when it
@@ -167,7 +166,7 @@ fn serve(stream: &UnixStream, pass_on: &impl Fn(Asked) -> bool) -> io::Result<()
     }
 }
 
-pub(crate) fn answer(line: &[u8], pass_on: &impl Fn(Asked) -> bool) -> Reply<Value> {
+pub(crate) fn answer(line: &[u8], pass_on: &impl Fn(Asked) -> bool) -> Reply<Answer> {
     let request = match serde_json::from_slice::<Request>(line) {
         Ok(request) => request,
         Err(error) => return Reply::Error(format!("not a request of this version: {error}")),
@@ -193,7 +192,7 @@ fn refuse(stream: &UnixStream, why: &str) {
     let _ = write_reply(stream, &Reply::Error(why.to_owned()));
 }
 
-fn write_reply(mut stream: &UnixStream, reply: &Reply<Value>) -> io::Result<()> {
+fn write_reply(mut stream: &UnixStream, reply: &Reply<Answer>) -> io::Result<()> {
     let mut line = serde_json::to_vec(reply)?;
     line.push(b'\n');
     stream.write_all(&line)

@@ -7,6 +7,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use proptest::prelude::*;
+use rove_api::Answer;
 use serde_json::{Value, json};
 
 use super::server::Server;
@@ -34,9 +35,9 @@ impl Node {
                 let reply = if asked.request == Request::Reload {
                     Reply::Error("cannot: do this".to_owned())
                 } else if asked.request == Request::Paths {
-                    Reply::Ok("x".repeat(LONG).into())
+                    Reply::Ok(Answer::Snapshot("x".repeat(LONG).into()))
                 } else {
-                    Reply::Ok(serde_json::to_value(asked.request).unwrap())
+                    Reply::Ok(Answer::Snapshot(serde_json::to_value(asked.request).unwrap()))
                 };
                 let _ = asked.reply.send(reply);
             }

@@ -9,13 +9,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rove_api::{self as api, Flow, Flows, Node};
 use rove_proto::flow::Hold;
 use rove_proto::flow::report::{FlowReport, FlowState};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::id::PeerKey;
 use rove_proto::node::PeerStatus;
 use rove_proto::wire::inner::{TCP, UDP};
-use serde_json::{Value, json};
 
 use super::data::Handle;
 use super::way::Way;
@@ -52,11 +52,12 @@ struct Found {
 /// `rove flows`, of those that all words of `meant` fit. `whose` names a peer, and its session's
 /// path where it has one.
 pub(super) fn tell(
+    node: Node,
     data: &Handle,
     persistence: &Persistence,
     meant: &[String],
     whose: impl Fn(PeerKey, Option<&PeerStatus>) -> Whose,
-) -> Result<Value> {
+) -> Result<Flows> {
     let silent = "the data thread does not answer: see the log";
     let found = find(data, meant).context(silent)?;
     let peers: BTreeSet<PeerKey> = found.first.iter().map(|(peer, _)| *peer).collect();
@@ -72,23 +73,24 @@ pub(super) fn tell(
         let way = session.map(|session| Way::of(report, session, mode, &snapshot.streams));
         flow(report, whose, session, way.as_ref())
     });
-    Ok(json!({
-        "flows": flows.collect::<Vec<_>>(),
-        "known": found.seen,
-        "complete": found.is_all,
-        "held_bytes": found.held_bytes,
-        "memory_bytes": found.memory_bytes,
-        "hold": word(persistence.hold),
-        "rules": persistence.rules.len(),
-    }))
+    Ok(Flows {
+        node: Some(node),
+        flows: flows.collect(),
+        known: found.seen as u64,
+        complete: found.is_all,
+        held_bytes: found.held_bytes as u64,
+        memory_bytes: Some(found.memory_bytes as u64),
+        hold: Some(word(persistence.hold)),
+        rules: persistence.rules.len() as u64,
+    })
 }
 
 /// The word for it in the configuration.
-const fn word(hold: Hold) -> &'static str {
+const fn word(hold: Hold) -> api::Hold {
     match hold {
-        Hold::Full => "full",
-        Hold::Reinject => "reinject",
-        Hold::Off => "off",
+        Hold::Full => api::Hold::Full,
+        Hold::Reinject => api::Hold::Reinject,
+        Hold::Off => api::Hold::Off,
     }
 }
 
@@ -168,40 +170,38 @@ fn flow(
     whose: Option<&Whose>,
     session: Option<&PeerStatus>,
     way: Option<&Way<'_>>,
-) -> Value {
+) -> Flow {
     let FlowReport { tuple, class, state, stage, .. } = report;
     let (protocol, local, remote) = words(tuple);
     let ways = way.map(|way| way.paths.as_slice()).unwrap_or_default();
     let path = ways.first().map(|path| path.id);
-    let link = |path: u32| whose.and_then(|whose| whose.links.get(&path));
-    let links: BTreeSet<&String> = ways.iter().filter_map(|path| link(path.id)).collect();
-    let remotes: BTreeSet<SocketAddr> = ways.iter().map(|path| path.remote()).collect();
+    let link = |path: u32| whose.and_then(|whose| whose.links.get(&path)).cloned();
     let suite = session.and_then(|session| session.profile?.suite());
-    json!({
-        "tuple": self::tuple(tuple),
-        "protocol": protocol,
-        "local": local,
-        "remote": remote,
-        "peer": whose.map(|whose| &whose.peer),
-        "class": class.label(),
-        "level": report.level.number(),
-        "narrowed_to_bytes": report.narrowed_to,
-        "queued_bytes": report.queue.map(|queue| queue.bytes),
-        "queue_target_ms": report.queue.map(|queue| ms(queue.bound.target)),
-        "queue_interval_ms": report.queue.map(|queue| ms(queue.bound.interval)),
-        "profile": suite.map(rove_proto::crypto::Suite::label),
-        "path": path,
-        "link": path.and_then(link),
-        "links": links,
-        "remotes": remotes,
-        "chosen": way.map(Way::why),
-        "held_bytes": report.held_bytes,
-        "owed_bytes": report.owed_bytes,
-        "state": state.label(),
-        "stage": stage.label(),
-        "idle_ms": ms(report.idle),
-        "why": report.why.to_string(),
-    })
+    Flow {
+        tuple: self::tuple(tuple),
+        protocol: protocol.to_owned(),
+        local,
+        remote,
+        peer: whose.map(|whose| whose.peer.clone()),
+        class: class.label().to_owned(),
+        level: report.level.number(),
+        narrowed_to_bytes: report.narrowed_to,
+        queued_bytes: report.queue.map(|queue| queue.bytes as u64),
+        queue_target_ms: report.queue.map(|queue| ms(queue.bound.target)),
+        queue_interval_ms: report.queue.map(|queue| ms(queue.bound.interval)),
+        profile: suite.map(|suite| suite.label().to_owned()),
+        path,
+        link: path.and_then(link),
+        links: ways.iter().filter_map(|path| link(path.id)).collect(),
+        remotes: ways.iter().map(|path| path.remote()).collect(),
+        chosen: way.map(|way| way.why().to_owned()),
+        held_bytes: report.held_bytes as u64,
+        owed_bytes: report.owed_bytes,
+        state: state.label().to_owned(),
+        stage: stage.label().to_owned(),
+        idle_ms: ms(report.idle),
+        why: report.why.to_string(),
+    }
 }
 
 /// A time in whole milliseconds.

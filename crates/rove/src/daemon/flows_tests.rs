@@ -9,6 +9,7 @@ use rove_proto::flow::report::{Queue, Stage, Why};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::node::{PathStatus, PeerState};
 use rove_proto::path::{Health, PathId};
+use serde_json::{Value, json};
 
 use super::*;
 use crate::daemon::status;
@@ -92,7 +93,7 @@ fn of_very_many_the_first_are_kept() {
 
 fn told(report: &FlowReport, whose: &Whose, session: &PeerStatus) -> Value {
     let way = Way::of(report, session, whose.mode, &BTreeMap::new());
-    flow(report, Some(whose), Some(session), Some(&way))
+    serde_json::to_value(flow(report, Some(whose), Some(session), Some(&way))).unwrap()
 }
 
 fn session() -> PeerStatus {

@@ -11,11 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rove_api::Problem;
 use rove_os::plan::{Applier, Deviation, Outcome, Part};
 use rove_os::watch::{Area, Change, Watch};
 
 use super::message::Message;
-use super::problems::{Finding, Problem};
+use super::problems::Finding;
 use crate::ledger::wall_clock;
 
 /// How often the host is checked without a report, for settings whose changes the kernel does not
@@ -210,7 +211,7 @@ impl Host {
         self.since.retain(|what, _| current.contains(what));
         let dated = found.into_iter().map(|Finding { part, what, cause, cure }| {
             let since = *self.since.entry(what.clone()).or_insert(present);
-            Problem { part, what, since, cause, cure }
+            Problem { part: Some(part.to_owned()), what, since, cause, cure }
         });
         dated.collect()
     }

@@ -3,25 +3,9 @@
 //! This module contains the texts. It does not examine the host itself; [`super::host`] does.
 
 use rove_os::plan::{Deviation, ForeignRule, Obstacle, Outcome, Part};
-use serde::Serialize;
 
 /// The number of the main routing table (rtnetlink(7), `RT_TABLE_MAIN`).
 const TABLE_MAIN: u32 = 254;
-
-/// One problem. Keys of this JSON object are only ever added, never removed.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(super) struct Problem {
-    /// The part of the node or its host.
-    pub(super) part: &'static str,
-    /// The problem.
-    pub(super) what: String,
-    /// Since when, in seconds since 1970.
-    pub(super) since: u64,
-    /// The cause, as far as it is known.
-    pub(super) cause: String,
-    /// The action that a person can take.
-    pub(super) cure: String,
-}
 
 /// A problem without the time since when it exists.
 #[derive(Clone, PartialEq, Eq, Debug)]

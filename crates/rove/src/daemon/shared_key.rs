@@ -2,9 +2,9 @@
 //!
 //! This module contains the texts. The core notices the case and decides how long the alarm lasts.
 
+use rove_api::Problem;
 use rove_proto::node::{PeerStatus, SharedKey};
 use rove_proto::time::Instant;
-use serde_json::{Value, json};
 
 use crate::ledger::wall_clock;
 
@@ -20,38 +20,28 @@ pub(super) fn since(session: &PeerStatus, now: Instant) -> Option<u64> {
 }
 
 /// The problem, for the user of the client.
-pub(super) fn at_client(session: &PeerStatus, now: Instant) -> Option<Value> {
-    Some(json!({
-        "what": "another host uses the key of this client",
-        "since": since(session, now)?,
-        "cause": CAUSE,
-        "cure": "ask the gateway's operator for an invite with a new name, and run `rove up \
-                 INVITE` on one of the two hosts: that gives it a key of its own",
-    }))
+pub(super) fn at_client(session: &PeerStatus, now: Instant) -> Option<Problem> {
+    let what = "another host uses the key of this client".to_owned();
+    let cure = "ask the gateway's operator for an invite with a new name, and run `rove up INVITE` \
+                on one of the two hosts: that gives it a key of its own";
+    problem(what, cure, session, now)
 }
 
 /// The problem, for the gateway's operator. `name` is the client's.
-pub(super) fn at_gateway(name: &str, session: &PeerStatus, now: Instant) -> Option<Value> {
-    Some(json!({
-        "what": format!("two hosts use the key of {name}"),
-        "since": since(session, now)?,
-        "cause": CAUSE,
-        "cure": "make an invite with a new name (`rove gateway invite NAME`), and run `rove up \
-                 INVITE` on one of the two hosts; if nobody knows the other host, `rove gateway \
-                 revoke` the client and invite it anew",
-    }))
+pub(super) fn at_gateway(name: &str, session: &PeerStatus, now: Instant) -> Option<Problem> {
+    let what = format!("two hosts use the key of {name}");
+    let cure = "make an invite with a new name (`rove gateway invite NAME`), and run `rove up \
+                INVITE` on one of the two hosts; if nobody knows the other host, `rove gateway \
+                revoke` the client and invite it anew";
+    problem(what, cure, session, now)
+}
+
+fn problem(what: String, cure: &str, session: &PeerStatus, now: Instant) -> Option<Problem> {
+    let (since, cause, cure) = (since(session, now)?, CAUSE.to_owned(), cure.to_owned());
+    Some(Problem { part: None, what, since, cause, cure })
 }
 
 /// The problem in one line, for the log.
-pub(super) fn line(problem: &Value) -> String {
-    let text = |key| problem.get(key).and_then(Value::as_str).unwrap_or_default();
-    format!("{}: {}. Cure: {}", text("what"), text("cause"), text("cure"))
-}
-
-/// Adds `problem` to a status.
-pub(super) fn add(status: &mut Value, problem: Value) {
-    match status.get_mut("problems").and_then(Value::as_array_mut) {
-        Some(problems) => problems.push(problem),
-        None => status["problems"] = json!([problem]),
-    }
+pub(super) fn line(problem: &Problem) -> String {
+    format!("{}: {}. Cure: {}", problem.what, problem.cause, problem.cure)
 }

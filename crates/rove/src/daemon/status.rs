@@ -8,7 +8,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rove_os::links::{Link, LinkKind};
+use rove_api::{self as api, ClientPath, ClientStatus, Path, PathState, SessionState};
+use rove_os::links::Link;
 use rove_os::plan::Dns;
 use rove_os::stream::Subflow;
 use rove_proto::error::CloseCode;
@@ -17,11 +18,10 @@ use rove_proto::node::{PathStatus, PeerState, PeerStatus};
 use rove_proto::path::Health;
 use rove_proto::path::rate::Rate;
 use rove_proto::time::Instant;
-use serde_json::{Value, json};
 
 use super::data::Carried;
 use super::ranking::Ranked;
-use crate::config::{LinkScheduler, LinkUse, PathsConfig, UsedBy};
+use crate::config::{LinkScheduler, LinkUse, PathsConfig, UsedBy, kind_of};
 use crate::encoding;
 use crate::ledger::wall_clock;
 
@@ -88,13 +88,13 @@ pub(super) struct Search<'a> {
 }
 
 /// The word for a state.
-pub(super) const fn state(state: PeerState) -> &'static str {
+pub(super) const fn state(state: PeerState) -> SessionState {
     match state {
-        PeerState::Unestablished | PeerState::Resting => "unestablished",
-        PeerState::Up => "up",
-        PeerState::Moving => "moving",
-        PeerState::Suspended => "suspended",
-        PeerState::Down(_) => "down",
+        PeerState::Unestablished | PeerState::Resting => SessionState::Unestablished,
+        PeerState::Up => SessionState::Up,
+        PeerState::Moving => SessionState::Moving,
+        PeerState::Suspended => SessionState::Suspended,
+        PeerState::Down(_) => SessionState::Down,
     }
 }
 
@@ -113,48 +113,46 @@ fn owed_for(path: &PathStatus, now: Instant) -> Duration {
     path.unanswered_since.map_or(Duration::ZERO, |since| now.saturating_since(since))
 }
 
-/// `rove status`.
-pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> Value {
+/// `rove status`, without what the session and its surroundings do not tell: the rehearsal, and the
+/// keys of a running client.
+pub(super) fn status(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> ClientStatus {
     let in_use = peer.paths.first().filter(|path| path.in_use);
-    let lease = peer.lease.as_ref();
-    let inner: Vec<_> =
-        lease.iter().flat_map(|lease| &lease.addresses).map(|net| net.address).collect();
+    let addresses = peer.lease.iter().flat_map(|lease| &lease.addresses);
     let since = peer
         .established
         .map(|since| wall_clock().0.saturating_sub(now.saturating_since(since).as_secs()));
-    let link = |ranked: &Ranked| self::link(ranked, around);
-    json!({
-        "state": state(peer.state),
-        "carrying": is_carrying(peer, now),
-        "since": since,
-        "gateway": encoding::to_text(&peer.peer.0),
-        "inner": inner,
-        "inner_gateway": lease.map(|lease| &lease.gateway),
-        "mtu": super::plan::TUN_MTU,
-        "path_in_use": in_use.map(|path| path.id),
-        "transport": in_use.map(|path| transport(path, around.streams)),
-        "link": in_use.and_then(|path| around.links.get(&path.link?.0)),
-        "doing": doing(peer, now, around),
-        "kill_switch": around.kill_switch,
-        "transport_wanted": around.paths.transport,
-        "mode": around.paths.mode,
-        "scheduler": around.paths.scheduler,
-        "recovery": around.paths.recovery,
-        "manager": around.paths.manager,
-        "subflows": around.paths.subflows,
-        "links": around.ranked.iter().chain(around.unused).map(link).collect::<Vec<_>>(),
-        "dns": around.dns.servers,
-        "dns_domains": around.dns.domains,
-        "portals": around.portals.iter().map(told_portal).collect::<Vec<_>>(),
-    })
+    let (paths, links) = (around.paths, around.ranked.iter().chain(around.unused));
+    ClientStatus {
+        state: state(peer.state),
+        carrying: is_carrying(peer, now),
+        since,
+        gateway: Some(encoding::to_text(&peer.peer.0)),
+        inner: addresses.map(|net| net.address).collect(),
+        path_in_use: in_use.map(|path| path.id),
+        transport: in_use.map(|path| transport(path, around.streams).to_owned()),
+        link: in_use.and_then(|path| around.links.get(&path.link?.0)).cloned(),
+        doing: doing(peer, now, around),
+        kill_switch: Some(around.kill_switch),
+        transport_wanted: Some(paths.transport),
+        mode: Some(paths.mode),
+        scheduler: Some(paths.scheduler.to_string()),
+        recovery: Some(paths.recovery),
+        manager: Some(paths.manager),
+        subflows: Some(paths.subflows.number()),
+        links: links.map(|ranked| link(ranked, around)).collect(),
+        dns: around.dns.servers.clone(),
+        dns_domains: around.dns.domains.clone(),
+        portals: around.portals.iter().map(told_portal).collect(),
+        ..ClientStatus::default()
+    }
 }
 
-fn told_portal(portal: &Portal) -> Value {
-    json!({ "link": portal.link, "page": portal.page })
+fn told_portal(portal: &Portal) -> api::Portal {
+    api::Portal { link: portal.link.clone(), page: portal.page.clone() }
 }
 
 /// What is known of a link, and why it is used as it is.
-fn link(ranked: &Ranked, around: &Surroundings<'_>) -> Value {
+fn link(ranked: &Ranked, around: &Surroundings<'_>) -> api::Link {
     let Ranked { link, standing, signal, terms, usage, is_going } = ranked;
     let used = terms.cap.and_then(|_| around.used.get(&link.name));
     let is_full = terms.cap.zip(used).is_some_and(|(cap, used)| *used >= cap.bytes);
@@ -167,27 +165,17 @@ fn link(ranked: &Ranked, around: &Surroundings<'_>) -> Value {
         _ if *is_going => Some("it is about to go"),
         UsedBy::Nobody | UsedBy::Meter | UsedBy::Rule | UsedBy::Set => None,
     };
-    json!({
-        "name": link.name,
-        "type": kind(link.kind),
-        "use": usage,
-        "why": why,
-        "state": standing.label(),
-        "cost": terms.cost,
-        "metered": terms.metered,
-        "cap": terms.cap,
-        "used_bytes": used,
-        "signal_dbm": signal,
-    })
-}
-
-/// The word of the configuration for what a link is.
-const fn kind(kind: LinkKind) -> &'static str {
-    match kind {
-        LinkKind::Ethernet => "ethernet",
-        LinkKind::Wireless => "wifi",
-        LinkKind::Cellular => "cellular",
-        LinkKind::Loopback | LinkKind::Tunnel | LinkKind::Other => "other",
+    api::Link {
+        name: link.name.clone(),
+        kind: kind_of(link.kind),
+        usage: *usage,
+        why: why.map(str::to_owned),
+        state: standing.label().map(str::to_owned),
+        cost: terms.cost,
+        metered: terms.metered,
+        cap: terms.cap.map(|cap| cap.to_string()),
+        used_bytes: used.copied(),
+        signal_dbm: *signal,
     }
 }
 
@@ -299,21 +287,25 @@ fn subflows(
     path: &PathStatus,
     streams: &BTreeMap<SocketId, Carried>,
     links: &[&Link],
-) -> Option<Vec<Value>> {
+) -> Option<Vec<api::Subflow>> {
     let subflows = &streams.get(&path.route.socket)?.subflows;
     let told = |subflow: &Subflow| {
         let Subflow { local, remote, tx_bytes, rx_bytes, rtt } = subflow;
         let starts = |link: &&&Link| link.addresses.iter().any(|net| net.addr() == local.ip());
-        json!({
-            "link": links.iter().find(starts).map(|link| link.name.as_str()),
-            "local": local,
-            "remote": remote,
-            "tx_bytes": tx_bytes,
-            "rx_bytes": rx_bytes,
-            "rtt_us": u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX),
-        })
+        api::Subflow {
+            link: links.iter().find(starts).map(|link| link.name.clone()),
+            local: *local,
+            remote: *remote,
+            tx_bytes: *tx_bytes,
+            rx_bytes: *rx_bytes,
+            rtt_us: micros(*rtt),
+        }
     };
     (!subflows.is_empty()).then(|| subflows.iter().map(told).collect())
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn seconds(time: Duration) -> String {
@@ -321,15 +313,12 @@ fn seconds(time: Duration) -> String {
 }
 
 /// `rove paths`.
-pub(super) fn paths(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> Value {
+pub(super) fn paths(peer: &PeerStatus, now: Instant, around: &Surroundings<'_>) -> Vec<ClientPath> {
     let links: Vec<&Link> =
         around.ranked.iter().chain(around.unused).map(|ranked| &ranked.link).collect();
     let told = told_paths(peer, now, around.streams, &links);
-    let of_client = |(mut told, path): (Value, &PathStatus)| {
-        add_link(&mut told, path, around);
-        told
-    };
-    Value::Array(told.into_iter().zip(&peer.paths).map(of_client).collect())
+    let told = told.into_iter().zip(&peer.paths);
+    told.map(|(told, path)| client_path(told, path, around)).collect()
 }
 
 /// What either end can tell of each path of a session: of a client's, that by which of its own
@@ -339,13 +328,32 @@ pub(super) fn told_paths(
     now: Instant,
     streams: &BTreeMap<SocketId, Carried>,
     links: &[&Link],
-) -> Vec<Value> {
-    let told = |(path, share)| {
-        let mut told = told_path(path, share, now);
-        told["scheduler"] = json!(path.is_shared.then_some(LinkScheduler(peer.scheduler)));
-        told["transport"] = transport(path, streams).into();
-        told["subflows"] = json!(subflows(path, streams, links));
-        told
+) -> Vec<Path> {
+    let scheduler = LinkScheduler(peer.scheduler);
+    let mbps = |rate: Rate| rate.at(now).map(|bytes| bytes * 8.0 / 1e6);
+    let told = |(path, share): (&PathStatus, Option<f64>)| Path {
+        id: path.id,
+        local: path.route.local,
+        remote: path.route.remote,
+        state: path_state(path),
+        transport: transport(path, streams).to_owned(),
+        scheduler: path.is_shared.then(|| scheduler.to_string()),
+        subflows: subflows(path, streams, links),
+        rtt_us: path.rtt.map(micros),
+        rate_mbps: mbps(path.tx_rate),
+        rx_rate_mbps: mbps(path.rx_rate),
+        loss: path.loss.at(now),
+        queue_ms: path.delay.queue(now).map(|queue| queue.as_secs_f64() * 1e3),
+        share,
+        tx_bytes: path.tx_bytes,
+        rx_bytes: path.rx_bytes,
+        last_heard_ms: path.heard_at.map(|at| micros(now.saturating_since(at)) / 1_000),
+        mtu: path.mtu as u64,
+        split: path.split,
+        retransmitted: path.retransmitted,
+        copied_bytes: path.copied,
+        feedback_datagrams: path.reports.datagrams,
+        feedback_bytes: path.reports.bytes,
     };
     peer.paths.iter().zip(shares(&peer.paths, now)).map(told).collect()
 }
@@ -373,51 +381,29 @@ pub(super) const fn carries_data(path: &PathStatus) -> bool {
     path.in_use || path.is_shared
 }
 
-fn told_path(path: &PathStatus, share: Option<f64>, now: Instant) -> Value {
-    let state = match (path.health, carries_data(path)) {
-        (Health::Gone, _) => "gone",
-        (Health::Silent { .. }, _) => "silent",
-        (Health::Good, true) => "in use",
-        (Health::Good, false) => "standby",
-    };
-    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let mbps = |rate: Rate| rate.at(now).map(|bytes| bytes * 8.0 / 1e6);
-    let heard = path.heard_at.map(|at| micros(now.saturating_since(at)) / 1_000);
-    json!({
-        "id": path.id,
-        "local": path.route.local,
-        "remote": path.route.remote,
-        "state": state,
-        "rtt_us": path.rtt.map(micros),
-        "rate_mbps": mbps(path.tx_rate),
-        "rx_rate_mbps": mbps(path.rx_rate),
-        "loss": path.loss.at(now),
-        "queue_ms": path.delay.queue(now).map(|queue| queue.as_secs_f64() * 1e3),
-        "share": share,
-        "tx_bytes": path.tx_bytes,
-        "rx_bytes": path.rx_bytes,
-        "last_heard_ms": heard,
-        "mtu": path.mtu,
-        "split": path.split,
-        "retransmitted": path.retransmitted,
-        "copied_bytes": path.copied,
-        "feedback_datagrams": path.reports.datagrams,
-        "feedback_bytes": path.reports.bytes,
-    })
+const fn path_state(path: &PathStatus) -> PathState {
+    match (path.health, carries_data(path)) {
+        (Health::Gone, _) => PathState::Gone,
+        (Health::Silent { .. }, _) => PathState::Silent,
+        (Health::Good, true) => PathState::InUse,
+        (Health::Good, false) => PathState::Standby,
+    }
 }
 
-/// What a client knows of the link that a path starts from.
-fn add_link(told: &mut Value, path: &PathStatus, around: &Surroundings<'_>) {
+/// The path with what a client knows of the link that it starts from.
+fn client_path(told: Path, path: &PathStatus, around: &Surroundings<'_>) -> ClientPath {
     let rank = path.link.and_then(|id| around.ranked.iter().position(|r| r.link.index == id.0));
     let ranked = rank.and_then(|rank| around.ranked.get(rank));
     let held = |portal: &&Portal| path.link.is_some_and(|link| link.0 == portal.index);
-    let portal = around.portals.iter().find(held);
-    told["link"] = json!(path.link.and_then(|link| around.links.get(&link.0)));
-    told["link_rank"] = json!(rank.map(|rank| rank + 1));
-    told["link_state"] = json!(ranked.and_then(|ranked| ranked.standing.label()));
-    told["link_use"] = json!(ranked.map(|ranked| ranked.usage));
-    told["portal"] = json!(portal.map(|portal| portal.page.as_str()));
-    told["signal_dbm"] = json!(ranked.and_then(|ranked| ranked.signal));
+    ClientPath {
+        path: told,
+        link: path.link.and_then(|link| around.links.get(&link.0)).cloned(),
+        link_rank: rank.map(|rank| rank as u64 + 1),
+        link_state: ranked.and_then(|ranked| ranked.standing.label()).map(str::to_owned),
+        link_use: ranked.map(|ranked| ranked.usage),
+        portal: around.portals.iter().find(held).map(|portal| portal.page.clone()),
+        signal_dbm: ranked.and_then(|ranked| ranked.signal),
+    }
 }
 
 #[cfg(test)]

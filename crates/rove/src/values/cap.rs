@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Misspelt, serialise_as_text};
+use super::Misspelt;
 
 /// Units of data, the largest first.
 const UNITS: [(&str, u64); 6] = [
@@ -111,8 +111,6 @@ fn thousandths(bytes: u64, unit: u64) -> String {
     let whole = bytes / unit;
     if part.is_empty() { whole.to_string() } else { format!("{whole}.{part}") }
 }
-
-serialise_as_text!(Cap);
 
 #[cfg(test)]
 mod tests {

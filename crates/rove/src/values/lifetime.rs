@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{Misspelt, serialise_as_text};
+use super::Misspelt;
 
 /// A whole number of seconds, at least one and at most ten years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,5 +64,3 @@ impl fmt::Display for Lifetime {
         write!(f, "{}{name}", self.seconds / scale)
     }
 }
-
-serialise_as_text!(Lifetime);

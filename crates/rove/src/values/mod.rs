@@ -38,6 +38,11 @@ impl From<rove_api::UnknownWord> for Misspelt {
     }
 }
 
+/// The values as they are spelt.
+pub fn spelt<T: ToString>(values: &[T]) -> Vec<String> {
+    values.iter().map(T::to_string).collect()
+}
+
 /// Makes a type travel as its own spelling in serialised data.
 macro_rules! serialise_as_text {
     ($name:ty) => {

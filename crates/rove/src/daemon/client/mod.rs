@@ -24,6 +24,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use rove_api::{Answer, Done};
 use rove_os::links::Link;
 use rove_os::lock::Lock;
 use rove_os::plan::{Applier, MARK, Places, Plan};
@@ -213,7 +214,7 @@ struct Client<'a> {
     /// When the tunnel must carry.
     deadline: Instant,
     /// Who waits to hear that everything is taken down.
-    leaving: Option<SyncSender<Reply<serde_json::Value>>>,
+    leaving: Option<SyncSender<Reply<Answer>>>,
 }
 
 /// How far the way to a tunnel that carries is gone.
@@ -502,7 +503,7 @@ impl Client<'_> {
         let opened = self.applier.remove_kill_switch();
         let ended = undone.and(opened);
         let reply = match &ended {
-            Ok(()) => Reply::Ok(serde_json::json!({})),
+            Ok(()) => Reply::Ok(Done {}.into()),
             Err(error) => Reply::Error(error.to_string()),
         };
         // An asker that gave up waiting is no loss.

@@ -105,7 +105,7 @@ impl Client<'_> {
     }
 
     fn state_changed(&mut self, state: PeerState) {
-        tracing::info!(state = status::state(state), "session");
+        tracing::info!(state = status::state(state).word(), "session");
         // A client that rests has lost nothing that the gateway's name could give back.
         let is_up = matches!(state, PeerState::Up | PeerState::Resting);
         let was_up = std::mem::replace(&mut self.is_up, is_up);

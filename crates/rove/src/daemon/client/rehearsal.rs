@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rove_api::{self as api, RehearsalBegun};
 use rove_os::links::Link;
 use rove_proto::flow::report::{FlowReport, Stage as FlowStage};
 use rove_proto::flow::tuple::Tuple;
 use rove_proto::id::SocketId;
 use rove_proto::node::PeerStatus;
 use rove_proto::wire::inner::TCP;
-use serde_json::{Value, json};
 
 use super::Client;
 use super::portal::carries;
@@ -117,7 +117,7 @@ impl Client<'_> {
         unplug: &str,
         lasts: Lifetime,
         is_forced: bool,
-    ) -> Result<Value> {
+    ) -> Result<RehearsalBegun> {
         if let Some(doing) = self.rehearsal.as_ref().and_then(Rehearsal::doing) {
             bail!("{doing}: wait until that is over");
         }
@@ -141,7 +141,7 @@ impl Client<'_> {
         let lasts = rehearsal.takes.iter().sum();
         self.rehearsal = Some(rehearsal);
         tracing::info!(link = unplug, "a rehearsal begins");
-        Ok(json!({ "lasts_ms": milliseconds(lasts) }))
+        Ok(RehearsalBegun { lasts_ms: milliseconds(lasts) })
     }
 
     /// Whether something is known to carry by another link.
@@ -153,7 +153,7 @@ impl Client<'_> {
     }
 
     /// How far the rehearsal is, and what it found when it is over.
-    pub(super) fn rehearsed(&mut self) -> Result<Value> {
+    pub(super) fn rehearsed(&mut self) -> Result<api::Rehearsal> {
         let rehearsal = self.rehearsal.as_mut().context("nothing was rehearsed")?;
         rehearsal.unasked = Duration::ZERO;
         Ok(rehearsal.report())
@@ -272,40 +272,37 @@ impl Rehearsal {
         true
     }
 
-    fn report(&self) -> Value {
+    fn report(&self) -> api::Rehearsal {
         let felt = |watched: &Watched, stage: Stage| {
             let Felt { is_known, sent, received, pause } = watched.felt[stage as usize];
             let takes = self.takes[stage as usize].max(LOOK_EVERY);
             let rate = |bytes: u64| bytes as f64 * 8.0 / takes.as_secs_f64() / 1e6;
-            json!({
-                "known": is_known,
-                "tx_bytes": sent,
-                "rx_bytes": received,
-                "tx_mbps": rate(sent),
-                "rx_mbps": rate(received),
-                "pause_ms": milliseconds(pause),
-            })
+            api::Felt {
+                known: is_known,
+                tx_bytes: sent,
+                rx_bytes: received,
+                tx_mbps: rate(sent),
+                rx_mbps: rate(received),
+                pause_ms: milliseconds(pause),
+            }
         };
-        let flows = self.watch.flows.iter().map(|(tuple, watched)| {
-            let mut told = json!({
-                "tuple": flows::tuple(tuple),
-                "class": watched.class,
-                "open": watched.is_open,
-            });
-            told["before"] = felt(watched, Stage::Before);
-            told["without"] = felt(watched, Stage::Without);
-            told["after"] = felt(watched, Stage::After);
-            told
+        let flows = self.watch.flows.iter().map(|(tuple, watched)| api::RehearsedFlow {
+            tuple: flows::tuple(tuple),
+            class: watched.class.to_owned(),
+            open: watched.is_open,
+            before: felt(watched, Stage::Before),
+            without: felt(watched, Stage::Without),
+            after: felt(watched, Stage::After),
         });
-        json!({
-            "link": self.link,
-            "over": self.stage == Stage::Over,
-            "forsaken": self.is_forsaken,
-            "doing": self.doing(),
-            "without_ms": milliseconds(self.takes[Stage::Without as usize]),
-            "blind_ms": milliseconds(self.watch.blind),
-            "flows": flows.collect::<Vec<_>>(),
-        })
+        api::Rehearsal {
+            link: self.link.clone(),
+            over: self.stage == Stage::Over,
+            forsaken: self.is_forsaken,
+            doing: self.doing(),
+            without_ms: milliseconds(self.takes[Stage::Without as usize]),
+            blind_ms: milliseconds(self.watch.blind),
+            flows: flows.collect(),
+        }
     }
 }
 

@@ -117,7 +117,7 @@ fn it_goes_through_its_stages_and_ends() {
     assert_eq!(rehearsal.unplugged(), None);
     assert!(rehearsal.doing().is_some() && rehearsal.turn(back + BESIDE));
     assert_eq!((rehearsal.doing(), rehearsal.due()), (None, None));
-    assert_eq!(rehearsal.report()["over"], true);
+    assert!(rehearsal.report().over);
 }
 
 #[test]
@@ -139,8 +139,7 @@ fn it_ends_soon_after_whoever_began_it_has_gone() {
     assert_eq!((rehearsal.unplugged(), rehearsal.due()), (None, None));
     assert!(!rehearsal.forsake(now + BESIDE), "once is enough");
     let report = rehearsal.report();
-    assert_eq!((&report["over"], &report["forsaken"]), (&true.into(), &true.into()));
-    assert_eq!(report["without_ms"], 4_000);
+    assert_eq!((report.over, report.forsaken, report.without_ms), (true, true, 4_000));
 }
 
 #[test]

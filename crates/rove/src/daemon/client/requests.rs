@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
+use rove_api::{Answer, Changed, Done, Flows, Node, RunningClient};
 use rove_os::plan::Part;
 use rove_proto::id::LinkId;
 use rove_proto::node::{Command, PathStatus};
-use serde_json::{Value, json};
 
 use super::rehearsal::Rehearsal;
 use super::{Client, Next, news};
@@ -27,7 +27,7 @@ impl Client<'_> {
             return Next::End;
         }
         let answer = match self.carry_out(request) {
-            Ok(value) => Reply::Ok(value),
+            Ok(answer) => Reply::Ok(answer),
             Err(error) => Reply::Error(format!("{error:#}").replace('\n', " ")),
         };
         // An asker that gave up waiting is no loss.
@@ -35,48 +35,44 @@ impl Client<'_> {
         Next::Turn
     }
 
-    fn carry_out(&mut self, request: Request) -> Result<Value> {
+    fn carry_out(&mut self, request: Request) -> Result<Answer> {
         match request {
             Request::Status | Request::Paths => self.tell(&request),
-            Request::Flows { meant } => self.flows(&meant),
+            Request::Flows { meant } => Ok(self.flows(&meant)?.into()),
             Request::Reload => {
                 self.reload()?;
-                Ok(json!({}))
+                Ok(Done {}.into())
             }
             Request::SetMode { mode } => {
                 self.set_paths(PathsConfig { mode, ..self.config.paths });
-                Ok(json!({ "mode": mode }))
+                Ok(Changed::default().into())
             }
             Request::Rehearse { unplug, lasts, force } => {
-                self.rehearse(&unplug, lasts.parse()?, force)
+                Ok(self.rehearse(&unplug, lasts.parse()?, force)?.into())
             }
-            Request::Rehearsed => self.rehearsed(),
+            Request::Rehearsed => Ok(self.rehearsed()?.into()),
             Request::SetScheduler { scheduler } => {
                 let scheduler: LinkScheduler = scheduler.parse()?;
                 self.set_paths(PathsConfig { scheduler, ..self.config.paths });
-                let warning = self.config.paths.idle("scheduler");
-                Ok(json!({ "scheduler": scheduler, "warning": warning }))
+                Ok(self.changed("scheduler").into())
             }
             Request::SetRecovery { recovery } => {
                 self.set_paths(PathsConfig { recovery, ..self.config.paths });
-                let warning = self.config.paths.idle("recovery");
-                Ok(json!({ "recovery": recovery, "warning": warning }))
+                Ok(self.changed("recovery").into())
             }
             Request::SetManager { manager } => {
                 self.set_paths(PathsConfig { manager, ..self.config.paths });
-                let warning = self.config.paths.idle("manager");
-                Ok(json!({ "manager": manager, "warning": warning }))
+                Ok(self.changed("manager").into())
             }
             Request::SetSubflows { subflows } => {
                 let subflows = Subflows::new(subflows.into())?;
                 self.set_paths(PathsConfig { subflows, ..self.config.paths });
-                let warning = self.config.paths.idle("subflows");
-                Ok(json!({ "subflows": subflows, "warning": warning }))
+                Ok(self.changed("subflows").into())
             }
             Request::SetLink { name, setting } => {
                 self.config.links.set(&name, LinkSetting::of_request(setting)?)?;
                 self.take_rules();
-                Ok(json!({ "warning": self.unknown_link(&name) }))
+                Ok(Changed { warning: self.unknown_link(&name) }.into())
             }
             Request::Down
             | Request::Peers
@@ -91,8 +87,13 @@ impl Client<'_> {
         }
     }
 
-    fn flows(&self, meant: &[String]) -> Result<Value> {
-        flows::tell(&self.data, &self.config.persistence, meant, |key, session| {
+    /// The setting of `[paths]` was changed.
+    fn changed(&self, setting: &str) -> Changed {
+        Changed { warning: self.config.paths.idle(setting) }
+    }
+
+    fn flows(&self, meant: &[String]) -> Result<Flows> {
+        flows::tell(Node::Client, &self.data, &self.config.persistence, meant, |key, session| {
             let paths = session.map(|session| session.paths.as_slice()).unwrap_or_default();
             let link = |path: &PathStatus| {
                 let link = self.links.iter().find(|link| path.link == Some(LinkId(link.index)))?;
@@ -103,7 +104,7 @@ impl Client<'_> {
         })
     }
 
-    fn tell(&mut self, request: &Request) -> Result<Value> {
+    fn tell(&mut self, request: &Request) -> Result<Answer> {
         let snapshot = self.data.status(Some(vec![self.gateway]));
         let snapshot = snapshot.context("the data thread does not answer: see the log")?;
         let session = snapshot.peers.first().context("the session is gone: see the log")?;
@@ -145,23 +146,23 @@ impl Client<'_> {
             search,
         };
         if *request == Request::Paths {
-            return Ok(status::paths(session, snapshot.now, &around));
+            return Ok(status::paths(session, snapshot.now, &around).into());
         }
         let mut told = status::status(session, snapshot.now, &around);
+        let mut problems = Vec::new();
         if let Some(look) = look {
-            told["kill_switch"] = json!(kill_switch && look.is_whole(Part::KillSwitch));
+            told.kill_switch = Some(kill_switch && look.is_whole(Part::KillSwitch));
             if !look.is_whole(Part::Dns) {
-                told["dns"] = json!([]);
+                told.dns.clear();
             }
-            told["problems"] = json!(look.problems);
+            problems = look.problems;
         }
-        if let Some(problem) = shared_key::at_client(session, snapshot.now) {
-            shared_key::add(&mut told, problem);
-        }
-        told["rehearsal"] = json!(self.rehearsal.as_ref().and_then(Rehearsal::doing));
-        told["drops"] =
-            snapshot.drops.iter().map(|&(name, n)| (name.to_owned(), json!(n))).collect();
-        Ok(told)
+        problems.extend(shared_key::at_client(session, snapshot.now));
+        told.rehearsal = self.rehearsal.as_ref().and_then(Rehearsal::doing);
+        let drops = snapshot.drops.iter().map(|&(name, n)| (name.to_owned(), n)).collect();
+        let inner_gateway = session.lease.as_ref().map(|lease| lease.gateway.clone());
+        told.running = Some(RunningClient { inner_gateway, mtu: plan::TUN_MTU, drops, problems });
+        Ok(told.into())
     }
 
     /// Makes this of the links until the client ends, or reads its configuration again.

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use ipnet::IpNet;
+use rove_api::{Answer, Flows, GatewayHost, GatewayStatus, Node, Reloaded};
 use rove_os::links::Link;
 use rove_os::lock::Lock;
 use rove_os::plan::{Applier, Firewall, MARK, Part, Places, Plan};
@@ -27,7 +28,6 @@ use rove_os::watch::Change;
 use rove_proto::error::CloseCode;
 use rove_proto::id::PeerKey;
 use rove_proto::node::{Command, Event};
-use serde_json::{Value, json};
 
 use super::data::{Handle, News, Order, Setup};
 use super::flows::Whose;
@@ -36,7 +36,7 @@ use super::message::{MESSAGES_MAX, Message};
 use super::owed::Owed;
 use super::resolve::Resolver;
 use super::signals::Signal;
-use super::{confine, flows, log, node, plan, shared_key, status, take_over, watch_all};
+use super::{confine, flows, log, node, plan, status, take_over, watch_all};
 use crate::config::{GatewayConfig, LogFormat, Persistence};
 use crate::control::{Asked, Listener, Reply, Request};
 use crate::encoding;
@@ -287,28 +287,26 @@ impl Daemon {
 
     fn answer(&mut self, asked: Asked) {
         let reply = match self.carry_out(asked.request) {
-            Ok(value) => Reply::Ok(value),
+            Ok(answer) => Reply::Ok(answer),
             Err(error) => Reply::Error(format!("{error:#}").replace('\n', " ")),
         };
         // An asker that gave up waiting is no loss.
         let _ = asked.reply.try_send(reply);
     }
 
-    fn carry_out(&mut self, request: Request) -> Result<Value> {
-        let live = matches!(request, Request::Status | Request::Peers);
-        let is_status = request == Request::Status;
+    fn carry_out(&mut self, request: Request) -> Result<Answer> {
         let replan = matches!(request, Request::Revoke { .. });
         if request == Request::Reload {
-            return self.reload();
+            return Ok(self.reload()?.into());
         }
         if let Request::Flows { meant } = &request {
-            return self.flows(meant);
+            return Ok(self.flows(meant)?.into());
         }
         if let Request::PeerPaths { name } = &request {
-            return self.paths(name.as_deref());
+            return Ok(self.paths(name.as_deref())?.into());
         }
         if let Request::Move { endpoint } = &request {
-            return self.relocate(&endpoint.parse()?);
+            return Ok(self.relocate(&endpoint.parse()?)?.into());
         }
         let answer = self.gateway.answer(request, wall_clock())?;
         for effect in &answer.effects {
@@ -325,30 +323,34 @@ impl Daemon {
             "it ended now, and is forgotten when the gateway ends, since it cannot be stored: make \
              room and repeat the command",
         )?;
-        if live && let Some(snapshot) = self.data.status(None) {
-            self.add_sessions(&mut reply, &snapshot);
-        }
-        if is_status {
-            self.add_host(&mut reply);
+        if let Answer::GatewayStatus(status) = &mut reply {
+            if let Some(snapshot) = self.data.status(None) {
+                self.add_running(status, &snapshot);
+            }
+            self.add_host(status);
+        } else if let Answer::Peers(peers) = &mut reply
+            && let Some(snapshot) = self.data.status(None)
+        {
+            self.add_sessions(peers, &snapshot);
         }
         Ok(reply)
     }
 
     /// Adds the present state of the host.
-    fn add_host(&mut self, reply: &mut Value) {
+    fn add_host(&mut self, status: &mut GatewayStatus) {
         let device = self.gateway.config.interface.as_str();
         let look = self.host.look(&mut self.applier, device, Vec::new());
-        reply["nat"] = json!(self.gateway.config.nat && look.is_whole(Part::Filter));
-        reply["forwarding"] = json!(look.is_whole(Part::Setting));
-        for problem in look.problems {
-            shared_key::add(reply, json!(problem));
-        }
+        status.host = Some(GatewayHost {
+            nat: self.gateway.config.nat && look.is_whole(Part::Filter),
+            forwarding: look.is_whole(Part::Setting),
+        });
+        status.problems.extend(look.problems);
     }
 
     /// Every flow names its peer.
-    fn flows(&self, meant: &[String]) -> Result<Value> {
-        let registry = self.gateway.ledger.registry();
-        flows::tell(&self.data, &self.gateway.config.persistence, meant, |key, _| {
+    fn flows(&self, meant: &[String]) -> Result<Flows> {
+        let (registry, config) = (self.gateway.ledger.registry(), &self.gateway.config);
+        flows::tell(Node::Gateway, &self.data, &config.persistence, meant, |key, _| {
             // Who was revoked a moment ago has no name any more.
             let name = registry.peer(key).map(|peer| peer.name.to_string());
             let peer = name.unwrap_or_else(|| encoding::to_text(&key.0));
@@ -383,7 +385,7 @@ impl Daemon {
             }
             Event::PeerRefused { peer, status } => self.note_refusal(peer, status),
             Event::State { peer, state } => {
-                tracing::debug!(?peer, state = status::state(state), "session");
+                tracing::debug!(?peer, state = status::state(state).word(), "session");
             }
             Event::Established { peer, first, .. } => {
                 self.recalls.settled(peer);
@@ -501,7 +503,7 @@ impl Daemon {
 
     /// Takes what can be changed while running: NAT, and what is done for connections that begin
     /// from now on; says whether more has changed.
-    fn reload(&mut self) -> Result<Value> {
+    fn reload(&mut self) -> Result<Reloaded> {
         let new = GatewayConfig::load(&self.gateway.home.config(Role::Gateway))?;
         let before = self.gateway.config.clone();
         let Persistence { hold, ref rules, .. } = new.persistence;
@@ -525,7 +527,7 @@ impl Daemon {
             self.data.command(Command::SetHold(self.gateway.config.persistence.rules()));
         }
         tracing::info!("configuration read again");
-        Ok(json!({ "restart": restart }))
+        Ok(Reloaded { restart })
     }
 }
 

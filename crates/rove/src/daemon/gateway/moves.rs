@@ -11,13 +11,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use rove_api::Moved;
 use rove_os::links::{Link, LinkKind};
 use rove_os::udp::UdpSocket;
 use rove_proto::id::SocketId;
 use rove_proto::node::Command;
 use rove_proto::role::global::is_global;
 use rove_proto::wire::control::ADDRESSES_MAX;
-use serde_json::{Value, json};
 
 use super::Daemon;
 use super::entrances::Opened;
@@ -147,7 +147,7 @@ impl Daemon {
     }
 
     /// `rove gateway move`.
-    pub(super) fn relocate(&mut self, to: &Endpoint) -> Result<Value> {
+    pub(super) fn relocate(&mut self, to: &Endpoint) -> Result<Moved> {
         let relocation = self.gateway.relocation(to, &self.links)?;
         let (sockets, entrances) = self.open_for(&relocation.config)?;
         if let Err(error) = self.gateway.relocate(&relocation) {
@@ -168,7 +168,6 @@ impl Daemon {
         let told = self.data.status(None).map_or(0, |snapshot| {
             snapshot.peers.iter().filter(|peer| super::sessions::is_there(peer.state)).count()
         });
-        let mut reply = json!({ "endpoint": to, "before": relocation.before, "told": told });
         let elsewhere = match to.host {
             Host::Address(ip) if !self.locals().contains(&ip) => Some(format!(
                 "{ip} is no address of this host: clients reach it only if something in front of \
@@ -178,10 +177,12 @@ impl Daemon {
             Host::Address(_) | Host::Name(_) => None,
         };
         let warnings: Vec<String> = elsewhere.into_iter().chain(entrances.warning).collect();
-        if !warnings.is_empty() {
-            reply["warning"] = warnings.join("; ").into();
-        }
-        Ok(reply)
+        Ok(Moved {
+            endpoint: to.to_string(),
+            before: relocation.before.to_string(),
+            told: Some(told as u64),
+            warning: (!warnings.is_empty()).then(|| warnings.join("; ")),
+        })
     }
 
     /// Opens what is to be open beside what is: for datagrams, and for streams. All of it or none.

@@ -6,18 +6,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ipnet::IpNet;
+use rove_api::{GatewayStatus, PeerPath, PeerPaths, PeerSession, Peers, Problem, RunningGateway};
 use rove_proto::id::PeerKey;
 use rove_proto::node::{PathStatus, PeerState, PeerStatus};
 use rove_proto::time::Instant;
-use serde_json::{Value, json};
 
 use super::Daemon;
 use super::listening::Listening;
 use crate::daemon::data::Snapshot;
 use crate::daemon::{shared_key, status};
 use crate::encoding;
-use crate::values::PeerName;
+use crate::values::{PeerName, spelt};
 
 /// Somebody who was heard for so long is there. Behind a NAT even an idle client speaks every 25 s.
 const HEARD_WITHIN: Duration = Duration::from_secs(60);
@@ -30,7 +29,7 @@ const PATHS_TOLD_MAX: usize = 1_000;
 impl Daemon {
     /// Every path of every session, or of that with the peer `name`, those of who was heard last
     /// first.
-    pub(super) fn paths(&self, name: Option<&str>) -> Result<Value> {
+    pub(super) fn paths(&self, name: Option<&str>) -> Result<PeerPaths> {
         let registry = self.gateway.ledger.registry();
         let key = |name: &str| {
             let name: PeerName = name.parse()?;
@@ -48,28 +47,63 @@ impl Daemon {
         Ok(tell_paths(&snapshot, peer_of))
     }
 
-    /// Adds to a reply what only the running gateway knows.
-    pub(super) fn add_sessions(&self, reply: &mut Value, snapshot: &Snapshot) {
-        add_sessions(reply, snapshot, &self.advertised);
-        if let Some(running) = reply.get("running") {
-            debug_assert_eq!(running, true, "it was just said");
-            let announced = self.announcer.announced();
-            let own = self.locals();
-            let paths = snapshot.peers.iter().filter(|peer| is_there(peer.state));
-            let paths = paths.filter_map(|peer| peer.paths.first().filter(|path| path.in_use));
-            let there = |path: &&PathStatus| follows(path, announced, &self.listening, &own);
-            for problem in self.shared_keys(snapshot) {
-                shared_key::add(reply, problem);
-            }
-            reply["announced"] = json!(announced);
-            reply["following"] = paths.filter(there).count().into();
+    /// Adds to a status what only the running gateway knows of its sessions.
+    pub(super) fn add_running(&self, status: &mut GatewayStatus, snapshot: &Snapshot) {
+        let announced = self.announcer.announced();
+        let own = self.locals();
+        let sessions = || snapshot.peers.iter().filter(|peer| is_there(peer.state));
+        let lately = |peer: &&PeerStatus| {
+            heard_ago(peer, snapshot.now).is_some_and(|ago| ago <= HEARD_WITHIN)
+        };
+        let heard = sessions().filter(lately).count() as u64;
+        let paths = sessions().filter_map(|peer| peer.paths.first().filter(|path| path.in_use));
+        let there = |path: &&PathStatus| follows(path, announced, &self.listening, &own);
+        let drops = snapshot.drops.iter();
+        status.running = true;
+        status.problems.extend(self.shared_keys(snapshot));
+        status.sessions = Some(RunningGateway {
+            sessions: sessions().count() as u64,
+            heard,
+            heard_within_s: HEARD_WITHIN.as_secs(),
+            // As earlier versions called it, which counted sessions not heard of for days.
+            connected: heard,
+            drops: drops.map(|&(name, count)| (name.to_owned(), count)).collect(),
+            announced: announced.to_vec(),
+            following: paths.filter(there).count() as u64,
+        });
+    }
+
+    /// Adds to each peer its session.
+    pub(super) fn add_sessions(&self, peers: &mut Peers, snapshot: &Snapshot) {
+        let live = snapshot.peers.iter();
+        let live: BTreeMap<String, &PeerStatus> =
+            live.map(|session| (encoding::to_text(&session.peer.0), session)).collect();
+        for peer in &mut peers.peers {
+            let session = live.get(&peer.key);
+            peer.session = session.map(|session| self.session(session, snapshot.now));
+        }
+    }
+
+    fn session(&self, session: &PeerStatus, now: Instant) -> PeerSession {
+        let sum = |of: fn(&PathStatus) -> u64| session.paths.iter().map(of).sum::<u64>();
+        let advertised = self.advertised.get(&session.peer);
+        PeerSession {
+            state: status::state(session.state),
+            advertised: advertised.map(|networks| spelt(networks)).unwrap_or_default(),
+            shared_key_since: shared_key::since(session, now),
+            remote: session.paths.first().map(|path| path.route.remote),
+            last_heard_s: heard_ago(session, now).map(|ago| ago.as_secs()),
+            tx_bytes: sum(|path| path.tx_bytes),
+            rx_bytes: sum(|path| path.rx_bytes),
+            feedback_datagrams: sum(|path| path.reports.datagrams),
+            feedback_bytes: sum(|path| path.reports.bytes),
         }
     }
 }
 
 impl Daemon {
     /// The clients whose key two hosts use, each as a problem.
-    fn shared_keys(&self, snapshot: &Snapshot) -> Vec<Value> {
+    fn shared_keys(&self, snapshot: &Snapshot) -> Vec<Problem> {
         let registry = self.gateway.ledger.registry();
         let problem = |session: &PeerStatus| {
             let name = registry.peer(session.peer)?.name.to_string();
@@ -104,7 +138,7 @@ fn follows(
     port && address
 }
 
-fn tell_paths(snapshot: &Snapshot, name: impl Fn(PeerKey) -> String) -> Value {
+fn tell_paths(snapshot: &Snapshot, name: impl Fn(PeerKey) -> String) -> PeerPaths {
     let mut sessions: Vec<&PeerStatus> =
         snapshot.peers.iter().filter(|session| is_there(session.state)).collect();
     sessions.sort_by_key(|session| Reverse(heard_at(session)));
@@ -117,12 +151,10 @@ fn tell_paths(snapshot: &Snapshot, name: impl Fn(PeerKey) -> String) -> Value {
         }
         let name = name(session.peer);
         let told = status::told_paths(session, snapshot.now, &snapshot.streams, &[]);
-        paths.extend(told.into_iter().take(left).map(|mut path| {
-            path["peer"] = name.as_str().into();
-            path
-        }));
+        let told = told.into_iter().take(left);
+        paths.extend(told.map(|path| PeerPath { path, peer: name.clone() }));
     }
-    json!({ "complete": paths.len() == known, "known": known, "paths": paths })
+    PeerPaths { complete: paths.len() == known, known: known as u64, paths }
 }
 
 /// When the peer was heard last.
@@ -130,46 +162,9 @@ fn heard_at(session: &PeerStatus) -> Option<Instant> {
     session.paths.iter().filter_map(|path| path.heard_at).max()
 }
 
-fn add_sessions(
-    reply: &mut Value,
-    snapshot: &Snapshot,
-    advertised: &BTreeMap<PeerKey, Vec<IpNet>>,
-) {
-    let heard_ago =
-        |session: &PeerStatus| heard_at(session).map(|at| snapshot.now.saturating_since(at));
-    if let Some(running) = reply.get_mut("running") {
-        *running = true.into();
-        let sessions = snapshot.peers.iter().filter(|peer| is_there(peer.state));
-        let lately = |peer: &&PeerStatus| heard_ago(peer).is_some_and(|ago| ago <= HEARD_WITHIN);
-        let heard = sessions.clone().filter(lately).count();
-        reply["sessions"] = sessions.count().into();
-        reply["heard"] = heard.into();
-        reply["heard_within_s"] = HEARD_WITHIN.as_secs().into();
-        // As earlier versions called it, which counted sessions that nobody had heard of for days.
-        reply["connected"] = heard.into();
-        let drops = snapshot.drops.iter();
-        let drops = drops.map(|&(name, count)| (name.to_owned(), json!(count)));
-        reply["drops"] = Value::Object(drops.collect());
-    }
-    let live = snapshot.peers.iter();
-    let live: BTreeMap<String, &PeerStatus> =
-        live.map(|session| (encoding::to_text(&session.peer.0), session)).collect();
-    let peers = reply.get_mut("peers").and_then(Value::as_array_mut);
-    for peer in peers.into_iter().flatten() {
-        let key = peer.get("key").and_then(Value::as_str);
-        let Some(session) = key.and_then(|key| live.get(key)) else { continue };
-        let path = session.paths.first();
-        peer["session"] = status::state(session.state).into();
-        peer["advertised"] = json!(advertised.get(&session.peer).map_or(&[][..], Vec::as_slice));
-        peer["shared_key_since"] = shared_key::since(session, snapshot.now).into();
-        peer["remote"] = path.map(|path| path.route.remote.to_string()).into();
-        peer["last_heard_s"] = heard_ago(session).map(|ago| ago.as_secs()).into();
-        let sum = |of: fn(&PathStatus) -> u64| session.paths.iter().map(of).sum::<u64>();
-        peer["tx_bytes"] = sum(|path| path.tx_bytes).into();
-        peer["rx_bytes"] = sum(|path| path.rx_bytes).into();
-        peer["feedback_datagrams"] = sum(|path| path.reports.datagrams).into();
-        peer["feedback_bytes"] = sum(|path| path.reports.bytes).into();
-    }
+/// How long ago that was.
+fn heard_ago(session: &PeerStatus, now: Instant) -> Option<Duration> {
+    heard_at(session).map(|at| now.saturating_since(at))
 }
 
 /// Whether a session in this state has keys.
@@ -198,20 +193,19 @@ mod tests {
             let told = tell_paths(&Snapshot { now: NOW, peers, drops: vec![], streams }, |key| {
                 format!("peer {}", key.0[0])
             });
-            let whose = told["paths"].as_array().unwrap().iter();
-            let whose = whose.map(|path| path["peer"].as_str().unwrap().to_owned());
-            (whose.collect::<Vec<_>>(), told["known"].clone(), told["complete"].clone())
+            let whose = told.paths.into_iter().map(|path| path.peer);
+            (whose.collect::<Vec<_>>(), told.known, told.complete)
         };
         let gone = PeerStatus { state: PeerState::Unestablished, ..session(3, 1, 1) };
         let all = of(vec![session(1, 5_000, 1), gone, session(2, 100, 2)]);
         let whose = ["peer 2", "peer 2", "peer 1"].map(str::to_owned);
-        assert_eq!(all, (whose.to_vec(), json!(3), json!(true)));
+        assert_eq!(all, (whose.to_vec(), 3, true));
         let (whose, known, complete) = of(vec![
             session(1, 5_000, 1),
             session(2, 100, PATHS_TOLD_MAX - 1),
             session(4, 9_000, 2),
         ]);
-        assert_eq!((whose.len(), known, complete), (PATHS_TOLD_MAX, json!(1_002), json!(false)));
+        assert_eq!((whose.len(), known, complete), (PATHS_TOLD_MAX, 1_002, false));
         assert_eq!(whose.last().unwrap(), "peer 1");
     }
 }
