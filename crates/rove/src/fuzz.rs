@@ -3,14 +3,17 @@
 //! values. The properties to check are beside the targets in `fuzz/`.
 
 use std::cell::Cell;
+use std::str::FromStr;
 use std::sync::LazyLock;
 
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::config::{LinkScheduler, LinkSetting};
 use crate::control::{Asked, Reply, Request, answer};
 use crate::invite::{GatewayRecord, Invite, SignedRecord, Token, of_body, signed};
 use crate::keys::OperatorKey;
 use crate::ledger::{AuditEntry, InviteRecord, LedgerSnapshot, Peer, Reach};
+use crate::values::{Destination, Endpoint, Lifetime, PeerName};
 
 /// The operator who signs the records that [`record`] reads.
 static OPERATOR: LazyLock<OperatorKey> =
@@ -78,6 +81,41 @@ fn said_again(request: &Request) {
     let text = serde_json::to_string(request).expect("a request can be written");
     let again = serde_json::from_str::<Request>(&text).expect("and read again");
     assert_eq!(again, *request, "{text}");
+    parse_values(again);
+}
+
+/// Parses the values in a request that have a spelling of their own, as a node does.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other requests have no such value")]
+fn parse_values(request: Request) {
+    match request {
+        Request::Rehearse { lasts, .. } => keeps_meaning::<Lifetime>(&lasts),
+        Request::SetScheduler { scheduler } => keeps_meaning::<LinkScheduler>(&scheduler),
+        Request::SetLink { setting, .. } => {
+            if let Ok(parsed) = LinkSetting::of_request(setting) {
+                assert_eq!(LinkSetting::of_request(parsed.in_request()), Ok(parsed));
+            }
+        }
+        Request::PeerPaths { name: Some(name) } | Request::Revoke { name } => {
+            keeps_meaning::<PeerName>(&name);
+        }
+        Request::Invite { name, expires, .. } => {
+            keeps_meaning::<PeerName>(&name);
+            keeps_meaning::<Lifetime>(&expires);
+        }
+        Request::Allow { destinations, .. } => {
+            destinations.iter().for_each(|text| keeps_meaning::<Destination>(text));
+        }
+        Request::Move { endpoint } => keeps_meaning::<Endpoint>(&endpoint),
+        _ => {}
+    }
+}
+
+/// If the text spells a value, checks that the value's own spelling means the same.
+fn keeps_meaning<T: FromStr + ToString + PartialEq>(text: &str) {
+    if let Ok(value) = text.parse::<T>() {
+        let again = value.to_string().parse::<T>();
+        assert!(again.is_ok_and(|again| again == value), "{text:?} means something else");
+    }
 }
 
 /// Whether a command accepts a node's answer line as a reply.
