@@ -322,6 +322,7 @@ pub(crate) fn node(now: Instant, secret: &StaticSecret, seed: u64) -> Node {
         couples: true,
         competes: true,
         reorders: true,
+        ablation: Default::default(),
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), 100)
 }

@@ -8,7 +8,7 @@
 //!
 //! Imports go down only, siblings never meet (checked by `cargo xtask tidy`):
 //! `node > peer > role, zone, policy, flow > pack, bond > reliable > path > outbox > crypto >
-//! wire > blocks > id, time, error`.
+//! wire > blocks > id, time, error, ablation`.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@
 #[cfg(test)]
 extern crate self as rove_proto;
 
+pub mod ablation;
 pub mod blocks;
 pub mod bond;
 pub mod crypto;

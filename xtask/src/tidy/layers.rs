@@ -15,7 +15,7 @@ const LEVELS: &[&[&str]] = &[
     &["crypto"],
     &["wire"],
     &["blocks"],
-    &["id", "time", "error"],
+    &["id", "time", "error", "ablation"],
 ];
 
 const PROTO: &str = "crates/proto/src/";

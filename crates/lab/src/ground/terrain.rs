@@ -34,6 +34,9 @@ pub struct Terrain {
     /// Whether what came by several paths is delivered in sequence: that it is not is told in
     /// virtual time only.
     pub reorders: bool,
+    /// The name of a heuristic that both ends of the tunnel go without: in virtual time only, and
+    /// in a lab that is built for it.
+    pub without: Option<&'static str>,
     /// Which connections both ends of the tunnel assist.
     pub assist: Assist,
     /// What is between the client's first network and the Internet.
@@ -183,6 +186,7 @@ impl Terrain {
             couples: true,
             competes: true,
             reorders: true,
+            without: None,
             assist: Assist::On,
             edge,
             beyond_ns: 0,

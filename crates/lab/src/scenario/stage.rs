@@ -94,6 +94,7 @@ impl Stage<'_> {
         let captures = !self.settings.text("capture").is_empty();
         ensure!(!captures, "--set capture=... is told in virtual time only");
         ensure!(terrain.reorders, "--set reorder=off is told in virtual time only");
+        ensure!(terrain.without.is_none(), "--set without=... is told in virtual time only");
         let mut testbed = Testbed::new(entered, terrain, self.family(), self.seed)?;
         (self.tell)("deploying");
         let deployment = deploy(&testbed)?;

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
+use rove_proto::ablation::{Ablation, Heuristic};
 use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::bond::{Mode, Recovery, Spread};
 use rove_proto::crypto::{Floor, SeededRng, StaticSecret};
@@ -53,6 +54,8 @@ pub(super) struct Holding {
     pub(super) competes: bool,
     /// Whether what came by several paths is delivered in sequence.
     pub(super) reorders: bool,
+    /// A heuristic that it goes without, in a build that can leave it out.
+    pub(super) without: Option<Heuristic>,
 }
 
 impl Holding {
@@ -65,6 +68,7 @@ impl Holding {
         couples: true,
         competes: true,
         reorders: true,
+        without: None,
     };
 
     /// What is done for connections.
@@ -479,6 +483,8 @@ fn node(
     holding: Holding,
     (mode, scheduler, recovery, spread): Bonding,
 ) -> Node {
+    let without = holding.without.and_then(|one| Ablation::default().without(one));
+    let ablation = without.unwrap_or_default();
     let config = Config {
         secret: secret.clone(),
         floor: Floor::BITS_128,
@@ -494,6 +500,7 @@ fn node(
         couples: holding.couples,
         competes: holding.competes,
         reorders: holding.reorders,
+        ablation,
     };
     Node::new(now, config, Box::new(SeededRng::new(seed)), FIRST_SOCKET)
 }

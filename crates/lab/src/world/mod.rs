@@ -56,11 +56,15 @@ pub use laws::Law;
 pub use op::{
     Attack, Found, Intercept, Machine, Network, Op, Overreach, Quality, Way, decode, generate,
 };
+pub use rove_proto::ablation::Heuristic;
 pub use rove_proto::bond::scheduler::Scheduler;
 pub use rove_proto::bond::{Manager, Mode, Spread};
 pub use rove_proto::flow::Hold;
 pub use streams::Known as StreamsKnown;
 pub use watch::Teller;
+
+/// Whether this lab is built to leave out single heuristics of the core.
+pub const ABLATES: bool = cfg!(feature = "ablation");
 
 use engine::World;
 use laws::Breach;

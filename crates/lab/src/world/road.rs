@@ -14,6 +14,7 @@ use super::streams::Known;
 use super::watch::Watch;
 use crate::emu::{End, Internet, IpPacket, LinkConfig, LinkId, MS, NodeId, SECOND, earliest};
 use crate::ground::{self, Call, Terrain};
+use rove_proto::ablation::Heuristic;
 use rove_proto::bond::scheduler::Scheduler;
 use rove_proto::bond::{Manager, Mode, Spread};
 use rove_proto::flow::Hold;
@@ -120,6 +121,7 @@ impl Tunnelled {
                 couples: terrain.couples,
                 competes: terrain.competes,
                 reorders: terrain.reorders,
+                without: terrain.without.and_then(Heuristic::named),
             },
             beside: beside.len(),
             mode: match terrain.mode {

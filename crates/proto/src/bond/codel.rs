@@ -49,6 +49,10 @@ impl Bound {
         limit: None,
     };
 
+    /// For a queue whose senders are never told.
+    pub const NEVER: Self =
+        Self { target: Duration::from_secs(3_600), interval: Self::LONG.interval, limit: None };
+
     /// For flows whose losses are hidden, where mending one takes up to `repair`, a round trip of
     /// the longest path: never less than [`Self::LONG`]. While a gap is open nothing is delivered,
     /// and the sender, who then hears of much at once, fills the entry with what the paths carry in

@@ -114,6 +114,11 @@ impl Far {
         self.tries = None;
     }
 
+    /// No path is tried.
+    pub const fn end_trial(&mut self) {
+        self.tries = None;
+    }
+
     /// The terms of a packet of `len` bytes that leaves now in this bucket.
     pub fn terms(&mut self, now: Instant, bucket: u8, len: usize) -> Terms {
         if !self.is_bulk(now, bucket, len) {

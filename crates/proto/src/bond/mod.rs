@@ -19,6 +19,7 @@ pub mod scheduler;
 mod settings;
 pub mod way;
 
+use crate::ablation::Ablation;
 use crate::blocks::Blocks;
 use crate::path::PathId;
 use crate::path::lateness::Lateness;
@@ -43,6 +44,8 @@ pub struct Bond {
     pub scheduler: Scheduler,
     /// What flows shall have by repair.
     pub recovery: Recovery,
+    /// The heuristics that it goes without.
+    pub ablation: Ablation,
     /// Whether any path was told to carry a share: else nothing of this concerns a packet.
     pub is_shared: bool,
 
@@ -120,7 +123,8 @@ impl Bond {
     /// anew. What the client asked for stays. Returns how many packets waited.
     pub fn clear(&mut self, blocks: &mut Blocks) -> usize {
         let waited = self.entry.clear(blocks) + self.lines.clear(blocks);
-        *self = Self { scheduler: self.scheduler, recovery: self.recovery, ..Self::default() };
+        let Self { scheduler, recovery, ablation, .. } = *self;
+        *self = Self { scheduler, recovery, ablation, ..Self::default() };
         waited
     }
 }

@@ -7,6 +7,7 @@ use super::priority::Level;
 use super::table::Place;
 use super::tuple::Direction;
 use super::{Flows, hash};
+use crate::ablation::{Ablation, Heuristic};
 use crate::time::Instant;
 use crate::wire::inner::InnerPacket;
 use crate::wire::tcp::{Flags, Segment};
@@ -28,17 +29,26 @@ pub struct Treatment {
 
 impl Flows {
     /// How a packet from the TUN is treated. Its flow is observed.
-    pub fn treat(&mut self, now: Instant, packet: &InnerPacket<'_>) -> Treatment {
+    pub fn treat(
+        &mut self,
+        now: Instant,
+        packet: &InnerPacket<'_>,
+        ablation: Ablation,
+    ) -> Treatment {
         let place = self.observe(now, Direction::Out, packet);
         let live = place.and_then(|place| Some((place, self.flow(place)?.class())));
+        let live = live.filter(|_| !ablation.is_off(Heuristic::Realtime));
         let live = live.filter(|&(_, class)| match class {
             Class::RealTime => true,
             Class::Names => packet.is_udp(),
             Class::Interactive | Class::Bulk => false,
         });
         let hash = hash(&packet.headers);
-        let is_kept = || !packet.is_tcp() && self.order.is_kept(now, hash);
-        Treatment { hash, live, is_urgent: is_urgent(packet) && !is_kept() }
+        let is_kept = || {
+            !packet.is_tcp() && self.order.is_kept(now, hash) && !ablation.is_off(Heuristic::Order)
+        };
+        let is_urgent = is_urgent(packet) && !is_kept() && !ablation.is_off(Heuristic::Hurry);
+        Treatment { hash, live, is_urgent }
     }
 
     /// A packet leaves in its turn: what follows of its flow may have to follow it.

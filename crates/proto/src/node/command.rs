@@ -228,7 +228,8 @@ impl Node {
         flows.set_priorities(&mut self.memory, self.priorities.clone());
         flows.set_early(self.early.clone());
         let answers = Answers::new(secret.rotate_left(16));
-        let peer = Peer::new(now, slot, config, run_of(secret), flows, answers);
+        let mut peer = Peer::new(now, slot, config, run_of(secret), flows, answers);
+        peer.leave_out(self.config.ablation);
         self.peers[slot.0 as usize] = Some(peer);
         self.answer_waiting(now, key, out)
     }

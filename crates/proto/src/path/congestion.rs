@@ -34,6 +34,7 @@ mod stale;
 mod told;
 mod variation;
 
+use crate::ablation::{Ablation, Heuristic};
 use crate::time::{Duration, Instant};
 use ceiling::Ceiling;
 use competition::{Competition, Suspicion};
@@ -155,6 +156,7 @@ pub struct Controller {
     waits: u32,
     variation: Variation,
     fast: Fast,
+    ablation: Ablation,
 }
 
 /// How much is known of the path.
@@ -206,9 +208,15 @@ impl Controller {
             waits: 0,
             variation: Variation::default(),
             fast: Fast::default(),
+            ablation: Ablation::default(),
         };
         new.set_pace();
         new
+    }
+
+    /// Goes without these heuristics from now on.
+    pub const fn leave_out(&mut self, ablation: Ablation) {
+        self.ablation = ablation;
     }
 
     /// `bytes` leave now, paced or not.
@@ -254,7 +262,9 @@ impl Controller {
     /// Something that is of no use late leaves by the path: for a while the queue is as short as it
     /// can be without the path being idle for long.
     pub fn keep_calm(&mut self, now: Instant) {
-        self.calm_until = now + CALM;
+        if !self.ablation.is_off(Heuristic::Calm) {
+            self.calm_until = now + CALM;
+        }
     }
 
     /// The peer tells what arrived.
@@ -422,12 +432,7 @@ impl Controller {
             self.tries_at = now + TRIAL_EVERY.max(self.trip * 20);
             self.empty(now, emptying::PACE);
         }
-        let bytes = (self.round.delivered, self.round.lost);
-        self.ceiling.note_bursts(bytes, self.round.feedbacks, self.datagram);
-        if let Some(rate) = self.ceiling.round(now, bytes, self.datagram, self.rate, arrived) {
-            self.rate = rate;
-            self.growth = self.growth_first();
-        }
+        self.heed_ceiling(now, arrived);
         self.grows_at = self.grows_at.max(self.ceiling.holds_until());
         let most = arrived.map_or(RATE_RANGE.1, |arrived| arrived * BEYOND);
         if self.round.pace_least() > most {
@@ -450,7 +455,12 @@ impl Controller {
             if tells && now >= self.grows_at && !self.ceiling.tries() {
                 self.rate *= 1.0 + self.growth;
                 self.unseen.0 = 1.0 + self.growth;
-                self.growth = (self.growth * GROWTH_GROWTH).min(self.ceiling.growth_max(now));
+                let faster = if self.ablation.is_off(Heuristic::Acceleration) {
+                    self.growth
+                } else {
+                    self.growth * GROWTH_GROWTH
+                };
+                self.growth = faster.min(self.ceiling.growth_max(now));
             }
         } else {
             // What grew before makes a queue already.
@@ -481,6 +491,7 @@ impl Controller {
     fn is_sudden(&self, now: Instant, rate: f64, left: f64) -> bool {
         let (queue, kept) = (self.queue.least(), rate / left);
         self.phase == Phase::Steady
+            && !self.ablation.is_off(Heuristic::Sudden)
             && kept < CUT_SUDDEN
             && queue > 2.0 * self.target()
             && grows(queue - self.queue_before, kept, self.round.age(now))

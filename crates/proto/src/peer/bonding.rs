@@ -8,6 +8,7 @@ use super::egress::Load;
 use super::epoch::Epoch;
 use super::index::EpochId;
 use super::{Context, Peer};
+use crate::ablation::Heuristic;
 use crate::blocks::parcel::Parcel;
 use crate::bond::Bond;
 use crate::bond::entry::{QUANTUM, Stay, WAIT_MAX};
@@ -49,7 +50,8 @@ impl Peer {
         packet: &InnerPacket<'_>,
         kept: usize,
     ) -> Result<(), DropReason> {
-        let Treatment { hash, live, is_urgent } = self.flows.treat(cx.now, packet);
+        let ablation = self.bond.ablation;
+        let Treatment { hash, live, is_urgent } = self.flows.treat(cx.now, packet, ablation);
         if let Some(live) = live
             && let Some(sent) = self.send_live(cx, live, packet, kept)
         {
@@ -86,7 +88,8 @@ impl Peer {
         // Losses are repaired: the sender, who sees none, needs a queue to keep the paths busy. TCP
         // has to listen (RFC 5681); of a datagram nobody knows who makes more of them.
         let standing = self.bond.standing;
-        let bound = if packet.is_tcp() { standing } else { standing.for_the_deaf() };
+        let has_to_listen = packet.is_tcp() || ablation.is_off(Heuristic::Unresponsive);
+        let bound = if has_to_listen { standing } else { standing.for_the_deaf() };
         let stay = Stay { bound, turn: turn_of(self.flows.level_of(packet)) };
         let dropped = self.bond.entry.push(blocks, cx.now, bucket, pieces, kept, stay);
         (0..dropped).for_each(|_| cx.drops.count(DropReason::QueueFull));

@@ -3,6 +3,7 @@
 //! it is for its congestion controller.
 
 use super::{Context, Peer};
+use crate::ablation::Heuristic;
 use crate::bond::Recovery;
 use crate::path::{Path, PathId};
 use crate::time::Instant;
@@ -20,7 +21,7 @@ impl Peer {
         if self.bond.recovery == Recovery::Latency {
             controller.forget_variation();
         }
-        if !cx.config.couples {
+        if !cx.config.couples || self.bond.ablation.is_off(Heuristic::Coupling) {
             return;
         }
         let empties = controller.takes_emptying();

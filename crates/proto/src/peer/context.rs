@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::announce::Announced;
 use super::index::IndexTable;
 use super::status::PeerState;
+use crate::ablation::Ablation;
 use crate::bond::scheduler::Scheduler;
 use crate::bond::{Mode, Recovery, Spread};
 use crate::crypto::{Floor, RestartKey, Rng, StaticSecret, Status, Token};
@@ -54,6 +55,8 @@ pub struct Config {
     pub competes: bool,
     /// Whether what came by several paths is delivered in sequence: else a gap is given up at once.
     pub reorders: bool,
+    /// The heuristics that its sessions go without.
+    pub ablation: Ablation,
 }
 
 /// One usable local link of a client, as the shell sees it; the first is the best.

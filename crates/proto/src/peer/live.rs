@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 
 use super::egress::Load;
 use super::{Context, EpochId, Peer};
+use crate::ablation::Heuristic;
 use crate::bond::way::Way;
 use crate::error::DropReason;
 use crate::flow;
@@ -218,6 +219,9 @@ impl Peer {
         framing: Framing,
         packet: &InnerPacket<'_>,
     ) -> bool {
+        if self.bond.ablation.is_off(Heuristic::Copies) {
+            return false;
+        }
         let mut any = false;
         let is_raced = lost >= 1.0;
         for place in 0..self.live.choices.len() {
@@ -247,7 +251,8 @@ impl Peer {
         let soonest =
             others.filter(|choice| !choice.is_doubtful).map(|choice| choice.lateness).min();
         let is_late = soonest.is_none_or(|soonest| soonest > way.lateness + TWIN_GAIN);
-        way.loss > LOST_PART && !way.is_doubtful && is_late
+        let is_on = !self.bond.ablation.is_off(Heuristic::Twins);
+        is_on && way.loss > LOST_PART && !way.is_doubtful && is_late
     }
 
     /// Whether the budget has room for so many more bytes of copies; they count as sent if so.
@@ -329,7 +334,7 @@ impl Peer {
 
     /// When copies are due of what left by a path that is in doubt by then.
     pub(super) fn rescue_due(&self) -> Option<Instant> {
-        if self.live.recent.packets.is_empty() {
+        if self.live.recent.packets.is_empty() || self.bond.ablation.is_off(Heuristic::Rescue) {
             return None;
         }
         let in_time = |id| {

@@ -67,6 +67,7 @@ use std::net::SocketAddr;
 
 use zeroize::Zeroizing;
 
+use crate::ablation::Ablation;
 use crate::bond::scheduler::Scheduler;
 use crate::bond::{Bond, Recovery};
 use crate::error::{CloseCode, DropReason, PeerError};
@@ -243,6 +244,11 @@ impl Peer {
             quiet_after: None,
             state: PeerState::Unestablished,
         }
+    }
+
+    /// Goes without these heuristics from now on.
+    pub(crate) const fn leave_out(&mut self, ablation: Ablation) {
+        self.bond.ablation = ablation;
     }
 
     pub(crate) const fn access(&self) -> &Access {

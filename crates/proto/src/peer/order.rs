@@ -6,6 +6,7 @@ use super::index::EpochId;
 use super::live::Came;
 use super::share::has_share;
 use super::{Context, Peer};
+use crate::ablation::Heuristic;
 use crate::bond::reorder::Taken;
 use crate::error::DropReason;
 use crate::outbox::REST;
@@ -53,7 +54,9 @@ impl Peer {
             }
             Taken::Late => {
                 let usual = self.usual_gap_time();
-                self.bond.inbound.lateness = Some((cx.now, (usual * LATE_HOLD).min(HOLD_MAX)));
+                if !self.bond.ablation.is_off(Heuristic::LateHold) {
+                    self.bond.inbound.lateness = Some((cx.now, (usual * LATE_HOLD).min(HOLD_MAX)));
+                }
                 self.deliver(cx, Came::InTurn, packet)
             }
             Taken::Kept => {

@@ -8,6 +8,7 @@
 
 use super::links::is_fresh;
 use super::{Context, Peer, Role};
+use crate::ablation::Heuristic;
 use crate::bond::Mode;
 use crate::flow::Assists;
 use crate::flow::rules::Assist;
@@ -145,6 +146,9 @@ impl Peer {
         }
         let is_new = is_shared && path.congestion.is_none();
         path.set_shared(now, is_shared);
+        if let Some(controller) = path.congestion.as_mut().filter(|_| is_new) {
+            controller.leave_out(self.bond.ablation);
+        }
         if let (true, Some(controller), Some(carried)) = (is_new, &mut path.congestion, carried) {
             controller.guess(carried);
             self.bond.replaced_at = Some(now);
@@ -155,7 +159,8 @@ impl Peer {
     /// what it does not.
     pub(super) fn patience(&self, path: &Path) -> Duration {
         let others = || self.paths.iter().any(|other| other.id != path.id && has_share(other));
-        let Some(controller) = path.congestion.as_ref().filter(|_| others()) else {
+        let is_impatient = || others() && !self.bond.ablation.is_off(Heuristic::Impatience);
+        let Some(controller) = path.congestion.as_ref().filter(|_| is_impatient()) else {
             return path.patience();
         };
         let wait = controller.rate().map_or(Duration::ZERO, feedback::wait);

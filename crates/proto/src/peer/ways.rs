@@ -5,6 +5,7 @@
 
 use super::paths::ALL;
 use super::{Context, Peer};
+use crate::ablation::Heuristic;
 use crate::bond::Recovery;
 use crate::bond::codel::Bound;
 use crate::bond::scheduler::{self, Scheduler};
@@ -95,20 +96,33 @@ impl Peer {
         let trip = |way: &Way| self.paths.get(way.path)?.rtt.minimum();
         let longest = ways.iter().filter_map(trip).max();
         let controller = |way: &Way| self.paths.get(way.path)?.congestion.as_deref();
-        let varies = ways.iter().filter_map(controller).any(|it| it.is_varying(now));
+        let is_on = |heuristic| !self.bond.ablation.is_off(heuristic);
+        let varies = is_on(Heuristic::VaryingBound)
+            && ways.iter().filter_map(controller).any(|it| it.is_varying(now));
+        let longest = longest.filter(|_| is_on(Heuristic::RepairBound));
         let mended = longest.map_or(Bound::LONG, Bound::mended_in);
-        let is_replaced = self.bond.replaced_at.is_some_and(|at| now < at + REPLACED);
+        let is_replaced = self.bond.replaced_at.is_some_and(|at| now < at + REPLACED)
+            && is_on(Heuristic::ReplacedBound);
         let mended = if is_replaced { mended.of_replaced() } else { mended };
+        let is_told = is_on(Heuristic::Codel);
+        let knows_far = is_on(Heuristic::Far);
+        let tries_far = is_on(Heuristic::FarTrial);
         self.bond.standing = match self.bond.recovery {
+            _ if !is_told => Bound::NEVER,
             Recovery::Throughput if varies => mended.of_varying(),
             Recovery::Throughput => mended,
             Recovery::Latency => Bound::SHORT,
         };
         self.bond.lines.settle(&mut ways);
         // Who asked for a short wait, or for another choice, has it.
-        if self.bond.scheduler == Scheduler::Earliest && self.bond.recovery == Recovery::Throughput
+        if self.bond.scheduler == Scheduler::Earliest
+            && self.bond.recovery == Recovery::Throughput
+            && knows_far
         {
             self.bond.far.look(now, &ways);
+            if !tries_far {
+                self.bond.far.end_trial();
+            }
         } else {
             self.bond.far.forget();
         }

@@ -138,6 +138,7 @@ pub(crate) fn config(secret: &StaticSecret) -> Config {
         couples: true,
         competes: true,
         reorders: true,
+        ablation: Default::default(),
     }
 }
 

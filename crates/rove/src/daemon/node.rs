@@ -31,6 +31,7 @@ pub(super) fn config(key: &StaticKey, persistence: &Persistence) -> Config {
         couples: true,
         competes: true,
         reorders: true,
+        ablation: Default::default(),
     }
 }
 

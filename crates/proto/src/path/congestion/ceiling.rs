@@ -5,6 +5,8 @@
 //! rate is held for a while; if not, that loss is the usual one from then on. How losses come
 //! together is counted with: one burst is one event of chance.
 
+use super::Controller;
+use crate::ablation::Heuristic;
 use crate::time::{Duration, Instant};
 
 /// Loss beyond the usual that is looked into, as a part of what was sent.
@@ -228,6 +230,22 @@ impl Ceiling {
         }
         self.attempt = Some(Attempt { rounds: 0, ..attempt });
         Some(otherwise)
+    }
+}
+
+impl Controller {
+    /// Whether what was lost in the last round, of which `arrived` bytes per second came, was lost
+    /// because too much is sent.
+    pub(super) fn heed_ceiling(&mut self, now: Instant, arrived: Option<f64>) {
+        if self.ablation.is_off(Heuristic::Ceiling) {
+            return;
+        }
+        let bytes = (self.round.delivered, self.round.lost);
+        self.ceiling.note_bursts(bytes, self.round.feedbacks, self.datagram);
+        if let Some(rate) = self.ceiling.round(now, bytes, self.datagram, self.rate, arrived) {
+            self.rate = rate;
+            self.growth = self.growth_first();
+        }
     }
 }
 

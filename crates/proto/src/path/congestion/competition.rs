@@ -20,6 +20,7 @@ use super::cubic::Cubic;
 use super::emptying::{Emptying, PACE_SURE};
 use super::queue::QUEUE;
 use super::{Controller, Phase, Told};
+use crate::ablation::Heuristic;
 use crate::path::feedback::PACED_BYTES_MAX;
 use crate::time::{Duration, Instant};
 
@@ -147,6 +148,9 @@ impl Competition {
 impl Controller {
     /// It was sent less for a moment; what stays of the queue is perhaps another's.
     pub(super) fn suspect(&mut self, now: Instant, emptying: &Emptying) {
+        if self.ablation.is_off(Heuristic::Competition) {
+            return;
+        }
         let before = self.suspicion.filter(|it| now.saturating_since(it.tried_at) < TRIALS_OLD);
         let rate = (self.rate + self.company).max(before.map_or(0.0, |it| it.rate * RATE_KEPT));
         if emptying.before() < self.at_least(TRIED, rate) || self.round.is_limited {

@@ -2,6 +2,7 @@
 //! what stays although less was sent is another's.
 
 use super::{Controller, Phase, TRIAL_EVERY};
+use crate::ablation::Heuristic;
 use crate::time::{Duration, Instant};
 
 /// The queue is emptied so often, for the least delay to stay known, or in so many round trips.
@@ -136,7 +137,7 @@ impl Controller {
 
     /// Sends less for a moment.
     pub(super) fn empty(&mut self, now: Instant, pace: f64) {
-        if self.emptying.is_some() {
+        if self.emptying.is_some() || self.ablation.is_off(Heuristic::Emptying) {
             return;
         }
         let lag = self.lag();

@@ -6,6 +6,7 @@
 //! much faster than the other was until it is known that it carries more.
 
 use super::{Controller, DOUBTED, Phase};
+use crate::ablation::Heuristic;
 use crate::time::Instant;
 
 /// It is sent on at so much more than the other carried: enough to see whether it carries more,
@@ -19,6 +20,7 @@ impl Controller {
     pub fn guess(&mut self, rate: f64) {
         if let Phase::Startup { known: None, first, .. } = &mut self.phase
             && self.rate == 0.0
+            && !self.ablation.is_off(Heuristic::Guess)
         {
             *first = rate * DOUBTED;
             self.guess = Some(rate);

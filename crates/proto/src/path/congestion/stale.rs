@@ -5,6 +5,7 @@
 //! seems to be nothing to send, and what is sent says nothing. But it waits, and that tells.
 
 use super::{Controller, Phase};
+use crate::ablation::Heuristic;
 
 /// Rounds in a row in which all waited too long, though there was not always something to send: a
 /// burst is over sooner.
@@ -17,7 +18,9 @@ const ARRIVED: f64 = 1.1;
 impl Controller {
     /// At the end of a round in which what waited least did so for `queue` seconds.
     pub(super) fn doubt_rate(&mut self, queue: f64) {
-        let waits = queue > 2.0 * self.target() && self.round.is_limited;
+        let waits = queue > 2.0 * self.target()
+            && self.round.is_limited
+            && !self.ablation.is_off(Heuristic::Stale);
         self.waits = if waits { self.waits.saturating_add(1) } else { 0 };
         if self.waits > WAITS_MAX && self.phase == Phase::Steady {
             let least = (self.rate * KEPT).max(self.round.rate_most * ARRIVED);

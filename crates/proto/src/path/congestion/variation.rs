@@ -11,6 +11,7 @@
 //! path, its queue is as short as any other's.
 
 use super::Controller;
+use crate::ablation::Heuristic;
 use crate::time::{Duration, Instant};
 
 /// Something waits: at least so many seconds of queue at the end of a round.
@@ -100,6 +101,9 @@ impl Controller {
 
     /// At the end of a round in which so much arrived, bytes per second, if that is known.
     pub(super) fn note_variation(&mut self, now: Instant, arrived: Option<f64>) {
+        if self.ablation.is_off(Heuristic::Variation) {
+            return;
+        }
         let unsure = self.queue.jitter() + self.late_seconds();
         let same = SAME + unsure / self.round.age(now).max(1e-3);
         self.variation.round(now, arrived, self.queue.least(), same);
