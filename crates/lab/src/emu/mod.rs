@@ -18,6 +18,7 @@
 //! packet means beyond addresses and ports. Lengths are those of layer 3; there is no Ethernet,
 //! no ARP and no ICMP of its own here, and no fragmentation: links carry any length.
 
+mod changes;
 mod filter;
 mod frame;
 mod internet;
@@ -29,6 +30,7 @@ mod recordings;
 mod rng;
 mod trace;
 
+pub use changes::Changes;
 pub use filter::Filter;
 pub use frame::{Datagram, Endpoints, Frame, IpPacket, Protocol};
 pub use internet::{Delivery, DropCounts, End, Internet, LinkId, NodeId};

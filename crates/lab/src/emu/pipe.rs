@@ -8,6 +8,7 @@
 //! Limits: the rate may change at any time but holds for a packet from when its first bit is
 //! sent; jitter never reorders, only [`Reorder`] does.
 
+use super::changes::Changes;
 use super::frame::Frame;
 use super::loss::{BitErrors, Loss, LossProcess};
 use super::rng::Rng;
@@ -30,6 +31,8 @@ pub enum Rate {
     BitsPerSecond(u64),
     /// As a recorded link did.
     Trace(Arc<Trace>),
+    /// A rate that changes at given moments.
+    Changing(Arc<Changes>),
 }
 
 /// Packets that overtake each other.
@@ -287,15 +290,10 @@ impl<F: Frame> Pipe<F> {
         }
         match &self.config.rate {
             Rate::Unlimited => self.flush_queue(start_ns),
-            Rate::BitsPerSecond(rate) => {
-                let rate = (*rate).max(1);
-                let Some(frame) = self.queue.pop_front() else { return };
-                let bytes = frame.wire_len() as u64;
-                self.queued_bytes -= bytes;
-                let work = u128::from(bytes) * 8 * u128::from(SECOND) + u128::from(self.remainder);
-                self.remainder = (work % u128::from(rate)) as u64;
-                let until_ns = start_ns + (work / u128::from(rate)) as u64;
-                self.serialiser = Serialiser::Sending { frame, until_ns };
+            Rate::BitsPerSecond(rate) => self.start_at_rate(start_ns, *rate),
+            Rate::Changing(changes) => {
+                let rate = changes.at(start_ns);
+                self.start_at_rate(start_ns, rate);
             }
             Rate::Trace(trace) => {
                 if self.queue.is_empty() {
@@ -306,6 +304,18 @@ impl<F: Frame> Pipe<F> {
                 self.serialiser = Serialiser::Waiting { at_ns, sent: 0 };
             }
         }
+    }
+
+    /// Starts at `start_ns` on the head of the queue, at `rate` bits per second.
+    fn start_at_rate(&mut self, start_ns: u64, rate: u64) {
+        let rate = rate.max(1);
+        let Some(frame) = self.queue.pop_front() else { return };
+        let bytes = frame.wire_len() as u64;
+        self.queued_bytes -= bytes;
+        let work = u128::from(bytes) * 8 * u128::from(SECOND) + u128::from(self.remainder);
+        self.remainder = (work % u128::from(rate)) as u64;
+        let until_ns = start_ns + (work / u128::from(rate)) as u64;
+        self.serialiser = Serialiser::Sending { frame, until_ns };
     }
 
     /// Brings the serialiser up to `now_ns`, so that what comes next does not start in the past.

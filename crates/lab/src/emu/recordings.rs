@@ -37,7 +37,7 @@ mod tests {
     fn each_can_be_had_and_has_the_mean_rate_of_its_recording() {
         let mean = |pipe: &PipeConfig| match &pipe.rate {
             Rate::Trace(trace) => trace.mean_bits_per_second() / 10_000,
-            Rate::Unlimited | Rate::BitsPerSecond(_) => 0,
+            Rate::Unlimited | Rate::BitsPerSecond(_) | Rate::Changing(_) => 0,
         };
         for ((name, ..), means) in [(VERIZON, [527, 591]), (T_MOBILE, [1_599, 1_121])] {
             let link = LinkConfig::recorded_as(name, 50 * MS).unwrap().unwrap();

@@ -196,6 +196,7 @@ fn mean_rate(pipe: &PipeConfig) -> u64 {
         Rate::Unlimited => u64::MAX,
         Rate::BitsPerSecond(rate) => *rate,
         Rate::Trace(trace) => trace.mean_bits_per_second(),
+        Rate::Changing(changes) => changes.at(0),
     }
 }
 
@@ -203,7 +204,7 @@ fn mean_rate(pipe: &PipeConfig) -> u64 {
 fn capacity(pipe: &PipeConfig, from_ns: u64, to_ns: u64) -> f64 {
     match &pipe.rate {
         Rate::Trace(trace) => trace.capacity_bytes(from_ns, to_ns) as f64,
-        Rate::Unlimited | Rate::BitsPerSecond(_) => {
+        Rate::Unlimited | Rate::BitsPerSecond(_) | Rate::Changing(_) => {
             mean_rate(pipe) as f64 / 8.0 * (to_ns - from_ns) as f64 / SECOND as f64
         }
     }

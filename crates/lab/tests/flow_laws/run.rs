@@ -358,7 +358,7 @@ impl<'a> Run<'a> {
             Rate::BitsPerSecond(rate) => {
                 self.net.queued_bytes(link, end) * 8 * 1_000 * MS / rate.max(1)
             }
-            Rate::Unlimited | Rate::Trace(_) => 0,
+            Rate::Unlimited | Rate::Trace(_) | Rate::Changing(_) => 0,
         };
         [LinkEnd::A, LinkEnd::B].map(of).iter().sum()
     }

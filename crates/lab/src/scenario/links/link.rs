@@ -111,7 +111,7 @@ impl Link {
                 let bits = trace.capacity_bytes(from_ns, to_ns) as f64 * 8.0;
                 bits * 1e3 / to_ns.saturating_sub(from_ns) as f64
             }
-            Rate::Unlimited | Rate::BitsPerSecond(_) => self.mbps_to(to),
+            Rate::Unlimited | Rate::BitsPerSecond(_) | Rate::Changing(_) => self.mbps_to(to),
         }
     }
 
