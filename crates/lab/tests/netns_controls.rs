@@ -15,7 +15,9 @@ use support::{AT_A_TIME, holds, run_quick, side_by_side, turn};
 fn every_control_fails() {
     let Some(_turn) = turn() else { return };
     // Those of several links are the last, and the longest: nobody is to wait for one at the end.
-    let all: Vec<&str> = SCENARIOS.iter().rev().map(|scenario| scenario.about().name).collect();
+    let all = SCENARIOS.iter().rev().map(|scenario| scenario.about().name);
+    // Nobody knows whether this machine carries what is drawn: virtual time shows that control.
+    let all: Vec<&str> = all.filter(|name| *name != "random-links").collect();
     side_by_side(AT_A_TIME, &all, |name| {
         let broken: &[&str] = match name {
             "tunnel" => &["goodput_over_bare", "checksum_ok"],

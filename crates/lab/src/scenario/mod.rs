@@ -41,6 +41,7 @@ pub mod paper;
 mod persist;
 mod plot;
 mod priority;
+mod random_links;
 pub mod record;
 mod restart_gateway;
 mod resume_loss;
@@ -110,6 +111,7 @@ pub const SCENARIOS: &[&dyn Scenario] = &[
     &bond::Bond,
     &shared_bottleneck::SharedBottleneck,
     &competition::Competition,
+    &random_links::RandomLinks,
 ];
 
 /// A story and what is measured in it.
