@@ -69,8 +69,6 @@ const STARTUP_LOSS: f64 = 0.15;
 const STARTUP_QUEUE: (f64, f64) = (0.008, 0.040);
 /// What a path carried counts only in this part if a beginning with it found nothing.
 const DOUBTED: f64 = 0.5;
-/// A path may lose so much by itself, until it is known better.
-const LOSS_USUAL: f64 = 0.1;
 /// Round trip that is assumed where none was measured.
 const TRIP: Duration = Duration::from_millis(100);
 /// The least round trip is that of this long a time, or of twice as long.
@@ -495,14 +493,6 @@ impl Controller {
             && kept < CUT_SUDDEN
             && queue > 2.0 * self.target()
             && grows(queue - self.queue_before, kept, self.round.age(now))
-    }
-
-    /// Of a rate at which datagrams left the queue, lost or not, that at which to send. Where more
-    /// is lost than chance explains, they did not come that far.
-    fn with_usual_loss(&self, rate: f64) -> f64 {
-        let loss = self.round.loss();
-        let usual = loss.min(self.ceiling.usual().max(LOSS_USUAL));
-        rate * (1.0 - loss) / (1.0 - usual)
     }
 
     /// What is looked at with every feedback.

@@ -9,6 +9,8 @@ use super::Controller;
 use crate::ablation::Heuristic;
 use crate::time::{Duration, Instant};
 
+/// A path may lose so much by itself, until it is known better.
+const LOSS_USUAL: f64 = 0.1;
 /// Loss beyond the usual that is looked into, as a part of what was sent.
 const EXCESS: f64 = 0.015;
 /// Standard deviations beyond that before it is no chance.
@@ -234,6 +236,14 @@ impl Ceiling {
 }
 
 impl Controller {
+    /// Of a rate at which datagrams left the queue, lost or not, that at which to send. Where more
+    /// is lost than chance explains, they did not come that far.
+    pub(super) fn with_usual_loss(&self, rate: f64) -> f64 {
+        let loss = self.round.loss();
+        let usual = loss.min(self.ceiling.usual().max(LOSS_USUAL));
+        rate * (1.0 - loss) / (1.0 - usual)
+    }
+
     /// Whether what was lost in the last round, of which `arrived` bytes per second came, was lost
     /// because too much is sent.
     pub(super) fn heed_ceiling(&mut self, now: Instant, arrived: Option<f64>) {
