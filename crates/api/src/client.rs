@@ -24,11 +24,11 @@ pub struct ClientStatus {
     pub inner: Vec<IpAddr>,
     /// The number of the path that carries data.
     pub path_in_use: Option<u32>,
-    /// What carries that path: `udp`, or `tcp` or `mptcp`, each also with `+tls`.
+    /// The transport of that path: `udp`, or `tcp` or `mptcp`, each also with `+tls`.
     pub transport: Option<String>,
     /// The name of that path's link.
     pub link: Option<String>,
-    /// What the client is doing, in one sentence.
+    /// The client's present activity, in one sentence.
     pub doing: String,
     /// Whether a kill switch is in place; `None` if that is not known.
     pub kill_switch: Option<bool>,
@@ -38,7 +38,7 @@ pub struct ClientStatus {
     pub mode: Option<LinkMode>,
     /// The name of the scheduler.
     pub scheduler: Option<String>,
-    /// What the repair of losses is tuned for.
+    /// The aim of the repair of losses.
     pub recovery: Option<RecoveryFor>,
     /// The path manager.
     pub manager: Option<PathManager>,
@@ -85,9 +85,9 @@ pub struct Link {
     pub usage: LinkUse,
     /// Why it does not always carry data, in words.
     pub why: Option<String>,
-    /// What is unusual about it, in words: `just back`, `weak`, `leaving` or `no route`.
+    /// Its unusual condition, in words: `just back`, `weak`, `leaving` or `no route`.
     pub state: Option<String>,
-    /// What data costs on it.
+    /// The cost of data on it, in any unit.
     pub cost: u16,
     /// Whether its data is counted and paid for.
     pub metered: bool,

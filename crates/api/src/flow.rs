@@ -18,11 +18,11 @@ pub struct Flows {
     pub known: u64,
     /// Whether all connections were counted.
     pub complete: bool,
-    /// What is held of all connections, in bytes.
+    /// Held data of all connections, in bytes.
     pub held_bytes: u64,
     /// The memory for that, in bytes; `None` if no node runs.
     pub memory_bytes: Option<u64>,
-    /// What is held of a connection to which no rule applies; `None` if no node runs.
+    /// The hold of a connection to which no rule applies; `None` if no node runs.
     pub hold: Option<Hold>,
     /// How many rules say what is held.
     pub rules: u64,
@@ -54,7 +54,7 @@ pub struct Flow {
     pub level: u8,
     /// The receive window that its sender is shown so that others get their share, in bytes.
     pub narrowed_to_bytes: Option<u32>,
-    /// What waits at the tunnel's entry, in bytes.
+    /// Data that waits at the tunnel's entry, in bytes.
     pub queued_bytes: Option<u64>,
     /// The queueing delay that is aimed at there, in milliseconds.
     pub queue_target_ms: Option<u64>,
@@ -72,7 +72,7 @@ pub struct Flow {
     pub remotes: BTreeSet<SocketAddr>,
     /// Why these paths were chosen, in words.
     pub chosen: Option<String>,
-    /// What is held of it, in bytes.
+    /// Held data, in bytes.
     pub held_bytes: u64,
     /// How much of that was acknowledged locally and is not yet delivered, in bytes.
     pub owed_bytes: u32,

@@ -30,11 +30,9 @@ const BUSY_NS: u64 = 5 * SECOND;
 /// A datagram of the call is late that takes so much longer than half of the shortest round trip,
 /// in milliseconds: ITU-T G.114 calls 150 ms one way the most that nobody notices.
 const LATE_MS: f64 = 150.0;
-/// The share of the sum that must be there in the median,
+/// The share of the sum that must be there in the median. The worst draws have no bound: a fast
+/// link that is far or has a short queue may collapse (bench/README.md).
 const SHARE_MEDIAN_MIN: f64 = 0.80;
-/// and in the worst tenth of all draws. It is a floor: a fast link that is far or has a short queue
-/// may have 0.18 in ten seconds.
-const SHARE_P10_MIN: f64 = 0.15;
 /// The setting that names a heuristic, and its words for none and for each of them.
 const WITHOUT: &str = "without";
 const NOTHING: &str = "nothing";
@@ -89,7 +87,6 @@ impl Scenario for RandomLinks {
     fn limits(&self, _settings: &Settings) -> Vec<Limit> {
         vec![
             Limit::at_least("share_of_sum_median", SHARE_MEDIAN_MIN),
-            Limit::at_least("share_of_sum_p10", SHARE_P10_MIN),
             Limit::equal("checksum_ok", true),
         ]
     }

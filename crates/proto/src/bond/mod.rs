@@ -3,10 +3,9 @@
 //! Out: packets wait at the tunnel's `entry`, each flow in a queue of its own, until a path has
 //! need of one; the `scheduler` that the client asked for says which path gets it, `numbers` what
 //! its place in the sequence is, and `lines` keep it until that path may carry it; what is small
-//! waits for none of this. In: `reorder` puts in
-//! sequence what came by several paths, or a second time. Knows packets, times and rates, not
-//! addresses or keys: the peer says which paths there are, and each path's congestion controller
-//! how much it carries.
+//! waits for none of this. In: `reorder` puts in sequence what came by several paths, or a second
+//! time. Knows packets, times and rates, not addresses or keys: the peer says which paths there
+//! are, and each path's congestion controller how much it carries.
 
 pub mod bottleneck;
 pub mod codel;

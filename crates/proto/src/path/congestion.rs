@@ -337,7 +337,7 @@ impl Controller {
         self.phase = Phase::Startup { best: 0.0, flat: 0, known, first };
         self.rate = 0.0;
         self.queue = Queue::default();
-        self.fast.leave(now);
+        self.fast.forget();
         self.emptying = None;
         self.suspicion = None;
         self.guess = None;

@@ -236,8 +236,14 @@ fn a_fast_path_is_not_paced() {
     assert_eq!(controller.pacing_rate(), RATE_RANGE.1);
     assert!(controller.window() >= fast::WINDOW);
     assert!(world.arrived(0, 1.0, 3.0) >= 0.99 * 100e6);
+    // After a silence it begins anew, and is fast again as soon as it shows.
+    world.flows[0].load = 0.0;
+    world.run(15.0);
+    world.flows[0].load = 100e6;
+    world.run(17.0);
+    assert_eq!(world.flows[0].controller.pacing_rate(), RATE_RANGE.1, "after a silence");
     world.flows[0].controller.set_alone(false);
-    world.run(4.0);
+    world.run(18.0);
     assert!(world.flows[0].controller.pacing_rate() < 10.0 * 100e6, "another path carries");
     // Slower ones are: their queues are long enough to be the network's.
     let mut world = World::new(Link::new(300.0, 2), &[0]);

@@ -13,8 +13,8 @@ use crate::time::{Duration, Instant};
 
 /// A path that carries so much is fast, bytes per second: 500 Mbit/s.
 const RATE: f64 = 62.5e6;
-/// The longest queue of a fast path, seconds. Hosts alone cannot make one: the 4 MB of a receive
-/// buffer pass in 64 ms at [`RATE`], and in half the time at twice the rate.
+/// The longest queue of a fast path, seconds. A receive buffer of 4 MB is no such queue from about
+/// 1 Gbit/s on. A slower receiver may be one, and its path is paced again.
 const QUEUE_MAX: f64 = 0.030;
 /// Bytes on their way by a fast path at most: 1 Gbit/s over 130 ms.
 pub(super) const WINDOW: f64 = 16e6;
@@ -37,8 +37,13 @@ impl Fast {
         self.is_fast
     }
 
-    /// The path is paced again.
-    pub(super) fn leave(&mut self, now: Instant) {
+    /// The path begins anew: whether it is fast has to show again.
+    pub(super) const fn forget(&mut self) {
+        self.is_fast = false;
+    }
+
+    /// The path is paced again for a while.
+    fn leave(&mut self, now: Instant) {
         if self.is_fast {
             (self.is_fast, self.paced_until) = (false, now + PACED);
         }
@@ -52,7 +57,7 @@ impl Controller {
         self.fast.is_fast &= is_alone;
     }
 
-    /// Whether the path is fast is looked at with every feedback.
+    /// Decides with each feedback whether the path is fast.
     pub(super) fn heed_fast(&mut self, now: Instant) {
         if self.fast.is_fast {
             if self.queue.least() > QUEUE_MAX + self.late_seconds() || self.competes() {
